@@ -1,0 +1,193 @@
+//! Where client connections come from: TCP (IPv4, IPv6) and Unix listeners.
+//!
+//! One task accepts for all workers, so an accepted connection is an [`Accepted`], a bare socket that no runtime
+//! watches yet: the worker that gets it registers it with [`Stream::from_accepted`](crate::Stream::from_accepted).
+
+use std::fs;
+use std::io;
+use std::net::{SocketAddr, TcpStream};
+use std::os::fd::AsFd;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+
+use socket2::{Domain, SockAddr, Socket as RawSocket, Type};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+
+use crate::unix_path::{self, SocketFile};
+use crate::{NetError, Peer, sys};
+
+/// An open listener. Dropping it closes the socket and removes the file of a Unix socket.
+#[derive(Debug)]
+pub struct Listener {
+    socket: AsyncFd<RawSocket>,
+    /// Some for a Unix listener.
+    file: Option<SocketFile>,
+}
+
+/// An accepted connection: non-blocking, with `TCP_NODELAY` and `SO_KEEPALIVE`, not yet watched by any runtime.
+#[derive(Debug)]
+pub struct Accepted {
+    pub(crate) socket: Socket,
+    peer: Peer,
+}
+
+#[derive(Debug)]
+pub(crate) enum Socket {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
+impl Listener {
+    /// Listens on a TCP address; port 0 lets the kernel choose. `[::]` takes IPv4 too where the system's
+    /// `net.ipv6.bindv6only` is 0, its default. `backlog` is the number of connections that may wait to be
+    /// accepted; the kernel caps it at `net.core.somaxconn`.
+    ///
+    /// # Errors
+    /// [`NetError::Bind`] with the cause and the next step; also outside of a runtime with I/O.
+    pub fn bind_tcp(address: SocketAddr, backlog: u32) -> Result<Self, NetError> {
+        let open = || {
+            let socket = RawSocket::new(Domain::for_address(address), Type::STREAM, None)?;
+            socket.set_nonblocking(true)?;
+            // A restart must not wait for old connections in TIME_WAIT.
+            socket.set_reuse_address(true)?;
+            // Linux hands both options down to accepted sockets, which saves two system calls a connection. The
+            // times of the keepalive probes are the system's, as for mysqld.
+            socket.set_tcp_nodelay(true)?;
+            socket.set_keepalive(true)?;
+            socket.bind(&address.into())?;
+            listen(socket, backlog)
+        };
+        let failed = |source| NetError::Bind {
+            address: address.to_string(),
+            source,
+        };
+        Ok(Self {
+            socket: open().map_err(failed)?,
+            file: None,
+        })
+    }
+
+    /// Listens on a Unix socket and gives its file the permissions `mode` (e.g. `0o666`). A socket file that
+    /// nobody listens on any more is replaced; anything else at that path is an error.
+    ///
+    /// # Errors
+    /// [`NetError::NotASocket`], [`NetError::PathInUse`] or [`NetError::Bind`].
+    pub fn bind_unix(path: &Path, mode: u32, backlog: u32) -> Result<Self, NetError> {
+        unix_path::clear(path)?;
+        let open = || {
+            let socket = RawSocket::new(Domain::UNIX, Type::STREAM, None)?;
+            socket.set_nonblocking(true)?;
+            socket.bind(&SockAddr::unix(path)?)?;
+            let file = SocketFile::bound(path)?;
+            // Before `listen`, so that nobody gets in under the permissions of the umask.
+            fs::set_permissions(path, fs::Permissions::from_mode(mode))?;
+            Ok((listen(socket, backlog)?, file))
+        };
+        let failed = |source| NetError::Bind {
+            address: path.display().to_string(),
+            source,
+        };
+        let (socket, file) = open().map_err(failed)?;
+        Ok(Self {
+            socket,
+            file: Some(file),
+        })
+    }
+
+    /// Waits for the next connection. May be cancelled without losing one.
+    ///
+    /// # Errors
+    /// What concerns the listener, not a single connection: see [`limits::is_exhausted`](crate::limits::is_exhausted),
+    /// after which the caller should pause, because the connection that could not be accepted is still waiting.
+    pub async fn accept(&self) -> io::Result<Accepted> {
+        loop {
+            let accepted = self
+                .socket
+                .async_io(Interest::READABLE, |socket| {
+                    sys::accept_nonblocking(socket.as_fd())
+                })
+                .await;
+            let (fd, address) = match accepted {
+                Ok(accepted) => accepted,
+                Err(error) if is_the_connections_own(&error) => continue,
+                Err(error) => return Err(error),
+            };
+            return match (&self.file, address.as_socket()) {
+                (Some(_), _) => Ok(Accepted {
+                    socket: Socket::Unix(fd.into()),
+                    peer: Peer::Unix,
+                }),
+                (None, Some(peer)) => Ok(Accepted {
+                    socket: Socket::Tcp(fd.into()),
+                    peer: peer.into(),
+                }),
+                // Reset between the handshake and our accept: Linux may give no address then.
+                (None, None) => continue,
+            };
+        }
+    }
+
+    /// The address of a TCP listener with the port that was really taken.
+    ///
+    /// # Errors
+    /// What the kernel said.
+    pub fn local_addr(&self) -> io::Result<Peer> {
+        Ok(self
+            .socket
+            .get_ref()
+            .local_addr()?
+            .as_socket()
+            .map_or(Peer::Unix, Peer::Tcp))
+    }
+
+    /// The file of a Unix listener.
+    pub fn unix_path(&self) -> Option<&Path> {
+        self.file.as_ref().map(SocketFile::path)
+    }
+}
+
+impl Accepted {
+    /// The client's address, as the kernel told with the connection.
+    pub fn peer(&self) -> Peer {
+        self.peer
+    }
+
+    /// The address the client connected to. A system call: ask once and keep the answer.
+    ///
+    /// # Errors
+    /// What the kernel said.
+    pub fn local(&self) -> io::Result<Peer> {
+        match &self.socket {
+            Socket::Tcp(socket) => socket.local_addr().map(Peer::from),
+            Socket::Unix(_) => Ok(Peer::Unix),
+        }
+    }
+}
+
+fn listen(socket: RawSocket, backlog: u32) -> io::Result<AsyncFd<RawSocket>> {
+    socket.listen(i32::try_from(backlog).unwrap_or(i32::MAX))?;
+    sys::watch_listener(socket)
+}
+
+/// Errors that `accept` passes on from the connection it took off the queue (accept(2), "Error handling"): the
+/// next one may be fine.
+fn is_the_connections_own(error: &io::Error) -> bool {
+    matches!(
+        error.raw_os_error(),
+        Some(
+            libc::ECONNABORTED
+                | libc::EINTR
+                | libc::ENETDOWN
+                | libc::EPROTO
+                | libc::ENOPROTOOPT
+                | libc::EHOSTDOWN
+                | libc::ENONET
+                | libc::EHOSTUNREACH
+                | libc::EOPNOTSUPP
+                | libc::ENETUNREACH
+                | libc::EPERM
+        )
+    )
+}

@@ -1,0 +1,181 @@
+//! A connection as a stream of bytes, whatever carries it.
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use socket2::{SockRef, TcpKeepalive};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{TcpSocket, TcpStream, UnixStream};
+
+use crate::buffer::Buffer;
+use crate::listener::{Accepted, Socket};
+use crate::peer::Peer;
+
+/// A connected byte stream.
+///
+/// On plain TCP and Unix sockets a read is one `recv` and a write one `send`: after a read that did not fill the
+/// buffer tokio (`PollEvented::poll_read`) clears the readiness by itself, because with an edge-triggered epoll a
+/// short read proves the socket empty. The next `poll_read` is then `Pending` without a system call, so callers
+/// may simply read until `Pending`; there is no second `recv` that returns `EAGAIN`.
+///
+/// After writing, call `poll_flush`: it does nothing on a plain socket, but TLS and compression may hold bytes
+/// back until then.
+#[derive(Debug)]
+pub enum Stream {
+    /// Plain TCP.
+    Tcp(TcpStream),
+    /// Plain Unix socket.
+    Unix(UnixStream),
+}
+
+// A session is one future per worker task; its two streams are a large part of it.
+const _: () = assert!(size_of::<Stream>() <= 40);
+
+impl Stream {
+    /// Registers an accepted connection with the runtime of the current thread, which from now on owns it.
+    ///
+    /// # Errors
+    /// If the kernel refuses to watch the socket.
+    pub fn from_accepted(accepted: Accepted) -> io::Result<Self> {
+        match accepted.socket {
+            Socket::Tcp(socket) => TcpStream::from_std(socket).map(Self::Tcp),
+            Socket::Unix(socket) => UnixStream::from_std(socket).map(Self::Unix),
+        }
+    }
+
+    /// Connects over TCP, with `TCP_NODELAY` and, unless `keepalive` is zero, keepalive probes after `keepalive`
+    /// of silence: three of them, a third of that time apart (at least a second), and then the connection fails.
+    ///
+    /// # Errors
+    /// What the kernel said. There is no time limit but the kernel's.
+    pub async fn connect_tcp(address: SocketAddr, keepalive: Duration) -> io::Result<Self> {
+        let socket = if address.is_ipv4() {
+            TcpSocket::new_v4()?
+        } else {
+            TcpSocket::new_v6()?
+        };
+        socket.set_nodelay(true)?;
+        if !keepalive.is_zero() {
+            SockRef::from(&socket).set_tcp_keepalive(&keepalive_options(keepalive))?;
+        }
+        socket.connect(address).await.map(Self::Tcp)
+    }
+
+    /// Connects to a Unix socket.
+    ///
+    /// # Errors
+    /// What the kernel said.
+    pub async fn connect_unix(path: &Path) -> io::Result<Self> {
+        UnixStream::connect(path).await.map(Self::Unix)
+    }
+
+    /// The other end. A system call: ask once and keep the answer.
+    ///
+    /// # Errors
+    /// If the connection is already broken.
+    pub fn peer(&self) -> io::Result<Peer> {
+        match self {
+            Self::Tcp(stream) => stream.peer_addr().map(Peer::from),
+            Self::Unix(_) => Ok(Peer::Unix),
+        }
+    }
+
+    /// This end. A system call: ask once and keep the answer.
+    ///
+    /// # Errors
+    /// What the kernel said.
+    pub fn local(&self) -> io::Result<Peer> {
+        match self {
+            Self::Tcp(stream) => stream.local_addr().map(Peer::from),
+            Self::Unix(_) => Ok(Peer::Unix),
+        }
+    }
+}
+
+/// Reads once into the room behind the filled bytes and returns how many bytes came; 0 is the end of the stream.
+///
+/// The buffer must have room (see [`Buffer::is_full`]), or the answer 0 would not mean the end.
+///
+/// # Errors
+/// Those of the stream.
+#[inline]
+pub fn poll_read_into(
+    cx: &mut Context<'_>,
+    stream: &mut Stream,
+    buffer: &mut Buffer,
+) -> Poll<io::Result<usize>> {
+    debug_assert!(
+        !buffer.is_full(),
+        "a read without room looks like the end of the stream"
+    );
+    let mut room = ReadBuf::new(buffer.spare());
+    ready!(Pin::new(stream).poll_read(cx, &mut room))?;
+    let n = room.filled().len();
+    buffer.advance_filled(n);
+    Poll::Ready(Ok(n))
+}
+
+impl AsyncRead for Stream {
+    #[inline]
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, out: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Tcp(stream) => Pin::new(stream).poll_read(cx, out),
+            Self::Unix(stream) => Pin::new(stream).poll_read(cx, out),
+        }
+    }
+}
+
+impl AsyncWrite for Stream {
+    #[inline]
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Self::Tcp(stream) => Pin::new(stream).poll_write(cx, bytes),
+            Self::Unix(stream) => Pin::new(stream).poll_write(cx, bytes),
+        }
+    }
+
+    #[inline]
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Self::Tcp(stream) => Pin::new(stream).poll_write_vectored(cx, slices),
+            Self::Unix(stream) => Pin::new(stream).poll_write_vectored(cx, slices),
+        }
+    }
+
+    #[inline]
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    #[inline]
+    fn poll_flush(self: Pin<&mut Self>, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Tcp(_) | Self::Unix(_) => Poll::Ready(Ok(())),
+        }
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Tcp(stream) => Pin::new(stream).poll_shutdown(cx),
+            Self::Unix(stream) => Pin::new(stream).poll_shutdown(cx),
+        }
+    }
+}
+
+/// See [`Stream::connect_tcp`]. The kernel counts whole seconds.
+fn keepalive_options(idle: Duration) -> TcpKeepalive {
+    let idle = idle.max(Duration::from_secs(1));
+    let interval = (idle / 3).max(Duration::from_secs(1));
+    TcpKeepalive::new()
+        .with_time(idle)
+        .with_interval(interval)
+        .with_retries(3)
+}
