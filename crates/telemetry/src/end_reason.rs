@@ -1,0 +1,100 @@
+//! Why a session ended.
+
+macro_rules! end_reasons {
+    ($($(#[doc = $doc:literal])+ $name:ident = $label:literal,)+) => {
+        /// Why a session ended. Every session has exactly one; it is in its log line and in
+        /// `forebay_sessions_ended_total`.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum EndReason { $($(#[doc = $doc])+ $name,)+ }
+
+        impl EndReason {
+            /// All reasons, in the order of their values.
+            pub const ALL: &[EndReason] = &[$(EndReason::$name,)+];
+            /// Number of reasons.
+            pub const COUNT: usize = Self::ALL.len();
+
+            /// The word used in metric labels and logs.
+            #[must_use]
+            pub const fn label(self) -> &'static str {
+                match self { $(EndReason::$name => $label,)+ }
+            }
+
+            /// What the reason means, for the reference documentation.
+            #[must_use]
+            pub const fn doc(self) -> &'static str {
+                match self { $(EndReason::$name => concat!($($doc,)+).trim_ascii(),)+ }
+            }
+        }
+    };
+}
+
+end_reasons! {
+    /// The client said goodbye (COM_QUIT), or in mode `tcp` closed its side first.
+    ClientQuit = "client_quit",
+    /// The client's connection broke or closed without a goodbye.
+    ClientGone = "client_gone",
+    /// The client sent no command for `client_idle_timeout`.
+    ClientIdle = "client_idle",
+    /// The server refused the login.
+    LoginFailed = "login_failed",
+    /// The login took longer than `login_timeout`.
+    LoginTimeout = "login_timeout",
+    /// The server's connection broke or closed.
+    ServerGone = "server_gone",
+    /// The health checks found the server down.
+    ServerDown = "server_down",
+    /// A response stopped coming for `server_idle_timeout`.
+    ServerTimeout = "server_timeout",
+    /// No server of the cluster could be connected to.
+    NoServer = "no_server",
+    /// No server had a free place within `queue_timeout`.
+    QueueTimeout = "queue_timeout",
+    /// No server had a free place and `queue_max` sessions were waiting already.
+    QueueFull = "queue_full",
+    /// `max_connections` of the process or of the listener was reached.
+    TooManySessions = "too_many_sessions",
+    /// Bytes that are not the MySQL protocol, from either side.
+    Protocol = "protocol",
+    /// An operator ended it.
+    Killed = "killed",
+    /// Its server was removed from the configuration.
+    Drained = "drained",
+    /// Forebay is shutting down.
+    Shutdown = "shutdown",
+    /// TLS with the client or with the server could not be agreed on.
+    TlsFailed = "tls_failed",
+    /// The PROXY header was missing, malformed, or came from an address that may not send one.
+    ProxyHeader = "proxy_header",
+}
+
+impl std::fmt::Display for EndReason {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.label())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_are_snake_case_and_unique() {
+        let mut labels: Vec<_> = EndReason::ALL.iter().map(|reason| reason.label()).collect();
+        assert!(
+            labels
+                .iter()
+                .all(|label| label.bytes().all(|b| b.is_ascii_lowercase() || b == b'_'))
+        );
+        labels.sort_unstable();
+        labels.dedup();
+        assert_eq!(labels.len(), EndReason::COUNT);
+    }
+
+    #[test]
+    fn a_reason_is_its_place_in_the_list() {
+        for (index, reason) in EndReason::ALL.iter().enumerate() {
+            assert_eq!(*reason as usize, index);
+            assert!(!reason.doc().is_empty());
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! The table of all metrics: name, kind, unit, labels and meaning, each declared once.
+
+/// How a metric behaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Only grows; its name ends in `_total`.
+    Counter,
+    /// Goes both ways.
+    Gauge,
+    /// Durations in buckets, with `_bucket`, `_sum` and `_count` series.
+    Histogram,
+}
+
+impl Kind {
+    /// The word of the exposition formats.
+    #[must_use]
+    pub const fn label(self) -> &'static str {
+        match self {
+            Kind::Counter => "counter",
+            Kind::Gauge => "gauge",
+            Kind::Histogram => "histogram",
+        }
+    }
+}
+
+/// What a metric is called and means.
+#[derive(Debug, PartialEq, Eq)]
+pub struct MetricDoc {
+    /// Name, as in the exposition.
+    pub name: &'static str,
+    /// How it behaves.
+    pub kind: Kind,
+    /// `seconds`, `bytes`, or what is counted, in the plural.
+    pub unit: &'static str,
+    /// Names of its labels, in the order in which values are given.
+    pub labels: &'static [&'static str],
+    /// What it means, in one sentence.
+    pub help: &'static str,
+}
+
+/// Every metric, in the order of the exposition.
+#[must_use]
+pub fn metrics() -> &'static [&'static MetricDoc] {
+    catalog::ALL
+}
+
+macro_rules! metrics {
+    ($($id:ident = $kind:ident $name:literal [$($label:literal),*] $unit:literal: $help:literal;)+) => {
+        /// The metrics themselves, to be named where values are given.
+        pub mod catalog {
+            use super::{Kind, MetricDoc};
+            $(
+                #[doc = $help]
+                pub static $id: MetricDoc = MetricDoc {
+                    name: $name, kind: Kind::$kind, unit: $unit, labels: &[$($label),*], help: $help,
+                };
+            )+
+            pub(super) static ALL: &[&MetricDoc] = &[$(&$id),+];
+        }
+    };
+}
+
+metrics! {
+    BUILD_INFO = Gauge "forebay_build_info" ["version"] "info": "Always 1; says which version runs.";
+
+    SESSIONS_ACTIVE = Gauge "forebay_sessions_active" ["listener"] "sessions": "Client sessions open now.";
+    SESSIONS_LIMIT = Gauge "forebay_sessions_limit" [] "sessions": "Sessions allowed in all (max_connections).";
+    SESSIONS_ACCEPTED = Counter "forebay_sessions_accepted_total" ["listener"] "sessions": "Client connections that came in, including those turned away.";
+    SESSIONS_REJECTED = Counter "forebay_sessions_rejected_total" ["listener"] "sessions": "Client connections turned away because a limit was reached.";
+    SESSIONS_ENDED = Counter "forebay_sessions_ended_total" ["listener", "reason"] "sessions": "Sessions ended, by reason.";
+    SESSION_DURATION = Histogram "forebay_session_duration_seconds" ["listener"] "seconds": "How long sessions lasted.";
+    LOGINS_FAILED = Counter "forebay_logins_failed_total" ["listener"] "logins": "Logins that failed, whoever refused them.";
+    CLIENT_RECEIVED_BYTES = Counter "forebay_client_received_bytes_total" ["listener"] "bytes": "Bytes received from clients, before TLS is counted.";
+    CLIENT_SENT_BYTES = Counter "forebay_client_sent_bytes_total" ["listener"] "bytes": "Bytes sent to clients, before TLS is counted.";
+
+    COMMANDS = Counter "forebay_commands_total" ["command"] "commands": "Commands received from clients in mode session, by kind.";
+    ERRORS = Counter "forebay_errors_total" ["code", "fault"] "errors": "Error packets sent to clients, by MySQL error code and by whose fault it was: client, gateway or server.";
+    COMMAND_DURATION = Histogram "forebay_command_duration_seconds" ["cluster", "server"] "seconds": "Time from a command sent to a server to the end of its response.";
+
+    SERVER_STATE = Gauge "forebay_server_state" ["cluster", "server", "state"] "servers": "1 for the state a server is in, 0 for the others.";
+    SERVER_CONNECTS = Counter "forebay_server_connects_total" ["cluster", "server"] "connections": "Connections made to a server for sessions.";
+    SERVER_CONNECT_FAILURES = Counter "forebay_server_connect_failures_total" ["cluster", "server"] "connections": "Attempts to connect to a server for a session that failed.";
+    SERVER_CONNECT_DURATION = Histogram "forebay_server_connect_duration_seconds" ["cluster", "server"] "seconds": "Time to connect to a server for a session, up to its greeting.";
+    SERVER_SESSIONS_ACTIVE = Gauge "forebay_server_sessions_active" ["cluster", "server"] "sessions": "Sessions that hold a connection to a server now.";
+    SERVER_RECEIVED_BYTES = Counter "forebay_server_received_bytes_total" ["cluster", "server"] "bytes": "Bytes received from a server, before TLS is counted.";
+    SERVER_SENT_BYTES = Counter "forebay_server_sent_bytes_total" ["cluster", "server"] "bytes": "Bytes sent to a server, before TLS is counted.";
+
+    CHECKS = Counter "forebay_checks_total" ["cluster", "server"] "checks": "Health checks done.";
+    CHECKS_FAILED = Counter "forebay_checks_failed_total" ["cluster", "server"] "checks": "Health checks that failed.";
+    CHECK_DURATION = Histogram "forebay_check_duration_seconds" ["cluster", "server"] "seconds": "How long health checks took, failed ones included.";
+
+    QUEUE_WAITING = Gauge "forebay_queue_waiting" ["cluster"] "sessions": "Sessions waiting for a place on a server of the cluster now.";
+    QUEUE_TIMEOUTS = Counter "forebay_queue_timeouts_total" ["cluster"] "sessions": "Sessions that waited for queue_timeout in vain.";
+    QUEUE_REJECTED = Counter "forebay_queue_rejected_total" ["cluster"] "sessions": "Sessions turned away because queue_max sessions were waiting already.";
+
+    BUFFERS_IN_USE = Gauge "forebay_buffers_in_use" ["worker"] "buffers": "Buffers of 64 KiB that hold bytes on their way now.";
+    BUFFERS_FREE = Gauge "forebay_buffers_free" ["worker"] "buffers": "Buffers of 64 KiB kept for reuse.";
+    WORKER_SESSIONS = Gauge "forebay_worker_sessions" ["worker"] "sessions": "Sessions on a worker now.";
+    WORKER_TURNS = Counter "forebay_worker_turns_total" ["worker"] "turns": "Turns of a worker's event loop.";
+
+    CONFIG_RELOADS = Counter "forebay_config_reloads_total" ["result"] "reloads": "Loads of the configuration, the first one included, by result: ok or failed.";
+    CONFIG_LAST_RELOAD = Gauge "forebay_config_last_reload_success_timestamp_seconds" [] "seconds": "When the configuration was last loaded without an error, in seconds since 1970.";
+    SHUTTING_DOWN = Gauge "forebay_shutting_down" [] "state": "1 once a shutdown has begun.";
+    LOG_LINES_DROPPED = Counter "forebay_log_lines_dropped_total" [] "lines": "Log lines dropped because whoever reads the log was too slow.";
+    SERIES_OVERFLOW = Counter "forebay_series_overflow_total" [] "lookups": "Look-ups of series that were counted under \"other\" because the limit of series was reached.";
+
+    PROCESS_CPU = Counter "process_cpu_seconds_total" [] "seconds": "CPU time used by the process, user and system.";
+    CPU = Counter "forebay_thread_cpu_seconds_total" ["thread", "mode"] "seconds": "CPU time used by the threads of a name, by mode: user or system.";
+    PROCESS_OPEN_FDS = Gauge "process_open_fds" [] "fds": "File descriptors open now.";
+    PROCESS_MAX_FDS = Gauge "process_max_fds" [] "fds": "File descriptors that may be open (soft limit).";
+    PROCESS_RESIDENT = Gauge "process_resident_memory_bytes" [] "bytes": "Memory in RAM.";
+    PROCESS_VIRTUAL = Gauge "process_virtual_memory_bytes" [] "bytes": "Address space in use.";
+    PROCESS_START = Gauge "process_start_time_seconds" [] "seconds": "When the process started, in seconds since 1970.";
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn names_follow_the_rules_of_prometheus() {
+        let mut names = BTreeSet::new();
+        for metric in metrics() {
+            let name = metric.name;
+            assert!(names.insert(name), "{name} twice");
+            assert!(
+                name.bytes().all(|b| b.is_ascii_lowercase() || b == b'_'),
+                "{name}"
+            );
+            assert!(
+                name.starts_with("forebay_") || name.starts_with("process_"),
+                "{name}"
+            );
+            assert_eq!(metric.kind == Kind::Counter, name.ends_with("_total"), "{name}");
+            let base = name.trim_end_matches("_total");
+            for unit in ["seconds", "bytes"] {
+                assert_eq!(metric.unit == unit, base.ends_with(unit), "{name}: unit {unit}");
+            }
+            assert!(
+                metric.kind != Kind::Histogram || metric.unit == "seconds",
+                "{name}"
+            );
+            assert!(metric.help.ends_with('.'), "{name}: help is a sentence");
+            assert!(
+                metric
+                    .labels
+                    .iter()
+                    .all(|label| !["le", "quantile"].contains(label)),
+                "{name}"
+            );
+        }
+    }
+}

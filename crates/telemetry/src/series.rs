@@ -1,0 +1,91 @@
+//! The series of one listener and of one server, as one worker writes them.
+
+use crate::{Counter, EndReason, Gauge, Histogram, Samples, catalog};
+
+/// Label value under which listeners, servers and error codes beyond the limit are counted together.
+pub const OTHER: &str = "other";
+
+/// What one worker counts for one listener.
+#[derive(Debug, Default)]
+pub struct ListenerSeries {
+    /// Sessions that came in, including those rejected or never logged in.
+    pub accepted: Counter,
+    /// Sessions open now.
+    pub active: Gauge,
+    /// Sessions turned away because a limit was reached.
+    pub rejected: Counter,
+    /// Bytes received from clients, as on the wire but for TLS.
+    pub bytes_from_clients: Counter,
+    /// Bytes sent to clients, as on the wire but for TLS.
+    pub bytes_to_clients: Counter,
+    /// Logins that failed, whoever refused them.
+    pub login_failures: Counter,
+    /// How long sessions lasted.
+    pub session_seconds: Histogram,
+    ended: [Counter; EndReason::COUNT],
+}
+
+impl ListenerSeries {
+    /// Counts the end of a session. `active` and `session_seconds` are the caller's.
+    pub fn session_ended(&self, reason: EndReason) {
+        self.ended[reason as usize].inc();
+    }
+
+    pub(crate) fn collect(&self, listener: &str, out: &mut Samples) {
+        let labels = &[listener];
+        out.gauge(&catalog::SESSIONS_ACTIVE, labels, self.active.get());
+        out.counter(&catalog::SESSIONS_ACCEPTED, labels, self.accepted.get());
+        out.counter(&catalog::SESSIONS_REJECTED, labels, self.rejected.get());
+        out.counter(&catalog::LOGINS_FAILED, labels, self.login_failures.get());
+        out.counter(
+            &catalog::CLIENT_RECEIVED_BYTES,
+            labels,
+            self.bytes_from_clients.get(),
+        );
+        out.counter(&catalog::CLIENT_SENT_BYTES, labels, self.bytes_to_clients.get());
+        out.histogram(&catalog::SESSION_DURATION, labels, &self.session_seconds);
+        for (reason, count) in EndReason::ALL.iter().zip(&self.ended) {
+            out.counter(&catalog::SESSIONS_ENDED, &[listener, reason.label()], count.get());
+        }
+    }
+}
+
+/// What one worker counts for one server of a cluster.
+#[derive(Debug, Default)]
+pub struct ServerSeries {
+    /// Connections made.
+    pub connects: Counter,
+    /// Attempts to connect that failed: refused, timed out, no greeting.
+    pub connect_failures: Counter,
+    /// Time from the attempt to the server's greeting, of connections made.
+    pub connect_seconds: Histogram,
+    /// Connections to the server that are held by sessions now.
+    pub active: Gauge,
+    /// Time from a command sent to the end of its response.
+    pub latency: Histogram,
+    /// Bytes received from the server, as on the wire but for TLS.
+    pub bytes_from_server: Counter,
+    /// Bytes sent to the server, as on the wire but for TLS.
+    pub bytes_to_server: Counter,
+}
+
+impl ServerSeries {
+    pub(crate) fn collect(&self, cluster: &str, server: &str, out: &mut Samples) {
+        let labels = &[cluster, server];
+        out.counter(&catalog::SERVER_CONNECTS, labels, self.connects.get());
+        out.counter(
+            &catalog::SERVER_CONNECT_FAILURES,
+            labels,
+            self.connect_failures.get(),
+        );
+        out.histogram(&catalog::SERVER_CONNECT_DURATION, labels, &self.connect_seconds);
+        out.gauge(&catalog::SERVER_SESSIONS_ACTIVE, labels, self.active.get());
+        out.histogram(&catalog::COMMAND_DURATION, labels, &self.latency);
+        out.counter(
+            &catalog::SERVER_RECEIVED_BYTES,
+            labels,
+            self.bytes_from_server.get(),
+        );
+        out.counter(&catalog::SERVER_SENT_BYTES, labels, self.bytes_to_server.get());
+    }
+}

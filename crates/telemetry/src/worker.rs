@@ -1,0 +1,159 @@
+//! Everything that one worker thread counts.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::error_table::ErrorTable;
+use crate::{Counter, EndReason, Fault, Gauge, ListenerSeries, OTHER, Samples, ServerSeries, catalog};
+
+/// Listeners that a worker tells apart from start to end of the process; sessions of further ones are counted under
+/// [`OTHER`]. Series of removed listeners stay, so that their counts are not lost between two scrapes.
+const MAX_LISTENERS: usize = 256;
+/// The same for servers, over all clusters. A server costs about 2 KiB a worker.
+const MAX_SERVERS: usize = 1024;
+
+/// The series of one worker. Fields and handles are written by that worker's thread only; see [`Counter`].
+#[derive(Debug)]
+pub struct Worker {
+    /// Commands received from clients, by command byte.
+    pub commands: [Counter; 256],
+    /// Sessions on this worker now.
+    pub sessions: Gauge,
+    /// Turns of the event loop.
+    pub turns: Counter,
+    /// Buffers that sessions hold now.
+    pub buffers_in_use: Gauge,
+    /// Buffers kept in the worker's pool for reuse.
+    pub buffers_free: Gauge,
+    label: String,
+    errors: ErrorTable,
+    listeners: Mutex<HashMap<String, Arc<ListenerSeries>>>,
+    servers: Mutex<HashMap<(String, String), Arc<ServerSeries>>>,
+    overflow: Counter,
+}
+
+impl Worker {
+    pub(crate) fn new(index: usize) -> Self {
+        Self {
+            commands: [const { Counter::new() }; 256],
+            sessions: Gauge::new(),
+            turns: Counter::new(),
+            buffers_in_use: Gauge::new(),
+            buffers_free: Gauge::new(),
+            label: index.to_string(),
+            errors: ErrorTable::default(),
+            listeners: Mutex::default(),
+            servers: Mutex::default(),
+            overflow: Counter::new(),
+        }
+    }
+
+    /// The series of a listener. Looked up once per session (a lock and a hash), then free.
+    pub fn listener(&self, name: &str) -> Arc<ListenerSeries> {
+        let mut listeners = lock(&self.listeners);
+        if let Some(found) = listeners.get(name) {
+            return Arc::clone(found);
+        }
+        let name = self.within(listeners.len(), MAX_LISTENERS, name);
+        Arc::clone(listeners.entry(name.to_owned()).or_default())
+    }
+
+    /// The series of a server. Looked up once per connection to it (a lock and a hash), then free.
+    pub fn server(&self, cluster: &str, server: &str) -> Arc<ServerSeries> {
+        let mut servers = lock(&self.servers);
+        let key = (cluster.to_owned(), server.to_owned());
+        if let Some(found) = servers.get(&key) {
+            return Arc::clone(found);
+        }
+        let server = self.within(servers.len(), MAX_SERVERS, server);
+        let cluster = if server == OTHER { OTHER } else { cluster };
+        Arc::clone(
+            servers
+                .entry((cluster.to_owned(), server.to_owned()))
+                .or_default(),
+        )
+    }
+
+    /// Counts the end of a session, for those who hold no [`ListenerSeries`].
+    pub fn session_ended(&self, listener: &str, reason: EndReason) {
+        self.listener(listener).session_ended(reason);
+    }
+
+    /// Counts one error packet sent to a client, made here or passed on.
+    pub fn error_sent(&self, code: u16, fault: Fault) {
+        self.errors.record(code, fault);
+    }
+
+    pub(crate) fn collect(&self, command_name: fn(u8) -> &'static str, out: &mut Samples) {
+        let labels = &[self.label.as_str()];
+        out.gauge(&catalog::WORKER_SESSIONS, labels, self.sessions.get());
+        out.counter(&catalog::WORKER_TURNS, labels, self.turns.get());
+        out.gauge(&catalog::BUFFERS_IN_USE, labels, self.buffers_in_use.get());
+        out.gauge(&catalog::BUFFERS_FREE, labels, self.buffers_free.get());
+        out.counter(&catalog::SERIES_OVERFLOW, &[], self.overflow.get());
+        for (command, count) in (0..=u8::MAX).zip(&self.commands) {
+            out.counter(&catalog::COMMANDS, &[command_name(command)], count.get());
+        }
+        self.errors.each(|code, fault, count| {
+            let code = code.map_or_else(|| OTHER.to_owned(), |code| code.to_string());
+            out.counter(&catalog::ERRORS, &[&code, fault.label()], count);
+        });
+        for (name, series) in lock(&self.listeners).iter() {
+            series.collect(name, out);
+        }
+        for ((cluster, server), series) in lock(&self.servers).iter() {
+            series.collect(cluster, server, out);
+        }
+    }
+
+    /// `name`, or [`OTHER`] where a table holds `limit` entries already.
+    fn within<'a>(&self, len: usize, limit: usize, name: &'a str) -> &'a str {
+        if len < limit {
+            return name;
+        }
+        self.overflow.inc();
+        OTHER
+    }
+}
+
+/// Nothing panics while one of these is held, and the maps are whole at every step: poison says nothing here.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_same_name_gives_the_same_series() {
+        let worker = Worker::new(0);
+        assert!(Arc::ptr_eq(&worker.listener("a"), &worker.listener("a")));
+        assert!(!Arc::ptr_eq(&worker.listener("a"), &worker.listener("b")));
+        assert!(Arc::ptr_eq(&worker.server("c", "s"), &worker.server("c", "s")));
+        assert!(!Arc::ptr_eq(&worker.server("c", "s"), &worker.server("d", "s")));
+    }
+
+    #[test]
+    fn names_without_end_are_counted_together() {
+        let worker = Worker::new(0);
+        for i in 0..10_000 {
+            worker.listener(&format!("listener-{i}")).accepted.inc();
+            worker.server("main", &format!("server-{i}")).connects.inc();
+        }
+        assert_eq!(lock(&worker.listeners).len(), MAX_LISTENERS + 1);
+        assert_eq!(lock(&worker.servers).len(), MAX_SERVERS + 1);
+        assert_eq!(
+            worker.listener(OTHER).accepted.get(),
+            10_000 - MAX_LISTENERS as u64
+        );
+        assert_eq!(
+            worker.server(OTHER, OTHER).connects.get(),
+            10_000 - MAX_SERVERS as u64
+        );
+        assert_eq!(
+            worker.overflow.get(),
+            20_000 - (MAX_LISTENERS + MAX_SERVERS) as u64
+        );
+    }
+}
