@@ -1,1 +1,7 @@
-//! testkit
+//! What the tests and the lab put on either side of the gateway: servers that answer from a script, clients that
+//! show every byte they got, and links that misbehave on demand.
+//!
+//! Nothing here is part of the product. Everything runs over real loopback sockets on ports the kernel picks.
+
+pub mod fake_server;
+pub mod result_set;

@@ -1,0 +1,141 @@
+//! Which bytes answer which command.
+
+use std::collections::HashMap;
+
+use mysql_wire::{Capabilities, Command, ErrPacket};
+
+use crate::result_set::{self, Shape};
+
+/// A statement asking for more rows gets this many.
+const MAX_ROWS: u32 = 100_000;
+const MAX_PARAMETERS: usize = 1000;
+const ER_UNKNOWN_COM_ERROR: u16 = 1047;
+
+/// What to do about a command.
+pub(super) enum Answer<'a> {
+    Bytes(&'a [u8]),
+    /// The protocol has no answer to this command.
+    Silence,
+    Close,
+}
+
+/// Every response that was ever given, ready to be sent again.
+pub(super) struct Answers {
+    result_sets: HashMap<Shape, Vec<u8>>,
+    prepared: HashMap<(u32, u16, bool), Vec<u8>>,
+    ok: Vec<u8>,
+    unknown_command: Vec<u8>,
+}
+
+impl Default for Answers {
+    fn default() -> Self {
+        Self {
+            result_sets: HashMap::new(),
+            prepared: HashMap::new(),
+            ok: result_set::encode_ok(1),
+            unknown_command: unknown_command(),
+        }
+    }
+}
+
+impl Answers {
+    /// The answer to one command packet's payload. The id of a prepared statement is its number of rows, so that there
+    /// is nothing to remember between prepare and execute.
+    pub(super) fn answer(&mut self, command: &[u8], negotiated: Capabilities) -> Answer<'_> {
+        let Some((&code, body)) = command.split_first() else {
+            return Answer::Bytes(&self.unknown_command);
+        };
+        let deprecate_eof = negotiated.contains(Capabilities::DEPRECATE_EOF);
+        match Command(code) {
+            Command::QUERY if is_select(body) => self.result_set(Shape {
+                rows: rows_wanted(body),
+                binary: false,
+                deprecate_eof,
+            }),
+            Command::STMT_PREPARE => self.prepare_ok(rows_wanted(body), parameters(body), deprecate_eof),
+            Command::STMT_EXECUTE => match body.first_chunk() {
+                Some(id) => {
+                    let rows = u32::from_le_bytes(*id).min(MAX_ROWS);
+                    self.result_set(Shape {
+                        rows,
+                        binary: true,
+                        deprecate_eof,
+                    })
+                }
+                None => Answer::Bytes(&self.unknown_command),
+            },
+            Command::STMT_CLOSE | Command::STMT_SEND_LONG_DATA => Answer::Silence,
+            Command::QUIT => Answer::Close,
+            Command::QUERY
+            | Command::PING
+            | Command::INIT_DB
+            | Command::STMT_RESET
+            | Command::RESET_CONNECTION
+            | Command::SET_OPTION => Answer::Bytes(&self.ok),
+            _ => Answer::Bytes(&self.unknown_command),
+        }
+    }
+
+    fn result_set(&mut self, shape: Shape) -> Answer<'_> {
+        Answer::Bytes(self.result_sets.entry(shape).or_insert_with(|| shape.encode()))
+    }
+
+    fn prepare_ok(&mut self, id: u32, parameters: u16, deprecate_eof: bool) -> Answer<'_> {
+        let key = (id, parameters, deprecate_eof);
+        let encode = || result_set::encode_prepare_ok(id, parameters, deprecate_eof);
+        Answer::Bytes(self.prepared.entry(key).or_insert_with(encode))
+    }
+}
+
+fn is_select(statement: &[u8]) -> bool {
+    statement
+        .get(..6)
+        .is_some_and(|word| word.eq_ignore_ascii_case(b"select"))
+}
+
+/// The number after the last space of `… LIMIT n`, and 1 for any other statement.
+fn rows_wanted(statement: &[u8]) -> u32 {
+    let mut words = statement.rsplit(|&byte| byte == b' ');
+    let number = words
+        .next()
+        .and_then(|word| std::str::from_utf8(word).ok()?.parse::<u32>().ok());
+    match (number, words.next()) {
+        (Some(rows), Some(word)) if word.eq_ignore_ascii_case(b"limit") => rows.min(MAX_ROWS),
+        _ => 1,
+    }
+}
+
+fn parameters(statement: &[u8]) -> u16 {
+    statement
+        .iter()
+        .filter(|&&byte| byte == b'?')
+        .count()
+        .min(MAX_PARAMETERS) as u16
+}
+
+fn unknown_command() -> Vec<u8> {
+    let error = ErrPacket {
+        code: ER_UNKNOWN_COM_ERROR,
+        sql_state: *b"08S01",
+        message: b"Unknown command of the fake server".to_vec(),
+    };
+    let mut payload = Vec::new();
+    error.encode(&mut payload, Capabilities::PROTOCOL_41);
+    let mut out = Vec::new();
+    mysql_wire::write_packet(&mut out, &mut 1, &payload);
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_number_after_limit_decides_the_rows() {
+        assert_eq!(rows_wanted(b"SELECT c FROM t LIMIT 100"), 100);
+        assert_eq!(rows_wanted(b"select c from t limit 0"), 0);
+        assert_eq!(rows_wanted(b"SELECT c FROM t WHERE id = 17"), 1);
+        assert_eq!(rows_wanted(b"SELECT c FROM t LIMIT 4000000000"), MAX_ROWS);
+        assert_eq!(rows_wanted(b""), 1);
+    }
+}
