@@ -1,0 +1,400 @@
+//! One server: started, watched until it answers, asked over its socket, and ended in every way a server ends.
+
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::program::{Flavour, Program};
+use crate::template;
+use crate::{Certificates, DATABASE, PATIENCE, SandboxError, Spec, free_port};
+
+/// How often a condition is looked at while waiting for it.
+const POLL: Duration = Duration::from_millis(10);
+/// Longest path of a Unix socket on Linux, without the closing zero.
+const SOCKET_PATH_MAX: usize = 107;
+const LOG_LINES: usize = 25;
+
+/// A server of the sandbox. It is ended by force when dropped.
+#[derive(Debug)]
+pub struct Node {
+    index: usize,
+    port: u16,
+    folder: PathBuf,
+    socket: PathBuf,
+    program: PathBuf,
+    client: PathBuf,
+    arguments: Vec<String>,
+    /// None while the server is stopped.
+    process: Mutex<Option<Child>>,
+}
+
+/// Whether a server that ended by itself may be tried again on another port.
+pub(crate) fn lost_its_port(error: &SandboxError) -> bool {
+    matches!(error, SandboxError::Ended { log, .. } if log.contains("Address already in use")
+        || log.contains("Do you already have another"))
+}
+
+impl Node {
+    /// Makes the folder of node `index` with fresh data. `cluster_options` are what the kind of sandbox needs,
+    /// before the options of the spec.
+    pub(crate) fn prepare(
+        spec: &Spec,
+        program: &Program,
+        (index, folder): (usize, &Path),
+        certificates: &Certificates,
+        cluster_options: &[String],
+    ) -> Result<Self, SandboxError> {
+        let folder = folder.join(format!("node{index}"));
+        if folder.exists() {
+            fs::remove_dir_all(&folder).map_err(|source| SandboxError::io("remove", &folder, source))?;
+        }
+        fs::create_dir(&folder).map_err(|source| SandboxError::io("make folder", &folder, source))?;
+        let socket = folder.join("socket");
+        if socket.as_os_str().len() > SOCKET_PATH_MAX {
+            let reason = "the path is too long for a socket; set TMPDIR to a shorter folder";
+            return Err(SandboxError::io("use", &socket, std::io::Error::other(reason)));
+        }
+        template::copy_to(program, &folder.join("data"))?;
+        let port = free_port()?;
+        let mut arguments = vec![
+            "--no-defaults".to_owned(), // must be the first
+            format!("--datadir={}", folder.join("data").display()),
+            format!("--socket={}", socket.display()),
+            format!("--pid-file={}", folder.join("pid").display()),
+            format!("--port={port}"),
+            format!("--server-id={}", index + 1),
+        ];
+        arguments.extend(usual_options(program.flavour).map(str::to_owned));
+        arguments.extend(template::user_option().map(str::to_owned));
+        match (spec.tls, program.flavour) {
+            (true, _) => arguments.extend(certificates.server_options()),
+            (false, Flavour::Mariadb) => arguments.push("--skip-ssl".to_owned()),
+            (false, Flavour::Mysql) => arguments.push("--tls-version=".to_owned()),
+        }
+        arguments.extend_from_slice(cluster_options);
+        arguments.extend_from_slice(&spec.options);
+        let (program, client) = (program.path.clone(), program.client()?);
+        Ok(Self {
+            index,
+            port,
+            folder,
+            socket,
+            program,
+            client,
+            arguments,
+            process: Mutex::new(None),
+        })
+    }
+
+    /// Position in the sandbox, from 0.
+    #[must_use]
+    pub fn index(&self) -> usize {
+        self.index
+    }
+
+    /// `127.0.0.1:PORT`
+    #[must_use]
+    pub fn address(&self) -> String {
+        format!("127.0.0.1:{}", self.port)
+    }
+
+    #[must_use]
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// The Unix socket on which the server listens, too.
+    #[must_use]
+    pub fn socket(&self) -> &Path {
+        &self.socket
+    }
+
+    /// The data folder.
+    #[must_use]
+    pub fn data_folder(&self) -> PathBuf {
+        self.folder.join("data")
+    }
+
+    /// Process id; None while the server is stopped.
+    #[must_use]
+    pub fn pid(&self) -> Option<u32> {
+        self.process().as_ref().map(Child::id)
+    }
+
+    /// The server's error log, all of it.
+    #[must_use]
+    pub fn log(&self) -> String {
+        fs::read(self.log_file())
+            .map(|log| String::from_utf8_lossy(&log).into_owned())
+            .unwrap_or_default()
+    }
+
+    /// Runs statements as root over the Unix socket, in the database `test`, and returns the rows: columns
+    /// separated by tabs, no header, special characters escaped as the `mariadb --batch` client does.
+    ///
+    /// # Errors
+    /// The server refused one (those before it are done), or did not answer.
+    pub fn sql(&self, statements: &str) -> Result<String, SandboxError> {
+        let mut client = Command::new(&self.client)
+            .args(["--no-defaults", "--batch", "--skip-column-names", "--user=root"])
+            .arg(format!("--socket={}", self.socket.display()))
+            .arg(DATABASE)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .map_err(|source| SandboxError::io("run", &self.client, source))?;
+        let stdin = client.stdin.take();
+        let output = std::thread::scope(|scope| {
+            // A client that gives up closes the pipe; its message says why.
+            scope.spawn(move || stdin.map(|mut pipe| pipe.write_all(statements.as_bytes())));
+            client.wait_with_output()
+        });
+        let output = output.map_err(|source| SandboxError::io("run", &self.client, source))?;
+        if output.status.success() {
+            return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+        }
+        let message = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+        Err(SandboxError::Sql {
+            node: self.index,
+            message,
+        })
+    }
+
+    /// Ends the server at once, as a crash would (SIGKILL), and waits until it is gone. Does nothing when it is
+    /// not running.
+    ///
+    /// # Errors
+    /// The signal was refused.
+    pub fn kill9(&self) -> Result<(), SandboxError> {
+        let mut process = self.process();
+        if let Some(child) = process.as_mut() {
+            child
+                .kill()
+                .and_then(|()| child.wait())
+                .map_err(|source| SandboxError::Signal {
+                    node: self.index,
+                    signal: "SIGKILL",
+                    source,
+                })?;
+            *process = None;
+        }
+        Ok(())
+    }
+
+    /// Lets the server end in order (SIGTERM) and waits for it. Does nothing when it is not running.
+    ///
+    /// # Errors
+    /// It did not end within 90 s; it still runs then.
+    pub fn stop(&self) -> Result<(), SandboxError> {
+        if self.pid().is_none() {
+            return Ok(());
+        }
+        self.thaw()?;
+        self.signal(Signal::TERM, "SIGTERM")?;
+        self.wait_for("stopping", || Ok(self.ended()?.is_some()))?;
+        *self.process() = None;
+        Ok(())
+    }
+
+    /// Starts a server that was stopped or killed, on the same port with the same data; stops it before, where
+    /// it runs. Returns when it answers.
+    ///
+    /// # Errors
+    /// It did not stop or did not start.
+    pub fn restart(&self) -> Result<(), SandboxError> {
+        self.stop()?;
+        self.launch(&[])
+    }
+
+    /// Stops the process where it is (SIGSTOP): connections stay open and nothing answers.
+    ///
+    /// # Errors
+    /// The server is not running.
+    pub fn freeze(&self) -> Result<(), SandboxError> {
+        self.signal(Signal::STOP, "SIGSTOP")
+    }
+
+    /// Lets a frozen server go on (SIGCONT).
+    ///
+    /// # Errors
+    /// The server is not running.
+    pub fn thaw(&self) -> Result<(), SandboxError> {
+        self.signal(Signal::CONT, "SIGCONT")
+    }
+
+    /// Starts the process with `options` after all others and waits until it answers on its socket.
+    pub(crate) fn launch(&self, options: &[String]) -> Result<(), SandboxError> {
+        self.spawn(options)?;
+        self.wait_until_ready()
+    }
+
+    /// Starts the process and does not wait.
+    pub(crate) fn spawn(&self, options: &[String]) -> Result<(), SandboxError> {
+        let path = self.log_file();
+        let log = File::options().create(true).append(true).open(&path);
+        let log = log.map_err(|source| SandboxError::io("write", &path, source))?;
+        let copy = log
+            .try_clone()
+            .map_err(|source| SandboxError::io("write", &path, source))?;
+        let child = Command::new(&self.program)
+            .args(&self.arguments)
+            .args(options)
+            .current_dir(&self.folder)
+            .stdin(Stdio::null())
+            .stdout(log)
+            .stderr(copy)
+            .process_group(0) // Ctrl-C in the terminal is not for it
+            .spawn()
+            .map_err(|source| SandboxError::io("run", &self.program, source))?;
+        *self.process() = Some(child);
+        Ok(())
+    }
+
+    pub(crate) fn wait_until_ready(&self) -> Result<(), SandboxError> {
+        self.wait_for("starting", || Ok(self.greets()))
+    }
+
+    /// Looks at `condition` until it holds; fails when the server ends by itself or after 90 s.
+    pub(crate) fn wait_for(
+        &self,
+        what: &str,
+        mut condition: impl FnMut() -> Result<bool, SandboxError>,
+    ) -> Result<(), SandboxError> {
+        let begin = Instant::now();
+        loop {
+            if condition()? {
+                return Ok(());
+            }
+            if let Some(status) = self.ended()? {
+                *self.process() = None;
+                let (node, status) = (self.index, status.to_string());
+                return Err(SandboxError::Ended {
+                    node,
+                    status,
+                    log: self.log_end(),
+                });
+            }
+            if begin.elapsed() > PATIENCE {
+                let (node, what) = (self.index, what.to_owned());
+                return Err(SandboxError::Timeout {
+                    node,
+                    what,
+                    waited: PATIENCE,
+                    log: self.log_end(),
+                });
+            }
+            sleep(POLL);
+        }
+    }
+
+    /// Forgets the process without ending it.
+    pub(crate) fn detach(self) {
+        *self.process() = None;
+    }
+
+    pub(crate) fn program(&self) -> &Path {
+        &self.program
+    }
+
+    pub(crate) fn arguments(&self) -> &[String] {
+        &self.arguments
+    }
+
+    fn log_file(&self) -> PathBuf {
+        self.folder.join("log")
+    }
+
+    fn log_end(&self) -> String {
+        let log = self.log();
+        let lines: Vec<&str> = log.lines().collect();
+        lines[lines.len().saturating_sub(LOG_LINES)..].join("\n")
+    }
+
+    /// Whether the process ended by itself.
+    fn ended(&self) -> Result<Option<ExitStatus>, SandboxError> {
+        let mut process = self.process();
+        let Some(child) = process.as_mut() else {
+            return Err(SandboxError::NotRunning { node: self.index });
+        };
+        child
+            .try_wait()
+            .map_err(|source| SandboxError::io("wait for", &self.program, source))
+    }
+
+    /// Reads the first packet that the server sends to a new client; version 10 of the protocol begins with a 10
+    /// after the header, an error packet with 255. Over the socket, so that no host is noted for leaving early.
+    fn greets(&self) -> bool {
+        let Ok(mut stream) = UnixStream::connect(&self.socket) else {
+            return false;
+        };
+        let mut start = [0; 5];
+        let limited = stream.set_read_timeout(Some(Duration::from_secs(2)));
+        limited.and_then(|()| stream.read_exact(&mut start)).is_ok() && start[4] == 10
+    }
+
+    fn signal(&self, signal: Signal, name: &'static str) -> Result<(), SandboxError> {
+        let process = self.process();
+        // The child is not waited for while the lock is held: its id cannot be another process's.
+        let pid = process
+            .as_ref()
+            .and_then(|child| Pid::from_raw(child.id().cast_signed()));
+        let pid = pid.ok_or(SandboxError::NotRunning { node: self.index })?;
+        kill_process(pid, signal).map_err(|error| SandboxError::Signal {
+            node: self.index,
+            signal: name,
+            source: error.into(),
+        })
+    }
+
+    fn process(&self) -> MutexGuard<'_, Option<Child>> {
+        self.process.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        // What is still there after this, the watchdog ends.
+        let _ = self.kill9();
+    }
+}
+
+/// Small, quick to start, reachable from this machine only, and able to do what clients of all kinds do.
+fn usual_options(flavour: Flavour) -> impl Iterator<Item = &'static str> {
+    const BOTH: &[&str] = &[
+        "--bind-address=127.0.0.1",
+        "--log-bin=binlog",
+        "--relay-log=relay",
+        "--binlog-format=ROW",
+        "--sync-binlog=0",
+        "--innodb-flush-log-at-trx-commit=2", // a killed server loses nothing, a crashed machine may
+        "--max-connections=1000",
+        "--max-allowed-packet=256M",
+        "--local-infile=ON",
+    ];
+    const MARIADB: &[&str] = &[
+        "--log-slave-updates=ON",
+        "--performance-schema=OFF",
+        "--loose-feedback=OFF",
+    ];
+    const MYSQL: &[&str] = &[
+        "--gtid-mode=ON",
+        "--enforce-gtid-consistency=ON",
+        "--mysqlx=OFF",
+        "--performance-schema=OFF",
+        "--innodb-log-buffer-size=4M",
+    ];
+    let (own, storage) = match flavour {
+        Flavour::Mariadb => (MARIADB, template::MARIADB_STORAGE),
+        Flavour::Mysql => (MYSQL, template::MYSQL_STORAGE),
+    };
+    BOTH.iter().chain(own).chain(storage).copied()
+}

@@ -1,0 +1,99 @@
+//! A single server, or a primary with read-only replicas that follow it by GTID.
+
+use std::path::Path;
+
+use crate::node::lost_its_port;
+use crate::program::{Flavour, Program};
+use crate::{Certificates, Kind, Node, PASSWORD, PORT_ATTEMPTS, SandboxError, Spec, USER};
+
+pub(crate) fn start(
+    spec: &Spec,
+    program: &Program,
+    folder: &Path,
+    certificates: &Certificates,
+) -> Result<Vec<Node>, SandboxError> {
+    let nodes = launch_all(spec, program, folder, certificates)?;
+    if let Some((primary, replicas)) = nodes.split_first() {
+        for replica in replicas {
+            follow(program.flavour, primary, replica)?;
+        }
+        for replica in replicas {
+            replica.wait_for("replication", || runs(program.flavour, replica))?;
+        }
+    }
+    Ok(nodes)
+}
+
+/// Starts all at the same time; a node whose port somebody else took meanwhile is made again on another one.
+fn launch_all(
+    spec: &Spec,
+    program: &Program,
+    folder: &Path,
+    certificates: &Certificates,
+) -> Result<Vec<Node>, SandboxError> {
+    let prepare = |index: usize| Node::prepare(spec, program, (index, folder), certificates, &[]);
+    let mut nodes = (0..spec.nodes).map(prepare).collect::<Result<Vec<_>, _>>()?;
+    nodes.iter().try_for_each(|node| node.spawn(&[]))?;
+    for (index, node) in nodes.iter_mut().enumerate() {
+        let mut attempt = 1;
+        while let Err(error) = node.wait_until_ready() {
+            if attempt == PORT_ATTEMPTS || !lost_its_port(&error) {
+                return Err(error);
+            }
+            attempt += 1;
+            *node = prepare(index)?;
+            node.spawn(&[])?;
+        }
+    }
+    Ok(nodes)
+}
+
+fn follow(flavour: Flavour, primary: &Node, replica: &Node) -> Result<(), SandboxError> {
+    let port = primary.port();
+    let statements = match flavour {
+        Flavour::Mariadb => format!(
+            "CHANGE MASTER TO MASTER_HOST='127.0.0.1', MASTER_PORT={port}, MASTER_USER='{USER}',
+                 MASTER_PASSWORD='{PASSWORD}', MASTER_CONNECT_RETRY=1, MASTER_USE_GTID=slave_pos;
+             START SLAVE;
+             SET GLOBAL read_only=ON;"
+        ),
+        Flavour::Mysql => format!(
+            "CHANGE REPLICATION SOURCE TO SOURCE_HOST='127.0.0.1', SOURCE_PORT={port}, SOURCE_USER='{USER}',
+                 SOURCE_PASSWORD='{PASSWORD}', SOURCE_CONNECT_RETRY=1, SOURCE_AUTO_POSITION=1,
+                 GET_SOURCE_PUBLIC_KEY=1;
+             START REPLICA;
+             SET GLOBAL super_read_only=ON;"
+        ),
+    };
+    replica.sql(&statements).map(drop)
+}
+
+/// Whether both threads of the replica run: the columns `Slave_IO_Running` and `Slave_SQL_Running`, which MySQL has
+/// renamed and not moved.
+fn runs(flavour: Flavour, replica: &Node) -> Result<bool, SandboxError> {
+    const RUNNING_COLUMNS: usize = 10;
+    let status = match flavour {
+        Flavour::Mariadb => replica.sql("SHOW SLAVE STATUS")?,
+        Flavour::Mysql => replica.sql("SHOW REPLICA STATUS")?,
+    };
+    let running: Vec<&str> = status.split('\t').skip(RUNNING_COLUMNS).take(2).collect();
+    Ok(running == ["Yes", "Yes"])
+}
+
+/// Waits until all replicas have applied what the primary has in its binary log now.
+pub(crate) fn sync(kind: Kind, nodes: &[Node]) -> Result<(), SandboxError> {
+    let Some((primary, replicas)) = nodes.split_first() else {
+        return Ok(());
+    };
+    let (position, wait) = match kind {
+        Kind::Mysql => ("SELECT @@gtid_executed", "SELECT WAIT_FOR_EXECUTED_GTID_SET"),
+        _ => ("SELECT @@gtid_binlog_pos", "SELECT MASTER_GTID_WAIT"),
+    };
+    let position = primary.sql(position)?.trim().replace("\\n", "");
+    for replica in replicas {
+        let statement = format!("{wait}('{position}', 1)");
+        // 0 when the position was reached; otherwise the second is over and is tried again.
+        replica.wait_for("catching up", || Ok(replica.sql(&statement)?.trim() == "0"))?;
+    }
+    Ok(())
+}
