@@ -1,1 +1,24 @@
-//! admin
+//! The HTTP side of Forebay, for operators: metrics, health, status, and the few things that are changed at run time.
+//!
+//! | request | answer |
+//! |---|---|
+//! | `GET /metrics` | every metric, in the Prometheus or the OpenMetrics text format, as `Accept` asks |
+//! | `GET /healthz` | 200 while the process answers |
+//! | `GET /readyz` | 200 when new sessions are served, otherwise 503 and the reasons, one a line |
+//! | `GET /status` | [`Status`] as JSON |
+//! | `PUT` or `POST /log?level=debug` | changes what is logged |
+//! | `PUT` or `POST /reload` | reads the configuration again |
+//!
+//! **There is no authentication.** Bind it to loopback or to a private address. Browsers are a way in from outside all
+//! the same: a page that an operator opens could have the browser send requests to that address. So requests that change
+//! something are refused if they carry `Origin` (see `refuse_browsers`).
+//!
+//! It runs on the control thread and never touches the data plane: what it needs it asks from a [`Gateway`], which the
+//! binary implements, so that this crate knows nothing of sessions and workers.
+
+mod gateway;
+mod routes;
+mod server;
+
+pub use gateway::{ClusterStatus, Gateway, ListenerStatus, ServerStatus, Status, WorkerStatus};
+pub use server::{AdminError, bind, serve};

@@ -1,0 +1,125 @@
+//! The requests and their answers.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::{Query, Request, State};
+use axum::http::header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE, HeaderValue, ORIGIN};
+use axum::http::{HeaderMap, Method, StatusCode};
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Json, Response};
+use axum::routing::{get, put};
+use serde::Deserialize;
+use telemetry::{Format, Telemetry};
+
+use crate::{Gateway, Status};
+
+const INDEX: &str = "\
+Forebay
+GET  /metrics           metrics, for Prometheus
+GET  /healthz           200 while the process answers
+GET  /readyz            200 when new sessions are served; otherwise 503 and why
+GET  /status            listeners, clusters, servers and workers, as JSON
+PUT  /log?level=LEVEL   changes what is logged
+PUT  /reload            reads the configuration again
+";
+
+/// What every answer may need.
+#[derive(Clone)]
+struct Sight {
+    telemetry: Arc<Telemetry>,
+    gateway: Arc<dyn Gateway>,
+}
+
+/// All routes.
+pub(crate) fn router(telemetry: Arc<Telemetry>, gateway: Arc<dyn Gateway>) -> Router {
+    Router::new()
+        .route("/", get(|| async { INDEX }))
+        .route("/metrics", get(metrics))
+        .route("/healthz", get(|| async { "ok\n" }))
+        .route("/readyz", get(readyz))
+        .route("/status", get(status))
+        .route("/log", put(log).post(log))
+        .route("/reload", put(reload).post(reload))
+        .fallback(|| async { (StatusCode::NOT_FOUND, INDEX) })
+        .layer(middleware::from_fn(refuse_browsers))
+        .layer(middleware::map_response(never_cache))
+        .with_state(Sight { telemetry, gateway })
+}
+
+async fn metrics(State(sight): State<Sight>, headers: HeaderMap) -> impl IntoResponse {
+    let accept = headers
+        .get(ACCEPT)
+        .and_then(|accept| accept.to_str().ok())
+        .unwrap_or_default();
+    let format = Format::negotiate(accept);
+    (
+        [(CONTENT_TYPE, format.content_type())],
+        sight.telemetry.encode_as(format),
+    )
+}
+
+async fn readyz(State(sight): State<Sight>) -> Response {
+    match sight.gateway.ready() {
+        Ok(()) => "ok\n".into_response(),
+        Err(reasons) => (StatusCode::SERVICE_UNAVAILABLE, lines(&reasons)).into_response(),
+    }
+}
+
+async fn status(State(sight): State<Sight>) -> Json<Status> {
+    Json(sight.gateway.status())
+}
+
+#[derive(Deserialize)]
+struct LogQuery {
+    level: String,
+}
+
+async fn log(State(sight): State<Sight>, Query(query): Query<LogQuery>) -> Response {
+    match sight.gateway.set_log_level(&query.level) {
+        Ok(()) => {
+            tracing::info!(level = query.level, "log level changed");
+            format!("{}\n", query.level).into_response()
+        }
+        Err(reason) => (StatusCode::BAD_REQUEST, lines(&[reason])).into_response(),
+    }
+}
+
+async fn reload(State(sight): State<Sight>) -> Response {
+    match sight.gateway.reload() {
+        Ok(changes) => lines(&[changes]).into_response(),
+        Err(reason) => (StatusCode::UNPROCESSABLE_ENTITY, lines(&[reason])).into_response(),
+    }
+}
+
+/// Refuses requests that change something and come from a page in a browser.
+///
+/// Browsers send `Origin` with every PUT and POST, also to the page's own origin, so this holds against cross-site
+/// forms and against DNS rebinding alike, where a check of `Host` would have to know every name under which an operator
+/// reaches this address. Tools (`curl`, Kubernetes, Prometheus) do not send it. Reads are not refused: a page of another
+/// origin cannot see the answer. One that rebinds its own name to this address can see metrics and status, which hold
+/// names and addresses of servers but no secret; where that is too much, listen on loopback behind a proxy that checks
+/// `Host`.
+async fn refuse_browsers(request: Request, next: Next) -> Response {
+    let reads = matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS);
+    if !reads && request.headers().contains_key(ORIGIN) {
+        let why = "refused: this request comes from a web page (it has an Origin header)\n";
+        return (StatusCode::FORBIDDEN, why).into_response();
+    }
+    next.run(request).await
+}
+
+/// An answer is true at the moment it is given.
+async fn never_cache(mut response: Response) -> Response {
+    response
+        .headers_mut()
+        .insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
+}
+
+fn lines(texts: &[String]) -> String {
+    texts
+        .iter()
+        .map(|text| text.trim_end().to_owned() + "\n")
+        .collect()
+}

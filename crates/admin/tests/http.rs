@@ -1,0 +1,339 @@
+//! The admin server over real connections on loopback.
+#![allow(clippy::expect_used)] // helpers of tests
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use admin::{ClusterStatus, Gateway, ListenerStatus, ServerStatus, Status, WorkerStatus};
+use telemetry::Telemetry;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::task::JoinHandle;
+
+/// A gateway that does what the test says and notes what it was asked to do.
+#[derive(Default)]
+struct Fake {
+    not_ready: Mutex<Vec<String>>,
+    done: Mutex<Vec<String>>,
+}
+
+impl Gateway for Fake {
+    fn ready(&self) -> Result<(), Vec<String>> {
+        let reasons = self.not_ready.lock().unwrap().clone();
+        if reasons.is_empty() { Ok(()) } else { Err(reasons) }
+    }
+
+    fn status(&self) -> Status {
+        let server = ServerStatus {
+            name: "db-1".into(),
+            address: "10.0.0.1:3306".into(),
+            state: "down".into(),
+            state_seconds: 4,
+            reason: "connection refused".into(),
+            sessions: 0,
+        };
+        let listener = ListenerStatus {
+            name: "app".into(),
+            bind: "127.0.0.1:6033".into(),
+            mode: "session".into(),
+            cluster: "main".into(),
+            sessions: 7,
+        };
+        Status {
+            version: "0.1.0".into(),
+            uptime_seconds: 60,
+            shutting_down: false,
+            sessions: 7,
+            listeners: vec![listener],
+            clusters: vec![ClusterStatus {
+                name: "main".into(),
+                waiting: 2,
+                servers: vec![server],
+            }],
+            workers: vec![WorkerStatus {
+                index: 0,
+                sessions: 7,
+            }],
+        }
+    }
+
+    fn set_log_level(&self, level: &str) -> Result<(), String> {
+        self.done.lock().unwrap().push(format!("level {level}"));
+        if level == "loud" {
+            Err("\"loud\" is not a log level".into())
+        } else {
+            Ok(())
+        }
+    }
+
+    fn reload(&self) -> Result<String, String> {
+        let mut done = self.done.lock().unwrap();
+        done.push("reload".into());
+        match done.len() {
+            1 => Ok("cluster.main.servers: changed\n".into()),
+            _ => Err("forebay.toml:3:1: workrs: unknown option".into()),
+        }
+    }
+}
+
+struct Server {
+    address: SocketAddr,
+    gateway: Arc<Fake>,
+    task: JoinHandle<std::io::Result<()>>,
+}
+
+impl Server {
+    fn start() -> Self {
+        let listener = admin::bind("127.0.0.1:0".parse().expect("an address")).expect("a free port");
+        let address = listener.local_addr().expect("an address");
+        let gateway = Arc::new(Fake::default());
+        let telemetry = Telemetry::new(1, |_| "unknown");
+        let task = tokio::spawn(admin::serve(
+            listener,
+            telemetry,
+            Arc::clone(&gateway) as Arc<dyn Gateway>,
+        ));
+        Self {
+            address,
+            gateway,
+            task,
+        }
+    }
+
+    async fn ask(&self, request: &str, headers: &str) -> Answer {
+        let mut stream = TcpStream::connect(self.address)
+            .await
+            .expect("the server listens");
+        let text = format!("{request} HTTP/1.1\r\nHost: gateway\r\n{headers}\r\n");
+        stream
+            .write_all(text.as_bytes())
+            .await
+            .expect("the request is taken");
+        Answer::read(stream).await
+    }
+
+    fn done(&self) -> Vec<String> {
+        self.gateway.done.lock().expect("no panic").clone()
+    }
+}
+
+#[derive(Debug)]
+struct Answer {
+    code: u16,
+    head: String,
+    body: String,
+}
+
+impl Answer {
+    /// Reads to the end of the connection.
+    async fn read(mut stream: TcpStream) -> Self {
+        let mut text = String::new();
+        stream
+            .read_to_string(&mut text)
+            .await
+            .expect("an answer to its end");
+        let (head, body) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
+        let code = head
+            .split(' ')
+            .nth(1)
+            .and_then(|code| code.parse().ok())
+            .unwrap_or(0);
+        Self {
+            code,
+            head: head.to_ascii_lowercase(),
+            body: body.to_owned(),
+        }
+    }
+}
+
+#[tokio::test]
+async fn metrics_come_in_the_format_asked_for() {
+    let server = Server::start();
+    let plain = server.ask("GET /metrics", "").await;
+    assert_eq!(plain.code, 200);
+    assert!(
+        plain
+            .head
+            .contains("content-type: text/plain; version=0.0.4; charset=utf-8"),
+        "{}",
+        plain.head
+    );
+    assert!(plain.head.contains("cache-control: no-store"), "{}", plain.head);
+    assert!(
+        plain
+            .body
+            .contains("\nforebay_commands_total{command=\"unknown\"} 0\n")
+    );
+    assert!(!plain.body.contains("# EOF"));
+
+    let accept =
+        "Accept: application/openmetrics-text;version=1.0.0;q=0.6,text/plain;version=0.0.4;q=0.5\r\n";
+    let open = server.ask("GET /metrics", accept).await;
+    assert!(
+        open.head
+            .contains("content-type: application/openmetrics-text; version=1.0.0; charset=utf-8")
+    );
+    assert!(open.body.ends_with("# EOF\n"));
+}
+
+#[tokio::test]
+async fn ready_says_why_not() {
+    let server = Server::start();
+    assert_eq!(server.ask("GET /healthz", "").await.code, 200);
+    let ready = server.ask("GET /readyz", "").await;
+    assert_eq!((ready.code, ready.body.as_str()), (200, "ok\n"));
+
+    let reasons = ["shutting down", "listener app: no server of cluster main is up"];
+    *server.gateway.not_ready.lock().unwrap() = reasons.map(str::to_owned).to_vec();
+    let answer = server.ask("GET /readyz", "").await;
+    assert_eq!(answer.code, 503);
+    assert_eq!(answer.body.lines().collect::<Vec<_>>(), reasons);
+    assert_eq!(server.ask("GET /healthz", "").await.code, 200);
+}
+
+#[tokio::test]
+async fn status_is_json() {
+    let answer = Server::start().ask("GET /status", "").await;
+    assert!(answer.head.contains("content-type: application/json"));
+    let found: serde_json::Value = serde_json::from_str(&answer.body).unwrap();
+    let wanted = serde_json::json!({
+        "version": "0.1.0", "uptime_seconds": 60, "shutting_down": false, "sessions": 7,
+        "listeners": [
+            {"name": "app", "bind": "127.0.0.1:6033", "mode": "session", "cluster": "main", "sessions": 7}
+        ],
+        "clusters": [{"name": "main", "waiting": 2, "servers": [{
+            "name": "db-1", "address": "10.0.0.1:3306", "state": "down", "state_seconds": 4,
+            "reason": "connection refused", "sessions": 0
+        }]}],
+        "workers": [{"index": 0, "sessions": 7}],
+    });
+    assert_eq!(found, wanted);
+}
+
+#[tokio::test]
+async fn the_log_level_is_changed_by_put_and_by_post() {
+    let server = Server::start();
+    let put = server.ask("PUT /log?level=debug", "").await;
+    assert_eq!((put.code, put.body.as_str()), (200, "debug\n"));
+    let post = server
+        .ask("POST /log?level=info%2Cnet%3Dtrace", "Content-Length: 0\r\n")
+        .await;
+    assert_eq!(post.code, 200);
+    let wrong = server.ask("PUT /log?level=loud", "").await;
+    assert_eq!(
+        (wrong.code, wrong.body.as_str()),
+        (400, "\"loud\" is not a log level\n")
+    );
+    assert_eq!(server.ask("PUT /log", "").await.code, 400);
+    assert_eq!(
+        server.done(),
+        ["level debug", "level info,net=trace", "level loud"]
+    );
+}
+
+#[tokio::test]
+async fn a_reload_says_what_it_did_or_what_is_wrong() {
+    let server = Server::start();
+    let ok = server.ask("POST /reload", "Content-Length: 4\r\n").await;
+    assert_eq!(
+        (ok.code, ok.body.as_str()),
+        (200, "cluster.main.servers: changed\n")
+    );
+    let wrong = server.ask("PUT /reload", "").await;
+    assert_eq!(
+        (wrong.code, wrong.body.as_str()),
+        (422, "forebay.toml:3:1: workrs: unknown option\n")
+    );
+}
+
+#[tokio::test]
+async fn a_web_page_can_change_nothing() {
+    let server = Server::start();
+    for origin in ["http://evil.example", "null", "http://gateway"] {
+        let headers = format!("Origin: {origin}\r\n");
+        for request in ["PUT /log?level=trace", "POST /reload", "DELETE /reload"] {
+            assert_eq!(
+                server.ask(request, &headers).await.code,
+                403,
+                "{request} from {origin}"
+            );
+        }
+        assert_eq!(server.ask("GET /readyz", &headers).await.code, 200);
+    }
+    assert_eq!(server.done(), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn other_paths_and_methods_are_told_what_there_is() {
+    let server = Server::start();
+    let unknown = server.ask("GET /metric", "").await;
+    assert_eq!(unknown.code, 404);
+    assert!(unknown.body.contains("GET  /metrics"));
+    assert_eq!(server.ask("GET /reload", "").await.code, 405);
+    assert_eq!(server.ask("POST /metrics", "").await.code, 405);
+    assert_eq!(server.ask("HEAD /metrics", "").await.body, "");
+    assert!(server.done().is_empty());
+}
+
+#[tokio::test]
+async fn heads_beyond_the_limit_are_refused() {
+    let server = Server::start();
+    let many: String = (0..65).map(|i| format!("X-{i}: 1\r\n")).collect();
+    assert_eq!(server.ask("GET /healthz", &many).await.code, 431);
+    let mut stream = TcpStream::connect(server.address).await.unwrap();
+    // The server may close while we still write; what counts is that it does.
+    let _ = stream.write_all(&vec![b'x'; 200_000]).await;
+    let mut answer = Vec::new();
+    let _ = stream.read_to_end(&mut answer).await;
+    assert!(answer.len() < 1000);
+    assert_eq!(server.ask("GET /healthz", "").await.code, 200);
+}
+
+/// The clock of the runtime is paused and jumps when all wait.
+#[tokio::test(start_paused = true)]
+async fn connections_that_say_nothing_are_closed_and_others_get_their_turn() {
+    let server = Server::start();
+    let mut silent = Vec::new();
+    for i in 0..200 {
+        let mut stream = TcpStream::connect(server.address).await.unwrap();
+        if i % 2 == 0 {
+            stream.write_all(b"GET /healthz HTT").await.unwrap();
+        }
+        silent.push(stream);
+    }
+    let started = tokio::time::Instant::now();
+    assert_eq!(server.ask("GET /healthz", "").await.code, 200);
+    // Three rounds of 64 go before it, each ended by the header timeout.
+    assert!(
+        started.elapsed() <= Duration::from_secs(30),
+        "{:?}",
+        started.elapsed()
+    );
+    for stream in &mut silent {
+        let mut rest = Vec::new();
+        let _ = stream.read_to_end(&mut rest).await;
+    }
+}
+
+#[tokio::test]
+async fn connections_end_with_the_server() {
+    let server = Server::start();
+    let mut stream = TcpStream::connect(server.address).await.unwrap();
+    stream.write_all(b"GET ").await.unwrap();
+    assert_eq!(server.ask("GET /healthz", "").await.code, 200);
+    server.task.abort();
+    let mut rest = Vec::new();
+    let ended = tokio::time::timeout(Duration::from_secs(10), stream.read_to_end(&mut rest)).await;
+    assert!(ended.is_ok(), "the connection is closed");
+}
+
+#[tokio::test]
+async fn a_taken_address_is_named() {
+    let server = Server::start();
+    let error = admin::bind(server.address).unwrap_err().to_string();
+    assert!(
+        error.starts_with(&format!("cannot listen on {} for [admin] bind: ", server.address)),
+        "{error}"
+    );
+}
