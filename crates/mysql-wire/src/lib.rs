@@ -1,1 +1,37 @@
-//! mysql-wire
+//! The MySQL client/server protocol as bytes: what MySQL 5.7 to 9 and MariaDB 10 to 12 speak.
+//!
+//! Bytes in, values out. The crate is pure: no sockets, no clock, no randomness, no async, no logging. It
+//! never decodes rows, because the gateway only forwards them: [`ResponseTracker`] finds where a response
+//! ends from packet headers and first bytes, [`RequestTracker`] does the same for what a client sends.
+//!
+//! Everything a peer sends may be hostile. Readers cannot panic, lengths are checked before anything is
+//! allocated, and what does not follow the protocol is a [`WireError`] that says what was expected.
+//!
+//! What it does not do: sequence numbers are carried, not enforced (MariaDB and MySQL both renumber the inner
+//! packets of a compressed connection), and the pre-4.1 protocol of clients before 2004 is refused.
+
+mod auth_exchange;
+mod capabilities;
+mod codec;
+mod command;
+mod error;
+mod frame;
+mod greeting;
+mod login;
+mod reply;
+mod request;
+mod response;
+
+pub mod auth;
+pub mod compression;
+
+pub use auth_exchange::{AuthMoreData, AuthNextFactor, AuthSwitch};
+pub use capabilities::{Capabilities, StatusFlags};
+pub use command::Command;
+pub use error::WireError;
+pub use frame::{PacketHeader, write_packet};
+pub use greeting::{Greeting, SslRequest};
+pub use login::{ChangeUser, Login};
+pub use reply::{EofPacket, ErrPacket, OkPacket};
+pub use request::RequestTracker;
+pub use response::{Event, Outcome, Progress, ResponseTracker};

@@ -1,0 +1,338 @@
+//! The compressed protocol: packets are sent inside frames of a seven-byte header (compressed length, frame
+//! sequence, uncompressed length) and zlib or zstd data. Frames and packets need not begin together. A frame
+//! whose uncompressed length is 0 carries its bytes as they are.
+//!
+//! Sources: MySQL "Compression", "Compressed Packet"; `net_serv.cc` of both servers.
+//!
+//! The sequence of frames starts at 0 with each command and is shared by both directions: what answers a frame
+//! has the next number. [`Decompressor::next_sequence`] gives it, [`Compressor::set_sequence`] takes it.
+
+use std::fmt;
+
+use flate2::{Compress, Decompress, FlushCompress, FlushDecompress, Status};
+use zstd::stream::raw::{DParameter, Decoder, Operation};
+
+use crate::WireError;
+
+/// What the two sides agreed on at login.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Algorithm {
+    /// With [`crate::Capabilities::COMPRESS`].
+    Zlib,
+    /// With [`crate::Capabilities::ZSTD_COMPRESSION`]; the level is 1 to 22.
+    Zstd { level: u8 },
+}
+
+/// Bytes of a frame's header.
+pub const HEADER_LEN: usize = 7;
+/// The longest content of a frame, compressed or not.
+pub const MAX_FRAME: usize = 0xff_ffff;
+/// Shorter pieces are sent as they are: compression would make them longer.
+pub const MIN_COMPRESS: usize = 50;
+/// What [`Compressor::compress`] puts into one frame at most.
+pub const FRAME_INPUT: usize = 256 * 1024;
+/// zstd: the decoder refuses frames that need a window over 2^24 bytes, which no frame's content can fill.
+const ZSTD_WINDOW_LOG_MAX: u32 = 24;
+
+/// Packs bytes into frames.
+pub struct Compressor {
+    packer: Packer,
+    sequence: u8,
+    packed: Vec<u8>,
+}
+
+enum Packer {
+    Zlib(Box<Compress>),
+    Zstd(Box<zstd::bulk::Compressor<'static>>),
+}
+
+impl Compressor {
+    /// # Errors
+    /// [`WireError::Invalid`] for a zstd level that the library does not have.
+    pub fn new(algorithm: Algorithm) -> Result<Compressor, WireError> {
+        let packer = match algorithm {
+            Algorithm::Zlib => Packer::Zlib(Box::new(Compress::new(flate2::Compression::new(6), true))),
+            Algorithm::Zstd { level } => {
+                let level = i32::from(level.clamp(1, 22));
+                let compressor = zstd::bulk::Compressor::new(level)
+                    .map_err(|_| WireError::Invalid { field: "zstd level" })?;
+                Packer::Zstd(Box::new(compressor))
+            }
+        };
+        Ok(Compressor {
+            packer,
+            sequence: 0,
+            packed: Vec::new(),
+        })
+    }
+
+    /// The sequence number of the next frame: 0 at a client's new command, else one more than the peer's last.
+    pub fn set_sequence(&mut self, sequence: u8) {
+        self.sequence = sequence;
+    }
+
+    pub fn sequence(&self) -> u8 {
+        self.sequence
+    }
+
+    /// Appends `bytes` as frames of at most [`FRAME_INPUT`] bytes of content.
+    ///
+    /// # Errors
+    /// [`WireError::FrameData`] where the compression library fails, which it does for want of memory only.
+    pub fn compress(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<(), WireError> {
+        for piece in bytes.chunks(FRAME_INPUT) {
+            if piece.len() >= MIN_COMPRESS && self.pack(piece)? {
+                put_header(out, self.packed.len(), self.sequence, piece.len());
+                out.extend_from_slice(&self.packed);
+            } else {
+                put_header(out, piece.len(), self.sequence, 0);
+                out.extend_from_slice(piece);
+            }
+            self.sequence = self.sequence.wrapping_add(1);
+        }
+        Ok(())
+    }
+
+    /// Compresses into `packed`; false where that is not shorter.
+    fn pack(&mut self, piece: &[u8]) -> Result<bool, WireError> {
+        self.packed.clear();
+        match &mut self.packer {
+            Packer::Zlib(compress) => {
+                compress.reset();
+                self.packed.reserve(piece.len());
+                let status = compress
+                    .compress_vec(piece, &mut self.packed, FlushCompress::Finish)
+                    .map_err(|_| WireError::FrameData)?;
+                Ok(status == Status::StreamEnd && self.packed.len() < piece.len())
+            }
+            Packer::Zstd(compressor) => {
+                self.packed.reserve(zstd::zstd_safe::compress_bound(piece.len()));
+                compressor
+                    .compress_to_buffer(piece, &mut self.packed)
+                    .map_err(|_| WireError::FrameData)?;
+                Ok(self.packed.len() < piece.len())
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Compressor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Compressor")
+            .field("sequence", &self.sequence)
+            .finish_non_exhaustive()
+    }
+}
+
+fn put_header(out: &mut Vec<u8>, len: usize, sequence: u8, uncompressed: usize) {
+    out.extend_from_slice(&(len as u32).to_le_bytes()[..3]);
+    out.push(sequence);
+    out.extend_from_slice(&(uncompressed as u32).to_le_bytes()[..3]);
+}
+
+/// Unpacks frames as their bytes come. It buffers nothing but a frame's header: memory is the caller's output
+/// buffer and the library's state (zlib 48 KiB, zstd up to the frame's content, at most 16 MiB).
+pub struct Decompressor {
+    unpacker: Unpacker,
+    header: [u8; HEADER_LEN],
+    header_len: usize,
+    frame: Option<Frame>,
+    next_sequence: u8,
+}
+
+enum Unpacker {
+    Zlib(Box<Decompress>),
+    Zstd(Box<Decoder<'static>>),
+}
+
+/// The frame under way.
+#[derive(Debug, Clone, Copy)]
+struct Frame {
+    /// Bytes of the frame that have not been taken yet.
+    left: usize,
+    /// The content's length, as claimed; 0 for a frame that is not compressed.
+    claimed: usize,
+    /// Bytes of content that came out so far.
+    produced: usize,
+    /// The compressed stream has said that it is complete.
+    complete: bool,
+}
+
+/// What [`Decompressor::decompress`] did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Unpacked {
+    /// Bytes of input used up.
+    pub consumed: usize,
+    /// Bytes of output written.
+    pub produced: usize,
+}
+
+impl Decompressor {
+    /// # Errors
+    /// [`WireError::FrameData`] where the library has no memory for its state.
+    pub fn new(algorithm: Algorithm) -> Result<Decompressor, WireError> {
+        let unpacker = match algorithm {
+            Algorithm::Zlib => Unpacker::Zlib(Box::new(Decompress::new(true))),
+            Algorithm::Zstd { .. } => {
+                let mut decoder = Decoder::new().map_err(|_| WireError::FrameData)?;
+                decoder
+                    .set_parameter(DParameter::WindowLogMax(ZSTD_WINDOW_LOG_MAX))
+                    .map_err(|_| WireError::FrameData)?;
+                Unpacker::Zstd(Box::new(decoder))
+            }
+        };
+        let header = [0; HEADER_LEN];
+        Ok(Decompressor {
+            unpacker,
+            header,
+            header_len: 0,
+            frame: None,
+            next_sequence: 0,
+        })
+    }
+
+    /// One more than the sequence number of the last frame whose header was seen.
+    pub fn next_sequence(&self) -> u8 {
+        self.next_sequence
+    }
+
+    /// Between two frames: nothing of a frame has been seen that has not been unpacked.
+    pub fn at_boundary(&self) -> bool {
+        self.frame.is_none() && self.header_len == 0
+    }
+
+    /// Unpacks from `input` into `output` until one of them is used up. Call it again with the rest of the
+    /// input, and also without input as long as it fills the output: the library may hold bytes back.
+    ///
+    /// # Errors
+    /// Damaged data, or a frame whose content is not as long as claimed.
+    pub fn decompress(&mut self, input: &[u8], output: &mut [u8]) -> Result<Unpacked, WireError> {
+        let mut done = Unpacked::default();
+        loop {
+            let Some(mut frame) = self.frame else {
+                done.consumed += self.read_header(&input[done.consumed..]);
+                if self.frame.is_none() {
+                    return Ok(done);
+                }
+                continue;
+            };
+            let available = &input[done.consumed..];
+            let available = &available[..available.len().min(frame.left)];
+            let step = self.unpack(&mut frame, available, &mut output[done.produced..])?;
+            done.consumed += step.consumed;
+            done.produced += step.produced;
+            frame.left -= step.consumed;
+            frame.produced += step.produced;
+            self.frame = Some(frame);
+            if frame.is_finished()? {
+                self.frame = None;
+                self.header_len = 0;
+            } else if step == Unpacked::default() {
+                let waits = done.produced == output.len() || (available.is_empty() && frame.left > 0);
+                return if waits {
+                    Ok(done)
+                } else {
+                    Err(frame.wrong_length())
+                };
+            }
+        }
+    }
+
+    /// Takes header bytes; begins the frame when all are there.
+    fn read_header(&mut self, input: &[u8]) -> usize {
+        let wanted = (HEADER_LEN - self.header_len).min(input.len());
+        self.header[self.header_len..self.header_len + wanted].copy_from_slice(&input[..wanted]);
+        self.header_len += wanted;
+        if self.header_len == HEADER_LEN {
+            let [a, b, c, sequence, d, e, f] = self.header;
+            let left = u32::from_le_bytes([a, b, c, 0]) as usize;
+            let claimed = u32::from_le_bytes([d, e, f, 0]) as usize;
+            self.next_sequence = sequence.wrapping_add(1);
+            self.frame = Some(Frame {
+                left,
+                claimed,
+                produced: 0,
+                complete: claimed == 0,
+            });
+            self.unpacker.reset();
+        }
+        wanted
+    }
+
+    fn unpack(&mut self, frame: &mut Frame, input: &[u8], output: &mut [u8]) -> Result<Unpacked, WireError> {
+        if frame.claimed == 0 {
+            let len = input.len().min(output.len());
+            output[..len].copy_from_slice(&input[..len]);
+            return Ok(Unpacked {
+                consumed: len,
+                produced: len,
+            });
+        }
+        // One byte more than claimed would be an error: never let the library write it.
+        let room = output.len().min(frame.claimed - frame.produced);
+        self.unpacker.run(frame, input, &mut output[..room])
+    }
+}
+
+impl Frame {
+    /// All bytes were taken and all content came out.
+    fn is_finished(&self) -> Result<bool, WireError> {
+        if self.claimed == 0 {
+            return Ok(self.left == 0);
+        }
+        match self.complete {
+            true if self.left > 0 || self.produced != self.claimed => Err(self.wrong_length()),
+            complete => Ok(complete),
+        }
+    }
+
+    fn wrong_length(&self) -> WireError {
+        WireError::FrameLength {
+            claimed: self.claimed,
+        }
+    }
+}
+
+impl Unpacker {
+    fn reset(&mut self) {
+        match self {
+            Unpacker::Zlib(decompress) => decompress.reset(true),
+            // Fails for a decoder in the middle of setting parameters only.
+            Unpacker::Zstd(decoder) => drop(decoder.reinit()),
+        }
+    }
+
+    fn run(&mut self, frame: &mut Frame, input: &[u8], output: &mut [u8]) -> Result<Unpacked, WireError> {
+        match self {
+            Unpacker::Zlib(decompress) => {
+                let (consumed, produced) = (decompress.total_in(), decompress.total_out());
+                let status = decompress
+                    .decompress(input, output, FlushDecompress::None)
+                    .map_err(|_| WireError::FrameData)?;
+                frame.complete = status == Status::StreamEnd;
+                Ok(Unpacked {
+                    consumed: (decompress.total_in() - consumed) as usize,
+                    produced: (decompress.total_out() - produced) as usize,
+                })
+            }
+            Unpacker::Zstd(decoder) => {
+                let status = decoder
+                    .run_on_buffers(input, output)
+                    .map_err(|_| WireError::FrameData)?;
+                frame.complete = status.remaining == 0;
+                Ok(Unpacked {
+                    consumed: status.bytes_read,
+                    produced: status.bytes_written,
+                })
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Decompressor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Decompressor")
+            .field("frame", &self.frame)
+            .finish_non_exhaustive()
+    }
+}
