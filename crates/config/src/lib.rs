@@ -1,1 +1,35 @@
-//! config
+//! The configuration of Forebay: every option, once.
+//!
+//! [`schema`] is the table: an option's name, type, default, bounds, reload class and documentation stand
+//! together there, and parsing, error messages, the reference ([`docs`]) and reload ([`Config::diff`]) come
+//! from that table. [`Config::load`] reads a TOML file and answers with a complete, validated [`Config`] or with
+//! every mistake in it, each with its place.
+//!
+//! This crate knows nothing about sockets, TLS or logging; what it says about a file is only that it can be
+//! read. Nothing here is global: whoever needs an option is handed the section that holds it.
+
+mod address;
+mod derive;
+mod diff;
+pub mod docs;
+mod duration;
+mod error;
+mod load;
+mod report;
+mod schema;
+mod secret;
+mod section;
+mod suggest;
+mod value;
+
+pub use address::{BindAddress, ServerAddress};
+pub use diff::{Change, ConfigDiff};
+pub use docs::{OptionDoc, Reload, options};
+pub use error::{ConfigError, ConfigErrors, Place};
+pub use ipnet::IpNet;
+pub use schema::{
+    Admin, Balance, Check, CheckKind, ClientAuth, Cluster, ClusterTls, Config, Listener, ListenerTls, Log,
+    LogFormat, Mode, OnDown, Server, ServerCompression, TlsMode, TlsVersion, Verify,
+};
+pub use secret::Secret;
+pub use value::FileMode;

@@ -1,0 +1,74 @@
+//! What a new configuration changes, and what each change takes in a running gateway.
+
+use std::fmt;
+
+use crate::docs::Reload;
+use crate::schema::Config;
+use crate::value::Value;
+
+/// One option that differs. Secrets show as `***`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// The option, elements of lists by their name: `listener[127.0.0.1:6033].tls.mode`, `cluster.main.servers[db1]`.
+    pub path: String,
+    pub reload: Reload,
+    /// `None` where it was added.
+    pub old: Option<String>,
+    /// `None` where it was removed.
+    pub new: Option<String>,
+}
+
+impl fmt::Display for Change {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (&self.old, &self.new) {
+            (Some(old), Some(new)) if old == new => write!(out, "{}: changed", self.path)?,
+            (Some(old), Some(new)) => write!(out, "{}: {old} -> {new}", self.path)?,
+            (None, _) => write!(out, "{}: added", self.path)?,
+            (Some(_), None) => write!(out, "{}: removed", self.path)?,
+        }
+        write!(out, " ({})", self.reload)
+    }
+}
+
+/// Everything that differs between two configurations, in the order of the reference.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ConfigDiff {
+    pub changes: Vec<Change>,
+}
+
+impl ConfigDiff {
+    pub fn is_empty(&self) -> bool {
+        self.changes.is_empty()
+    }
+
+    /// The changes that a running gateway cannot take over.
+    pub fn needs_restart(&self) -> impl Iterator<Item = &Change> {
+        self.of(Reload::Restart)
+    }
+
+    /// The changes of one class.
+    pub fn of(&self, reload: Reload) -> impl Iterator<Item = &Change> {
+        self.changes.iter().filter(move |change| change.reload == reload)
+    }
+}
+
+impl fmt::Display for ConfigDiff {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, change) in self.changes.iter().enumerate() {
+            if index > 0 {
+                out.write_str("\n")?;
+            }
+            write!(out, "{change}")?;
+        }
+        Ok(())
+    }
+}
+
+impl Config {
+    /// What `new` changes in relation to `self`. Listeners and servers are the same when their names are.
+    pub fn diff(&self, new: &Config) -> ConfigDiff {
+        let mut changes = Vec::new();
+        self.compare(new, "", Reload::Restart, &mut changes);
+        ConfigDiff { changes }
+    }
+}
