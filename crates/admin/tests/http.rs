@@ -20,7 +20,7 @@ struct Fake {
 
 impl Gateway for Fake {
     fn ready(&self) -> Result<(), Vec<String>> {
-        let reasons = self.not_ready.lock().unwrap().clone();
+        let reasons = self.not_ready.lock().expect("no panic").clone();
         if reasons.is_empty() { Ok(()) } else { Err(reasons) }
     }
 
@@ -59,7 +59,7 @@ impl Gateway for Fake {
     }
 
     fn set_log_level(&self, level: &str) -> Result<(), String> {
-        self.done.lock().unwrap().push(format!("level {level}"));
+        self.done.lock().expect("no panic").push(format!("level {level}"));
         if level == "loud" {
             Err("\"loud\" is not a log level".into())
         } else {
@@ -68,7 +68,7 @@ impl Gateway for Fake {
     }
 
     fn reload(&self) -> Result<String, String> {
-        let mut done = self.done.lock().unwrap();
+        let mut done = self.done.lock().expect("no panic");
         done.push("reload".into());
         match done.len() {
             1 => Ok("cluster.main.servers: changed\n".into()),

@@ -81,7 +81,7 @@ fn write_header(out: &mut String, metric: &MetricDoc, format: Format) {
 
 fn write_series(out: &mut String, metric: &MetricDoc, labels: &[String], value: &Value) {
     match value {
-        Value::Histogram(snapshot) => return write_histogram(out, metric, labels, snapshot),
+        Value::Histogram(snapshot) => write_histogram(out, metric, labels, snapshot),
         Value::Unsigned(value) => write_name(out, metric, "", labels, None, format_args!("{value}")),
         Value::Signed(value) => write_name(out, metric, "", labels, None, format_args!("{value}")),
         Value::Float(value) => write_name(out, metric, "", labels, None, format_args!("{value:?}")),

@@ -28,7 +28,7 @@ pub use end_reason::EndReason;
 pub use exposition::Format;
 pub use fault::Fault;
 pub use histogram::{Histogram, Snapshot};
-pub use metric::{Kind, MetricDoc, catalog, metrics};
+pub use metric::{Kind, MetricDoc, catalog, metrics, reference};
 pub use samples::{Samples, Source};
 pub use series::{ListenerSeries, OTHER, ServerSeries};
 pub use telemetry::Telemetry;

@@ -49,6 +49,17 @@ pub enum LogError {
     Thread(#[source] io::Error),
 }
 
+/// Starts the log of this process on standard error.
+///
+/// # Errors
+/// If the level is none, or the process has a log already.
+pub fn init(config: &config::Log) -> Result<LogHandle, LogError> {
+    let json = config.format == config::LogFormat::Json;
+    let (subscriber, handle) = build(&config.level, json, io::stderr())?;
+    tracing::subscriber::set_global_default(subscriber).map_err(|_| LogError::Started)?;
+    Ok(handle)
+}
+
 /// A running log. Clones are the same log.
 #[derive(Clone)]
 pub struct LogHandle {
