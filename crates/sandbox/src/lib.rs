@@ -144,13 +144,7 @@ impl Sandbox {
         let folder = make_folder(spec.dir.as_deref())?;
         let watchdog = Watchdog::start(folder.path())?;
         let certificates = Certificates::make(folder.path())?;
-        let nodes = match spec.kind {
-            Kind::Mariadb | Kind::Mysql => replication::start(&spec, &program, folder.path(), &certificates)?,
-            Kind::Galera => galera::start(&spec, &program, folder.path(), &certificates)?,
-            Kind::GroupReplication => {
-                group_replication::start(&spec, &program, folder.path(), &certificates)?
-            }
-        };
+        let nodes = start_nodes(&spec, &program, folder.path(), &certificates)?;
         Ok(Self {
             kind: spec.kind,
             version: program.version,
@@ -240,6 +234,27 @@ impl Sandbox {
         nodes.into_iter().for_each(Node::detach);
         watchdog.dismiss();
         folder.keep()
+    }
+}
+
+/// Begins anew, on other ports, when another program took one between its choice and its use.
+fn start_nodes(
+    spec: &Spec,
+    program: &Program,
+    folder: &Path,
+    certificates: &Certificates,
+) -> Result<Vec<Node>, SandboxError> {
+    let start = match spec.kind {
+        Kind::Mariadb | Kind::Mysql => replication::start,
+        Kind::Galera => galera::start,
+        Kind::GroupReplication => group_replication::start,
+    };
+    let mut attempt = 1;
+    loop {
+        match start(spec, program, folder, certificates) {
+            Err(error) if error.is_taken_port() && attempt < PORT_ATTEMPTS => attempt += 1,
+            result => return result,
+        }
     }
 }
 

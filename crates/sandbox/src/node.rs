@@ -1,5 +1,6 @@
 //! One server: started, watched until it answers, asked over its socket, and ended in every way a server ends.
 
+use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -14,7 +15,9 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::program::{Flavour, Program};
 use crate::template;
-use crate::{Certificates, DATABASE, PATIENCE, SandboxError, Spec, free_port};
+use crate::{
+    Certificates, DATABASE, Kind, PATIENCE, SandboxError, Spec, free_port, galera, group_replication,
+};
 
 /// How often a condition is looked at while waiting for it.
 const POLL: Duration = Duration::from_millis(10);
@@ -25,6 +28,7 @@ const LOG_LINES: usize = 25;
 /// A server of the sandbox. It is ended by force when dropped.
 #[derive(Debug)]
 pub struct Node {
+    kind: Kind,
     index: usize,
     port: u16,
     folder: PathBuf,
@@ -34,12 +38,6 @@ pub struct Node {
     arguments: Vec<String>,
     /// None while the server is stopped.
     process: Mutex<Option<Child>>,
-}
-
-/// Whether a server that ended by itself may be tried again on another port.
-pub(crate) fn lost_its_port(error: &SandboxError) -> bool {
-    matches!(error, SandboxError::Ended { log, .. } if log.contains("Address already in use")
-        || log.contains("Do you already have another"))
 }
 
 impl Node {
@@ -69,6 +67,8 @@ impl Node {
             format!("--datadir={}", folder.join("data").display()),
             format!("--socket={}", socket.display()),
             format!("--pid-file={}", folder.join("pid").display()),
+            // At its start a server deletes what looks like its temporary tables, were they another server's.
+            format!("--tmpdir={}", folder.display()),
             format!("--port={port}"),
             format!("--server-id={}", index + 1),
         ];
@@ -83,6 +83,7 @@ impl Node {
         arguments.extend_from_slice(&spec.options);
         let (program, client) = (program.path.clone(), program.client()?);
         Ok(Self {
+            kind: spec.kind,
             index,
             port,
             folder,
@@ -206,13 +207,17 @@ impl Node {
     }
 
     /// Starts a server that was stopped or killed, on the same port with the same data; stops it before, where
-    /// it runs. Returns when it answers.
+    /// it runs. Returns when it answers and, in Galera and Group Replication, is a full member again.
     ///
     /// # Errors
     /// It did not stop or did not start.
     pub fn restart(&self) -> Result<(), SandboxError> {
         self.stop()?;
-        self.launch(&[])
+        match self.kind {
+            Kind::Mariadb | Kind::Mysql => self.launch(&[]),
+            Kind::Galera => galera::rejoin(self),
+            Kind::GroupReplication => group_replication::rejoin(self),
+        }
     }
 
     /// Stops the process where it is (SIGSTOP): connections stay open and nothing answers.
@@ -229,6 +234,11 @@ impl Node {
     /// The server is not running.
     pub fn thaw(&self) -> Result<(), SandboxError> {
         self.signal(Signal::CONT, "SIGCONT")
+    }
+
+    /// Adds options to those of every start.
+    pub(crate) fn add_options(&mut self, options: impl IntoIterator<Item = String>) {
+        self.arguments.extend(options);
     }
 
     /// Starts the process with `options` after all others and waits until it answers on its socket.
@@ -249,6 +259,7 @@ impl Node {
             .args(&self.arguments)
             .args(options)
             .current_dir(&self.folder)
+            .env("PATH", self.search_path())
             .stdin(Stdio::null())
             .stdout(log)
             .stderr(copy)
@@ -307,6 +318,16 @@ impl Node {
 
     pub(crate) fn arguments(&self) -> &[String] {
         &self.arguments
+    }
+
+    /// The sandbox's folder `bin` first: Galera looks there for its transfer script.
+    fn search_path(&self) -> OsString {
+        let mut path = self.folder.with_file_name("bin").into_os_string();
+        if let Some(rest) = std::env::var_os("PATH") {
+            path.push(":");
+            path.push(rest);
+        }
+        path
     }
 
     fn log_file(&self) -> PathBuf {

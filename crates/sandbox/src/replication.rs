@@ -2,9 +2,8 @@
 
 use std::path::Path;
 
-use crate::node::lost_its_port;
 use crate::program::{Flavour, Program};
-use crate::{Certificates, Kind, Node, PASSWORD, PORT_ATTEMPTS, SandboxError, Spec, USER};
+use crate::{Certificates, Kind, Node, PASSWORD, SandboxError, Spec, USER};
 
 pub(crate) fn start(
     spec: &Spec,
@@ -12,37 +11,16 @@ pub(crate) fn start(
     folder: &Path,
     certificates: &Certificates,
 ) -> Result<Vec<Node>, SandboxError> {
-    let nodes = launch_all(spec, program, folder, certificates)?;
+    let prepare = |index| Node::prepare(spec, program, (index, folder), certificates, &[]);
+    let nodes = (0..spec.nodes).map(prepare).collect::<Result<Vec<_>, _>>()?;
+    nodes.iter().try_for_each(|node| node.spawn(&[]))?;
+    nodes.iter().try_for_each(Node::wait_until_ready)?;
     if let Some((primary, replicas)) = nodes.split_first() {
         for replica in replicas {
             follow(program.flavour, primary, replica)?;
         }
         for replica in replicas {
             replica.wait_for("replication", || runs(program.flavour, replica))?;
-        }
-    }
-    Ok(nodes)
-}
-
-/// Starts all at the same time; a node whose port somebody else took meanwhile is made again on another one.
-fn launch_all(
-    spec: &Spec,
-    program: &Program,
-    folder: &Path,
-    certificates: &Certificates,
-) -> Result<Vec<Node>, SandboxError> {
-    let prepare = |index: usize| Node::prepare(spec, program, (index, folder), certificates, &[]);
-    let mut nodes = (0..spec.nodes).map(prepare).collect::<Result<Vec<_>, _>>()?;
-    nodes.iter().try_for_each(|node| node.spawn(&[]))?;
-    for (index, node) in nodes.iter_mut().enumerate() {
-        let mut attempt = 1;
-        while let Err(error) = node.wait_until_ready() {
-            if attempt == PORT_ATTEMPTS || !lost_its_port(&error) {
-                return Err(error);
-            }
-            attempt += 1;
-            *node = prepare(index)?;
-            node.spawn(&[])?;
         }
     }
     Ok(nodes)
