@@ -1,0 +1,184 @@
+//! The programs that are compared, each a child process on a core of its own in front of the same fake server.
+
+use std::{
+    ffi::OsString,
+    fmt, fs,
+    net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream},
+    path::Path,
+    process::{Child, Command, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, bail};
+use serde::Serialize;
+
+use super::OverheadArgs;
+
+const START_TIMEOUT: Duration = Duration::from_secs(10);
+/// Free ports are picked before the contender binds them; another process may be faster.
+const START_ATTEMPTS: usize = 3;
+const HAPROXY_CONFIG: &str = include_str!("../../../../bench/haproxy.cfg");
+
+/// Who stands between the clients and the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    /// Nobody: what the bench itself can do.
+    Direct,
+    /// HAProxy in TCP mode, one thread.
+    Haproxy,
+    /// This program, a listener in mode `tcp`, one worker.
+    Tcp,
+    /// This program, a listener in mode `session`, one worker.
+    Session,
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.pad(match self {
+            Self::Direct => "direct",
+            Self::Haproxy => "haproxy",
+            Self::Tcp => "tcp",
+            Self::Session => "session",
+        })
+    }
+}
+
+/// A running contender; dropping it ends its process.
+pub(super) struct Contender {
+    pub kind: Kind,
+    /// Where clients connect.
+    pub address: SocketAddr,
+    process: Option<Child>,
+}
+
+impl Contender {
+    /// Starts it in front of `server`, with files in `folder`, and waits until it accepts connections.
+    pub(super) fn start(
+        kind: Kind,
+        args: &OverheadArgs,
+        server: SocketAddr,
+        folder: &Path,
+    ) -> anyhow::Result<Self> {
+        if kind == Kind::Direct {
+            return Ok(Self {
+                kind,
+                address: server,
+                process: None,
+            });
+        }
+        let log = folder.join(format!("{kind}.log"));
+        for _ in 0..START_ATTEMPTS {
+            let address = free_address()?;
+            let mut command = command(kind, args, address, server, folder)?;
+            let output = fs::File::create(&log)?;
+            command
+                .stdin(Stdio::null())
+                .stdout(output.try_clone()?)
+                .stderr(output);
+            let process = command.spawn().with_context(|| format!("starting {command:?}"))?;
+            let mut contender = Self {
+                kind,
+                address,
+                process: Some(process),
+            };
+            if contender.accepts_connections()? {
+                return Ok(contender);
+            }
+        }
+        let output = fs::read_to_string(&log).unwrap_or_default();
+        bail!("{kind} does not accept connections; it said:\n{output}");
+    }
+
+    /// None for the one that has no process.
+    pub(super) fn pid(&self) -> Option<u32> {
+        self.process.as_ref().map(Child::id)
+    }
+
+    fn accepts_connections(&mut self) -> anyhow::Result<bool> {
+        let deadline = Instant::now() + START_TIMEOUT;
+        while Instant::now() < deadline {
+            if let Some(process) = &mut self.process
+                && process.try_wait()?.is_some()
+            {
+                return Ok(false);
+            }
+            if TcpStream::connect_timeout(&self.address, Duration::from_secs(1)).is_ok() {
+                return Ok(true);
+            }
+            thread::sleep(Duration::from_millis(10));
+        }
+        Ok(false)
+    }
+}
+
+impl Drop for Contender {
+    fn drop(&mut self) {
+        if let Some(process) = &mut self.process {
+            let _ = process.kill();
+            let _ = process.wait();
+        }
+    }
+}
+
+fn command(
+    kind: Kind,
+    args: &OverheadArgs,
+    address: SocketAddr,
+    server: SocketAddr,
+    folder: &Path,
+) -> anyhow::Result<Command> {
+    let configuration = folder.join(format!("{kind}.conf"));
+    if kind == Kind::Haproxy {
+        match &args.haproxy_config {
+            Some(path) => drop(fs::copy(path, &configuration).with_context(|| path.display().to_string())?),
+            None => fs::write(&configuration, HAPROXY_CONFIG)?,
+        }
+        let words = [
+            args.haproxy.clone().into(),
+            "-db".into(),
+            "-f".into(),
+            configuration.into(),
+        ];
+        let mut command = pinned(args.contender_core, words);
+        command
+            .env("BENCH_BIND", address.to_string())
+            .env("BENCH_SERVER", server.to_string());
+        return Ok(command);
+    }
+    fs::write(&configuration, forebay_configuration(kind, address, server))?;
+    let program = match &args.forebay {
+        Some(path) => path.clone(),
+        None => std::env::current_exe()?,
+    };
+    let words = [
+        program.into(),
+        "serve".into(),
+        "--config".into(),
+        configuration.into(),
+    ];
+    Ok(pinned(args.contender_core, words))
+}
+
+fn forebay_configuration(kind: Kind, address: SocketAddr, server: SocketAddr) -> String {
+    format!(
+        "workers = 1\n\n[log]\nlevel = \"warn\"\n\n[[listener]]\nbind = \"{address}\"\nmode = \"{kind}\"\n\
+         cluster = \"main\"\nbacklog = 4096\n\n[cluster.main]\nservers = [\"{server}\"]\n"
+    )
+}
+
+fn pinned<const N: usize>(core: Option<usize>, words: [OsString; N]) -> Command {
+    let mut words: Vec<OsString> = words.into();
+    if let Some(core) = core {
+        let prefix = ["taskset", "-c", &core.to_string()].map(OsString::from);
+        words.splice(0..0, prefix);
+    }
+    let mut command = Command::new(&words[0]);
+    command.args(&words[1..]);
+    command
+}
+
+fn free_address() -> anyhow::Result<SocketAddr> {
+    Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?)
+}

@@ -1,0 +1,211 @@
+//! Takes the figures: rounds of load through each contender in turn, and the growth of memory by idle sessions.
+
+use std::{
+    fs,
+    path::Path,
+    process::{self, Command},
+    thread,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, ensure};
+use indicatif::{ProgressBar, ProgressStyle};
+
+use super::{
+    Contender, OverheadArgs, Plan,
+    report::{Cell, Figures, IdleFigures, Sample},
+    rig::Rig,
+    workload::{Protocol, Workload},
+};
+use crate::usage::{CpuTime, Memory};
+
+/// Part of a round's duration spent on load that is not measured, before the part that is.
+const WARM_UP: f64 = 0.15;
+/// Sessions that warm up the allocator before memory is measured.
+const WARM_UP_SESSIONS: usize = 64;
+const SETTLE_TIMEOUT: Duration = Duration::from_secs(5);
+
+pub(super) struct Bench<'a> {
+    plan: &'a Plan,
+    rig: Rig,
+    contenders: Vec<Contender>,
+    progress: ProgressBar,
+}
+
+impl<'a> Bench<'a> {
+    /// Starts the fake server and every contender.
+    pub(super) fn new(args: &OverheadArgs, plan: &'a Plan, folder: &Path) -> anyhow::Result<Self> {
+        let mut rig = Rig::new()?;
+        let server = rig.server_address()?;
+        let mut contenders = Vec::new();
+        for &kind in &plan.contenders {
+            contenders.push(Contender::start(kind, args, server, folder)?);
+            rig.close()?; // the connection that showed it accepts
+        }
+        let cells = plan.protocols.len() * plan.rows.len() * plan.clients.len();
+        let steps = (cells * plan.rounds + usize::from(plan.idle_sessions > 0)) * contenders.len();
+        Ok(Self {
+            plan,
+            rig,
+            contenders,
+            progress: progress_bar(steps as u64),
+        })
+    }
+
+    /// Memory of one idle session in every contender that has a process.
+    pub(super) fn idle_memory(&mut self) -> anyhow::Result<Vec<IdleFigures>> {
+        let mut figures = Vec::new();
+        if self.plan.idle_sessions == 0 {
+            return Ok(figures);
+        }
+        for at in 0..self.contenders.len() {
+            let kind = self.contenders[at].kind;
+            self.progress
+                .set_message(format!("{kind}: {} idle sessions", self.plan.idle_sessions));
+            let measured = self
+                .idle_memory_of(at)
+                .with_context(|| format!("idle sessions of {kind}"));
+            figures.extend(measured?);
+            self.progress.inc(1);
+        }
+        Ok(figures)
+    }
+
+    /// Every cell of the matrix.
+    pub(super) fn matrix(&mut self) -> anyhow::Result<Vec<Cell>> {
+        let mut cells = Vec::new();
+        for &protocol in &self.plan.protocols {
+            for &rows in &self.plan.rows {
+                for &clients in &self.plan.clients {
+                    cells.push(self.cell(protocol, rows, clients)?);
+                }
+            }
+        }
+        self.progress.finish_and_clear();
+        Ok(cells)
+    }
+
+    fn cell(&mut self, protocol: Protocol, rows: u32, clients: usize) -> anyhow::Result<Cell> {
+        let workload = Workload::new(protocol, rows);
+        let mut samples = vec![Vec::new(); self.contenders.len()];
+        for _ in 0..self.plan.rounds {
+            for (at, samples) in samples.iter_mut().enumerate() {
+                let kind = self.contenders[at].kind;
+                self.progress
+                    .set_message(format!("{kind}: {protocol}, rows {rows}, clients {clients}"));
+                let sample = self.round(at, clients, &workload).with_context(|| {
+                    format!("{kind} with {clients} clients, {protocol} protocol, {rows} rows")
+                });
+                samples.push(sample?);
+                self.progress.inc(1);
+            }
+        }
+        let figures = self.contenders.iter().zip(samples);
+        let figures = figures
+            .map(|(contender, samples)| Figures::new(contender.kind, samples))
+            .collect();
+        Ok(Cell {
+            protocol,
+            rows,
+            clients,
+            figures,
+        })
+    }
+
+    fn round(&mut self, at: usize, clients: usize, workload: &Workload) -> anyhow::Result<Sample> {
+        let Self {
+            rig,
+            contenders,
+            plan,
+            ..
+        } = self;
+        let contender = &contenders[at];
+        // Without a process of its own the bench's is taken: what is measured then is the bench.
+        let pid = contender.pid().unwrap_or_else(process::id);
+        rig.open(contender.address, clients, workload)?;
+        rig.run(plan.round().mul_f64(WARM_UP))?;
+        let before = CpuTime::of(pid)?;
+        let load = rig.run(plan.round())?;
+        let used = CpuTime::of(pid)? - before;
+        rig.close()?;
+
+        let cpu_us = used.total.as_secs_f64() * 1e6 / load.queries as f64;
+        let microseconds = |quantile| load.latency.value_at_quantile(quantile) as f64 / 1e3;
+        Ok(Sample {
+            cpu_us,
+            user_us: cpu_us * used.user_share(),
+            system_us: cpu_us * (1.0 - used.user_share()),
+            qps: load.queries as f64 / load.elapsed.as_secs_f64(),
+            p50_us: microseconds(0.5),
+            p99_us: microseconds(0.99),
+        })
+    }
+
+    fn idle_memory_of(&mut self, at: usize) -> anyhow::Result<Option<IdleFigures>> {
+        let Self {
+            rig,
+            contenders,
+            plan,
+            ..
+        } = self;
+        let contender = &contenders[at];
+        let Some(pid) = contender.pid() else {
+            return Ok(None);
+        };
+        let workload = Workload::new(Protocol::Text, 1);
+        rig.open(contender.address, WARM_UP_SESSIONS, &workload)?;
+        rig.run(Duration::from_millis(200))?;
+        let before = settled_memory(pid)?;
+        rig.open(contender.address, plan.idle_sessions, &workload)?;
+        let after = settled_memory(pid)?;
+        rig.close()?;
+        let each = |after: u64, before: u64| (after as f64 - before as f64) / plan.idle_sessions as f64;
+        Ok(Some(IdleFigures {
+            contender: contender.kind,
+            sessions: plan.idle_sessions,
+            rss_bytes: each(after.rss, before.rss),
+            pss_bytes: each(after.pss, before.pss),
+        }))
+    }
+}
+
+/// Keeps the calling thread, and what it starts from now on, on one core.
+pub(super) fn pin_this_thread(core: Option<usize>) -> anyhow::Result<()> {
+    let Some(core) = core else { return Ok(()) };
+    let thread = fs::read_link("/proc/thread-self")?;
+    let id = thread.file_name().context("/proc/thread-self has no thread id")?;
+    let output = Command::new("taskset")
+        .args(["-p", "-c", &core.to_string()])
+        .arg(id)
+        .output();
+    let output = output.context("running taskset, which comes with util-linux")?;
+    ensure!(
+        output.status.success(),
+        "taskset: {}",
+        String::from_utf8_lossy(&output.stderr).trim()
+    );
+    Ok(())
+}
+
+/// The memory of a process once it has stopped changing: two equal readings 100 ms apart, or the last one after some
+/// seconds.
+fn settled_memory(pid: u32) -> anyhow::Result<Memory> {
+    let deadline = Instant::now() + SETTLE_TIMEOUT;
+    let mut last = Memory::of(pid)?;
+    loop {
+        thread::sleep(Duration::from_millis(100));
+        let now = Memory::of(pid)?;
+        if now.rss == last.rss || Instant::now() > deadline {
+            return Ok(now);
+        }
+        last = now;
+    }
+}
+
+fn progress_bar(steps: u64) -> ProgressBar {
+    let bar = ProgressBar::new(steps);
+    if let Ok(style) = ProgressStyle::with_template("{bar:30} {pos}/{len} {eta:>5}  {msg}") {
+        bar.set_style(style);
+    }
+    bar
+}

@@ -1,0 +1,135 @@
+//! What a process has used, read from `/proc`.
+
+use std::{fs, io, ops::Sub, path::Path, time::Duration};
+
+use anyhow::Context;
+
+/// CPU time of a process: all threads that are alive.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CpuTime {
+    /// To the nanosecond, from every thread's `schedstat`. Includes the network work the kernel does on the thread's
+    /// behalf, unless the kernel was built to account interrupts apart (CONFIG_IRQ_TIME_ACCOUNTING).
+    pub total: Duration,
+    user_ticks: u64,
+    system_ticks: u64,
+}
+
+impl CpuTime {
+    /// Reads the CPU time used until now.
+    pub fn of(pid: u32) -> anyhow::Result<Self> {
+        let root = Path::new("/proc").join(pid.to_string());
+        let total = threads_ns(&root.join("task")).with_context(|| format!("CPU time of process {pid}"))?;
+        let stat = fs::read_to_string(root.join("stat"))?;
+        let (user_ticks, system_ticks) =
+            ticks(&stat).with_context(|| format!("/proc/{pid}/stat: {stat:?}"))?;
+        Ok(Self {
+            total: Duration::from_nanos(total),
+            user_ticks,
+            system_ticks,
+        })
+    }
+
+    /// The part spent outside the kernel, between 0 and 1: what the clock ticks sampled, so it needs some seconds of
+    /// work to mean anything.
+    pub fn user_share(&self) -> f64 {
+        let ticks = self.user_ticks + self.system_ticks;
+        if ticks == 0 {
+            0.0
+        } else {
+            self.user_ticks as f64 / ticks as f64
+        }
+    }
+}
+
+impl Sub for CpuTime {
+    type Output = Self;
+
+    fn sub(self, earlier: Self) -> Self {
+        Self {
+            total: self.total.saturating_sub(earlier.total),
+            user_ticks: self.user_ticks.saturating_sub(earlier.user_ticks),
+            system_ticks: self.system_ticks.saturating_sub(earlier.system_ticks),
+        }
+    }
+}
+
+/// Memory of a process, in bytes, from `smaps_rollup`.
+#[derive(Clone, Copy, Debug, serde::Serialize)]
+pub struct Memory {
+    /// Resident pages.
+    pub rss: u64,
+    /// Resident pages, those shared with other processes counted in part.
+    pub pss: u64,
+}
+
+impl Memory {
+    /// Reads the memory in use now.
+    pub fn of(pid: u32) -> anyhow::Result<Self> {
+        let path = format!("/proc/{pid}/smaps_rollup");
+        let text = fs::read_to_string(&path).with_context(|| path.clone())?;
+        let field = |name| kilobytes(&text, name).with_context(|| format!("no {name} in {path}"));
+        Ok(Self {
+            rss: field("Rss:")? * 1024,
+            pss: field("Pss:")? * 1024,
+        })
+    }
+}
+
+fn threads_ns(tasks: &Path) -> anyhow::Result<u64> {
+    let mut total = 0;
+    for task in fs::read_dir(tasks)? {
+        let text = match fs::read_to_string(task?.path().join("schedstat")) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue, // the thread ended meanwhile
+            Err(error) => return Err(error.into()),
+        };
+        let first = text.split(' ').next().and_then(|word| word.parse::<u64>().ok());
+        total += first.with_context(|| format!("schedstat: {text:?}"))?;
+    }
+    Ok(total)
+}
+
+/// Fields 14 and 15, counted after the command name, which may itself hold spaces and parentheses.
+fn ticks(stat: &str) -> Option<(u64, u64)> {
+    let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace().skip(11);
+    Some((fields.next()?.parse().ok()?, fields.next()?.parse().ok()?))
+}
+
+fn kilobytes(text: &str, name: &str) -> Option<u64> {
+    let line = text.lines().find(|line| line.starts_with(name))?;
+    line.split_ascii_whitespace().nth(1)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{process, time::Instant};
+
+    use super::*;
+
+    #[test]
+    fn cpu_time_of_this_process_grows_with_work() {
+        let before = CpuTime::of(process::id()).unwrap();
+        let deadline = Instant::now() + Duration::from_secs(20);
+        let spent = loop {
+            let spent = CpuTime::of(process::id()).unwrap() - before;
+            if spent.total > Duration::from_millis(20) || Instant::now() > deadline {
+                break spent;
+            }
+        };
+        assert!(spent.total > Duration::from_millis(20));
+        assert!((0.0..=1.0).contains(&spent.user_share()));
+    }
+
+    #[test]
+    fn a_command_name_may_hold_parentheses() {
+        let stat = "7 (a) b) c) S 1 7 7 0 -1 4194560 100 0 0 0 42 17 0 0 20 0 1 0 100 1 1";
+        assert_eq!(ticks(stat), Some((42, 17)));
+    }
+
+    #[test]
+    fn memory_is_read_in_bytes() {
+        let memory = Memory::of(process::id()).unwrap();
+        assert!(memory.rss > 100 << 10 && memory.pss <= memory.rss);
+        assert_eq!(kilobytes("x\nRss:     2328 kB\n", "Rss:"), Some(2328));
+    }
+}
