@@ -7,17 +7,22 @@
 //! It does not decide when to read, whom to connect to, or how long to wait: no call here has a time limit of its
 //! own.
 
+mod compressed;
 mod error;
 mod listener;
 mod peer;
 mod stream;
 mod sys;
+mod tls;
 mod unix_path;
 
 pub mod buffer;
 pub mod limits;
+pub mod proxy_header;
 
+pub use compressed::{CompressedStream, Toward, compressed};
 pub use error::NetError;
 pub use listener::{Accepted, Listener};
 pub use peer::Peer;
 pub use stream::{Stream, poll_read_into};
+pub use tls::{TlsAcceptor, TlsConnector, TlsStream};

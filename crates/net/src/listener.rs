@@ -6,11 +6,12 @@
 use std::fs;
 use std::io;
 use std::net::{SocketAddr, TcpStream};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
+use config::BindAddress;
 use socket2::{Domain, SockAddr, Socket as RawSocket, Type};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
@@ -40,6 +41,17 @@ pub(crate) enum Socket {
 }
 
 impl Listener {
+    /// Opens the listener of a `[[listener]]` section.
+    ///
+    /// # Errors
+    /// As for [`bind_tcp`](Self::bind_tcp) and [`bind_unix`](Self::bind_unix).
+    pub fn bind(listener: &config::Listener) -> Result<Self, NetError> {
+        match &listener.bind {
+            BindAddress::Tcp(address) => Self::bind_tcp(*address, listener.backlog),
+            BindAddress::Unix(path) => Self::bind_unix(path, listener.unix_mode.0, listener.backlog),
+        }
+    }
+
     /// Listens on a TCP address; port 0 lets the kernel choose. `[::]` takes IPv4 too where the system's
     /// `net.ipv6.bindv6only` is 0, its default. `backlog` is the number of connections that may wait to be
     /// accepted; the kernel caps it at `net.core.somaxconn`.
@@ -162,6 +174,15 @@ impl Accepted {
         match &self.socket {
             Socket::Tcp(socket) => socket.local_addr().map(Peer::from),
             Socket::Unix(_) => Ok(Peer::Unix),
+        }
+    }
+}
+
+impl AsFd for Accepted {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match &self.socket {
+            Socket::Tcp(socket) => socket.as_fd(),
+            Socket::Unix(socket) => socket.as_fd(),
         }
     }
 }

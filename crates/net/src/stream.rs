@@ -12,8 +12,10 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpSocket, TcpStream, UnixStream};
 
 use crate::buffer::Buffer;
+use crate::compressed::CompressedStream;
 use crate::listener::{Accepted, Socket};
 use crate::peer::Peer;
+use crate::tls::TlsStream;
 
 /// A connected byte stream.
 ///
@@ -30,6 +32,10 @@ pub enum Stream {
     Tcp(TcpStream),
     /// Plain Unix socket.
     Unix(UnixStream),
+    /// TLS over a plain one.
+    Tls(Box<TlsStream>),
+    /// The compressed protocol over one of the others.
+    Compressed(Box<CompressedStream>),
 }
 
 // A session is one future per worker task; its two streams are a large part of it.
@@ -81,6 +87,8 @@ impl Stream {
         match self {
             Self::Tcp(stream) => stream.peer_addr().map(Peer::from),
             Self::Unix(_) => Ok(Peer::Unix),
+            Self::Tls(stream) => stream.carrier().peer(),
+            Self::Compressed(stream) => stream.carrier().peer(),
         }
     }
 
@@ -92,6 +100,52 @@ impl Stream {
         match self {
             Self::Tcp(stream) => stream.local_addr().map(Peer::from),
             Self::Unix(_) => Ok(Peer::Unix),
+            Self::Tls(stream) => stream.carrier().local(),
+            Self::Compressed(stream) => stream.carrier().local(),
+        }
+    }
+
+    /// Whether the bytes on the wire are encrypted.
+    pub fn is_encrypted(&self) -> bool {
+        self.tls().is_some()
+    }
+
+    /// Protocol version (`TLSv1.2`, `TLSv1.3`) and cipher suite, if encrypted.
+    pub fn tls_summary(&self) -> Option<(&'static str, &'static str)> {
+        self.tls().map(TlsStream::summary)
+    }
+
+    /// The certificate (X.509, DER) that the peer showed in the TLS handshake.
+    pub fn peer_certificate(&self) -> Option<&[u8]> {
+        self.tls()?.peer_certificate()
+    }
+
+    /// Whether the compressed protocol is spoken.
+    pub fn is_compressed(&self) -> bool {
+        matches!(self, Self::Compressed(_))
+    }
+
+    /// Has a compressed stream number its frames anew; nothing happens on others.
+    ///
+    /// Towards a server: call it before the first byte of a command is written. Its answer must have been read to the
+    /// end before the next command is written, because packets are renumbered (see `compressed.rs`). Towards a
+    /// client: call it before the first byte of the answer to a command is written.
+    ///
+    /// # Errors
+    /// If the compression library fails for what is still held of the command before.
+    #[inline]
+    pub fn begin_command(&mut self) -> io::Result<()> {
+        match self {
+            Self::Compressed(stream) => stream.begin_command(),
+            Self::Tcp(_) | Self::Unix(_) | Self::Tls(_) => Ok(()),
+        }
+    }
+
+    fn tls(&self) -> Option<&TlsStream> {
+        match self {
+            Self::Tcp(_) | Self::Unix(_) => None,
+            Self::Tls(stream) => Some(stream),
+            Self::Compressed(stream) => stream.carrier().tls(),
         }
     }
 }
@@ -125,6 +179,8 @@ impl AsyncRead for Stream {
         match self.get_mut() {
             Self::Tcp(stream) => Pin::new(stream).poll_read(cx, out),
             Self::Unix(stream) => Pin::new(stream).poll_read(cx, out),
+            Self::Tls(stream) => Pin::new(&mut **stream).poll_read(cx, out),
+            Self::Compressed(stream) => Pin::new(&mut **stream).poll_read(cx, out),
         }
     }
 }
@@ -135,6 +191,8 @@ impl AsyncWrite for Stream {
         match self.get_mut() {
             Self::Tcp(stream) => Pin::new(stream).poll_write(cx, bytes),
             Self::Unix(stream) => Pin::new(stream).poll_write(cx, bytes),
+            Self::Tls(stream) => Pin::new(&mut **stream).poll_write(cx, bytes),
+            Self::Compressed(stream) => Pin::new(&mut **stream).poll_write(cx, bytes),
         }
     }
 
@@ -147,6 +205,8 @@ impl AsyncWrite for Stream {
         match self.get_mut() {
             Self::Tcp(stream) => Pin::new(stream).poll_write_vectored(cx, slices),
             Self::Unix(stream) => Pin::new(stream).poll_write_vectored(cx, slices),
+            Self::Tls(stream) => Pin::new(&mut **stream).poll_write_vectored(cx, slices),
+            Self::Compressed(stream) => Pin::new(&mut **stream).poll_write_vectored(cx, slices),
         }
     }
 
@@ -156,9 +216,11 @@ impl AsyncWrite for Stream {
     }
 
     #[inline]
-    fn poll_flush(self: Pin<&mut Self>, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self.get_mut() {
             Self::Tcp(_) | Self::Unix(_) => Poll::Ready(Ok(())),
+            Self::Tls(stream) => Pin::new(&mut **stream).poll_flush(cx),
+            Self::Compressed(stream) => Pin::new(&mut **stream).poll_flush(cx),
         }
     }
 
@@ -166,6 +228,8 @@ impl AsyncWrite for Stream {
         match self.get_mut() {
             Self::Tcp(stream) => Pin::new(stream).poll_shutdown(cx),
             Self::Unix(stream) => Pin::new(stream).poll_shutdown(cx),
+            Self::Tls(stream) => Pin::new(&mut **stream).poll_shutdown(cx),
+            Self::Compressed(stream) => Pin::new(&mut **stream).poll_shutdown(cx),
         }
     }
 }

@@ -1,0 +1,157 @@
+//! TLS towards servers.
+
+use std::fmt;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use config::{ClusterTls, Verify};
+use rustls::ClientConfig;
+use rustls::client::danger::ServerCertVerifier;
+use rustls::version::{TLS12, TLS13};
+use rustls_pki_types::ServerName;
+
+use super::reload::Reloading;
+use super::stream::{TlsStream, Transport};
+use super::verify::{AcceptAny, ByAuthority};
+use super::{files, provider};
+use crate::{NetError, Stream};
+
+/// Starts TLS handshakes with servers. One for each cluster, shared by all workers.
+pub struct TlsConnector {
+    config: Reloading<ClientConfig>,
+    identity: bool,
+}
+
+/// [`ClusterTls`] with the files that must be there.
+struct Settings {
+    trust: Trust,
+    /// Our certificate and its key, for servers that ask for one.
+    pair: Option<(PathBuf, PathBuf)>,
+}
+
+enum Trust {
+    Anybody,
+    Authority { ca: PathBuf, identity: bool },
+}
+
+impl TlsConnector {
+    /// Reads the CA file, and certificate and key where we have them to show.
+    ///
+    /// # Errors
+    /// Files that are missing, unreadable, broken or do not belong together.
+    pub fn new(tls: &ClusterTls) -> Result<Self, NetError> {
+        let settings = Settings::new(tls)?;
+        let identity = matches!(settings.trust, Trust::Authority { identity: true, .. });
+        let config = Reloading::new(settings.files(), move || settings.build())?;
+        Ok(Self { config, identity })
+    }
+
+    /// Reads the files again if one has changed: `Ok(true)` means that new connections use the new ones.
+    ///
+    /// # Errors
+    /// As for [`new`](Self::new); the old files stay in use. The same broken files are reported once.
+    pub fn reload_if_changed(&self) -> Result<bool, NetError> {
+        self.config.reload_if_changed()
+    }
+
+    /// Does the client's part of a handshake. `server_name` is a host name or an IP address; with `verify = "identity"`
+    /// the certificate must be for it (as a subject alternative name: the common name has been out of use since
+    /// RFC 6125), otherwise it is only sent as a hint, and anything else than a host name is left out.
+    ///
+    /// # Errors
+    /// A failed handshake or a certificate that is not trusted, after an alert has been sent; the connection is of no
+    /// more use.
+    pub async fn connect(&self, stream: Stream, server_name: &str) -> io::Result<Stream> {
+        let name = match ServerName::try_from(server_name.to_owned()) {
+            Ok(name) => name,
+            Err(error) if self.identity => {
+                let reason =
+                    format!("`{server_name}` is no name that a certificate can be checked against: {error}");
+                return Err(io::Error::new(io::ErrorKind::InvalidInput, reason));
+            }
+            // An IP address is never sent.
+            Err(_) => ServerName::from(IpAddr::V4(Ipv4Addr::UNSPECIFIED)),
+        };
+        let transport = Transport::new(stream, &[])?;
+        let connector = tokio_rustls::TlsConnector::from(self.config.current());
+        let stream = connector.connect(name, transport).await?;
+        Ok(Stream::Tls(Box::new(TlsStream::new(stream.into()))))
+    }
+}
+
+impl fmt::Debug for TlsConnector {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("TlsConnector")
+            .field("identity", &self.identity)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Settings {
+    fn new(tls: &ClusterTls) -> Result<Self, NetError> {
+        let trust = match (tls.verify, &tls.ca) {
+            (Verify::Off, _) => Trust::Anybody,
+            (verify, Some(ca)) => Trust::Authority {
+                ca: ca.clone(),
+                identity: matches!(verify, Verify::Identity),
+            },
+            (_, None) => {
+                let reason =
+                    "to verify servers, `ca` must name the PEM file of the CA that signs their certificates";
+                return Err(NetError::TlsSettings(reason.to_owned()));
+            }
+        };
+        let pair = match (&tls.cert, &tls.key) {
+            (Some(cert), Some(key)) => Some((cert.clone(), key.clone())),
+            (None, None) => None,
+            _ => {
+                return Err(NetError::TlsSettings(
+                    "`cert` and `key` need each other".to_owned(),
+                ));
+            }
+        };
+        Ok(Self { trust, pair })
+    }
+
+    fn files(&self) -> Vec<PathBuf> {
+        let mut files = Vec::new();
+        if let Trust::Authority { ca, .. } = &self.trust {
+            files.push(ca.clone());
+        }
+        if let Some((cert, key)) = &self.pair {
+            files.extend([cert.clone(), key.clone()]);
+        }
+        files
+    }
+
+    fn build(&self) -> Result<ClientConfig, NetError> {
+        let builder = ClientConfig::builder_with_provider(provider())
+            .with_protocol_versions(&[&TLS13, &TLS12])
+            .map_err(|error| NetError::TlsSettings(error.to_string()))?
+            .dangerous()
+            .with_custom_certificate_verifier(self.verifier()?);
+        match &self.pair {
+            None => Ok(builder.with_no_client_auth()),
+            Some((cert, key)) => builder
+                .with_client_auth_cert(files::certificate_chain(cert)?, files::private_key(key)?)
+                .map_err(|error| files::unusable_pair(cert, key, &error)),
+        }
+    }
+
+    fn verifier(&self) -> Result<Arc<dyn ServerCertVerifier>, NetError> {
+        Ok(match &self.trust {
+            Trust::Anybody => Arc::new(AcceptAny(provider())),
+            Trust::Authority { ca, identity } => {
+                let (listed, roots) = files::authorities(ca)?;
+                Arc::new(ByAuthority {
+                    roots,
+                    listed,
+                    identity: *identity,
+                    provider: provider(),
+                })
+            }
+        })
+    }
+}

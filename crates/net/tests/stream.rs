@@ -1,0 +1,152 @@
+//! Plain streams: one system call a read, options set, ends told apart from silence.
+
+#![allow(
+    clippy::unwrap_used,
+    reason = "a failure of a test's own helpers is a failure of the test"
+)]
+
+use std::io::{IoSlice, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::net::UnixListener;
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use net::buffer::{self, Buffer};
+use net::{Peer, Stream, poll_read_into};
+use socket2::SockRef;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+/// A stream of ours and a blocking socket on the other end of it.
+async fn pair() -> (Stream, TcpStream) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let stream = Stream::connect_tcp(listener.local_addr().unwrap(), Duration::from_secs(60))
+        .await
+        .unwrap();
+    (stream, listener.accept().unwrap().0)
+}
+
+async fn read(stream: &mut Stream, buffer: &mut Buffer) -> usize {
+    std::future::poll_fn(|cx| poll_read_into(cx, stream, buffer))
+        .await
+        .unwrap()
+}
+
+#[tokio::test]
+async fn a_read_after_a_short_read_makes_no_system_call() {
+    let (mut stream, mut other) = pair().await;
+    let mut buffer = buffer::take();
+    other.write_all(b"first").unwrap();
+    assert_eq!(read(&mut stream, &mut buffer).await, 5);
+    // Loopback delivers at once, and this runtime does not get to look at epoll in between: were there a recv, it
+    // would bring these bytes.
+    other.write_all(b"second").unwrap();
+    let mut cx = Context::from_waker(Waker::noop());
+    assert!(poll_read_into(&mut cx, &mut stream, &mut buffer).is_pending());
+    assert_eq!(read(&mut stream, &mut buffer).await, 6);
+    assert_eq!(buffer.filled(), b"firstsecond");
+}
+
+#[tokio::test]
+async fn the_end_is_zero_bytes_after_all_others() {
+    let (mut stream, mut other) = pair().await;
+    other.write_all(b"last words").unwrap();
+    drop(other);
+    let mut buffer = buffer::take();
+    assert_eq!(read(&mut stream, &mut buffer).await, 10);
+    assert_eq!(read(&mut stream, &mut buffer).await, 0);
+    assert_eq!(buffer.filled(), b"last words");
+}
+
+#[tokio::test]
+async fn big_transfers_arrive_whole() {
+    let (mut stream, mut other) = pair().await;
+    let bytes: Vec<u8> = (0..3_000_000_u32).map(|n| (n % 251) as u8).collect();
+    let expected = bytes.clone();
+    let writer = std::thread::spawn(move || other.write_all(&bytes).unwrap());
+    let mut got = Vec::new();
+    let mut buffer = buffer::take();
+    loop {
+        if read(&mut stream, &mut buffer).await == 0 {
+            break;
+        }
+        got.extend_from_slice(buffer.filled());
+        buffer.consume(buffer.len());
+    }
+    writer.join().unwrap();
+    assert!(got == expected);
+}
+
+#[tokio::test]
+async fn writes_several_slices_at_once_and_shuts_down() {
+    let (mut stream, mut other) = pair().await;
+    let slices = [IoSlice::new(b"head"), IoSlice::new(b"er and body")];
+    assert_eq!(stream.write_vectored(&slices).await.unwrap(), 15);
+    stream.flush().await.unwrap();
+    stream.shutdown().await.unwrap();
+    let mut got = String::new();
+    other.read_to_string(&mut got).unwrap();
+    assert_eq!(got, "header and body");
+}
+
+#[tokio::test]
+async fn a_connected_stream_has_its_options() {
+    let (stream, _other) = pair().await;
+    let Stream::Tcp(socket) = &stream else {
+        panic!("not TCP")
+    };
+    let socket = SockRef::from(socket);
+    assert!(socket.tcp_nodelay().unwrap());
+    assert!(socket.keepalive().unwrap());
+    assert_eq!(socket.tcp_keepalive_time().unwrap(), Duration::from_secs(60));
+    assert_eq!(socket.tcp_keepalive_interval().unwrap(), Duration::from_secs(20));
+    assert_eq!(socket.tcp_keepalive_retries().unwrap(), 3);
+    let listener = TcpListener::bind("[::1]:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let quiet = Stream::connect_tcp(address, Duration::ZERO).await.unwrap();
+    assert_eq!(quiet.peer().unwrap(), Peer::Tcp(address));
+    let Stream::Tcp(socket) = &quiet else {
+        panic!("not TCP")
+    };
+    assert!(!SockRef::from(socket).keepalive().unwrap());
+}
+
+#[tokio::test]
+async fn connects_to_a_unix_socket() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("server.sock");
+    let listener = UnixListener::bind(&path).unwrap();
+    let mut stream = Stream::connect_unix(&path).await.unwrap();
+    assert_eq!(
+        (stream.peer().unwrap(), stream.local().unwrap()),
+        (Peer::Unix, Peer::Unix)
+    );
+    let (mut other, _) = listener.accept().unwrap();
+    other.write_all(b"hello").unwrap();
+    let mut word = [0; 5];
+    stream.read_exact(&mut word).await.unwrap();
+    assert_eq!(&word, b"hello");
+}
+
+#[tokio::test]
+async fn refused_connections_are_errors() {
+    let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let error = Stream::connect_tcp(address, Duration::ZERO).await.unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::ConnectionRefused);
+}
+
+#[tokio::test]
+async fn a_waiting_read_needs_no_buffer() {
+    let (mut stream, _other) = pair().await;
+    let before = buffer::in_use_count();
+    let mut cx = Context::from_waker(Waker::noop());
+    {
+        let mut buffer = buffer::take();
+        assert!(matches!(
+            poll_read_into(&mut cx, &mut stream, &mut buffer),
+            Poll::Pending
+        ));
+    }
+    assert_eq!(buffer::in_use_count(), before);
+    assert!(Pin::new(&mut stream).get_mut().peer().is_ok());
+}
