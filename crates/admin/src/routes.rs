@@ -77,10 +77,7 @@ struct LogQuery {
 
 async fn log(State(sight): State<Sight>, Query(query): Query<LogQuery>) -> Response {
     match sight.gateway.set_log_level(&query.level) {
-        Ok(()) => {
-            tracing::info!(level = query.level, "log level changed");
-            format!("{}\n", query.level).into_response()
-        }
+        Ok(()) => lines(&[query.level]).into_response(),
         Err(reason) => (StatusCode::BAD_REQUEST, lines(&[reason])).into_response(),
     }
 }

@@ -9,6 +9,7 @@
 
 mod cells;
 mod control;
+pub mod docs;
 mod end_reason;
 mod error_table;
 mod exposition;
@@ -28,7 +29,7 @@ pub use end_reason::EndReason;
 pub use exposition::Format;
 pub use fault::Fault;
 pub use histogram::{Histogram, Snapshot};
-pub use metric::{Kind, MetricDoc, catalog, metrics, reference};
+pub use metric::{Kind, MetricDoc, catalog, metrics};
 pub use samples::{Samples, Source};
 pub use series::{ListenerSeries, OTHER, ServerSeries};
 pub use telemetry::Telemetry;

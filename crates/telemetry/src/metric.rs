@@ -1,7 +1,5 @@
 //! The table of all metrics: name, kind, unit, labels and meaning, each declared once.
 
-use crate::EndReason;
-
 /// How a metric behaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -45,42 +43,6 @@ pub struct MetricDoc {
 pub fn metrics() -> &'static [&'static MetricDoc] {
     catalog::ALL
 }
-
-/// The reference page of all metrics, in Markdown: `docs/guide/metrics.md`.
-#[must_use]
-pub fn reference() -> String {
-    let mut page = String::from(REFERENCE_HEAD);
-    for metric in metrics() {
-        let labels: Vec<_> = metric.labels.iter().map(|label| format!("`{label}`")).collect();
-        let (name, kind, unit, help) = (metric.name, metric.kind.label(), metric.unit, metric.help);
-        page += &format!(
-            "| `{name}` | {kind} | {} | {unit} | {help} |\n",
-            labels.join(", ")
-        );
-    }
-    page += "\n## Why sessions end\n\nThe label `reason` of `forebay_sessions_ended_total`, and of the log line of a \
-             session.\n\n| reason | meaning |\n|---|---|\n";
-    for reason in EndReason::ALL {
-        page += &format!("| `{}` | {} |\n", reason.label(), reason.doc());
-    }
-    page
-}
-
-const REFERENCE_HEAD: &str = "\
-# Metrics
-
-<!-- Generated from crates/telemetry/src/metric.rs; `UPDATE_EXPECT=1 cargo test -p telemetry` writes it. -->
-
-`GET /metrics` of the admin server gives all of them, in the Prometheus text format or in OpenMetrics. Which of them to
-look at, and when to wake somebody: [monitoring](monitoring.md).
-
-Counters start at 0 with the process. Histograms have two buckets to a power of two, from 8 µs to 137 s. Series of
-removed listeners and servers stay until a restart; of more than 256 listeners or 1024 servers in the life of a process
-the rest is counted together, with the label value `other`.
-
-| metric | kind | labels | unit | meaning |
-|---|---|---|---|---|
-";
 
 macro_rules! metrics {
     ($($id:ident = $kind:ident $name:literal [$($label:literal),*] $unit:literal: $help:literal;)+) => {

@@ -35,6 +35,12 @@ impl Telemetry {
         Arc::clone(&self.workers[index])
     }
 
+    /// The series of all workers, by index.
+    #[must_use]
+    pub fn workers(&self) -> &[Arc<Worker>] {
+        &self.workers
+    }
+
     /// Has `source` asked at every scrape, for the rest of the process. Owners of a changing set of things (clusters)
     /// register once and walk the set, so that what is removed is no longer shown.
     pub fn register(&self, source: Arc<dyn Source>) {

@@ -139,5 +139,22 @@ fn the_guide_names_metrics_there_are() {
 
 #[test]
 fn the_reference_page_is_the_table() {
-    expect_test::expect_file![root().join("docs/guide/metrics.md")].assert_eq(&telemetry::reference());
+    expect_test::expect_file![root().join("docs/guide/metrics.md")].assert_eq(&telemetry::docs::text());
+}
+
+#[test]
+fn the_configurations_shipped_are_valid() {
+    let parse =
+        |text: &str, file| config::Config::parse(text, file).unwrap_or_else(|errors| panic!("{errors}"));
+    parse(&read("deploy/debian/forebay.toml"), "deploy/debian/forebay.toml");
+
+    let manifest = read("deploy/kubernetes/forebay.yaml");
+    let (_, block) = manifest.split_once("forebay.toml: |\n").unwrap();
+    let lines = block
+        .lines()
+        .take_while(|line| line.is_empty() || line.starts_with("    "));
+    let text: String = lines.map(|line| line.trim_start().to_owned() + "\n").collect();
+    let config = parse(&text, "deploy/kubernetes/forebay.yaml");
+    assert_eq!(config.clusters["main"].servers.len(), 3);
+    assert!(manifest.contains(&format!("containerPort: {}", config.admin.unwrap().bind.port())));
 }
