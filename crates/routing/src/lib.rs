@@ -1,1 +1,135 @@
-//! routing
+//! Which server gets a new session: a snapshot of a cluster in, the place of the chosen server out.
+//!
+//! Pure. Nothing is remembered between two choices: what a method needs to take turns or to draw is an argument
+//! ([`Draw`]), so workers choose at the same time without a lock and every choice can be repeated in a test. One file
+//! a factor: [`least_connections`], [`weighted`], [`round_robin`], [`random_two`] decide between servers, `tier` says
+//! who takes part, `warmth` how much a server that has just come up may take.
+//!
+//! Health is not judged here; a [`Candidate`] is `available` or not.
+
+mod least_connections;
+mod random_two;
+mod round_robin;
+mod tier;
+mod warmth;
+mod weighted;
+
+use config::Balance;
+
+use tier::Tier;
+pub use warmth::{WARM, warmth_permille};
+
+/// A server as it is at the moment of the choice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Candidate {
+    /// Share of new sessions relative to the other servers. 0: takes none.
+    pub weight: u32,
+    /// Takes sessions only when no other server is available.
+    pub backup: bool,
+    /// May be chosen: healthy, and not tried already for this session.
+    pub available: bool,
+    /// Sessions it has now.
+    pub sessions: u32,
+    /// Most sessions it may have; 0 is no limit.
+    pub max_connections: u32,
+    /// Slow start: from 0 (has just come up) to [`WARM`].
+    pub warmth_permille: u32,
+}
+
+impl Candidate {
+    /// Whether it has as many sessions as it may have.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.max_connections != 0 && self.sessions >= self.max_connections
+    }
+
+    /// Weight times warmth, in thousandths. Never 0 for a server that takes sessions: where a cold server is the only
+    /// one, it is the right one.
+    fn effective_weight(&self) -> u64 {
+        u64::from(self.weight) * u64::from(self.warmth_permille.clamp(1, WARM))
+    }
+
+    /// Orders by sessions per weight once the new session is counted: less is better.
+    fn compare_load(&self, other: &Self) -> std::cmp::Ordering {
+        let mine = (u128::from(self.sessions) + 1) * u128::from(other.effective_weight());
+        let theirs = (u128::from(other.sessions) + 1) * u128::from(self.effective_weight());
+        mine.cmp(&theirs)
+    }
+}
+
+/// What makes one choice differ from the next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Draw {
+    /// How many choices were made before in this cluster. Wraps.
+    pub turn: u64,
+    /// Uniformly random bits.
+    pub seed: u64,
+}
+
+/// The answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Choice {
+    /// The place of the chosen server in the candidates.
+    Server(usize),
+    /// Servers are available, but each has as many sessions as it may have.
+    AllFull,
+    /// No server is available that takes new sessions.
+    NoneAvailable,
+}
+
+/// Chooses by one method.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Balancer {
+    balance: Balance,
+}
+
+impl Balancer {
+    /// A balancer of the given method.
+    #[must_use]
+    pub fn new(balance: Balance) -> Self {
+        Self { balance }
+    }
+
+    /// Chooses a server for a new session. Does not allocate.
+    ///
+    /// Servers marked `backup` take part only when no other server is available; when the others are merely full the
+    /// answer is [`Choice::AllFull`], since a backup is there for failures and not for rush hours.
+    #[must_use]
+    pub fn choose(&self, candidates: &[Candidate], draw: Draw) -> Choice {
+        let Some(tier) = Tier::of(candidates) else {
+            return Choice::NoneAvailable;
+        };
+        if tier.len() == 0 {
+            return Choice::AllFull;
+        }
+        let place = match self.balance {
+            Balance::LeastConnections => least_connections::pick(tier, draw.seed),
+            Balance::Weighted => weighted::pick(tier, draw.turn),
+            Balance::RoundRobin => round_robin::pick(tier, draw),
+            Balance::RandomTwo => random_two::pick(tier, draw.seed),
+        };
+        debug_assert!(
+            tier.contains(place),
+            "{place} must not be chosen from {candidates:?}"
+        );
+        Choice::Server(place)
+    }
+}
+
+/// An independent stream of bits from a seed (the finaliser of SplitMix64, public domain).
+fn mix(seed: u64) -> u64 {
+    let mut z = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+/// A number below `bound` (which is not 0), as even as the seed is.
+fn below(bound: u64, seed: u64) -> u64 {
+    debug_assert_ne!(bound, 0, "nothing to draw from");
+    // The product is below 2^64 * bound, so the upper half fits.
+    ((u128::from(mix(seed)) * u128::from(bound)) >> 64) as u64
+}
+
+#[cfg(test)]
+mod tests;

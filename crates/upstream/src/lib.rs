@@ -1,1 +1,36 @@
-//! upstream
+//! The servers' side: which servers a cluster has, how they are, and connections to them.
+//!
+//! A [`Cluster`] is shared by all workers. [`Cluster::lease`] gives a session a connection to a server, within all
+//! limits; [`Cluster::run_checks`] watches the servers and runs on the control thread. What a session reads on its way
+//! (servers, counts of sessions, health) are snapshots and atomics: no lock is taken unless a server fails or all are
+//! full.
+//!
+//! It knows greetings and logins ([`read_greeting`], [`login`], [`leave`]), for its checks and for those who log in by
+//! themselves. What clients and servers say to each other after that is not its business.
+
+mod address;
+mod checks;
+mod cluster;
+mod connect;
+mod error;
+mod greeting;
+mod health;
+mod lease;
+mod leave;
+pub mod login;
+mod metrics;
+mod packets;
+mod probe;
+mod queue;
+mod seat;
+mod server;
+mod traits;
+
+pub use cluster::{Cluster, ServerChange, ServerEvent};
+pub use error::{ConnectFailure, LeaseError, ServerReason, UpstreamError};
+pub use greeting::{GREETING_MAX_LEN, GreetingError, read_greeting};
+pub use lease::Lease;
+pub use leave::leave;
+pub use seat::Seat;
+pub use server::{Server, ServerId, ServerState, Status};
+pub use traits::ServerTraits;

@@ -1,0 +1,171 @@
+//! The watch over the servers of a cluster: one task a server, checks in time, what they change.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::task::{AbortHandle, JoinSet};
+use tokio::time::{Instant, sleep_until, timeout};
+
+use crate::cluster::{Cluster, ServerChange};
+use crate::health::Change;
+use crate::probe::probe;
+use crate::server::{Server, ServerId};
+
+/// Least time between the beginnings of two checks of a server, however often traffic suspects it.
+const MIN_GAP: Duration = Duration::from_millis(100);
+
+/// How old the addresses of a server that fails may be.
+const FAILING_DNS_AGE: Duration = Duration::from_secs(1);
+
+impl Cluster {
+    /// Checks all servers until the future is dropped. To be run once, on the control thread's runtime.
+    pub async fn run_checks(self: Arc<Self>) {
+        let mut tasks = JoinSet::new();
+        let mut watched: HashMap<ServerId, AbortHandle> = HashMap::new();
+        let phases = RandomState::new();
+        loop {
+            let servers = self.servers();
+            watched.retain(|id, task| {
+                let kept = servers.iter().any(|server| server.id() == *id);
+                if !kept {
+                    task.abort();
+                }
+                kept
+            });
+            for server in servers
+                .iter()
+                .filter(|server| !watched.contains_key(&server.id()))
+                .cloned()
+                .collect::<Vec<_>>()
+            {
+                let (id, phase) = (server.id(), phases.hash_one(server.id()));
+                let task = tasks.spawn(Watch::new(Arc::clone(&self), server).run(phase));
+                watched.insert(id, task);
+            }
+            drop(servers);
+            while tasks.try_join_next().is_some() {}
+            self.servers_changed.notified().await;
+        }
+    }
+}
+
+/// The watch over one server.
+struct Watch {
+    cluster: Arc<Cluster>,
+    server: Arc<Server>,
+    /// The last check failed.
+    failing: bool,
+    /// The last lookup of its name failed.
+    unresolved: bool,
+}
+
+impl Watch {
+    fn new(cluster: Arc<Cluster>, server: Arc<Server>) -> Self {
+        Self {
+            cluster,
+            server,
+            failing: false,
+            unresolved: false,
+        }
+    }
+
+    /// Checks at once, then once an interval, and when traffic asks for it. `phase` (any bits) places the checks
+    /// within the interval, so that many servers are not checked at the same moment for ever.
+    async fn run(mut self, phase: u64) {
+        let interval = self.cluster.config().check.interval;
+        let mut begun = Instant::now();
+        // The second check comes after half an interval to a whole one.
+        let mut due =
+            begun + interval / 2 + interval.mul_f64(f64::from(phase as u32) / f64::from(u32::MAX) / 2.0);
+        loop {
+            self.check(begun).await;
+            tokio::select! {
+                () = sleep_until(due) => {}
+                () = self.server.check_now.notified() => sleep_until(begun + MIN_GAP).await,
+            }
+            if self.server.is_removed() {
+                return;
+            }
+            begun = Instant::now();
+            due = begun + self.cluster.config().check.interval;
+        }
+    }
+
+    async fn check(&mut self, begun: Instant) {
+        let config = self.cluster.config();
+        self.resolve(&config).await;
+        let result = probe(&self.cluster, &self.server, &config).await;
+        let series = &self.server.checks;
+        series.total.inc();
+        series.seconds.record(begun.elapsed());
+        self.failing = result.is_err();
+        match result {
+            Ok(finding) => self.passed(&finding),
+            Err(reason) => {
+                series.failed.inc();
+                self.failed(&reason);
+            }
+        }
+    }
+
+    /// Looks the server's name up again when that is due. Failing to is no failed check: the addresses known may do.
+    async fn resolve(&mut self, config: &config::Cluster) {
+        let failing = self.failing || self.server.state().suspect;
+        let max_age = if failing {
+            config.dns_interval.min(FAILING_DNS_AGE)
+        } else {
+            config.dns_interval
+        };
+        let reason = match timeout(config.check.timeout, self.server.addresses.refresh(max_age)).await {
+            Ok(Ok(())) => None,
+            Ok(Err(error)) => Some(error.to_string()),
+            Err(_) => Some("no answer from the name server".to_owned()),
+        };
+        let was_unresolved = std::mem::replace(&mut self.unresolved, reason.is_some());
+        if let Some(reason) = reason
+            && !was_unresolved
+        {
+            let (cluster, server) = (self.cluster.name(), self.server.name());
+            tracing::warn!(
+                cluster,
+                server,
+                reason,
+                "server's name cannot be resolved; its last known addresses stay"
+            );
+        }
+    }
+
+    fn passed(&self, finding: &str) {
+        let (cluster, server) = (self.cluster.name(), self.server.name());
+        match self.server.passed(self.cluster.rules(), finding) {
+            Some(Change::CameUp) => {
+                tracing::info!(cluster, server, finding, "server is up");
+                self.cluster.announce(&self.server, ServerChange::Up);
+            }
+            Some(Change::Cleared) => {
+                tracing::info!(cluster, server, finding, "server is no longer suspected")
+            }
+            Some(Change::WentDown { .. }) | None => return,
+        }
+        self.cluster.serve_queue();
+    }
+
+    fn failed(&self, reason: &str) {
+        let (cluster, server) = (self.cluster.name(), self.server.name());
+        match self.server.failed(self.cluster.rules(), reason) {
+            Some(Change::WentDown { failures }) => {
+                tracing::warn!(cluster, server, reason, failures, "server is down");
+                self.cluster.announce(
+                    &self.server,
+                    ServerChange::Down {
+                        reason: reason.into(),
+                    },
+                );
+                self.cluster.serve_queue();
+            }
+            _ => tracing::debug!(cluster, server, reason, "check failed"),
+        }
+    }
+}

@@ -1,0 +1,387 @@
+//! A cluster: its servers, and everything about them that all workers share.
+
+use std::fmt;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use arc_swap::{ArcSwap, ArcSwapOption};
+use config::TlsMode;
+use mysql_wire::Greeting;
+use routing::{Balancer, Candidate, Choice, Draw};
+use tokio::sync::{Notify, broadcast};
+
+use crate::error::{ServerReason, UpstreamError};
+use crate::health::Rules;
+use crate::queue::{Offer, Queue};
+use crate::seat::Seat;
+use crate::server::{Availability, Server, ServerId, Status, now};
+use crate::traits::{self, ServerTraits};
+
+/// Events that a subscriber may fall behind before it misses some.
+const EVENTS_KEPT: usize = 1024;
+
+/// The servers behind a name in the configuration.
+pub struct Cluster {
+    name: String,
+    config: ArcSwap<config::Cluster>,
+    servers: ArcSwap<Vec<Arc<Server>>>,
+    tls: ArcSwapOption<net::TlsConnector>,
+    traits: ArcSwapOption<ServerTraits>,
+    queue: Queue<Grant>,
+    events: broadcast::Sender<ServerEvent>,
+    turns: AtomicU64,
+    seeds: RandomState,
+    next_id: AtomicU32,
+    /// Held while servers or traits are replaced, by whoever does that.
+    changing: Mutex<()>,
+    /// The list of servers has changed.
+    pub(crate) servers_changed: Notify,
+}
+
+/// What a session in the queue gets in the end.
+pub(crate) type Grant = Result<Seat, NoSeat>;
+
+/// No seat for a session, and it is of no use to wait: no server is available.
+#[derive(Debug)]
+pub(crate) struct NoSeat;
+
+/// Something happened to a server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServerEvent {
+    /// To which one.
+    pub server: ServerId,
+    /// What.
+    pub change: ServerChange,
+}
+
+/// What happened to a server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ServerChange {
+    /// It takes sessions again, or for the first time.
+    Up,
+    /// Its checks failed `fall` times in a row. What becomes of its sessions is the option `on_down`.
+    Down {
+        /// For logs and for clients: `connection refused by 10.0.0.1:3306`.
+        reason: Arc<str>,
+    },
+    /// It is no longer in the configuration: its sessions should end between transactions, and at the deadline anyhow.
+    Removed {
+        /// `drain_timeout` from the moment of removal.
+        deadline: Instant,
+    },
+}
+
+impl Cluster {
+    /// A cluster whose servers are all still unknown. Checks begin with [`run_checks`](Self::run_checks).
+    ///
+    /// # Errors
+    /// If its TLS files cannot be used.
+    pub fn new(config: config::Cluster) -> Result<Arc<Self>, UpstreamError> {
+        let tls = connector(&config)?;
+        let servers = (0..)
+            .zip(&config.servers)
+            .map(|(id, server)| Server::new(ServerId(id), server, true));
+        let servers: Vec<_> = servers.collect();
+        Ok(Arc::new(Self {
+            name: config.name.clone(),
+            next_id: AtomicU32::new(u32::try_from(servers.len()).unwrap_or(u32::MAX)),
+            config: ArcSwap::from_pointee(config),
+            servers: ArcSwap::from_pointee(servers),
+            tls: ArcSwapOption::new(tls),
+            traits: ArcSwapOption::empty(),
+            queue: Queue::new(),
+            events: broadcast::Sender::new(EVENTS_KEPT),
+            turns: AtomicU64::new(0),
+            seeds: RandomState::new(),
+            changing: Mutex::new(()),
+            servers_changed: Notify::new(),
+        }))
+    }
+
+    /// Its name in the configuration.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Its configuration as it is now.
+    #[must_use]
+    pub fn config(&self) -> Arc<config::Cluster> {
+        self.config.load_full()
+    }
+
+    /// Its servers in the order of the configuration, without removed ones.
+    #[must_use]
+    pub fn servers(&self) -> Arc<Vec<Arc<Server>>> {
+        self.servers.load_full()
+    }
+
+    /// What all its servers seen so far can; `None` until one has been seen.
+    #[must_use]
+    pub fn traits(&self) -> Option<Arc<ServerTraits>> {
+        self.traits.load_full()
+    }
+
+    /// How TLS to its servers is begun; `None` where it is off.
+    #[must_use]
+    pub fn tls(&self) -> Option<Arc<net::TlsConnector>> {
+        self.tls.load_full()
+    }
+
+    /// Sessions that wait for a seat now.
+    #[must_use]
+    pub fn waiting(&self) -> usize {
+        self.queue.len()
+    }
+
+    /// What happens to its servers from now on. Who falls more than 1024 events behind is told so by
+    /// [`RecvError::Lagged`](broadcast::error::RecvError::Lagged), and must look at [`servers`](Self::servers) instead.
+    #[must_use]
+    pub fn subscribe(&self) -> broadcast::Receiver<ServerEvent> {
+        self.events.subscribe()
+    }
+
+    /// Takes over a changed configuration. Servers with the same name and address stay what they are, with their
+    /// sessions; new ones wait for their first check; those that are gone are [removed](ServerChange::Removed).
+    ///
+    /// # Errors
+    /// If its TLS files cannot be used. Then nothing has changed.
+    pub fn reload(self: &Arc<Self>, config: config::Cluster) -> Result<(), UpstreamError> {
+        let tls = connector(&config)?;
+        let changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let old = self.servers.load_full();
+        let servers: Vec<_> = config
+            .servers
+            .iter()
+            .map(|server| self.keep_or_add(&old, server))
+            .collect();
+        let deadline = now() + config.drain_timeout;
+        self.tls.store(tls);
+        self.config.store(Arc::new(config));
+        self.servers.store(Arc::new(servers.clone()));
+        for server in old
+            .iter()
+            .filter(|old| !servers.iter().any(|server| server.id() == old.id()))
+        {
+            server.remove();
+            tracing::info!(
+                cluster = self.name,
+                server = server.name(),
+                sessions = server.sessions(),
+                "server removed from the configuration"
+            );
+            self.announce(server, ServerChange::Removed { deadline });
+        }
+        self.combine_traits();
+        drop(changing);
+        self.servers_changed.notify_one();
+        // There may be more seats now, or nobody left to wait for.
+        self.serve_queue();
+        Ok(())
+    }
+
+    /// Reads certificates and keys again if their files have changed.
+    ///
+    /// # Errors
+    /// If they cannot be used; then the old ones stay in use.
+    pub fn reload_tls_if_changed(&self) -> Result<bool, UpstreamError> {
+        let Some(tls) = self.tls() else { return Ok(false) };
+        tls.reload_if_changed().map_err(|source| UpstreamError::Tls {
+            cluster: self.name.clone(),
+            source,
+        })
+    }
+
+    /// Learns from a greeting that `server` has sent. To be called with every greeting read; costs a comparison when
+    /// it says nothing new.
+    pub fn note_greeting(&self, server: &Server, greeting: &Greeting) {
+        if server
+            .traits
+            .load()
+            .as_ref()
+            .is_some_and(|known| known.matches(greeting))
+        {
+            return;
+        }
+        let _changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        server.traits.store(Some(Arc::new(ServerTraits::of(greeting))));
+        tracing::debug!(
+            cluster = self.name,
+            server = server.name(),
+            version = %String::from_utf8_lossy(&greeting.server_version),
+            "server introduced itself"
+        );
+        self.combine_traits();
+    }
+
+    /// A session's connection to `server` failed before the login was over, in a way that speaks against the server
+    /// (closed without a greeting, say). It gets no new sessions until a check has passed, which is made at once.
+    pub fn suspect(&self, server: &Server, reason: &str) {
+        if server.suspect(reason) {
+            tracing::warn!(
+                cluster = self.name,
+                server = server.name(),
+                reason,
+                "server suspected: no new sessions until a check has passed"
+            );
+        }
+    }
+
+    pub(crate) fn queue(&self) -> &Queue<Grant> {
+        &self.queue
+    }
+
+    pub(crate) fn rules(&self) -> Rules {
+        let config = self.config.load();
+        Rules {
+            rise: config.check.rise,
+            fall: config.check.fall,
+        }
+    }
+
+    pub(crate) fn announce(&self, server: &Server, change: ServerChange) {
+        // Fails when nobody listens, which is fine.
+        let _ = self.events.send(ServerEvent {
+            server: server.id(),
+            change,
+        });
+    }
+
+    /// A seat on the best server that is not in `tried`: `Ok(None)` when all are full.
+    pub(crate) fn try_seat(self: &Arc<Self>, tried: &[ServerId]) -> Result<Option<Seat>, NoSeat> {
+        let (balancer, slow_start) = {
+            let config = self.config.load();
+            (Balancer::new(config.balance), config.slow_start)
+        };
+        let servers = self.servers.load();
+        let turn = self.turns.fetch_add(1, Ordering::Relaxed);
+        let draw = Draw {
+            turn,
+            seed: self.seeds.hash_one(turn),
+        };
+        loop {
+            match choose(balancer, &servers, tried, slow_start, draw) {
+                Choice::Server(place) => {
+                    // Another worker may have been faster; then somebody has made progress, and the count is up to date.
+                    if let Some(seat) = Seat::take(self, &servers[place]) {
+                        return Ok(Some(seat));
+                    }
+                }
+                Choice::AllFull => return Ok(None),
+                Choice::NoneAvailable => return Err(NoSeat),
+            }
+        }
+    }
+
+    /// Gives free seats to those in line, and tells them when none can come any more.
+    pub(crate) fn serve_queue(self: &Arc<Self>) {
+        let offer = |tried: &[ServerId]| match self.try_seat(tried) {
+            Ok(Some(seat)) => Offer::Take(Ok(seat)),
+            Ok(None) => Offer::Wait,
+            Err(none) => Offer::Take(Err(none)),
+        };
+        let mut returned = Vec::new();
+        while self.queue.serve_next(offer, |grant| returned.extend(grant.ok())) {
+            // Without serving the queue from within: this loop does that.
+            returned.drain(..).for_each(Seat::give_back);
+        }
+    }
+
+    /// Why each server takes no sessions.
+    pub(crate) fn reasons(&self) -> Vec<ServerReason> {
+        self.servers.load().iter().map(|server| reason(server)).collect()
+    }
+
+    fn keep_or_add(&self, old: &[Arc<Server>], config: &config::Server) -> Arc<Server> {
+        match old
+            .iter()
+            .find(|old| old.name() == config.name && *old.address() == config.address)
+        {
+            Some(known) => {
+                known.reconfigure(config);
+                Arc::clone(known)
+            }
+            None => {
+                let id = ServerId(self.next_id.fetch_add(1, Ordering::Relaxed));
+                tracing::info!(cluster = self.name, server = config.name, "server added");
+                Server::new(id, config, false)
+            }
+        }
+    }
+
+    /// To be called with `changing` held.
+    fn combine_traits(&self) {
+        let seen: Vec<_> = self
+            .servers
+            .load()
+            .iter()
+            .filter_map(|server| server.traits())
+            .collect();
+        let config = self.config.load();
+        let combined = traits::combine(seen.iter().map(AsRef::as_ref), config.server_version.as_deref());
+        // A cluster all of whose servers were replaced keeps what it knew until one of the new ones is seen.
+        if let Some(combined) = combined {
+            self.traits.store(Some(Arc::new(combined)));
+        }
+    }
+}
+
+impl fmt::Debug for Cluster {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Cluster")
+            .field("name", &self.name)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Chooses among the servers that are up, or else among those that have not been checked yet.
+fn choose(
+    balancer: Balancer,
+    servers: &[Arc<Server>],
+    tried: &[ServerId],
+    slow_start: Duration,
+    draw: Draw,
+) -> Choice {
+    let mut candidates: Vec<Candidate> = Vec::with_capacity(servers.len());
+    for wanted in [Availability::Yes, Availability::Unknown] {
+        candidates.clear();
+        candidates.extend(servers.iter().map(|server| {
+            let available = server.availability() == wanted && !tried.contains(&server.id());
+            server.candidate(available, slow_start)
+        }));
+        match balancer.choose(&candidates, draw) {
+            Choice::NoneAvailable => {}
+            choice => return choice,
+        }
+    }
+    Choice::NoneAvailable
+}
+
+fn connector(config: &config::Cluster) -> Result<Option<Arc<net::TlsConnector>>, UpstreamError> {
+    if config.tls.mode == TlsMode::Off {
+        return Ok(None);
+    }
+    match net::TlsConnector::new(&config.tls) {
+        Ok(connector) => Ok(Some(Arc::new(connector))),
+        Err(source) => Err(UpstreamError::Tls {
+            cluster: config.name.clone(),
+            source,
+        }),
+    }
+}
+
+fn reason(server: &Server) -> ServerReason {
+    let state = server.state();
+    let reason = match state.status {
+        Status::Down => format!("is down ({})", state.reason),
+        _ if state.suspect => format!("does not answer ({})", state.reason),
+        _ if server.weight() == 0 => "takes no new sessions (weight = 0)".to_owned(),
+        status => format!("is {status}"),
+    };
+    ServerReason {
+        server: server.name().to_owned(),
+        reason,
+    }
+}

@@ -1,0 +1,156 @@
+//! Choose a server, take a seat, connect; and if that fails, the next one.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use net::{Peer, Stream};
+use tokio::time::{Instant, timeout_at};
+
+use crate::cluster::Cluster;
+use crate::connect::{self, For};
+use crate::error::{ConnectFailure, LeaseError};
+use crate::seat::Seat;
+use crate::server::{Server, ServerId};
+
+/// A fresh connection to a server, for one session. Nothing has been read from it yet.
+///
+/// The parts may be used apart; `seat` must live as long as the connection.
+#[derive(Debug)]
+pub struct Lease {
+    /// The connection. The server speaks first.
+    pub stream: Stream,
+    /// The server at its other end.
+    pub server: Arc<Server>,
+    /// Counts the session on the server. Dropping it lets another one in.
+    pub seat: Seat,
+    /// Servers that were tried before in vain, for the counters of whoever asked. Usually empty.
+    pub failures: Vec<ConnectFailure>,
+}
+
+impl Cluster {
+    /// A connection for the session of `client`, who connected to `local`: chosen by the balancing method, within
+    /// `max_connections`, made within `connect_timeout`. When all servers are full, waits in line for `queue_timeout`.
+    ///
+    /// A server that cannot be connected to is suspected (see [`suspect`](Self::suspect)) and another one is tried,
+    /// each at most once. Runs on the caller's runtime. Dropping the future gives everything back.
+    ///
+    /// # Errors
+    /// See [`LeaseError`].
+    pub async fn lease(self: &Arc<Self>, client: &Peer, local: &Peer) -> Result<Lease, LeaseError> {
+        let config = self.config();
+        let mut queue_time = QueueTime::new(config.queue_timeout);
+        let mut failures: Vec<ConnectFailure> = Vec::new();
+        loop {
+            let seat = self.seat(&config, &failures, &mut queue_time).await?;
+            let server = Arc::clone(seat.server());
+            match connect::connect(
+                &server,
+                &config,
+                For::Client { client, local },
+                config.connect_timeout,
+            )
+            .await
+            {
+                Ok(stream) => {
+                    return Ok(Lease {
+                        stream,
+                        server,
+                        seat,
+                        failures,
+                    });
+                }
+                Err(error) => {
+                    if error.servers_fault {
+                        self.suspect(&server, &error.reason);
+                    } else {
+                        let (cluster, server) = (self.name(), server.name());
+                        tracing::warn!(
+                            cluster,
+                            server,
+                            reason = error.reason,
+                            "cannot connect from this machine"
+                        );
+                    }
+                    let (id, server) = (server.id(), server.name().to_owned());
+                    failures.push(ConnectFailure {
+                        id,
+                        server,
+                        reason: error.reason,
+                    });
+                }
+            }
+        }
+    }
+
+    /// A seat on a server that has not failed this session yet.
+    async fn seat(
+        self: &Arc<Self>,
+        config: &config::Cluster,
+        failures: &[ConnectFailure],
+        queue_time: &mut QueueTime,
+    ) -> Result<Seat, LeaseError> {
+        let tried: Vec<ServerId> = failures.iter().map(|failure| failure.id).collect();
+        // Those who are in line already come first.
+        let seat = if self.queue().is_empty() {
+            self.try_seat(&tried)
+        } else {
+            Ok(None)
+        };
+        let none = match seat {
+            Ok(Some(seat)) => return Ok(seat),
+            Ok(None) => {
+                let Some(mut place) = self.queue().join(tried, config.queue_max as usize) else {
+                    return Err(LeaseError::QueueFull {
+                        cluster: self.name().to_owned(),
+                        waiting: config.queue_max,
+                    });
+                };
+                // A seat may have become free between the look and the joining.
+                self.serve_queue();
+                match timeout_at(queue_time.deadline(), &mut place.answer).await {
+                    Ok(Ok(Ok(seat))) => return Ok(seat),
+                    Ok(Ok(Err(none))) => Some(none),
+                    Ok(Err(_)) | Err(_) => None,
+                }
+            }
+            Err(none) => Some(none),
+        };
+        Err(match none {
+            None => {
+                self.queue().timeouts.fetch_add(1, Ordering::Relaxed);
+                LeaseError::QueueTimeout {
+                    cluster: self.name().to_owned(),
+                    waited: queue_time.limit,
+                }
+            }
+            Some(_) if failures.is_empty() => LeaseError::NoServerAvailable {
+                cluster: self.name().to_owned(),
+                servers: self.reasons(),
+            },
+            Some(_) => LeaseError::ConnectFailed {
+                cluster: self.name().to_owned(),
+                failures: failures.to_vec(),
+            },
+        })
+    }
+}
+
+/// How long a session may wait in line, all its waits together. The clock is not read before the first.
+struct QueueTime {
+    limit: Duration,
+    deadline: Option<Instant>,
+}
+
+impl QueueTime {
+    fn new(limit: Duration) -> Self {
+        Self {
+            limit,
+            deadline: None,
+        }
+    }
+
+    fn deadline(&mut self) -> Instant {
+        *self.deadline.get_or_insert_with(|| Instant::now() + self.limit)
+    }
+}

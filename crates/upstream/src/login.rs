@@ -1,0 +1,333 @@
+//! The client's side of a login, for those who have a user and a password: checks now, pools later.
+//!
+//! Plugins: `mysql_native_password`, `caching_sha2_password`, `sha256_password`, `mysql_clear_password`. A password goes
+//! over the wire readable only inside TLS or a Unix socket; the SHA-256 plugins encrypt it with the server's RSA key
+//! elsewhere. Not here: `client_ed25519` and `parsec` of MariaDB, Kerberos, LDAP, a second factor.
+
+use std::io;
+
+use aws_lc_rs::rsa::{OAEP_SHA1_MGF1SHA1, OaepPublicEncryptingKey, PublicEncryptingKey};
+use mysql_wire::{
+    AuthMoreData, AuthNextFactor, AuthSwitch, Capabilities, ErrPacket, Greeting, Login, OkPacket, SslRequest,
+    WireError, auth,
+};
+use net::{Stream, TlsConnector};
+use rustls_pki_types::SubjectPublicKeyInfoDer;
+use rustls_pki_types::pem::PemObject;
+
+use crate::packets::{PacketError, Packets};
+
+/// Packets that a server may send before its verdict.
+const MAX_ROUNDS: usize = 8;
+
+/// Largest packet that we say we accept, in bytes.
+const MAX_PACKET_SIZE: u32 = 1 << 24;
+
+/// `utf8mb4_general_ci`, known to every server.
+const UTF8MB4: u8 = 45;
+
+/// What is asked for, where the server has it.
+const WANTED: Capabilities = Capabilities(
+    Capabilities::PROTOCOL_41.0
+        | Capabilities::LONG_PASSWORD.0
+        | Capabilities::LONG_FLAG.0
+        | Capabilities::TRANSACTIONS.0
+        | Capabilities::SECURE_CONNECTION.0
+        | Capabilities::PLUGIN_AUTH.0
+        | Capabilities::PLUGIN_AUTH_LENENC.0
+        | Capabilities::MULTI_RESULTS.0
+        | Capabilities::DEPRECATE_EOF.0,
+);
+
+/// Who logs in.
+#[derive(Clone, Copy)]
+pub struct Account<'a> {
+    /// User name.
+    pub user: &'a [u8],
+    /// Password; empty for none.
+    pub password: &'a [u8],
+}
+
+/// TLS for a login.
+#[derive(Clone, Copy)]
+pub struct Tls<'a> {
+    /// What to connect with.
+    pub connector: &'a TlsConnector,
+    /// The name that the server's certificate must bear.
+    pub server_name: &'a str,
+    /// Give up on a server that has no TLS, and do not log in over a plain link.
+    pub required: bool,
+}
+
+/// A connection that is ready for commands.
+#[derive(Debug)]
+pub struct LoggedIn {
+    /// The connection, inside TLS if it was agreed on. Nothing is left to read.
+    pub stream: Stream,
+    /// What both sides agreed on.
+    pub capabilities: Capabilities,
+    /// The server's verdict.
+    pub ok: OkPacket,
+}
+
+/// Why a login failed.
+#[derive(Debug, thiserror::Error)]
+pub enum LoginError {
+    /// The server's verdict.
+    #[error("{} (error {})", String::from_utf8_lossy(&.0.message), .0.code)]
+    Refused(ErrPacket),
+    /// TLS is required and the server does not offer it.
+    #[error("server offers no TLS, and tls.mode is required")]
+    NoTls,
+    /// TLS could not be begun, or the connection failed.
+    #[error("connection failed: {0}")]
+    Io(#[from] io::Error),
+    /// The server closed the connection before its verdict.
+    #[error("server closed the connection during the login")]
+    Closed,
+    /// A plugin that this client does not have.
+    #[error("account uses authentication plugin {0}, which is not supported here")]
+    UnknownPlugin(String),
+    /// The plugin wants the password as it is, over a link that anybody can read.
+    #[error("account uses authentication plugin {0}, which sends the password readable and so needs TLS")]
+    NeedsTls(&'static str),
+    /// The server sent a public key that cannot be used for this password.
+    #[error("server's RSA key cannot be used: {0}")]
+    Key(&'static str),
+    /// The server did not follow the protocol.
+    #[error("server broke the protocol: {0}")]
+    Protocol(String),
+}
+
+/// Logs in over `stream`, from which `greeting` has been read and nothing else. With `tls`, TLS is begun where the
+/// server offers it. Has no time limit of its own.
+///
+/// # Errors
+/// See [`LoginError`]. The connection is closed.
+pub async fn login(
+    stream: Stream,
+    greeting: &Greeting,
+    account: Account<'_>,
+    tls: Option<Tls<'_>>,
+) -> Result<LoggedIn, LoginError> {
+    let mut capabilities = WANTED & greeting.capabilities;
+    let (mut stream, sequence) = match tls {
+        Some(tls) if greeting.capabilities.contains(Capabilities::SSL) => {
+            capabilities.insert(Capabilities::SSL);
+            (begin_tls(stream, capabilities, tls).await?, 2)
+        }
+        Some(tls) if tls.required => return Err(LoginError::NoTls),
+        _ => (stream, 1),
+    };
+    let secret = stream.is_encrypted() || matches!(stream, Stream::Unix(_));
+    // An unknown default plugin is no reason to give up: the account may have another one, and the server asks then.
+    let plugin = Plugin::by_name(&greeting.auth_plugin).unwrap_or(Plugin::NativePassword);
+    let mut exchange = Exchange {
+        plugin,
+        nonce: greeting.nonce,
+        password: account.password,
+        secret,
+        asked_for_key: false,
+    };
+    let login = Login {
+        capabilities,
+        max_packet_size: MAX_PACKET_SIZE,
+        charset: UTF8MB4,
+        user: account.user.to_vec(),
+        auth_response: exchange.first_response().unwrap_or_default(),
+        database: None,
+        auth_plugin: Some(plugin.name().as_bytes().to_vec()),
+        attributes: None,
+        zstd_level: None,
+    };
+    let mut payload = Vec::new();
+    login.encode(&mut payload);
+    let mut packets = Packets::new(&mut stream, sequence);
+    packets.send(&payload).await?;
+    let ok = exchange.finish(&mut packets, capabilities).await?;
+    Ok(LoggedIn {
+        stream,
+        capabilities,
+        ok,
+    })
+}
+
+async fn begin_tls(
+    mut stream: Stream,
+    capabilities: Capabilities,
+    tls: Tls<'_>,
+) -> Result<Stream, LoginError> {
+    let request = SslRequest {
+        capabilities,
+        max_packet_size: MAX_PACKET_SIZE,
+        charset: UTF8MB4,
+    };
+    let mut payload = Vec::new();
+    request.encode(&mut payload);
+    Packets::new(&mut stream, 1).send(&payload).await?;
+    Ok(tls.connector.connect(stream, tls.server_name).await?)
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Plugin {
+    NativePassword,
+    CachingSha2,
+    Sha256,
+    Clear,
+}
+
+impl Plugin {
+    const ALL: [Self; 4] = [Self::NativePassword, Self::CachingSha2, Self::Sha256, Self::Clear];
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::NativePassword => "mysql_native_password",
+            Self::CachingSha2 => "caching_sha2_password",
+            Self::Sha256 => "sha256_password",
+            Self::Clear => "mysql_clear_password",
+        }
+    }
+
+    fn by_name(name: &[u8]) -> Option<Self> {
+        Self::ALL
+            .into_iter()
+            .find(|plugin| plugin.name().as_bytes() == name)
+    }
+}
+
+/// The exchange between login packet and verdict.
+struct Exchange<'a> {
+    plugin: Plugin,
+    nonce: [u8; 20],
+    password: &'a [u8],
+    /// Nobody between us and the server can read the link.
+    secret: bool,
+    asked_for_key: bool,
+}
+
+impl Exchange<'_> {
+    async fn finish(
+        &mut self,
+        packets: &mut Packets<'_>,
+        capabilities: Capabilities,
+    ) -> Result<OkPacket, LoginError> {
+        for _ in 0..MAX_ROUNDS {
+            let packet = packets.receive().await?;
+            match packet.first() {
+                Some(&OkPacket::HEADER) => return Ok(OkPacket::decode(&packet, capabilities)?),
+                Some(&ErrPacket::HEADER) => {
+                    return Err(LoginError::Refused(ErrPacket::decode(&packet, capabilities)?));
+                }
+                Some(&AuthSwitch::HEADER) => {
+                    let response = self.switch(&AuthSwitch::decode(&packet)?)?;
+                    packets.send(&response).await?;
+                }
+                Some(&AuthMoreData::HEADER) => {
+                    if let Some(response) = self.more(&AuthMoreData::decode(&packet)?.data)? {
+                        packets.send(&response).await?;
+                    }
+                }
+                Some(&AuthNextFactor::HEADER) => {
+                    return Err(LoginError::Protocol("it asks for a second factor".to_owned()));
+                }
+                Some(header) => {
+                    return Err(LoginError::Protocol(format!(
+                        "packet {header:#04x} during the login"
+                    )));
+                }
+                None => return Err(LoginError::Protocol("empty packet during the login".to_owned())),
+            }
+        }
+        Err(LoginError::Protocol("no verdict on the login".to_owned()))
+    }
+
+    fn switch(&mut self, switch: &AuthSwitch) -> Result<Vec<u8>, LoginError> {
+        let unknown = || LoginError::UnknownPlugin(String::from_utf8_lossy(&switch.plugin).into_owned());
+        self.plugin = Plugin::by_name(&switch.plugin).ok_or_else(unknown)?;
+        self.asked_for_key = false;
+        if let Some(nonce) = switch.nonce() {
+            self.nonce = nonce;
+        }
+        self.first_response()
+    }
+
+    /// What the plugin says first.
+    fn first_response(&mut self) -> Result<Vec<u8>, LoginError> {
+        match self.plugin {
+            Plugin::NativePassword => Ok(auth::native_password(&self.nonce, self.password)),
+            Plugin::CachingSha2 => Ok(auth::caching_sha2_password(&self.nonce, self.password)),
+            Plugin::Clear if self.secret => Ok(self.readable()),
+            Plugin::Clear => Err(LoginError::NeedsTls(Plugin::Clear.name())),
+            Plugin::Sha256 if self.secret || self.password.is_empty() => Ok(self.readable()),
+            Plugin::Sha256 => {
+                self.asked_for_key = true;
+                Ok(vec![1])
+            }
+        }
+    }
+
+    /// The answer to more data of the plugin; `None` when only the verdict is missing.
+    fn more(&mut self, data: &[u8]) -> Result<Option<Vec<u8>>, LoginError> {
+        if std::mem::take(&mut self.asked_for_key) {
+            return self.encrypted(data).map(Some);
+        }
+        match self.plugin {
+            Plugin::CachingSha2 if data == AuthMoreData::FAST_AUTH_OK => Ok(None),
+            Plugin::CachingSha2 if data == AuthMoreData::FULL_AUTH && self.secret => {
+                Ok(Some(self.readable()))
+            }
+            Plugin::CachingSha2 if data == AuthMoreData::FULL_AUTH => {
+                self.asked_for_key = true;
+                Ok(Some(vec![2]))
+            }
+            plugin => Err(LoginError::Protocol(format!(
+                "unexpected data for {}",
+                plugin.name()
+            ))),
+        }
+    }
+
+    /// The password and a zero byte.
+    fn readable(&self) -> Vec<u8> {
+        let mut bytes = self.password.to_vec();
+        bytes.push(0);
+        bytes
+    }
+
+    /// The password mixed with the nonce, encrypted for the holder of the key in `pem`.
+    fn encrypted(&self, pem: &[u8]) -> Result<Vec<u8>, LoginError> {
+        let key = SubjectPublicKeyInfoDer::from_pem_slice(pem)
+            .map_err(|_| LoginError::Key("it is not in PEM format"))?;
+        let key = PublicEncryptingKey::from_der(&key)
+            .map_err(|_| LoginError::Key("it is not an RSA key of 2048 bits or more"))?;
+        let key =
+            OaepPublicEncryptingKey::new(key).map_err(|_| LoginError::Key("it is not for encryption"))?;
+        let mixed = auth::xor_with_nonce(&self.nonce, self.password);
+        if mixed.len() > key.max_plaintext_size(&OAEP_SHA1_MGF1SHA1) {
+            return Err(LoginError::Key("the password is too long for it"));
+        }
+        let mut encrypted = vec![0; key.ciphertext_size()];
+        let len = key
+            .encrypt(&OAEP_SHA1_MGF1SHA1, &mixed, &mut encrypted, None)
+            .map_err(|_| LoginError::Key("encryption failed"))?
+            .len();
+        encrypted.truncate(len);
+        Ok(encrypted)
+    }
+}
+
+impl From<PacketError> for LoginError {
+    fn from(error: PacketError) -> Self {
+        match error {
+            PacketError::Io(error) => Self::Io(error),
+            PacketError::Closed => Self::Closed,
+            error @ (PacketError::TooLarge(_) | PacketError::Wire(_)) => Self::Protocol(error.to_string()),
+        }
+    }
+}
+
+impl From<WireError> for LoginError {
+    fn from(error: WireError) -> Self {
+        Self::Protocol(error.to_string())
+    }
+}

@@ -1,0 +1,163 @@
+//! One health check of one server.
+
+use std::time::Duration;
+
+use config::{CheckKind, TlsMode};
+use mysql_wire::{Capabilities, Command, ErrPacket, Event, Greeting, ResponseTracker};
+use net::Stream;
+use tokio::time::{Instant, timeout_at};
+
+use crate::cluster::Cluster;
+use crate::connect::{self, For};
+use crate::error::Seconds;
+use crate::greeting::{GreetingError, read_greeting};
+use crate::leave::leave;
+use crate::login::{self, Account, LoggedIn, LoginError, Tls};
+use crate::packets::{PacketError, Packets};
+use crate::server::Server;
+
+/// "Too many connections" instead of a greeting: alive, but full.
+const ER_CON_COUNT_ERROR: u16 = 1040;
+
+/// The longest answer to the check's query that is read, in bytes.
+const ANSWER_MAX_LEN: usize = 1 << 20;
+
+/// Checks `server` once, as configured. Says what it found, good (`Ok`) or bad, in words for a person.
+pub(crate) async fn probe(
+    cluster: &Cluster,
+    server: &Server,
+    config: &config::Cluster,
+) -> Result<String, String> {
+    let limit = config.check.timeout;
+    let deadline = Instant::now() + limit;
+    let connected = connect::connect(server, config, For::Gateway, limit).await;
+    let mut stream = connected.map_err(|error| error.reason)?;
+    if config.check.kind == CheckKind::Tcp {
+        return Ok("accepts connections".to_owned());
+    }
+    let left = deadline.saturating_duration_since(Instant::now());
+    let greeting = match read_greeting(&mut stream, left).await {
+        Ok((greeting, _)) => greeting,
+        Err(GreetingError::Refused(error)) if error.code == ER_CON_COUNT_ERROR => {
+            return Ok("is full (too many connections)".to_owned());
+        }
+        Err(GreetingError::TimedOut(_)) => return Err(format!("no greeting within {}", Seconds(limit))),
+        Err(error) => return Err(error.to_string()),
+    };
+    cluster.note_greeting(server, &greeting);
+    let version = String::from_utf8_lossy(&greeting.server_version).into_owned();
+    if config.check.kind == CheckKind::Greeting {
+        // The server has shown that it is well. How it takes our leave does not change that.
+        let _ = timeout_at(deadline, leave(&mut stream, &greeting)).await;
+        return Ok(format!("greets as {version}"));
+    }
+    match timeout_at(
+        deadline,
+        log_in_and_ask(cluster, server, config, stream, &greeting),
+    )
+    .await
+    {
+        Ok(Ok(())) => Ok(format!("answers queries, version {version}")),
+        Ok(Err(reason)) => Err(reason),
+        Err(_) => Err(late(limit)),
+    }
+}
+
+fn late(limit: Duration) -> String {
+    format!(
+        "login and query of the check not finished within {}",
+        Seconds(limit)
+    )
+}
+
+async fn log_in_and_ask(
+    cluster: &Cluster,
+    server: &Server,
+    config: &config::Cluster,
+    stream: Stream,
+    greeting: &Greeting,
+) -> Result<(), String> {
+    let connector = cluster.tls();
+    let tls = connector.as_deref().map(|connector| Tls {
+        connector,
+        server_name: server.tls_name(),
+        required: config.tls.mode == TlsMode::Required,
+    });
+    let user = config.check.user.as_deref().unwrap_or_default();
+    let password = config
+        .check
+        .password
+        .as_ref()
+        .map_or("", |password| password.reveal());
+    let account = Account {
+        user: user.as_bytes(),
+        password: password.as_bytes(),
+    };
+    let mut logged_in = match login::login(stream, greeting, account, tls).await {
+        Ok(logged_in) => logged_in,
+        // The server's own limit is not a failure here any more than it is in the greeting.
+        Err(LoginError::Refused(error)) if error.code == ER_CON_COUNT_ERROR => return Ok(()),
+        Err(error) => return Err(format!("login of the check's user {user}: {error}")),
+    };
+    ask(&mut logged_in, &config.check.query).await
+}
+
+/// Runs the query and says good-bye.
+async fn ask(logged_in: &mut LoggedIn, query: &str) -> Result<(), String> {
+    let mut packets = Packets::new(&mut logged_in.stream, 0);
+    let mut payload = vec![Command::QUERY.0];
+    payload.extend_from_slice(query.as_bytes());
+    let failed = |error: PacketError| format!("query of the check: {error}");
+    packets.send_command(&payload).await.map_err(failed)?;
+    let error = answer(&mut packets, logged_in.capabilities)
+        .await
+        .map_err(failed)?;
+    let _ = packets.send_command(&[Command::QUIT.0]).await;
+    match error {
+        None => Ok(()),
+        Some(error) => Err(format!("query of the check: {error}")),
+    }
+}
+
+/// Reads the whole answer; `Some` is what is wrong with it.
+async fn answer(
+    packets: &mut Packets<'_>,
+    capabilities: Capabilities,
+) -> Result<Option<String>, PacketError> {
+    let mut tracker = ResponseTracker::new(capabilities);
+    tracker.begin(Command::QUERY);
+    let (mut known, mut total) = (0, 0);
+    loop {
+        let bytes = packets.more_than(known).await?;
+        let progress = tracker.advance(bytes)?;
+        match progress.event {
+            Event::More => {}
+            Event::LocalInfile | Event::Stream => return Ok(Some("it has no plain result".to_owned())),
+            Event::Done(outcome) => {
+                return Ok(outcome.error.map(|code| match error_in(bytes, capabilities) {
+                    Some(error) => describe(&error),
+                    None => format!("error {code}"),
+                }));
+            }
+        }
+        known = bytes.len() - progress.consumed;
+        total += progress.consumed;
+        if total > ANSWER_MAX_LEN {
+            return Ok(Some(format!("its result is longer than {ANSWER_MAX_LEN} bytes")));
+        }
+        packets.consume(progress.consumed);
+    }
+}
+
+/// The error packet, when the answer is nothing else.
+fn error_in(bytes: &[u8], capabilities: Capabilities) -> Option<ErrPacket> {
+    ErrPacket::decode(bytes.get(mysql_wire::PacketHeader::LEN..)?, capabilities).ok()
+}
+
+fn describe(error: &ErrPacket) -> String {
+    format!(
+        "{} (error {})",
+        String::from_utf8_lossy(&error.message),
+        error.code
+    )
+}

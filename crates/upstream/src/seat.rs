@@ -1,0 +1,54 @@
+//! A seat: the right to have one session on one server.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::cluster::Cluster;
+use crate::server::Server;
+
+/// One of a server's `max_connections`. Dropping it frees the seat and lets the next session in line have it.
+///
+/// Keep it as long as the connection to the server is open.
+pub struct Seat {
+    /// Whose queue to serve when the seat becomes free; `None` when somebody else does that.
+    cluster: Option<Arc<Cluster>>,
+    server: Arc<Server>,
+}
+
+impl Seat {
+    /// A seat on `server`, unless it is full.
+    pub(crate) fn take(cluster: &Arc<Cluster>, server: &Arc<Server>) -> Option<Self> {
+        server.take_seat().then(|| Self {
+            cluster: Some(Arc::clone(cluster)),
+            server: Arc::clone(server),
+        })
+    }
+
+    /// Frees the seat without serving the queue, for those who are about to do that.
+    pub(crate) fn give_back(mut self) {
+        self.cluster = None;
+    }
+
+    /// The server it is on.
+    #[must_use]
+    pub fn server(&self) -> &Arc<Server> {
+        &self.server
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.server.free_seat();
+        if let Some(cluster) = &self.cluster
+            && !cluster.queue().is_empty()
+        {
+            cluster.serve_queue();
+        }
+    }
+}
+
+impl fmt::Debug for Seat {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Seat").field(&self.server.name()).finish()
+    }
+}

@@ -1,0 +1,353 @@
+//! One server of a cluster: who it is, how it is, how many sessions it has.
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+
+use arc_swap::{ArcSwap, ArcSwapOption};
+use config::ServerAddress;
+use tokio::sync::Notify;
+
+use crate::address::Addresses;
+use crate::health::{Change, Health, Phase, Rules};
+use crate::metrics::CheckSeries;
+use crate::traits::ServerTraits;
+
+/// Tells servers of one cluster apart. Never reused while the process runs, so that an event about a removed server
+/// cannot hit one that was added later under the same name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ServerId(pub u32);
+
+impl fmt::Display for ServerId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// A server of a cluster.
+///
+/// Its name and address never change: a server whose address is changed in the configuration is another server.
+#[derive(Debug)]
+pub struct Server {
+    id: ServerId,
+    name: String,
+    address: ServerAddress,
+    weight: AtomicU32,
+    max_connections: AtomicU32,
+    backup: AtomicBool,
+    /// Seats taken. Sequentially consistent, see [`crate::queue::Queue`].
+    sessions: AtomicU32,
+    /// [`Availability`], for the choice: the short form of `health`.
+    availability: AtomicU8,
+    /// Milliseconds of `epoch` when it began to warm, plus one; 0 when it is not warming.
+    warming_since_ms: AtomicU64,
+    epoch: Instant,
+    health: Mutex<Health>,
+    state: ArcSwap<ServerState>,
+    pub(crate) addresses: Addresses,
+    pub(crate) traits: ArcSwapOption<ServerTraits>,
+    pub(crate) check_now: Notify,
+    pub(crate) checks: CheckSeries,
+}
+
+/// Whether a server may be chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Availability {
+    /// Not now.
+    No = 0,
+    /// Not checked yet: only when no other can be chosen.
+    Unknown = 1,
+    Yes = 2,
+}
+
+/// How a server is, for people.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServerState {
+    /// What the checks say.
+    pub status: Status,
+    /// Traffic could not connect, and no check has passed since: it gets no new sessions although it may be up.
+    pub suspect: bool,
+    /// Why, in words for a person: `no check yet`, `connection refused by 10.0.0.1:3306 (3 checks in a row)`.
+    pub reason: String,
+    /// When it came into this state.
+    pub since: SystemTime,
+}
+
+/// What the checks say of a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Status {
+    /// Not checked yet. Chosen only when no server is known to be up.
+    Starting,
+    /// Takes sessions.
+    Up,
+    /// Failed its checks.
+    Down,
+    /// No longer in the configuration; its last sessions are leaving.
+    Removed,
+}
+
+impl Status {
+    /// All of them, in the order of [`label`](Self::label)s in metrics.
+    pub const ALL: [Self; 4] = [Self::Starting, Self::Up, Self::Down, Self::Removed];
+
+    /// The word in logs and metrics.
+    #[must_use]
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::Starting => "starting",
+            Self::Up => "up",
+            Self::Down => "down",
+            Self::Removed => "removed",
+        }
+    }
+}
+
+impl fmt::Display for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.label())
+    }
+}
+
+impl Server {
+    /// `born_warm`: there when the process started, so that its first coming up is no reason for a slow start.
+    pub(crate) fn new(id: ServerId, config: &config::Server, born_warm: bool) -> Arc<Self> {
+        let state = ServerState {
+            status: Status::Starting,
+            suspect: false,
+            reason: "no check yet".to_owned(),
+            since: SystemTime::now(),
+        };
+        Arc::new(Self {
+            id,
+            name: config.name.clone(),
+            address: config.address.clone(),
+            weight: AtomicU32::new(config.weight),
+            max_connections: AtomicU32::new(config.max_connections),
+            backup: AtomicBool::new(config.backup),
+            sessions: AtomicU32::new(0),
+            availability: AtomicU8::new(Availability::Unknown as u8),
+            warming_since_ms: AtomicU64::new(0),
+            epoch: now(),
+            health: Mutex::new(Health::new(born_warm)),
+            state: ArcSwap::from_pointee(state),
+            addresses: Addresses::of(&config.address),
+            traits: ArcSwapOption::empty(),
+            check_now: Notify::new(),
+            checks: CheckSeries::default(),
+        })
+    }
+
+    /// Its number in this cluster.
+    #[must_use]
+    pub fn id(&self) -> ServerId {
+        self.id
+    }
+
+    /// Its name in the configuration, unique in its cluster; by default its address.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Its address as configured.
+    #[must_use]
+    pub fn address(&self) -> &ServerAddress {
+        &self.address
+    }
+
+    /// The name that its TLS certificate must bear: the configured host. A server on a Unix socket is `localhost`.
+    #[must_use]
+    pub fn tls_name(&self) -> &str {
+        match &self.address {
+            ServerAddress::Host { host, .. } => host,
+            ServerAddress::Unix(_) => "localhost",
+        }
+    }
+
+    /// How it is and why.
+    #[must_use]
+    pub fn state(&self) -> Arc<ServerState> {
+        self.state.load_full()
+    }
+
+    /// Seats taken: sessions on it and connections being made.
+    #[must_use]
+    pub fn sessions(&self) -> u32 {
+        self.sessions.load(Ordering::SeqCst)
+    }
+
+    /// Share of new sessions relative to the others; 0 takes none.
+    #[must_use]
+    pub fn weight(&self) -> u32 {
+        self.weight.load(Ordering::Relaxed)
+    }
+
+    /// Most sessions it may have; 0 is no limit.
+    #[must_use]
+    pub fn max_connections(&self) -> u32 {
+        self.max_connections.load(Ordering::SeqCst)
+    }
+
+    /// Whether it takes sessions only when no normal server is available.
+    #[must_use]
+    pub fn is_backup(&self) -> bool {
+        self.backup.load(Ordering::Relaxed)
+    }
+
+    /// What it said of itself last; `None` before its first greeting.
+    #[must_use]
+    pub fn traits(&self) -> Option<Arc<ServerTraits>> {
+        self.traits.load_full()
+    }
+
+    pub(crate) fn availability(&self) -> Availability {
+        match self.availability.load(Ordering::SeqCst) {
+            1 => Availability::Unknown,
+            2 => Availability::Yes,
+            _ => Availability::No,
+        }
+    }
+
+    /// It as a candidate for a session, but for `available`, which the caller knows better.
+    pub(crate) fn candidate(&self, available: bool, slow_start: Duration) -> routing::Candidate {
+        routing::Candidate {
+            weight: self.weight(),
+            backup: self.is_backup(),
+            available,
+            sessions: self.sessions(),
+            max_connections: self.max_connections(),
+            warmth_permille: self.warmth_permille(slow_start),
+        }
+    }
+
+    /// Takes a seat, unless all are taken. Counts across workers without a lock.
+    pub(crate) fn take_seat(&self) -> bool {
+        self.sessions
+            .try_update(Ordering::SeqCst, Ordering::SeqCst, |taken| {
+                let max = self.max_connections();
+                (max == 0 || taken < max).then_some(taken.saturating_add(1))
+            })
+            .is_ok()
+    }
+
+    pub(crate) fn free_seat(&self) {
+        let before = self.sessions.fetch_sub(1, Ordering::SeqCst);
+        debug_assert_ne!(before, 0, "a seat freed twice");
+    }
+
+    /// Takes over what may change in place.
+    pub(crate) fn reconfigure(&self, config: &config::Server) {
+        debug_assert_eq!((&self.name, &self.address), (&config.name, &config.address));
+        self.weight.store(config.weight, Ordering::Relaxed);
+        self.max_connections
+            .store(config.max_connections, Ordering::SeqCst);
+        self.backup.store(config.backup, Ordering::Relaxed);
+    }
+
+    /// A check passed; `reason` is what to show if that changes anything.
+    pub(crate) fn passed(&self, rules: Rules, reason: &str) -> Option<Change> {
+        self.judge(reason, |health| health.passed(rules, now()))
+    }
+
+    /// A check failed.
+    pub(crate) fn failed(&self, rules: Rules, reason: &str) -> Option<Change> {
+        self.judge(reason, |health| health.failed(rules))
+    }
+
+    /// Traffic could not connect: no new sessions until a check has passed, and a check at once. Returns whether this
+    /// is news.
+    pub(crate) fn suspect(&self, reason: &str) -> bool {
+        let mut news = false;
+        self.judge(reason, |health| {
+            news = health.suspect();
+            None
+        });
+        if news {
+            self.check_now.notify_one();
+        }
+        news
+    }
+
+    /// It is no longer in the configuration.
+    pub(crate) fn remove(&self) {
+        let _health = self.lock_health();
+        self.availability.store(Availability::No as u8, Ordering::SeqCst);
+        self.state.store(Arc::new(ServerState {
+            status: Status::Removed,
+            suspect: false,
+            reason: "no longer in the configuration".to_owned(),
+            since: SystemTime::now(),
+        }));
+        self.check_now.notify_one();
+    }
+
+    pub(crate) fn is_removed(&self) -> bool {
+        self.state.load().status == Status::Removed
+    }
+
+    /// Runs `verdict` on the health and publishes what follows from it. A removed server stays removed.
+    fn judge(&self, reason: &str, verdict: impl FnOnce(&mut Health) -> Option<Change>) -> Option<Change> {
+        let mut health = self.lock_health();
+        if self.is_removed() {
+            return None;
+        }
+        let suspect_before = health.is_suspect();
+        let change = verdict(&mut health);
+        if change.is_some() || health.is_suspect() != suspect_before {
+            self.publish(&health, reason);
+        }
+        change
+    }
+
+    fn publish(&self, health: &Health, reason: &str) {
+        let (status, availability) = match health.phase() {
+            Phase::Starting => (Status::Starting, Availability::Unknown),
+            Phase::Up => (Status::Up, Availability::Yes),
+            Phase::Down => (Status::Down, Availability::No),
+        };
+        let availability = if health.is_suspect() {
+            Availability::No
+        } else {
+            availability
+        };
+        let warming = health
+            .warming_since()
+            .map_or(0, |since| millis(since.duration_since(self.epoch)) + 1);
+        self.warming_since_ms.store(warming, Ordering::Relaxed);
+        self.state.store(Arc::new(ServerState {
+            status,
+            suspect: health.is_suspect(),
+            reason: reason.to_owned(),
+            since: SystemTime::now(),
+        }));
+        self.availability.store(availability as u8, Ordering::SeqCst);
+    }
+
+    fn warmth_permille(&self, slow_start: Duration) -> u32 {
+        match self.warming_since_ms.load(Ordering::Relaxed) {
+            // No clock is read for the usual case.
+            0 => routing::WARM,
+            _ if slow_start.is_zero() => routing::WARM,
+            since => {
+                let since = Duration::from_millis(since - 1);
+                let now = now().saturating_duration_since(self.epoch);
+                routing::warmth_permille(now.saturating_sub(since), slow_start)
+            }
+        }
+    }
+
+    fn lock_health(&self) -> MutexGuard<'_, Health> {
+        self.health.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The time of the runtime, which tests can stop.
+pub(crate) fn now() -> Instant {
+    tokio::time::Instant::now().into_std()
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX - 1)
+}
