@@ -1,1 +1,33 @@
-//! dataplane
+//! The path of a query: from an accepted connection to the answer's last byte, one file a stage.
+//!
+//! ```text
+//! accept → handshake → serve ┬→ classify → answer? → relay → settle ┐
+//!                            └──────────────────────────────────────┘
+//! ```
+//!
+//! [`Gateway`] is the whole of it. In mode `tcp` a connection goes from `accept` through a lease of `upstream` to `relay`;
+//! in mode `session` it logs in (`handshake`) and is then served command by command (`serve`). Workers share
+//! nothing on that path: see `worker`.
+
+mod accept;
+mod answer;
+mod arrival;
+mod auth_relay;
+mod classify;
+mod control;
+mod error;
+mod flow;
+mod follow;
+mod gateway;
+mod handshake;
+pub mod keys;
+mod proxy;
+mod registry;
+mod relay;
+mod serve;
+mod session;
+mod settle;
+mod side;
+mod worker;
+
+pub use gateway::{Gateway, GatewayError, ListenerStatus};

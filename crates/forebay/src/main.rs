@@ -1,1 +1,128 @@
-fn main() {}
+//! `forebay`: the command line. Each command is one call into the crate that does the work.
+
+mod operate;
+mod serve;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// A gateway in front of MySQL-compatible clusters.
+#[derive(Parser)]
+#[command(version, about, arg_required_else_help = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Run the gateway in the foreground.
+    Serve {
+        /// The configuration file.
+        #[arg(short, long, default_value = "/etc/forebay/forebay.toml")]
+        config: PathBuf,
+    },
+    /// Check a configuration file and exit; 0 means it would be taken.
+    Check {
+        /// The configuration file.
+        #[arg(short, long, default_value = "/etc/forebay/forebay.toml")]
+        config: PathBuf,
+    },
+    /// Print reference documentation.
+    Docs {
+        #[command(subcommand)]
+        what: Docs,
+    },
+    /// Start and stop real servers on loopback, to try things out.
+    Sandbox {
+        #[command(subcommand)]
+        command: Sandbox,
+    },
+    /// Three MariaDB servers, the gateway and a load, with live figures, until Ctrl-C.
+    Demo {
+        /// Run for about 15 seconds; exit 0 only if queries flowed and none failed.
+        #[arg(long)]
+        once: bool,
+    },
+    /// Measure what a gateway costs.
+    Bench(lab::cli::Bench),
+}
+
+#[derive(Subcommand)]
+enum Docs {
+    /// Every option with type, default, unit and reload class.
+    Options,
+    /// Every metric with type, unit and labels.
+    Metrics,
+}
+
+#[derive(Subcommand)]
+enum Sandbox {
+    /// Start servers and leave them running.
+    Up {
+        /// mariadb, mysql, galera or group-replication.
+        #[arg(long, default_value = "mariadb")]
+        kind: sandbox::Kind,
+        #[arg(long, default_value_t = 1)]
+        nodes: usize,
+    },
+    /// Stop them and leave nothing behind.
+    Down,
+    /// What runs, and where.
+    Status,
+}
+
+fn main() -> ExitCode {
+    let result = match Cli::parse().command {
+        Command::Serve { config } => serve::run(&config),
+        Command::Check { config } => check(&config),
+        Command::Docs { what } => {
+            docs(&what);
+            Ok(())
+        }
+        Command::Sandbox { command } => sandbox(command),
+        Command::Demo { once } => { let _ = once; Ok(()) }
+        Command::Bench(bench) => bench.run(),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("forebay: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn check(path: &std::path::Path) -> anyhow::Result<()> {
+    let config = config::Config::load(path)?;
+    let servers: usize = config
+        .clusters
+        .values()
+        .map(|cluster| cluster.servers.len())
+        .sum();
+    println!(
+        "{}: ok ({} listeners, {} clusters, {servers} servers)",
+        path.display(),
+        config.listeners.len(),
+        config.clusters.len()
+    );
+    Ok(())
+}
+
+fn docs(what: &Docs) {
+    match what {
+        Docs::Options => println!("{}", config::options().len()),
+        Docs::Metrics => println!("{}", telemetry::metrics().len()),
+    }
+}
+
+fn sandbox(command: Sandbox) -> anyhow::Result<()> {
+    let command = match command {
+        Sandbox::Up { kind, nodes } => sandbox::cli::Command::Up { kind, nodes },
+        Sandbox::Down => sandbox::cli::Command::Down,
+        Sandbox::Status => sandbox::cli::Command::Status,
+    };
+    Ok(sandbox::cli::run(command)?)
+}

@@ -1,0 +1,127 @@
+//! What the gateway has to change or say itself: connection ids in `KILL`, the login within a session, and the
+//! last words of a server.
+
+use mysql_wire::{Command, PacketHeader, write_packet};
+use tokio::io::AsyncWriteExt;
+
+use crate::classify::Kill;
+use crate::error::SessionError;
+use crate::handshake;
+use crate::registry::{OURS, Place};
+use crate::relay::{self, Broken, Exchanged};
+use crate::session::{CommandHead, Session};
+use crate::side::{LOGIN_PACKET_MAX, Side};
+
+/// The longest thing a server may say unasked: an error packet with a message of 512 bytes, and some.
+pub(crate) const LAST_WORDS_MAX: usize = 1024;
+
+/// Sends a `KILL` with the connection id that the server knows. Ids that are not ours go as they are.
+///
+/// A session on another server cannot be reached with what this client may do here, so the server answers for an
+/// id it does not know (1094), unless the whole connection is to end and belongs to the same user: that the gateway
+/// does itself by ending the session.
+pub(crate) async fn kill(session: &mut Session, head: CommandHead, kill: Kill) -> Result<Exchanged, Broken> {
+    let place = (kill.id & OURS != 0)
+        .then(|| session.worker.shared.registry.find(kill.id))
+        .flatten();
+    match place {
+        Some(place) if place.server == session.listener.key(&session.server) => {
+            send_instead(session, head, &kill_text(kill, place.thread_id)).await
+        }
+        Some(place) if may_end(session, &place, kill) => {
+            session.worker.shared.kill(place.worker, kill.id);
+            // The server is asked for an OK of its own, with its status flags, by a statement that does nothing.
+            send_instead(session, head, "DO 0").await
+        }
+        _ => relay::forward(session, head).await,
+    }
+}
+
+fn may_end(session: &Session, place: &Place, kill: Kill) -> bool {
+    let same_user = session
+        .worker
+        .shared
+        .registry
+        .find(session.control.id)
+        .is_some_and(|own| own.user == place.user);
+    same_user && !kill.query_only
+}
+
+fn kill_text(kill: Kill, thread_id: u32) -> String {
+    let soft = if kill.soft { "SOFT " } else { "" };
+    let what = if kill.query_only { "QUERY " } else { "CONNECTION " };
+    format!("KILL {soft}{what}{thread_id}")
+}
+
+/// Sends a statement in the place of the command that the client sent, which is dropped. The response is the client's.
+async fn send_instead(session: &mut Session, head: CommandHead, text: &str) -> Result<Exchanged, Broken> {
+    session.wires.up.discard(PacketHeader::LEN + head.payload_len);
+    let mut payload = vec![Command::QUERY.0];
+    if session
+        .capabilities
+        .contains(mysql_wire::Capabilities::QUERY_ATTRIBUTES)
+    {
+        payload.extend([0, 1]);
+    }
+    payload.extend(text.as_bytes());
+    let mut packet = Vec::with_capacity(payload.len() + PacketHeader::LEN);
+    write_packet(&mut packet, &mut 0, &payload);
+    session.wires.begin_command()?;
+    let written = async {
+        session.wires.server.write_all(&packet).await?;
+        session.wires.server.flush().await
+    };
+    written.await.map_err(|_| Broken::Server)?;
+    session.response.begin(Command::QUERY);
+    relay::response(session).await
+}
+
+/// COM_CHANGE_USER.
+pub(crate) async fn change_user(session: &mut Session, head: CommandHead) -> Result<(), SessionError> {
+    if head.payload_len > LOGIN_PACKET_MAX {
+        return Err(SessionError::PacketTooLong(head.payload_len));
+    }
+    session.commands += 1;
+    session.worker.metrics.commands[usize::from(head.command.0)].inc();
+    session
+        .wires
+        .begin_command()
+        .map_err(|broken| session.broken(broken))?;
+    let unread = session.wires.up.take_unseen();
+    let mut client = Side::new(&mut session.wires.client, 0, unread);
+    let mut server = Side::new(&mut session.wires.server, 0, Vec::new());
+    let result = handshake::change_user(
+        &mut client,
+        &mut server,
+        &session.listener,
+        session.server.name(),
+        session.capabilities,
+    );
+    let result = tokio::time::timeout(session.listener.config.login_timeout, result).await;
+    session.error_sequence = Some(client.sequence());
+    session.wires.up.fill(&client.into_unread());
+    session.wires.down.fill(&server.into_unread());
+    let (user, status) =
+        result.map_err(|_| SessionError::LoginTimeout(session.listener.config.login_timeout))??;
+    // Refused: the client has the server's error, and whether the connection goes on is for the server to say.
+    if let Some(status) = status {
+        session.worker.shared.registry.rename(session.control.id, &user);
+        session.status = status;
+    }
+    Ok(())
+}
+
+/// Lets the error that a server sent unasked through to the client, in the place of one of ours.
+pub(crate) fn pass_on_last_words(session: &mut Session) {
+    let unseen = session.wires.down.unseen();
+    let Some(header) = PacketHeader::parse(unseen) else {
+        return;
+    };
+    let end = PacketHeader::LEN + header.payload_len;
+    if unseen.len() >= end && unseen.get(PacketHeader::LEN) == Some(&0xff) {
+        session.wires.down.approve(end);
+        session.error_sequence = None;
+    } else {
+        session.wires.down.clear();
+    }
+}

@@ -1,0 +1,334 @@
+//! The life of a client connection on its worker: from the accepted socket to the log line at its end.
+
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::Poll;
+use std::time::Instant;
+
+use mysql_wire::{Capabilities, ResponseTracker};
+use net::{Accepted, Peer, Stream, Toward};
+use telemetry::ListenerSeries;
+use tokio::io::AsyncWriteExt;
+use tracing::info;
+use upstream::Lease;
+
+use crate::control::{Control, IdleLimits, Waiting};
+use crate::error::SessionError;
+use crate::flow::Flow;
+use crate::gateway::ListenerState;
+use crate::handshake::{self, Client, LoggedIn};
+use crate::proxy;
+use crate::registry::Place;
+use crate::relay::{self, Traffic, Wires};
+use crate::session::{Session, error_bytes};
+use crate::worker::{TICK, Worker};
+
+/// What the log line at the end of a session says beside why it ended.
+#[derive(Default)]
+struct Story {
+    client: String,
+    user: String,
+    server: String,
+    commands: u64,
+    from_client: u64,
+    to_client: u64,
+}
+
+/// Counts a session in, runs it, counts it out and logs its end.
+pub(crate) async fn run(worker: Rc<Worker>, accepted: Accepted, listener: Arc<ListenerState>) {
+    let started = Instant::now();
+    let id = worker.shared.registry.new_id();
+    let control = Rc::new(Control::new(id, Rc::clone(&worker.clock)));
+    poll_fn(|cx| {
+        control.remember_waker(cx);
+        Poll::Ready(())
+    })
+    .await;
+    worker.sessions.insert(&control);
+    let series = worker.metrics.listener(&listener.config.name);
+    series.accepted.inc();
+    series.active.inc();
+    worker.metrics.sessions.inc();
+
+    let mut story = Story {
+        client: accepted.peer().to_string(),
+        ..Story::default()
+    };
+    // Boxed, so that a session that has got through its login does not carry the room that the login needed.
+    let error = match listener.config.mode {
+        config::Mode::Tcp => {
+            Box::pin(forward_bytes(
+                &worker, &control, accepted, &listener, &series, &mut story,
+            ))
+            .await
+        }
+        config::Mode::Session => {
+            serve_session(&worker, &control, accepted, &listener, &series, &mut story).await
+        }
+    };
+
+    worker.shared.registry.remove(id);
+    worker.sessions.remove(id);
+    worker.metrics.sessions.dec();
+    series.active.dec();
+    series.session_ended(error.reason());
+    series.session_seconds.record(started.elapsed());
+    worker.shared.sessions_on[worker.index].fetch_sub(1, Ordering::Relaxed);
+    listener.active.fetch_sub(1, Ordering::Relaxed);
+    log_end(&listener, id, &story, &error, started);
+}
+
+/// Says why, to a connection that is over a limit, in the one packet that a client reads before it says anything.
+pub(crate) async fn turn_away(worker: Rc<Worker>, accepted: Accepted, listener: Arc<ListenerState>) {
+    let error = SessionError::TooManySessions;
+    let series = worker.metrics.listener(&listener.config.name);
+    series.accepted.inc();
+    series.rejected.inc();
+    series.session_ended(error.reason());
+    if let Ok(mut client) = Stream::from_accepted(accepted) {
+        refuse(&worker, &mut client, 0, Capabilities::default(), &error).await;
+    }
+}
+
+fn log_end(listener: &ListenerState, id: u32, story: &Story, error: &SessionError, started: Instant) {
+    info!(
+        session = id,
+        listener = listener.config.name,
+        client = story.client,
+        user = story.user,
+        server = story.server,
+        reason = error.reason().label(),
+        cause = %error,
+        seconds = started.elapsed().as_secs_f64(),
+        commands = story.commands,
+        bytes_from_client = story.from_client,
+        bytes_to_client = story.to_client,
+        "session ended"
+    );
+}
+
+/// Mode `tcp`: accept, choose, relay.
+async fn forward_bytes(
+    worker: &Rc<Worker>,
+    control: &Rc<Control>,
+    accepted: Accepted,
+    listener: &Arc<ListenerState>,
+    series: &Arc<ListenerSeries>,
+    story: &mut Story,
+) -> SessionError {
+    let result = async {
+        let mut client = Stream::from_accepted(accepted).map_err(SessionError::ClientFailed)?;
+        let (peer, unread) = proxy::read_header(&mut client, listener).await?;
+        story.client = peer.to_string();
+        let local = client.local().unwrap_or(Peer::Unix);
+        let lease = match listener.cluster.lease(&peer, &local).await {
+            Ok(lease) => lease,
+            Err(error) => {
+                let error = SessionError::NoServer(error);
+                refuse(worker, &mut client, 0, Capabilities::default(), &error).await;
+                return Err(error);
+            }
+        };
+        let Lease {
+            server, stream, seat, ..
+        } = lease;
+        story.server = server.name().to_owned();
+        control.attach(listener.key(&server));
+        control.set_limits(idle_limits(listener));
+        let traffic = Traffic::new(
+            Arc::clone(series),
+            worker.metrics.server(listener.cluster.name(), server.name()),
+        );
+        let mut wires = Wires {
+            client,
+            server: stream,
+            up: Flow::default(),
+            down: Flow::default(),
+            traffic,
+        };
+        wires.up.fill(&unread);
+        Ok((wires, server, seat))
+    }
+    .await;
+    let (mut wires, server, _seat) = match result {
+        Ok(parts) => parts,
+        Err(error) => return error,
+    };
+    wires.traffic.server.active.inc();
+    let ended = relay::stream(&mut wires, control).await;
+    wires.traffic.server.active.dec();
+    story.from_client = wires.traffic.from_client;
+    story.to_client = wires.traffic.to_client;
+    crate::session::end_of_stream(ended, &server, listener)
+}
+
+/// Mode `session`: accept, handshake, serve.
+async fn serve_session(
+    worker: &Rc<Worker>,
+    control: &Rc<Control>,
+    accepted: Accepted,
+    listener: &Arc<ListenerState>,
+    series: &Arc<ListenerSeries>,
+    story: &mut Story,
+) -> SessionError {
+    let mut session = match Box::pin(log_in(worker, control, accepted, listener, series, story)).await {
+        Ok(session) => session,
+        Err(error) => {
+            series.login_failures.inc();
+            return error;
+        }
+    };
+    session.series.active.inc();
+    let Err(error) = crate::serve::serve(&mut session).await;
+    session.farewell(&error).await;
+    session.series.active.dec();
+    story.commands = session.commands;
+    story.from_client = session.wires.traffic.from_client;
+    story.to_client = session.wires.traffic.to_client;
+    error
+}
+
+/// Everything up to the first command. An error has been told to the client when this returns it.
+async fn log_in(
+    worker: &Rc<Worker>,
+    control: &Rc<Control>,
+    accepted: Accepted,
+    listener: &Arc<ListenerState>,
+    series: &Arc<ListenerSeries>,
+    story: &mut Story,
+) -> Result<Box<Session>, SessionError> {
+    let limit = listener.config.login_timeout;
+    let mut client = None;
+    let login = async {
+        let mut stream = Stream::from_accepted(accepted).map_err(SessionError::ClientFailed)?;
+        let (peer, unread) = proxy::read_header(&mut stream, listener).await?;
+        story.client = peer.to_string();
+        let local = stream.local().unwrap_or(Peer::Unix);
+        client = Some(Client {
+            stream,
+            sequence: 0,
+            unread,
+            capabilities: Capabilities::default(),
+        });
+        let traits = listener.cluster.traits().ok_or(SessionError::NoServerSeen)?;
+        let login = handshake::greet(&mut client, listener, &traits, control.id).await?;
+        let Some(client) = client.as_mut() else {
+            return Err(SessionError::ClientGone);
+        };
+        story.user = String::from_utf8_lossy(&login.user).into_owned();
+        let lease = listener
+            .cluster
+            .lease(&peer, &local)
+            .await
+            .map_err(SessionError::NoServer)?;
+        story.server = lease.server.name().to_owned();
+        control.attach(listener.key(&lease.server));
+        handshake::log_in(client, login, lease, listener).await
+    };
+    let result = tokio::time::timeout(limit, login)
+        .await
+        .unwrap_or(Err(SessionError::LoginTimeout(limit)));
+    match (result, client) {
+        (Ok(logged_in), Some(client)) => {
+            open(worker, control, client, logged_in, listener, series).map(Box::new)
+        }
+        (Ok(_), None) => Err(SessionError::ClientGone),
+        (Err(error), client) => {
+            if let Some(mut client) = client {
+                refuse(
+                    worker,
+                    &mut client.stream,
+                    client.sequence,
+                    client.capabilities,
+                    &error,
+                )
+                .await;
+            }
+            Err(error)
+        }
+    }
+}
+
+fn open(
+    worker: &Rc<Worker>,
+    control: &Rc<Control>,
+    client: Client,
+    logged_in: LoggedIn,
+    listener: &Arc<ListenerState>,
+    series: &Arc<ListenerSeries>,
+) -> Result<Session, SessionError> {
+    let Lease {
+        server, stream, seat, ..
+    } = logged_in.lease;
+    let server_series = worker.metrics.server(listener.cluster.name(), server.name());
+    let traffic = Traffic::new(Arc::clone(series), Arc::clone(&server_series));
+    let mut wires = Wires {
+        client: handshake::compressed(client.stream, logged_in.client_compression, Toward::Client)
+            .map_err(SessionError::ClientFailed)?,
+        server: handshake::compressed(stream, logged_in.server_compression, Toward::Server).map_err(
+            |error| SessionError::ServerLogin {
+                server: server.name().to_owned(),
+                cause: error.to_string(),
+            },
+        )?,
+        up: Flow::default(),
+        down: Flow::default(),
+        traffic,
+    };
+    wires.up.fill(&logged_in.client_unread);
+    wires.down.fill(&logged_in.server_unread);
+    control.set_limits(idle_limits(listener));
+    control.mark(Waiting::Client);
+    let place = Place {
+        worker: worker.index,
+        server: listener.key(&server),
+        thread_id: logged_in.thread_id,
+        user: logged_in.user.into_boxed_slice(),
+    };
+    worker.shared.registry.insert(control.id, place);
+    Ok(Session {
+        control: Rc::clone(control),
+        worker: Rc::clone(worker),
+        listener: Arc::clone(listener),
+        server,
+        series: server_series,
+        wires,
+        response: ResponseTracker::new(logged_in.capabilities),
+        capabilities: logged_in.capabilities,
+        status: logged_in.status,
+        commands: 0,
+        error_sequence: Some(0),
+        _seat: seat,
+    })
+}
+
+/// Tells a client that has no session why it gets none.
+async fn refuse(
+    worker: &Worker,
+    client: &mut Stream,
+    sequence: u8,
+    capabilities: Capabilities,
+    error: &SessionError,
+) {
+    let Some(packet) = error.to_packet() else { return };
+    worker.metrics.error_sent(packet.code, error.fault());
+    let bytes = error_bytes(&packet, sequence, capabilities);
+    let write = async {
+        client.write_all(&bytes).await?;
+        client.shutdown().await
+    };
+    // A client that does not take it in time, or is gone, does without.
+    let _: Result<std::io::Result<()>, _> = tokio::time::timeout(crate::session::FAREWELL_LIMIT, write).await;
+}
+
+fn idle_limits(listener: &ListenerState) -> IdleLimits {
+    let ticks = |limit: std::time::Duration| {
+        u32::try_from(limit.as_millis().div_ceil(TICK.as_millis())).unwrap_or(u32::MAX / 2)
+    };
+    IdleLimits {
+        client_ticks: ticks(listener.config.client_idle_timeout),
+        server_ticks: ticks(listener.cluster.config().server_idle_timeout),
+    }
+}

@@ -1,0 +1,168 @@
+//! Authentication between a client and a server that may not be reached the same way.
+//!
+//! Whatever the plugin, its packets are passed on as they are: the server decides. Only where one link is secure (TLS or
+//! a Unix socket) and the other is not do the plugins that send the password behave differently on the two, and
+//! here is where the two ways are joined:
+//!
+//! | plugin | secure link | plain link |
+//! |---|---|---|
+//! | `caching_sha2_password`, full | the password, NUL-terminated | request `02`, the server's RSA key, the password encrypted |
+//! | `sha256_password` | the password, NUL-terminated | request `01`, the server's RSA key, the password encrypted |
+//! | `mysql_clear_password`, `dialog` | the password | the password |
+//!
+//! Sources: <https://dev.mysql.com/doc/dev/mysql-server/latest/page_caching_sha2_authentication_exchanges.html>,
+//! `sql/auth/sha2_password.cc` and `sql-common/client_authentication.cc` of MySQL 9.
+//!
+//! A password that a client sent over a secure link never goes on in the clear over a plain one: it is encrypted with the
+//! server's key, or the login is refused. The state machine does no I/O; [`AuthRelay::from_server`] and
+//! [`AuthRelay::from_client`] take a payload and say what to do with it.
+
+use crate::keys::{self, PrivateKey};
+use mysql_wire::AuthSwitch;
+
+use crate::error::SessionError;
+
+/// What to do after a packet of the authentication.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    ToClient(Vec<u8>),
+    ToServer(Vec<u8>),
+    /// The server's OK, to be passed on: the client is logged in.
+    Accepted(Vec<u8>),
+    /// The server's error, to be passed on.
+    Refused(Vec<u8>),
+}
+
+/// What is known of the two links.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Links {
+    pub(crate) client_secure: bool,
+    pub(crate) server_secure: bool,
+    /// The operator allows passwords in the clear on the plain link to the server.
+    pub(crate) cleartext_allowed: bool,
+}
+
+/// One authentication under way.
+pub(crate) struct AuthRelay<'k> {
+    links: Links,
+    key: &'k PrivateKey,
+    plugin: Vec<u8>,
+    nonce: Vec<u8>,
+    expect: Expect,
+}
+
+enum Expect {
+    /// Nothing that has to be understood.
+    Opaque,
+    /// The client's password, in the plugin's own way; with the byte that asks for the RSA key.
+    Password { key_request: u8 },
+    /// The server's RSA key, to encrypt this password with.
+    ServerKey { password: Vec<u8> },
+}
+
+const CACHING_SHA2: &[u8] = b"caching_sha2_password";
+const SHA256: &[u8] = b"sha256_password";
+/// `caching_sha2_password` says: the fast way does not do, send the password.
+const PERFORM_FULL_AUTHENTICATION: &[u8] = &[1, 4];
+
+impl<'k> AuthRelay<'k> {
+    pub(crate) fn new(links: Links, key: &'k PrivateKey) -> Self {
+        Self {
+            links,
+            key,
+            plugin: Vec::new(),
+            nonce: Vec::new(),
+            expect: Expect::Opaque,
+        }
+    }
+
+    /// A packet from the server.
+    pub(crate) fn from_server(&mut self, payload: Vec<u8>) -> Result<Step, SessionError> {
+        match payload.first() {
+            Some(0x00) => Ok(Step::Accepted(payload)),
+            Some(0xff) => Ok(Step::Refused(payload)),
+            Some(0xfe | 0x02) => self.switch(payload),
+            Some(0x01) => self.more_data(payload),
+            _ => Ok(Step::ToClient(payload)),
+        }
+    }
+
+    /// A packet from the client.
+    pub(crate) fn from_client(&mut self, payload: Vec<u8>) -> Result<Step, SessionError> {
+        let Expect::Password { key_request } = self.expect else {
+            return Ok(Step::ToServer(payload));
+        };
+        match (self.links.client_secure, self.links.server_secure) {
+            (true, true) | (false, false) => {
+                self.expect = Expect::Opaque;
+                Ok(Step::ToServer(payload))
+            }
+            (true, false) => {
+                self.expect = Expect::ServerKey { password: payload };
+                Ok(Step::ToServer(vec![key_request]))
+            }
+            (false, true) if payload == [key_request] => {
+                Ok(Step::ToClient([&[1], self.key.public_pem().as_bytes()].concat()))
+            }
+            // An empty password is not worth encrypting; clients send it as it is.
+            (false, true) if payload.is_empty() || payload == [0] => Ok(Step::ToServer(payload)),
+            (false, true) => {
+                self.expect = Expect::Opaque;
+                let password = self.key.decrypt_password(&payload, &self.nonce).map_err(|_| {
+                    SessionError::PasswordExposed(
+                        "the password could not be decrypted: the client encrypted it with a key that is not this \
+                         gateway's (let it ask for the key, or give the listener the server's rsa_key)"
+                            .into(),
+                    )
+                })?;
+                Ok(Step::ToServer(password))
+            }
+        }
+    }
+
+    /// Auth switch request (`fe`), or the next factor of a login with several (`02`): the same layout.
+    fn switch(&mut self, payload: Vec<u8>) -> Result<Step, SessionError> {
+        // MySQL before 5.5 says only `fe`: its old passwords. The client knows what that means.
+        if let Ok(switch) = AuthSwitch::decode(&payload) {
+            self.refuse_exposure(&switch.plugin)?;
+            self.expect = if switch.plugin == SHA256 {
+                Expect::Password { key_request: 1 }
+            } else {
+                Expect::Opaque
+            };
+            self.nonce = switch.data.iter().copied().take(20).collect();
+            self.plugin = switch.plugin;
+        }
+        Ok(Step::ToClient(payload))
+    }
+
+    fn more_data(&mut self, payload: Vec<u8>) -> Result<Step, SessionError> {
+        if let Expect::ServerKey { password } = std::mem::replace(&mut self.expect, Expect::Opaque) {
+            let encrypted =
+                keys::encrypt_password(&payload[1..], &password, &self.nonce).map_err(|error| {
+                    SessionError::PasswordExposed(format!("the server's RSA key does not work: {error}"))
+                })?;
+            return Ok(Step::ToServer(encrypted));
+        }
+        if self.plugin == CACHING_SHA2 && payload == PERFORM_FULL_AUTHENTICATION {
+            self.expect = Expect::Password { key_request: 2 };
+        }
+        Ok(Step::ToClient(payload))
+    }
+
+    fn refuse_exposure(&self, plugin: &[u8]) -> Result<(), SessionError> {
+        let in_the_clear = plugin == b"mysql_clear_password" || plugin == b"dialog";
+        if in_the_clear
+            && self.links.client_secure
+            && !self.links.server_secure
+            && !self.links.cleartext_allowed
+        {
+            return Err(SessionError::PasswordExposed(format!(
+                "Access denied: the account's plugin {} sends the password in the clear, and the link from the gateway to \
+                 the server is not encrypted (set tls for the cluster, or allow_cleartext_passwords)",
+                String::from_utf8_lossy(plugin)
+            )));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,234 @@
+//! A command, as far as mode `session` needs to know it.
+//!
+//! Everything passes, so only the commands that change how the session goes on are told apart, by their first byte.
+//! The one statement that is looked at is `KILL`, because the connection id in it may be one that we gave out.
+
+use mysql_wire::{Capabilities, Command};
+
+/// What a command needs from the gateway.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Need {
+    /// Forward it, and its response if it has one.
+    Forward,
+    /// Forward it; the session ends.
+    Quit,
+    /// A login within the session.
+    ChangeUser,
+    /// Ends another session or its statement.
+    Kill(Kill),
+    /// Forward it, and then everything in both directions: the answer has no end.
+    Stream,
+}
+
+/// A `KILL` statement or COM_PROCESS_KILL.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Kill {
+    /// The connection id as the client wrote it.
+    pub(crate) id: u32,
+    /// Only the running statement is to end.
+    pub(crate) query_only: bool,
+    /// MariaDB's `KILL SOFT`.
+    pub(crate) soft: bool,
+}
+
+/// The longest statement that is looked at for `KILL`.
+pub(crate) const KILL_MAX: usize = 256;
+
+/// Classifies by the command byte and, for short statements, the text. `payload` is the packet's payload, or less
+/// of it where it is longer than [`KILL_MAX`].
+#[inline]
+pub(crate) fn classify(
+    command: Command,
+    payload: &[u8],
+    payload_len: usize,
+    capabilities: Capabilities,
+) -> Need {
+    match command {
+        Command::QUERY if payload_len <= KILL_MAX && may_be_kill(payload, capabilities) => {
+            kill_statement(payload, capabilities).map_or(Need::Forward, Need::Kill)
+        }
+        Command::QUIT => Need::Quit,
+        Command::CHANGE_USER => Need::ChangeUser,
+        Command::BINLOG_DUMP
+        | Command::BINLOG_DUMP_GTID
+        | Command::TABLE_DUMP
+        | Command::CLONE
+        | Command::SUBSCRIBE_GROUP_REPLICATION_STREAM => Need::Stream,
+        Command::PROCESS_KILL => process_kill(payload).map_or(Need::Forward, Need::Kill),
+        _ => Need::Forward,
+    }
+}
+
+/// Whether a statement has to be looked at whole. False for nearly everything by its first letter.
+#[inline]
+pub(crate) fn may_be_kill(payload: &[u8], capabilities: Capabilities) -> bool {
+    statement(payload, capabilities)
+        .and_then(<[u8]>::first)
+        .is_some_and(|first| matches!(first, b'k' | b'K' | b'/' | b'-' | b'#') || first.is_ascii_whitespace())
+}
+
+/// The text of a COM_QUERY. `None` where query attributes come before it, which nobody sends with a `KILL`.
+/// Source: <https://dev.mysql.com/doc/dev/mysql-server/latest/page_protocol_com_query.html>.
+#[inline]
+fn statement(payload: &[u8], capabilities: Capabilities) -> Option<&[u8]> {
+    let text = payload.get(1..)?;
+    if capabilities.contains(Capabilities::QUERY_ATTRIBUTES) {
+        return text.strip_prefix(&[0, 1]);
+    }
+    Some(text)
+}
+
+/// `KILL [HARD | SOFT] [CONNECTION | QUERY] id`, comments and a final semicolon allowed.
+/// <https://mariadb.com/kb/en/kill/>, <https://dev.mysql.com/doc/refman/9.7/en/kill.html>.
+fn kill_statement(payload: &[u8], capabilities: Capabilities) -> Option<Kill> {
+    let mut words = Words(statement(payload, capabilities)?);
+    let mut word = words.next()?;
+    if !word.eq_ignore_ascii_case(b"KILL") {
+        return None;
+    }
+    let mut kill = Kill {
+        id: 0,
+        query_only: false,
+        soft: false,
+    };
+    word = words.next()?;
+    if word.eq_ignore_ascii_case(b"HARD") || word.eq_ignore_ascii_case(b"SOFT") {
+        kill.soft = word.eq_ignore_ascii_case(b"SOFT");
+        word = words.next()?;
+    }
+    if word.eq_ignore_ascii_case(b"CONNECTION") || word.eq_ignore_ascii_case(b"QUERY") {
+        kill.query_only = word.eq_ignore_ascii_case(b"QUERY");
+        word = words.next()?;
+    }
+    kill.id = std::str::from_utf8(word).ok()?.parse().ok()?;
+    words.next().is_none().then_some(kill)
+}
+
+/// COM_PROCESS_KILL: the command byte and the id, four bytes.
+fn process_kill(payload: &[u8]) -> Option<Kill> {
+    let id = payload.get(1..5)?.try_into().ok()?;
+    Some(Kill {
+        id: u32::from_le_bytes(id),
+        query_only: false,
+        soft: false,
+    })
+}
+
+/// The words of a statement, without blanks, comments and semicolons.
+struct Words<'a>(&'a [u8]);
+
+impl<'a> Iterator for Words<'a> {
+    type Item = &'a [u8];
+
+    fn next(&mut self) -> Option<&'a [u8]> {
+        loop {
+            let start = self
+                .0
+                .iter()
+                .position(|byte| !byte.is_ascii_whitespace() && *byte != b';')?;
+            self.0 = &self.0[start..];
+            let comment_end = match self.0 {
+                [b'/', b'*', rest @ ..] => rest
+                    .windows(2)
+                    .position(|pair| pair == b"*/")
+                    .map_or(self.0.len(), |end| end + 4),
+                [b'#', ..] | [b'-', b'-', ..] => self
+                    .0
+                    .iter()
+                    .position(|byte| *byte == b'\n')
+                    .unwrap_or(self.0.len()),
+                _ => break,
+            };
+            self.0 = &self.0[comment_end..];
+        }
+        let ends_word = |byte: &u8| byte.is_ascii_whitespace() || matches!(byte, b';' | b'/' | b'#');
+        let end = self.0.iter().position(ends_word).unwrap_or(self.0.len()).max(1);
+        let (word, rest) = self.0.split_at(end);
+        self.0 = rest;
+        Some(word)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(text: &str) -> Need {
+        let payload = [&[3], text.as_bytes()].concat();
+        classify(Command::QUERY, &payload, payload.len(), Capabilities::default())
+    }
+
+    #[test]
+    fn kill_is_recognised_in_every_form_the_servers_take() {
+        let kill = |id, query_only, soft| Need::Kill(Kill { id, query_only, soft });
+        assert_eq!(of("KILL 5"), kill(5, false, false));
+        assert_eq!(of(" kill\tquery 2147483649;"), kill(2_147_483_649, true, false));
+        assert_eq!(
+            of("/* app */ KILL /* now */ CONNECTION 7 -- bye"),
+            kill(7, false, false)
+        );
+        assert_eq!(of("KILL SOFT QUERY 7"), kill(7, true, true));
+        assert_eq!(of("KILL HARD 7"), kill(7, false, false));
+        assert_eq!(of("# why\nKILL 7"), kill(7, false, false));
+    }
+
+    #[test]
+    fn what_is_not_a_kill_of_one_connection_is_forwarded_as_it_is() {
+        for text in [
+            "KILL",
+            "KILL QUERY",
+            "KILL USER app",
+            "KILL QUERY ID 5",
+            "KILL 5 6",
+            "KILL @x",
+            "killer",
+            "",
+            "/*",
+            "--",
+        ] {
+            assert_eq!(of(text), Need::Forward, "{text}");
+        }
+    }
+
+    #[test]
+    fn query_attributes_are_skipped_when_there_are_none_and_left_alone_when_there_are() {
+        let with = |payload: &[u8]| {
+            classify(
+                Command::QUERY,
+                payload,
+                payload.len(),
+                Capabilities::QUERY_ATTRIBUTES,
+            )
+        };
+        assert_eq!(
+            with(b"\x03\x00\x01KILL 5"),
+            Need::Kill(Kill {
+                id: 5,
+                query_only: false,
+                soft: false
+            })
+        );
+        assert_eq!(with(b"\x03\x01\x01KILL 5"), Need::Forward);
+    }
+
+    #[test]
+    fn process_kill_needs_its_four_bytes() {
+        let classify_kill = |payload: &[u8]| {
+            classify(
+                Command::PROCESS_KILL,
+                payload,
+                payload.len(),
+                Capabilities::default(),
+            )
+        };
+        assert_eq!(
+            classify_kill(&[12, 1, 0, 0, 128]),
+            Need::Kill(Kill {
+                id: 0x8000_0001,
+                query_only: false,
+                soft: false
+            })
+        );
+        assert_eq!(classify_kill(&[12, 1]), Need::Forward);
+    }
+}

@@ -1,0 +1,138 @@
+//! One direction of forwarding: bytes that were read, how many of them may go on, and the write that is under way.
+//!
+//! A flow that has nothing holds no buffer: it takes one from the worker's pool when bytes may be there and gives it
+//! back when they are gone. It never reads on while bytes that may be forwarded wait for the other side, so a
+//! slow reader costs one buffer and holds up only its own session.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use net::Stream;
+use net::buffer::{self, Buffer};
+use tokio::io::AsyncWrite;
+
+/// Bytes on their way from one side to the other.
+#[derive(Default)]
+pub(crate) struct Flow {
+    buffer: Option<Buffer>,
+    /// The first so many bytes of the buffer may be forwarded.
+    approved: usize,
+    /// Bytes were handed to a stream that keeps some back (TLS, compression) until it is flushed.
+    unflushed: bool,
+}
+
+impl Flow {
+    /// What was read and is not yet approved.
+    #[inline]
+    pub(crate) fn unseen(&self) -> &[u8] {
+        self.buffer
+            .as_ref()
+            .map_or(&[], |buffer| &buffer.filled()[self.approved..])
+    }
+
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.buffer
+            .as_ref()
+            .is_none_or(|buffer| buffer.filled().is_empty())
+    }
+
+    /// Approves the next `n` bytes.
+    #[inline]
+    pub(crate) fn approve(&mut self, n: usize) {
+        self.approved += n;
+        debug_assert!(self.buffer.as_ref().map_or(0, |buffer| buffer.filled().len()) >= self.approved);
+    }
+
+    /// Whether approved bytes, or bytes kept back by the stream, still have to be written.
+    #[inline]
+    pub(crate) fn is_pending(&self) -> bool {
+        self.approved > 0 || self.unflushed
+    }
+
+    /// Drops the next `n` bytes, none of which may be approved yet.
+    pub(crate) fn discard(&mut self, n: usize) {
+        debug_assert_eq!(self.approved, 0);
+        if let Some(buffer) = &mut self.buffer {
+            buffer.consume(n);
+        }
+        self.release_if_empty();
+    }
+
+    /// Drops everything: there is nobody left to take it.
+    pub(crate) fn clear(&mut self) {
+        *self = Self::default();
+    }
+
+    /// Starts the flow with bytes that were read elsewhere (a login, a PROXY header). At most a buffer full of them,
+    /// which whoever reads them elsewhere has to see to.
+    pub(crate) fn fill(&mut self, bytes: &[u8]) {
+        debug_assert!(self.is_empty());
+        if bytes.is_empty() {
+            return;
+        }
+        let mut buffer = buffer::take();
+        let taken = buffer.append(bytes);
+        debug_assert_eq!(taken, bytes.len());
+        self.buffer = Some(buffer);
+    }
+
+    /// Takes out everything that is not approved; nothing may be.
+    pub(crate) fn take_unseen(&mut self) -> Vec<u8> {
+        debug_assert_eq!(self.approved, 0);
+        let bytes = self.unseen().to_vec();
+        self.clear();
+        bytes
+    }
+
+    /// Reads once from `source`; 0 means the end. Holds a buffer afterwards only if it has bytes.
+    #[inline]
+    pub(crate) fn poll_read(&mut self, cx: &mut Context<'_>, source: &mut Stream) -> Poll<io::Result<usize>> {
+        let mut buffer = self.buffer.take().unwrap_or_else(buffer::take);
+        if buffer.spare().is_empty() {
+            buffer.compact();
+        }
+        debug_assert!(
+            !buffer.spare().is_empty(),
+            "a full buffer must be forwarded before it is read into"
+        );
+        let result = net::poll_read_into(cx, source, &mut buffer);
+        if !buffer.filled().is_empty() {
+            self.buffer = Some(buffer);
+        }
+        result
+    }
+
+    /// Writes all approved bytes to `sink` and flushes what it keeps back.
+    #[inline]
+    pub(crate) fn poll_write(&mut self, cx: &mut Context<'_>, sink: &mut Stream) -> Poll<io::Result<()>> {
+        while self.approved > 0 {
+            let Some(buffer) = &mut self.buffer else { break };
+            let written = ready!(Pin::new(&mut *sink).poll_write(cx, &buffer.filled()[..self.approved]))?;
+            if written == 0 {
+                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+            }
+            buffer.consume(written);
+            self.approved -= written;
+            self.unflushed = true;
+            self.release_if_empty();
+        }
+        if self.unflushed {
+            ready!(Pin::new(&mut *sink).poll_flush(cx))?;
+            self.unflushed = false;
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    #[inline]
+    fn release_if_empty(&mut self) {
+        if self
+            .buffer
+            .as_ref()
+            .is_some_and(|buffer| buffer.filled().is_empty())
+        {
+            self.buffer = None;
+        }
+    }
+}

@@ -1,0 +1,506 @@
+//! The data plane as a whole: its workers, its acceptor, and what they share.
+//!
+//! How to drive it: [`Gateway::start`] binds and spawns; [`Gateway::run`] must be polled on the control thread for as long
+//! as the gateway lives; [`Gateway::reload`] changes it; [`Gateway::drain`] and [`Gateway::stop_now`] end it.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use config::BindAddress;
+use net::{NetError, Peer, TlsAcceptor};
+use telemetry::Telemetry;
+use thiserror::Error;
+use tokio::sync::mpsc::{self, UnboundedSender};
+use upstream::{Cluster, Server, UpstreamError};
+
+use crate::accept::{self, AcceptorMessage};
+use crate::control::{ServerKey, Signal};
+use crate::follow;
+use crate::keys::{KeyError, PrivateKey};
+use crate::registry::Registry;
+use crate::worker::{self, Message};
+
+/// Why the data plane cannot start, or cannot take over a configuration. Nothing has changed then.
+#[derive(Debug, Error)]
+pub enum GatewayError {
+    #[error("{0}")]
+    Listener(#[from] NetError),
+    #[error("{0}")]
+    Upstream(#[from] UpstreamError),
+    #[error("listener {listener}: rsa_key {path}: {cause}")]
+    RsaKey {
+        listener: String,
+        path: String,
+        cause: String,
+    },
+    #[error("cannot make an RSA key: {0}")]
+    MakeRsaKey(KeyError),
+    #[error("cannot start a thread: {0}")]
+    Thread(std::io::Error),
+    #[error("listener {listener} names the cluster {cluster}, which does not exist")]
+    UnknownCluster { listener: String, cluster: String },
+}
+
+/// What all threads of the data plane share.
+pub(crate) struct Shared {
+    pub(crate) telemetry: Arc<Telemetry>,
+    pub(crate) registry: Registry,
+    /// Sessions on each worker, from the moment they are accepted.
+    pub(crate) sessions_on: Box<[AtomicUsize]>,
+    pub(crate) max_connections: AtomicU32,
+    pub(crate) buffer_pool_max: usize,
+    workers: Box<[UnboundedSender<Message>]>,
+}
+
+impl Shared {
+    pub(crate) fn sessions(&self) -> usize {
+        self.sessions_on
+            .iter()
+            .map(|count| count.load(Ordering::Relaxed))
+            .sum()
+    }
+
+    /// The worker with the fewest sessions.
+    pub(crate) fn idlest_worker(&self) -> usize {
+        let counts = self.sessions_on.iter().enumerate();
+        counts
+            .min_by_key(|(_, count)| count.load(Ordering::Relaxed))
+            .map_or(0, |(index, _)| index)
+    }
+
+    /// Tells a worker. One that has stopped has no sessions that could miss it.
+    pub(crate) fn tell(&self, worker: usize, message: Message) {
+        let _ = self.workers[worker].send(message);
+    }
+
+    pub(crate) fn tell_all(&self, message: impl Fn() -> Message) {
+        (0..self.workers.len()).for_each(|worker| self.tell(worker, message()));
+    }
+
+    /// Ends a session on whatever worker it is.
+    pub(crate) fn kill(&self, worker: usize, id: u32) {
+        self.tell(
+            worker,
+            Message::Raise {
+                id,
+                signal: Signal::Kill,
+            },
+        );
+    }
+}
+
+/// A listener as its sessions see it. A changed one is a new value; sessions keep the one they came in by.
+pub(crate) struct ListenerState {
+    pub(crate) config: config::Listener,
+    pub(crate) cluster: Arc<Cluster>,
+    pub(crate) cluster_serial: u32,
+    pub(crate) tls: Option<Arc<TlsAcceptor>>,
+    pub(crate) rsa_key: Arc<PrivateKey>,
+    /// Sessions that came in by this listener, carried over when it changes.
+    pub(crate) active: Arc<AtomicU32>,
+}
+
+impl ListenerState {
+    /// A server of this listener's cluster among those of all clusters.
+    pub(crate) fn key(&self, server: &Server) -> ServerKey {
+        ServerKey {
+            cluster: self.cluster_serial,
+            server: server.id(),
+        }
+    }
+}
+
+/// A listener that is bound, and its state at present.
+#[derive(Clone)]
+struct Bound {
+    address: Peer,
+    state: Arc<ListenerState>,
+}
+
+/// What a reload may change.
+struct Parts {
+    clusters: BTreeMap<String, (u32, Arc<Cluster>)>,
+    listeners: Vec<Bound>,
+    next_serial: u32,
+}
+
+/// The running data plane.
+pub struct Gateway {
+    shared: Arc<Shared>,
+    parts: Mutex<Parts>,
+    acceptor: UnboundedSender<AcceptorMessage>,
+    own_rsa_key: Arc<PrivateKey>,
+    draining: AtomicBool,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+    /// New clusters, for [`Gateway::run`] to follow.
+    followers: UnboundedSender<(u32, Arc<Cluster>)>,
+    to_follow: Mutex<Option<mpsc::UnboundedReceiver<(u32, Arc<Cluster>)>>>,
+}
+
+/// What is known of a listener, for status pages.
+#[derive(Debug, Clone)]
+pub struct ListenerStatus {
+    pub name: String,
+    pub address: Peer,
+    pub mode: config::Mode,
+    pub cluster: String,
+    pub sessions: u32,
+}
+
+impl Gateway {
+    /// Binds all listeners and starts all threads. Connections are taken at once.
+    ///
+    /// # Errors
+    /// See [`GatewayError`]; nothing is left running then.
+    pub fn start(config: &config::Config, telemetry: Arc<Telemetry>) -> Result<Arc<Self>, GatewayError> {
+        let (senders, inboxes): (Vec<_>, Vec<_>) =
+            (0..config.workers).map(|_| mpsc::unbounded_channel()).unzip();
+        let shared = Arc::new(Shared {
+            telemetry,
+            registry: Registry::default(),
+            sessions_on: (0..config.workers).map(|_| AtomicUsize::new(0)).collect(),
+            max_connections: AtomicU32::new(config.max_connections),
+            buffer_pool_max: config.buffer_pool_max,
+            workers: senders.into_boxed_slice(),
+        });
+        let (acceptor, acceptor_inbox) = mpsc::unbounded_channel();
+        let (followers, to_follow) = mpsc::unbounded_channel();
+        let gateway = Arc::new(Self {
+            shared: Arc::clone(&shared),
+            parts: Mutex::new(Parts {
+                clusters: BTreeMap::new(),
+                listeners: Vec::new(),
+                next_serial: 1,
+            }),
+            acceptor,
+            own_rsa_key: Arc::new(PrivateKey::generate().map_err(GatewayError::MakeRsaKey)?),
+            draining: AtomicBool::new(false),
+            threads: Mutex::new(Vec::new()),
+            followers,
+            to_follow: Mutex::new(Some(to_follow)),
+        });
+        let mut threads = Vec::new();
+        let accepting = Arc::clone(&shared);
+        threads.push(spawn("acceptor".into(), move || {
+            accept::run(accepting, acceptor_inbox)
+        })?);
+        if let Err(error) = gateway.reload(config) {
+            gateway.tell_acceptor(AcceptorMessage::Stop);
+            return Err(error);
+        }
+        for (index, inbox) in inboxes.into_iter().enumerate() {
+            let shared = Arc::clone(&shared);
+            threads.push(spawn(format!("worker-{index}"), move || {
+                worker::run(index, shared, inbox)
+            })?);
+        }
+        *lock(&gateway.threads) = threads;
+        Ok(gateway)
+    }
+
+    /// Checks the servers and tells sessions what happens to theirs. Never returns.
+    pub async fn run(&self) {
+        let to_follow = lock(&self.to_follow).take();
+        if let Some(to_follow) = to_follow {
+            follow::run(Arc::clone(&self.shared), to_follow).await;
+        }
+    }
+
+    /// Takes over a configuration: listeners and clusters that are new, changed or gone. Sessions go on.
+    ///
+    /// # Errors
+    /// See [`GatewayError`]. Everything is prepared before anything is changed.
+    pub fn reload(&self, config: &config::Config) -> Result<(), GatewayError> {
+        let mut parts = lock(&self.parts);
+        let clusters = self.prepare_clusters(&mut parts, config)?;
+        let mut new_binds = Vec::new();
+        let prepared = self.prepare_listeners(&mut parts, config, &clusters, &mut new_binds);
+        let listeners = prepared.and_then(|listeners| {
+            for (name, (_, cluster)) in clusters
+                .iter()
+                .filter(|(name, _)| parts.clusters.contains_key(*name))
+            {
+                cluster.reload(config.clusters[name].clone())?;
+            }
+            Ok(listeners)
+        });
+        match listeners {
+            Ok(listeners) => self.apply(&mut parts, clusters, listeners, &new_binds),
+            Err(error) => {
+                new_binds
+                    .into_iter()
+                    .for_each(|bind| self.tell_acceptor(AcceptorMessage::Close { bind }));
+                return Err(error);
+            }
+        }
+        self.shared
+            .max_connections
+            .store(config.max_connections, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// The state of every listener that is wanted; the new ones are bound and noted in `new_binds`.
+    fn prepare_listeners(
+        &self,
+        parts: &mut Parts,
+        config: &config::Config,
+        clusters: &BTreeMap<String, (u32, Arc<Cluster>)>,
+        new_binds: &mut Vec<BindAddress>,
+    ) -> Result<Vec<Bound>, GatewayError> {
+        let mut listeners = Vec::new();
+        for listener in &config.listeners {
+            let old = parts
+                .listeners
+                .iter()
+                .find(|bound| bound.state.config.bind == listener.bind)
+                .cloned();
+            let active = old
+                .as_ref()
+                .map(|bound| Arc::clone(&bound.state.active))
+                .unwrap_or_default();
+            let state = Arc::new(self.listener_state(listener, clusters, active)?);
+            let address = match old {
+                Some(bound) => bound.address,
+                None => {
+                    let address = self.bind(listener)?;
+                    new_binds.push(listener.bind.clone());
+                    address
+                }
+            };
+            listeners.push(Bound { address, state });
+        }
+        Ok(listeners)
+    }
+
+    fn bind(&self, listener: &config::Listener) -> Result<Peer, GatewayError> {
+        let (reply, answer) = std::sync::mpsc::channel();
+        self.tell_acceptor(AcceptorMessage::Bind {
+            listener: Box::new(listener.clone()),
+            reply,
+        });
+        Ok(answer
+            .recv()
+            .map_err(|_| GatewayError::Thread(std::io::Error::other("the acceptor has stopped")))??)
+    }
+
+    fn prepare_clusters(
+        &self,
+        parts: &mut Parts,
+        config: &config::Config,
+    ) -> Result<BTreeMap<String, (u32, Arc<Cluster>)>, GatewayError> {
+        let mut clusters = BTreeMap::new();
+        for (name, wanted) in &config.clusters {
+            let cluster = match parts.clusters.get(name) {
+                Some(present) => present.clone(),
+                None => {
+                    parts.next_serial += 1;
+                    (parts.next_serial, Cluster::new(wanted.clone())?)
+                }
+            };
+            clusters.insert(name.clone(), cluster);
+        }
+        Ok(clusters)
+    }
+
+    fn listener_state(
+        &self,
+        listener: &config::Listener,
+        clusters: &BTreeMap<String, (u32, Arc<Cluster>)>,
+        active: Arc<AtomicU32>,
+    ) -> Result<ListenerState, GatewayError> {
+        let (cluster_serial, cluster) =
+            clusters
+                .get(&listener.cluster)
+                .cloned()
+                .ok_or_else(|| GatewayError::UnknownCluster {
+                    listener: listener.name.clone(),
+                    cluster: listener.cluster.clone(),
+                })?;
+        let tls = match listener.tls.mode {
+            config::TlsMode::Off => None,
+            config::TlsMode::Preferred | config::TlsMode::Required => {
+                Some(Arc::new(TlsAcceptor::new(&listener.tls)?))
+            }
+        };
+        let rsa_key = match &listener.rsa_key {
+            None => Arc::clone(&self.own_rsa_key),
+            Some(path) => {
+                let read = std::fs::read_to_string(path).map_err(|error| error.to_string());
+                let key =
+                    read.and_then(|text| PrivateKey::from_pem(&text).map_err(|error| error.to_string()));
+                Arc::new(key.map_err(|cause| GatewayError::RsaKey {
+                    listener: listener.name.clone(),
+                    path: path.display().to_string(),
+                    cause,
+                })?)
+            }
+        };
+        Ok(ListenerState {
+            config: listener.clone(),
+            cluster,
+            cluster_serial,
+            tls,
+            rsa_key,
+            active,
+        })
+    }
+
+    /// Puts the prepared parts in place: nothing here can fail.
+    fn apply(
+        &self,
+        parts: &mut Parts,
+        clusters: BTreeMap<String, (u32, Arc<Cluster>)>,
+        listeners: Vec<Bound>,
+        new_binds: &[BindAddress],
+    ) {
+        for (name, (serial, cluster)) in &clusters {
+            if !parts.clusters.contains_key(name) {
+                // Fails only when nothing runs any more.
+                let _ = self.followers.send((*serial, Arc::clone(cluster)));
+            }
+        }
+        for bound in listeners
+            .iter()
+            .filter(|bound| new_binds.contains(&bound.state.config.bind))
+        {
+            self.tell_acceptor(AcceptorMessage::Open {
+                state: Arc::clone(&bound.state),
+            });
+        }
+        for bound in &parts.listeners {
+            let bind = &bound.state.config.bind;
+            match listeners.iter().find(|new| new.state.config.bind == *bind) {
+                Some(new) => self.tell_acceptor(AcceptorMessage::Change {
+                    state: Arc::clone(&new.state),
+                }),
+                None => self.tell_acceptor(AcceptorMessage::Close { bind: bind.clone() }),
+            }
+        }
+        parts.clusters = clusters;
+        parts.listeners = listeners;
+    }
+
+    /// Reads certificates again whose files have changed; returns what was read, or what is wrong with it.
+    pub fn reload_tls_if_changed(&self) -> Vec<Result<String, String>> {
+        let parts = lock(&self.parts);
+        let listeners = parts.listeners.iter().filter_map(|bound| {
+            let tls = bound.state.tls.as_ref()?;
+            let name = format!("listener {}", bound.state.config.name);
+            match tls.reload_if_changed() {
+                Ok(changed) => changed.then_some(Ok(name)),
+                Err(error) => Some(Err(format!("{name}: {error}"))),
+            }
+        });
+        let clusters =
+            parts
+                .clusters
+                .iter()
+                .filter_map(|(name, (_, cluster))| match cluster.reload_tls_if_changed() {
+                    Ok(changed) => changed.then(|| Ok(format!("cluster {name}"))),
+                    Err(error) => Some(Err(format!("cluster {name}: {error}"))),
+                });
+        listeners.chain(clusters).collect()
+    }
+
+    /// Takes no more connections and asks every session to end at its next free moment.
+    pub fn drain(&self) {
+        self.draining.store(true, Ordering::Relaxed);
+        self.tell_acceptor(AcceptorMessage::CloseAll);
+        self.shared.tell_all(|| Message::RaiseAll(Signal::Shutdown));
+    }
+
+    /// Whether [`drain`](Self::drain) was called.
+    pub fn is_draining(&self) -> bool {
+        self.draining.load(Ordering::Relaxed)
+    }
+
+    /// Waits until the last session has ended, or for at most `limit`; true when none is left.
+    pub async fn wait_until_empty(&self, limit: Duration) -> bool {
+        let deadline = tokio::time::Instant::now() + limit;
+        while self.sessions() > 0 {
+            if tokio::time::Instant::now() >= deadline {
+                return false;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        true
+    }
+
+    /// Ends every session wherever it is.
+    pub fn stop_now(&self) {
+        self.tell_acceptor(AcceptorMessage::CloseAll);
+        self.shared.tell_all(|| Message::RaiseAll(Signal::ShutdownNow));
+    }
+
+    /// Waits for all threads after [`stop_now`](Self::stop_now).
+    pub fn join(&self) {
+        self.tell_acceptor(AcceptorMessage::Stop);
+        self.shared.tell_all(|| Message::Stop);
+        for thread in std::mem::take(&mut *lock(&self.threads)) {
+            // A thread that panicked has said so on standard error.
+            let _ = thread.join();
+        }
+    }
+
+    /// Sessions of all kinds, from the moment they are accepted.
+    pub fn sessions(&self) -> usize {
+        self.shared.sessions()
+    }
+
+    /// Sessions per worker.
+    pub fn sessions_per_worker(&self) -> Vec<usize> {
+        self.shared
+            .sessions_on
+            .iter()
+            .map(|count| count.load(Ordering::Relaxed))
+            .collect()
+    }
+
+    pub fn clusters(&self) -> Vec<Arc<Cluster>> {
+        lock(&self.parts)
+            .clusters
+            .values()
+            .map(|(_, cluster)| Arc::clone(cluster))
+            .collect()
+    }
+
+    pub fn listeners(&self) -> Vec<ListenerStatus> {
+        let status = |bound: &Bound| ListenerStatus {
+            name: bound.state.config.name.clone(),
+            address: bound.address,
+            mode: bound.state.config.mode,
+            cluster: bound.state.config.cluster.clone(),
+            sessions: bound.state.active.load(Ordering::Relaxed),
+        };
+        lock(&self.parts).listeners.iter().map(status).collect()
+    }
+
+    fn tell_acceptor(&self, message: AcceptorMessage) {
+        // Fails only after it has stopped.
+        let _ = self.acceptor.send(message);
+    }
+}
+
+/// Starts a thread whose runtime failing to start is logged: it happens when the process is out of descriptors.
+fn spawn(
+    name: String,
+    body: impl FnOnce() -> std::io::Result<()> + Send + 'static,
+) -> Result<JoinHandle<()>, GatewayError> {
+    let told = name.clone();
+    let run = move || {
+        if let Err(error) = body() {
+            tracing::error!(thread = told, %error, "cannot start the runtime of a thread");
+        }
+    };
+    std::thread::Builder::new()
+        .name(name)
+        .spawn(run)
+        .map_err(GatewayError::Thread)
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,468 @@
+//! Login: our greeting, the client's answer, a server for it, and that server's verdict.
+//!
+//! The greeting is sent before a server is chosen, so its nonce is ours, and no server would take an answer made
+//! with it. The login that goes on to the server therefore names a plugin that no account has. The server then asks for
+//! the plugin of the account with a nonce of its own (auth switch request), the client is asked the same, and
+//! from there on both talk to each other. It is the one switch that every client with CLIENT_PLUGIN_AUTH understands.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use aws_lc_rs::rand::{SecureRandom, SystemRandom};
+use config::{ServerCompression, TlsMode};
+use mysql_wire::compression::Algorithm;
+use mysql_wire::{Capabilities, ChangeUser, ErrPacket, Greeting, Login, OkPacket, SslRequest, StatusFlags};
+use net::{Stream, Toward};
+use upstream::{Cluster, GreetingError, Lease, ServerTraits};
+
+use crate::auth_relay::{AuthRelay, Links, Step};
+use crate::error::{During, SessionError};
+use crate::gateway::ListenerState;
+use crate::side::{ReadError, Side, malformed};
+
+/// The plugin named in logins to servers; see the head of this file.
+const NO_SUCH_PLUGIN: &[u8] = b"forebay_ask_the_client";
+
+/// What a client may agree on with a server. TLS and compression are between neighbours and not among them; neither
+/// are bits that change the protocol in ways nobody here knows.
+const PASSED_ON: Capabilities = Capabilities::LONG_PASSWORD
+    .with(Capabilities::FOUND_ROWS)
+    .with(Capabilities::LONG_FLAG)
+    .with(Capabilities::CONNECT_WITH_DB)
+    .with(Capabilities::NO_SCHEMA)
+    .with(Capabilities::ODBC)
+    .with(Capabilities::LOCAL_FILES)
+    .with(Capabilities::IGNORE_SPACE)
+    .with(Capabilities::INTERACTIVE)
+    .with(Capabilities::IGNORE_SIGPIPE)
+    .with(Capabilities::TRANSACTIONS)
+    .with(Capabilities::RESERVED)
+    .with(Capabilities::SECURE_CONNECTION)
+    .with(Capabilities::MULTI_STATEMENTS)
+    .with(Capabilities::MULTI_RESULTS)
+    .with(Capabilities::PS_MULTI_RESULTS)
+    .with(Capabilities::PLUGIN_AUTH)
+    .with(Capabilities::CONNECT_ATTRS)
+    .with(Capabilities::PLUGIN_AUTH_LENENC)
+    .with(Capabilities::CAN_HANDLE_EXPIRED_PASSWORDS)
+    .with(RESPONSE_LAYOUT)
+    .with(Capabilities::MULTI_FACTOR)
+    .with(Capabilities::REMEMBER_OPTIONS)
+    .with(Capabilities::MARIADB_STMT_BULK)
+    .with(Capabilities::MARIADB_BULK_UNIT_RESULTS);
+
+/// What changes the layout of packets: a client that was offered one of these must get a server that has it.
+const RESPONSE_LAYOUT: Capabilities = Capabilities::PROTOCOL_41
+    .with(Capabilities::SESSION_TRACK)
+    .with(Capabilities::DEPRECATE_EOF)
+    .with(Capabilities::OPTIONAL_RESULTSET_METADATA)
+    .with(Capabilities::QUERY_ATTRIBUTES)
+    .with(Capabilities::MARIADB_PROGRESS)
+    .with(Capabilities::MARIADB_EXTENDED_METADATA)
+    .with(Capabilities::MARIADB_CACHE_METADATA);
+
+/// MySQL's own default.
+const DEFAULT_ZSTD_LEVEL: u8 = 3;
+
+/// The client's side, up to its login packet.
+pub(crate) struct Client {
+    pub(crate) stream: Stream,
+    pub(crate) sequence: u8,
+    pub(crate) unread: Vec<u8>,
+    /// What the client has said it can, once it has.
+    pub(crate) capabilities: Capabilities,
+}
+
+/// A session that both sides agree on.
+pub(crate) struct LoggedIn {
+    pub(crate) lease: Lease,
+    pub(crate) thread_id: u32,
+    pub(crate) user: Vec<u8>,
+    pub(crate) capabilities: Capabilities,
+    pub(crate) client_compression: Option<Algorithm>,
+    pub(crate) server_compression: Option<Algorithm>,
+    pub(crate) status: StatusFlags,
+    /// Read from the client and the server beyond the login.
+    pub(crate) client_unread: Vec<u8>,
+    pub(crate) server_unread: Vec<u8>,
+}
+
+/// Greets the client and reads its login, over TLS when it asks for it.
+///
+/// `client` is `None` only while TLS is being negotiated: when that fails there is nobody left to tell.
+pub(crate) async fn greet(
+    client: &mut Option<Client>,
+    listener: &ListenerState,
+    traits: &ServerTraits,
+    connection_id: u32,
+) -> Result<Login, SessionError> {
+    let Some(plain) = client.as_mut() else {
+        return Err(SessionError::ClientGone);
+    };
+    let greeting = greeting(listener, traits, connection_id)?;
+    let mut payload = Vec::with_capacity(128);
+    greeting.encode(&mut payload);
+    let mut side = Side::new(&mut plain.stream, 0, std::mem::take(&mut plain.unread));
+    side.write(&payload).await.map_err(SessionError::ClientFailed)?;
+    let mut first = side.read().await.map_err(client_read)?;
+    plain.sequence = side.sequence();
+    plain.unread = side.into_unread();
+
+    if let (true, Some(tls)) = (SslRequest::is_ssl_request(&first), &listener.tls) {
+        let request = SslRequest::decode(&first).map_err(malformed)?;
+        plain.capabilities = request.capabilities;
+        if let Some(plain) = client.take() {
+            let stream = tls
+                .accept(plain.stream, plain.unread)
+                .await
+                .map_err(SessionError::ClientTls)?;
+            client.replace(Client {
+                stream,
+                unread: Vec::new(),
+                ..plain
+            });
+        }
+        let Some(secure) = client.as_mut() else {
+            return Err(SessionError::ClientGone);
+        };
+        let mut side = Side::new(&mut secure.stream, secure.sequence, Vec::new());
+        first = side.read().await.map_err(client_read)?;
+        secure.sequence = side.sequence();
+        secure.unread = side.into_unread();
+    }
+    let Some(client) = client.as_mut() else {
+        return Err(SessionError::ClientGone);
+    };
+    let login = Login::decode(&first).map_err(malformed)?;
+    client.capabilities = login.capabilities;
+    check_login(&login, &client.stream, listener)?;
+    Ok(login)
+}
+
+fn check_login(login: &Login, stream: &Stream, listener: &ListenerState) -> Result<(), SessionError> {
+    let unix = matches!(stream, Stream::Unix(_));
+    if listener.config.tls.mode == TlsMode::Required && !stream.is_encrypted() && !unix {
+        return Err(SessionError::TlsRequired);
+    }
+    if !login.capabilities.contains(Capabilities::PROTOCOL_41) {
+        return Err(SessionError::ClientTooOld("protocol 4.1"));
+    }
+    if !login.capabilities.contains(Capabilities::PLUGIN_AUTH) {
+        return Err(SessionError::ClientTooOld("CLIENT_PLUGIN_AUTH"));
+    }
+    Ok(())
+}
+
+fn greeting(
+    listener: &ListenerState,
+    traits: &ServerTraits,
+    connection_id: u32,
+) -> Result<Greeting, SessionError> {
+    let mut capabilities = traits.capabilities & PASSED_ON;
+    if listener.tls.is_some() {
+        capabilities.insert(Capabilities::SSL);
+    }
+    if listener.config.compression {
+        capabilities.insert(Capabilities::COMPRESS | Capabilities::ZSTD_COMPRESSION);
+    }
+    Ok(Greeting {
+        server_version: traits.server_version.clone(),
+        connection_id,
+        nonce: nonce().map_err(SessionError::ClientFailed)?,
+        capabilities,
+        charset: traits.charset,
+        status: traits.status,
+        auth_plugin: traits.auth_plugin.clone(),
+    })
+}
+
+/// Twenty random bytes from `!` to `~` without `$`: clients take the nonce for a C string, and MySQL's own
+/// (`generate_user_salt`) has neither NUL nor `$`.
+fn nonce() -> io::Result<[u8; 20]> {
+    let mut nonce = [0; 20];
+    SystemRandom::new()
+        .fill(&mut nonce)
+        .map_err(|_| io::Error::other("no randomness"))?;
+    Ok(nonce.map(|byte| match b'!' + byte % 94 {
+        b'$' => b'%',
+        other => other,
+    }))
+}
+
+/// Logs the client in on a leased server, whose connection has just been opened.
+pub(crate) async fn log_in(
+    client: &mut Client,
+    login: Login,
+    mut lease: Lease,
+    listener: &Arc<ListenerState>,
+) -> Result<LoggedIn, SessionError> {
+    let server_name = lease.server.name().to_owned();
+    let failed = |cause: String| SessionError::ServerLogin {
+        server: server_name.clone(),
+        cause,
+    };
+    let cluster = listener.cluster.config();
+    let greeting = read_greeting(&mut lease, &listener.cluster, cluster.login_timeout).await?;
+    let offered = client.capabilities & PASSED_ON;
+    let missing = offered.without(greeting.capabilities) & RESPONSE_LAYOUT;
+    if missing != Capabilities::default() {
+        return Err(failed(format!(
+            "it lacks {missing:?}, which other servers of the cluster have"
+        )));
+    }
+    let capabilities = offered & (greeting.capabilities | Capabilities::LONG_PASSWORD);
+    let server_compression = server_compression(cluster.compression, &greeting);
+    let client_compression =
+        agreed_compression(client.capabilities, login.zstd_level).filter(|_| listener.config.compression);
+
+    let mut forwarded = Login {
+        capabilities: capabilities | server_compression.map_or(Capabilities::default(), compression_flag),
+        auth_response: Vec::new(),
+        auth_plugin: Some(NO_SUCH_PLUGIN.to_vec()),
+        zstd_level: server_compression.and_then(zstd_level),
+        ..login
+    };
+    let mut sequence = 1;
+    if wants_tls(cluster.tls.mode, &greeting).map_err(failed)? {
+        forwarded.capabilities.insert(Capabilities::SSL);
+        (lease, sequence) = start_tls(lease, listener, &forwarded)
+            .await
+            .map_err(|error| failed(error.to_string()))?;
+    }
+    let mut server = Side::new(&mut lease.stream, sequence, Vec::new());
+    let mut payload = Vec::with_capacity(256);
+    forwarded.encode(&mut payload);
+    server
+        .write(&payload)
+        .await
+        .map_err(|error| failed(error.to_string()))?;
+
+    let mut side = Side::new(
+        &mut client.stream,
+        client.sequence,
+        std::mem::take(&mut client.unread),
+    );
+    let result = authenticate(&mut side, &mut server, listener, &server_name).await;
+    client.sequence = side.sequence();
+    let client_unread = side.into_unread();
+    let server_unread = server.into_unread();
+    let status = ok_status(&result?, capabilities);
+    Ok(LoggedIn {
+        lease,
+        thread_id: greeting.connection_id,
+        user: forwarded.user,
+        capabilities,
+        client_compression,
+        server_compression,
+        status,
+        client_unread,
+        server_unread,
+    })
+}
+
+/// COM_CHANGE_USER: the same as a login, on connections that are logged in. Returns the user and the status
+/// of the OK; no status where the server refused.
+///
+/// The client may have made its answer with the nonce of our greeting, so the server is made to ask again.
+pub(crate) async fn change_user(
+    client: &mut Side<'_>,
+    server: &mut Side<'_>,
+    listener: &ListenerState,
+    server_name: &str,
+    capabilities: Capabilities,
+) -> Result<(Vec<u8>, Option<StatusFlags>), SessionError> {
+    let request =
+        ChangeUser::decode(&client.read().await.map_err(client_read)?, capabilities).map_err(malformed)?;
+    let user = request.user.clone();
+    let forwarded = ChangeUser {
+        auth_response: Vec::new(),
+        auth_plugin: Some(NO_SUCH_PLUGIN.to_vec()),
+        ..request
+    };
+    let mut payload = Vec::with_capacity(256);
+    forwarded.encode(&mut payload, capabilities);
+    let gone = |_| SessionError::ServerGone {
+        server: server_name.to_owned(),
+        during: During::Login,
+    };
+    server.write(&payload).await.map_err(gone)?;
+    match authenticate(client, server, listener, server_name).await {
+        Ok(ok) => Ok((user, Some(ok_status(&ok, capabilities)))),
+        Err(SessionError::LoginRefused) => Ok((user, None)),
+        Err(error) => Err(error),
+    }
+}
+
+fn ok_status(ok: &[u8], capabilities: Capabilities) -> StatusFlags {
+    OkPacket::decode(ok, capabilities)
+        .map(|ok| ok.status)
+        .unwrap_or_default()
+}
+
+async fn read_greeting(
+    lease: &mut Lease,
+    cluster: &Cluster,
+    limit: Duration,
+) -> Result<Greeting, SessionError> {
+    let server = || lease.server.name().to_owned();
+    match upstream::read_greeting(&mut lease.stream, limit).await {
+        Ok((greeting, _)) => {
+            cluster.note_greeting(&lease.server, &greeting);
+            Ok(greeting)
+        }
+        Err(GreetingError::Refused(ErrPacket { code, message, .. })) => Err(SessionError::ServerRefused {
+            server: server(),
+            code,
+            message: String::from_utf8_lossy(&message).into_owned(),
+        }),
+        Err(error) => {
+            cluster.suspect(&lease.server, &error.to_string());
+            Err(SessionError::ServerLogin {
+                server: server(),
+                cause: error.to_string(),
+            })
+        }
+    }
+}
+
+fn wants_tls(mode: TlsMode, greeting: &Greeting) -> Result<bool, String> {
+    let offered = greeting.capabilities.contains(Capabilities::SSL);
+    match mode {
+        TlsMode::Off => Ok(false),
+        TlsMode::Preferred => Ok(offered),
+        TlsMode::Required if offered => Ok(true),
+        TlsMode::Required => Err("the cluster requires TLS and the server does not offer it".into()),
+    }
+}
+
+/// Sends the SSL request and starts TLS. Returns the sequence number that the login packet has.
+async fn start_tls(lease: Lease, listener: &ListenerState, login: &Login) -> io::Result<(Lease, u8)> {
+    let Lease {
+        mut stream,
+        server,
+        seat,
+        failures,
+    } = lease;
+    let (capabilities, max_packet_size, charset) = (login.capabilities, login.max_packet_size, login.charset);
+    let request = SslRequest {
+        capabilities,
+        max_packet_size,
+        charset,
+    };
+    let mut payload = Vec::with_capacity(SslRequest::LEN);
+    request.encode(&mut payload);
+    let mut side = Side::new(&mut stream, 1, Vec::new());
+    side.write(&payload).await?;
+    let sequence = side.sequence();
+    let tls = listener
+        .cluster
+        .tls()
+        .ok_or_else(|| io::Error::other("TLS was switched off by a reload"))?;
+    let stream = tls.connect(stream, server.tls_name()).await?;
+    Ok((
+        Lease {
+            stream,
+            server,
+            seat,
+            failures,
+        },
+        sequence,
+    ))
+}
+
+/// What a client and this gateway use between them. zlib wins where a client offers both, as in MySQL's server
+/// (`sql_authentication.cc`).
+fn agreed_compression(client: Capabilities, zstd_level: Option<u8>) -> Option<Algorithm> {
+    if client.contains(Capabilities::COMPRESS) {
+        Some(Algorithm::Zlib)
+    } else if client.contains(Capabilities::ZSTD_COMPRESSION) {
+        Some(Algorithm::Zstd {
+            level: zstd_level.unwrap_or(DEFAULT_ZSTD_LEVEL),
+        })
+    } else {
+        None
+    }
+}
+
+/// What the configuration asks for, where the server can.
+fn server_compression(wanted: ServerCompression, greeting: &Greeting) -> Option<Algorithm> {
+    let algorithm = match wanted {
+        ServerCompression::Off => return None,
+        ServerCompression::Zlib => Algorithm::Zlib,
+        ServerCompression::Zstd => Algorithm::Zstd {
+            level: DEFAULT_ZSTD_LEVEL,
+        },
+    };
+    greeting
+        .capabilities
+        .contains(compression_flag(algorithm))
+        .then_some(algorithm)
+}
+
+fn compression_flag(algorithm: Algorithm) -> Capabilities {
+    match algorithm {
+        Algorithm::Zlib => Capabilities::COMPRESS,
+        Algorithm::Zstd { .. } => Capabilities::ZSTD_COMPRESSION,
+    }
+}
+
+fn zstd_level(algorithm: Algorithm) -> Option<u8> {
+    match algorithm {
+        Algorithm::Zlib => None,
+        Algorithm::Zstd { level } => Some(level),
+    }
+}
+
+/// The stream with the compression that was agreed on, which begins after the login.
+pub(crate) fn compressed(stream: Stream, algorithm: Option<Algorithm>, toward: Toward) -> io::Result<Stream> {
+    match algorithm {
+        Some(algorithm) => net::compressed(stream, algorithm, toward),
+        None => Ok(stream),
+    }
+}
+
+/// Passes packets between the two until the server has said yes or no.
+async fn authenticate(
+    client: &mut Side<'_>,
+    server: &mut Side<'_>,
+    listener: &ListenerState,
+    server_name: &str,
+) -> Result<Vec<u8>, SessionError> {
+    let links = Links {
+        client_secure: client.is_secure(),
+        server_secure: server.is_secure(),
+        cleartext_allowed: listener.cluster.config().allow_cleartext_passwords,
+    };
+    let gone = || SessionError::ServerGone {
+        server: server_name.to_owned(),
+        during: During::Login,
+    };
+    let mut relay = AuthRelay::new(links, &listener.rsa_key);
+    loop {
+        let step = tokio::select! {
+            biased;
+            packet = server.read() => relay.from_server(packet.map_err(|_| gone())?)?,
+            packet = client.read_next() => relay.from_client(packet.map_err(client_read)?)?,
+        };
+        match step {
+            Step::ToClient(payload) => client.write(&payload).await.map_err(SessionError::ClientFailed)?,
+            Step::ToServer(payload) => server.write(&payload).await.map_err(|_| gone())?,
+            Step::Accepted(payload) => {
+                client.write(&payload).await.map_err(SessionError::ClientFailed)?;
+                return Ok(payload);
+            }
+            Step::Refused(payload) => {
+                client.write(&payload).await.map_err(SessionError::ClientFailed)?;
+                return Err(SessionError::LoginRefused);
+            }
+        }
+    }
+}
+
+fn client_read(error: ReadError) -> SessionError {
+    match error {
+        ReadError::Closed => SessionError::ClientGone,
+        other => SessionError::ClientFailed(other.into_io()),
+    }
+}

@@ -1,0 +1,96 @@
+//! Which session is where: connection ids as clients know them, and the server threads behind them.
+//!
+//! A client learns its connection id from our greeting, before a server is chosen, so the id is ours. `KILL` and
+//! COM_PROCESS_KILL name such an id, or one that `CONNECTION_ID()` or the process list of a server gave. Ours have the top
+//! bit set: servers count from one and do not get there, so the two are never taken for one another.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::control::ServerKey;
+
+/// Set in every connection id that Forebay gives out.
+pub(crate) const OURS: u32 = 1 << 31;
+
+/// Where a logged-in session is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Place {
+    /// The worker it lives on.
+    pub(crate) worker: usize,
+    pub(crate) server: ServerKey,
+    /// The connection id its server gave it.
+    pub(crate) thread_id: u32,
+    pub(crate) user: Box<[u8]>,
+}
+
+/// All logged-in sessions of the process. Touched at login, at the end and by `KILL`, never by a query.
+#[derive(Default)]
+pub(crate) struct Registry {
+    next: AtomicU32,
+    places: Mutex<HashMap<u32, Place>>,
+}
+
+impl Registry {
+    /// An id that no session of this process has.
+    pub(crate) fn new_id(&self) -> u32 {
+        loop {
+            let id = OURS | self.next.fetch_add(1, Ordering::Relaxed).wrapping_add(1) & !OURS;
+            if id != OURS && !self.places().contains_key(&id) {
+                return id;
+            }
+        }
+    }
+
+    pub(crate) fn insert(&self, id: u32, place: Place) {
+        self.places().insert(id, place);
+    }
+
+    pub(crate) fn remove(&self, id: u32) {
+        self.places().remove(&id);
+    }
+
+    /// The session goes on as another user (COM_CHANGE_USER).
+    pub(crate) fn rename(&self, id: u32, user: &[u8]) {
+        if let Some(place) = self.places().get_mut(&id) {
+            place.user = user.into();
+        }
+    }
+
+    /// Finds a session by the id its client knows.
+    pub(crate) fn find(&self, id: u32) -> Option<Place> {
+        self.places().get(&id).cloned()
+    }
+
+    /// A lock that outlives a panic in another worker: the map is whole after every call.
+    fn places(&self) -> MutexGuard<'_, HashMap<u32, Place>> {
+        self.places.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_are_ours_and_skip_those_in_use_after_a_wrap() {
+        let registry = Registry::default();
+        let first = registry.new_id();
+        assert_eq!(first, OURS | 1);
+        let place = Place {
+            worker: 0,
+            server: ServerKey {
+                cluster: 1,
+                server: upstream::ServerId(0),
+            },
+            thread_id: 7,
+            user: (*b"app").into(),
+        };
+        registry.insert(first, place.clone());
+        registry.next.store(u32::MAX, Ordering::Relaxed);
+        assert_eq!(registry.new_id(), OURS | 2, "neither 0 nor the id in use");
+        assert_eq!(registry.find(first), Some(place));
+        registry.remove(first);
+        assert_eq!(registry.find(first), None);
+    }
+}

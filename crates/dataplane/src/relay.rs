@@ -1,0 +1,385 @@
+//! Bytes both ways: one command and its response ([`exchange`]), or everything without end ([`stream`]).
+//!
+//! Nothing is decoded but packet headers, the first byte of a packet and the last packet of a response, and nothing
+//! is copied: the trackers of `mysql-wire` say how many of the bytes just read may go on, and they are written
+//! from where they were read.
+
+use std::future::poll_fn;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Instant;
+
+use mysql_wire::{Event, Outcome, PacketHeader, RequestTracker, ResponseTracker, WireError};
+use net::Stream;
+use telemetry::{ListenerSeries, ServerSeries};
+use tokio::io::AsyncWrite;
+
+use crate::control::{Control, Signal, Waiting};
+use crate::flow::Flow;
+use crate::session::{CommandHead, Session};
+
+/// The two sides of a session and what is on its way between them.
+pub(crate) struct Wires {
+    pub(crate) client: Stream,
+    pub(crate) server: Stream,
+    /// Client to server.
+    pub(crate) up: Flow,
+    /// Server to client.
+    pub(crate) down: Flow,
+    pub(crate) traffic: Traffic,
+}
+
+impl Wires {
+    /// A command begins: frames of the compressed protocol are numbered from here.
+    #[inline]
+    pub(crate) fn begin_command(&mut self) -> Result<(), Broken> {
+        self.client.begin_command().map_err(Broken::Client)?;
+        self.server.begin_command().map_err(|_| Broken::Server)
+    }
+}
+
+/// Bytes of one session, and the series they are added to.
+pub(crate) struct Traffic {
+    pub(crate) from_client: u64,
+    pub(crate) to_client: u64,
+    pub(crate) listener: Arc<ListenerSeries>,
+    pub(crate) server: Arc<ServerSeries>,
+}
+
+impl Traffic {
+    pub(crate) fn new(listener: Arc<ListenerSeries>, server: Arc<ServerSeries>) -> Self {
+        Self {
+            from_client: 0,
+            to_client: 0,
+            listener,
+            server,
+        }
+    }
+
+    #[inline]
+    fn add_up(&mut self, n: usize) {
+        self.from_client += n as u64;
+        self.listener.bytes_from_clients.add(n as u64);
+        self.server.bytes_to_server.add(n as u64);
+    }
+
+    #[inline]
+    fn add_down(&mut self, n: usize) {
+        self.to_client += n as u64;
+        self.listener.bytes_to_clients.add(n as u64);
+        self.server.bytes_from_server.add(n as u64);
+    }
+}
+
+/// How an exchange ended short of a whole response.
+#[derive(Debug)]
+pub(crate) enum Broken {
+    /// Reading from or writing to the client failed.
+    Client(io::Error),
+    /// The server closed the connection or it failed; with the error packet that may follow what was forwarded.
+    Server,
+    ServerProtocol(WireError),
+    Signal(Signal),
+}
+
+/// How an exchange ended as it should.
+#[derive(Debug)]
+pub(crate) enum Exchanged {
+    /// The response has been written to the client to its last byte.
+    Done(Outcome),
+    /// The command was one without a response; it has been written to the server.
+    Sent,
+}
+
+/// Forwards the command at the head of what the client sent, and its response.
+pub(crate) async fn forward(session: &mut Session, head: CommandHead) -> Result<Exchanged, Broken> {
+    session.wires.begin_command()?;
+    session.response.begin(head.command);
+    let exchange = Exchange::new(&mut session.response, &session.control, false);
+    let packets = head.payload_len / PacketHeader::MAX_PAYLOAD + 1;
+    let (ended, place) = exchange.run(&mut session.wires, packets as u8).await;
+    session.error_sequence = place;
+    ended
+}
+
+/// Forwards the response to a command of one packet that was sent to the server already.
+pub(crate) async fn response(session: &mut Session) -> Result<Exchanged, Broken> {
+    let exchange = Exchange::new(&mut session.response, &session.control, true);
+    let (ended, place) = exchange.run(&mut session.wires, 1).await;
+    session.error_sequence = place;
+    ended
+}
+
+/// Forwards a command whose answer has no end (binlog dump, clone), and then everything.
+pub(crate) async fn endless(session: &mut Session) -> Result<(), Broken> {
+    session.wires.begin_command()?;
+    stream(&mut session.wires, &session.control).await
+}
+
+/// One command on its way.
+struct Exchange<'a> {
+    request: RequestTracker,
+    response: &'a mut ResponseTracker,
+    control: &'a Control,
+    request_done: bool,
+    client_at_end: bool,
+    /// The server closed its reading side: the rest of the command has nowhere to go, but an answer may come.
+    server_refuses: bool,
+    event: Event,
+}
+
+impl<'a> Exchange<'a> {
+    fn new(response: &'a mut ResponseTracker, control: &'a Control, request_done: bool) -> Self {
+        Self {
+            request: {
+                let mut request = RequestTracker::new();
+                request.begin_command();
+                request
+            },
+            response,
+            control,
+            request_done,
+            client_at_end: false,
+            server_refuses: false,
+            event: Event::More,
+        }
+    }
+
+    /// Runs to the end, and says which sequence number an error has where it ended too early: the one after the
+    /// request as long as nothing of the response was forwarded, or the next one between two rows.
+    async fn run(mut self, wires: &mut Wires, first_error: u8) -> (Result<Exchanged, Broken>, Option<u8>) {
+        let started = Instant::now();
+        let forwarded = wires.traffic.to_client;
+        self.control.mark(Waiting::Server);
+        let ended = poll_fn(|cx| self.poll(cx, wires)).await;
+        match ended {
+            Ok(_) => {
+                wires.traffic.server.latency.record(started.elapsed());
+                (ended, None)
+            }
+            Err(_) if wires.traffic.to_client == forwarded => (ended, Some(first_error)),
+            Err(_) => (ended, None),
+        }
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>, wires: &mut Wires) -> Poll<Result<Exchanged, Broken>> {
+        loop {
+            if let Some(signal) = self.control.due(false) {
+                return Poll::Ready(Err(Broken::Signal(signal)));
+            }
+            let up = self.poll_up(cx, wires)?;
+            let down = self.poll_down(cx, wires)?;
+            if let Some(end) = self.end(wires) {
+                return Poll::Ready(Ok(end));
+            }
+            if up.is_pending() && down.is_pending() {
+                return Poll::Pending;
+            }
+        }
+    }
+
+    /// `Ready` when something was moved, so that another turn may move more.
+    fn poll_up(&mut self, cx: &mut Context<'_>, wires: &mut Wires) -> Poll<Result<(), Broken>> {
+        if wires.up.is_pending() && !self.server_refuses {
+            match wires.up.poll_write(cx, &mut wires.server) {
+                Poll::Ready(Ok(())) => {}
+                Poll::Ready(Err(_)) => self.give_up_sending(wires),
+                Poll::Pending => return Poll::Pending,
+            }
+        }
+        if self.request_done || self.server_refuses {
+            return self.poll_watch_client(cx, wires);
+        }
+        if wires.up.unseen().is_empty() {
+            match wires.up.poll_read(cx, &mut wires.client) {
+                Poll::Ready(Ok(0)) => {
+                    return Poll::Ready(Err(Broken::Client(io::ErrorKind::UnexpectedEof.into())));
+                }
+                Poll::Ready(Ok(_)) => {}
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(Broken::Client(error))),
+                Poll::Pending => return Poll::Pending,
+            }
+        }
+        let (consumed, finished) = self.request.advance(wires.up.unseen());
+        if consumed == 0 && !finished {
+            return wires.up.poll_read(cx, &mut wires.client).map(|read| match read {
+                Ok(0) => Err(Broken::Client(io::ErrorKind::UnexpectedEof.into())),
+                Ok(_) => Ok(()),
+                Err(error) => Err(Broken::Client(error)),
+            });
+        }
+        wires.up.approve(consumed);
+        wires.traffic.add_up(consumed);
+        self.request_done = finished;
+        if finished && matches!(self.event, Event::LocalInfile) {
+            self.response.resume_after_local_infile();
+            self.event = Event::More;
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// While the response is awaited the client has nothing to say. Its next command is read ahead, one buffer
+    /// of it, and its goodbye is passed on, so that the server can stop waiting for locks on behalf of nobody.
+    fn poll_watch_client(&mut self, cx: &mut Context<'_>, wires: &mut Wires) -> Poll<Result<(), Broken>> {
+        if self.client_at_end || !wires.up.is_empty() {
+            return Poll::Pending;
+        }
+        match wires.up.poll_read(cx, &mut wires.client) {
+            Poll::Ready(Ok(0)) => {
+                self.client_at_end = true;
+                // The result says nothing: the server's answer, or its end, is what counts.
+                let _ = Pin::new(&mut wires.server).poll_shutdown(cx);
+                Poll::Pending
+            }
+            Poll::Ready(Ok(_)) => Poll::Pending,
+            Poll::Ready(Err(error)) => Poll::Ready(Err(Broken::Client(error))),
+            Poll::Pending => Poll::Pending,
+        }
+    }
+
+    fn poll_down(&mut self, cx: &mut Context<'_>, wires: &mut Wires) -> Poll<Result<(), Broken>> {
+        if wires.down.is_pending() {
+            match wires.down.poll_write(cx, &mut wires.client) {
+                Poll::Ready(Ok(())) => {}
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(Broken::Client(error))),
+                Poll::Pending => {
+                    // The client is the one who is slow: it is its idle limit that runs.
+                    self.control.mark(Waiting::Client);
+                    return Poll::Pending;
+                }
+            }
+        }
+        if !matches!(self.event, Event::More) || !self.response.in_progress() {
+            return Poll::Pending;
+        }
+        match wires.down.poll_read(cx, &mut wires.server) {
+            Poll::Ready(Ok(0) | Err(_)) => return Poll::Ready(Err(Broken::Server)),
+            Poll::Ready(Ok(_)) => self.control.mark(Waiting::Server),
+            Poll::Pending => return Poll::Pending,
+        }
+        let progress = self
+            .response
+            .advance(wires.down.unseen())
+            .map_err(Broken::ServerProtocol)?;
+        wires.down.approve(progress.consumed);
+        wires.traffic.add_down(progress.consumed);
+        self.event = progress.event;
+        if matches!(self.event, Event::LocalInfile) {
+            self.request.begin_infile();
+            self.request_done = false;
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    fn end(&self, wires: &Wires) -> Option<Exchanged> {
+        if wires.up.is_pending() || wires.down.is_pending() || !self.request_done {
+            return None;
+        }
+        match self.event {
+            Event::Done(outcome) => Some(Exchanged::Done(outcome)),
+            Event::More if !self.response.in_progress() => Some(Exchanged::Sent),
+            Event::More | Event::LocalInfile | Event::Stream => None,
+        }
+    }
+
+    /// The server no longer takes what the client sends. It may have answered before it closed (a packet that is
+    /// too large, a kill), and the client is to see that answer.
+    fn give_up_sending(&mut self, wires: &mut Wires) {
+        self.server_refuses = true;
+        self.request_done = true;
+        wires.up.clear();
+    }
+}
+
+/// Forwards everything in both directions until both sides have said that they are done, one fails, or a signal
+/// comes. The end of one side is passed on to the other, which may still have something to say.
+pub(crate) async fn stream(wires: &mut Wires, control: &Control) -> Result<(), Broken> {
+    control.mark(Waiting::Stream);
+    let mut up_ended = false;
+    let mut down_ended = false;
+    let approve_all = |flow: &mut Flow| {
+        let n = flow.unseen().len();
+        flow.approve(n);
+        n
+    };
+    let n = approve_all(&mut wires.up);
+    wires.traffic.add_up(n);
+    let n = approve_all(&mut wires.down);
+    wires.traffic.add_down(n);
+    poll_fn(|cx| {
+        if let Some(signal) = control.due(false) {
+            return Poll::Ready(Err(Broken::Signal(signal)));
+        }
+        let Wires {
+            client,
+            server,
+            up,
+            down,
+            traffic,
+        } = wires;
+        let moved_up = poll_pipe(cx, client, server, up, &mut up_ended, Broken::Client, |_| {
+            Broken::Server
+        })?;
+        let moved_down = poll_pipe(
+            cx,
+            server,
+            client,
+            down,
+            &mut down_ended,
+            |_| Broken::Server,
+            Broken::Client,
+        )?;
+        traffic.add_up(moved_up);
+        traffic.add_down(moved_down);
+        if moved_up + moved_down > 0 {
+            control.mark(Waiting::Stream);
+        }
+        if up_ended && down_ended {
+            Poll::Ready(Ok(()))
+        } else {
+            Poll::Pending
+        }
+    })
+    .await
+}
+
+/// Moves what can be moved from `source` to `sink`; returns how many bytes were read. Everything is registered for
+/// a wake-up when it returns.
+fn poll_pipe(
+    cx: &mut Context<'_>,
+    source: &mut Stream,
+    sink: &mut Stream,
+    flow: &mut Flow,
+    ended: &mut bool,
+    source_failed: impl Fn(io::Error) -> Broken,
+    sink_failed: impl Fn(io::Error) -> Broken,
+) -> Result<usize, Broken> {
+    let mut moved = 0;
+    loop {
+        if flow.is_pending() {
+            match flow.poll_write(cx, sink) {
+                Poll::Ready(Ok(())) => {}
+                Poll::Ready(Err(error)) => return Err(sink_failed(error)),
+                Poll::Pending => return Ok(moved),
+            }
+        }
+        if *ended {
+            return Ok(moved);
+        }
+        match flow.poll_read(cx, source) {
+            Poll::Ready(Ok(0)) => {
+                *ended = true;
+                // A failure here means that the sink is gone, which its own direction reports.
+                let _ = Pin::new(&mut *sink).poll_shutdown(cx);
+            }
+            Poll::Ready(Ok(n)) => {
+                flow.approve(n);
+                moved += n;
+            }
+            Poll::Ready(Err(error)) => return Err(source_failed(error)),
+            Poll::Pending => return Ok(moved),
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! THE LOOP of a logged-in session: one command after the other, each through the stages named below.
+//!
+//! All branching of the command phase is here; the stages are straight work.
+
+use std::convert::Infallible;
+use std::future::poll_fn;
+use std::task::{Context, Poll};
+
+use mysql_wire::{Command, PacketHeader};
+
+use crate::answer;
+use crate::classify::{KILL_MAX, Need, classify};
+use crate::control::Waiting;
+use crate::error::{During, SessionError};
+use crate::relay;
+use crate::session::{CommandHead, Session};
+use crate::settle;
+
+/// Serves commands until the session ends, and says why it ended.
+pub(crate) async fn serve(session: &mut Session) -> Result<Infallible, SessionError> {
+    loop {
+        let head = accept(session).await?;
+        match classify(
+            head.command,
+            session.payload(head),
+            head.payload_len,
+            session.capabilities,
+        ) {
+            Need::Forward => {
+                let exchanged = relay::forward(session, head).await;
+                settle::command(session, head, exchanged)?;
+            }
+            Need::Kill(kill) => {
+                let exchanged = answer::kill(session, head, kill).await;
+                settle::command(session, head, exchanged)?;
+            }
+            Need::ChangeUser => answer::change_user(session, head).await?,
+            Need::Quit => return settle::quit(relay::forward(session, head).await),
+            Need::Stream => {
+                let ended = relay::endless(session).await;
+                return settle::stream(session, ended);
+            }
+        }
+    }
+}
+
+/// Waits for the head of the next command, or for whatever ends the session at this free moment.
+async fn accept(session: &mut Session) -> Result<CommandHead, SessionError> {
+    session.control.mark(Waiting::Client);
+    session.error_sequence = Some(0);
+    poll_fn(|cx| poll_accept(cx, session)).await
+}
+
+fn poll_accept(cx: &mut Context<'_>, session: &mut Session) -> Poll<Result<CommandHead, SessionError>> {
+    loop {
+        if let Some(signal) = session.control.due(session.is_free()) {
+            return Poll::Ready(Err(session.signalled(signal)));
+        }
+        if !session.wires.down.is_empty() {
+            return poll_last_words(cx, session).map(Err);
+        }
+        if let Some(head) = head(session.wires.up.unseen()) {
+            return Poll::Ready(Ok(head));
+        }
+        match session.wires.up.poll_read(cx, &mut session.wires.client) {
+            Poll::Ready(Ok(0)) => return Poll::Ready(Err(SessionError::ClientGone)),
+            Poll::Ready(Ok(_)) => {}
+            Poll::Ready(Err(error)) => return Poll::Ready(Err(SessionError::ClientFailed(error))),
+            Poll::Pending => return poll_last_words(cx, session).map(Err),
+        }
+    }
+}
+
+/// The head of a command once enough of it is there: its first byte, or all of it where [`classify`] looks further.
+#[inline]
+fn head(bytes: &[u8]) -> Option<CommandHead> {
+    let payload_len = PacketHeader::parse(bytes)?.payload_len;
+    let needed = if payload_len <= KILL_MAX { payload_len } else { 1 };
+    let payload = &bytes[PacketHeader::LEN..];
+    if payload.len() < needed {
+        return None;
+    }
+    // A packet without a payload is what servers take for COM_SLEEP, and refuse.
+    let command = if payload_len == 0 {
+        Command::SLEEP
+    } else {
+        Command(payload[0])
+    };
+    Some(CommandHead { command, payload_len })
+}
+
+/// Between commands a server has nothing to say but why it ends the connection (shutdown, kill, idle too long): that
+/// error is passed on, and a command that came meanwhile is not sent.
+fn poll_last_words(cx: &mut Context<'_>, session: &mut Session) -> Poll<SessionError> {
+    while session.wires.down.unseen().len() < answer::LAST_WORDS_MAX {
+        match session.wires.down.poll_read(cx, &mut session.wires.server) {
+            Poll::Ready(Ok(n)) if n > 0 => {}
+            Poll::Ready(_) => break,
+            Poll::Pending => return Poll::Pending,
+        }
+    }
+    let during = if session.is_free() {
+        During::Idle
+    } else {
+        During::Transaction
+    };
+    answer::pass_on_last_words(session);
+    Poll::Ready(session.server_gone(during))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_is_taken_up_at_its_first_byte_unless_it_is_short() {
+        assert!(head(b"").is_none());
+        assert!(head(b"\x05\0\0\0").is_none());
+        assert!(head(b"\x05\0\0\0\x03KIL").is_none(), "short: all of it");
+        assert!(head(b"\x05\0\0\0\x03KILL").is_some());
+        let long = head(b"\0\0\x01\0\x03").unwrap();
+        assert_eq!((long.command, long.payload_len), (Command::QUERY, 0x1_0000));
+        assert_eq!(head(b"\0\0\0\0").unwrap().command, Command::SLEEP);
+    }
+}

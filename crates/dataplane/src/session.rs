@@ -1,0 +1,153 @@
+//! One client's session: what it holds from its login to its end.
+
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use mysql_wire::{Capabilities, ErrPacket, PacketHeader, ResponseTracker, StatusFlags};
+use telemetry::ServerSeries;
+use tokio::io::AsyncWriteExt;
+use upstream::{Seat, Server};
+
+use crate::control::{Control, Signal};
+use crate::error::{During, SessionError};
+use crate::gateway::ListenerState;
+use crate::relay::{Broken, Wires};
+use crate::worker::Worker;
+
+/// How long a client that ends with an error has to take it.
+pub(crate) const FAREWELL_LIMIT: Duration = Duration::from_secs(1);
+
+/// A logged-in session in mode `session`.
+pub(crate) struct Session {
+    pub(crate) control: Rc<Control>,
+    pub(crate) worker: Rc<Worker>,
+    pub(crate) listener: Arc<ListenerState>,
+    pub(crate) server: Arc<Server>,
+    pub(crate) series: Arc<ServerSeries>,
+    pub(crate) wires: Wires,
+    pub(crate) response: ResponseTracker,
+    pub(crate) capabilities: Capabilities,
+    /// As the server last reported it.
+    pub(crate) status: StatusFlags,
+    pub(crate) commands: u64,
+    /// The sequence number an error has now, or `None` where the protocol has no place for one.
+    pub(crate) error_sequence: Option<u8>,
+    /// Holds the place among the server's connections.
+    pub(crate) _seat: Seat,
+}
+
+/// The header and first byte of a client's command.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct CommandHead {
+    pub(crate) command: mysql_wire::Command,
+    pub(crate) payload_len: usize,
+}
+
+impl Session {
+    /// Between commands and outside a transaction: nothing is lost when it ends here.
+    pub(crate) fn is_free(&self) -> bool {
+        !self.status.contains(StatusFlags::IN_TRANS)
+    }
+
+    /// The payload of the packet at the head of what the client sent, as far as it was read.
+    pub(crate) fn payload(&self, head: CommandHead) -> &[u8] {
+        let unseen = self.wires.up.unseen();
+        let end = (PacketHeader::LEN + head.payload_len).min(unseen.len());
+        unseen.get(PacketHeader::LEN..end).unwrap_or_default()
+    }
+
+    /// What the end of the server's connection means now.
+    pub(crate) fn server_gone(&self, during: During) -> SessionError {
+        SessionError::ServerGone {
+            server: self.server.name().to_owned(),
+            during,
+        }
+    }
+
+    /// An exchange that did not come to its end, as the end of the session.
+    pub(crate) fn broken(&self, broken: Broken) -> SessionError {
+        as_error(broken, &self.server, &self.listener, During::Command)
+    }
+
+    /// A signal, as the end of the session.
+    pub(crate) fn signalled(&self, signal: Signal) -> SessionError {
+        signal_as_error(signal, &self.server, &self.listener)
+    }
+
+    /// Tells the client why its session ends, where the protocol has a place for it. What was already read of a
+    /// response and may be forwarded goes first, so that an error never stands inside a packet.
+    pub(crate) async fn farewell(&mut self, error: &SessionError) {
+        let mut last = Vec::new();
+        if let (Some(packet), Some(sequence)) = (error.to_packet(), self.error_sequence) {
+            self.worker.metrics.error_sent(packet.code, error.fault());
+            last = error_bytes(&packet, sequence, self.capabilities);
+        }
+        if last.is_empty() && !self.wires.down.is_pending() {
+            return;
+        }
+        let write = async {
+            poll_fn(|cx| self.wires.down.poll_write(cx, &mut self.wires.client)).await?;
+            self.wires.client.write_all(&last).await?;
+            self.wires.client.shutdown().await
+        };
+        // A client that does not take it in time, or is gone, does without.
+        let _: Result<std::io::Result<()>, _> = tokio::time::timeout(FAREWELL_LIMIT, write).await;
+    }
+}
+
+/// An error packet with its header.
+pub(crate) fn error_bytes(packet: &ErrPacket, mut sequence: u8, capabilities: Capabilities) -> Vec<u8> {
+    let mut payload = Vec::with_capacity(128);
+    packet.encode(&mut payload, capabilities);
+    let mut bytes = Vec::with_capacity(payload.len() + PacketHeader::LEN);
+    mysql_wire::write_packet(&mut bytes, &mut sequence, &payload);
+    bytes
+}
+
+/// The end of a connection whose bytes were only forwarded.
+pub(crate) fn end_of_stream(
+    ended: Result<(), Broken>,
+    server: &Server,
+    listener: &ListenerState,
+) -> SessionError {
+    match ended {
+        // Both sides have said goodbye.
+        Ok(()) => SessionError::ClientGone,
+        Err(broken) => as_error(broken, server, listener, During::Stream),
+    }
+}
+
+fn as_error(broken: Broken, server: &Server, listener: &ListenerState, during: During) -> SessionError {
+    match broken {
+        Broken::Client(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => {
+            SessionError::ClientGone
+        }
+        Broken::Client(error) => SessionError::ClientFailed(error),
+        Broken::Server => SessionError::ServerGone {
+            server: server.name().to_owned(),
+            during,
+        },
+        Broken::ServerProtocol(cause) => SessionError::ServerProtocol {
+            server: server.name().to_owned(),
+            cause,
+        },
+        Broken::Signal(signal) => signal_as_error(signal, server, listener),
+    }
+}
+
+fn signal_as_error(signal: Signal, server: &Server, listener: &ListenerState) -> SessionError {
+    let name = || server.name().to_owned();
+    match signal {
+        Signal::Drain | Signal::DrainNow => SessionError::Drained,
+        Signal::Shutdown | Signal::ShutdownNow => SessionError::Shutdown,
+        Signal::ClientIdle => SessionError::ClientIdle,
+        Signal::ServerTimeout => SessionError::ServerTimeout {
+            server: name(),
+            timeout: listener.cluster.config().server_idle_timeout,
+        },
+        Signal::ServerDown => SessionError::ServerDown { server: name() },
+        Signal::Kill => SessionError::Killed,
+    }
+}

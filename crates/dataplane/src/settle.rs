@@ -1,0 +1,43 @@
+//! What a command leaves behind: the session's status, its counters, or its end.
+
+use std::convert::Infallible;
+
+use crate::error::SessionError;
+use crate::relay::{Broken, Exchanged};
+use crate::session::{CommandHead, Session};
+
+/// After a command: takes over what its response said, or ends the session where there was no whole response.
+#[inline]
+pub(crate) fn command(
+    session: &mut Session,
+    head: CommandHead,
+    exchanged: Result<Exchanged, Broken>,
+) -> Result<(), SessionError> {
+    session.commands += 1;
+    session.worker.metrics.commands[usize::from(head.command.0)].inc();
+    match exchanged {
+        Ok(Exchanged::Done(outcome)) => {
+            if outcome.has_status {
+                session.status = outcome.status;
+            }
+            Ok(())
+        }
+        Ok(Exchanged::Sent) => Ok(()),
+        Err(broken) => Err(session.broken(broken)),
+    }
+}
+
+/// After COM_QUIT: the session is over, whatever became of it.
+pub(crate) fn quit(exchanged: Result<Exchanged, Broken>) -> Result<Infallible, SessionError> {
+    drop(exchanged);
+    Err(SessionError::ClientQuit)
+}
+
+/// After an answer without end: both sides are done, or one failed.
+pub(crate) fn stream(session: &mut Session, ended: Result<(), Broken>) -> Result<Infallible, SessionError> {
+    session.error_sequence = None;
+    Err(match ended {
+        Ok(()) => SessionError::ClientGone,
+        Err(broken) => session.broken(broken),
+    })
+}

@@ -1,0 +1,119 @@
+//! A worker: one thread, one single-threaded runtime, and the sessions that live on it with both of their sockets.
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use net::{Accepted, buffer};
+use tokio::runtime::{Builder, LocalOptions};
+use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::task::spawn_local;
+
+use crate::arrival;
+use crate::control::{Clock, ServerKey, Sessions, Signal};
+use crate::gateway::{ListenerState, Shared};
+
+/// How often the coarse clock ticks and idle sessions are looked for.
+pub(crate) const TICK: Duration = Duration::from_millis(250);
+
+/// What a worker is told. The queue has no bound of its own: it holds at most one message a client connection, whose
+/// number is bounded where they are accepted, and a few for each change of the cluster.
+pub(crate) enum Message {
+    /// A client connection that was accepted for this worker.
+    Arrived {
+        accepted: Accepted,
+        listener: Arc<ListenerState>,
+    },
+    /// One that is over a limit, to be told so.
+    Refused {
+        accepted: Accepted,
+        listener: Arc<ListenerState>,
+    },
+    Raise {
+        id: u32,
+        signal: Signal,
+    },
+    RaiseOnServer {
+        server: ServerKey,
+        signal: Signal,
+    },
+    RaiseAll(Signal),
+    /// Go home once the last session has ended.
+    Stop,
+}
+
+/// What the sessions of a worker share.
+pub(crate) struct Worker {
+    pub(crate) index: usize,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) metrics: Arc<telemetry::Worker>,
+    pub(crate) sessions: Sessions,
+    pub(crate) clock: Rc<Clock>,
+}
+
+/// Runs a worker on the current thread until it is told to stop.
+pub(crate) fn run(
+    index: usize,
+    shared: Arc<Shared>,
+    inbox: UnboundedReceiver<Message>,
+) -> std::io::Result<()> {
+    buffer::set_limit(shared.buffer_pool_max);
+    let runtime = Builder::new_current_thread()
+        .enable_all()
+        .build_local(LocalOptions::default())?;
+    let worker = Rc::new(Worker {
+        index,
+        metrics: shared.telemetry.worker(index),
+        shared,
+        sessions: Sessions::default(),
+        clock: Rc::default(),
+    });
+    runtime.block_on(async move {
+        let sweep = spawn_local(sweep(Rc::clone(&worker)));
+        take_messages(&worker, inbox).await;
+        sweep.abort();
+    });
+    Ok(())
+}
+
+async fn take_messages(worker: &Rc<Worker>, mut inbox: UnboundedReceiver<Message>) {
+    let mut stopping = false;
+    while !(stopping && worker.sessions.is_empty()) {
+        let message = if stopping {
+            // Sessions say nothing when they end; the sweep's tick is soon enough for the last one.
+            match tokio::time::timeout(TICK, inbox.recv()).await {
+                Ok(message) => message,
+                Err(_) => continue,
+            }
+        } else {
+            inbox.recv().await
+        };
+        match message {
+            Some(Message::Arrived { accepted, listener }) => {
+                spawn_local(arrival::run(Rc::clone(worker), accepted, listener));
+            }
+            Some(Message::Refused { accepted, listener }) => {
+                spawn_local(arrival::turn_away(Rc::clone(worker), accepted, listener));
+            }
+            Some(Message::Raise { id, signal }) => worker.sessions.raise(id, signal),
+            Some(Message::RaiseOnServer { server, signal }) => {
+                worker.sessions.raise_on_server(server, signal)
+            }
+            Some(Message::RaiseAll(signal)) => worker.sessions.raise_all(signal),
+            Some(Message::Stop) | None => stopping = true,
+        }
+    }
+}
+
+/// Moves the coarse clock on, raises the timeouts that have passed and publishes what only this thread knows.
+async fn sweep(worker: Rc<Worker>) {
+    let mut ticks = tokio::time::interval(TICK);
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        worker.clock.advance();
+        worker.sessions.check_idle();
+        worker.metrics.buffers_in_use.set(buffer::in_use_count() as i64);
+        worker.metrics.buffers_free.set(buffer::free_count() as i64);
+    }
+}

@@ -1,0 +1,188 @@
+//! What operators can ask of a running gateway: is it ready, how is it, read the configuration again.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+
+use admin::{ClusterStatus, ListenerStatus, ServerStatus, Status, WorkerStatus};
+use config::{Config, Reload};
+use dataplane::Gateway;
+use telemetry::Telemetry;
+use telemetry::log::LogHandle;
+use tracing::{error, info, warn};
+use upstream::{Cluster, Server};
+
+/// The running gateway with the configuration it runs by.
+pub(crate) struct Operator {
+    path: PathBuf,
+    config: Mutex<Config>,
+    pub(crate) gateway: Arc<Gateway>,
+    pub(crate) telemetry: Arc<Telemetry>,
+    log: LogHandle,
+    started: Instant,
+}
+
+impl Operator {
+    pub(crate) fn new(
+        path: PathBuf,
+        config: Config,
+        gateway: Arc<Gateway>,
+        telemetry: Arc<Telemetry>,
+        log: LogHandle,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            path,
+            config: Mutex::new(config),
+            gateway,
+            telemetry,
+            log,
+            started: Instant::now(),
+        })
+    }
+
+    pub(crate) fn watches(&self) -> bool {
+        self.config().watch
+    }
+
+    pub(crate) fn shutdown_timeout(&self) -> Duration {
+        self.config().shutdown_timeout
+    }
+
+    /// Reads the configuration again, applies what can be applied, and logs what was and what was not.
+    ///
+    /// # Errors
+    /// What is wrong with it; the one in force stays.
+    pub(crate) fn reload_and_log(&self, why: &str) -> Result<String, String> {
+        let result = self.reload_now();
+        self.telemetry.control.config_reloaded(result.is_ok());
+        match &result {
+            Ok(report) => info!(why, report, "configuration reloaded"),
+            Err(cause) => error!(
+                why,
+                cause, "configuration not reloaded; the old one stays in force"
+            ),
+        }
+        result
+    }
+
+    fn reload_now(&self) -> Result<String, String> {
+        let new = Config::load(&self.path).map_err(|errors| errors.to_string())?;
+        let mut config = self.config();
+        let diff = config.diff(&new);
+        if diff.is_empty() {
+            return Ok("nothing has changed".into());
+        }
+        self.gateway.reload(&new).map_err(|error| error.to_string())?;
+        if config.log.level != new.log.level {
+            self.log
+                .set_level(&new.log.level)
+                .map_err(|error| error.to_string())?;
+        }
+        self.telemetry
+            .control
+            .sessions_limit
+            .set(i64::from(new.max_connections));
+        for change in diff.of(Reload::Restart) {
+            warn!(%change, "takes effect at the next start");
+        }
+        *config = new;
+        Ok(diff.to_string())
+    }
+
+    fn config(&self) -> MutexGuard<'_, Config> {
+        self.config.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl admin::Gateway for Operator {
+    fn ready(&self) -> Result<(), Vec<String>> {
+        let mut reasons = Vec::new();
+        if self.gateway.is_draining() {
+            reasons.push("shutting down".to_owned());
+        }
+        for cluster in self.gateway.clusters() {
+            if !cluster
+                .servers()
+                .iter()
+                .any(|server| server.state().status == upstream::Status::Up)
+            {
+                reasons.push(format!("cluster {}: no server is up", cluster.name()));
+            }
+        }
+        if reasons.is_empty() { Ok(()) } else { Err(reasons) }
+    }
+
+    fn status(&self) -> Status {
+        let listeners = self
+            .gateway
+            .listeners()
+            .into_iter()
+            .map(|listener| ListenerStatus {
+                name: listener.name,
+                bind: listener.address.to_string(),
+                mode: match listener.mode {
+                config::Mode::Tcp => "tcp".into(),
+                config::Mode::Session => "session".into(),
+            },
+                cluster: listener.cluster,
+                sessions: u64::from(listener.sessions),
+            });
+        let workers = self.gateway.sessions_per_worker().into_iter().enumerate();
+        Status {
+            version: env!("CARGO_PKG_VERSION").into(),
+            uptime_seconds: self.started.elapsed().as_secs(),
+            shutting_down: self.gateway.is_draining(),
+            sessions: self.gateway.sessions() as u64,
+            listeners: listeners.collect(),
+            clusters: self
+                .gateway
+                .clusters()
+                .iter()
+                .map(|cluster| cluster_status(cluster))
+                .collect(),
+            workers: workers
+                .map(|(index, sessions)| WorkerStatus {
+                    index,
+                    sessions: sessions as u64,
+                })
+                .collect(),
+        }
+    }
+
+    fn set_log_level(&self, level: &str) -> Result<(), String> {
+        self.log.set_level(level).map_err(|error| error.to_string())?;
+        info!(level, "log level changed");
+        Ok(())
+    }
+
+    fn reload(&self) -> Result<String, String> {
+        self.reload_and_log("asked by admin")
+    }
+}
+
+fn cluster_status(cluster: &Cluster) -> ClusterStatus {
+    ClusterStatus {
+        name: cluster.name().to_owned(),
+        waiting: cluster.waiting() as u64,
+        servers: cluster
+            .servers()
+            .iter()
+            .map(|server| server_status(server))
+            .collect(),
+    }
+}
+
+fn server_status(server: &Server) -> ServerStatus {
+    let state = server.state();
+    ServerStatus {
+        name: server.name().to_owned(),
+        address: server.address().to_string(),
+        state: state.status.label().to_owned(),
+        state_seconds: SystemTime::now()
+            .duration_since(state.since)
+            .unwrap_or_default()
+            .as_secs(),
+        reason: state.reason.clone(),
+        sessions: u64::from(server.sessions()),
+    }
+}

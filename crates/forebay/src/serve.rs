@@ -1,0 +1,166 @@
+//! `forebay serve`: puts the parts together, and turns signals and changed files into calls.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use anyhow::Context;
+use config::Config;
+use dataplane::Gateway;
+use telemetry::Telemetry;
+use tokio::runtime::{Builder, LocalOptions};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::task::spawn_local;
+use tracing::{error, info, warn};
+
+use crate::operate::Operator;
+
+/// How often the configuration file and certificates are looked at.
+const WATCH_INTERVAL: Duration = Duration::from_secs(1);
+/// File descriptors that are not for sessions: listeners, runtimes, checks, admin, log.
+const SPARE_DESCRIPTORS: u64 = 128;
+/// How long the log may take to be written at the end.
+const LOG_FLUSH_LIMIT: Duration = Duration::from_secs(2);
+
+/// Runs the gateway until it is told to end.
+pub(crate) fn run(path: &Path) -> anyhow::Result<()> {
+    let config = Config::load(path)?;
+    let log = telemetry::log::init(&config.log)?;
+    let descriptors = check_descriptors(&config)?;
+    let telemetry = Telemetry::new(config.workers, |byte| mysql_wire::Command(byte).name());
+    let runtime = Builder::new_current_thread()
+        .enable_all()
+        .build_local(LocalOptions::default())?;
+    let ended = runtime.block_on(async {
+        info!(
+            version = env!("CARGO_PKG_VERSION"),
+            config = %path.display(),
+            workers = config.workers,
+            max_connections = config.max_connections,
+            file_descriptors = descriptors,
+            "starting"
+        );
+        let admin = config
+            .admin
+            .as_ref()
+            .map(|admin| admin::bind(admin.bind))
+            .transpose()?;
+        let gateway = Gateway::start(&config, Arc::clone(&telemetry)).context("cannot start")?;
+        telemetry.control.config_reloaded(true);
+        telemetry
+            .control
+            .sessions_limit
+            .set(i64::from(config.max_connections));
+        let operator = Operator::new(
+            path.to_owned(),
+            config,
+            Arc::clone(&gateway),
+            Arc::clone(&telemetry),
+            log.clone(),
+        );
+        let following = Arc::clone(&gateway);
+        spawn_local(async move { following.run().await });
+        if let Some(listener) = admin {
+            info!(address = %listener.local_addr()?, "admin listening");
+            let served = admin::serve(listener, Arc::clone(&telemetry), operator.clone());
+            spawn_local(async move {
+                if let Err(error) = served.await {
+                    error!(%error, "the admin server has ended");
+                }
+            });
+        }
+        spawn_local(watch(path.to_owned(), Arc::clone(&operator)));
+        take_signals(&operator).await
+    });
+    log.flush(LOG_FLUSH_LIMIT);
+    ended
+}
+
+/// Two descriptors a session, and some: fewer would refuse connections below `max_connections`.
+fn check_descriptors(config: &Config) -> anyhow::Result<u64> {
+    let present = net::limits::raise_nofile().context("cannot raise the limit of open files")?;
+    let needed = 2 * u64::from(config.max_connections) + SPARE_DESCRIPTORS;
+    anyhow::ensure!(
+        present >= needed,
+        "max_connections = {} needs {needed} file descriptors, and this process may have {present}; raise the limit \
+         (systemd: LimitNOFILE={needed}, shell: ulimit -n {needed}) or set max_connections to at most {}",
+        config.max_connections,
+        present.saturating_sub(SPARE_DESCRIPTORS) / 2
+    );
+    Ok(present)
+}
+
+/// Waits for signals until one of them ends the process.
+async fn take_signals(operator: &Arc<Operator>) -> anyhow::Result<()> {
+    let mut hangup = signal(SignalKind::hangup())?;
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    loop {
+        tokio::select! {
+            _ = hangup.recv() => {
+                // What was done or refused has been logged.
+                let _ = operator.reload_and_log("SIGHUP");
+            }
+            _ = terminate.recv() => break,
+            _ = interrupt.recv() => break,
+        }
+    }
+    shut_down(operator, &mut terminate, &mut interrupt).await;
+    Ok(())
+}
+
+/// Lets sessions end by themselves until the deadline or a second signal, then ends the rest.
+async fn shut_down(operator: &Arc<Operator>, terminate: &mut Signal, interrupt: &mut Signal) {
+    let gateway = &operator.gateway;
+    let limit = operator.shutdown_timeout();
+    let began = Instant::now();
+    info!(
+        sessions = gateway.sessions(),
+        deadline_seconds = limit.as_secs_f64(),
+        "shutting down: no new connections"
+    );
+    operator.telemetry.control.shutting_down.set(1);
+    gateway.drain();
+    let why = tokio::select! {
+        empty = gateway.wait_until_empty(limit) => if empty { "all sessions have ended" } else { "the deadline has passed" },
+        _ = terminate.recv() => "second signal",
+        _ = interrupt.recv() => "second signal",
+    };
+    info!(
+        why,
+        sessions_left = gateway.sessions(),
+        seconds = began.elapsed().as_secs_f64(),
+        "stopping"
+    );
+    gateway.stop_now();
+    gateway.wait_until_empty(Duration::from_secs(2)).await;
+    gateway.join();
+}
+
+/// Reloads when the configuration file has changed, and certificates when theirs have.
+async fn watch(path: PathBuf, operator: Arc<Operator>) {
+    let mut seen = modified(&path);
+    let mut ticks = tokio::time::interval(WATCH_INTERVAL);
+    loop {
+        ticks.tick().await;
+        if operator.watches() {
+            let now = modified(&path);
+            if now != seen && now.is_some() {
+                seen = now;
+                let _ = operator.reload_and_log("the file has changed");
+            }
+        }
+        for result in operator.gateway.reload_tls_if_changed() {
+            match result {
+                Ok(what) => info!(what, "certificates read again"),
+                Err(why) => warn!(why, "certificates not read again; the old ones stay in use"),
+            }
+        }
+    }
+}
+
+/// Time and size: an editor that writes twice within the clock's grain changes at least one.
+fn modified(path: &Path) -> Option<(SystemTime, u64)> {
+    let metadata = std::fs::metadata(path).ok()?;
+    Some((metadata.modified().ok()?, metadata.len()))
+}
