@@ -1,8 +1,4 @@
 //! A Galera cluster: the first node begins it, the others join it; every node takes writes.
-//!
-//! All nodes begin with copies of one template, so that a state transfer to a new node would copy what it has:
-//! they are told that they are at the same position of the same history, and get from a donor only what was
-//! written since.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -12,9 +8,7 @@ use std::process::Command;
 use crate::program::Program;
 use crate::{Certificates, Node, SandboxError, Spec, free_port};
 
-/// The history that all sandboxes begin with, at position 0.
-const HISTORY: &str = "f0bebae0-0000-4000-8000-000000000002";
-/// Carries out what little state transfer is left; see the script.
+/// Copies the data of one node to another; see the script.
 const TRANSFER_SCRIPT: &str = include_str!("wsrep_sst_forebay");
 const LOCAL_STATE: &str = "SELECT variable_value FROM information_schema.global_status
      WHERE variable_name = 'wsrep_local_state_comment'";
@@ -34,11 +28,9 @@ pub(crate) fn start(
     for index in 0..spec.nodes {
         let options = member_options(&provider, &ports, index)?;
         let node = Node::prepare(spec, program, (index, folder), certificates, &options)?;
-        write_position(&node, index == 0)?;
         // One after the other: a donor serves one joiner at a time, and lets others wait for seconds.
         let begin = (index == 0).then(|| "--wsrep-new-cluster".to_owned());
-        let position = format!("--wsrep-start-position={HISTORY}:0");
-        node.launch(&begin.into_iter().chain([position]).collect::<Vec<_>>())?;
+        node.launch(begin.as_slice())?;
         wait_until_synced(&node)?;
         nodes.push(node);
     }
@@ -95,16 +87,6 @@ fn member_options(provider: &Path, ports: &[u16], index: usize) -> Result<Vec<St
         "--wsrep-sst-method=forebay".to_owned(),
         "--innodb-autoinc-lock-mode=2".to_owned(),
     ])
-}
-
-/// What a node reads at start to know where its data stand.
-fn write_position(node: &Node, may_begin: bool) -> Result<(), SandboxError> {
-    let may_begin = u8::from(may_begin);
-    let text = format!(
-        "# GALERA saved state\nversion: 2.1\nuuid:    {HISTORY}\nseqno:   0\nsafe_to_bootstrap: {may_begin}\n"
-    );
-    let path = node.data_folder().join("grastate.dat");
-    fs::write(&path, text).map_err(|source| SandboxError::io("write", path, source))
 }
 
 /// Servers look for it on their PATH, where [`Node`] puts the folder `bin`.

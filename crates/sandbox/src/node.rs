@@ -23,7 +23,7 @@ use crate::{
 const POLL: Duration = Duration::from_millis(10);
 /// Longest path of a Unix socket on Linux, without the closing zero.
 const SOCKET_PATH_MAX: usize = 107;
-const LOG_LINES: usize = 25;
+const LOG_LINES: usize = 40;
 
 /// A server of the sandbox. It is ended by force when dropped.
 #[derive(Debug)]

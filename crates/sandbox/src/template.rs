@@ -125,10 +125,10 @@ fn make_mariadb(program: &Program, folder: &Path) -> Result<(), SandboxError> {
     let mut command = Command::new(&program.path);
     command
         .args(["--no-defaults", "--bootstrap", "--skip-log-bin"])
-        .args(MARIADB_STORAGE);
-    command
-        .arg(format!("--datadir={}", folder.display()))
+        .args(MARIADB_STORAGE)
         .args(user_option());
+    // A folder for temporary tables of its own, for the reason given in `node`.
+    command.args(["datadir", "tmpdir"].map(|option| format!("--{option}={}", folder.display())));
     let output =
         run_with_input(command, &sql).map_err(|source| SandboxError::io("run", &program.path, source))?;
     // A bootstrapping server that meets a wrong statement says so and may still end with status 0.

@@ -1,6 +1,7 @@
 //! Real MariaDB servers: they start fast, answer, fail in every way, come back, and leave nothing behind.
 
-use std::io::{BufRead, BufReader};
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+
 use std::net::TcpStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -137,54 +138,6 @@ fn tls_is_offered_with_the_sandbox_s_certificate_or_not_at_all() {
 
     let plain = Sandbox::start(Spec::new(Kind::Mariadb).tls(false)).unwrap();
     assert_eq!(plain.primary().sql("SELECT @@have_ssl").unwrap(), "DISABLED\n");
-}
-
-#[test]
-fn nothing_runs_on_when_the_process_that_started_it_is_killed() {
-    let parent = tempfile::tempdir().unwrap();
-    let mut starter = std::process::Command::new(std::env::current_exe().unwrap())
-        .args([
-            "--exact",
-            "holds_a_server_until_it_is_killed",
-            "--ignored",
-            "--nocapture",
-        ])
-        .env("FOREBAY_HOLD_IN", parent.path())
-        .stdin(std::process::Stdio::piped())
-        .stdout(std::process::Stdio::piped())
-        .spawn()
-        .unwrap();
-    let lines = BufReader::new(starter.stdout.take().unwrap()).lines();
-    let pid = lines
-        .map(Result::unwrap)
-        .find_map(|line| line.strip_prefix("pid ")?.parse::<u32>().ok())
-        .unwrap();
-    assert!(process_exists(pid));
-
-    starter.kill().unwrap();
-    starter.wait().unwrap();
-    let begin = Instant::now();
-    while process_exists(pid) || std::fs::read_dir(parent.path()).unwrap().count() > 0 {
-        assert!(
-            begin.elapsed() < Duration::from_secs(20),
-            "the server or its files are still there"
-        );
-        std::thread::sleep(Duration::from_millis(10));
-    }
-}
-
-/// Not a test: the process that the one above starts and kills.
-#[test]
-#[ignore = "is run by nothing_runs_on_when_the_process_that_started_it_is_killed"]
-fn holds_a_server_until_it_is_killed() {
-    let Some(parent) = std::env::var_os("FOREBAY_HOLD_IN") else {
-        return;
-    };
-    let mut spec = Spec::new(Kind::Mariadb);
-    spec.dir = Some(parent.into());
-    let sandbox = Sandbox::start(spec).unwrap();
-    println!("\npid {}", sandbox.primary().pid().unwrap());
-    std::io::stdin().read_line(&mut String::new()).unwrap();
 }
 
 /// Runs a statement as the TCP account; the error is what the client printed.
