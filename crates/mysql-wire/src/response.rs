@@ -69,6 +69,11 @@ pub struct ResponseTracker {
     definitions: u32,
     /// COM_STMT_PREPARE: the statement's columns, whose definitions come after its parameters'.
     columns: u16,
+    /// Definitions are sent for the result or statement under way.
+    metadata: bool,
+    /// The result under way holds a procedure's OUT parameters, of which another result follows for certain:
+    /// without DEPRECATE_EOF MySQL says MORE_RESULTS in the EOF before their row only, and not after it.
+    out_parameters: bool,
     outcome: Outcome,
     command: Command,
     expect: Expect,
@@ -128,6 +133,8 @@ impl ResponseTracker {
             skip: 0,
             definitions: 0,
             columns: 0,
+            metadata: true,
+            out_parameters: false,
             outcome: Outcome {
                 status: StatusFlags(0),
                 error: None,
@@ -144,6 +151,7 @@ impl ResponseTracker {
         debug_assert!(!self.in_progress(), "{} begins inside a response", command.name());
         self.command = command;
         self.skip = 0;
+        self.out_parameters = false;
         self.continued = false;
         self.outcome = Outcome {
             status: self.outcome.status,
@@ -373,35 +381,37 @@ impl ResponseTracker {
         }
         let mut reader = Reader::new(head.start);
         let count = reader.lenenc("column count")?;
-        self.definitions = u32::try_from(count).map_err(|_| WireError::Invalid {
+        let count = u32::try_from(count).map_err(|_| WireError::Invalid {
             field: "column count",
         })?;
         let optional = Capabilities::OPTIONAL_RESULTSET_METADATA | Capabilities::MARIADB_CACHE_METADATA;
-        if self.capabilities.intersects(optional) && reader.u8("metadata flag")? == 0 {
-            self.definitions = 0;
-        }
-        Ok(self.after_definition())
+        self.metadata = !self.capabilities.intersects(optional) || reader.u8("metadata flag")? != 0;
+        Ok(self.definitions(count))
     }
 
     fn prepared(&mut self, head: &Head<'_>) -> Result<Expect, WireError> {
         let mut reader = Reader::new(head.start);
         reader.tag(OK, "the OK packet of a prepare")?;
         reader.u32("statement id")?;
-        let columns = reader.u16("column count")?;
+        self.columns = reader.u16("column count")?;
         let parameters = reader.u16("parameter count")?;
-        // The fields after these are missing in servers before 4.1.1 only.
         reader.bytes(3, "warnings")?;
-        let follows = !self
+        self.metadata = !self
             .capabilities
             .contains(Capabilities::OPTIONAL_RESULTSET_METADATA)
             || reader.is_empty()
             || reader.u8("metadata flag")? != 0;
-        self.definitions = if follows { u32::from(parameters) } else { 0 };
-        self.columns = if follows { columns } else { 0 };
-        match self.definitions {
+        match parameters {
             0 => Ok(self.after_definitions()),
-            _ => Ok(Expect::Definitions),
+            _ => Ok(self.definitions(u32::from(parameters))),
         }
+    }
+
+    /// A group of `count` definitions begins. Where metadata is left out, its EOF packet comes nevertheless
+    /// (recorded from MySQL 9.7 and MariaDB 10.11).
+    fn definitions(&mut self, count: u32) -> Expect {
+        self.definitions = if self.metadata { count } else { 0 };
+        self.after_definition()
     }
 
     fn after_definition(&mut self) -> Expect {
@@ -416,6 +426,7 @@ impl ResponseTracker {
 
     fn after_definitions_end(&mut self, head: &Head<'_>) -> Result<Expect, WireError> {
         let status = self.terminator_status(head)?;
+        self.out_parameters = status.contains(StatusFlags::PS_OUT_PARAMS | StatusFlags::MORE_RESULTS);
         // An opened cursor has no rows here. With DEPRECATE_EOF servers say so in place of the first row.
         let cursor = self.command == Command::STMT_EXECUTE && status.contains(StatusFlags::CURSOR_EXISTS);
         Ok(if cursor {
@@ -429,21 +440,20 @@ impl ResponseTracker {
         if self.command != Command::STMT_PREPARE {
             return Expect::Rows;
         }
-        self.definitions = u32::from(std::mem::take(&mut self.columns));
-        if self.definitions > 0 {
-            Expect::Definitions
-        } else {
-            Expect::Ended
+        match std::mem::take(&mut self.columns) {
+            0 => Expect::Ended,
+            columns => self.definitions(u32::from(columns)),
         }
     }
 
     /// Only statements have several results: elsewhere the flag may be left over from an earlier one.
-    fn after_result(&self, status: StatusFlags) -> Expect {
+    fn after_result(&mut self, status: StatusFlags) -> Expect {
         let may_have_more = matches!(
             self.command,
             Command::QUERY | Command::STMT_EXECUTE | Command::STMT_BULK_EXECUTE
         );
-        let more = may_have_more && status.contains(StatusFlags::MORE_RESULTS);
+        let more = may_have_more && (status.contains(StatusFlags::MORE_RESULTS) || self.out_parameters);
+        self.out_parameters = false;
         if more { Expect::Result } else { Expect::Ended }
     }
 

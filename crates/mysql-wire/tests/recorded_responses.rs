@@ -1,0 +1,115 @@
+//! Replays responses that real servers sent (`traces/`, recorded by `traces/record.py`): the tracker finds the
+//! end of each, whole and cut anywhere.
+
+use mysql_wire::{Capabilities, Command, Event, Outcome, ResponseTracker};
+
+struct Recorded {
+    what: String,
+    capabilities: Capabilities,
+    command: Command,
+    bytes: Vec<u8>,
+}
+
+const TRACES: [&str; 2] = [
+    include_str!("traces/mysql-9.7.trace"),
+    include_str!("traces/mariadb-10.11.trace"),
+];
+
+fn recorded() -> impl Iterator<Item = Recorded> {
+    TRACES.iter().flat_map(|trace| trace.lines()).map(|line| {
+        let mut words: Vec<&str> = line.split(' ').collect();
+        let hex = words.pop().unwrap();
+        let command = Command(words.pop().unwrap().parse().unwrap());
+        let capabilities = words.pop().unwrap().strip_prefix("0x").unwrap();
+        Recorded {
+            what: words.join(" "),
+            capabilities: Capabilities(u64::from_str_radix(capabilities, 16).unwrap()),
+            command,
+            bytes: hex.as_bytes().chunks(2).map(|pair| byte(pair).unwrap()).collect(),
+        }
+    })
+}
+
+fn byte(pair: &[u8]) -> Option<u8> {
+    u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()
+}
+
+/// Presents `bytes` in two pieces, as a caller does that keeps what was not consumed.
+fn advance(tracker: &mut ResponseTracker, bytes: &[u8], cut: usize) -> (usize, Event) {
+    let first = tracker.advance(&bytes[..cut]).unwrap();
+    if first.event != Event::More {
+        return (first.consumed, first.event);
+    }
+    let second = tracker.advance(&bytes[first.consumed..]).unwrap();
+    (first.consumed + second.consumed, second.event)
+}
+
+fn begin(recorded: &Recorded, infile: &Option<ResponseTracker>) -> ResponseTracker {
+    if recorded.what.ends_with(" result") {
+        let mut tracker = infile.clone().unwrap();
+        tracker.resume_after_local_infile();
+        return tracker;
+    }
+    let mut tracker = ResponseTracker::new(recorded.capabilities);
+    tracker.begin(recorded.command);
+    tracker
+}
+
+#[test]
+fn every_recorded_response_ends_where_the_server_ended_it() {
+    let mut infile = None;
+    for recorded in recorded() {
+        let Recorded {
+            what,
+            capabilities,
+            bytes,
+            ..
+        } = &recorded;
+        for cut in 0..=bytes.len() {
+            let mut tracker = begin(&recorded, &infile);
+            let (consumed, event) = advance(&mut tracker, bytes, cut);
+            assert_eq!(
+                consumed,
+                bytes.len(),
+                "{what} with {capabilities:?}, cut at {cut}: {event:?}"
+            );
+            match event {
+                Event::Done(outcome) => check(what, outcome),
+                Event::LocalInfile if what.ends_with(" request") => infile = Some(tracker),
+                event => panic!("{what} with {capabilities:?}, cut at {cut}: {event:?}"),
+            }
+        }
+    }
+}
+
+fn check(what: &str, outcome: Outcome) {
+    let no_status = ["statistics", "prepare"]
+        .iter()
+        .any(|prefix| what.starts_with(prefix));
+    if what.contains("error") || what == "unknown" {
+        assert!(outcome.error.is_some(), "{what}: {outcome:?}");
+    } else if !no_status && !what.starts_with("field_list") && !what.starts_with("fetch") {
+        assert!(
+            outcome.has_status || outcome.error.is_some(),
+            "{what}: {outcome:?}"
+        );
+    }
+}
+
+#[test]
+fn what_follows_a_response_is_left_for_the_next_one() {
+    for recorded in recorded().filter(|recorded| !recorded.what.starts_with("infile")) {
+        let mut bytes = recorded.bytes.clone();
+        bytes.extend_from_slice(&recorded.bytes);
+        let mut tracker = ResponseTracker::new(recorded.capabilities);
+        for part in [&bytes[..], &recorded.bytes] {
+            tracker.begin(recorded.command);
+            assert_eq!(
+                tracker.advance(part).unwrap().consumed,
+                recorded.bytes.len(),
+                "{}",
+                recorded.what
+            );
+        }
+    }
+}
