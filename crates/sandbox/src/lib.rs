@@ -27,6 +27,8 @@ mod replication;
 mod template;
 mod watchdog;
 
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -262,6 +264,7 @@ fn make_folder(parent: Option<&Path>) -> Result<tempfile::TempDir, SandboxError>
     let parent = parent.map_or_else(std::env::temp_dir, Path::to_path_buf);
     tempfile::Builder::new()
         .prefix("forebay-")
+        .permissions(Permissions::from_mode(0o700)) // root has no password on the sockets in it
         .tempdir_in(&parent)
         .map_err(|source| SandboxError::io("make a folder in", &parent, source))
 }
