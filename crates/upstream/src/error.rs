@@ -30,14 +30,12 @@ pub enum LeaseError {
         servers: Vec<ServerReason>,
     },
     /// All servers have as many sessions as they may have, and so has the queue.
-    #[error(
-        "all servers of cluster {cluster} are full and {waiting} sessions are waiting already (queue_max)"
-    )]
+    #[error("all servers of cluster {cluster} are full, and so is the queue (queue_max = {queue_max})")]
     QueueFull {
         /// Name of the cluster.
         cluster: String,
-        /// Limit of the queue.
-        waiting: u32,
+        /// Limit of the queue, in sessions.
+        queue_max: u32,
     },
     /// No server had room within `queue_timeout`.
     #[error("all servers of cluster {cluster} were full for {} (queue_timeout)", Seconds(*waited))]
@@ -114,7 +112,7 @@ pub(crate) struct Seconds(pub(crate) Duration);
 impl fmt::Display for Seconds {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let millis = self.0.as_millis();
-        if millis % 1000 == 0 {
+        if millis.is_multiple_of(1000) {
             write!(f, "{}s", millis / 1000)
         } else {
             write!(f, "{millis}ms")

@@ -103,7 +103,7 @@ impl Cluster {
                 let Some(mut place) = self.queue().join(tried, config.queue_max as usize) else {
                     return Err(LeaseError::QueueFull {
                         cluster: self.name().to_owned(),
-                        waiting: config.queue_max,
+                        queue_max: config.queue_max,
                     });
                 };
                 // A seat may have become free between the look and the joining.
