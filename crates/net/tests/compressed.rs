@@ -30,7 +30,7 @@ async fn plain() -> (Stream, TcpStream) {
 /// A compressed stream of ours and the raw socket on its other end.
 async fn pair(algorithm: Algorithm, toward: Toward) -> (Stream, TcpStream) {
     let (stream, peer) = plain().await;
-    (compressed(stream, algorithm, toward).unwrap(), peer)
+    (compressed(stream, algorithm, toward), peer)
 }
 
 fn packet(sequence: u8, payload: &[u8]) -> Vec<u8> {
@@ -212,8 +212,8 @@ async fn big_transfers_arrive_whole_and_leave_no_buffer_behind() {
         let (from, to) = plain().await;
         to.set_nonblocking(true).unwrap();
         let to = Stream::Tcp(tokio::net::TcpStream::from_std(to).unwrap());
-        let mut from = compressed(from, algorithm, Toward::Server).unwrap();
-        let mut to = compressed(to, algorithm, Toward::Client).unwrap();
+        let mut from = compressed(from, algorithm, Toward::Server);
+        let mut to = compressed(to, algorithm, Toward::Client);
         assert!(from.is_compressed() && !from.is_encrypted());
         // Half of it cannot be made shorter.
         let mut sent = text(3_000_000);
@@ -269,6 +269,16 @@ async fn broken_frames_are_errors() {
     let mut got = Vec::new();
     stream.read_to_end(&mut got).await.unwrap();
     assert!(got == text(1000));
+
+    // A frame that ends before its content does.
+    let mut short = whole.clone();
+    short[0] -= 10;
+    short.truncate(whole.len() - 10);
+    let (mut stream, mut peer) = pair(Algorithm::Zlib, Toward::Client).await;
+    peer.write_all(&[short, whole.clone()].concat()).unwrap();
+    let error = stream.read_to_end(&mut Vec::new()).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidData);
+    drop(stream);
 
     for (at, value) in [(4, 0xff), (5, 0xff), (6, 0xff), (9, 0x55), (20, 0xff)] {
         let mut damaged = whole.clone();

@@ -3,17 +3,22 @@
 //! Towards a server this also makes up for a quirk. Under compression servers and clients number the frames strictly
 //! but the packets inside loosely: a server goes on with the number of frames where it should count packets
 //! (`net_flush` in `net_serv.cc`: "Sync packet number if using compression"), and both sides ignore the numbers they
-//! read. A client of ours without compression does not ignore them. So packets read from a server are numbered anew,
-//! as they would be without compression: one more than the packet before, whoever sent it.
+//! read. MariaDB 10.11 for one numbers the packets of three short results 1 to 5, 2 to 6 and 3 to 7. A client of ours
+//! without compression does not ignore them. So packets read from a server are numbered anew, as they would be without
+//! compression: one more than the packet before, whoever sent it.
+
+mod codecs;
+mod packets;
 
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use mysql_wire::WireError;
-use mysql_wire::compression::{Algorithm, Compressor, Decompressor, FRAME_INPUT};
+use mysql_wire::compression::{Algorithm, Decompressor, FRAME_INPUT};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
+use self::packets::PacketCursor;
 use crate::buffer::{self, Buffer};
 use crate::stream::{Stream, poll_read_into};
 
@@ -29,10 +34,11 @@ pub enum Toward {
 /// A stream whose two sides have agreed on compression.
 ///
 /// What is written is held back until a flush or until 256 KiB are there, so that a command that is written in pieces is
-/// one frame. Nothing but the state of the compression library (with zlib some 300 KiB) is kept while nothing moves.
+/// one frame. While nothing moves nothing is kept: neither buffers nor the state of the compression library.
 #[derive(Debug)]
 pub struct CompressedStream {
     stream: Stream,
+    algorithm: Algorithm,
     toward: Toward,
     reader: Reader,
     writer: Writer,
@@ -40,9 +46,12 @@ pub struct CompressedStream {
     next_packet: u8,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Reader {
-    decompressor: Decompressor,
+    /// Some while a frame is under way.
+    decompressor: Option<Decompressor>,
+    /// One more than the number of the last frame that gave bytes.
+    next_sequence: u8,
     /// Frames received and not yet unpacked.
     frames: Option<Buffer>,
     /// The decompressor filled the last room it got and may have more.
@@ -50,9 +59,10 @@ struct Reader {
     packets: PacketCursor,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Writer {
-    compressor: Compressor,
+    /// Number of the next frame, unless it [`answers`](Self::answers).
+    next_sequence: u8,
     /// Bytes not yet packed into a frame: fewer than [`FRAME_INPUT`].
     held: Vec<u8>,
     /// Frames, of which the first `sent` bytes are gone. Empty unless something is left.
@@ -66,32 +76,15 @@ struct Writer {
 }
 
 /// Puts a stream under compression, from the first byte after the OK packet of the login on.
-///
-/// # Errors
-/// If the compression library has no memory, or no such level.
-pub fn compressed(stream: Stream, algorithm: Algorithm, toward: Toward) -> io::Result<Stream> {
-    let reader = Reader {
-        decompressor: Decompressor::new(algorithm).map_err(invalid)?,
-        frames: None,
-        may_have_more: false,
-        packets: PacketCursor::default(),
-    };
-    let writer = Writer {
-        compressor: Compressor::new(algorithm).map_err(invalid)?,
-        held: Vec::new(),
-        frames: Vec::new(),
-        sent: 0,
-        answers: false,
-        continued: false,
-        packets: PacketCursor::default(),
-    };
-    Ok(Stream::Compressed(Box::new(CompressedStream {
+pub fn compressed(stream: Stream, algorithm: Algorithm, toward: Toward) -> Stream {
+    Stream::Compressed(Box::new(CompressedStream {
         stream,
+        algorithm,
         toward,
-        reader,
-        writer,
+        reader: Reader::default(),
+        writer: Writer::default(),
         next_packet: 0,
-    })))
+    }))
 }
 
 impl CompressedStream {
@@ -103,13 +96,13 @@ impl CompressedStream {
     /// See [`Stream::begin_command`].
     pub(crate) fn begin_command(&mut self) -> io::Result<()> {
         // What is still held belongs to the command before.
-        self.writer.pack(&self.reader)?;
+        self.pack()?;
         self.writer.continued = false;
         match self.toward {
             Toward::Client => self.writer.answers = true,
             Toward::Server => {
                 self.writer.answers = false;
-                self.writer.compressor.set_sequence(0);
+                self.writer.next_sequence = 0;
                 self.next_packet = 0;
             }
         }
@@ -118,34 +111,22 @@ impl CompressedStream {
 
     /// Unpacks what has been received into `out`. False: nothing came out, more has to be received.
     fn unpack(&mut self, out: &mut ReadBuf<'_>) -> io::Result<bool> {
-        let Reader {
-            decompressor,
-            frames,
-            may_have_more,
-            packets,
-        } = &mut self.reader;
-        if frames.is_none() && !*may_have_more {
+        let before = out.filled().len();
+        self.reader.unpack(self.algorithm, out)?;
+        let fresh = &mut out.filled_mut()[before..];
+        if fresh.is_empty() {
             return Ok(false);
         }
-        let input = frames.as_ref().map_or(&[][..], Buffer::filled);
-        let room = out.initialize_unfilled();
-        let done = decompressor.decompress(input, room).map_err(invalid)?;
-        *may_have_more = done.produced == room.len();
         if self.toward == Toward::Server {
-            packets.renumber(&mut room[..done.produced], &mut self.next_packet);
+            self.reader.packets.renumber(fresh, &mut self.next_packet);
         }
-        out.advance(done.produced);
-        let next_sequence = decompressor.next_sequence();
-        if done.consumed > 0 {
-            self.writer.note_read(self.toward, next_sequence);
-        }
-        if let Some(buffer) = frames {
-            buffer.consume(done.consumed);
-            if buffer.is_empty() {
-                *frames = None;
-            }
-        }
-        Ok(done.produced > 0)
+        self.writer.note_read(self.toward, self.reader.next_sequence);
+        Ok(true)
+    }
+
+    /// Packs what is held behind the frames that wait to be sent.
+    fn pack(&mut self) -> io::Result<()> {
+        self.writer.pack(self.algorithm, self.reader.next_sequence)
     }
 }
 
@@ -158,7 +139,7 @@ impl AsyncRead for CompressedStream {
             }
             let mut frames = buffer::take();
             if ready!(poll_read_into(cx, &mut this.stream, &mut frames))? == 0 {
-                return Poll::Ready(match this.reader.decompressor.at_boundary() {
+                return Poll::Ready(match this.reader.decompressor.is_none() {
                     true => Ok(()),
                     false => Err(io::Error::new(
                         io::ErrorKind::UnexpectedEof,
@@ -176,7 +157,7 @@ impl AsyncWrite for CompressedStream {
         let this = self.get_mut();
         if this.writer.held.len() == FRAME_INPUT {
             ready!(this.writer.poll_send(cx, &mut this.stream))?;
-            this.writer.pack(&this.reader)?;
+            this.pack()?;
         }
         let n = bytes.len().min(FRAME_INPUT - this.writer.held.len());
         this.writer.hold(&bytes[..n], &mut this.next_packet);
@@ -185,7 +166,7 @@ impl AsyncWrite for CompressedStream {
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
-        this.writer.pack(&this.reader)?;
+        this.pack()?;
         ready!(this.writer.poll_send(cx, &mut this.stream))?;
         Pin::new(&mut this.stream).poll_flush(cx)
     }
@@ -193,6 +174,45 @@ impl AsyncWrite for CompressedStream {
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         ready!(self.as_mut().poll_flush(cx))?;
         Pin::new(&mut self.get_mut().stream).poll_shutdown(cx)
+    }
+}
+
+impl Reader {
+    /// Unpacks as much as there is, or as there is room for.
+    fn unpack(&mut self, algorithm: Algorithm, out: &mut ReadBuf<'_>) -> io::Result<()> {
+        if self.frames.is_none() && !self.may_have_more {
+            return Ok(());
+        }
+        let mut decompressor = match self.decompressor.take() {
+            Some(decompressor) => decompressor,
+            None => codecs::decompressor(algorithm).map_err(invalid)?,
+        };
+        let room = out.initialize_unfilled();
+        let input = self.frames.as_ref().map_or(&[][..], Buffer::filled);
+        let done = decompressor.decompress(input, room).map_err(invalid)?;
+        if done.produced == 0 && done.consumed < input.len() {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                "a frame holds less than it claims",
+            ));
+        }
+        self.may_have_more = done.produced == room.len();
+        out.advance(done.produced);
+        if done.produced > 0 {
+            // Not before: until it has seen a header it has the number of the stream it served before.
+            self.next_sequence = decompressor.next_sequence();
+        }
+        if let Some(frames) = &mut self.frames {
+            frames.consume(done.consumed);
+        }
+        self.frames.take_if(|frames| frames.is_empty());
+        if decompressor.at_boundary() {
+            self.may_have_more = false;
+            codecs::keep_decompressor(algorithm, decompressor);
+        } else {
+            self.decompressor = Some(decompressor);
+        }
+        Ok(())
     }
 }
 
@@ -210,19 +230,23 @@ impl Writer {
         self.packets.count(bytes, next_packet);
     }
 
-    /// Packs what is held behind the frames that wait to be sent.
-    fn pack(&mut self, reader: &Reader) -> io::Result<()> {
+    /// `answer` is the number of a frame that answers what was read last.
+    fn pack(&mut self, algorithm: Algorithm, answer: u8) -> io::Result<()> {
         if self.held.is_empty() {
             return Ok(());
         }
         if self.answers {
             self.answers = false;
             self.continued = false;
-            self.compressor.set_sequence(reader.decompressor.next_sequence());
+            self.next_sequence = answer;
         }
-        self.compressor
+        let mut compressor = codecs::compressor(algorithm).map_err(invalid)?;
+        compressor.set_sequence(self.next_sequence);
+        compressor
             .compress(&self.held, &mut self.frames)
             .map_err(invalid)?;
+        self.next_sequence = compressor.sequence();
+        codecs::keep_compressor(algorithm, compressor);
         // Freed, not kept: an idle connection holds no buffer.
         self.held = Vec::new();
         Ok(())
@@ -242,101 +266,6 @@ impl Writer {
     }
 }
 
-/// Walks over packets that come in pieces cut anywhere: three bytes of length, one of sequence, payload.
-#[derive(Debug, Default)]
-struct PacketCursor {
-    /// Bytes of the current header seen, 0 to 3.
-    header_seen: u8,
-    /// Length of the payload as far as known; then what is left of it.
-    payload_left: u32,
-}
-
-impl PacketCursor {
-    /// Gives packets new numbers.
-    fn renumber(&mut self, bytes: &mut [u8], next_packet: &mut u8) {
-        let mut at = 0;
-        while let Some(sequence) = self.next_sequence_byte(bytes, &mut at) {
-            bytes[sequence] = *next_packet;
-            *next_packet = next_packet.wrapping_add(1);
-        }
-    }
-
-    /// Counts packets.
-    fn count(&mut self, bytes: &[u8], next_packet: &mut u8) {
-        let mut at = 0;
-        while self.next_sequence_byte(bytes, &mut at).is_some() {
-            *next_packet = next_packet.wrapping_add(1);
-        }
-    }
-
-    /// Where the next sequence byte at or behind `at` is, with `at` moved behind it.
-    fn next_sequence_byte(&mut self, bytes: &[u8], at: &mut usize) -> Option<usize> {
-        if self.header_seen == 0 {
-            let skipped = (self.payload_left as usize).min(bytes.len() - *at);
-            *at += skipped;
-            self.payload_left -= skipped as u32;
-            if self.payload_left > 0 {
-                return None;
-            }
-        }
-        while let Some(byte) = bytes.get(*at) {
-            *at += 1;
-            if self.header_seen == 3 {
-                self.header_seen = 0;
-                return Some(*at - 1);
-            }
-            self.payload_left |= u32::from(*byte) << (8 * self.header_seen);
-            self.header_seen += 1;
-        }
-        None
-    }
-}
-
 fn invalid(error: WireError) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, error)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn packet(sequence: u8, len: usize) -> Vec<u8> {
-        let mut bytes = (len as u32).to_le_bytes().to_vec();
-        bytes[3] = sequence;
-        bytes.resize(4 + len, 0xee);
-        bytes
-    }
-
-    #[test]
-    fn renumbers_packets_cut_anywhere() {
-        let lengths = [0, 1, 3, 4, 0, 300, 70_000];
-        let given: Vec<u8> = lengths.iter().flat_map(|len| packet(9, *len)).collect();
-        let expected: Vec<u8> = lengths
-            .iter()
-            .zip(254_u8..=255)
-            .flat_map(|(len, n)| packet(n, *len))
-            .collect();
-        let expected: Vec<u8> = expected
-            .into_iter()
-            .chain(
-                lengths[2..]
-                    .iter()
-                    .zip(0_u8..)
-                    .flat_map(|(len, n)| packet(n, *len)),
-            )
-            .collect();
-        for size in [1, 2, 3, 5, 7, 64, 100_000] {
-            let (mut bytes, mut next, mut cursor) = (given.clone(), 254, PacketCursor::default());
-            for piece in bytes.chunks_mut(size) {
-                cursor.renumber(piece, &mut next);
-            }
-            assert!(bytes == expected, "in pieces of {size}");
-            assert_eq!(next, 5);
-            let (mut next, mut cursor) = (254, PacketCursor::default());
-            given
-                .chunks(size)
-                .for_each(|piece| cursor.count(piece, &mut next));
-            assert_eq!(next, 5);
-        }
-    }
 }
