@@ -5,15 +5,15 @@ use crate::schema::{Check, CheckKind, ClusterTls, Config, Verify};
 
 /// Fills in what is not written; what is written stays.
 pub(crate) fn fill(config: &mut Config, report: &Report<'_>) {
-    for listener in &mut config.listeners {
-        if listener.name.is_empty() {
+    for (index, listener) in config.listeners.iter_mut().enumerate() {
+        if !report.is_written(&format!("listener[{index}].name")) {
             listener.name = listener.bind.to_string();
         }
     }
     for (name, cluster) in &mut config.clusters {
         cluster.name.clone_from(name);
-        for server in &mut cluster.servers {
-            if server.name.is_empty() {
+        for (index, server) in cluster.servers.iter_mut().enumerate() {
+            if !report.is_written(&format!("cluster.{name}.servers[{index}].name")) {
                 server.name = server.address.to_string();
             }
         }

@@ -15,7 +15,7 @@ const UNITS: [(&str, u64); 5] = [
 ];
 
 /// What a duration looks like, for error messages and the reference.
-pub(crate) const KIND: &str = "a duration such as \"500ms\", \"2s\", \"5m\", \"8h\"";
+pub(crate) const KIND: &str = "a duration (\"500ms\", \"2s\", \"5m\", \"8h\")";
 
 pub(crate) const fn ms(count: u64) -> Duration {
     Duration::from_millis(count)
@@ -79,7 +79,7 @@ pub(crate) fn hint(text: &str) -> Option<String> {
         "m" | "min" | "mins" | "minute" | "minutes" => "m",
         "h" | "hr" | "hrs" | "hour" | "hours" => "h",
         "d" | "day" | "days" => "d",
-        _ => return Some("units are ms, s, m, h, d".to_owned()),
+        _ => return Some("one number and one unit: ms, s, m, h, d".to_owned()),
     };
     Some(format!("write \"{number}{unit}\""))
 }

@@ -14,12 +14,14 @@ mod diff;
 pub mod docs;
 mod duration;
 mod error;
+mod files;
 mod load;
 mod report;
 mod schema;
 mod secret;
 mod section;
 mod suggest;
+mod validate;
 mod value;
 
 pub use address::{BindAddress, ServerAddress};

@@ -99,6 +99,13 @@ impl<'t> Report<'t> {
         Added(self.errors.last_mut().map(|(_, error)| error))
     }
 
+    /// Says more exactly what the option told last would have to be.
+    pub(crate) fn expect_instead(&mut self, path: &str, expected: String) {
+        if let Some((_, error)) = self.errors.last_mut().filter(|(_, error)| error.key == path) {
+            error.expected = expected;
+        }
+    }
+
     /// The line where an option stands, to point from one place to another.
     pub(crate) fn line(&self, path: &str) -> usize {
         self.place(self.nearest(path).map_or(0, |written| written.value.start))

@@ -53,6 +53,12 @@ impl<T: Value + PartialOrd> Bounds<T> {
 }
 
 impl<T: Value> Bounds<T> {
+    /// `a whole number from 1 to 1000`: the type without its examples, and the bounds.
+    fn expected(&self) -> String {
+        let kind = T::kind();
+        format!("{} {}", kind.split(" (").next().unwrap_or_default(), self.words())
+    }
+
     fn words(&self) -> String {
         format!(
             "from {} to {}",
@@ -79,15 +85,19 @@ impl<T: Value> Field<T> {
         let path = join(&table.path, self.key);
         let written = table.entries.iter().find(|entry| entry.0 == self.key);
         let value = written.and_then(|(_, _, found)| {
-            let value = T::read(found, &path, report)?;
+            let Some(value) = T::read(found, &path, report) else {
+                if let Some(bounds) = &self.bounds {
+                    report.expect_instead(&path, bounds.expected());
+                }
+                return None;
+            };
             let broken = self
                 .bounds
                 .as_ref()
                 .filter(|bounds| !(bounds.holds)(&bounds.range, &value));
             if let Some(bounds) = broken {
-                let expected = format!("{} {}", T::kind(), bounds.words());
                 report
-                    .wrong_at(found.span(), &path, expected, describe(found.get_ref()))
+                    .wrong_at(found.span(), &path, bounds.expected(), describe(found.get_ref()))
                     .hint(None);
             }
             broken.is_none().then_some(value)
@@ -216,7 +226,7 @@ impl<'f, 'i> Table<'f, 'i> {
                 let expected = format!("an option of {}", section_name(&table.path));
                 report
                     .wrong_key(&path, expected, format!("the unknown key `{key}`"))
-                    .hint(unknown_hint(key, keys));
+                    .hint(unknown_hint(key, value.get_ref(), keys));
             }
         }
         Some(table)
@@ -232,14 +242,15 @@ fn section_name(path: &str) -> String {
 }
 
 /// A neighbour of the same spelling, or the section where the option belongs, or the options there are.
-fn unknown_hint(key: &str, keys: &[&'static str]) -> String {
+fn unknown_hint(key: &str, value: &DeValue<'_>, keys: &[&'static str]) -> String {
     if let Some(hint) = suggest::hint(key, keys.iter().copied()) {
         return hint;
     }
-    let elsewhere = options()
+    let is_plain = !matches!(value, DeValue::Table(_) | DeValue::Array(_));
+    let mut elsewhere = options()
         .iter()
-        .find_map(|option| option.path.strip_suffix(key)?.strip_suffix('.'));
-    match elsewhere {
+        .filter_map(|option| option.path.strip_suffix(key)?.strip_suffix('.'));
+    match elsewhere.next().filter(|_| is_plain) {
         Some(section) => format!("`{key}` belongs in `{section}`"),
         None => format!("known here: {}", keys.join(", ")),
     }

@@ -24,7 +24,8 @@ pub(crate) type Found<'f> = Spanned<DeValue<'f>>;
 
 /// A type an option can have.
 pub(crate) trait Value: Sized + PartialEq {
-    /// What a right value looks like: the `expected …` of an error and the type in the reference.
+    /// What a right value looks like, examples in parentheses at the end: the `expected …` of an error and the type in
+    /// the reference.
     fn kind() -> String;
 
     /// Reads the value of the option `path`. `None` after the mistake was told to `report`.
@@ -389,12 +390,15 @@ impl<T: Value> Value for Vec<T> {
 
     fn read(found: &Found<'_>, path: &str, report: &mut Report<'_>) -> Option<Self> {
         let Some(list) = found.get_ref().as_array() else {
-            let hint = match found.get_ref() {
-                DeValue::Table(_) => Some(format!("write [[{path}]] with two brackets")),
-                _ => Some("put it in brackets: [ … ]".to_owned()),
+            let (words, hint) = match found.get_ref() {
+                DeValue::Table(_) => (
+                    "one table".to_owned(),
+                    format!("write [[{path}]] with two brackets"),
+                ),
+                other => (describe(other), "put it in brackets: [ … ]".to_owned()),
             };
             report
-                .wrong_at(found.span(), path, Self::kind(), describe(found.get_ref()))
+                .wrong_at(found.span(), path, Self::kind(), words)
                 .hint(hint);
             return None;
         };

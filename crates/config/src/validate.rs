@@ -1,0 +1,371 @@
+//! What must hold between options: each rule in a function of its own, told at the option that breaks it.
+//!
+//! An option that is itself wrong takes no part, so that one mistake is told once.
+
+use std::collections::BTreeMap;
+
+use crate::address::BindAddress;
+use crate::report::Report;
+use crate::schema::{Check, CheckKind, ClientAuth, Cluster, ClusterTls, Config, Listener, ListenerTls, Mode};
+use crate::schema::{Server, TlsMode, Verify};
+use crate::suggest;
+
+/// Servers in one cluster. Every one of them is checked all the time and scanned for every new session.
+const SERVERS_MAX: usize = 1000;
+
+/// Longest name of a listener, cluster or server, in bytes: they are labels of metrics and part of log lines.
+const NAME_MAX: usize = 255;
+
+/// Words that [`crate::Log::level`] takes as levels.
+const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
+
+/// Checks a configuration whose defaults are filled in.
+pub(crate) fn validate(config: &Config, report: &mut Report<'_>) {
+    log_level(&config.log.level, report);
+    some_listener(config, report);
+    binds_differ(config, report);
+    let names = config.listeners.iter().map(|listener| listener.name.as_str());
+    names_differ(names, |index| format!("listener[{index}]"), report);
+    for (index, listener) in config.listeners.iter().enumerate() {
+        let path = format!("listener[{index}]");
+        cluster_exists(listener, config, &path, report);
+        encryption_fits_mode(listener, &path, report);
+        listener_tls(&listener.tls, &format!("{path}.tls"), report);
+    }
+    for (name, cluster) in &config.clusters {
+        let path = format!("cluster.{name}");
+        cluster_name(name, &path, report);
+        servers(cluster, &path, report);
+        check(&cluster.check, &format!("{path}.check"), report);
+        cluster_tls(&cluster.tls, &format!("{path}.tls"), report);
+    }
+}
+
+/// The forms of `EnvFilter` that are documented. A single word that is no level would be taken for the name of a part,
+/// and a slip such as `inof` would turn logging off without a word.
+fn log_level(level: &str, report: &mut Report<'_>) {
+    if report.is_wrong("log.level") || level.contains('[') {
+        return;
+    }
+    for directive in level.split(',') {
+        let word = directive
+            .rsplit_once('=')
+            .map_or(directive, |(_, level)| level)
+            .trim()
+            .to_ascii_lowercase();
+        if !LEVELS.contains(&word.as_str()) {
+            let hint =
+                suggest::hint(&word, LEVELS).unwrap_or_else(|| format!("levels: {}", LEVELS.join(", ")));
+            report
+                .wrong(
+                    "log.level",
+                    "LEVEL or PART=LEVEL, separated by commas",
+                    format!("{word:?}"),
+                )
+                .hint(hint);
+        }
+    }
+}
+
+fn some_listener(config: &Config, report: &mut Report<'_>) {
+    if config.listeners.is_empty() && !report.is_wrong("listener") {
+        let hint = "add [[listener]] with `bind` and `cluster`".to_owned();
+        report
+            .wrong("listener", "at least one listener", "none")
+            .hint(hint);
+    }
+}
+
+/// No two sockets of this process may want the same address.
+fn binds_differ(config: &Config, report: &mut Report<'_>) {
+    let mut binds: Vec<(String, BindAddress)> = Vec::new();
+    let listeners = config.listeners.iter().enumerate();
+    binds.extend(
+        listeners.map(|(index, listener)| (format!("listener[{index}].bind"), listener.bind.clone())),
+    );
+    binds.extend(
+        config
+            .admin
+            .as_ref()
+            .map(|admin| ("admin.bind".to_owned(), BindAddress::Tcp(admin.bind))),
+    );
+    binds.retain(|(path, _)| report.is_written(path) && !report.is_wrong(path));
+    for (index, (path, bind)) in binds.iter().enumerate() {
+        if let Some((other, taken)) = binds[..index].iter().find(|(_, earlier)| earlier.collides(bind)) {
+            let found = format!(
+                "{bind}, which collides with {taken} of `{other}` in line {}",
+                report.line(other)
+            );
+            report.wrong(path, "an address of its own", found).hint(None);
+        }
+    }
+}
+
+/// Names tell listeners of one file, or servers of one cluster, apart.
+fn names_differ<'n>(
+    names: impl Iterator<Item = &'n str>,
+    path: impl Fn(usize) -> String,
+    report: &mut Report<'_>,
+) {
+    let mut seen: BTreeMap<&str, usize> = BTreeMap::new();
+    for (index, name) in names.enumerate() {
+        let key = format!("{}.name", path(index));
+        if report.is_wrong(&key) || (!report.is_written(&key) && address_is_wrong(&path(index), report)) {
+            continue;
+        }
+        if name.is_empty() || name.len() > NAME_MAX || name.chars().any(char::is_control) {
+            let expected = format!("1 to {NAME_MAX} bytes of printable text");
+            report
+                .wrong(&key, expected, format!("{} bytes", name.len()))
+                .hint(None);
+            continue;
+        }
+        match seen.get(name) {
+            Some(first) => {
+                let found = format!(
+                    "{name:?} a second time, first in line {}",
+                    report.line(&path(*first))
+                );
+                report
+                    .wrong(&key, "a name of its own", found)
+                    .hint("give it another `name`".to_owned());
+            }
+            None => {
+                seen.insert(name, index);
+            }
+        }
+    }
+}
+
+/// The name of a listener or server that has none is its address, and as wrong as that.
+fn address_is_wrong(path: &str, report: &Report<'_>) -> bool {
+    report.is_wrong(path)
+        || ["bind", "address"]
+            .iter()
+            .any(|option| report.is_wrong(&format!("{path}.{option}")))
+}
+
+fn cluster_exists(listener: &Listener, config: &Config, path: &str, report: &mut Report<'_>) {
+    let path = format!("{path}.cluster");
+    let clusters = config.clusters.keys().map(String::as_str);
+    if report.is_wrong(&path) || report.is_wrong("cluster") || config.clusters.contains_key(&listener.cluster)
+    {
+        return;
+    }
+    let hint = suggest::hint(&listener.cluster, clusters.clone()).unwrap_or_else(|| {
+        let known: Vec<_> = clusters.collect();
+        if known.is_empty() {
+            "there is no [cluster.NAME] yet".to_owned()
+        } else {
+            format!("there is {}", known.join(", "))
+        }
+    });
+    report
+        .wrong(
+            &path,
+            "the name of a [cluster.NAME]",
+            format!("{:?}", listener.cluster),
+        )
+        .hint(hint);
+}
+
+/// TLS begins in the middle of the MySQL login, which a listener that passes bytes does not see.
+fn encryption_fits_mode(listener: &Listener, path: &str, report: &mut Report<'_>) {
+    let mode = format!("{path}.tls.mode");
+    if listener.mode == Mode::Tcp && listener.tls.mode != TlsMode::Off && !report.is_wrong(&mode) {
+        let hint = "in mode \"tcp\" TLS passes through from client to server".to_owned();
+        report
+            .wrong(
+                &mode,
+                "\"off\" in a listener of mode \"tcp\"",
+                format!("\"{}\"", listener.tls.mode.word()),
+            )
+            .hint(hint);
+    }
+}
+
+fn listener_tls(tls: &ListenerTls, path: &str, report: &mut Report<'_>) {
+    let files = [
+        ("cert", tls.cert.is_some()),
+        ("key", tls.key.is_some()),
+        ("client_ca", tls.client_ca.is_some()),
+    ];
+    mode_is_said(&files, path, report);
+    if tls.mode != TlsMode::Off {
+        let need = format!("a file, since `mode` is \"{}\"", tls.mode.word());
+        needs("cert", tls.cert.is_some(), &need, path, report);
+        needs("key", tls.key.is_some(), &need, path, report);
+    } else {
+        pair("cert", tls.cert.is_some(), "key", tls.key.is_some(), path, report);
+    }
+    if tls.client_auth != ClientAuth::Off {
+        let need = format!("a file, since `client_auth` is \"{}\"", tls.client_auth.word());
+        needs("client_ca", tls.client_ca.is_some(), &need, path, report);
+    }
+    if tls.client_ca.is_some() && !report.is_written(&format!("{path}.client_auth")) {
+        let need = "\"optional\" or \"required\" (or \"off\"), since `client_ca` is given";
+        needs("client_auth", false, need, path, report);
+    }
+}
+
+fn cluster_tls(tls: &ClusterTls, path: &str, report: &mut Report<'_>) {
+    let files = [
+        ("ca", tls.ca.is_some()),
+        ("cert", tls.cert.is_some()),
+        ("key", tls.key.is_some()),
+    ];
+    mode_is_said(&files, path, report);
+    pair("cert", tls.cert.is_some(), "key", tls.key.is_some(), path, report);
+    if tls.verify != Verify::Off {
+        let need = format!("a file, since `verify` is \"{}\"", tls.verify.word());
+        needs("ca", tls.ca.is_some(), &need, path, report);
+    }
+}
+
+/// Whoever names files for TLS and forgets to turn it on must not find out by listening to the wire.
+fn mode_is_said(files: &[(&str, bool)], path: &str, report: &mut Report<'_>) {
+    let given = files.iter().find(|(_, given)| *given);
+    if let Some((file, _)) = given.filter(|_| !report.is_written(&format!("{path}.mode"))) {
+        let need = format!("\"preferred\" or \"required\" (or \"off\"), since `{file}` is given");
+        needs("mode", false, &need, path, report);
+    }
+}
+
+/// Of two options, one makes no sense without the other.
+fn pair(left: &str, has_left: bool, right: &str, has_right: bool, path: &str, report: &mut Report<'_>) {
+    let need = |other: &str| format!("a file, since `{other}` is given");
+    needs(left, has_left || !has_right, &need(right), path, report);
+    needs(right, has_right || !has_left, &need(left), path, report);
+}
+
+/// The option must be given for a reason that `expected` says.
+fn needs(option: &str, given: bool, expected: &str, path: &str, report: &mut Report<'_>) {
+    let option = format!("{path}.{option}");
+    if !given && !report.is_wrong(&option) {
+        report
+            .wrong(&option, expected, "nothing: the option is missing")
+            .hint(None);
+    }
+}
+
+/// Names appear unquoted in TOML keys, URLs and metric labels.
+fn cluster_name(name: &str, path: &str, report: &mut Report<'_>) {
+    let plain = name
+        .bytes()
+        .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'));
+    if !plain || name.is_empty() || name.len() > NAME_MAX {
+        let found = name.chars().take(40).collect::<String>();
+        report
+            .wrong_key(
+                path,
+                "a name of letters, digits, `-` and `_`",
+                format!("{found:?}"),
+            )
+            .hint(None);
+    }
+}
+
+fn servers(cluster: &Cluster, path: &str, report: &mut Report<'_>) {
+    let path = format!("{path}.servers");
+    if report.is_wrong(&path) {
+        return;
+    }
+    match cluster.servers.len() {
+        0 => return report.wrong(&path, "at least one server", "none").hint(None),
+        count if count > SERVERS_MAX => {
+            return report
+                .wrong(&path, format!("at most {SERVERS_MAX} servers"), count.to_string())
+                .hint(None);
+        }
+        _ => {}
+    }
+    if cluster.servers.iter().all(|server| server.weight == 0) {
+        report
+            .wrong(
+                &path,
+                "a server with a weight above 0",
+                "none: no server takes new sessions",
+            )
+            .hint(None);
+    }
+    addresses_differ(&cluster.servers, &path, report);
+    let names = cluster.servers.iter().map(|server| server.name.as_str());
+    names_differ(names, |index| format!("{path}[{index}]"), report);
+}
+
+/// The same server twice would get twice its share, and twice the checks.
+fn addresses_differ(servers: &[Server], path: &str, report: &mut Report<'_>) {
+    for (index, server) in servers.iter().enumerate() {
+        let (element, address) = (format!("{path}[{index}]"), format!("{path}[{index}].address"));
+        if report.is_wrong(&element) || report.is_wrong(&address) {
+            continue;
+        }
+        if let Some(first) = servers[..index]
+            .iter()
+            .position(|earlier| earlier.address == server.address)
+        {
+            let line = report.line(&format!("{path}[{first}]"));
+            let found = format!("{} a second time, first in line {line}", server.address);
+            report.wrong(&address, "a server of its own", found).hint(None);
+        }
+    }
+}
+
+fn check(check: &Check, path: &str, report: &mut Report<'_>) {
+    one_password(check, path, report);
+    let at = |option: &str| format!("{path}.{option}");
+    let password = ["password", "password_file", "password_env"]
+        .into_iter()
+        .find(|option| report.is_written(&at(option)));
+    if check.user.is_none() && check.kind == CheckKind::Login {
+        needs(
+            "user",
+            false,
+            "an account, since `kind` is \"login\"",
+            path,
+            report,
+        );
+    } else if let (None, Some(password)) = (&check.user, password) {
+        needs(
+            "user",
+            false,
+            &format!("an account, since `{password}` is given"),
+            path,
+            report,
+        );
+    } else if check.user.is_some() && check.kind != CheckKind::Login && !report.is_wrong(&at("kind")) {
+        let found = format!("\"{}\", which uses no account", check.kind.word());
+        report
+            .wrong(&at("kind"), "\"login\", since `user` is given", found)
+            .hint(None);
+    }
+    if check.query.trim().is_empty() && !report.is_wrong(&at("query")) {
+        report.wrong(&at("query"), "a statement", "none").hint(None);
+    }
+    if check.kind != CheckKind::Login && report.is_written(&at("query")) && !report.is_wrong(&at("kind")) {
+        let found = format!("one for `kind` \"{}\", which runs none", check.kind.word());
+        report
+            .wrong(&at("query"), "a statement only for `kind` \"login\"", found)
+            .hint(None);
+    }
+}
+
+/// The three ways to give a password exclude each other: none of them is stronger.
+fn one_password(check: &Check, path: &str, report: &mut Report<'_>) {
+    let ways = [
+        ("password", check.password.is_some()),
+        ("password_file", check.password_file.is_some()),
+        ("password_env", check.password_env.is_some()),
+    ];
+    let mut given = ways
+        .into_iter()
+        .filter(|(_, given)| *given)
+        .map(|(option, _)| option);
+    let Some(first) = given.next() else { return };
+    for second in given {
+        let found = format!("a second one beside `{first}`");
+        report
+            .wrong_key(&format!("{path}.{second}"), "the password once", found)
+            .hint(None);
+    }
+}

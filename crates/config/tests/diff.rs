@@ -1,0 +1,91 @@
+//! A changed configuration is told option by option, with what each change takes.
+
+use config::{Config, Reload};
+use expect_test::{Expect, expect};
+
+const OLD: &str = r#"
+workers = 2
+[[listener]]
+bind = "127.0.0.1:6033"
+cluster = "main"
+[cluster.main]
+servers = ["db1", { address = "db2", weight = 2 }]
+check = { user = "forebay", password = "old-secret" }
+"#;
+
+fn parse(text: &str) -> Config {
+    Config::parse(text, "f.toml").unwrap_or_else(|errors| panic!("{errors}"))
+}
+
+fn differs(new: &str, expected: Expect) {
+    expected.assert_eq(&format!("{}\n", parse(OLD).diff(&parse(new))));
+}
+
+#[test]
+fn the_same_options_in_other_words_are_no_change() {
+    let same = OLD
+        .replace("\"db1\"", "{ address = \"db1:3306\" }")
+        .replace("workers = 2", "max_connections = 20000\nworkers = 2");
+    assert!(parse(OLD).diff(&parse(&same)).is_empty());
+}
+
+#[test]
+fn every_change_has_its_class() {
+    differs(
+        r#"
+workers = 4
+max_connections = 10
+[log]
+level = "debug"
+[admin]
+bind = "127.0.0.1:6080"
+[[listener]]
+bind = "127.0.0.1:6033"
+cluster = "main"
+max_connections = 5
+login_timeout = "3s"
+[[listener]]
+bind = "127.0.0.1:6034"
+cluster = "main"
+mode = "tcp"
+[cluster.main]
+servers = [{ address = "db2", weight = 3 }, "db3"]
+check = { user = "forebay", password = "new-secret" }
+"#,
+        expect![[r#"
+            workers: 2 -> 4 (restart)
+            max_connections: 20000 -> 10 (live)
+            log.level: "info" -> "debug" (live)
+            admin: added (restart)
+            listener[127.0.0.1:6033].max_connections: added (live)
+            listener[127.0.0.1:6033].login_timeout: "10s" -> "3s" (new sessions)
+            listener[127.0.0.1:6034]: added (restart)
+            cluster.main.servers[db1:3306]: removed (live)
+            cluster.main.servers[db2:3306].weight: 2 -> 3 (new sessions)
+            cluster.main.servers[db3:3306]: added (live)
+            cluster.main.check.password: changed (live)
+        "#]],
+    );
+}
+
+#[test]
+fn listeners_keep_their_identity_by_name() {
+    let old = OLD.replace("cluster = \"main\"", "cluster = \"main\"\nname = \"apps\"");
+    let new = old.replace("6033", "6099");
+    let diff = parse(&old).diff(&parse(&new));
+    let changes: Vec<_> = diff
+        .changes
+        .iter()
+        .map(|change| (change.path.as_str(), change.reload))
+        .collect();
+    assert_eq!(changes, [("listener[apps].bind", Reload::Restart)]);
+    assert_eq!(diff.needs_restart().count(), 1);
+    assert_eq!(diff.of(Reload::Live).count(), 0);
+}
+
+#[test]
+fn a_removed_cluster_is_told_as_a_whole() {
+    let old = format!("{OLD}[cluster.spare]\nservers = [\"db9\"]\n");
+    let diff = parse(&old).diff(&parse(OLD));
+    assert_eq!(diff.to_string(), "cluster.spare: removed (restart)");
+}

@@ -1,0 +1,404 @@
+//! Every mistake is told with its place, what was expected and what was found; all of them at once.
+
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test stops where something is not as it must be"
+)]
+
+use config::Config;
+use expect_test::{Expect, expect};
+use proptest::prelude::*;
+
+const SOUND: &str = r#"
+[[listener]]
+bind = "127.0.0.1:6033"
+cluster = "main"
+
+[cluster.main]
+servers = ["db1", "db2"]
+"#;
+
+/// Compares the messages for a text.
+fn told(text: &str, expected: Expect) {
+    let errors = Config::parse(text, "f.toml").unwrap_err();
+    expected.assert_eq(&format!("{errors}\n"));
+}
+
+/// Compares the messages for a sound file with `addition` at its end, which begins in line 8.
+fn told_after(addition: &str, expected: Expect) {
+    told(&format!("{SOUND}{addition}"), expected);
+}
+
+#[test]
+fn an_empty_file_has_no_listener() {
+    told(
+        "",
+        expect![[r#"
+        f.toml:1:1: listener: expected at least one listener, found none; add [[listener]] with `bind` and `cluster`
+    "#]],
+    );
+}
+
+#[test]
+fn unknown_keys_have_a_suggestion() {
+    told(
+        r#"
+worker = 2
+interval = "2s"
+topology = "replication"
+
+[[listner]]
+bind = "127.0.0.1:6033"
+
+[[listener]]
+bind = "127.0.0.1:6034"
+cluster = "main"
+read_consistency = "session"
+
+[cluster.main]
+severs = ["db1"]
+topology = "replication"
+monitor = { user = "forebay", password = "hunter2" }
+
+[[user]]
+name = "app"
+"#,
+        expect![[r#"
+            f.toml:2:1: worker: expected an option of the file's top level, found the unknown key `worker`; did you mean `workers`?
+            f.toml:3:1: interval: expected an option of the file's top level, found the unknown key `interval`; `interval` belongs in `cluster.NAME.check`
+            f.toml:4:1: topology: expected an option of the file's top level, found the unknown key `topology`; known here: workers, max_connections, shutdown_timeout, watch, buffer_pool_max, log, admin, listener, cluster
+            f.toml:6:3: listner: expected an option of the file's top level, found the unknown key `listner`; did you mean `listener`?
+            f.toml:12:1: listener[0].read_consistency: expected an option of `listener[0]`, found the unknown key `read_consistency`; known here: name, bind, mode, cluster, max_connections, backlog, unix_mode, accept_proxy_from, login_timeout, client_idle_timeout, compression, rsa_key, tls
+            f.toml:14:1: cluster.main.servers: expected a list; each is a text (its `address`) or a table, found nothing: the option is missing
+            f.toml:15:1: cluster.main.severs: expected an option of `cluster.main`, found the unknown key `severs`; did you mean `servers`?
+            f.toml:16:1: cluster.main.topology: expected an option of `cluster.main`, found the unknown key `topology`; known here: servers, balance, connect_timeout, login_timeout, server_idle_timeout, queue_timeout, queue_max, slow_start, drain_timeout, on_down, keepalive, dns_interval, send_proxy, compression, server_version, allow_cleartext_passwords, check, tls
+            f.toml:17:1: cluster.main.monitor: expected an option of `cluster.main`, found the unknown key `monitor`; known here: servers, balance, connect_timeout, login_timeout, server_idle_timeout, queue_timeout, queue_max, slow_start, drain_timeout, on_down, keepalive, dns_interval, send_proxy, compression, server_version, allow_cleartext_passwords, check, tls
+            f.toml:19:3: user: expected an option of the file's top level, found the unknown key `user`; known here: workers, max_connections, shutdown_timeout, watch, buffer_pool_max, log, admin, listener, cluster
+        "#]],
+    );
+}
+
+#[test]
+fn values_of_the_wrong_type_say_what_would_be_right() {
+    told(
+        r#"
+workers = "2"
+max_connections = -1
+watch = "true"
+shutdown_timeout = 30
+buffer_pool_max = 1.5
+admin = "127.0.0.1:6080"
+
+[log]
+level = 3
+format = "jsn"
+
+[[listener]]
+bind = "6033"
+cluster = 7
+mode = "sesion"
+unix_mode = 0o666
+accept_proxy_from = "10.0.0.0/8"
+login_timeout = "10 sec"
+client_idle_timeout = "8hours"
+tls = { mode = true }
+
+[[listener]]
+bind = "localhost:6033"
+cluster = "main"
+unix_mode = "0888"
+accept_proxy_from = ["10.0.0.0/40", "10.1.2.3"]
+
+[cluster.main]
+servers = ["::1", "db1:port", { addres = "db2" }, 5, "mysql://root:hunter2@db3"]
+check = { interval = "2m30s", rise = 0, password = 12345 }
+queue_timeout = "2h"
+"#,
+        expect![[r#"
+            f.toml:2:11: workers: expected a whole number from 1 to 1024, found "2"; leave the quotes out
+            f.toml:3:19: max_connections: expected a whole number from 1 to 10000000, found -1
+            f.toml:4:9: watch: expected true or false, found "true"; leave the quotes out
+            f.toml:5:20: shutdown_timeout: expected a duration from "0s" to "1d", found 30; give the unit: "30s" or "30ms"
+            f.toml:6:19: buffer_pool_max: expected a whole number from 0 to 65536, found 1.5
+            f.toml:7:9: admin: expected a table, found "127.0.0.1:6080"; options: bind
+            f.toml:10:9: log.level: expected a text, found 3
+            f.toml:11:10: log.format: expected "text" or "json", found "jsn"; did you mean `json`?
+            f.toml:14:8: listener[0].bind: expected an address and port ("127.0.0.1:6033", "[::1]:6033") or a socket's absolute path ("/run/forebay.sock"), found "6033"; for every address of this machine write "0.0.0.0:6033" or "[::]:6033"
+            f.toml:15:11: listener[0].cluster: expected a text, found 7
+            f.toml:16:8: listener[0].mode: expected "tcp" or "session", found "sesion"; did you mean `session`?
+            f.toml:17:13: listener[0].unix_mode: expected permissions in octal ("0660"), found 0o666; write "0666"
+            f.toml:18:21: listener[0].accept_proxy_from: expected a list; each is a network ("10.0.0.0/8", "fd00::/8") or one address, found "10.0.0.0/8"; put it in brackets: [ … ]
+            f.toml:19:17: listener[0].login_timeout: expected a duration from "10ms" to "1h", found "10 sec"; write "10s"
+            f.toml:20:23: listener[0].client_idle_timeout: expected a duration from "0s" to "365d", found "8hours"; write "8h"
+            f.toml:21:16: listener[0].tls.mode: expected "off" or "preferred" or "required", found true
+            f.toml:24:8: listener[1].bind: expected an address and port ("127.0.0.1:6033", "[::1]:6033") or a socket's absolute path ("/run/forebay.sock"), found "localhost:6033"; names are not looked up here; write "127.0.0.1:6033"
+            f.toml:26:13: listener[1].unix_mode: expected permissions in octal ("0660"), found "0888"
+            f.toml:27:22: listener[1].accept_proxy_from[0]: expected a network ("10.0.0.0/8", "fd00::/8") or one address, found "10.0.0.0/40"
+            f.toml:30:12: cluster.main.servers[0].address: expected "host", "host:port", "[IPv6]:port" or a socket's absolute path, found "::1"; an IPv6 address goes in brackets: "[::1]:3306"
+            f.toml:30:19: cluster.main.servers[1].address: expected "host", "host:port", "[IPv6]:port" or a socket's absolute path, found "db1:port"
+            f.toml:30:31: cluster.main.servers[2].address: expected "host", "host:port", "[IPv6]:port" or a socket's absolute path, found nothing: the option is missing
+            f.toml:30:33: cluster.main.servers[2].addres: expected an option of `cluster.main.servers[2]`, found the unknown key `addres`; did you mean `address`?
+            f.toml:30:51: cluster.main.servers[3]: expected a text or a table, found 5; options: address, name, weight, max_connections, backup
+            f.toml:30:54: cluster.main.servers[4].address: expected "host", "host:port", "[IPv6]:port" or a socket's absolute path, found a text with an `@`; give the address without a scheme
+            f.toml:31:9: cluster.main.check.user: expected an account, since `password` is given, found nothing: the option is missing
+            f.toml:31:22: cluster.main.check.interval: expected a duration from "50ms" to "1h", found "2m30s"; one number and one unit: ms, s, m, h, d
+            f.toml:31:38: cluster.main.check.rise: expected a whole number from 1 to 1000, found 0
+            f.toml:31:52: cluster.main.check.password: expected a text, found something that is not text
+            f.toml:32:17: cluster.main.queue_timeout: expected a duration from "0s" to "1h", found "2h"
+        "#]],
+    );
+}
+
+#[test]
+fn missing_options_point_at_their_table() {
+    told(
+        "[[listener]]\nmode = \"tcp\"\n[cluster.main]\n[admin]\n",
+        expect![[r#"
+            f.toml:1:1: listener[0].bind: expected an address and port ("127.0.0.1:6033", "[::1]:6033") or a socket's absolute path ("/run/forebay.sock"), found nothing: the option is missing
+            f.toml:1:1: listener[0].cluster: expected a text, found nothing: the option is missing
+            f.toml:3:1: cluster.main.servers: expected a list; each is a text (its `address`) or a table, found nothing: the option is missing
+            f.toml:4:1: admin.bind: expected an address and port ("127.0.0.1:6080", "[::1]:6080"), found nothing: the option is missing
+        "#]],
+    );
+}
+
+#[test]
+fn tables_of_the_wrong_form_say_the_right_one() {
+    told(
+        "[listener]\nbind = \"127.0.0.1:1\"\n[[cluster]]\nname = \"main\"\n",
+        expect![[r#"
+            f.toml:1:1: listener: expected a list; each is a table, found one table; write [[listener]] with two brackets
+            f.toml:3:1: cluster: expected tables with a name; each is a table, found a list; write [cluster.NAME] with a name of your choice
+        "#]],
+    );
+}
+
+#[test]
+fn listeners_must_fit_together() {
+    told(
+        r#"
+[[listener]]
+bind = "127.0.0.1:6033"
+cluster = "mian"
+name = "a"
+
+[[listener]]
+bind = "0.0.0.0:6033"
+cluster = "other"
+name = "a"
+
+[[listener]]
+bind = "/run/forebay.sock"
+cluster = "main"
+name = ""
+
+[cluster.main]
+servers = ["db1"]
+
+[cluster."two words"]
+servers = ["db1"]
+
+[admin]
+bind = "127.0.0.1:6033"
+
+[log]
+level = "inof,net=debug"
+"#,
+        expect![[r#"
+            f.toml:4:11: listener[0].cluster: expected the name of a [cluster.NAME], found "mian"; did you mean `main`?
+            f.toml:8:8: listener[1].bind: expected an address of its own, found 0.0.0.0:6033, which collides with 127.0.0.1:6033 of `listener[0].bind` in line 3
+            f.toml:9:11: listener[1].cluster: expected the name of a [cluster.NAME], found "other"; there is main, two words
+            f.toml:10:8: listener[1].name: expected a name of its own, found "a" a second time, first in line 2; give it another `name`
+            f.toml:15:8: listener[2].name: expected 1 to 255 bytes of printable text, found 0 bytes
+            f.toml:20:10: cluster.two words: expected a name of letters, digits, `-` and `_`, found "two words"
+            f.toml:24:8: admin.bind: expected an address of its own, found 127.0.0.1:6033, which collides with 127.0.0.1:6033 of `listener[0].bind` in line 3
+            f.toml:27:9: log.level: expected LEVEL or PART=LEVEL, separated by commas, found "inof"; did you mean `info`?
+        "#]],
+    );
+}
+
+#[test]
+fn servers_of_a_cluster_differ_and_take_sessions() {
+    told(
+        r#"
+[[listener]]
+bind = "127.0.0.1:6033"
+cluster = "a"
+
+[cluster.a]
+servers = []
+
+[cluster.b]
+servers = ["db1", "db1:3306", { address = "db2", name = "db1:3306" }]
+
+[cluster.c]
+servers = [{ address = "db1", weight = 0 }, { address = "db2", weight = 0 }]
+"#,
+        expect![[r#"
+            f.toml:7:11: cluster.a.servers: expected at least one server, found none
+            f.toml:10:19: cluster.b.servers[1].address: expected a server of its own, found db1:3306 a second time, first in line 10
+            f.toml:10:57: cluster.b.servers[2].name: expected a name of its own, found "db1:3306" a second time, first in line 10; give it another `name`
+            f.toml:13:11: cluster.c.servers: expected a server with a weight above 0, found none: no server takes new sessions
+        "#]],
+    );
+}
+
+#[test]
+fn encryption_needs_its_files() {
+    told(
+        r#"
+[[listener]]
+bind = "127.0.0.1:6033"
+cluster = "main"
+[listener.tls]
+mode = "required"
+client_auth = "required"
+
+[[listener]]
+bind = "127.0.0.1:6034"
+cluster = "main"
+mode = "tcp"
+[listener.tls]
+mode = "preferred"
+cert = "cert.pem"
+key = "key.pem"
+client_ca = "ca.pem"
+
+[[listener]]
+bind = "127.0.0.1:6035"
+cluster = "main"
+tls = { cert = "cert.pem" }
+
+[cluster.main]
+servers = ["db1"]
+tls = { mode = "required", verify = "identity", key = "key.pem" }
+
+[cluster.other]
+servers = ["db1"]
+tls = { ca = "ca.pem" }
+"#,
+        expect![[r#"
+            f.toml:5:1: listener[0].tls.cert: expected a file, since `mode` is "required", found nothing: the option is missing
+            f.toml:5:1: listener[0].tls.key: expected a file, since `mode` is "required", found nothing: the option is missing
+            f.toml:5:1: listener[0].tls.client_ca: expected a file, since `client_auth` is "required", found nothing: the option is missing
+            f.toml:13:1: listener[1].tls.client_auth: expected "optional" or "required" (or "off"), since `client_ca` is given, found nothing: the option is missing
+            f.toml:14:8: listener[1].tls.mode: expected "off" in a listener of mode "tcp", found "preferred"; in mode "tcp" TLS passes through from client to server
+            f.toml:22:7: listener[2].tls.mode: expected "preferred" or "required" (or "off"), since `cert` is given, found nothing: the option is missing
+            f.toml:22:7: listener[2].tls.key: expected a file, since `cert` is given, found nothing: the option is missing
+            f.toml:26:7: cluster.main.tls.cert: expected a file, since `key` is given, found nothing: the option is missing
+            f.toml:26:7: cluster.main.tls.ca: expected a file, since `verify` is "identity", found nothing: the option is missing
+            f.toml:30:7: cluster.other.tls.mode: expected "preferred" or "required" (or "off"), since `ca` is given, found nothing: the option is missing
+        "#]],
+    );
+}
+
+#[test]
+fn an_account_is_whole_and_used() {
+    told(
+        r#"
+[[listener]]
+bind = "127.0.0.1:6033"
+cluster = "a"
+
+[cluster.a]
+servers = ["db1"]
+check = { user = "forebay", password = "hunter2", password_file = "p", password_env = "P" }
+
+[cluster.b]
+servers = ["db1"]
+check = { kind = "login", query = " " }
+
+[cluster.c]
+servers = ["db1"]
+check = { password_env = "P" }
+
+[cluster.d]
+servers = ["db1"]
+check = { kind = "greeting", user = "forebay", query = "SELECT 2" }
+"#,
+        expect![[r#"
+            f.toml:8:51: cluster.a.check.password_file: expected the password once, found a second one beside `password`
+            f.toml:8:72: cluster.a.check.password_env: expected the password once, found a second one beside `password`
+            f.toml:12:9: cluster.b.check.user: expected an account, since `kind` is "login", found nothing: the option is missing
+            f.toml:12:35: cluster.b.check.query: expected a statement, found none
+            f.toml:16:9: cluster.c.check.user: expected an account, since `password_env` is given, found nothing: the option is missing
+            f.toml:20:18: cluster.d.check.kind: expected "login", since `user` is given, found "greeting", which uses no account
+        "#]],
+    );
+}
+
+#[test]
+fn broken_toml_is_told_alone() {
+    told(
+        "workers = \n[[listener]\nbind = \"é\" x\n",
+        expect![[r#"
+        f.toml:1:11: string values must be quoted, expected literal string
+        f.toml:2:12: unclosed array table, expected `]`
+        f.toml:3:12: unexpected key or value, expected newline, `#`
+    "#]],
+    );
+}
+
+#[test]
+fn a_duplicate_key_is_told() {
+    told_after(
+        "servers = [\"db3\"]\n",
+        expect![[r#"
+            f.toml:8:1: `servers` a second time
+        "#]],
+    );
+}
+
+#[test]
+fn columns_count_characters() {
+    told_after(
+        "check = { query = \"SELECT 'é'\", kind = \"x\" }\n",
+        expect![[r#"
+            f.toml:8:40: cluster.main.check.kind: expected "tcp" or "greeting" or "login", found "x"
+        "#]],
+    );
+}
+
+#[test]
+fn a_file_of_something_else_is_cut_short() {
+    let text: String = (0..5000).map(|index| format!("key_{index} = 1\n")).collect();
+    let errors = Config::parse(&text, "f.toml").unwrap_err();
+    assert_eq!(errors.0.len(), 100);
+}
+
+proptest! {
+    #[test]
+    fn any_text_is_answered(text in ".*") {
+        let _ = Config::parse(&text, "f.toml").map_err(|errors| errors.to_string());
+    }
+
+    /// Texts that are nearly right reach further than noise does.
+    #[test]
+    fn any_damage_is_answered(at in 0..SOUND.len(), cut in 0..40usize, insert in "[a-z\"\\[\\]{}=.,0-9é\n]{0,8}") {
+        let mut text = SOUND.to_owned();
+        text.replace_range(at..(at + cut).min(SOUND.len()), &insert);
+        if let Err(errors) = Config::parse(&text, "f.toml") {
+            prop_assert!(!errors.0.is_empty());
+            for error in &errors.0 {
+                let place = error.place.unwrap();
+                prop_assert!(place.line >= 1 && place.line <= text.lines().count() + 1);
+            }
+        }
+    }
+
+    /// Every option with every kind of value: a mistake or a configuration, never a panic.
+    #[test]
+    fn any_value_of_any_option_is_answered(
+        option in 0..config::options().len(),
+        value in prop_oneof![
+            Just("[]"), Just("{}"), Just("1979-05-27"), Just("nan"), Just("-0"), Just("99999999999999999999"),
+            Just("\"\""), Just("\"0s\""), Just("\"\\u0000\""), Just("[[\"a\"]]"), Just("{ a = { b = 1 } }"), Just("true"),
+        ],
+    ) {
+        let path = config::options()[option].path.replace("NAME", "main");
+        let _ = Config::parse(&format!("{path} = {value}\n"), "f.toml").map_err(|errors| errors.to_string());
+        if let Some(rest) = path.strip_prefix("listener.") {
+            let _ = Config::parse(&format!("[[listener]]\n{rest} = {value}\n"), "f.toml").map_err(|e| e.to_string());
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! A file is read together with what it refers to.
+
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test stops where something is not as it must be"
+)]
+
+use std::fs;
+use std::path::Path;
+
+use config::{Config, ConfigErrors};
+use tempfile::TempDir;
+
+const CERTIFICATE: &str = "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n";
+const KEY: &str = "-----BEGIN PRIVATE KEY-----\nMIIB\n-----END PRIVATE KEY-----\n";
+
+const HEAD: &str = r#"
+[[listener]]
+bind = "127.0.0.1:6033"
+cluster = "main"
+"#;
+
+fn load(folder: &TempDir, text: &str) -> Result<Config, ConfigErrors> {
+    let path = folder.path().join("forebay.toml");
+    fs::write(&path, text).unwrap();
+    Config::load(&path)
+}
+
+/// The messages without the folder that changes from run to run.
+fn messages(folder: &TempDir, text: &str) -> Vec<String> {
+    let prefix = format!("{}/", folder.path().display());
+    let errors = load(folder, text).unwrap_err();
+    errors
+        .0
+        .iter()
+        .map(|error| error.to_string().replace(&prefix, ""))
+        .collect()
+}
+
+fn write(folder: &TempDir, name: &str, content: &str) {
+    fs::write(folder.path().join(name), content).unwrap();
+}
+
+#[test]
+fn a_missing_file_is_told_by_name() {
+    let errors = Config::load("/nonexistent/forebay.toml").unwrap_err();
+    assert_eq!(
+        errors.to_string(),
+        "/nonexistent/forebay.toml: expected a readable configuration file, found No such file or directory (os error 2)"
+    );
+    assert!(Config::load("/").unwrap_err().to_string().contains("is a folder"));
+}
+
+#[test]
+fn a_file_that_is_not_text_is_told() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("forebay.toml");
+    fs::write(&path, [0xff, 0xfe]).unwrap();
+    assert!(
+        Config::load(&path)
+            .unwrap_err()
+            .to_string()
+            .contains("valid UTF-8")
+    );
+    fs::write(&path, vec![b'#'; (1 << 20) + 1]).unwrap();
+    assert!(
+        Config::load(&path)
+            .unwrap_err()
+            .to_string()
+            .contains("larger than 1048576 bytes")
+    );
+}
+
+#[test]
+fn relative_paths_start_at_the_folder_of_the_file() {
+    let folder = TempDir::new().unwrap();
+    write(&folder, "cert.pem", CERTIFICATE);
+    write(&folder, "key.pem", KEY);
+    let tls = "[listener.tls]\nmode = \"required\"\ncert = \"cert.pem\"\nkey = \"key.pem\"\n";
+    let config = load(
+        &folder,
+        &format!("{HEAD}{tls}[cluster.main]\nservers = [\"db1\"]\n"),
+    )
+    .unwrap();
+    assert_eq!(
+        config.listeners[0].tls.cert.as_deref(),
+        Some(folder.path().join("cert.pem").as_path())
+    );
+}
+
+#[test]
+fn files_that_are_missing_or_swapped_are_told_together() {
+    let folder = TempDir::new().unwrap();
+    write(&folder, "cert.pem", CERTIFICATE);
+    write(&folder, "key.pem", KEY);
+    let text = format!(
+        "{HEAD}rsa_key = \"cert.pem\"\n[listener.tls]\nmode = \"required\"\ncert = \"key.pem\"\nkey = \"none.pem\"\n\
+         [cluster.main]\nservers = [\"db1\"]\ntls = {{ mode = \"required\", ca = \".\" }}\n"
+    );
+    assert_eq!(
+        messages(&folder, &text),
+        [
+            "forebay.toml:5:11: listener[0].rsa_key: expected a file with a PEM private key, found none in cert.pem",
+            "forebay.toml:8:8: listener[0].tls.cert: expected a file with PEM certificates, found none in key.pem",
+            "forebay.toml:9:7: listener[0].tls.key: expected a file with a PEM private key, found none.pem: \
+             No such file or directory (os error 2)",
+            "forebay.toml:12:33: cluster.main.tls.ca: expected a file with PEM certificates, found .: is a folder",
+        ]
+    );
+}
+
+#[test]
+fn a_password_comes_from_a_file_without_its_newline() {
+    let folder = TempDir::new().unwrap();
+    let text = format!(
+        "{HEAD}[cluster.main]\nservers = [\"db1\"]\ncheck = {{ user = \"forebay\", password_file = \"secret\" }}\n"
+    );
+    write(&folder, "secret", "hunter2\n");
+    let config = load(&folder, &text).unwrap();
+    assert_eq!(
+        config.clusters["main"].check.password.as_ref().unwrap().reveal(),
+        "hunter2"
+    );
+
+    write(&folder, "secret", "hunter3\r\n");
+    let changed = load(&folder, &text).unwrap();
+    let diff = config.diff(&changed).to_string();
+    assert_eq!(diff, "cluster.main.check.password: changed (live)");
+
+    write(&folder, "secret", "\n");
+    assert_eq!(
+        messages(&folder, &text),
+        [
+            "forebay.toml:7:45: cluster.main.check.password_file: expected a file with a password, found nothing in secret"
+        ]
+    );
+}
+
+#[test]
+fn a_password_comes_from_the_environment() {
+    let folder = TempDir::new().unwrap();
+    let text = |variable: &str| {
+        format!(
+            "{HEAD}[cluster.main]\nservers = [\"db1\"]\ncheck = {{ user = \"forebay\", password_env = \"{variable}\" }}\n"
+        )
+    };
+    // Cargo sets this one for every test; changing the environment of a running program is not safe.
+    let config = load(&folder, &text("CARGO_PKG_NAME")).unwrap();
+    assert_eq!(
+        config.clusters["main"].check.password.as_ref().unwrap().reveal(),
+        "config"
+    );
+    assert_eq!(
+        messages(&folder, &text("FOREBAY_TEST_UNSET")),
+        [
+            "forebay.toml:7:44: cluster.main.check.password_env: expected a password in the environment variable \
+          \"FOREBAY_TEST_UNSET\", found that it is not set"
+        ]
+    );
+}
+
+#[test]
+fn every_example_is_right() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
+    let mut seen = 0;
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|extension| extension == "toml") {
+            let name = path.file_name().unwrap().to_string_lossy().into_owned();
+            let text = fs::read_to_string(&path).unwrap();
+            Config::parse(&text, &name).unwrap_or_else(|errors| panic!("{errors}"));
+            seen += 1;
+        }
+    }
+    assert!(seen >= 5, "{seen} examples");
+}
