@@ -1,5 +1,7 @@
 //! Clusters with servers behind them: played ones on loopback and, in the files that say so, real ones.
 
+mod a_reload_keeps_what_stays;
 mod a_session_gets_a_server;
+mod checks_find_out;
 mod full_servers_make_sessions_wait;
 mod play;

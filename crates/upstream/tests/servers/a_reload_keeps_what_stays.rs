@@ -1,0 +1,128 @@
+//! Changes of the configuration while sessions run.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use config::TlsMode;
+use tokio::time::{Instant, sleep};
+use upstream::{Cluster, ServerChange, ServerEvent, Status};
+
+use crate::play::{Act, Player, by_name, client, cluster, local, nobody, server, status, until};
+
+#[tokio::test(start_paused = true)]
+async fn servers_come_and_go_and_the_others_stay() {
+    let players = [
+        Player::start(Act::Greet("9.0.0")).await,
+        Player::start(Act::Greet("9.0.0")).await,
+    ];
+    let mut config = cluster(vec![players[0].config("a")]);
+    config.drain_timeout = Duration::from_secs(30);
+    let cluster = Cluster::new(config.clone()).unwrap();
+    let checks = tokio::spawn(Arc::clone(&cluster).run_checks());
+    until("a up", || status(&cluster, "a") == Status::Up).await;
+    let a = by_name(&cluster, "a");
+    let lease = cluster.lease(&client(), &local()).await.unwrap();
+    let mut events = cluster.subscribe();
+
+    config.servers.push(players[1].config("b"));
+    config.servers[0].weight = 7;
+    cluster.reload(config.clone()).unwrap();
+    assert!(Arc::ptr_eq(&a, &by_name(&cluster, "a")), "the same server");
+    assert_eq!((a.weight(), a.sessions(), a.state().status), (7, 1, Status::Up));
+    until("b up", || status(&cluster, "b") == Status::Up).await;
+    let b = by_name(&cluster, "b");
+    assert!(a.id() < b.id());
+    assert_eq!(
+        events.recv().await.unwrap(),
+        ServerEvent {
+            server: b.id(),
+            change: ServerChange::Up
+        }
+    );
+
+    config.servers.remove(0);
+    cluster.reload(config.clone()).unwrap();
+    let deadline = Instant::now().into_std() + Duration::from_secs(30);
+    let removed = ServerEvent {
+        server: a.id(),
+        change: ServerChange::Removed { deadline },
+    };
+    assert_eq!(events.recv().await.unwrap(), removed);
+    assert_eq!(
+        (a.state().status, a.sessions()),
+        (Status::Removed, 1),
+        "its session lives on"
+    );
+    for _ in 0..5 {
+        assert_eq!(
+            cluster.lease(&client(), &local()).await.unwrap().server.name(),
+            "b"
+        );
+    }
+    drop(lease);
+    assert_eq!(a.sessions(), 0);
+    let before = players[0].accepted();
+    sleep(Duration::from_secs(10)).await;
+    assert_eq!(players[0].accepted(), before, "a removed server is not checked");
+
+    config.servers.push(players[0].config("a"));
+    cluster.reload(config).unwrap();
+    assert!(
+        by_name(&cluster, "a").id() > b.id(),
+        "numbers are never used twice"
+    );
+    until("a up again", || status(&cluster, "a") == Status::Up).await;
+    checks.abort();
+}
+
+#[tokio::test]
+async fn another_address_is_another_server() {
+    let players = [Player::start(Act::Silent).await, Player::start(Act::Silent).await];
+    let mut config = cluster(vec![players[0].config("a")]);
+    let cluster = Cluster::new(config.clone()).unwrap();
+    let old = by_name(&cluster, "a");
+    config.servers = vec![players[1].config("a")];
+    cluster.reload(config).unwrap();
+    assert_ne!(by_name(&cluster, "a").id(), old.id());
+    assert_eq!(old.state().status, Status::Removed);
+    let lease = cluster.lease(&client(), &local()).await.unwrap();
+    assert_eq!(
+        lease.stream.peer().unwrap().socket_addr(),
+        Some(players[1].address)
+    );
+}
+
+#[tokio::test]
+async fn a_new_server_gets_no_session_before_its_first_check_while_others_are_up() {
+    let player = Player::start(Act::Greet("9.0.0")).await;
+    let mut config = cluster(vec![player.config("a")]);
+    let cluster = Cluster::new(config.clone()).unwrap();
+    let checks = tokio::spawn(Arc::clone(&cluster).run_checks());
+    until("a up", || status(&cluster, "a") == Status::Up).await;
+    checks.abort();
+    let _ = checks.await;
+    config.servers.push(server("b", nobody().await));
+    cluster.reload(config).unwrap();
+    for _ in 0..5 {
+        let lease = cluster.lease(&client(), &local()).await.unwrap();
+        assert_eq!((lease.server.name(), lease.failures.len()), ("a", 0));
+    }
+}
+
+#[tokio::test]
+async fn tls_files_that_cannot_be_used_change_nothing() {
+    let player = Player::start(Act::Silent).await;
+    let mut config = cluster(vec![player.config("a")]);
+    let cluster = Cluster::new(config.clone()).unwrap();
+    config.servers.clear();
+    config.tls.mode = TlsMode::Required;
+    config.tls.verify = config::Verify::Ca;
+    config.tls.ca = Some("/no/such/ca.pem".into());
+    let error = cluster.reload(config).unwrap_err().to_string();
+    assert!(
+        error.starts_with("cluster main: ") && error.contains("/no/such/ca.pem"),
+        "{error}"
+    );
+    assert_eq!(cluster.servers().len(), 1);
+    assert!(cluster.tls().is_none());
+}
