@@ -30,7 +30,7 @@ async fn plain() -> (Stream, TcpStream) {
 /// A compressed stream of ours and the raw socket on its other end.
 async fn pair(algorithm: Algorithm, toward: Toward) -> (Stream, TcpStream) {
     let (stream, peer) = plain().await;
-    (compressed(stream, algorithm, toward), peer)
+    (compressed(stream, algorithm, toward).unwrap(), peer)
 }
 
 fn packet(sequence: u8, payload: &[u8]) -> Vec<u8> {
@@ -212,8 +212,8 @@ async fn big_transfers_arrive_whole_and_leave_no_buffer_behind() {
         let (from, to) = plain().await;
         to.set_nonblocking(true).unwrap();
         let to = Stream::Tcp(tokio::net::TcpStream::from_std(to).unwrap());
-        let mut from = compressed(from, algorithm, Toward::Server);
-        let mut to = compressed(to, algorithm, Toward::Client);
+        let mut from = compressed(from, algorithm, Toward::Server).unwrap();
+        let mut to = compressed(to, algorithm, Toward::Client).unwrap();
         assert!(from.is_compressed() && !from.is_encrypted());
         // Half of it cannot be made shorter.
         let mut sent = text(3_000_000);

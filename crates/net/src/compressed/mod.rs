@@ -76,15 +76,20 @@ struct Writer {
 }
 
 /// Puts a stream under compression, from the first byte after the OK packet of the login on.
-pub fn compressed(stream: Stream, algorithm: Algorithm, toward: Toward) -> Stream {
-    Stream::Compressed(Box::new(CompressedStream {
+///
+/// # Errors
+/// If the compression library has no memory, or no such level.
+pub fn compressed(stream: Stream, algorithm: Algorithm, toward: Toward) -> io::Result<Stream> {
+    // A level that does not work is better known now than at the first frame.
+    codecs::keep_compressor(algorithm, codecs::compressor(algorithm).map_err(invalid)?);
+    Ok(Stream::Compressed(Box::new(CompressedStream {
         stream,
         algorithm,
         toward,
         reader: Reader::default(),
         writer: Writer::default(),
         next_packet: 0,
-    }))
+    })))
 }
 
 impl CompressedStream {

@@ -58,7 +58,7 @@ impl TlsConnector {
 
     /// Does the client's part of a handshake. `server_name` is a host name or an IP address; with `verify = "identity"`
     /// the certificate must be for it (as a subject alternative name: the common name has been out of use since
-    /// RFC 6125), otherwise it is only sent as a hint, and anything else than a host name is left out.
+    /// RFC 6125, and the certificates that MySQL 5.7 to 9 make for themselves are for no name at all), otherwise it is only sent as a hint, and anything else than a host name is left out.
     ///
     /// # Errors
     /// A failed handshake or a certificate that is not trusted, after an alert has been sent; the connection is of no
