@@ -336,3 +336,139 @@ impl fmt::Debug for Decompressor {
             .finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALGORITHMS: [Algorithm; 2] = [Algorithm::Zlib, Algorithm::Zstd { level: 3 }];
+
+    fn packed(algorithm: Algorithm, content: &[u8]) -> Vec<u8> {
+        let mut frames = Vec::new();
+        Compressor::new(algorithm)
+            .unwrap()
+            .compress(content, &mut frames)
+            .unwrap();
+        frames
+    }
+
+    /// Offers `step` bytes of input and `room` bytes of output at a time.
+    fn unpack(algorithm: Algorithm, frames: &[u8], step: usize, room: usize) -> Result<Vec<u8>, WireError> {
+        let mut decompressor = Decompressor::new(algorithm)?;
+        let (mut content, mut output, mut at) = (Vec::new(), vec![0; room], 0);
+        loop {
+            let done = decompressor.decompress(&frames[at..(at + step).min(frames.len())], &mut output)?;
+            at += done.consumed;
+            content.extend_from_slice(&output[..done.produced]);
+            if at == frames.len() && done.produced < room {
+                assert!(decompressor.at_boundary());
+                return Ok(content);
+            }
+            assert_ne!(done, Unpacked::default());
+        }
+    }
+
+    fn text(len: usize) -> Vec<u8> {
+        (0..len)
+            .map(|i| b"select a from b"[i * i % 15] ^ (i / 997) as u8)
+            .collect()
+    }
+
+    #[test]
+    fn content_of_any_length_comes_out_as_it_went_in() {
+        for algorithm in ALGORITHMS {
+            for len in [
+                0,
+                1,
+                MIN_COMPRESS - 1,
+                MIN_COMPRESS,
+                1000,
+                FRAME_INPUT,
+                FRAME_INPUT + 1,
+                700_000,
+            ] {
+                let content = text(len);
+                let frames = packed(algorithm, &content);
+                assert!(len < 1000 || frames.len() < len, "{algorithm:?} {len}");
+                assert_eq!(
+                    unpack(algorithm, &frames, usize::MAX / 2, 1 << 16),
+                    Ok(content.clone())
+                );
+                if len <= 1000 {
+                    assert_eq!(unpack(algorithm, &frames, 1, 1), Ok(content));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn bytes_that_do_not_get_shorter_are_sent_as_they_are() {
+        for algorithm in ALGORITHMS {
+            let content: Vec<u8> = (0..=255).collect();
+            let frames = packed(algorithm, &content);
+            assert_eq!(frames[..HEADER_LEN], [0, 1, 0, 0, 0, 0, 0]);
+            assert_eq!(frames[HEADER_LEN..], content);
+        }
+    }
+
+    #[test]
+    fn frames_are_numbered_through_and_the_answer_goes_on() {
+        let mut compressor = Compressor::new(Algorithm::Zlib).unwrap();
+        compressor.set_sequence(255);
+        let mut frames = Vec::new();
+        compressor.compress(b"a", &mut frames).unwrap();
+        compressor.compress(b"b", &mut frames).unwrap();
+        assert_eq!(
+            (frames[3], frames[HEADER_LEN + 1 + 3], compressor.sequence()),
+            (255, 0, 1)
+        );
+        let mut decompressor = Decompressor::new(Algorithm::Zlib).unwrap();
+        decompressor.decompress(&frames, &mut [0; 9]).unwrap();
+        assert_eq!(decompressor.next_sequence(), 1);
+    }
+
+    #[test]
+    fn a_frame_must_hold_what_it_claims() {
+        for algorithm in ALGORITHMS {
+            let good = packed(algorithm, &text(1000));
+            for claimed in [1_u32, 999, 1001, 0xff_ffff] {
+                let mut frames = good.clone();
+                frames[4..7].copy_from_slice(&claimed.to_le_bytes()[..3]);
+                let error = unpack(algorithm, &frames, 50, 100).unwrap_err();
+                assert_eq!(
+                    error,
+                    WireError::FrameLength {
+                        claimed: claimed as usize
+                    },
+                    "{algorithm:?}"
+                );
+            }
+            let mut longer = good.clone();
+            longer[0] += 1;
+            longer.push(0);
+            assert!(unpack(algorithm, &longer, 50, 100).is_err());
+            let mut shorter = good;
+            shorter.pop();
+            shorter[0] = shorter[0].wrapping_sub(1);
+            assert!(unpack(algorithm, &shorter, 50, 100).is_err());
+        }
+    }
+
+    #[test]
+    fn damaged_data_is_an_error() {
+        for algorithm in ALGORITHMS {
+            let mut frames = packed(algorithm, &text(1000));
+            frames[HEADER_LEN..].fill(0xff);
+            assert_eq!(unpack(algorithm, &frames, 50, 100), Err(WireError::FrameData));
+        }
+    }
+
+    #[test]
+    fn a_zstd_frame_cannot_ask_for_a_window_that_no_frame_needs() {
+        // Magic, a descriptor without single segment, a window of 2^27 bytes.
+        let mut frames = vec![6, 0, 0, 0, 0xff, 0xff, 0xff];
+        frames.extend_from_slice(&[0x28, 0xb5, 0x2f, 0xfd, 0x00, 17 << 3]);
+        let zstd = Algorithm::Zstd { level: 3 };
+        assert_eq!(unpack(zstd, &frames, 100, 100), Err(WireError::FrameData));
+    }
+}

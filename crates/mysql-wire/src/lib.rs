@@ -24,6 +24,8 @@ mod response;
 
 pub mod auth;
 pub mod compression;
+#[doc(hidden)]
+pub mod fuzzing;
 
 pub use auth_exchange::{AuthMoreData, AuthNextFactor, AuthSwitch};
 pub use capabilities::{Capabilities, StatusFlags};

@@ -102,3 +102,101 @@ impl RequestTracker {
         (0, false)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::write_packet;
+
+    fn packets(payloads: &[&[u8]]) -> Vec<u8> {
+        let (mut out, mut sequence) = (Vec::new(), 0);
+        for payload in payloads {
+            write_packet(&mut out, &mut sequence, payload);
+        }
+        out
+    }
+
+    /// Feeds `bytes` in two pieces; the end that was found.
+    fn end(mut tracker: RequestTracker, bytes: &[u8], cut: usize) -> Option<usize> {
+        let (first, finished) = tracker.advance(&bytes[..cut]);
+        if finished {
+            return Some(first);
+        }
+        let (second, finished) = tracker.advance(&bytes[first..]);
+        finished.then_some(first + second)
+    }
+
+    #[test]
+    fn a_command_ends_with_its_packet_and_the_next_one_stays() {
+        let bytes = packets(&[b"\x03select 1", b"\x0e"]);
+        assert_eq!(RequestTracker::peek(&bytes[..4]), Ok(None));
+        let header = PacketHeader {
+            payload_len: 9,
+            sequence: 0,
+        };
+        assert_eq!(RequestTracker::peek(&bytes), Ok(Some((header, Command::QUERY))));
+        let mut tracker = RequestTracker::new();
+        assert!(!tracker.in_progress());
+        tracker.begin_command();
+        for cut in 0..=bytes.len() {
+            assert_eq!(end(tracker, &bytes, cut), Some(13), "cut at {cut}");
+        }
+        assert_eq!(tracker.advance(&bytes[..12]), (12, false));
+        assert!(tracker.in_progress());
+        assert_eq!(tracker.advance(&bytes[12..]), (1, true));
+        assert!(!tracker.in_progress());
+        assert_eq!(tracker.advance(&bytes[13..]), (0, false));
+    }
+
+    #[test]
+    fn a_command_over_16_mib_ends_with_its_last_packet() {
+        for len in [PacketHeader::MAX_PAYLOAD, PacketHeader::MAX_PAYLOAD + 10] {
+            let mut bytes = packets(&[&vec![3; len]]);
+            let expected = bytes.len();
+            bytes.extend_from_slice(&packets(&[b"\x0e"]));
+            let mut tracker = RequestTracker::new();
+            tracker.begin_command();
+            for cut in [
+                0,
+                3,
+                4,
+                100,
+                PacketHeader::MAX_PAYLOAD + 3,
+                PacketHeader::MAX_PAYLOAD + 4,
+                expected,
+            ] {
+                assert_eq!(end(tracker, &bytes, cut), Some(expected), "{len} cut at {cut}");
+            }
+        }
+    }
+
+    #[test]
+    fn file_data_ends_with_an_empty_packet() {
+        let bytes = packets(&[b"1,2\n", b"3,4\n", b"", b"\x0e"]);
+        let mut tracker = RequestTracker::new();
+        tracker.begin_infile();
+        for cut in 0..=bytes.len() {
+            assert_eq!(end(tracker, &bytes, cut), Some(20), "cut at {cut}");
+        }
+        assert_eq!(end(tracker, &packets(&[b""]), 2), Some(4));
+    }
+
+    #[test]
+    fn the_empty_packet_after_16_mib_of_file_data_is_not_the_end_yet() {
+        let full = vec![b'x'; PacketHeader::MAX_PAYLOAD];
+        let bytes = packets(&[&full, b""]);
+        let mut tracker = RequestTracker::new();
+        tracker.begin_infile();
+        assert_eq!(end(tracker, &bytes, 10), Some(bytes.len()));
+    }
+
+    #[test]
+    fn an_empty_packet_is_no_command() {
+        assert_eq!(
+            RequestTracker::peek(&[0, 0, 0, 0]),
+            Err(WireError::Empty {
+                expected: "a command"
+            })
+        );
+    }
+}

@@ -1,0 +1,6 @@
+//! Frames of the compressed protocol.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|data: &[u8]| mysql_wire::fuzzing::compression(data));

@@ -1,0 +1,6 @@
+//! Greeting, login, authentication, OK, ERR and EOF packets.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|data: &[u8]| mysql_wire::fuzzing::handshake(data));
