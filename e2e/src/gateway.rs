@@ -1,0 +1,230 @@
+//! The gateway as a process: started with a configuration, asked over its admin port, ended by signals.
+
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use sandbox::free_port;
+use tempfile::TempDir;
+
+use crate::setup::{Bind, Setup};
+use crate::{PATIENCE, eventually};
+
+/// How often ports are chosen anew when another program took one in between.
+const PORT_ATTEMPTS: usize = 5;
+const POLL: Duration = Duration::from_millis(10);
+
+/// A running gateway. Dropping it kills it.
+#[derive(Debug)]
+pub struct Gateway {
+    process: Child,
+    setup: Setup,
+    port: u16,
+    admin_port: u16,
+    folder: TempDir,
+}
+
+/// The gateway's program.
+///
+/// # Panics
+/// When it was not built.
+#[must_use]
+pub fn program() -> PathBuf {
+    let built = || {
+        // target/debug/deps/scenarios-0123 → target/debug/forebay
+        let own = std::env::current_exe().unwrap();
+        own.ancestors().nth(2).unwrap().join("forebay")
+    };
+    let path = std::env::var_os("FOREBAY_BIN").map_or_else(built, PathBuf::from);
+    assert!(
+        path.is_file(),
+        "{} is not there: cargo build -p forebay, or set FOREBAY_BIN",
+        path.display()
+    );
+    path
+}
+
+impl Gateway {
+    pub(crate) fn start(setup: Setup, wait_until_ready: bool) -> Self {
+        let wanted: &[u16] = if wait_until_ready { &[200] } else { &[200, 503] };
+        for _ in 0..PORT_ATTEMPTS {
+            let mut gateway = Self::spawn(setup.clone());
+            let begin = Instant::now();
+            loop {
+                if gateway
+                    .try_get("/readyz")
+                    .is_some_and(|(status, _)| wanted.contains(&status))
+                {
+                    return gateway;
+                }
+                if gateway.process.try_wait().unwrap().is_some() {
+                    break;
+                }
+                assert!(
+                    begin.elapsed() < PATIENCE,
+                    "the gateway does not become ready:\n{}",
+                    gateway.log()
+                );
+                sleep(POLL);
+            }
+            let log = gateway.log();
+            assert!(
+                log.contains("another process is listening"),
+                "the gateway ended at its start:\n{log}"
+            );
+        }
+        panic!("the ports chosen were taken again and again");
+    }
+
+    fn spawn(setup: Setup) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let (port, admin_port) = (free_port().unwrap(), free_port().unwrap());
+        let config = folder.path().join("forebay.toml");
+        fs::write(&config, setup.to_toml(port, admin_port)).unwrap();
+        let log = File::create(folder.path().join("log")).unwrap();
+        let process = Command::new(program())
+            .args(["serve", "--config"])
+            .arg(config)
+            .stdin(Stdio::null())
+            .stdout(log.try_clone().unwrap())
+            .stderr(log)
+            .spawn()
+            .unwrap();
+        Self {
+            process,
+            setup,
+            port,
+            admin_port,
+            folder,
+        }
+    }
+
+    /// The port of its listener.
+    #[must_use]
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// `ADDRESS:PORT` of its listener.
+    ///
+    /// # Panics
+    /// When it listens on a Unix socket.
+    #[must_use]
+    pub fn address(&self) -> String {
+        match self.setup.bind {
+            Bind::Ip(address) => format!("{address}:{}", self.port),
+            Bind::Unix(_) => panic!("this gateway listens on a Unix socket"),
+        }
+    }
+
+    /// Everything that it has logged.
+    #[must_use]
+    pub fn log(&self) -> String {
+        fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
+    }
+
+    /// A folder that goes with the gateway.
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Status and body of a page of the admin server.
+    ///
+    /// # Panics
+    /// When it does not answer.
+    #[must_use]
+    pub fn get(&self, page: &str) -> (u16, String) {
+        self.try_get(page).expect("an answer from the admin server")
+    }
+
+    fn try_get(&self, page: &str) -> Option<(u16, String)> {
+        let mut stream = TcpStream::connect(("127.0.0.1", self.admin_port)).ok()?;
+        stream.set_read_timeout(Some(PATIENCE)).ok()?;
+        write!(
+            stream,
+            "GET {page} HTTP/1.1\r\nHost: e2e\r\nConnection: close\r\n\r\n"
+        )
+        .ok()?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).ok()?;
+        let (head, body) = answer.split_once("\r\n\r\n")?;
+        Some((head.split(' ').nth(1)?.parse().ok()?, body.to_owned()))
+    }
+
+    /// Sum of all series of a metric whose labels contain each of `labels`, written `name="value"`.
+    #[must_use]
+    pub fn metric(&self, name: &str, labels: &[&str]) -> f64 {
+        let (status, body) = self.get("/metrics");
+        assert_eq!(status, 200, "{body}");
+        let value = |line: &str| {
+            let rest = line.strip_prefix(name)?;
+            let matches = rest.starts_with([' ', '{']) && labels.iter().all(|label| rest.contains(label));
+            matches
+                .then(|| rest.rsplit(' ').next()?.parse::<f64>().ok())
+                .flatten()
+        };
+        body.lines().filter_map(value).sum()
+    }
+
+    /// Changes the configuration (ports and socket stay), sends SIGHUP and waits until it was taken or refused.
+    /// Returns whether it was taken.
+    pub async fn reload(&mut self, setup: Setup) -> bool {
+        let taken = |gateway: &Self| gateway.metric("forebay_config_reloads_total", &["result=\"ok\""]);
+        let seen = |gateway: &Self| gateway.metric("forebay_config_reloads_total", &[]);
+        let (taken_before, seen_before) = (taken(self), seen(self));
+        let text = setup.to_toml(self.port, self.admin_port);
+        // In one step: the gateway also watches the file.
+        let unfinished = self.folder.path().join("forebay.toml.new");
+        fs::write(&unfinished, text).unwrap();
+        fs::rename(unfinished, self.folder.path().join("forebay.toml")).unwrap();
+        self.setup = setup;
+        self.signal(Signal::HUP);
+        eventually("the gateway has looked at its new configuration", async || {
+            seen(self) > seen_before
+        })
+        .await;
+        taken(self) > taken_before
+    }
+
+    /// Sends SIGTERM.
+    pub fn terminate(&self) {
+        self.signal(Signal::TERM);
+    }
+
+    /// Waits until the process has ended.
+    pub async fn exit(&mut self) -> ExitStatus {
+        let process = &mut self.process;
+        let mut status = None;
+        eventually("the gateway ends", async || {
+            status = process.try_wait().unwrap();
+            status.is_some()
+        })
+        .await;
+        status.unwrap()
+    }
+
+    /// Whether the process runs.
+    pub fn is_running(&mut self) -> bool {
+        self.process.try_wait().unwrap().is_none()
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_raw(self.process.id().cast_signed()).unwrap(), signal).unwrap();
+    }
+}
+
+impl Drop for Gateway {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+        if std::thread::panicking() {
+            eprintln!("The gateway's log:\n{}", self.log());
+        }
+    }
+}

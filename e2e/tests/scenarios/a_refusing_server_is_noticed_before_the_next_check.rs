@@ -1,0 +1,18 @@
+use e2e::{Setup, client, servers};
+
+#[tokio::test]
+async fn and_the_client_does_not_notice() {
+    let servers = servers(2);
+    // One check at the start, none afterwards while this test runs.
+    let gateway = Setup::in_front_of(&servers).check("interval = \"5m\"").start();
+    servers[0].primary().kill9().unwrap();
+    for _ in 0..6 {
+        let mut session = client::connect(&gateway).await;
+        assert_eq!(
+            client::server_port(&mut session).await,
+            servers[1].primary().port()
+        );
+    }
+    let label = format!("server={:?}", servers[0].primary().address());
+    assert!(gateway.metric("forebay_server_connect_failures_total", &[&label]) >= 1.0);
+}

@@ -1,0 +1,60 @@
+use e2e::{Setup, client, eventually, servers};
+use mysql_async::prelude::Queryable;
+
+#[tokio::test]
+async fn without_touching_sessions() {
+    let servers = servers(2);
+    let (old, new) = (servers[0].primary(), servers[1].primary());
+    let mut gateway = Setup::in_front_of(&servers[..1]).start();
+    let mut session = client::connect(&gateway).await;
+    session.query_drop("SET @mine = 7").await.unwrap();
+
+    assert!(
+        gateway.reload(Setup::in_front_of(&servers)).await,
+        "{}",
+        gateway.log()
+    );
+    eventually("the added server gets sessions", async || {
+        client::server_port(&mut client::connect(&gateway).await).await == new.port()
+    })
+    .await;
+    let mine: Option<u8> = session.query_first("SELECT @mine").await.unwrap();
+    assert_eq!(mine, Some(7), "the session is still the same");
+
+    // Removed: no new sessions; the one in a transaction keeps its server until it is done.
+    session.query_drop("START TRANSACTION").await.unwrap();
+    assert!(
+        gateway.reload(Setup::in_front_of(&servers[1..])).await,
+        "{}",
+        gateway.log()
+    );
+    for _ in 0..4 {
+        assert_eq!(
+            client::server_port(&mut client::connect(&gateway).await).await,
+            new.port()
+        );
+    }
+    assert_eq!(client::server_port(&mut session).await, old.port());
+    session.query_drop("COMMIT").await.unwrap();
+    eventually("the removed server is let go", async || {
+        session.query_drop("SELECT 1").await.is_err()
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn and_a_wrong_one_changes_nothing() {
+    let servers = servers(1);
+    let mut gateway = Setup::in_front_of(&servers).start();
+    let mut session = client::connect(&gateway).await;
+    let wrong = Setup::in_front_of(&servers).cluster("balance = \"by_mood\"");
+    assert!(!gateway.reload(wrong).await);
+    assert!(gateway.log().contains("by_mood"), "{}", gateway.log());
+    session.query_drop("SELECT 1").await.unwrap();
+    client::connect(&gateway).await;
+    assert!(
+        gateway.reload(Setup::in_front_of(&servers)).await,
+        "{}",
+        gateway.log()
+    );
+}

@@ -1,0 +1,74 @@
+use std::time::{Duration, Instant};
+
+use e2e::{Setup, client, eventually, servers};
+use mysql_async::Conn;
+use mysql_async::prelude::Queryable;
+
+#[tokio::test]
+async fn and_then_ends_with_status_0() {
+    let servers = servers(1);
+    let mut gateway = Setup::in_front_of(&servers).start();
+    let mut idle = client::connect(&gateway).await;
+    let mut busy = client::connect(&gateway).await;
+    busy.query_drop("CREATE TABLE t (id INT PRIMARY KEY) ENGINE=InnoDB")
+        .await
+        .unwrap();
+    busy.query_drop("START TRANSACTION").await.unwrap();
+    busy.query_drop("INSERT INTO t VALUES (1)").await.unwrap();
+
+    gateway.terminate();
+    eventually("it says that it is not ready", async || {
+        gateway.get("/readyz").0 == 503
+    })
+    .await;
+    assert!(
+        Conn::new(client::options(&gateway)).await.is_err(),
+        "new sessions are not taken"
+    );
+    assert!(
+        idle.query_drop("SELECT 1").await.is_err(),
+        "an idle session has ended"
+    );
+    assert!(gateway.is_running());
+
+    busy.query_drop("INSERT INTO t VALUES (2)").await.unwrap();
+    busy.query_drop("COMMIT").await.unwrap();
+    assert!(gateway.exit().await.success(), "{}", gateway.log());
+    assert_eq!(servers[0].primary().sql("SELECT COUNT(*) FROM t").unwrap(), "2\n");
+}
+
+#[tokio::test]
+async fn but_not_longer_than_the_timeout() {
+    let servers = servers(1);
+    let mut gateway = Setup::in_front_of(&servers)
+        .top("shutdown_timeout = \"1s\"")
+        .start();
+    let mut busy = client::connect(&gateway).await;
+    busy.query_drop("START TRANSACTION").await.unwrap();
+    let begin = Instant::now();
+    gateway.terminate();
+    gateway.exit().await;
+    assert!(
+        begin.elapsed() >= Duration::from_millis(900),
+        "the session had its second: {:?}",
+        begin.elapsed()
+    );
+    assert!(busy.query_drop("SELECT 1").await.is_err());
+}
+
+#[tokio::test]
+async fn nor_after_a_second_signal() {
+    let servers = servers(1);
+    let mut gateway = Setup::in_front_of(&servers)
+        .top("shutdown_timeout = \"10m\"")
+        .start();
+    let mut busy = client::connect(&gateway).await;
+    busy.query_drop("START TRANSACTION").await.unwrap();
+    gateway.terminate();
+    eventually("it says that it is not ready", async || {
+        gateway.get("/readyz").0 == 503
+    })
+    .await;
+    gateway.terminate();
+    gateway.exit().await;
+}

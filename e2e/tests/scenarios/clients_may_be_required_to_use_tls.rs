@@ -1,0 +1,64 @@
+use e2e::{Setup, client, servers};
+use mysql_async::prelude::Queryable;
+use mysql_async::{Conn, SslOpts};
+use sandbox::Certificates;
+
+fn listener_tls(mode: &str, certificates: &Certificates) -> String {
+    let Certificates {
+        server_cert,
+        server_key,
+        ..
+    } = certificates;
+    format!("mode = {mode:?}\ncert = {server_cert:?}\nkey = {server_key:?}")
+}
+
+#[tokio::test]
+async fn and_see_a_certificate_that_they_can_verify() {
+    let servers = servers(1);
+    let folder = tempfile::tempdir().unwrap();
+    let certificates = Certificates::make(folder.path()).unwrap();
+    let gateway = Setup::in_front_of(&servers)
+        .listener_tls(&listener_tls("required", &certificates))
+        .start();
+
+    let error = Conn::new(client::options(&gateway)).await.unwrap_err();
+    assert_eq!(client::code(&error), 3159, "{error}");
+
+    let tls = SslOpts::default().with_root_certs(vec![certificates.ca.clone().into()]);
+    let mut session = Conn::new(client::options(&gateway).ssl_opts(tls.clone()))
+        .await
+        .unwrap();
+    assert_eq!(session.query_first("SELECT 42").await.unwrap(), Some(42));
+
+    let ca = format!("--ssl-ca={}", certificates.ca.display());
+    assert_eq!(
+        client::command_line(gateway.port(), &[&ca], "SELECT 42").unwrap(),
+        "42\n"
+    );
+
+    // Somebody else's authority.
+    let other = tempfile::tempdir().unwrap();
+    let other = Certificates::make(other.path()).unwrap();
+    let tls = SslOpts::default().with_root_certs(vec![other.ca.into()]);
+    assert!(Conn::new(client::options(&gateway).ssl_opts(tls)).await.is_err());
+}
+
+#[tokio::test]
+async fn or_to_show_one_of_their_own() {
+    let servers = servers(1);
+    let folder = tempfile::tempdir().unwrap();
+    let certificates = Certificates::make(folder.path()).unwrap();
+    let tls = listener_tls("preferred", &certificates);
+    let ca = &certificates.ca;
+    let gateway = Setup::in_front_of(&servers)
+        .listener_tls(&format!("{tls}\nclient_ca = {ca:?}\nclient_auth = \"required\""))
+        .start();
+    let ca = format!("--ssl-ca={}", ca.display());
+    let cert = format!("--ssl-cert={}", certificates.client_cert.display());
+    let key = format!("--ssl-key={}", certificates.client_key.display());
+    assert_eq!(
+        client::command_line(gateway.port(), &[&ca, &cert, &key], "SELECT 42").unwrap(),
+        "42\n"
+    );
+    client::command_line(gateway.port(), &[&ca], "SELECT 42").unwrap_err();
+}

@@ -1,0 +1,41 @@
+use e2e::{Setup, client, eventually, servers};
+use mysql_async::prelude::Queryable;
+
+#[tokio::test]
+async fn sessions_commands_errors_and_servers() {
+    let servers = servers(1);
+    let gateway = Setup::in_front_of(&servers).start();
+    let mut session = client::connect(&gateway).await;
+    let commands_before = gateway.metric("forebay_commands_total", &["command=\"query\""]);
+    for _ in 0..10 {
+        session.query_drop("SELECT 1").await.unwrap();
+    }
+    session.query_drop("SELECT no_such_column").await.unwrap_err();
+    let commands = gateway.metric("forebay_commands_total", &["command=\"query\""]) - commands_before;
+    assert_eq!(commands, 11.0);
+    assert_eq!(
+        gateway.metric("forebay_sessions_active", &["listener=\"e2e\""]),
+        1.0
+    );
+    let server = format!("server={:?}", servers[0].primary().address());
+    assert_eq!(
+        gateway.metric("forebay_server_sessions_active", &["cluster=\"main\"", &server]),
+        1.0
+    );
+    assert_eq!(
+        gateway.metric("forebay_server_state", &[&server, "state=\"up\""]),
+        1.0
+    );
+    assert!(gateway.metric("forebay_command_duration_seconds_count", &[&server]) >= 11.0);
+    assert!(gateway.metric("forebay_client_received_bytes_total", &[]) > 0.0);
+    assert!(gateway.metric("forebay_checks_total", &[&server]) >= 1.0);
+
+    session.disconnect().await.unwrap();
+    eventually("the end of the session is counted", async || {
+        gateway.metric("forebay_sessions_ended_total", &["reason=\"client_quit\""]) == 1.0
+    })
+    .await;
+    assert_eq!(gateway.metric("forebay_sessions_active", &[]), 0.0);
+    eventually("and logged", async || gateway.log().contains("client_quit")).await;
+    assert!(!gateway.log().contains(sandbox::PASSWORD.repeat(2).as_str()));
+}

@@ -1,0 +1,44 @@
+use e2e::{Setup, client, server_at, servers};
+use mysql_async::Conn;
+use mysql_async::prelude::Queryable;
+
+#[tokio::test]
+async fn of_many_sessions_over_all_servers() {
+    let servers = servers(2);
+    let gateway = Setup::in_front_of(&servers).mode("tcp").start();
+    let mut sessions = Vec::new();
+    let mut ports = Vec::new();
+    for _ in 0..4 {
+        let mut session = client::connect(&gateway).await;
+        ports.push(client::server_port(&mut session).await);
+        sessions.push(session);
+    }
+    ports.sort_unstable();
+    ports.dedup();
+    assert_eq!(ports.len(), 2, "both servers are used");
+
+    let big: Option<String> = sessions[0]
+        .query_first("SELECT REPEAT('x', 20000000)")
+        .await
+        .unwrap();
+    assert_eq!(big.unwrap().len(), 20_000_000);
+
+    let victim = server_at(&servers, client::server_port(&mut sessions[0]).await);
+    victim.kill9().unwrap();
+    sessions[0].query_drop("SELECT 1").await.unwrap_err();
+    for _ in 0..4 {
+        assert_ne!(
+            client::server_port(&mut client::connect(&gateway).await).await,
+            victim.port()
+        );
+    }
+}
+
+#[tokio::test]
+async fn and_says_when_there_is_no_server() {
+    let servers = servers(1);
+    let gateway = Setup::in_front_of(&servers).mode("tcp").start();
+    servers[0].primary().kill9().unwrap();
+    let error = Conn::new(client::options(&gateway)).await.unwrap_err();
+    assert_eq!(client::code(&error), 2003, "{error}");
+}
