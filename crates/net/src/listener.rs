@@ -19,7 +19,7 @@ use tokio::io::unix::AsyncFd;
 use crate::unix_path::{self, SocketFile};
 use crate::{NetError, Peer, sys};
 
-/// An open listener. Dropping it closes the socket and removes the file of a Unix socket.
+/// An open listener, watched by the runtime it was opened in. Dropping it closes the socket and removes the file of a Unix socket.
 #[derive(Debug)]
 pub struct Listener {
     socket: AsyncFd<RawSocket>,

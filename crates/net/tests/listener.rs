@@ -203,3 +203,37 @@ async fn a_cancelled_accept_loses_no_connection() {
         );
     }
 }
+
+#[tokio::test]
+async fn opens_what_the_configuration_says() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("gate.sock");
+    let text = format!(
+        r#"
+        [[listener]]
+        bind = "127.0.0.1:0"
+        cluster = "main"
+
+        [[listener]]
+        bind = "unix:{}"
+        unix_mode = "0600"
+        cluster = "main"
+
+        [cluster.main]
+        servers = ["127.0.0.1:3306"]
+        "#,
+        path.display()
+    );
+    let config = config::Config::parse(&text, "test.toml").unwrap();
+    let listeners: Vec<_> = config
+        .listeners
+        .iter()
+        .map(|listener| Listener::bind(listener).unwrap())
+        .collect();
+    assert_ne!(address_of(&listeners[0]).port(), 0);
+    assert_eq!(listeners[1].unix_path(), Some(path.as_path()));
+    assert_eq!(
+        std::fs::metadata(&path).unwrap().permissions().mode() & 0o777,
+        0o600
+    );
+}
