@@ -22,8 +22,9 @@ section! {
         /// Worker threads. Each session lives on one of them, with both of its sockets.
         pub workers: usize = default(cores(), "one per core") unit "threads" in 1..=1024, Restart;
 
-        /// Client sessions in all. A client beyond that is told so with error 1040 (too many connections).
-        pub max_connections: u32 = default(20_000) unit "sessions" in 1..=10_000_000, Live;
+        /// Client sessions in all. A client beyond that is told so with error 1040 (too many connections). Each takes two
+        /// file descriptors: a figure that the process's limit does not allow is refused at start.
+        pub max_connections: Option<u32> = default(None, "what the limit of file descriptors allows, at most 20000") unit "sessions" in Some(1)..=Some(10_000_000), Live;
 
         /// After SIGTERM, sessions end when they are outside a command and a transaction; what is left after this
         /// time is cut off.

@@ -12,7 +12,7 @@ use net::{Accepted, Peer, Stream, Toward};
 use telemetry::ListenerSeries;
 use tokio::io::AsyncWriteExt;
 use tracing::info;
-use upstream::Lease;
+use upstream::{Lease, LeaseError};
 
 use crate::control::{Control, IdleLimits, Waiting};
 use crate::error::SessionError;
@@ -123,10 +123,9 @@ async fn forward_bytes(
         let (peer, unread) = proxy::read_header(&mut client, listener).await?;
         story.client = peer.to_string();
         let local = client.local().unwrap_or(Peer::Unix);
-        let lease = match listener.cluster.lease(&peer, &local).await {
+        let lease = match lease(worker, listener, &peer, &local).await {
             Ok(lease) => lease,
             Err(error) => {
-                let error = SessionError::NoServer(error);
                 refuse(worker, &mut client, 0, Capabilities::default(), &error).await;
                 return Err(error);
             }
@@ -162,6 +161,32 @@ async fn forward_bytes(
     story.from_client = wires.traffic.from_client;
     story.to_client = wires.traffic.to_client;
     crate::session::end_of_stream(ended, &server, listener)
+}
+
+/// Leases a server, and counts what came of it on the servers that were tried.
+async fn lease(
+    worker: &Worker,
+    listener: &ListenerState,
+    peer: &Peer,
+    local: &Peer,
+) -> Result<Lease, SessionError> {
+    let began = Instant::now();
+    let leased = listener.cluster.lease(peer, local).await;
+    let series = |server: &str| worker.metrics.server(listener.cluster.name(), server);
+    let failures = match &leased {
+        Ok(lease) => {
+            let series = series(lease.server.name());
+            series.connects.inc();
+            series.connect_seconds.record(began.elapsed());
+            lease.failures.as_slice()
+        }
+        Err(LeaseError::ConnectFailed { failures, .. }) => failures.as_slice(),
+        Err(_) => &[],
+    };
+    failures
+        .iter()
+        .for_each(|failure| series(&failure.server).connect_failures.inc());
+    leased.map_err(SessionError::NoServer)
 }
 
 /// Mode `session`: accept, handshake, serve.
@@ -218,11 +243,7 @@ async fn log_in(
             return Err(SessionError::ClientGone);
         };
         story.user = String::from_utf8_lossy(&login.user).into_owned();
-        let lease = listener
-            .cluster
-            .lease(&peer, &local)
-            .await
-            .map_err(SessionError::NoServer)?;
+        let lease = lease(worker, listener, &peer, &local).await?;
         story.server = lease.server.name().to_owned();
         control.attach(listener.key(&lease.server));
         handshake::log_in(client, login, lease, listener).await

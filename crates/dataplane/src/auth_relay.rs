@@ -14,8 +14,8 @@
 //! `sql/auth/sha2_password.cc` and `sql-common/client_authentication.cc` of MySQL 9.
 //!
 //! A password that a client sent over a secure link never goes on in the clear over a plain one: it is encrypted with the
-//! server's key, or the login is refused. The state machine does no I/O; [`AuthRelay::from_server`] and
-//! [`AuthRelay::from_client`] take a payload and say what to do with it.
+//! server's key, or the login is refused. The state machine does no I/O; [`AuthRelay::server_said`] and
+//! [`AuthRelay::client_said`] take a payload and say what to do with it.
 
 use crate::keys::{self, PrivateKey};
 use mysql_wire::AuthSwitch;
@@ -77,7 +77,7 @@ impl<'k> AuthRelay<'k> {
     }
 
     /// A packet from the server.
-    pub(crate) fn from_server(&mut self, payload: Vec<u8>) -> Result<Step, SessionError> {
+    pub(crate) fn server_said(&mut self, payload: Vec<u8>) -> Result<Step, SessionError> {
         match payload.first() {
             Some(0x00) => Ok(Step::Accepted(payload)),
             Some(0xff) => Ok(Step::Refused(payload)),
@@ -88,7 +88,7 @@ impl<'k> AuthRelay<'k> {
     }
 
     /// A packet from the client.
-    pub(crate) fn from_client(&mut self, payload: Vec<u8>) -> Result<Step, SessionError> {
+    pub(crate) fn client_said(&mut self, payload: Vec<u8>) -> Result<Step, SessionError> {
         let Expect::Password { key_request } = self.expect else {
             return Ok(Step::ToServer(payload));
         };

@@ -9,11 +9,11 @@ use tokio::task::spawn_local;
 use upstream::{Cluster, ServerChange, ServerEvent, ServerId};
 
 use crate::control::{ServerKey, Signal};
-use crate::gateway::Shared;
+use crate::gateway::{NumberedCluster, Shared};
 use crate::worker::Message;
 
 /// Follows every cluster that is named to it. Never returns while the gateway lives.
-pub(crate) async fn run(shared: Arc<Shared>, mut clusters: UnboundedReceiver<(u32, Arc<Cluster>)>) {
+pub(crate) async fn run(shared: Arc<Shared>, mut clusters: UnboundedReceiver<NumberedCluster>) {
     while let Some((serial, cluster)) = clusters.recv().await {
         spawn_local(Arc::clone(&cluster).run_checks());
         spawn_local(follow(Arc::clone(&shared), serial, cluster));

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use config::BindAddress;
 use net::{NetError, Peer, TlsAcceptor};
-use telemetry::Telemetry;
+use telemetry::{Samples, Source, Telemetry};
 use thiserror::Error;
 use tokio::sync::mpsc::{self, UnboundedSender};
 use upstream::{Cluster, Server, UpstreamError};
@@ -120,9 +120,12 @@ struct Bound {
     state: Arc<ListenerState>,
 }
 
+/// A cluster, and the number by which its servers are told from those of others.
+pub(crate) type NumberedCluster = (u32, Arc<Cluster>);
+
 /// What a reload may change.
 struct Parts {
-    clusters: BTreeMap<String, (u32, Arc<Cluster>)>,
+    clusters: BTreeMap<String, NumberedCluster>,
     listeners: Vec<Bound>,
     next_serial: u32,
 }
@@ -136,8 +139,8 @@ pub struct Gateway {
     draining: AtomicBool,
     threads: Mutex<Vec<JoinHandle<()>>>,
     /// New clusters, for [`Gateway::run`] to follow.
-    followers: UnboundedSender<(u32, Arc<Cluster>)>,
-    to_follow: Mutex<Option<mpsc::UnboundedReceiver<(u32, Arc<Cluster>)>>>,
+    followers: UnboundedSender<NumberedCluster>,
+    to_follow: Mutex<Option<mpsc::UnboundedReceiver<NumberedCluster>>>,
 }
 
 /// What is known of a listener, for status pages.
@@ -162,7 +165,7 @@ impl Gateway {
             telemetry,
             registry: Registry::default(),
             sessions_on: (0..config.workers).map(|_| AtomicUsize::new(0)).collect(),
-            max_connections: AtomicU32::new(config.max_connections),
+            max_connections: AtomicU32::new(config.max_connections.unwrap_or(u32::MAX)),
             buffer_pool_max: config.buffer_pool_max,
             workers: senders.into_boxed_slice(),
         });
@@ -238,7 +241,7 @@ impl Gateway {
         }
         self.shared
             .max_connections
-            .store(config.max_connections, Ordering::Relaxed);
+            .store(config.max_connections.unwrap_or(u32::MAX), Ordering::Relaxed);
         Ok(())
     }
 
@@ -247,7 +250,7 @@ impl Gateway {
         &self,
         parts: &mut Parts,
         config: &config::Config,
-        clusters: &BTreeMap<String, (u32, Arc<Cluster>)>,
+        clusters: &BTreeMap<String, NumberedCluster>,
         new_binds: &mut Vec<BindAddress>,
     ) -> Result<Vec<Bound>, GatewayError> {
         let mut listeners = Vec::new();
@@ -290,7 +293,7 @@ impl Gateway {
         &self,
         parts: &mut Parts,
         config: &config::Config,
-    ) -> Result<BTreeMap<String, (u32, Arc<Cluster>)>, GatewayError> {
+    ) -> Result<BTreeMap<String, NumberedCluster>, GatewayError> {
         let mut clusters = BTreeMap::new();
         for (name, wanted) in &config.clusters {
             let cluster = match parts.clusters.get(name) {
@@ -308,7 +311,7 @@ impl Gateway {
     fn listener_state(
         &self,
         listener: &config::Listener,
-        clusters: &BTreeMap<String, (u32, Arc<Cluster>)>,
+        clusters: &BTreeMap<String, NumberedCluster>,
         active: Arc<AtomicU32>,
     ) -> Result<ListenerState, GatewayError> {
         let (cluster_serial, cluster) =
@@ -352,7 +355,7 @@ impl Gateway {
     fn apply(
         &self,
         parts: &mut Parts,
-        clusters: BTreeMap<String, (u32, Arc<Cluster>)>,
+        clusters: BTreeMap<String, NumberedCluster>,
         listeners: Vec<Bound>,
         new_binds: &[BindAddress],
     ) {
@@ -481,6 +484,13 @@ impl Gateway {
     fn tell_acceptor(&self, message: AcceptorMessage) {
         // Fails only after it has stopped.
         let _ = self.acceptor.send(message);
+    }
+}
+
+impl Source for Gateway {
+    /// What is read from its owner at a scrape: the servers, checks and queues of every cluster there is now.
+    fn collect(&self, out: &mut Samples) {
+        self.clusters().iter().for_each(|cluster| cluster.collect(out));
     }
 }
 

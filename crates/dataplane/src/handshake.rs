@@ -442,8 +442,8 @@ async fn authenticate(
     loop {
         let step = tokio::select! {
             biased;
-            packet = server.read() => relay.from_server(packet.map_err(|_| gone())?)?,
-            packet = client.read_next() => relay.from_client(packet.map_err(client_read)?)?,
+            packet = server.read() => relay.server_said(packet.map_err(|_| gone())?)?,
+            packet = client.read_next() => relay.client_said(packet.map_err(client_read)?)?,
         };
         match step {
             Step::ToClient(payload) => client.write(&payload).await.map_err(SessionError::ClientFailed)?,

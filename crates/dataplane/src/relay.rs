@@ -160,7 +160,7 @@ impl<'a> Exchange<'a> {
                 (ended, None)
             }
             Err(_) if wires.traffic.to_client == forwarded => (ended, Some(first_error)),
-            Err(_) => (ended, None),
+            Err(_) => (ended, self.response.error_sequence()),
         }
     }
 

@@ -58,12 +58,15 @@ pub(crate) fn run(
     inbox: UnboundedReceiver<Message>,
 ) -> std::io::Result<()> {
     buffer::set_limit(shared.buffer_pool_max);
+    let metrics = shared.telemetry.worker(index);
+    let turns = Arc::clone(&metrics);
     let runtime = Builder::new_current_thread()
         .enable_all()
+        .on_thread_park(move || turns.turns.inc())
         .build_local(LocalOptions::default())?;
     let worker = Rc::new(Worker {
         index,
-        metrics: shared.telemetry.worker(index),
+        metrics,
         shared,
         sessions: Sessions::default(),
         clock: Rc::default(),

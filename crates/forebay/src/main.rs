@@ -83,7 +83,10 @@ fn main() -> ExitCode {
             Ok(())
         }
         Command::Sandbox { command } => sandbox(command),
-        Command::Demo { once } => { let _ = once; Ok(()) }
+        Command::Demo { once } => {
+            let _ = once;
+            Ok(())
+        }
         Command::Bench(bench) => bench.run(),
     };
     match result {
@@ -114,7 +117,7 @@ fn check(path: &std::path::Path) -> anyhow::Result<()> {
 fn docs(what: &Docs) {
     match what {
         Docs::Options => println!("{}", config::options().len()),
-        Docs::Metrics => println!("{}", telemetry::metrics().len()),
+        Docs::Metrics => print!("{}", telemetry::docs::text()),
     }
 }
 

@@ -12,6 +12,8 @@ use telemetry::log::LogHandle;
 use tracing::{error, info, warn};
 use upstream::{Cluster, Server};
 
+use crate::serve::settle_max_connections;
+
 /// The running gateway with the configuration it runs by.
 pub(crate) struct Operator {
     path: PathBuf,
@@ -30,14 +32,21 @@ impl Operator {
         telemetry: Arc<Telemetry>,
         log: LogHandle,
     ) -> Arc<Self> {
-        Arc::new(Self {
+        let operator = Self {
             path,
             config: Mutex::new(config),
             gateway,
             telemetry,
             log,
             started: Instant::now(),
-        })
+        };
+        operator.publish_limit(&operator.config());
+        Arc::new(operator)
+    }
+
+    fn publish_limit(&self, config: &Config) {
+        let limit = config.max_connections.map_or(0, i64::from);
+        self.telemetry.control.sessions_limit.set(limit);
     }
 
     pub(crate) fn watches(&self) -> bool {
@@ -66,7 +75,8 @@ impl Operator {
     }
 
     fn reload_now(&self) -> Result<String, String> {
-        let new = Config::load(&self.path).map_err(|errors| errors.to_string())?;
+        let mut new = Config::load(&self.path).map_err(|errors| errors.to_string())?;
+        settle_max_connections(&mut new).map_err(|error| format!("{error:#}"))?;
         let mut config = self.config();
         let diff = config.diff(&new);
         if diff.is_empty() {
@@ -78,10 +88,7 @@ impl Operator {
                 .set_level(&new.log.level)
                 .map_err(|error| error.to_string())?;
         }
-        self.telemetry
-            .control
-            .sessions_limit
-            .set(i64::from(new.max_connections));
+        self.publish_limit(&new);
         for change in diff.of(Reload::Restart) {
             warn!(%change, "takes effect at the next start");
         }
@@ -121,9 +128,9 @@ impl admin::Gateway for Operator {
                 name: listener.name,
                 bind: listener.address.to_string(),
                 mode: match listener.mode {
-                config::Mode::Tcp => "tcp".into(),
-                config::Mode::Session => "session".into(),
-            },
+                    config::Mode::Tcp => "tcp".into(),
+                    config::Mode::Session => "session".into(),
+                },
                 cluster: listener.cluster,
                 sessions: u64::from(listener.sessions),
             });

@@ -19,14 +19,16 @@ use crate::operate::Operator;
 const WATCH_INTERVAL: Duration = Duration::from_secs(1);
 /// File descriptors that are not for sessions: listeners, runtimes, checks, admin, log.
 const SPARE_DESCRIPTORS: u64 = 128;
+const DESCRIPTORS_PER_SESSION: u64 = 2;
+const DEFAULT_MAX_CONNECTIONS: u64 = 20_000;
 /// How long the log may take to be written at the end.
 const LOG_FLUSH_LIMIT: Duration = Duration::from_secs(2);
 
 /// Runs the gateway until it is told to end.
 pub(crate) fn run(path: &Path) -> anyhow::Result<()> {
-    let config = Config::load(path)?;
+    let mut config = Config::load(path)?;
     let log = telemetry::log::init(&config.log)?;
-    let descriptors = check_descriptors(&config)?;
+    settle_max_connections(&mut config)?;
     let telemetry = Telemetry::new(config.workers, |byte| mysql_wire::Command(byte).name());
     let runtime = Builder::new_current_thread()
         .enable_all()
@@ -36,8 +38,7 @@ pub(crate) fn run(path: &Path) -> anyhow::Result<()> {
             version = env!("CARGO_PKG_VERSION"),
             config = %path.display(),
             workers = config.workers,
-            max_connections = config.max_connections,
-            file_descriptors = descriptors,
+            max_connections = config.max_connections.unwrap_or_default(),
             "starting"
         );
         let admin = config
@@ -47,10 +48,8 @@ pub(crate) fn run(path: &Path) -> anyhow::Result<()> {
             .transpose()?;
         let gateway = Gateway::start(&config, Arc::clone(&telemetry)).context("cannot start")?;
         telemetry.control.config_reloaded(true);
-        telemetry
-            .control
-            .sessions_limit
-            .set(i64::from(config.max_connections));
+        telemetry.register(Arc::clone(&gateway) as _);
+        telemetry.register(Arc::new(log.clone()));
         let operator = Operator::new(
             path.to_owned(),
             config,
@@ -76,18 +75,24 @@ pub(crate) fn run(path: &Path) -> anyhow::Result<()> {
     ended
 }
 
-/// Two descriptors a session, and some: fewer would refuse connections below `max_connections`.
-fn check_descriptors(config: &Config) -> anyhow::Result<u64> {
+/// Settles how many sessions there may be: what the configuration says, or as many as there are file descriptors for.
+///
+/// # Errors
+/// The configuration asks for more than this process has descriptors for: connections would be refused below the limit.
+pub(crate) fn settle_max_connections(config: &mut Config) -> anyhow::Result<()> {
     let present = net::limits::raise_nofile().context("cannot raise the limit of open files")?;
-    let needed = 2 * u64::from(config.max_connections) + SPARE_DESCRIPTORS;
+    let possible = present.saturating_sub(SPARE_DESCRIPTORS) / DESCRIPTORS_PER_SESSION;
+    let wanted = config
+        .max_connections
+        .unwrap_or(possible.clamp(1, DEFAULT_MAX_CONNECTIONS) as u32);
+    let needed = DESCRIPTORS_PER_SESSION * u64::from(wanted) + SPARE_DESCRIPTORS;
     anyhow::ensure!(
         present >= needed,
-        "max_connections = {} needs {needed} file descriptors, and this process may have {present}; raise the limit \
-         (systemd: LimitNOFILE={needed}, shell: ulimit -n {needed}) or set max_connections to at most {}",
-        config.max_connections,
-        present.saturating_sub(SPARE_DESCRIPTORS) / 2
+        "max_connections = {wanted} needs {needed} file descriptors, and this process may have {present}; raise the limit \
+         (systemd: LimitNOFILE={needed}, shell: ulimit -n {needed}) or set max_connections to at most {possible}"
     );
-    Ok(present)
+    config.max_connections = Some(wanted);
+    Ok(())
 }
 
 /// Waits for signals until one of them ends the process.
