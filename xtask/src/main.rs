@@ -1,1 +1,48 @@
-fn main() {}
+//! Chores of this repository: `cargo xtask tidy` and `cargo xtask gen-docs [--check]`.
+//!
+//! What a reviewer said twice, a program says here. Formatting, lints and licences have programs of their own
+//! (rustfmt, clippy, cargo-deny) and are not repeated.
+
+mod docs;
+mod layers;
+mod source;
+mod tidy;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+const USAGE: &str = "\
+usage: cargo xtask tidy               check what formatters and linters do not
+       cargo xtask gen-docs           write the generated pages of docs/guide
+       cargo xtask gen-docs --check   fail where one of them is out of date";
+
+fn main() -> anyhow::Result<ExitCode> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let problems = match words.as_slice() {
+        ["tidy"] => tidy::run(&root())?,
+        ["gen-docs"] => docs::write(&root())?,
+        ["gen-docs", "--check"] => docs::check(&root()),
+        _ => {
+            eprintln!("{USAGE}");
+            return Ok(ExitCode::from(2));
+        }
+    };
+    for problem in &problems {
+        eprintln!("{problem}");
+    }
+    match problems.len() {
+        0 => Ok(ExitCode::SUCCESS),
+        count => {
+            eprintln!("{}: {count} to put right", words[0]);
+            Ok(ExitCode::FAILURE)
+        }
+    }
+}
+
+/// The folder of the workspace.
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .map_or_else(|| PathBuf::from("."), Path::to_path_buf)
+}

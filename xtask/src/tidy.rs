@@ -1,0 +1,177 @@
+//! The rules of this repository that no other tool checks. Each is one function here, and its failure one line with a
+//! place.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+
+use crate::docs;
+use crate::layers::{self, Metadata, Table};
+use crate::source::Source;
+
+/// Folders with code of ours.
+const CODE: [&str; 4] = ["crates", "e2e", "fuzz", "xtask"];
+
+/// Folders inside them that are made, not written.
+const MADE: [&str; 4] = ["target", "corpus", "artifacts", "node_modules"];
+
+/// Longest file, in lines. The aim is 200 to 400.
+const FILE_LINES_MAX: usize = 600;
+
+/// Longest function, in lines of code. The same figure as in clippy.toml, which also sees through macros.
+const FUNCTION_LINES_MAX: usize = 70;
+
+/// Most packages in the lock file.
+const PACKAGES_MAX: usize = 300;
+
+/// Names that say nothing about what a module is for.
+const EMPTY_NAMES: [&str; 8] = [
+    "common", "helper", "helpers", "manager", "misc", "shared", "util", "utils",
+];
+
+/// Applies every rule; a line for every failure.
+pub(crate) fn run(root: &Path) -> anyhow::Result<Vec<String>> {
+    let mut problems = layers::check(&Table::read(root)?, &Metadata::ask(root)?);
+    problems.extend(lock_file(root)?);
+    problems.extend(docs::check(root));
+    let files = rust_files(root)?;
+    for path in &files {
+        let text = std::fs::read_to_string(root.join(path)).with_context(|| path.display().to_string())?;
+        let source = Source::new(&text);
+        let file = path.display().to_string();
+        problems.extend(names(path, &file, &source));
+        problems.extend(opening(path, &file, &text));
+        problems.extend(lengths(&file, &text, &source));
+        problems.extend(ignored_tests(&file, &source));
+    }
+    println!("tidy: {} files", files.len());
+    Ok(problems)
+}
+
+/// Every `.rs` file of ours, relative to the root, in order.
+fn rust_files(root: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    let mut open: Vec<PathBuf> = CODE
+        .iter()
+        .map(|folder| root.join(folder))
+        .filter(|path| path.is_dir())
+        .collect();
+    while let Some(folder) = open.pop() {
+        for entry in std::fs::read_dir(&folder).with_context(|| folder.display().to_string())? {
+            let entry = entry?;
+            let (path, name) = (entry.path(), entry.file_name().to_string_lossy().into_owned());
+            if entry.file_type()?.is_dir() {
+                if !MADE.contains(&name.as_str()) && !name.starts_with('.') {
+                    open.push(path);
+                }
+            } else if name.ends_with(".rs") {
+                files.push(path.strip_prefix(root)?.to_path_buf());
+            }
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
+/// The number is printed where it is fine, too: a dependency is a decision.
+fn lock_file(root: &Path) -> anyhow::Result<Option<String>> {
+    let lock = std::fs::read_to_string(root.join("Cargo.lock")).context("reading Cargo.lock")?;
+    let count = lock.lines().filter(|line| *line == "[[package]]").count();
+    println!("tidy: {count} packages in Cargo.lock, at most {PACKAGES_MAX}");
+    Ok((count > PACKAGES_MAX).then(|| format!("Cargo.lock: {count} packages, at most {PACKAGES_MAX}")))
+}
+
+/// Modules have names that say what they are for: files, folders and inline ones.
+fn names(path: &Path, file: &str, source: &Source) -> Vec<String> {
+    let empty = |name: &str| EMPTY_NAMES.contains(&name);
+    let say =
+        |line: usize, name: &str| format!("{file}:{line}: `{name}` does not say what the module is for");
+    let in_path = path.with_extension("");
+    let in_path = in_path
+        .components()
+        .filter_map(|part| part.as_os_str().to_str().filter(|part| empty(part)));
+    let inline = source.modules().filter(|(_, name)| empty(name));
+    in_path
+        .map(|name| say(1, name))
+        .chain(inline.map(|(line, name)| say(line, name)))
+        .collect()
+}
+
+/// A crate says first what it is.
+fn opening(path: &Path, file: &str, text: &str) -> Option<String> {
+    let is_crate = path.ends_with("src/lib.rs") || path.ends_with("src/main.rs");
+    (is_crate && !text.starts_with("//!"))
+        .then(|| format!("{file}:1: begin with `//!`: what the crate is, and what not"))
+}
+
+fn lengths(file: &str, text: &str, source: &Source) -> Vec<String> {
+    let lines = text.lines().count();
+    let long_file =
+        (lines > FILE_LINES_MAX).then(|| format!("{file}:1: {lines} lines, at most {FILE_LINES_MAX}"));
+    let long_functions = source
+        .functions()
+        .filter(|function| function.length > FUNCTION_LINES_MAX)
+        .map(|function| {
+            let (line, name, length) = (function.line, function.name, function.length);
+            format!("{file}:{line}: fn {name} has {length} lines, at most {FUNCTION_LINES_MAX}")
+        });
+    long_file.into_iter().chain(long_functions).collect()
+}
+
+/// A test that is not run proves nothing, and looks as if it did.
+fn ignored_tests(file: &str, source: &Source) -> Vec<String> {
+    let ignored = source.lines().filter(|(_, line)| line.contains("#[ignore"));
+    ignored
+        .map(|(line, _)| format!("{file}:{line}: a test that is not run; mend it or remove it"))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn named(path: &str, text: &str) -> Vec<String> {
+        names(Path::new(path), path, &Source::new(text))
+    }
+
+    #[test]
+    fn empty_names_are_found_in_paths_and_in_code() {
+        assert_eq!(
+            named("crates/net/src/stream.rs", "mod tests {}"),
+            Vec::<String>::new()
+        );
+        assert_eq!(named("crates/net/tests/common/mod.rs", "").len(), 1);
+        assert_eq!(named("crates/net/src/utils.rs", "").len(), 1);
+        assert_eq!(
+            named("crates/net/src/lib.rs", "//! x\n\nmod helper {\n}\n"),
+            ["crates/net/src/lib.rs:3: `helper` does not say what the module is for"]
+        );
+    }
+
+    #[test]
+    fn crates_say_what_they_are() {
+        assert!(opening(Path::new("crates/net/src/lib.rs"), "f", "mod a;").is_some());
+        assert!(opening(Path::new("crates/net/src/lib.rs"), "f", "//! Sockets.").is_none());
+        assert!(opening(Path::new("crates/net/src/stream.rs"), "f", "mod a;").is_none());
+    }
+
+    #[test]
+    fn long_files_and_functions_are_told() {
+        let text = format!("fn long() {{\n{}}}\n", "    work();\n".repeat(71));
+        assert_eq!(
+            lengths("f.rs", &text, &Source::new(&text)),
+            ["f.rs:1: fn long has 71 lines, at most 70"]
+        );
+        let text = "\n".repeat(601);
+        assert_eq!(
+            lengths("f.rs", &text, &Source::new(&text)),
+            ["f.rs:1: 601 lines, at most 600"]
+        );
+    }
+
+    #[test]
+    fn ignored_tests_are_told() {
+        let text = format!("// #[ignore]\n#[{}]\nfn a() {{}}\n", "ignore = \"slow\"");
+        assert_eq!(ignored_tests("f.rs", &Source::new(&text)).len(), 1);
+    }
+}
