@@ -2,7 +2,7 @@
 //!
 //! Plugins: `mysql_native_password`, `caching_sha2_password`, `sha256_password`, `mysql_clear_password`. A password goes
 //! over the wire readable only inside TLS or a Unix socket; the SHA-256 plugins encrypt it with the server's RSA key
-//! elsewhere. Not here: `client_ed25519` and `parsec` of MariaDB, Kerberos, LDAP, a second factor.
+//! elsewhere (and `sha256_password` in a Unix socket, too). Not here: `client_ed25519` and `parsec` of MariaDB, Kerberos, LDAP, a second factor.
 
 use std::io;
 
@@ -119,14 +119,18 @@ pub async fn login(
         Some(tls) if tls.required => return Err(LoginError::NoTls),
         _ => (stream, 1),
     };
-    let secret = stream.is_encrypted() || matches!(stream, Stream::Unix(_));
+    let link = match &stream {
+        Stream::Unix(_) => Link::Local,
+        encrypted if encrypted.is_encrypted() => Link::Encrypted,
+        _ => Link::Open,
+    };
     // An unknown default plugin is no reason to give up: the account may have another one, and the server asks then.
     let plugin = Plugin::by_name(&greeting.auth_plugin).unwrap_or(Plugin::NativePassword);
     let mut exchange = Exchange {
         plugin,
         nonce: greeting.nonce,
         password: account.password,
-        secret,
+        link,
         asked_for_key: false,
     };
     let login = Login {
@@ -195,13 +199,22 @@ impl Plugin {
     }
 }
 
+/// Who can read what goes over a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Link {
+    Encrypted,
+    /// A Unix socket: nobody else can, but `sha256_password`, unlike the others, does not trust it.
+    Local,
+    /// Anybody on the way.
+    Open,
+}
+
 /// The exchange between login packet and verdict.
 struct Exchange<'a> {
     plugin: Plugin,
     nonce: [u8; 20],
     password: &'a [u8],
-    /// Nobody between us and the server can read the link.
-    secret: bool,
+    link: Link,
     asked_for_key: bool,
 }
 
@@ -256,9 +269,9 @@ impl Exchange<'_> {
         match self.plugin {
             Plugin::NativePassword => Ok(auth::native_password(&self.nonce, self.password)),
             Plugin::CachingSha2 => Ok(auth::caching_sha2_password(&self.nonce, self.password)),
-            Plugin::Clear if self.secret => Ok(self.readable()),
+            Plugin::Clear if self.link != Link::Open => Ok(self.readable()),
             Plugin::Clear => Err(LoginError::NeedsTls(Plugin::Clear.name())),
-            Plugin::Sha256 if self.secret || self.password.is_empty() => Ok(self.readable()),
+            Plugin::Sha256 if self.link == Link::Encrypted || self.password.is_empty() => Ok(self.readable()),
             Plugin::Sha256 => {
                 self.asked_for_key = true;
                 Ok(vec![1])
@@ -273,7 +286,7 @@ impl Exchange<'_> {
         }
         match self.plugin {
             Plugin::CachingSha2 if data == AuthMoreData::FAST_AUTH_OK => Ok(None),
-            Plugin::CachingSha2 if data == AuthMoreData::FULL_AUTH && self.secret => {
+            Plugin::CachingSha2 if data == AuthMoreData::FULL_AUTH && self.link != Link::Open => {
                 Ok(Some(self.readable()))
             }
             Plugin::CachingSha2 if data == AuthMoreData::FULL_AUTH => {

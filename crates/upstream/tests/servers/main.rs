@@ -1,7 +1,11 @@
 //! Clusters with servers behind them: played ones on loopback and, in the files that say so, real ones.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test")]
+
 mod a_reload_keeps_what_stays;
 mod a_session_gets_a_server;
 mod checks_find_out;
 mod full_servers_make_sessions_wait;
+mod logins_on_real_servers;
 mod play;
+mod real_servers_never_block_us;

@@ -1,0 +1,135 @@
+//! Real servers with `max_connect_errors` = 10: two hundred checks later they still talk to us. Loopback itself is never
+//! blocked, so connections come from 127.0.0.2, which servers take for any other host.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use net::Stream;
+use sandbox::{Kind, Sandbox, Spec};
+use tokio::net::TcpSocket;
+use upstream::{Cluster, GreetingError, Status, leave, read_greeting};
+
+use crate::play::{cluster, server, status, until};
+
+const CHECKS: usize = 200;
+const ER_HOST_IS_BLOCKED: u16 = 1129;
+
+#[tokio::test]
+async fn mariadb() {
+    leaves_in_order(Kind::Mariadb).await;
+}
+
+#[tokio::test]
+async fn mysql() {
+    leaves_in_order(Kind::Mysql).await;
+}
+
+async fn leaves_in_order(kind: Kind) {
+    let sandbox = start(kind).await;
+    let address: SocketAddr = sandbox.primary().address().parse().unwrap();
+    let blocked = || {
+        count(
+            &sandbox,
+            "SELECT IFNULL(SUM(SUM_CONNECT_ERRORS), 0) FROM performance_schema.host_cache",
+        )
+    };
+    for _ in 0..CHECKS {
+        let mut stream = connect_from_another_host(address).await;
+        let (greeting, _) = read_greeting(&mut stream, PATIENCE).await.unwrap();
+        leave(&mut stream, &greeting).await.unwrap();
+    }
+    assert_eq!(blocked(), 0, "errors that count towards max_connect_errors");
+    assert_eq!(
+        count(&sandbox, "SELECT COUNT(*) FROM performance_schema.host_cache"),
+        1,
+        "we were seen"
+    );
+    let aborted = count_status(&sandbox, "Aborted_connects");
+    assert!(aborted >= CHECKS as u64, "what remains, see `leave`: {aborted}");
+
+    // The test can tell: leaving without a word gets us blocked.
+    for _ in 0..10 {
+        let mut stream = connect_from_another_host(address).await;
+        read_greeting(&mut stream, PATIENCE).await.unwrap();
+    }
+    let deadline = tokio::time::Instant::now() + PATIENCE;
+    while blocked() < 10 {
+        assert!(tokio::time::Instant::now() < deadline, "{} counted", blocked());
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let mut stream = connect_from_another_host(address).await;
+    let refused = read_greeting(&mut stream, PATIENCE).await.unwrap_err();
+    assert!(
+        matches!(&refused, GreetingError::Refused(error) if error.code == ER_HOST_IS_BLOCKED),
+        "{refused}"
+    );
+}
+
+#[tokio::test]
+async fn a_check_that_logs_in_leaves_no_trace() {
+    for kind in [Kind::Mariadb, Kind::Mysql] {
+        let sandbox = start(kind).await;
+        let traces = || ["Aborted_connects", "Aborted_clients"].map(|name| count_status(&sandbox, name));
+        let before = traces();
+        let mut config = cluster(vec![server("real", sandbox.primary().address().parse().unwrap())]);
+        config.check.interval = Duration::from_millis(50);
+        config.check.kind = config::CheckKind::Login;
+        config.check.user = Some(sandbox::USER.to_owned());
+        config.check.password = Some(config::Secret::new(sandbox::PASSWORD));
+        let cluster = Cluster::new(config).unwrap();
+        let checks = tokio::spawn(Arc::clone(&cluster).run_checks());
+        until("up", || status(&cluster, "real") == Status::Up).await;
+        let version = String::from_utf8(cluster.traits().unwrap().server_version.clone()).unwrap();
+        assert!(
+            version.contains(sandbox.version().split('-').next().unwrap()),
+            "{version}"
+        );
+        // Some of them are our own questions.
+        let connections = count_status(&sandbox, "Connections");
+        until("more checks", || {
+            count_status(&sandbox, "Connections") > connections + 40
+        })
+        .await;
+        assert_eq!(traces(), before);
+        checks.abort();
+    }
+}
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+async fn start(kind: Kind) -> Sandbox {
+    let spec = Spec::new(kind)
+        .option("--max-connect-errors=10")
+        .option("--performance-schema=ON");
+    tokio::task::spawn_blocking(|| Sandbox::start(spec))
+        .await
+        .unwrap()
+        .unwrap()
+}
+
+async fn connect_from_another_host(address: SocketAddr) -> Stream {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind("127.0.0.2:0".parse().unwrap()).unwrap();
+    Stream::Tcp(socket.connect(address).await.unwrap())
+}
+
+fn count(sandbox: &Sandbox, query: &str) -> u64 {
+    let answer = sandbox.primary().sql(query).unwrap();
+    answer
+        .trim()
+        .parse()
+        .unwrap_or_else(|_| panic!("{query}: {answer}"))
+}
+
+fn count_status(sandbox: &Sandbox, name: &str) -> u64 {
+    let answer = sandbox
+        .primary()
+        .sql(&format!("SHOW GLOBAL STATUS LIKE '{name}'"))
+        .unwrap();
+    answer
+        .split_whitespace()
+        .nth(1)
+        .and_then(|n| n.parse().ok())
+        .unwrap_or_else(|| panic!("{name}: {answer}"))
+}
