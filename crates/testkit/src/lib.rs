@@ -3,5 +3,8 @@
 //!
 //! Nothing here is part of the product. Everything runs over real loopback sockets on ports the kernel picks.
 
+pub mod certificates;
 pub mod fake_server;
+pub mod lossy_link;
 pub mod result_set;
+pub mod scripted;

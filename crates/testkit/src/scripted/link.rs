@@ -1,0 +1,158 @@
+//! One end of a connection: packets over TCP, TLS or frames.
+
+use std::{io, time::Duration};
+
+use mysql_wire::{PacketHeader, write_packet};
+use tokio::{
+    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
+    time::timeout,
+};
+
+use super::frames::{Compression, Frames};
+
+/// Nothing in a test takes so long unless it hangs.
+pub(super) const PATIENCE: Duration = Duration::from_secs(20);
+
+/// One packet as it was on the wire: a payload of 16 MiB - 1 is continued in the next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Packet {
+    /// Its number within the exchange.
+    pub sequence: u8,
+    /// Without the header.
+    pub payload: Vec<u8>,
+}
+
+pub(super) trait Duplex: AsyncRead + AsyncWrite + Unpin + Send {}
+
+impl<T: AsyncRead + AsyncWrite + Unpin + Send> Duplex for T {}
+
+pub(super) struct Link {
+    stream: Box<dyn Duplex>,
+    frames: Option<Frames>,
+    /// Content of frames that was not read yet.
+    unpacked: Vec<u8>,
+    /// What the next packet written is numbered.
+    pub sequence: u8,
+}
+
+impl Link {
+    pub(super) fn new(stream: impl Duplex + 'static) -> Self {
+        Self {
+            stream: Box::new(stream),
+            frames: None,
+            unpacked: Vec::new(),
+            sequence: 0,
+        }
+    }
+
+    /// The stream below, for a TLS handshake. Nothing is ever read ahead of a packet's end before compression.
+    pub(super) fn into_stream(self) -> Box<dyn Duplex> {
+        self.stream
+    }
+
+    pub(super) fn compress(&mut self, algorithm: Compression) {
+        self.frames = Some(Frames::new(algorithm));
+    }
+
+    /// Numbers begin again: a new command.
+    pub(super) fn restart(&mut self) {
+        self.sequence = 0;
+        if let Some(frames) = &mut self.frames {
+            frames.restart();
+        }
+    }
+
+    /// Reads a packet and continues its numbering. Between commands `fresh` allows the number 0.
+    pub(super) async fn read_packet(&mut self, fresh: bool) -> io::Result<Packet> {
+        let mut header = [0; PacketHeader::LEN];
+        self.read_exact(&mut header, fresh).await?;
+        let length = u32::from_le_bytes([header[0], header[1], header[2], 0]) as usize;
+        let sequence = header[3];
+        if sequence != self.sequence && !(fresh && sequence == 0) {
+            let text = format!("packet {sequence} where {} is due", self.sequence);
+            return Err(io::Error::new(io::ErrorKind::InvalidData, text));
+        }
+        let mut payload = vec![0; length];
+        self.read_exact(&mut payload, false).await?;
+        self.sequence = sequence.wrapping_add(1);
+        Ok(Packet { sequence, payload })
+    }
+
+    /// Reads a payload that may be continued over several packets.
+    pub(super) async fn read_payload(&mut self, fresh: bool) -> io::Result<Vec<u8>> {
+        let mut payload = self.read_packet(fresh).await?.payload;
+        let mut full = payload.len() == PacketHeader::MAX_PAYLOAD;
+        while full {
+            let next = self.read_packet(false).await?.payload;
+            full = next.len() == PacketHeader::MAX_PAYLOAD;
+            payload.extend(next);
+        }
+        Ok(payload)
+    }
+
+    pub(super) async fn read_exact(&mut self, out: &mut [u8], mut fresh: bool) -> io::Result<()> {
+        let Some(frames) = &mut self.frames else {
+            return within(self.stream.read_exact(out)).await.map(drop);
+        };
+        while self.unpacked.len() < out.len() {
+            self.unpacked
+                .extend(within(frames.read(&mut self.stream, fresh)).await?);
+            fresh = false;
+        }
+        out.copy_from_slice(&self.unpacked[..out.len()]);
+        self.unpacked.drain(..out.len());
+        Ok(())
+    }
+
+    /// Reads what is there, at least one byte and not after the end of `out`, which is not empty.
+    pub(super) async fn read_some(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        if let Some(frames) = &mut self.frames {
+            while self.unpacked.is_empty() {
+                self.unpacked
+                    .extend(within(frames.read(&mut self.stream, false)).await?);
+            }
+            let length = out.len().min(self.unpacked.len());
+            self.read_exact(&mut out[..length], false).await?;
+            return Ok(length);
+        }
+        match within(self.stream.read(out)).await? {
+            0 => Err(io::ErrorKind::UnexpectedEof.into()),
+            length => Ok(length),
+        }
+    }
+
+    pub(super) async fn write_payload(&mut self, payload: &[u8]) -> io::Result<()> {
+        self.write_payloads(&[payload]).await
+    }
+
+    /// Writes several packets at once.
+    pub(super) async fn write_payloads(&mut self, payloads: &[impl AsRef<[u8]>]) -> io::Result<()> {
+        let mut bytes = Vec::new();
+        for payload in payloads {
+            write_packet(&mut bytes, &mut self.sequence, payload.as_ref());
+        }
+        self.write(&bytes).await
+    }
+
+    /// Writes bytes that are packets already, or a part of one.
+    pub(super) async fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        match &mut self.frames {
+            Some(frames) => {
+                let framed = frames.write(bytes)?;
+                within(self.stream.write_all(&framed)).await?;
+            }
+            None => within(self.stream.write_all(bytes)).await?,
+        }
+        within(self.stream.flush()).await
+    }
+}
+
+pub(super) async fn within<T>(operation: impl Future<Output = io::Result<T>>) -> io::Result<T> {
+    let out = timeout(PATIENCE, operation).await;
+    out.unwrap_or_else(|_| {
+        Err(io::Error::new(
+            io::ErrorKind::TimedOut,
+            format!("nothing for {PATIENCE:?}"),
+        ))
+    })
+}
