@@ -3,6 +3,8 @@
 //!
 //! `FOREBAY_SEED=n` runs one seed again.
 
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
 use mysql_wire::{
     Capabilities, Command, EofPacket, ErrPacket, Event, OkPacket, Outcome, PacketHeader, ResponseTracker,
     StatusFlags, write_packet,

@@ -1,6 +1,8 @@
 //! Replays responses that real servers sent (`traces/`, recorded by `traces/record.py`): the tracker finds the
 //! end of each, whole and cut anywhere.
 
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
 use mysql_wire::{Capabilities, Command, Event, Outcome, ResponseTracker};
 
 struct Recorded {
