@@ -34,15 +34,11 @@ impl Cluster {
                 }
                 kept
             });
-            for server in servers
-                .iter()
-                .filter(|server| !watched.contains_key(&server.id()))
-                .cloned()
-                .collect::<Vec<_>>()
-            {
-                let (id, phase) = (server.id(), phases.hash_one(server.id()));
-                let task = tasks.spawn(Watch::new(Arc::clone(&self), server).run(phase));
-                watched.insert(id, task);
+            for server in servers.iter() {
+                watched.entry(server.id()).or_insert_with(|| {
+                    let phase = phases.hash_one(server.id()) as u32;
+                    tasks.spawn(Watch::new(Arc::clone(&self), Arc::clone(server), phase).run())
+                });
             }
             drop(servers);
             while tasks.try_join_next().is_some() {}
@@ -55,32 +51,58 @@ impl Cluster {
 struct Watch {
     cluster: Arc<Cluster>,
     server: Arc<Server>,
+    rhythm: Rhythm,
     /// The last check failed.
     failing: bool,
     /// The last lookup of its name failed.
     unresolved: bool,
 }
 
+/// When checks are due: once an interval, at a point of the interval that is this server's own, so that many servers
+/// are not checked at the same moment for ever.
+#[derive(Clone, Copy, Debug)]
+struct Rhythm {
+    origin: Instant,
+    /// Any bits.
+    phase: u32,
+}
+
+impl Rhythm {
+    /// When the check after one that began at `begun` is due: half an interval to one and a half later, and exactly an
+    /// interval later after one that was in time.
+    fn next(self, begun: Instant, interval: Duration) -> Instant {
+        let interval = interval.max(Duration::from_millis(1));
+        let point = interval.mul_f64(f64::from(self.phase) / f64::from(u32::MAX));
+        let earliest = begun.saturating_duration_since(self.origin) + interval / 2;
+        let beats = earliest
+            .saturating_sub(point)
+            .as_nanos()
+            .div_ceil(interval.as_nanos());
+        self.origin + point + interval * u32::try_from(beats).unwrap_or(u32::MAX)
+    }
+}
+
 impl Watch {
-    fn new(cluster: Arc<Cluster>, server: Arc<Server>) -> Self {
+    fn new(cluster: Arc<Cluster>, server: Arc<Server>, phase: u32) -> Self {
+        let rhythm = Rhythm {
+            origin: Instant::now(),
+            phase,
+        };
         Self {
             cluster,
             server,
+            rhythm,
             failing: false,
             unresolved: false,
         }
     }
 
-    /// Checks at once, then once an interval, and when traffic asks for it. `phase` (any bits) places the checks
-    /// within the interval, so that many servers are not checked at the same moment for ever.
-    async fn run(mut self, phase: u64) {
-        let interval = self.cluster.config().check.interval;
-        let mut begun = Instant::now();
-        // The second check comes after half an interval to a whole one.
-        let mut due =
-            begun + interval / 2 + interval.mul_f64(f64::from(phase as u32) / f64::from(u32::MAX) / 2.0);
+    /// Checks at once, then in the rhythm, and when traffic or a reload asks for it.
+    async fn run(mut self) {
         loop {
+            let begun = Instant::now();
             self.check(begun).await;
+            let due = self.rhythm.next(begun, self.cluster.config().check.interval);
             tokio::select! {
                 () = sleep_until(due) => {}
                 () = self.server.check_now.notified() => sleep_until(begun + MIN_GAP).await,
@@ -88,8 +110,6 @@ impl Watch {
             if self.server.is_removed() {
                 return;
             }
-            begun = Instant::now();
-            due = begun + self.cluster.config().check.interval;
         }
     }
 
@@ -166,6 +186,29 @@ impl Watch {
                 self.cluster.serve_queue();
             }
             _ => tracing::debug!(cluster, server, reason, "check failed"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn checks_fall_into_their_rhythm(phase: u32, late_ms in 0..100_000_u64, interval_ms in 50..10_000_u64) {
+            let origin = Instant::now();
+            let rhythm = Rhythm { origin, phase };
+            let interval = Duration::from_millis(interval_ms);
+            let begun = origin + Duration::from_millis(late_ms);
+            let due = rhythm.next(begun, interval);
+            prop_assert!(due >= begun + interval / 2 && due <= begun + interval * 3 / 2);
+            // From then on exactly an interval, even when each check begins a little late.
+            let little = Duration::from_millis(interval_ms / 10);
+            prop_assert_eq!(rhythm.next(due + little, interval), due + interval);
+            prop_assert_eq!(rhythm.next(due + interval + little, interval), due + interval * 2);
         }
     }
 }

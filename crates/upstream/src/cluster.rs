@@ -177,6 +177,8 @@ impl Cluster {
         self.combine_traits();
         drop(changing);
         self.servers_changed.notify_one();
+        // The interval may have become shorter than what is left of the old one.
+        servers.iter().for_each(|server| server.check_now.notify_one());
         // There may be more seats now, or nobody left to wait for.
         self.serve_queue();
         Ok(())

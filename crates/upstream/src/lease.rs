@@ -65,7 +65,8 @@ impl Cluster {
                         self.suspect(&server, &error.reason);
                     } else {
                         let (cluster, server) = (self.name(), server.name());
-                        tracing::warn!(
+                        // The session's own error tells of it; out of descriptors, every session would log it.
+                        tracing::debug!(
                             cluster,
                             server,
                             reason = error.reason,
