@@ -1,23 +1,13 @@
 //! The programs that are compared, each a child process on a core of its own in front of the same fake server.
 
-use std::{
-    ffi::OsString,
-    fmt, fs,
-    net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream},
-    path::Path,
-    process::{Child, Command, Stdio},
-    thread,
-    time::{Duration, Instant},
-};
+use std::{ffi::OsString, fmt, fs, net::SocketAddr, path::Path, process::Command};
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use serde::Serialize;
 
 use super::OverheadArgs;
+use crate::child::ListeningChild;
 
-const START_TIMEOUT: Duration = Duration::from_secs(10);
-/// Free ports are picked before the contender binds them; another process may be faster.
-const START_ATTEMPTS: usize = 3;
 const HAPROXY_CONFIG: &str = include_str!("../../../../bench/haproxy.cfg");
 
 /// Who stands between the clients and the server.
@@ -50,7 +40,7 @@ pub(super) struct Contender {
     pub kind: Kind,
     /// Where clients connect.
     pub address: SocketAddr,
-    process: Option<Child>,
+    process: Option<ListeningChild>,
 }
 
 impl Contender {
@@ -68,57 +58,20 @@ impl Contender {
                 process: None,
             });
         }
-        let log = folder.join(format!("{kind}.log"));
-        for _ in 0..START_ATTEMPTS {
-            let address = free_address()?;
-            let mut command = command(kind, args, address, server, folder)?;
-            let output = fs::File::create(&log)?;
-            command
-                .stdin(Stdio::null())
-                .stdout(output.try_clone()?)
-                .stderr(output);
-            let process = command.spawn().with_context(|| format!("starting {command:?}"))?;
-            let mut contender = Self {
-                kind,
-                address,
-                process: Some(process),
-            };
-            if contender.accepts_connections()? {
-                return Ok(contender);
-            }
-        }
-        let output = fs::read_to_string(&log).unwrap_or_default();
-        bail!("{kind} does not accept connections; it said:\n{output}");
+        let started = ListeningChild::start(&folder.join(format!("{kind}.log")), |[address]| {
+            command(kind, args, address, server, folder)
+        });
+        let (process, [address]) = started.with_context(|| format!("starting {kind}"))?;
+        Ok(Self {
+            kind,
+            address,
+            process: Some(process),
+        })
     }
 
     /// None for the one that has no process.
     pub(super) fn pid(&self) -> Option<u32> {
-        self.process.as_ref().map(Child::id)
-    }
-
-    fn accepts_connections(&mut self) -> anyhow::Result<bool> {
-        let deadline = Instant::now() + START_TIMEOUT;
-        while Instant::now() < deadline {
-            if let Some(process) = &mut self.process
-                && process.try_wait()?.is_some()
-            {
-                return Ok(false);
-            }
-            if TcpStream::connect_timeout(&self.address, Duration::from_secs(1)).is_ok() {
-                return Ok(true);
-            }
-            thread::sleep(Duration::from_millis(10));
-        }
-        Ok(false)
-    }
-}
-
-impl Drop for Contender {
-    fn drop(&mut self) {
-        if let Some(process) = &mut self.process {
-            let _ = process.kill();
-            let _ = process.wait();
-        }
+        self.process.as_ref().map(ListeningChild::pid)
     }
 }
 
@@ -163,8 +116,8 @@ fn command(
 
 fn forebay_configuration(kind: Kind, address: SocketAddr, server: SocketAddr) -> String {
     format!(
-        "workers = 1\n\n[log]\nlevel = \"warn\"\n\n[[listener]]\nbind = \"{address}\"\nmode = \"{kind}\"\n\
-         cluster = \"main\"\nbacklog = 4096\n\n[cluster.main]\nservers = [\"{server}\"]\n"
+        "workers = 1\nmax_connections = 9000\n\n[log]\nlevel = \"warn\"\n\n[[listener]]\nbind = \"{address}\"\n\
+         mode = \"{kind}\"\ncluster = \"main\"\nbacklog = 4096\n\n[cluster.main]\nservers = [\"{server}\"]\n"
     )
 }
 
@@ -177,8 +130,4 @@ fn pinned<const N: usize>(core: Option<usize>, words: [OsString; N]) -> Command 
     let mut command = Command::new(&words[0]);
     command.args(&words[1..]);
     command
-}
-
-fn free_address() -> anyhow::Result<SocketAddr> {
-    Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?)
 }

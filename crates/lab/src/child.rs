@@ -1,0 +1,115 @@
+//! A child process that listens on a port, and ends with its owner.
+
+use std::{
+    fs,
+    net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream},
+    path::Path,
+    process::{Child, Command, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, bail};
+
+const START_TIMEOUT: Duration = Duration::from_secs(10);
+/// Free ports are picked before the child binds them; another process may be faster.
+const START_ATTEMPTS: usize = 3;
+
+/// A running child. Dropping it kills it.
+pub(crate) struct ListeningChild {
+    process: Child,
+}
+
+impl ListeningChild {
+    /// Runs what `command` makes for `N` free loopback addresses, with its output in the file `log`, and waits until it
+    /// accepts connections on the first of them. Tries again with other ports when it exits before.
+    pub(crate) fn start<const N: usize>(
+        log: &Path,
+        mut command: impl FnMut([SocketAddr; N]) -> anyhow::Result<Command>,
+    ) -> anyhow::Result<(Self, [SocketAddr; N])> {
+        for _ in 0..START_ATTEMPTS {
+            let addresses = free_addresses()?;
+            let mut command = command(addresses)?;
+            let output = fs::File::create(log)?;
+            command
+                .stdin(Stdio::null())
+                .stdout(output.try_clone()?)
+                .stderr(output);
+            let process = command.spawn().with_context(|| format!("starting {command:?}"))?;
+            let mut child = Self { process };
+            if child.accepts_connections(&addresses)? {
+                return Ok((child, addresses));
+            }
+        }
+        let output = fs::read_to_string(log).unwrap_or_default();
+        bail!("it does not accept connections; it said:\n{output}");
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.process.id()
+    }
+
+    /// Whether it has ended by itself.
+    pub(crate) fn has_ended(&mut self) -> bool {
+        matches!(self.process.try_wait(), Ok(Some(_)) | Err(_))
+    }
+
+    fn accepts_connections(&mut self, addresses: &[SocketAddr]) -> anyhow::Result<bool> {
+        let Some(address) = addresses.first() else {
+            return Ok(true);
+        };
+        let deadline = Instant::now() + START_TIMEOUT;
+        while Instant::now() < deadline {
+            if self.process.try_wait()?.is_some() {
+                return Ok(false);
+            }
+            if TcpStream::connect_timeout(address, Duration::from_secs(1)).is_ok() {
+                return Ok(true);
+            }
+            thread::sleep(Duration::from_millis(10));
+        }
+        Ok(false)
+    }
+}
+
+impl Drop for ListeningChild {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// All bound at the same time, so that they differ.
+fn free_addresses<const N: usize>() -> anyhow::Result<[SocketAddr; N]> {
+    let mut listeners = Vec::with_capacity(N);
+    let mut addresses = [SocketAddr::from((Ipv4Addr::LOCALHOST, 0)); N];
+    for address in &mut addresses {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+        *address = listener.local_addr()?;
+        listeners.push(listener);
+    }
+    Ok(addresses)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_child_that_exits_is_reported_with_what_it_said() {
+        let folder = tempfile::tempdir().unwrap();
+        let started = ListeningChild::start::<1>(&folder.path().join("log"), |_| {
+            let mut command = Command::new("sh");
+            command.args(["-c", "echo no such luck"]);
+            Ok(command)
+        });
+        let error = started.err().unwrap().to_string();
+        assert!(error.contains("no such luck"), "{error}");
+    }
+
+    #[test]
+    fn free_addresses_differ() {
+        let [one, other] = free_addresses().unwrap();
+        assert_ne!(one, other);
+    }
+}

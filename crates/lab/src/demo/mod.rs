@@ -1,0 +1,157 @@
+//! `forebay demo`: three real MariaDB servers, the gateway in front of them, a light load, live figures.
+//!
+//! One listener spreads sessions over all three servers for reads, another leads to the primary for writes. The
+//! gateway is a child process of the same program, as a user would run it; nothing is mocked and nothing is left
+//! behind.
+
+mod client;
+mod gateway;
+mod load;
+mod screen;
+
+use std::{
+    collections::BTreeMap,
+    net::SocketAddr,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, ensure};
+use sandbox::{DATABASE, Kind, PASSWORD, Sandbox, Spec, USER};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use self::{
+    gateway::{Gateway, server_name},
+    load::{ACCOUNTS, Load, Tally, Target},
+    screen::{Figures, Screen},
+};
+
+const ONCE: Duration = Duration::from_secs(15);
+const EVERY: Duration = Duration::from_secs(1);
+const NODES: usize = 3;
+
+/// Runs the demo until Ctrl-C, or for about 15 seconds with `once`: then it is an error when no query got through or one
+/// failed.
+pub fn run(once: bool) -> anyhow::Result<()> {
+    println!(
+        "starting {NODES} MariaDB servers (one primary, {} replicas) …",
+        NODES - 1
+    );
+    let servers = Sandbox::start(Spec::new(Kind::Mariadb).nodes(NODES))?;
+    fill(&servers)?;
+    let mut gateway = Gateway::start(&servers)?;
+    introduce(&servers, &gateway);
+
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    let target = Target {
+        reads: gateway.reads,
+        writes: gateway.writes,
+        user: USER,
+        password: PASSWORD,
+        database: DATABASE,
+    };
+    let mut load = Load::start(target)?;
+    let ran = runtime.block_on(show(&mut gateway, &load, once.then_some(ONCE)));
+    load.stop();
+    let mut total = ran.with_context(|| format!("the gateway said:\n{}", Gateway::log(servers.folder())))?;
+    total.add(load.take()?);
+    println!(
+        "\n{} queries, {} failed, p95 {:.2} ms",
+        total.queries,
+        total.failures,
+        total.p95_ms()
+    );
+    if let Some(failure) = &total.last_failure {
+        println!("the last failure: {failure}");
+    }
+    if once {
+        ensure!(total.queries > 0, "no query got through");
+        ensure!(total.failures == 0, "{} queries failed", total.failures);
+    }
+    Ok(())
+}
+
+fn fill(servers: &Sandbox) -> anyhow::Result<()> {
+    let statements = format!(
+        "CREATE TABLE account (id INT PRIMARY KEY, owner VARCHAR(40) NOT NULL, balance BIGINT NOT NULL);
+         INSERT INTO account SELECT seq, CONCAT('owner ', seq), 100 FROM seq_1_to_{ACCOUNTS};"
+    );
+    servers
+        .primary()
+        .sql(&statements)
+        .context("filling the demo's table")?;
+    servers.sync().context("replicating the demo's table")
+}
+
+fn introduce(servers: &Sandbox, gateway: &Gateway) {
+    println!("MariaDB {} is running:", servers.version());
+    for node in servers.nodes() {
+        println!("  {:<12} {}", server_name(node.index()), node.address());
+    }
+    println!("\nForebay is in front of them. Connect with `mariadb` or `mysql`:");
+    for (address, what) in [(gateway.reads, "all servers"), (gateway.writes, "the primary")] {
+        println!("  {}   # {what}", connect_command(address));
+    }
+    println!(
+        "  curl http://{}/metrics\n\nload through it, until Ctrl-C:\n",
+        gateway.admin
+    );
+}
+
+fn connect_command(address: SocketAddr) -> String {
+    format!(
+        "mariadb -h {} -P {} -u {USER} -p{PASSWORD} {DATABASE}",
+        address.ip(),
+        address.port()
+    )
+}
+
+/// Draws the figures once a second until a signal or the end of `limit`. Returns everything that was counted.
+async fn show(gateway: &mut Gateway, load: &Load, limit: Option<Duration>) -> anyhow::Result<Tally> {
+    let mut signals = [
+        signal(SignalKind::interrupt())?,
+        signal(SignalKind::terminate())?,
+        signal(SignalKind::hangup())?,
+    ];
+    let start = Instant::now();
+    let mut screen = Screen::default();
+    let mut total = load.take()?;
+    let mut last = start;
+    loop {
+        tokio::select! {
+            () = any(&mut signals) => return Ok(total),
+            () = tokio::time::sleep(EVERY) => {}
+        }
+        ensure!(!gateway.has_ended(), "the gateway has ended");
+        let tally = load.take()?;
+        let (queries, p95_ms) = (tally.queries as f64, tally.p95_ms());
+        total.add(tally);
+        let figures = Figures {
+            seconds: start.elapsed().as_secs(),
+            qps: queries / last.elapsed().as_secs_f64(),
+            p95_ms,
+            failures: total.failures,
+            sessions: sessions(gateway),
+        };
+        last = Instant::now();
+        screen.draw(&figures)?;
+        if limit.is_some_and(|limit| start.elapsed() >= limit) {
+            return Ok(total);
+        }
+    }
+}
+
+async fn any([interrupt, terminate, hangup]: &mut [Signal; 3]) {
+    tokio::select! {
+        _ = interrupt.recv() => {}
+        _ = terminate.recv() => {}
+        _ = hangup.recv() => {}
+    }
+}
+
+/// As the gateway counts them; empty when it does not answer, which the next second may show better.
+fn sessions(gateway: &Gateway) -> BTreeMap<String, i64> {
+    let metrics = gateway.metrics().unwrap_or_default();
+    screen::sum_by_label(&metrics, "forebay_server_sessions_active", "server")
+}
