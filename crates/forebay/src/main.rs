@@ -83,10 +83,7 @@ fn main() -> ExitCode {
             Ok(())
         }
         Command::Sandbox { command } => sandbox(command),
-        Command::Demo { once } => {
-            let _ = once;
-            Ok(())
-        }
+        Command::Demo { once } => lab::demo::run(once),
         Command::Bench(bench) => bench.run(),
     };
     match result {
