@@ -111,7 +111,7 @@ impl ServerAddress {
 }
 
 impl fmt::Display for ServerAddress {
-    /// The form [`ServerAddress::parse`] reads back, always with the port.
+    /// The form in which it may be written, always with the port.
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Host { host, port } if host.contains(':') => write!(out, "[{host}]:{port}"),

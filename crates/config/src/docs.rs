@@ -1,4 +1,4 @@
-//! The reference of options, made from the table in [`crate::schema`]: [`options`] as data, [`text`] for a terminal,
+//! The reference of options, made from the table in `schema`: [`options`] as data, [`text`] for a terminal,
 //! [`markdown`] for the guide.
 
 use std::fmt::{self, Write as _};

@@ -1,6 +1,6 @@
 //! The configuration of Forebay: every option, once.
 //!
-//! [`schema`] is the table: an option's name, type, default, bounds, reload class and documentation stand
+//! `schema` is the table: an option's name, type, default, bounds, reload class and documentation stand
 //! together there, and parsing, error messages, the reference ([`docs`]) and reload ([`Config::diff`]) come
 //! from that table. [`Config::load`] reads a TOML file and answers with a complete, validated [`Config`] or with
 //! every mistake in it, each with its place.

@@ -25,7 +25,7 @@ fn differs(new: &str, expected: Expect) {
 fn the_same_options_in_other_words_are_no_change() {
     let same = OLD
         .replace("\"db1\"", "{ address = \"db1:3306\" }")
-        .replace("workers = 2", "max_connections = 20000\nworkers = 2");
+        .replace("workers = 2", "watch = true\nworkers = 2");
     assert!(parse(OLD).diff(&parse(&same)).is_empty());
 }
 
@@ -54,7 +54,7 @@ check = { user = "forebay", password = "new-secret" }
 "#,
         expect![[r#"
             workers: 2 -> 4 (restart)
-            max_connections: 20000 -> 10 (live)
+            max_connections: added (live)
             log.level: "info" -> "debug" (live)
             admin: added (restart)
             listener[127.0.0.1:6033].max_connections: added (live)

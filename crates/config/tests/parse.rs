@@ -27,7 +27,7 @@ fn parse(text: &str) -> Config {
 fn the_minimal_configuration_is_enough() {
     let config = parse(MINIMAL);
     assert_eq!(config.workers, 2);
-    assert_eq!(config.max_connections, 20_000);
+    assert_eq!(config.max_connections, None);
     assert_eq!(
         config.admin.as_ref().unwrap().bind,
         "127.0.0.1:6080".parse().unwrap()
