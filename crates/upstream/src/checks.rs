@@ -128,6 +128,7 @@ impl Watch {
                 self.failed(&reason);
             }
         }
+        self.cluster.news.notify_waiters();
     }
 
     /// Looks the server's name up again when that is due. Failing to is no failed check: the addresses known may do.

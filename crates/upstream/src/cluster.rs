@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -29,6 +29,10 @@ pub struct Cluster {
     servers: ArcSwap<Vec<Arc<Server>>>,
     tls: ArcSwapOption<net::TlsConnector>,
     traits: ArcSwapOption<ServerTraits>,
+    /// Somebody asked for the traits before any were known.
+    traits_wanted: AtomicBool,
+    /// Traits or the state of a server may have changed.
+    pub(crate) news: Notify,
     queue: Queue<Grant>,
     events: broadcast::Sender<ServerEvent>,
     turns: AtomicU64,
@@ -91,6 +95,8 @@ impl Cluster {
             servers: ArcSwap::from_pointee(servers),
             tls: ArcSwapOption::new(tls),
             traits: ArcSwapOption::empty(),
+            traits_wanted: AtomicBool::new(false),
+            news: Notify::new(),
             queue: Queue::new(),
             events: broadcast::Sender::new(EVENTS_KEPT),
             turns: AtomicU64::new(0),
@@ -119,9 +125,44 @@ impl Cluster {
     }
 
     /// What all its servers seen so far can; `None` until one has been seen.
+    ///
+    /// Asking before that makes checks read a greeting even where they are of kind `tcp`.
     #[must_use]
     pub fn traits(&self) -> Option<Arc<ServerTraits>> {
-        self.traits.load_full()
+        let traits = self.traits.load_full();
+        if traits.is_none() {
+            self.traits_wanted.store(true, Ordering::Relaxed);
+        }
+        traits
+    }
+
+    /// [`traits`](Self::traits), waiting for the first greeting where none has been seen yet: the first moments of the
+    /// process. `None` when all servers are down, or after `limit`.
+    pub async fn introduced(&self, limit: Duration) -> Option<Arc<ServerTraits>> {
+        // The usual case, without a clock.
+        if let Some(traits) = self.traits() {
+            return Some(traits);
+        }
+        self.servers()
+            .iter()
+            .for_each(|server| server.check_now.notify_one());
+        let wait = async {
+            loop {
+                let news = self.news.notified();
+                if let Some(traits) = self.traits() {
+                    return Some(traits);
+                }
+                if self
+                    .servers()
+                    .iter()
+                    .all(|server| server.state().status == Status::Down)
+                {
+                    return None;
+                }
+                news.await;
+            }
+        };
+        tokio::time::timeout(limit, wait).await.ok().flatten()
     }
 
     /// How TLS to its servers is begun; `None` where it is off.
@@ -231,6 +272,11 @@ impl Cluster {
         }
     }
 
+    /// Whether a check has to read a greeting for more than the server's health.
+    pub(crate) fn wants_traits_of(&self, server: &Server) -> bool {
+        self.traits_wanted.load(Ordering::Relaxed) && server.traits.load().is_none()
+    }
+
     pub(crate) fn queue(&self) -> &Queue<Grant> {
         &self.queue
     }
@@ -326,6 +372,7 @@ impl Cluster {
         // A cluster all of whose servers were replaced keeps what it knew until one of the new ones is seen.
         if let Some(combined) = combined {
             self.traits.store(Some(Arc::new(combined)));
+            self.news.notify_waiters();
         }
     }
 }

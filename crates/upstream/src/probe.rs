@@ -33,6 +33,9 @@ pub(crate) async fn probe(
     let connected = connect::connect(server, config, For::Gateway, limit).await;
     let mut stream = connected.map_err(|error| error.reason)?;
     if config.check.kind == CheckKind::Tcp {
+        if cluster.wants_traits_of(server) {
+            introduce(cluster, server, &mut stream, deadline).await;
+        }
         return Ok("accepts connections".to_owned());
     }
     let left = deadline.saturating_duration_since(Instant::now());
@@ -60,6 +63,15 @@ pub(crate) async fn probe(
         Ok(Ok(())) => Ok(format!("answers queries, version {version}")),
         Ok(Err(reason)) => Err(reason),
         Err(_) => Err(late(limit)),
+    }
+}
+
+/// Learns the server's traits if it greets in time; its health does not depend on it.
+async fn introduce(cluster: &Cluster, server: &Server, stream: &mut Stream, deadline: Instant) {
+    let left = deadline.saturating_duration_since(Instant::now());
+    if let Ok((greeting, _)) = read_greeting(stream, left).await {
+        cluster.note_greeting(server, &greeting);
+        let _ = timeout_at(deadline, leave(stream, &greeting)).await;
     }
 }
 

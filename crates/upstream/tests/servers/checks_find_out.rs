@@ -376,3 +376,41 @@ async fn nobody_is_told_of_what_changes_nothing() {
     assert_eq!(events.try_recv(), Err(TryRecvError::Empty), "one failure is none");
     assert_eq!(by_name(&watched.cluster, "a").state().since, since);
 }
+
+#[tokio::test(start_paused = true)]
+async fn who_needs_traits_gets_them_as_soon_as_they_are_known() {
+    for kind in [CheckKind::Greeting, CheckKind::Tcp] {
+        let player = Player::start(Act::Greet("9.0.0")).await;
+        let mut config = cluster(vec![
+            server("down", crate::play::nobody().await),
+            player.config("up"),
+        ]);
+        config.check.kind = kind;
+        config.check.interval = Duration::from_secs(3600);
+        let watched = Watched::start(config);
+        let begun = Instant::now();
+        let traits = watched.cluster.introduced(Duration::from_secs(30)).await.unwrap();
+        assert_eq!(traits.server_version, b"9.0.0", "{kind:?}");
+        assert!(
+            begun.elapsed() < Duration::from_secs(1),
+            "{kind:?}: {:?}",
+            begun.elapsed()
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_waits_for_the_traits_of_servers_that_are_down() {
+    let watched = Watched::start(cluster(vec![server("down", crate::play::nobody().await)]));
+    let begun = Instant::now();
+    assert_eq!(watched.cluster.introduced(Duration::from_secs(30)).await, None);
+    assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
+    // A server that says nothing costs the limit and no more.
+    let silent = Player::start(Act::Silent).await;
+    let mut config = cluster(vec![silent.config("silent")]);
+    config.check.kind = CheckKind::Tcp;
+    let watched = Watched::start(config);
+    let begun = Instant::now();
+    assert_eq!(watched.cluster.introduced(Duration::from_secs(5)).await, None);
+    assert_eq!(begun.elapsed().as_secs(), 5);
+}

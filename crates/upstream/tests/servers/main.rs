@@ -8,4 +8,5 @@ mod checks_find_out;
 mod full_servers_make_sessions_wait;
 mod logins_on_real_servers;
 mod play;
+mod real_servers_die_and_come_back;
 mod real_servers_never_block_us;
