@@ -94,5 +94,7 @@ pub fn login(command: &mut Command, port: u16) -> &mut Command {
             format!("--user={USER}"),
             format!("--password={PASSWORD}"),
         ])
+        // Without TLS, the first login of an account has to encrypt its password with the server's key.
+        .args((kind() == Kind::Mysql).then_some("--get-server-public-key"))
         .stdin(Stdio::null())
 }

@@ -51,15 +51,17 @@ pub fn program() -> PathBuf {
 
 impl Gateway {
     pub(crate) fn start(setup: Setup, wait_until_ready: bool) -> Self {
-        let wanted: &[u16] = if wait_until_ready { &[200] } else { &[200, 503] };
+        let ready = |gateway: &Self| match gateway.try_get("/readyz") {
+            // Ready is a gateway with one working server; scenarios count on all of theirs.
+            Some((200, _)) if wait_until_ready => gateway.servers_up() == gateway.setup.server_count(),
+            Some(_) => !wait_until_ready,
+            None => false,
+        };
         for _ in 0..PORT_ATTEMPTS {
             let mut gateway = Self::spawn(setup.clone());
             let begin = Instant::now();
             loop {
-                if gateway
-                    .try_get("/readyz")
-                    .is_some_and(|(status, _)| wanted.contains(&status))
-                {
+                if ready(&gateway) {
                     return gateway;
                 }
                 if gateway.process.try_wait().unwrap().is_some() {
@@ -172,24 +174,33 @@ impl Gateway {
         body.lines().filter_map(value).sum()
     }
 
+    /// How many servers are up, as the gateway sees it.
+    #[must_use]
+    pub fn servers_up(&self) -> usize {
+        self.metric("forebay_server_state", &["state=\"up\""]) as usize
+    }
+
     /// Changes the configuration (ports and socket stay), sends SIGHUP and waits until it was taken or refused.
     /// Returns whether it was taken.
     pub async fn reload(&mut self, setup: Setup) -> bool {
         let taken = |gateway: &Self| gateway.metric("forebay_config_reloads_total", &["result=\"ok\""]);
         let seen = |gateway: &Self| gateway.metric("forebay_config_reloads_total", &[]);
         let (taken_before, seen_before) = (taken(self), seen(self));
-        let text = setup.to_toml(self.port, self.admin_port);
-        // In one step: the gateway also watches the file.
-        let unfinished = self.folder.path().join("forebay.toml.new");
-        fs::write(&unfinished, text).unwrap();
-        fs::rename(unfinished, self.folder.path().join("forebay.toml")).unwrap();
-        self.setup = setup;
+        self.write_config(setup);
         self.signal(Signal::HUP);
         eventually("the gateway has looked at its new configuration", async || {
             seen(self) > seen_before
         })
         .await;
         taken(self) > taken_before
+    }
+
+    /// Changes the configuration file in one step, and nothing else.
+    pub fn write_config(&mut self, setup: Setup) {
+        let unfinished = self.folder.path().join("forebay.toml.new");
+        fs::write(&unfinished, setup.to_toml(self.port, self.admin_port)).unwrap();
+        fs::rename(unfinished, self.folder.path().join("forebay.toml")).unwrap();
+        self.setup = setup;
     }
 
     /// Sends SIGTERM.

@@ -123,7 +123,11 @@ impl Setup {
         self
     }
 
-    /// Starts the gateway and waits until it is ready.
+    pub(crate) fn server_count(&self) -> usize {
+        self.servers.len()
+    }
+
+    /// Starts the gateway and waits until it is ready and all its servers are up.
     #[must_use]
     pub fn start(self) -> Gateway {
         Gateway::start(self, true)
@@ -157,8 +161,14 @@ impl Setup {
         } else {
             "max_connections = 400\n"
         };
+        // A reload is asked for by a signal, and must not be done twice.
+        let watch = if top.contains("watch") {
+            ""
+        } else {
+            "watch = false\n"
+        };
         format!(
-            "workers = 2\n{limit}{top}\n[[listener]]\nname = \"e2e\"\nbind = \"{bind}\"\nmode = \"{mode}\"\n\
+            "workers = 2\n{limit}{watch}{top}\n[[listener]]\nname = \"e2e\"\nbind = \"{bind}\"\nmode = \"{mode}\"\n\
              cluster = \"main\"\n{listener}{listener_tables}\n[cluster.main]\nservers = [{servers}]\n{cluster}\
              [cluster.main.check]\n{check}{cluster_tables}\n[admin]\nbind = \"127.0.0.1:{admin_port}\"\n"
         )

@@ -58,3 +58,11 @@ async fn and_a_wrong_one_changes_nothing() {
         gateway.log()
     );
 }
+
+#[tokio::test]
+async fn when_the_file_changes_where_it_is_watched() {
+    let servers = servers(2);
+    let mut gateway = Setup::in_front_of(&servers[..1]).top("watch = true").start();
+    gateway.write_config(Setup::in_front_of(&servers).top("watch = true"));
+    eventually("the gateway has both servers", async || gateway.servers_up() == 2).await;
+}

@@ -6,7 +6,7 @@ async fn as_from_the_server() {
     let servers = servers(1);
     let primary = servers[0].primary();
     primary
-        .sql("CREATE TABLE t (id INT PRIMARY KEY, v TEXT); INSERT INTO t VALUES (1, REPEAT('x', 100000))")
+        .sql("CREATE TABLE t (id INT PRIMARY KEY, v LONGTEXT); INSERT INTO t VALUES (1, REPEAT('x', 100000))")
         .unwrap();
     primary
         .sql("FLUSH BINARY LOGS; INSERT INTO t VALUES (2, 'y')")

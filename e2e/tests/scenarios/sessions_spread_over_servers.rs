@@ -21,7 +21,7 @@ async fn each_kind_of_balance_spreads_them() {
     let servers = servers(3);
     let ports: Vec<u16> = servers.iter().map(|sandbox| sandbox.primary().port()).collect();
 
-    for balance in ["least_connections", "round_robin"] {
+    for balance in ["least-connections", "round-robin"] {
         let gateway = Setup::in_front_of(&servers)
             .cluster(&format!("balance = {balance:?}"))
             .start();
@@ -49,7 +49,7 @@ async fn each_kind_of_balance_spreads_them() {
     assert_eq!(by_port, expected, "weights 3, 1 and 0");
 
     let gateway = Setup::in_front_of(&servers)
-        .cluster("balance = \"random_two\"")
+        .cluster("balance = \"random-two\"")
         .start();
     let (_sessions, by_port) = open(&gateway, 30).await;
     assert_eq!(by_port.len(), 3, "all servers are used: {by_port:?}");

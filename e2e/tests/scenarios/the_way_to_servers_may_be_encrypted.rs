@@ -7,7 +7,8 @@ const CIPHER: &str = "SHOW SESSION STATUS LIKE 'Ssl_version'";
 #[tokio::test]
 async fn while_clients_use_none() {
     let servers = servers(1);
-    let mut plain = client::connect(&Setup::in_front_of(&servers).start()).await;
+    let gateway = Setup::in_front_of(&servers).start();
+    let mut plain = client::connect(&gateway).await;
     assert_eq!(
         plain.query_first(CIPHER).await.unwrap(),
         Some(("Ssl_version".to_owned(), String::new()))
