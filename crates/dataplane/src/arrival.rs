@@ -12,7 +12,7 @@ use net::{Accepted, Peer, Stream, Toward};
 use telemetry::ListenerSeries;
 use tokio::io::AsyncWriteExt;
 use tracing::info;
-use upstream::{Lease, LeaseError};
+use upstream::{Lease, LeaseError, Seat, Server};
 
 use crate::control::{Control, IdleLimits, Waiting};
 use crate::error::SessionError;
@@ -26,14 +26,26 @@ use crate::session::{Session, error_bytes};
 use crate::worker::{TICK, Worker};
 
 /// What the log line at the end of a session says beside why it ended.
-#[derive(Default)]
 struct Story {
-    client: String,
-    user: String,
-    server: String,
+    client: Peer,
+    user: Box<str>,
+    server: Option<Arc<Server>>,
     commands: u64,
     from_client: u64,
     to_client: u64,
+}
+
+impl Story {
+    fn new(client: Peer) -> Self {
+        Self {
+            client,
+            user: "".into(),
+            server: None,
+            commands: 0,
+            from_client: 0,
+            to_client: 0,
+        }
+    }
 }
 
 /// Counts a session in, runs it, counts it out and logs its end.
@@ -52,18 +64,9 @@ pub(crate) async fn run(worker: Rc<Worker>, accepted: Accepted, listener: Arc<Li
     series.active.inc();
     worker.metrics.sessions.inc();
 
-    let mut story = Story {
-        client: accepted.peer().to_string(),
-        ..Story::default()
-    };
-    // Boxed, so that a session that has got through its login does not carry the room that the login needed.
+    let mut story = Story::new(accepted.peer());
     let error = match listener.config.mode {
-        config::Mode::Tcp => {
-            Box::pin(forward_bytes(
-                &worker, &control, accepted, &listener, &series, &mut story,
-            ))
-            .await
-        }
+        config::Mode::Tcp => forward_bytes(&worker, &control, accepted, &listener, &series, &mut story).await,
         config::Mode::Session => {
             serve_session(&worker, &control, accepted, &listener, &series, &mut story).await
         }
@@ -96,9 +99,9 @@ fn log_end(listener: &ListenerState, id: u32, story: &Story, error: &SessionErro
     info!(
         session = id,
         listener = listener.config.name,
-        client = story.client,
-        user = story.user,
-        server = story.server,
+        client = %story.client,
+        user = %story.user,
+        server = story.server.as_ref().map_or("", |server| server.name()),
         reason = error.reason().label(),
         cause = %error,
         seconds = started.elapsed().as_secs_f64(),
@@ -118,49 +121,63 @@ async fn forward_bytes(
     series: &Arc<ListenerSeries>,
     story: &mut Story,
 ) -> SessionError {
-    let result = async {
-        let mut client = Stream::from_accepted(accepted).map_err(SessionError::ClientFailed)?;
-        let (peer, unread) = proxy::read_header(&mut client, listener).await?;
-        story.client = peer.to_string();
-        let local = client.local().unwrap_or(Peer::Unix);
-        let lease = match lease(worker, listener, &peer, &local).await {
-            Ok(lease) => lease,
-            Err(error) => {
-                refuse(worker, &mut client, 0, Capabilities::default(), &error).await;
-                return Err(error);
-            }
-        };
-        let Lease {
-            server, stream, seat, ..
-        } = lease;
-        story.server = server.name().to_owned();
-        control.attach(listener.key(&server));
-        control.set_limits(idle_limits(listener));
-        let traffic = Traffic::new(
-            Arc::clone(series),
-            worker.metrics.server(listener.cluster.name(), server.name()),
-        );
-        let mut wires = Wires {
-            client,
-            server: stream,
-            up: Flow::default(),
-            down: Flow::default(),
-            traffic,
-        };
-        wires.up.fill(&unread);
-        Ok((wires, server, seat))
-    }
-    .await;
-    let (mut wires, server, _seat) = match result {
-        Ok(parts) => parts,
+    let mut pair = match Box::pin(pair_up(worker, control, accepted, listener, series, story)).await {
+        Ok(pair) => pair,
         Err(error) => return error,
     };
-    wires.traffic.server.active.inc();
-    let ended = relay::stream(&mut wires, control).await;
-    wires.traffic.server.active.dec();
-    story.from_client = wires.traffic.from_client;
-    story.to_client = wires.traffic.to_client;
-    crate::session::end_of_stream(ended, &server, listener)
+    pair.wires.traffic.server.active.inc();
+    let ended = relay::stream(&mut pair.wires, control).await;
+    pair.wires.traffic.server.active.dec();
+    story.from_client = pair.wires.traffic.from_client;
+    story.to_client = pair.wires.traffic.to_client;
+    crate::session::end_of_stream(ended, pair.seat.server(), listener)
+}
+
+/// A client and its server in mode `tcp`.
+struct Pair {
+    wires: Wires,
+    seat: Seat,
+}
+
+async fn pair_up(
+    worker: &Rc<Worker>,
+    control: &Rc<Control>,
+    accepted: Accepted,
+    listener: &Arc<ListenerState>,
+    series: &Arc<ListenerSeries>,
+    story: &mut Story,
+) -> Result<Box<Pair>, SessionError> {
+    let mut client = Stream::from_accepted(accepted).map_err(SessionError::ClientFailed)?;
+    let (peer, unread) = proxy::read_header(&mut client, listener).await?;
+    story.client = peer;
+    let local = client.local().unwrap_or(Peer::Unix);
+    let lease = match lease(worker, listener, &peer, &local).await {
+        Ok(lease) => lease,
+        Err(error) => {
+            refuse(worker, &mut client, 0, Capabilities::default(), &error).await;
+            return Err(error);
+        }
+    };
+    let Lease {
+        server, stream, seat, ..
+    } = lease;
+    control.attach(listener.key(&server));
+    control.set_limits(idle_limits(listener));
+    let server_series = worker.metrics.server(listener.cluster.name(), server.name());
+    let traffic = Traffic::new(Arc::clone(series), server_series);
+    let (mut up, down) = (Flow::default(), Flow::default());
+    up.fill(&unread);
+    story.server = Some(server);
+    Ok(Box::new(Pair {
+        wires: Wires {
+            client,
+            server: stream,
+            up,
+            down,
+            traffic,
+        },
+        seat,
+    }))
 }
 
 /// Leases a server, and counts what came of it on the servers that were tried.
@@ -198,6 +215,7 @@ async fn serve_session(
     series: &Arc<ListenerSeries>,
     story: &mut Story,
 ) -> SessionError {
+    // What the login needs is boxed, so that a session that has got through it does not carry that room on.
     let mut session = match Box::pin(log_in(worker, control, accepted, listener, series, story)).await {
         Ok(session) => session,
         Err(error) => {
@@ -207,7 +225,7 @@ async fn serve_session(
     };
     session.series.active.inc();
     let Err(error) = crate::serve::serve(&mut session).await;
-    session.farewell(&error).await;
+    Box::pin(session.farewell(&error)).await;
     session.series.active.dec();
     story.commands = session.commands;
     story.from_client = session.wires.traffic.from_client;
@@ -229,7 +247,7 @@ async fn log_in(
     let login = async {
         let mut stream = Stream::from_accepted(accepted).map_err(SessionError::ClientFailed)?;
         let (peer, unread) = proxy::read_header(&mut stream, listener).await?;
-        story.client = peer.to_string();
+        story.client = peer;
         let local = stream.local().unwrap_or(Peer::Unix);
         client = Some(Client {
             stream,
@@ -242,9 +260,9 @@ async fn log_in(
         let Some(client) = client.as_mut() else {
             return Err(SessionError::ClientGone);
         };
-        story.user = String::from_utf8_lossy(&login.user).into_owned();
+        story.user = String::from_utf8_lossy(&login.user).into();
         let lease = lease(worker, listener, &peer, &local).await?;
-        story.server = lease.server.name().to_owned();
+        story.server = Some(Arc::clone(&lease.server));
         control.attach(listener.key(&lease.server));
         handshake::log_in(client, login, lease, listener).await
     };

@@ -17,6 +17,8 @@ use crate::session::{CommandHead, Session};
 use crate::settle;
 
 /// Serves commands until the session ends, and says why it ended.
+///
+/// What is rare is boxed: this future lives as long as the session, and is as large as the largest it awaits.
 pub(crate) async fn serve(session: &mut Session) -> Result<Infallible, SessionError> {
     loop {
         let head = accept(session).await?;
@@ -31,10 +33,10 @@ pub(crate) async fn serve(session: &mut Session) -> Result<Infallible, SessionEr
                 settle::command(session, head, exchanged)?;
             }
             Need::Kill(kill) => {
-                let exchanged = answer::kill(session, head, kill).await;
+                let exchanged = Box::pin(answer::kill(session, head, kill)).await;
                 settle::command(session, head, exchanged)?;
             }
-            Need::ChangeUser => answer::change_user(session, head).await?,
+            Need::ChangeUser => Box::pin(answer::change_user(session, head)).await?,
             Need::Quit => return settle::quit(relay::forward(session, head).await),
             Need::Stream => {
                 let ended = relay::endless(session).await;
