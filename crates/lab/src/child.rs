@@ -22,7 +22,7 @@ pub(crate) struct ListeningChild {
 
 impl ListeningChild {
     /// Runs what `command` makes for `N` free loopback addresses, with its output in the file `log`, and waits until it
-    /// accepts connections on the first of them. Tries again with other ports when it exits before.
+    /// accepts connections on all of them. Tries again with other ports when it exits before.
     pub(crate) fn start<const N: usize>(
         log: &Path,
         mut command: impl FnMut([SocketAddr; N]) -> anyhow::Result<Command>,
@@ -37,7 +37,7 @@ impl ListeningChild {
                 .stderr(output);
             let process = command.spawn().with_context(|| format!("starting {command:?}"))?;
             let mut child = Self { process };
-            if child.accepts_connections(&addresses)? {
+            if child.accepts_connections(&addresses) {
                 return Ok((child, addresses));
             }
         }
@@ -54,21 +54,22 @@ impl ListeningChild {
         matches!(self.process.try_wait(), Ok(Some(_)) | Err(_))
     }
 
-    fn accepts_connections(&mut self, addresses: &[SocketAddr]) -> anyhow::Result<bool> {
-        let Some(address) = addresses.first() else {
-            return Ok(true);
-        };
+    fn accepts_connections(&mut self, addresses: &[SocketAddr]) -> bool {
         let deadline = Instant::now() + START_TIMEOUT;
+        let mut open = 0;
         while Instant::now() < deadline {
-            if self.process.try_wait()?.is_some() {
-                return Ok(false);
+            if self.has_ended() {
+                return false;
             }
-            if TcpStream::connect_timeout(address, Duration::from_secs(1)).is_ok() {
-                return Ok(true);
+            let Some(address) = addresses.get(open) else {
+                return true;
+            };
+            match TcpStream::connect_timeout(address, Duration::from_secs(1)) {
+                Ok(_) => open += 1,
+                Err(_) => thread::sleep(Duration::from_millis(10)),
             }
-            thread::sleep(Duration::from_millis(10));
         }
-        Ok(false)
+        false
     }
 }
 

@@ -8,15 +8,18 @@ use std::{
     os::unix::process::CommandExt,
     path::Path,
     process::Command,
-    time::Duration,
+    thread,
+    time::{Duration, Instant},
 };
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use sandbox::Sandbox;
 
+use super::screen::sum_by_label;
 use crate::child::ListeningChild;
 
 const SCRAPE_TIMEOUT: Duration = Duration::from_secs(5);
+const UP_TIMEOUT: Duration = Duration::from_secs(20);
 
 pub(super) struct Gateway {
     process: ListeningChild,
@@ -39,12 +42,31 @@ impl Gateway {
             Ok(command)
         });
         let (process, [reads, writes, admin]) = started.context("starting the gateway")?;
-        Ok(Self {
+        let gateway = Self {
             process,
             reads,
             writes,
             admin,
-        })
+        };
+        // The primary is in both clusters.
+        gateway.wait_until_up(servers.nodes().len() as i64 + 1)?;
+        Ok(gateway)
+    }
+
+    /// Sessions that come before all servers have passed a check go to those that have.
+    fn wait_until_up(&self, servers: i64) -> anyhow::Result<()> {
+        let deadline = Instant::now() + UP_TIMEOUT;
+        loop {
+            let states = sum_by_label(&self.metrics()?, "forebay_server_state", "state");
+            if states.get("up") == Some(&servers) {
+                return Ok(());
+            }
+            ensure!(
+                Instant::now() < deadline,
+                "not all servers are up for the gateway: {states:?}"
+            );
+            thread::sleep(Duration::from_millis(50));
+        }
     }
 
     pub(super) fn has_ended(&mut self) -> bool {
