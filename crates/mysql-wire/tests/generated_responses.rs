@@ -213,7 +213,8 @@ impl Server {
     }
 
     fn result_set(&mut self, command: Command, more: StatusFlags) -> bool {
-        let columns = 1 + self.random.below(if self.random.0 % 97 == 0 { 600 } else { 4 });
+        let many = self.random.chance(1);
+        let columns = 1 + self.random.below(if many { 600 } else { 4 });
         let mut payload = Vec::new();
         put_lenenc(&mut payload, columns);
         let optional = Capabilities::OPTIONAL_RESULTSET_METADATA | Capabilities::MARIADB_CACHE_METADATA;

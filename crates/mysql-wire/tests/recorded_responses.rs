@@ -12,9 +12,10 @@ struct Recorded {
     bytes: Vec<u8>,
 }
 
-const TRACES: [&str; 2] = [
+const TRACES: [&str; 3] = [
     include_str!("traces/mysql-9.7.trace"),
     include_str!("traces/mariadb-10.11.trace"),
+    include_str!("traces/mariadb-11.8.trace"),
 ];
 
 fn recorded() -> impl Iterator<Item = Recorded> {

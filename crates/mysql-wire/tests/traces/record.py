@@ -11,7 +11,7 @@ import itertools, socket, struct, sys
 
 BASE = 1 << 9 | 1 << 13 | 1 << 15 | 1 << 16 | 1 << 17 | 1 << 18 | 1 << 19 | 1 << 7 | 1 << 2
 SESSION_TRACK, DEPRECATE_EOF, OPTIONAL_METADATA = 1 << 23, 1 << 24, 1 << 25
-PROGRESS, BULK, EXTENDED, CACHE = 1 << 32, 1 << 34, 1 << 35, 1 << 36
+PROGRESS, BULK, EXTENDED, CACHE, UNITS = 1 << 32, 1 << 34, 1 << 35, 1 << 36, 1 << 37
 
 
 class Connection:
@@ -58,7 +58,7 @@ class Connection:
         self.send(payload)
         data, first = b"", True
         while True:
-            self.socket.settimeout(10 if first or what == "progress" else 0.12)
+            self.socket.settimeout(60 if first else 3 if what == "progress" else 0.12)
             try:
                 part = self.socket.recv(1 << 20)
             except TimeoutError:
@@ -121,7 +121,7 @@ def record(path, wanted, seen):
     c.query("analyze", "ANALYZE TABLE t")
     if c.caps & PROGRESS:
         c.query("set", "SET progress_report_time = 1")
-        c.query("progress", "INSERT INTO log SELECT seq, REPEAT('y', 20) FROM seq_1_to_400000; ALTER TABLE log ENGINE=InnoDB, ADD INDEX (name)")
+        c.query("progress", "INSERT INTO log SELECT seq, REPEAT('y', 20) FROM seq_1_to_100000; ALTER TABLE log ENGINE=InnoDB, ADD INDEX (name)")
         c.query("truncate", "TRUNCATE log")
     c.ask("field_list", b"\x04t\0%")
     c.ask("field_list_error", b"\x04nowhere\0%")
@@ -153,6 +153,13 @@ def record(path, wanted, seen):
     s = c.prepare("prepare_delete", "DELETE FROM t WHERE id = ?")
     if c.caps & BULK:
         c.ask("bulk", b"\xfa" + struct.pack("<IHH", s, 128, 3) + b"\0" + struct.pack("<i", 77) + b"\0" + struct.pack("<i", 78))
+    if c.caps & UNITS:
+        c.query("auto", "CREATE TEMPORARY TABLE auto (id INT PRIMARY KEY AUTO_INCREMENT, v INT)")
+        s = c.prepare("prepare_bulk", "INSERT INTO auto (v) VALUES (?)")
+        units = b"\0" + struct.pack("<i", 77) + b"\0" + struct.pack("<i", 78)
+        c.ask("bulk_unit_results", b"\xfa" + struct.pack("<IHH", s, 128 | 64, 3) + units)
+        s = c.prepare("prepare_returning", "INSERT INTO auto (v) VALUES (?) RETURNING id, v")
+        c.ask("bulk_returning", b"\xfa" + struct.pack("<IHH", s, 128, 3) + units)
     c.ask("reset_connection", b"\x1f")
     c.ask("binlog_dump_error", b"\x12" + struct.pack("<IHI", 4, 0, 999) + b"nothing.000099")
 
@@ -173,7 +180,7 @@ def record_without_metadata(c):
 if __name__ == "__main__":
     path, seen = sys.argv[1], set()
     setup(path)
-    optional = (DEPRECATE_EOF, OPTIONAL_METADATA, CACHE, SESSION_TRACK | PROGRESS | BULK | EXTENDED)
+    optional = (DEPRECATE_EOF, OPTIONAL_METADATA, CACHE, SESSION_TRACK | PROGRESS | BULK | EXTENDED | UNITS)
     for n in range(len(optional) + 1):
         for chosen in itertools.combinations(optional, n):
             record(path, sum(chosen), seen)
