@@ -167,9 +167,12 @@ pub fn mariadb_11() -> Result<PathBuf, SandboxError> {
     })
 }
 
-/// The folder for what is fetched and made once: `build` of the checkout that this program runs in or was built
-/// in, else one below the user's caches.
+/// The folder for what is fetched and made once: `FOREBAY_BUILD`, else `build` of the checkout that this program runs
+/// in or was built in, else one below the user's caches.
 pub(crate) fn build_folder() -> PathBuf {
+    if let Some(folder) = from_environment("FOREBAY_BUILD") {
+        return folder;
+    }
     let executable = std::env::current_exe().ok();
     let current = std::env::current_dir().ok();
     let starts = executable.into_iter().chain(current);
