@@ -58,29 +58,54 @@ pub(crate) async fn run(worker: Rc<Worker>, accepted: Accepted, listener: Arc<Li
         Poll::Ready(())
     })
     .await;
-    worker.sessions.insert(&control);
-    let series = worker.metrics.listener(&listener.config.name);
-    series.accepted.inc();
-    series.active.inc();
-    worker.metrics.sessions.inc();
-
+    let counted = Counted::new(Rc::clone(&worker), Arc::clone(&listener), &control);
+    let series = &counted.series;
     let mut story = Story::new(accepted.peer());
     let error = match listener.config.mode {
-        config::Mode::Tcp => forward_bytes(&worker, &control, accepted, &listener, &series, &mut story).await,
+        config::Mode::Tcp => forward_bytes(&worker, &control, accepted, &listener, series, &mut story).await,
         config::Mode::Session => {
-            serve_session(&worker, &control, accepted, &listener, &series, &mut story).await
+            serve_session(&worker, &control, accepted, &listener, series, &mut story).await
         }
     };
 
-    worker.shared.registry.remove(id);
-    worker.sessions.remove(id);
-    worker.metrics.sessions.dec();
-    series.active.dec();
     series.session_ended(error.reason());
     series.session_seconds.record(started.elapsed());
-    worker.shared.sessions_on[worker.index].fetch_sub(1, Ordering::Relaxed);
-    listener.active.fetch_sub(1, Ordering::Relaxed);
     log_end(&listener, id, &story, &error, started);
+}
+
+/// The place of a session in every list and count, given up when this is dropped, however its task ends.
+struct Counted {
+    worker: Rc<Worker>,
+    listener: Arc<ListenerState>,
+    series: Arc<ListenerSeries>,
+    id: u32,
+}
+
+impl Counted {
+    fn new(worker: Rc<Worker>, listener: Arc<ListenerState>, control: &Rc<Control>) -> Self {
+        let series = worker.metrics.listener(&listener.config.name);
+        worker.sessions.insert(control);
+        worker.metrics.sessions.inc();
+        series.accepted.inc();
+        series.active.inc();
+        Self {
+            worker,
+            listener,
+            series,
+            id: control.id,
+        }
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.worker.shared.registry.remove(self.id);
+        self.worker.sessions.remove(self.id);
+        self.worker.metrics.sessions.dec();
+        self.series.active.dec();
+        self.worker.shared.sessions_on[self.worker.index].fetch_sub(1, Ordering::Relaxed);
+        self.listener.active.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 /// Says why, to a connection that is over a limit, in the one packet that a client reads before it says anything.
@@ -255,7 +280,12 @@ async fn log_in(
             unread,
             capabilities: Capabilities::default(),
         });
-        let traits = listener.cluster.traits().ok_or(SessionError::NoServerSeen)?;
+        let first_contact = listener.cluster.config().connect_timeout;
+        let traits = listener
+            .cluster
+            .introduced(first_contact)
+            .await
+            .ok_or(SessionError::NoServerSeen)?;
         let login = handshake::greet(&mut client, listener, &traits, control.id).await?;
         let Some(client) = client.as_mut() else {
             return Err(SessionError::ClientGone);

@@ -208,10 +208,6 @@ impl Sessions {
             .values()
             .for_each(|control| control.check_idle());
     }
-
-    pub(crate) fn is_empty(&self) -> bool {
-        self.by_id.borrow().is_empty()
-    }
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use config::BindAddress;
-use net::{NetError, Peer, TlsAcceptor};
+use net::{NetError, Peer, TlsAcceptor, TlsConnector};
 use telemetry::{Samples, Source, Telemetry};
 use thiserror::Error;
 use tokio::sync::mpsc::{self, UnboundedSender};
@@ -18,7 +18,7 @@ use upstream::{Cluster, Server, UpstreamError};
 
 use crate::accept::{self, AcceptorMessage};
 use crate::control::{ServerKey, Signal};
-use crate::follow;
+use crate::follow::{self, Follow};
 use crate::keys::{KeyError, PrivateKey};
 use crate::registry::Registry;
 use crate::worker::{self, Message};
@@ -138,9 +138,9 @@ pub struct Gateway {
     own_rsa_key: Arc<PrivateKey>,
     draining: AtomicBool,
     threads: Mutex<Vec<JoinHandle<()>>>,
-    /// New clusters, for [`Gateway::run`] to follow.
-    followers: UnboundedSender<NumberedCluster>,
-    to_follow: Mutex<Option<mpsc::UnboundedReceiver<NumberedCluster>>>,
+    /// Clusters that come and go, for [`Gateway::run`] to follow.
+    followers: UnboundedSender<Follow>,
+    to_follow: Mutex<Option<mpsc::UnboundedReceiver<Follow>>>,
 }
 
 /// What is known of a listener, for status pages.
@@ -297,7 +297,13 @@ impl Gateway {
         let mut clusters = BTreeMap::new();
         for (name, wanted) in &config.clusters {
             let cluster = match parts.clusters.get(name) {
-                Some(present) => present.clone(),
+                Some(present) => {
+                    // What can be wrong with a changed cluster is found here, before anything is changed.
+                    if wanted.tls.mode != config::TlsMode::Off {
+                        TlsConnector::new(&wanted.tls)?;
+                    }
+                    present.clone()
+                }
                 None => {
                     parts.next_serial += 1;
                     (parts.next_serial, Cluster::new(wanted.clone())?)
@@ -362,7 +368,12 @@ impl Gateway {
         for (name, (serial, cluster)) in &clusters {
             if !parts.clusters.contains_key(name) {
                 // Fails only when nothing runs any more.
-                let _ = self.followers.send((*serial, Arc::clone(cluster)));
+                let _ = self.followers.send(Follow::Begin(*serial, Arc::clone(cluster)));
+            }
+        }
+        for (name, (serial, _)) in &parts.clusters {
+            if !clusters.contains_key(name) {
+                let _ = self.followers.send(Follow::End(*serial));
             }
         }
         for bound in listeners

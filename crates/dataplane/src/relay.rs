@@ -127,6 +127,8 @@ struct Exchange<'a> {
     client_at_end: bool,
     /// The server closed its reading side: the rest of the command has nowhere to go, but an answer may come.
     server_refuses: bool,
+    /// What was read from the server has to be looked at before more is read.
+    look_again: bool,
     event: Event,
 }
 
@@ -143,6 +145,7 @@ impl<'a> Exchange<'a> {
             request_done,
             client_at_end: false,
             server_refuses: false,
+            look_again: false,
             event: Event::More,
         }
     }
@@ -155,6 +158,8 @@ impl<'a> Exchange<'a> {
         self.control.mark(Waiting::Server);
         let ended = poll_fn(|cx| self.poll(cx, wires)).await;
         match ended {
+            // The client has the server's answer, and the server is gone: what is left of the command is no command.
+            Ok(_) if self.server_refuses => (Err(Broken::Server), None),
             Ok(_) => {
                 wires.traffic.server.latency.record(started.elapsed());
                 (ended, None)
@@ -189,35 +194,44 @@ impl<'a> Exchange<'a> {
                 Poll::Pending => return Poll::Pending,
             }
         }
-        if self.request_done || self.server_refuses {
+        if self.request_done {
             return self.poll_watch_client(cx, wires);
-        }
-        if wires.up.unseen().is_empty() {
-            match wires.up.poll_read(cx, &mut wires.client) {
-                Poll::Ready(Ok(0)) => {
-                    return Poll::Ready(Err(Broken::Client(io::ErrorKind::UnexpectedEof.into())));
-                }
-                Poll::Ready(Ok(_)) => {}
-                Poll::Ready(Err(error)) => return Poll::Ready(Err(Broken::Client(error))),
-                Poll::Pending => return Poll::Pending,
-            }
         }
         let (consumed, finished) = self.request.advance(wires.up.unseen());
         if consumed == 0 && !finished {
-            return wires.up.poll_read(cx, &mut wires.client).map(|read| match read {
-                Ok(0) => Err(Broken::Client(io::ErrorKind::UnexpectedEof.into())),
-                Ok(_) => Ok(()),
-                Err(error) => Err(Broken::Client(error)),
-            });
+            return self.poll_read_on(cx, wires);
         }
         wires.up.approve(consumed);
         wires.traffic.add_up(consumed);
-        self.request_done = finished;
-        if finished && matches!(self.event, Event::LocalInfile) {
-            self.response.resume_after_local_infile();
-            self.event = Event::More;
+        if finished {
+            self.request_ends();
         }
         Poll::Ready(Ok(()))
+    }
+
+    /// Reads more of a command that has not ended.
+    fn poll_read_on(&mut self, cx: &mut Context<'_>, wires: &mut Wires) -> Poll<Result<(), Broken>> {
+        match wires.up.poll_read(cx, &mut wires.client) {
+            Poll::Ready(Ok(0)) => Poll::Ready(Err(Broken::Client(io::ErrorKind::UnexpectedEof.into()))),
+            Poll::Ready(Ok(_)) => Poll::Ready(Ok(())),
+            Poll::Ready(Err(error)) => Poll::Ready(Err(Broken::Client(error))),
+            Poll::Pending => {
+                // The client is the one who is slow: it is its idle limit that runs.
+                self.control.mark(Waiting::Client);
+                Poll::Pending
+            }
+        }
+    }
+
+    /// The client has nothing more to say before the answer.
+    fn request_ends(&mut self) {
+        self.request_done = true;
+        self.control.mark(Waiting::Server);
+        if matches!(self.event, Event::LocalInfile) {
+            self.response.resume_after_local_infile();
+            self.event = Event::More;
+            self.look_again = true;
+        }
     }
 
     /// While the response is awaited the client has nothing to say. Its next command is read ahead, one buffer
@@ -225,6 +239,9 @@ impl<'a> Exchange<'a> {
     fn poll_watch_client(&mut self, cx: &mut Context<'_>, wires: &mut Wires) -> Poll<Result<(), Broken>> {
         if self.client_at_end || !wires.up.is_empty() {
             return Poll::Pending;
+        }
+        if self.server_refuses {
+            return self.poll_discard(cx, wires);
         }
         match wires.up.poll_read(cx, &mut wires.client) {
             Poll::Ready(Ok(0)) => {
@@ -234,6 +251,23 @@ impl<'a> Exchange<'a> {
                 Poll::Pending
             }
             Poll::Ready(Ok(_)) => Poll::Pending,
+            Poll::Ready(Err(error)) => Poll::Ready(Err(Broken::Client(error))),
+            Poll::Pending => Poll::Pending,
+        }
+    }
+
+    /// Takes what is left of a command that the server no longer takes: a connection that is closed with bytes unread
+    /// is reset, and the server's answer would be lost with it.
+    fn poll_discard(&mut self, cx: &mut Context<'_>, wires: &mut Wires) -> Poll<Result<(), Broken>> {
+        match wires.up.poll_read(cx, &mut wires.client) {
+            Poll::Ready(Ok(0)) => {
+                self.client_at_end = true;
+                Poll::Pending
+            }
+            Poll::Ready(Ok(_)) => {
+                wires.up.clear();
+                Poll::Ready(Ok(()))
+            }
             Poll::Ready(Err(error)) => Poll::Ready(Err(Broken::Client(error))),
             Poll::Pending => Poll::Pending,
         }
@@ -254,10 +288,12 @@ impl<'a> Exchange<'a> {
         if !matches!(self.event, Event::More) || !self.response.in_progress() {
             return Poll::Pending;
         }
-        match wires.down.poll_read(cx, &mut wires.server) {
-            Poll::Ready(Ok(0) | Err(_)) => return Poll::Ready(Err(Broken::Server)),
-            Poll::Ready(Ok(_)) => self.control.mark(Waiting::Server),
-            Poll::Pending => return Poll::Pending,
+        if !std::mem::take(&mut self.look_again) {
+            match wires.down.poll_read(cx, &mut wires.server) {
+                Poll::Ready(Ok(0) | Err(_)) => return Poll::Ready(Err(Broken::Server)),
+                Poll::Ready(Ok(_)) => self.control.mark(Waiting::Server),
+                Poll::Pending => return Poll::Pending,
+            }
         }
         let progress = self
             .response
@@ -288,7 +324,7 @@ impl<'a> Exchange<'a> {
     /// too large, a kill), and the client is to see that answer.
     fn give_up_sending(&mut self, wires: &mut Wires) {
         self.server_refuses = true;
-        self.request_done = true;
+        self.request_ends();
         wires.up.clear();
     }
 }

@@ -38,7 +38,7 @@ pub(crate) enum Message {
         signal: Signal,
     },
     RaiseAll(Signal),
-    /// Go home once the last session has ended.
+    /// Go home, whatever is still running.
     Stop,
 }
 
@@ -79,31 +79,20 @@ pub(crate) fn run(
     Ok(())
 }
 
+/// Does what it is told until it is told to stop. Sessions that are left then are cut off with the runtime.
 async fn take_messages(worker: &Rc<Worker>, mut inbox: UnboundedReceiver<Message>) {
-    let mut stopping = false;
-    while !(stopping && worker.sessions.is_empty()) {
-        let message = if stopping {
-            // Sessions say nothing when they end; the sweep's tick is soon enough for the last one.
-            match tokio::time::timeout(TICK, inbox.recv()).await {
-                Ok(message) => message,
-                Err(_) => continue,
-            }
-        } else {
-            inbox.recv().await
-        };
+    while let Some(message) = inbox.recv().await {
         match message {
-            Some(Message::Arrived { accepted, listener }) => {
+            Message::Arrived { accepted, listener } => {
                 spawn_local(arrival::run(Rc::clone(worker), accepted, listener));
             }
-            Some(Message::Refused { accepted, listener }) => {
+            Message::Refused { accepted, listener } => {
                 spawn_local(arrival::turn_away(Rc::clone(worker), accepted, listener));
             }
-            Some(Message::Raise { id, signal }) => worker.sessions.raise(id, signal),
-            Some(Message::RaiseOnServer { server, signal }) => {
-                worker.sessions.raise_on_server(server, signal)
-            }
-            Some(Message::RaiseAll(signal)) => worker.sessions.raise_all(signal),
-            Some(Message::Stop) | None => stopping = true,
+            Message::Raise { id, signal } => worker.sessions.raise(id, signal),
+            Message::RaiseOnServer { server, signal } => worker.sessions.raise_on_server(server, signal),
+            Message::RaiseAll(signal) => worker.sessions.raise_all(signal),
+            Message::Stop => return,
         }
     }
 }

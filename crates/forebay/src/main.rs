@@ -113,7 +113,7 @@ fn check(path: &std::path::Path) -> anyhow::Result<()> {
 
 fn docs(what: &Docs) {
     match what {
-        Docs::Options => println!("{}", config::options().len()),
+        Docs::Options => print!("{}", config::docs::text()),
         Docs::Metrics => print!("{}", telemetry::docs::text()),
     }
 }
