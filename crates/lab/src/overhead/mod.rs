@@ -160,3 +160,56 @@ pub fn overhead(args: &OverheadArgs) -> anyhow::Result<Report> {
     drop(bench);
     Ok(Report::new(plan, machine, cells, idle))
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Cli {
+        #[command(flatten)]
+        args: OverheadArgs,
+    }
+
+    fn parse(words: &str) -> OverheadArgs {
+        Cli::try_parse_from(["bench"].into_iter().chain(words.split(' ')))
+            .unwrap()
+            .args
+    }
+
+    #[test]
+    fn quick_fills_in_a_small_matrix_and_keeps_what_is_given() {
+        let plan = Plan::new(&parse("--quick --rounds 7")).unwrap();
+        assert_eq!((plan.rounds, plan.idle_sessions), (7, 1000));
+        assert_eq!((plan.clients, plan.rows), (vec![32], vec![1, 100, 1000]));
+        assert!(Plan::new(&parse("--seconds 0")).is_err());
+        assert!(Plan::new(&parse("--clients 0")).is_err());
+    }
+
+    /// The rig against itself: logins, prepares, proof of the first result, load, figures.
+    #[test]
+    fn measures_every_cell_of_the_matrix() {
+        let mut args = parse("--contenders direct --rows 1,1000 --clients 3 --rounds 2 --seconds 0.02");
+        (args.load_core, args.contender_core) = (None, None);
+        args.idle_sessions = Some(0);
+        let report = overhead(&args).unwrap();
+        assert_eq!(report.cells.len(), 4);
+        for cell in &report.cells {
+            let [direct] = cell.figures.as_slice() else {
+                panic!("one contender was asked for: {cell:?}");
+            };
+            assert_eq!(direct.rounds.len(), 2);
+            assert!(
+                direct
+                    .rounds
+                    .iter()
+                    .all(|round| round.qps > 0.0 && round.p99_us >= round.p50_us)
+            );
+        }
+        let check = |text: &str| report.failed_checks(&[text.parse().unwrap()]);
+        assert!(check("direct@qps,rows=1>=1").is_empty());
+        assert_eq!(check("session/haproxy@cpu<=1").len(), 4);
+    }
+}

@@ -11,6 +11,9 @@ use super::{
 };
 use crate::machine::Machine;
 
+/// A load average above which other programs are likely to disturb the figures.
+const BUSY: f64 = 0.7;
+
 /// What one round of one contender gave.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Sample {
@@ -224,6 +227,12 @@ impl Report {
             out,
             "{cpu}, {cpus} cores, {kernel}, load average before the run {load_average}"
         )?;
+        if *load_average > BUSY {
+            writeln!(
+                out,
+                "the machine is busy with something else: take these figures for an impression"
+            )?;
+        }
         writeln!(
             out,
             "medians of {} rounds of {} s; /haproxy: ratio within a round, median and (lowest to highest)\n",
