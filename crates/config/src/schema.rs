@@ -43,10 +43,10 @@ section! {
         pub admin: Option<Admin> = default(None), Restart;
 
         /// Where clients connect.
-        pub listeners as "listener": Vec<Listener> = default(Vec::new()), Restart;
+        pub listeners as "listener": Vec<Listener> = default(Vec::new()), Live;
 
         /// The servers behind the listeners, by cluster name.
-        pub clusters as "cluster": BTreeMap<String, Cluster> = default(BTreeMap::new()), Restart;
+        pub clusters as "cluster": BTreeMap<String, Cluster> = default(BTreeMap::new()), Live;
     }
 
     /// Log lines, written to standard error.
@@ -69,10 +69,10 @@ section! {
     /// One place where clients connect.
     pub struct Listener [label name] {
         /// The listener in logs and metrics.
-        pub name: String = default(String::new(), "the value of `bind`"), Restart;
+        pub name: String = default(String::new(), "the value of `bind`"), NewSessions;
 
         /// Where to accept clients.
-        pub bind: BindAddress = required, Restart;
+        pub bind: BindAddress = required, Live;
 
         /// `tcp` passes bytes both ways and looks at none of them; `session` understands MySQL and keeps one server
         /// connection per client session.
@@ -135,7 +135,7 @@ section! {
     /// Servers that hold the same data.
     pub struct Cluster {
         /// The name in `[cluster.NAME]`.
-        pub name: String = internal(String::new()), Restart;
+        pub name: String = internal(String::new()), Live;
 
         /// The servers: addresses (port 3306 where none is given), or tables where a server needs more than that.
         pub servers: Vec<Server> = required, Live;

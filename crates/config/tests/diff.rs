@@ -59,7 +59,7 @@ check = { user = "forebay", password = "new-secret" }
             admin: added (restart)
             listener[127.0.0.1:6033].max_connections: added (live)
             listener[127.0.0.1:6033].login_timeout: "10s" -> "3s" (new sessions)
-            listener[127.0.0.1:6034]: added (restart)
+            listener[127.0.0.1:6034]: added (live)
             cluster.main.servers[db1:3306]: removed (live)
             cluster.main.servers[db2:3306].weight: 2 -> 3 (new sessions)
             cluster.main.servers[db3:3306]: added (live)
@@ -78,14 +78,14 @@ fn listeners_keep_their_identity_by_name() {
         .iter()
         .map(|change| (change.path.as_str(), change.reload))
         .collect();
-    assert_eq!(changes, [("listener[apps].bind", Reload::Restart)]);
-    assert_eq!(diff.needs_restart().count(), 1);
-    assert_eq!(diff.of(Reload::Live).count(), 0);
+    assert_eq!(changes, [("listener[apps].bind", Reload::Live)]);
+    assert_eq!(diff.needs_restart().count(), 0);
+    assert_eq!(diff.of(Reload::Live).count(), 1);
 }
 
 #[test]
 fn a_removed_cluster_is_told_as_a_whole() {
     let old = format!("{OLD}[cluster.spare]\nservers = [\"db9\"]\n");
     let diff = parse(&old).diff(&parse(OLD));
-    assert_eq!(diff.to_string(), "cluster.spare: removed (restart)");
+    assert_eq!(diff.to_string(), "cluster.spare: removed (live)");
 }
