@@ -137,6 +137,9 @@ fn settles<T: PartialEq + std::fmt::Debug>(
     assert_eq!(once, twice);
 }
 
+/// Longer content is not read to its end: the time goes into more inputs.
+const UNPACKED_MAX: usize = 1 << 16;
+
 /// Byte 0: algorithm, output size and cut. The rest: frames as a peer may send them, then content to pack.
 /// Panics where damaged frames are endless, or where packed content does not come out as it was.
 pub fn compression(data: &[u8]) {
@@ -152,6 +155,7 @@ pub fn compression(data: &[u8]) {
     let step = if choice & 4 == 0 { usize::MAX } else { 3 };
     drop(unpack(algorithm, bytes, step, room));
 
+    let bytes = &bytes[..bytes.len().min(UNPACKED_MAX / 16)];
     let Ok(mut compressor) = Compressor::new(algorithm) else {
         return;
     };
@@ -162,13 +166,12 @@ pub fn compression(data: &[u8]) {
     }
 }
 
-/// Unpacks `frames`, offered `step` bytes at a time, through an output of `room` bytes. Content over 1 MiB is
-/// not read to its end.
+/// Unpacks `frames`, offered `step` bytes at a time, through an output of `room` bytes.
 fn unpack(algorithm: Algorithm, frames: &[u8], step: usize, room: usize) -> Result<Vec<u8>, WireError> {
     let mut decompressor = Decompressor::new(algorithm)?;
     let mut output = vec![0; room];
     let (mut content, mut at) = (Vec::new(), 0_usize);
-    while content.len() < 1 << 20 {
+    while content.len() < UNPACKED_MAX {
         let visible = &frames[at..at.saturating_add(step).min(frames.len())];
         let done = decompressor.decompress(visible, &mut output)?;
         at += done.consumed;

@@ -154,3 +154,63 @@ proptest! {
         fuzzing::compression(&data);
     }
 }
+
+/// The payload behind the first byte of an input of the fuzz target `handshake`.
+fn recorded(name: &str) -> Vec<u8> {
+    let path = format!(
+        "{}/../../fuzz/corpus/handshake/{name}",
+        env!("CARGO_MANIFEST_DIR")
+    );
+    std::fs::read(path).unwrap()[1..].to_vec()
+}
+
+#[test]
+fn greetings_of_real_servers_are_written_as_they_came() {
+    for (name, version, plugin, mysql) in [
+        ("greeting-mysql", "9.7.", "caching_sha2_password", true),
+        ("greeting-mariadb", "5.5.5-10.11.", "mysql_native_password", false),
+    ] {
+        let payload = recorded(name);
+        let greeting = Greeting::decode(&payload).unwrap();
+        assert!(
+            greeting.server_version.starts_with(version.as_bytes()),
+            "{greeting:?}"
+        );
+        assert_eq!(greeting.auth_plugin, plugin.as_bytes());
+        assert_eq!(greeting.capabilities.contains(Capabilities::LONG_PASSWORD), mysql);
+        assert_eq!(
+            greeting
+                .capabilities
+                .contains(Capabilities::MARIADB_CACHE_METADATA),
+            !mysql
+        );
+        assert!(greeting.nonce.iter().all(|&byte| byte != 0));
+        assert_eq!(written(|out| greeting.encode(out)), payload);
+    }
+}
+
+#[test]
+fn a_login_as_libraries_send_it() {
+    let login = Login::decode(&recorded("login")).unwrap();
+    assert_eq!(
+        (&login.user[..], login.database.as_deref()),
+        (&b"root"[..], Some(&b"test"[..]))
+    );
+    assert_eq!(login.auth_plugin.as_deref(), Some(&b"caching_sha2_password"[..]));
+    assert_eq!(
+        (login.attributes.map(|list| list.len()), login.zstd_level),
+        (Some(16), Some(7))
+    );
+    assert!(!SslRequest::is_ssl_request(&recorded("login")));
+    assert!(SslRequest::is_ssl_request(&recorded("ssl-request")));
+    let extended = Login::decode(&recorded("login-mariadb")).unwrap().capabilities;
+    assert!(extended.contains(Capabilities::MARIADB_CACHE_METADATA | Capabilities::MARIADB_PROGRESS));
+}
+
+#[test]
+fn secrets_are_not_printed() {
+    let login = Login::decode(&recorded("login")).unwrap();
+    assert!(format!("{login:?}").contains("auth_response: <20 bytes>"));
+    let change = ChangeUser::decode(&recorded("change-user"), login.capabilities).unwrap();
+    assert!(format!("{change:?}").contains("auth_response: <20 bytes>"));
+}
