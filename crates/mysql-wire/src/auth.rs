@@ -81,7 +81,7 @@ impl ParsecSalt {
     /// compute is bounded here: 2^17 rounds take about 0.2 s.
     const FACTOR_MAX: u8 = 7;
 
-    /// Reads `P`, the factor, and the salt. Some servers send them inside an [`crate::AuthMoreData`]: pass its data.
+    /// Reads `P`, the factor, and the salt: a packet's payload, or the data of an [`crate::AuthMoreData`].
     ///
     /// # Errors
     /// Another way to make keys than PBKDF2, or more rounds than we compute.
