@@ -3,7 +3,8 @@
 use std::{io, net::SocketAddr, sync::Arc};
 
 use mysql_wire::{
-    AuthSwitch, Capabilities, ChangeUser, Command, ErrPacket, Greeting, Login, SslRequest, write_packet,
+    AuthNextFactor, AuthSwitch, Capabilities, ChangeUser, Command, ErrPacket, Greeting, Login, SslRequest,
+    write_packet,
 };
 use rustls::{ClientConfig, pki_types::ServerName};
 use tokio::net::TcpStream;
@@ -13,6 +14,7 @@ use super::{
     Compression, Packet, Reply, Script,
     link::{Link, within},
     plugin::Answering,
+    tape::{Cuts, Tape},
 };
 
 /// The packets that every client sends when it is asked for a local file, before the empty one.
@@ -36,6 +38,10 @@ pub struct Identity {
     pub attributes: Option<Vec<u8>>,
     /// TLS, which is then required.
     pub tls: Option<Arc<ClientConfig>>,
+    /// Records the session's packets, of responses only those read with [`Client::receive`] or in a login.
+    pub tape: Option<Tape>,
+    /// Cuts what it writes.
+    pub cuts: Option<Cuts>,
 }
 
 impl Default for Identity {
@@ -59,6 +65,8 @@ impl Default for Identity {
             database: None,
             attributes: None,
             tls: None,
+            tape: None,
+            cuts: None,
         }
     }
 }
@@ -98,7 +106,7 @@ impl Client {
     pub async fn connect(address: SocketAddr, identity: &Identity) -> Result<Self, ClientError> {
         let stream = within(TcpStream::connect(address)).await?;
         stream.set_nodelay(true)?;
-        let mut link = Link::new(stream);
+        let mut link = Link::inside(stream, 0, identity.tape.clone(), identity.cuts.clone());
         let payload = link.read_payload(false).await?;
         if payload.first() == Some(&ErrPacket::HEADER) {
             return Err(ClientError::Refused(decode(ErrPacket::decode(
@@ -174,7 +182,7 @@ impl Client {
     pub async fn change_user(&mut self, user: &[u8], password: &[u8]) -> Result<(), ClientError> {
         let change = ChangeUser {
             user: user.to_vec(),
-            auth_response: Vec::new(),
+            auth_response: self.early_response(self.greeting.nonce),
             database: Vec::new(),
             charset: Some(45),
             auth_plugin: Some(self.identity.plugin.into()),
@@ -242,17 +250,7 @@ impl Client {
     async fn log_in(&mut self) -> Result<(), ClientError> {
         let plugin = self.identity.plugin.as_bytes().to_vec();
         let nonce = self.greeting.nonce.to_vec();
-        let answering = self.answering(&plugin, &nonce);
-        // A response for a plugin that needs a challenge of its own is left empty: the server asks for a switch.
-        let usable = matches!(
-            self.identity.plugin,
-            "mysql_native_password" | "caching_sha2_password" | "sha256_password"
-        );
-        let auth_response = if usable {
-            answering.first().unwrap_or_default()
-        } else {
-            Vec::new()
-        };
+        let auth_response = self.early_response(self.greeting.nonce);
         let identity = &self.identity;
         let login = Login {
             capabilities: self.negotiated,
@@ -288,10 +286,12 @@ impl Client {
                 Some(&AuthSwitch::HEADER) => {
                     let switch = decode(AuthSwitch::decode(&payload))?;
                     (plugin, nonce) = (switch.plugin, switch.data);
-                    let name = String::from_utf8_lossy(&plugin).into_owned();
-                    let answer = self.answering(&plugin, &nonce).first();
-                    let answer = answer.ok_or_else(|| io::Error::other(format!("unknown plugin {name}")))?;
-                    self.link.write_payload(&answer).await?;
+                    self.begin_plugin(&plugin, &nonce).await?;
+                }
+                Some(&AuthNextFactor::HEADER) if self.negotiated.contains(Capabilities::MULTI_FACTOR) => {
+                    let factor = decode(AuthNextFactor::decode(&payload))?;
+                    (plugin, nonce) = (factor.plugin, factor.data);
+                    self.begin_plugin(&plugin, &nonce).await?;
                 }
                 _ => {
                     if let Some(answer) = self.answering(&plugin, &nonce).next(&payload)? {
@@ -300,6 +300,25 @@ impl Client {
                 }
             }
         }
+    }
+
+    /// The response to the greeting's nonce. One for a plugin that needs a challenge of its own is left empty: the server
+    /// asks for a switch.
+    fn early_response(&self, nonce: [u8; 20]) -> Vec<u8> {
+        match self.identity.plugin {
+            "mysql_native_password" | "caching_sha2_password" | "sha256_password" => self
+                .answering(self.identity.plugin.as_bytes(), &nonce)
+                .first()
+                .unwrap_or_default(),
+            _ => Vec::new(),
+        }
+    }
+
+    async fn begin_plugin(&mut self, plugin: &[u8], data: &[u8]) -> Result<(), ClientError> {
+        let name = String::from_utf8_lossy(plugin);
+        let answer = self.answering(plugin, data).first();
+        let answer = answer.ok_or_else(|| io::Error::other(format!("unknown plugin {name}")))?;
+        Ok(self.link.write_payload(&answer).await?)
     }
 
     fn answering(&self, plugin: &[u8], nonce: &[u8]) -> Answering<'_> {
@@ -352,13 +371,11 @@ async fn encrypt(mut link: Link, negotiated: Capabilities, tls: &Arc<ClientConfi
     }
     .encode(&mut payload);
     link.write_payload(&payload).await?;
-    let sequence = link.sequence;
+    let (sequence, tape, cuts) = (link.sequence, link.tape.take(), link.cuts.take());
     let name = ServerName::try_from("localhost").map_err(io::Error::other)?;
     let connector = TlsConnector::from(Arc::clone(tls));
     let stream = within(connector.connect(name, link.into_stream())).await?;
-    let mut link = Link::new(stream);
-    link.sequence = sequence;
-    Ok(link)
+    Ok(Link::inside(stream, sequence, tape, cuts))
 }
 
 fn decode<T>(decoded: Result<T, mysql_wire::WireError>) -> io::Result<T> {

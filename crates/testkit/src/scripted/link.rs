@@ -5,10 +5,13 @@ use std::{io, time::Duration};
 use mysql_wire::{PacketHeader, write_packet};
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
-    time::timeout,
+    time::{sleep, timeout},
 };
 
-use super::frames::{Compression, Frames};
+use super::{
+    frames::{Compression, Frames},
+    tape::{Cuts, Tape, Taped},
+};
 
 /// Nothing in a test takes so long unless it hangs.
 pub(super) const PATIENCE: Duration = Duration::from_secs(20);
@@ -33,6 +36,8 @@ pub(super) struct Link {
     unpacked: Vec<u8>,
     /// What the next packet written is numbered.
     pub sequence: u8,
+    pub tape: Option<Tape>,
+    pub cuts: Option<Cuts>,
 }
 
 impl Link {
@@ -42,6 +47,23 @@ impl Link {
             frames: None,
             unpacked: Vec::new(),
             sequence: 0,
+            tape: None,
+            cuts: None,
+        }
+    }
+
+    /// The same session inside TLS.
+    pub(super) fn inside(
+        stream: impl Duplex + 'static,
+        sequence: u8,
+        tape: Option<Tape>,
+        cuts: Option<Cuts>,
+    ) -> Self {
+        Self {
+            sequence,
+            tape,
+            cuts,
+            ..Self::new(stream)
         }
     }
 
@@ -75,7 +97,11 @@ impl Link {
         let mut payload = vec![0; length];
         self.read_exact(&mut payload, false).await?;
         self.sequence = sequence.wrapping_add(1);
-        Ok(Packet { sequence, payload })
+        let packet = Packet { sequence, payload };
+        if let Some(tape) = &self.tape {
+            tape.add(Taped::Received(packet.clone()));
+        }
+        Ok(packet)
     }
 
     /// Reads a payload that may be continued over several packets.
@@ -129,20 +155,36 @@ impl Link {
     pub(super) async fn write_payloads(&mut self, payloads: &[impl AsRef<[u8]>]) -> io::Result<()> {
         let mut bytes = Vec::new();
         for payload in payloads {
+            let mut begin = bytes.len();
             write_packet(&mut bytes, &mut self.sequence, payload.as_ref());
+            while let (Some(tape), Some(header)) = (&self.tape, PacketHeader::parse(&bytes[begin..])) {
+                let end = begin + PacketHeader::LEN + header.payload_len;
+                tape.add(Taped::Sent(Packet {
+                    sequence: header.sequence,
+                    payload: bytes[begin + PacketHeader::LEN..end].to_vec(),
+                }));
+                begin = end;
+            }
         }
         self.write(&bytes).await
     }
 
     /// Writes bytes that are packets already, or a part of one.
     pub(super) async fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
-        match &mut self.frames {
-            Some(frames) => {
-                let framed = frames.write(bytes)?;
-                within(self.stream.write_all(&framed)).await?;
-            }
-            None => within(self.stream.write_all(bytes)).await?,
+        let framed;
+        let mut bytes = bytes;
+        if let Some(frames) = &mut self.frames {
+            framed = frames.write(bytes)?;
+            bytes = &framed;
         }
+        if let Some(cuts) = &mut self.cuts {
+            let (first, rest) = bytes.split_at(cuts.next(bytes.len()));
+            within(self.stream.write_all(first)).await?;
+            within(self.stream.flush()).await?;
+            sleep(Cuts::PAUSE).await;
+            bytes = rest;
+        }
+        within(self.stream.write_all(bytes)).await?;
         within(self.stream.flush()).await
     }
 }

@@ -15,6 +15,8 @@ mod link;
 mod plugin;
 mod script;
 mod server;
+mod session;
+mod tape;
 
 pub use self::{
     client::{Client, ClientError, INFILE_CONTENT, Identity},
@@ -23,6 +25,7 @@ pub use self::{
     plugin::Plugin,
     script::{Reply, Script},
     server::{Seen, Server, ServerScript, Special},
+    tape::{Cuts, Tape, Taped},
 };
 
 #[cfg(test)]

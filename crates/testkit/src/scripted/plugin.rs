@@ -9,7 +9,7 @@ use aws_lc_rs::{
         PublicEncryptingKey,
     },
 };
-use mysql_wire::{AuthMoreData, AuthSwitch, auth};
+use mysql_wire::{AuthMoreData, AuthNextFactor, AuthSwitch, Capabilities, auth};
 use rustls::pki_types::{SubjectPublicKeyInfoDer, pem::PemObject};
 use sha2::{Digest, Sha256};
 
@@ -31,54 +31,78 @@ pub enum Plugin {
     /// A challenge of 32 bytes and a signature of 64 under the name `client_ed25519`. The mathematics is not
     /// ed25519's: nobody between the two ends may look.
     Ed25519Like,
-    /// `dialog`: two questions, the second one for the password.
+    /// A challenge, an empty answer, a salt and a signature under the name `parsec`, with no more mathematics than that.
+    ParsecLike,
+    /// `dialog`: three questions, the last one for the password. The second begins with the byte of a next factor.
     Dialog,
+    /// `mysql_native_password`, then `sha256_password` as the next factor, with the same password.
+    TwoFactorsSha256,
+    /// `mysql_native_password`, then `mysql_clear_password` as the next factor, with the same password.
+    TwoFactorsClear,
 }
 
 impl Plugin {
     /// All of them.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 10] = [
         Self::Native,
         Self::CachingSha2Fast,
         Self::CachingSha2Full,
         Self::Sha256,
         Self::Clear,
         Self::Ed25519Like,
+        Self::ParsecLike,
         Self::Dialog,
+        Self::TwoFactorsSha256,
+        Self::TwoFactorsClear,
     ];
 
-    /// The name on the wire.
+    /// The name on the wire, of the first factor.
     pub fn name(self) -> &'static str {
         match self {
-            Self::Native => "mysql_native_password",
+            Self::Native | Self::TwoFactorsSha256 | Self::TwoFactorsClear => "mysql_native_password",
             Self::CachingSha2Fast | Self::CachingSha2Full => "caching_sha2_password",
             Self::Sha256 => "sha256_password",
             Self::Clear => "mysql_clear_password",
             Self::Ed25519Like => "client_ed25519",
+            Self::ParsecLike => "parsec",
             Self::Dialog => "dialog",
+        }
+    }
+
+    /// What a client must be able to do beyond the usual.
+    pub fn capabilities(self) -> Capabilities {
+        match self {
+            Self::TwoFactorsSha256 | Self::TwoFactorsClear => Capabilities::MULTI_FACTOR,
+            _ => Capabilities(0),
         }
     }
 
     /// The 20 bytes of the greeting are all it needs to begin.
     pub(super) fn starts_from_greeting(self) -> bool {
-        !matches!(self, Self::Clear | Self::Ed25519Like | Self::Dialog)
+        !matches!(
+            self,
+            Self::Clear | Self::Ed25519Like | Self::ParsecLike | Self::Dialog
+        )
     }
 
     /// The request to switch to this plugin.
     pub(super) fn switch(self, nonce: &[u8; 20]) -> Vec<u8> {
-        let data = match self {
-            Self::Clear => Vec::new(),
-            Self::Ed25519Like => long_nonce(nonce),
-            Self::Dialog => b"\x02What is your name?".to_vec(),
-            _ => [&nonce[..], &[0]].concat(),
-        };
         let mut out = Vec::new();
         AuthSwitch {
             plugin: self.name().into(),
-            data,
+            data: self.challenge(nonce),
         }
         .encode(&mut out);
         out
+    }
+
+    fn challenge(self, nonce: &[u8; 20]) -> Vec<u8> {
+        match self {
+            Self::Clear => Vec::new(),
+            Self::Ed25519Like | Self::ParsecLike => long_nonce(nonce),
+            Self::Dialog => b"\x02What is your name?".to_vec(),
+            _ => [&nonce[..], &[0]].concat(),
+        }
     }
 
     /// The server's part from the client's first response on. Returns whether the client knows the password.
@@ -112,11 +136,40 @@ impl Plugin {
             }
             Self::Clear => response == with_zero,
             Self::Ed25519Like => response == signature(&long_nonce(nonce), password),
+            Self::ParsecLike => {
+                link.write_payload(PARSEC_SALT).await?;
+                response.is_empty()
+                    && link.read_payload(false).await? == parsec_proof(&long_nonce(nonce), password)
+            }
+            Self::TwoFactorsSha256 | Self::TwoFactorsClear => {
+                let second = match self {
+                    Self::TwoFactorsClear => Self::Clear,
+                    _ => Self::Sha256,
+                };
+                if response != auth::native_password(nonce, password) {
+                    return Ok(false);
+                }
+                let answer = second.begin_next_factor(link, nonce).await?;
+                Box::pin(second.verify(link, nonce, answer, encrypted, password)).await?
+            }
             Self::Dialog => {
+                link.write_payload(b"\x02What is your group?\0").await?;
+                link.read_payload(false).await?;
                 link.write_payload(b"\x05What is your password?").await?;
                 link.read_payload(false).await? == with_zero
             }
         })
+    }
+
+    async fn begin_next_factor(self, link: &mut Link, nonce: &[u8; 20]) -> io::Result<Vec<u8>> {
+        let mut payload = Vec::new();
+        AuthNextFactor {
+            plugin: self.name().into(),
+            data: self.challenge(nonce),
+        }
+        .encode(&mut payload);
+        link.write_payload(&payload).await?;
+        link.read_payload(false).await
     }
 
     async fn check_secret(
@@ -160,6 +213,7 @@ impl Answering<'_> {
             b"sha256_password" => vec![1],
             b"mysql_clear_password" => with_zero,
             b"client_ed25519" => signature(&self.nonce, self.password),
+            b"parsec" => Vec::new(),
             b"dialog" => b"A client\0".to_vec(),
             _ => return None,
         })
@@ -169,6 +223,8 @@ impl Answering<'_> {
     pub(super) fn next(&self, payload: &[u8]) -> io::Result<Option<Vec<u8>>> {
         let with_zero = [self.password, &[0]].concat();
         match (self.plugin.as_slice(), payload) {
+            (b"parsec", PARSEC_SALT) => Ok(Some(parsec_proof(&self.nonce, self.password))),
+            (b"dialog", [2, ..]) => Ok(Some(b"A group\0".to_vec())),
             (b"dialog", _) => Ok(Some(with_zero)),
             (b"caching_sha2_password", [1, 3]) => Ok(None),
             (b"caching_sha2_password", [1, 4]) if self.encrypted => Ok(Some(with_zero)),
@@ -198,6 +254,18 @@ impl Answering<'_> {
     fn short_nonce(&self) -> Option<[u8; 20]> {
         self.nonce.first_chunk().copied()
     }
+}
+
+/// `P`, the rounds, the salt: sent as it is, without the byte that marks data of a plugin.
+const PARSEC_SALT: &[u8] = b"P\x00eighteen of entropy";
+
+/// The client's own challenge and a signature.
+fn parsec_proof(nonce: &[u8], password: &[u8]) -> Vec<u8> {
+    [
+        &[0x17; 32][..],
+        &signature(&[nonce, PARSEC_SALT].concat(), password),
+    ]
+    .concat()
 }
 
 async fn send_more(link: &mut Link, data: &[u8]) -> io::Result<()> {

@@ -313,6 +313,11 @@ impl Script {
         out
     }
 
+    /// The OK of a login, with a change of session state where that is tracked.
+    pub(super) fn welcome(&self) -> Vec<u8> {
+        self.ok_packet(StatusFlags::AUTOCOMMIT, 0, &track())
+    }
+
     fn ok(&self) -> Reply {
         Reply::Payloads(vec![self.ok_packet(StatusFlags::AUTOCOMMIT, 0, &[])])
     }

@@ -6,22 +6,20 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use mysql_wire::{
-    Capabilities, ChangeUser, Command, ErrPacket, Greeting, Login, OkPacket, SslRequest, StatusFlags,
-};
+use mysql_wire::{Capabilities, ErrPacket, Login};
 use rustls::ServerConfig;
 use tokio::{
-    net::{TcpListener, TcpStream},
+    net::TcpListener,
     sync::Notify,
     task::{AbortHandle, JoinSet},
     time::timeout,
 };
-use tokio_rustls::TlsAcceptor;
 
 use super::{
-    Plugin, Reply, Script,
-    client::compression_of,
-    link::{Link, PATIENCE, within},
+    Plugin, Reply,
+    link::PATIENCE,
+    session::Session,
+    tape::{Cuts, Tape},
 };
 
 /// How a [`Server`] behaves.
@@ -37,8 +35,12 @@ pub struct ServerScript {
     pub password: Vec<u8>,
     /// Offers TLS.
     pub tls: Option<Arc<ServerConfig>>,
-    /// Sent in place of the greeting.
+    /// Lets everybody in at once, whatever the login packet says.
+    pub accepts_anyone: bool,
+    /// Sent in place of the greeting, until [`Server::refuse`] says otherwise.
     pub refusal: Option<ErrPacket>,
+    /// Cuts what it writes.
+    pub cuts: Option<Cuts>,
     /// What is not answered as [`Script`] says: the first that returns something wins.
     pub special: Option<Special>,
 }
@@ -56,7 +58,9 @@ impl Default for ServerScript {
             plugin: Plugin::Native,
             password: b"secret".to_vec(),
             tls: None,
+            accepts_anyone: false,
             refusal: None,
+            cuts: None,
             special: None,
         }
     }
@@ -88,6 +92,7 @@ impl ServerScript {
             C::OPTIONAL_RESULTSET_METADATA,
             C::ZSTD_COMPRESSION,
             C::QUERY_ATTRIBUTES,
+            C::MULTI_FACTOR,
         ]
         .into_iter()
         .fold(Capabilities(0), |all, one| all | one)
@@ -98,8 +103,11 @@ impl ServerScript {
     pub fn like_mariadb(mut self) -> Self {
         use Capabilities as C;
         self.version = "11.8.0-MariaDB-scripted".into();
-        let mysql_only =
-            C::LONG_PASSWORD | C::OPTIONAL_RESULTSET_METADATA | C::ZSTD_COMPRESSION | C::QUERY_ATTRIBUTES;
+        let mysql_only = C::LONG_PASSWORD
+            | C::OPTIONAL_RESULTSET_METADATA
+            | C::ZSTD_COMPRESSION
+            | C::QUERY_ATTRIBUTES
+            | C::MULTI_FACTOR;
         self.capabilities = self.capabilities.without(mysql_only)
             | C::MARIADB_PROGRESS
             | C::MARIADB_STMT_BULK
@@ -122,6 +130,8 @@ pub struct Seen {
     pub negotiated: Capabilities,
     /// All requests, command byte first.
     pub requests: Vec<Vec<u8>>,
+    /// All packets.
+    pub tape: Tape,
     /// How it ended, once it has; empty for COM_QUIT.
     pub end: Option<String>,
 }
@@ -133,8 +143,9 @@ pub struct Server {
     acceptor: AbortHandle,
 }
 
-struct Shared {
-    script: ServerScript,
+pub(super) struct Shared {
+    pub script: ServerScript,
+    refusal: Mutex<Option<ErrPacket>>,
     sessions: Mutex<Vec<Seen>>,
     changed: Notify,
 }
@@ -145,6 +156,7 @@ impl Server {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         let address = listener.local_addr()?;
         let shared = Arc::new(Shared {
+            refusal: Mutex::new(script.refusal.clone()),
             script,
             sessions: Mutex::default(),
             changed: Notify::new(),
@@ -166,6 +178,28 @@ impl Server {
     /// check, is among them.
     pub fn seen(&self) -> Vec<Seen> {
         self.shared.sessions().clone()
+    }
+
+    /// From now on this is sent in place of the greeting; None: the greeting is.
+    pub fn refuse(&self, refusal: Option<ErrPacket>) {
+        *self.shared.refusal.lock().unwrap_or_else(PoisonError::into_inner) = refusal;
+    }
+
+    /// Waits for a session that has ended and is the wanted one, and forgets it: in its place [`seen`](Self::seen) has an
+    /// empty one. None: none comes within some seconds.
+    pub async fn take(&self, wanted: impl Fn(&Seen) -> bool) -> Option<Seen> {
+        let wait = async {
+            loop {
+                let mut changed = std::pin::pin!(self.shared.changed.notified());
+                changed.as_mut().enable();
+                let ended = |seen: &&mut Seen| seen.end.is_some() && wanted(seen);
+                if let Some(seen) = self.shared.sessions().iter_mut().find(ended) {
+                    return std::mem::take(seen);
+                }
+                changed.await;
+            }
+        };
+        timeout(PATIENCE, wait).await.ok()
     }
 
     /// Waits until `holds` for what was seen. None: it does not within some seconds.
@@ -196,7 +230,14 @@ impl Shared {
         self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn note(&self, session: usize, change: impl FnOnce(&mut Seen)) {
+    pub(super) fn refusal(&self) -> Option<ErrPacket> {
+        self.refusal
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    pub(super) fn note(&self, session: usize, change: impl FnOnce(&mut Seen)) {
         change(&mut self.sessions()[session]);
         self.changed.notify_waiters();
     }
@@ -206,9 +247,13 @@ impl Shared {
 async fn accept(listener: TcpListener, shared: Arc<Shared>) {
     let mut sessions = JoinSet::new();
     while let Ok((stream, _)) = listener.accept().await {
+        let tape = Tape::default();
         let number = {
             let mut all = shared.sessions();
-            all.push(Seen::default());
+            all.push(Seen {
+                tape: tape.clone(),
+                ..Seen::default()
+            });
             all.len() - 1
         };
         let shared = Arc::clone(&shared);
@@ -216,183 +261,12 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>) {
             let end = Session {
                 shared: &shared,
                 number,
+                tape,
             }
             .serve(stream)
             .await;
             let end = end.map_or_else(|error| error.to_string(), |()| String::new());
             shared.note(number, |seen| seen.end = Some(end));
         });
-    }
-}
-
-struct Session<'a> {
-    shared: &'a Shared,
-    number: usize,
-}
-
-impl Session<'_> {
-    async fn serve(&self, stream: TcpStream) -> io::Result<()> {
-        stream.set_nodelay(true)?;
-        let mut link = Link::new(stream);
-        let script = &self.shared.script;
-        if let Some(refusal) = &script.refusal {
-            let mut payload = Vec::new();
-            refusal.encode(&mut payload, Capabilities(0));
-            return link.write_payload(&payload).await;
-        }
-        let mut payload = Vec::new();
-        self.greeting().encode(&mut payload);
-        link.write_payload(&payload).await?;
-
-        let mut first = link.read_payload(false).await?;
-        let encrypted = SslRequest::is_ssl_request(&first);
-        if encrypted {
-            (link, first) = self.encrypt(link).await?;
-        }
-        let login = Login::decode(&first).map_err(io::Error::other)?;
-        let negotiated = login.capabilities & self.offered();
-        self.shared.note(self.number, |seen| {
-            (seen.encrypted, seen.negotiated, seen.login) = (encrypted, negotiated, Some(login.clone()));
-        });
-        let named = login.auth_plugin.unwrap_or_default();
-        let response = (named == script.plugin.name().as_bytes() && script.plugin.starts_from_greeting())
-            .then_some(login.auth_response);
-        if !self
-            .authenticate(&mut link, negotiated, response, encrypted)
-            .await?
-        {
-            return Ok(());
-        }
-        if let Some(algorithm) = compression_of(negotiated) {
-            link.compress(algorithm);
-        }
-        self.commands(link, negotiated, encrypted).await
-    }
-
-    async fn encrypt(&self, link: Link) -> io::Result<(Link, Vec<u8>)> {
-        let config = self
-            .shared
-            .script
-            .tls
-            .clone()
-            .ok_or_else(|| io::Error::other("TLS was not offered"))?;
-        let sequence = link.sequence;
-        let stream = within(TlsAcceptor::from(config).accept(link.into_stream())).await?;
-        let mut link = Link::new(stream);
-        link.sequence = sequence;
-        let first = link.read_payload(false).await?;
-        Ok((link, first))
-    }
-
-    /// Asks for a switch where there is no response to this plugin yet, then sends the verdict. False: it was refused.
-    async fn authenticate(
-        &self,
-        link: &mut Link,
-        negotiated: Capabilities,
-        response: Option<Vec<u8>>,
-        encrypted: bool,
-    ) -> io::Result<bool> {
-        let ServerScript { plugin, password, .. } = &self.shared.script;
-        let (nonce, response) = match response {
-            Some(response) => (self.nonce(0), response),
-            None => {
-                let nonce = self.nonce(1);
-                link.write_payload(&plugin.switch(&nonce)).await?;
-                (nonce, link.read_payload(false).await?)
-            }
-        };
-        let accepted = plugin.verify(link, &nonce, response, encrypted, password).await?;
-        let mut payload = Vec::new();
-        if accepted {
-            let info = Vec::new();
-            let status = StatusFlags::AUTOCOMMIT;
-            OkPacket {
-                affected_rows: 0,
-                last_insert_id: 0,
-                status,
-                warnings: 0,
-                info,
-                session_state: vec![],
-            }
-            .encode(&mut payload, negotiated);
-        } else {
-            let message = b"Access denied: the password does not match".to_vec();
-            ErrPacket {
-                code: 1045,
-                sql_state: *b"28000",
-                message,
-            }
-            .encode(&mut payload, negotiated);
-        }
-        link.write_payload(&payload).await?;
-        self.shared.note(self.number, |seen| seen.logged_in = accepted);
-        Ok(accepted)
-    }
-
-    async fn commands(&self, mut link: Link, negotiated: Capabilities, encrypted: bool) -> io::Result<()> {
-        let mut script = Script::new(negotiated);
-        loop {
-            let request = link.read_payload(true).await?;
-            self.shared
-                .note(self.number, |seen| seen.requests.push(request.clone()));
-            if request.first() == Some(&Command::CHANGE_USER.0) {
-                let change = ChangeUser::decode(&request, negotiated).map_err(io::Error::other)?;
-                self.shared.note(self.number, |seen| {
-                    if let Some(login) = &mut seen.login {
-                        login.user = change.user;
-                    }
-                });
-                if !self.authenticate(&mut link, negotiated, None, encrypted).await? {
-                    return Ok(());
-                }
-                script = Script::new(negotiated);
-                continue;
-            }
-            let special = self
-                .shared
-                .script
-                .special
-                .as_ref()
-                .and_then(|special| special(&request));
-            match special.unwrap_or_else(|| script.reply(&request)) {
-                Reply::Payloads(payloads) => link.write_payloads(&payloads).await?,
-                Reply::LocalInfile(ask, then) => {
-                    link.write_payload(&ask).await?;
-                    while !link.read_packet(false).await?.payload.is_empty() {}
-                    link.write_payloads(&then).await?;
-                }
-                Reply::Cut(bytes) => return link.write(&bytes).await,
-                Reply::Silence => {}
-            }
-        }
-    }
-
-    fn greeting(&self) -> Greeting {
-        let script = &self.shared.script;
-        Greeting {
-            server_version: script.version.clone().into(),
-            connection_id: self.number as u32 + 1,
-            nonce: self.nonce(0),
-            capabilities: self.offered(),
-            charset: 45,
-            status: StatusFlags::AUTOCOMMIT,
-            auth_plugin: script.plugin.name().into(),
-        }
-    }
-
-    fn offered(&self) -> Capabilities {
-        let ServerScript {
-            capabilities, tls, ..
-        } = &self.shared.script;
-        if tls.is_some() {
-            *capabilities | Capabilities::SSL
-        } else {
-            capabilities.without(Capabilities::SSL)
-        }
-    }
-
-    /// Different for every session and challenge, so that a response to another one is noticed. No byte is 0.
-    fn nonce(&self, challenge: u8) -> [u8; 20] {
-        std::array::from_fn(|at| 1 + ((self.number * 31 + at * 7 + usize::from(challenge) * 59) % 120) as u8)
     }
 }

@@ -77,6 +77,7 @@ async fn every_plugin_logs_in_with_and_without_tls() {
             for named in ["mysql_native_password", plugin.name()] {
                 let client_tls = tls.then(|| certificates.client_config(false).unwrap());
                 let right = Identity {
+                    capabilities: Identity::default().capabilities | plugin.capabilities(),
                     plugin: named,
                     tls: client_tls,
                     ..Identity::default()
