@@ -220,12 +220,14 @@ impl Node {
         }
     }
 
-    /// Stops the process where it is (SIGSTOP): connections stay open and nothing answers.
+    /// Stops the process where it is (SIGSTOP) and waits until it stands: connections stay open and nothing answers.
     ///
     /// # Errors
     /// The server is not running.
     pub fn freeze(&self) -> Result<(), SandboxError> {
-        self.signal(Signal::STOP, "SIGSTOP")
+        self.signal(Signal::STOP, "SIGSTOP")?;
+        // A thread that runs on another core goes on for a moment, long enough to answer a query.
+        self.wait_for("freezing", || Ok(self.stands()))
     }
 
     /// Lets a frozen server go on (SIGCONT).
@@ -360,6 +362,20 @@ impl Node {
         let mut start = [0; 5];
         let limited = stream.set_read_timeout(Some(Duration::from_secs(2)));
         limited.and_then(|()| stream.read_exact(&mut start)).is_ok() && start[4] == 10
+    }
+
+    /// Whether all threads of the process are stopped: the state `T` after the program's name in parentheses.
+    fn stands(&self) -> bool {
+        let Some(pid) = self.pid() else { return false };
+        let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else {
+            return false;
+        };
+        threads.filter_map(Result::ok).all(|thread| {
+            let status = fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
+            status
+                .rsplit_once(')')
+                .is_none_or(|(_, state)| state.trim_start().starts_with('T'))
+        })
     }
 
     fn signal(&self, signal: Signal, name: &'static str) -> Result<(), SandboxError> {
