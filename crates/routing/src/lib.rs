@@ -2,7 +2,7 @@
 //!
 //! Pure. Nothing is remembered between two choices: what a method needs to take turns or to draw is an argument
 //! ([`Draw`]), so workers choose at the same time without a lock and every choice can be repeated in a test. One file
-//! a factor: [`least_connections`], [`weighted`], [`round_robin`], [`random_two`] decide between servers, `tier` says
+//! a factor: `least_connections`, `weighted`, `round_robin`, `random_two` decide between servers, `tier` says
 //! who takes part, `warmth` how much a server that has just come up may take.
 //!
 //! Health is not judged here; a [`Candidate`] is `available` or not.

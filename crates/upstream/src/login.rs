@@ -1,8 +1,8 @@
 //! The client's side of a login, for those who have a user and a password: checks now, pools later.
 //!
-//! Plugins: `mysql_native_password`, `caching_sha2_password`, `sha256_password`, `mysql_clear_password`. A password goes
-//! over the wire readable only inside TLS or a Unix socket; the SHA-256 plugins encrypt it with the server's RSA key
-//! elsewhere (and `sha256_password` in a Unix socket, too). Not here: `client_ed25519` and `parsec` of MariaDB, Kerberos, LDAP, a second factor.
+//! Plugins: `mysql_native_password`, `caching_sha2_password`, `sha256_password`, `mysql_clear_password`, and MariaDB's
+//! `client_ed25519` and `parsec`. A password goes over the wire readable only inside TLS or a Unix socket; the SHA-256 plugins encrypt it with the server's RSA key
+//! elsewhere (and `sha256_password` in a Unix socket, too). Not here: Kerberos, LDAP, a second factor.
 
 use std::io;
 
@@ -125,10 +125,11 @@ pub async fn login(
         _ => Link::Open,
     };
     // An unknown default plugin is no reason to give up: the account may have another one, and the server asks then.
-    let plugin = Plugin::by_name(&greeting.auth_plugin).unwrap_or(Plugin::NativePassword);
+    let plugin = Plugin::by_name(&greeting.auth_plugin).filter(|plugin| plugin.takes_nonce_of_greeting());
+    let plugin = plugin.unwrap_or(Plugin::NativePassword);
     let mut exchange = Exchange {
         plugin,
-        nonce: greeting.nonce,
+        nonce: greeting.nonce.to_vec(),
         password: account.password,
         link,
         asked_for_key: false,
@@ -178,10 +179,19 @@ enum Plugin {
     CachingSha2,
     Sha256,
     Clear,
+    Ed25519,
+    Parsec,
 }
 
 impl Plugin {
-    const ALL: [Self; 4] = [Self::NativePassword, Self::CachingSha2, Self::Sha256, Self::Clear];
+    const ALL: [Self; 6] = [
+        Self::NativePassword,
+        Self::CachingSha2,
+        Self::Sha256,
+        Self::Clear,
+        Self::Ed25519,
+        Self::Parsec,
+    ];
 
     const fn name(self) -> &'static str {
         match self {
@@ -189,7 +199,14 @@ impl Plugin {
             Self::CachingSha2 => "caching_sha2_password",
             Self::Sha256 => "sha256_password",
             Self::Clear => "mysql_clear_password",
+            Self::Ed25519 => "client_ed25519",
+            Self::Parsec => "parsec",
         }
+    }
+
+    /// MariaDB's own plugins need a longer nonce, which comes with an auth switch.
+    fn takes_nonce_of_greeting(self) -> bool {
+        !matches!(self, Self::Ed25519 | Self::Parsec)
     }
 
     fn by_name(name: &[u8]) -> Option<Self> {
@@ -212,7 +229,8 @@ enum Link {
 /// The exchange between login packet and verdict.
 struct Exchange<'a> {
     plugin: Plugin,
-    nonce: [u8; 20],
+    /// As the plugin's first data.
+    nonce: Vec<u8>,
     password: &'a [u8],
     link: Link,
     asked_for_key: bool,
@@ -243,6 +261,8 @@ impl Exchange<'_> {
                 Some(&AuthNextFactor::HEADER) => {
                     return Err(LoginError::Protocol("it asks for a second factor".to_owned()));
                 }
+                // Some servers send the salt of parsec bare, others as more data.
+                Some(b'P') if self.plugin == Plugin::Parsec => packets.send(&self.parsec(&packet)?).await?,
                 Some(header) => {
                     return Err(LoginError::Protocol(format!(
                         "packet {header:#04x} during the login"
@@ -258,8 +278,8 @@ impl Exchange<'_> {
         let unknown = || LoginError::UnknownPlugin(String::from_utf8_lossy(&switch.plugin).into_owned());
         self.plugin = Plugin::by_name(&switch.plugin).ok_or_else(unknown)?;
         self.asked_for_key = false;
-        if let Some(nonce) = switch.nonce() {
-            self.nonce = nonce;
+        if !switch.data.is_empty() {
+            self.nonce.clone_from(&switch.data);
         }
         self.first_response()
     }
@@ -267,11 +287,14 @@ impl Exchange<'_> {
     /// What the plugin says first.
     fn first_response(&mut self) -> Result<Vec<u8>, LoginError> {
         match self.plugin {
-            Plugin::NativePassword => Ok(auth::native_password(&self.nonce, self.password)),
-            Plugin::CachingSha2 => Ok(auth::caching_sha2_password(&self.nonce, self.password)),
+            Plugin::NativePassword => Ok(auth::native_password(self.nonce()?, self.password)),
+            Plugin::CachingSha2 => Ok(auth::caching_sha2_password(self.nonce()?, self.password)),
             Plugin::Clear if self.link != Link::Open => Ok(self.readable()),
             Plugin::Clear => Err(LoginError::NeedsTls(Plugin::Clear.name())),
             Plugin::Sha256 if self.link == Link::Encrypted || self.password.is_empty() => Ok(self.readable()),
+            Plugin::Ed25519 => Ok(auth::ed25519(self.nonce()?, self.password).to_vec()),
+            // Asks for the salt.
+            Plugin::Parsec => Ok(Vec::new()),
             Plugin::Sha256 => {
                 self.asked_for_key = true;
                 Ok(vec![1])
@@ -293,11 +316,32 @@ impl Exchange<'_> {
                 self.asked_for_key = true;
                 Ok(Some(vec![2]))
             }
+            Plugin::Parsec => self.parsec(data).map(Some),
             plugin => Err(LoginError::Protocol(format!(
                 "unexpected data for {}",
                 plugin.name()
             ))),
         }
+    }
+
+    /// The nonce in the length that the plugin wants.
+    fn nonce<const LEN: usize>(&self) -> Result<&[u8; LEN], LoginError> {
+        let short = || {
+            LoginError::Protocol(format!(
+                "nonce of {} bytes for {}",
+                self.nonce.len(),
+                self.plugin.name()
+            ))
+        };
+        self.nonce.first_chunk().ok_or_else(short)
+    }
+
+    fn parsec(&self, salt: &[u8]) -> Result<Vec<u8>, LoginError> {
+        let salt = auth::ParsecSalt::decode(salt)?;
+        let mut nonce = [0; 32];
+        let no_bits = |_| LoginError::Io(io::Error::other("the system gives no random bytes"));
+        aws_lc_rs::rand::fill(&mut nonce).map_err(no_bits)?;
+        Ok(auth::parsec(self.nonce()?, &nonce, &salt, self.password).to_vec())
     }
 
     /// The password and a zero byte.
@@ -315,7 +359,7 @@ impl Exchange<'_> {
             .map_err(|_| LoginError::Key("it is not an RSA key of 2048 bits or more"))?;
         let key =
             OaepPublicEncryptingKey::new(key).map_err(|_| LoginError::Key("it is not for encryption"))?;
-        let mixed = auth::xor_with_nonce(&self.nonce, self.password);
+        let mixed = auth::xor_with_nonce(self.nonce()?, self.password);
         if mixed.len() > key.max_plaintext_size(&OAEP_SHA1_MGF1SHA1) {
             return Err(LoginError::Key("the password is too long for it"));
         }
