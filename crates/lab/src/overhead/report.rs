@@ -84,6 +84,12 @@ impl Figures {
         Self { contender, rounds }
     }
 
+    /// The part of the CPU time spent outside the kernel: over all rounds, since clock ticks are too few in one.
+    fn user_share(&self) -> f64 {
+        let sum = |figure: fn(&Sample) -> f64| self.rounds.iter().map(figure).sum::<f64>();
+        sum(|sample| sample.user_us) / sum(|sample| sample.cpu_us)
+    }
+
     fn spread(&self, figure: impl Fn(&Sample) -> f64) -> Option<Spread> {
         Spread::of(self.rounds.iter().map(figure))
     }
@@ -284,6 +290,8 @@ fn write_line(out: &mut String, cell: &Cell, figures: &Figures) -> std::fmt::Res
     let median = |figure: fn(&Sample) -> f64| figures.spread(figure).map_or(f64::NAN, |spread| spread.median);
     let cpu = figures.spread(|sample| sample.cpu_us);
     let (low, high) = cpu.map_or((f64::NAN, f64::NAN), |spread| (spread.min, spread.max));
+    let cpu_us = median(|sample| sample.cpu_us);
+    let user = figures.user_share();
     let ratio = cell.compare(figures.contender, Some(Kind::Haproxy), Metric::Cpu);
     let ratio = match ratio {
         Some(Spread { median, min, max }) if figures.contender != Kind::Haproxy => {
@@ -298,9 +306,9 @@ fn write_line(out: &mut String, cell: &Cell, figures: &Figures) -> std::fmt::Res
         cell.rows,
         cell.clients,
         figures.contender,
-        median(|sample| sample.cpu_us),
-        median(|sample| sample.user_us),
-        median(|sample| sample.system_us),
+        cpu_us,
+        cpu_us * user,
+        cpu_us * (1.0 - user),
         format!("{low:.2} to {high:.2}"),
         ratio,
         median(|sample| sample.qps),
