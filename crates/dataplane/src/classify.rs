@@ -16,7 +16,7 @@ pub(crate) enum Need {
     ChangeUser,
     /// Ends another session or its statement.
     Kill(Kill),
-    /// Forward it, and then everything in both directions: the answer has no end.
+    /// Forward it, and unless it is refused everything in both directions: the answer has no end.
     Stream,
 }
 

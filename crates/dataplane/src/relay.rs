@@ -91,6 +91,8 @@ pub(crate) enum Exchanged {
     Done(Outcome),
     /// The command was one without a response; it has been written to the server.
     Sent,
+    /// The response has begun and has no end: see [`endless`].
+    Streaming,
 }
 
 /// Forwards the command at the head of what the client sent, and its response.
@@ -112,9 +114,8 @@ pub(crate) async fn response(session: &mut Session) -> Result<Exchanged, Broken>
     ended
 }
 
-/// Forwards a command whose answer has no end (binlog dump, clone), and then everything.
+/// Forwards an answer that has no end (binlog dump, clone) and has begun, and everything else.
 pub(crate) async fn endless(session: &mut Session) -> Result<(), Broken> {
-    session.wires.begin_command()?;
     stream(&mut session.wires, &session.control).await
 }
 
@@ -316,7 +317,8 @@ impl<'a> Exchange<'a> {
         match self.event {
             Event::Done(outcome) => Some(Exchanged::Done(outcome)),
             Event::More if !self.response.in_progress() => Some(Exchanged::Sent),
-            Event::More | Event::LocalInfile | Event::Stream => None,
+            Event::Stream => Some(Exchanged::Streaming),
+            Event::More | Event::LocalInfile => None,
         }
     }
 

@@ -12,7 +12,7 @@ use crate::answer;
 use crate::classify::{KILL_MAX, Need, classify};
 use crate::control::Waiting;
 use crate::error::{During, SessionError};
-use crate::relay;
+use crate::relay::{self, Exchanged};
 use crate::session::{CommandHead, Session};
 use crate::settle;
 
@@ -39,8 +39,14 @@ pub(crate) async fn serve(session: &mut Session) -> Result<Infallible, SessionEr
             Need::ChangeUser => Box::pin(answer::change_user(session, head)).await?,
             Need::Quit => return settle::quit(relay::forward(session, head).await),
             Need::Stream => {
-                let ended = relay::endless(session).await;
-                return settle::stream(session, ended);
+                let exchanged = relay::forward(session, head).await;
+                // A refusal is an answer like any other.
+                let has_begun = matches!(exchanged, Ok(Exchanged::Streaming));
+                settle::command(session, head, exchanged)?;
+                if has_begun {
+                    let ended = Box::pin(relay::endless(session)).await;
+                    return settle::stream(session, ended);
+                }
             }
         }
     }

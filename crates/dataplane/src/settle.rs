@@ -22,7 +22,7 @@ pub(crate) fn command(
             }
             Ok(())
         }
-        Ok(Exchanged::Sent) => Ok(()),
+        Ok(Exchanged::Sent | Exchanged::Streaming) => Ok(()),
         Err(broken) => Err(session.broken(broken)),
     }
 }
