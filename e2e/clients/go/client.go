@@ -89,7 +89,8 @@ func connect(change func(*mysql.Config)) (*sql.Conn, error) {
 		pool.Close()
 		return nil, err
 	}
-	closers = append(closers, func() { conn.Close(); pool.Close() })
+	// Not waited for: a failed check may leave a transaction open, which Close would wait for.
+	closers = append(closers, func() { go conn.Close(); go pool.Close() })
 	return conn, nil
 }
 
