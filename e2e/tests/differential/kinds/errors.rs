@@ -1,0 +1,93 @@
+//! Errors of all kinds, at the start of a response and in the middle of its rows.
+
+use super::Maker;
+use crate::schema::HELD;
+
+const ERRORS: &[&str] = &[
+    "SELEC 1",
+    "SELECT",
+    "",
+    " ",
+    ";",
+    "SELECT 'unfinished",
+    "SELECT * FROM missing",
+    "SELECT missing FROM small",
+    "SELECT * FROM nowhere.nothing",
+    "INSERT INTO small VALUES (1, 'one', 0, '')",
+    "INSERT INTO small (name) VALUES ('ann')",
+    "INSERT INTO small VALUES (1)",
+    "INSERT INTO child VALUES (9, 99)",
+    "DELETE FROM small WHERE id = 1",
+    "INSERT INTO child VALUES (1001, NULL)",
+    "UPDATE small SET id = 1",
+    "INSERT INTO small (name) VALUES (REPEAT('x', 51))",
+    "INSERT INTO small (amount) VALUES (NULL)",
+    "INSERT INTO small (amount) VALUES ('abc')",
+    "INSERT INTO types (id, da) VALUES (77, '2024-02-30')",
+    "INSERT INTO types (id, t) VALUES (78, 300)",
+    "INSERT INTO types (id, e) VALUES (79, 'four')",
+    "SELECT (SELECT 1 UNION SELECT 2)",
+    "SELECT id, (SELECT 1 UNION SELECT id) FROM small ORDER BY id",
+    "SELECT 1 + (1, 2)",
+    "SELECT twice()",
+    "SELECT nofunction(1)",
+    "SELECT ABS(-9223372036854775808)",
+    "SELECT 9223372036854775807 + 1",
+    "SELECT EXP(1000)",
+    "SET @@sql_mode = 'nothing'",
+    "INSERT INTO bare VALUES (%, 1 / 0)",
+    "SET nothing = 1",
+    "SET GLOBAL autocommit = 'x'",
+    "USE nowhere",
+    "KILL 4294967200",
+    "KILL QUERY 4294967201",
+    "SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'made up', MYSQL_ERRNO = 12345",
+    "SIGNAL SQLSTATE '01000' SET MESSAGE_TEXT = 'a warning'",
+    "RESIGNAL",
+    "SELECT CAST('x' AS JSON)",
+    "SELECT ST_GeomFromText('POINT(')",
+    "ALTER TABLE small DROP PRIMARY KEY",
+    "CREATE TABLE bad (id INT, id INT)",
+    "CREATE TABLE bad (id INT) ENGINE=nothing",
+    "SELECT * FROM small FOR UPDATE NOWAIT NOWAIT",
+    "LOCK TABLES missing READ",
+    "EXECUTE missing",
+    "SELECT JSON_EXTRACT('{', '$')",
+    "SELECT * FROM small PROCEDURE nothing()",
+    "SELECT REGEXP_LIKE('a', '(')",
+    "SELECT 'a' REGEXP '['",
+    "SELECT @@missing_variable",
+    "GRANT SELECT ON diff.missing TO nobody@nowhere",
+    "DROP USER nobody_at_all",
+    "SELECT COUNT(*) FROM small GROUP BY missing",
+    "SHOW CREATE TABLE missing",
+    "SHOW FIELDS FROM missing",
+    "DEALLOCATE PREPARE missing",
+    "SAVEPOINT",
+    "ROLLBACK TO SAVEPOINT missing",
+    "SELECT LPAD('x', 300000000, 'y') IS NULL",
+    "SELECT 1 LIMIT 1, 2, 3",
+    "SELECT \u{1F600}",
+    "LOAD DATA INFILE '/nowhere/nothing' INTO TABLE small",
+    "SELECT 1 FROM small, small",
+    "SELECT id FROM small s, child c",
+    "CREATE VIEW shown AS SELECT 1",
+    "CHANGE MASTER",
+    "SELECT 1 INTO OUTFILE '/nowhere/x'",
+];
+
+pub fn add(make: &mut Maker) {
+    let text = match make.dice.below(12) {
+        0 => format!("SELECT * FROM {HELD}.held WHERE id = 1 FOR UPDATE NOWAIT"),
+        1 => format!("SELECT * FROM {HELD}.held ORDER BY id FOR UPDATE SKIP LOCKED"),
+        2 => "SHOW WARNINGS".to_owned(),
+        3 => "SHOW ERRORS LIMIT 1".to_owned(),
+        4 => "GET DIAGNOSTICS @n = NUMBER, @r = ROW_COUNT".to_owned(),
+        5 if make.dice.one_in(8) => {
+            make.add_query("SET innodb_lock_wait_timeout = 1");
+            format!("UPDATE {HELD}.held SET value = 9 WHERE id = 1")
+        }
+        _ => make.statement(ERRORS),
+    };
+    make.add_query(&text);
+}

@@ -1,0 +1,126 @@
+//! What a client gets through the gateway is what it gets from the server.
+//!
+//! Two connections to the same server, one direct and one through the gateway, run the same random script on the same
+//! data, one after the other, and every packet of every answer must be the same: sequence numbers, lengths, bytes. Left
+//! out is only what belongs to the server and not to the session, see `compare`.
+//!
+//! `FOREBAY_DIFF_SECONDS` says how long to go on (default 60), `FOREBAY_SEED` repeats the one script that a failure
+//! named, `FOREBAY_E2E_SERVER=mysql` takes MySQL. A failure prints the command and the first packet that differs.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    unreachable_pub,
+    reason = "code of tests"
+)]
+
+mod answer;
+mod authentication;
+mod client;
+mod compare;
+mod dice;
+mod kinds;
+mod schema;
+mod script;
+mod session;
+
+use std::time::{Duration, Instant, SystemTime};
+
+use e2e::Setup;
+use mysql_wire::Capabilities;
+
+use crate::client::{Client, Identity};
+use crate::kinds::KINDS;
+use crate::schema::Stage;
+use crate::session::Rig;
+
+const SECONDS: u64 = 60;
+/// What makes one session like the other: statistics that do not change by themselves (EXPLAIN), and nothing left over
+/// in a thread (MariaDB goes on counting statement ids). The disk need not be waited for.
+const OPTIONS: &[&str] = &[
+    "--innodb-stats-auto-recalc=OFF",
+    "--thread-cache-size=0",
+    "--innodb-flush-method=nosync",
+];
+
+#[test]
+fn answers_through_the_gateway_are_the_servers() {
+    let servers = e2e::servers_with(1, OPTIONS);
+    let address = servers[0].primary().address();
+    let setups = [
+        Setup::in_front_of(&servers).cluster_tls("mode = \"off\""),
+        Setup::in_front_of(&servers)
+            .cluster_tls("mode = \"required\"\nverify = \"off\"")
+            .cluster("compression = \"zlib\""),
+    ];
+    let gateways = setups.map(Setup::start);
+    let mut rig = Rig {
+        server: e2e::kind(),
+        direct: address.clone(),
+        gateways: gateways.iter().map(e2e::Gateway::address).collect(),
+        stage: Stage::new(&address),
+    };
+    if let Some(seed) = number("FOREBAY_SEED") {
+        return rig.play(seed).unwrap_or_else(|report| panic!("{report}"));
+    }
+    let limit = Duration::from_secs(number("FOREBAY_DIFF_SECONDS").unwrap_or(SECONDS));
+    let begin = Instant::now();
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
+    // The lowest digits say what a script is made of: each kind alone once, and mixtures from then on.
+    let base = now.as_secs() % 1_000_000 * 100_000;
+    let mut scripts = 0;
+    let mut failures = Vec::new();
+    while begin.elapsed() < limit || scripts < KINDS.len() as u64 {
+        if let Err(report) = rig.play(base + scripts) {
+            eprintln!("{report}");
+            failures.push(report);
+        }
+        scripts += 1;
+    }
+    eprintln!("{scripts} scripts");
+    assert!(
+        failures.is_empty(),
+        "{} of {scripts} scripts differ; see above",
+        failures.len()
+    );
+}
+
+/// The gateway offers what its server does, but for what is between neighbours.
+#[test]
+fn the_greeting_is_the_servers_own() {
+    let servers = e2e::servers_with(1, OPTIONS);
+    let gateway = Setup::in_front_of(&servers).start();
+    let identity = Identity {
+        user: sandbox::USER,
+        password: sandbox::PASSWORD,
+        database: None,
+        charset: 45,
+        capabilities: session::ALWAYS,
+    };
+    let greeting = |address: &str| Client::connect(address, &identity).unwrap().0.greeting;
+    let (direct, gateway) = (
+        greeting(&servers[0].primary().address()),
+        greeting(&gateway.address()),
+    );
+    let between_neighbours = Capabilities::SSL
+        | Capabilities::COMPRESS
+        | Capabilities::ZSTD_COMPRESSION
+        | Capabilities::SSL_VERIFY_SERVER_CERT
+        | Capabilities::MARIADB_COM_MULTI;
+    assert_eq!(
+        gateway.capabilities.without(between_neighbours),
+        direct.capabilities.without(between_neighbours)
+    );
+    assert_eq!(gateway.server_version, direct.server_version);
+    assert_eq!((gateway.charset, gateway.status), (direct.charset, direct.status));
+    assert_eq!(gateway.auth_plugin, direct.auth_plugin);
+}
+
+fn number(variable: &str) -> Option<u64> {
+    let value = std::env::var(variable).ok()?;
+    Some(
+        value
+            .parse()
+            .unwrap_or_else(|_| panic!("{variable}={value}: a number was expected")),
+    )
+}

@@ -1,0 +1,172 @@
+//! One seed: a client, a script, both sides.
+
+use mysql_wire::Capabilities;
+use sandbox::{Kind, PASSWORD, USER};
+
+use crate::client::{Client, Identity, Physical};
+use crate::compare;
+use crate::dice::Dice;
+use crate::kinds::{KINDS, Maker};
+use crate::schema::{DATABASE, OPEN, READER, READER_PASSWORD, Stage};
+use crate::script::{self, Request, Side, Step, Writes};
+
+/// Seeds whose remainder is below the number of kinds are of this kind alone.
+const SEEDS_PER_ROUND: u64 = 100_000;
+/// Steps of a script, about.
+const LENGTH: usize = 60;
+
+/// The gateway whose connections to the server are compressed.
+const COMPRESSED: usize = 1;
+
+/// What every client can.
+pub const ALWAYS: Capabilities = Capabilities::LONG_FLAG
+    .with(Capabilities::LONG_PASSWORD)
+    .with(Capabilities::PROTOCOL_41)
+    .with(Capabilities::TRANSACTIONS)
+    .with(Capabilities::SECURE_CONNECTION)
+    .with(Capabilities::PLUGIN_AUTH)
+    .with(Capabilities::PLUGIN_AUTH_LENENC)
+    .with(Capabilities::MULTI_RESULTS)
+    .with(Capabilities::PS_MULTI_RESULTS)
+    .with(Capabilities::CONNECT_WITH_DB);
+
+/// What a client can or cannot, by the dice.
+const SOMETIMES: &[Capabilities] = &[
+    Capabilities::DEPRECATE_EOF,
+    Capabilities::SESSION_TRACK,
+    Capabilities::MULTI_STATEMENTS,
+    Capabilities::OPTIONAL_RESULTSET_METADATA,
+    Capabilities::QUERY_ATTRIBUTES,
+    Capabilities::LOCAL_FILES,
+    Capabilities::FOUND_ROWS,
+    Capabilities::IGNORE_SPACE,
+    Capabilities::INTERACTIVE,
+    Capabilities::CONNECT_ATTRS,
+    Capabilities::CAN_HANDLE_EXPIRED_PASSWORDS,
+    Capabilities::ODBC,
+    Capabilities::MARIADB_PROGRESS,
+    Capabilities::MARIADB_STMT_BULK,
+    Capabilities::MARIADB_EXTENDED_METADATA,
+    Capabilities::MARIADB_CACHE_METADATA,
+    Capabilities::MARIADB_BULK_UNIT_RESULTS,
+];
+
+/// A server, and the two ways to it.
+pub struct Rig {
+    pub server: Kind,
+    pub direct: String,
+    pub gateways: Vec<String>,
+    pub stage: Stage,
+}
+
+impl Rig {
+    /// Runs the script of a seed on both sides.
+    ///
+    /// # Errors
+    /// The report of a difference.
+    pub fn play(&mut self, seed: u64) -> Result<(), String> {
+        let mut dice = Dice::new(seed);
+        let identity = identity(&mut dice, self.server);
+        let way = dice.below(self.gateways.len());
+        let kind = KINDS.get((seed % SEEDS_PER_ROUND) as usize);
+
+        self.stage.set(self.server);
+        let (mut client, verdict) = Client::connect(&self.direct, &identity).unwrap();
+        let capabilities = client.capabilities;
+        let mut make = Maker {
+            dice,
+            capabilities,
+            server: self.server,
+            compressed: way == COMPRESSED,
+            steps: Vec::new(),
+            statements: Vec::new(),
+        };
+        fill(&mut make, kind.map(|&(_, add, _)| add));
+        let steps = make.steps;
+        let direct = run(&mut client, &verdict, &steps);
+        drop(client);
+
+        self.stage.set(self.server);
+        let connected = Client::connect(&self.gateways[way], &identity);
+        let (mut client, through_gateway) =
+            connected.map_err(|error| format!("the gateway refuses: {error}"))?;
+        let gateway = run(&mut client, &through_gateway, &steps);
+        let report = compare_logins(&verdict, &through_gateway, capabilities)
+            .or_else(|| compare::differences(&steps, capabilities, &direct, &gateway));
+        let Some(report) = report else { return Ok(()) };
+        let kind = kind.map_or("mixed", |&(name, ..)| name);
+        Err(format!(
+            "FOREBAY_SEED={seed} FOREBAY_E2E_SERVER={} ({kind}, gateway {way})\n{:?} as {}\n{report}",
+            self.server, capabilities, identity.user
+        ))
+    }
+}
+
+fn identity(dice: &mut Dice, server: Kind) -> Identity {
+    let mut capabilities = ALWAYS;
+    for &capability in SOMETIMES {
+        if dice.one_in(2) {
+            capabilities.insert(capability);
+        }
+    }
+    // The absence of this flag is how MariaDB knows a client that reads its extended flags.
+    if server == Kind::Mariadb && !dice.one_in(4) {
+        capabilities.remove(Capabilities::LONG_PASSWORD);
+    }
+    let (user, password, database) = match dice.below(30) {
+        0 => (USER, "wrong", Some(DATABASE)),
+        1 => ("nobody_at_all", "", None),
+        2 => (USER, PASSWORD, Some("nowhere")),
+        3 => (READER, READER_PASSWORD, Some("held")),
+        4 => (READER, READER_PASSWORD, Some(DATABASE)),
+        5 => (OPEN, "", Some(DATABASE)),
+        6 => (USER, PASSWORD, None),
+        _ => (USER, PASSWORD, Some(DATABASE)),
+    };
+    Identity {
+        user,
+        password,
+        database,
+        charset: dice.pick(&[8, 33, 45, 63, 255]),
+        capabilities,
+    }
+}
+
+fn fill(make: &mut Maker, only: Option<fn(&mut Maker)>) {
+    let all: usize = KINDS.iter().map(|&(.., share)| share).sum();
+    let length = if only.is_some() { LENGTH / 2 } else { LENGTH };
+    while make.steps.len() < length {
+        let mut at = make.dice.below(all);
+        let drawn = KINDS.iter().find(|&&(.., share)| match at.checked_sub(share) {
+            Some(rest) => {
+                at = rest;
+                false
+            }
+            None => true,
+        });
+        let add = only.unwrap_or_else(|| drawn.expect("one of them").1);
+        add(make);
+    }
+    let goodbye = Request::new("quit", [mysql_wire::Command::QUIT.0]);
+    make.steps.push(Step {
+        requests: vec![goodbye],
+        writes: Writes::AtOnce,
+    });
+}
+
+fn run(client: &mut Client, verdict: &Physical, steps: &[Step]) -> Side {
+    if verdict.payload.first() == Some(&0xff) {
+        return Side { steps: Vec::new() };
+    }
+    script::run(client, steps)
+}
+
+/// The packets before the verdict differ: the gateway has a nonce of its own, so the server asks again.
+fn compare_logins(direct: &Physical, gateway: &Physical, capabilities: Capabilities) -> Option<String> {
+    let normal = |packet: &Physical| {
+        compare::without_server_state(&packet.payload, capabilities).unwrap_or_else(|| packet.payload.clone())
+    };
+    let (left, right) = (normal(direct), normal(gateway));
+    (left != right)
+        .then(|| format!("the login ends otherwise:\n  direct  {left:02x?}\n  gateway {right:02x?}\n"))
+}
