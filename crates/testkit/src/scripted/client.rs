@@ -94,8 +94,8 @@ pub enum ClientError {
 
 /// A logged-in client.
 pub struct Client {
-    link: Link,
-    script: Script,
+    pub(super) link: Link,
+    pub(super) script: Script,
     identity: Identity,
     greeting: Greeting,
     negotiated: Capabilities,

@@ -39,6 +39,11 @@ impl Frames {
         self.sequence = 0;
     }
 
+    /// The same before the answer to a command of one frame that is not the last one sent.
+    pub(super) fn restart_behind_command(&mut self) {
+        self.sequence = 1;
+    }
+
     /// Reads one frame and returns its content. As a real server, it refuses a frame out of sequence; `fresh` says that
     /// a frame may also begin a new command.
     pub(super) async fn read(

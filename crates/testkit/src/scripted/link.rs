@@ -84,6 +84,14 @@ impl Link {
         }
     }
 
+    /// Numbers go on as they do behind a command of one packet, whatever was sent or read since.
+    pub(super) fn restart_behind_command(&mut self) {
+        self.sequence = 1;
+        if let Some(frames) = &mut self.frames {
+            frames.restart_behind_command();
+        }
+    }
+
     /// Reads a packet and continues its numbering. Between commands `fresh` allows the number 0.
     pub(super) async fn read_packet(&mut self, fresh: bool) -> io::Result<Packet> {
         let mut header = [0; PacketHeader::LEN];
@@ -155,18 +163,23 @@ impl Link {
     pub(super) async fn write_payloads(&mut self, payloads: &[impl AsRef<[u8]>]) -> io::Result<()> {
         let mut bytes = Vec::new();
         for payload in payloads {
-            let mut begin = bytes.len();
+            let before = bytes.len();
             write_packet(&mut bytes, &mut self.sequence, payload.as_ref());
-            while let (Some(tape), Some(header)) = (&self.tape, PacketHeader::parse(&bytes[begin..])) {
-                let end = begin + PacketHeader::LEN + header.payload_len;
-                tape.add(Taped::Sent(Packet {
-                    sequence: header.sequence,
-                    payload: bytes[begin + PacketHeader::LEN..end].to_vec(),
-                }));
-                begin = end;
-            }
+            self.record(&bytes[before..]);
         }
         self.write(&bytes).await
+    }
+
+    /// Puts whole packets that are sent on the tape.
+    pub(super) fn record(&self, mut bytes: &[u8]) {
+        while let (Some(tape), Some(header)) = (&self.tape, PacketHeader::parse(bytes)) {
+            let (packet, rest) = bytes.split_at(PacketHeader::LEN + header.payload_len);
+            tape.add(Taped::Sent(Packet {
+                sequence: header.sequence,
+                payload: packet[PacketHeader::LEN..].to_vec(),
+            }));
+            bytes = rest;
+        }
     }
 
     /// Writes bytes that are packets already, or a part of one.

@@ -12,6 +12,7 @@
 mod client;
 mod frames;
 mod link;
+mod pipeline;
 mod plugin;
 mod script;
 mod server;

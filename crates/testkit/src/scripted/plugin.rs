@@ -180,6 +180,10 @@ impl Plugin {
         encrypted: bool,
         password: &[u8],
     ) -> io::Result<bool> {
+        // As in MySQL, an empty password is sent as it is and in no other way.
+        if password.is_empty() || answer == [0] {
+            return Ok(password.is_empty() && answer == [0]);
+        }
         if encrypted {
             return Ok(answer == [password, &[0]].concat());
         }
@@ -209,7 +213,7 @@ impl Answering<'_> {
         Some(match self.plugin.as_slice() {
             b"mysql_native_password" => auth::native_password(&self.short_nonce()?, self.password),
             b"caching_sha2_password" => auth::caching_sha2_password(&self.short_nonce()?, self.password),
-            b"sha256_password" if self.encrypted => with_zero,
+            b"sha256_password" if self.encrypted || self.password.is_empty() => with_zero,
             b"sha256_password" => vec![1],
             b"mysql_clear_password" => with_zero,
             b"client_ed25519" => signature(&self.nonce, self.password),
