@@ -18,7 +18,7 @@
 //! [`AuthRelay::client_said`] take a payload and say what to do with it.
 
 use crate::keys::{self, PrivateKey};
-use mysql_wire::AuthSwitch;
+use mysql_wire::{AuthNextFactor, AuthSwitch};
 
 use crate::error::SessionError;
 
@@ -62,6 +62,8 @@ enum Expect {
 
 const CACHING_SHA2: &[u8] = b"caching_sha2_password";
 const SHA256: &[u8] = b"sha256_password";
+const DIALOG: &[u8] = b"dialog";
+const CLEAR: &[u8] = b"mysql_clear_password";
 /// `caching_sha2_password` says: the fast way does not do, send the password.
 const PERFORM_FULL_AUTHENTICATION: &[u8] = &[1, 4];
 
@@ -81,7 +83,9 @@ impl<'k> AuthRelay<'k> {
         match payload.first() {
             Some(0x00) => Ok(Step::Accepted(payload)),
             Some(0xff) => Ok(Step::Refused(payload)),
-            Some(0xfe | 0x02) => self.switch(payload),
+            Some(0xfe) => self.switch(payload),
+            // MariaDB sends a plugin's packets as they are, and `dialog` marks some of its questions like this, too.
+            Some(0x02) if self.plugin != DIALOG => self.next_factor(payload),
             Some(0x01) => self.more_data(payload),
             _ => Ok(Step::ToClient(payload)),
         }
@@ -92,6 +96,11 @@ impl<'k> AuthRelay<'k> {
         let Expect::Password { key_request } = self.expect else {
             return Ok(Step::ToServer(payload));
         };
+        // An empty password is sent as it is on every link, and `sha256_password` accepts it only so.
+        if payload.is_empty() || payload == [0] {
+            self.expect = Expect::Opaque;
+            return Ok(Step::ToServer(payload));
+        }
         match (self.links.client_secure, self.links.server_secure) {
             (true, true) | (false, false) => {
                 self.expect = Expect::Opaque;
@@ -104,8 +113,6 @@ impl<'k> AuthRelay<'k> {
             (false, true) if payload == [key_request] => {
                 Ok(Step::ToClient([&[1], self.key.public_pem().as_bytes()].concat()))
             }
-            // An empty password is not worth encrypting; clients send it as it is.
-            (false, true) if payload.is_empty() || payload == [0] => Ok(Step::ToServer(payload)),
             (false, true) => {
                 self.expect = Expect::Opaque;
                 let password = self.key.decrypt_password(&payload, &self.nonce).map_err(|_| {
@@ -120,20 +127,32 @@ impl<'k> AuthRelay<'k> {
         }
     }
 
-    /// Auth switch request (`fe`), or the next factor of a login with several (`02`): the same layout.
+    /// Auth switch request. MySQL before 5.5 says only `fe`: its old passwords. The client knows what that means.
     fn switch(&mut self, payload: Vec<u8>) -> Result<Step, SessionError> {
-        // MySQL before 5.5 says only `fe`: its old passwords. The client knows what that means.
-        if let Ok(switch) = AuthSwitch::decode(&payload) {
-            self.refuse_exposure(&switch.plugin)?;
-            self.expect = if switch.plugin == SHA256 {
-                Expect::Password { key_request: 1 }
-            } else {
-                Expect::Opaque
-            };
-            self.nonce = switch.data.iter().copied().take(20).collect();
-            self.plugin = switch.plugin;
+        if let Ok(AuthSwitch { plugin, data }) = AuthSwitch::decode(&payload) {
+            self.begin(plugin, &data)?;
         }
         Ok(Step::ToClient(payload))
+    }
+
+    /// The next of several factors, which begins as a switch does.
+    fn next_factor(&mut self, payload: Vec<u8>) -> Result<Step, SessionError> {
+        if let Ok(AuthNextFactor { plugin, data }) = AuthNextFactor::decode(&payload) {
+            self.begin(plugin, &data)?;
+        }
+        Ok(Step::ToClient(payload))
+    }
+
+    fn begin(&mut self, plugin: Vec<u8>, data: &[u8]) -> Result<(), SessionError> {
+        self.refuse_exposure(&plugin)?;
+        self.expect = if plugin == SHA256 {
+            Expect::Password { key_request: 1 }
+        } else {
+            Expect::Opaque
+        };
+        self.nonce = data.iter().copied().take(20).collect();
+        self.plugin = plugin;
+        Ok(())
     }
 
     fn more_data(&mut self, payload: Vec<u8>) -> Result<Step, SessionError> {
@@ -151,7 +170,7 @@ impl<'k> AuthRelay<'k> {
     }
 
     fn refuse_exposure(&self, plugin: &[u8]) -> Result<(), SessionError> {
-        let in_the_clear = plugin == b"mysql_clear_password" || plugin == b"dialog";
+        let in_the_clear = plugin == CLEAR || plugin == DIALOG;
         if in_the_clear
             && self.links.client_secure
             && !self.links.server_secure
