@@ -1,0 +1,260 @@
+//! How a login on the client's link and the one on the server's link must belong together.
+//!
+//! Written from the outside, without the gateway's code: this is the table of what a password looks like on a link.
+
+use mysql_wire::{Capabilities, ChangeUser, Command, ErrPacket, Login};
+use testkit::scripted::{Identity, Packet, Plugin, Taped};
+
+use crate::combination::Combination;
+use crate::stage::PASSWORD;
+
+/// What becomes of the packets between login and verdict.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Joining {
+    AsItIs,
+    /// The client gave its password inside TLS; the gateway asks the server for its RSA key with this byte.
+    TowardServer(u8),
+    /// The client asked with this byte for an RSA key, which is the gateway's; the server gets the password inside TLS.
+    TowardClient(u8),
+    /// The password could only go on in the clear.
+    Refused,
+}
+
+pub(crate) fn joining(plugin: Plugin, combination: &Combination) -> Joining {
+    let request = match plugin {
+        Plugin::CachingSha2Full => 2,
+        Plugin::Sha256 | Plugin::TwoFactorsSha256 => 1,
+        Plugin::Clear | Plugin::Dialog | Plugin::TwoFactorsClear
+            if combination.plain_server_behind_secure_client() =>
+        {
+            return Joining::Refused;
+        }
+        _ => return Joining::AsItIs,
+    };
+    match (combination.client_tls, combination.back.tls) {
+        (true, false) => Joining::TowardServer(request),
+        (false, true) => Joining::TowardClient(request),
+        _ => Joining::AsItIs,
+    }
+}
+
+/// The gateway's own error for [`Joining::Refused`].
+pub(crate) fn check_refusal(error: &ErrPacket) -> Result<(), String> {
+    let told = String::from_utf8_lossy(&error.message);
+    if error.code == 1045 && error.sql_state == *b"28000" && told.contains("not encrypted") {
+        Ok(())
+    } else {
+        Err(format!("refused with {error:?}"))
+    }
+}
+
+/// Whether a text is in any packet.
+pub(crate) fn shows(tape: &[Taped], text: &[u8]) -> bool {
+    tape.iter().any(|taped| {
+        let (Taped::Sent(packet) | Taped::Received(packet)) = taped;
+        packet.payload.windows(text.len()).any(|window| window == text)
+    })
+}
+
+/// A packet of a login.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Said {
+    by_client: bool,
+    packet: Packet,
+}
+
+/// What passed on one link: the logins, and the client's packets between them.
+#[derive(Debug, Default)]
+pub(crate) struct Passed {
+    /// From the login packet or COM_CHANGE_USER to the verdict.
+    pub(crate) logins: Vec<Vec<Said>>,
+    pub(crate) commands: Vec<Packet>,
+}
+
+impl Passed {
+    pub(crate) fn at_client(tape: &[Taped], negotiated: Capabilities) -> Self {
+        let said = tape.iter().map(|taped| match taped {
+            Taped::Sent(packet) => (true, packet),
+            Taped::Received(packet) => (false, packet),
+        });
+        Self::new(said, negotiated)
+    }
+
+    pub(crate) fn at_server(tape: &[Taped], negotiated: Capabilities) -> Self {
+        let said = tape.iter().map(|taped| match taped {
+            Taped::Sent(packet) => (false, packet),
+            Taped::Received(packet) => (true, packet),
+        });
+        Self::new(said, negotiated)
+    }
+
+    fn new<'a>(said: impl Iterator<Item = (bool, &'a Packet)>, _negotiated: Capabilities) -> Self {
+        let mut passed = Self::default();
+        let mut logging_in = false;
+        for (by_client, packet) in said {
+            let is_first =
+                passed.logins.is_empty() && !mysql_wire::SslRequest::is_ssl_request(&packet.payload);
+            let is_change = packet.sequence == 0 && packet.payload.first() == Some(&Command::CHANGE_USER.0);
+            let said = Said {
+                by_client,
+                packet: packet.clone(),
+            };
+            if logging_in {
+                let verdict = !by_client && matches!(packet.payload.first(), Some(0 | 0xff));
+                passed.logins.last_mut().unwrap().push(said);
+                logging_in = !verdict;
+            } else if by_client && (is_first || is_change) {
+                passed.logins.push(vec![said]);
+                logging_in = true;
+            } else if by_client && !passed.logins.is_empty() {
+                passed.commands.push(packet.clone());
+            }
+        }
+        passed
+    }
+}
+
+/// Compares the session's logins on the two links.
+pub(crate) fn compare(
+    identity: &Identity,
+    combination: &Combination,
+    joining: Joining,
+    client: &[Vec<Said>],
+    server: &[Vec<Said>],
+) -> Result<(), String> {
+    if client.len() != server.len() {
+        return Err(format!(
+            "{} logins on one side, {} on the other",
+            client.len(),
+            server.len()
+        ));
+    }
+    for (number, (client, server)) in client.iter().zip(server).enumerate() {
+        let first = (&client[0].packet.payload, &server[0].packet.payload);
+        if number == 0 {
+            compare_login(identity, first.0, first.1)?;
+        } else {
+            compare_change(identity, first.0, first.1)?;
+        }
+        if joining == Joining::Refused {
+            compare_refused(&client[1..], &server[1..])?;
+            continue;
+        }
+        let expected = joined(&client[1..], joining)?;
+        // One packet more before the login where there is TLS.
+        let same_numbers = number > 0 || combination.client_tls == combination.back.tls;
+        let numbers_count = same_numbers && joining == Joining::AsItIs;
+        compare_answers(&expected, &server[1..], numbers_count)?;
+    }
+    Ok(())
+}
+
+fn compare_login(identity: &Identity, client: &[u8], server: &[u8]) -> Result<(), String> {
+    let decode = |payload: &[u8]| Login::decode(payload).map_err(|error| error.to_string());
+    let (mut client, mut server) = (decode(client)?, decode(server)?);
+    if !server.auth_response.is_empty() || server.auth_plugin == client.auth_plugin {
+        return Err("the server was given an answer to a nonce that is not its own".into());
+    }
+    if client.attributes != identity.attributes {
+        return Err("the client's own login is not what it was told".into());
+    }
+    // What is between neighbours.
+    let neighbours = Capabilities::SSL | Capabilities::COMPRESS | Capabilities::ZSTD_COMPRESSION;
+    for login in [&mut client, &mut server] {
+        login.capabilities = login.capabilities.without(neighbours);
+        login.zstd_level = None;
+        login.auth_response.clear();
+        login.auth_plugin = None;
+    }
+    (client == server)
+        .then_some(())
+        .ok_or_else(|| format!("the login was {client:?} and became {server:?}"))
+}
+
+fn compare_change(identity: &Identity, client: &[u8], server: &[u8]) -> Result<(), String> {
+    let decode = |payload| ChangeUser::decode(payload, identity.capabilities | Capabilities::CONNECT_ATTRS);
+    let (Ok(mut client), Ok(mut server)) = (decode(client), decode(server)) else {
+        return Err("COM_CHANGE_USER cannot be read".into());
+    };
+    for change in [&mut client, &mut server] {
+        change.auth_response.clear();
+        change.auth_plugin = None;
+    }
+    (client == server)
+        .then_some(())
+        .ok_or_else(|| format!("the change of user was {client:?} and became {server:?}"))
+}
+
+/// What came before the refusal passed; the server's last request did not.
+fn compare_refused(client: &[Said], server: &[Said]) -> Result<(), String> {
+    let Some((_error, passed)) = client.split_last() else {
+        return Err("the client was told nothing".into());
+    };
+    let payload = |said: &Said| (said.by_client, said.packet.payload.clone());
+    let same = server
+        .iter()
+        .zip(passed)
+        .all(|(one, other)| payload(one) == payload(other));
+    match server.get(passed.len()..) {
+        Some([request]) if same && !request.by_client => Ok(()),
+        _ => Err(format!("before the refusal {client:02x?} became {server:02x?}")),
+    }
+}
+
+/// What the server's link must show, from what was on the client's. `None` stands for the RSA-encrypted password, and for
+/// the key that it was encrypted with.
+fn joined(client: &[Said], joining: Joining) -> Result<Vec<(bool, Option<Packet>)>, String> {
+    let with_zero = [PASSWORD, &[0]].concat();
+    let mut expected: Vec<_> = client
+        .iter()
+        .map(|said| (said.by_client, Some(said.packet.clone())))
+        .collect();
+    let packet = |payload: &[u8]| {
+        Some(Packet {
+            sequence: 0,
+            payload: payload.to_vec(),
+        })
+    };
+    let find = |wanted: &[u8]| {
+        let place = client
+            .iter()
+            .position(|said| said.by_client && said.packet.payload == wanted);
+        place.ok_or_else(|| format!("the client did not send {wanted:02x?}"))
+    };
+    match joining {
+        Joining::AsItIs | Joining::Refused => {}
+        Joining::TowardServer(request) => {
+            let at = find(&with_zero)?;
+            expected.splice(at..=at, [(true, packet(&[request])), (false, None), (true, None)]);
+        }
+        Joining::TowardClient(request) => {
+            let at = find(&[request])?;
+            expected.splice(at..at + 3, [(true, packet(&with_zero))]);
+        }
+    }
+    Ok(expected)
+}
+
+fn compare_answers(
+    expected: &[(bool, Option<Packet>)],
+    server: &[Said],
+    numbers_count: bool,
+) -> Result<(), String> {
+    let same = |((by_client, packet), said): (&(bool, Option<Packet>), &Said)| {
+        let payload = &said.packet.payload;
+        *by_client == said.by_client
+            && match packet {
+                Some(packet) => {
+                    packet.payload == *payload && (!numbers_count || packet.sequence == said.packet.sequence)
+                }
+                None if *by_client => payload.len() == 256,
+                None => payload.starts_with(b"\x01-----BEGIN PUBLIC KEY-----"),
+            }
+    };
+    if expected.len() == server.len() && expected.iter().zip(server).all(same) {
+        return Ok(());
+    }
+    Err(format!(
+        "the login should have been {expected:02x?} and was {server:02x?}"
+    ))
+}

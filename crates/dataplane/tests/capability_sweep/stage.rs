@@ -1,0 +1,192 @@
+//! The real gateway between fake servers and fake clients.
+
+use std::fmt::Write as _;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use config::Config;
+use dataplane::Gateway;
+use net::Peer;
+use telemetry::Telemetry;
+use tempfile::TempDir;
+use testkit::certificates::Certificates;
+use testkit::scripted::{Compression, Identity, Server, ServerScript};
+use tokio::runtime::{Builder, LocalOptions};
+use tokio::sync::oneshot;
+
+use crate::combination::{Back, Combination};
+
+/// Everybody's password. Nothing else that is sent has these bytes in it.
+pub(crate) const PASSWORD: &[u8] = b"open sesame, and this is longer than a nonce";
+
+/// A gateway with one listener, one cluster and one server for each kind of server link.
+pub(crate) struct Stage {
+    fronts: Vec<Front>,
+    identity: Identity,
+    secure_identity: Identity,
+    gateway: RunningGateway,
+    _folder: TempDir,
+}
+
+struct Front {
+    back: Back,
+    address: SocketAddr,
+    server: Arc<Server>,
+}
+
+impl Stage {
+    /// Starts everything. Servers are `script` with TLS where the link has it.
+    pub(crate) async fn start(script: &ServerScript) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let certificates = Certificates::generate().unwrap();
+        certificates.write_to(folder.path()).unwrap();
+        let mut servers = Vec::new();
+        for back in Back::all() {
+            let script = ServerScript {
+                password: PASSWORD.to_vec(),
+                tls: back.tls.then(|| certificates.server_config().unwrap()),
+                ..script.clone()
+            };
+            servers.push((back, Arc::new(Server::start(script).await.unwrap())));
+        }
+        let targets: Vec<_> = servers
+            .iter()
+            .map(|(back, server)| (*back, server.address()))
+            .collect();
+        let gateway = RunningGateway::start(&configuration(folder.path(), &targets));
+        let fronts = servers.into_iter().zip(gateway.addresses());
+        let fronts = fronts.map(|((back, server), address)| Front {
+            back,
+            address,
+            server,
+        });
+        let identity = Identity {
+            password: PASSWORD.to_vec(),
+            attributes: Some(b"\x05_name\x05sweep".to_vec()),
+            ..Identity::default()
+        };
+        Self {
+            fronts: fronts.collect(),
+            secure_identity: Identity {
+                tls: Some(certificates.client_config(false).unwrap()),
+                ..identity.clone()
+            },
+            identity,
+            gateway,
+            _folder: folder,
+        }
+    }
+
+    /// Where a client connects, and the server behind it.
+    pub(crate) fn front(&self, back: Back) -> (SocketAddr, &Arc<Server>) {
+        let front = self.fronts.iter().find(|front| front.back == back).unwrap();
+        (front.address, &front.server)
+    }
+
+    /// Who connects: with what the combination says, and the default plugin.
+    pub(crate) fn identity(&self, combination: &Combination) -> Identity {
+        let identity = if combination.client_tls {
+            &self.secure_identity
+        } else {
+            &self.identity
+        };
+        Identity {
+            capabilities: identity.capabilities | combination.capabilities(),
+            ..identity.clone()
+        }
+    }
+
+    /// Sessions that the gateway has now.
+    pub(crate) fn sessions(&self) -> usize {
+        self.gateway.gateway.sessions()
+    }
+}
+
+/// The gateway's configuration. Listeners are told apart by their loopback address, as the kernel picks the ports.
+fn configuration(folder: &Path, targets: &[(Back, SocketAddr)]) -> String {
+    let file = |name: &str| folder.join(name).display().to_string();
+    let mut text = "workers = 1\n".to_owned();
+    for (number, (back, target)) in targets.iter().enumerate() {
+        let compression = match back.compression {
+            None => "off",
+            Some(Compression::Zlib) => "zlib",
+            Some(Compression::Zstd) => "zstd",
+        };
+        let tls = if back.tls {
+            format!("{{ mode = \"required\", ca = \"{}\" }}", file("ca.pem"))
+        } else {
+            "{ mode = \"off\" }".to_owned()
+        };
+        let (cert, key) = (file("cert.pem"), file("key.pem"));
+        write!(
+            text,
+            r#"
+            [[listener]]
+            bind = "127.0.1.{number}:0"
+            cluster = "c{number}"
+            tls = {{ mode = "preferred", cert = "{cert}", key = "{key}" }}
+            [cluster.c{number}]
+            servers = ["{target}"]
+            compression = "{compression}"
+            tls = {tls}
+            check = {{ interval = "1h", rise = 1 }}
+            "#
+        )
+        .unwrap();
+    }
+    text
+}
+
+/// A running gateway, and the thread that is its control thread.
+struct RunningGateway {
+    gateway: Arc<Gateway>,
+    control: Option<(oneshot::Sender<()>, JoinHandle<()>)>,
+}
+
+impl RunningGateway {
+    fn start(configuration: &str) -> Self {
+        let config = Config::parse(configuration, "sweep.toml").unwrap_or_else(|errors| panic!("{errors}"));
+        let telemetry = Telemetry::new(config.workers, |byte| mysql_wire::Command(byte).name());
+        let gateway = Gateway::start(&config, telemetry).unwrap();
+        let (stop, stopped) = oneshot::channel();
+        let running = Arc::clone(&gateway);
+        let control = std::thread::spawn(move || {
+            let built = Builder::new_current_thread()
+                .enable_all()
+                .build_local(LocalOptions::default());
+            let runtime = built.unwrap();
+            runtime.block_on(async {
+                tokio::select! {
+                    () = running.run() => {}
+                    _ = stopped => {}
+                }
+            });
+        });
+        Self {
+            gateway,
+            control: Some((stop, control)),
+        }
+    }
+
+    fn addresses(&self) -> Vec<SocketAddr> {
+        let address = |address| match address {
+            Peer::Tcp(address) => address,
+            Peer::Unix => panic!("no listener of the sweep is a Unix socket"),
+        };
+        let listeners = self.gateway.listeners().into_iter();
+        listeners.map(|listener| address(listener.address)).collect()
+    }
+}
+
+impl Drop for RunningGateway {
+    fn drop(&mut self) {
+        self.gateway.stop_now();
+        self.gateway.join();
+        if let Some((stop, control)) = self.control.take() {
+            drop(stop);
+            let _ = control.join();
+        }
+    }
+}
