@@ -4,7 +4,7 @@
 //! Several sandboxes may be up at once; `down` ends all of them.
 
 use std::fs;
-use std::io;
+use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::thread::sleep;
@@ -14,6 +14,13 @@ use rustix::process::{Pid, Signal, geteuid, kill_process};
 use serde::{Deserialize, Serialize};
 
 use crate::{Kind, PASSWORD, Sandbox, SandboxError, Spec, USER};
+
+/// Prints a line. Not `println!`, which panics when whoever reads has gone: servers would be left half noted.
+macro_rules! say {
+    ($($line:tt)*) => {{
+        let _ = writeln!(io::stdout(), $($line)*);
+    }};
+}
 
 /// What the command line asks for.
 #[derive(Clone, Debug)]
@@ -56,7 +63,7 @@ pub fn run(command: Command) -> Result<(), SandboxError> {
 }
 
 fn up(state: &StateFile, kind: Kind, nodes: usize) -> Result<(), SandboxError> {
-    println!(
+    say!(
         "Starting {nodes} {kind} server{} ...",
         if nodes == 1 { "" } else { "s" }
     );
@@ -79,36 +86,35 @@ fn up(state: &StateFile, kind: Kind, nodes: usize) -> Result<(), SandboxError> {
         .map(|node| format!("\"127.0.0.1:{}\"", node.port))
         .collect();
     let port = entries[entries.len() - 1].nodes[0].port;
-    println!();
-    println!("Connect:    mariadb --host=127.0.0.1 --port={port} --user={USER} --password={PASSWORD} test");
-    println!("For Forebay: servers = [{}]", servers.join(", "));
-    println!(
+    say!();
+    say!("Connect:    mariadb --host=127.0.0.1 --port={port} --user={USER} --password={PASSWORD} test");
+    say!("For Forebay: servers = [{}]", servers.join(", "));
+    say!(
         "Files:      {} (certificates: ca.pem; logs: node*/log)",
         folder.display()
     );
-    println!("Stop:       forebay sandbox down");
+    say!("Stop:       forebay sandbox down");
     Ok(())
 }
 
 fn down(state: &StateFile) -> Result<(), SandboxError> {
     let entries = state.read()?;
     if entries.is_empty() {
-        println!("No sandbox is up.");
+        say!("No sandbox is up.");
     }
     for entry in &entries {
-        entry
+        let running: Vec<&NodeEntry> = entry
             .nodes
             .iter()
             .filter(|node| node.runs_in(&entry.folder))
-            .for_each(NodeEntry::kill);
-        for node in &entry.nodes {
-            wait_until_gone(node, &entry.folder)?;
-        }
+            .collect();
+        running.iter().for_each(|node| node.kill());
+        running.iter().try_for_each(|node| wait_until_gone(node.pid))?;
         if entry.folder.exists() {
             fs::remove_dir_all(&entry.folder)
                 .map_err(|source| SandboxError::io("remove", &entry.folder, source))?;
         }
-        println!("Stopped {} {} server(s).", entry.nodes.len(), entry.kind);
+        say!("Stopped {} {} server(s).", entry.nodes.len(), entry.kind);
     }
     state.remove()
 }
@@ -116,7 +122,7 @@ fn down(state: &StateFile) -> Result<(), SandboxError> {
 fn status(state: &StateFile) -> Result<(), SandboxError> {
     let entries = state.read()?;
     if entries.is_empty() {
-        println!("No sandbox is up. Start one: forebay sandbox up --kind mariadb --nodes 3");
+        say!("No sandbox is up. Start one: forebay sandbox up --kind mariadb --nodes 3");
     } else {
         print_table(&entries);
     }
@@ -124,9 +130,13 @@ fn status(state: &StateFile) -> Result<(), SandboxError> {
 }
 
 fn print_table(entries: &[Entry]) {
-    println!(
+    say!(
         "{:<18} {:<30} {:>4}  {:<22} {:>8}  STATE",
-        "KIND", "VERSION", "NODE", "ADDRESS", "PID"
+        "KIND",
+        "VERSION",
+        "NODE",
+        "ADDRESS",
+        "PID"
     );
     for entry in entries {
         for (index, node) in entry.nodes.iter().enumerate() {
@@ -137,7 +147,7 @@ fn print_table(entries: &[Entry]) {
                 "gone"
             };
             let (kind, version) = (entry.kind.name(), &entry.version);
-            println!(
+            say!(
                 "{kind:<18} {version:<30} {index:>4}  {address:<22} {:>8}  {state}",
                 node.pid
             );
@@ -145,18 +155,29 @@ fn print_table(entries: &[Entry]) {
     }
 }
 
-fn wait_until_gone(node: &NodeEntry, folder: &Path) -> Result<(), SandboxError> {
+fn wait_until_gone(pid: u32) -> Result<(), SandboxError> {
     let begin = Instant::now();
-    while node.runs_in(folder) {
+    while !is_gone(pid) {
         if begin.elapsed() > KILL_PATIENCE {
             return Err(SandboxError::State(format!(
-                "the server with process id {} does not end",
-                node.pid
+                "the server with process id {pid} does not end"
             )));
         }
         sleep(Duration::from_millis(10));
     }
     Ok(())
+}
+
+/// Whether a killed process has let go of all it had: it is not there, or is one thread that waits for its parent.
+fn is_gone(pid: u32) -> bool {
+    let folder = PathBuf::from(format!("/proc/{pid}"));
+    let Ok(status) = fs::read_to_string(folder.join("stat")) else {
+        return true;
+    };
+    let waits = status
+        .rsplit_once(')')
+        .is_some_and(|(_, state)| state.trim_start().starts_with('Z'));
+    waits && fs::read_dir(folder.join("task")).map_or(0, Iterator::count) <= 1
 }
 
 impl NodeEntry {

@@ -21,6 +21,7 @@ mod load_data_local_asks_the_client_for_its_file;
 mod metrics_tell_what_happened;
 mod no_server_is_a_proper_error;
 mod procedures_return_several_results;
+mod sandboxes_stay_until_they_are_told_to_go;
 mod sessions_over_the_limit_are_refused;
 mod sessions_spread_over_servers;
 mod statements_and_transactions_work_as_before;
