@@ -3,6 +3,7 @@
 //! Lines are written by a thread of their own. Workers hand them over through a bounded queue and never wait: where the
 //! reader of standard error is too slow, lines are dropped and counted (`forebay_log_lines_dropped_total`).
 
+use std::borrow::Cow;
 use std::io::{self, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -213,13 +214,32 @@ fn write_lines(receiver: &Receiver<Message>, mut sink: impl Write) {
     for message in receiver {
         match message {
             // Where standard error is closed there is nobody left to tell.
-            Message::Line(line) => drop(sink.write_all(&line)),
+            Message::Line(line) => drop(sink.write_all(&as_one_line(&line))),
             Message::Flush(done) => {
                 let _ = sink.flush();
                 let _ = done.try_send(());
             }
         }
     }
+}
+
+/// Escapes control characters, of which a line has none of its own: what clients send (user names) must neither begin
+/// a line of the log nor speak to the terminal of who reads it.
+fn as_one_line(line: &[u8]) -> Cow<'_, [u8]> {
+    let text = String::from_utf8_lossy(line);
+    let content = text.strip_suffix('\n').unwrap_or(&text);
+    if !content.contains(char::is_control) {
+        return Cow::Borrowed(line);
+    }
+    let mut escaped = String::with_capacity(line.len() + 64);
+    for character in content.chars() {
+        match character.is_control() {
+            true => escaped.extend(character.escape_default()),
+            false => escaped.push(character),
+        }
+    }
+    escaped.push('\n');
+    Cow::Owned(escaped.into_bytes())
 }
 
 #[cfg(test)]
@@ -263,6 +283,21 @@ mod tests {
         assert_eq!(line["reason"], "client_quit");
         assert_eq!(line["bytes"], 17);
         assert_eq!(line["level"], "INFO");
+    }
+
+    #[test]
+    fn a_line_stays_one_line_whatever_is_in_it() {
+        let page = Page::default();
+        let (subscriber, log) = build("info", false, page.clone()).unwrap();
+        tracing::subscriber::with_default(subscriber, || {
+            tracing::info!(user = %"é\n2026 INFO forged\x1b[31m\u{9b}", "one");
+            tracing::info!("two");
+        });
+        assert!(log.flush(SECONDS));
+        let text = page.text();
+        assert_eq!(text.lines().count(), 2, "{text}");
+        assert!(!text.contains(|c: char| c.is_control() && c != '\n'), "{text:?}");
+        assert!(text.contains("user=é\\n2026 INFO forged"), "{text}");
     }
 
     #[test]
