@@ -79,6 +79,7 @@ async fn send_instead(session: &mut Session, head: CommandHead, text: &str) -> R
 /// COM_CHANGE_USER.
 pub(crate) async fn change_user(session: &mut Session, head: CommandHead) -> Result<(), SessionError> {
     if head.payload_len > LOGIN_PACKET_MAX {
+        session.error_sequence = Some(1);
         return Err(SessionError::PacketTooLong(head.payload_len));
     }
     session.commands += 1;
@@ -88,21 +89,22 @@ pub(crate) async fn change_user(session: &mut Session, head: CommandHead) -> Res
         .begin_command()
         .map_err(|broken| session.broken(broken))?;
     let unread = session.wires.up.take_unseen();
-    let mut client = Side::new(&mut session.wires.client, 0, unread);
-    let mut server = Side::new(&mut session.wires.server, 0, Vec::new());
-    let result = handshake::change_user(
+    let (mut client_sequence, mut server_sequence) = (0, 0);
+    let mut client = Side::new(&mut session.wires.client, &mut client_sequence, unread);
+    let mut server = Side::new(&mut session.wires.server, &mut server_sequence, Vec::new());
+    let limit = session.listener.config.login_timeout;
+    let login = handshake::change_user(
         &mut client,
         &mut server,
         &session.listener,
         session.server.name(),
         session.capabilities,
     );
-    let result = tokio::time::timeout(session.listener.config.login_timeout, result).await;
-    session.error_sequence = Some(client.sequence());
+    let result = tokio::time::timeout(limit, login).await.unwrap_or(Err(SessionError::LoginTimeout(limit)));
     session.wires.up.fill(&client.into_unread());
     session.wires.down.fill(&server.into_unread());
-    let (user, status) =
-        result.map_err(|_| SessionError::LoginTimeout(session.listener.config.login_timeout))??;
+    session.error_sequence = Some(client_sequence);
+    let (user, status) = result?;
     // Refused: the client has the server's error, and whether the connection goes on is for the server to say.
     if let Some(status) = status {
         session.worker.shared.registry.rename(session.control.id, &user);

@@ -103,10 +103,13 @@ pub(crate) async fn greet(
     let greeting = greeting(listener, traits, connection_id)?;
     let mut payload = Vec::with_capacity(128);
     greeting.encode(&mut payload);
-    let mut side = Side::new(&mut plain.stream, 0, std::mem::take(&mut plain.unread));
+    let mut side = Side::new(
+        &mut plain.stream,
+        &mut plain.sequence,
+        std::mem::take(&mut plain.unread),
+    );
     side.write(&payload).await.map_err(SessionError::ClientFailed)?;
     let mut first = side.read().await.map_err(client_read)?;
-    plain.sequence = side.sequence();
     plain.unread = side.into_unread();
 
     if let (true, Some(tls)) = (SslRequest::is_ssl_request(&first), &listener.tls) {
@@ -126,9 +129,8 @@ pub(crate) async fn greet(
         let Some(secure) = client.as_mut() else {
             return Err(SessionError::ClientGone);
         };
-        let mut side = Side::new(&mut secure.stream, secure.sequence, Vec::new());
+        let mut side = Side::new(&mut secure.stream, &mut secure.sequence, Vec::new());
         first = side.read().await.map_err(client_read)?;
-        secure.sequence = side.sequence();
         secure.unread = side.into_unread();
     }
     let Some(client) = client.as_mut() else {
@@ -230,7 +232,7 @@ pub(crate) async fn log_in(
             .await
             .map_err(|error| failed(error.to_string()))?;
     }
-    let mut server = Side::new(&mut lease.stream, sequence, Vec::new());
+    let mut server = Side::new(&mut lease.stream, &mut sequence, Vec::new());
     let mut payload = Vec::with_capacity(256);
     forwarded.encode(&mut payload);
     server
@@ -240,11 +242,10 @@ pub(crate) async fn log_in(
 
     let mut side = Side::new(
         &mut client.stream,
-        client.sequence,
+        &mut client.sequence,
         std::mem::take(&mut client.unread),
     );
     let result = authenticate(&mut side, &mut server, listener, &server_name).await;
-    client.sequence = side.sequence();
     let client_unread = side.into_unread();
     let server_unread = server.into_unread();
     let status = ok_status(&result?, capabilities);
@@ -352,9 +353,10 @@ async fn start_tls(lease: Lease, listener: &ListenerState, login: &Login) -> io:
     };
     let mut payload = Vec::with_capacity(SslRequest::LEN);
     request.encode(&mut payload);
-    let mut side = Side::new(&mut stream, 1, Vec::new());
-    side.write(&payload).await?;
-    let sequence = side.sequence();
+    let mut sequence = 1;
+    Side::new(&mut stream, &mut sequence, Vec::new())
+        .write(&payload)
+        .await?;
     let tls = listener
         .cluster
         .tls()
@@ -463,6 +465,7 @@ async fn authenticate(
 fn client_read(error: ReadError) -> SessionError {
     match error {
         ReadError::Closed => SessionError::ClientGone,
+        ReadError::TooLong(len) => SessionError::PacketTooLong(len),
         other => SessionError::ClientFailed(other.into_io()),
     }
 }

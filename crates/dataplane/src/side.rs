@@ -10,17 +10,21 @@ use std::pin::Pin;
 use std::task::{Poll, ready};
 
 use mysql_wire::{PacketHeader, WireError, write_packet};
-use net::Stream;
+use net::{Stream, buffer};
 use tokio::io::{AsyncRead, AsyncWriteExt, ReadBuf};
 
 /// The largest packet of a login. Connection attributes may have 64 KiB (MySQL cuts them there), and a
 /// certificate or token of an authentication plugin has to fit.
 pub(crate) const LOGIN_PACKET_MAX: usize = 128 * 1024;
 
+/// The largest answer within an exchange. A part of one that is there when the exchange ends has to fit into a buffer.
+const ANSWER_MAX: usize = buffer::CAPACITY - PacketHeader::LEN;
+
 /// One side of a login.
 pub(crate) struct Side<'s> {
     stream: &'s mut Stream,
-    sequence: u8,
+    /// Of the next packet. Whoever owns it sees it also where the exchange is given up in the middle.
+    sequence: &'s mut u8,
     unread: Vec<u8>,
 }
 
@@ -45,7 +49,7 @@ impl ReadError {
 
 impl<'s> Side<'s> {
     /// `unread` is what was read from the stream already.
-    pub(crate) fn new(stream: &'s mut Stream, sequence: u8, unread: Vec<u8>) -> Self {
+    pub(crate) fn new(stream: &'s mut Stream, sequence: &'s mut u8, unread: Vec<u8>) -> Self {
         Self {
             stream,
             sequence,
@@ -58,10 +62,6 @@ impl<'s> Side<'s> {
         self.unread
     }
 
-    pub(crate) fn sequence(&self) -> u8 {
-        self.sequence
-    }
-
     /// TLS or a Unix socket: MySQL's clients and servers send passwords in the clear over these.
     pub(crate) fn is_secure(&self) -> bool {
         self.stream.is_encrypted() || matches!(self.stream, Stream::Unix(_))
@@ -69,14 +69,19 @@ impl<'s> Side<'s> {
 
     /// Reads one packet's payload. Safe to cancel: a part that was read is kept.
     pub(crate) async fn read(&mut self) -> Result<Vec<u8>, ReadError> {
+        self.read_at_most(LOGIN_PACKET_MAX).await
+    }
+
+    async fn read_at_most(&mut self, limit: usize) -> Result<Vec<u8>, ReadError> {
         loop {
             if let Some(header) = PacketHeader::parse(&self.unread) {
-                if header.payload_len > LOGIN_PACKET_MAX {
+                if header.payload_len > limit {
+                    *self.sequence = header.sequence.wrapping_add(1);
                     return Err(ReadError::TooLong(header.payload_len));
                 }
                 let end = PacketHeader::LEN + header.payload_len;
                 if self.unread.len() >= end {
-                    self.sequence = header.sequence.wrapping_add(1);
+                    *self.sequence = header.sequence.wrapping_add(1);
                     let payload = self.unread[PacketHeader::LEN..end].to_vec();
                     self.unread.drain(..end);
                     return Ok(payload);
@@ -93,7 +98,7 @@ impl<'s> Side<'s> {
             self.read_some().await?;
         }
         match PacketHeader::parse(&self.unread) {
-            Some(header) if header.sequence == self.sequence => self.read().await,
+            Some(header) if header.sequence == *self.sequence => self.read_at_most(ANSWER_MAX).await,
             _ => std::future::pending().await,
         }
     }
@@ -117,7 +122,7 @@ impl<'s> Side<'s> {
     /// Writes one packet.
     pub(crate) async fn write(&mut self, payload: &[u8]) -> io::Result<()> {
         let mut packet = Vec::with_capacity(payload.len() + PacketHeader::LEN);
-        write_packet(&mut packet, &mut self.sequence, payload);
+        write_packet(&mut packet, self.sequence, payload);
         self.stream.write_all(&packet).await?;
         self.stream.flush().await
     }
