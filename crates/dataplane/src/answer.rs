@@ -9,7 +9,7 @@ use crate::error::SessionError;
 use crate::handshake;
 use crate::registry::{OURS, Place};
 use crate::relay::{self, Broken, Exchanged};
-use crate::session::{CommandHead, Session};
+use crate::session::{CommandHead, Session, signal_as_error};
 use crate::side::{LOGIN_PACKET_MAX, Side};
 
 /// The longest thing a server may say unasked: an error packet with a message of 512 bytes, and some.
@@ -100,7 +100,11 @@ pub(crate) async fn change_user(session: &mut Session, head: CommandHead) -> Res
         session.server.name(),
         session.capabilities,
     );
-    let result = tokio::time::timeout(limit, login).await.unwrap_or(Err(SessionError::LoginTimeout(limit)));
+    let result = tokio::select! {
+        biased;
+        result = tokio::time::timeout(limit, login) => result.unwrap_or(Err(SessionError::LoginTimeout(limit))),
+        signal = session.control.signalled(false) => Err(signal_as_error(signal, session.server.name(), &session.listener)),
+    };
     session.wires.up.fill(&client.into_unread());
     session.wires.down.fill(&server.into_unread());
     session.error_sequence = Some(client_sequence);

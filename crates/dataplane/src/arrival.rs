@@ -22,8 +22,11 @@ use crate::handshake::{self, Client, LoggedIn};
 use crate::proxy;
 use crate::registry::Place;
 use crate::relay::{self, Traffic, Wires};
-use crate::session::{Session, error_bytes};
+use crate::session::{Session, error_bytes, signal_as_error};
 use crate::worker::{TICK, Worker};
+
+/// How many bytes of a user name are logged: servers know none that is longer, and a line has a limit.
+const USER_SHOWN: usize = 256;
 
 /// What the log line at the end of a session says beside why it ended.
 struct Story {
@@ -45,6 +48,10 @@ impl Story {
             from_client: 0,
             to_client: 0,
         }
+    }
+
+    fn server_name(&self) -> &str {
+        self.server.as_ref().map_or("", |server| server.name())
     }
 }
 
@@ -126,7 +133,7 @@ fn log_end(listener: &ListenerState, id: u32, story: &Story, error: &SessionErro
         listener = listener.config.name,
         client = %story.client,
         user = %story.user,
-        server = story.server.as_ref().map_or("", |server| server.name()),
+        server = story.server_name(),
         reason = error.reason().label(),
         cause = %error,
         seconds = started.elapsed().as_secs_f64(),
@@ -146,7 +153,12 @@ async fn forward_bytes(
     series: &Arc<ListenerSeries>,
     story: &mut Story,
 ) -> SessionError {
-    let mut pair = match Box::pin(pair_up(worker, control, accepted, listener, series, story)).await {
+    let paired = tokio::select! {
+        biased;
+        paired = Box::pin(pair_up(worker, control, accepted, listener, series, story)) => paired,
+        signal = control.signalled(true) => Err(signal_as_error(signal, "", listener)),
+    };
+    let mut pair = match paired {
         Ok(pair) => pair,
         Err(error) => return error,
     };
@@ -290,15 +302,18 @@ async fn log_in(
         let Some(client) = client.as_mut() else {
             return Err(SessionError::ClientGone);
         };
-        story.user = String::from_utf8_lossy(&login.user).into();
+        story.user = String::from_utf8_lossy(&login.user[..login.user.len().min(USER_SHOWN)]).into();
         let lease = lease(worker, listener, &peer, &local).await?;
         story.server = Some(Arc::clone(&lease.server));
         control.attach(listener.key(&lease.server));
         handshake::log_in(client, login, lease, listener).await
     };
-    let result = tokio::time::timeout(limit, login)
-        .await
-        .unwrap_or(Err(SessionError::LoginTimeout(limit)));
+    let ended = tokio::select! {
+        biased;
+        result = tokio::time::timeout(limit, login) => Ok(result.unwrap_or(Err(SessionError::LoginTimeout(limit)))),
+        signal = control.signalled(true) => Err(signal),
+    };
+    let result = ended.unwrap_or_else(|signal| Err(signal_as_error(signal, story.server_name(), listener)));
     match (result, client) {
         (Ok(logged_in), Some(client)) => {
             open(worker, control, client, logged_in, listener, series).map(Box::new)

@@ -5,8 +5,9 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
+use std::future::poll_fn;
 use std::rc::Rc;
-use std::task::{Context, Waker};
+use std::task::{Context, Poll, Waker};
 
 use upstream::ServerId;
 
@@ -144,6 +145,12 @@ impl Control {
         self.signal
             .get()
             .filter(|signal| free || !signal.waits_for_a_free_moment())
+    }
+
+    /// Waits for the signal that ends the session now. For waits that do not look at signals by themselves.
+    pub(crate) async fn signalled(&self, free: bool) -> Signal {
+        // No waker is left here: raising a signal wakes the task, whatever it waits for.
+        poll_fn(|_| self.due(free).map_or(Poll::Pending, Poll::Ready)).await
     }
 
     #[inline]

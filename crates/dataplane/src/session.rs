@@ -73,7 +73,7 @@ impl Session {
 
     /// A signal, as the end of the session.
     pub(crate) fn signalled(&self, signal: Signal) -> SessionError {
-        signal_as_error(signal, &self.server, &self.listener)
+        signal_as_error(signal, self.server.name(), &self.listener)
     }
 
     /// Tells the client why its session ends, where the protocol has a place for it. What was already read of a
@@ -133,12 +133,13 @@ fn as_error(broken: Broken, server: &Server, listener: &ListenerState, during: D
             server: server.name().to_owned(),
             cause,
         },
-        Broken::Signal(signal) => signal_as_error(signal, server, listener),
+        Broken::Signal(signal) => signal_as_error(signal, server.name(), listener),
     }
 }
 
-fn signal_as_error(signal: Signal, server: &Server, listener: &ListenerState) -> SessionError {
-    let name = || server.name().to_owned();
+/// A signal, as the end of a session on the server of that name.
+pub(crate) fn signal_as_error(signal: Signal, server: &str, listener: &ListenerState) -> SessionError {
+    let name = || server.to_owned();
     match signal {
         Signal::Drain | Signal::DrainNow => SessionError::Drained,
         Signal::Shutdown | Signal::ShutdownNow => SessionError::Shutdown,
