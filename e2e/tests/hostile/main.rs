@@ -1,0 +1,44 @@
+//! Input that no client of good will sends, on a live gateway in front of a real server: it must neither crash nor
+//! leak nor stop serving others. One attack a file.
+//!
+//! Each attack runs beside a [`witness::Witness`], a good client that must never fail, and ends with a
+//! [`footprint::Footprint`] that must be what it was. What is random follows a seed that is printed:
+//! `FOREBAY_HOSTILE_SEED` repeats it, `FOREBAY_HOSTILE_SCALE=10` makes ten times as many connections where their
+//! number is not bounded by file descriptors.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+
+#[path = "../differential/dice.rs"]
+#[allow(dead_code, unreachable_pub, reason = "written for another program, too")]
+mod dice;
+mod footprint;
+mod raw;
+mod witness;
+
+mod a_wrong_login_is_told_what_is_wrong;
+mod clients_that_never_read_hold_up_only_themselves;
+mod clients_that_send_a_byte_a_second_hold_up_nobody;
+mod connections_that_never_log_in_are_ended;
+mod logins_left_half_done_leave_nothing_behind;
+mod proxy_headers_of_all_kinds_are_survived;
+mod random_packets_at_every_stage_are_survived;
+
+/// The seed of this run.
+fn seed() -> u64 {
+    let given = std::env::var("FOREBAY_HOSTILE_SEED").ok();
+    let seed = given.map_or_else(
+        || {
+            let since = std::time::UNIX_EPOCH.elapsed().unwrap();
+            u64::from(since.subsec_nanos()) ^ since.as_secs()
+        },
+        |text| text.parse().expect("FOREBAY_HOSTILE_SEED is a number"),
+    );
+    println!("FOREBAY_HOSTILE_SEED={seed}");
+    seed
+}
+
+/// `usual` connections, or as many times that as the environment asks for.
+fn scaled(usual: usize) -> usize {
+    let scale = std::env::var("FOREBAY_HOSTILE_SCALE").ok();
+    usual * scale.map_or(1, |text| text.parse().expect("FOREBAY_HOSTILE_SCALE is a number"))
+}
