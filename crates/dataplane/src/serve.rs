@@ -6,13 +6,13 @@ use std::convert::Infallible;
 use std::future::poll_fn;
 use std::task::{Context, Poll};
 
-use mysql_wire::{Command, PacketHeader};
+use mysql_wire::{Command, PacketHeader, WireError};
 
-use crate::answer;
+use crate::answer::{self, Unasked};
 use crate::classify::{KILL_MAX, Need, classify};
 use crate::control::Waiting;
 use crate::error::{During, SessionError};
-use crate::relay::{self, Exchanged};
+use crate::relay::{self, Broken, Exchanged};
 use crate::session::{CommandHead, Session};
 use crate::settle;
 
@@ -97,14 +97,30 @@ fn head(bytes: &[u8]) -> Option<CommandHead> {
     Some(CommandHead { command, payload_len })
 }
 
-/// Between commands a server has nothing to say but why it ends the connection (shutdown, kill, idle too long): that
-/// error is passed on, and a command that came meanwhile is not sent.
+/// Between commands a server has nothing to say but an error, mostly why it ends the connection (shutdown, kill, idle too
+/// long). It is passed on, and the session ends with it: a command that came meanwhile is not sent, since the error
+/// would be taken for its answer.
 fn poll_last_words(cx: &mut Context<'_>, session: &mut Session) -> Poll<SessionError> {
-    while session.wires.down.unseen().len() < answer::LAST_WORDS_MAX {
-        match session.wires.down.poll_read(cx, &mut session.wires.server) {
-            Poll::Ready(Ok(n)) if n > 0 => {}
-            Poll::Ready(_) => break,
-            Poll::Pending => return Poll::Pending,
+    loop {
+        let wires = &mut session.wires;
+        match answer::unasked(wires.down.unseen()) {
+            Unasked::Error(len) => {
+                wires.down.approve(len);
+                session.error_sequence = None;
+                break;
+            }
+            Unasked::Nonsense => {
+                wires.down.clear();
+                return Poll::Ready(session.broken(Broken::ServerProtocol(WireError::NotAsked)));
+            }
+            Unasked::Unfinished => match wires.down.poll_read(cx, &mut wires.server) {
+                Poll::Ready(Ok(n)) if n > 0 => {}
+                Poll::Ready(_) => {
+                    wires.down.clear();
+                    break;
+                }
+                Poll::Pending => return Poll::Pending,
+            },
         }
     }
     let during = if session.is_free() {
@@ -112,7 +128,6 @@ fn poll_last_words(cx: &mut Context<'_>, session: &mut Session) -> Poll<SessionE
     } else {
         During::Transaction
     };
-    answer::pass_on_last_words(session);
     Poll::Ready(session.server_gone(during))
 }
 
