@@ -86,19 +86,9 @@ impl Gateway {
     fn spawn(setup: Setup) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let (port, admin_port) = (free_port().unwrap(), free_port().unwrap());
-        let config = folder.path().join("forebay.toml");
-        fs::write(&config, setup.to_toml(port, admin_port)).unwrap();
-        let log = File::create(folder.path().join("log")).unwrap();
-        let process = Command::new(program())
-            .args(["serve", "--config"])
-            .arg(config)
-            .stdin(Stdio::null())
-            .stdout(log.try_clone().unwrap())
-            .stderr(log)
-            .spawn()
-            .unwrap();
+        fs::write(config_in(folder.path()), setup.to_toml(port, admin_port)).unwrap();
         Self {
-            process,
+            process: launch(folder.path()),
             setup,
             port,
             admin_port,
@@ -199,13 +189,29 @@ impl Gateway {
     pub fn write_config(&mut self, setup: Setup) {
         let unfinished = self.folder.path().join("forebay.toml.new");
         fs::write(&unfinished, setup.to_toml(self.port, self.admin_port)).unwrap();
-        fs::rename(unfinished, self.folder.path().join("forebay.toml")).unwrap();
+        fs::rename(unfinished, config_in(self.folder.path())).unwrap();
         self.setup = setup;
     }
 
     /// Sends SIGTERM.
     pub fn terminate(&self) {
         self.signal(Signal::TERM);
+    }
+
+    /// Ends it at once, as a crash would (SIGKILL).
+    pub fn kill9(&mut self) {
+        self.process.kill().unwrap();
+        self.process.wait().unwrap();
+    }
+
+    /// Starts it again after its end, with the same configuration and ports, and waits until it is ready.
+    pub async fn restart(&mut self) {
+        assert!(!self.is_running());
+        self.process = launch(self.folder.path());
+        eventually("the gateway is ready again", async || {
+            self.try_get("/readyz").is_some_and(|(status, _)| status == 200)
+        })
+        .await;
     }
 
     /// Waits until the process has ended.
@@ -228,6 +234,27 @@ impl Gateway {
     fn signal(&self, signal: Signal) {
         kill_process(Pid::from_raw(self.process.id().cast_signed()).unwrap(), signal).unwrap();
     }
+}
+
+fn config_in(folder: &Path) -> PathBuf {
+    folder.join("forebay.toml")
+}
+
+/// Starts the program with the configuration in `folder`, and its log there.
+fn launch(folder: &Path) -> Child {
+    let log = File::options()
+        .create(true)
+        .append(true)
+        .open(folder.join("log"))
+        .unwrap();
+    Command::new(program())
+        .args(["serve", "--config"])
+        .arg(config_in(folder))
+        .stdin(Stdio::null())
+        .stdout(log.try_clone().unwrap())
+        .stderr(log)
+        .spawn()
+        .unwrap()
 }
 
 impl Drop for Gateway {

@@ -88,14 +88,31 @@ impl Raw {
     /// # Panics
     /// When it does not close; with `story`, what the client did before.
     pub(crate) async fn read_to_end(&mut self, story: &str) -> usize {
-        let mut chunk = vec![0; 64 << 10];
         let mut bytes = 0;
-        loop {
-            match timeout(PATIENCE, self.stream.read(&mut chunk)).await {
-                Ok(Ok(0) | Err(_)) => return bytes,
-                Ok(Ok(n)) => bytes += n,
-                Err(_) => panic!("the gateway keeps a connection that should have ended: {story}"),
-            }
+        while let Some(piece) = self.piece(story).await {
+            bytes += piece.len();
+        }
+        bytes
+    }
+
+    /// Reads until the other side closes, and returns what came.
+    ///
+    /// # Panics
+    /// When it does not close.
+    pub(crate) async fn take_to_end(&mut self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        while let Some(piece) = self.piece("a response").await {
+            bytes.extend(piece);
+        }
+        bytes
+    }
+
+    async fn piece(&mut self, story: &str) -> Option<Vec<u8>> {
+        let mut piece = Vec::with_capacity(16 << 10);
+        match timeout(PATIENCE, self.stream.read_buf(&mut piece)).await {
+            Ok(Ok(0) | Err(_)) => None,
+            Ok(Ok(_)) => Some(piece),
+            Err(_) => panic!("the gateway keeps a connection that should have ended: {story}"),
         }
     }
 

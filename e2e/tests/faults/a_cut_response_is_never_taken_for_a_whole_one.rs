@@ -1,0 +1,165 @@
+use std::net::SocketAddr;
+use std::ops::Deref;
+use std::sync::mpsc;
+use std::thread;
+
+use e2e::{Setup, servers};
+use mysql_wire::{ErrPacket, OkPacket, PacketHeader};
+use sandbox::Sandbox;
+use testkit::lossy_link::{Fault, LossyLink};
+use tokio::runtime::Builder;
+use tokio::sync::oneshot;
+
+use crate::bank::{self, Load};
+use crate::raw::{CAPABILITIES, CREATE_GUEST, Raw};
+use crate::{CHECK, scaled};
+
+const ROWS: usize = 40;
+const QUERY: &str = "WITH RECURSIVE r AS (SELECT 1 n UNION ALL SELECT n + 1 FROM r WHERE n < 40) \
+    SELECT n, REPEAT('x', 50) FROM r";
+
+/// A link with a thread of its own: starting a gateway keeps the thread of the test.
+struct Link {
+    link: LossyLink,
+    /// Its thread ends when this is dropped.
+    _end: oneshot::Sender<()>,
+}
+
+impl Link {
+    fn to(server: &Sandbox) -> Self {
+        let target: SocketAddr = server.primary().address().parse().unwrap();
+        let (started, link) = mpsc::channel();
+        let (end, ended) = oneshot::channel();
+        thread::spawn(move || {
+            let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(async {
+                started.send(LossyLink::start(target).await.unwrap()).unwrap();
+                let _ = ended.await; // that nobody is there is what it waits for
+            });
+        });
+        Self {
+            link: link.recv().unwrap(),
+            _end: end,
+        }
+    }
+}
+
+impl Deref for Link {
+    type Target = LossyLink;
+
+    fn deref(&self) -> &LossyLink {
+        &self.link
+    }
+}
+
+/// All packets of a response with their headers.
+async fn whole_response(raw: &mut Raw) -> Vec<Vec<u8>> {
+    raw.query(QUERY).await.unwrap();
+    let mut packets = Vec::new();
+    loop {
+        let (sequence, payload) = raw.packet().await.unwrap();
+        packets.push(crate::raw::packet(sequence, &payload));
+        if packets.len() > 3 && payload[0] == OkPacket::HEADER_AS_EOF {
+            return packets;
+        }
+    }
+}
+
+/// Asks, while the link lets `bytes` more through, and returns all that came until the end.
+async fn cut_response(link: &LossyLink, raw: &mut Raw, bytes: usize) -> Vec<u8> {
+    link.set_to_client(Fault::CutAfter(bytes as u64));
+    raw.query(QUERY).await.unwrap();
+    let got = raw.take_to_end().await;
+    link.set_to_client(Fault::None);
+    got
+}
+
+/// `got` must be a beginning of the response, and then nothing, or between two packets an error. Returns its words.
+fn error_after(got: &[u8], whole: &[Vec<u8>], cut: usize) -> Option<String> {
+    let mut rest = got;
+    for (number, packet) in whole.iter().enumerate() {
+        if let Some(after) = rest.strip_prefix(packet.as_slice()) {
+            rest = after;
+            continue;
+        }
+        if packet.starts_with(rest) {
+            return None; // it ends here, perhaps inside of the packet
+        }
+        let header = PacketHeader::parse(rest).unwrap();
+        assert_eq!(usize::from(header.sequence), number + 1, "cut after {cut} bytes");
+        assert_eq!(
+            header.payload_len,
+            rest.len() - PacketHeader::LEN,
+            "the last packet"
+        );
+        let error = ErrPacket::decode(&rest[PacketHeader::LEN..], CAPABILITIES).unwrap();
+        assert_eq!(error.code, 2013, "cut after {cut} bytes");
+        return Some(String::from_utf8(error.message).unwrap());
+    }
+    panic!("cut after {cut} bytes, and yet the client has the whole response");
+}
+
+#[tokio::test]
+async fn wherever_it_is_cut() {
+    let servers = servers(1);
+    servers[0].primary().sql(CREATE_GUEST).unwrap();
+    let link = Link::to(&servers[0]);
+    // The checks connect and say nothing: the link has nothing to cut there.
+    let check = "kind = \"tcp\"\ninterval = \"500ms\"\ntimeout = \"5s\"";
+    let gateway = Setup::of_addresses([link.address().to_string()])
+        .check(check)
+        .start();
+    let whole = whole_response(&mut Raw::log_in(gateway.port()).await.unwrap()).await;
+    assert_eq!(whole.len(), 1 + 2 + ROWS + 1);
+
+    let mut end = 0;
+    for (number, packet) in whole.iter().enumerate() {
+        // Before each packet, and inside of some: in the header, after its first byte, before its last one.
+        let inside = [1, 3, 4, 5, packet.len() - 1];
+        let inside = if number % 7 < 2 || number + 1 == whole.len() {
+            &inside[..]
+        } else {
+            &[]
+        };
+        for at in [0].iter().chain(inside) {
+            let cut = end + at;
+            let mut raw = Raw::log_in(gateway.port()).await.unwrap();
+            let got = cut_response(&link, &mut raw, cut).await;
+            let error = error_after(&got, &whole, cut);
+            // The protocol has a place for an error in front of a response, and of a row.
+            if *at == 0 && (number == 0 || number >= 3) {
+                let words = error.unwrap_or_else(|| panic!("no error after {cut} bytes, {number} packets"));
+                let lost = "Lost connection to MySQL server: lost connection to server ";
+                assert!(words.starts_with(lost), "{words}");
+                assert!(
+                    words.ends_with("during a command; it is not known whether it was executed"),
+                    "{words}"
+                );
+            }
+        }
+        end += packet.len();
+    }
+}
+
+#[tokio::test]
+async fn under_load() {
+    let servers = servers(2);
+    bank::prepare(&servers);
+    let link = Link::to(&servers[0]);
+    let (victim, other) = (servers[0].primary(), servers[1].primary());
+    let gateway = Setup::of_addresses([link.address().to_string(), other.address()])
+        .check(CHECK)
+        .start();
+    let load = Load::start(&gateway, 8);
+    for round in 0..scaled(6) {
+        load.goes_on(&[victim, other], 15).await;
+        let seen = load.failures().len();
+        link.set_to_client(Fault::CutAfter(1000 + 7919 * round as u64 % 60_000));
+        load.has_failed(seen + 2).await;
+        link.set_to_client(Fault::None);
+    }
+    load.goes_on(&[victim, other], 15).await;
+    let failures = load.end(&servers).await;
+    bank::assert_only_on(victim, &failures);
+    assert!(bank::with_code(&failures, 2013) > 0, "{failures:#?}");
+}

@@ -1,0 +1,27 @@
+//! Servers, links and gateways that fail under load: right errors, others unaffected, recovery without help, and no
+//! acknowledged write lost or done twice. One fault a file; [`bank`] is the load and the audit.
+//!
+//! `FOREBAY_FAULTS_SCALE=10` makes every fault happen ten times as often.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+
+mod bank;
+#[path = "../hostile/raw.rs"]
+#[allow(dead_code, reason = "written for another program, too")]
+mod raw;
+
+mod a_crashed_gateway_comes_back;
+mod a_cut_response_is_never_taken_for_a_whole_one;
+mod a_frozen_server_is_left_until_it_thaws;
+mod a_killed_server_is_left_until_it_is_back;
+mod a_shutdown_ends_sessions_between_transactions;
+mod a_stopped_server_is_left_until_it_is_back;
+
+/// `usual` times, or as many times that as the environment asks for.
+fn scaled(usual: usize) -> usize {
+    let scale = std::env::var("FOREBAY_FAULTS_SCALE").ok();
+    usual * scale.map_or(1, |text| text.parse().expect("FOREBAY_FAULTS_SCALE is a number"))
+}
+
+/// Checks that notice a fault soon and do not take a busy machine for one.
+const CHECK: &str = "interval = \"200ms\"\ntimeout = \"2s\"\nrise = 2\nfall = 2";
