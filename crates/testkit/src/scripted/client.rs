@@ -159,6 +159,7 @@ impl Client {
     pub async fn exchange(&mut self, request: &[u8]) -> Result<Vec<u8>, ClientError> {
         let reply = self.script.reply(request);
         self.send(request).await?;
+        let first = self.link.sequence;
         match &reply {
             Reply::Cut(bytes) => {
                 let got = self.expect(bytes).await?;
@@ -169,12 +170,17 @@ impl Client {
                 };
             }
             Reply::LocalInfile(_, then) => {
-                let mut got = self.expect(&Script::bytes(&reply).unwrap_or_default()).await?;
+                let mut got = self
+                    .expect(&Script::bytes_from(&reply, first).unwrap_or_default())
+                    .await?;
                 let sequence = self.send_infile().await?;
                 got.extend(self.expect_payloads(sequence, then).await?);
                 Ok(got)
             }
-            _ => self.expect(&Script::bytes(&reply).unwrap_or_default()).await,
+            _ => {
+                self.expect(&Script::bytes_from(&reply, first).unwrap_or_default())
+                    .await
+            }
         }
     }
 
@@ -210,6 +216,11 @@ impl Client {
     /// Reads one packet.
     pub async fn receive(&mut self) -> io::Result<Packet> {
         self.link.read_packet(false).await
+    }
+
+    /// Reads a packet that answers nothing: the last words of a server between commands.
+    pub async fn receive_unasked(&mut self) -> io::Result<Packet> {
+        self.link.read_packet(true).await
     }
 
     /// Reads as many bytes as `expected` has and compares them.

@@ -95,8 +95,12 @@ impl Script {
 
     /// The bytes of a reply to a request whose last packet had number 0; None where it is not made of whole packets.
     pub fn bytes(reply: &Reply) -> Option<Vec<u8>> {
+        Self::bytes_from(reply, 1)
+    }
+
+    /// The same where the first packet has another number: a request over 16 MiB takes several.
+    pub fn bytes_from(reply: &Reply, mut sequence: u8) -> Option<Vec<u8>> {
         let mut out = Vec::new();
-        let mut sequence = 1;
         match reply {
             Reply::Payloads(payloads) => {
                 payloads

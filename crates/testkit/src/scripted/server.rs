@@ -31,6 +31,8 @@ pub struct ServerScript {
     pub capabilities: Capabilities,
     /// How everybody logs in.
     pub plugin: Plugin,
+    /// How COM_CHANGE_USER logs in, where that differs.
+    pub change_plugin: Option<Plugin>,
     /// Everybody's password.
     pub password: Vec<u8>,
     /// Offers TLS.
@@ -56,6 +58,7 @@ impl Default for ServerScript {
             version: "8.4.0-scripted".into(),
             capabilities: Self::all_capabilities(),
             plugin: Plugin::Native,
+            change_plugin: None,
             password: b"secret".to_vec(),
             tls: None,
             accepts_anyone: false,

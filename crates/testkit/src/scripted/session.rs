@@ -7,7 +7,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 
 use super::{
-    Reply, Script,
+    Plugin, Reply, Script,
     client::compression_of,
     link::{Link, within},
     server::{ServerScript, Shared},
@@ -48,7 +48,7 @@ impl Session<'_> {
         let response = (named == script.plugin.name().as_bytes() && script.plugin.starts_from_greeting())
             .then_some(login.auth_response);
         if !self
-            .authenticate(&mut link, negotiated, response, encrypted)
+            .authenticate(&mut link, script.plugin, negotiated, response, encrypted)
             .await?
         {
             return Ok(());
@@ -77,12 +77,12 @@ impl Session<'_> {
     async fn authenticate(
         &self,
         link: &mut Link,
+        plugin: Plugin,
         negotiated: Capabilities,
         response: Option<Vec<u8>>,
         encrypted: bool,
     ) -> io::Result<bool> {
         let ServerScript {
-            plugin,
             password,
             accepts_anyone,
             ..
@@ -131,7 +131,15 @@ impl Session<'_> {
                         login.user = change.user;
                     }
                 });
-                if !self.authenticate(&mut link, negotiated, None, encrypted).await? {
+                let plugin = self
+                    .shared
+                    .script
+                    .change_plugin
+                    .unwrap_or(self.shared.script.plugin);
+                if !self
+                    .authenticate(&mut link, plugin, negotiated, None, encrypted)
+                    .await?
+                {
                     return Ok(());
                 }
                 script = Script::new(negotiated);

@@ -43,6 +43,13 @@ impl Cuts {
     /// Long enough for a reader to see the first piece alone.
     pub(super) const PAUSE: Duration = Duration::from_millis(1);
 
+    /// The first cut is behind this many bytes.
+    pub fn from(place: usize) -> Self {
+        Self {
+            next: place.saturating_sub(1),
+        }
+    }
+
     pub(super) fn next(&mut self, length: usize) -> usize {
         if length > Self::LONGEST {
             return length;
