@@ -74,18 +74,14 @@ impl Combination {
                 self.client_compression == Some(Compression::Zstd),
                 C::ZSTD_COMPRESSION,
             ),
-            (self.number % 3 == 0, C::QUERY_ATTRIBUTES),
-            (self.number % 5 == 0, C::OPTIONAL_RESULTSET_METADATA),
+            (self.number.is_multiple_of(3), C::QUERY_ATTRIBUTES),
+            (self.number.is_multiple_of(5), C::OPTIONAL_RESULTSET_METADATA),
             (self.number % 5 == 1, C::MARIADB_CACHE_METADATA),
             (self.number % 7 < 4, C::MARIADB_EXTENDED_METADATA),
             (self.number % 7 > 2, C::MARIADB_PROGRESS),
         ];
         let wanted = wanted.into_iter().filter(|(wanted, _)| *wanted);
         wanted.fold(C::default(), |all, (_, one)| all | one)
-    }
-
-    pub(crate) fn plain_server_behind_secure_client(&self) -> bool {
-        self.client_tls && !self.back.tls
     }
 }
 

@@ -3,8 +3,6 @@
 use mysql_wire::{Capabilities, Command};
 use testkit::scripted::{Client, ClientError};
 
-use crate::stage::PASSWORD;
-
 /// Statements of the scripted server's language.
 const STATEMENTS: &[&str] = &[
     "OK",
@@ -60,7 +58,7 @@ const COMMANDS: &[(Command, &[u8])] = &[
 ];
 
 /// Everything, and COM_QUIT.
-pub(crate) async fn run(mut client: Client) -> Result<(), String> {
+pub(crate) async fn run(mut client: Client, password: &[u8]) -> Result<(), String> {
     for statement in STATEMENTS {
         told(statement, client.query(statement).await)?;
     }
@@ -71,13 +69,13 @@ pub(crate) async fn run(mut client: Client) -> Result<(), String> {
         "pipelined commands",
         client.pipeline(&pipelined(client.negotiated())).await,
     )?;
-    told("change user", client.change_user(b"other", PASSWORD).await)?;
+    told("change user", client.change_user(b"other", password).await)?;
     told("after the change of user", client.query("OK; ROWS 1").await)?;
     told("quit", client.exchange(&request(Command::QUIT, b"")).await)?;
     Ok(())
 }
 
-fn told<T>(what: &str, done: Result<T, ClientError>) -> Result<T, String> {
+pub(crate) fn told<T>(what: &str, done: Result<T, ClientError>) -> Result<T, String> {
     done.map_err(|error| format!("{what}: {error}"))
 }
 

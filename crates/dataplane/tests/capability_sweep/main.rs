@@ -1,16 +1,24 @@
 //! A fake client and a fake server through the real data plane, swept over everything that decides how a session looks on
 //! its two links. Every byte is compared.
 //!
-//! For each authentication plugin there is a test that goes through all combinations of TLS, DEPRECATE_EOF, session tracking,
-//! compression on either side, and the plugin that the login names: 288 sessions, each with a login, some fifty commands of all kinds and a change of
-//! user. What the server scripted must be what the client got, to the byte and with its sequence numbers, and the other
-//! way round; where a login is joined from two ways to send a password (see `logins`) it must be joined as written there.
+//! For each authentication plugin there is a test that goes through all combinations of TLS, DEPRECATE_EOF, session
+//! tracking, compression on either side, and the plugin that the login names: 288 sessions, each with a login, some fifty
+//! commands of all kinds and a change of user. What the server scripted must be what the client got, to the byte and with
+//! its sequence numbers, and the other way round; where a login is joined from two ways to send a password it must be
+//! joined as `logins` has it. The other files have what differs from that: refusals, cut and large packets, secrets.
 //!
 //! A failure names its combination. `FOREBAY_SWEEP=<number>` runs that one alone.
 
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+mod agreements;
 mod combination;
 mod exchanges;
+mod large_packets;
 mod logins;
+mod refusals;
+mod secrets;
+mod split_packets;
 mod stage;
 mod sweep;
 
@@ -19,7 +27,7 @@ macro_rules! sweeps {
     ($($name:ident: $plugin:expr;)+) => {$(
         #[test]
         fn $name() {
-            crate::sweep::run($plugin);
+            crate::sweep::Sweep::of($plugin).run();
         }
     )+};
 }
@@ -39,18 +47,4 @@ mod every_combination_passes_every_byte_with {
         sha256_password_as_second_factor: Plugin::TwoFactorsSha256;
         mysql_clear_password_as_second_factor: Plugin::TwoFactorsClear;
     }
-}
-
-#[test]
-fn every_combination_passes_every_byte_with_a_server_that_asks_for_nothing() {
-    sweep::run_with(testkit::scripted::Plugin::Native, |script| {
-        script.accepts_anyone = true
-    });
-}
-
-#[test]
-fn every_combination_passes_every_byte_of_mariadb() {
-    sweep::run_with(testkit::scripted::Plugin::Native, |script| {
-        *script = script.clone().like_mariadb();
-    });
 }

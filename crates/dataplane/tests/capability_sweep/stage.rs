@@ -17,6 +17,7 @@ use tokio::runtime::{Builder, LocalOptions};
 use tokio::sync::oneshot;
 
 use crate::combination::{Back, Combination};
+use crate::secrets::Wiretap;
 
 /// Everybody's password. Nothing else that is sent has these bytes in it.
 pub(crate) const PASSWORD: &[u8] = b"open sesame, and this is longer than a nonce";
@@ -26,7 +27,7 @@ pub(crate) struct Stage {
     fronts: Vec<Front>,
     identity: Identity,
     secure_identity: Identity,
-    gateway: RunningGateway,
+    _gateway: RunningGateway,
     _folder: TempDir,
 }
 
@@ -38,24 +39,28 @@ struct Front {
 
 impl Stage {
     /// Starts everything. Servers are `script` with TLS where the link has it.
-    pub(crate) async fn start(script: &ServerScript) -> Self {
+    /// `options` are added to every cluster, and with a `wiretap` all server links lead over it.
+    pub(crate) async fn start_with(script: &ServerScript, options: &str, wiretap: Option<&Wiretap>) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let certificates = Certificates::generate().unwrap();
         certificates.write_to(folder.path()).unwrap();
-        let mut servers = Vec::new();
+        let (mut servers, mut targets) = (Vec::new(), Vec::new());
         for back in Back::all() {
             let script = ServerScript {
-                password: PASSWORD.to_vec(),
                 tls: back.tls.then(|| certificates.server_config().unwrap()),
                 ..script.clone()
             };
-            servers.push((back, Arc::new(Server::start(script).await.unwrap())));
+            let server = Arc::new(Server::start(script).await.unwrap());
+            targets.push((
+                back,
+                match wiretap {
+                    Some(wiretap) => wiretap.before(server.address()).await,
+                    None => server.address(),
+                },
+            ));
+            servers.push((back, server));
         }
-        let targets: Vec<_> = servers
-            .iter()
-            .map(|(back, server)| (*back, server.address()))
-            .collect();
-        let gateway = RunningGateway::start(&configuration(folder.path(), &targets));
+        let gateway = RunningGateway::start(&configuration(folder.path(), &targets, options));
         let fronts = servers.into_iter().zip(gateway.addresses());
         let fronts = fronts.map(|((back, server), address)| Front {
             back,
@@ -63,7 +68,7 @@ impl Stage {
             server,
         });
         let identity = Identity {
-            password: PASSWORD.to_vec(),
+            password: script.password.clone(),
             attributes: Some(b"\x05_name\x05sweep".to_vec()),
             ..Identity::default()
         };
@@ -74,7 +79,7 @@ impl Stage {
                 ..identity.clone()
             },
             identity,
-            gateway,
+            _gateway: gateway,
             _folder: folder,
         }
     }
@@ -97,15 +102,10 @@ impl Stage {
             ..identity.clone()
         }
     }
-
-    /// Sessions that the gateway has now.
-    pub(crate) fn sessions(&self) -> usize {
-        self.gateway.gateway.sessions()
-    }
 }
 
 /// The gateway's configuration. Listeners are told apart by their loopback address, as the kernel picks the ports.
-fn configuration(folder: &Path, targets: &[(Back, SocketAddr)]) -> String {
+fn configuration(folder: &Path, targets: &[(Back, SocketAddr)], options: &str) -> String {
     let file = |name: &str| folder.join(name).display().to_string();
     let mut text = "workers = 1\n".to_owned();
     for (number, (back, target)) in targets.iter().enumerate() {
@@ -132,6 +132,7 @@ fn configuration(folder: &Path, targets: &[(Back, SocketAddr)]) -> String {
             compression = "{compression}"
             tls = {tls}
             check = {{ interval = "1h", rise = 1 }}
+            {options}
             "#
         )
         .unwrap();

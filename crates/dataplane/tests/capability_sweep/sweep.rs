@@ -1,168 +1,217 @@
-//! All combinations of one plugin, side by side.
+//! One test: a stage, the combinations that are played on it side by side, and what both ends have of each afterwards.
 
-use std::sync::Arc;
+use std::rc::Rc;
 
-use testkit::scripted::{Client, ClientError, Identity, Plugin, Seen, ServerScript, Tape, Taped};
+use mysql_wire::Capabilities;
+use testkit::scripted::{Client, ClientError, Identity, Packet, Plugin, Seen, ServerScript, Tape, Taped};
+use tokio::runtime::{Builder, LocalOptions};
 use tokio::sync::Semaphore;
-use tokio::task::JoinSet;
+use tokio::task::spawn_local;
 
 use crate::combination::Combination;
 use crate::exchanges;
-use crate::logins::{self, Joining};
+use crate::logins::{self, Joining, Passed};
 use crate::stage::{PASSWORD, Stage};
 
-/// Sessions under way at the same time.
-const SESSIONS: usize = 16;
+/// Failures that are told in full.
+const TOLD: usize = 3;
 
-/// Sweeps with servers that want this plugin.
-pub(crate) fn run(plugin: Plugin) {
-    run_with(plugin, |_| {});
+/// What is played.
+pub(crate) struct Sweep {
+    pub(crate) script: ServerScript,
+    /// Further options of every cluster.
+    pub(crate) options: &'static str,
+    /// What is different about the clients.
+    pub(crate) client: fn(&mut Identity),
+    /// The password of a change of user.
+    pub(crate) changed_to: &'static [u8],
+    pub(crate) combinations: Vec<Combination>,
+    /// Sessions under way at the same time.
+    pub(crate) side_by_side: usize,
 }
 
-/// The same with servers that differ in other ways, too.
-pub(crate) fn run_with(plugin: Plugin, change: impl Fn(&mut ServerScript)) {
-    let mut script = ServerScript {
-        plugin,
-        ..ServerScript::default()
-    };
-    change(&mut script);
-    block_on(async {
-        let stage = Arc::new(Stage::start(&script).await);
-        let script = Arc::new(script);
-        let failures = each(Combination::all(), |combination| {
-            session(Arc::clone(&stage), Arc::clone(&script), combination)
+impl Sweep {
+    /// All combinations with servers that want this plugin.
+    pub(crate) fn of(plugin: Plugin) -> Self {
+        Self {
+            script: ServerScript {
+                plugin,
+                password: PASSWORD.to_vec(),
+                ..ServerScript::default()
+            },
+            options: "",
+            client: |_| {},
+            changed_to: PASSWORD,
+            combinations: Combination::all(),
+            side_by_side: 24,
+        }
+    }
+
+    /// The combinations without what is different only after the login.
+    pub(crate) fn logins_only(mut self) -> Self {
+        self.combinations.retain(|one| {
+            one.client_compression.is_none() && one.back.compression.is_none() && !one.session_track
         });
-        let failures = failures.await;
-        assert!(
-            failures.is_empty(),
-            "{plugin:?}: {} fail\n{}",
-            failures.len(),
-            failures[..failures.len().min(3)].join("\n")
+        self
+    }
+
+    /// Plays everything that [`exchanges`] has.
+    pub(crate) fn run(self) {
+        let password = self.script.password.clone();
+        self.play(async move |client| exchanges::run(client, &password).await);
+    }
+
+    /// Logs in for each combination and does `act`, which ends the session. Fails with the names of those that failed.
+    pub(crate) fn play(self, act: impl AsyncFn(Client) -> Result<(), String> + 'static) {
+        block_on(async {
+            let stage = Stage::start_with(&self.script, self.options, None).await;
+            let combinations = self.combinations.clone();
+            let scene = Rc::new((self, stage, act));
+            let seats = Rc::new(Semaphore::new(scene.0.side_by_side));
+            let begin = |combination: Combination| {
+                let (seats, scene) = (Rc::clone(&seats), Rc::clone(&scene));
+                spawn_local(async move {
+                    let _seat = seats.acquire().await;
+                    let (sweep, stage, act) = &*scene;
+                    let played = sweep.session(stage, &combination, act).await;
+                    played.map_err(|error| format!("{combination}: {error}"))
+                })
+            };
+            let running: Vec<_> = combinations.into_iter().map(begin).collect();
+            let mut failures = Vec::new();
+            for session in running {
+                failures.extend(session.await.unwrap().err());
+            }
+            let told = failures[..failures.len().min(TOLD)].join("\n");
+            let plugin = scene.0.script.plugin;
+            assert!(failures.is_empty(), "{plugin:?}: {} fail\n{told}", failures.len());
+        });
+    }
+
+    /// One session from the connect to its end, and what both ends have of it.
+    async fn session(
+        &self,
+        stage: &Stage,
+        combination: &Combination,
+        act: &impl AsyncFn(Client) -> Result<(), String>,
+    ) -> Result<(), String> {
+        let (address, server) = stage.front(combination.back);
+        let (identity, tape) = (self.identity(stage, combination), Tape::default());
+        let identity = Identity {
+            tape: Some(tape.clone()),
+            ..identity
+        };
+        let joining = self.joining(&identity, combination);
+        let knows_password = identity.password == self.script.password;
+        match (Client::connect(address, &identity).await, joining) {
+            (Err(ClientError::Refused(error)), Joining::Refused) => logins::check_refusal(&error)?,
+            (_, Joining::Refused) => return Err("the login should have been refused".into()),
+            (Ok(client), _) if knows_password => act(client).await?,
+            (Ok(_), _) => return Err("the login should have been refused by the server".into()),
+            (Err(ClientError::Refused(error)), _) if !knows_password && error.code == 1045 => {}
+            (Err(error), _) => return Err(format!("login: {error}")),
+        }
+        let is_ours = |seen: &Seen| {
+            let login = seen.login.as_ref();
+            login.is_some_and(|login| login.database == identity.database)
+        };
+        let seen = server.take(is_ours).await;
+        let seen = seen.ok_or("the server has not seen the session's end")?;
+        self.compare(&identity, combination, &tape.take(), &seen)
+    }
+
+    fn identity(&self, stage: &Stage, combination: &Combination) -> Identity {
+        let mut identity = stage.identity(combination);
+        identity.capabilities.insert(self.script.plugin.capabilities());
+        if !self.script.capabilities.contains(Capabilities::LONG_PASSWORD) {
+            identity.capabilities.remove(Capabilities::LONG_PASSWORD);
+        }
+        if combination.names_plugin {
+            identity.plugin = self.script.plugin.name();
+        }
+        identity.database = Some(format!("sweep_{}", combination.number).into_bytes());
+        (self.client)(&mut identity);
+        identity
+    }
+
+    fn joining(&self, identity: &Identity, combination: &Combination) -> Joining {
+        let two_factors = matches!(
+            self.script.plugin,
+            Plugin::TwoFactorsSha256 | Plugin::TwoFactorsClear
         );
-    });
+        let ends_with_first = two_factors && identity.password != self.script.password;
+        if self.script.accepts_anyone || ends_with_first {
+            return Joining::AsItIs;
+        }
+        let empty = self.script.password.is_empty();
+        logins::joining(self.script.plugin, combination, self.options, empty)
+    }
+
+    fn compare(
+        &self,
+        identity: &Identity,
+        combination: &Combination,
+        client: &[Taped],
+        seen: &Seen,
+    ) -> Result<(), String> {
+        let (server, joining) = (seen.tape.take(), self.joining(identity, combination));
+        let plain_behind_secure = combination.client_tls && !combination.back.tls;
+        let may_be_shown = !self.options.is_empty() || identity.password.is_empty();
+        let secrets = [identity.password.as_slice(), self.changed_to];
+        let is_shown = || secrets.into_iter().any(|secret| logins::shows(&server, secret));
+        if plain_behind_secure && !may_be_shown && is_shown() {
+            return Err("the password is on the plain link to the server".into());
+        }
+        if seen.encrypted != combination.back.tls {
+            return Err("TLS to the server is not as configured".into());
+        }
+        let asked = seen
+            .login
+            .as_ref()
+            .map(|login| login.capabilities)
+            .unwrap_or_default();
+        let beyond = asked.without(self.script.capabilities | Capabilities::SSL);
+        if beyond != Capabilities::default() {
+            return Err(format!(
+                "the server was asked for {beyond:?}, which it does not have"
+            ));
+        }
+        let (client, server) = (Passed::at_client(client), Passed::at_server(&server));
+        let (at_client, at_server) = (&client.logins, &server.logins);
+        logins::compare(
+            identity,
+            combination,
+            joining,
+            self.changed_to,
+            at_client,
+            at_server,
+        )?;
+        if client.commands == server.commands {
+            Ok(())
+        } else {
+            Err(first_difference(&client.commands, &server.commands))
+        }
+    }
 }
 
 /// Runs on a runtime of this thread.
 pub(crate) fn block_on(test: impl Future<Output = ()>) {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = Builder::new_current_thread()
+        .enable_all()
+        .build_local(LocalOptions::default());
     runtime.unwrap().block_on(test);
 }
 
-/// Runs the combinations, some at a time; returns what failed, with the combination's name.
-pub(crate) async fn each<F>(combinations: Vec<Combination>, run: impl Fn(Combination) -> F) -> Vec<String>
-where
-    F: Future<Output = Result<(), String>> + Send + 'static,
-{
-    let seats = Arc::new(Semaphore::new(SESSIONS));
-    let mut running = JoinSet::new();
-    for combination in combinations {
-        let seats = Arc::clone(&seats);
-        let session = run(combination);
-        running.spawn(async move {
-            let _seat = seats.acquire().await;
-            session.await.map_err(|error| format!("{combination}: {error}"))
-        });
-    }
-    let ended = running.join_all().await;
-    ended.into_iter().filter_map(Result::err).collect()
-}
-
-/// One session from the connect to COM_QUIT, and what both ends have of it afterwards.
-async fn session(
-    stage: Arc<Stage>,
-    script: Arc<ServerScript>,
-    combination: Combination,
-) -> Result<(), String> {
-    let (address, server) = stage.front(combination.back);
-    let database = format!("sweep_{}", combination.number).into_bytes();
-    let tape = Tape::default();
-    let default = stage.identity(&combination);
-    let plugin = if combination.names_plugin {
-        script.plugin.name()
-    } else {
-        default.plugin
-    };
-    let mut identity = Identity {
-        capabilities: default.capabilities | script.plugin.capabilities(),
-        plugin,
-        database: Some(database.clone()),
-        tape: Some(tape.clone()),
-        ..default
-    };
-    if !script
-        .capabilities
-        .contains(mysql_wire::Capabilities::LONG_PASSWORD)
-    {
-        identity
-            .capabilities
-            .remove(mysql_wire::Capabilities::LONG_PASSWORD);
-    }
-    let joining = if script.accepts_anyone {
-        Joining::AsItIs
-    } else {
-        logins::joining(script.plugin, &combination)
-    };
-    match (Client::connect(address, &identity).await, joining) {
-        (Ok(client), Joining::AsItIs | Joining::TowardServer(_) | Joining::TowardClient(_)) => {
-            exchanges::run(client).await?;
+fn first_difference(sent: &[Packet], received: &[Packet]) -> String {
+    let same = |(one, other): &(&Packet, &Packet)| one == other;
+    let at = sent.iter().zip(received).take_while(same).count();
+    let show = |packets: &[Packet]| match packets.get(at) {
+        Some(Packet { sequence, payload }) => {
+            let start = &payload[..payload.len().min(24)];
+            format!("number {sequence}, {} bytes {start:02x?}", payload.len())
         }
-        (Err(ClientError::Refused(error)), Joining::Refused) => logins::check_refusal(&error)?,
-        (Ok(_), Joining::Refused) => return Err("the login should have been refused".into()),
-        (Err(error), _) => return Err(format!("login: {error}")),
-    }
-    let is_ours = |seen: &Seen| {
-        seen.login
-            .as_ref()
-            .is_some_and(|login| login.database.as_ref() == Some(&database))
-    };
-    let seen = server
-        .take(is_ours)
-        .await
-        .ok_or("the server has not seen the session's end")?;
-    compare(&identity, &combination, joining, &tape.take(), &seen)
-}
-
-fn compare(
-    identity: &Identity,
-    combination: &Combination,
-    joining: Joining,
-    client: &[Taped],
-    seen: &Seen,
-) -> Result<(), String> {
-    let server = seen.tape.take();
-    if combination.plain_server_behind_secure_client() && logins::shows(&server, PASSWORD) {
-        return Err("the password is on the plain link to the server".into());
-    }
-    if seen.encrypted != combination.back.tls {
-        return Err("TLS to the server is not as configured".into());
-    }
-    let client = logins::Passed::at_client(client, seen.negotiated);
-    let server = logins::Passed::at_server(&server, seen.negotiated);
-    logins::compare(identity, combination, joining, &client.logins, &server.logins)?;
-    if client.commands != server.commands {
-        return Err(first_difference(&client.commands, &server.commands));
-    }
-    Ok(())
-}
-
-fn first_difference(sent: &[testkit::scripted::Packet], received: &[testkit::scripted::Packet]) -> String {
-    let at = sent
-        .iter()
-        .zip(received)
-        .take_while(|(one, other)| one == other)
-        .count();
-    let show = |packet: Option<&testkit::scripted::Packet>| match packet {
-        Some(packet) => format!(
-            "number {}, {} bytes {:02x?}",
-            packet.sequence,
-            packet.payload.len(),
-            &packet.payload[..packet.payload.len().min(24)]
-        ),
         None => "nothing".to_owned(),
     };
-    format!(
-        "packet {at} of the client's commands: sent {}, received {}",
-        show(sent.get(at)),
-        show(received.get(at))
-    )
+    let (sent, received) = (show(sent), show(received));
+    format!("packet {at} of the client's commands: sent {sent}, received {received}")
 }
