@@ -219,7 +219,7 @@ async fn session(
 
 /// Text and binary protocol in turns. All rows or an error: never fewer rows.
 async fn read(conn: &mut Conn, turn: usize) -> Result<(), Error> {
-    let rows: Vec<(u32, String)> = if turn % 2 == 0 {
+    let rows: Vec<(u32, String)> = if turn.is_multiple_of(2) {
         conn.query("SELECT n, pad FROM numbers").await?
     } else {
         conn.exec("SELECT n, pad FROM numbers WHERE n <= ?", (NUMBERS,))

@@ -6,6 +6,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod bank;
+mod link;
 #[path = "../hostile/raw.rs"]
 #[allow(dead_code, reason = "written for another program, too")]
 mod raw;
@@ -14,6 +15,7 @@ mod a_crashed_gateway_comes_back;
 mod a_cut_response_is_never_taken_for_a_whole_one;
 mod a_frozen_server_is_left_until_it_thaws;
 mod a_killed_server_is_left_until_it_is_back;
+mod a_link_that_stalls_is_given_up;
 mod a_shutdown_ends_sessions_between_transactions;
 mod a_stopped_server_is_left_until_it_is_back;
 

@@ -12,6 +12,7 @@
 #[allow(dead_code, unreachable_pub, reason = "written for another program, too")]
 mod dice;
 mod footprint;
+#[allow(dead_code, reason = "written for another program, too")]
 mod raw;
 mod witness;
 
@@ -19,6 +20,7 @@ mod a_wrong_login_is_told_what_is_wrong;
 mod clients_that_never_read_hold_up_only_themselves;
 mod clients_that_send_a_byte_a_second_hold_up_nobody;
 mod connections_that_never_log_in_are_ended;
+mod logins_given_up_do_not_block_the_gateway;
 mod logins_left_half_done_leave_nothing_behind;
 mod proxy_headers_of_all_kinds_are_survived;
 mod random_packets_at_every_stage_are_survived;

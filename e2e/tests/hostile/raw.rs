@@ -67,8 +67,13 @@ impl Raw {
 
     /// Connects and logs in as [`GUEST`].
     pub(crate) async fn log_in(port: u16) -> io::Result<Self> {
+        Self::log_in_with(port, CAPABILITIES).await
+    }
+
+    pub(crate) async fn log_in_with(port: u16, capabilities: Capabilities) -> io::Result<Self> {
         let mut raw = Self::connect(port).await?;
-        raw.begin_login().await?;
+        raw.packet().await?;
+        raw.send(1, &login_of(GUEST, capabilities)).await?;
         loop {
             let (sequence, payload) = raw.packet().await?;
             match payload.first() {
@@ -144,13 +149,18 @@ pub(crate) const CAPABILITIES: Capabilities = Capabilities::LONG_PASSWORD
 const MAX_PACKET_SIZE: u32 = 1 << 24;
 const UTF8MB4: u8 = 45;
 
+/// The login of [`GUEST`].
 pub(crate) fn login() -> Vec<u8> {
+    login_of(GUEST, CAPABILITIES)
+}
+
+pub(crate) fn login_of(user: &str, capabilities: Capabilities) -> Vec<u8> {
     let mut payload = Vec::new();
     Login {
-        capabilities: CAPABILITIES,
+        capabilities,
         max_packet_size: MAX_PACKET_SIZE,
         charset: UTF8MB4,
-        user: GUEST.into(),
+        user: user.into(),
         auth_response: Vec::new(),
         database: None,
         auth_plugin: Some(b"mysql_native_password".to_vec()),
