@@ -1,0 +1,165 @@
+use std::net::{Ipv4Addr, SocketAddr};
+use std::thread;
+
+use e2e::{Setup, client, eventually, kind, servers_with};
+use mysql_async::Conn;
+use sandbox::{Kind, USER};
+use tokio::io::copy_bidirectional;
+use tokio::net::{TcpListener, TcpSocket};
+use tokio::runtime::Builder;
+
+use crate::raw::{self, CAPABILITIES, CREATE_GUEST, GUEST, Raw};
+
+/// Loopback itself is never blocked; this address is any other host to a server.
+const ANOTHER_HOST: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
+
+/// Servers of this test refuse a host that gave up ten logins in a row: error 1129.
+const MANY: usize = 25;
+
+/// Relays to a server from another host, on a thread that ends with the process. Returns its address.
+fn relay_to(server: &str) -> String {
+    let server: SocketAddr = server.parse().unwrap();
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    thread::spawn(move || {
+        let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let listener = TcpListener::from_std(listener).unwrap();
+            loop {
+                let (mut client, _) = listener.accept().await.unwrap();
+                let socket = TcpSocket::new_v4().unwrap();
+                socket.bind(SocketAddr::from((ANOTHER_HOST, 0))).unwrap();
+                let Ok(mut server) = socket.connect(server).await else {
+                    continue;
+                };
+                // Its end is that of either side, in order or not.
+                tokio::spawn(async move { copy_bidirectional(&mut client, &mut server).await });
+            }
+        });
+    });
+    address
+}
+
+/// How a client ends its login.
+#[derive(Debug, Clone, Copy)]
+enum End {
+    /// It goes as soon as it has sent its login.
+    Early,
+    /// It goes when it is asked for its password.
+    WhenAsked,
+    /// It stays and says nothing.
+    Silent,
+    /// It answers with what is no answer to any plugin.
+    Nonsense,
+    /// It claims an answer that is too long to be one.
+    TooLong,
+}
+
+/// A login of `user` that comes to nothing.
+async fn give_up(port: u16, user: &str, end: End) {
+    let mut raw = Raw::connect(port).await.unwrap();
+    raw.packet().await.unwrap();
+    raw.send(1, &raw::login_of(user, CAPABILITIES)).await.unwrap();
+    match end {
+        End::Early => return,
+        End::WhenAsked => drop(raw.packet().await.unwrap()),
+        End::Silent => {
+            raw.read_to_end("half a login").await;
+        }
+        End::Nonsense => {
+            let (sequence, _) = raw.packet().await.unwrap();
+            raw.send(sequence + 1, b"nonsense").await.unwrap();
+            raw.read_to_end("a login with nonsense").await;
+        }
+        End::TooLong => {
+            let (sequence, _) = raw.packet().await.unwrap();
+            raw.send_bytes(&[0, 0, 8, sequence + 1]).await.unwrap();
+            raw.read_to_end("a login that is too long").await;
+        }
+    }
+}
+
+async fn is_not_blocked_by(user: &str, ends: &[End]) {
+    let servers = servers_with(1, &["--max-connect-errors=10"]);
+    let server = servers[0].primary();
+    server.sql(CREATE_GUEST).unwrap();
+    if kind() == Kind::Mariadb {
+        let create = "INSTALL SONAME 'auth_ed25519'; CREATE USER ed25519 IDENTIFIED VIA ed25519 USING PASSWORD('secret')";
+        server.sql(create).unwrap();
+    }
+    let relay = relay_to(&server.address());
+    let gateway = Setup::of_addresses([relay])
+        .listener("login_timeout = \"2s\"")
+        .start();
+    for end in ends {
+        let port = gateway.port();
+        let giving_up = (0..MANY).map(|_| {
+            let user = user.to_owned();
+            let end = *end;
+            tokio::spawn(async move { give_up(port, &user, end).await })
+        });
+        for login in giving_up.collect::<Vec<_>>() {
+            login.await.unwrap();
+        }
+        eventually("they are all gone", async || {
+            gateway.metric("forebay_sessions_active", &[]) == 0.0
+        })
+        .await;
+        let session = Conn::new(client::options(&gateway)).await;
+        let session =
+            session.unwrap_or_else(|error| panic!("after {MANY} logins that ended {end:?}: {error}"));
+        session.disconnect().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn of_an_account_without_a_password() {
+    is_not_blocked_by(
+        GUEST,
+        &[
+            End::Early,
+            End::WhenAsked,
+            End::Silent,
+            End::Nonsense,
+            End::TooLong,
+        ],
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn of_an_account_with_a_password() {
+    is_not_blocked_by(
+        USER,
+        &[
+            End::Early,
+            End::WhenAsked,
+            End::Silent,
+            End::Nonsense,
+            End::TooLong,
+        ],
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn of_an_account_with_another_plugin() {
+    // Another server does not know the account, and asks for a password all the same.
+    is_not_blocked_by(
+        "ed25519",
+        &[
+            End::Early,
+            End::WhenAsked,
+            End::Silent,
+            End::Nonsense,
+            End::TooLong,
+        ],
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn of_nobody() {
+    is_not_blocked_by("", &[End::Early, End::WhenAsked]).await;
+}
