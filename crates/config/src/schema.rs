@@ -147,7 +147,7 @@ section! {
         pub connect_timeout: Duration = default(secs(3)) in ms(1)..=minutes(10), NewSessions;
 
         /// Time for a server to send its greeting and for each of its answers during a login.
-        pub login_timeout: Duration = default(secs(10)) in ms(10)..=hours(1), NewSessions;
+        pub login_timeout: Duration = default(secs(5)) in ms(10)..=hours(1), NewSessions;
 
         /// A server that stops sending in the middle of a response is given up after this time. `0s` is never: a
         /// slow statement looks the same.

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use config::BindAddress;
 use net::{Accepted, Listener, NetError, Peer, limits};
-use tokio::runtime::{Builder, LocalOptions};
+use tokio::runtime::{Builder, LocalOptions, LocalRuntime};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::{JoinHandle, spawn_local};
 use tracing::{error, info};
@@ -50,13 +50,16 @@ struct Open {
     task: JoinHandle<()>,
 }
 
-/// Runs the acceptor on the current thread until it is told to stop.
-pub(crate) fn run(shared: Arc<Shared>, inbox: UnboundedReceiver<AcceptorMessage>) -> std::io::Result<()> {
-    let runtime = Builder::new_current_thread()
+/// The runtime of the acceptor, for the current thread.
+pub(crate) fn runtime() -> std::io::Result<LocalRuntime> {
+    Builder::new_current_thread()
         .enable_all()
-        .build_local(LocalOptions::default())?;
+        .build_local(LocalOptions::default())
+}
+
+/// Runs the acceptor on the current thread until it is told to stop.
+pub(crate) fn run(runtime: &LocalRuntime, shared: Arc<Shared>, inbox: UnboundedReceiver<AcceptorMessage>) {
     runtime.block_on(take_messages(shared, inbox));
-    Ok(())
 }
 
 async fn take_messages(shared: Arc<Shared>, mut inbox: UnboundedReceiver<AcceptorMessage>) {

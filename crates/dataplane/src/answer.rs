@@ -5,6 +5,7 @@ use mysql_wire::{Command, PacketHeader, write_packet};
 use tokio::io::AsyncWriteExt;
 
 use crate::classify::Kill;
+use crate::control::Waiting;
 use crate::error::SessionError;
 use crate::handshake;
 use crate::registry::{OURS, Place};
@@ -18,8 +19,8 @@ const LAST_WORDS_MAX: usize = 1024;
 /// Sends a `KILL` with the connection id that the server knows. Ids that are not ours go as they are.
 ///
 /// A session on another server cannot be reached with what this client may do here, so the server answers for an
-/// id it does not know (1094), unless the whole connection is to end and belongs to the same user: that the gateway
-/// does itself by ending the session.
+/// id it does not know (1094), unless the whole connection is to end and belongs to the same user of the same cluster:
+/// that the gateway does itself by ending the session.
 pub(crate) async fn kill(session: &mut Session, head: CommandHead, kill: Kill) -> Result<Exchanged, Broken> {
     let place = (kill.id & OURS != 0)
         .then(|| session.worker.shared.registry.find(kill.id))
@@ -44,7 +45,8 @@ fn may_end(session: &Session, place: &Place, kill: Kill) -> bool {
         .registry
         .find(session.control.id)
         .is_some_and(|own| own.user == place.user);
-    same_user && !kill.query_only
+    let same_cluster = place.server.cluster == session.listener.cluster_serial;
+    same_user && same_cluster && !kill.query_only
 }
 
 fn kill_text(kill: Kill, thread_id: u32) -> String {
@@ -82,6 +84,7 @@ pub(crate) async fn change_user(session: &mut Session, head: CommandHead) -> Res
         session.error_sequence = Some(1);
         return Err(SessionError::PacketTooLong(head.payload_len));
     }
+    session.control.mark(Waiting::Login);
     session.commands += 1;
     session.worker.metrics.commands[usize::from(head.command.0)].inc();
     session
@@ -113,6 +116,7 @@ pub(crate) async fn change_user(session: &mut Session, head: CommandHead) -> Res
     if let Some(status) = status {
         session.worker.shared.registry.rename(session.control.id, &user);
         session.status = status;
+        session.changed_user = Some(String::from_utf8_lossy(&user).into());
     }
     Ok(())
 }

@@ -7,14 +7,15 @@ use std::sync::atomic::Ordering;
 use std::task::Poll;
 use std::time::Instant;
 
-use mysql_wire::{Capabilities, ResponseTracker};
+use mysql_wire::{Capabilities, Login, ResponseTracker};
 use net::{Accepted, Peer, Stream, Toward};
-use telemetry::ListenerSeries;
+use telemetry::{ListenerSeries, ServerSeries};
 use tokio::io::AsyncWriteExt;
+use tokio::time::timeout_at;
 use tracing::info;
-use upstream::{Lease, LeaseError, Seat, Server};
+use upstream::{Lease, LeaseError, Seat, Server, Status};
 
-use crate::control::{Control, IdleLimits, Waiting};
+use crate::control::{Control, IdleLimits, Signal, Waiting};
 use crate::error::SessionError;
 use crate::flow::Flow;
 use crate::gateway::ListenerState;
@@ -92,6 +93,9 @@ impl Counted {
     fn new(worker: Rc<Worker>, listener: Arc<ListenerState>, control: &Rc<Control>) -> Self {
         let series = worker.metrics.listener(&listener.config.name);
         worker.sessions.insert(control);
+        if let Some(signal) = worker.told_all.get() {
+            control.raise(signal);
+        }
         worker.metrics.sessions.inc();
         series.accepted.inc();
         series.active.inc();
@@ -112,6 +116,22 @@ impl Drop for Counted {
         self.series.active.dec();
         self.worker.shared.sessions_on[self.worker.index].fetch_sub(1, Ordering::Relaxed);
         self.listener.active.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Counts a session on a server until it is dropped.
+struct OnServer(Arc<ServerSeries>);
+
+impl OnServer {
+    fn new(series: &Arc<ServerSeries>) -> Self {
+        series.active.inc();
+        Self(Arc::clone(series))
+    }
+}
+
+impl Drop for OnServer {
+    fn drop(&mut self) {
+        self.0.active.dec();
     }
 }
 
@@ -162,9 +182,8 @@ async fn forward_bytes(
         Ok(pair) => pair,
         Err(error) => return error,
     };
-    pair.wires.traffic.server.active.inc();
+    let _on_server = OnServer::new(&pair.wires.traffic.server);
     let ended = relay::stream(&mut pair.wires, control).await;
-    pair.wires.traffic.server.active.dec();
     story.from_client = pair.wires.traffic.from_client;
     story.to_client = pair.wires.traffic.to_client;
     crate::session::end_of_stream(ended, pair.seat.server(), listener)
@@ -198,7 +217,7 @@ async fn pair_up(
     let Lease {
         server, stream, seat, ..
     } = lease;
-    control.attach(listener.key(&server));
+    attach(control, listener, &server);
     control.set_limits(idle_limits(listener));
     let server_series = worker.metrics.server(listener.cluster.name(), server.name());
     let traffic = Traffic::new(Arc::clone(series), server_series);
@@ -260,10 +279,12 @@ async fn serve_session(
             return error;
         }
     };
-    session.series.active.inc();
+    let _on_server = OnServer::new(&session.series);
     let Err(error) = crate::serve::serve(&mut session).await;
     Box::pin(session.farewell(&error)).await;
-    session.series.active.dec();
+    if let Some(user) = session.changed_user.take() {
+        story.user = user;
+    }
     story.commands = session.commands;
     story.from_client = session.wires.traffic.from_client;
     story.to_client = session.wires.traffic.to_client;
@@ -280,37 +301,19 @@ async fn log_in(
     story: &mut Story,
 ) -> Result<Box<Session>, SessionError> {
     let limit = listener.config.login_timeout;
+    let deadline = tokio::time::Instant::now() + limit;
     let mut client = None;
     let login = async {
-        let mut stream = Stream::from_accepted(accepted).map_err(SessionError::ClientFailed)?;
-        let (peer, unread) = proxy::read_header(&mut stream, listener).await?;
-        story.client = peer;
-        let local = stream.local().unwrap_or(Peer::Unix);
-        client = Some(Client {
-            stream,
-            sequence: 0,
-            unread,
-            capabilities: Capabilities::default(),
-        });
-        let first_contact = listener.cluster.config().connect_timeout;
-        let traits = listener
-            .cluster
-            .introduced(first_contact)
+        let led_in = lead_in(&mut client, worker, control, accepted, listener, story);
+        let (login, lease) = timeout_at(deadline, led_in)
             .await
-            .ok_or(SessionError::NoServerSeen)?;
-        let login = handshake::greet(&mut client, listener, &traits, control.id).await?;
-        let Some(client) = client.as_mut() else {
-            return Err(SessionError::ClientGone);
-        };
-        story.user = String::from_utf8_lossy(&login.user[..login.user.len().min(USER_SHOWN)]).into();
-        let lease = lease(worker, listener, &peer, &local).await?;
-        story.server = Some(Arc::clone(&lease.server));
-        control.attach(listener.key(&lease.server));
-        handshake::log_in(client, login, lease, listener).await
+            .unwrap_or(Err(SessionError::LoginTimeout(limit)))?;
+        let client = client.as_mut().ok_or(SessionError::ClientGone)?;
+        handshake::log_in(client, login, lease, listener, deadline).await
     };
     let ended = tokio::select! {
         biased;
-        result = tokio::time::timeout(limit, login) => Ok(result.unwrap_or(Err(SessionError::LoginTimeout(limit)))),
+        result = login => Ok(result),
         signal = control.signalled(true) => Err(signal),
     };
     let result = ended.unwrap_or_else(|signal| Err(signal_as_error(signal, story.server_name(), listener)));
@@ -332,6 +335,48 @@ async fn log_in(
             }
             Err(error)
         }
+    }
+}
+
+/// The client's part of the login, and a server for it.
+async fn lead_in(
+    client: &mut Option<Client>,
+    worker: &Rc<Worker>,
+    control: &Rc<Control>,
+    accepted: Accepted,
+    listener: &Arc<ListenerState>,
+    story: &mut Story,
+) -> Result<(Login, Lease), SessionError> {
+    let mut stream = Stream::from_accepted(accepted).map_err(SessionError::ClientFailed)?;
+    let (peer, unread) = proxy::read_header(&mut stream, listener).await?;
+    story.client = peer;
+    let local = stream.local().unwrap_or(Peer::Unix);
+    *client = Some(Client {
+        stream,
+        sequence: 0,
+        unread,
+        capabilities: Capabilities::default(),
+    });
+    let first_contact = listener.cluster.config().connect_timeout;
+    let traits = listener
+        .cluster
+        .introduced(first_contact)
+        .await
+        .ok_or(SessionError::NoServerSeen)?;
+    let login = handshake::greet(client, listener, &traits, control.id).await?;
+    story.user = String::from_utf8_lossy(&login.user[..login.user.len().min(USER_SHOWN)]).into();
+    let lease = lease(worker, listener, &peer, &local).await?;
+    attach(control, listener, &lease.server);
+    story.server = Some(Arc::clone(&lease.server));
+    Ok((login, lease))
+}
+
+/// Puts the session on a server. One that was removed in this moment has told its sessions to end before this one was
+/// among them.
+fn attach(control: &Control, listener: &ListenerState, server: &Server) {
+    control.attach(listener.key(server));
+    if server.state().status == Status::Removed {
+        control.raise(Signal::Drain);
     }
 }
 
@@ -382,6 +427,7 @@ fn open(
         response: ResponseTracker::new(logged_in.capabilities),
         capabilities: logged_in.capabilities,
         status: logged_in.status,
+        changed_user: None,
         commands: 0,
         error_sequence: Some(0),
         _seat: seat,

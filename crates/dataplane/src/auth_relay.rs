@@ -18,7 +18,7 @@
 //! [`AuthRelay::client_said`] take a payload and say what to do with it.
 
 use crate::keys::{self, PrivateKey};
-use mysql_wire::{AuthNextFactor, AuthSwitch};
+use mysql_wire::{AuthNextFactor, AuthSwitch, WireError};
 
 use crate::error::SessionError;
 
@@ -40,6 +40,8 @@ pub(crate) struct Links {
     pub(crate) server_secure: bool,
     /// The operator allows passwords in the clear on the plain link to the server.
     pub(crate) cleartext_allowed: bool,
+    /// The login may have several factors (MySQL); where it may not, a packet that begins with `02` is the plugin's.
+    pub(crate) multi_factor: bool,
 }
 
 /// One authentication under way.
@@ -84,8 +86,7 @@ impl<'k> AuthRelay<'k> {
             Some(0x00) => Ok(Step::Accepted(payload)),
             Some(0xff) => Ok(Step::Refused(payload)),
             Some(0xfe) => self.switch(payload),
-            // MariaDB sends a plugin's packets as they are, and `dialog` marks some of its questions like this, too.
-            Some(0x02) if self.plugin != DIALOG => self.next_factor(payload),
+            Some(0x02) if self.links.multi_factor => self.next_factor(payload),
             Some(0x01) => self.more_data(payload),
             _ => Ok(Step::ToClient(payload)),
         }
@@ -129,20 +130,19 @@ impl<'k> AuthRelay<'k> {
 
     /// Auth switch request. MySQL before 5.5 says only `fe`: its old passwords. The client knows what that means.
     fn switch(&mut self, payload: Vec<u8>) -> Result<Step, SessionError> {
-        if let Ok(AuthSwitch { plugin, data }) = AuthSwitch::decode(&payload) {
-            self.begin(plugin, &data)?;
-        }
+        let AuthSwitch { plugin, data } = AuthSwitch::decode(&payload).map_err(unreadable)?;
+        self.begin(plugin, &data)?;
         Ok(Step::ToClient(payload))
     }
 
     /// The next of several factors, which begins as a switch does.
     fn next_factor(&mut self, payload: Vec<u8>) -> Result<Step, SessionError> {
-        if let Ok(AuthNextFactor { plugin, data }) = AuthNextFactor::decode(&payload) {
-            self.begin(plugin, &data)?;
-        }
+        let AuthNextFactor { plugin, data } = AuthNextFactor::decode(&payload).map_err(unreadable)?;
+        self.begin(plugin, &data)?;
         Ok(Step::ToClient(payload))
     }
 
+    /// A plugin is named: it decides what is understood from here on.
     fn begin(&mut self, plugin: Vec<u8>, data: &[u8]) -> Result<(), SessionError> {
         self.refuse_exposure(&plugin)?;
         self.expect = if plugin == SHA256 {
@@ -163,7 +163,7 @@ impl<'k> AuthRelay<'k> {
                 })?;
             return Ok(Step::ToServer(encrypted));
         }
-        if self.plugin == CACHING_SHA2 && payload == PERFORM_FULL_AUTHENTICATION {
+        if self.plugin == CACHING_SHA2 && payload.starts_with(PERFORM_FULL_AUTHENTICATION) {
             self.expect = Expect::Password { key_request: 2 };
         }
         Ok(Step::ToClient(payload))
@@ -184,4 +184,11 @@ impl<'k> AuthRelay<'k> {
         }
         Ok(())
     }
+}
+
+/// What cannot be read cannot be kept from exposing a password, so it is not passed on.
+fn unreadable(cause: WireError) -> SessionError {
+    SessionError::PasswordExposed(format!(
+        "the server's question for the password makes no sense: {cause}"
+    ))
 }

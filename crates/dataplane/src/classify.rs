@@ -54,7 +54,9 @@ pub(crate) fn classify(
         | Command::TABLE_DUMP
         | Command::CLONE
         | Command::SUBSCRIBE_GROUP_REPLICATION_STREAM => Need::Stream,
-        Command::PROCESS_KILL => process_kill(payload).map_or(Need::Forward, Need::Kill),
+        Command::PROCESS_KILL if payload_len == PROCESS_KILL_LEN => {
+            process_kill(payload).map_or(Need::Forward, Need::Kill)
+        }
         _ => Need::Forward,
     }
 }
@@ -105,6 +107,8 @@ fn kill_statement(payload: &[u8], capabilities: Capabilities) -> Option<Kill> {
 }
 
 /// COM_PROCESS_KILL: the command byte and the id, four bytes.
+const PROCESS_KILL_LEN: usize = 5;
+
 fn process_kill(payload: &[u8]) -> Option<Kill> {
     let id = payload.get(1..5)?.try_into().ok()?;
     Some(Kill {
@@ -230,5 +234,12 @@ mod tests {
             })
         );
         assert_eq!(classify_kill(&[12, 1]), Need::Forward);
+        let longer_than_it_says_what_for = classify(
+            Command::PROCESS_KILL,
+            &[12, 1, 0, 0, 128],
+            1000,
+            Capabilities::default(),
+        );
+        assert_eq!(longer_than_it_says_what_for, Need::Forward);
     }
 }

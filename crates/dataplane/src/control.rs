@@ -159,6 +159,14 @@ impl Control {
         self.since_tick.set(self.clock.now());
     }
 
+    /// The same, unless that is already what the session waits for: the wait goes on.
+    #[inline]
+    pub(crate) fn mark_if_new(&self, waiting: Waiting) {
+        if self.waiting.get() != waiting {
+            self.mark(waiting);
+        }
+    }
+
     /// Raises the timeout whose limit has passed.
     pub(crate) fn check_idle(&self) {
         let limits = self.limits.get();

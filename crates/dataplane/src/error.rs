@@ -43,12 +43,8 @@ pub(crate) enum SessionError {
     NoServerSeen,
     #[error("Too many connections")]
     TooManySessions,
-    #[error("server {server} refused the connection: {code} {message}")]
-    ServerRefused {
-        server: String,
-        code: u16,
-        message: String,
-    },
+    #[error("server {server} refused the connection: {} {}", .packet.code, String::from_utf8_lossy(&.packet.message))]
+    ServerRefused { server: String, packet: ErrPacket },
     #[error("login to server {server} failed: {cause}")]
     ServerLogin { server: String, cause: String },
     #[error("lost connection to server {server} {during}")]
@@ -162,13 +158,17 @@ impl SessionError {
     /// of its client library (2003, 2013) where the client library would say the same had it been connected
     /// directly. SQLSTATE class 08 makes connection pools throw the connection away.
     pub(crate) fn to_packet(&self) -> Option<ErrPacket> {
+        if let Self::ServerRefused { packet, .. } = self {
+            return Some(packet.clone());
+        }
         let (code, state, text): (u16, &[u8; 5], String) = match self {
             Self::ClientQuit
             | Self::ClientGone
             | Self::ClientFailed(_)
             | Self::ClientTls(_)
             | Self::ProxyHeader(_)
-            | Self::LoginRefused => return None,
+            | Self::LoginRefused
+            | Self::ServerRefused { .. } => return None,
             Self::TooManySessions => (1040, b"08004", self.to_string()),
             Self::ClientProtocol(_) | Self::PacketTooLong(_) => {
                 (1835, b"HY000", format!("Malformed communication packet: {self}"))
@@ -191,7 +191,6 @@ impl SessionError {
             Self::NoServer(_) | Self::NoServerSeen | Self::ServerLogin { .. } => {
                 (2003, b"08S01", format!("Can't connect to a MySQL server: {self}"))
             }
-            Self::ServerRefused { code, message, .. } => (*code, b"08004", message.clone()),
             Self::ServerGone { .. } | Self::ServerProtocol { .. } | Self::ServerDown { .. } => {
                 (2013, b"08S01", format!("Lost connection to MySQL server: {self}"))
             }

@@ -20,6 +20,17 @@ pub(crate) struct Flow {
     approved: usize,
     /// Bytes were handed to a stream that keeps some back (TLS, compression) until it is flushed.
     unflushed: bool,
+    end: End,
+}
+
+/// Whether the sink is to be told that nothing more comes.
+#[derive(Default, PartialEq, Eq)]
+enum End {
+    #[default]
+    Open,
+    /// Once everything is written.
+    Closing,
+    Closed,
 }
 
 impl Flow {
@@ -48,7 +59,14 @@ impl Flow {
     /// Whether approved bytes, or bytes kept back by the stream, still have to be written.
     #[inline]
     pub(crate) fn is_pending(&self) -> bool {
-        self.approved > 0 || self.unflushed
+        self.approved > 0 || self.unflushed || self.end == End::Closing
+    }
+
+    /// The source has ended: once everything is written, the sink is told so.
+    pub(crate) fn close(&mut self) {
+        if self.end == End::Open {
+            self.end = End::Closing;
+        }
     }
 
     /// Drops the next `n` bytes, none of which may be approved yet.
@@ -104,7 +122,7 @@ impl Flow {
         result
     }
 
-    /// Writes all approved bytes to `sink` and flushes what it keeps back.
+    /// Writes all approved bytes to `sink`, flushes what it keeps back, and ends it after [`close`](Self::close).
     #[inline]
     pub(crate) fn poll_write(&mut self, cx: &mut Context<'_>, sink: &mut Stream) -> Poll<io::Result<()>> {
         while self.approved > 0 {
@@ -121,6 +139,11 @@ impl Flow {
         if self.unflushed {
             ready!(Pin::new(&mut *sink).poll_flush(cx))?;
             self.unflushed = false;
+        }
+        if self.end == End::Closing {
+            // A failure means that the sink is gone, which is found when it is read.
+            let _: io::Result<()> = ready!(Pin::new(&mut *sink).poll_shutdown(cx));
+            self.end = End::Closed;
         }
         Poll::Ready(Ok(()))
     }

@@ -13,7 +13,8 @@ use config::BindAddress;
 use net::{NetError, Peer, TlsAcceptor, TlsConnector};
 use telemetry::{Samples, Source, Telemetry};
 use thiserror::Error;
-use tokio::sync::mpsc::{self, UnboundedSender};
+use tokio::runtime::LocalRuntime;
+use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use upstream::{Cluster, Server, UpstreamError};
 
 use crate::accept::{self, AcceptorMessage};
@@ -38,6 +39,8 @@ pub enum GatewayError {
     },
     #[error("cannot make an RSA key: {0}")]
     MakeRsaKey(KeyError),
+    #[error("the gateway is shutting down")]
+    Draining,
     #[error("cannot start a thread: {0}")]
     Thread(std::io::Error),
     #[error("listener {listener} names the cluster {cluster}, which does not exist")]
@@ -185,23 +188,37 @@ impl Gateway {
             followers,
             to_follow: Mutex::new(Some(to_follow)),
         });
-        let mut threads = Vec::new();
-        let accepting = Arc::clone(&shared);
-        threads.push(spawn("acceptor".into(), move || {
-            accept::run(accepting, acceptor_inbox)
-        })?);
-        if let Err(error) = gateway.reload(config) {
-            gateway.tell_acceptor(AcceptorMessage::Stop);
-            return Err(error);
+        let started = gateway
+            .start_threads(acceptor_inbox, inboxes)
+            .and_then(|()| gateway.reload(config));
+        match started {
+            Ok(()) => Ok(gateway),
+            Err(error) => {
+                gateway.join();
+                Err(error)
+            }
         }
+    }
+
+    fn start_threads(
+        &self,
+        acceptor_inbox: UnboundedReceiver<AcceptorMessage>,
+        inboxes: Vec<UnboundedReceiver<Message>>,
+    ) -> Result<(), GatewayError> {
+        let mut threads = lock(&self.threads);
+        let shared = Arc::clone(&self.shared);
+        threads.push(spawn("acceptor".into(), accept::runtime, move |runtime| {
+            accept::run(runtime, shared, acceptor_inbox);
+        })?);
         for (index, inbox) in inboxes.into_iter().enumerate() {
-            let shared = Arc::clone(&shared);
-            threads.push(spawn(format!("worker-{index}"), move || {
-                worker::run(index, shared, inbox)
+            let shared = Arc::clone(&self.shared);
+            let metrics = shared.telemetry.worker(index);
+            let runtime = move || worker::runtime(metrics);
+            threads.push(spawn(format!("worker-{index}"), runtime, move |runtime| {
+                worker::run(runtime, index, shared, inbox);
             })?);
         }
-        *lock(&gateway.threads) = threads;
-        Ok(gateway)
+        Ok(())
     }
 
     /// Checks the servers and tells sessions what happens to theirs. Never returns.
@@ -217,6 +234,9 @@ impl Gateway {
     /// # Errors
     /// See [`GatewayError`]. Everything is prepared before anything is changed.
     pub fn reload(&self, config: &config::Config) -> Result<(), GatewayError> {
+        if self.is_draining() {
+            return Err(GatewayError::Draining);
+        }
         let mut parts = lock(&self.parts);
         let clusters = self.prepare_clusters(&mut parts, config)?;
         let mut new_binds = Vec::new();
@@ -505,21 +525,33 @@ impl Source for Gateway {
     }
 }
 
-/// Starts a thread whose runtime failing to start is logged: it happens when the process is out of descriptors.
+/// Starts a thread, and its runtime on it.
 fn spawn(
     name: String,
-    body: impl FnOnce() -> std::io::Result<()> + Send + 'static,
+    runtime: impl FnOnce() -> std::io::Result<LocalRuntime> + Send + 'static,
+    body: impl FnOnce(&LocalRuntime) + Send + 'static,
 ) -> Result<JoinHandle<()>, GatewayError> {
-    let told = name.clone();
-    let run = move || {
-        if let Err(error) = body() {
-            tracing::error!(thread = told, %error, "cannot start the runtime of a thread");
+    let (ready, started) = std::sync::mpsc::sync_channel(1);
+    let run = move || match runtime() {
+        Ok(runtime) => {
+            // Whoever starts this thread waits for the answer.
+            let _ = ready.send(Ok(()));
+            body(&runtime);
+        }
+        Err(error) => {
+            let _ = ready.send(Err(error));
         }
     };
-    std::thread::Builder::new()
+    let thread = std::thread::Builder::new()
         .name(name)
         .spawn(run)
-        .map_err(GatewayError::Thread)
+        .map_err(GatewayError::Thread)?;
+    let gone = |_| Err(std::io::Error::other("it has ended at once"));
+    started
+        .recv()
+        .unwrap_or_else(gone)
+        .map_err(GatewayError::Thread)?;
+    Ok(thread)
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

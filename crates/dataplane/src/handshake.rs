@@ -12,8 +12,11 @@ use std::time::Duration;
 use aws_lc_rs::rand::{SecureRandom, SystemRandom};
 use config::{ServerCompression, TlsMode};
 use mysql_wire::compression::Algorithm;
-use mysql_wire::{Capabilities, ChangeUser, ErrPacket, Greeting, Login, OkPacket, SslRequest, StatusFlags};
+use mysql_wire::{
+    AuthMoreData, Capabilities, ChangeUser, Greeting, Login, OkPacket, SslRequest, StatusFlags,
+};
 use net::{Stream, Toward};
+use tokio::time::{Instant, timeout, timeout_at};
 use upstream::{Cluster, GreetingError, Lease, ServerTraits};
 
 use crate::auth_relay::{AuthRelay, Links, Step};
@@ -64,6 +67,12 @@ const RESPONSE_LAYOUT: Capabilities = Capabilities::PROTOCOL_41
 
 /// MySQL's own default.
 const DEFAULT_ZSTD_LEVEL: u8 = 3;
+
+/// What a client asks for goes for what it sends. We compress on the thread that serves others, too.
+const MAX_ZSTD_LEVEL: u8 = 6;
+
+/// How long a server may take to refuse a login that its client has left.
+const GIVE_UP_LIMIT: Duration = Duration::from_secs(1);
 
 /// The client's side, up to its login packet.
 pub(crate) struct Client {
@@ -137,7 +146,10 @@ pub(crate) async fn greet(
         return Err(SessionError::ClientGone);
     };
     let login = Login::decode(&first).map_err(malformed)?;
-    client.capabilities = login.capabilities;
+    // Clients may set bits that nobody offered; servers do not heed those. (That LONG_PASSWORD is set says that the
+    // client is none of MariaDB's; servers of MariaDB do not offer it.)
+    let heeded = greeting.capabilities | Capabilities::LONG_PASSWORD;
+    client.capabilities = login.capabilities & heeded;
     check_login(&login, &client.stream, listener)?;
     Ok(login)
 }
@@ -198,7 +210,9 @@ pub(crate) async fn log_in(
     login: Login,
     mut lease: Lease,
     listener: &Arc<ListenerState>,
+    deadline: Instant,
 ) -> Result<LoggedIn, SessionError> {
+    let lease_server = Arc::clone(&lease.server);
     let server_name = lease.server.name().to_owned();
     let failed = |cause: String| SessionError::ServerLogin {
         server: server_name.clone(),
@@ -228,9 +242,9 @@ pub(crate) async fn log_in(
     let mut sequence = 1;
     if wants_tls(cluster.tls.mode, &greeting).map_err(failed)? {
         forwarded.capabilities.insert(Capabilities::SSL);
-        (lease, sequence) = start_tls(lease, listener, &forwarded)
-            .await
-            .map_err(|error| failed(error.to_string()))?;
+        let started = timeout(cluster.login_timeout, start_tls(lease, listener, &forwarded)).await;
+        let started = started.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
+        (lease, sequence) = started.map_err(|error| failed(format!("TLS: {error}")))?;
     }
     let mut server = Side::new(&mut lease.stream, &mut sequence, Vec::new());
     let mut payload = Vec::with_capacity(256);
@@ -245,7 +259,23 @@ pub(crate) async fn log_in(
         &mut client.sequence,
         std::mem::take(&mut client.unread),
     );
-    let result = authenticate(&mut side, &mut server, listener, &server_name).await;
+    let result = match timeout_at(
+        deadline,
+        authenticate(&mut side, &mut server, listener, &server_name, capabilities),
+    )
+    .await
+    {
+        Ok(result) => result,
+        Err(_) => Err(SessionError::LoginTimeout(listener.config.login_timeout)),
+    };
+    if let Err(SessionError::ServerLogin { cause, .. }) = &result {
+        listener.cluster.suspect(&lease_server, cause);
+    }
+    if let Err(SessionError::ClientGone | SessionError::ClientFailed(_) | SessionError::LoginTimeout(_)) =
+        &result
+    {
+        give_up_in_order(&mut server).await;
+    }
     let client_unread = side.into_unread();
     let server_unread = server.into_unread();
     let status = ok_status(&result?, capabilities);
@@ -262,6 +292,25 @@ pub(crate) async fn log_in(
     })
 }
 
+/// Answers the server's last question with nothing, in the place of a client that has gone, and waits for its refusal.
+///
+/// A connection that breaks off in a login counts against `max_connect_errors`, and after a hundred of them a server
+/// takes none of ours any more: anybody could block the gateway. A refused login counts against nobody.
+async fn give_up_in_order(server: &mut Side<'_>) {
+    let refused = async {
+        server.write(&[]).await?;
+        while !matches!(
+            server.read().await.map_err(ReadError::into_io)?.first(),
+            Some(0x00 | 0xff)
+        ) {
+            server.write(&[]).await?;
+        }
+        io::Result::Ok(())
+    };
+    // A server that does not answer has more to worry about.
+    let _: Result<io::Result<()>, _> = timeout(GIVE_UP_LIMIT, refused).await;
+}
+
 /// COM_CHANGE_USER: the same as a login, on connections that are logged in. Returns the user and the status
 /// of the OK; no status where the server refused.
 ///
@@ -276,10 +325,14 @@ pub(crate) async fn change_user(
     let request =
         ChangeUser::decode(&client.read().await.map_err(client_read)?, capabilities).map_err(malformed)?;
     let user = request.user.clone();
-    let forwarded = ChangeUser {
-        auth_response: Vec::new(),
-        auth_plugin: Some(NO_SUCH_PLUGIN.to_vec()),
-        ..request
+    // A packet that ends before the charset has no place for a plugin.
+    let forwarded = match request.charset {
+        None => request,
+        Some(_) => ChangeUser {
+            auth_response: Vec::new(),
+            auth_plugin: Some(NO_SUCH_PLUGIN.to_vec()),
+            ..request
+        },
     };
     let mut payload = Vec::with_capacity(256);
     forwarded.encode(&mut payload, capabilities);
@@ -288,7 +341,7 @@ pub(crate) async fn change_user(
         during: During::Login,
     };
     server.write(&payload).await.map_err(gone)?;
-    match authenticate(client, server, listener, server_name).await {
+    match authenticate(client, server, listener, server_name, capabilities).await {
         Ok(ok) => Ok((user, Some(ok_status(&ok, capabilities)))),
         Err(SessionError::LoginRefused) => Ok((user, None)),
         Err(error) => Err(error),
@@ -312,10 +365,9 @@ async fn read_greeting(
             cluster.note_greeting(&lease.server, &greeting);
             Ok(greeting)
         }
-        Err(GreetingError::Refused(ErrPacket { code, message, .. })) => Err(SessionError::ServerRefused {
+        Err(GreetingError::Refused(packet)) => Err(SessionError::ServerRefused {
             server: server(),
-            code,
-            message: String::from_utf8_lossy(&message).into_owned(),
+            packet,
         }),
         Err(error) => {
             cluster.suspect(&lease.server, &error.to_string());
@@ -380,7 +432,7 @@ fn agreed_compression(client: Capabilities, zstd_level: Option<u8>) -> Option<Al
         Some(Algorithm::Zlib)
     } else if client.contains(Capabilities::ZSTD_COMPRESSION) {
         Some(Algorithm::Zstd {
-            level: zstd_level.unwrap_or(DEFAULT_ZSTD_LEVEL),
+            level: zstd_level.unwrap_or(DEFAULT_ZSTD_LEVEL).min(MAX_ZSTD_LEVEL),
         })
     } else {
         None
@@ -430,22 +482,42 @@ async fn authenticate(
     server: &mut Side<'_>,
     listener: &ListenerState,
     server_name: &str,
+    capabilities: Capabilities,
 ) -> Result<Vec<u8>, SessionError> {
     let links = Links {
         client_secure: client.is_secure(),
         server_secure: server.is_secure(),
         cleartext_allowed: listener.cluster.config().allow_cleartext_passwords,
+        multi_factor: capabilities.contains(Capabilities::MULTI_FACTOR),
     };
     let gone = || SessionError::ServerGone {
         server: server_name.to_owned(),
         during: During::Login,
     };
+    let limit = listener.cluster.config().login_timeout;
+    let silent = |_| SessionError::ServerLogin {
+        server: server_name.to_owned(),
+        cause: format!("no answer to the login within {limit:?}"),
+    };
     let mut relay = AuthRelay::new(links, &listener.rsa_key);
+    let mut server_owes = true;
     loop {
+        let answer = async {
+            if server_owes {
+                timeout(limit, server.read()).await.map_err(silent)
+            } else {
+                Ok(server.read().await)
+            }
+        };
         let step = tokio::select! {
             biased;
-            packet = server.read() => relay.server_said(packet.map_err(|_| gone())?)?,
+            packet = answer => relay.server_said(packet?.map_err(|_| gone())?)?,
             packet = client.read_next() => relay.client_said(packet.map_err(client_read)?)?,
+        };
+        // After "the fast way did" of caching_sha2_password it is still the server's turn.
+        server_owes = match &step {
+            Step::ToClient(payload) => *payload == [AuthMoreData::HEADER, 3],
+            Step::ToServer(_) | Step::Accepted(_) | Step::Refused(_) => true,
         };
         match step {
             Step::ToClient(payload) => client.write(&payload).await.map_err(SessionError::ClientFailed)?,

@@ -6,15 +6,13 @@
 
 use std::future::poll_fn;
 use std::io;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
-use mysql_wire::{Event, Outcome, PacketHeader, RequestTracker, ResponseTracker, WireError};
+use mysql_wire::{Event, Outcome, RequestTracker, ResponseTracker, WireError};
 use net::Stream;
 use telemetry::{ListenerSeries, ServerSeries};
-use tokio::io::AsyncWrite;
 
 use crate::control::{Control, Signal, Waiting};
 use crate::flow::Flow;
@@ -100,8 +98,7 @@ pub(crate) async fn forward(session: &mut Session, head: CommandHead) -> Result<
     session.wires.begin_command()?;
     session.response.begin(head.command);
     let exchange = Exchange::new(&mut session.response, &session.control, false);
-    let packets = head.payload_len / PacketHeader::MAX_PAYLOAD + 1;
-    let (ended, place) = exchange.run(&mut session.wires, packets as u8).await;
+    let (ended, place) = exchange.run(&mut session.wires).await;
     session.error_sequence = place;
     ended
 }
@@ -109,7 +106,7 @@ pub(crate) async fn forward(session: &mut Session, head: CommandHead) -> Result<
 /// Forwards the response to a command of one packet that was sent to the server already.
 pub(crate) async fn response(session: &mut Session) -> Result<Exchanged, Broken> {
     let exchange = Exchange::new(&mut session.response, &session.control, true);
-    let (ended, place) = exchange.run(&mut session.wires, 1).await;
+    let (ended, place) = exchange.run(&mut session.wires).await;
     session.error_sequence = place;
     ended
 }
@@ -153,7 +150,7 @@ impl<'a> Exchange<'a> {
 
     /// Runs to the end, and says which sequence number an error has where it ended too early: the one after the
     /// request as long as nothing of the response was forwarded, or the next one between two rows.
-    async fn run(mut self, wires: &mut Wires, first_error: u8) -> (Result<Exchanged, Broken>, Option<u8>) {
+    async fn run(mut self, wires: &mut Wires) -> (Result<Exchanged, Broken>, Option<u8>) {
         let started = Instant::now();
         let forwarded = wires.traffic.to_client;
         self.control.mark(Waiting::Server);
@@ -161,11 +158,16 @@ impl<'a> Exchange<'a> {
         match ended {
             // The client has the server's answer, and the server is gone: what is left of the command is no command.
             Ok(_) if self.server_refuses => (Err(Broken::Server), None),
-            Ok(_) => {
+            Ok(Exchanged::Done(_)) => {
                 wires.traffic.server.latency.record(started.elapsed());
                 (ended, None)
             }
-            Err(_) if wires.traffic.to_client == forwarded => (ended, Some(first_error)),
+            Ok(_) => (ended, None),
+            Err(_) if wires.traffic.to_client == forwarded => {
+                (ended, Some(self.request.sequence().wrapping_add(1)))
+            }
+            // The tracker has gone on over rows that were not forwarded.
+            Err(Broken::ServerProtocol(_)) => (ended, None),
             Err(_) => (ended, self.response.error_sequence()),
         }
     }
@@ -190,9 +192,12 @@ impl<'a> Exchange<'a> {
     fn poll_up(&mut self, cx: &mut Context<'_>, wires: &mut Wires) -> Poll<Result<(), Broken>> {
         if wires.up.is_pending() && !self.server_refuses {
             match wires.up.poll_write(cx, &mut wires.server) {
-                Poll::Ready(Ok(())) => {}
+                Poll::Ready(Ok(())) => self.control.mark(Waiting::Server),
                 Poll::Ready(Err(_)) => self.give_up_sending(wires),
-                Poll::Pending => return Poll::Pending,
+                Poll::Pending => {
+                    self.control.mark_if_new(Waiting::Server);
+                    return Poll::Pending;
+                }
             }
         }
         if self.request_done {
@@ -214,11 +219,14 @@ impl<'a> Exchange<'a> {
     fn poll_read_on(&mut self, cx: &mut Context<'_>, wires: &mut Wires) -> Poll<Result<(), Broken>> {
         match wires.up.poll_read(cx, &mut wires.client) {
             Poll::Ready(Ok(0)) => Poll::Ready(Err(Broken::Client(io::ErrorKind::UnexpectedEof.into()))),
-            Poll::Ready(Ok(_)) => Poll::Ready(Ok(())),
+            Poll::Ready(Ok(_)) => {
+                self.control.mark(Waiting::Client);
+                Poll::Ready(Ok(()))
+            }
             Poll::Ready(Err(error)) => Poll::Ready(Err(Broken::Client(error))),
             Poll::Pending => {
                 // The client is the one who is slow: it is its idle limit that runs.
-                self.control.mark(Waiting::Client);
+                self.control.mark_if_new(Waiting::Client);
                 Poll::Pending
             }
         }
@@ -247,9 +255,8 @@ impl<'a> Exchange<'a> {
         match wires.up.poll_read(cx, &mut wires.client) {
             Poll::Ready(Ok(0)) => {
                 self.client_at_end = true;
-                // The result says nothing: the server's answer, or its end, is what counts.
-                let _ = Pin::new(&mut wires.server).poll_shutdown(cx);
-                Poll::Pending
+                wires.up.close();
+                Poll::Ready(Ok(()))
             }
             Poll::Ready(Ok(_)) => Poll::Pending,
             Poll::Ready(Err(error)) => Poll::Ready(Err(Broken::Client(error))),
@@ -286,6 +293,9 @@ impl<'a> Exchange<'a> {
                 }
             }
         }
+        if matches!(self.event, Event::LocalInfile) {
+            return Self::poll_server_end(cx, wires);
+        }
         if !matches!(self.event, Event::More) || !self.response.in_progress() {
             return Poll::Pending;
         }
@@ -293,7 +303,12 @@ impl<'a> Exchange<'a> {
             match wires.down.poll_read(cx, &mut wires.server) {
                 Poll::Ready(Ok(0) | Err(_)) => return Poll::Ready(Err(Broken::Server)),
                 Poll::Ready(Ok(_)) => self.control.mark(Waiting::Server),
-                Poll::Pending => return Poll::Pending,
+                Poll::Pending => {
+                    if self.request_done {
+                        self.control.mark_if_new(Waiting::Server);
+                    }
+                    return Poll::Pending;
+                }
             }
         }
         let progress = self
@@ -308,6 +323,17 @@ impl<'a> Exchange<'a> {
             self.request_done = false;
         }
         Poll::Ready(Ok(()))
+    }
+
+    /// While the client sends its file the server only listens, or ends. What it says is looked at after the file.
+    fn poll_server_end(cx: &mut Context<'_>, wires: &mut Wires) -> Poll<Result<(), Broken>> {
+        if !wires.down.is_empty() {
+            return Poll::Pending;
+        }
+        match wires.down.poll_read(cx, &mut wires.server) {
+            Poll::Ready(Ok(0) | Err(_)) => Poll::Ready(Err(Broken::Server)),
+            Poll::Ready(Ok(_)) | Poll::Pending => Poll::Pending,
+        }
     }
 
     fn end(&self, wires: &Wires) -> Option<Exchanged> {
@@ -374,7 +400,7 @@ pub(crate) async fn stream(wires: &mut Wires, control: &Control) -> Result<(), B
         if moved_up + moved_down > 0 {
             control.mark(Waiting::Stream);
         }
-        if up_ended && down_ended {
+        if up_ended && down_ended && !up.is_pending() && !down.is_pending() {
             Poll::Ready(Ok(()))
         } else {
             Poll::Pending
@@ -409,8 +435,7 @@ fn poll_pipe(
         match flow.poll_read(cx, source) {
             Poll::Ready(Ok(0)) => {
                 *ended = true;
-                // A failure here means that the sink is gone, which its own direction reports.
-                let _ = Pin::new(&mut *sink).poll_shutdown(cx);
+                flow.close();
             }
             Poll::Ready(Ok(n)) => {
                 flow.approve(n);

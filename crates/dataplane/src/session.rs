@@ -31,6 +31,8 @@ pub(crate) struct Session {
     pub(crate) capabilities: Capabilities,
     /// As the server last reported it.
     pub(crate) status: StatusFlags,
+    /// Since COM_CHANGE_USER, for the log.
+    pub(crate) changed_user: Option<Box<str>>,
     pub(crate) commands: u64,
     /// The sequence number an error has now, or `None` where the protocol has no place for one.
     pub(crate) error_sequence: Option<u8>,

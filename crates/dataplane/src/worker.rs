@@ -1,11 +1,12 @@
 //! A worker: one thread, one single-threaded runtime, and the sessions that live on it with both of their sockets.
 
+use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
 use net::{Accepted, buffer};
-use tokio::runtime::{Builder, LocalOptions};
+use tokio::runtime::{Builder, LocalOptions, LocalRuntime};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::spawn_local;
 
@@ -49,34 +50,40 @@ pub(crate) struct Worker {
     pub(crate) metrics: Arc<telemetry::Worker>,
     pub(crate) sessions: Sessions,
     pub(crate) clock: Rc<Clock>,
+    /// What all sessions were told last: those that come later are told so, too.
+    pub(crate) told_all: Cell<Option<Signal>>,
+}
+
+/// The runtime of a worker, for the current thread.
+pub(crate) fn runtime(metrics: Arc<telemetry::Worker>) -> std::io::Result<LocalRuntime> {
+    Builder::new_current_thread()
+        .enable_all()
+        .on_thread_park(move || metrics.turns.inc())
+        .build_local(LocalOptions::default())
 }
 
 /// Runs a worker on the current thread until it is told to stop.
 pub(crate) fn run(
+    runtime: &LocalRuntime,
     index: usize,
     shared: Arc<Shared>,
     inbox: UnboundedReceiver<Message>,
-) -> std::io::Result<()> {
+) {
     buffer::set_limit(shared.buffer_pool_max);
     let metrics = shared.telemetry.worker(index);
-    let turns = Arc::clone(&metrics);
-    let runtime = Builder::new_current_thread()
-        .enable_all()
-        .on_thread_park(move || turns.turns.inc())
-        .build_local(LocalOptions::default())?;
     let worker = Rc::new(Worker {
         index,
         metrics,
         shared,
         sessions: Sessions::default(),
         clock: Rc::default(),
+        told_all: Cell::new(None),
     });
     runtime.block_on(async move {
         let sweep = spawn_local(sweep(Rc::clone(&worker)));
         take_messages(&worker, inbox).await;
         sweep.abort();
     });
-    Ok(())
 }
 
 /// Does what it is told until it is told to stop. Sessions that are left then are cut off with the runtime.
@@ -91,7 +98,10 @@ async fn take_messages(worker: &Rc<Worker>, mut inbox: UnboundedReceiver<Message
             }
             Message::Raise { id, signal } => worker.sessions.raise(id, signal),
             Message::RaiseOnServer { server, signal } => worker.sessions.raise_on_server(server, signal),
-            Message::RaiseAll(signal) => worker.sessions.raise_all(signal),
+            Message::RaiseAll(signal) => {
+                worker.told_all.set(Some(signal));
+                worker.sessions.raise_all(signal);
+            }
             Message::Stop => return,
         }
     }

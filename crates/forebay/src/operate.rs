@@ -82,11 +82,16 @@ impl Operator {
         if diff.is_empty() {
             return Ok("nothing has changed".into());
         }
-        self.gateway.reload(&new).map_err(|error| error.to_string())?;
+        // First what can be taken back.
         if config.log.level != new.log.level {
             self.log
                 .set_level(&new.log.level)
                 .map_err(|error| error.to_string())?;
+        }
+        if let Err(error) = self.gateway.reload(&new) {
+            // It was in force until now.
+            let _ = self.log.set_level(&config.log.level);
+            return Err(error.to_string());
         }
         self.publish_limit(&new);
         for change in diff.of(Reload::Restart) {

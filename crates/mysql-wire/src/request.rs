@@ -12,6 +12,8 @@ pub struct RequestTracker {
     skip: u32,
     /// The packet under way is continued by the next one.
     continued: bool,
+    /// Of the last packet that began.
+    sequence: u8,
     goal: Goal,
 }
 
@@ -32,6 +34,7 @@ impl RequestTracker {
         RequestTracker {
             skip: 0,
             continued: false,
+            sequence: 0,
             goal: Goal::Nothing,
         }
     }
@@ -68,6 +71,11 @@ impl RequestTracker {
         };
     }
 
+    /// The sequence number of the last packet that began; 0 before the first.
+    pub fn sequence(&self) -> u8 {
+        self.sequence
+    }
+
     /// A command or file data has begun and has not ended.
     pub fn in_progress(&self) -> bool {
         self.goal != Goal::Nothing
@@ -93,6 +101,7 @@ impl RequestTracker {
                 return (at, false);
             };
             at += PacketHeader::LEN;
+            self.sequence = header.sequence;
             let is_first = !std::mem::replace(&mut self.continued, header.is_continued());
             self.skip = header.payload_len as u32;
             if self.goal == Goal::Payload || (is_first && header.payload_len == 0) {
