@@ -11,7 +11,7 @@ const SEVENTEEN_MIB: usize = 17 << 20;
 #[test]
 fn seventeen_mebibytes_pass_both_ways_over_every_pair_of_links() {
     let mut sweep = Sweep::of(Plugin::Native);
-    sweep.side_by_side = 2;
+    sweep.side_by_side = 4;
     sweep
         .combinations
         .retain(|one| one.deprecate_eof && one.session_track && one.names_plugin);
@@ -28,7 +28,7 @@ fn seventeen_mebibytes_pass_both_ways_over_every_pair_of_links() {
 #[test]
 fn a_packet_of_exactly_sixteen_mebibytes_less_one_is_followed_by_an_empty_one() {
     let mut sweep = Sweep::of(Plugin::Native);
-    sweep.side_by_side = 2;
+    sweep.side_by_side = 4;
     sweep.combinations.retain(|one| {
         one.client_compression == one.back.compression
             && one.client_tls == one.back.tls

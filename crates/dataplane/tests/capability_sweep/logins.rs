@@ -7,6 +7,8 @@ use testkit::scripted::{Identity, Packet, Plugin, Taped};
 
 use crate::combination::Combination;
 
+const LOGIN_PACKET_MAX: usize = 128 << 10;
+
 /// What becomes of the packets between login and verdict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Joining {
@@ -49,11 +51,12 @@ pub(crate) fn check_refusal(error: &ErrPacket) -> Result<(), String> {
     }
 }
 
-/// Whether a text is in any packet.
+/// Whether a text is in any packet that could be one of a login: longer ones, which take a while, are not searched.
 pub(crate) fn shows(tape: &[Taped], text: &[u8]) -> bool {
     tape.iter().any(|taped| {
         let (Taped::Sent(packet) | Taped::Received(packet)) = taped;
-        packet.payload.windows(text.len()).any(|window| window == text)
+        packet.payload.len() <= LOGIN_PACKET_MAX
+            && packet.payload.windows(text.len()).any(|window| window == text)
     })
 }
 

@@ -3,7 +3,9 @@
 use std::rc::Rc;
 
 use mysql_wire::Capabilities;
-use testkit::scripted::{Client, ClientError, Identity, Packet, Plugin, Seen, ServerScript, Tape, Taped};
+use testkit::scripted::{
+    Client, ClientError, Compression, Identity, Packet, Plugin, Seen, ServerScript, Tape, Taped,
+};
 use tokio::runtime::{Builder, LocalOptions};
 use tokio::sync::Semaphore;
 use tokio::task::spawn_local;
@@ -13,6 +15,8 @@ use crate::exchanges;
 use crate::logins::{self, Joining, Passed};
 use crate::stage::{PASSWORD, Stage};
 
+/// What the gateway has on each link by itself.
+const COMPRESSION: Capabilities = Capabilities::COMPRESS.with(Capabilities::ZSTD_COMPRESSION);
 /// Failures that are told in full.
 const TOLD: usize = 3;
 
@@ -106,7 +110,10 @@ impl Sweep {
         match (Client::connect(address, &identity).await, joining) {
             (Err(ClientError::Refused(error)), Joining::Refused) => logins::check_refusal(&error)?,
             (_, Joining::Refused) => return Err("the login should have been refused".into()),
-            (Ok(client), _) if knows_password => act(client).await?,
+            (Ok(client), _) if knows_password => {
+                self.check_greeting(&identity, &client)?;
+                act(client).await?;
+            }
             (Ok(_), _) => return Err("the login should have been refused by the server".into()),
             (Err(ClientError::Refused(error)), _) if !knows_password && error.code == 1045 => {}
             (Err(error), _) => return Err(format!("login: {error}")),
@@ -118,6 +125,21 @@ impl Sweep {
         let seen = server.take(is_ours).await;
         let seen = seen.ok_or("the server has not seen the session's end")?;
         self.compare(&identity, combination, &tape.take(), &seen)
+    }
+
+    /// Both sides get what both can.
+    fn check_greeting(&self, identity: &Identity, client: &Client) -> Result<(), String> {
+        let can = identity.capabilities & (self.script.capabilities | COMPRESSION);
+        let missing = can.without(client.negotiated());
+        if missing != Capabilities::default() {
+            return Err(format!(
+                "client and server both have {missing:?} and do not get it"
+            ));
+        }
+        let version = &client.greeting().server_version;
+        (version == self.script.version.as_bytes())
+            .then_some(())
+            .ok_or_else(|| format!("the greeting says {}", String::from_utf8_lossy(version)))
     }
 
     fn identity(&self, stage: &Stage, combination: &Combination) -> Identity {
@@ -175,6 +197,14 @@ impl Sweep {
             return Err(format!(
                 "the server was asked for {beyond:?}, which it does not have"
             ));
+        }
+        let compression = match combination.back.compression {
+            None => Capabilities::default(),
+            Some(Compression::Zlib) => Capabilities::COMPRESS,
+            Some(Compression::Zstd) => Capabilities::ZSTD_COMPRESSION,
+        };
+        if asked & COMPRESSION != compression & self.script.capabilities {
+            return Err("compression to the server is not as configured".into());
         }
         let (client, server) = (Passed::at_client(client), Passed::at_server(&server));
         let (at_client, at_server) = (&client.logins, &server.logins);
