@@ -11,7 +11,6 @@ use mysql_wire::{Capabilities, Login, ResponseTracker};
 use net::{Accepted, Peer, Stream, Toward};
 use telemetry::{ListenerSeries, ServerSeries};
 use tokio::io::AsyncWriteExt;
-use tokio::time::timeout_at;
 use tracing::info;
 use upstream::{Lease, LeaseError, Seat, Server, Status};
 
@@ -301,15 +300,18 @@ async fn log_in(
     story: &mut Story,
 ) -> Result<Box<Session>, SessionError> {
     let limit = listener.config.login_timeout;
-    let deadline = tokio::time::Instant::now() + limit;
     let mut client = None;
     let login = async {
-        let led_in = lead_in(&mut client, worker, control, accepted, listener, story);
-        let (login, lease) = timeout_at(deadline, led_in)
+        let introduced = introduce(&mut client, accepted, listener, control.id, story);
+        let (login, local) = tokio::time::timeout(limit, introduced)
             .await
             .unwrap_or(Err(SessionError::LoginTimeout(limit)))?;
+        // The wait for a server has limits of its own, and is not the client's fault.
+        let lease = lease(worker, listener, &story.client, &local).await?;
+        attach(control, listener, &lease.server);
+        story.server = Some(Arc::clone(&lease.server));
         let client = client.as_mut().ok_or(SessionError::ClientGone)?;
-        handshake::log_in(client, login, lease, listener, deadline).await
+        handshake::log_in(client, login, lease, listener).await
     };
     let ended = tokio::select! {
         biased;
@@ -338,15 +340,14 @@ async fn log_in(
     }
 }
 
-/// The client's part of the login, and a server for it.
-async fn lead_in(
+/// The client's part of the login. Returns it with the address that the client connected to.
+async fn introduce(
     client: &mut Option<Client>,
-    worker: &Rc<Worker>,
-    control: &Rc<Control>,
     accepted: Accepted,
-    listener: &Arc<ListenerState>,
+    listener: &ListenerState,
+    id: u32,
     story: &mut Story,
-) -> Result<(Login, Lease), SessionError> {
+) -> Result<(Login, Peer), SessionError> {
     let mut stream = Stream::from_accepted(accepted).map_err(SessionError::ClientFailed)?;
     let (peer, unread) = proxy::read_header(&mut stream, listener).await?;
     story.client = peer;
@@ -358,17 +359,11 @@ async fn lead_in(
         capabilities: Capabilities::default(),
     });
     let first_contact = listener.cluster.config().connect_timeout;
-    let traits = listener
-        .cluster
-        .introduced(first_contact)
-        .await
-        .ok_or(SessionError::NoServerSeen)?;
-    let login = handshake::greet(client, listener, &traits, control.id).await?;
+    let traits = listener.cluster.introduced(first_contact).await;
+    let traits = traits.ok_or(SessionError::NoServerSeen)?;
+    let login = handshake::greet(client, listener, &traits, id).await?;
     story.user = String::from_utf8_lossy(&login.user[..login.user.len().min(USER_SHOWN)]).into();
-    let lease = lease(worker, listener, &peer, &local).await?;
-    attach(control, listener, &lease.server);
-    story.server = Some(Arc::clone(&lease.server));
-    Ok((login, lease))
+    Ok((login, local))
 }
 
 /// Puts the session on a server. One that was removed in this moment has told its sessions to end before this one was

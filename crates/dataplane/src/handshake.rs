@@ -16,8 +16,8 @@ use mysql_wire::{
     AuthMoreData, Capabilities, ChangeUser, Greeting, Login, OkPacket, SslRequest, StatusFlags,
 };
 use net::{Stream, Toward};
-use tokio::time::{Instant, timeout, timeout_at};
-use upstream::{Cluster, GreetingError, Lease, ServerTraits};
+use tokio::time::timeout;
+use upstream::{Cluster, GreetingError, Lease, Server, ServerTraits};
 
 use crate::auth_relay::{AuthRelay, Links, Step};
 use crate::error::{During, SessionError};
@@ -210,28 +210,18 @@ pub(crate) async fn log_in(
     login: Login,
     mut lease: Lease,
     listener: &Arc<ListenerState>,
-    deadline: Instant,
 ) -> Result<LoggedIn, SessionError> {
-    let lease_server = Arc::clone(&lease.server);
-    let server_name = lease.server.name().to_owned();
+    let server = Arc::clone(&lease.server);
     let failed = |cause: String| SessionError::ServerLogin {
-        server: server_name.clone(),
+        server: server.name().to_owned(),
         cause,
     };
     let cluster = listener.cluster.config();
     let greeting = read_greeting(&mut lease, &listener.cluster, cluster.login_timeout).await?;
-    let offered = client.capabilities & PASSED_ON;
-    let missing = offered.without(greeting.capabilities) & RESPONSE_LAYOUT;
-    if missing != Capabilities::default() {
-        return Err(failed(format!(
-            "it lacks {missing:?}, which other servers of the cluster have"
-        )));
-    }
-    let capabilities = offered & (greeting.capabilities | Capabilities::LONG_PASSWORD);
+    let capabilities = agree(client.capabilities, &greeting).map_err(failed)?;
     let server_compression = server_compression(cluster.compression, &greeting);
     let client_compression =
         agreed_compression(client.capabilities, login.zstd_level).filter(|_| listener.config.compression);
-
     let mut forwarded = Login {
         capabilities: capabilities | server_compression.map_or(Capabilities::default(), compression_flag),
         auth_response: Vec::new(),
@@ -246,50 +236,74 @@ pub(crate) async fn log_in(
         let started = started.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
         (lease, sequence) = started.map_err(|error| failed(format!("TLS: {error}")))?;
     }
-    let mut server = Side::new(&mut lease.stream, &mut sequence, Vec::new());
+
+    let unread = std::mem::take(&mut client.unread);
+    let mut client_side = Side::new(&mut client.stream, &mut client.sequence, unread);
+    let mut server_side = Side::new(&mut lease.stream, &mut sequence, Vec::new());
     let mut payload = Vec::with_capacity(256);
     forwarded.encode(&mut payload);
-    server
+    server_side
         .write(&payload)
         .await
         .map_err(|error| failed(error.to_string()))?;
-
-    let mut side = Side::new(
-        &mut client.stream,
-        &mut client.sequence,
-        std::mem::take(&mut client.unread),
-    );
-    let result = match timeout_at(
-        deadline,
-        authenticate(&mut side, &mut server, listener, &server_name, capabilities),
+    let answered = answer_in_time(
+        &mut client_side,
+        &mut server_side,
+        listener,
+        &server,
+        capabilities,
     )
-    .await
-    {
-        Ok(result) => result,
-        Err(_) => Err(SessionError::LoginTimeout(listener.config.login_timeout)),
-    };
-    if let Err(SessionError::ServerLogin { cause, .. }) = &result {
-        listener.cluster.suspect(&lease_server, cause);
-    }
-    if let Err(SessionError::ClientGone | SessionError::ClientFailed(_) | SessionError::LoginTimeout(_)) =
-        &result
-    {
-        give_up_in_order(&mut server).await;
-    }
-    let client_unread = side.into_unread();
-    let server_unread = server.into_unread();
-    let status = ok_status(&result?, capabilities);
+    .await;
+    let (client_unread, server_unread) = (client_side.into_unread(), server_side.into_unread());
     Ok(LoggedIn {
+        status: ok_status(&answered?, capabilities),
         lease,
         thread_id: greeting.connection_id,
         user: forwarded.user,
         capabilities,
         client_compression,
         server_compression,
-        status,
         client_unread,
         server_unread,
     })
+}
+
+/// What the client and this server both can.
+///
+/// # Errors
+/// The client was offered what changes the layout of packets, and this server cannot do it.
+fn agree(client: Capabilities, greeting: &Greeting) -> Result<Capabilities, String> {
+    let offered = client & PASSED_ON;
+    let missing = offered.without(greeting.capabilities) & RESPONSE_LAYOUT;
+    if missing == Capabilities::default() {
+        Ok(offered & (greeting.capabilities | Capabilities::LONG_PASSWORD))
+    } else {
+        Err(format!(
+            "it lacks {missing:?}, which other servers of the cluster have"
+        ))
+    }
+}
+
+/// The authentication, within the listener's time, and left in order where the client does not see it through.
+async fn answer_in_time(
+    client: &mut Side<'_>,
+    server_side: &mut Side<'_>,
+    listener: &ListenerState,
+    server: &Server,
+    capabilities: Capabilities,
+) -> Result<Vec<u8>, SessionError> {
+    let limit = listener.config.login_timeout;
+    let answers = authenticate(client, server_side, listener, server.name(), capabilities);
+    let answered = timeout(limit, answers).await;
+    let answered = answered.unwrap_or(Err(SessionError::LoginTimeout(limit)));
+    match &answered {
+        Err(SessionError::ServerLogin { cause, .. }) => listener.cluster.suspect(server, cause),
+        Err(SessionError::ClientGone | SessionError::ClientFailed(_) | SessionError::LoginTimeout(_)) => {
+            give_up_in_order(server_side).await;
+        }
+        Ok(_) | Err(_) => {}
+    }
+    answered
 }
 
 /// Answers the server's last question with nothing, in the place of a client that has gone, and waits for its refusal.
