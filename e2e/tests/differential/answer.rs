@@ -49,6 +49,15 @@ pub struct Answer {
 }
 
 impl Answer {
+    /// No further command can follow: the connection is closed, or a stream.
+    pub fn ends_session(&self) -> bool {
+        self.end != End::Whole
+            || self
+                .packets
+                .last()
+                .is_some_and(|packet| packet.role == Role::Event)
+    }
+
     /// The id that a prepare gave to its statement.
     pub fn statement(&self) -> Option<u32> {
         let head = &self.packets.first()?.physical.payload;
@@ -237,7 +246,10 @@ impl Reading<'_> {
         for part in self.request.file.iter().flatten().chain([&Vec::new()]) {
             mysql_wire::write_packet(&mut bytes, &mut sequence, part);
         }
-        self.client.send(&bytes).map_err(Stop::Failed)
+        self.request
+            .file_writes
+            .send(self.client, &bytes)
+            .map_err(Stop::Failed)
     }
 
     fn change_user(&mut self) -> Result<(), Stop> {

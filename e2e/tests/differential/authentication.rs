@@ -1,4 +1,4 @@
-//! The client's half of `mysql_native_password` and `caching_sha2_password` on a plain link.
+//! The client's half of `mysql_native_password`, `caching_sha2_password` and `sha256_password` on a plain link.
 
 use aws_lc_rs::rsa::{OAEP_SHA1_MGF1SHA1, OaepPublicEncryptingKey, PublicEncryptingKey};
 use mysql_wire::{AuthSwitch, auth};
@@ -8,6 +8,8 @@ pub fn scramble(plugin: &[u8], nonce: &[u8; 20], password: &str) -> Vec<u8> {
     match plugin {
         b"mysql_native_password" => auth::native_password(nonce, password.as_bytes()),
         b"caching_sha2_password" => auth::caching_sha2_password(nonce, password.as_bytes()),
+        // MySQL asks unknown accounts for any plugin. The server's key is wanted.
+        b"sha256_password" => vec![u8::from(!password.is_empty())],
         other => panic!("the server asks for {}", String::from_utf8_lossy(other)),
     }
 }

@@ -11,6 +11,9 @@ use crate::authentication;
 /// Longest wait for a byte. Nothing that a script does takes a server as long.
 const PATIENCE: Duration = Duration::from_secs(30);
 
+/// Most bytes that one read asks for.
+const READ_MAX: usize = 1 << 18;
+
 /// Who logs in, and how.
 #[derive(Clone, Debug)]
 pub struct Identity {
@@ -204,7 +207,7 @@ impl Wire {
                 self.start = 0;
             }
             let have = self.buffer.len();
-            self.buffer.resize(have + needed.max(1 << 16), 0);
+            self.buffer.resize(have + READ_MAX, 0);
             let read = self.stream.read(&mut self.buffer[have..]);
             self.buffer.truncate(have + *read.as_ref().unwrap_or(&0));
             match read {

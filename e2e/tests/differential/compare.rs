@@ -9,9 +9,13 @@ use crate::script::{Mask, Request, Side, Step};
 
 /// Longest part of a packet that a report shows, in bytes.
 const SHOWN: usize = 160;
+/// Commands before the one that differs that a report shows.
+const HISTORY: usize = 8;
 /// Session state that OK packets carry (`enum enum_session_state_type` of MySQL).
 const SYSTEM_VARIABLE: u8 = 0;
 const GTIDS: u8 = 3;
+/// A byte 1 and a SHA-256 in hex.
+const PROOF_LEN: usize = 65;
 /// System variables whose values follow the server and not the session.
 const SERVER_WIDE: &[&[u8]] = &[
     b"last_gtid",
@@ -19,6 +23,7 @@ const SERVER_WIDE: &[&[u8]] = &[
     b"gtid_current_pos",
     b"pseudo_thread_id",
     b"timestamp",
+    b"statement_id",
 ];
 
 /// What is compared of a packet.
@@ -36,6 +41,7 @@ pub fn differences(
     gateway: &Side,
 ) -> Option<String> {
     for (index, step) in steps.iter().enumerate() {
+        let side = direct;
         let (direct, gateway) = match (direct.steps.get(index), gateway.steps.get(index)) {
             (None, None) => return None,
             (direct, gateway) => (direct.map_or(&[][..], |it| it), gateway.map_or(&[][..], |it| it)),
@@ -48,18 +54,42 @@ pub fn differences(
                 1 => String::new(),
                 count => format!(" ({} of {count} in one write)", place + 1),
             };
-            let before: Vec<_> = steps[..index].iter().flat_map(|step| &step.requests).collect();
-            let mut text = format!("step {index}{together}: {}\n{report}before it:\n", request.label);
-            for earlier in before.iter().rev().take(6).rev() {
-                let _ = writeln!(text, "  {}", shortened(&earlier.label));
-            }
+            let history = history(&steps[..index], side);
+            let text = format!(
+                "step {index}{together}: {}\n{report}before it:\n{history}",
+                request.label
+            );
             return Some(text);
         }
-        if direct.last().is_some_and(|answer| answer.end != End::Whole) {
+        if direct.last().is_some_and(Answer::ends_session) {
             return None;
         }
     }
     None
+}
+
+/// The last commands, and what the direct connection answered.
+fn history(steps: &[Step], direct: &Side) -> String {
+    let requests = steps.iter().flat_map(|step| &step.requests);
+    let answers = direct.steps.iter().flatten();
+    let lines: Vec<_> = requests
+        .zip(answers)
+        .map(|(request, answer)| history_line(request, answer))
+        .collect();
+    lines[lines.len().saturating_sub(HISTORY)..].concat()
+}
+
+fn history_line(request: &Request, answer: &Answer) -> String {
+    let first = answer
+        .packets
+        .first()
+        .map_or(&[][..], |packet| &packet.physical.payload);
+    let start = &first[..first.len().min(12)];
+    format!(
+        "  {} → {} packets, {start:02x?}\n",
+        shortened(&request.label),
+        answer.packets.len()
+    )
 }
 
 fn compare(
@@ -141,10 +171,15 @@ fn payload(packet: &Packet, mask: Mask, capabilities: Capabilities) -> Vec<u8> {
     payload.clone()
 }
 
-/// An OK packet whose session state says nothing of the server's; None where there is none of it.
+/// An OK packet without what is the server's and not the session's; None where there is nothing of it.
 pub fn without_server_state(payload: &[u8], capabilities: Capabilities) -> Option<Vec<u8>> {
     let mut ok = OkPacket::decode(payload, capabilities).ok()?;
-    if ok.session_state.is_empty() {
+    // MariaDB 11.3 and later proves to the client that it knows its password: the nonce is in it.
+    let is_proof = ok.info.len() == PROOF_LEN && ok.info[0] == 1;
+    if is_proof {
+        ok.info.truncate(1);
+    }
+    if ok.session_state.is_empty() && !is_proof {
         return None;
     }
     let mut rest = &ok.session_state[..];

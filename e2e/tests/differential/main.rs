@@ -30,9 +30,8 @@ use e2e::Setup;
 use mysql_wire::Capabilities;
 
 use crate::client::{Client, Identity};
-use crate::kinds::KINDS;
 use crate::schema::Stage;
-use crate::session::Rig;
+use crate::session::{Rig, SINGLE};
 
 const SECONDS: u64 = 60;
 /// What makes one session like the other: statistics that do not change by themselves (EXPLAIN), and nothing left over
@@ -59,6 +58,8 @@ fn answers_through_the_gateway_are_the_servers() {
         direct: address.clone(),
         gateways: gateways.iter().map(e2e::Gateway::address).collect(),
         stage: Stage::new(&address),
+        commands: 0,
+        packets: 0,
     };
     if let Some(seed) = number("FOREBAY_SEED") {
         return rig.play(seed).unwrap_or_else(|report| panic!("{report}"));
@@ -66,23 +67,42 @@ fn answers_through_the_gateway_are_the_servers() {
     let limit = Duration::from_secs(number("FOREBAY_DIFF_SECONDS").unwrap_or(SECONDS));
     let begin = Instant::now();
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
-    // The lowest digits say what a script is made of: each kind alone once, and mixtures from then on.
+    // The lowest digits say what a script is made of: each kind alone twice, and mixtures from then on.
     let base = now.as_secs() % 1_000_000 * 100_000;
     let mut scripts = 0;
     let mut failures = Vec::new();
-    while begin.elapsed() < limit || scripts < KINDS.len() as u64 {
+    while begin.elapsed() < limit || scripts < SINGLE {
         if let Err(report) = rig.play(base + scripts) {
             eprintln!("{report}");
             failures.push(report);
         }
         scripts += 1;
     }
-    eprintln!("{scripts} scripts");
+    println!(
+        "{scripts} scripts, {} commands, {} packets",
+        rig.commands, rig.packets
+    );
+    for gateway in &gateways {
+        leaves_nothing_behind(gateway);
+    }
     assert!(
         failures.is_empty(),
         "{} of {scripts} scripts differ; see above",
         failures.len()
     );
+}
+
+fn leaves_nothing_behind(gateway: &e2e::Gateway) {
+    let begin = Instant::now();
+    let left =
+        || gateway.metric("forebay_sessions_active", &[]) + gateway.metric("forebay_buffers_in_use", &[]);
+    while left() > 0.0 {
+        assert!(
+            begin.elapsed() < e2e::PATIENCE,
+            "sessions or buffers are left: {}",
+            gateway.get("/metrics").1
+        );
+    }
 }
 
 /// The gateway offers what its server does, but for what is between neighbours.

@@ -1,8 +1,10 @@
 //! What a session does: steps of one or more commands, and how their bytes are written.
 
+use std::io;
+
 use mysql_wire::{Command, write_packet};
 
-use crate::answer::{self, Answer, End};
+use crate::answer::{self, Answer};
 use crate::client::Client;
 
 /// A command and what belongs to it.
@@ -17,6 +19,7 @@ pub struct Request {
     pub sequence: u8,
     /// Where the server may ask for a file: its packets, before the empty one. Without any the client refuses.
     pub file: Option<Vec<Vec<u8>>>,
+    pub file_writes: Writes,
     pub mask: Mask,
     /// The statement that this prepares, by its place in the script.
     pub prepares: Option<usize>,
@@ -30,7 +33,7 @@ pub enum Patch {
     None,
     /// Bytes 1 to 5 are the id of a prepared statement.
     Statement(usize),
-    /// `{id}` in the text is the session's connection id.
+    /// The session's connection id as text comes at the end.
     ConnectionId,
     /// The payload is COM_CHANGE_USER for this account and database.
     ChangeUser {
@@ -68,6 +71,15 @@ pub enum Writes {
     InPieces(usize),
 }
 
+impl Writes {
+    pub fn send(self, client: &mut Client, bytes: &[u8]) -> io::Result<()> {
+        match self {
+            Self::AtOnce => client.send(bytes),
+            Self::InPieces(size) => bytes.chunks(size).try_for_each(|piece| client.send(piece)),
+        }
+    }
+}
+
 impl Request {
     pub fn new(label: impl Into<String>, payload: impl Into<Vec<u8>>) -> Self {
         Self {
@@ -76,6 +88,7 @@ impl Request {
             patch: Patch::None,
             sequence: 0,
             file: None,
+            file_writes: Writes::AtOnce,
             mask: Mask::Nothing,
             prepares: None,
             events: 0,
@@ -104,6 +117,20 @@ pub struct Side {
     pub steps: Vec<Vec<Answer>>,
 }
 
+impl Side {
+    pub fn commands(&self) -> usize {
+        self.steps.iter().map(Vec::len).sum()
+    }
+
+    pub fn packets(&self) -> usize {
+        self.steps
+            .iter()
+            .flatten()
+            .map(|answer| answer.packets.len())
+            .sum()
+    }
+}
+
 /// Runs the steps until they end or the connection does.
 pub fn run(client: &mut Client, steps: &[Step]) -> Side {
     let mut statements = Vec::new();
@@ -115,10 +142,7 @@ pub fn run(client: &mut Client, steps: &[Step]) -> Side {
             write_packet(&mut bytes, &mut request.sequence.clone(), &payload);
         }
         // Where this fails the server may have said why: the answer is read in any case.
-        let _ = match step.writes {
-            Writes::AtOnce => client.send(&bytes),
-            Writes::InPieces(size) => bytes.chunks(size).try_for_each(|piece| client.send(piece)),
-        };
+        let _ = step.writes.send(client, &bytes);
         let mut answers = Vec::new();
         for request in &step.requests {
             let answer = answer::read(client, request);
@@ -126,13 +150,13 @@ pub fn run(client: &mut Client, steps: &[Step]) -> Side {
                 statements.resize(statements.len().max(slot + 1), None);
                 statements[slot] = answer.statement();
             }
-            let ended = answer.end != End::Whole;
+            let ended = answer.ends_session();
             answers.push(answer);
             if ended {
                 break;
             }
         }
-        let ended = answers.last().is_some_and(|answer| answer.end != End::Whole);
+        let ended = answers.last().is_some_and(Answer::ends_session);
         side.steps.push(answers);
         if ended {
             break;
@@ -149,12 +173,7 @@ fn patched(client: &Client, request: &Request, statements: &[Option<u32>]) -> Ve
             let id = statements.get(slot).copied().flatten().unwrap_or(0x7fff_fff0);
             payload[1..5].copy_from_slice(&id.to_le_bytes());
         }
-        Patch::ConnectionId => {
-            let text = String::from_utf8(payload).unwrap();
-            payload = text
-                .replace("{id}", &client.greeting.connection_id.to_string())
-                .into_bytes();
-        }
+        Patch::ConnectionId => payload.extend(client.greeting.connection_id.to_string().bytes()),
         Patch::ChangeUser {
             user,
             password,

@@ -10,10 +10,12 @@ use crate::kinds::{KINDS, Maker};
 use crate::schema::{DATABASE, OPEN, READER, READER_PASSWORD, Stage};
 use crate::script::{self, Request, Side, Step, Writes};
 
-/// Seeds whose remainder is below the number of kinds are of this kind alone.
+/// Seeds whose remainder is below [`SINGLE`] are of one kind alone.
 const SEEDS_PER_ROUND: u64 = 100_000;
 /// Steps of a script, about.
 const LENGTH: usize = 60;
+/// Scripts of one kind: each kind with and without the capability that changes most.
+pub const SINGLE: u64 = 2 * KINDS.len() as u64;
 
 /// The gateway whose connections to the server are compressed.
 const COMPRESSED: usize = 1;
@@ -57,6 +59,9 @@ pub struct Rig {
     pub direct: String,
     pub gateways: Vec<String>,
     pub stage: Stage,
+    /// Compared so far.
+    pub commands: usize,
+    pub packets: usize,
 }
 
 impl Rig {
@@ -66,9 +71,15 @@ impl Rig {
     /// The report of a difference.
     pub fn play(&mut self, seed: u64) -> Result<(), String> {
         let mut dice = Dice::new(seed);
-        let identity = identity(&mut dice, self.server);
+        let mut identity = identity(&mut dice, self.server);
         let way = dice.below(self.gateways.len());
-        let kind = KINDS.get((seed % SEEDS_PER_ROUND) as usize);
+        let place = seed % SEEDS_PER_ROUND;
+        let kind = (place < SINGLE).then(|| KINDS[place as usize / 2]);
+        if kind.is_some() {
+            identity.capabilities.remove(Capabilities::DEPRECATE_EOF);
+            identity.capabilities.0 |= Capabilities::DEPRECATE_EOF.0 * (place % 2);
+            (identity.user, identity.password, identity.database) = (USER, PASSWORD, Some(DATABASE));
+        }
 
         self.stage.set(self.server);
         let (mut client, verdict) = Client::connect(&self.direct, &identity).unwrap();
@@ -81,7 +92,7 @@ impl Rig {
             steps: Vec::new(),
             statements: Vec::new(),
         };
-        fill(&mut make, kind.map(|&(_, add, _)| add));
+        fill(&mut make, kind.map(|(_, add, _)| add));
         let steps = make.steps;
         let direct = run(&mut client, &verdict, &steps);
         drop(client);
@@ -91,10 +102,12 @@ impl Rig {
         let (mut client, through_gateway) =
             connected.map_err(|error| format!("the gateway refuses: {error}"))?;
         let gateway = run(&mut client, &through_gateway, &steps);
+        self.commands += gateway.commands();
+        self.packets += gateway.packets();
         let report = compare_logins(&verdict, &through_gateway, capabilities)
             .or_else(|| compare::differences(&steps, capabilities, &direct, &gateway));
         let Some(report) = report else { return Ok(()) };
-        let kind = kind.map_or("mixed", |&(name, ..)| name);
+        let kind = kind.map_or("mixed", |(name, ..)| name);
         Err(format!(
             "FOREBAY_SEED={seed} FOREBAY_E2E_SERVER={} ({kind}, gateway {way})\n{:?} as {}\n{report}",
             self.server, capabilities, identity.user

@@ -1,6 +1,6 @@
 //! The same commands in other writes: several at once, byte by byte; and packets that are numbered wrongly.
 
-use mysql_wire::Command;
+use mysql_wire::{Capabilities, Command};
 
 use super::{KINDS, Maker};
 use crate::script::{Patch, Request, Step, Writes};
@@ -84,12 +84,12 @@ pub fn add_end(make: &mut Maker) {
             make.add(request);
         }
         0 | 1 => {
-            let mut request = make.query("KILL {id}");
+            let mut request = Request::new("KILL of itself", kill(make, "KILL "));
             request.patch = Patch::ConnectionId;
             make.add(request);
         }
         2 => {
-            let mut request = make.query("KILL QUERY {id}");
+            let mut request = Request::new("KILL QUERY of itself", kill(make, "KILL QUERY "));
             request.patch = Patch::ConnectionId;
             make.add(request);
         }
@@ -100,4 +100,14 @@ pub fn add_end(make: &mut Maker) {
         }
     }
     make.add_command(Command::PING, b"");
+}
+
+/// Without query attributes: the gateway does not look behind them for the connection id, which it has to replace.
+fn kill(make: &Maker, text: &str) -> Vec<u8> {
+    let attributes: &[u8] = if make.has(Capabilities::QUERY_ATTRIBUTES) {
+        &[0, 1]
+    } else {
+        &[]
+    };
+    [&[Command::QUERY.0], attributes, text.as_bytes()].concat()
 }

@@ -1,6 +1,10 @@
 //! LOAD DATA LOCAL: answered, refused, wrong, and in the middle of several statements.
 
 use super::Maker;
+use crate::script::Writes;
+
+/// Longest file that is written a few bytes at a time.
+const PIECEMEAL_MAX: usize = 400;
 
 const LOADS: &[&str] = &[
     "LOAD DATA LOCAL INFILE 'f' INTO TABLE loaded FIELDS TERMINATED BY ','",
@@ -21,6 +25,9 @@ pub fn add(make: &mut Maker) {
     let file = file(make);
     let sizes: Vec<_> = file.iter().map(Vec::len).collect();
     request.label = format!("{text} (a file of {sizes:?} bytes)");
+    if sizes.iter().sum::<usize>() < PIECEMEAL_MAX && make.dice.one_in(2) {
+        request.file_writes = Writes::InPieces(make.dice.between(1, 9));
+    }
     request.file = Some(file);
     make.add(request);
     make.add_query("SELECT COUNT(*), SUM(LENGTH(name)) FROM loaded");

@@ -1,75 +1,95 @@
-//! Packets of 16 MiB and more in both directions. Each costs a second, so they are in no mixed script.
+//! Packets of 16 MiB and more in both directions, and statements that take long. They are in no mixed script.
 
-use mysql_wire::Command;
+use mysql_wire::{Capabilities, Command};
 
 use super::Maker;
-use super::parameters::Parameter;
+use super::parameters::{Parameter, encode};
 use super::prepared::prepare_text;
 use crate::script::{Patch, Request};
 
 const MAX_PAYLOAD: usize = 0xff_ffff;
+/// By how much a payload is longer than one packet: exactly one, and a first byte 0xfe that is not the end of rows.
+const MORE: [usize; 4] = [0, 1, 6, 70_000];
 
+/// All of it, once.
 pub fn add(make: &mut Maker) {
-    let around = make.dice.pick(&[0, 1, 2, 17, 70_000]);
-    match make.dice.below(5) {
-        0 => {
-            // A row of exactly so many bytes, or nearly: the length of the value takes four.
-            let size = MAX_PAYLOAD - 4 - 2 + around;
-            make.add_query(&format!("SELECT REPEAT('x', {size}), 1"));
-        }
-        1 => {
-            let text = format!(
-                "SELECT LENGTH('{}') /* {around} */",
-                "q".repeat(MAX_PAYLOAD - 40 + around)
-            );
-            let mut request = make.query(&text);
-            request.label = format!("a query of {} bytes", request.payload.len());
-            make.add(request);
-        }
-        2 => {
-            let mut request = make.query("SELECT 'exactly one full packet'");
-            request.payload.resize(MAX_PAYLOAD, b' ');
-            request.label = format!("a query of {} bytes", request.payload.len());
-            make.add(request);
-        }
-        3 => {
-            let slot = prepare_text(make, "REPLACE INTO blobs VALUES (1, ?)", 1);
-            let data = vec![b'L'; MAX_PAYLOAD + around];
-            let mut long = Request::new(
-                "long data of more than 16 MiB",
-                [&[Command::STMT_SEND_LONG_DATA.0, 0, 0, 0, 0, 0, 0], &data[..]].concat(),
-            );
-            long.patch = Patch::Statement(slot);
-            make.add(long);
-            let named = make.has(mysql_wire::Capabilities::QUERY_ATTRIBUTES);
-            let parameter = Parameter {
-                kind: [0xfc, 0],
-                value: None,
-            };
-            let values = super::parameters::encode(&[parameter], named, true, &[0]);
-            let flags = if named { 8 } else { 0 };
-            let mut execute = Request::new(
-                "execute with it",
-                [
-                    &[Command::STMT_EXECUTE.0, 0, 0, 0, 0, flags, 1, 0, 0, 0],
-                    &values[..],
-                ]
-                .concat(),
-            );
-            execute.patch = Patch::Statement(slot);
-            make.add(execute);
-            make.add_query("SELECT b, LENGTH(b) FROM blobs");
-        }
-        _ => {
-            let mut request = make.query("LOAD DATA LOCAL INFILE 'f' REPLACE INTO TABLE loaded FIELDS TERMINATED BY ',' (id, @x, n) SET name = LENGTH(@x)");
-            request.file = Some(vec![
-                [b"5,", &vec![b'y'; MAX_PAYLOAD - 4 + around][..], b",5\n"].concat(),
-                b"6,z,6\n".to_vec(),
-            ]);
-            request.label = "LOAD DATA LOCAL of a packet of more than 16 MiB".into();
-            make.add(request);
-            make.add_query("SELECT * FROM loaded");
-        }
+    for more in MORE {
+        // Behind the first column with its length of four bytes comes a second of one.
+        make.add_query(&format!("SELECT REPEAT('x', {}), 1", MAX_PAYLOAD - 6 + more));
+        add_query_of(make, MAX_PAYLOAD + more);
     }
+    add_query_of(make, MAX_PAYLOAD - 1);
     make.add_command(Command::PING, b"");
+    add_long_data(make);
+    add_file(make);
+    if make.is_mariadb() {
+        add_progress(make);
+    }
+}
+
+fn add_query_of(make: &mut Maker, size: usize) {
+    let mut request = make.query("SELECT 'a long statement'");
+    request.payload.resize(size, b' ');
+    request.label = format!("a query of {size} bytes");
+    make.add(request);
+}
+
+fn add_long_data(make: &mut Maker) {
+    let slot = prepare_text(make, "REPLACE INTO blobs VALUES (1, ?)", 1);
+    let data = vec![b'L'; MAX_PAYLOAD + make.dice.pick(&MORE)];
+    let head = [Command::STMT_SEND_LONG_DATA.0, 0, 0, 0, 0, 0, 0];
+    let mut long = Request::new("long data of more than 16 MiB", [&head[..], &data].concat());
+    long.patch = Patch::Statement(slot);
+    make.add(long);
+    let named = make.has(Capabilities::QUERY_ATTRIBUTES);
+    let values = encode(
+        &[Parameter {
+            kind: [0xfc, 0],
+            value: None,
+        }],
+        named,
+        true,
+        &[0],
+    );
+    let head = [
+        Command::STMT_EXECUTE.0,
+        0,
+        0,
+        0,
+        0,
+        if named { 8 } else { 0 },
+        1,
+        0,
+        0,
+        0,
+    ];
+    let mut execute = Request::new("execute with it", [&head[..], &values].concat());
+    execute.patch = Patch::Statement(slot);
+    make.add(execute);
+    make.add_query("SELECT b, LENGTH(b) FROM blobs");
+    let slot = prepare_text(make, "SELECT b FROM blobs", 0);
+    let head = [Command::STMT_EXECUTE.0, 0, 0, 0, 0, 0, 1, 0, 0, 0];
+    let mut execute = Request::new("execute, for a binary row", head);
+    execute.patch = Patch::Statement(slot);
+    make.add(execute);
+}
+
+fn add_file(make: &mut Maker) {
+    let load = "LOAD DATA LOCAL INFILE 'f' REPLACE INTO TABLE loaded FIELDS TERMINATED BY ',' (id, @x, n) \
+                SET name = LENGTH(@x)";
+    for more in MORE {
+        let mut request = make.query(load);
+        let value = vec![b'y'; MAX_PAYLOAD - 5 + more];
+        request.file = Some(vec![[b"5,", &value[..], b",5\n"].concat(), b"6,z,6\n".to_vec()]);
+        request.label = format!("LOAD DATA LOCAL with a packet of 16 MiB and {more} bytes");
+        make.add(request);
+        make.add_query("SELECT * FROM loaded ORDER BY id");
+    }
+}
+
+/// MariaDB reports every second at most.
+fn add_progress(make: &mut Maker) {
+    make.add_query("SET progress_report_time = 1");
+    make.add_query("CREATE TABLE much AS SELECT seq id, REPEAT('p', 40) v FROM seq_1_to_300000");
+    make.add_query("ALTER TABLE much ADD PRIMARY KEY (id), ADD KEY (v), ALGORITHM = COPY");
 }

@@ -56,8 +56,15 @@ pub struct Maker {
     /// The gateway's connection to the server is.
     pub compressed: bool,
     pub steps: Vec<Step>,
-    /// Prepared statements: how many parameters each has.
-    pub statements: Vec<usize>,
+    pub statements: Vec<Prepared>,
+}
+
+/// A prepared statement of the script.
+#[derive(Clone, Copy)]
+pub struct Prepared {
+    pub parameters: usize,
+    /// It was executed with a cursor.
+    pub had_cursor: bool,
 }
 
 impl Maker {

@@ -2,8 +2,8 @@
 
 use mysql_wire::{Capabilities, Command};
 
-use super::Maker;
 use super::parameters::{Parameter, encode};
+use super::{Maker, Prepared};
 use crate::script::{Patch, Request};
 
 /// Statements with the number of their parameters.
@@ -119,7 +119,10 @@ fn prepare(make: &mut Maker) -> (usize, usize) {
 
 pub fn prepare_text(make: &mut Maker, text: &str, count: usize) -> usize {
     let slot = make.statements.len();
-    make.statements.push(count);
+    make.statements.push(Prepared {
+        parameters: count,
+        had_cursor: false,
+    });
     let mut request = Request::new(
         format!("prepare {slot}: {text}"),
         [&[Command::STMT_PREPARE.0], text.as_bytes()].concat(),
@@ -135,7 +138,7 @@ fn known(make: &mut Maker) -> (usize, usize) {
         return prepare(make);
     }
     let slot = make.dice.below(make.statements.len());
-    (slot, make.statements[slot])
+    (slot, make.statements[slot].parameters)
 }
 
 fn of(command: Command, slot: usize, body: &[u8]) -> Request {
@@ -149,7 +152,13 @@ fn of(command: Command, slot: usize, body: &[u8]) -> Request {
     request
 }
 
-fn execute(make: &mut Maker, slot: usize, count: usize, flags: u8) {
+/// MySQL 9.7 answers the execute without a cursor of a statement that was executed with one by column definitions and an OK
+/// packet, after which clients wait for ever: it gets a cursor again.
+fn execute(make: &mut Maker, slot: usize, count: usize, mut flags: u8) {
+    make.statements[slot].had_cursor |= flags & CURSOR != 0;
+    if make.statements[slot].had_cursor && !make.is_mariadb() {
+        flags |= CURSOR;
+    }
     let parameters: Vec<_> = (0..count).map(|_| Parameter::random(&mut make.dice)).collect();
     let with_types = !make.dice.one_in(5);
     let request = execute_with(make, slot, &parameters, flags, with_types, &[]);
@@ -231,22 +240,24 @@ fn text_protocol(make: &mut Maker) {
     make.add_query(&text);
 }
 
-/// Ids that no statement has, and packets that are too short, where the server looks at their length: MariaDB
-/// reads on behind their end.
+/// Ids that no statement has, and packets that are too short, where the server looks at their length: MariaDB reads on
+/// behind their end. MySQL refuses them also where a command has no answer, which makes that error the next one's.
 fn wrong(make: &mut Maker) {
-    let command = make.dice.pick(&[
-        Command::STMT_EXECUTE,
-        Command::STMT_RESET,
-        Command::STMT_FETCH,
-        Command::STMT_CLOSE,
-        Command::STMT_SEND_LONG_DATA,
-    ]);
-    let body: &[u8] = match make.dice.below(4) {
-        0 if !make.is_mariadb() => &[],
-        1 if !make.is_mariadb() => &[1, 0],
-        0..3 => &[0x77, 0x66, 0x55, 0x04, 0, 1, 0, 0, 0],
-        // MariaDB: the statement prepared last.
-        _ => &[0xff, 0xff, 0xff, 0xff, 0, 1, 0, 0, 0],
+    let answered = [Command::STMT_EXECUTE, Command::STMT_RESET, Command::STMT_FETCH];
+    let command = make.dice.pick(&answered);
+    if !make.is_mariadb() && make.dice.one_in(2) {
+        let body = make.dice.pick(&[&b""[..], b"\x01\0"]);
+        return make.add_command(command, body);
+    }
+    let unanswered = [Command::STMT_CLOSE, Command::STMT_SEND_LONG_DATA];
+    let command = if make.dice.one_in(3) {
+        make.dice.pick(&unanswered)
+    } else {
+        command
     };
+    // MariaDB takes the second for the statement prepared last.
+    let body = make
+        .dice
+        .pick(&[b"\x77\x66\x55\x04\0\x01\0\0\0", b"\xff\xff\xff\xff\0\x01\0\0\0"]);
     make.add_command(command, body);
 }

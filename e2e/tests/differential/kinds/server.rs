@@ -43,7 +43,6 @@ const STATEMENTS: &[&str] = &[
     "RESET NOTHING",
     "PURGE BINARY LOGS TO 'missing'",
     "SHOW BINLOG EVENTS IN 'missing'",
-    "INSTALL PLUGIN nothing SONAME 'nothing.so'",
     "SET PASSWORD FOR nobody@nowhere = 'x'",
     "DO RELEASE_ALL_LOCKS()",
 ];
