@@ -38,6 +38,8 @@ pub struct Identity {
     pub attributes: Option<Vec<u8>>,
     /// TLS, which is then required.
     pub tls: Option<Arc<ClientConfig>>,
+    /// It has the RSA key of the scripted servers beforehand and does not ask for one.
+    pub has_server_key: bool,
     /// Records the session's packets, of responses only those read with [`Client::receive`] or in a login.
     pub tape: Option<Tape>,
     /// Cuts what it writes.
@@ -65,6 +67,7 @@ impl Default for Identity {
             database: None,
             attributes: None,
             tls: None,
+            has_server_key: false,
             tape: None,
             cuts: None,
         }
@@ -333,12 +336,18 @@ impl Client {
     }
 
     fn answering(&self, plugin: &[u8], nonce: &[u8]) -> Answering<'_> {
-        let Identity { password, tls, .. } = &self.identity;
+        let Identity {
+            password,
+            tls,
+            has_server_key,
+            ..
+        } = &self.identity;
         Answering {
             plugin: plugin.to_vec(),
             nonce: nonce.to_vec(),
             password,
             encrypted: tls.is_some(),
+            has_server_key: *has_server_key,
         }
     }
 }

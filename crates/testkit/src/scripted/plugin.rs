@@ -204,6 +204,7 @@ pub(super) struct Answering<'a> {
     pub nonce: Vec<u8>,
     pub password: &'a [u8],
     pub encrypted: bool,
+    pub has_server_key: bool,
 }
 
 impl Answering<'_> {
@@ -214,6 +215,7 @@ impl Answering<'_> {
             b"mysql_native_password" => auth::native_password(&self.short_nonce()?, self.password),
             b"caching_sha2_password" => auth::caching_sha2_password(&self.short_nonce()?, self.password),
             b"sha256_password" if self.encrypted || self.password.is_empty() => with_zero,
+            b"sha256_password" if self.has_server_key => self.encrypt(rsa().1.as_bytes()).ok()?,
             b"sha256_password" => vec![1],
             b"mysql_clear_password" => with_zero,
             b"client_ed25519" => signature(&self.nonce, self.password),
@@ -232,6 +234,9 @@ impl Answering<'_> {
             (b"dialog", _) => Ok(Some(with_zero)),
             (b"caching_sha2_password", [1, 3]) => Ok(None),
             (b"caching_sha2_password", [1, 4]) if self.encrypted => Ok(Some(with_zero)),
+            (b"caching_sha2_password", [1, 4]) if self.has_server_key => {
+                self.encrypt(rsa().1.as_bytes()).map(Some)
+            }
             (b"caching_sha2_password", [1, 4]) => Ok(Some(vec![2])),
             (b"caching_sha2_password" | b"sha256_password", [1, pem @ ..]) => self.encrypt(pem).map(Some),
             _ => Err(invalid(format!(
