@@ -74,6 +74,33 @@ fn a_change_of_user_that_would_expose_the_password_is_refused_by_the_gateway() {
 }
 
 #[test]
+fn a_password_for_the_servers_rsa_key_is_refused_where_the_gateway_has_to_read_it() {
+    block_on(async {
+        for plugin in [Plugin::CachingSha2Full, Plugin::Sha256] {
+            let sweep = Sweep::of(plugin).logins_only();
+            let stage = Stage::start_with(&sweep.script, "", None).await;
+            let unreadable = sweep
+                .combinations
+                .iter()
+                .filter(|one| !one.client_tls && one.back.tls);
+            for combination in unreadable {
+                let mut identity = stage.identity(combination);
+                identity.has_server_key = true;
+                let refused = Client::connect(stage.front(combination.back).0, &identity)
+                    .await
+                    .err();
+                let Some(ClientError::Refused(error)) = refused else {
+                    panic!("{plugin:?}, {combination}: {refused:?}");
+                };
+                let told = String::from_utf8_lossy(&error.message);
+                assert_eq!(error.code, 1045, "{plugin:?}, {combination}: {told}");
+                assert!(told.contains("rsa_key"), "{plugin:?}, {combination}: {told}");
+            }
+        }
+    });
+}
+
+#[test]
 fn an_error_in_place_of_the_greeting_reaches_the_client() {
     block_on(async {
         let sweep = Sweep::of(Plugin::Native).logins_only();
