@@ -8,7 +8,7 @@ use crate::classify::Kill;
 use crate::control::Waiting;
 use crate::error::SessionError;
 use crate::handshake;
-use crate::registry::{OURS, Place};
+use crate::registry::{Place, is_ours};
 use crate::relay::{self, Broken, Exchanged};
 use crate::session::{CommandHead, Session, signal_as_error};
 use crate::side::{LOGIN_PACKET_MAX, Side};
@@ -22,7 +22,7 @@ const LAST_WORDS_MAX: usize = 1024;
 /// id it does not know (1094), unless the whole connection is to end and belongs to the same user of the same cluster:
 /// that the gateway does itself by ending the session.
 pub(crate) async fn kill(session: &mut Session, head: CommandHead, kill: Kill) -> Result<Exchanged, Broken> {
-    let place = (kill.id & OURS != 0)
+    let place = is_ours(kill.id)
         .then(|| session.worker.shared.registry.find(kill.id))
         .flatten();
     match place {

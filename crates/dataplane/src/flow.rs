@@ -42,6 +42,14 @@ impl Flow {
             .map_or(&[], |buffer| &buffer.filled()[self.approved..])
     }
 
+    /// The same, to be changed.
+    pub(crate) fn unseen_mut(&mut self) -> &mut [u8] {
+        let approved = self.approved;
+        self.buffer
+            .as_mut()
+            .map_or(&mut [], |buffer| &mut buffer.filled_mut()[approved..])
+    }
+
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.buffer

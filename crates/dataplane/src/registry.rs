@@ -1,8 +1,9 @@
 //! Which session is where: connection ids as clients know them, and the server threads behind them.
 //!
 //! A client learns its connection id from our greeting, before a server is chosen, so the id is ours. `KILL` and
-//! COM_PROCESS_KILL name such an id, or one that `CONNECTION_ID()` or the process list of a server gave. Ours have the top
-//! bit set: servers count from one and do not get there, so the two are never taken for one another.
+//! COM_PROCESS_KILL name such an id, or one that `CONNECTION_ID()` or the process list of a server gave. Ours start at
+//! 2^30: servers count from one and do not get there, so the two are not taken for one another. (Nor at 2^31, which some
+//! clients keep in a signed integer, such as MariaDB Connector/J 4.0.)
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -10,8 +11,13 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::control::ServerKey;
 
-/// Set in every connection id that Forebay gives out.
-pub(crate) const OURS: u32 = 1 << 31;
+/// The connection ids that Forebay gives out are from here to twice as much.
+const OURS: u32 = 1 << 30;
+
+/// Whether an id is one that Forebay gives out.
+pub(crate) fn is_ours(id: u32) -> bool {
+    id & !(OURS - 1) == OURS
+}
 
 /// Where a logged-in session is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,7 +41,7 @@ impl Registry {
     /// An id that no session of this process has.
     pub(crate) fn new_id(&self) -> u32 {
         loop {
-            let id = OURS | self.next.fetch_add(1, Ordering::Relaxed).wrapping_add(1) & !OURS;
+            let id = OURS | self.next.fetch_add(1, Ordering::Relaxed).wrapping_add(1) & (OURS - 1);
             if id != OURS && !self.places().contains_key(&id) {
                 return id;
             }
@@ -77,6 +83,7 @@ mod tests {
         let registry = Registry::default();
         let first = registry.new_id();
         assert_eq!(first, OURS | 1);
+        assert!(is_ours(first) && is_ours(2 * OURS - 1) && !is_ours(2 * OURS) && !is_ours(OURS - 1));
         let place = Place {
             worker: 0,
             server: ServerKey {

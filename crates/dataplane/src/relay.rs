@@ -127,6 +127,8 @@ struct Exchange<'a> {
     server_refuses: bool,
     /// What was read from the server has to be looked at before more is read.
     look_again: bool,
+    /// Where the client compresses: the number of its next packet, which is given anew.
+    next_number: Option<u8>,
     event: Event,
 }
 
@@ -144,6 +146,7 @@ impl<'a> Exchange<'a> {
             client_at_end: false,
             server_refuses: false,
             look_again: false,
+            next_number: None,
             event: Event::More,
         }
     }
@@ -153,6 +156,7 @@ impl<'a> Exchange<'a> {
     async fn run(mut self, wires: &mut Wires) -> (Result<Exchanged, Broken>, Option<u8>) {
         let started = Instant::now();
         let forwarded = wires.traffic.to_client;
+        self.next_number = wires.client.is_compressed().then_some(0);
         self.control.mark(Waiting::Server);
         let ended = poll_fn(|cx| self.poll(cx, wires)).await;
         match ended {
@@ -202,6 +206,9 @@ impl<'a> Exchange<'a> {
         }
         if self.request_done {
             return self.poll_watch_client(cx, wires);
+        }
+        if let Some(next) = &mut self.next_number {
+            self.request.renumber(wires.up.unseen_mut(), next);
         }
         let (consumed, finished) = self.request.advance(wires.up.unseen());
         if consumed == 0 && !finished {
@@ -255,8 +262,9 @@ impl<'a> Exchange<'a> {
         match wires.up.poll_read(cx, &mut wires.client) {
             Poll::Ready(Ok(0)) => {
                 self.client_at_end = true;
-                wires.up.close();
-                Poll::Ready(Ok(()))
+                // Fails where the server is gone, which is found when it is read.
+                let _: io::Result<()> = wires.server.end_writing();
+                Poll::Pending
             }
             Poll::Ready(Ok(_)) => Poll::Pending,
             Poll::Ready(Err(error)) => Poll::Ready(Err(Broken::Client(error))),
@@ -320,6 +328,7 @@ impl<'a> Exchange<'a> {
         self.event = progress.event;
         if matches!(self.event, Event::LocalInfile) {
             self.request.begin_infile();
+            self.next_number = self.next_number.map(|_| self.response.sequence().wrapping_add(1));
             self.request_done = false;
         }
         Poll::Ready(Ok(()))

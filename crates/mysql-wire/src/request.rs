@@ -29,6 +29,14 @@ enum Goal {
     Rest,
 }
 
+/// What was passed.
+enum Step {
+    /// A header, which is here.
+    Header(usize),
+    NeedMore,
+    Finished,
+}
+
 impl RequestTracker {
     pub const fn new() -> RequestTracker {
         RequestTracker {
@@ -86,29 +94,56 @@ impl RequestTracker {
     /// whether the command ended with them.
     pub fn advance(&mut self, bytes: &[u8]) -> (usize, bool) {
         let mut at = 0;
-        while self.goal != Goal::Nothing {
-            let passed = (self.skip as usize).min(bytes.len() - at);
-            self.skip -= passed as u32;
-            at += passed;
-            if self.skip > 0 {
-                return (at, false);
-            }
-            if self.goal == Goal::Rest && !self.continued {
-                self.goal = Goal::Nothing;
-                return (at, true);
-            }
-            let Some(header) = PacketHeader::parse(&bytes[at..]) else {
-                return (at, false);
-            };
-            at += PacketHeader::LEN;
-            self.sequence = header.sequence;
-            let is_first = !std::mem::replace(&mut self.continued, header.is_continued());
-            self.skip = header.payload_len as u32;
-            if self.goal == Goal::Payload || (is_first && header.payload_len == 0) {
-                self.goal = Goal::Rest;
+        loop {
+            match self.step(bytes, &mut at) {
+                Step::Header(_) => {}
+                Step::NeedMore => return (at, false),
+                Step::Finished => return (at, true),
             }
         }
-        (0, false)
+    }
+
+    /// Numbers the packets anew, from `next` on, whose headers [`advance`](Self::advance) would pass in `bytes`. To be
+    /// called before it, with the same bytes.
+    ///
+    /// Clients under compression number the packets inside the frames loosely, and servers ignore those numbers; on a
+    /// link without compression a server does not.
+    pub fn renumber(&self, bytes: &mut [u8], next: &mut u8) {
+        let (mut tracker, mut at) = (*self, 0);
+        while let Step::Header(header) = tracker.step(bytes, &mut at) {
+            bytes[header + PacketHeader::LEN - 1] = *next;
+            *next = next.wrapping_add(1);
+        }
+    }
+
+    /// Passes a payload, and the header behind it.
+    fn step(&mut self, bytes: &[u8], at: &mut usize) -> Step {
+        if self.goal == Goal::Nothing {
+            *at = 0;
+            return Step::NeedMore;
+        }
+        let passed = (self.skip as usize).min(bytes.len() - *at);
+        self.skip -= passed as u32;
+        *at += passed;
+        if self.skip > 0 {
+            return Step::NeedMore;
+        }
+        if self.goal == Goal::Rest && !self.continued {
+            self.goal = Goal::Nothing;
+            return Step::Finished;
+        }
+        let header_at = *at;
+        let Some(header) = PacketHeader::parse(&bytes[header_at..]) else {
+            return Step::NeedMore;
+        };
+        *at += PacketHeader::LEN;
+        self.sequence = header.sequence;
+        let is_first = !std::mem::replace(&mut self.continued, header.is_continued());
+        self.skip = header.payload_len as u32;
+        if self.goal == Goal::Payload || (is_first && header.payload_len == 0) {
+            self.goal = Goal::Rest;
+        }
+        Step::Header(header_at)
     }
 }
 

@@ -146,6 +146,11 @@ impl ResponseTracker {
         between_rows.then_some(self.sequence.wrapping_add(1))
     }
 
+    /// The sequence number of the last packet that began.
+    pub fn sequence(&self) -> u8 {
+        self.sequence
+    }
+
     /// The client's file, up to and with its empty packet, has been sent to the server after
     /// [`Event::LocalInfile`]: the result follows. Before this the server may only send an error.
     pub fn resume_after_local_infile(&mut self) {
