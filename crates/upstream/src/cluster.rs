@@ -393,11 +393,13 @@ fn choose(
     slow_start: Duration,
     draw: Draw,
 ) -> Choice {
+    // Looked at once: a server that comes up between the two rounds would be in neither.
+    let seen: Vec<Availability> = servers.iter().map(|server| server.availability()).collect();
     let mut candidates: Vec<Candidate> = Vec::with_capacity(servers.len());
     for wanted in [Availability::Yes, Availability::Unknown] {
         candidates.clear();
-        candidates.extend(servers.iter().map(|server| {
-            let available = server.availability() == wanted && !tried.contains(&server.id());
+        candidates.extend(servers.iter().zip(&seen).map(|(server, seen)| {
+            let available = *seen == wanted && !tried.contains(&server.id());
             server.candidate(available, slow_start)
         }));
         match balancer.choose(&candidates, draw) {
