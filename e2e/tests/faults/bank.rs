@@ -6,11 +6,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use e2e::{Gateway, client, eventually};
+use e2e::{Gateway, PATIENCE, client, eventually};
 use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, Error, Opts};
 use sandbox::{Node, Sandbox};
 use tokio::task::JoinSet;
+use tokio::time::timeout;
 
 const ACCOUNTS: u64 = 20;
 const BALANCE: u64 = 1000;
@@ -159,7 +160,10 @@ struct Broken(Step, Error);
 async fn work(options: Opts, ledger: Arc<Ledger>, worker: usize) {
     while !ledger.stop.load(Ordering::Relaxed) {
         let mut port = None;
-        if let Err(Broken(step, error)) = session(&options, &ledger, worker, &mut port).await {
+        let session = session(&options, &ledger, worker, &mut port);
+        let ended = timeout(PATIENCE, session).await;
+        let ended = ended.unwrap_or_else(|_| panic!("a session on {port:?} gets no answer and no error"));
+        if let Err(Broken(step, error)) = ended {
             let code = match &error {
                 Error::Server(error) => Some(error.code),
                 _ => None,
