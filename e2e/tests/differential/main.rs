@@ -34,6 +34,8 @@ use crate::schema::Stage;
 use crate::session::{Rig, SINGLE};
 
 const SECONDS: u64 = 60;
+/// Lines of the server's log that are shown.
+const LOG_LINES: usize = 60;
 /// What makes one session like the other: statistics that do not change by themselves (EXPLAIN), and nothing left over
 /// in a thread (MariaDB goes on counting statement ids). The disk need not be waited for.
 const OPTIONS: &[&str] = &[
@@ -72,6 +74,10 @@ fn answers_through_the_gateway_are_the_servers() {
     let mut scripts = 0;
     let mut failures = Vec::new();
     while begin.elapsed() < limit || scripts < SINGLE {
+        let _told = TellWhenPanicking {
+            seed: base + scripts,
+            server: servers[0].primary(),
+        };
         if let Err(report) = rig.play(base + scripts) {
             eprintln!("{report}");
             failures.push(report);
@@ -90,6 +96,27 @@ fn answers_through_the_gateway_are_the_servers() {
         "{} of {scripts} scripts differ; see above",
         failures.len()
     );
+}
+
+/// A script that ends the server, or that this test does not understand, is named too.
+struct TellWhenPanicking<'a> {
+    seed: u64,
+    server: &'a sandbox::Node,
+}
+
+impl Drop for TellWhenPanicking<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let log = self.server.log();
+            let lines: Vec<_> = log.lines().collect();
+            let end = &lines[lines.len().saturating_sub(LOG_LINES)..];
+            eprintln!(
+                "FOREBAY_SEED={}; the server's log ends with:\n{}",
+                self.seed,
+                end.join("\n")
+            );
+        }
+    }
 }
 
 fn leaves_nothing_behind(gateway: &e2e::Gateway) {

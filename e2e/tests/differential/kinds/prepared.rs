@@ -6,7 +6,7 @@ use super::parameters::{Parameter, encode};
 use super::{Maker, Prepared};
 use crate::script::{Patch, Request};
 
-/// Statements with the number of their parameters.
+/// Statements with the number of their parameters. No EXPLAIN: MySQL 9.7 crashes where it is executed with a cursor.
 const STATEMENTS: &[(&str, usize)] = &[
     ("SELECT 1", 0),
     ("SELECT ?", 1),
@@ -45,7 +45,6 @@ const STATEMENTS: &[(&str, usize)] = &[
         8,
     ),
     ("REPLACE INTO bare VALUES (?, ?)", 2),
-    ("EXPLAIN SELECT * FROM small WHERE id = ?", 1),
     ("SELECT REPEAT('p', ?)", 1),
     (
         "SELECT a.id, b.id FROM small a, small b, small c ORDER BY 1, 2",

@@ -1,4 +1,6 @@
 //! SHOW, as far as it tells of the session and its tables and not of the time.
+//!
+//! Not SHOW PROCEDURE STATUS: MySQL reads its dictionary now with an index and now without, which the status flags tell.
 
 use mysql_wire::Command;
 
@@ -41,7 +43,6 @@ const SHOWS: &[&str] = &[
     "SHOW CREATE USER diff_open",
     "DESCRIBE types v",
     "EXPLAIN small",
-    "SHOW PROCEDURE STATUS LIKE 'missing'",
     "SHOW CREATE EVENT missing",
     "SHOW TABLE STATUS LIKE 'missing'",
     "SHOW VARIABLES LIKE 'wsrep%'",
@@ -58,7 +59,6 @@ const CHANGING: &[&str] = &[
     "SHOW TABLE STATUS",
     "SHOW STATUS",
     "SHOW BINARY LOGS",
-    "SHOW PROCEDURE STATUS",
     "SHOW TRIGGERS",
     "SHOW VARIABLES",
 ];
