@@ -315,9 +315,9 @@ choice! {
     pub enum Balance {
         /// The server with the fewest sessions in relation to its weight.
         LeastConnections = "least-connections",
-        /// At random, in proportion to the weights.
+        /// In even turns, in proportion to the weights.
         Weighted = "weighted",
-        /// In turn, in proportion to the weights.
+        /// In turn, each as often as the others; weight 0 is left out.
         RoundRobin = "round-robin",
         /// Two at random, of which the one with fewer sessions.
         RandomTwo = "random-two",

@@ -154,9 +154,9 @@ impl SessionError {
 
     /// The error the client is told, or `None` where there is nobody to tell or the protocol has no place for it.
     ///
-    /// Codes are MySQL's own (<https://dev.mysql.com/doc/mysql-errors/9.7/en/server-error-reference.html>), or those
-    /// of its client library (2003, 2013) where the client library would say the same had it been connected
-    /// directly. SQLSTATE class 08 makes connection pools throw the connection away.
+    /// Codes are servers' own (<https://dev.mysql.com/doc/mysql-errors/9.7/en/server-error-reference.html>), never those of
+    /// client libraries (2000 to 2999): MariaDB's clients take a server that sends one for broken, and drop the text.
+    /// SQLSTATE class 08 makes connection pools throw the connection away.
     pub(crate) fn to_packet(&self) -> Option<ErrPacket> {
         if let Self::ServerRefused { packet, .. } = self {
             return Some(packet.clone());
@@ -189,19 +189,18 @@ impl SessionError {
                 (1040, b"08004", format!("Too many connections: {self}"))
             }
             Self::NoServer(_) | Self::NoServerSeen | Self::ServerLogin { .. } => {
-                (2003, b"08S01", format!("Can't connect to a MySQL server: {self}"))
+                (1429, b"08S01", format!("Can't connect to a MySQL server: {self}"))
             }
             Self::ServerGone { .. } | Self::ServerProtocol { .. } | Self::ServerDown { .. } => {
-                (2013, b"08S01", format!("Lost connection to MySQL server: {self}"))
+                (1158, b"08S01", format!("Lost connection to MySQL server: {self}"))
             }
             Self::ServerTimeout { .. } => {
-                (2013, b"08S01", format!("Lost connection to MySQL server: {self}"))
+                (1158, b"08S01", format!("Lost connection to MySQL server: {self}"))
             }
             Self::ClientIdle => (4031, b"08S01", self.to_string()),
             Self::Killed => (1317, b"70100", self.to_string()),
-            Self::Drained | Self::Shutdown => {
-                (1053, b"08S01", format!("Server shutdown in progress: {self}"))
-            }
+            Self::Drained => (1053, b"08S01", format!("Server shutdown in progress: {self}")),
+            Self::Shutdown => (1053, b"08S01", self.to_string()),
         };
         Some(ErrPacket {
             code,

@@ -6,6 +6,7 @@ mod serve;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use anyhow::Context;
 use clap::{Parser, Subcommand};
 
 /// A gateway in front of MySQL-compatible clusters.
@@ -24,7 +25,8 @@ enum Command {
         #[arg(short, long, default_value = "/etc/forebay/forebay.toml")]
         config: PathBuf,
     },
-    /// Check a configuration file and exit; 0 means it would be taken.
+    /// Check a configuration file, with the certificates and keys it names, and exit; 0 means it is right. What depends on
+    /// the moment (addresses in use, the limit of file descriptors) is found at start.
     Check {
         /// The configuration file.
         #[arg(short, long, default_value = "/etc/forebay/forebay.toml")]
@@ -97,6 +99,29 @@ fn main() -> ExitCode {
 
 fn check(path: &std::path::Path) -> anyhow::Result<()> {
     let config = config::Config::load(path)?;
+    for listener in config
+        .listeners
+        .iter()
+        .filter(|listener| listener.tls.mode != config::TlsMode::Off)
+    {
+        net::TlsAcceptor::new(&listener.tls).with_context(|| format!("listener {}", listener.name))?;
+    }
+    for cluster in config
+        .clusters
+        .values()
+        .filter(|cluster| cluster.tls.mode != config::TlsMode::Off)
+    {
+        net::TlsConnector::new(&cluster.tls).with_context(|| format!("cluster {}", cluster.name))?;
+    }
+    for (listener, path) in config
+        .listeners
+        .iter()
+        .filter_map(|listener| Some((listener, listener.rsa_key.as_ref()?)))
+    {
+        let key = std::fs::read_to_string(path).map_err(anyhow::Error::from);
+        key.and_then(|text| Ok(dataplane::keys::PrivateKey::from_pem(&text)?))
+            .with_context(|| format!("listener {}: rsa_key {}", listener.name, path.display()))?;
+    }
     let servers: usize = config
         .clusters
         .values()

@@ -18,6 +18,8 @@ use crate::serve::settle_max_connections;
 pub(crate) struct Operator {
     path: PathBuf,
     config: Mutex<Config>,
+    /// What a restart would change is what differs from this.
+    started_with: Config,
     pub(crate) gateway: Arc<Gateway>,
     pub(crate) telemetry: Arc<Telemetry>,
     log: LogHandle,
@@ -34,6 +36,7 @@ impl Operator {
     ) -> Arc<Self> {
         let operator = Self {
             path,
+            started_with: config.clone(),
             config: Mutex::new(config),
             gateway,
             telemetry,
@@ -79,8 +82,17 @@ impl Operator {
         settle_max_connections(&mut new).map_err(|error| format!("{error:#}"))?;
         let mut config = self.config();
         let diff = config.diff(&new);
+        // Also what an earlier reload could not take over is still waiting.
+        let waiting = self.started_with.diff(&new);
+        for change in waiting.of(Reload::Restart) {
+            warn!(%change, "takes effect at the next start");
+        }
         if diff.is_empty() {
-            return Ok("nothing has changed".into());
+            let waiting: Vec<_> = waiting
+                .of(Reload::Restart)
+                .map(|change| format!("\n{change}: waits for a restart"))
+                .collect();
+            return Ok(format!("nothing has changed{}", waiting.concat()));
         }
         // First what can be taken back.
         if config.log.level != new.log.level {
@@ -94,9 +106,6 @@ impl Operator {
             return Err(error.to_string());
         }
         self.publish_limit(&new);
-        for change in diff.of(Reload::Restart) {
-            warn!(%change, "takes effect at the next start");
-        }
         *config = new;
         Ok(diff.to_string())
     }

@@ -87,7 +87,9 @@ fn up(state: &StateFile, kind: Kind, nodes: usize) -> Result<(), SandboxError> {
         .collect();
     let port = entries[entries.len() - 1].nodes[0].port;
     say!();
-    say!("Connect:    mariadb --host=127.0.0.1 --port={port} --user={USER} --password={PASSWORD} test");
+    say!(
+        "Connect:    mariadb --skip-ssl --host=127.0.0.1 --port={port} --user={USER} --password={PASSWORD} test"
+    );
     say!("For Forebay: servers = [{}]", servers.join(", "));
     say!(
         "Files:      {} (certificates: ca.pem; logs: node*/log)",

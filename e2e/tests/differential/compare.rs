@@ -133,7 +133,7 @@ fn is_farewell(answer: &Answer, capabilities: Capabilities) -> bool {
     };
     let error = ErrPacket::decode(&physical.payload, capabilities);
     error.is_ok_and(|error| {
-        error.code == 2013 && error.message.starts_with(b"Lost connection to MySQL server: ")
+        error.code == 1158 && error.message.starts_with(b"Lost connection to MySQL server: ")
     }) && answer.packets.len() == 1
 }
 

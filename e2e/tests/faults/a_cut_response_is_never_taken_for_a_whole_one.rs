@@ -59,7 +59,7 @@ fn error_after(got: &[u8], whole: &[Vec<u8>], cut: usize) -> Option<String> {
             "the last packet"
         );
         let error = ErrPacket::decode(&rest[PacketHeader::LEN..], CAPABILITIES).unwrap();
-        assert_eq!(error.code, 2013, "cut after {cut} bytes");
+        assert_eq!(error.code, 1158, "cut after {cut} bytes");
         return Some(String::from_utf8(error.message).unwrap());
     }
     panic!("cut after {cut} bytes, and yet the client has the whole response");

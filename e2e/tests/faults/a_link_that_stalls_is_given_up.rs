@@ -20,7 +20,7 @@ async fn after_the_server_s_idle_timeout() {
     let mut other = client::connect(&gateway).await;
     link.set_to_client(Fault::Stall);
     let error = session.query_drop("SELECT 1").await.unwrap_err();
-    assert_eq!(client::code(&error), 2013, "{error}");
+    assert_eq!(client::code(&error), 1158, "{error}");
     let words = format!(
         "Lost connection to MySQL server: server {} did not go on with its answer for 1s",
         link.address()
@@ -44,7 +44,7 @@ async fn after_the_login_timeout() {
     let error = mysql_async::Conn::new(client::options(&gateway))
         .await
         .unwrap_err();
-    assert_eq!(client::code(&error), 2003, "{error}");
+    assert_eq!(client::code(&error), 1429, "{error}");
     assert!(
         error.to_string().contains("Can't connect to a MySQL server: "),
         "{error}"

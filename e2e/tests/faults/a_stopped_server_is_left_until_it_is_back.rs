@@ -34,7 +34,7 @@ async fn and_without_any_server_clients_are_told_which_refused() {
     eventually("new sessions are refused, with the reason", async || {
         let error = Conn::new(client::options(&gateway)).await.unwrap_err();
         let text = error.to_string();
-        client::code(&error) == 2003
+        client::code(&error) == 1429
             && text.contains("Can't connect to a MySQL server: no server available: ")
             && text.contains(&refused(first))
             && text.contains(&refused(second))

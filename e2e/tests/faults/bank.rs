@@ -263,8 +263,8 @@ pub(crate) fn assert_only_on(failed: &Node, failures: &[Failure]) {
 #[track_caller]
 pub(crate) fn assert_right_words(failure: &Failure) {
     let words = match failure.code {
-        Some(2013) => "Lost connection to MySQL server: ",
-        Some(2003) => "Can't connect to a MySQL server: ",
+        Some(1158) => "Lost connection to MySQL server: ",
+        Some(1429) => "Can't connect to a MySQL server: ",
         // A login ends with an error packet in any case.
         None if failure.step != Step::Connect => return,
         _ => panic!("not an error of a lost server: {failure:?}"),

@@ -10,7 +10,7 @@ async fn after_its_checks_failed() {
     frozen.freeze().unwrap();
 
     let error = session.query_drop("SELECT 1").await.unwrap_err();
-    assert_eq!(client::code(&error), 2013, "{error}");
+    assert_eq!(client::code(&error), 1158, "{error}");
     for _ in 0..4 {
         assert_ne!(
             client::server_port(&mut client::connect(&gateway).await).await,

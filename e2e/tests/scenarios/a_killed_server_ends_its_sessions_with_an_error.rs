@@ -23,7 +23,7 @@ async fn and_new_ones_go_elsewhere() {
     .await;
     victim.kill9().unwrap();
     let error = waiting.await.unwrap().unwrap_err();
-    assert_eq!(client::code(&error), 2013, "{error}");
+    assert_eq!(client::code(&error), 1158, "{error}");
 
     // The others did not notice, and nobody is sent to the dead one.
     elsewhere.query_drop("SELECT 1").await.unwrap();

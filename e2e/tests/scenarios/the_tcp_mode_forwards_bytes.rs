@@ -40,5 +40,5 @@ async fn and_says_when_there_is_no_server() {
     let gateway = Setup::in_front_of(&servers).mode("tcp").start();
     servers[0].primary().kill9().unwrap();
     let error = Conn::new(client::options(&gateway)).await.unwrap_err();
-    assert_eq!(client::code(&error), 2003, "{error}");
+    assert_eq!(client::code(&error), 1429, "{error}");
 }

@@ -13,8 +13,8 @@ use crate::sweep::{Sweep, block_on};
 
 const WRONG: &[u8] = b"open barley, which is longer than a nonce, too";
 
-/// The start of error 2013, SQLSTATE 08S01.
-const LOST_CONNECTION: &[u8] = b"\xff\xdd\x07#08S01";
+/// The start of error 1158, SQLSTATE 08S01.
+const LOST_CONNECTION: &[u8] = b"\xff\x86\x04#08S01";
 
 #[test]
 fn a_wrong_password_is_for_the_server_to_refuse() {

@@ -101,7 +101,7 @@ fn introduce(servers: &Sandbox, gateway: &Gateway) {
 
 fn connect_command(address: SocketAddr) -> String {
     format!(
-        "mariadb -h {} -P {} -u {USER} -p{PASSWORD} {DATABASE}",
+        "mariadb --skip-ssl -h {} -P {} -u {USER} -p{PASSWORD} {DATABASE}",
         address.ip(),
         address.port()
     )
