@@ -164,6 +164,39 @@ fn pbkdf2_sha512(password: &[u8], salt: &[u8], iterations: u32) -> [u8; 32] {
     first
 }
 
+/// Lengths in bytes of the answers of plugins that insist on one: a SHA-1; a signature; a client's salt and a signature.
+const NATIVE_LEN: usize = 20;
+const ED25519_LEN: usize = 64;
+const PARSEC_LEN: usize = 32 + 64;
+
+/// An answer that a plugin reads and refuses, to its question number `question`, counted from 1.
+///
+/// Servers count a login that breaks off, and an answer of the wrong length, as a handshake error of the client's host,
+/// and refuse the host after `max_connect_errors` of them in a row. A wrong password they hold against nobody's host.
+/// Sources: `acl_authenticate` in `sql/sql_acl.cc` and `plugin/auth_ed25519` of MariaDB, `sql/auth/` of MySQL.
+pub fn wrong_answer(plugin: &[u8], question: u32) -> Vec<u8> {
+    match (plugin, question) {
+        (b"mysql_native_password", _) => vec![0; NATIVE_LEN],
+        (b"client_ed25519", _) => vec![0; ED25519_LEN],
+        // The first answer asks for the salt.
+        (b"parsec", 0 | 1) => Vec::new(),
+        (b"parsec", _) => vec![0; PARSEC_LEN],
+        (b"sha256_password" | b"mysql_clear_password" | b"dialog", _) => vec![0],
+        _ => Vec::new(),
+    }
+}
+
+/// Whether a plugin can read an answer at all; see [`wrong_answer`]. True for all answers to plugins not known here.
+pub fn is_readable_answer(plugin: &[u8], question: u32, answer: &[u8]) -> bool {
+    match (plugin, question) {
+        (b"mysql_native_password", _) => matches!(answer.len(), 0 | NATIVE_LEN),
+        (b"client_ed25519", _) => answer.len() == ED25519_LEN,
+        (b"parsec", 0 | 1) => answer.is_empty(),
+        (b"parsec", _) => answer.len() == PARSEC_LEN,
+        _ => true,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -264,5 +297,25 @@ mod tests {
             hex(&pbkdf2_sha512(&[b'x'; 200], b"salt", 3)),
             "7e06f7557aae6057f38260ec33f67b9675bebccb8b17931386629a07d32149d2"
         );
+    }
+
+    #[test]
+    fn wrong_answers_can_be_read() {
+        for plugin in [
+            "mysql_native_password",
+            "client_ed25519",
+            "parsec",
+            "caching_sha2_password",
+        ] {
+            for question in 1..3 {
+                let answer = wrong_answer(plugin.as_bytes(), question);
+                assert!(
+                    is_readable_answer(plugin.as_bytes(), question, &answer),
+                    "{plugin}"
+                );
+            }
+        }
+        assert!(!is_readable_answer(b"mysql_native_password", 1, b"nonsense"));
+        assert!(!is_readable_answer(b"client_ed25519", 1, b""));
     }
 }
