@@ -18,7 +18,7 @@
 //! [`AuthRelay::client_said`] take a payload and say what to do with it.
 
 use crate::keys::{self, PrivateKey};
-use mysql_wire::{AuthNextFactor, AuthSwitch, WireError};
+use mysql_wire::{AuthNextFactor, AuthSwitch, WireError, auth};
 
 use crate::error::SessionError;
 
@@ -51,6 +51,11 @@ pub(crate) struct AuthRelay<'k> {
     plugin: Vec<u8>,
     nonce: Vec<u8>,
     expect: Expect,
+    /// Questions of the present plugin that went to the client.
+    questions: u32,
+    server_owes: bool,
+    /// The server has said yes or no.
+    over: bool,
 }
 
 enum Expect {
@@ -66,6 +71,8 @@ const CACHING_SHA2: &[u8] = b"caching_sha2_password";
 const SHA256: &[u8] = b"sha256_password";
 const DIALOG: &[u8] = b"dialog";
 const CLEAR: &[u8] = b"mysql_clear_password";
+/// `caching_sha2_password` says: the fast way did, my OK follows.
+const FAST_WAY_DID: &[u8] = &[1, 3];
 /// `caching_sha2_password` says: the fast way does not do, send the password.
 const PERFORM_FULL_AUTHENTICATION: &[u8] = &[1, 4];
 
@@ -77,11 +84,58 @@ impl<'k> AuthRelay<'k> {
             plugin: Vec::new(),
             nonce: Vec::new(),
             expect: Expect::Opaque,
+            questions: 0,
+            server_owes: true,
+            over: false,
         }
+    }
+
+    /// Whether it is the server's turn to say something.
+    pub(crate) fn server_owes(&self) -> bool {
+        self.server_owes
+    }
+
+    /// Whether the server has said yes or no.
+    pub(crate) fn is_over(&self) -> bool {
+        self.over
     }
 
     /// A packet from the server.
     pub(crate) fn server_said(&mut self, payload: Vec<u8>) -> Result<Step, SessionError> {
+        let step = self.take_from_server(payload);
+        self.server_owes = match &step {
+            // After "the fast way did" of caching_sha2_password it is still the server's turn.
+            Ok(Step::ToClient(payload)) => *payload == FAST_WAY_DID,
+            Ok(_) => true,
+            Err(_) => false,
+        };
+        self.questions += u32::from(!self.server_owes);
+        self.over = matches!(step, Ok(Step::Accepted(_) | Step::Refused(_)));
+        step
+    }
+
+    /// A packet from the client. One that its plugin could not even read is replaced: see [`Self::wrong_answer`].
+    pub(crate) fn client_said(&mut self, mut payload: Vec<u8>) -> Result<Step, SessionError> {
+        if !auth::is_readable_answer(&self.plugin, self.questions, &payload) {
+            payload = auth::wrong_answer(&self.plugin, self.questions);
+        }
+        let step = self.take_from_client(payload)?;
+        self.server_owes = matches!(step, Step::ToServer(_));
+        Ok(step)
+    }
+
+    /// What to answer the server in the place of a client that does not; `None` while it is the server's turn.
+    ///
+    /// A connection that breaks off in a login, or an answer of the wrong length, counts against `max_connect_errors`,
+    /// and after a hundred of them (the default) a server takes no connection of ours any more: anybody could block
+    /// the gateway. A wrong password counts against nobody's host.
+    pub(crate) fn wrong_answer(&mut self) -> Option<Vec<u8>> {
+        let answer = (!self.server_owes).then(|| auth::wrong_answer(&self.plugin, self.questions));
+        self.server_owes = true;
+        answer
+    }
+
+    fn take_from_server(&mut self, payload: Vec<u8>) -> Result<Step, SessionError> {
         match payload.first() {
             Some(0x00) => Ok(Step::Accepted(payload)),
             Some(0xff) => Ok(Step::Refused(payload)),
@@ -92,8 +146,7 @@ impl<'k> AuthRelay<'k> {
         }
     }
 
-    /// A packet from the client.
-    pub(crate) fn client_said(&mut self, payload: Vec<u8>) -> Result<Step, SessionError> {
+    fn take_from_client(&mut self, payload: Vec<u8>) -> Result<Step, SessionError> {
         let Expect::Password { key_request } = self.expect else {
             return Ok(Step::ToServer(payload));
         };
@@ -144,7 +197,6 @@ impl<'k> AuthRelay<'k> {
 
     /// A plugin is named: it decides what is understood from here on.
     fn begin(&mut self, plugin: Vec<u8>, data: &[u8]) -> Result<(), SessionError> {
-        self.refuse_exposure(&plugin)?;
         self.expect = if plugin == SHA256 {
             Expect::Password { key_request: 1 }
         } else {
@@ -152,7 +204,8 @@ impl<'k> AuthRelay<'k> {
         };
         self.nonce = data.iter().copied().take(20).collect();
         self.plugin = plugin;
-        Ok(())
+        self.questions = 0;
+        self.refuse_exposure(&self.plugin)
     }
 
     fn more_data(&mut self, payload: Vec<u8>) -> Result<Step, SessionError> {

@@ -12,9 +12,7 @@ use std::time::Duration;
 use aws_lc_rs::rand::{SecureRandom, SystemRandom};
 use config::{ServerCompression, TlsMode};
 use mysql_wire::compression::Algorithm;
-use mysql_wire::{
-    AuthMoreData, Capabilities, ChangeUser, Greeting, Login, OkPacket, SslRequest, StatusFlags,
-};
+use mysql_wire::{Capabilities, ChangeUser, Greeting, Login, OkPacket, SslRequest, StatusFlags};
 use net::{Stream, Toward};
 use tokio::time::timeout;
 use upstream::{Cluster, GreetingError, Lease, Server, ServerTraits};
@@ -73,6 +71,8 @@ const MAX_ZSTD_LEVEL: u8 = 6;
 
 /// How long a server may take to refuse a login that its client has left.
 const GIVE_UP_LIMIT: Duration = Duration::from_secs(1);
+/// Packets of a server in a login that its client has left: a switch, the questions of a plugin, the verdict.
+const GIVE_UP_ROUNDS: usize = 8;
 
 /// The client's side, up to its login packet.
 pub(crate) struct Client {
@@ -293,31 +293,32 @@ async fn answer_in_time(
     capabilities: Capabilities,
 ) -> Result<Vec<u8>, SessionError> {
     let limit = listener.config.login_timeout;
-    let answers = authenticate(client, server_side, listener, server.name(), capabilities);
+    let mut relay = auth_relay(client, server_side, listener, capabilities);
+    let answers = authenticate(client, server_side, &mut relay, listener, server.name());
     let answered = timeout(limit, answers).await;
     let answered = answered.unwrap_or(Err(SessionError::LoginTimeout(limit)));
     match &answered {
         Err(SessionError::ServerLogin { cause, .. }) => listener.cluster.suspect(server, cause),
-        Err(SessionError::ClientGone | SessionError::ClientFailed(_) | SessionError::LoginTimeout(_)) => {
-            give_up_in_order(server_side).await;
-        }
-        Ok(_) | Err(_) => {}
+        Ok(_) | Err(SessionError::LoginRefused | SessionError::ServerGone { .. }) => {}
+        Err(_) => give_up_in_order(server_side, &mut relay).await,
     }
     answered
 }
 
-/// Answers the server's last question with nothing, in the place of a client that has gone, and waits for its refusal.
-///
-/// A connection that breaks off in a login counts against `max_connect_errors`, and after a hundred of them a server
-/// takes none of ours any more: anybody could block the gateway. A refused login counts against nobody.
-async fn give_up_in_order(server: &mut Side<'_>) {
+/// Lets the server refuse a login that its client does not see through: see [`AuthRelay::wrong_answer`].
+async fn give_up_in_order(server: &mut Side<'_>, relay: &mut AuthRelay<'_>) {
     let refused = async {
-        server.write(&[]).await?;
-        while !matches!(
-            server.read().await.map_err(ReadError::into_io)?.first(),
-            Some(0x00 | 0xff)
-        ) {
-            server.write(&[]).await?;
+        for _ in 0..GIVE_UP_ROUNDS {
+            if relay.is_over() {
+                break;
+            }
+            if let Some(answer) = relay.wrong_answer() {
+                server.write(&answer).await?;
+            }
+            let packet = server.read().await.map_err(ReadError::into_io)?;
+            if let Ok(Step::ToServer(payload)) = relay.server_said(packet) {
+                server.write(&payload).await?;
+            }
         }
         io::Result::Ok(())
     };
@@ -355,7 +356,8 @@ pub(crate) async fn change_user(
         during: During::Login,
     };
     server.write(&payload).await.map_err(gone)?;
-    match authenticate(client, server, listener, server_name, capabilities).await {
+    let mut relay = auth_relay(client, server, listener, capabilities);
+    match authenticate(client, server, &mut relay, listener, server_name).await {
         Ok(ok) => Ok((user, Some(ok_status(&ok, capabilities)))),
         Err(SessionError::LoginRefused) => Ok((user, None)),
         Err(error) => Err(error),
@@ -490,20 +492,29 @@ pub(crate) fn compressed(stream: Stream, algorithm: Option<Algorithm>, toward: T
     }
 }
 
-/// Passes packets between the two until the server has said yes or no.
-async fn authenticate(
-    client: &mut Side<'_>,
-    server: &mut Side<'_>,
-    listener: &ListenerState,
-    server_name: &str,
+fn auth_relay<'k>(
+    client: &Side<'_>,
+    server: &Side<'_>,
+    listener: &'k ListenerState,
     capabilities: Capabilities,
-) -> Result<Vec<u8>, SessionError> {
+) -> AuthRelay<'k> {
     let links = Links {
         client_secure: client.is_secure(),
         server_secure: server.is_secure(),
         cleartext_allowed: listener.cluster.config().allow_cleartext_passwords,
         multi_factor: capabilities.contains(Capabilities::MULTI_FACTOR),
     };
+    AuthRelay::new(links, &listener.rsa_key)
+}
+
+/// Passes packets between the two until the server has said yes or no.
+async fn authenticate(
+    client: &mut Side<'_>,
+    server: &mut Side<'_>,
+    relay: &mut AuthRelay<'_>,
+    listener: &ListenerState,
+    server_name: &str,
+) -> Result<Vec<u8>, SessionError> {
     let gone = || SessionError::ServerGone {
         server: server_name.to_owned(),
         during: During::Login,
@@ -513,9 +524,8 @@ async fn authenticate(
         server: server_name.to_owned(),
         cause: format!("no answer to the login within {limit:?}"),
     };
-    let mut relay = AuthRelay::new(links, &listener.rsa_key);
-    let mut server_owes = true;
     loop {
+        let server_owes = relay.server_owes();
         let answer = async {
             if server_owes {
                 timeout(limit, server.read()).await.map_err(silent)
@@ -527,11 +537,6 @@ async fn authenticate(
             biased;
             packet = answer => relay.server_said(packet?.map_err(|_| gone())?)?,
             packet = client.read_next() => relay.client_said(packet.map_err(client_read)?)?,
-        };
-        // After "the fast way did" of caching_sha2_password it is still the server's turn.
-        server_owes = match &step {
-            Step::ToClient(payload) => *payload == [AuthMoreData::HEADER, 3],
-            Step::ToServer(_) | Step::Accepted(_) | Step::Refused(_) => true,
         };
         match step {
             Step::ToClient(payload) => client.write(&payload).await.map_err(SessionError::ClientFailed)?,

@@ -192,7 +192,8 @@ fn compare_change(identity: &Identity, client: &[u8], server: &[u8]) -> Result<(
         .ok_or_else(|| format!("the change of user was {client:?} and became {server:?}"))
 }
 
-/// What came before the refusal passed; the server's last request did not.
+/// What came before the refusal passed; the server's last request did not. It may have been answered with no password at
+/// all, so that the server refuses and does not count a broken handshake.
 fn compare_refused(client: &[Said], server: &[Said]) -> Result<(), String> {
     let Some((_error, passed)) = client.split_last() else {
         return Err("the client was told nothing".into());
@@ -204,6 +205,17 @@ fn compare_refused(client: &[Said], server: &[Said]) -> Result<(), String> {
         .all(|(one, other)| payload(one) == payload(other));
     match server.get(passed.len()..) {
         Some([request]) if same && !request.by_client => Ok(()),
+        Some([request, given_up @ .., verdict])
+            if same
+                && !request.by_client
+                && given_up
+                    .iter()
+                    .filter(|said| said.by_client)
+                    .all(|said| said.packet.payload == [0])
+                && verdict.packet.payload.first() == Some(&ErrPacket::HEADER) =>
+        {
+            Ok(())
+        }
         _ => Err(format!("before the refusal {client:02x?} became {server:02x?}")),
     }
 }
