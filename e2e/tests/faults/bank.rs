@@ -271,11 +271,3 @@ pub(crate) fn assert_right_words(failure: &Failure) {
     };
     assert!(failure.text.contains(words), "{failure:?}");
 }
-
-/// How many of them came as error packets with this code.
-pub(crate) fn with_code(failures: &[Failure], code: u16) -> usize {
-    failures
-        .iter()
-        .filter(|failure| failure.code == Some(code))
-        .count()
-}

@@ -62,7 +62,7 @@ async fn give_up(port: u16, user: &str, end: End) {
     raw.packet().await.unwrap();
     raw.send(1, &raw::login_of(user, CAPABILITIES)).await.unwrap();
     match end {
-        End::Early => return,
+        End::Early => {}
         End::WhenAsked => drop(raw.packet().await.unwrap()),
         End::Silent => {
             raw.read_to_end("half a login").await;
