@@ -37,7 +37,7 @@ async fn and_nobody_on_the_other_server_notices() {
         let seen = load.failures().len();
         victim.kill9().unwrap();
         let error = statement.await.unwrap().unwrap_err();
-        assert_eq!(client::code(&error), 2013, "{error}");
+        assert_eq!(client::code(&error), 1158, "{error}");
         let words = format!(
             "Lost connection to MySQL server: lost connection to server {} during a command; it is not known whether \
              it was executed",
