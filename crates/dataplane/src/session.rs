@@ -82,6 +82,9 @@ impl Session {
     /// response and may be forwarded goes first, so that an error never stands inside a packet.
     pub(crate) async fn farewell(&mut self, error: &SessionError) {
         let mut last = Vec::new();
+        if self.error_sequence == Some(0) && error.to_packet().is_some() && !self.must_end_now() {
+            self.error_sequence = self.await_last_command().await;
+        }
         if let (Some(packet), Some(sequence)) = (error.to_packet(), self.error_sequence) {
             self.worker.metrics.error_sent(packet.code, error.fault());
             last = error_bytes(&packet, sequence, self.capabilities);
@@ -96,6 +99,39 @@ impl Session {
         };
         // A client that does not take it in time, or is gone, does without.
         let _: Result<std::io::Result<()>, _> = tokio::time::timeout(FAREWELL_LIMIT, write).await;
+    }
+}
+
+/// How long a session that ends between two commands waits for the next one, to answer it with the error.
+const LAST_COMMAND_WAIT: Duration = Duration::from_secs(1);
+
+impl Session {
+    /// An error between two commands has sequence number 0, and a client that has just sent the next command takes that
+    /// for a broken protocol. Busy clients are always just sending the next one, so it is awaited for a moment, and
+    /// refused. Returns the sequence number that the error has then; `None` where the client has gone.
+    async fn await_last_command(&mut self) -> Option<u8> {
+        let wires = &mut self.wires;
+        let next = async {
+            loop {
+                if let Some(header) = PacketHeader::parse(wires.up.unseen()) {
+                    return Some(header.sequence.wrapping_add(1));
+                }
+                match poll_fn(|cx| wires.up.poll_read(cx, &mut wires.client)).await {
+                    Ok(n) if n > 0 => {}
+                    Ok(_) | Err(_) => return None,
+                }
+            }
+        };
+        tokio::time::timeout(LAST_COMMAND_WAIT, next)
+            .await
+            .unwrap_or(Some(0))
+    }
+
+    fn must_end_now(&self) -> bool {
+        matches!(
+            self.control.due(false),
+            Some(Signal::DrainNow | Signal::ShutdownNow)
+        )
     }
 }
 
