@@ -33,11 +33,32 @@ pub(crate) enum Step {
     Refused(Vec<u8>),
 }
 
+/// What carries the bytes between two neighbours.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Link {
+    Plain,
+    /// A Unix socket.
+    Unix,
+    Tls,
+}
+
+impl Link {
+    /// Whether the clients and servers of a plugin take it for safe enough to send the password itself.
+    /// `sha256_password` does not trust Unix sockets (`sql/auth/sha2_password.cc` asks for TLS only).
+    fn is_secure(self, plugin: &[u8]) -> bool {
+        match self {
+            Self::Tls => true,
+            Self::Unix => plugin != SHA256,
+            Self::Plain => false,
+        }
+    }
+}
+
 /// What is known of the two links.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Links {
-    pub(crate) client_secure: bool,
-    pub(crate) server_secure: bool,
+    pub(crate) client: Link,
+    pub(crate) server: Link,
     /// The operator allows passwords in the clear on the plain link to the server.
     pub(crate) cleartext_allowed: bool,
     /// The login may have several factors (MySQL); where it may not, a packet that begins with `02` is the plugin's.
@@ -137,6 +158,11 @@ impl<'k> AuthRelay<'k> {
 
     fn take_from_server(&mut self, payload: Vec<u8>) -> Result<Step, SessionError> {
         match payload.first() {
+            Some(0x00) if self.is_taken_for_the_gateway() => Err(SessionError::PasswordExposed(
+                "Access denied: the server lets this account in without a question, for the sake of the process at the other \
+                 end of its Unix socket (unix_socket, auth_socket), and that is the gateway"
+                    .into(),
+            )),
             Some(0x00) => Ok(Step::Accepted(payload)),
             Some(0xff) => Ok(Step::Refused(payload)),
             Some(0xfe) => self.switch(payload),
@@ -155,7 +181,10 @@ impl<'k> AuthRelay<'k> {
             self.expect = Expect::Opaque;
             return Ok(Step::ToServer(payload));
         }
-        match (self.links.client_secure, self.links.server_secure) {
+        match (
+            self.links.client.is_secure(&self.plugin),
+            self.links.server.is_secure(&self.plugin),
+        ) {
             (true, true) | (false, false) => {
                 self.expect = Expect::Opaque;
                 Ok(Step::ToServer(payload))
@@ -222,11 +251,17 @@ impl<'k> AuthRelay<'k> {
         Ok(Step::ToClient(payload))
     }
 
+    /// Over a Unix socket a server sees whose process is at the other end: ours. An account that trusts that must not be
+    /// open to everybody who reaches us over the network.
+    fn is_taken_for_the_gateway(&self) -> bool {
+        self.plugin.is_empty() && self.links.server == Link::Unix && self.links.client != Link::Unix
+    }
+
     fn refuse_exposure(&self, plugin: &[u8]) -> Result<(), SessionError> {
         let in_the_clear = plugin == CLEAR || plugin == DIALOG;
         if in_the_clear
-            && self.links.client_secure
-            && !self.links.server_secure
+            && self.links.client.is_secure(plugin)
+            && !self.links.server.is_secure(plugin)
             && !self.links.cleartext_allowed
         {
             return Err(SessionError::PasswordExposed(format!(
@@ -244,4 +279,52 @@ fn unreadable(cause: WireError) -> SessionError {
     SessionError::PasswordExposed(format!(
         "the server's question for the password makes no sense: {cause}"
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn links(client: Link, server: Link) -> Links {
+        Links {
+            client,
+            server,
+            cleartext_allowed: false,
+            multi_factor: false,
+        }
+    }
+
+    #[test]
+    fn an_account_that_trusts_the_process_behind_a_unix_socket_is_not_open_to_the_network() {
+        let key = PrivateKey::generate().unwrap();
+        let ok = vec![0, 0, 0, 2, 0, 0, 0];
+        for client in [Link::Plain, Link::Tls] {
+            let mut relay = AuthRelay::new(links(client, Link::Unix), &key);
+            assert!(matches!(
+                relay.server_said(ok.clone()),
+                Err(SessionError::PasswordExposed(_))
+            ));
+        }
+        for (client, server) in [
+            (Link::Unix, Link::Unix),
+            (Link::Plain, Link::Plain),
+            (Link::Tls, Link::Plain),
+        ] {
+            let mut relay = AuthRelay::new(links(client, server), &key);
+            assert!(matches!(relay.server_said(ok.clone()), Ok(Step::Accepted(_))));
+        }
+    }
+
+    #[test]
+    fn sha256_password_takes_a_unix_socket_for_a_plain_link() {
+        let key = PrivateKey::generate().unwrap();
+        let mut relay = AuthRelay::new(links(Link::Unix, Link::Plain), &key);
+        let switch = b"\xfesha256_password\0abcdefghijklmnopqrst\0".to_vec();
+        assert!(matches!(relay.server_said(switch), Ok(Step::ToClient(_))));
+        let key_request = vec![1];
+        assert_eq!(
+            relay.client_said(key_request.clone()).unwrap(),
+            Step::ToServer(key_request)
+        );
+    }
 }

@@ -499,8 +499,8 @@ fn auth_relay<'k>(
     capabilities: Capabilities,
 ) -> AuthRelay<'k> {
     let links = Links {
-        client_secure: client.is_secure(),
-        server_secure: server.is_secure(),
+        client: client.link(),
+        server: server.link(),
         cleartext_allowed: listener.cluster.config().allow_cleartext_passwords,
         multi_factor: capabilities.contains(Capabilities::MULTI_FACTOR),
     };

@@ -10,8 +10,10 @@ use std::pin::Pin;
 use std::task::{Poll, ready};
 
 use mysql_wire::{PacketHeader, WireError, write_packet};
-use net::{Stream, buffer};
+use net::{Peer, Stream, buffer};
 use tokio::io::{AsyncRead, AsyncWriteExt, ReadBuf};
+
+use crate::auth_relay::Link;
 
 /// The largest packet of a login. Connection attributes may have 64 KiB (MySQL cuts them there), and a
 /// certificate or token of an authentication plugin has to fit.
@@ -62,9 +64,13 @@ impl<'s> Side<'s> {
         self.unread
     }
 
-    /// TLS or a Unix socket: MySQL's clients and servers send passwords in the clear over these.
-    pub(crate) fn is_secure(&self) -> bool {
-        self.stream.is_encrypted() || matches!(self.stream, Stream::Unix(_))
+    /// What carries this side's bytes.
+    pub(crate) fn link(&self) -> Link {
+        match &*self.stream {
+            stream if stream.is_encrypted() => Link::Tls,
+            stream if matches!(stream.peer(), Ok(Peer::Unix)) => Link::Unix,
+            _ => Link::Plain,
+        }
     }
 
     /// Reads one packet's payload. Safe to cancel: a part that was read is kept.
