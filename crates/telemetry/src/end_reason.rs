@@ -29,9 +29,9 @@ macro_rules! end_reasons {
 }
 
 end_reasons! {
-    /// The client said goodbye (COM_QUIT), or in mode `tcp` closed its side first.
+    /// The client said goodbye (COM_QUIT).
     ClientQuit = "client_quit",
-    /// The client's connection broke or closed without a goodbye.
+    /// The client's connection broke or closed without a goodbye; in mode `tcp` every end that is nobody's fault.
     ClientGone = "client_gone",
     /// The client sent no command for `client_idle_timeout`.
     ClientIdle = "client_idle",
@@ -45,7 +45,7 @@ end_reasons! {
     ServerDown = "server_down",
     /// A response stopped coming for `server_idle_timeout`.
     ServerTimeout = "server_timeout",
-    /// No server of the cluster could be connected to.
+    /// No server of the cluster could be connected to, or the one chosen did not get as far as a login (greeting, TLS).
     NoServer = "no_server",
     /// No server had a free place within `queue_timeout`.
     QueueTimeout = "queue_timeout",
@@ -55,15 +55,15 @@ end_reasons! {
     TooManySessions = "too_many_sessions",
     /// Bytes that are not the MySQL protocol, from either side.
     Protocol = "protocol",
-    /// An operator ended it.
+    /// Another session's `KILL` ended it.
     Killed = "killed",
     /// Its server was removed from the configuration.
     Drained = "drained",
     /// Forebay is shutting down.
     Shutdown = "shutdown",
-    /// TLS with the client or with the server could not be agreed on.
+    /// TLS with the client could not be agreed on, or the listener requires it and the client did not ask for it.
     TlsFailed = "tls_failed",
-    /// The PROXY header was missing, malformed, or came from an address that may not send one.
+    /// A peer named in `accept_proxy_from` sent no PROXY header, or a malformed one.
     ProxyHeader = "proxy_header",
 }
 

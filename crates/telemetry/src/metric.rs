@@ -74,7 +74,7 @@ metrics! {
     CLIENT_SENT_BYTES = Counter "forebay_client_sent_bytes_total" ["listener"] "bytes": "Bytes sent to clients, before TLS is counted.";
 
     COMMANDS = Counter "forebay_commands_total" ["command"] "commands": "Commands received from clients in mode session, by kind.";
-    ERRORS = Counter "forebay_errors_total" ["code", "fault"] "errors": "Error packets sent to clients, by MySQL error code and by whose fault it was: client, gateway or server.";
+    ERRORS = Counter "forebay_errors_total" ["code", "fault"] "errors": "Error packets that the gateway made itself, by MySQL error code and by whose fault it was: client, gateway or server. Errors of servers that are passed on are not among them.";
     COMMAND_DURATION = Histogram "forebay_command_duration_seconds" ["cluster", "server"] "seconds": "Time from a command sent to a server to the end of its response.";
 
     SERVER_STATE = Gauge "forebay_server_state" ["cluster", "server", "state"] "servers": "1 for the state a server is in, 0 for the others.";
