@@ -1,7 +1,10 @@
 //! What the gateway has to change or say itself: connection ids in `KILL`, the login within a session, and the
 //! last words of a server.
 
-use mysql_wire::{Command, PacketHeader, write_packet};
+use std::future::poll_fn;
+
+use mysql_wire::{Command, ErrPacket, PacketHeader, write_packet};
+use telemetry::Fault;
 use tokio::io::AsyncWriteExt;
 
 use crate::classify::Kill;
@@ -10,17 +13,20 @@ use crate::error::SessionError;
 use crate::handshake;
 use crate::registry::{Place, is_ours};
 use crate::relay::{self, Broken, Exchanged};
-use crate::session::{CommandHead, Session, signal_as_error};
+use crate::session::{CommandHead, Session, error_bytes, signal_as_error};
 use crate::side::{LOGIN_PACKET_MAX, Side};
 
 /// The longest thing a server may say unasked: an error packet with a message of 512 bytes, and some.
 const LAST_WORDS_MAX: usize = 1024;
 
+/// ER_KILL_DENIED_ERROR.
+const NO_KILL: u16 = 1095;
+
 /// Sends a `KILL` with the connection id that the server knows. Ids that are not ours go as they are.
 ///
-/// A session on another server cannot be reached with what this client may do here, so the server answers for an
-/// id it does not know (1094), unless the whole connection is to end and belongs to the same user of the same cluster:
-/// that the gateway does itself by ending the session.
+/// A session of the same user on another server of the cluster is reached by the account of the checks, where there is
+/// one. Without one, the gateway ends the session itself where the whole connection is to end; where only the statement is, the
+/// client's server answers for an id it does not know (1094).
 pub(crate) async fn kill(session: &mut Session, head: CommandHead, kill: Kill) -> Result<Exchanged, Broken> {
     let place = is_ours(kill.id)
         .then(|| session.worker.shared.registry.find(kill.id))
@@ -29,7 +35,10 @@ pub(crate) async fn kill(session: &mut Session, head: CommandHead, kill: Kill) -
         Some(place) if place.server == session.listener.key(&session.server) => {
             send_instead(session, head, &kill_text(kill, place.thread_id)).await
         }
-        Some(place) if may_end(session, &place, kill) => {
+        Some(place) if is_own(session, &place) && session.listener.cluster.has_account() => {
+            kill_elsewhere(session, head, kill, &place).await
+        }
+        Some(place) if is_own(session, &place) && !kill.query_only => {
             session.worker.shared.kill(place.worker, kill.id);
             // The server is asked for an OK of its own, with its status flags, by a statement that does nothing.
             send_instead(session, head, "DO 0").await
@@ -38,7 +47,8 @@ pub(crate) async fn kill(session: &mut Session, head: CommandHead, kill: Kill) -
     }
 }
 
-fn may_end(session: &Session, place: &Place, kill: Kill) -> bool {
+/// Whether a session is the same user's, in the same cluster: what a server asks, too.
+fn is_own(session: &Session, place: &Place) -> bool {
     let same_user = session
         .worker
         .shared
@@ -46,7 +56,49 @@ fn may_end(session: &Session, place: &Place, kill: Kill) -> bool {
         .find(session.control.id)
         .is_some_and(|own| own.user == place.user);
     let same_cluster = place.server.cluster == session.listener.cluster_serial;
-    same_user && same_cluster && !kill.query_only
+    same_user && same_cluster
+}
+
+/// By the account of the checks, on the server that the other session is on.
+async fn kill_elsewhere(
+    session: &mut Session,
+    head: CommandHead,
+    kill: Kill,
+    place: &Place,
+) -> Result<Exchanged, Broken> {
+    let statement = kill_text(kill, place.thread_id);
+    match session
+        .listener
+        .cluster
+        .run_by_account(place.server.server, &statement)
+        .await
+    {
+        // The server is asked for an OK of its own, with its status flags, by a statement that does nothing.
+        Ok(()) => send_instead(session, head, "DO 0").await,
+        Err(cause) => {
+            session.wires.up.discard(PacketHeader::LEN + head.payload_len);
+            session.wires.begin_command()?;
+            let message =
+                format!("KILL of a session on another server, by the account of the checks: {cause}");
+            let error = ErrPacket {
+                code: NO_KILL,
+                sql_state: *b"HY000",
+                message: message.into_bytes(),
+            };
+            session.worker.metrics.error_sent(NO_KILL, Fault::Gateway);
+            session
+                .wires
+                .down
+                .fill(&error_bytes(&error, 1, session.capabilities));
+            let len = session.wires.down.unseen().len();
+            session.wires.down.approve(len);
+            let wires = &mut session.wires;
+            poll_fn(|cx| wires.down.poll_write(cx, &mut wires.client))
+                .await
+                .map_err(Broken::Client)?;
+            Ok(Exchanged::Sent)
+        }
+    }
 }
 
 fn kill_text(kill: Kill, thread_id: u32) -> String {

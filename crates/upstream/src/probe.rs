@@ -5,7 +5,7 @@ use std::time::Duration;
 use config::{CheckKind, TlsMode};
 use mysql_wire::{Capabilities, Command, ErrPacket, Event, Greeting, ResponseTracker};
 use net::Stream;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::cluster::Cluster;
 use crate::connect::{self, For};
@@ -14,7 +14,7 @@ use crate::greeting::{GreetingError, read_greeting};
 use crate::leave::leave;
 use crate::login::{self, Account, LoggedIn, LoginError, Tls};
 use crate::packets::{PacketError, Packets};
-use crate::server::Server;
+use crate::server::{Server, ServerId};
 
 /// "Too many connections" instead of a greeting: alive, but full.
 const ER_CON_COUNT_ERROR: u16 = 1040;
@@ -56,13 +56,42 @@ pub(crate) async fn probe(
     }
     match timeout_at(
         deadline,
-        log_in_and_ask(cluster, server, config, stream, &greeting),
+        log_in_and_ask(cluster, server, config, stream, &greeting, &config.check.query),
     )
     .await
     {
         Ok(Ok(())) => Ok(format!("answers queries, version {version}")),
         Ok(Err(reason)) => Err(reason),
         Err(_) => Err(late(limit)),
+    }
+}
+
+impl Cluster {
+    /// Whether the checks have an account, by which [`run_by_account`](Self::run_by_account) works.
+    #[must_use]
+    pub fn has_account(&self) -> bool {
+        self.config().check.user.is_some()
+    }
+
+    /// Runs a statement on one of the servers, by the account of the checks and on a connection of its own. Waits for
+    /// the answer as long as for that of a check.
+    ///
+    /// # Errors
+    /// In words for a person: there is no such server (any more), it cannot be reached, the account may not.
+    pub async fn run_by_account(&self, server: ServerId, statement: &str) -> Result<(), String> {
+        let servers = self.servers();
+        let found = servers.iter().find(|candidate| candidate.id() == server);
+        let server = found.ok_or("the server is no longer in the configuration")?;
+        let config = self.config();
+        let limit = config.check.timeout;
+        let run = async {
+            let connected = connect::connect(server, &config, For::Gateway, limit).await;
+            let mut stream = connected.map_err(|error| error.reason)?;
+            let greeting = read_greeting(&mut stream, limit).await;
+            let (greeting, _) = greeting.map_err(|error| error.to_string())?;
+            log_in_and_ask(self, server, &config, stream, &greeting, statement).await
+        };
+        timeout(limit, run).await.unwrap_or_else(|_| Err(late(limit)))
     }
 }
 
@@ -77,7 +106,7 @@ async fn introduce(cluster: &Cluster, server: &Server, stream: &mut Stream, dead
 
 fn late(limit: Duration) -> String {
     format!(
-        "login and query of the check not finished within {}",
+        "login and statement of the check's user not finished within {}",
         Seconds(limit)
     )
 }
@@ -88,6 +117,7 @@ async fn log_in_and_ask(
     config: &config::Cluster,
     stream: Stream,
     greeting: &Greeting,
+    statement: &str,
 ) -> Result<(), String> {
     let connector = cluster.tls();
     let tls = connector.as_deref().map(|connector| Tls {
@@ -111,7 +141,7 @@ async fn log_in_and_ask(
         Err(LoginError::Refused(error)) if error.code == ER_CON_COUNT_ERROR => return Ok(()),
         Err(error) => return Err(format!("login of the check's user {user}: {error}")),
     };
-    ask(&mut logged_in, &config.check.query).await
+    ask(&mut logged_in, statement).await
 }
 
 /// Runs the query and says good-bye.
@@ -119,7 +149,7 @@ async fn ask(logged_in: &mut LoggedIn, query: &str) -> Result<(), String> {
     let mut packets = Packets::new(&mut logged_in.stream, 0);
     let mut payload = vec![Command::QUERY.0];
     payload.extend_from_slice(query.as_bytes());
-    let failed = |error: PacketError| format!("query of the check: {error}");
+    let failed = |error: PacketError| format!("statement of the check's user: {error}");
     packets.send_command(&payload).await.map_err(failed)?;
     let error = answer(&mut packets, logged_in.capabilities)
         .await
@@ -127,7 +157,7 @@ async fn ask(logged_in: &mut LoggedIn, query: &str) -> Result<(), String> {
     let _ = packets.send_command(&[Command::QUIT.0]).await;
     match error {
         None => Ok(()),
-        Some(error) => Err(format!("query of the check: {error}")),
+        Some(error) => Err(format!("statement of the check's user: {error}")),
     }
 }
 

@@ -47,3 +47,47 @@ async fn by_the_id_that_the_server_told() {
     waiting.await.unwrap().unwrap_err();
     killer.query_drop("SELECT 1").await.unwrap();
 }
+
+/// The connection id in the greeting is the gateway's own, and clients that cancel a statement (Ctrl-C in the command line,
+/// a timeout in Connector/J) use it from a second connection, which may be on another server.
+#[tokio::test]
+async fn by_the_id_in_the_greeting_whichever_server_it_is_on() {
+    let servers = servers(2);
+    let account = format!(
+        "user = \"{}\"\npassword = \"{}\"\ninterval = \"200ms\"",
+        sandbox::USER,
+        sandbox::PASSWORD
+    );
+    let gateway = Setup::in_front_of(&servers).check(&account).start();
+    let mut victim = client::connect(&gateway).await;
+    let at = client::server_port(&mut victim).await;
+    let id = victim.id();
+    let mut killer = client::connect(&gateway).await;
+    while client::server_port(&mut killer).await == at {
+        killer = client::connect(&gateway).await;
+    }
+
+    let waiting = tokio::spawn(async move {
+        let result = victim
+            .query_drop("SELECT id FROM (SELECT SLEEP(123) AS id) AS s")
+            .await;
+        (result, victim)
+    });
+    runs(&servers, "SLEEP(123)").await;
+    killer.query_drop(format!("KILL QUERY {id}")).await.unwrap();
+    let (result, mut victim) = waiting.await.unwrap();
+    if let Err(error) = result {
+        assert_eq!(client::code(&error), 1317, "{error}");
+    }
+    victim.query_drop("SELECT 1").await.unwrap();
+    killer.query_drop(format!("KILL {id}")).await.unwrap();
+    victim.query_drop("SELECT 1").await.unwrap_err();
+
+    // As long as the gateway has not taken leave of the session, it is the session's server that does not know the thread.
+    e2e::eventually("nobody knows the id any more", async || {
+        let error = killer.query_drop(format!("KILL {id}")).await.unwrap_err();
+        client::code(&error) == 1094
+    })
+    .await;
+    killer.query_drop("SELECT 1").await.unwrap();
+}

@@ -178,7 +178,11 @@ async fn checks_log_in_and_ask() {
         config.check.query = "SELECT * FROM no_such.table".to_owned();
         cluster.reload(config.clone()).unwrap();
         until("down", || status(&cluster, "real") == Status::Down).await;
-        assert!(reason().starts_with("query of the check: "), "{}", reason());
+        assert!(
+            reason().starts_with("statement of the check's user: "),
+            "{}",
+            reason()
+        );
         assert!(
             reason().contains("(error 1049)") || reason().contains("(error 1146)"),
             "{}",
