@@ -178,7 +178,9 @@ section! {
         /// Send a PROXY protocol header (v2) with the client's address to the servers, which must expect it.
         pub send_proxy: bool = default(false), NewSessions;
 
-        /// Compression of server links; `zlib` and `zstd` where the server can do it.
+        /// Compression of server links; `zlib` and `zstd` where the server can do it. Leave it off in front of MariaDB where
+        /// clients send files with LOAD DATA LOCAL in packets of 16 MiB and more: its servers (10.11.19) lose rows of such
+        /// packets under compression, whoever compresses.
         pub compression: ServerCompression = default(ServerCompression::Off), NewSessions;
 
         /// The version in our greeting to clients.

@@ -74,7 +74,12 @@ fn add_long_data(make: &mut Maker) {
     make.add(execute);
 }
 
+/// Not with MariaDB on a compressed link: a server of 10.11.19 that is sent the first of these files over the compressed
+/// protocol, by any client, loads one row of the two, and never answers to the second.
 fn add_file(make: &mut Maker) {
+    if make.is_mariadb() && make.compressed {
+        return;
+    }
     let load = "LOAD DATA LOCAL INFILE 'f' REPLACE INTO TABLE loaded FIELDS TERMINATED BY ',' (id, @x, n) \
                 SET name = LENGTH(@x)";
     for more in MORE {
