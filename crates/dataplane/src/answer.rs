@@ -3,13 +3,13 @@
 
 use std::future::poll_fn;
 
-use mysql_wire::{Command, ErrPacket, PacketHeader, write_packet};
+use mysql_wire::{Command, PacketHeader, write_packet};
 use telemetry::Fault;
 use tokio::io::AsyncWriteExt;
 
 use crate::classify::Kill;
 use crate::control::Waiting;
-use crate::error::SessionError;
+use crate::error::{SessionError, kill_failed};
 use crate::handshake;
 use crate::registry::{Place, is_ours};
 use crate::relay::{self, Broken, Exchanged};
@@ -18,9 +18,6 @@ use crate::side::{LOGIN_PACKET_MAX, Side};
 
 /// The longest thing a server may say unasked: an error packet with a message of 512 bytes, and some.
 const LAST_WORDS_MAX: usize = 1024;
-
-/// ER_KILL_DENIED_ERROR.
-const NO_KILL: u16 = 1095;
 
 /// Sends a `KILL` with the connection id that the server knows. Ids that are not ours go as they are.
 ///
@@ -78,14 +75,8 @@ async fn kill_elsewhere(
         Err(cause) => {
             session.wires.up.discard(PacketHeader::LEN + head.payload_len);
             session.wires.begin_command()?;
-            let message =
-                format!("KILL of a session on another server, by the account of the checks: {cause}");
-            let error = ErrPacket {
-                code: NO_KILL,
-                sql_state: *b"HY000",
-                message: message.into_bytes(),
-            };
-            session.worker.metrics.error_sent(NO_KILL, Fault::Gateway);
+            let error = kill_failed(&cause);
+            session.worker.metrics.error_sent(error.code, Fault::Gateway);
             session
                 .wires
                 .down

@@ -1,7 +1,7 @@
 //! Why a session ends or a statement is refused, whose fault it is, and what the client is told.
 //!
-//! [`SessionError::to_packet`] is the only place where the gateway makes up a MySQL error of its own. The same
-//! words appear in the log line of the session and, as labels, in the metrics.
+//! This file is the only place where the gateway makes up MySQL errors of its own: [`SessionError::to_packet`] where the
+//! session ends, [`kill_failed`] where it goes on. The same words appear in the log line of the session and, as labels, in the metrics.
 
 use std::io;
 
@@ -207,5 +207,16 @@ impl SessionError {
             sql_state: *state,
             message: text.into_bytes(),
         })
+    }
+}
+
+/// What a client is told whose `KILL` of a session on another server did not work (ER_KILL_DENIED_ERROR). Its own session
+/// goes on, so this is no [`SessionError`].
+pub(crate) fn kill_failed(cause: &str) -> ErrPacket {
+    let text = format!("KILL of a session on another server, by the account of the checks: {cause}");
+    ErrPacket {
+        code: 1095,
+        sql_state: *b"HY000",
+        message: text.into_bytes(),
     }
 }

@@ -91,3 +91,29 @@ async fn by_the_id_in_the_greeting_whichever_server_it_is_on() {
     .await;
     killer.query_drop("SELECT 1").await.unwrap();
 }
+
+#[tokio::test]
+async fn an_account_that_may_not_kill_is_said_to_be_why() {
+    let servers = servers(2);
+    for server in &servers {
+        let create = "CREATE USER weak@'%' IDENTIFIED BY 'weak'";
+        server.primary().sql(create).unwrap();
+    }
+    let account = "user = \"weak\"\npassword = \"weak\"\ninterval = \"200ms\"";
+    let gateway = Setup::in_front_of(&servers).check(account).start();
+    let mut victim = client::connect(&gateway).await;
+    let at = client::server_port(&mut victim).await;
+    let mut killer = client::connect(&gateway).await;
+    while client::server_port(&mut killer).await == at {
+        killer = client::connect(&gateway).await;
+    }
+    let kill = format!("KILL QUERY {}", victim.id());
+    let error = killer.query_drop(kill).await.unwrap_err();
+    assert_eq!(client::code(&error), 1095, "{error}");
+    assert!(
+        error.to_string().contains("by the account of the checks"),
+        "{error}"
+    );
+    killer.query_drop("SELECT 1").await.unwrap();
+    victim.query_drop("SELECT 1").await.unwrap();
+}
