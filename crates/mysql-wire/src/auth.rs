@@ -1,10 +1,20 @@
-//! What a client computes from a password and the server's nonce, for each authentication plugin.
+//! What a client computes from a password and the server's nonce, for each authentication plugin, and how a server
+//! verifies it (`auth/verify.rs`).
 //!
 //! Sources: MySQL documentation pages "Native Authentication", "Caching_sha2_password information", "Sha256
 //! Authentication"; MariaDB "Authentication Plugin - ed25519", "Authentication Plugin - PARSEC".
 //!
 //! Not here: RSA (`sha256_password` and the full path of `caching_sha2_password` on plain links), which needs
 //! randomness and belongs to the TLS library; [`xor_with_nonce`] gives what is to be encrypted.
+
+mod slow_hash;
+mod verify;
+
+pub use slow_hash::SlowHash;
+pub use verify::{
+    native_from_stage1, native_stage2, native_stage2_from_hash, verify_caching_sha2, verify_ed25519,
+    verify_native,
+};
 
 use curve25519_dalek::edwards::EdwardsPoint;
 use curve25519_dalek::scalar::{Scalar, clamp_integer};
@@ -104,38 +114,49 @@ pub fn parsec(
     password: &[u8],
 ) -> [u8; 96] {
     let key = pbkdf2_sha512(password, &salt.salt, salt.iterations);
+    let key = &key[..32];
     let mut message = [0; 64];
     message[..32].copy_from_slice(server_nonce);
     message[32..].copy_from_slice(client_nonce);
     let mut response = [0; 96];
     response[..32].copy_from_slice(client_nonce);
-    response[32..].copy_from_slice(&sign_ed25519(&key, &message));
+    response[32..].copy_from_slice(&sign_ed25519(key, &message));
     response
 }
 
 /// RFC 8032, with a secret of any length.
 fn sign_ed25519(secret: &[u8], message: &[u8]) -> [u8; 64] {
-    let hashed: [u8; 64] = Sha512::digest(secret).into();
-    let (mut key, mut prefix) = ([0; 32], [0; 32]);
-    key.copy_from_slice(&hashed[..32]);
-    prefix.copy_from_slice(&hashed[32..]);
-    let key = Scalar::from_bytes_mod_order(clamp_integer(key));
+    let (key, prefix) = ed25519_key(secret);
     let public = EdwardsPoint::mul_base(&key).compress();
-    let hash = |parts: [&[u8]; 3]| {
-        let digest = parts.iter().fold(Sha512::new(), Digest::chain_update).finalize();
-        Scalar::from_bytes_mod_order_wide(&digest.into())
-    };
-    let nonce = hash([&prefix, message, &[]]);
+    let nonce = ed25519_hash([&prefix, message, &[]]);
     let commitment = EdwardsPoint::mul_base(&nonce).compress();
-    let challenge = hash([commitment.as_bytes(), public.as_bytes(), message]);
+    let challenge = ed25519_challenge(commitment.as_bytes(), public.as_bytes(), message);
     let mut signature = [0; 64];
     signature[..32].copy_from_slice(commitment.as_bytes());
     signature[32..].copy_from_slice((nonce + challenge * key).as_bytes());
     signature
 }
 
-/// The first 32 bytes of PBKDF2 (RFC 8018) over HMAC-SHA512 (RFC 2104).
-fn pbkdf2_sha512(password: &[u8], salt: &[u8], iterations: u32) -> [u8; 32] {
+/// The key, and what nonces are made of.
+fn ed25519_key(secret: &[u8]) -> (Scalar, [u8; 32]) {
+    let hashed: [u8; 64] = Sha512::digest(secret).into();
+    let (mut key, mut prefix) = ([0; 32], [0; 32]);
+    key.copy_from_slice(&hashed[..32]);
+    prefix.copy_from_slice(&hashed[32..]);
+    (Scalar::from_bytes_mod_order(clamp_integer(key)), prefix)
+}
+
+fn ed25519_challenge(commitment: &[u8; 32], public: &[u8; 32], message: &[u8]) -> Scalar {
+    ed25519_hash([commitment, public, message])
+}
+
+fn ed25519_hash(parts: [&[u8]; 3]) -> Scalar {
+    let digest = parts.iter().fold(Sha512::new(), Digest::chain_update).finalize();
+    Scalar::from_bytes_mod_order_wide(&digest.into())
+}
+
+/// The first 64 bytes of PBKDF2 (RFC 8018) over HMAC-SHA512 (RFC 2104).
+fn pbkdf2_sha512(password: &[u8], salt: &[u8], iterations: u32) -> [u8; 64] {
     const BLOCK: usize = 128;
     let mut key = [0; BLOCK];
     if password.len() > BLOCK {
@@ -159,9 +180,7 @@ fn pbkdf2_sha512(password: &[u8], salt: &[u8], iterations: u32) -> [u8; 32] {
         round = hmac([&round, &[]]);
         derived.iter_mut().zip(round).for_each(|(sum, byte)| *sum ^= byte);
     }
-    let mut first = [0; 32];
-    first.copy_from_slice(&derived[..32]);
-    first
+    derived
 }
 
 /// Lengths in bytes of the answers of plugins that insist on one: a SHA-1; a signature; a client's salt and a signature.
@@ -290,11 +309,11 @@ mod tests {
     #[test]
     fn pbkdf2_is_as_other_libraries_make_it() {
         assert_eq!(
-            hex(&pbkdf2_sha512(b"password", b"salt", 1024)),
+            hex(&pbkdf2_sha512(b"password", b"salt", 1024)[..32]),
             "f2104afdc09b36cab1de2d82c45d8f047d624eeab365410c49789409a6a39dd5"
         );
         assert_eq!(
-            hex(&pbkdf2_sha512(&[b'x'; 200], b"salt", 3)),
+            hex(&pbkdf2_sha512(&[b'x'; 200], b"salt", 3)[..32]),
             "7e06f7557aae6057f38260ec33f67b9675bebccb8b17931386629a07d32149d2"
         );
     }

@@ -18,6 +18,11 @@ impl<'a> Reader<'a> {
         self.rest.is_empty()
     }
 
+    /// Bytes that have not been read.
+    pub(crate) fn len(&self) -> usize {
+        self.rest.len()
+    }
+
     pub(crate) fn bytes(&mut self, len: usize, field: &'static str) -> Result<&'a [u8], WireError> {
         let (head, rest) = self
             .rest

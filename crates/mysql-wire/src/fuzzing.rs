@@ -1,6 +1,10 @@
 //! The bodies of the fuzz targets (`fuzz/`), here because they know what must hold. They run on stable Rust as
 //! ordinary functions too: `tests/fuzz_corpus.rs` replays the corpus.
 
+mod session;
+
+pub use session::{gtid, reshape, session_state, statement};
+
 use crate::compression::{Algorithm, Compressor, Decompressor, Unpacked};
 use crate::{
     AuthMoreData, AuthNextFactor, AuthSwitch, Capabilities, ChangeUser, Command, EofPacket, ErrPacket, Event,
@@ -65,6 +69,7 @@ fn track(capabilities: Capabilities, command: Command, views: &[&[u8]]) -> Resul
                 Event::Stream => return Ok((0, Event::Stream)),
                 Event::LocalInfile => tracker.resume_after_local_infile(),
                 Event::Done(_) => return Ok((at, progress.event)),
+                Event::State => tracker.pass_state(),
                 Event::More => break,
             }
         }

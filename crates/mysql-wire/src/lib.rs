@@ -2,7 +2,8 @@
 //!
 //! Bytes in, values out. The crate is pure: no sockets, no clock, no randomness, no async, no logging. It
 //! never decodes rows, because the gateway only forwards them: [`ResponseTracker`] finds where a response
-//! ends from packet headers and first bytes, [`RequestTracker`] does the same for what a client sends.
+//! ends from packet headers and first bytes, [`RequestTracker`] does the same for what a client sends, [`Reshaper`]
+//! changes responses for clients that speak less of the protocol than their server connection does.
 //!
 //! Everything a peer sends may be hostile. Readers cannot panic, lengths are checked before anything is
 //! allocated, and what does not follow the protocol is a [`WireError`] that says what was expected.
@@ -26,6 +27,10 @@ pub mod auth;
 pub mod compression;
 #[doc(hidden)]
 pub mod fuzzing;
+pub mod gtid;
+pub mod query;
+pub mod session_state;
+pub mod statement;
 
 pub use auth_exchange::{AuthMoreData, AuthNextFactor, AuthSwitch};
 pub use capabilities::{Capabilities, StatusFlags};
@@ -36,4 +41,4 @@ pub use greeting::{Greeting, SslRequest};
 pub use login::{ChangeUser, Login};
 pub use reply::{EofPacket, ErrPacket, OkPacket};
 pub use request::RequestTracker;
-pub use response::{Event, Outcome, Progress, ResponseTracker};
+pub use response::{Event, Outcome, Progress, Reshaper, ResponseTracker};

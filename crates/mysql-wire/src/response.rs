@@ -4,13 +4,17 @@
 //! negotiated. The tracker looks at the header and the first byte of each packet; only of packets that begin
 //! or end a result (column count, OK, EOF, ERR) it reads a few bytes more, at most 23.
 //!
-//! What each kind of packet means is in `response/packets.rs`.
+//! What each kind of packet means is in `response/packets.rs`; `response/reshape.rs` changes responses on their way
+//! to a client that speaks less of the protocol than we do with the server.
 //!
 //! Sources: MySQL "Command Phase" and, where the documentation is wrong, its server and client: the
 //! metadata-follows byte comes after the column count in both MySQL and MariaDB (`protocol_classic.cc`,
 //! `client.cc`); MariaDB "Result Set Packets", "COM_STMT_PREPARE".
 
 mod packets;
+mod reshape;
+
+pub use reshape::Reshaper;
 
 use crate::{Capabilities, Command, PacketHeader, StatusFlags, WireError};
 use packets::{EOF, Expect, HEAD_MAX, Head};
@@ -43,6 +47,9 @@ pub enum Event {
     LocalInfile,
     /// The response has ended with the bytes consumed.
     Done(Outcome),
+    /// The next packet, whose first byte is the first that was not consumed, is an OK packet with session state. Only
+    /// where [`ResponseTracker::inspect_state`] has asked for it; go on with [`ResponseTracker::pass_state`].
+    State,
     /// The connection is a stream from here on (binlog dump, clone, Group Replication): both directions are to
     /// be forwarded as they come.
     Stream,
@@ -56,6 +63,32 @@ pub struct Outcome {
     /// The code of the error that ended the response.
     pub error: Option<u16>,
     pub has_status: bool,
+    /// The last result was a result set, not an OK packet: it had rows, or could have had some.
+    pub is_result_set: bool,
+    /// Of the last OK or EOF packet; 0 where an error ended the response.
+    pub warnings: u16,
+    /// Of the last result, where that was an OK packet.
+    pub affected_rows: u64,
+    /// The last one in this response that is not 0: a later statement without one does not change LAST_INSERT_ID().
+    pub last_insert_id: u64,
+    /// Rows of the last result, where that was a result set.
+    pub rows: u64,
+}
+
+impl Outcome {
+    /// Before anything of a response has come; the status is that of an earlier one.
+    const fn none(status: StatusFlags) -> Outcome {
+        Outcome {
+            status,
+            error: None,
+            has_status: false,
+            is_result_set: false,
+            warnings: 0,
+            affected_rows: 0,
+            last_insert_id: 0,
+            rows: 0,
+        }
+    }
 }
 
 /// Finds the end of each response on one server connection. Make one a connection and call
@@ -69,6 +102,9 @@ pub struct ResponseTracker {
     definitions: u32,
     /// COM_STMT_PREPARE: the statement's columns, whose definitions come after its parameters'.
     columns: u16,
+    /// Groups of definitions that have ended, whose EOF packets DEPRECATE_EOF has left out. For [`Reshaper`], which takes
+    /// them.
+    groups_ended: u8,
     /// Definitions are sent for the result or statement under way.
     metadata: bool,
     /// The result under way holds a procedure's OUT parameters, of which another result follows for certain:
@@ -81,9 +117,13 @@ pub struct ResponseTracker {
     continued: bool,
     /// Of the last packet that began.
     sequence: u8,
+    /// Stop before OK packets with session state.
+    inspects_state: bool,
+    /// The next packet is one at which the tracker has stopped.
+    state_passes: bool,
 }
 
-const _: () = assert!(size_of::<ResponseTracker>() <= 64);
+const _: () = assert!(size_of::<ResponseTracker>() <= 72);
 
 impl ResponseTracker {
     /// `capabilities`: what client and server both have, as the login of this server connection said.
@@ -93,18 +133,28 @@ impl ResponseTracker {
             skip: 0,
             definitions: 0,
             columns: 0,
+            groups_ended: 0,
             metadata: true,
             out_parameters: false,
-            outcome: Outcome {
-                status: StatusFlags(0),
-                error: None,
-                has_status: false,
-            },
+            outcome: Outcome::none(StatusFlags(0)),
             command: Command::SLEEP,
             expect: Expect::Nothing,
             continued: false,
             sequence: 0,
+            inspects_state: false,
+            state_passes: false,
         }
+    }
+
+    /// Whether to stop before each OK packet with session state, with [`Event::State`]. Off in a new tracker.
+    pub fn inspect_state(&mut self, on: bool) {
+        self.inspects_state = on;
+    }
+
+    /// The caller has seen the packet of [`Event::State`], which may be another OK packet now, shorter or of the same
+    /// length, with the same status but for SESSION_STATE_CHANGED: [`ResponseTracker::advance`] goes on with it.
+    pub fn pass_state(&mut self) {
+        self.state_passes = true;
     }
 
     /// The next response is this command's. For a command without a response nothing is under way after this.
@@ -114,11 +164,9 @@ impl ResponseTracker {
         self.skip = 0;
         self.out_parameters = false;
         self.continued = false;
-        self.outcome = Outcome {
-            status: self.outcome.status,
-            error: None,
-            has_status: false,
-        };
+        self.groups_ended = 0;
+        self.state_passes = false;
+        self.outcome = Outcome::none(self.outcome.status);
         self.expect = match command {
             _ if !command.has_response() => Expect::Nothing,
             _ if command.starts_stream() => Expect::StreamStart,
@@ -126,7 +174,10 @@ impl ResponseTracker {
                 Expect::Result
             }
             Command::STMT_PREPARE => Expect::Prepared,
-            Command::STMT_FETCH => Expect::Rows,
+            Command::STMT_FETCH => {
+                self.outcome.is_result_set = true;
+                Expect::Rows
+            }
             Command::FIELD_LIST => Expect::FieldList,
             Command::STATISTICS => Expect::Text,
             Command::CHANGE_USER => Expect::Authentication,
@@ -193,6 +244,12 @@ impl ResponseTracker {
             let Some(head) = self.head(&bytes[at..])? else {
                 return Ok(Progress::more(at));
             };
+            if self.inspects_state && !std::mem::take(&mut self.state_passes) && self.carries_state(&head)? {
+                return Ok(Progress {
+                    consumed: at,
+                    event: Event::State,
+                });
+            }
             self.expect = self.next(&head)?;
             if self.expect != Expect::Stream {
                 at += self.enter(head.header);
@@ -210,14 +267,17 @@ impl ResponseTracker {
     /// The hot path: passes whole rows, as far as their headers and first bytes are visible. Stops at a packet
     /// that needs a closer look.
     fn pass_rows(&mut self, bytes: &[u8], mut at: usize) -> usize {
+        let mut rows = 0;
         while let Some(&[a, b, c, sequence, first]) = bytes.get(at..).and_then(<[u8]>::first_chunk) {
             let payload_len = u32::from_le_bytes([a, b, c, 0]) as usize;
             if first >= EOF || payload_len == 0 || payload_len == PacketHeader::MAX_PAYLOAD {
-                return at;
+                break;
             }
             at += PacketHeader::LEN + payload_len;
             self.sequence = sequence;
+            rows += 1;
         }
+        self.outcome.rows += rows;
         self.skip = at.saturating_sub(bytes.len()) as u32;
         at.min(bytes.len())
     }

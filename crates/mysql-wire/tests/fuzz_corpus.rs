@@ -37,3 +37,23 @@ fn handshake() {
 fn compression() {
     replay("compression", mysql_wire::fuzzing::compression);
 }
+
+#[test]
+fn reshape() {
+    replay("reshape", mysql_wire::fuzzing::reshape);
+}
+
+#[test]
+fn session_state() {
+    replay("session_state", mysql_wire::fuzzing::session_state);
+}
+
+#[test]
+fn gtid() {
+    replay("gtid", mysql_wire::fuzzing::gtid);
+}
+
+#[test]
+fn statement() {
+    replay("statement", mysql_wire::fuzzing::statement);
+}

@@ -3,38 +3,13 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-use mysql_wire::{Capabilities, Command, Event, Outcome, ResponseTracker};
+mod recorded;
 
-struct Recorded {
-    what: String,
-    capabilities: Capabilities,
-    command: Command,
-    bytes: Vec<u8>,
-}
+use mysql_wire::{Event, Outcome, ResponseTracker};
+use recorded::{Recorded, TRACES, recorded};
 
-const TRACES: [&str; 3] = [
-    include_str!("traces/mysql-9.7.trace"),
-    include_str!("traces/mariadb-10.11.trace"),
-    include_str!("traces/mariadb-11.8.trace"),
-];
-
-fn recorded() -> impl Iterator<Item = Recorded> {
-    TRACES.iter().flat_map(|trace| trace.lines()).map(|line| {
-        let mut words: Vec<&str> = line.split(' ').collect();
-        let hex = words.pop().unwrap();
-        let command = Command(words.pop().unwrap().parse().unwrap());
-        let capabilities = words.pop().unwrap().strip_prefix("0x").unwrap();
-        Recorded {
-            what: words.join(" "),
-            capabilities: Capabilities(u64::from_str_radix(capabilities, 16).unwrap()),
-            command,
-            bytes: hex.as_bytes().chunks(2).map(|pair| byte(pair).unwrap()).collect(),
-        }
-    })
-}
-
-fn byte(pair: &[u8]) -> Option<u8> {
-    u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()
+fn all_recorded() -> impl Iterator<Item = Recorded> {
+    TRACES.iter().flat_map(|trace| recorded(trace))
 }
 
 /// Presents `bytes` in two pieces, as a caller does that keeps what was not consumed.
@@ -61,7 +36,7 @@ fn begin(recorded: &Recorded, infile: &Option<ResponseTracker>) -> ResponseTrack
 #[test]
 fn every_recorded_response_ends_where_the_server_ended_it() {
     let mut infile = None;
-    for recorded in recorded() {
+    for recorded in all_recorded() {
         let Recorded {
             what,
             capabilities,
@@ -101,7 +76,7 @@ fn check(what: &str, outcome: Outcome) {
 
 #[test]
 fn what_follows_a_response_is_left_for_the_next_one() {
-    for recorded in recorded().filter(|recorded| !recorded.what.starts_with("infile")) {
+    for recorded in all_recorded().filter(|recorded| !recorded.what.starts_with("infile")) {
         let mut bytes = recorded.bytes.clone();
         bytes.extend_from_slice(&recorded.bytes);
         let mut tracker = ResponseTracker::new(recorded.capabilities);

@@ -15,7 +15,7 @@ const PROGRESS_REPORT: u16 = 0xffff;
 const OK: u8 = 0x00;
 const LOCAL_INFILE: u8 = 0xfb;
 pub(super) const EOF: u8 = 0xfe;
-const ERR: u8 = 0xff;
+pub(super) const ERR: u8 = 0xff;
 
 /// The kind of packet that comes next, or what to tell the caller once the packet under way has passed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -85,7 +85,10 @@ impl ResponseTracker {
                 let status = self.terminator_status(head)?;
                 Ok(self.after_result(status))
             }
-            Expect::Rows => Ok(Expect::Rows),
+            Expect::Rows => {
+                self.outcome.rows += 1;
+                Ok(Expect::Rows)
+            }
             Expect::FieldList => Ok(Expect::FieldList),
             Expect::Text => Ok(Expect::Ended),
             Expect::StreamStart => Ok(Expect::Stream),
@@ -104,6 +107,7 @@ impl ResponseTracker {
             return Ok(self.expect);
         }
         self.outcome.error = Some(code);
+        (self.outcome.warnings, self.outcome.affected_rows) = (0, 0);
         Ok(Expect::Ended)
     }
 
@@ -120,12 +124,18 @@ impl ResponseTracker {
         match head.first {
             OK => {
                 let status = self.ok_status(head)?;
+                (self.outcome.is_result_set, self.outcome.rows) = (false, 0);
                 return Ok(self.after_result(status));
             }
             LOCAL_INFILE => return Ok(Expect::InfileRequested),
             EOF => return Err(self.unexpected(EOF)),
             _ => {}
         }
+        (
+            self.outcome.is_result_set,
+            self.outcome.rows,
+            self.outcome.affected_rows,
+        ) = (true, 0, 0);
         let mut reader = Reader::new(head.start);
         let count = reader.lenenc("column count")?;
         let count = u32::try_from(count).map_err(|_| WireError::Invalid {
@@ -165,6 +175,7 @@ impl ResponseTracker {
         if self.definitions > 0 {
             Expect::Definitions
         } else if self.capabilities.contains(Capabilities::DEPRECATE_EOF) {
+            self.groups_ended = self.groups_ended.saturating_add(1);
             self.after_definitions()
         } else {
             Expect::DefinitionsEnd
@@ -218,28 +229,70 @@ impl ResponseTracker {
     }
 
     fn terminator_status(&mut self, head: &Head<'_>) -> Result<StatusFlags, WireError> {
-        let is_ok = self.capabilities.contains(Capabilities::DEPRECATE_EOF);
-        if is_ok && head.header.payload_len != EofPacket::LEN {
+        if self.is_ok_terminator(head) {
             return self.ok_status(head);
         }
-        let mut reader = Reader::new(head.start);
-        reader.bytes(3, "warnings")?;
-        self.set_status(&mut reader)
+        let end = OkStart::read_eof(head)?;
+        self.outcome.warnings = end.warnings;
+        Ok(self.note_status(end.status))
+    }
+
+    /// The packet ends rows: what it says of them, whichever of the two packets it is.
+    pub(super) fn end_of_rows(&self, head: &Head<'_>) -> Result<Option<OkStart>, WireError> {
+        if self.expect != Expect::Rows || !self.is_terminator(head) {
+            return Ok(None);
+        }
+        if self.is_ok_terminator(head) {
+            OkStart::read(head).map(Some)
+        } else {
+            OkStart::read_eof(head).map(Some)
+        }
+    }
+
+    /// Of a terminator: an OK packet and no EOF packet, which some servers send even so.
+    fn is_ok_terminator(&self, head: &Head<'_>) -> bool {
+        self.capabilities.contains(Capabilities::DEPRECATE_EOF) && head.header.payload_len != EofPacket::LEN
     }
 
     fn ok_status(&mut self, head: &Head<'_>) -> Result<StatusFlags, WireError> {
-        let mut reader = Reader::new(head.start);
-        reader.u8("OK header")?;
-        reader.lenenc("affected rows")?;
-        reader.lenenc("last insert id")?;
-        self.set_status(&mut reader)
+        let start = OkStart::read(head)?;
+        self.outcome.affected_rows = start.affected_rows;
+        if start.last_insert_id != 0 {
+            self.outcome.last_insert_id = start.last_insert_id;
+        }
+        self.outcome.warnings = start.warnings;
+        Ok(self.note_status(start.status))
     }
 
-    fn set_status(&mut self, reader: &mut Reader<'_>) -> Result<StatusFlags, WireError> {
-        let status = StatusFlags(reader.u16("status")?);
+    fn note_status(&mut self, status: StatusFlags) -> StatusFlags {
         self.outcome.status = status;
         self.outcome.has_status = true;
-        Ok(status)
+        status
+    }
+
+    /// The packet is an OK packet that tells of changes of the session.
+    pub(super) fn carries_state(&self, head: &Head<'_>) -> Result<bool, WireError> {
+        let tracks = self.capabilities.contains(Capabilities::SESSION_TRACK);
+        if !tracks || !(self.is_ok(head) || self.is_ok_as_eof(head)) {
+            return Ok(false);
+        }
+        let status = OkStart::read(head)?.status;
+        Ok(status.contains(StatusFlags::SESSION_STATE_CHANGED))
+    }
+
+    /// The packet is an OK packet with header 0x00. (That of a prepare is another kind of packet.)
+    pub(super) fn is_ok(&self, head: &Head<'_>) -> bool {
+        let may_come = matches!(
+            self.expect,
+            Expect::Verdict | Expect::Authentication | Expect::Result
+        );
+        may_come && head.first == OK
+    }
+
+    /// The packet is an OK packet with header 0xFE, in the place of an EOF packet.
+    pub(super) fn is_ok_as_eof(&self, head: &Head<'_>) -> bool {
+        let may_come = matches!(self.expect, Expect::Verdict | Expect::Rows | Expect::FieldList);
+        may_come && self.is_terminator(head) && self.is_ok_terminator(head)
     }
 
     fn unexpected(&self, found: u8) -> WireError {
@@ -247,6 +300,38 @@ impl ResponseTracker {
             expected: self.expect.words(),
             found,
         }
+    }
+}
+
+/// The part of an OK packet that every one has, or of an EOF packet, which has less.
+pub(super) struct OkStart {
+    affected_rows: u64,
+    last_insert_id: u64,
+    pub(super) status: StatusFlags,
+    pub(super) warnings: u16,
+}
+
+impl OkStart {
+    pub(super) fn read(head: &Head<'_>) -> Result<OkStart, WireError> {
+        let mut reader = Reader::new(head.start);
+        reader.u8("OK header")?;
+        Ok(OkStart {
+            affected_rows: reader.lenenc("affected rows")?,
+            last_insert_id: reader.lenenc("last insert id")?,
+            status: StatusFlags(reader.u16("status")?),
+            warnings: reader.u16("warnings")?,
+        })
+    }
+
+    fn read_eof(head: &Head<'_>) -> Result<OkStart, WireError> {
+        let mut reader = Reader::new(head.start);
+        reader.u8("EOF header")?;
+        Ok(OkStart {
+            affected_rows: 0,
+            last_insert_id: 0,
+            warnings: reader.u16("warnings")?,
+            status: StatusFlags(reader.u16("status")?),
+        })
     }
 }
 

@@ -1,0 +1,187 @@
+//! MariaDB: `domain-server-sequence`, the last one of each domain.
+//!
+//! Source: MariaDB "Global Transaction ID".
+
+use std::fmt;
+
+use super::number;
+use crate::WireError;
+
+/// More domains than anybody has: each is a stream of changes of its own.
+pub const DOMAINS_MAX: usize = 4096;
+
+/// The last transaction of each domain.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct MariaDbPosition {
+    /// In the order of their domains, each domain once.
+    last: Vec<Gtid>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Gtid {
+    domain: u32,
+    server: u32,
+    sequence: u64,
+}
+
+impl MariaDbPosition {
+    /// Reads GTIDs with commas between them. Of several in one domain (`gtid_binlog_state`) the highest counts.
+    pub fn parse(text: &[u8]) -> Result<MariaDbPosition, WireError> {
+        let mut position = MariaDbPosition::default();
+        if text.trim_ascii().is_empty() {
+            return Ok(position);
+        }
+        for gtid in text.split(|&byte| byte == b',') {
+            position.raise(Gtid::parse(gtid.trim_ascii()).ok_or(WireError::Invalid { field: "GTID" })?);
+            if position.last.len() > DOMAINS_MAX {
+                return Err(Self::TOO_LARGE);
+            }
+        }
+        Ok(position)
+    }
+
+    const TOO_LARGE: WireError = WireError::Invalid {
+        field: "number of GTID domains",
+    };
+
+    pub fn is_empty(&self) -> bool {
+        self.last.is_empty()
+    }
+
+    /// What is here is as far as `other`, or farther, in each of its domains.
+    pub fn covers(&self, other: &MariaDbPosition) -> bool {
+        other.last.iter().all(|want| {
+            let place = self.last.binary_search_by_key(&want.domain, |gtid| gtid.domain);
+            place.is_ok_and(|index| self.last[index].sequence >= want.sequence)
+        })
+    }
+
+    /// Goes on to `other`, in the domains where it is farther.
+    ///
+    /// # Errors
+    /// There would be too many domains. This position is as it was.
+    pub fn merge(&mut self, other: &MariaDbPosition) -> Result<(), WireError> {
+        if self.last.len() + other.last.len() > DOMAINS_MAX {
+            let mut merged = self.clone();
+            other.last.iter().for_each(|&gtid| merged.raise(gtid));
+            if merged.last.len() > DOMAINS_MAX {
+                return Err(Self::TOO_LARGE);
+            }
+            *self = merged;
+        } else {
+            other.last.iter().for_each(|&gtid| self.raise(gtid));
+        }
+        Ok(())
+    }
+
+    fn raise(&mut self, gtid: Gtid) {
+        match self.last.binary_search_by_key(&gtid.domain, |known| known.domain) {
+            Ok(index) if self.last[index].sequence < gtid.sequence => self.last[index] = gtid,
+            Ok(_) => {}
+            Err(index) => self.last.insert(index, gtid),
+        }
+    }
+}
+
+impl Gtid {
+    fn parse(text: &[u8]) -> Option<Gtid> {
+        let mut parts = text.split(|&byte| byte == b'-');
+        let mut part = |max| number(parts.next()?, max);
+        let gtid = Gtid {
+            domain: part(u64::from(u32::MAX))? as u32,
+            server: part(u64::from(u32::MAX))? as u32,
+            sequence: part(u64::MAX)?,
+        };
+        parts.next().is_none().then_some(gtid)
+    }
+}
+
+impl fmt::Display for MariaDbPosition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut separator = "";
+        for Gtid {
+            domain,
+            server,
+            sequence,
+        } in &self.last
+        {
+            write!(f, "{separator}{domain}-{server}-{sequence}")?;
+            separator = ",";
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn position(text: &str) -> MariaDbPosition {
+        MariaDbPosition::parse(text.as_bytes()).unwrap()
+    }
+
+    #[test]
+    fn the_highest_of_each_domain_is_kept() {
+        assert_eq!(
+            position("1-7-20, 0-1-5,0-2-9,\n0-3-8").to_string(),
+            "0-2-9,1-7-20"
+        );
+        assert_eq!(position(" ").to_string(), "");
+        assert!(position("").is_empty());
+        let max = "4294967295-4294967295-18446744073709551615";
+        assert_eq!(position(max).to_string(), max);
+    }
+
+    #[test]
+    fn a_position_covers_what_is_before_it_in_every_domain() {
+        let here = position("0-1-10,5-1-3");
+        for covered in ["", "0-9-10", "0-1-1", "5-1-3,0-1-10"] {
+            assert!(here.covers(&position(covered)), "{covered}");
+        }
+        for missing in ["0-1-11", "1-1-1", "0-1-10,5-1-4", "0-1-1,6-1-1"] {
+            assert!(!here.covers(&position(missing)), "{missing}");
+        }
+    }
+
+    #[test]
+    fn a_merged_position_is_the_farther_one_in_every_domain() {
+        let mut merged = position("0-1-10,5-1-3");
+        merged.merge(&position("0-2-9,5-2-4,7-1-1")).unwrap();
+        assert_eq!(merged, position("0-1-10,5-2-4,7-1-1"));
+    }
+
+    #[test]
+    fn what_is_no_gtid_is_refused() {
+        for text in [
+            "0-1",
+            "0-1-2-3",
+            "0-1-",
+            "-1-2",
+            "a-1-2",
+            "0-1-2,",
+            ",",
+            "0-1-2 0-1-3",
+            "0-4294967296-1",
+            "0-1-18446744073709551616",
+            "0--1-2",
+        ] {
+            assert!(MariaDbPosition::parse(text.as_bytes()).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_number_of_domains_is_bounded() {
+        let many = |from: usize| {
+            let gtids: Vec<String> = (from..from + DOMAINS_MAX)
+                .map(|domain| format!("{domain}-1-1"))
+                .collect();
+            gtids.join(",")
+        };
+        let mut full = position(&many(0));
+        assert!(MariaDbPosition::parse(format!("{},99999-1-1", many(0)).as_bytes()).is_err());
+        full.merge(&full.clone()).unwrap();
+        let before = full.clone();
+        assert!(full.merge(&position(&many(1))).is_err());
+        assert_eq!(full, before);
+    }
+}

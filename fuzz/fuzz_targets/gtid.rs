@@ -1,0 +1,6 @@
+//! GTID sets of both flavors.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|data: &[u8]| mysql_wire::fuzzing::gtid(data));

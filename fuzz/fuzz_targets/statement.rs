@@ -1,0 +1,6 @@
+//! Commands on prepared statements, and query attributes.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|data: &[u8]| mysql_wire::fuzzing::statement(data));
