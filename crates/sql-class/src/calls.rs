@@ -1,0 +1,300 @@
+//! Where a text calls functions without arguments whose answer the gateway knows better than the server it asks:
+//! `CONNECTION_ID()`, `LAST_INSERT_ID()`, `@@pseudo_thread_id`.
+
+use std::ops::Range;
+
+use crate::keyword::Keyword;
+use crate::reader::unquoted;
+use crate::syntax::Syntax;
+use crate::token::{Kind, Token, Tokenizer};
+use crate::variables::Scope;
+
+/// One place where a literal can stand instead.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Call {
+    pub range: Range<usize>,
+    /// It is all of a column of a result, and the column has its name from it: a literal needs `AS`.
+    pub is_bare_item: bool,
+}
+
+/// Most calls that are looked for.
+const CALLS_MAX: usize = 64;
+/// Most parentheses around them of which it is known whether they hold the columns of a query.
+const DEPTH_MAX: usize = 64;
+
+/// The calls of `function` without arguments, in the order of the text; a name that begins with `@@` is a system variable.
+/// Empty also where the text cannot be read to its end, or has too many of them.
+#[must_use]
+pub fn calls(sql: &[u8], syntax: Syntax, function: &str) -> Vec<Call> {
+    let mut search = Search {
+        window: Window::new(sql, syntax),
+        found: Vec::new(),
+        columns: [false; DEPTH_MAX],
+        depth: 0,
+    };
+    let variable = function.strip_prefix("@@");
+    while search.window.current().kind != Kind::End && search.found.len() <= CALLS_MAX {
+        match variable {
+            Some(name) => search.variable(name.as_bytes()),
+            None => search.call(function.as_bytes()),
+        }
+        search.step();
+    }
+    if search.window.tokens.doubtful || search.found.len() > CALLS_MAX {
+        search.found.clear();
+    }
+    search.found
+}
+
+/// The token before the current one, the current one, and those after it.
+struct Window<'a> {
+    tokens: Tokenizer<'a>,
+    seen: [Token; 5],
+}
+
+impl<'a> Window<'a> {
+    fn new(sql: &'a [u8], syntax: Syntax) -> Self {
+        let mut tokens = Tokenizer::new(sql, syntax);
+        let before = Token {
+            kind: Kind::Semicolon,
+            keyword: Keyword::None,
+            start: 0,
+            end: 0,
+        };
+        let seen = [before, tokens.next(), tokens.next(), tokens.next(), tokens.next()];
+        Self { tokens, seen }
+    }
+
+    fn current(&self) -> Token {
+        self.seen[1]
+    }
+
+    fn advance(&mut self) {
+        self.seen.rotate_left(1);
+        self.seen[4] = self.tokens.next();
+    }
+}
+
+struct Search<'a> {
+    window: Window<'a>,
+    found: Vec<Call>,
+    /// At each depth: between `SELECT` and what ends its columns.
+    columns: [bool; DEPTH_MAX],
+    depth: usize,
+}
+
+impl Search<'_> {
+    fn call(&mut self, function: &[u8]) {
+        let [before, name, open, close, after] = self.window.seen;
+        let is_call = matches!(name.kind, Kind::Word | Kind::Quoted)
+            && open.kind == Kind::Open
+            && close.kind == Kind::Close
+            && before.kind != Kind::Dot
+            && unquoted(self.window.tokens.text(name)).eq_ignore_ascii_case(function);
+        if is_call {
+            self.found.push(Call {
+                range: name.start..close.end,
+                is_bare_item: self.is_column(before, after),
+            });
+        }
+    }
+
+    fn variable(&mut self, variable: &[u8]) {
+        let [before, first, dot, second, _] = self.window.seen;
+        if first.kind != Kind::System {
+            return;
+        }
+        let name = unquoted(&self.window.tokens.text(first)[2..]);
+        if dot.kind != Kind::Dot {
+            if name.eq_ignore_ascii_case(variable) {
+                let is_bare_item = self.is_column(before, dot);
+                self.found.push(Call {
+                    range: first.start..first.end,
+                    is_bare_item,
+                });
+            }
+        } else if Scope::of(name) == Some(Scope::Session)
+            && unquoted(self.window.tokens.text(second)).eq_ignore_ascii_case(variable)
+        {
+            let is_bare_item = self.is_column(before, self.window.seen[4]);
+            self.found.push(Call {
+                range: first.start..second.end,
+                is_bare_item,
+            });
+        }
+    }
+
+    fn is_column(&self, before: Token, after: Token) -> bool {
+        let begins = match before.kind {
+            Kind::Comma => true,
+            Kind::Word => matches!(
+                before.keyword,
+                Keyword::Select
+                    | Keyword::Distinct
+                    | Keyword::All
+                    | Keyword::SqlCalcFoundRows
+                    | Keyword::Returning
+            ),
+            _ => false,
+        };
+        let ends = match after.kind {
+            Kind::Comma | Kind::Close | Kind::Semicolon | Kind::End => true,
+            _ => ends_columns(after.keyword),
+        };
+        begins && ends && self.columns.get(self.depth).is_some_and(|columns| *columns)
+    }
+
+    fn step(&mut self) {
+        let token = self.window.current();
+        match token.kind {
+            Kind::Open => {
+                self.depth += 1;
+                self.set_columns(false);
+            }
+            Kind::Close => self.depth = self.depth.saturating_sub(1),
+            Kind::Semicolon => {
+                self.depth = 0;
+                self.set_columns(false);
+            }
+            _ if matches!(token.keyword, Keyword::Select | Keyword::Returning) => self.set_columns(true),
+            _ if ends_columns(token.keyword) => self.set_columns(false),
+            _ => {}
+        }
+        self.window.advance();
+    }
+
+    fn set_columns(&mut self, columns: bool) {
+        if let Some(here) = self.columns.get_mut(self.depth) {
+            *here = columns;
+        }
+    }
+}
+
+/// Whether what this word begins comes after the columns of a query.
+fn ends_columns(keyword: Keyword) -> bool {
+    matches!(
+        keyword,
+        Keyword::From
+            | Keyword::Where
+            | Keyword::Into
+            | Keyword::Union
+            | Keyword::Except
+            | Keyword::Intersect
+            | Keyword::Order
+            | Keyword::Limit
+            | Keyword::Having
+            | Keyword::Group
+            | Keyword::For
+            | Keyword::Window
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Dialect;
+
+    fn found(sql: &str, function: &str) -> Vec<(String, bool)> {
+        let calls = calls(sql.as_bytes(), Syntax::default(), function);
+        calls
+            .into_iter()
+            .map(|call| (sql[call.range].to_owned(), call.is_bare_item))
+            .collect()
+    }
+
+    fn one(text: &str, is_bare_item: bool) -> Vec<(String, bool)> {
+        vec![(text.to_owned(), is_bare_item)]
+    }
+
+    #[test]
+    fn columns_are_told_from_parts_of_expressions() {
+        assert_eq!(
+            found("SELECT connection_id()", "CONNECTION_ID"),
+            one("connection_id()", true)
+        );
+        assert_eq!(
+            found("SELECT 1, CONNECTION_ID ( ) FROM t", "CONNECTION_ID"),
+            one("CONNECTION_ID ( )", true)
+        );
+        assert_eq!(
+            found("SELECT CONNECTION_ID() AS id", "CONNECTION_ID"),
+            one("CONNECTION_ID()", false)
+        );
+        assert_eq!(
+            found("SELECT CONNECTION_ID() id", "CONNECTION_ID"),
+            one("CONNECTION_ID()", false)
+        );
+        assert_eq!(
+            found("SELECT CONNECTION_ID() + 1", "CONNECTION_ID"),
+            one("CONNECTION_ID()", false)
+        );
+        assert_eq!(
+            found("SELECT f(1, CONNECTION_ID())", "CONNECTION_ID"),
+            one("CONNECTION_ID()", false)
+        );
+        assert_eq!(
+            found("KILL CONNECTION_ID()", "CONNECTION_ID"),
+            one("CONNECTION_ID()", false)
+        );
+        assert_eq!(
+            found("INSERT INTO t VALUES (1, CONNECTION_ID())", "CONNECTION_ID"),
+            one("CONNECTION_ID()", false)
+        );
+        assert_eq!(
+            found("SELECT 1 FROM t WHERE a IN (1, CONNECTION_ID())", "CONNECTION_ID"),
+            one("CONNECTION_ID()", false)
+        );
+        assert_eq!(
+            found("SELECT 1 ORDER BY 1, LAST_INSERT_ID()", "LAST_INSERT_ID"),
+            one("LAST_INSERT_ID()", false)
+        );
+        assert_eq!(
+            found("SELECT LAST_INSERT_ID(); SELECT 2", "LAST_INSERT_ID"),
+            one("LAST_INSERT_ID()", true)
+        );
+    }
+
+    #[test]
+    fn other_functions_and_texts_are_not_calls() {
+        for sql in [
+            "SELECT LAST_INSERT_ID(1)",
+            "SELECT db.LAST_INSERT_ID()",
+            "SELECT 'LAST_INSERT_ID()'",
+            "SELECT last_insert_id FROM t",
+            "SELECT LAST_INSERT_ID() /* cut",
+        ] {
+            assert_eq!(found(sql, "LAST_INSERT_ID"), [], "{sql}");
+        }
+    }
+
+    #[test]
+    fn system_variables() {
+        assert_eq!(
+            found("SELECT @@last_insert_id", "@@last_insert_id"),
+            one("@@last_insert_id", true)
+        );
+        assert_eq!(
+            found("SELECT @@session.identity, 1", "@@identity"),
+            one("@@session.identity", true)
+        );
+        assert_eq!(
+            found("SELECT @@`identity` x", "@@identity"),
+            one("@@`identity`", false)
+        );
+        assert_eq!(found("SELECT @@global.identity", "@@identity"), []);
+    }
+
+    #[test]
+    fn every_place_up_to_a_limit() {
+        let many = |count: usize| format!("SELECT 1{}", ", ROW_COUNT()".repeat(count));
+        assert_eq!(found(&many(64), "ROW_COUNT").len(), 64);
+        assert_eq!(found(&many(65), "ROW_COUNT"), []);
+        let deep = format!("SELECT {}ROW_COUNT(){}", "(".repeat(500), ")".repeat(500));
+        assert_eq!(found(&deep, "ROW_COUNT"), one("ROW_COUNT()", false));
+        let maria = Syntax {
+            dialect: Dialect::MariaDb { version: 101_119 },
+            ..Syntax::default()
+        };
+        assert_eq!(calls(b"SELECT ROW_COUNT() -- x", maria, "row_count").len(), 1);
+    }
+}

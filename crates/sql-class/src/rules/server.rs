@@ -1,0 +1,96 @@
+//! Statements about the server.
+
+use super::{Class, Effects, Keyword, Reader};
+
+impl Reader<'_> {
+    pub(super) fn show(&mut self) -> Class {
+        while !self.at_end() {
+            match self.advance().keyword {
+                Keyword::Full | Keyword::Extended | Keyword::Global | Keyword::Session | Keyword::Local => {}
+                Keyword::Warnings | Keyword::Errors | Keyword::Count => {
+                    return self.with_effects(Class::Read, Effects::READS_DIAGNOSTICS);
+                }
+                Keyword::Variables | Keyword::Status => {
+                    return self.with_effects(Class::Read, Effects::READS_SERVER);
+                }
+                Keyword::Grants | Keyword::Create => {
+                    self.notes_variables = false; // 'user'@'host'
+                    return Class::Read;
+                }
+                Keyword::Databases
+                | Keyword::Schemas
+                | Keyword::Tables
+                | Keyword::Table
+                | Keyword::Columns
+                | Keyword::Fields
+                | Keyword::Index
+                | Keyword::Indexes
+                | Keyword::Keys
+                | Keyword::Triggers
+                | Keyword::Events
+                | Keyword::Character
+                | Keyword::Charset
+                | Keyword::Collation
+                | Keyword::Privileges
+                | Keyword::Engines
+                | Keyword::Storage
+                | Keyword::Plugins
+                | Keyword::Procedure
+                | Keyword::Function
+                | Keyword::Package
+                | Keyword::Library
+                | Keyword::ParseTree => return Class::Read,
+                _ => break,
+            }
+        }
+        self.with_effects(Class::Administration, Effects::READS_SERVER)
+    }
+
+    /// What is left of the first words; the rest is not known.
+    pub(super) fn administration(&mut self, verb: Keyword) -> Class {
+        let effects = match verb {
+            Keyword::Kill => Effects::KILL,
+            Keyword::Flush => return self.flush(),
+            Keyword::Backup => return self.backup(),
+            Keyword::Binlog => return self.with_effects(Class::Write, Effects::SETS_UNCARRIED),
+            Keyword::Reset if self.next.keyword == Keyword::Persist => Effects::SETS_GLOBAL,
+            Keyword::Check
+            | Keyword::Optimize
+            | Keyword::Repair
+            | Keyword::Cache
+            | Keyword::Install
+            | Keyword::Uninstall
+            | Keyword::Reset
+            | Keyword::Change
+            | Keyword::Stop => Effects::COMMITS,
+            Keyword::Purge | Keyword::Shutdown | Keyword::Restart | Keyword::Clone => Effects::NONE,
+            _ => return Class::Unknown,
+        };
+        self.notes_calls = verb == Keyword::Kill;
+        self.with_effects(Class::Administration, effects)
+    }
+
+    fn flush(&mut self) -> Class {
+        self.add(Effects::COMMITS);
+        while !self.at_end() {
+            match (self.advance().keyword, self.next.keyword) {
+                (Keyword::With, Keyword::Read) | (Keyword::For, Keyword::Export) => {
+                    self.add(Effects::GLOBAL_LOCK)
+                }
+                (Keyword::Privileges, _) => self.add(Effects::CHANGES_ACCOUNT),
+                _ => {}
+            }
+        }
+        Class::Administration
+    }
+
+    fn backup(&mut self) -> Class {
+        let effects = match self.advance().keyword {
+            Keyword::Stage if self.next.keyword == Keyword::End => Effects::RELEASES_GLOBAL_LOCK,
+            Keyword::Stage | Keyword::Lock => Effects::GLOBAL_LOCK,
+            Keyword::Unlock => Effects::RELEASES_GLOBAL_LOCK,
+            _ => return Class::Unknown,
+        };
+        self.with_effects(Class::Administration, effects)
+    }
+}
