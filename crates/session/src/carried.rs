@@ -1,0 +1,188 @@
+//! What a connection has to have for a session to feel at home on it.
+
+use std::rc::Rc;
+
+use sql_class::Dialect;
+
+use crate::variables;
+
+/// Variables of one connection, in the order of their names. A `Vec`: there are few.
+pub(crate) type Variables = Vec<(Rc<[u8]>, Rc<[u8]>)>;
+
+/// More bytes of names and values than this are not carried: no application comes near, and a server cannot fill the
+/// gateway's memory.
+const BYTES_MAX: usize = 64 * 1024;
+
+/// State that is carried from one connection to the next: of a session what it wants, of a connection what it has.
+/// Kept as `Rc<Carried>` and copied on write, so that `Rc::ptr_eq` is the fast way to "equal".
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Carried {
+    schema: Option<Rc<[u8]>>,
+    variables: Variables,
+    multi_statements: bool,
+    /// Of a connection only: `SHOW WARNINGS` would show what a session has left.
+    has_diagnostics: bool,
+}
+
+impl Carried {
+    /// What a connection has that has just logged in: everything else is as its [`Baseline`] says.
+    #[must_use]
+    pub fn fresh(schema: Option<&[u8]>, multi_statements: bool) -> Self {
+        Self {
+            schema: schema.map(Rc::from),
+            variables: Vec::new(),
+            multi_statements,
+            has_diagnostics: false,
+        }
+    }
+
+    /// What is left after COM_RESET_CONNECTION: the schema and the options stay. MariaDB goes back to the charset of the
+    /// login, but not to what the login's capabilities have added to `sql_mode`; with MySQL it is the other way round
+    /// (tested on 10.11 and 9.7).
+    #[must_use]
+    pub fn after_reset(&self, dialect: Dialect, baseline: &Baseline) -> Self {
+        let mut after = self.with_global_variables(baseline);
+        match dialect.is_mariadb() {
+            true => variables::CHARSETS.iter().for_each(|name| after.unset(name)),
+            false => after.unset(variables::SQL_MODE),
+        }
+        after
+    }
+
+    /// The schema, the options, and variables as the server's are.
+    pub(crate) fn with_global_variables(&self, baseline: &Baseline) -> Self {
+        let mut after = Self::fresh(self.schema(), self.multi_statements);
+        for name in variables::CHARSETS {
+            after.set(name, variables::DEFAULT);
+        }
+        let sql_mode = baseline.variable(variables::SQL_MODE).unwrap_or_default();
+        if variables::has_mode(sql_mode, b"IGNORE_SPACE") {
+            after.set(variables::SQL_MODE, variables::DEFAULT);
+        }
+        after
+    }
+
+    /// The current schema.
+    #[must_use]
+    pub fn schema(&self) -> Option<&[u8]> {
+        self.schema.as_deref()
+    }
+
+    /// The value of a variable that was set; `None` for one that is as the baseline says.
+    #[must_use]
+    pub fn variable(&self, name: &[u8]) -> Option<&[u8]> {
+        let at = self.place(name).ok()?;
+        Some(&self.variables[at].1)
+    }
+
+    /// All variables that were set, by name.
+    pub fn variables(&self) -> impl ExactSizeIterator<Item = (&[u8], &[u8])> {
+        self.variables.iter().map(|(name, value)| (&**name, &**value))
+    }
+
+    /// Whether a text may hold several statements (COM_SET_OPTION, or the login's capability).
+    #[must_use]
+    pub fn multi_statements(&self) -> bool {
+        self.multi_statements
+    }
+
+    pub(crate) fn has_diagnostics(&self) -> bool {
+        self.has_diagnostics
+    }
+
+    /// A connection that has this, and somebody's warnings.
+    pub(crate) fn with_diagnostics(&self) -> Self {
+        Self {
+            has_diagnostics: true,
+            ..self.clone()
+        }
+    }
+
+    pub(crate) fn set_multi_statements(&mut self, on: bool) {
+        self.multi_statements = on;
+    }
+
+    /// The variables that follow the schema are what the new schema says, from here on.
+    pub(crate) fn set_schema(&mut self, schema: Option<&[u8]>) {
+        self.schema = schema.map(Rc::from);
+        self.variables
+            .retain(|(name, _)| !variables::follows_schema(name));
+    }
+
+    /// Whether there is room for a value.
+    pub(crate) fn has_room(&self, name: &[u8], value: &[u8]) -> bool {
+        let used: usize = self
+            .variables
+            .iter()
+            .map(|(name, value)| name.len() + value.len())
+            .sum();
+        used + name.len() + value.len() <= BYTES_MAX
+    }
+
+    pub(crate) fn set(&mut self, name: &[u8], value: &[u8]) {
+        match self.place(name) {
+            Ok(at) => self.variables[at].1 = Rc::from(value),
+            Err(at) => self.variables.insert(at, (Rc::from(name), Rc::from(value))),
+        }
+    }
+
+    pub(crate) fn unset(&mut self, name: &[u8]) {
+        if let Ok(at) = self.place(name) {
+            self.variables.remove(at);
+        }
+    }
+
+    fn place(&self, name: &[u8]) -> Result<usize, usize> {
+        self.variables.binary_search_by(|(other, _)| (**other).cmp(name))
+    }
+}
+
+/// What a connection has right after its login, of the variables whose `DEFAULT` is not what a login gives (charsets and
+/// collation come with the login), and of those whose value the gateway has to know (autocommit, sql_mode, time_zone,
+/// isolation …). Read once a connection, or once a server and key.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Baseline {
+    /// Names in lower case, and their values as the server shows them; NULL is empty.
+    pub variables: Vec<(Vec<u8>, Vec<u8>)>,
+}
+
+impl FromIterator<(Vec<u8>, Vec<u8>)> for Baseline {
+    fn from_iter<T: IntoIterator<Item = (Vec<u8>, Vec<u8>)>>(variables: T) -> Self {
+        Self {
+            variables: variables.into_iter().collect(),
+        }
+    }
+}
+
+impl Baseline {
+    #[must_use]
+    pub fn variable(&self, name: &[u8]) -> Option<&[u8]> {
+        let found = self.variables.iter().find(|(known, _)| known == name);
+        found.map(|(_, value)| value.as_slice())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn variables_are_found_whatever_the_order_they_came_in() {
+        let mut carried = Carried::fresh(Some(b"shop"), true);
+        carried.set(b"time_zone", b"UTC");
+        carried.set(b"autocommit", b"OFF");
+        carried.set(b"time_zone", b"SYSTEM");
+        assert_eq!(carried.variable(b"time_zone"), Some(&b"SYSTEM"[..]));
+        assert_eq!(carried.variable(b"sql_mode"), None);
+        let names: Vec<_> = carried.variables().map(|(name, _)| name.to_vec()).collect();
+        assert_eq!(names, [b"autocommit".to_vec(), b"time_zone".to_vec()]);
+    }
+
+    #[test]
+    fn the_schemas_charset_leaves_with_the_schema() {
+        let mut carried = Carried::fresh(Some(b"a"), false);
+        carried.set(b"character_set_database", b"latin1");
+        carried.set_schema(Some(b"b"));
+        assert_eq!(carried, Carried::fresh(Some(b"b"), false));
+    }
+}

@@ -1,0 +1,238 @@
+//! Why a session may not leave its server connection.
+
+/// A reason. The words of [`PinReason::label`] are those of logs, metrics and `FOREBAY EXPLAIN`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum PinReason {
+    /// A transaction is open, or `autocommit=0` and something was read.
+    Transaction,
+    /// XA: whether a branch is still bound to the connection cannot be seen.
+    Xa,
+    /// `SET TRANSACTION …` for the next transaction, which has not come yet.
+    NextTransaction,
+    /// `LOCK TABLES`.
+    TableLocks,
+    /// `FLUSH TABLES WITH READ LOCK`, `LOCK INSTANCE FOR BACKUP`, `BACKUP STAGE`, `BACKUP LOCK`.
+    GlobalLock,
+    /// `GET_LOCK` and the like.
+    UserLock,
+    /// `CREATE TEMPORARY TABLE`; no server tells when the last one is gone.
+    TemporaryTable,
+    /// `HANDLER … OPEN`.
+    Handler,
+    /// An open cursor of a prepared statement.
+    Cursor,
+    /// COM_STMT_SEND_LONG_DATA whose statement was not executed yet.
+    LongData,
+    /// `LOAD DATA` is under way.
+    LoadData,
+    /// The connection is a stream, or its client is a replica: binlog dump, clone.
+    Stream,
+    /// `sql_log_bin=0`.
+    BinlogOff,
+    /// `gtid_next` is not `AUTOMATIC`.
+    GtidNext,
+    /// `wsrep_on=0`.
+    WsrepOff,
+    /// User variables.
+    UserVariables,
+    /// `PREPARE`, `EXECUTE`, `DEALLOCATE PREPARE` as text.
+    TextPrepare,
+    /// `CALL`: a procedure may do anything to the session, unseen.
+    Procedure,
+    /// A function that is not the server's own: it may lock or set variables, unseen.
+    UnknownFunction,
+    /// A statement that is not understood.
+    NotUnderstood,
+    /// A text that was not seen to its end.
+    Incomplete,
+    /// A variable whose value makes no sense elsewhere or cannot be read back: `timestamp`, `insert_id`, `rand_seed1` …
+    Uncarried,
+    /// `SET ROLE`.
+    Role,
+    /// MariaDB's `SET STATEMENT`: what it restored is reported with the next statement only.
+    SetStatement,
+    /// Sequences: `LASTVAL` belongs to the connection.
+    Sequence,
+    /// The server says that some state changed, and nothing explains what.
+    StateChange,
+    /// A statement failed that may have changed something before: seen with the next OK.
+    Unsettled,
+    /// Warnings or an error that the next statement may ask for.
+    Diagnostics,
+    /// `SQL_CALC_FOUND_ROWS`: the next statement may ask for the count.
+    FoundRows,
+    /// What `LAST_INSERT_ID()` would say is not known here.
+    LastInsertId,
+    /// The trackers are not armed as they have to be.
+    Trackers,
+    /// The user's pooling is `session`: one connection for as long as the client stays.
+    SessionPooling,
+}
+
+impl PinReason {
+    /// All of them, for metrics.
+    pub const ALL: &'static [Self] = &[
+        Self::Transaction,
+        Self::Xa,
+        Self::NextTransaction,
+        Self::TableLocks,
+        Self::GlobalLock,
+        Self::UserLock,
+        Self::TemporaryTable,
+        Self::Handler,
+        Self::Cursor,
+        Self::LongData,
+        Self::LoadData,
+        Self::Stream,
+        Self::BinlogOff,
+        Self::GtidNext,
+        Self::WsrepOff,
+        Self::UserVariables,
+        Self::TextPrepare,
+        Self::Procedure,
+        Self::UnknownFunction,
+        Self::NotUnderstood,
+        Self::Incomplete,
+        Self::Uncarried,
+        Self::Role,
+        Self::SetStatement,
+        Self::Sequence,
+        Self::StateChange,
+        Self::Unsettled,
+        Self::Diagnostics,
+        Self::FoundRows,
+        Self::LastInsertId,
+        Self::Trackers,
+        Self::SessionPooling,
+    ];
+
+    /// The word in logs and metrics.
+    #[must_use]
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::Transaction => "transaction",
+            Self::Xa => "xa",
+            Self::NextTransaction => "next-transaction",
+            Self::TableLocks => "table-locks",
+            Self::GlobalLock => "global-lock",
+            Self::UserLock => "user-lock",
+            Self::TemporaryTable => "temporary-table",
+            Self::Handler => "handler",
+            Self::Cursor => "cursor",
+            Self::LongData => "long-data",
+            Self::LoadData => "load-data",
+            Self::Stream => "stream",
+            Self::BinlogOff => "binlog-off",
+            Self::GtidNext => "gtid-next",
+            Self::WsrepOff => "wsrep-off",
+            Self::UserVariables => "user-variables",
+            Self::TextPrepare => "text-prepare",
+            Self::Procedure => "procedure",
+            Self::UnknownFunction => "unknown-function",
+            Self::NotUnderstood => "not-understood",
+            Self::Incomplete => "incomplete",
+            Self::Uncarried => "uncarried-variable",
+            Self::Role => "role",
+            Self::SetStatement => "set-statement",
+            Self::Sequence => "sequence",
+            Self::StateChange => "state-change",
+            Self::Unsettled => "unsettled",
+            Self::Diagnostics => "diagnostics",
+            Self::FoundRows => "found-rows",
+            Self::LastInsertId => "last-insert-id",
+            Self::Trackers => "trackers",
+            Self::SessionPooling => "session-pooling",
+        }
+    }
+
+    /// It ends with the next command, unless that asks for what is held: a session that wants to leave may do so then.
+    #[must_use]
+    pub const fn ends_with_next_statement(self) -> bool {
+        matches!(self, Self::Diagnostics | Self::FoundRows)
+    }
+}
+
+/// One reason, with the statement that caused it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Pin {
+    pub reason: PinReason,
+    /// Of the statement; 0 while it is not known (see `Session::lacks_digest`) and where no statement is to blame.
+    pub digest: u64,
+    pub since_ms: u64,
+}
+
+/// At most one pin a reason: the first statement that caused it is the one to blame.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Pins(Vec<Pin>);
+
+impl Pins {
+    pub(crate) fn as_slice(&self) -> &[Pin] {
+        &self.0
+    }
+
+    pub(crate) fn has(&self, reason: PinReason) -> bool {
+        self.0.iter().any(|pin| pin.reason == reason)
+    }
+
+    pub(crate) fn add(&mut self, reason: PinReason, digest: u64, since_ms: u64) {
+        if !self.has(reason) {
+            self.0.push(Pin {
+                reason,
+                digest,
+                since_ms,
+            });
+        }
+    }
+
+    pub(crate) fn remove(&mut self, reason: PinReason) {
+        self.0.retain(|pin| pin.reason != reason);
+    }
+
+    /// Everything that was bound to a server connection that is gone or was reset.
+    pub(crate) fn clear(&mut self) {
+        self.0.retain(|pin| pin.reason == PinReason::SessionPooling);
+    }
+
+    pub(crate) fn fill_digest(&mut self, digest: u64) {
+        for pin in &mut self.0 {
+            if pin.digest == 0 && pin.reason != PinReason::SessionPooling {
+                pin.digest = digest;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_are_unique_lower_case_words() {
+        let mut labels: Vec<_> = PinReason::ALL.iter().map(|reason| reason.label()).collect();
+        assert!(
+            labels
+                .iter()
+                .all(|label| label.bytes().all(|b| b.is_ascii_lowercase() || b == b'-'))
+        );
+        labels.sort_unstable();
+        labels.dedup();
+        assert_eq!(labels.len(), PinReason::ALL.len());
+    }
+
+    #[test]
+    fn the_first_statement_is_to_blame() {
+        let mut pins = Pins::default();
+        pins.add(PinReason::Transaction, 1, 10);
+        pins.add(PinReason::Transaction, 2, 20);
+        assert_eq!(
+            pins.as_slice(),
+            [Pin {
+                reason: PinReason::Transaction,
+                digest: 1,
+                since_ms: 10
+            }]
+        );
+        pins.remove(PinReason::Transaction);
+        assert!(pins.as_slice().is_empty());
+    }
+}

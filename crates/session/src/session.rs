@@ -1,0 +1,481 @@
+//! One session: what it is told, and what it answers.
+
+mod learn;
+mod settle;
+mod text;
+
+use std::rc::Rc;
+
+use mysql_wire::{Command, StatusFlags};
+use sql_class::{Charset, Class, Dialect, Effects, Facts, Syntax};
+
+use self::text::Collation;
+use crate::pin::Pins;
+use crate::variables::{AUTOCOMMIT, CHARACTER_SET_CLIENT, DEFAULT, SQL_MODE, has_mode};
+use crate::{Baseline, Carried, ClientTrackers, Pin, PinReason, Statements};
+
+/// A session at its start, or after COM_CHANGE_USER.
+#[derive(Debug, Clone)]
+pub struct Start {
+    pub schema: Option<Vec<u8>>,
+    pub dialect: Dialect,
+    /// The login's MULTI_STATEMENTS.
+    pub multi_statements: bool,
+    /// What the client sees of session state as long as it asks for nothing else.
+    pub wants: ClientTrackers,
+    pub baseline: Rc<Baseline>,
+    /// The user's pooling is `session`: pinned for good.
+    pub session_pooling: bool,
+    /// The operator says that stored procedures and functions leave nothing behind on a connection.
+    pub trusts_routines: bool,
+    /// Most prepared statements at a time.
+    pub statements_max: usize,
+}
+
+/// A command just before it is sent.
+#[derive(Debug, Clone, Copy)]
+pub struct Statement<'a> {
+    pub command: Command,
+    /// Of the text, or of the prepared statement that is executed. Not needed for an execute of a statement in
+    /// [`Session::statements`]; a COM_QUERY without is taken for one that may do anything.
+    pub facts: Option<&'a Facts>,
+    /// COM_STMT_…: the client's statement id; COM_SET_OPTION: the option; otherwise 0.
+    pub argument: u32,
+    /// Of the text, where that may be what pins the session; 0 for a plain read.
+    pub digest: u64,
+    /// Of a COM_QUERY; of other commands empty. Read where the facts are not enough: whether `SET NAMES` has a COLLATE,
+    /// which no tracker shows, and whether trackers are set.
+    pub text: &'a [u8],
+    pub now_ms: u64,
+}
+
+/// What the statement under way, or the last one, is about.
+#[derive(Debug, Clone)]
+struct Current {
+    command: Command,
+    argument: u32,
+    class: Class,
+    effects: Effects,
+    statements: u32,
+    digest: u64,
+    now_ms: u64,
+    /// Was in a transaction, or without autocommit, before it.
+    was_open: bool,
+    /// Was pinned before it, to something that would be lost with the connection.
+    was_pinned: bool,
+    /// A GTID was reported.
+    gtid: bool,
+    /// It may have set trackers.
+    sets_trackers: bool,
+    /// It ends the transaction without a trace.
+    rolls_back: bool,
+    handler: HandlerStep,
+    /// `SET STATEMENT … FOR`, and then maybe another SET.
+    sets_twice: bool,
+    collation: Collation,
+}
+
+/// What a `HANDLER` statement does to the tables that are open.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum HandlerStep {
+    /// None, or reads.
+    Other,
+    Opens,
+    Closes,
+    /// Not to be told from its text.
+    Unclear,
+}
+
+/// What belongs to the last statement and may be asked for on another connection.
+#[derive(Debug, Clone, Copy, Default)]
+struct Last {
+    insert_id: u64,
+    /// What it was if the last one is wrongly guessed.
+    insert_id_before: u64,
+    row_count: i64,
+    found_rows: Option<u64>,
+    warnings: u16,
+}
+
+/// One client's session.
+#[derive(Debug, Clone)]
+pub struct Session {
+    dialect: Dialect,
+    syntax: Syntax,
+    autocommit: bool,
+    session_pooling: bool,
+    trusts_routines: bool,
+    needs_rearming: bool,
+    carried: Rc<Carried>,
+    baseline: Rc<Baseline>,
+    /// At the start, to come back to with a reset.
+    initial_trackers: Rc<ClientTrackers>,
+    trackers: Rc<ClientTrackers>,
+    pins: Pins,
+    statements: Statements,
+    status: StatusFlags,
+    transaction_state: [u8; 8],
+    has_written: bool,
+    /// The next or current transaction is not like the others.
+    characteristics: bool,
+    /// It has written something for which no GTID came.
+    untracked_writes: bool,
+    /// The last insert id is what an OK packet said, which may be an id that the statement itself gave.
+    insert_id_is_guess: bool,
+    /// LAST_INSERT_ID() of the connection at hand is this session's.
+    insert_id_is_there: bool,
+    /// The connection at hand has warnings or an error to show.
+    diagnostics_are_there: bool,
+    /// Tables opened with `HANDLER … OPEN` and not closed; `None` where that is not known.
+    handlers: Option<u32>,
+    /// A cursor of a statement that is not in the table.
+    stray_cursor: bool,
+    /// What was said to release a global lock, since it was taken.
+    unlocked: Effects,
+    gtid: Option<Box<[u8]>>,
+    last: Last,
+    current: Current,
+}
+
+/// There may be fifteen thousand of them, idle.
+const _: () = assert!(size_of::<Session>() <= 448);
+
+const IDLE: [u8; 8] = *b"________";
+
+impl Session {
+    #[must_use]
+    pub fn new(start: Start) -> Self {
+        let trackers = Rc::new(start.wants);
+        let mut session = Self {
+            dialect: start.dialect,
+            syntax: Syntax::default(),
+            autocommit: true,
+            session_pooling: start.session_pooling,
+            trusts_routines: start.trusts_routines,
+            needs_rearming: false,
+            carried: Rc::new(Carried::fresh(start.schema.as_deref(), start.multi_statements)),
+            baseline: start.baseline,
+            initial_trackers: Rc::clone(&trackers),
+            trackers,
+            pins: Pins::default(),
+            statements: Statements::new(start.statements_max),
+            status: StatusFlags::AUTOCOMMIT,
+            transaction_state: IDLE,
+            has_written: false,
+            characteristics: false,
+            untracked_writes: false,
+            insert_id_is_guess: false,
+            insert_id_is_there: false,
+            diagnostics_are_there: false,
+            handlers: Some(0),
+            stray_cursor: false,
+            unlocked: Effects::NONE,
+            gtid: None,
+            last: Last::default(),
+            current: Current::none(),
+        };
+        if session.session_pooling {
+            session.pins.add(PinReason::SessionPooling, 0, 0);
+        }
+        session.read_variables();
+        session
+    }
+
+    #[must_use]
+    pub fn dialect(&self) -> Dialect {
+        self.dialect
+    }
+
+    /// How the server reads this session's next text.
+    #[must_use]
+    pub fn syntax(&self) -> Syntax {
+        self.syntax
+    }
+
+    /// Why it may not leave its connection. At most one pin a reason.
+    #[must_use]
+    pub fn pins(&self) -> &[Pin] {
+        self.pins.as_slice()
+    }
+
+    #[must_use]
+    pub fn is_pinned(&self) -> bool {
+        !self.pins.as_slice().is_empty()
+    }
+
+    /// It was pinned before the command under way, to something that is lost with the connection.
+    #[must_use]
+    pub fn was_pinned(&self) -> bool {
+        self.current.was_pinned
+    }
+
+    /// A pin was added whose statement's digest was not asked for: call [`Session::fill_digest`].
+    #[must_use]
+    pub fn lacks_digest(&self) -> bool {
+        let pins = self.pins.as_slice();
+        pins.iter()
+            .any(|pin| pin.digest == 0 && pin.reason != PinReason::SessionPooling)
+    }
+
+    /// The digest of the statement that ended last.
+    pub fn fill_digest(&mut self, digest: u64) {
+        self.pins.fill_digest(digest);
+    }
+
+    /// The gateway has asked the server, or knows for certain, that this reason is gone: a probe has found no user
+    /// variables, no locks.
+    pub fn cleared(&mut self, reason: PinReason) {
+        self.pins.remove(reason);
+    }
+
+    /// A transaction is open, as far as the last answer said.
+    #[must_use]
+    pub fn in_transaction(&self) -> bool {
+        self.status.contains(StatusFlags::IN_TRANS) || self.transaction_state[..7] != IDLE[..7]
+    }
+
+    #[must_use]
+    pub fn autocommit(&self) -> bool {
+        self.autocommit
+    }
+
+    /// `START TRANSACTION READ ONLY`.
+    #[must_use]
+    pub fn transaction_is_read_only(&self) -> bool {
+        self.in_transaction() && self.status.contains(StatusFlags::IN_TRANS_READONLY)
+    }
+
+    /// The open transaction has written, or may have.
+    #[must_use]
+    pub fn has_written(&self) -> bool {
+        self.has_written
+    }
+
+    /// Shares what others have in common with this session, where it is the same: equal states that are one allocation are
+    /// told to be equal without looking at them.
+    pub fn share_carried(&mut self, common: &Rc<Carried>) {
+        if *self.carried == **common {
+            self.carried = Rc::clone(common);
+        }
+    }
+
+    /// What another connection needs to have for this session.
+    #[must_use]
+    pub fn carried(&self) -> &Rc<Carried> {
+        &self.carried
+    }
+
+    /// The session gives its connection back, which it does not need any more: what that has now, for the next one's
+    /// [`crate::rebuild`].
+    #[must_use]
+    pub fn leave(&mut self) -> Rc<Carried> {
+        let has_diagnostics = self.diagnostics_are_there;
+        self.pins.remove(PinReason::Diagnostics);
+        self.pins.remove(PinReason::FoundRows);
+        debug_assert!(
+            !self.is_pinned(),
+            "a connection is given back in spite of {:?}",
+            self.pins()
+        );
+        self.insert_id_is_there = false;
+        self.diagnostics_are_there = false;
+        match has_diagnostics {
+            true => Rc::new(self.carried.with_diagnostics()),
+            false => Rc::clone(&self.carried),
+        }
+    }
+
+    /// A variable as this session sees it, as far as that is known.
+    #[must_use]
+    pub fn variable(&self, name: &[u8]) -> Option<&[u8]> {
+        self.carried
+            .variable(name)
+            .or_else(|| self.baseline.variable(name))
+    }
+
+    /// Of its last write, as the server reported it.
+    #[must_use]
+    pub fn gtid(&self) -> Option<&[u8]> {
+        self.gtid.as_deref()
+    }
+
+    /// It has written something for which no GTID came: no position says which replicas have it.
+    #[must_use]
+    pub fn has_untracked_writes(&self) -> bool {
+        self.untracked_writes
+    }
+
+    /// Its prepared statements.
+    pub fn statements(&mut self) -> &mut Statements {
+        &mut self.statements
+    }
+
+    /// `LAST_INSERT_ID()`, as far as OK packets tell.
+    #[must_use]
+    pub fn last_insert_id(&self) -> u64 {
+        self.last.insert_id
+    }
+
+    /// False where [`Session::last_insert_id`] may be wrong: an OK packet also has the id of a row whose statement gave
+    /// the id itself, and `LAST_INSERT_ID()` does not know that one (tested on both servers). A gateway that wants to be
+    /// sure asks the connection before it gives it back, and calls [`Session::learn_last_insert_id`].
+    #[must_use]
+    pub fn knows_last_insert_id(&self) -> bool {
+        !self.insert_id_is_guess && !self.pins.has(PinReason::LastInsertId)
+    }
+
+    /// The connection was asked for its LAST_INSERT_ID(), right after the statement.
+    pub fn learn_last_insert_id(&mut self, id: u64) {
+        if self.insert_id_is_there || id == self.last.insert_id {
+            self.last.insert_id = id;
+            self.insert_id_is_there = true;
+        } else if self.insert_id_is_guess {
+            // Another session's: this one's statement has made none, but given an id itself.
+            self.last.insert_id = self.last.insert_id_before;
+        }
+        self.insert_id_is_guess = false;
+        self.pins.remove(PinReason::LastInsertId);
+    }
+
+    /// `ROW_COUNT()`: -1 after a result set or an error.
+    #[must_use]
+    pub fn row_count(&self) -> i64 {
+        self.last.row_count
+    }
+
+    /// `FOUND_ROWS()`; `None` where only the server can say. Rows that OFFSET passed over count for the server and are
+    /// not known here.
+    #[must_use]
+    pub fn found_rows(&self) -> Option<u64> {
+        self.last.found_rows
+    }
+
+    /// `@@warning_count`.
+    #[must_use]
+    pub fn warning_count(&self) -> u16 {
+        self.last.warnings
+    }
+
+    /// What the client has set for itself, where no tracker says it: the server does not report a change of
+    /// `session_track_system_variables` that takes that variable off its own list. A gateway that wants to know reads the
+    /// five variables before it arms the trackers again; those that are not as it armed them are the client's.
+    pub fn learn_wish(&mut self, name: &[u8], value: &[u8]) {
+        Rc::make_mut(&mut self.trackers).wish(name, value);
+    }
+
+    /// What the client has set was meant for the gateway's trackers: send [`crate::arming`] before anything else, then
+    /// call [`Session::rearmed`].
+    #[must_use]
+    pub fn needs_rearming(&self) -> bool {
+        self.needs_rearming
+    }
+
+    /// The trackers of its connection are armed again.
+    pub fn rearmed(&mut self) {
+        self.needs_rearming = false;
+        self.pins.remove(PinReason::Trackers);
+    }
+
+    /// Its server connection is gone, and everything that was bound to it.
+    pub fn lost(&mut self) {
+        self.leave_connection();
+        self.statements.forget_server_side();
+        self.last.warnings = 0;
+        self.last.found_rows = None;
+    }
+
+    /// COM_RESET_CONNECTION has succeeded: the schema stays, everything else is as after a login, but for the charset,
+    /// which the server now takes from its global variables.
+    pub fn reset(&mut self) {
+        self.carried = Rc::new(self.carried.after_reset(self.dialect, &self.baseline));
+        self.start_over();
+    }
+
+    /// MariaDB has refused COM_CHANGE_USER, and reset the session before; its charset is now the server's, not the login's.
+    pub fn change_user_refused(&mut self) {
+        self.carried = Rc::new(self.carried.with_global_variables(&self.baseline));
+        self.start_over();
+    }
+
+    fn start_over(&mut self) {
+        self.leave_connection();
+        self.statements.clear();
+        self.trackers = Rc::clone(&self.initial_trackers);
+        self.last = Last::default();
+        self.needs_rearming = true;
+        self.pins.add(PinReason::Trackers, 0, self.current.now_ms);
+        self.read_variables();
+    }
+
+    /// COM_CHANGE_USER has succeeded: a new session. Statement ids go on, so that none means another statement.
+    pub fn change_user(&mut self, start: Start) {
+        let mut statements = std::mem::replace(&mut self.statements, Statements::new(0));
+        statements.start_over(start.statements_max);
+        *self = Self::new(start);
+        self.statements = statements;
+    }
+
+    /// The transaction is gone, and every pin that is of the connection.
+    fn leave_connection(&mut self) {
+        self.pins.clear();
+        self.status.remove(StatusFlags::IN_TRANS);
+        self.status.remove(StatusFlags::IN_TRANS_READONLY);
+        self.transaction_state = IDLE;
+        self.characteristics = false;
+        self.handlers = Some(0);
+        self.stray_cursor = false;
+        self.unlocked = Effects::NONE;
+        self.has_written = false;
+        self.insert_id_is_guess = false;
+        self.insert_id_is_there = false;
+        self.diagnostics_are_there = false;
+        self.needs_rearming = false;
+        self.current = Current::none();
+    }
+
+    /// What the variables say about how this session is to be read.
+    fn read_variables(&mut self) {
+        let sql_mode = match self.carried.variable(SQL_MODE) {
+            // What the login has added to the global one changes nothing here.
+            None | Some(DEFAULT) => self.baseline.variable(SQL_MODE),
+            set => set,
+        };
+        let has = |mode| has_mode(sql_mode.unwrap_or_default(), mode);
+        let (ansi_quotes, no_backslash_escapes) = (has(b"ANSI_QUOTES"), has(b"NO_BACKSLASH_ESCAPES"));
+        let charset = self
+            .variable(CHARACTER_SET_CLIENT)
+            .map_or(Charset::default(), Charset::named);
+        let autocommit = self
+            .variable(AUTOCOMMIT)
+            .is_none_or(|value| !matches!(value, b"OFF" | b"0"));
+        self.syntax = Syntax {
+            ansi_quotes,
+            no_backslash_escapes,
+            charset,
+            dialect: self.dialect,
+        };
+        self.autocommit = autocommit;
+    }
+}
+
+impl Current {
+    const fn none() -> Self {
+        Self {
+            command: Command::SLEEP,
+            argument: 0,
+            class: Class::Read,
+            effects: Effects::NONE,
+            statements: 0,
+            digest: 0,
+            now_ms: 0,
+            was_open: false,
+            was_pinned: false,
+            gtid: false,
+            sets_trackers: false,
+            rolls_back: false,
+            handler: HandlerStep::Other,
+            sets_twice: false,
+            collation: Collation::Unclear,
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! What the server's trackers say.
+
+use std::rc::Rc;
+
+use mysql_wire::OkPacket;
+use mysql_wire::session_state::{Change, changes};
+use sql_class::Effects;
+
+use super::Session;
+use super::text::Collation;
+use crate::PinReason;
+use crate::variables::{self, CHARACTER_SET_CONNECTION, COLLATION_CONNECTION, Meaning, meaning};
+
+impl Session {
+    /// Every OK packet with session state, in their order. Gives back the session state that the client itself is to
+    /// see, encoded; where that is empty its OK must not have SESSION_STATE_CHANGED.
+    pub fn observe_ok(&mut self, ok: &OkPacket) -> Vec<u8> {
+        self.learn_wishes(ok);
+        let mut shown = Vec::new();
+        let mut state_changed = false;
+        let mut explained = false;
+        let (mut charset, mut collation) = (false, false);
+        for change in changes(&ok.session_state) {
+            let Ok(change) = change else {
+                // Not readable: what it said may have been anything.
+                self.pin(PinReason::StateChange);
+                break;
+            };
+            match change {
+                Change::StateChanged(changed) => state_changed |= changed,
+                _ => explained |= self.learn(&change),
+            }
+            charset |= is_variable(&change, CHARACTER_SET_CONNECTION);
+            collation |= is_variable(&change, COLLATION_CONNECTION);
+            if !is_for_the_gateway_only(&change) && self.trackers.shows(&change) {
+                change.encode(&mut shown);
+            }
+        }
+        if charset != collation && !self.current.effects.contains(Effects::SET_STATEMENT) {
+            self.pair_charset_and_collation(charset);
+        }
+        let said = explained || self.current.sets_trackers || self.current.effects.intersects(EXPLAINS);
+        if state_changed && !said {
+            self.pin(PinReason::StateChange);
+        }
+        self.status = ok.status;
+        shown
+    }
+
+    /// What the client wants to see holds for the OK packet that says so, too.
+    fn learn_wishes(&mut self, ok: &OkPacket) {
+        for change in changes(&ok.session_state) {
+            if let Ok(Change::Variable { name, value }) = change
+                && meaning(name) == Meaning::Arming
+            {
+                self.learn_wish(name, value);
+            }
+        }
+    }
+
+    /// Whether the change explains that "some state" changed.
+    fn learn(&mut self, change: &Change<'_>) -> bool {
+        match *change {
+            Change::Variable { name, value } => return self.learn_variable(name, value),
+            Change::Schema(schema) => {
+                let schema = Some(schema).filter(|schema| !schema.is_empty());
+                Rc::make_mut(&mut self.carried).set_schema(schema);
+                return true;
+            }
+            Change::Gtids(gtids) => self.learn_gtid(gtids),
+            Change::Characteristics(statements) => {
+                self.characteristics = !statements.is_empty();
+                if !self.characteristics && !self.current.effects.contains(Effects::NEXT_TRANSACTION) {
+                    self.pins.remove(PinReason::NextTransaction);
+                }
+            }
+            Change::TransactionState(state) => self.learn_transaction_state(state),
+            Change::StateChanged(_) | Change::Other { .. } => {}
+        }
+        false
+    }
+
+    fn learn_transaction_state(&mut self, state: &[u8]) {
+        match state.first_chunk::<8>() {
+            Some(state_8) if state.len() == 8 => self.transaction_state = *state_8,
+            _ => self.pin(PinReason::StateChange),
+        }
+        match self.transaction_state[7] {
+            b'_' => self.pins.remove(PinReason::TableLocks),
+            _ => self.pin(PinReason::TableLocks),
+        }
+    }
+
+    fn learn_gtid(&mut self, gtid: &[u8]) {
+        self.gtid = Some(gtid.into());
+        self.current.gtid = true;
+        // What came without one before was nothing, or is covered: the server has reported every write since.
+        if !self.pins.has(PinReason::BinlogOff) {
+            self.untracked_writes = false;
+        }
+    }
+
+    /// `character_set_connection` and `collation_connection` are one to the server, which reports only the one that the
+    /// statement named.
+    fn pair_charset_and_collation(&mut self, by_charset: bool) {
+        let carried = Rc::make_mut(&mut self.carried);
+        if !by_charset {
+            let collation = carried.variable(COLLATION_CONNECTION).unwrap_or_default();
+            let charset = variables::charset_of(collation).to_vec();
+            carried.set(CHARACTER_SET_CONNECTION, &charset);
+            return;
+        }
+        carried.unset(COLLATION_CONNECTION);
+        let charset = carried.variable(CHARACTER_SET_CONNECTION).unwrap_or_default();
+        match &self.current.collation {
+            Collation::OfCharset => {}
+            Collation::Named(collation) if variables::belongs(collation, charset) => {
+                carried.set(COLLATION_CONNECTION, collation);
+            }
+            Collation::Named(_) | Collation::Unclear => self.pin(PinReason::Uncarried),
+        }
+    }
+
+    fn learn_variable(&mut self, name: &[u8], value: &[u8]) -> bool {
+        match meaning(name) {
+            Meaning::Nothing => return false,
+            Meaning::Gtid => {
+                self.learn_gtid(value);
+                return false;
+            }
+            Meaning::Redirect => {}
+            Meaning::LastInsertId => {
+                let value = str::from_utf8(value).ok().and_then(|text| text.parse().ok());
+                match value {
+                    Some(value) => {
+                        self.insert_id_is_there = true;
+                        self.learn_last_insert_id(value);
+                    }
+                    None => self.pin(PinReason::LastInsertId),
+                }
+            }
+            Meaning::Arming => {
+                self.needs_rearming = true;
+                self.pin(PinReason::Trackers);
+            }
+            Meaning::PinUnless(reason, free) => {
+                match free
+                    .iter()
+                    .any(|free| free.as_bytes().eq_ignore_ascii_case(value))
+                {
+                    // Uncarried has other causes, too.
+                    true if reason == PinReason::Uncarried => {}
+                    true => self.pins.remove(reason),
+                    false => self.pin(reason),
+                }
+            }
+            Meaning::Pin => self.pin(PinReason::Uncarried),
+            // A temporary value, of which the true one is reported with the next OK.
+            Meaning::Carry if self.current.effects.contains(Effects::SET_STATEMENT) => {
+                if self.pins.has(PinReason::Unsettled) {
+                    self.pin(PinReason::Uncarried); // or what the failed statement before has set
+                }
+            }
+            Meaning::Carry => self.carry(name, value),
+        }
+        true
+    }
+
+    fn carry(&mut self, name: &[u8], value: &[u8]) {
+        if self.carried.variable(name) == Some(value) {
+            return;
+        }
+        if !self.carried.has_room(name, value) {
+            self.pin(PinReason::Uncarried);
+            return;
+        }
+        Rc::make_mut(&mut self.carried).set(name, value);
+        self.read_variables();
+    }
+}
+
+/// Statements that change state which no tracker names, and which are pinned for it.
+const EXPLAINS: Effects = Effects::USER_VARIABLES
+    .with(Effects::TEXT_PREPARE)
+    .with(Effects::TEMPORARY_TABLE)
+    .with(Effects::SET_ROLE)
+    .with(Effects::SET_STATEMENT)
+    .with(Effects::SETS_UNCARRIED)
+    .with(Effects::NEXT_TRANSACTION);
+
+fn is_variable(change: &Change<'_>, wanted: &[u8]) -> bool {
+    matches!(change, Change::Variable { name, .. } if *name == wanted)
+}
+
+/// Clients that follow a redirection would go round the gateway.
+fn is_for_the_gateway_only(change: &Change<'_>) -> bool {
+    matches!(change, Change::Variable { name, .. } if meaning(name) == Meaning::Redirect)
+}

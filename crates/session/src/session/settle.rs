@@ -1,0 +1,515 @@
+//! What a command does to the session: before it is sent, and when its response has ended.
+
+use std::rc::Rc;
+
+use mysql_wire::{Command, Outcome, StatusFlags};
+use sql_class::{Class, Dialect, Effects, Facts};
+
+use super::text::{Collation, may_set_trackers, sets_once};
+use super::{Current, HandlerStep, IDLE, Session, Statement};
+use crate::variables::AUTOCOMMIT;
+use crate::{Pin, PinReason, prime_last_insert_id};
+
+/// Effects that pin from the moment when the statement is sent, whatever becomes of it.
+const PINS: &[(Effects, PinReason)] = &[
+    (Effects::USER_VARIABLES, PinReason::UserVariables),
+    (Effects::TAKES_USER_LOCK, PinReason::UserLock),
+    (Effects::TEMPORARY_TABLE, PinReason::TemporaryTable),
+    (Effects::LOCKS_TABLES, PinReason::TableLocks),
+    (Effects::GLOBAL_LOCK, PinReason::GlobalLock),
+    (Effects::HANDLER, PinReason::Handler),
+    (Effects::TEXT_PREPARE, PinReason::TextPrepare),
+    (Effects::NEXT_TRANSACTION, PinReason::NextTransaction),
+    (Effects::SET_STATEMENT, PinReason::SetStatement),
+    (Effects::SET_ROLE, PinReason::Role),
+    (Effects::SETS_UNCARRIED, PinReason::Uncarried),
+    (Effects::XA, PinReason::Xa),
+    (Effects::LOADS_DATA, PinReason::LoadData),
+    (Effects::SEQUENCE, PinReason::Sequence),
+    (Effects::INCOMPLETE, PinReason::Incomplete),
+    (Effects::CALCULATES_FOUND_ROWS, PinReason::FoundRows),
+];
+
+/// Read LAST_INSERT_ID(), or may set it in a way that no OK packet shows.
+const MAY_TOUCH_INSERT_ID: Effects = Effects::READS_LAST_INSERT_ID
+    .with(Effects::SETS_UNCARRIED)
+    .with(Effects::CALLS_PROCEDURE)
+    .with(Effects::UNKNOWN_FUNCTION)
+    .with(Effects::TEXT_PREPARE)
+    .with(Effects::INCOMPLETE);
+
+/// `HANDLER name OPEN …`, `HANDLER name CLOSE`, `HANDLER name READ …`, in plain words.
+fn handler_step(effects: Effects, statements: u32, text: &[u8]) -> HandlerStep {
+    if !effects.contains(Effects::HANDLER) {
+        return HandlerStep::Other;
+    }
+    let mut words = text
+        .split(|byte| byte.is_ascii_whitespace() || *byte == b';')
+        .filter(|word| !word.is_empty());
+    let is = |word: Option<&[u8]>, wanted: &[u8]| word.is_some_and(|word| word.eq_ignore_ascii_case(wanted));
+    let is_plain = statements == 1 && is(words.next(), b"HANDLER");
+    let (_, verb) = (words.next(), words.next());
+    match is_plain {
+        true if is(verb, b"OPEN") => HandlerStep::Opens,
+        true if is(verb, b"CLOSE") => HandlerStep::Closes,
+        true if is(verb, b"READ") => HandlerStep::Other,
+        _ => HandlerStep::Unclear,
+    }
+}
+
+/// `ROLLBACK` without a comment in front of it, which is enough: it only saves reads on the primary.
+fn begins_with_rollback(text: &[u8]) -> bool {
+    const WORD: &[u8] = b"ROLLBACK";
+    let text = text.trim_ascii_start();
+    text.len() >= WORD.len() && text[..WORD.len()].eq_ignore_ascii_case(WORD)
+}
+
+/// A syntax error: nothing of a single statement was executed.
+const ER_PARSE_ERROR: u16 = 1064;
+
+impl Session {
+    /// Whether this statement has to run on the connection that the session holds. Where not, that may be given back
+    /// even though [`Session::is_pinned`]: all that it holds are the last statement's warnings, and nobody asks for them.
+    #[must_use]
+    pub fn needs_its_connection(&self, statement: &Statement<'_>) -> bool {
+        let ends = |reason| self.ends_with(reason, statement);
+        !self.pins.as_slice().iter().all(|pin| ends(pin.reason))
+    }
+
+    /// What to send first, on the connection that was leased and rebuilt, where the statement reads LAST_INSERT_ID(), or may
+    /// do so or set it unseen, and the connection has another session's. To be asked for every statement that has effects.
+    /// What the server reports with its OK goes to [`Session::observe_ok`], like everything on a connection that the
+    /// session holds.
+    #[must_use]
+    pub fn prime(&mut self, statement: &Statement<'_>) -> Option<Vec<u8>> {
+        let (class, effects, statements) = self.what_it_does(statement);
+        let several = statements > 1 && class >= Class::Write;
+        let touches = effects.intersects(MAY_TOUCH_INSERT_ID) || class == Class::Unknown || several;
+        // `WHERE id IS NULL` reads it under sql_auto_is_null, which pins.
+        let may_touch = runs_sql(statement.command) && (touches || self.pins.has(PinReason::Uncarried));
+        let asks = effects.contains(Effects::READS_DIAGNOSTICS);
+        if asks && self.diagnostics_are_there {
+            return None; // anything in between would end them
+        }
+        if self.insert_id_is_there || !may_touch {
+            return None;
+        }
+        self.insert_id_is_there = true;
+        Some(prime_last_insert_id(self.last.insert_id))
+    }
+
+    /// A command is about to be sent on the session's connection.
+    pub fn begin(&mut self, statement: &Statement<'_>) {
+        if !statement.command.has_response() {
+            self.begin_unanswered(statement);
+            return;
+        }
+        self.current = self.current_of(statement);
+        let lost_with_it =
+            |pin: &Pin| pin.reason != PinReason::SessionPooling && !self.ends_with(pin.reason, statement);
+        self.current.was_pinned = self.pins.as_slice().iter().any(lost_with_it);
+        for reason in [PinReason::Diagnostics, PinReason::FoundRows] {
+            if self.ends_with(reason, statement) {
+                self.pins.remove(reason);
+            }
+        }
+        if statement.command.starts_stream() || statement.command == Command::REGISTER_SLAVE {
+            self.pin(PinReason::Stream);
+        }
+        for (effect, reason) in PINS {
+            if self.current.effects.contains(*effect) {
+                self.pin(if self.current.sets_insert_id_only(*effect) {
+                    PinReason::LastInsertId
+                } else {
+                    *reason
+                });
+            }
+        }
+        if !self.trusts_routines {
+            if self.current.effects.contains(Effects::CALLS_PROCEDURE) {
+                self.pin(PinReason::Procedure);
+            }
+            if self.current.effects.contains(Effects::UNKNOWN_FUNCTION) {
+                self.pin(PinReason::UnknownFunction);
+            }
+        }
+        if self.current.effects.contains(Effects::GLOBAL_LOCK) {
+            self.unlocked = Effects::NONE;
+        }
+    }
+
+    /// The response to the command has ended.
+    pub fn end(&mut self, outcome: &Outcome) {
+        self.settle_status(outcome);
+        self.settle_transaction(outcome);
+        self.settle_locks(outcome);
+        self.settle_command(outcome);
+        self.settle_doubts(outcome);
+        self.settle_last(outcome);
+    }
+
+    pub(super) fn pin(&mut self, reason: PinReason) {
+        self.pins.add(reason, self.current.digest, self.current.now_ms);
+    }
+
+    /// The reason is one that ends with this statement.
+    fn ends_with(&self, reason: PinReason, statement: &Statement<'_>) -> bool {
+        if !runs_sql(statement.command) {
+            return false;
+        }
+        let (class, effects, _) = self.what_it_does(statement);
+        match reason {
+            PinReason::Diagnostics => {
+                // MariaDB keeps them over statements that use no tables.
+                let keeps = self.dialect.is_mariadb()
+                    && matches!(
+                        class,
+                        Class::Session | Class::Begin | Class::BeginReadOnly | Class::Transaction
+                    );
+                !keeps && !effects.contains(Effects::READS_DIAGNOSTICS)
+            }
+            PinReason::FoundRows => {
+                matches!(class, Class::Read | Class::LockingRead)
+                    && !effects.contains(Effects::READS_FOUND_ROWS)
+            }
+            _ => false,
+        }
+    }
+
+    fn what_it_does(&self, statement: &Statement<'_>) -> (Class, Effects, u32) {
+        let of = |facts: &Facts| (facts.class, facts.effects, facts.statements);
+        if !runs_sql(statement.command) {
+            return (Class::Read, Effects::NONE, 0);
+        }
+        if let Some(facts) = statement.facts {
+            return of(facts);
+        }
+        let prepared = match statement.command {
+            Command::QUERY => None,
+            _ => self.statements.get(statement.argument),
+        };
+        prepared.map_or((Class::Unknown, Effects::NONE, 1), |prepared| of(&prepared.facts))
+    }
+
+    fn current_of(&self, statement: &Statement<'_>) -> Current {
+        let (class, effects, statements) = self.what_it_does(statement);
+        let was_open = self.in_transaction() || !self.autocommit;
+        let text = self.text_of(statement);
+        let may_set = matches!(class, Class::Session | Class::Unknown) || statements > 1;
+        let opaque = Effects::CALLS_PROCEDURE
+            .with(Effects::UNKNOWN_FUNCTION)
+            .with(Effects::TEXT_PREPARE);
+        Current {
+            command: statement.command,
+            argument: statement.argument,
+            class,
+            effects,
+            statements,
+            digest: statement.digest,
+            now_ms: statement.now_ms,
+            was_open,
+            was_pinned: false,
+            gtid: false,
+            sets_trackers: may_set && may_set_trackers(text),
+            handler: handler_step(effects, statements, text),
+            rolls_back: class == Class::Transaction && statements == 1 && begins_with_rollback(text),
+            sets_twice: effects.contains(Effects::SET_STATEMENT) && !sets_once(text),
+            collation: match may_set && !effects.intersects(opaque) {
+                true => Collation::of(text),
+                false => Collation::Unclear,
+            },
+        }
+    }
+
+    fn text_of<'a>(&'a self, statement: &Statement<'a>) -> &'a [u8] {
+        match statement.command {
+            Command::QUERY => statement.text,
+            _ if runs_sql(statement.command) => self
+                .statements
+                .get(statement.argument)
+                .map_or(&[][..], |prepared| &prepared.text),
+            _ => &[],
+        }
+    }
+
+    /// Commands without a response: there will be no [`Session::end`], and the command under way stays what it is.
+    fn begin_unanswered(&mut self, statement: &Statement<'_>) {
+        match statement.command {
+            Command::STMT_SEND_LONG_DATA => {
+                if let Some(prepared) = self.statements.get_mut(statement.argument) {
+                    prepared.long_data = true;
+                    self.pins
+                        .add(PinReason::LongData, statement.digest, statement.now_ms);
+                }
+            }
+            Command::STMT_CLOSE => {
+                self.statements.remove(statement.argument);
+                self.settle_statements();
+            }
+            _ => {}
+        }
+    }
+
+    fn settle_status(&mut self, outcome: &Outcome) {
+        if !outcome.has_status {
+            return;
+        }
+        self.status = outcome.status;
+        self.syntax.no_backslash_escapes = outcome.status.contains(StatusFlags::NO_BACKSLASH_ESCAPES);
+        let autocommit = outcome.status.contains(StatusFlags::AUTOCOMMIT);
+        if autocommit != self.autocommit {
+            Rc::make_mut(&mut self.carried).set(AUTOCOMMIT, if autocommit { b"ON" } else { b"OFF" });
+            self.autocommit = autocommit;
+        }
+    }
+
+    fn settle_transaction(&mut self, outcome: &Outcome) {
+        let in_transaction = self.in_transaction();
+        match in_transaction {
+            true => self.pin(PinReason::Transaction),
+            false => self.pins.remove(PinReason::Transaction),
+        }
+        if self.characteristics && !in_transaction {
+            self.pin(PinReason::NextTransaction);
+        }
+        let wrote = self.current.class >= Class::Write
+            || self
+                .current
+                .effects
+                .intersects(Effects::CALLS_PROCEDURE.with(Effects::UNKNOWN_FUNCTION))
+            || self.transaction_state[3..6] != IDLE[3..6];
+        let has_written = self.has_written || wrote;
+        self.has_written = in_transaction && has_written;
+        if self.current.effects.contains(Effects::XA) && outcome.error.is_none() && !in_transaction {
+            // A branch that was prepared is nobody's, since MySQL 8.0.29; on MariaDB the transaction stays open.
+            if !matches!(self.dialect, Dialect::MySql { version } if version < 80_029) {
+                self.pins.remove(PinReason::Xa);
+            }
+        }
+        let rows_only = self.current.class == Class::Write && self.current.statements == 1;
+        let nothing = rows_only && !self.current.was_open && outcome.affected_rows == 0;
+        // A server that has reported one GTID reports them all: what comes without was no write after all.
+        let reports = self.gtid.is_some() && !self.pins.has(PinReason::BinlogOff);
+        let nothing = nothing || self.current.rolls_back || reports;
+        if !in_transaction && has_written && !self.current.gtid && !nothing {
+            self.untracked_writes = true;
+        }
+    }
+
+    /// Locks that the statement has released for certain.
+    fn settle_locks(&mut self, outcome: &Outcome) {
+        self.pins.remove(PinReason::LoadData);
+        if outcome.error.is_some() {
+            return;
+        }
+        self.handlers = match (self.current.handler, self.handlers) {
+            (HandlerStep::Other, open) => open,
+            (HandlerStep::Opens, Some(open)) => open.checked_add(1),
+            (HandlerStep::Closes, Some(open)) => Some(open.saturating_sub(1)),
+            (HandlerStep::Unclear, _) | (_, None) => None,
+        };
+        if self.handlers == Some(0) {
+            self.pins.remove(PinReason::Handler);
+        }
+        let effects = self.current.effects;
+        let had_rows = !outcome.is_result_set || outcome.rows > 0; // `SELECT RELEASE_ALL_LOCKS() WHERE 0` releases nothing
+        if effects.contains(Effects::RELEASES_ALL_LOCKS)
+            && !effects.contains(Effects::TAKES_USER_LOCK)
+            && self.current.statements == 1
+            && had_rows
+        {
+            self.pins.remove(PinReason::UserLock);
+        }
+        if effects.contains(Effects::UNLOCKS_TABLES)
+            && !effects.contains(Effects::LOCKS_TABLES)
+            && self.transaction_state[7] == b'_'
+        {
+            self.pins.remove(PinReason::TableLocks);
+        }
+        // One word for locks that different statements release: gone when all of them were said. On MariaDB, where
+        // BACKUP UNLOCK succeeds during a BACKUP STAGE, they are never known to be gone.
+        if !effects.contains(Effects::GLOBAL_LOCK) {
+            let releases = Effects::UNLOCKS_TABLES.with(Effects::RELEASES_GLOBAL_LOCK);
+            self.unlocked = self.unlocked.with(Effects(effects.0 & releases.0));
+            if self.unlocked.contains(releases) && !self.dialect.is_mariadb() {
+                self.pins.remove(PinReason::GlobalLock);
+            }
+        }
+    }
+
+    /// What commands other than queries leave behind.
+    fn settle_command(&mut self, outcome: &Outcome) {
+        let (command, argument) = (self.current.command, self.current.argument);
+        let failed = outcome.error.is_some();
+        match command {
+            Command::SET_OPTION if !failed && argument <= 1 => {
+                let on = argument == 0;
+                if self.carried.multi_statements() != on {
+                    Rc::make_mut(&mut self.carried).set_multi_statements(on);
+                }
+            }
+            Command::STMT_EXECUTE | Command::STMT_BULK_EXECUTE if !failed => {
+                let open = outcome.status.contains(StatusFlags::CURSOR_EXISTS)
+                    && !outcome.status.contains(StatusFlags::LAST_ROW_SENT);
+                match self.statements.get_mut(argument) {
+                    Some(prepared) => {
+                        prepared.long_data = false;
+                        prepared.cursor = open;
+                    }
+                    None if open => self.stray_cursor = true,
+                    None => {}
+                }
+            }
+            Command::STMT_FETCH if !failed && outcome.status.contains(StatusFlags::LAST_ROW_SENT) => {
+                if let Some(prepared) = self.statements.get_mut(argument) {
+                    prepared.cursor = false;
+                }
+            }
+            Command::STMT_RESET if !failed => {
+                if let Some(prepared) = self.statements.get_mut(argument) {
+                    prepared.long_data = false;
+                    prepared.cursor = false;
+                }
+            }
+            _ => return,
+        }
+        self.settle_statements();
+    }
+
+    fn settle_statements(&mut self) {
+        match self.stray_cursor || self.statements.any_cursor() {
+            true => self.pin(PinReason::Cursor),
+            false => self.pins.remove(PinReason::Cursor),
+        }
+        match self.statements.any_long_data() {
+            true => self.pin(PinReason::LongData),
+            false => self.pins.remove(PinReason::LongData),
+        }
+    }
+
+    /// What was not understood, or failed half-way.
+    fn settle_doubts(&mut self, outcome: &Outcome) {
+        let Current {
+            class,
+            effects,
+            statements,
+            ..
+        } = self.current;
+        let ran = runs_sql(self.current.command);
+        let may_do_anything = Effects::CALLS_PROCEDURE
+            .with(Effects::UNKNOWN_FUNCTION)
+            .with(Effects::TEXT_PREPARE);
+        let not_executed =
+            outcome.error == Some(ER_PARSE_ERROR) && statements <= 1 && !effects.intersects(may_do_anything);
+        if ran && class == Class::Unknown && !effects.contains(Effects::CALLS_PROCEDURE) && !not_executed {
+            self.pin(PinReason::NotUnderstood);
+        }
+        let harmless = matches!(
+            class,
+            Class::Read | Class::LockingRead | Class::Write | Class::Ddl | Class::Administration
+        );
+        match outcome.error {
+            None if outcome.has_status => {
+                if self.current.sets_trackers && self.pins.has(PinReason::Unsettled) {
+                    self.pin(PinReason::Uncarried); // the trackers that would have told may be off
+                }
+                self.pins.remove(PinReason::Unsettled);
+                if ran && !effects.contains(Effects::SET_STATEMENT) {
+                    self.pins.remove(PinReason::SetStatement);
+                }
+            }
+            None => {}
+            Some(_) if not_executed && !self.current.was_open => {}
+            Some(_) if harmless && !self.current.was_open && statements <= 1 => {}
+            Some(_) => self.pin(PinReason::Unsettled),
+        }
+        if self.current.sets_trackers {
+            self.needs_rearming = true;
+            self.pin(PinReason::Trackers);
+        }
+        if self.current.sets_twice {
+            // Which of the reported values will last cannot be told apart.
+            self.pin(PinReason::Uncarried);
+        }
+    }
+
+    /// What the next statement may ask for.
+    fn settle_last(&mut self, outcome: &Outcome) {
+        let Current {
+            class,
+            effects,
+            statements,
+            ..
+        } = self.current;
+        let failed = outcome.error.is_some();
+        let ran = runs_sql(self.current.command);
+        // Of an earlier statement of the text, kept over a last one that asks for them, or on MariaDB uses no tables.
+        let keeps = self.dialect.is_mariadb() || effects.contains(Effects::READS_DIAGNOSTICS);
+        let hidden = statements > 1 && keeps;
+        if failed || outcome.warnings > 0 || hidden {
+            self.pin(PinReason::Diagnostics);
+            self.diagnostics_are_there = true;
+        } else if ran && !effects.contains(Effects::READS_DIAGNOSTICS) {
+            // MariaDB keeps them over a statement that uses no tables, and a read may be one.
+            let cleared = matches!(class, Class::LockingRead | Class::Write | Class::Ddl);
+            self.diagnostics_are_there &= self.dialect.is_mariadb() && !cleared;
+        }
+        let fetches = self.current.command == Command::STMT_FETCH;
+        if fetches || outcome.status.contains(StatusFlags::CURSOR_EXISTS) {
+            self.last.found_rows = None; // the rows have not come, or not all of them
+        }
+        if !ran {
+            return;
+        }
+        if !effects.contains(Effects::READS_DIAGNOSTICS) {
+            self.last.warnings = if failed {
+                outcome.warnings.max(1)
+            } else {
+                outcome.warnings
+            };
+        }
+        self.last.row_count = match (failed, outcome.is_result_set) {
+            (false, false) => i64::try_from(outcome.affected_rows).unwrap_or(i64::MAX),
+            _ => -1,
+        };
+        if outcome.last_insert_id != 0 {
+            self.last.insert_id_before = self.last.insert_id;
+            self.last.insert_id = outcome.last_insert_id;
+            self.insert_id_is_guess = true;
+            self.pins.remove(PinReason::LastInsertId);
+        }
+        if effects.contains(Effects::CALLS_PROCEDURE) {
+            // A procedure's inserts count, and no OK tells of them.
+            self.pin(PinReason::LastInsertId);
+        }
+        if effects.contains(Effects::CALCULATES_FOUND_ROWS) || statements > 1 {
+            self.last.found_rows = None;
+        } else if class >= Class::Write && !self.dialect.is_mariadb() {
+            self.last.found_rows = None; // MySQL counts the rows that an UPDATE looked at
+        } else if effects.contains(Effects::READS_DIAGNOSTICS) {
+            self.last.found_rows = None; // SHOW WARNINGS leaves it, SELECT @@warning_count does not
+        } else if outcome.status.contains(StatusFlags::CURSOR_EXISTS) {
+            // said above
+        } else if outcome.is_result_set && matches!(class, Class::Read | Class::LockingRead) {
+            self.last.found_rows = Some(outcome.rows);
+        }
+    }
+}
+
+impl Current {
+    /// What is not carried is LAST_INSERT_ID(), set with an argument: an OK packet may say it, or the server if asked.
+    fn sets_insert_id_only(&self, effect: Effects) -> bool {
+        effect == Effects::SETS_UNCARRIED
+            && self.effects.contains(Effects::READS_LAST_INSERT_ID)
+            && matches!(self.class, Class::Read | Class::LockingRead | Class::Write)
+            && self.statements == 1
+    }
+}
+
+/// The command executes SQL.
+const fn runs_sql(command: Command) -> bool {
+    matches!(
+        command,
+        Command::QUERY | Command::STMT_EXECUTE | Command::STMT_BULK_EXECUTE
+    )
+}

@@ -1,0 +1,132 @@
+//! The little that a statement's text says and its facts do not.
+//!
+//! `SET NAMES x COLLATE y` is reported as three charsets, on both servers: the collation is not. So it is read from the
+//! text where the text is as plain as can be, and where it is not the session is pinned.
+
+/// What `collation_connection` is after a statement that set the charset.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Collation {
+    /// The charset's own.
+    OfCharset,
+    /// This one.
+    Named(Box<[u8]>),
+    /// Not to be told from the text.
+    Unclear,
+}
+
+/// A longer text is not looked into.
+const LOOK_MAX: usize = 4096;
+
+impl Collation {
+    pub(super) fn of(text: &[u8]) -> Self {
+        if text.is_empty() || text.len() > LOOK_MAX {
+            return Self::Unclear;
+        }
+        let text = text.to_ascii_lowercase();
+        // `SET CHARACTER SET` takes the schema's collation, and `SET NAMES DEFAULT` the global one.
+        let others: [&[u8]; 3] = [b"collat", b"charset", b"default"];
+        let character_set = find_all(&text, b"character").any(|at| text.get(at + 9) != Some(&b'_'));
+        if !character_set && !others.iter().any(|word| contains(&text, word)) {
+            return Self::OfCharset;
+        }
+        named(&text).map_or(Self::Unclear, |name| Self::Named(name.into()))
+    }
+}
+
+/// Whether the text may set one of the variables that arm trackers.
+pub(super) fn may_set_trackers(text: &[u8]) -> bool {
+    text.len() > LOOK_MAX || contains(&text.to_ascii_lowercase(), b"session_track")
+}
+
+/// Whether there is one `SET` in the text and no more.
+pub(super) fn sets_once(text: &[u8]) -> bool {
+    text.len() <= LOOK_MAX && find_all(&text.to_ascii_lowercase(), b"set").count() == 1
+}
+
+/// The collation of `set names X collate Y`, with nothing else but a list of assignments that are not about charsets.
+fn named(text: &[u8]) -> Option<&[u8]> {
+    let rest = keyword(text, b"set")?;
+    let rest = keyword(rest, b"names")?;
+    let (_, rest) = name(rest)?;
+    let rest = keyword(rest, b"collate")?;
+    let (collation, rest) = name(rest)?;
+    let rest = rest.trim_ascii_start();
+    let ends = matches!(rest, b"" | b";");
+    let about_others: [&[u8]; 6] = [b"names", b"collat", b"char", b"/*", b"--", b"#"];
+    let goes_on = rest.starts_with(b",") && !about_others.iter().any(|word| contains(rest, word));
+    (ends || goes_on).then_some(collation)
+}
+
+/// What follows `word` and at least one space or quote.
+fn keyword<'a>(text: &'a [u8], word: &[u8]) -> Option<&'a [u8]> {
+    let rest = text.trim_ascii_start().strip_prefix(word)?;
+    matches!(rest.first(), Some(b' ' | b'\t' | b'\r' | b'\n' | b'\'' | b'"')).then_some(rest)
+}
+
+/// A name, quoted or not, and what follows it.
+fn name(text: &[u8]) -> Option<(&[u8], &[u8])> {
+    let text = text.trim_ascii_start();
+    let quote = text.first().copied().filter(|byte| matches!(byte, b'\'' | b'"'));
+    let text = &text[quote.iter().len()..];
+    let len = text
+        .iter()
+        .take_while(|byte| byte.is_ascii_alphanumeric() || **byte == b'_')
+        .count();
+    let (name, rest) = text.split_at(len);
+    let rest = match quote {
+        Some(quote) => rest.strip_prefix(&[quote])?,
+        None => rest,
+    };
+    (!name.is_empty()).then_some((name, rest))
+}
+
+fn contains(text: &[u8], word: &[u8]) -> bool {
+    find_all(text, word).next().is_some()
+}
+
+fn find_all<'a>(text: &'a [u8], word: &'a [u8]) -> impl Iterator<Item = usize> + 'a {
+    text.windows(word.len())
+        .enumerate()
+        .filter(move |(_, window)| *window == word)
+        .map(|(at, _)| at)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_collation_is_read_from_plain_texts_only() {
+        let of = |text: &str| Collation::of(text.as_bytes());
+        let utf8mb4_bin = || Collation::Named(Box::from(&b"utf8mb4_bin"[..]));
+        assert_eq!(of("SET NAMES utf8mb4"), Collation::OfCharset);
+        assert_eq!(of("set names 'utf8mb4', sql_mode=''"), Collation::OfCharset);
+        assert_eq!(of("SET character_set_connection=latin1"), Collation::OfCharset);
+        assert_eq!(of("SET NAMES utf8mb4 COLLATE utf8mb4_bin"), utf8mb4_bin());
+        assert_eq!(of("set names 'utf8mb4' collate 'utf8mb4_bin';"), utf8mb4_bin());
+        assert_eq!(
+            of("SET NAMES utf8mb4 COLLATE utf8mb4_bin, time_zone='+00:00'"),
+            utf8mb4_bin()
+        );
+        for unclear in [
+            "",
+            "SET NAMES DEFAULT",
+            "SET CHARACTER SET utf8mb4",
+            "SET character/**/set utf8mb4",
+            "SET CHARSET utf8mb4",
+            "SET NAMES utf8mb4 /* */ COLLATE utf8mb4_bin",
+            "SET NAMES utf8mb4 COLLATE utf8mb4_bin; SET NAMES latin1 COLLATE latin1_bin",
+            "SET NAMES utf8mb4 COLLATE utf8mb4_bin, NAMES latin1",
+            "SET NAMES utf8mb4, time_zone='+00:00' COLLATE utf8mb4_bin",
+            "SET NAMES 'utf8mb4 COLLATE utf8mb4_bin",
+        ] {
+            assert_eq!(of(unclear), Collation::Unclear, "{unclear}");
+        }
+    }
+
+    #[test]
+    fn trackers_are_seen_in_any_case() {
+        assert!(may_set_trackers(b"SET @@Session_Track_Schema=0"));
+        assert!(!may_set_trackers(b"SET sql_mode=''"));
+    }
+}

@@ -1,0 +1,143 @@
+//! Which system variables are carried to another connection, and why the others are not.
+
+use sql_class::Dialect;
+
+use crate::PinReason;
+
+/// In the place of a value: what a variable has by the word `DEFAULT`, which is its global value.
+pub(crate) const DEFAULT: &[u8] = b"DEFAULT";
+
+pub(crate) const AUTOCOMMIT: &[u8] = b"autocommit";
+pub(crate) const SQL_MODE: &[u8] = b"sql_mode";
+pub(crate) const CHARACTER_SET_CLIENT: &[u8] = b"character_set_client";
+pub(crate) const CHARACTER_SET_RESULTS: &[u8] = b"character_set_results";
+pub(crate) const CHARACTER_SET_CONNECTION: &[u8] = b"character_set_connection";
+pub(crate) const COLLATION_CONNECTION: &[u8] = b"collation_connection";
+
+/// Charset and collation belong together: `SET NAMES` sets all of them, and the last two are one to the server.
+pub(crate) const CHARSETS: [&[u8]; 4] = [
+    CHARACTER_SET_CLIENT,
+    CHARACTER_SET_RESULTS,
+    CHARACTER_SET_CONNECTION,
+    COLLATION_CONNECTION,
+];
+
+/// What a report of a variable means for the session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Meaning {
+    /// It is set to this value on the next connection.
+    Carry,
+    /// Says nothing about the session: it cannot be set, or changes by itself.
+    Nothing,
+    /// MariaDB: the GTID of the session's last write.
+    Gtid,
+    /// The value of LAST_INSERT_ID().
+    LastInsertId,
+    /// For the gateway, not for the client: where to connect instead.
+    Redirect,
+    /// How trackers are armed: the client's wish, and ours is overwritten on the server.
+    Arming,
+    /// Pinned while the value is not this one.
+    PinUnless(PinReason, &'static [&'static str]),
+    /// Pinned from here on.
+    Pin,
+}
+
+/// In the order of the names.
+const SPECIAL: &[(&str, Meaning)] = &[
+    // Statement by statement, or of the login: nothing that a client sets.
+    ("statement_id", Meaning::Nothing), // MySQL 9: another one with each statement
+    ("warning_count", Meaning::Nothing),
+    ("error_count", Meaning::Nothing),
+    ("in_transaction", Meaning::Nothing),
+    ("external_user", Meaning::Nothing),
+    ("proxy_user", Meaning::Nothing),
+    ("gtid_owned", Meaning::Nothing),
+    ("gtid_executed", Meaning::Nothing),
+    ("gtid_purged", Meaning::Nothing),
+    ("last_gtid", Meaning::Gtid),
+    ("last_insert_id", Meaning::LastInsertId),
+    ("identity", Meaning::LastInsertId),
+    // Clients that believe it would go round the gateway.
+    ("redirect_url", Meaning::Redirect),
+    // What is written under these must not depend on which connection is at hand.
+    (
+        "sql_log_bin",
+        Meaning::PinUnless(PinReason::BinlogOff, &["ON", "1"]),
+    ),
+    (
+        "gtid_next",
+        Meaning::PinUnless(PinReason::GtidNext, &["AUTOMATIC"]),
+    ),
+    ("wsrep_on", Meaning::PinUnless(PinReason::WsrepOff, &["ON", "1"])),
+    // Reads LAST_INSERT_ID() without saying so: `WHERE id IS NULL`.
+    (
+        "sql_auto_is_null",
+        Meaning::PinUnless(PinReason::Uncarried, &["OFF", "0"]),
+    ),
+    // `SET timestamp=DEFAULT` is reported with the old value, on both servers: whether it is set cannot be known.
+    ("timestamp", Meaning::Pin),
+    // Once only, for the next statement, or they change with use.
+    ("insert_id", Meaning::Pin),
+    ("rand_seed1", Meaning::Pin),
+    ("rand_seed2", Meaning::Pin),
+    // For appliers of a binlog, which have their connection for themselves.
+    ("gtid_next_list", Meaning::Pin),
+    ("gtid_domain_id", Meaning::Pin),
+    ("gtid_seq_no", Meaning::Pin),
+    ("server_id", Meaning::Pin),
+    ("skip_replication", Meaning::Pin),
+    ("original_commit_timestamp", Meaning::Pin),
+    ("immediate_server_version", Meaning::Pin),
+    ("original_server_version", Meaning::Pin),
+    ("require_row_format", Meaning::Pin),
+    // What `SET NAMES` without COLLATE means.
+    ("default_collation_for_utf8mb4", Meaning::Pin),
+    ("character_set_collations", Meaning::Pin),
+    // What they gather stays on the connection.
+    ("profiling", Meaning::Pin),
+    ("optimizer_trace", Meaning::Pin),
+    ("debug", Meaning::Pin),
+    ("debug_dbug", Meaning::Pin),
+    ("debug_sync", Meaning::Pin),
+];
+
+/// What a report of `name` means.
+pub(crate) fn meaning(name: &[u8]) -> Meaning {
+    if let Some(&(_, meaning)) = SPECIAL.iter().find(|(special, _)| special.as_bytes() == name) {
+        return meaning;
+    }
+    if name.starts_with(b"session_track_") {
+        return Meaning::Arming;
+    }
+    if name.starts_with(b"pseudo_") || name.starts_with(b"gtid_") {
+        return Meaning::Pin;
+    }
+    Meaning::Carry
+}
+
+/// Whether a `sql_mode` has a mode.
+pub(crate) fn has_mode(sql_mode: &[u8], mode: &[u8]) -> bool {
+    let mut modes = sql_mode.split(|&byte| byte == b',');
+    modes.any(|word| word.eq_ignore_ascii_case(mode))
+}
+
+/// A collation's name begins with its charset's.
+pub(crate) fn belongs(collation: &[u8], charset: &[u8]) -> bool {
+    matches!(collation.strip_prefix(charset), Some([] | [b'_', ..]))
+}
+
+/// The charset that a collation's name begins with.
+pub(crate) fn charset_of(collation: &[u8]) -> &[u8] {
+    collation.split(|&byte| byte == b'_').next().unwrap_or_default()
+}
+
+/// Set by `USE`, unseen.
+pub(crate) fn follows_schema(name: &[u8]) -> bool {
+    name == b"character_set_database" || name == b"collation_database"
+}
+
+/// Whether a tracker's list may name this variable: MySQL only, where `*` would report noise with every statement.
+pub(crate) fn is_tracked(name: &[u8], dialect: Dialect) -> bool {
+    dialect.is_mariadb() || meaning(name) != Meaning::Nothing
+}

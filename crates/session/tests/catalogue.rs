@@ -1,0 +1,440 @@
+//! The rows of the design's table of statements, read by the classifier that the gateway uses: which of them pin, and until
+//! what.
+
+use std::rc::Rc;
+
+use mysql_wire::session_state::Change;
+use mysql_wire::{Command, OkPacket, Outcome, StatusFlags};
+use session::{Baseline, ClientTrackers, PinReason, Prepared, Session, Start, Statement};
+use sql_class::Dialect;
+
+const MYSQL: Dialect = Dialect::MySql { version: 90_704 };
+const MARIADB: Dialect = Dialect::MariaDb { version: 101_119 };
+
+fn start(dialect: Dialect) -> Start {
+    Start {
+        schema: None,
+        dialect,
+        multi_statements: true,
+        wants: ClientTrackers::server_defaults(dialect),
+        baseline: Rc::new(Baseline::default()),
+        session_pooling: false,
+        trusts_routines: false,
+        statements_max: 4,
+    }
+}
+
+fn session(dialect: Dialect) -> Session {
+    Session::new(start(dialect))
+}
+
+/// What a response says.
+struct Says<'a> {
+    status: StatusFlags,
+    changes: &'a [Change<'a>],
+    error: Option<u16>,
+    rows: Option<u64>,
+}
+
+const FINE: Says<'_> = Says {
+    status: StatusFlags::AUTOCOMMIT,
+    changes: &[],
+    error: None,
+    rows: None,
+};
+
+fn statement<'a>(
+    command: Command,
+    text: &'a str,
+    facts: Option<&'a sql_class::Facts>,
+    argument: u32,
+) -> Statement<'a> {
+    Statement {
+        command,
+        facts,
+        argument,
+        digest: 1,
+        text: text.as_bytes(),
+        now_ms: 5,
+    }
+}
+
+/// Runs a text and gives back what the client itself sees of the session state.
+fn run(session: &mut Session, text: &str, says: &Says<'_>) -> Vec<u8> {
+    let facts = sql_class::facts(text.as_bytes(), session.syntax());
+    session.begin(&statement(Command::QUERY, text, Some(&facts), 0));
+    finish(session, says)
+}
+
+fn finish(session: &mut Session, says: &Says<'_>) -> Vec<u8> {
+    let mut ok = OkPacket {
+        status: says.status,
+        ..OkPacket::default()
+    };
+    says.changes
+        .iter()
+        .for_each(|change| change.encode(&mut ok.session_state));
+    let shown = match (says.error, says.changes) {
+        (Some(_), _) | (_, []) => Vec::new(),
+        _ => session.observe_ok(&ok),
+    };
+    session.end(&Outcome {
+        status: says.status,
+        error: says.error,
+        has_status: says.error.is_none(),
+        is_result_set: says.rows.is_some(),
+        rows: says.rows.unwrap_or(0),
+        ..Outcome::default()
+    });
+    shown
+}
+
+fn reasons(session: &Session) -> Vec<PinReason> {
+    session.pins().iter().map(|pin| pin.reason).collect()
+}
+
+fn pins_of(dialect: Dialect, text: &str) -> Vec<PinReason> {
+    let mut session = session(dialect);
+    run(&mut session, text, &FINE);
+    reasons(&session)
+}
+
+#[test]
+fn what_no_tracker_shows_pins_by_its_text() {
+    for (text, expected) in [
+        ("SELECT 1 FROM t", vec![]),
+        ("SELECT 1 INTO @x", vec![PinReason::UserVariables]),
+        ("SELECT @x:=1", vec![PinReason::UserVariables]),
+        ("SET @x=1", vec![PinReason::UserVariables]),
+        ("DO GET_LOCK('a', 1)", vec![PinReason::UserLock]),
+        (
+            "PREPARE s FROM 'SELECT 1'",
+            vec![PinReason::TextPrepare, PinReason::NotUnderstood],
+        ),
+        (
+            "CREATE TEMPORARY TABLE t (a INT)",
+            vec![PinReason::TemporaryTable],
+        ),
+        ("LOCK TABLES t READ", vec![PinReason::TableLocks]),
+        ("FLUSH TABLES WITH READ LOCK", vec![PinReason::GlobalLock]),
+        ("LOCK INSTANCE FOR BACKUP", vec![PinReason::GlobalLock]),
+        ("HANDLER t OPEN", vec![PinReason::Handler]),
+        ("XA START 'a'", vec![]), // the fake answer says that there is no transaction
+        ("SET TRANSACTION READ ONLY", vec![PinReason::NextTransaction]),
+        ("CALL p()", vec![PinReason::Procedure, PinReason::LastInsertId]),
+        ("SELECT f(1)", vec![PinReason::UnknownFunction]),
+        ("SET ROLE r", vec![PinReason::Role]),
+        ("SET timestamp=5", vec![PinReason::Uncarried]),
+        ("SET insert_id=5", vec![PinReason::Uncarried]),
+        ("SELECT SQL_CALC_FOUND_ROWS * FROM t", vec![PinReason::FoundRows]),
+        ("SELECT LAST_INSERT_ID(5)", vec![PinReason::LastInsertId]),
+        ("SELECT 'not closed", vec![PinReason::Incomplete]),
+        ("SET sql_mode=''", vec![]),
+        ("USE shop", vec![]),
+        ("COMMIT", vec![]),
+    ] {
+        let mut found = pins_of(MYSQL, text);
+        found.retain(|reason| expected.contains(reason) || *reason != PinReason::NotUnderstood);
+        assert_eq!(found, expected, "{text}");
+    }
+    assert_eq!(
+        pins_of(MARIADB, "SET STATEMENT max_statement_time=1 FOR SELECT 1"),
+        [PinReason::SetStatement]
+    );
+}
+
+#[test]
+fn every_pin_says_which_statement_and_since_when() {
+    let mut session = session(MYSQL);
+    run(&mut session, "SET @x=1", &FINE);
+    let pin = session.pins()[0];
+    assert_eq!((pin.digest, pin.since_ms), (1, 5));
+    assert!(!session.lacks_digest());
+}
+
+#[test]
+fn locks_end_with_what_releases_them() {
+    let mut session = session(MYSQL);
+    run(
+        &mut session,
+        "SELECT GET_LOCK('a', 1)",
+        &Says {
+            rows: Some(1),
+            ..FINE
+        },
+    );
+    run(
+        &mut session,
+        "SELECT RELEASE_LOCK('a')",
+        &Says {
+            rows: Some(1),
+            ..FINE
+        },
+    );
+    run(
+        &mut session,
+        "SELECT RELEASE_ALL_LOCKS() FROM t WHERE 0",
+        &Says {
+            rows: Some(0),
+            ..FINE
+        },
+    );
+    assert_eq!(reasons(&session), [PinReason::UserLock]);
+    run(
+        &mut session,
+        "SELECT RELEASE_ALL_LOCKS()",
+        &Says {
+            rows: Some(1),
+            ..FINE
+        },
+    );
+    assert!(!session.is_pinned());
+
+    run(&mut session, "FLUSH TABLES WITH READ LOCK", &FINE);
+    run(&mut session, "UNLOCK INSTANCE", &FINE);
+    assert_eq!(reasons(&session), [PinReason::GlobalLock]);
+    run(&mut session, "UNLOCK TABLES", &FINE);
+    assert!(!session.is_pinned());
+
+    let locked = [Change::TransactionState(b"_______L")];
+    run(
+        &mut session,
+        "LOCK TABLES t READ",
+        &Says {
+            changes: &locked,
+            ..FINE
+        },
+    );
+    assert_eq!(reasons(&session), [PinReason::TableLocks]);
+    let free = [Change::TransactionState(b"________")];
+    run(
+        &mut session,
+        "BEGIN",
+        &Says {
+            changes: &free,
+            ..FINE
+        },
+    );
+    assert!(!session.is_pinned());
+}
+
+#[test]
+fn a_transaction_pins_from_its_first_to_its_last_answer() {
+    let mut session = session(MYSQL);
+    let open = StatusFlags::AUTOCOMMIT.with(StatusFlags::IN_TRANS);
+    run(&mut session, "BEGIN", &Says { status: open, ..FINE });
+    assert!(session.in_transaction() && !session.has_written());
+    run(
+        &mut session,
+        "INSERT INTO t VALUES (1)",
+        &Says { status: open, ..FINE },
+    );
+    assert!(session.has_written());
+    run(
+        &mut session,
+        "INSERT INTO t VALUES (1)",
+        &Says {
+            error: Some(1213),
+            ..FINE
+        },
+    );
+    assert!(session.is_pinned(), "an error does not say whether it is over");
+    run(&mut session, "COMMIT", &FINE);
+    assert!(!session.is_pinned() && !session.has_written());
+    assert!(session.has_untracked_writes(), "no GTID came");
+}
+
+#[test]
+fn what_may_be_asked_for_next_is_held_until_something_else_is_asked() {
+    let mut session = session(MYSQL);
+    run(
+        &mut session,
+        "SELECT * FROM nope",
+        &Says {
+            error: Some(1146),
+            ..FINE
+        },
+    );
+    assert_eq!(reasons(&session), [PinReason::Diagnostics]);
+    let needs = |session: &Session, text: &str| {
+        let facts = sql_class::facts(text.as_bytes(), session.syntax());
+        session.needs_its_connection(&statement(Command::QUERY, text, Some(&facts), 0))
+    };
+    assert!(needs(&session, "SHOW WARNINGS"));
+    assert!(!needs(&session, "SELECT 1 FROM t"));
+    run(
+        &mut session,
+        "SHOW WARNINGS",
+        &Says {
+            rows: Some(1),
+            ..FINE
+        },
+    );
+    assert_eq!(reasons(&session), [PinReason::Diagnostics]);
+    run(
+        &mut session,
+        "SELECT 1 FROM t",
+        &Says {
+            rows: Some(1),
+            ..FINE
+        },
+    );
+    assert!(!session.is_pinned());
+}
+
+#[test]
+fn a_syntax_error_has_done_nothing() {
+    let mut session = session(MYSQL);
+    run(
+        &mut session,
+        "SELEC 1",
+        &Says {
+            error: Some(1064),
+            ..FINE
+        },
+    );
+    assert_eq!(reasons(&session), [PinReason::Diagnostics]);
+}
+
+#[test]
+fn variables_are_carried_and_some_are_not() {
+    let mut session = session(MYSQL);
+    let set = |name: &'static [u8], value: &'static [u8]| [Change::Variable { name, value }];
+    run(
+        &mut session,
+        "SET sql_mode='ANSI_QUOTES'",
+        &Says {
+            changes: &set(b"sql_mode", b"ANSI_QUOTES"),
+            ..FINE
+        },
+    );
+    assert!(session.syntax().ansi_quotes && !session.is_pinned());
+    assert_eq!(session.carried().variable(b"sql_mode"), Some(&b"ANSI_QUOTES"[..]));
+    run(
+        &mut session,
+        "SELECT 1",
+        &Says {
+            changes: &set(b"statement_id", b"77"),
+            ..FINE
+        },
+    );
+    assert!(session.carried().variable(b"statement_id").is_none() && !session.is_pinned());
+    run(
+        &mut session,
+        "SET sql_log_bin=0",
+        &Says {
+            changes: &set(b"sql_log_bin", b"OFF"),
+            ..FINE
+        },
+    );
+    assert!(reasons(&session).contains(&PinReason::BinlogOff));
+    let shown = run(
+        &mut session,
+        "SELECT 1",
+        &Says {
+            changes: &set(b"redirect_url", b"mysql://x"),
+            ..FINE
+        },
+    );
+    assert!(shown.is_empty() && session.carried().variable(b"redirect_url").is_none());
+}
+
+#[test]
+fn a_state_change_that_nothing_explains_pins() {
+    let mut session = session(MYSQL);
+    run(
+        &mut session,
+        "DO 1",
+        &Says {
+            changes: &[Change::StateChanged(true)],
+            ..FINE
+        },
+    );
+    assert_eq!(reasons(&session), [PinReason::StateChange]);
+}
+
+#[test]
+fn a_client_that_sets_its_trackers_does_not_get_at_ours() {
+    let mut session = session(MYSQL);
+    let change = [Change::Variable {
+        name: b"session_track_schema",
+        value: b"OFF",
+    }];
+    run(
+        &mut session,
+        "SET session_track_schema=OFF",
+        &Says {
+            changes: &change,
+            ..FINE
+        },
+    );
+    assert!(session.needs_rearming() && session.is_pinned());
+    session.rearmed();
+    assert!(!session.is_pinned());
+    let shown = run(
+        &mut session,
+        "USE shop",
+        &Says {
+            changes: &[Change::Schema(b"shop")],
+            ..FINE
+        },
+    );
+    assert!(shown.is_empty());
+    assert_eq!(session.carried().schema(), Some(&b"shop"[..]));
+    // The server does not say this one.
+    run(
+        &mut session,
+        "SET @@session.session_track_system_variables=''",
+        &FINE,
+    );
+    assert!(session.needs_rearming());
+}
+
+#[test]
+fn cursors_and_long_data_are_of_a_statement() {
+    let mut session = session(MYSQL);
+    let facts = Rc::new(sql_class::facts(b"SELECT ?", session.syntax()));
+    let id = session
+        .statements()
+        .insert(Prepared::new(Rc::from(&b"SELECT ?"[..]), facts, 9, 1))
+        .unwrap();
+    session.begin(&statement(Command::STMT_SEND_LONG_DATA, "", None, id));
+    assert_eq!(reasons(&session), [PinReason::LongData]);
+    session.begin(&statement(Command::STMT_EXECUTE, "", None, id));
+    let open = StatusFlags::AUTOCOMMIT.with(StatusFlags::CURSOR_EXISTS);
+    finish(
+        &mut session,
+        &Says {
+            status: open,
+            rows: Some(0),
+            ..FINE
+        },
+    );
+    assert_eq!(reasons(&session), [PinReason::Cursor]);
+    session.begin(&statement(Command::STMT_FETCH, "", None, id));
+    let last = StatusFlags::AUTOCOMMIT.with(StatusFlags::LAST_ROW_SENT);
+    finish(
+        &mut session,
+        &Says {
+            status: last,
+            rows: Some(1),
+            ..FINE
+        },
+    );
+    assert!(!session.is_pinned());
+}
+
+#[test]
+fn a_lost_connection_takes_everything_with_it_and_a_reset_too() {
+    for lose in [Session::lost, Session::reset] {
+        let mut session = Session::new(Start {
+            session_pooling: true,
+            ..start(MYSQL)
+        });
+        run(&mut session, "SET @x=1", &FINE);
+        run(&mut session, "CREATE TEMPORARY TABLE t (a INT)", &FINE);
+        lose(&mut session);
+        session.rearmed();
+        assert_eq!(reasons(&session), [PinReason::SessionPooling]);
+    }
+}

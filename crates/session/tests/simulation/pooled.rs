@@ -1,0 +1,367 @@
+//! A gateway as it should be: sessions on few connections, each given back after every statement that leaves it free.
+
+use std::rc::Rc;
+
+use mysql_wire::session_state::{Change, changes};
+use mysql_wire::{Command, OkPacket, Outcome, StatusFlags};
+use session::{
+    Baseline, CANNOT, Carried, ClientTrackers, Prepared, Session, Start, Statement, clear_diagnostics, cost,
+    rebuild,
+};
+use sql_class::Dialect;
+
+use crate::connection::{Armed, Given, LOGIN_COLLATION};
+use crate::op::Op;
+use crate::server::{Reply, Server};
+use crate::{Random, Seen};
+
+/// One client of the gateway.
+struct Client {
+    session: Session,
+    held: Option<usize>,
+    /// The client's statements: their ids at the session, and whether they are prepared at all.
+    slots: [Option<u32>; 3],
+    /// A command of the gateway's own has got what the next OK would have told the client.
+    trackers_differ: bool,
+    /// Its last statement had SQL_CALC_FOUND_ROWS.
+    calculated: bool,
+}
+
+pub(crate) struct Gateway {
+    pub(crate) server: Server,
+    clients: Vec<Client>,
+    /// What each connection has, as the gateway knows it; `None` while a session holds it.
+    idle: Vec<Option<Rc<Carried>>>,
+    baseline: Rc<Baseline>,
+    /// The last statement's trackers need not be the client's own.
+    pub(crate) trackers_differ: bool,
+}
+
+/// What a statement came to, for one that only the server can answer.
+pub(crate) const UNKNOWN: &str = "only the server knows";
+
+impl Gateway {
+    pub(crate) fn new(dialect: Dialect, clients: usize, tracks: bool) -> Self {
+        let values = [
+            ("autocommit", "ON"),
+            ("character_set_client", "utf8mb4"),
+            ("character_set_connection", "utf8mb4"),
+            ("character_set_results", "utf8mb4"),
+            ("collation_connection", LOGIN_COLLATION),
+            ("sql_mode", "STRICT_TRANS_TABLES"),
+            ("time_zone", "SYSTEM"),
+        ];
+        let baseline: Rc<Baseline> = Rc::new(
+            values
+                .iter()
+                .map(|(name, value)| (name.as_bytes().to_vec(), value.as_bytes().to_vec()))
+                .collect(),
+        );
+        let start = Start {
+            schema: None,
+            dialect,
+            multi_statements: true,
+            wants: match tracks {
+                true => ClientTrackers::server_defaults(dialect),
+                false => ClientTrackers::none(),
+            },
+            baseline: Rc::clone(&baseline),
+            session_pooling: false,
+            trusts_routines: false,
+            statements_max: 16,
+        };
+        let client = |at: usize| Client {
+            session: Session::new(Start {
+                schema: Gateway::schema(at).map(Into::into),
+                ..start.clone()
+            }),
+            held: None,
+            slots: [None; 3],
+            trackers_differ: false,
+            calculated: false,
+        };
+        Gateway {
+            server: Server::new(dialect),
+            clients: (0..clients).map(client).collect(),
+            idle: Vec::new(),
+            baseline,
+            trackers_differ: false,
+        }
+    }
+
+    /// The schema that a client logs in with.
+    pub(crate) fn schema(client: usize) -> Option<&'static str> {
+        (client % 3 != 2).then_some("shop")
+    }
+
+    pub(crate) fn pins(&self, client: usize) -> Vec<&'static str> {
+        self.clients[client]
+            .session
+            .pins()
+            .iter()
+            .map(|pin| pin.reason.label())
+            .collect()
+    }
+
+    pub(crate) fn run(&mut self, at: usize, op: &Op, random: &mut Random, now_ms: u64) -> Vec<Seen> {
+        if *op == Op::ResetConnection {
+            return self.reset(at);
+        }
+        self.trackers_differ = false;
+        let (facts, text) = (op.facts(), op.text());
+        let id = op
+            .slot()
+            .and_then(|slot| self.clients[at].slots[usize::from(slot)]);
+        let statement = Statement {
+            command: op.command(),
+            facts: Some(&facts).filter(|_| op.command() == Command::QUERY),
+            argument: id.unwrap_or(u32::from(*op == Op::SetOption(false))),
+            digest: 0xfeed,
+            text: if op.command() == Command::QUERY {
+                text.as_bytes()
+            } else {
+                b""
+            },
+            now_ms,
+        };
+        if self.clients[at].held.is_some() && !self.clients[at].session.needs_its_connection(&statement) {
+            self.give_back(at);
+        }
+        if let Op::Close(slot) = op {
+            return self.close(at, *slot, &statement);
+        }
+        if *op == Op::Ping && self.clients[at].held.is_none() {
+            return vec![Seen::Nothing];
+        }
+
+        let connection = self.lease(at, random);
+        if let Some(payload) = self.clients[at].session.prime(&statement) {
+            let ok = self.send(connection, &payload);
+            // What a statement that failed has set may be reported with it, and is not shown to the client then.
+            self.clients[at].trackers_differ |= self.clients[at].session.is_pinned();
+            let _ = self.clients[at].session.observe_ok(&ok);
+        }
+        if let Op::Prepare(slot) = op {
+            return self.prepare(at, *slot);
+        }
+        if let (Some(id), Some(_)) = (id, op.slot())
+            && !self.server.connections[connection].has_statement(id_on_server(at, id))
+        {
+            let _ = self.server.run(connection, &Op::Prepare(0), id_on_server(at, id));
+        }
+        let holds_found_rows = self.clients[at].calculated;
+        let session = &mut self.clients[at].session;
+        let (row_count, found_rows) = (session.row_count(), session.found_rows());
+        // Which of two lists holds for what is reported late, the server does not say.
+        self.clients[at].trackers_differ |= matches!(op, Op::Track(..)) && session.is_pinned();
+        let session = &mut self.clients[at].session;
+        session.begin(&statement);
+        let replies = self.server.run(connection, op, id_on_server(at, id.unwrap_or(0)));
+        let mut seen = self.observe(at, op, &replies);
+        match op {
+            Op::RowCount => answer(&mut seen, row_count.to_string()),
+            Op::FoundRows => match found_rows {
+                Some(found_rows) => answer(&mut seen, found_rows.to_string()),
+                None if holds_found_rows => {}
+                None => answer(&mut seen, UNKNOWN.into()),
+            },
+            _ => {}
+        }
+        self.clients[at].calculated = *op == Op::CalcFoundRows;
+        self.settle(at, connection);
+        self.trackers_differ = self.clients[at].trackers_differ;
+        self.clients[at].trackers_differ &= !seen.iter().any(|seen| matches!(seen, Seen::Done { .. }));
+        seen
+    }
+
+    /// Tells the session what the server said.
+    fn observe(&mut self, at: usize, op: &Op, replies: &[Reply]) -> Vec<Seen> {
+        let session = &mut self.clients[at].session;
+        if !op.command().has_response() {
+            return vec![Seen::Nothing];
+        }
+        let mut outcome = Outcome::default();
+        let mut seen = Vec::new();
+        for reply in replies {
+            match reply {
+                Err(code) => {
+                    outcome = Outcome {
+                        error: Some(*code),
+                        warnings: 0,
+                        ..outcome
+                    };
+                    seen.push(Seen::Error(*code));
+                }
+                Ok((given, ok)) => {
+                    let shown = match ok.status.contains(StatusFlags::SESSION_STATE_CHANGED) {
+                        true => session.observe_ok(ok),
+                        false => Vec::new(),
+                    };
+                    outcome = Outcome {
+                        status: ok.status,
+                        error: None,
+                        has_status: true,
+                        is_result_set: given.rows.is_some(),
+                        warnings: ok.warnings,
+                        affected_rows: ok.affected_rows,
+                        last_insert_id: if ok.last_insert_id > 0 {
+                            ok.last_insert_id
+                        } else {
+                            outcome.last_insert_id
+                        },
+                        rows: given.rows.as_ref().map_or(0, |rows| rows.len() as u64),
+                    };
+                    seen.push(Seen::of(given, ok, &shown));
+                }
+            }
+        }
+        session.end(&outcome);
+        seen
+    }
+
+    /// After a statement: what the server was not heard to say is asked for, and the connection given back.
+    fn settle(&mut self, at: usize, connection: usize) {
+        let session = &mut self.clients[at].session;
+        if !session.knows_last_insert_id() {
+            session.learn_last_insert_id(self.server.connections[connection].last_insert_id);
+        }
+        if session.needs_rearming() {
+            let now = self.server.connections[connection].tracking();
+            self.server.connections[connection].armed = Armed::for_gateway();
+            let ours = self.server.connections[connection].tracking();
+            for ((name, value), (_, ours)) in now.iter().zip(ours) {
+                if *value != ours {
+                    session.learn_wish(name.as_bytes(), value.as_bytes());
+                }
+            }
+            session.rearmed();
+        }
+        if !session.is_pinned() {
+            self.give_back(at);
+        }
+    }
+
+    fn give_back(&mut self, at: usize) {
+        let client = &mut self.clients[at];
+        if let Some(connection) = client.held.take() {
+            self.idle[connection] = Some(client.session.leave());
+        }
+    }
+
+    /// Any idle connection that can be made this session's; a new one where there is none.
+    fn lease(&mut self, at: usize, random: &mut Random) -> usize {
+        if let Some(held) = self.clients[at].held {
+            return held;
+        }
+        let want = Rc::clone(self.clients[at].session.carried());
+        let fits = |have: &Option<Rc<Carried>>| have.as_ref().is_some_and(|have| cost(&want, have) != CANNOT);
+        let idle: Vec<usize> = (0..self.idle.len())
+            .filter(|connection| fits(&self.idle[*connection]))
+            .collect();
+        let connection = if idle.is_empty() || self.idle.len() < 2 {
+            self.idle.push(Some(Rc::new(Carried::fresh(None, true))));
+            self.server.connect(Armed::for_gateway(), None)
+        } else {
+            idle[random.below(idle.len())]
+        };
+        let mut have = self.idle[connection].take().unwrap();
+        if random.one_in(16) {
+            self.server.reset(connection);
+            self.server.connections[connection].armed = Armed::for_gateway();
+            have = Rc::new(have.after_reset(self.server.dialect, &self.baseline));
+        }
+        let mut warned = false;
+        for payload in rebuild(&want, &have, &self.baseline, self.server.dialect) {
+            warned |= self.send(connection, &payload).warnings > 0;
+        }
+        if warned {
+            self.send(connection, &clear_diagnostics());
+        }
+        self.clients[at].held = Some(connection);
+        connection
+    }
+
+    fn send(&mut self, connection: usize, payload: &[u8]) -> OkPacket {
+        let mariadb = self.server.dialect.is_mariadb();
+        self.server.connections[connection].rebuild(payload, mariadb)
+    }
+
+    fn prepare(&mut self, at: usize, slot: u8) -> Vec<Seen> {
+        let client = &mut self.clients[at];
+        let facts = Rc::new(Op::Execute { slot, cursor: false }.facts());
+        let prepared = Prepared::new(Rc::from(&b"SELECT ?"[..]), facts, 0xfeed, 1);
+        let id = client.session.statements().insert(prepared).unwrap();
+        client.slots[usize::from(slot)] = Some(id);
+        if !client.session.is_pinned() {
+            self.give_back(at);
+        }
+        vec![Seen::Nothing]
+    }
+
+    fn close(&mut self, at: usize, slot: u8, statement: &Statement<'_>) -> Vec<Seen> {
+        let client = &mut self.clients[at];
+        client.session.begin(statement);
+        client.slots[usize::from(slot)] = None;
+        if !client.session.is_pinned() {
+            self.give_back(at);
+        }
+        vec![Seen::Nothing]
+    }
+
+    fn reset(&mut self, at: usize) -> Vec<Seen> {
+        let client = &mut self.clients[at];
+        client.calculated = false;
+        client.slots = [None; 3];
+        client.session.reset();
+        if let Some(connection) = client.held {
+            self.server.reset(connection);
+            self.server.connections[connection].armed = Armed::for_gateway();
+        }
+        client.session.rearmed();
+        assert!(!client.session.is_pinned());
+        self.give_back(at);
+        vec![Seen::Nothing]
+    }
+}
+
+fn id_on_server(client: usize, id: u32) -> u32 {
+    client as u32 * 1_000_000 + id
+}
+
+/// Without the variable that SET STATEMENT restores: MariaDB reports that late, and it may come to somebody else, for whom
+/// it says nothing new.
+fn readable(change: Change<'_>) -> Option<String> {
+    match change {
+        Change::Variable {
+            name: b"lc_time_names",
+            ..
+        } => None,
+        Change::Variable { name, value } => Some(format!(
+            "{}={}",
+            String::from_utf8_lossy(name),
+            String::from_utf8_lossy(value)
+        )),
+        change => Some(format!("{change:?}")),
+    }
+}
+
+fn answer(seen: &mut [Seen], value: String) {
+    if let Some(Seen::Done { rows: Some(rows), .. }) = seen.first_mut() {
+        *rows = vec![value];
+    }
+}
+
+impl Seen {
+    pub(crate) fn of(given: &Given, ok: &OkPacket, shown: &[u8]) -> Seen {
+        Seen::Done {
+            rows: given.rows.clone(),
+            affected: ok.affected_rows,
+            insert_id: ok.last_insert_id,
+            warnings: ok.warnings,
+            status: ok.status.without(StatusFlags::SESSION_STATE_CHANGED),
+            trackers: changes(shown)
+                .filter_map(|change| readable(change.unwrap()))
+                .collect(),
+        }
+    }
+}
