@@ -1,21 +1,36 @@
-//! Which server gets a new session: a snapshot of a cluster in, the place of the chosen server out.
+//! Which server gets a new session ([`Balancer`]) or a read ([`choose_replica`]): a snapshot of a cluster in, the place
+//! of the chosen server out.
 //!
 //! Pure. Nothing is remembered between two choices: what a method needs to take turns or to draw is an argument
 //! ([`Draw`]), so workers choose at the same time without a lock and every choice can be repeated in a test. One file
-//! a factor: `least_connections`, `weighted`, `round_robin`, `random_two` decide between servers, `tier` says
-//! who takes part, `warmth` how much a server that has just come up may take.
+//! a factor: `least_connections`, `weighted`, `round_robin`, `random_two`, `least_outstanding`, `latency` decide between
+//! servers, `tier` (sessions) and `standing` (reads) say who takes part, `warmth` how much a server that has just
+//! come up may take.
+//!
+//! [`rules`] is what the configuration says about certain statements.
 //!
 //! Health is not judged here; a [`Candidate`] is `available` or not.
 
+mod explain;
+mod latency;
 mod least_connections;
+mod least_outstanding;
+mod load;
 mod random_two;
+mod reads;
 mod round_robin;
+pub mod rules;
+mod standing;
 mod tier;
 mod warmth;
 mod weighted;
 
 use config::Balance;
 
+pub use explain::Explanation;
+pub use latency::PeakEwma;
+use load::Load;
+pub use reads::{ReadCandidate, ReadPolicy, Role, choose_replica, choose_to_wait_for, explain_replica};
 use tier::Tier;
 pub use warmth::{WARM, warmth_permille};
 
@@ -49,11 +64,12 @@ impl Candidate {
         u64::from(self.weight) * u64::from(self.warmth_permille.clamp(1, WARM))
     }
 
-    /// Orders by sessions per weight once the new session is counted: less is better.
-    fn compare_load(&self, other: &Self) -> std::cmp::Ordering {
-        let mine = (u128::from(self.sessions) + 1) * u128::from(other.effective_weight());
-        let theirs = (u128::from(other.sessions) + 1) * u128::from(self.effective_weight());
-        mine.cmp(&theirs)
+    /// Sessions per weight once the new session is counted.
+    fn load(&self) -> Load {
+        Load {
+            amount: u64::from(self.sessions) + 1,
+            weight: self.effective_weight(),
+        }
     }
 }
 
@@ -104,7 +120,12 @@ impl Balancer {
         }
         let place = match self.balance {
             Balance::LeastConnections => least_connections::pick(tier, draw.seed),
-            Balance::Weighted => weighted::pick(tier, draw.turn),
+            Balance::Weighted => {
+                let weights = tier
+                    .iter()
+                    .map(|(place, candidate)| (place, candidate.effective_weight()));
+                weighted::pick(weights, draw.turn).unwrap_or(0)
+            }
             Balance::RoundRobin => round_robin::pick(tier, draw),
             Balance::RandomTwo => random_two::pick(tier, draw.seed),
         };
@@ -133,3 +154,6 @@ fn below(bound: u64, seed: u64) -> u64 {
 
 #[cfg(test)]
 mod tests;
+
+#[cfg(test)]
+mod tests_reads;

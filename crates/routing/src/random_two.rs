@@ -14,7 +14,7 @@ pub(crate) fn pick(tier: Tier<'_>, seed: u64) -> usize {
     };
     match draw(tier, Some(first), mix(seed)) {
         // The first of the two was drawn first by its weight; on equal load it stays.
-        Some((second, b)) if b.compare_load(a) == Ordering::Less => second,
+        Some((second, b)) if b.load().compare(a.load()) == Ordering::Less => second,
         _ => first,
     }
 }

@@ -6,29 +6,25 @@
 //! of equal weight do not wish for the same moments. Turn *t* belongs to the *t*-th earliest wish of all servers. Over a
 //! cycle every server has exactly its weight in turns.
 
-use crate::Candidate;
-use crate::tier::Tier;
-
 /// Fineness of phases.
 const PHASES: u128 = 1 << 16;
 
-pub(crate) fn pick(tier: Tier<'_>, turn: u64) -> usize {
-    let cycle: u64 = tier
-        .iter()
-        .map(|(_, candidate)| candidate.effective_weight())
-        .sum();
-    let turn = turn % cycle;
-    tier.iter()
-        .find(|&wisher| wishes(tier, wisher, turn))
-        .map_or(0, |(place, _)| place)
+/// The place whose turn it is, of places with their weights (none of them 0) in a fixed order.
+pub(crate) fn pick(weights: impl Iterator<Item = (usize, u64)> + Clone, turn: u64) -> Option<usize> {
+    let cycle: u64 = weights.clone().map(|(_, weight)| weight).sum();
+    let turn = turn.checked_rem(cycle)?;
+    let mut wishers = weights.clone();
+    wishers
+        .find(|&wisher| wishes(&weights, wisher, turn))
+        .map(|(place, _)| place)
 }
 
 /// Whether the wish that comes `turn`-th is one of `wisher`'s: its wishes are in order, so search for it.
-fn wishes(tier: Tier<'_>, wisher: (usize, &Candidate), turn: u64) -> bool {
-    let (mut low, mut high) = (0, wisher.1.effective_weight());
+fn wishes(weights: &(impl Iterator<Item = (usize, u64)> + Clone), wisher: (usize, u64), turn: u64) -> bool {
+    let (mut low, mut high) = (0, wisher.1);
     while low < high {
         let middle = low + (high - low) / 2;
-        match rank(tier, wisher, middle).cmp(&turn) {
+        match rank(weights.clone(), wisher, middle).cmp(&turn) {
             std::cmp::Ordering::Equal => return true,
             std::cmp::Ordering::Less => low = middle + 1,
             std::cmp::Ordering::Greater => high = middle,
@@ -38,17 +34,17 @@ fn wishes(tier: Tier<'_>, wisher: (usize, &Candidate), turn: u64) -> bool {
 }
 
 /// How many wishes come before `wisher`'s wish number `k`. Wishes at the same moment are in the order of the servers.
-fn rank(tier: Tier<'_>, (place, wisher): (usize, &Candidate), k: u64) -> u64 {
-    let weight = u128::from(wisher.effective_weight());
+fn rank(weights: impl Iterator<Item = (usize, u64)>, (place, weight): (usize, u64), k: u64) -> u64 {
+    let weight = u128::from(weight);
     let moment = u128::from(k) * PHASES + phase(place);
-    tier.iter()
+    weights
         .map(|(other_place, other)| {
             if other_place == place {
                 return k;
             }
             // Wish m of the other comes before ours if (m * PHASES + phase) / other < moment / weight; at the same
             // moment it does if the other stands before us.
-            let reach = moment * u128::from(other.effective_weight()) + u128::from(other_place < place);
+            let reach = moment * u128::from(other) + u128::from(other_place < place);
             let Some(last) = reach.checked_sub(1) else {
                 return 0;
             };

@@ -1,0 +1,110 @@
+//! What rules make of a statement.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use config::{PinRule, ReadConsistency};
+
+use super::{Compiled, Limit};
+
+/// Longest statement that a rewrite may make, in bytes: what fits into one packet.
+const REWRITTEN_MAX: usize = 0xff_ffff - 1;
+
+/// Where a rule sends a statement.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Route {
+    /// To the primary.
+    Primary,
+    /// To a replica.
+    Replicas,
+    /// To a server of this group.
+    Group(Arc<str>),
+}
+
+impl Route {
+    /// The meaning of the option's text.
+    pub(super) fn named(name: &str) -> Self {
+        match name {
+            "primary" => Self::Primary,
+            "replicas" => Self::Replicas,
+            group => Self::Group(Arc::from(group)),
+        }
+    }
+}
+
+/// All that the rules which match a statement say. Where nothing is said, the gateway does what it does without rules.
+#[derive(Clone, Debug, Default)]
+pub struct Verdict {
+    /// The rules that matched, in order, by their place in the configuration: for counting.
+    pub rules: Vec<usize>,
+    pub route: Option<Route>,
+    pub pin: Option<PinRule>,
+    pub refuse: Option<Arc<str>>,
+    pub answer_ok: Option<Arc<str>>,
+    /// The statement to send in the place of the client's. Its class, its digest and so on are to be found out anew, but
+    /// the rules are not asked again.
+    pub rewritten: Option<Vec<u8>>,
+    /// Every one of them is to be asked for a [`super::Turn`].
+    pub limits: Vec<Arc<Limit>>,
+    /// The longest that the statement waits for its turns.
+    pub limit_wait: Duration,
+    pub timeout: Option<Duration>,
+    pub delay: Option<Duration>,
+    pub retries: Option<u32>,
+    /// The name of a cluster.
+    pub mirror: Option<Arc<str>>,
+    pub log: bool,
+    pub read_consistency: Option<ReadConsistency>,
+}
+
+impl Verdict {
+    /// Whether no rule matched.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.rules.is_empty()
+    }
+
+    /// Adds what a rule says that matched; `text` is the statement as the client sent it.
+    pub(super) fn add(&mut self, compiled: &Compiled, text: &[u8]) {
+        let rule = &compiled.rule;
+        self.rules.push(compiled.place);
+        later(&mut self.route, &compiled.route);
+        later(&mut self.pin, &rule.pin);
+        later(&mut self.timeout, &rule.timeout);
+        later(&mut self.delay, &rule.delay);
+        later(&mut self.retries, &rule.retries);
+        later(&mut self.mirror, &compiled.mirror);
+        later(&mut self.read_consistency, &rule.read_consistency);
+        // Of two answers the later counts, of whichever kind it is.
+        if compiled.refuse.is_some() || compiled.answer_ok.is_some() {
+            self.refuse.clone_from(&compiled.refuse);
+            self.answer_ok.clone_from(&compiled.answer_ok);
+        }
+        self.log |= rule.log;
+        if let Some(limit) = &compiled.limit {
+            self.limits.push(Arc::clone(limit));
+            self.limit_wait = self.limit_wait.max(rule.limit_wait);
+        }
+        self.rewrite(compiled, text);
+    }
+
+    fn rewrite(&mut self, compiled: &Compiled, text: &[u8]) {
+        let rule = &compiled.rule;
+        let (Some(pattern), Some(replacement)) = (&rule.text, &rule.rewrite) else {
+            return;
+        };
+        let text = self.rewritten.as_deref().unwrap_or(text);
+        match pattern.replace(text, replacement, rule.rewrite_all, REWRITTEN_MAX) {
+            Some(rewritten) => self.rewritten = Some(rewritten),
+            // The rule matched, so there was something to replace, and the result is too long. What the operator did not
+            // want to reach a server does not.
+            None => self.refuse = Some(Arc::from("the rewritten statement is too long")),
+        }
+    }
+}
+
+fn later<T: Clone>(said: &mut Option<T>, new: &Option<T>) {
+    if new.is_some() {
+        said.clone_from(new);
+    }
+}
