@@ -89,9 +89,39 @@ metrics! {
     CHECKS_FAILED = Counter "forebay_checks_failed_total" ["cluster", "server"] "checks": "Health checks that failed.";
     CHECK_DURATION = Histogram "forebay_check_duration_seconds" ["cluster", "server"] "seconds": "How long health checks took, failed ones included.";
 
+    SERVER_ROLE = Gauge "forebay_server_role" ["cluster", "server", "role"] "servers": "1 for the role a server has in its cluster, 0 for the others.";
+    SERVER_LAG = Gauge "forebay_server_lag_seconds" ["cluster", "server"] "seconds": "How far the data of a replica are behind the primary's, where that is known.";
+    LOOKS = Counter "forebay_looks_total" ["cluster", "server"] "looks": "Looks of the monitor at what a server is.";
+    LOOKS_FAILED = Counter "forebay_looks_failed_total" ["cluster", "server"] "looks": "Looks of the monitor at what a server is that failed.";
+    PRIMARY_CHANGES = Counter "forebay_primary_changes_total" ["cluster"] "changes": "Times that a server became the primary of its cluster, the first one and those that came back included.";
+    WRITES_REFUSED = Gauge "forebay_writes_refused" ["cluster"] "state": "1 while several servers claim to be the primary, so that none gets writes.";
+
     QUEUE_WAITING = Gauge "forebay_queue_waiting" ["cluster"] "sessions": "Sessions waiting for a place on a server of the cluster now.";
     QUEUE_TIMEOUTS = Counter "forebay_queue_timeouts_total" ["cluster"] "sessions": "Sessions that waited for queue_timeout in vain.";
     QUEUE_REJECTED = Counter "forebay_queue_rejected_total" ["cluster"] "sessions": "Sessions turned away because queue_max sessions were waiting already.";
+
+    POOL_IDLE = Gauge "forebay_pool_idle" ["cluster", "server"] "connections": "Connections of the pools that no session uses now.";
+    POOL_BUSY = Gauge "forebay_pool_busy" ["cluster", "server"] "connections": "Connections of the pools that a session uses now.";
+    POOL_OPENED = Counter "forebay_pool_opened_total" ["cluster", "server"] "connections": "Connections that the pools opened.";
+    POOL_OPEN_FAILURES = Counter "forebay_pool_open_failures_total" ["cluster", "server"] "connections": "Connections that the pools could not open, whatever the reason.";
+    POOL_CLOSED = Counter "forebay_pool_closed_total" ["cluster", "server", "reason"] "connections": "Connections of the pools that were closed, by reason: dropped (by its session), max_age, idle_timeout, broken, ping, server (down or removed, now or since it was opened), config, handover (of its seat to another account, worker or session), limit, shutdown.";
+    POOL_WAITING = Gauge "forebay_pool_waiting" ["cluster", "server"] "sessions": "Sessions waiting in line for a connection of the pools now.";
+    POOL_WAITS = Counter "forebay_pool_waits_total" ["cluster", "server"] "sessions": "Waits in line for a connection of the pools.";
+    POOL_WAIT_DURATION = Histogram "forebay_pool_wait_duration_seconds" ["cluster", "server"] "seconds": "How long waits in line for a connection of the pools lasted, those in vain included.";
+    POOL_WAIT_TIMEOUTS = Counter "forebay_pool_wait_timeouts_total" ["cluster", "server"] "sessions": "Waits in line that lasted queue_timeout, in vain.";
+    POOL_WAIT_REJECTED = Counter "forebay_pool_wait_rejected_total" ["cluster", "server"] "sessions": "Sessions turned away because queue_max sessions were in line for the server already.";
+    POOL_LEASE_DURATION = Histogram "forebay_pool_lease_duration_seconds" ["cluster", "server"] "seconds": "How long sessions used a connection before they gave it back.";
+
+    STATEMENTS = Counter "forebay_split_statements_total" ["ran"] "statements": "Statements of mode split, by where they ran: primary, replica, or held (on the connection that their session holds).";
+    READS_AT_PRIMARY = Counter "forebay_split_reads_at_primary_total" ["why"] "statements": "Reads that could have gone to a replica and went to the primary: not_fresh (no replica had what they must see within read_wait), position_unknown (the primary does not say what has been written), no_replica.";
+    READS_RETRIED = Counter "forebay_split_reads_retried_total" [] "statements": "Reads that were sent to another server because theirs was lost before it answered.";
+    SESSIONS_PINNED = Gauge "forebay_split_sessions_pinned" [] "sessions": "Sessions that hold a server connection between two commands.";
+    PINS = Counter "forebay_split_pins_total" ["reason"] "pins": "Times that a session kept its server connection after a statement, by reason.";
+    REPREPARES = Counter "forebay_statements_prepared_again_total" [] "statements": "Prepared statements of clients that were prepared again on another server connection.";
+    READ_WAIT_DURATION = Histogram "forebay_read_wait_duration_seconds" [] "seconds": "How long reads waited for a replica to have what they must see, those in vain included.";
+
+    RULE_HITS = Counter "forebay_rule_hits_total" ["rule"] "statements": "Statements that met a rule; prepared ones at each execution.";
+    MIRRORED = Counter "forebay_mirrored_total" ["cluster", "result"] "statements": "Statements that a rule has copied to another cluster, by result: sent, failed, dropped (too many under way) or left_out (they need more of their session than its settings).";
 
     BUFFERS_IN_USE = Gauge "forebay_buffers_in_use" ["worker"] "buffers": "Buffers of 64 KiB that hold bytes on their way now.";
     BUFFERS_FREE = Gauge "forebay_buffers_free" ["worker"] "buffers": "Buffers of 64 KiB kept for reuse.";

@@ -50,6 +50,33 @@ impl ListenerSeries {
     }
 }
 
+/// What one worker counts for copies of statements to one cluster.
+#[derive(Debug, Default)]
+pub struct MirrorSeries {
+    /// Copies that the cluster has answered, be it with an error.
+    pub sent: Counter,
+    /// Copies that could not be sent, or whose answer did not come to its end in time.
+    pub failed: Counter,
+    /// Copies for which there was no room.
+    pub dropped: Counter,
+    /// Statements that cannot be copied, for what they need of their session.
+    pub left_out: Counter,
+}
+
+impl MirrorSeries {
+    pub(crate) fn collect(&self, cluster: &str, out: &mut Samples) {
+        let results = [
+            ("sent", &self.sent),
+            ("failed", &self.failed),
+            ("dropped", &self.dropped),
+            ("left_out", &self.left_out),
+        ];
+        for (result, count) in results {
+            out.counter(&catalog::MIRRORED, &[cluster, result], count.get());
+        }
+    }
+}
+
 /// What one worker counts for one server of a cluster.
 #[derive(Debug, Default)]
 pub struct ServerSeries {

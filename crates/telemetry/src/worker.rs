@@ -4,13 +4,21 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::error_table::ErrorTable;
-use crate::{Counter, EndReason, Fault, Gauge, ListenerSeries, OTHER, Samples, ServerSeries, catalog};
+use crate::{
+    Counter, EndReason, Fault, Gauge, Histogram, ListenerSeries, MirrorSeries, OTHER, Samples, ServerSeries,
+    catalog,
+};
 
 /// Listeners that a worker tells apart from start to end of the process; sessions of further ones are counted under
 /// [`OTHER`]. Series of removed listeners stay, so that their counts are not lost between two scrapes.
 const MAX_LISTENERS: usize = 256;
 /// The same for servers, over all clusters. A server costs about 2 KiB a worker.
 const MAX_SERVERS: usize = 1024;
+
+/// The same for rules: twice as many as a configuration may have.
+const MAX_RULES: usize = 2000;
+/// The same for clusters that get copies of statements.
+const MAX_MIRRORS: usize = 64;
 
 /// The series of one worker. Fields and handles are written by that worker's thread only; see [`Counter`].
 #[derive(Debug)]
@@ -25,10 +33,16 @@ pub struct Worker {
     pub buffers_in_use: Gauge,
     /// Buffers kept in the worker's pool for reuse.
     pub buffers_free: Gauge,
+    /// Statements prepared again, on a connection that did not know them.
+    pub reprepares: Counter,
+    /// Waits of reads for a replica to have what they must see.
+    pub read_wait_seconds: Histogram,
     label: String,
     errors: ErrorTable,
     listeners: Mutex<HashMap<String, Arc<ListenerSeries>>>,
     servers: Mutex<HashMap<(String, String), Arc<ServerSeries>>>,
+    rules: Mutex<HashMap<String, Arc<Counter>>>,
+    mirrors: Mutex<HashMap<String, Arc<MirrorSeries>>>,
     overflow: Counter,
 }
 
@@ -40,10 +54,14 @@ impl Worker {
             turns: Counter::new(),
             buffers_in_use: Gauge::new(),
             buffers_free: Gauge::new(),
+            reprepares: Counter::new(),
+            read_wait_seconds: Histogram::default(),
             label: index.to_string(),
             errors: ErrorTable::default(),
             listeners: Mutex::default(),
             servers: Mutex::default(),
+            rules: Mutex::default(),
+            mirrors: Mutex::default(),
             overflow: Counter::new(),
         }
     }
@@ -74,6 +92,26 @@ impl Worker {
         )
     }
 
+    /// Statements that met a rule. Looked up once per rule and reload.
+    pub fn rule(&self, name: &str) -> Arc<Counter> {
+        let mut rules = lock(&self.rules);
+        if let Some(found) = rules.get(name) {
+            return Arc::clone(found);
+        }
+        let name = self.within(rules.len(), MAX_RULES, name);
+        Arc::clone(rules.entry(name.to_owned()).or_default())
+    }
+
+    /// The series of the copies that a cluster gets.
+    pub fn mirror(&self, cluster: &str) -> Arc<MirrorSeries> {
+        let mut mirrors = lock(&self.mirrors);
+        if let Some(found) = mirrors.get(cluster) {
+            return Arc::clone(found);
+        }
+        let cluster = self.within(mirrors.len(), MAX_MIRRORS, cluster);
+        Arc::clone(mirrors.entry(cluster.to_owned()).or_default())
+    }
+
     /// Counts the end of a session, for those who hold no [`ListenerSeries`].
     pub fn session_ended(&self, listener: &str, reason: EndReason) {
         self.listener(listener).session_ended(reason);
@@ -90,6 +128,8 @@ impl Worker {
         out.counter(&catalog::WORKER_TURNS, labels, self.turns.get());
         out.gauge(&catalog::BUFFERS_IN_USE, labels, self.buffers_in_use.get());
         out.gauge(&catalog::BUFFERS_FREE, labels, self.buffers_free.get());
+        out.counter(&catalog::REPREPARES, &[], self.reprepares.get());
+        out.histogram(&catalog::READ_WAIT_DURATION, &[], &self.read_wait_seconds);
         out.counter(&catalog::SERIES_OVERFLOW, &[], self.overflow.get());
         for (command, count) in (0..=u8::MAX).zip(&self.commands) {
             out.counter(&catalog::COMMANDS, &[command_name(command)], count.get());
@@ -100,6 +140,12 @@ impl Worker {
         });
         for (name, series) in lock(&self.listeners).iter() {
             series.collect(name, out);
+        }
+        for (name, hits) in lock(&self.rules).iter() {
+            out.counter(&catalog::RULE_HITS, &[name], hits.get());
+        }
+        for (cluster, series) in lock(&self.mirrors).iter() {
+            series.collect(cluster, out);
         }
         for ((cluster, server), series) in lock(&self.servers).iter() {
             series.collect(cluster, server, out);

@@ -342,49 +342,5 @@ fn the_table_of_metrics() {
             metric.unit
         );
     }
-    expect_test::expect![[r#"
-        gauge     forebay_build_info{version} info
-        gauge     forebay_sessions_active{listener} sessions
-        gauge     forebay_sessions_limit{} sessions
-        counter   forebay_sessions_accepted_total{listener} sessions
-        counter   forebay_sessions_rejected_total{listener} sessions
-        counter   forebay_sessions_ended_total{listener,reason} sessions
-        histogram forebay_session_duration_seconds{listener} seconds
-        counter   forebay_logins_failed_total{listener} logins
-        counter   forebay_client_received_bytes_total{listener} bytes
-        counter   forebay_client_sent_bytes_total{listener} bytes
-        counter   forebay_commands_total{command} commands
-        counter   forebay_errors_total{code,fault} errors
-        histogram forebay_command_duration_seconds{cluster,server} seconds
-        gauge     forebay_server_state{cluster,server,state} servers
-        counter   forebay_server_connects_total{cluster,server} connections
-        counter   forebay_server_connect_failures_total{cluster,server} connections
-        histogram forebay_server_connect_duration_seconds{cluster,server} seconds
-        gauge     forebay_server_sessions_active{cluster,server} sessions
-        counter   forebay_server_received_bytes_total{cluster,server} bytes
-        counter   forebay_server_sent_bytes_total{cluster,server} bytes
-        counter   forebay_checks_total{cluster,server} checks
-        counter   forebay_checks_failed_total{cluster,server} checks
-        histogram forebay_check_duration_seconds{cluster,server} seconds
-        gauge     forebay_queue_waiting{cluster} sessions
-        counter   forebay_queue_timeouts_total{cluster} sessions
-        counter   forebay_queue_rejected_total{cluster} sessions
-        gauge     forebay_buffers_in_use{worker} buffers
-        gauge     forebay_buffers_free{worker} buffers
-        gauge     forebay_worker_sessions{worker} sessions
-        counter   forebay_worker_turns_total{worker} turns
-        counter   forebay_config_reloads_total{result} reloads
-        gauge     forebay_config_last_reload_success_timestamp_seconds{} seconds
-        gauge     forebay_shutting_down{} state
-        counter   forebay_log_lines_dropped_total{} lines
-        counter   forebay_series_overflow_total{} lookups
-        counter   process_cpu_seconds_total{} seconds
-        counter   forebay_thread_cpu_seconds_total{thread,mode} seconds
-        gauge     process_open_fds{} fds
-        gauge     process_max_fds{} fds
-        gauge     process_resident_memory_bytes{} bytes
-        gauge     process_virtual_memory_bytes{} bytes
-        gauge     process_start_time_seconds{} seconds
-    "#]]
-    .assert_eq(&table);
+    expect_test::expect_file!["metrics.txt"].assert_eq(&table);
 }
