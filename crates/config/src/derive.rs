@@ -1,13 +1,19 @@
 //! Defaults that depend on other options: names, and what an option that is given says about one that is not.
 
+use crate::address::ServerAddress;
 use crate::report::Report;
-use crate::schema::{Check, CheckKind, ClusterTls, Config, Verify};
+use crate::schema::{Check, CheckKind, Cluster, ClusterTls, Config, Verify};
 
 /// Fills in what is not written; what is written stays.
 pub(crate) fn fill(config: &mut Config, report: &Report<'_>) {
     for (index, listener) in config.listeners.iter_mut().enumerate() {
         if !report.is_written(&format!("listener[{index}].name")) {
             listener.name = listener.bind.to_string();
+        }
+    }
+    for (index, rule) in config.rules.iter_mut().enumerate() {
+        if !report.is_written(&format!("rule[{index}].name")) {
+            rule.name = format!("rule-{}", index + 1);
         }
     }
     for (name, cluster) in &mut config.clusters {
@@ -17,14 +23,47 @@ pub(crate) fn fill(config: &mut Config, report: &Report<'_>) {
                 server.name = server.address.to_string();
             }
         }
-        fill_check(
-            &mut cluster.check,
-            report.is_written(&format!("cluster.{name}.check.kind")),
-        );
+        name_servers_of_groups(cluster);
+        let written = |option: &str| report.is_written(&format!("cluster.{name}.check.{option}"));
+        let own_account = ["user", "password", "password_file", "password_env"];
+        let monitor = cluster.monitor.as_ref();
+        if let Some(monitor) = monitor.filter(|_| !own_account.into_iter().any(written))
+            && (!written("kind") || cluster.check.kind == CheckKind::Login)
+        {
+            cluster.check.user = Some(monitor.user.clone());
+        }
+        fill_check(&mut cluster.check, written("kind"));
         fill_tls(
             &mut cluster.tls,
             report.is_written(&format!("cluster.{name}.tls.verify")),
         );
+    }
+}
+
+/// What stands for itself only once secrets have been read: the password of a check that uses the account of the monitor.
+pub(crate) fn inherit(config: &mut Config) {
+    for cluster in config.clusters.values_mut() {
+        let (check, Some(monitor)) = (&mut cluster.check, &cluster.monitor) else {
+            continue;
+        };
+        if check.password.is_none() && check.user.as_ref() == Some(&monitor.user) {
+            check.password.clone_from(&monitor.password);
+        }
+    }
+}
+
+/// A group may name a server by its address; from here on it is the server's name.
+fn name_servers_of_groups(cluster: &mut Cluster) {
+    let servers = &cluster.servers;
+    for name in cluster.groups.values_mut().flat_map(|group| &mut group.servers) {
+        let address = ServerAddress::parse(name);
+        let is_named = servers.iter().any(|server| server.name == *name);
+        let meant = servers
+            .iter()
+            .find(|server| Some(&server.address) == address.as_ref());
+        if let Some(server) = meant.filter(|_| !is_named) {
+            name.clone_from(&server.name);
+        }
     }
 }
 

@@ -77,7 +77,7 @@ impl OptionDoc {
         let (section, key) = self.path.rsplit_once('.').unwrap_or(("", &self.path));
         let header = match section {
             "" => String::new(),
-            "listener" => "[[listener]]".to_owned(),
+            "listener" | "user" | "rule" => format!("[[{section}]]"),
             "cluster.NAME.servers" => "servers = [{ … }]".to_owned(),
             section => format!("[{section}]"),
         };

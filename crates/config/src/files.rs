@@ -6,8 +6,10 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
+use zeroize::Zeroizing;
+
 use crate::report::Report;
-use crate::schema::{Check, Config};
+use crate::schema::{Check, Config, Monitor, User};
 use crate::secret::Secret;
 
 /// Largest file read here. Certificate bundles of whole operating systems are a quarter of it.
@@ -72,9 +74,16 @@ pub(crate) fn resolve(config: &mut Config, folder: &Path, report: &mut Report<'_
             report,
         );
     }
+    user_secrets(&mut config.users, folder, report);
+    if let Some(file) = &mut config.users_file {
+        *file = folder.join(&*file);
+    }
     for (name, cluster) in &mut config.clusters {
         let path = format!("cluster.{name}");
-        password(&mut cluster.check, folder, &format!("{path}.check"), report);
+        check_secret(&mut cluster.check, folder, &format!("{path}.check"), report);
+        if let Some(monitor) = &mut cluster.monitor {
+            monitor_secret(monitor, folder, &format!("{path}.monitor"), report);
+        }
         pem(
             &mut cluster.tls.ca,
             Pem::Certificate,
@@ -113,51 +122,78 @@ fn pem(file: &mut Option<PathBuf>, content: Pem, folder: &Path, path: &str, repo
     }
 }
 
-/// Puts the password of a check where it belongs, from wherever it comes.
-fn password(check: &mut Check, folder: &Path, path: &str, report: &mut Report<'_>) {
-    if let Some(file) = &mut check.password_file {
-        *file = folder.join(&*file);
-        let path = format!("{path}.password_file");
-        match read(file) {
-            Ok(text) if !without_newline(&text).is_empty() => {
-                check.password = Some(Secret::new(without_newline(&text)))
+/// The ways to give a password that need a look outside: from wherever it comes, it ends up in `password`.
+struct Source<'c> {
+    password: &'c mut Option<Secret>,
+    file: &'c mut Option<PathBuf>,
+    env: &'c Option<String>,
+}
+
+/// The passwords of accounts, in the configuration itself or in a users file in `folder`.
+pub(crate) fn user_secrets(users: &mut [User], folder: &Path, report: &mut Report<'_>) {
+    for (index, user) in users.iter_mut().enumerate() {
+        let source = Source {
+            password: &mut user.password,
+            file: &mut user.password_file,
+            env: &user.password_env,
+        };
+        source.resolve(folder, &format!("user[{index}]"), report);
+    }
+}
+
+fn check_secret(check: &mut Check, folder: &Path, path: &str, report: &mut Report<'_>) {
+    let source = Source {
+        password: &mut check.password,
+        file: &mut check.password_file,
+        env: &check.password_env,
+    };
+    source.resolve(folder, path, report);
+}
+
+fn monitor_secret(monitor: &mut Monitor, folder: &Path, path: &str, report: &mut Report<'_>) {
+    let source = Source {
+        password: &mut monitor.password,
+        file: &mut monitor.password_file,
+        env: &monitor.password_env,
+    };
+    source.resolve(folder, path, report);
+}
+
+impl Source<'_> {
+    fn resolve(self, folder: &Path, path: &str, report: &mut Report<'_>) {
+        if let Some(file) = self.file {
+            *file = folder.join(&*file);
+            match password_in(file) {
+                Ok(secret) => *self.password = Some(secret),
+                Err(found) => report
+                    .wrong(&format!("{path}.password_file"), "a file with a password", found)
+                    .hint(None),
             }
-            Ok(_) => report
-                .wrong(
-                    &path,
-                    "a file with a password",
-                    format!("nothing in {}", file.display()),
-                )
-                .hint(None),
-            Err(error) => {
-                report
-                    .wrong(
-                        &path,
-                        "a file with a password",
-                        format!("{}: {error}", file.display()),
-                    )
-                    .hint(None);
+        }
+        if let Some(variable) = self.env {
+            match std::env::var(variable) {
+                Ok(secret) => *self.password = Some(Secret::new(secret)),
+                Err(error) => {
+                    let found = match error {
+                        std::env::VarError::NotPresent => "that it is not set",
+                        std::env::VarError::NotUnicode(_) => "bytes that are not UTF-8",
+                    };
+                    let expected = format!("a password in the environment variable {variable:?}");
+                    report
+                        .wrong(&format!("{path}.password_env"), expected, found)
+                        .hint(None);
+                }
             }
         }
     }
-    if let Some(variable) = &check.password_env {
-        match std::env::var(variable) {
-            Ok(secret) => check.password = Some(Secret::new(secret)),
-            Err(error) => {
-                let path = format!("{path}.password_env");
-                let found = match error {
-                    std::env::VarError::NotPresent => "that it is not set",
-                    std::env::VarError::NotUnicode(_) => "bytes that are not UTF-8",
-                };
-                report
-                    .wrong(
-                        &path,
-                        format!("a password in the environment variable {variable:?}"),
-                        found,
-                    )
-                    .hint(None);
-            }
-        }
+}
+
+/// The password in a file, or what is there instead.
+fn password_in(file: &Path) -> Result<Secret, String> {
+    let text = Zeroizing::new(read(file).map_err(|error| format!("{}: {error}", file.display()))?);
+    match without_newline(&text) {
+        "" => Err(format!("nothing in {}", file.display())),
+        password => Ok(Secret::new(password)),
     }
 }
 

@@ -15,12 +15,15 @@ pub mod docs;
 mod duration;
 mod error;
 mod files;
+pub mod import;
 mod load;
+mod matcher;
 mod report;
 mod schema;
 mod secret;
 mod section;
 mod suggest;
+mod users_file;
 mod validate;
 mod value;
 
@@ -29,9 +32,12 @@ pub use diff::{Change, ConfigDiff};
 pub use docs::{OptionDoc, Reload, options};
 pub use error::{ConfigError, ConfigErrors, Place};
 pub use ipnet::IpNet;
+pub use matcher::{DigestHash, Glob, Pattern};
 pub use schema::{
-    Admin, Balance, Check, CheckKind, ClientAuth, Cluster, ClusterTls, Config, Listener, ListenerTls, Log,
-    LogFormat, Mode, OnDown, Server, ServerCompression, TlsMode, TlsVersion, Verify,
+    Accounts, AccountsFrom, Admin, Balance, Check, CheckKind, ClientAuth, Cluster, ClusterTls, Config, Group,
+    Listener, ListenerTls, Log, LogFormat, Mode, Monitor, OnDown, PinRule, Pool, Pooling, ReadBalance,
+    ReadConsistency, Reuse, Role, Rule, Server, ServerCompression, StatementClass, TlsMode, TlsVersion,
+    Topology, User, Verify,
 };
 pub use secret::Secret;
 pub use value::FileMode;

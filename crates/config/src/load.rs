@@ -9,11 +9,12 @@ use crate::error::{ConfigError, ConfigErrors};
 use crate::report::Report;
 use crate::schema::Config;
 use crate::value::Value;
-use crate::{derive, files, validate};
+use crate::{derive, files, users_file, validate};
 
 impl Config {
     /// Reads and checks the file, the files it names, and the secrets it refers to. Relative paths in it start at its
-    /// own folder, and are absolute in the result where the path given here is.
+    /// own folder, and are absolute in the result where the path given here is. Accounts of the users file stand in
+    /// [`Config::users`] after those of the file itself.
     ///
     /// # Errors
     /// Every mistake with its place, or the reason why the file cannot be read.
@@ -37,6 +38,34 @@ impl Config {
 /// All steps. What lies outside the text is looked at only where there is a folder to start from.
 fn read(text: &str, file: &str, folder: Option<&Path>) -> Result<Config, ConfigErrors> {
     let mut report = Report::new(file, text);
+    let Some(root) = root(text, &mut report) else {
+        return report.finish().map(|()| Config::stand_in());
+    };
+    let mut config = Config::read(&root, "", &mut report).unwrap_or_else(Config::stand_in);
+    derive::fill(&mut config, &report);
+    validate::validate(&config, &mut report);
+    let mut elsewhere = Ok(Vec::new());
+    if let Some(folder) = folder {
+        files::resolve(&mut config, folder, &mut report);
+        elsewhere = users_file::read(&config, folder, &mut report);
+    }
+    derive::inherit(&mut config);
+    match (report.finish(), elsewhere) {
+        (Ok(()), Ok(users)) => {
+            config.users.extend(users);
+            Ok(config)
+        }
+        (Err(ConfigErrors(mut errors)), Err(ConfigErrors(more))) => {
+            errors.extend(more);
+            Err(ConfigErrors(errors))
+        }
+        (Err(errors), Ok(_)) | (Ok(()), Err(errors)) => Err(errors),
+    }
+}
+
+/// The text as TOML; `None` after its mistakes were told. What a parser makes of the rest of a broken text is a guess, and
+/// mistakes in a guess mislead.
+pub(crate) fn root<'t>(text: &'t str, report: &mut Report<'_>) -> Option<Spanned<DeValue<'t>>> {
     let (root, broken) = DeTable::parse_recoverable(text);
     for error in &broken {
         let span = error.span().unwrap_or(0..0);
@@ -46,18 +75,10 @@ fn read(text: &str, file: &str, folder: Option<&Path>) -> Result<Config, ConfigE
         };
         report.wrong_at(span, "", "", found).hint(None);
     }
-    if !broken.is_empty() {
-        // What a parser makes of the rest of a broken text is a guess; mistakes in a guess mislead.
-        return report.finish().map(|()| Config::stand_in());
-    }
-    let root = Spanned::new(root.span(), DeValue::Table(root.into_inner()));
-    let mut config = Config::read(&root, "", &mut report).unwrap_or_else(Config::stand_in);
-    derive::fill(&mut config, &report);
-    validate::validate(&config, &mut report);
-    if let Some(folder) = folder {
-        files::resolve(&mut config, folder, &mut report);
-    }
-    report.finish().map(|()| config)
+    let span = root.span();
+    broken
+        .is_empty()
+        .then(|| Spanned::new(span, DeValue::Table(root.into_inner())))
 }
 
 fn unreadable(file: &str, error: &std::io::Error) -> ConfigErrors {

@@ -41,6 +41,11 @@ impl<'t> Report<'t> {
         }
     }
 
+    /// The file as it was named by the caller.
+    pub(crate) fn file(&self) -> &'t str {
+        self.file
+    }
+
     /// Remembers that the option `path` is written, and where.
     pub(crate) fn note(&mut self, path: &str, key: Span, value: Span) {
         self.written.insert(path.to_owned(), Written { key, value });

@@ -2,14 +2,16 @@
 
 use std::fmt;
 
+use zeroize::Zeroizing;
+
 /// A password or other secret. `Debug` prints `***`, there is no `Display`, and whoever needs the bytes says so by
-/// calling [`Secret::reveal`].
+/// calling [`Secret::reveal`]. Its memory is overwritten when it is dropped.
 #[derive(Clone, Default, PartialEq, Eq)]
-pub struct Secret(String);
+pub struct Secret(Zeroizing<String>);
 
 impl Secret {
     pub fn new(secret: impl Into<String>) -> Self {
-        Self(secret.into())
+        Self(Zeroizing::new(secret.into()))
     }
 
     /// The secret itself, for the login that needs it.

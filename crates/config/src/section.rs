@@ -289,18 +289,18 @@ macro_rules! last {
 macro_rules! section {
     ($(
         $(#[doc = $about:literal])+
-        pub struct $name:ident $([label $label:ident])? $([short $short:literal])? {
+        $vis:vis struct $name:ident $([label $label:ident])? $([short $short:literal])? {
             $(
                 $(#[doc = $doc:literal])+
-                pub $field:ident $(as $key:literal)?: $type:ty = $presence:ident $(($($value:tt)+))?
+                $field_vis:vis $field:ident $(as $key:literal)?: $type:ty = $presence:ident $(($($value:tt)+))?
                     $(unit $unit:literal)? $(in $range:expr)?, $reload:ident;
             )+
         }
     )+) => {$(
         $(#[doc = $about])+
         #[derive(Clone, Debug, PartialEq)]
-        pub struct $name {
-            $($(#[doc = $doc])+ pub $field: $type,)+
+        $vis struct $name {
+            $($(#[doc = $doc])+ $field_vis $field: $type,)+
         }
 
         impl $name {

@@ -13,6 +13,7 @@ use crate::address::{BindAddress, ServerAddress};
 use crate::diff::Change;
 use crate::docs::{OptionDoc, Reload};
 use crate::duration;
+use crate::matcher::{DigestHash, Glob, Pattern};
 use crate::report::Report;
 use crate::secret::Secret;
 
@@ -236,6 +237,31 @@ text_value!(
     no_hint
 );
 
+text_value!(
+    Pattern,
+    Pattern::KIND,
+    |text| Pattern::new(text).ok(),
+    |pattern| pattern.as_str().to_owned(),
+    Pattern::empty(),
+    |text| Pattern::new(text).err()
+);
+text_value!(
+    Glob,
+    Glob::KIND,
+    Glob::new,
+    |glob| glob.as_str().to_owned(),
+    Glob::any(),
+    no_hint
+);
+text_value!(
+    DigestHash,
+    DigestHash::KIND,
+    DigestHash::parse,
+    ToString::to_string,
+    DigestHash(0),
+    no_hint
+);
+
 fn bind_hint(text: &str) -> Option<String> {
     if let Ok(port) = text.trim_start_matches([':', '*']).parse::<u16>() {
         return Some(format!(
@@ -438,8 +464,14 @@ impl<T: Value> Value for Vec<T> {
             return;
         }
         let place = |element: &T| format!("{path}[{}]", element.label().unwrap_or_default());
+        // There may be thousands of users.
+        let [old_by_name, new_by_name] = [self, new].map(|list| {
+            list.iter()
+                .map(|element| (element.label(), element))
+                .collect::<BTreeMap<_, _>>()
+        });
         for old in self {
-            match new.iter().find(|element| element.label() == old.label()) {
+            match new_by_name.get(&old.label()) {
                 Some(new) => old.compare(new, &place(old), reload, changes),
                 None => changes.push(Change {
                     path: place(old),
@@ -449,10 +481,7 @@ impl<T: Value> Value for Vec<T> {
                 }),
             }
         }
-        for added in new
-            .iter()
-            .filter(|new| self.iter().all(|old| old.label() != new.label()))
-        {
+        for added in new.iter().filter(|new| !old_by_name.contains_key(&new.label())) {
             changes.push(Change {
                 path: place(added),
                 reload,

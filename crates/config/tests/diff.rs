@@ -89,3 +89,64 @@ fn a_removed_cluster_is_told_as_a_whole() {
     let diff = parse(&old).diff(&parse(OLD));
     assert_eq!(diff.to_string(), "cluster.spare: removed (live)");
 }
+
+#[test]
+fn options_of_mode_split_have_their_classes() {
+    let old = r#"
+zone = "a"
+[[listener]]
+bind = "127.0.0.1:6033"
+mode = "split"
+cluster = "main"
+[cluster.main]
+servers = [{ address = "db1", role = "primary" }, "db2"]
+[[user]]
+name = "app"
+password = "hunter2"
+[[user]]
+name = "old"
+password = "hunter2"
+"#;
+    let new = r#"
+users_file = "users.toml"
+[[listener]]
+bind = "127.0.0.1:6033"
+mode = "split"
+cluster = "main"
+read_consistency = "strong"
+[cluster.main]
+servers = ["db1", { address = "db2", zone = "a" }]
+topology = "replication"
+monitor = { user = "forebay", password = "hunter2" }
+failover_wait = "1s"
+pool = { init = ["SET @a = 1"], max_age = "0s" }
+[[user]]
+name = "app"
+native_hash = "*2470C0C06DEE42FD1618BB99005ADCA2EC9D1E19"
+pooling = "session"
+max_connections = 5
+"#;
+    let diff = parse(old).diff(&parse(new)).to_string();
+    assert!(!diff.contains("hunter2") && !diff.contains("2470C0"), "{diff}");
+    expect![[r#"
+        listener[127.0.0.1:6033].read_consistency: "session" -> "strong" (new sessions)
+        cluster.main.servers[db1:3306].role: removed (live)
+        cluster.main.servers[db2:3306].zone: added (live)
+        cluster.main.topology: "static" -> "replication" (live)
+        cluster.main.monitor: added (live)
+        cluster.main.failover_wait: "10s" -> "1s" (live)
+        cluster.main.pool.max_age: "1h" -> "0s" (live)
+        cluster.main.pool.init: [] -> ["SET @a = 1"] (live)
+        cluster.main.check.kind: "greeting" -> "login" (live)
+        cluster.main.check.user: added (live)
+        cluster.main.check.password: added (live)
+        user[app].password: removed (live)
+        user[app].native_hash: added (live)
+        user[app].pooling: "transaction" -> "session" (new sessions)
+        user[app].max_connections: added (live)
+        user[old]: removed (live)
+        users_file: added (live)
+        zone: removed (live)
+    "#]]
+    .assert_eq(&format!("{diff}\n"));
+}

@@ -46,6 +46,7 @@ fn unknown_keys_have_a_suggestion() {
 worker = 2
 interval = "2s"
 topology = "replication"
+cache = true
 
 [[listner]]
 bind = "127.0.0.1:6033"
@@ -53,27 +54,28 @@ bind = "127.0.0.1:6033"
 [[listener]]
 bind = "127.0.0.1:6034"
 cluster = "main"
-read_consistency = "session"
+consistency = "session"
 
 [cluster.main]
 severs = ["db1"]
-topology = "replication"
-monitor = { user = "forebay", password = "hunter2" }
+moniter = { user = "forebay", password = "hunter2" }
 
 [[user]]
 name = "app"
+pasword = "hunter2"
 "#,
         expect![[r#"
             f.toml:2:1: worker: expected an option of the file's top level, found the unknown key `worker`; did you mean `workers`?
-            f.toml:3:1: interval: expected an option of the file's top level, found the unknown key `interval`; `interval` belongs in `cluster.NAME.check`
-            f.toml:4:1: topology: expected an option of the file's top level, found the unknown key `topology`; known here: workers, max_connections, shutdown_timeout, watch, buffer_pool_max, log, admin, listener, cluster
-            f.toml:6:3: listner: expected an option of the file's top level, found the unknown key `listner`; did you mean `listener`?
-            f.toml:12:1: listener[0].read_consistency: expected an option of `listener[0]`, found the unknown key `read_consistency`; known here: name, bind, mode, cluster, max_connections, backlog, unix_mode, accept_proxy_from, login_timeout, client_idle_timeout, compression, rsa_key, tls
-            f.toml:14:1: cluster.main.servers: expected a list; each is a text (its `address`) or a table, found nothing: the option is missing
-            f.toml:15:1: cluster.main.severs: expected an option of `cluster.main`, found the unknown key `severs`; did you mean `servers`?
-            f.toml:16:1: cluster.main.topology: expected an option of `cluster.main`, found the unknown key `topology`; known here: servers, balance, connect_timeout, login_timeout, server_idle_timeout, queue_timeout, queue_max, slow_start, drain_timeout, on_down, keepalive, dns_interval, send_proxy, compression, server_version, allow_cleartext_passwords, check, tls
-            f.toml:17:1: cluster.main.monitor: expected an option of `cluster.main`, found the unknown key `monitor`; known here: servers, balance, connect_timeout, login_timeout, server_idle_timeout, queue_timeout, queue_max, slow_start, drain_timeout, on_down, keepalive, dns_interval, send_proxy, compression, server_version, allow_cleartext_passwords, check, tls
-            f.toml:19:3: user: expected an option of the file's top level, found the unknown key `user`; known here: workers, max_connections, shutdown_timeout, watch, buffer_pool_max, log, admin, listener, cluster
+            f.toml:3:1: interval: expected an option of the file's top level, found the unknown key `interval`; `interval` belongs in `cluster.NAME.monitor`
+            f.toml:4:1: topology: expected an option of the file's top level, found the unknown key `topology`; `topology` belongs in `cluster.NAME`
+            f.toml:5:1: cache: expected an option of the file's top level, found the unknown key `cache`; known here: workers, max_connections, shutdown_timeout, watch, buffer_pool_max, log, admin, listener, cluster, user, users_file, rule, zone
+            f.toml:7:3: listner: expected an option of the file's top level, found the unknown key `listner`; did you mean `listener`?
+            f.toml:13:1: listener[0].consistency: expected an option of `listener[0]`, found the unknown key `consistency`; known here: name, bind, mode, cluster, read_consistency, max_connections, backlog, unix_mode, accept_proxy_from, login_timeout, client_idle_timeout, compression, rsa_key, tls
+            f.toml:15:1: cluster.main.servers: expected a list; each is a text (its `address`) or a table, found nothing: the option is missing
+            f.toml:16:1: cluster.main.severs: expected an option of `cluster.main`, found the unknown key `severs`; did you mean `servers`?
+            f.toml:17:1: cluster.main.moniter: expected an option of `cluster.main`, found the unknown key `moniter`; did you mean `monitor`?
+            f.toml:19:1: user[0].password: expected a password, or one of `password_file`, `password_env` and `native_hash` ("" is no password), found nothing: the option is missing
+            f.toml:21:1: user[0].pasword: expected an option of `user[0]`, found the unknown key `pasword`; did you mean `password`?
         "#]],
     );
 }
@@ -125,7 +127,7 @@ queue_timeout = "2h"
             f.toml:11:10: log.format: expected "text" or "json", found "jsn"; did you mean `json`?
             f.toml:14:8: listener[0].bind: expected an address and port ("127.0.0.1:6033", "[::1]:6033") or a socket's absolute path ("/run/forebay.sock"), found "6033"; for every address of this machine write "0.0.0.0:6033" or "[::]:6033"
             f.toml:15:11: listener[0].cluster: expected a text, found 7
-            f.toml:16:8: listener[0].mode: expected "tcp" or "session", found "sesion"; did you mean `session`?
+            f.toml:16:8: listener[0].mode: expected "tcp" or "session" or "split", found "sesion"; did you mean `session`?
             f.toml:17:13: listener[0].unix_mode: expected permissions in octal ("0660"), found 0o666; write "0666"
             f.toml:18:21: listener[0].accept_proxy_from: expected a list; each is a network ("10.0.0.0/8", "fd00::/8") or one address, found "10.0.0.0/8"; put it in brackets: [ … ]
             f.toml:19:17: listener[0].login_timeout: expected a duration from "10ms" to "1h", found "10 sec"; write "10s"
@@ -138,7 +140,7 @@ queue_timeout = "2h"
             f.toml:30:19: cluster.main.servers[1].address: expected "host", "host:port", "[IPv6]:port" or a socket's absolute path, found "db1:port"
             f.toml:30:31: cluster.main.servers[2].address: expected "host", "host:port", "[IPv6]:port" or a socket's absolute path, found nothing: the option is missing
             f.toml:30:33: cluster.main.servers[2].addres: expected an option of `cluster.main.servers[2]`, found the unknown key `addres`; did you mean `address`?
-            f.toml:30:51: cluster.main.servers[3]: expected a text or a table, found 5; options: address, name, weight, max_connections, backup
+            f.toml:30:51: cluster.main.servers[3]: expected a text or a table, found 5; options: address, name, weight, max_connections, backup, role, zone
             f.toml:30:54: cluster.main.servers[4].address: expected "host", "host:port", "[IPv6]:port" or a socket's absolute path, found a text with an `@`; give the address without a scheme
             f.toml:31:9: cluster.main.check.user: expected an account, since `password` is given, found nothing: the option is missing
             f.toml:31:22: cluster.main.check.interval: expected a duration from "50ms" to "1h", found "2m30s"; one number and one unit: ms, s, m, h, d
@@ -323,6 +325,170 @@ check = { kind = "greeting", user = "forebay", query = "SELECT 2" }
             f.toml:12:35: cluster.b.check.query: expected a statement, found none
             f.toml:16:9: cluster.c.check.user: expected an account, since `password_env` is given, found nothing: the option is missing
             f.toml:20:18: cluster.d.check.kind: expected "login", since `user` is given, found "greeting", which uses no account
+        "#]],
+    );
+}
+
+#[test]
+fn accounts_have_one_name_and_one_password() {
+    let users = r#"
+user = [
+    { name = "app", password = "hunter2", password_env = "P" },
+    { name = "app", password = "" },
+    { name = "", password = "hunter2" },
+    { name = "none" },
+    { name = "wrong", password = 12345 },
+    { password = "hunter2" },
+]
+"#;
+    told(
+        &format!("{users}{SOUND}"),
+        expect![[r#"
+        f.toml:3:43: user[0].password_env: expected the password once, found a second one beside `password`
+        f.toml:4:14: user[1].name: expected a name of its own, found "app" a second time, first in line 3; give it another `name`
+        f.toml:5:14: user[2].name: expected 1 to 255 bytes of printable text, found 0 bytes
+        f.toml:6:5: user[3].password: expected a password, or one of `password_file`, `password_env` and `native_hash` ("" is no password), found nothing: the option is missing
+        f.toml:7:34: user[4].password: expected a text, found something that is not text
+        f.toml:8:5: user[5].name: expected a text, found nothing: the option is missing
+    "#]],
+    );
+}
+
+#[test]
+fn a_hash_has_the_form_that_servers_give_it() {
+    told_after(
+        r#"
+[[user]]
+name = "a"
+native_hash = "2470C0C06DEE42FD1618BB99005ADCA2EC9D1E19"
+[[user]]
+name = "b"
+native_hash = "$A$005$THISISACOMBINATIONOFINVALIDSALTANDPASSWORD"
+[[user]]
+name = "c"
+native_hash = "*2470C0C06DEE42FD1618BB99005ADCA2EC9D1E1Ä"
+other_native_hash = "*2470c0c06dee42fd1618bb99005adca2ec9d1e19"
+[[user]]
+name = "d"
+password = "hunter2"
+native_hash = "*2470C0C06DEE42FD1618BB99005ADCA2EC9D1E19"
+other_password = "hunter3"
+other_native_hash = "*2470C0C06DEE42FD1618BB99005ADCA2EC9D1E19"
+"#,
+        expect![[r#"
+            f.toml:11:15: user[0].native_hash: expected `*` and 40 hexadecimal digits, as in `mysql.user`, found another text of 40 bytes; put `*` in front
+            f.toml:14:15: user[1].native_hash: expected `*` and 40 hexadecimal digits, as in `mysql.user`, found another text of 49 bytes; that is a hash of `caching_sha2_password`, which no login can be checked with: give the password
+            f.toml:17:15: user[2].native_hash: expected `*` and 40 hexadecimal digits, as in `mysql.user`, found another text of 42 bytes
+            f.toml:22:1: user[3].native_hash: expected the password once, found a second one beside `password`
+            f.toml:24:1: user[3].other_native_hash: expected the other password once, found a second one beside `other_password`
+        "#]],
+    );
+}
+
+#[test]
+fn splitting_needs_accounts_and_a_primary() {
+    told(
+        r#"
+zone = ""
+[[listener]]
+bind = "127.0.0.1:6033"
+mode = "split"
+cluster = "none"
+[[listener]]
+bind = "127.0.0.1:6034"
+mode = "split"
+cluster = "two"
+[[listener]]
+bind = "127.0.0.1:6035"
+mode = "split"
+cluster = "replica"
+[[listener]]
+bind = "127.0.0.1:6036"
+cluster = "single"
+read_consistency = "strong"
+
+[cluster.none]
+servers = ["db1", "db2"]
+[cluster.two]
+servers = [{ address = "db1", role = "primary" }, "db2", { address = "db3", role = "primary", zone = "\n" }]
+[cluster.replica]
+servers = [{ address = "db1", role = "replica" }]
+[cluster.single]
+servers = ["db1"]
+"#,
+        expect![[r#"
+            f.toml:2:8: zone: expected 1 to 255 bytes of printable text, found 0 bytes
+            f.toml:5:8: listener[0].mode: expected accounts in [[user]] or `users_file`, since it is "split", found none; add [[user]] with `name` and `password`, or `accounts = "servers"` to [cluster.none]
+            f.toml:9:8: listener[1].mode: expected accounts in [[user]] or `users_file`, since it is "split", found none; add [[user]] with `name` and `password`, or `accounts = "servers"` to [cluster.two]
+            f.toml:13:8: listener[2].mode: expected accounts in [[user]] or `users_file`, since it is "split", found none; add [[user]] with `name` and `password`, or `accounts = "servers"` to [cluster.replica]
+            f.toml:18:1: listener[3].read_consistency: expected this option only in mode "split", found it in mode "session", where reads go where writes go
+            f.toml:21:11: cluster.none.servers: expected a server with `role = "primary"`, since the listener of line 5 has mode "split", found none; or let the servers say which it is: `topology` and `monitor`
+            f.toml:23:84: cluster.two.servers[2].role: expected one primary in a cluster, found a second one, first in line 23
+            f.toml:23:102: cluster.two.servers[2].zone: expected 1 to 255 bytes of printable text, found 1 bytes
+            f.toml:25:11: cluster.replica.servers: expected a server with `role = "primary"`, since the listener of line 13 has mode "split", found none; or let the servers say which it is: `topology` and `monitor`
+        "#]],
+    );
+}
+
+#[test]
+fn accounts_of_servers_are_read_by_the_monitor() {
+    told(
+        r#"
+[[listener]]
+bind = "127.0.0.1:6033"
+mode = "split"
+cluster = "a"
+[cluster.a]
+servers = ["db1"]
+accounts = "servers"
+[cluster.b]
+servers = ["db1"]
+monitor = { user = "forebay" }
+accounts = { from = "server", interval = "1ms" }
+"#,
+        expect![[r#"
+            f.toml:6:1: cluster.a.monitor: expected an account, since `accounts` is "servers", found nothing: the option is missing
+            f.toml:12:21: cluster.b.accounts.from: expected "configured" or "servers", found "server"; did you mean `servers`?
+            f.toml:12:42: cluster.b.accounts.interval: expected a duration from "1s" to "1d", found "1ms"
+        "#]],
+    );
+}
+
+#[test]
+fn roles_that_servers_say_are_not_written() {
+    told_after(
+        r#"
+[cluster.a]
+topology = "galera"
+servers = [{ address = "db1", role = "primary" }, "db2"]
+[cluster.b]
+topology = "group-replicaton"
+servers = [{ address = "db1", role = "primary" }, { address = "db2", role = "primary" }]
+[cluster.c]
+topology = "replication"
+servers = ["db1"]
+monitor = { user = "", password = "hunter2", password_file = "p", password_env = "P", heartbeat_table = "heartbeat" }
+[cluster.d]
+topology = "replication"
+servers = ["db1"]
+monitor = { user = "forebay", heartbeat_table = "a.b.c", interval = "1ms" }
+[cluster.e]
+topology = "replication"
+servers = ["db1"]
+monitor = { heartbeat_table = "`a`.b" }
+"#,
+        expect![[r#"
+            f.toml:9:1: cluster.a.monitor: expected an account, since `topology` is "galera", found nothing: the option is missing
+            f.toml:11:38: cluster.a.servers[0].role: expected no role, since `topology` is "galera", found "primary", which the servers say themselves
+            f.toml:13:12: cluster.b.topology: expected "static" or "replication" or "group-replication" or "galera", found "group-replicaton"; did you mean `group-replication`?
+            f.toml:18:20: cluster.c.monitor.user: expected a user name, found none
+            f.toml:18:46: cluster.c.monitor.password_file: expected the password once, found a second one beside `password`
+            f.toml:18:67: cluster.c.monitor.password_env: expected the password once, found a second one beside `password`
+            f.toml:18:105: cluster.c.monitor.heartbeat_table: expected a table as "schema.table", found "heartbeat"; say its schema, too: "SCHEMA.heartbeat"
+            f.toml:22:49: cluster.d.monitor.heartbeat_table: expected a table as "schema.table", found "a.b.c"
+            f.toml:22:69: cluster.d.monitor.interval: expected a duration from "20ms" to "1h", found "1ms"
+            f.toml:26:11: cluster.e.monitor.user: expected a text, found nothing: the option is missing
+            f.toml:26:31: cluster.e.monitor.heartbeat_table: expected a table as "schema.table", found "`a`.b"
         "#]],
     );
 }

@@ -159,6 +159,129 @@ fn a_password_comes_from_the_environment() {
     );
 }
 
+const SPLIT: &str = r#"
+users_file = "secrets/users.toml"
+[[listener]]
+bind = "127.0.0.1:6033"
+mode = "split"
+cluster = "main"
+[cluster.main]
+servers = ["db1"]
+"#;
+
+fn names(config: &Config) -> Vec<&str> {
+    config.users.iter().map(|user| user.name.as_str()).collect()
+}
+
+#[test]
+fn accounts_come_from_a_file_of_their_own_as_well() {
+    let folder = TempDir::new().unwrap();
+    fs::create_dir(folder.path().join("secrets")).unwrap();
+    write(&folder, "secrets/app", "hunter2\n");
+    let users = "[[user]]\nname = \"app\"\npassword_file = \"app\"\n";
+    write(&folder, "secrets/users.toml", users);
+    let text = format!("{SPLIT}[[user]]\nname = \"admin\"\npassword = \"hunter3\"\n");
+    let config = load(&folder, &text).unwrap();
+    assert_eq!(names(&config), ["admin", "app"]);
+    assert_eq!(config.users[1].password.as_ref().unwrap().reveal(), "hunter2");
+    assert!(!format!("{config:?}").contains("hunter"));
+
+    // It is read again with every reload.
+    let more = "[[user]]\nname = \"batch\"\npassword = \"\"\npooling = \"session\"\n";
+    write(
+        &folder,
+        "secrets/users.toml",
+        &format!("{users}max_connections = 5\n{more}"),
+    );
+    write(&folder, "secrets/app", "hunter4\n");
+    let changed = load(&folder, &text).unwrap();
+    assert_eq!(
+        config.diff(&changed).to_string(),
+        "user[app].password: changed (live)\nuser[app].max_connections: added (live)\nuser[batch]: added (live)"
+    );
+
+    // An empty one is no mistake: accounts may come and go.
+    write(&folder, "secrets/users.toml", "");
+    assert_eq!(names(&load(&folder, SPLIT).unwrap()), [""; 0]);
+}
+
+#[test]
+fn mistakes_in_the_users_file_are_told_with_its_own_lines() {
+    let folder = TempDir::new().unwrap();
+    let text = format!("{SPLIT}[[user]]\nname = \"admin\"\npassword = \"hunter3\"\n");
+    assert_eq!(
+        messages(&folder, &text),
+        [
+            "forebay.toml:2:14: users_file: expected a file with [[user]] tables, found secrets/users.toml: \
+             No such file or directory (os error 2)"
+        ]
+    );
+    fs::create_dir(folder.path().join("secrets")).unwrap();
+    let users = r#"
+workers = 4
+[[user]]
+name = "admin"
+password = "hunter2"
+[[user]]
+name = "app"
+password_file = "none"
+[[users]]
+"#;
+    write(&folder, "secrets/users.toml", users);
+    assert_eq!(
+        messages(&folder, &format!("worker = 2\n{text}")),
+        [
+            "forebay.toml:1:1: worker: expected an option of the file's top level, found the unknown key `worker`; did you mean \
+             `workers`?",
+            "secrets/users.toml:2:1: workers: expected an option of the file's top level, found the unknown key `workers`; known \
+             here: user",
+            "secrets/users.toml:4:8: user[0].name: expected a name of its own, found \"admin\" a second time, first in line 11 of \
+             forebay.toml; leave one of the two out",
+            "secrets/users.toml:8:17: user[1].password_file: expected a file with a password, found secrets/none: No such file or \
+             directory (os error 2)",
+            "secrets/users.toml:9:3: users: expected an option of the file's top level, found the unknown key `users`; did you \
+             mean `user`?",
+        ]
+    );
+    write(&folder, "secrets/users.toml", "[[user]\n");
+    let broken = messages(&folder, &text);
+    assert!(broken[0].starts_with("secrets/users.toml:1:8: "), "{broken:?}");
+}
+
+#[test]
+fn checks_use_the_account_of_the_monitor() {
+    let folder = TempDir::new().unwrap();
+    write(&folder, "secret", "hunter2\n");
+    let monitor = "monitor = { user = \"forebay\", password_file = \"secret\" }\n";
+    let text = format!("{HEAD}[cluster.main]\nservers = [\"db1\"]\ntopology = \"replication\"\n{monitor}");
+    let config = load(&folder, &text).unwrap();
+    let cluster = &config.clusters["main"];
+    assert_eq!(
+        cluster
+            .monitor
+            .as_ref()
+            .unwrap()
+            .password
+            .as_ref()
+            .unwrap()
+            .reveal(),
+        "hunter2"
+    );
+    assert_eq!(cluster.check.kind, config::CheckKind::Login);
+    assert_eq!(cluster.check.user.as_deref(), Some("forebay"));
+    assert_eq!(cluster.check.password.as_ref().unwrap().reveal(), "hunter2");
+
+    let own = load(&folder, &format!("{text}check = {{ user = \"checker\" }}\n")).unwrap();
+    let check = &own.clusters["main"].check;
+    assert_eq!(
+        (check.user.as_deref(), check.password.as_ref()),
+        (Some("checker"), None)
+    );
+
+    let none = load(&folder, &format!("{text}check = {{ kind = \"tcp\" }}\n")).unwrap();
+    assert_eq!(none.clusters["main"].check.user, None);
+}
+
 #[test]
 fn every_example_is_right() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
@@ -172,5 +295,5 @@ fn every_example_is_right() {
             seen += 1;
         }
     }
-    assert!(seen >= 5, "{seen} examples");
+    assert!(seen >= 6, "{seen} examples");
 }

@@ -2,7 +2,13 @@
 //!
 //! An option that is itself wrong takes no part, so that one mistake is told once.
 
+mod accounts;
+mod rules;
+mod topology;
+
 use std::collections::BTreeMap;
+
+pub(crate) use accounts::{users, users_differ};
 
 use crate::address::BindAddress;
 use crate::report::Report;
@@ -31,11 +37,22 @@ pub(crate) fn validate(config: &Config, report: &mut Report<'_>) {
         cluster_exists(listener, config, &path, report);
         encryption_fits_mode(listener, &path, report);
         listener_tls(&listener.tls, &format!("{path}.tls"), report);
+        accounts::some_user(listener, config, &path, report);
+        options_of_split(listener, &path, report);
     }
+    users(&config.users, report);
+    rules::rules(config, report);
+    topology::zone(config.zone.as_deref(), "zone", report);
     for (name, cluster) in &config.clusters {
         let path = format!("cluster.{name}");
         cluster_name(name, &path, report);
         servers(cluster, &path, report);
+        rules::groups(cluster, &path, report);
+        topology::roles(cluster, &config.listeners, &path, report);
+        accounts::of_servers(cluster, &path, report);
+        if let Some(monitor) = &cluster.monitor {
+            accounts::monitor(monitor, &format!("{path}.monitor"), report);
+        }
         check(&cluster.check, &format!("{path}.check"), report);
         cluster_tls(&cluster.tls, &format!("{path}.tls"), report);
     }
@@ -184,6 +201,24 @@ fn encryption_fits_mode(listener: &Listener, path: &str, report: &mut Report<'_>
     }
 }
 
+/// Whoever says how reads are to be spread and forgets to have them spread would not find out.
+fn options_of_split(listener: &Listener, path: &str, report: &mut Report<'_>) {
+    let mode = format!("{path}.mode");
+    if listener.mode == Mode::Split || report.is_wrong(&mode) {
+        return;
+    }
+    let option = format!("{path}.read_consistency");
+    if report.is_written(&option) && !report.is_wrong(&option) {
+        let found = format!(
+            "it in mode \"{}\", where reads go where writes go",
+            listener.mode.word()
+        );
+        report
+            .wrong_key(&option, "this option only in mode \"split\"", found)
+            .hint(None);
+    }
+}
+
 fn listener_tls(tls: &ListenerTls, path: &str, report: &mut Report<'_>) {
     let files = [
         ("cert", tls.cert.is_some()),
@@ -312,7 +347,12 @@ fn addresses_differ(servers: &[Server], path: &str, report: &mut Report<'_>) {
 }
 
 fn check(check: &Check, path: &str, report: &mut Report<'_>) {
-    one_password(check, path, report);
+    let ways = [
+        ("password", check.password.is_some()),
+        ("password_file", check.password_file.is_some()),
+        ("password_env", check.password_env.is_some()),
+    ];
+    at_most_one("the password", &ways, path, report);
     let at = |option: &str| format!("{path}.{option}");
     let password = ["password", "password_file", "password_env"]
         .into_iter()
@@ -350,22 +390,14 @@ fn check(check: &Check, path: &str, report: &mut Report<'_>) {
     }
 }
 
-/// The three ways to give a password exclude each other: none of them is stronger.
-fn one_password(check: &Check, path: &str, report: &mut Report<'_>) {
-    let ways = [
-        ("password", check.password.is_some()),
-        ("password_file", check.password_file.is_some()),
-        ("password_env", check.password_env.is_some()),
-    ];
-    let mut given = ways
-        .into_iter()
-        .filter(|(_, given)| *given)
-        .map(|(option, _)| option);
+/// The ways to give one thing exclude each other: none of them is stronger.
+fn at_most_one(what: &str, ways: &[(&str, bool)], path: &str, report: &mut Report<'_>) {
+    let mut given = ways.iter().filter(|(_, given)| *given).map(|(option, _)| option);
     let Some(first) = given.next() else { return };
     for second in given {
         let found = format!("a second one beside `{first}`");
         report
-            .wrong_key(&format!("{path}.{second}"), "the password once", found)
+            .wrong_key(&format!("{path}.{second}"), format!("{what} once"), found)
             .hint(None);
     }
 }

@@ -1,0 +1,424 @@
+//! From hostgroups to clusters.
+//!
+//! A hostgroup is a list of servers that somebody sends statements to. A cluster is all servers with the same data, and
+//! knows itself which of them is the primary. So a pair of writer and reader hostgroup is one cluster; a hostgroup that
+//! shares servers with a cluster, or gets statements of its users by rule, is a group in it; the rest is pieced
+//! together from who uses it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::dump::{Dump, ImportError, Row};
+use super::write::Notes;
+use crate::address::ServerAddress;
+use crate::schema::{Role, Topology};
+
+/// Largest weight of ours.
+const WEIGHT_MAX: u64 = 1_000_000;
+
+/// A cluster to be.
+#[derive(Debug)]
+pub(super) struct Cluster {
+    pub(super) name: String,
+    pub(super) topology: Topology,
+    pub(super) servers: Vec<Server>,
+    /// By name.
+    pub(super) groups: BTreeMap<String, Group>,
+    /// What `route` is for each of its hostgroups.
+    pub(super) routes: BTreeMap<u64, String>,
+    pub(super) primary_reads: bool,
+    pub(super) comment: String,
+}
+
+/// A server with what its rows in all hostgroups of the cluster say together.
+#[derive(Debug)]
+pub(super) struct Server {
+    pub(super) address: String,
+    pub(super) weight: u64,
+    pub(super) max_connections: u64,
+    pub(super) role: Option<Role>,
+    pub(super) max_lag_s: u64,
+    pub(super) use_ssl: bool,
+    pub(super) compression: bool,
+    pub(super) comment: String,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Group {
+    pub(super) servers: Vec<String>,
+    pub(super) exclusive: bool,
+}
+
+/// One row of `mysql_servers` that takes part.
+#[derive(Debug)]
+struct Listed {
+    hostgroup: u64,
+    server: Server,
+}
+
+/// Who sends statements to which hostgroup.
+#[derive(Debug, Default)]
+pub(super) struct Uses {
+    /// Users by default hostgroup.
+    pub(super) defaults: BTreeMap<u64, usize>,
+    /// Hostgroups that rules send to.
+    pub(super) destinations: BTreeSet<u64>,
+    /// Hostgroups that get copies.
+    pub(super) mirrors: BTreeSet<u64>,
+}
+
+/// All clusters of a configuration; the first is the one most users belong to.
+pub(super) fn plan(dump: &Dump, uses: &Uses, notes: &mut Notes) -> Result<Vec<Cluster>, ImportError> {
+    let listed = listed(dump, notes)?;
+    let mut clusters = defined(dump, &listed, notes)?;
+    let mut left: BTreeSet<u64> = listed.iter().map(|row| row.hostgroup).collect();
+    left.retain(|hostgroup| cluster_of(&clusters, *hostgroup).is_none());
+    // What belongs to one of the hostgroup tables without being sent to is no cluster of its own.
+    left.retain(|hostgroup| !is_put_aside(dump, *hostgroup));
+
+    let founders: Vec<u64> = left
+        .iter()
+        .copied()
+        .filter(|left| uses.defaults.contains_key(left))
+        .collect();
+    for hostgroup in founders {
+        left.remove(&hostgroup);
+        clusters.push(founded(hostgroup, &listed, notes));
+    }
+    clusters.retain(|cluster| {
+        let is_empty = cluster.servers.is_empty();
+        if is_empty {
+            notes.add(format!("cluster {}: it has no servers; left out", cluster.name));
+        }
+        !is_empty
+    });
+    sort_by_users(&mut clusters, uses);
+    if let Some(first) = clusters.first_mut() {
+        "main".clone_into(&mut first.name);
+    }
+    for hostgroup in left {
+        place(hostgroup, &listed, &mut clusters, uses, notes);
+    }
+    for cluster in &mut clusters {
+        settle_routes(cluster, notes);
+    }
+    Ok(clusters)
+}
+
+/// The cluster that a hostgroup leads to.
+pub(super) fn cluster_of(clusters: &[Cluster], hostgroup: u64) -> Option<&Cluster> {
+    clusters
+        .iter()
+        .find(|cluster| cluster.routes.contains_key(&hostgroup))
+}
+
+fn sort_by_users(clusters: &mut [Cluster], uses: &Uses) {
+    clusters.sort_by_key(|cluster| {
+        let users = |hostgroup: &u64| uses.defaults.get(hostgroup).copied().unwrap_or(0);
+        std::cmp::Reverse(cluster.routes.keys().map(users).sum::<usize>())
+    });
+}
+
+/// The rows of `mysql_servers`.
+fn listed(dump: &Dump, notes: &mut Notes) -> Result<Vec<Listed>, ImportError> {
+    let mut listed = Vec::new();
+    for row in dump.rows("mysql_servers") {
+        let hostgroup = row.number("hostgroup_id")?.unwrap_or(0);
+        let host = row
+            .filled("hostname")
+            .ok_or_else(|| ImportError::new(row.line, "hostname is missing"))?;
+        let address = match row.number("port")?.unwrap_or(3306) {
+            0 => host.to_owned(),
+            port if host.contains(':') => format!("[{host}]:{port}"),
+            port => format!("{host}:{port}"),
+        };
+        let Some(address) = ServerAddress::parse(&address) else {
+            notes.add(format!(
+                "server {address} of hostgroup {hostgroup}: not an address; left out"
+            ));
+            continue;
+        };
+        let address = address.to_string();
+        let status = row.filled("status").unwrap_or("ONLINE").to_ascii_uppercase();
+        if status == "OFFLINE_HARD" {
+            notes.add(format!(
+                "server {address} of hostgroup {hostgroup}: OFFLINE_HARD; left out"
+            ));
+            continue;
+        }
+        let mut weight = row.number("weight")?.unwrap_or(1);
+        if weight > WEIGHT_MAX {
+            notes.add(format!("server {address}: weight {weight} is {WEIGHT_MAX} here"));
+            weight = WEIGHT_MAX;
+        }
+        if status == "OFFLINE_SOFT" {
+            notes.add(format!(
+                "server {address}: OFFLINE_SOFT is weight 0 here, and the monitor goes on watching it"
+            ));
+            weight = 0;
+        }
+        more_columns(row, &address, notes)?;
+        listed.push(Listed {
+            hostgroup,
+            server: Server {
+                address,
+                weight,
+                max_connections: row.number("max_connections")?.unwrap_or(1000),
+                role: None,
+                max_lag_s: row.number("max_replication_lag")?.unwrap_or(0),
+                use_ssl: row.flag("use_ssl", false)?,
+                compression: row.flag("compression", false)?,
+                comment: row.filled("comment").unwrap_or_default().to_owned(),
+            },
+        });
+    }
+    Ok(listed)
+}
+
+/// Columns of a server without an equal.
+fn more_columns(row: &Row, address: &str, notes: &mut Notes) -> Result<(), ImportError> {
+    if let Some(latency) = row.number("max_latency_ms")?.filter(|latency| *latency > 0) {
+        notes.add(format!(
+            "server {address}: max_latency_ms = {latency} has no equal; `read_balance = \"latency\"` prefers quick servers"
+        ));
+    }
+    if row.number("gtid_port")?.is_some_and(|port| port > 0) {
+        notes.add(format!(
+            "server {address}: gtid_port is not needed; positions come from the servers themselves"
+        ));
+    }
+    Ok(())
+}
+
+/// The clusters that ProxySQL's tables of hostgroups define.
+fn defined(dump: &Dump, listed: &[Listed], notes: &mut Notes) -> Result<Vec<Cluster>, ImportError> {
+    const TABLES: [(&str, Topology); 3] = [
+        ("mysql_replication_hostgroups", Topology::Replication),
+        ("mysql_group_replication_hostgroups", Topology::GroupReplication),
+        ("mysql_galera_hostgroups", Topology::Galera),
+    ];
+    let mut clusters = Vec::new();
+    for (table, topology) in TABLES {
+        for row in dump.rows(table) {
+            let (writer, reader) = (
+                row.required("writer_hostgroup")?,
+                row.required("reader_hostgroup")?,
+            );
+            if !row.flag("active", true)? {
+                notes.add(format!(
+                    "{table}: writer_hostgroup {writer} is not active; left out"
+                ));
+                continue;
+            }
+            let mut members = vec![writer, reader];
+            for column in ["backup_writer_hostgroup", "offline_hostgroup"] {
+                members.extend(row.number(column)?);
+            }
+            columns_of_hostgroups(row, table, writer, notes)?;
+            let primary_reads = match (topology, row.number("writer_is_also_reader")?) {
+                (Topology::Replication, _) => {
+                    dump.flag("mysql-monitor_writer_is_also_reader").unwrap_or(true)
+                }
+                (_, also) => also == Some(1),
+            };
+            clusters.push(Cluster {
+                name: format!("hostgroup-{writer}"),
+                topology,
+                servers: merged(
+                    listed.iter().filter(|row| members.contains(&row.hostgroup)),
+                    reader,
+                ),
+                groups: BTreeMap::new(),
+                routes: BTreeMap::from([(writer, "primary".to_owned()), (reader, "replicas".to_owned())]),
+                primary_reads,
+                comment: row.filled("comment").unwrap_or_default().to_owned(),
+            });
+        }
+    }
+    Ok(clusters)
+}
+
+fn columns_of_hostgroups(row: &Row, table: &str, writer: u64, notes: &mut Notes) -> Result<(), ImportError> {
+    if let Some(writers) = row.number("max_writers")?.filter(|writers| *writers > 1) {
+        notes.add(format!(
+            "{table} {writer}: max_writers = {writers}; there is one primary at a time here"
+        ));
+    }
+    if let Some(behind) = row
+        .number("max_transactions_behind")?
+        .filter(|behind| *behind > 0)
+    {
+        notes.add(format!(
+            "{table} {writer}: max_transactions_behind = {behind} has no equal; `max_lag` limits the time"
+        ));
+    }
+    if row.number("writer_is_also_reader")? == Some(2) {
+        notes.add(format!(
+            "{table} {writer}: writer_is_also_reader = 2: every member but the primary serves reads here"
+        ));
+    }
+    match row.filled("check_type") {
+        None | Some("read_only" | "super_read_only") => {}
+        Some(other) => notes.add(format!(
+            "{table} {writer}: check_type {other:?}: `read_only` is looked at here"
+        )),
+    }
+    Ok(())
+}
+
+/// One server for each address: connections of all its rows together, the weight of the row in `reader` if there is
+/// one, since weights are about reads here.
+fn merged<'l>(rows: impl Iterator<Item = &'l Listed>, reader: u64) -> Vec<Server> {
+    let mut servers: Vec<Server> = Vec::new();
+    for Listed { hostgroup, server } in rows {
+        match servers.iter_mut().find(|known| known.address == server.address) {
+            Some(known) => {
+                known.max_connections += server.max_connections;
+                known.max_lag_s = known.max_lag_s.max(server.max_lag_s);
+                known.use_ssl |= server.use_ssl;
+                known.compression |= server.compression;
+                if *hostgroup == reader {
+                    known.weight = server.weight;
+                }
+                if known.comment.is_empty() {
+                    known.comment.clone_from(&server.comment);
+                }
+            }
+            None => servers.push(Server {
+                address: server.address.clone(),
+                comment: server.comment.clone(),
+                ..*server
+            }),
+        }
+    }
+    servers
+}
+
+/// Backup writers and members that are offline: ProxySQL itself moves servers there.
+fn is_put_aside(dump: &Dump, hostgroup: u64) -> bool {
+    ["mysql_group_replication_hostgroups", "mysql_galera_hostgroups"]
+        .iter()
+        .flat_map(|table| dump.rows(table))
+        .filter(|row| row.flag("active", true) == Ok(true))
+        .any(|row| {
+            ["backup_writer_hostgroup", "offline_hostgroup"]
+                .iter()
+                .any(|column| row.number(column) == Ok(Some(hostgroup)))
+        })
+}
+
+/// A cluster around a hostgroup that is somebody's default and stands in no table of hostgroups.
+fn founded(hostgroup: u64, listed: &[Listed], notes: &mut Notes) -> Cluster {
+    let mut servers = merged(listed.iter().filter(|row| row.hostgroup == hostgroup), hostgroup);
+    let heaviest = servers.iter().map(|server| server.weight).max();
+    let primary = servers.iter().position(|server| Some(server.weight) == heaviest);
+    for (index, server) in servers.iter_mut().enumerate() {
+        let is_primary = Some(index) == primary;
+        server.role = Some(if is_primary { Role::Primary } else { Role::Replica });
+    }
+    if servers.len() > 1
+        && let Some(primary) = primary.map(|index| servers[index].address.clone())
+    {
+        notes.add(format!(
+            "hostgroup {hostgroup}: nothing says which of its {} servers is the primary; {primary} is taken for it, and the \
+             others for replicas. Look at `role`, or let the servers say it (`topology`)",
+            servers.len()
+        ));
+    }
+    Cluster {
+        name: format!("hostgroup-{hostgroup}"),
+        topology: Topology::Static,
+        servers,
+        groups: BTreeMap::new(),
+        routes: BTreeMap::from([(hostgroup, "primary".to_owned())]),
+        primary_reads: false,
+        comment: String::new(),
+    }
+}
+
+/// Finds a place for a hostgroup that is nobody's default: in a cluster that it shares a server with, in the first
+/// cluster when rules send to it, else as a cluster for copies, else nowhere.
+fn place(hostgroup: u64, listed: &[Listed], clusters: &mut Vec<Cluster>, uses: &Uses, notes: &mut Notes) {
+    let rows = || listed.iter().filter(|row| row.hostgroup == hostgroup);
+    let servers = merged(rows(), hostgroup);
+    let shares = |cluster: &Cluster| {
+        servers.iter().any(|server| {
+            cluster
+                .servers
+                .iter()
+                .any(|known| known.address == server.address)
+        })
+    };
+    let sharing = clusters.iter().position(shares);
+    let is_sent_to = uses.destinations.contains(&hostgroup);
+    let Some(home) = sharing.or((is_sent_to && !clusters.is_empty()).then_some(0)) else {
+        if uses.mirrors.contains(&hostgroup) {
+            clusters.push(founded(hostgroup, listed, notes));
+        } else {
+            notes.add(format!(
+                "hostgroup {hostgroup}: neither a user nor a rule leads to it; left out"
+            ));
+        }
+        return;
+    };
+    let cluster = &mut clusters[home];
+    let members: Vec<String> = servers.iter().map(|server| server.address.clone()).collect();
+    let is_static = cluster.topology == Topology::Static;
+    if sharing.is_none() && !is_static {
+        notes.add(format!(
+            "hostgroup {hostgroup}: it is in no table of hostgroups; its servers are taken for replicas of {} that only \
+             rules send to. Take them out if they hold other data",
+            cluster.name
+        ));
+    }
+    for mut server in servers {
+        match cluster
+            .servers
+            .iter_mut()
+            .find(|known| known.address == server.address)
+        {
+            Some(known) => {
+                known.max_connections += server.max_connections;
+                cluster.primary_reads |= is_static && known.role == Some(Role::Primary);
+            }
+            None => {
+                server.role = is_static.then_some(Role::Replica);
+                cluster.servers.push(server);
+            }
+        }
+    }
+    let name = format!("hostgroup-{hostgroup}");
+    cluster.routes.insert(hostgroup, name.clone());
+    let group = Group {
+        servers: members,
+        exclusive: sharing.is_none() && !is_static,
+    };
+    cluster.groups.insert(name, group);
+}
+
+/// A static cluster with one more hostgroup than that of its primary is the plain split: the group is its replicas.
+fn settle_routes(cluster: &mut Cluster, notes: &mut Notes) {
+    if cluster.topology != Topology::Static || cluster.groups.len() != 1 {
+        return;
+    }
+    let readers: BTreeSet<&str> = cluster
+        .servers
+        .iter()
+        .filter(|server| server.role == Some(Role::Replica))
+        .map(|server| server.address.as_str())
+        .collect();
+    let is_all_of_them = cluster.groups.values().all(|group| {
+        let members: BTreeSet<&str> = group.servers.iter().map(String::as_str).collect();
+        readers.is_subset(&members)
+    });
+    if is_all_of_them && !readers.is_empty() {
+        cluster.groups.clear();
+        for route in cluster.routes.values_mut().filter(|route| *route != "primary") {
+            "replicas".clone_into(route);
+        }
+        notes.add(format!(
+            "cluster {}: no table of hostgroups says who is the primary, so the roles are written down. With `topology` and \
+             `monitor` a failover is followed by itself",
+            cluster.name
+        ));
+    }
+}

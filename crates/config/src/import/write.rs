@@ -1,0 +1,85 @@
+//! Writes TOML that people go on with: sections, comments, one option a line.
+
+use std::fmt::Write as _;
+
+use crate::value::quote;
+
+/// Columns of a comment.
+const WIDTH: usize = 110;
+
+/// A text that grows.
+#[derive(Debug, Default)]
+pub(super) struct Toml {
+    out: String,
+}
+
+impl Toml {
+    /// A comment, in lines of at most [`WIDTH`] columns but for words that are longer.
+    pub(super) fn comment(&mut self, text: &str) {
+        let text = text.replace(|c: char| c.is_control(), " ");
+        let mut column = 0;
+        for word in text.split_whitespace() {
+            let length = word.chars().count();
+            let fits = column > 0 && column + 1 + length <= WIDTH;
+            self.out.push_str(match (fits, column) {
+                (true, _) => " ",
+                (false, 0) => "# ",
+                (false, _) => "\n# ",
+            });
+            self.out.push_str(word);
+            column = if fits { column + 1 + length } else { 2 + length };
+        }
+        if column > 0 {
+            self.out.push('\n');
+        }
+    }
+
+    pub(super) fn blank(&mut self) {
+        self.out.push('\n');
+    }
+
+    /// A header: `[cluster.main]` or `[[rule]]`, with an empty line before it.
+    pub(super) fn section(&mut self, header: &str) {
+        if !self.out.is_empty() && !self.out.ends_with("\n\n") {
+            self.blank();
+        }
+        let _ = writeln!(self.out, "{header}");
+    }
+
+    /// An option whose value is TOML already.
+    pub(super) fn option(&mut self, key: &str, value: &str) {
+        let _ = writeln!(self.out, "{key} = {value}");
+    }
+
+    pub(super) fn text(&mut self, key: &str, value: &str) {
+        self.option(key, &quote(value));
+    }
+
+    pub(super) fn finish(self) -> String {
+        self.out
+    }
+}
+
+/// A list of texts as TOML.
+pub(super) fn list<'v>(values: impl IntoIterator<Item = &'v str>) -> String {
+    let values: Vec<String> = values.into_iter().map(quote).collect();
+    format!("[{}]", values.join(", "))
+}
+
+/// What has no equal, in the order in which it was found; each thing once.
+#[derive(Debug, Default)]
+pub(super) struct Notes(Vec<String>);
+
+impl Notes {
+    pub(super) fn add(&mut self, note: impl Into<String>) {
+        // One line each, whatever names and texts of the file are in it.
+        let note = note.into().replace(char::is_control, " ");
+        if !self.0.contains(&note) {
+            self.0.push(note);
+        }
+    }
+
+    pub(super) fn finish(self) -> Vec<String> {
+        self.0
+    }
+}

@@ -1,0 +1,219 @@
+//! `[cluster.NAME]`: servers that hold the same data, and how sessions find theirs.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::pool::Pool;
+use super::rules::Group;
+use super::tls::ClusterTls;
+use super::user::Accounts;
+use super::watch::{Check, Monitor};
+use crate::address::ServerAddress;
+use crate::duration::{days, hours, minutes, ms, secs};
+use crate::section::{choice, section};
+use crate::value::Value;
+
+section! {
+    /// Servers that hold the same data.
+    pub struct Cluster {
+        /// The name in `[cluster.NAME]`.
+        pub name: String = internal(String::new()), Live;
+
+        /// The servers: addresses (port 3306 where none is given), or tables where a server needs more than that.
+        pub servers: Vec<Server> = required, Live;
+
+        /// How it is known which server is the primary, and which servers there are: nothing but the list (`static`, with
+        /// the `role` of each server), or what the servers say.
+        pub topology: Topology = default(Topology::Static), Live;
+
+        /// The account that asks the servers for their role, their lag and the other members. Health checks use it, too.
+        pub monitor: Option<Monitor> = default(None), Live;
+
+        /// Who may log in at listeners of mode `split`: `"servers"`, or a table where that is not all.
+        pub accounts: Accounts = default(Accounts::default()), Live;
+
+        /// Time that a statement for the primary waits while there is none.
+        pub failover_wait: Duration = default(secs(10)) in Duration::ZERO..=hours(1), Live;
+
+        /// A replica that is further behind gets no reads. `0s` is no limit.
+        pub max_lag: Duration = default(secs(10)) in Duration::ZERO..=days(7), Live;
+
+        /// Time that a read waits for a replica to have what it must see, before it goes to the primary.
+        pub read_wait: Duration = default(ms(500)) in Duration::ZERO..=hours(1), Live;
+
+        /// How a read finds its replica.
+        pub read_balance: ReadBalance = default(ReadBalance::LeastOutstanding), Live;
+
+        /// Whether the primary takes its share of the reads while there are replicas.
+        pub primary_reads: bool = default(false), Live;
+
+        /// Servers that rules and hints can name together.
+        pub groups as "group": BTreeMap<String, Group> = default(BTreeMap::new()), Live;
+
+        /// The connections that sessions share in mode `split`.
+        pub pool: Pool = default(Pool::default()), Live;
+
+        /// How a new session finds its server, among those that are up and not full.
+        pub balance: Balance = default(Balance::LeastConnections), NewSessions;
+
+        /// Time to establish a connection to a server, before the next server is tried.
+        pub connect_timeout: Duration = default(secs(3)) in ms(1)..=minutes(10), NewSessions;
+
+        /// Time for a server to send its greeting and for each of its answers during a login.
+        pub login_timeout: Duration = default(secs(5)) in ms(10)..=hours(1), NewSessions;
+
+        /// A server that stops sending in the middle of a response is given up after this time. `0s` is never: a
+        /// slow statement looks the same.
+        pub server_idle_timeout: Duration = default(Duration::ZERO) in Duration::ZERO..=days(365), NewSessions;
+
+        /// Time that a new session waits for a seat when every server is at its `max_connections`.
+        pub queue_timeout: Duration = default(secs(5)) in Duration::ZERO..=hours(1), NewSessions;
+
+        /// New sessions that wait for a seat at the same time. One more is refused at once.
+        pub queue_max: u32 = default(1000) unit "sessions" in 0..=1_000_000, Live;
+
+        /// A server that came up gets its full share of new sessions only after this time, and a growing share before.
+        /// `0s` is at once.
+        pub slow_start: Duration = default(Duration::ZERO) in Duration::ZERO..=hours(24), Live;
+
+        /// Time for the sessions of a server that was removed from the configuration to end by themselves.
+        pub drain_timeout: Duration = default(secs(30)) in Duration::ZERO..=days(7), Live;
+
+        /// What happens to the sessions of a server that the checks found down.
+        pub on_down: OnDown = default(OnDown::Close), Live;
+
+        /// Silence after which TCP keepalive probes a server link. `0s` is off.
+        pub keepalive: Duration = default(secs(60)) in Duration::ZERO..=hours(12), NewSessions;
+
+        /// How often host names are looked up again.
+        pub dns_interval: Duration = default(secs(30)) in secs(1)..=days(1), Live;
+
+        /// Send a PROXY protocol header (v2) with the client's address to the servers, which must expect it.
+        pub send_proxy: bool = default(false), NewSessions;
+
+        /// Compression of server links; `zlib` and `zstd` where the server can do it. Leave it off in front of MariaDB where
+        /// clients send files with LOAD DATA LOCAL in packets of 16 MiB and more: its servers (10.11.19) lose rows of such
+        /// packets under compression, whoever compresses.
+        pub compression: ServerCompression = default(ServerCompression::Off), NewSessions;
+
+        /// The version in our greeting to clients.
+        pub server_version: Option<String> = default(None, "the servers' own"), NewSessions;
+
+        /// Let a client's password travel in the clear (`mysql_clear_password`, `dialog`) on a plain server link.
+        pub allow_cleartext_passwords: bool = default(false), NewSessions;
+
+        /// How the health of servers is found out.
+        pub check: Check = default(Check::default()), Live;
+
+        /// Encryption of server links. The files are read again when they change.
+        pub tls: ClusterTls = default(ClusterTls::default()), Live;
+    }
+
+    /// One server.
+    pub struct Server [label name] [short "address"] {
+        /// Where the server is. Host names are looked up again every `dns_interval`.
+        pub address: ServerAddress = required, Live;
+
+        /// The server in logs and metrics.
+        pub name: String = default(String::new(), "the address with its port"), Live;
+
+        /// Share of new sessions in relation to the other servers. 0 is none: existing sessions go on.
+        pub weight: u32 = default(1) in 0..=1_000_000, NewSessions;
+
+        /// Sessions at the same time; 0 is no limit. Further ones go elsewhere, or wait when every server is full.
+        pub max_connections: u32 = default(0) unit "sessions" in 0..=10_000_000, Live;
+
+        /// Used for new sessions only while no other server is available.
+        pub backup: bool = default(false), NewSessions;
+
+        /// What the server is for, where `topology` is `static`.
+        pub role: Option<Role> = default(None), Live;
+
+        /// Where the server is: the gateway's own `zone` is preferred for reads.
+        pub zone: Option<String> = default(None), Live;
+    }
+}
+
+choice! {
+    /// What tells the primary from the replicas.
+    pub enum Topology {
+        /// The list of servers and their `role`.
+        Static = "static",
+        /// `read_only`, and where replication comes from: MySQL and MariaDB.
+        Replication = "replication",
+        /// The members of a group: MySQL.
+        GroupReplication = "group-replication",
+        /// The nodes of a cluster: MariaDB, Percona.
+        Galera = "galera",
+    }
+
+    /// What a server is for.
+    pub enum Role {
+        /// Writes.
+        Primary = "primary",
+        /// Reads.
+        Replica = "replica",
+    }
+
+    /// How a read finds its replica.
+    pub enum ReadBalance {
+        /// The one with the fewest statements under way in relation to its weight.
+        LeastOutstanding = "least-outstanding",
+        /// The one that will answer first, judged by its latest answers and what is under way.
+        Latency = "latency",
+        /// In even turns, in proportion to the weights.
+        Weighted = "weighted",
+    }
+
+    /// How a new session finds its server.
+    pub enum Balance {
+        /// The server with the fewest sessions in relation to its weight.
+        LeastConnections = "least-connections",
+        /// In even turns, in proportion to the weights.
+        Weighted = "weighted",
+        /// In turn, each as often as the others; weight 0 is left out.
+        RoundRobin = "round-robin",
+        /// Two at random, of which the one with fewer sessions.
+        RandomTwo = "random-two",
+    }
+
+    /// What happens to the sessions of a server that is down.
+    pub enum OnDown {
+        /// They end with an error packet.
+        Close = "close",
+        /// They go on as long as their connection lives.
+        Keep = "keep",
+    }
+
+    /// Compression of server links.
+    pub enum ServerCompression {
+        /// None.
+        Off = "off",
+        /// The classic one.
+        Zlib = "zlib",
+        /// MySQL 8.0.18 and later.
+        Zstd = "zstd",
+    }
+}
+
+impl Cluster {
+    /// A cluster with every option at its default.
+    pub fn new(name: impl Into<String>, servers: Vec<Server>) -> Self {
+        Self {
+            name: name.into(),
+            servers,
+            ..Self::stand_in()
+        }
+    }
+}
+
+impl Server {
+    /// A server with every option at its default.
+    pub fn new(address: ServerAddress) -> Self {
+        Self {
+            name: address.to_string(),
+            address,
+            ..Self::stand_in()
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! `[[listener]]`: where clients connect, and what they may expect there.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use ipnet::IpNet;
+
+use super::tls::ListenerTls;
+use crate::address::BindAddress;
+use crate::duration::{days, hours, ms, secs};
+use crate::section::{choice, section};
+use crate::value::{FileMode, Value};
+
+section! {
+    /// One place where clients connect.
+    pub struct Listener [label name] {
+        /// The listener in logs and metrics.
+        pub name: String = default(String::new(), "the value of `bind`"), NewSessions;
+
+        /// Where to accept clients.
+        pub bind: BindAddress = required, Live;
+
+        /// `tcp` passes bytes both ways and looks at none of them; `session` understands MySQL and keeps one server
+        /// connection per client session; `split` sends writes to the primary and reads to replicas, over connections that
+        /// sessions share.
+        pub mode: Mode = default(Mode::Session), NewSessions;
+
+        /// Name of the `[cluster.NAME]` that serves the clients of this listener.
+        pub cluster: String = required, NewSessions;
+
+        /// How fresh reads on replicas are, in mode `split`. `eventual`: as fresh as the replica. `session`: a session sees its own
+        /// writes. `strong`: every session sees every write that was acknowledged before.
+        pub read_consistency: ReadConsistency = default(ReadConsistency::Session), NewSessions;
+
+        /// Client sessions of this listener; the limit of all listeners together stays in force.
+        pub max_connections: Option<u32> = default(None) unit "sessions" in Some(1)..=Some(10_000_000), Live;
+
+        /// Connections that the kernel holds for us until they are accepted. The kernel caps it at `net.core.somaxconn`.
+        pub backlog: u32 = default(1024) unit "connections" in 1..=65_535, Restart;
+
+        /// Permissions of the socket file, in octal; for Unix sockets.
+        pub unix_mode: FileMode = default(FileMode(0o666)), Restart;
+
+        /// Peers whose PROXY protocol header (v1 or v2) is required and believed. From other peers a header is
+        /// refused as the broken login that it is.
+        pub accept_proxy_from: Vec<IpNet> = default(Vec::new()), NewSessions;
+
+        /// Time from the connection to the end of the login.
+        pub login_timeout: Duration = default(secs(10)) in ms(10)..=hours(1), NewSessions;
+
+        /// A client that sends nothing for this long, outside a command, is disconnected. `0s` is never.
+        pub client_idle_timeout: Duration = default(hours(8)) in Duration::ZERO..=days(365), NewSessions;
+
+        /// Offer compression (zlib, zstd) to clients that ask for it.
+        pub compression: bool = default(true), NewSessions;
+
+        /// RSA private key (PEM) for full logins with `caching_sha2_password` and `sha256_password` over a plain
+        /// client link when the link to the server is TLS.
+        pub rsa_key: Option<PathBuf> = default(None, "a key generated at start"), NewSessions;
+
+        /// Encryption of client links. The files are read again when they change.
+        pub tls: ListenerTls = default(ListenerTls::default()), Live;
+    }
+}
+
+choice! {
+    /// What a listener understands of its clients' bytes.
+    pub enum Mode {
+        /// Nothing: bytes pass both ways.
+        Tcp = "tcp",
+        /// MySQL, with one server connection per client session.
+        Session = "session",
+        /// MySQL, with each statement on the server it belongs to.
+        Split = "split",
+    }
+
+    /// How fresh a read must be.
+    pub enum ReadConsistency {
+        /// As the replica is.
+        Eventual = "eventual",
+        /// With the session's own writes.
+        Session = "session",
+        /// With every write that was acknowledged before.
+        Strong = "strong",
+    }
+}
+
+impl Listener {
+    /// A listener with every option at its default.
+    pub fn new(bind: BindAddress, cluster: impl Into<String>) -> Self {
+        Self {
+            name: bind.to_string(),
+            bind,
+            cluster: cluster.into(),
+            ..Self::stand_in()
+        }
+    }
+}

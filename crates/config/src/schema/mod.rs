@@ -1,0 +1,115 @@
+//! The table of options: everything that can be configured, each option once.
+//!
+//! Read [`crate::section`] for the notation. One file a section: here the top level, `[log]` and `[admin]`; then
+//! `[[listener]]`, `[cluster.NAME]` with what is inside it, `[[user]]` and `[[rule]]`.
+
+mod cluster;
+mod listener;
+mod pool;
+mod rules;
+mod tls;
+mod user;
+mod watch;
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+pub use cluster::{Balance, Cluster, OnDown, ReadBalance, Role, Server, ServerCompression, Topology};
+pub use listener::{Listener, Mode, ReadConsistency};
+pub use pool::{Pool, Reuse};
+pub use rules::{Group, PinRule, Rule, StatementClass};
+pub use tls::{ClientAuth, ClusterTls, ListenerTls, TlsMode, TlsVersion, Verify};
+pub(crate) use user::UsersFile;
+pub use user::{Accounts, AccountsFrom, Pooling, User};
+pub use watch::{Check, CheckKind, Monitor};
+
+use crate::duration::{days, secs};
+use crate::section::{choice, section};
+use crate::value::Value;
+
+section! {
+    /// A whole configuration.
+    pub struct Config {
+        /// Worker threads. Each session lives on one of them, with both of its sockets.
+        pub workers: usize = default(cores(), "one per core") unit "threads" in 1..=1024, Restart;
+
+        /// Client sessions in all. A client beyond that is told so with error 1040 (too many connections). Each takes two
+        /// file descriptors: a figure that the process's limit does not allow is refused at start.
+        pub max_connections: Option<u32> = default(None, "what the limit of file descriptors allows, at most 20000") unit "sessions" in Some(1)..=Some(10_000_000), Live;
+
+        /// After SIGTERM, sessions end when they are outside a command and a transaction; what is left after this
+        /// time is cut off.
+        pub shutdown_timeout: Duration = default(secs(30)) in Duration::ZERO..=days(1), Live;
+
+        /// Reload when the configuration file changes. SIGHUP reloads in any case.
+        pub watch: bool = default(true), Live;
+
+        /// Free buffers of 64 KiB that each worker keeps for the next session with bytes in flight.
+        pub buffer_pool_max: usize = default(64) unit "buffers" in 0..=65_536, Restart;
+
+        /// What is logged, and how.
+        pub log: Log = default(Log::default()), Live;
+
+        /// Where operators connect.
+        pub admin: Option<Admin> = default(None), Restart;
+
+        /// Where clients connect.
+        pub listeners as "listener": Vec<Listener> = default(Vec::new()), Live;
+
+        /// The servers behind the listeners, by cluster name.
+        pub clusters as "cluster": BTreeMap<String, Cluster> = default(BTreeMap::new()), Live;
+
+        /// Accounts of clients of listeners in mode `split`, where the gateway itself checks the password.
+        pub users as "user": Vec<User> = default(Vec::new()), Live;
+
+        /// Another file with `[[user]]` tables and nothing else, for whoever keeps secrets apart. Read at every reload, and
+        /// when it changes.
+        pub users_file: Option<PathBuf> = default(None), Live;
+
+        /// What happens to certain statements in mode `split`, in order: the first rule that matches a statement decides.
+        pub rules as "rule": Vec<Rule> = default(Vec::new()), Live;
+
+        /// The zone this gateway is in: servers of the same `zone` are preferred for reads.
+        pub zone: Option<String> = default(None), Live;
+    }
+
+    /// Log lines, written to standard error.
+    pub struct Log {
+        /// `error`, `warn`, `info`, `debug`, `trace` or `off`; or several, separated by commas, of the form
+        /// `PART=LEVEL` where PART is a crate of Forebay: `info,upstream=debug`.
+        pub level: String = default("info".to_owned()), Live;
+
+        /// `text` for people, `json` for programs: one object a line.
+        pub format: LogFormat = default(LogFormat::Text), Restart;
+    }
+
+    /// The HTTP server for operators.
+    pub struct Admin {
+        /// Address of `/metrics`, `/healthz` and `/readyz`. There is no login: choose an address that only operators
+        /// reach.
+        pub bind: SocketAddr = required, Restart;
+    }
+}
+
+choice! {
+    /// The form of log lines.
+    pub enum LogFormat {
+        /// For people.
+        Text = "text",
+        /// For programs: one object a line.
+        Json = "json",
+    }
+}
+
+/// Cores that this process may use; 1 where the system does not say.
+fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+impl Default for Log {
+    fn default() -> Self {
+        Self::stand_in()
+    }
+}

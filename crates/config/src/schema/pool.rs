@@ -1,0 +1,51 @@
+//! `[cluster.NAME.pool]`: server connections that sessions share.
+
+use std::time::Duration;
+
+use crate::duration::{days, hours, minutes, ms, secs};
+use crate::section::{choice, section};
+use crate::value::Value;
+
+section! {
+    /// Server connections that sessions share. A server's `max_connections` is the limit of all workers together; sessions
+    /// beyond it wait for `queue_timeout`.
+    pub struct Pool {
+        /// Connections to a server that each worker keeps although nobody uses them.
+        pub min_idle: u32 = default(0) unit "connections" in 0..=100_000, Live;
+
+        /// A connection that nobody has used for this long is closed.
+        pub idle_timeout: Duration = default(minutes(5)) in ms(100)..=days(7), Live;
+
+        /// A connection that is older is closed when it comes back. `0s` is never.
+        pub max_age: Duration = default(hours(1)) in Duration::ZERO..=days(365), Live;
+
+        /// A connection that nobody has used for this long is tried before it is used again. `0s` is never.
+        pub ping_after: Duration = default(secs(30)) in Duration::ZERO..=days(7), Live;
+
+        /// Which idle connection is used next.
+        pub reuse: Reuse = default(Reuse::Newest), Live;
+
+        /// Statements that every new connection begins with.
+        pub init: Vec<String> = default(Vec::new()), Live;
+
+        /// Prepared statements that a connection keeps for the next session that needs the same text.
+        pub prepared_max: u32 = default(200) unit "statements" in 1..=100_000, Live;
+    }
+}
+
+choice! {
+    /// Which idle connection is used next.
+    pub enum Reuse {
+        /// The one whose state costs least to change, of equals the one used last: those that are not needed grow idle, and are
+        /// closed.
+        Newest = "newest",
+        /// The one that nobody has used for longest: all are used equally often, and state is set anew with most statements.
+        Oldest = "oldest",
+    }
+}
+
+impl Default for Pool {
+    fn default() -> Self {
+        Self::stand_in()
+    }
+}

@@ -1,0 +1,103 @@
+//! `[[user]]` and `[cluster.NAME.accounts]`: accounts of mode `split`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::listener::ReadConsistency;
+use crate::duration::{days, secs};
+use crate::secret::Secret;
+use crate::section::{choice, section};
+use crate::value::Value;
+
+section! {
+    /// A file with accounts and nothing else.
+    pub(crate) struct UsersFile {
+        /// The accounts.
+        pub(crate) users as "user": Vec<User> = default(Vec::new()), Live;
+    }
+
+    /// An account: what a client logs in with, and what the gateway logs in with on the servers for it.
+    pub struct User [label name] {
+        /// User name, as on the servers.
+        pub name: String = required, Live;
+
+        /// Password; exactly one of the four ways to give it. `""` is an account without one.
+        pub password: Option<Secret> = default(None), Live;
+
+        /// File that holds the password; a newline at its end is not part of it. Read at every reload. A relative path starts
+        /// at the folder of the file it stands in.
+        pub password_file: Option<PathBuf> = default(None), Live;
+
+        /// Environment variable that holds the password.
+        pub password_env: Option<String> = default(None), Live;
+
+        /// Instead of the password, its hash as `mysql.user` has it for `mysql_native_password`: `*` and 40 hexadecimal
+        /// digits. Clients and servers must use that plugin then.
+        pub native_hash: Option<Secret> = default(None), Live;
+
+        /// The password before or after the present one, which clients may use as well while it is being changed.
+        pub other_password: Option<Secret> = default(None), Live;
+
+        /// The same, as a hash in the form of `native_hash`.
+        pub other_native_hash: Option<Secret> = default(None), Live;
+
+        /// When a server connection goes back to the pool: after each transaction, or with the session's end.
+        pub pooling: Pooling = default(Pooling::Transaction), NewSessions;
+
+        /// How fresh reads on replicas are.
+        pub read_consistency: Option<ReadConsistency> = default(None, "the listener's"), NewSessions;
+
+        /// Sessions of this account at the same time; further ones are refused with error 1226.
+        pub max_connections: Option<u32> = default(None) unit "sessions" in Some(1)..=Some(10_000_000), Live;
+    }
+
+    /// Who may log in at listeners of mode `split`, besides `[[user]]`.
+    pub struct Accounts [short "from"] {
+        /// `servers`: the accounts in the primary's `mysql.user`, too, which the account of `monitor` must be able to read
+        /// (MariaDB: `mysql.global_priv`). An account of the same name in `[[user]]` goes first.
+        pub from: AccountsFrom = default(AccountsFrom::Configured), Live;
+
+        /// Time between two reads. A login that fails, and one that a server refuses, make for another one within a second.
+        pub interval: Duration = default(secs(30)) in secs(1)..=days(1), Live;
+
+        /// Whether a password that was sent in full and is right stays in memory for later logins of the same account, as in
+        /// the cache of a server. Without it every login of an account with a hash of `caching_sha2_password` has to send it.
+        pub keep_passwords: bool = default(true), Live;
+    }
+}
+
+choice! {
+    /// Where accounts come from.
+    pub enum AccountsFrom {
+        /// `[[user]]` and the users file.
+        Configured = "configured",
+        /// Those, and what the servers have.
+        Servers = "servers",
+    }
+
+
+    /// When a server connection goes back to the pool.
+    pub enum Pooling {
+        /// After each transaction, or statement outside one.
+        Transaction = "transaction",
+        /// When the session ends.
+        Session = "session",
+    }
+}
+
+impl User {
+    /// An account with every option at its default.
+    pub fn new(name: impl Into<String>, password: Option<Secret>) -> Self {
+        Self {
+            name: name.into(),
+            password,
+            ..Self::stand_in()
+        }
+    }
+}
+
+impl Default for Accounts {
+    fn default() -> Self {
+        Self::stand_in()
+    }
+}

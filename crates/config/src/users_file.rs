@@ -1,0 +1,47 @@
+//! The users file: accounts that are kept apart from the rest of the configuration.
+//!
+//! The same `[[user]]` tables under the same rules, and nothing else. Its mistakes are told with its own name and lines.
+
+use std::path::Path;
+
+use crate::error::ConfigErrors;
+use crate::report::Report;
+use crate::schema::{Config, User, UsersFile};
+use crate::value::Value;
+use crate::{files, load, validate};
+
+/// Reads the users file that `config` names, where it names one. That it cannot be read is a mistake of the option in
+/// `report`.
+///
+/// # Errors
+/// Every mistake in it, with its place.
+pub(crate) fn read(
+    config: &Config,
+    folder: &Path,
+    report: &mut Report<'_>,
+) -> Result<Vec<User>, ConfigErrors> {
+    let Some(path) = &config.users_file else {
+        return Ok(Vec::new());
+    };
+    let path = folder.join(path);
+    let text = match files::read(&path) {
+        Ok(text) => text,
+        Err(error) => {
+            let found = format!("{}: {error}", path.display());
+            report
+                .wrong("users_file", "a file with [[user]] tables", found)
+                .hint(None);
+            return Ok(Vec::new());
+        }
+    };
+    let file = path.display().to_string();
+    let mut inside = Report::new(&file, &text);
+    let mut users = Vec::new();
+    if let Some(root) = load::root(&text, &mut inside) {
+        users = UsersFile::read(&root, "", &mut inside).map_or_else(Vec::new, |file| file.users);
+        validate::users(&users, &mut inside);
+        validate::users_differ(&users, &mut inside, &config.users, report);
+        files::user_secrets(&mut users, path.parent().unwrap_or(folder), &mut inside);
+    }
+    inside.finish().map(|()| users)
+}

@@ -1,0 +1,92 @@
+//! Which server is the primary, and what has to be known to find out.
+
+use super::{NAME_MAX, needs};
+use crate::report::Report;
+use crate::schema::{Cluster, Listener, Mode, Role, Topology};
+
+/// Roles are either written or found out, never both; and a cluster whose roles are written has one primary where somebody
+/// needs it.
+pub(super) fn roles(cluster: &Cluster, listeners: &[Listener], path: &str, report: &mut Report<'_>) {
+    for (index, server) in cluster.servers.iter().enumerate() {
+        let zone_path = format!("{path}.servers[{index}].zone");
+        zone(server.zone.as_deref(), &zone_path, report);
+    }
+    if report.is_wrong(&format!("{path}.topology")) {
+        return;
+    }
+    if cluster.topology == Topology::Static {
+        one_primary(cluster, path, report);
+        primary_for_split(cluster, listeners, path, report);
+    } else {
+        let topology = cluster.topology.word();
+        let need = format!("an account, since `topology` is \"{topology}\"");
+        needs("monitor", cluster.monitor.is_some(), &need, path, report);
+        no_roles(cluster, path, report);
+    }
+}
+
+/// Text that people give places: it is compared, shown, and no more.
+pub(super) fn zone(zone: Option<&str>, path: &str, report: &mut Report<'_>) {
+    let Some(zone) = zone else { return };
+    if zone.is_empty() || zone.len() > NAME_MAX || zone.chars().any(char::is_control) {
+        let expected = format!("1 to {NAME_MAX} bytes of printable text");
+        report
+            .wrong(path, expected, format!("{} bytes", zone.len()))
+            .hint(None);
+    }
+}
+
+fn one_primary(cluster: &Cluster, path: &str, report: &mut Report<'_>) {
+    let mut primaries = primaries(cluster);
+    let Some(first) = primaries.next() else { return };
+    for index in primaries {
+        let line = report.line(&format!("{path}.servers[{first}].role"));
+        report
+            .wrong(
+                &format!("{path}.servers[{index}].role"),
+                "one primary in a cluster",
+                format!("a second one, first in line {line}"),
+            )
+            .hint(None);
+    }
+}
+
+/// A listener that sends writes to the primary needs one. A single server is one unless it says otherwise.
+fn primary_for_split(cluster: &Cluster, listeners: &[Listener], path: &str, report: &mut Report<'_>) {
+    let splits = |listener: &Listener| listener.mode == Mode::Split && listener.cluster == cluster.name;
+    let Some(listener) = listeners.iter().position(splits) else {
+        return;
+    };
+    let servers = format!("{path}.servers");
+    let broken = |index| report.is_wrong(&format!("{servers}[{index}].role"));
+    let is_clear = match cluster.servers.as_slice() {
+        [only] => only.role != Some(Role::Replica),
+        _ => primaries(cluster).next().is_some(),
+    };
+    if is_clear || cluster.servers.is_empty() || (0..cluster.servers.len()).any(broken) {
+        return;
+    }
+    let line = report.line(&format!("listener[{listener}].mode"));
+    let expected =
+        format!("a server with `role = \"primary\"`, since the listener of line {line} has mode \"split\"");
+    let hint = "or let the servers say which it is: `topology` and `monitor`".to_owned();
+    report.wrong(&servers, expected, "none").hint(hint);
+}
+
+fn no_roles(cluster: &Cluster, path: &str, report: &mut Report<'_>) {
+    for (index, server) in cluster.servers.iter().enumerate() {
+        let path = format!("{path}.servers[{index}].role");
+        if let Some(role) = server.role.filter(|_| !report.is_wrong(&path)) {
+            let found = format!("\"{}\", which the servers say themselves", role.word());
+            let expected = format!("no role, since `topology` is \"{}\"", cluster.topology.word());
+            report.wrong(&path, expected, found).hint(None);
+        }
+    }
+}
+
+fn primaries(cluster: &Cluster) -> impl Iterator<Item = usize> {
+    let servers = cluster.servers.iter().enumerate();
+    servers
+        .filter(|(_, server)| server.role == Some(Role::Primary))
+        .map(|(index, _)| index)
+}

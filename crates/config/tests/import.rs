@@ -1,0 +1,122 @@
+//! Configurations of other gateways: real shapes of them, what they become, and what is said about the rest.
+
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test stops where something is not as it must be"
+)]
+
+use config::Config;
+use config::import::proxysql;
+use expect_test::{ExpectFile, expect_file};
+use proptest::prelude::*;
+
+/// Compares the result, with the list of what has no equal at its end, and reads it as the configuration that it is.
+fn becomes(text: &str, expected: ExpectFile) -> Config {
+    let imported = proxysql(text).unwrap();
+    let notes: String = imported
+        .without_equal
+        .iter()
+        .map(|note| format!("#: {note}\n"))
+        .collect();
+    expected.assert_eq(&format!("{}\n{notes}", imported.toml));
+    match Config::parse(&imported.toml, "imported") {
+        Ok(config) => config,
+        Err(errors) => panic!("{errors}"),
+    }
+}
+
+#[test]
+fn a_replication_pair_with_rules_from_sqlite() {
+    let config = becomes(
+        include_str!("import/replication.sql"),
+        expect_file!["import/replication.toml"],
+    );
+    assert_eq!(config.clusters.len(), 1);
+    assert!(config.clusters["main"].groups["hostgroup-30"].exclusive);
+}
+
+#[test]
+fn galera_from_mysqldump() {
+    let config = becomes(
+        include_str!("import/galera.sql"),
+        expect_file!["import/galera.toml"],
+    );
+    assert_eq!(
+        config.clusters.keys().collect::<Vec<_>>(),
+        ["hostgroup-50", "main"]
+    );
+    assert_eq!(config.users[0].password.as_ref().unwrap().reveal(), "se'cret");
+}
+
+#[test]
+fn two_hostgroups_in_a_file() {
+    let config = becomes(
+        include_str!("import/tutorial.cnf"),
+        expect_file!["import/tutorial.toml"],
+    );
+    let routes: Vec<_> = config
+        .rules
+        .iter()
+        .map(|rule| rule.route.as_deref().unwrap())
+        .collect();
+    assert_eq!(routes, ["primary", "primary", "replicas"]);
+}
+
+#[test]
+fn shards_by_hand() {
+    let config = becomes(
+        include_str!("import/shards.sql"),
+        expect_file!["import/shards.toml"],
+    );
+    assert_eq!(config.listeners.len(), 2);
+}
+
+#[test]
+fn what_cannot_be_read_is_told_with_its_line() {
+    let problem = |text: &str| proxysql(text).unwrap_err().to_string();
+    assert_eq!(
+        problem(""),
+        "line 1: no server in mysql_servers that a user or a rule leads to"
+    );
+    assert_eq!(
+        problem("mysql_servers=\n( { address=\"a\" hostgroup=\"x\" } )"),
+        "line 2: hostgroup_id is \"x\", expected a whole number"
+    );
+    assert_eq!(
+        problem("\nINSERT INTO mysql_users (username) VALUES (NULL);"),
+        "line 2: username is missing"
+    );
+}
+
+proptest! {
+    /// Whatever is cut out of a dump: an answer, and what is answered is a configuration or says what it lacks.
+    #[test]
+    fn a_broken_dump_is_answered(from in 0..12_000_usize, length in 0..400_usize) {
+        let text = include_str!("import/replication.sql");
+        let whole = |mut at: usize| {
+            at = at.min(text.len());
+            while !text.is_char_boundary(at) {
+                at -= 1;
+            }
+            at
+        };
+        let broken = format!("{}{}", &text[..whole(from)], &text[whole(from + length)..]);
+        if let Ok(imported) = proxysql(&broken) {
+            let says_so = imported.without_equal.iter().any(|note| note.starts_with("needs a hand"));
+            prop_assert!(says_so || Config::parse(&imported.toml, "imported").is_ok());
+        }
+    }
+}
+
+#[test]
+fn the_corpus_of_the_fuzz_target() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/corpus/import_proxysql");
+    let mut replayed = 0;
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        println!("{}", path.display());
+        config::import::fuzzing::import_proxysql(&std::fs::read(&path).unwrap());
+        replayed += 1;
+    }
+    assert!(replayed > 0, "{folder} is empty");
+}
