@@ -36,6 +36,8 @@ pub enum Stream {
     Tls(Box<TlsStream>),
     /// The compressed protocol over one of the others.
     Compressed(Box<CompressedStream>),
+    /// No connection: what stands in the place of one that is elsewhere. Every use of it fails.
+    Detached,
 }
 
 // A session is one future per worker task; its two streams are a large part of it.
@@ -89,6 +91,7 @@ impl Stream {
             Self::Unix(_) => Ok(Peer::Unix),
             Self::Tls(stream) => stream.carrier().peer(),
             Self::Compressed(stream) => stream.carrier().peer(),
+            Self::Detached => Err(detached()),
         }
     }
 
@@ -102,6 +105,7 @@ impl Stream {
             Self::Unix(_) => Ok(Peer::Unix),
             Self::Tls(stream) => stream.carrier().local(),
             Self::Compressed(stream) => stream.carrier().local(),
+            Self::Detached => Err(detached()),
         }
     }
 
@@ -117,6 +121,7 @@ impl Stream {
             Self::Unix(stream) => SockRef::from(stream).shutdown(Shutdown::Write),
             Self::Tls(stream) => stream.carrier().end_writing(),
             Self::Compressed(stream) => stream.carrier().end_writing(),
+            Self::Detached => Err(detached()),
         }
     }
 
@@ -152,13 +157,13 @@ impl Stream {
     pub fn begin_command(&mut self) -> io::Result<()> {
         match self {
             Self::Compressed(stream) => stream.begin_command(),
-            Self::Tcp(_) | Self::Unix(_) | Self::Tls(_) => Ok(()),
+            Self::Tcp(_) | Self::Unix(_) | Self::Tls(_) | Self::Detached => Ok(()),
         }
     }
 
     fn tls(&self) -> Option<&TlsStream> {
         match self {
-            Self::Tcp(_) | Self::Unix(_) => None,
+            Self::Tcp(_) | Self::Unix(_) | Self::Detached => None,
             Self::Tls(stream) => Some(stream),
             Self::Compressed(stream) => stream.carrier().tls(),
         }
@@ -196,6 +201,7 @@ impl AsyncRead for Stream {
             Self::Unix(stream) => Pin::new(stream).poll_read(cx, out),
             Self::Tls(stream) => Pin::new(&mut **stream).poll_read(cx, out),
             Self::Compressed(stream) => Pin::new(&mut **stream).poll_read(cx, out),
+            Self::Detached => Poll::Ready(Err(detached())),
         }
     }
 }
@@ -208,6 +214,7 @@ impl AsyncWrite for Stream {
             Self::Unix(stream) => Pin::new(stream).poll_write(cx, bytes),
             Self::Tls(stream) => Pin::new(&mut **stream).poll_write(cx, bytes),
             Self::Compressed(stream) => Pin::new(&mut **stream).poll_write(cx, bytes),
+            Self::Detached => Poll::Ready(Err(detached())),
         }
     }
 
@@ -222,6 +229,7 @@ impl AsyncWrite for Stream {
             Self::Unix(stream) => Pin::new(stream).poll_write_vectored(cx, slices),
             Self::Tls(stream) => Pin::new(&mut **stream).poll_write_vectored(cx, slices),
             Self::Compressed(stream) => Pin::new(&mut **stream).poll_write_vectored(cx, slices),
+            Self::Detached => Poll::Ready(Err(detached())),
         }
     }
 
@@ -233,7 +241,7 @@ impl AsyncWrite for Stream {
     #[inline]
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self.get_mut() {
-            Self::Tcp(_) | Self::Unix(_) => Poll::Ready(Ok(())),
+            Self::Tcp(_) | Self::Unix(_) | Self::Detached => Poll::Ready(Ok(())),
             Self::Tls(stream) => Pin::new(&mut **stream).poll_flush(cx),
             Self::Compressed(stream) => Pin::new(&mut **stream).poll_flush(cx),
         }
@@ -245,8 +253,13 @@ impl AsyncWrite for Stream {
             Self::Unix(stream) => Pin::new(stream).poll_shutdown(cx),
             Self::Tls(stream) => Pin::new(&mut **stream).poll_shutdown(cx),
             Self::Compressed(stream) => Pin::new(&mut **stream).poll_shutdown(cx),
+            Self::Detached => Poll::Ready(Ok(())),
         }
     }
+}
+
+fn detached() -> io::Error {
+    io::ErrorKind::NotConnected.into()
 }
 
 /// See [`Stream::connect_tcp`]. The kernel counts whole seconds.
