@@ -39,7 +39,7 @@ impl Shape {
         let mut out = Vec::with_capacity(128 + self.rows as usize * 126);
         let mut sequence = 1;
         write_packet(&mut out, &mut sequence, &[1]);
-        write_packet(&mut out, &mut sequence, &column_definition());
+        write_packet(&mut out, &mut sequence, &definition("c"));
         if !self.deprecate_eof {
             write_packet(&mut out, &mut sequence, &eof());
         }
@@ -47,10 +47,30 @@ impl Shape {
         for _ in 0..self.rows {
             write_packet(&mut out, &mut sequence, &row);
         }
-        let end = if self.deprecate_eof { ok(0xfe) } else { eof() };
-        write_packet(&mut out, &mut sequence, &end);
+        write_packet(&mut out, &mut sequence, &end(self.deprecate_eof));
         out
     }
+}
+
+/// A text result set with these columns and rows; values of up to 250 bytes.
+pub fn encode_text<const N: usize>(columns: &[&str; N], rows: &[[&str; N]], deprecate_eof: bool) -> Vec<u8> {
+    let mut out = Vec::new();
+    let mut sequence = 1;
+    write_packet(&mut out, &mut sequence, &[N as u8]);
+    for name in columns {
+        write_packet(&mut out, &mut sequence, &definition(name));
+    }
+    if !deprecate_eof {
+        write_packet(&mut out, &mut sequence, &eof());
+    }
+    for row in rows {
+        let mut encoded = Vec::new();
+        row.iter()
+            .for_each(|value| push_short(&mut encoded, value.as_bytes()));
+        write_packet(&mut out, &mut sequence, &encoded);
+    }
+    write_packet(&mut out, &mut sequence, &end(deprecate_eof));
+    out
 }
 
 /// The whole answer to COM_STMT_PREPARE: statement id, one column, `parameters` parameters.
@@ -66,7 +86,7 @@ pub fn encode_prepare_ok(statement_id: u32, parameters: u16, deprecate_eof: bool
     write_packet(&mut out, &mut sequence, &head);
     for count in [parameters, 1] {
         for _ in 0..count {
-            write_packet(&mut out, &mut sequence, &column_definition());
+            write_packet(&mut out, &mut sequence, &definition("c"));
         }
         if count > 0 && !deprecate_eof {
             write_packet(&mut out, &mut sequence, &eof());
@@ -92,10 +112,21 @@ fn eof() -> Vec<u8> {
     vec![0xfe, 0, 0, low, high]
 }
 
+fn end(deprecate_eof: bool) -> Vec<u8> {
+    if deprecate_eof { ok(0xfe) } else { eof() }
+}
+
 fn text_row() -> Vec<u8> {
-    let mut row = vec![ROW_VALUE.len() as u8];
-    row.extend(ROW_VALUE);
+    let mut row = Vec::new();
+    push_short(&mut row, ROW_VALUE);
     row
+}
+
+/// A string of which the length is one byte.
+fn push_short(out: &mut Vec<u8>, text: &[u8]) {
+    debug_assert!(text.len() <= 250);
+    out.push(text.len() as u8);
+    out.extend(text);
 }
 
 /// Header 0x00 and one byte of NULL bitmap, then the same value.
@@ -105,11 +136,10 @@ fn binary_row() -> Vec<u8> {
     row
 }
 
-fn column_definition() -> Vec<u8> {
+fn definition(name: &str) -> Vec<u8> {
     let mut out = Vec::new();
-    for text in [&b"def"[..], b"lab", b"t", b"t", b"c", b"c"] {
-        out.push(text.len() as u8);
-        out.extend(text);
+    for text in ["def", "lab", "t", "t", name, name] {
+        push_short(&mut out, text.as_bytes());
     }
     out.push(0x0c);
     out.extend(CHARSET_UTF8MB4.to_le_bytes());

@@ -2,7 +2,8 @@
 //!
 //! It accepts any login, answers every SELECT and every execution with a precomputed [result set](crate::result_set)
 //! and everything else with OK. One thread, one epoll instance, one `read` and one `write` a query. It understands no
-//! SQL: `… LIMIT n` at the end of a statement is how a client asks for n rows.
+//! SQL: `… LIMIT n` at the end of a statement is how a client asks for n rows. To a gateway that looks at its variables
+//! before it lets sessions share a connection it shows those of a new connection to MySQL 8.4.
 //!
 //! It has no TLS, no compression and no packets over 16 MiB; the scripted server is for those.
 
@@ -79,6 +80,11 @@ impl FakeServer {
     /// Where it listens.
     pub fn address(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()
+    }
+
+    /// Number of statements that were answered with rows, by all connections since the start.
+    pub fn results(&self) -> u64 {
+        self.answers.results()
     }
 
     /// Number of open connections.

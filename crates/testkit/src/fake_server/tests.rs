@@ -99,6 +99,23 @@ fn prepared_results_have_the_promised_bytes() {
 }
 
 #[test]
+fn it_shows_the_variables_of_a_new_connection() {
+    let server = FakeServer::start().unwrap();
+    let (mut client, _) = logged_in(&server, Capabilities::DEPRECATE_EOF | Capabilities::SESSION_TRACK);
+    client.command(
+        Command::QUERY,
+        b"SELECT /*+ SET_VAR(sql_big_selects=ON) */ VARIABLE_NAME, VARIABLE_VALUE FROM performance_schema.session_variables",
+    );
+    assert_eq!(client.packet(), (1, vec![2]));
+    assert_eq!((client.packet().0, client.packet().0), (2, 3));
+    assert_eq!(client.packet(), (4, b"\x0aautocommit\x02ON".to_vec()));
+    for _ in 1..10 {
+        client.packet();
+    }
+    assert_eq!(client.packet(), (14, vec![0xfe, 0, 0, 2, 0, 0, 0]));
+}
+
+#[test]
 fn another_plugin_is_asked_to_switch() {
     let server = FakeServer::start().unwrap();
     let mut client = Client::connect(&server);
