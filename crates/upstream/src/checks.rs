@@ -8,10 +8,12 @@ use std::time::Duration;
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{Instant, sleep_until, timeout};
 
+use crate::accounts;
 use crate::cluster::{Cluster, ServerChange};
 use crate::health::Change;
 use crate::probe::probe;
 use crate::server::{Server, ServerId};
+use crate::topology;
 
 /// Least time between the beginnings of two checks of a server, however often traffic suspects it.
 const MIN_GAP: Duration = Duration::from_millis(100);
@@ -20,29 +22,36 @@ const MIN_GAP: Duration = Duration::from_millis(100);
 const FAILING_DNS_AGE: Duration = Duration::from_secs(1);
 
 impl Cluster {
-    /// Checks all servers until the future is dropped. To be run once, on the control thread's runtime.
+    /// Checks all servers, and asks them what they are, until the future is dropped. To be run once, on the control thread's runtime.
     pub async fn run_checks(self: Arc<Self>) {
         let mut tasks = JoinSet::new();
-        let mut watched: HashMap<ServerId, AbortHandle> = HashMap::new();
+        let mut watched: HashMap<ServerId, [AbortHandle; 2]> = HashMap::new();
         let phases = RandomState::new();
+        tasks.spawn(topology::discover(Arc::clone(&self)));
+        tasks.spawn(accounts::watch(Arc::clone(&self)));
         loop {
             let servers = self.servers();
-            watched.retain(|id, task| {
+            watched.retain(|id, both| {
                 let kept = servers.iter().any(|server| server.id() == *id);
                 if !kept {
-                    task.abort();
+                    both.iter().for_each(AbortHandle::abort);
                 }
                 kept
             });
             for server in servers.iter() {
                 watched.entry(server.id()).or_insert_with(|| {
                     let phase = phases.hash_one(server.id()) as u32;
-                    tasks.spawn(Watch::new(Arc::clone(&self), Arc::clone(server), phase).run())
+                    let checks = Watch::new(Arc::clone(&self), Arc::clone(server), phase);
+                    let looks = topology::watch(Arc::clone(&self), Arc::clone(server));
+                    [tasks.spawn(checks.run()), tasks.spawn(looks)]
                 });
             }
             drop(servers);
             while tasks.try_join_next().is_some() {}
-            self.servers_changed.notified().await;
+            tokio::select! {
+                () = self.servers_changed.notified() => {}
+                () = self.follow.news.notified() => self.renew_topology(),
+            }
         }
     }
 }

@@ -7,16 +7,19 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
-use config::TlsMode;
+use config::{ServerAddress, TlsMode};
 use mysql_wire::Greeting;
 use routing::{Balancer, Candidate, Choice, Draw};
 use tokio::sync::{Notify, broadcast};
 
+use crate::accounts::Accounts;
 use crate::error::{ServerReason, UpstreamError};
 use crate::health::Rules;
+use crate::pool::Pools;
 use crate::queue::{Offer, Queue};
 use crate::seat::Seat;
 use crate::server::{Availability, Server, ServerId, Status, now};
+use crate::topology::Follow;
 use crate::traits::{self, ServerTraits};
 
 /// Events that a subscriber may fall behind before it misses some.
@@ -42,6 +45,9 @@ pub struct Cluster {
     changing: Mutex<()>,
     /// The list of servers has changed.
     pub(crate) servers_changed: Notify,
+    pub(crate) pools: Pools,
+    pub(crate) follow: Follow,
+    pub(crate) accounts: Accounts,
 }
 
 /// What a session in the queue gets in the end.
@@ -70,7 +76,8 @@ pub enum ServerChange {
         /// For logs and for clients: `connection refused by 10.0.0.1:3306`.
         reason: Arc<str>,
     },
-    /// It is no longer in the configuration: its sessions should end between transactions, and at the deadline anyhow.
+    /// It is no longer in the configuration, or no longer a member of the cluster: its sessions should end between
+    /// transactions, and at the deadline anyhow.
     Removed {
         /// `drain_timeout` from the moment of removal.
         deadline: Instant,
@@ -88,6 +95,7 @@ impl Cluster {
             .zip(&config.servers)
             .map(|(id, server)| Server::new(ServerId(id), server, true));
         let servers: Vec<_> = servers.collect();
+        let follow = Follow::new(&config, &servers);
         Ok(Arc::new(Self {
             name: config.name.clone(),
             next_id: AtomicU32::new(u32::try_from(servers.len()).unwrap_or(u32::MAX)),
@@ -103,6 +111,9 @@ impl Cluster {
             seeds: RandomState::new(),
             changing: Mutex::new(()),
             servers_changed: Notify::new(),
+            pools: Pools::default(),
+            follow,
+            accounts: Accounts::default(),
         }))
     }
 
@@ -116,6 +127,11 @@ impl Cluster {
     #[must_use]
     pub fn config(&self) -> Arc<config::Cluster> {
         self.config.load_full()
+    }
+
+    /// [`config`](Self::config) without a count that all workers share, for the path of queries. Not to be kept.
+    pub(crate) fn peek_config(&self) -> arc_swap::Guard<Arc<config::Cluster>> {
+        self.config.load()
     }
 
     /// Its servers in the order of the configuration, without removed ones.
@@ -185,7 +201,8 @@ impl Cluster {
     }
 
     /// Takes over a changed configuration. Servers with the same name and address stay what they are, with their
-    /// sessions; new ones wait for their first check; those that are gone are [removed](ServerChange::Removed).
+    /// sessions; new ones wait for their first check; those that are gone are [removed](ServerChange::Removed), but for
+    /// those that were discovered.
     ///
     /// # Errors
     /// If its TLS files cannot be used. Then nothing has changed.
@@ -193,33 +210,34 @@ impl Cluster {
         let tls = connector(&config)?;
         let changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
         let old = self.servers.load_full();
-        let servers: Vec<_> = config
+        let mut servers: Vec<_> = config
             .servers
             .iter()
             .map(|server| self.keep_or_add(&old, server))
             .collect();
-        let deadline = now() + config.drain_timeout;
+        servers.iter().for_each(|server| server.set_discovered(false));
+        if config.monitor.as_ref().is_some_and(|monitor| monitor.discover) {
+            let configured: Vec<_> = servers.iter().map(|server| server.address().clone()).collect();
+            let discovered = old.iter().filter(|old| old.is_discovered());
+            servers.extend(
+                discovered
+                    .filter(|old| !configured.contains(old.address()))
+                    .cloned(),
+            );
+        }
         self.tls.store(tls);
         self.config.store(Arc::new(config));
-        self.servers.store(Arc::new(servers.clone()));
-        for server in old
-            .iter()
-            .filter(|old| !servers.iter().any(|server| server.id() == old.id()))
-        {
-            server.remove();
-            tracing::info!(
-                cluster = self.name,
-                server = server.name(),
-                sessions = server.sessions(),
-                "server removed from the configuration"
-            );
-            self.announce(server, ServerChange::Removed { deadline });
-        }
+        self.replace_servers(servers.clone(), "no longer in the configuration");
         self.combine_traits();
         drop(changing);
+        self.renew_topology();
         self.servers_changed.notify_one();
+        self.want_accounts();
         // The interval may have become shorter than what is left of the old one.
-        servers.iter().for_each(|server| server.check_now.notify_one());
+        servers.iter().for_each(|server| {
+            server.check_now.notify_one();
+            server.look_now.notify_one();
+        });
         // There may be more seats now, or nobody left to wait for.
         self.serve_queue();
         Ok(())
@@ -295,6 +313,7 @@ impl Cluster {
             server: server.id(),
             change,
         });
+        self.follow.news.notify_one();
     }
 
     /// A seat on the best server that is not in `tried`: `Ok(None)` when all are full.
@@ -325,6 +344,10 @@ impl Cluster {
 
     /// Gives free seats to those in line, and tells them when none can come any more.
     pub(crate) fn serve_queue(self: &Arc<Self>) {
+        self.servers
+            .load()
+            .iter()
+            .for_each(|server| self.serve_line(server));
         let offer = |tried: &[ServerId]| match self.try_seat(tried) {
             Ok(Some(seat)) => Offer::Take(Ok(seat)),
             Ok(None) => Offer::Wait,
@@ -334,6 +357,27 @@ impl Cluster {
         while self.queue.serve_next(offer, |grant| returned.extend(grant.ok())) {
             // Without serving the queue from within: this loop does that.
             returned.drain(..).for_each(Seat::give_back);
+        }
+    }
+
+    /// Gives free seats of `server` to those who wait for it, and tells them when none can come any more. Usually one look at
+    /// an atomic.
+    pub(crate) fn serve_line(self: &Arc<Self>, server: &Arc<Server>) {
+        while !server.line.is_empty() {
+            if server.availability() == Availability::No {
+                server.line.dismiss();
+                return;
+            }
+            if server.line.is_held(server.sessions()) {
+                return;
+            }
+            let Some(seat) = Seat::take(self, server) else {
+                return;
+            };
+            if let Err(seat) = server.line.give(seat) {
+                // Without serving the line from within: this loop looks again.
+                seat.give_back();
+            }
         }
     }
 
@@ -356,6 +400,60 @@ impl Cluster {
                 tracing::info!(cluster = self.name, server = config.name, "server added");
                 Server::new(id, config, false)
             }
+        }
+    }
+
+    /// Adds a server that other members name; false where its name is taken.
+    pub(crate) fn add_discovered(&self, address: ServerAddress) -> bool {
+        let changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let old = self.servers.load_full();
+        let mut config = config::Server::new(address);
+        if old.iter().any(|server| server.name() == config.name) {
+            return false;
+        }
+        // It is like the others, as far as anybody has said.
+        config.max_connections = self
+            .config
+            .load()
+            .servers
+            .first()
+            .map_or(0, |first| first.max_connections);
+        let server = self.keep_or_add(&old, &config);
+        server.set_discovered(true);
+        let servers = old.iter().cloned().chain([server]).collect();
+        self.replace_servers(servers, "");
+        drop(changing);
+        self.renew_topology();
+        self.servers_changed.notify_one();
+        true
+    }
+
+    /// Lets a server go that was discovered.
+    pub(crate) fn remove_discovered(self: &Arc<Self>, id: ServerId, reason: &str) {
+        let changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let old = self.servers.load_full();
+        let stays = |server: &Arc<Server>| server.id() != id || !server.is_discovered();
+        self.replace_servers(
+            old.iter().filter(|server| stays(server)).cloned().collect(),
+            reason,
+        );
+        self.combine_traits();
+        drop(changing);
+        self.renew_topology();
+        self.servers_changed.notify_one();
+        self.serve_queue();
+    }
+
+    /// Those that are not in the new list are removed. To be called with `changing` held.
+    fn replace_servers(&self, servers: Vec<Arc<Server>>, reason: &str) {
+        let deadline = now() + self.config.load().drain_timeout;
+        let old = self.servers.swap(Arc::new(servers.clone()));
+        let is_gone = |old: &Arc<Server>| !servers.iter().any(|server| server.id() == old.id());
+        for server in old.iter().filter(|old| is_gone(old)) {
+            server.remove(reason);
+            let (cluster, name, sessions) = (&self.name, server.name(), server.sessions());
+            tracing::info!(cluster, server = name, sessions, reason, "server removed");
+            self.announce(server, ServerChange::Removed { deadline });
         }
     }
 
@@ -423,7 +521,7 @@ fn connector(config: &config::Cluster) -> Result<Option<Arc<net::TlsConnector>>,
     }
 }
 
-fn reason(server: &Server) -> ServerReason {
+pub(crate) fn reason(server: &Server) -> ServerReason {
     let state = server.state();
     let reason = match state.status {
         Status::Down => format!("is down ({})", state.reason),

@@ -28,6 +28,8 @@ pub(crate) struct ConnectError {
     pub(crate) reason: String,
     /// Whether this speaks against the server, and not against this machine (no ports or descriptors left).
     pub(crate) servers_fault: bool,
+    /// Nobody listens at any of its addresses: more than silence, which may end.
+    pub(crate) refused: bool,
 }
 
 /// Connects to `server` within `limit`, all its addresses together. Each address gets an equal part of what is left,
@@ -81,6 +83,7 @@ async fn connect_any(
     Err(failed.unwrap_or_else(|| ConnectError {
         reason: "no address".to_owned(),
         servers_fault: true,
+        refused: false,
     }))
 }
 
@@ -100,6 +103,7 @@ async fn within<T>(
                 Seconds(limit)
             ),
             servers_fault: true,
+            refused: false,
         }),
     }
 }
@@ -139,6 +143,7 @@ impl ConnectError {
         Self {
             reason,
             servers_fault,
+            refused: matches!(error.kind(), Kind::ConnectionRefused | Kind::NotFound),
         }
     }
 
@@ -146,6 +151,7 @@ impl ConnectError {
         Self {
             reason: error.to_string(),
             servers_fault: true,
+            refused: false,
         }
     }
 
@@ -154,6 +160,7 @@ impl ConnectError {
         Self {
             reason,
             servers_fault: true,
+            refused: false,
         }
     }
 
@@ -164,6 +171,7 @@ impl ConnectError {
             Some(earlier) => Self {
                 reason: format!("{}, {}", earlier.reason, later.reason),
                 servers_fault: earlier.servers_fault && later.servers_fault,
+                refused: earlier.refused && later.refused,
             },
         }
     }

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
+use mysql_wire::ErrPacket;
+
 use crate::server::ServerId;
 
 /// A cluster that cannot be set up as configured.
@@ -30,18 +32,25 @@ pub enum LeaseError {
         servers: Vec<ServerReason>,
     },
     /// All servers have as many sessions as they may have, and so has the queue.
-    #[error("all servers of cluster {cluster} are full, and so is the queue (queue_max = {queue_max})")]
+    #[error(
+        "{} full, and so is the queue (queue_max = {queue_max})",
+        Full(cluster, server, "is", "are")
+    )]
     QueueFull {
         /// Name of the cluster.
         cluster: String,
+        /// The only server that would do, where it had to be that one.
+        server: Option<String>,
         /// Limit of the queue, in sessions.
         queue_max: u32,
     },
     /// No server had room within `queue_timeout`.
-    #[error("all servers of cluster {cluster} were full for {} (queue_timeout)", Seconds(*waited))]
+    #[error("{} full for {} (queue_timeout)", Full(cluster, server, "was", "were"), Seconds(*waited))]
     QueueTimeout {
         /// Name of the cluster.
         cluster: String,
+        /// The only server that would do, where it had to be that one.
+        server: Option<String>,
         /// How long the session waited.
         waited: Duration,
     },
@@ -52,6 +61,23 @@ pub enum LeaseError {
         cluster: String,
         /// What happened, in the order of the attempts; one a server.
         failures: Vec<ConnectFailure>,
+    },
+    /// The server said no, to the connection or to the account. What it said may be shown to the client.
+    #[error("server {server} refused: {} (error {})", String::from_utf8_lossy(&.packet.message), .packet.code)]
+    Refused {
+        /// Name of the server.
+        server: String,
+        /// Its words.
+        packet: ErrPacket,
+    },
+    /// The connection was made, and is of no use: the login failed for another reason than the server's no, or a statement
+    /// that every connection begins with.
+    #[error("server {server} cannot be used: {reason}")]
+    Unusable {
+        /// Name of the server.
+        server: String,
+        /// In words for a person.
+        reason: String,
     },
 }
 
@@ -84,6 +110,18 @@ impl fmt::Display for ServerReason {
 impl fmt::Display for ConnectFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.server, self.reason)
+    }
+}
+
+/// Who is full: cluster, server, and the verb for one and for many.
+struct Full<'a>(&'a str, &'a Option<String>, &'a str, &'a str);
+
+impl fmt::Display for Full<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self(cluster, Some(server), is, _) => write!(f, "server {server} of cluster {cluster} {is}"),
+            Self(cluster, None, _, are) => write!(f, "all servers of cluster {cluster} {are}"),
+        }
     }
 }
 
@@ -143,6 +181,7 @@ mod tests {
         );
         let error = LeaseError::QueueTimeout {
             cluster: "main".into(),
+            server: None,
             waited: Duration::from_millis(2500),
         };
         assert_eq!(

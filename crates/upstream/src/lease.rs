@@ -104,11 +104,14 @@ impl Cluster {
                 let Some(mut place) = self.queue().join(tried, config.queue_max as usize) else {
                     return Err(LeaseError::QueueFull {
                         cluster: self.name().to_owned(),
+                        server: None,
                         queue_max: config.queue_max,
                     });
                 };
                 // A seat may have become free between the look and the joining.
                 self.serve_queue();
+                // Pools may keep seats that they do not use.
+                self.pools.call();
                 match timeout_at(queue_time.deadline(), &mut place.answer).await {
                     Ok(Ok(Ok(seat))) => return Ok(seat),
                     Ok(Ok(Err(none))) => Some(none),
@@ -122,6 +125,7 @@ impl Cluster {
                 self.queue().timeouts.fetch_add(1, Ordering::Relaxed);
                 LeaseError::QueueTimeout {
                     cluster: self.name().to_owned(),
+                    server: None,
                     waited: queue_time.limit,
                 }
             }

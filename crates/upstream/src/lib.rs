@@ -5,9 +5,13 @@
 //! (servers, counts of sessions, health) are snapshots and atomics: no lock is taken unless a server fails or all are
 //! full.
 //!
+//! Where sessions share connections, each worker has a [`Pool`] of them: opened, kept, lent and closed there, within the
+//! same limits.
+//!
 //! It knows greetings and logins ([`read_greeting`], [`login`], [`leave`]), for its checks and for those who log in by
 //! themselves. What clients and servers say to each other after that is not its business.
 
+mod accounts;
 mod address;
 mod checks;
 mod cluster;
@@ -20,17 +24,24 @@ mod leave;
 pub mod login;
 mod metrics;
 mod packets;
+mod pool;
 mod probe;
 mod queue;
 mod seat;
 mod server;
+mod topology;
 mod traits;
 
+pub use mysql_wire::gtid::Flavor;
+
+pub use accounts::{AccountSecret, SECRETS_MAX, ServerAccount, ServerAccounts, StoredSecret};
 pub use cluster::{Cluster, ServerChange, ServerEvent};
 pub use error::{ConnectFailure, LeaseError, ServerReason, UpstreamError};
 pub use greeting::{GREETING_MAX_LEN, GreetingError, read_greeting};
 pub use lease::Lease;
 pub use leave::leave;
+pub use pool::{Baseline, Connection, Credential, CredentialSecret, Key, Opened, Pool};
 pub use seat::Seat;
 pub use server::{Server, ServerId, ServerState, Status};
+pub use topology::{Member, Role, Topology};
 pub use traits::ServerTraits;

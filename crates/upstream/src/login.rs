@@ -1,4 +1,4 @@
-//! The client's side of a login, for those who have a user and a password: checks now, pools later.
+//! The client's side of a login, for those who have a user and a password, or what is as good as one: checks and pools.
 //!
 //! Plugins: `mysql_native_password`, `caching_sha2_password`, `sha256_password`, `mysql_clear_password`, and MariaDB's
 //! `client_ed25519` and `parsec`. A password goes over the wire readable only inside TLS or a Unix socket; the SHA-256 plugins encrypt it with the server's RSA key
@@ -6,12 +6,14 @@
 
 use std::io;
 
+use aws_lc_rs::digest::{self, SHA1_FOR_LEGACY_USE_ONLY};
 use aws_lc_rs::rsa::{OAEP_SHA1_MGF1SHA1, OaepPublicEncryptingKey, PublicEncryptingKey};
+use mysql_wire::compression::Algorithm;
 use mysql_wire::{
     AuthMoreData, AuthNextFactor, AuthSwitch, Capabilities, ErrPacket, Greeting, Login, OkPacket, SslRequest,
     WireError, auth,
 };
-use net::{Stream, TlsConnector};
+use net::{Stream, TlsConnector, Toward};
 use rustls_pki_types::SubjectPublicKeyInfoDer;
 use rustls_pki_types::pem::PemObject;
 
@@ -39,6 +41,19 @@ const WANTED: Capabilities = Capabilities(
         | Capabilities::DEPRECATE_EOF.0,
 );
 
+/// What a login may have only where it is decided here.
+const OWN_WAYS: Capabilities = Capabilities(
+    Capabilities::SSL.0
+        | Capabilities::COMPRESS.0
+        | Capabilities::ZSTD_COMPRESSION.0
+        | Capabilities::CONNECT_WITH_DB.0
+        | Capabilities::CONNECT_ATTRS.0
+        | Capabilities::MULTI_FACTOR.0
+        | Capabilities::SSL_VERIFY_SERVER_CERT.0
+        // Never negotiated: its responses cannot be tracked.
+        | Capabilities::MARIADB_COM_MULTI.0,
+);
+
 /// Who logs in.
 #[derive(Clone, Copy)]
 pub struct Account<'a> {
@@ -46,6 +61,40 @@ pub struct Account<'a> {
     pub user: &'a [u8],
     /// Password; empty for none.
     pub password: &'a [u8],
+}
+
+/// What an account proves itself with.
+#[derive(Clone, Copy)]
+pub enum Secret<'a> {
+    /// The password; empty for none.
+    Password(&'a [u8]),
+    /// `SHA1(password)`: what a client's login with `mysql_native_password` reveals to who knows the account's hash. Good
+    /// for that plugin only.
+    NativeStage1(&'a [u8; 20]),
+}
+
+/// What a connection is to be like, beyond who uses it.
+#[derive(Clone, Copy)]
+pub struct Terms<'a> {
+    /// What is asked for on top of what every login asks for, where the server has it. Not for TLS, compression and a
+    /// database, which go their own ways.
+    pub capabilities: Capabilities,
+    /// Low byte of the collation id.
+    pub collation: u8,
+    /// Connection attributes as encoded key/value list, without the list's own length.
+    pub attributes: Option<&'a [u8]>,
+    /// Asked for where the server has it.
+    pub compression: Option<Algorithm>,
+}
+
+impl Terms<'_> {
+    /// Nothing but what every login asks for.
+    pub const PLAIN: Terms<'static> = Terms {
+        capabilities: Capabilities(0),
+        collation: UTF8MB4,
+        attributes: None,
+        compression: None,
+    };
 }
 
 /// TLS for a login.
@@ -62,7 +111,7 @@ pub struct Tls<'a> {
 /// A connection that is ready for commands.
 #[derive(Debug)]
 pub struct LoggedIn {
-    /// The connection, inside TLS if it was agreed on. Nothing is left to read.
+    /// The connection, inside TLS and compression if they were agreed on. Nothing is left to read.
     pub stream: Stream,
     /// What both sides agreed on.
     pub capabilities: Capabilities,
@@ -91,6 +140,11 @@ pub enum LoginError {
     /// The plugin wants the password as it is, over a link that anybody can read.
     #[error("account uses authentication plugin {0}, which sends the password readable and so needs TLS")]
     NeedsTls(&'static str),
+    /// Only the hash is known, and the plugin needs the password.
+    #[error(
+        "account uses authentication plugin {0}, which needs the password itself, and only its native hash is known"
+    )]
+    NeedsPassword(&'static str),
     /// The server sent a public key that cannot be used for this password.
     #[error("server's RSA key cannot be used: {0}")]
     Key(&'static str),
@@ -110,46 +164,61 @@ pub async fn login(
     account: Account<'_>,
     tls: Option<Tls<'_>>,
 ) -> Result<LoggedIn, LoginError> {
-    let mut capabilities = WANTED & greeting.capabilities;
+    let secret = Secret::Password(account.password);
+    log_in(stream, greeting, account.user, secret, Terms::PLAIN, tls).await
+}
+
+/// [`login`] with any secret, on any terms.
+///
+/// # Errors
+/// See [`LoginError`]. The connection is closed.
+pub async fn log_in(
+    stream: Stream,
+    greeting: &Greeting,
+    user: &[u8],
+    secret: Secret<'_>,
+    terms: Terms<'_>,
+    tls: Option<Tls<'_>>,
+) -> Result<LoggedIn, LoginError> {
+    let compression = terms
+        .compression
+        .filter(|&algorithm| greeting.capabilities.contains(flag_of(algorithm)));
+    let mut capabilities = (WANTED | terms.capabilities).without(OWN_WAYS) & greeting.capabilities;
+    if terms.attributes.is_some() {
+        capabilities.insert(Capabilities::CONNECT_ATTRS & greeting.capabilities);
+    }
+    capabilities.insert(compression.map_or(Capabilities(0), flag_of));
     let (mut stream, sequence) = match tls {
         Some(tls) if greeting.capabilities.contains(Capabilities::SSL) => {
             capabilities.insert(Capabilities::SSL);
-            (begin_tls(stream, capabilities, tls).await?, 2)
+            (begin_tls(stream, capabilities, terms.collation, tls).await?, 2)
         }
         Some(tls) if tls.required => return Err(LoginError::NoTls),
         _ => (stream, 1),
     };
-    let link = match &stream {
-        Stream::Unix(_) => Link::Local,
-        encrypted if encrypted.is_encrypted() => Link::Encrypted,
-        _ => Link::Open,
-    };
-    // An unknown default plugin is no reason to give up: the account may have another one, and the server asks then.
-    let plugin = Plugin::by_name(&greeting.auth_plugin).filter(|plugin| plugin.takes_nonce_of_greeting());
-    let plugin = plugin.unwrap_or(Plugin::NativePassword);
-    let mut exchange = Exchange {
-        plugin,
-        nonce: greeting.nonce.to_vec(),
-        password: account.password,
-        link,
-        asked_for_key: false,
-    };
+    let mut exchange = Exchange::new(greeting, secret, &stream);
     let login = Login {
         capabilities,
         max_packet_size: MAX_PACKET_SIZE,
-        charset: UTF8MB4,
-        user: account.user.to_vec(),
+        charset: terms.collation,
+        user: user.to_vec(),
         auth_response: exchange.first_response().unwrap_or_default(),
         database: None,
-        auth_plugin: Some(plugin.name().as_bytes().to_vec()),
-        attributes: None,
-        zstd_level: None,
+        auth_plugin: Some(exchange.plugin.name().as_bytes().to_vec()),
+        attributes: terms.attributes.map(<[u8]>::to_vec),
+        zstd_level: match compression {
+            Some(Algorithm::Zstd { level }) => Some(level),
+            _ => None,
+        },
     };
     let mut payload = Vec::new();
     login.encode(&mut payload);
     let mut packets = Packets::new(&mut stream, sequence);
     packets.send(&payload).await?;
     let ok = exchange.finish(&mut packets, capabilities).await?;
+    if let Some(algorithm) = compression {
+        stream = net::compressed(stream, algorithm, Toward::Server)?;
+    }
     Ok(LoggedIn {
         stream,
         capabilities,
@@ -157,15 +226,23 @@ pub async fn login(
     })
 }
 
+fn flag_of(algorithm: Algorithm) -> Capabilities {
+    match algorithm {
+        Algorithm::Zlib => Capabilities::COMPRESS,
+        Algorithm::Zstd { .. } => Capabilities::ZSTD_COMPRESSION,
+    }
+}
+
 async fn begin_tls(
     mut stream: Stream,
     capabilities: Capabilities,
+    charset: u8,
     tls: Tls<'_>,
 ) -> Result<Stream, LoginError> {
     let request = SslRequest {
         capabilities,
         max_packet_size: MAX_PACKET_SIZE,
-        charset: UTF8MB4,
+        charset,
     };
     let mut payload = Vec::new();
     request.encode(&mut payload);
@@ -231,12 +308,34 @@ struct Exchange<'a> {
     plugin: Plugin,
     /// As the plugin's first data.
     nonce: Vec<u8>,
-    password: &'a [u8],
+    secret: Secret<'a>,
     link: Link,
     asked_for_key: bool,
 }
 
-impl Exchange<'_> {
+impl<'a> Exchange<'a> {
+    fn new(greeting: &Greeting, secret: Secret<'a>, stream: &Stream) -> Self {
+        let link = match stream {
+            Stream::Unix(_) => Link::Local,
+            encrypted if encrypted.is_encrypted() => Link::Encrypted,
+            _ => Link::Open,
+        };
+        let plugin = match secret {
+            // An unknown default plugin is no reason to give up: the account may have another one, and the server asks then.
+            Secret::Password(_) => Plugin::by_name(&greeting.auth_plugin)
+                .filter(|plugin| plugin.takes_nonce_of_greeting())
+                .unwrap_or(Plugin::NativePassword),
+            Secret::NativeStage1(_) => Plugin::NativePassword,
+        };
+        Self {
+            plugin,
+            nonce: greeting.nonce.to_vec(),
+            secret,
+            link,
+            asked_for_key: false,
+        }
+    }
+
     async fn finish(
         &mut self,
         packets: &mut Packets<'_>,
@@ -287,12 +386,12 @@ impl Exchange<'_> {
     /// What the plugin says first.
     fn first_response(&mut self) -> Result<Vec<u8>, LoginError> {
         match self.plugin {
-            Plugin::NativePassword => Ok(auth::native_password(self.nonce()?, self.password)),
-            Plugin::CachingSha2 => Ok(auth::caching_sha2_password(self.nonce()?, self.password)),
-            Plugin::Clear if self.link != Link::Open => Ok(self.readable()),
+            Plugin::NativePassword => self.native(),
+            Plugin::CachingSha2 => Ok(auth::caching_sha2_password(self.nonce()?, self.password()?)),
+            Plugin::Clear if self.link != Link::Open => self.readable(),
             Plugin::Clear => Err(LoginError::NeedsTls(Plugin::Clear.name())),
-            Plugin::Sha256 if self.link == Link::Encrypted || self.password.is_empty() => Ok(self.readable()),
-            Plugin::Ed25519 => Ok(auth::ed25519(self.nonce()?, self.password).to_vec()),
+            Plugin::Sha256 if self.link == Link::Encrypted || self.password()?.is_empty() => self.readable(),
+            Plugin::Ed25519 => Ok(auth::ed25519(self.nonce()?, self.password()?).to_vec()),
             // Asks for the salt.
             Plugin::Parsec => Ok(Vec::new()),
             Plugin::Sha256 => {
@@ -310,7 +409,7 @@ impl Exchange<'_> {
         match self.plugin {
             Plugin::CachingSha2 if data == AuthMoreData::FAST_AUTH_OK => Ok(None),
             Plugin::CachingSha2 if data == AuthMoreData::FULL_AUTH && self.link != Link::Open => {
-                Ok(Some(self.readable()))
+                self.readable().map(Some)
             }
             Plugin::CachingSha2 if data == AuthMoreData::FULL_AUTH => {
                 self.asked_for_key = true;
@@ -341,14 +440,36 @@ impl Exchange<'_> {
         let mut nonce = [0; 32];
         let no_bits = |_| LoginError::Io(io::Error::other("the system gives no random bytes"));
         aws_lc_rs::rand::fill(&mut nonce).map_err(no_bits)?;
-        Ok(auth::parsec(self.nonce()?, &nonce, &salt, self.password).to_vec())
+        Ok(auth::parsec(self.nonce()?, &nonce, &salt, self.password()?).to_vec())
     }
 
     /// The password and a zero byte.
-    fn readable(&self) -> Vec<u8> {
-        let mut bytes = self.password.to_vec();
+    fn readable(&self) -> Result<Vec<u8>, LoginError> {
+        let mut bytes = self.password()?.to_vec();
         bytes.push(0);
-        bytes
+        Ok(bytes)
+    }
+
+    fn password(&self) -> Result<&'a [u8], LoginError> {
+        match self.secret {
+            Secret::Password(password) => Ok(password),
+            Secret::NativeStage1(_) => Err(LoginError::NeedsPassword(self.plugin.name())),
+        }
+    }
+
+    fn native(&self) -> Result<Vec<u8>, LoginError> {
+        let stage1 = match self.secret {
+            Secret::Password(password) => return Ok(auth::native_password(self.nonce()?, password)),
+            Secret::NativeStage1(stage1) => stage1,
+        };
+        let mut mixed = self.nonce::<20>()?.to_vec();
+        mixed.extend_from_slice(digest::digest(&SHA1_FOR_LEGACY_USE_ONLY, stage1).as_ref());
+        let mask = digest::digest(&SHA1_FOR_LEGACY_USE_ONLY, &mixed);
+        Ok(stage1
+            .iter()
+            .zip(mask.as_ref())
+            .map(|(byte, mask)| byte ^ mask)
+            .collect())
     }
 
     /// The password mixed with the nonce, encrypted for the holder of the key in `pem`.
@@ -359,7 +480,7 @@ impl Exchange<'_> {
             .map_err(|_| LoginError::Key("it is not an RSA key of 2048 bits or more"))?;
         let key =
             OaepPublicEncryptingKey::new(key).map_err(|_| LoginError::Key("it is not for encryption"))?;
-        let mixed = auth::xor_with_nonce(self.nonce()?, self.password);
+        let mixed = auth::xor_with_nonce(self.nonce()?, self.password()?);
         if mixed.len() > key.max_plaintext_size(&OAEP_SHA1_MGF1SHA1) {
             return Err(LoginError::Key("the password is too long for it"));
         }

@@ -1,4 +1,4 @@
-//! What a cluster shows at a scrape: states of its servers, their checks, the queue.
+//! What a cluster shows at a scrape: states of its servers, their checks, their roles, the queue.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -6,6 +6,7 @@ use telemetry::{Histogram, Samples, Source, catalog};
 
 use crate::cluster::Cluster;
 use crate::server::Status;
+use crate::topology::Role;
 
 /// The checks of one server. Written by the task that checks it, and by no one else.
 #[derive(Debug, Default)]
@@ -13,6 +14,13 @@ pub(crate) struct CheckSeries {
     pub(crate) total: telemetry::Counter,
     pub(crate) failed: telemetry::Counter,
     pub(crate) seconds: Histogram,
+}
+
+/// The looks of the monitor at one server. Written by the task that looks, and by no one else.
+#[derive(Debug, Default)]
+pub(crate) struct LookSeries {
+    pub(crate) total: telemetry::Counter,
+    pub(crate) failed: telemetry::Counter,
 }
 
 impl Source for Cluster {
@@ -30,7 +38,14 @@ impl Source for Cluster {
             out.counter(&catalog::CHECKS, labels, server.checks.total.get());
             out.counter(&catalog::CHECKS_FAILED, labels, server.checks.failed.get());
             out.histogram(&catalog::CHECK_DURATION, labels, &server.checks.seconds);
+            let line = &server.line;
+            let waiting = i64::try_from(line.len()).unwrap_or(i64::MAX);
+            out.gauge(&catalog::POOL_WAITING, labels, waiting);
+            out.counter(&catalog::POOL_WAIT_TIMEOUTS, labels, get(&line.timeouts));
+            out.counter(&catalog::POOL_WAIT_REJECTED, labels, get(&line.rejected));
         }
+        self.collect_topology(out);
+        self.pools.collect(cluster, out);
         let labels = &[cluster];
         let queue = self.queue();
         out.gauge(
@@ -40,6 +55,31 @@ impl Source for Cluster {
         );
         out.counter(&catalog::QUEUE_TIMEOUTS, labels, get(&queue.timeouts));
         out.counter(&catalog::QUEUE_REJECTED, labels, get(&queue.rejected));
+    }
+}
+
+impl Cluster {
+    fn collect_topology(&self, out: &mut Samples) {
+        let cluster = self.name();
+        let topology = self.topology();
+        let roles = Role::ALL.map(Role::label);
+        for member in &topology.members {
+            let labels = &[cluster, member.server.name()];
+            out.state(&catalog::SERVER_ROLE, labels, &roles, member.role.label());
+            if let Some(lag) = member.lag {
+                out.float(&catalog::SERVER_LAG, labels, lag.as_secs_f64());
+            }
+            out.counter(&catalog::LOOKS, labels, member.server.looks.total.get());
+            out.counter(&catalog::LOOKS_FAILED, labels, member.server.looks.failed.get());
+        }
+        let labels = &[cluster];
+        out.counter(
+            &catalog::PRIMARY_CHANGES,
+            labels,
+            get(&self.follow.primary_changes),
+        );
+        let refused = topology.refuse_writes.is_some();
+        out.gauge(&catalog::WRITES_REFUSED, labels, i64::from(refused));
     }
 }
 

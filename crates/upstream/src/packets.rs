@@ -55,11 +55,24 @@ impl<'a> Packets<'a> {
         self.send(payload).await
     }
 
+    /// Sends commands that are packets already, one behind the other.
+    pub(crate) async fn send_commands(&mut self, packets: &[u8]) -> Result<(), PacketError> {
+        self.stream.begin_command()?;
+        self.stream.write_all(packets).await?;
+        self.stream.flush().await?;
+        Ok(())
+    }
+
     /// Receives the payload of one packet.
     pub(crate) async fn receive(&mut self) -> Result<Vec<u8>, PacketError> {
+        self.receive_up_to(MAX_LEN).await
+    }
+
+    /// Receives the payload of one packet that may have `max_len` bytes.
+    pub(crate) async fn receive_up_to(&mut self, max_len: usize) -> Result<Vec<u8>, PacketError> {
         loop {
             if let Some(header) = PacketHeader::parse(&self.received) {
-                if header.payload_len > MAX_LEN {
+                if header.payload_len > max_len {
                     return Err(PacketError::TooLarge(header.payload_len));
                 }
                 let end = PacketHeader::LEN + header.payload_len;

@@ -67,13 +67,13 @@ pub(crate) async fn probe(
 }
 
 impl Cluster {
-    /// Whether the checks have an account, by which [`run_by_account`](Self::run_by_account) works.
+    /// Whether the checks have an account, or the monitor, by which [`run_by_account`](Self::run_by_account) works.
     #[must_use]
     pub fn has_account(&self) -> bool {
-        self.config().check.user.is_some()
+        account(&self.config()).is_some()
     }
 
-    /// Runs a statement on one of the servers, by the account of the checks and on a connection of its own. Waits for
+    /// Runs a statement on one of the servers, by the account of the checks or of the monitor and on a connection of its own. Waits for
     /// the answer as long as for that of a check.
     ///
     /// # Errors
@@ -104,6 +104,16 @@ async fn introduce(cluster: &Cluster, server: &Server, stream: &mut Stream, dead
     }
 }
 
+/// User and password of the checks; the monitor's where they have none of their own.
+fn account(config: &config::Cluster) -> Option<(&str, Option<&config::Secret>)> {
+    let own = config.check.user.as_deref();
+    let own = own.map(|user| (user, config.check.password.as_ref()));
+    own.or_else(|| {
+        let monitor = config.monitor.as_ref()?;
+        Some((monitor.user.as_str(), monitor.password.as_ref()))
+    })
+}
+
 fn late(limit: Duration) -> String {
     format!(
         "login and statement of the check's user not finished within {}",
@@ -125,15 +135,10 @@ async fn log_in_and_ask(
         server_name: server.tls_name(),
         required: config.tls.mode == TlsMode::Required,
     });
-    let user = config.check.user.as_deref().unwrap_or_default();
-    let password = config
-        .check
-        .password
-        .as_ref()
-        .map_or("", |password| password.reveal());
+    let (user, password) = account(config).ok_or("neither the checks nor the monitor have an account")?;
     let account = Account {
         user: user.as_bytes(),
-        password: password.as_bytes(),
+        password: password.map_or("", |password| password.reveal()).as_bytes(),
     };
     let mut logged_in = match login::login(stream, greeting, account, tls).await {
         Ok(logged_in) => logged_in,
@@ -174,7 +179,9 @@ async fn answer(
         let progress = tracker.advance(bytes)?;
         match progress.event {
             Event::More => {}
-            Event::LocalInfile | Event::Stream => return Ok(Some("it has no plain result".to_owned())),
+            Event::LocalInfile | Event::Stream | Event::State => {
+                return Ok(Some("it has no plain result".to_owned()));
+            }
             Event::Done(outcome) => {
                 return Ok(outcome.error.map(|code| match error_in(bytes, capabilities) {
                     Some(error) => describe(&error),

@@ -1,4 +1,4 @@
-//! A seat: the right to have one session on one server.
+//! A seat: the right to have one connection to one server, be it a session's own or one that sessions share.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,7 +6,8 @@ use std::sync::Arc;
 use crate::cluster::Cluster;
 use crate::server::Server;
 
-/// One of a server's `max_connections`. Dropping it frees the seat and lets the next session in line have it.
+/// One of a server's `max_connections`. Dropping it frees the seat and lets the next session in line have it: first those
+/// who wait for this server, then those who wait for any.
 ///
 /// Keep it as long as the connection to the server is open.
 pub struct Seat {
@@ -24,7 +25,7 @@ impl Seat {
         })
     }
 
-    /// Frees the seat without serving the queue, for those who are about to do that.
+    /// Frees the seat without serving the queues, for those who are about to do that.
     pub(crate) fn give_back(mut self) {
         self.cluster = None;
     }
@@ -39,10 +40,11 @@ impl Seat {
 impl Drop for Seat {
     fn drop(&mut self) {
         self.server.free_seat();
-        if let Some(cluster) = &self.cluster
-            && !cluster.queue().is_empty()
-        {
-            cluster.serve_queue();
+        if let Some(cluster) = &self.cluster {
+            cluster.serve_line(&self.server);
+            if !cluster.queue().is_empty() {
+                cluster.serve_queue();
+            }
         }
     }
 }

@@ -7,11 +7,14 @@ use std::time::{Duration, Instant, SystemTime};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 use config::ServerAddress;
+use mysql_wire::gtid::GtidSet;
 use tokio::sync::Notify;
 
 use crate::address::Addresses;
 use crate::health::{Change, Health, Phase, Rules};
-use crate::metrics::CheckSeries;
+use crate::metrics::{CheckSeries, LookSeries};
+use crate::pool::{Line, Tracked};
+use crate::topology::Place;
 use crate::traits::ServerTraits;
 
 /// Tells servers of one cluster apart. Never reused while the process runs, so that an event about a removed server
@@ -36,6 +39,9 @@ pub struct Server {
     weight: AtomicU32,
     max_connections: AtomicU32,
     backup: AtomicBool,
+    place: ArcSwap<Place>,
+    /// Other members named it; it is not in the configuration.
+    discovered: AtomicBool,
     /// Seats taken. Sequentially consistent, see [`crate::queue::Queue`].
     sessions: AtomicU32,
     /// [`Availability`], for the choice: the short form of `health`.
@@ -47,8 +53,20 @@ pub struct Server {
     state: ArcSwap<ServerState>,
     pub(crate) addresses: Addresses,
     pub(crate) traits: ArcSwapOption<ServerTraits>,
+    applied: ArcSwapOption<GtidSet>,
     pub(crate) check_now: Notify,
     pub(crate) checks: CheckSeries,
+    /// The monitor should ask it at once what it is.
+    pub(crate) look_now: Notify,
+    pub(crate) looks: LookSeries,
+    /// Those who wait for a connection to it.
+    pub(crate) line: Line,
+    /// Session variables by which connections track their state, as of the version they were read from.
+    pub(crate) tracked: ArcSwapOption<Tracked>,
+    /// Grows when connections from before are of no use any more: when it goes down or is removed.
+    generation: AtomicU32,
+    /// Grows with every suspicion: connections from before are tried before they are used.
+    doubts: AtomicU32,
 }
 
 /// Whether a server may be chosen.
@@ -126,6 +144,8 @@ impl Server {
             weight: AtomicU32::new(config.weight),
             max_connections: AtomicU32::new(config.max_connections),
             backup: AtomicBool::new(config.backup),
+            place: ArcSwap::from_pointee(Place::of(config)),
+            discovered: AtomicBool::new(false),
             sessions: AtomicU32::new(0),
             availability: AtomicU8::new(Availability::Unknown as u8),
             warming_since_ms: AtomicU64::new(0),
@@ -134,8 +154,15 @@ impl Server {
             state: ArcSwap::from_pointee(state),
             addresses: Addresses::of(&config.address),
             traits: ArcSwapOption::empty(),
+            applied: ArcSwapOption::empty(),
             check_now: Notify::new(),
             checks: CheckSeries::default(),
+            look_now: Notify::new(),
+            looks: LookSeries::default(),
+            line: Line::default(),
+            tracked: ArcSwapOption::empty(),
+            generation: AtomicU32::new(0),
+            doubts: AtomicU32::new(0),
         })
     }
 
@@ -202,6 +229,50 @@ impl Server {
         self.traits.load_full()
     }
 
+    /// Whether it is here because other members named it, and not in the configuration.
+    #[must_use]
+    pub fn is_discovered(&self) -> bool {
+        self.discovered.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_discovered(&self, discovered: bool) {
+        self.discovered.store(discovered, Ordering::Relaxed);
+    }
+
+    /// What the configuration says of its place in the cluster.
+    pub(crate) fn place(&self) -> Arc<Place> {
+        self.place.load_full()
+    }
+
+    /// Transactions that it is known to have executed: it may have more by now. `None` while nothing is known.
+    #[must_use]
+    pub fn applied(&self) -> Option<Arc<GtidSet>> {
+        self.applied.load_full()
+    }
+
+    /// It was seen to have executed these, too.
+    pub fn note_applied(&self, position: &GtidSet) {
+        self.applied.rcu(|known| {
+            let merged = known.as_ref().and_then(|known| {
+                let mut merged = GtidSet::clone(known);
+                merged.merge(position).ok().map(|()| merged)
+            });
+            // What does not go together with what was known takes its place: less is known then.
+            Some(Arc::new(merged.unwrap_or_else(|| position.clone())))
+        });
+    }
+
+    /// It says that it has executed these and no others; `None` when nobody can tell, or it may have lost some.
+    pub(crate) fn set_applied(&self, position: Option<GtidSet>) {
+        self.applied.store(position.map(Arc::new));
+    }
+
+    /// Whether a statement may be sent to it, as far as checks and traffic know.
+    #[must_use]
+    pub fn takes_statements(&self) -> bool {
+        self.availability() != Availability::No
+    }
+
     pub(crate) fn availability(&self) -> Availability {
         match self.availability.load(Ordering::SeqCst) {
             1 => Availability::Unknown,
@@ -244,6 +315,7 @@ impl Server {
         self.max_connections
             .store(config.max_connections, Ordering::SeqCst);
         self.backup.store(config.backup, Ordering::Relaxed);
+        self.place.store(Arc::new(Place::of(config)));
     }
 
     /// A check passed; `reason` is what to show if that changes anything.
@@ -265,22 +337,35 @@ impl Server {
             None
         });
         if news {
+            self.doubts.fetch_add(1, Ordering::SeqCst);
             self.check_now.notify_one();
+            self.look_now.notify_one();
         }
         news
     }
 
-    /// It is no longer in the configuration.
-    pub(crate) fn remove(&self) {
+    /// It belongs to the cluster no more, for this reason.
+    pub(crate) fn remove(&self, reason: &str) {
         let _health = self.lock_health();
         self.availability.store(Availability::No as u8, Ordering::SeqCst);
         self.state.store(Arc::new(ServerState {
             status: Status::Removed,
             suspect: false,
-            reason: "no longer in the configuration".to_owned(),
+            reason: reason.to_owned(),
             since: SystemTime::now(),
         }));
+        self.generation.fetch_add(1, Ordering::SeqCst);
+        self.line.dismiss();
         self.check_now.notify_one();
+        self.look_now.notify_one();
+    }
+
+    pub(crate) fn generation(&self) -> u32 {
+        self.generation.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn doubts(&self) -> u32 {
+        self.doubts.load(Ordering::SeqCst)
     }
 
     pub(crate) fn is_removed(&self) -> bool {
@@ -323,6 +408,12 @@ impl Server {
             since: SystemTime::now(),
         }));
         self.availability.store(availability as u8, Ordering::SeqCst);
+        if status == Status::Down {
+            self.generation.fetch_add(1, Ordering::SeqCst);
+        }
+        if availability == Availability::No {
+            self.line.dismiss();
+        }
     }
 
     fn warmth_permille(&self, slow_start: Duration) -> u32 {

@@ -355,6 +355,11 @@ async fn metrics_tell_states_checks_and_queue() {
         r#"forebay_checks_failed_total{cluster="main",server="down"} 1"#,
         r#"forebay_checks_failed_total{cluster="main",server="up"} 0"#,
         r#"forebay_check_duration_seconds_count{cluster="main",server="up"} 1"#,
+        r#"forebay_server_role{cluster="main",server="up",role="replica"} 1"#,
+        r#"forebay_server_role{cluster="main",server="down",role="replica"} 0"#,
+        r#"forebay_server_role{cluster="main",server="down",role="unusable"} 1"#,
+        r#"forebay_primary_changes_total{cluster="main"} 0"#,
+        r#"forebay_writes_refused{cluster="main"} 0"#,
         r#"forebay_queue_waiting{cluster="main"} 0"#,
         r#"forebay_queue_rejected_total{cluster="main"} 0"#,
     ] {

@@ -77,6 +77,7 @@ async fn the_queue_has_an_end() {
         error,
         LeaseError::QueueFull {
             cluster: "main".to_owned(),
+            server: None,
             queue_max: 1
         }
     );

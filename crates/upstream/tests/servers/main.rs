@@ -5,8 +5,14 @@
 mod a_reload_keeps_what_stays;
 mod a_session_gets_a_server;
 mod checks_find_out;
+mod connections_end;
 mod full_servers_make_sessions_wait;
+mod host;
 mod logins_on_real_servers;
 mod play;
+mod pools_on_real_servers;
 mod real_servers_die_and_come_back;
 mod real_servers_never_block_us;
+mod sessions_share_connections;
+mod the_cluster_is_followed;
+mod workers_share_a_server;

@@ -1,0 +1,297 @@
+//! A server connection that sessions share, and what is known of it.
+
+use std::fmt;
+use std::ops::Deref;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Waker};
+use std::time::{Duration, Instant};
+
+use config::Secret;
+use mysql_wire::{Capabilities, Command, PacketHeader, StatusFlags};
+use net::Stream;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use super::arming;
+use super::exchange::{Exchange, ExchangeError};
+use super::series::{Closed, Series};
+use crate::login;
+use crate::seat::Seat;
+use crate::server::Server;
+
+/// What cannot be changed on a live connection, and so must be the same for all sessions that share it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Key {
+    /// Whom the server takes us for.
+    pub user: Arc<str>,
+    /// As the [`Credential`]'s.
+    pub account: u64,
+    /// What the client asked for, of what is passed on. The pool adds what it needs itself.
+    pub capabilities: Capabilities,
+    /// Low byte of the collation id in the login.
+    pub collation: u8,
+}
+
+/// Whom to log in as.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Credential {
+    /// User name.
+    pub user: Arc<str>,
+    /// Tells accounts apart that have one name, each for clients of other hosts; 0 where there is one of that name.
+    pub account: u64,
+    /// What proves it.
+    pub secret: CredentialSecret,
+}
+
+/// What proves an account.
+#[derive(Clone, PartialEq, Eq)]
+pub enum CredentialSecret {
+    /// The password; empty for none.
+    Password(Secret),
+    /// `SHA1(password)`: good for accounts with `mysql_native_password` only.
+    NativeStage1([u8; 20]),
+}
+
+/// Variables and their values, in the order in which they can be set.
+pub type Baseline = Vec<(Vec<u8>, Vec<u8>)>;
+
+/// What is known of a connection once it is open, and does not change after that.
+#[derive(Debug)]
+pub struct Opened {
+    /// The server at its other end.
+    pub server: Arc<Server>,
+    /// What it was opened for.
+    pub key: Rc<Key>,
+    /// What both sides agreed on; SESSION_TRACK and DEPRECATE_EOF are always among it.
+    pub capabilities: Capabilities,
+    /// The server's number for it: what `CONNECTION_ID()` says there.
+    pub thread_id: u32,
+    /// The server's version as in its greeting.
+    pub version: Vec<u8>,
+    /// Of the login's OK packet.
+    pub status: StatusFlags,
+    /// What variables have on it before any session has used it, where that need not be their DEFAULT. Connections whose
+    /// values are equal share one, as a rule.
+    pub baseline: Rc<Baseline>,
+    /// The commands that switch the trackers on, and those of `pool.init`.
+    pub(super) arming: arming::Arming,
+}
+
+impl Opened {
+    /// Whether the server is MariaDB, as opposed to MySQL and what is made of it.
+    #[must_use]
+    pub fn is_mariadb(&self) -> bool {
+        is_mariadb(&self.version)
+    }
+}
+
+/// A connection to a server, leased to a session. Dropping it closes it and frees its seat; to be used again it must be
+/// [given back](super::Pool::give_back), with nothing left to read.
+pub struct Connection<S> {
+    /// The bytes. Between commands when it is leased.
+    pub stream: Stream,
+    /// What the owner of the pool keeps with it.
+    pub state: S,
+    /// What is known of it; also by dereferencing.
+    pub opened: Rc<Opened>,
+    pub(super) life: Life,
+}
+
+/// The part of a connection that counts: when it goes, the connection is counted as closed.
+pub(super) struct Life {
+    pub(super) series: Arc<Series>,
+    pub(super) born: Instant,
+    /// When it was leased or given back last.
+    pub(super) since: Instant,
+    /// Of the configuration it was opened by.
+    pub(super) terms: u64,
+    /// The server's generation when it was opened.
+    pub(super) generation: u32,
+    /// The server's doubts when it was seen to work last.
+    pub(super) doubts: u32,
+    pub(super) busy: bool,
+    pub(super) reason: Closed,
+    pub(super) seat: Option<Seat>,
+}
+
+/// A connection that nobody uses. It has no state yet when no session has used it.
+pub(super) struct Idle<S> {
+    pub(super) stream: Stream,
+    pub(super) state: Option<S>,
+    pub(super) opened: Rc<Opened>,
+    pub(super) life: Life,
+}
+
+impl<S> Deref for Connection<S> {
+    type Target = Opened;
+
+    fn deref(&self) -> &Opened {
+        &self.opened
+    }
+}
+
+impl<S> Connection<S> {
+    /// COM_RESET_CONNECTION, and everything as it was when it was opened: trackers on, `pool.init` run, the baseline's values
+    /// set. What the owner keeps in [`state`](Self::state) is its own business. After an error the connection is of no use.
+    ///
+    /// # Errors
+    /// In words for a person.
+    pub async fn reset(&mut self, limit: Duration) -> Result<(), String> {
+        self.restore(&[vec![Command::RESET_CONNECTION.0]], limit).await
+    }
+
+    /// [`reset`](Self::reset) without the COM_RESET_CONNECTION (or COM_CHANGE_USER), which the caller has sent and whose answer
+    /// it has read.
+    ///
+    /// # Errors
+    /// In words for a person.
+    pub async fn rearm(&mut self, limit: Duration) -> Result<(), String> {
+        self.restore(&[], limit).await
+    }
+
+    async fn restore(&mut self, first: &[Vec<u8>], limit: Duration) -> Result<(), String> {
+        let capabilities = self.opened.capabilities;
+        let mut commands = first.to_vec();
+        commands.extend(self.opened.arming.again(capabilities, &self.opened.baseline));
+        let mut exchange = Exchange::new(&mut self.stream, capabilities);
+        let all = async {
+            exchange.all(&commands).await?;
+            Ok::<(), ExchangeError>(())
+        };
+        match tokio::time::timeout(limit, all).await {
+            Ok(done) => done.map_err(|error| error.to_string()),
+            Err(_) => Err(format!("no answer within {limit:?}")),
+        }
+    }
+
+    pub(super) fn into_idle(self) -> Idle<S> {
+        Idle {
+            stream: self.stream,
+            state: Some(self.state),
+            opened: self.opened,
+            life: self.life,
+        }
+    }
+}
+
+impl<S> fmt::Debug for Connection<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Connection")
+            .field("server", &self.opened.server.name())
+            .field("thread_id", &self.opened.thread_id)
+            .field("user", &self.opened.key.user)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<S> Idle<S> {
+    /// Whether bytes or the end of the stream have come, which nobody has asked for. No system call, as a rule: the runtime
+    /// knows.
+    pub(super) fn has_news(&mut self) -> bool {
+        let mut byte = [0; 1];
+        let mut room = ReadBuf::new(&mut byte);
+        Pin::new(&mut self.stream)
+            .poll_read(&mut Context::from_waker(Waker::noop()), &mut room)
+            .is_ready()
+    }
+
+    /// Whether the server still answers.
+    pub(super) async fn answers(&mut self, limit: Duration) -> bool {
+        let mut exchange = Exchange::new(&mut self.stream, self.opened.capabilities);
+        let ping = [vec![Command::PING.0]];
+        matches!(tokio::time::timeout(limit, exchange.all(&ping)).await, Ok(Ok(())))
+    }
+
+    /// Closes it in an orderly way, and says why for the metrics. The seat is the caller's.
+    pub(super) fn close(mut self, reason: Closed) -> Option<Seat> {
+        self.life.reason = reason;
+        self.say_quit();
+        self.life.seat.take()
+    }
+
+    /// A server counts connections that end without COM_QUIT as aborted. One attempt: a socket without room is not waited for.
+    fn say_quit(&mut self) {
+        let quit = [1, 0, 0, 0, Command::QUIT.0];
+        debug_assert_eq!(quit.len(), PacketHeader::LEN + 1);
+        let mut cx = Context::from_waker(Waker::noop());
+        if self.stream.begin_command().is_ok() {
+            let _ = Pin::new(&mut self.stream).poll_write(&mut cx, &quit);
+            let _ = Pin::new(&mut self.stream).poll_flush(&mut cx);
+        }
+    }
+}
+
+impl Life {
+    /// Of a connection that has just been opened, and is idle as yet.
+    pub(super) fn new(series: Arc<Series>, seat: Seat, now: Instant, terms: u64, generation: u32) -> Self {
+        series.opened.inc();
+        series.idle.inc();
+        Self {
+            series,
+            born: now,
+            since: now,
+            terms,
+            generation,
+            doubts: seat.server().doubts(),
+            busy: false,
+            reason: Closed::Dropped,
+            seat: Some(seat),
+        }
+    }
+
+    /// In use from now on.
+    pub(super) fn begin_lease(&mut self, now: Instant) {
+        debug_assert!(!self.busy);
+        self.busy = true;
+        self.since = now;
+        self.reason = Closed::Dropped;
+        self.series.idle.dec();
+        self.series.busy.inc();
+    }
+
+    /// No longer in use.
+    pub(super) fn end_lease(&mut self, now: Instant) {
+        debug_assert!(self.busy);
+        self.series
+            .lease_seconds
+            .record(now.saturating_duration_since(self.since));
+        self.busy = false;
+        self.since = now;
+        self.series.busy.dec();
+        self.series.idle.inc();
+    }
+}
+
+impl Drop for Life {
+    fn drop(&mut self) {
+        if self.busy {
+            self.series.busy.dec();
+        } else {
+            self.series.idle.dec();
+        }
+        self.series.closed[self.reason as usize].inc();
+    }
+}
+
+impl CredentialSecret {
+    pub(super) fn as_login(&self) -> login::Secret<'_> {
+        match self {
+            Self::Password(password) => login::Secret::Password(password.reveal().as_bytes()),
+            Self::NativeStage1(stage1) => login::Secret::NativeStage1(stage1),
+        }
+    }
+}
+
+impl fmt::Debug for CredentialSecret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("***")
+    }
+}
+
+pub(super) fn is_mariadb(version: &[u8]) -> bool {
+    version.starts_with(b"5.5.5-")
+        || version
+            .windows(7)
+            .any(|word| word.eq_ignore_ascii_case(b"mariadb"))
+}

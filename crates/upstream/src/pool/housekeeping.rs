@@ -1,0 +1,184 @@
+//! What happens to idle connections while nobody looks.
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+use tokio::time::MissedTickBehavior;
+
+use super::series::Closed;
+use super::{Credential, Key, Pool};
+use crate::seat::Seat;
+use crate::server::{Availability, Server, ServerId, now};
+
+/// How often idle connections are looked at.
+const TICK: Duration = Duration::from_millis(100);
+
+impl<S: 'static> Pool<S> {
+    /// Keeps the pool in order until the future is dropped: closes what is too old, broken or of no use any more, gives up
+    /// connections for those who wait on other workers, and opens `pool.min_idle`. To be run where
+    /// [`spawn_local`](tokio::task::spawn_local) works.
+    pub async fn run(self: Rc<Self>) {
+        let mut tick = tokio::time::interval(TICK);
+        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut events = self.cluster.subscribe();
+        let mut warming = Warming::default();
+        loop {
+            tokio::select! {
+                _ = tick.tick() => {
+                    self.tidy();
+                    self.warm_up(&mut warming);
+                }
+                () = self.member.called.notified() => self.give_up(),
+                // Which one it was does not matter; whoever sends them outlives this.
+                _ = events.recv() => self.tidy(),
+                Some(done) = warming.tasks.join_next() => {
+                    // One after the other; after a failure the next tick is soon enough.
+                    if warming.ended(done.ok()) {
+                        self.warm_up(&mut warming);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Closes what should not stay.
+    fn tidy(&self) {
+        let now = now();
+        let (idle_timeout, min_idle) = {
+            let pool = &self.terms().config.pool;
+            (pool.idle_timeout, pool.min_idle as usize)
+        };
+        self.shelves.borrow_mut().retain(|_, shelf| {
+            let mut spare = shelf.idle().saturating_sub(min_idle);
+            shelf.close_if(|idle| {
+                let unused = now.saturating_duration_since(idle.life.since);
+                let timed_out = spare > 0 && unused > idle_timeout;
+                let reason = self
+                    .unfit(idle, now)
+                    .or(timed_out.then_some(Closed::IdleTimeout))?;
+                spare = spare.saturating_sub(1);
+                Some(reason)
+            });
+            let empty = shelf.forget(now.checked_sub(idle_timeout).unwrap_or(now));
+            let gone = empty && shelf.server().is_removed();
+            if gone {
+                self.member.forget(shelf.series());
+            }
+            !gone
+        });
+        self.give_up();
+    }
+
+    /// Gives idle connections, or their seats, to those who wait.
+    fn give_up(&self) {
+        let now = now();
+        let servers: Vec<_> = {
+            let shelves = self.shelves.borrow();
+            shelves.values().map(|shelf| Arc::clone(shelf.server())).collect()
+        };
+        for server in servers {
+            if server.line.lift(now) {
+                self.cluster.serve_line(&server);
+            }
+            while !server.line.is_empty() || self.is_wanted_elsewhere(&server) {
+                let Some(key) = self.with_shelf(&server, |shelf| shelf.oldest()) else {
+                    break;
+                };
+                let turn = server.line.next_for(self.member.id, &key, now);
+                if turn.is_none() && !self.is_wanted_elsewhere(&server) {
+                    break;
+                }
+                let Some(idle) = self.with_shelf(&server, |shelf| shelf.take_oldest(&key)) else {
+                    break;
+                };
+                match turn {
+                    Some(turn) => {
+                        if let Some(back) = self.deliver(turn, idle) {
+                            self.place(back, now);
+                        }
+                    }
+                    None => drop(idle.close(Closed::Handover)),
+                }
+            }
+        }
+    }
+
+    /// Opens one connection to each server that lacks some, for the account that was used last.
+    fn warm_up(self: &Rc<Self>, warming: &mut Warming) {
+        let min_idle = self.terms().config.pool.min_idle as usize;
+        if min_idle == 0 || !self.cluster.queue().is_empty() {
+            return;
+        }
+        let wanted: Vec<_> = {
+            let shelves = self.shelves.borrow();
+            let lacking = shelves.values().filter(|shelf| {
+                let server = shelf.server();
+                shelf.idle() < min_idle
+                    && server.availability() == Availability::Yes
+                    && server.line.is_empty()
+                    && !warming.servers.contains(&server.id())
+            });
+            lacking
+                .filter_map(|shelf| Some((Arc::clone(shelf.server()), shelf.latest()?)))
+                .collect()
+        };
+        for (server, (key, credential)) in wanted {
+            if !server.line.is_held(server.sessions())
+                && let Some(seat) = Seat::take(&self.cluster, &server)
+            {
+                warming.servers.push(server.id());
+                let pool = Rc::clone(self);
+                warming
+                    .tasks
+                    .spawn_local(pool.warm(server, key, credential, seat));
+            }
+        }
+    }
+
+    async fn warm(
+        self: Rc<Self>,
+        server: Arc<Server>,
+        key: Rc<Key>,
+        credential: Credential,
+        seat: Seat,
+    ) -> Warmed {
+        // An error has been counted, and a suspicion raised where there is reason to.
+        let opened = self.open(&server, &key, &credential, seat).await;
+        let success = opened.is_ok();
+        if let Ok(idle) = opened {
+            self.place(idle, now());
+        }
+        Warmed {
+            server: server.id(),
+            success,
+        }
+    }
+}
+
+/// Connections being opened for nobody yet, at most one a server.
+#[derive(Default)]
+struct Warming {
+    tasks: JoinSet<Warmed>,
+    servers: Vec<ServerId>,
+}
+
+/// What came of one of them.
+struct Warmed {
+    server: ServerId,
+    success: bool,
+}
+
+impl Warming {
+    /// One has come to its end. True when it was a good one.
+    fn ended(&mut self, warmed: Option<Warmed>) -> bool {
+        let Some(warmed) = warmed else {
+            // It panicked, and cannot say which it was.
+            self.servers.clear();
+            return false;
+        };
+        self.servers.retain(|server| *server != warmed.server);
+        warmed.success
+    }
+}

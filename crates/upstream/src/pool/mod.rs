@@ -1,0 +1,475 @@
+//! Server connections that sessions share: one [`Pool`] a worker and cluster.
+//!
+//! Everything here is of one thread and takes no lock, but for one thing: a server's `max_connections` holds for all
+//! workers together, so that who finds a server full joins a [line](line) that all workers serve.
+//!
+//! A lease is, in this order: an idle connection of the same [`Key`], of the newest ones that whose state costs least
+//! to change (or else the oldest: [`config::Reuse`]); a new one, where the server has a seat; the seat of an idle connection of another key; a place in line.
+//! What a connection's state is and what it costs is the owner's business (`S`); that nothing is left to read, too.
+//!
+//! A server that says itself that it is full is taken at its word for a second: sessions wait for what the others give
+//! back, where the operator has set no limit or too high a one.
+//!
+//! A connection that is dropped is closed, whoever held it, and its seat is free for the next in line. So futures and
+//! connections can be dropped anywhere.
+
+mod arming;
+mod connection;
+mod exchange;
+mod housekeeping;
+mod line;
+mod open;
+mod place;
+mod series;
+mod shelf;
+
+use std::cell::{Cell, Ref, RefCell};
+use std::collections::HashMap;
+use std::fmt;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+pub(crate) use self::arming::Tracked;
+pub use self::connection::{Baseline, Connection, Credential, CredentialSecret, Key, Opened};
+use self::connection::{Idle, Life};
+pub(crate) use self::line::Line;
+use self::line::{Grant, Turn};
+use self::open::Opening;
+use self::place::Place;
+pub(crate) use self::series::Pools;
+use self::series::{Closed, Member};
+use self::shelf::Shelf;
+use crate::cluster::Cluster;
+use crate::error::LeaseError;
+use crate::seat::Seat;
+use crate::server::{Availability, Server, ServerId, now};
+
+/// "Too many connections".
+const ER_CON_COUNT_ERROR: u16 = 1040;
+
+/// Time for the answer to a ping, where the login may take longer.
+const PING_LIMIT: Duration = Duration::from_secs(1);
+
+/// The connections of one worker to the servers of one cluster.
+///
+/// Its owner runs [`run`](Self::run) beside it.
+pub struct Pool<S> {
+    cluster: Arc<Cluster>,
+    member: Arc<Member>,
+    shelves: RefCell<HashMap<ServerId, Shelf<S>>>,
+    /// Connections on their way to those who have waited for them, by their tickets.
+    handed: RefCell<HashMap<(ServerId, u64), Idle<S>>>,
+    waiting: Cell<usize>,
+    terms: RefCell<Terms>,
+}
+
+/// What a configuration asks of connections. Its number is in each of them, so that those opened on other terms are told apart.
+struct Terms {
+    config: Arc<config::Cluster>,
+    number: u64,
+}
+
+/// What a lease has found.
+enum Found<S> {
+    Idle(Idle<S>),
+    Seat(Seat),
+    Nothing,
+}
+
+impl<S> Pool<S> {
+    /// An empty pool.
+    #[must_use]
+    pub fn new(cluster: Arc<Cluster>) -> Rc<Self> {
+        let member = cluster.pools.enter();
+        let config = cluster.config();
+        Rc::new(Self {
+            cluster,
+            member,
+            shelves: RefCell::default(),
+            handed: RefCell::default(),
+            waiting: Cell::new(0),
+            terms: RefCell::new(Terms { config, number: 0 }),
+        })
+    }
+
+    /// Whose connections these are.
+    #[must_use]
+    pub fn cluster(&self) -> &Arc<Cluster> {
+        &self.cluster
+    }
+
+    /// Connections that nobody uses.
+    #[must_use]
+    pub fn idle(&self) -> usize {
+        self.member.sum(|series| series.idle.get())
+    }
+
+    /// Connections that sessions use.
+    #[must_use]
+    pub fn busy(&self) -> usize {
+        self.member.sum(|series| series.busy.get())
+    }
+
+    /// Connections to one server that nobody uses, and those that sessions of this worker use.
+    #[must_use]
+    pub fn idle_and_busy(&self, server: ServerId) -> (u32, u32) {
+        let shelves = self.shelves.borrow();
+        let count = |gauge: i64| u32::try_from(gauge).unwrap_or(0);
+        shelves.get(&server).map_or((0, 0), |shelf| {
+            (count(shelf.series().idle.get()), count(shelf.series().busy.get()))
+        })
+    }
+
+    /// Sessions of this worker that wait in line.
+    #[must_use]
+    pub fn waiting(&self) -> usize {
+        self.waiting.get()
+    }
+
+    /// A connection to `server` for `key`. `credential` is for a new one, which `fresh` gives its state; `cost` says what one
+    /// that others have used would cost to use, 0 being the best and `u32::MAX` none that will do. Waits in line for `queue_timeout` where the server is full. Dropping the
+    /// future gives everything back.
+    ///
+    /// # Errors
+    /// See [`LeaseError`]; nothing has been sent for the session then.
+    pub async fn lease(
+        &self,
+        server: &Arc<Server>,
+        key: &Rc<Key>,
+        credential: &Credential,
+        cost: impl Fn(&S) -> u32,
+        fresh: impl Fn(&Opened) -> S,
+    ) -> Result<Connection<S>, LeaseError> {
+        let mut since = None;
+        loop {
+            let seat = match self.wait_for(server, key, &cost, &fresh, &mut since).await? {
+                Ok((idle, now)) => return Ok(begin(idle, now, &fresh)),
+                Err(seat) => seat,
+            };
+            // Boxed: every session has room for a lease, and few ever open a connection.
+            match Box::pin(self.open(server, key, credential, seat)).await {
+                Ok(idle) => return Ok(begin(idle, now(), &fresh)),
+                // The server's own limit: what others of us have comes free in time.
+                Err(error) if is_full(&error) && server.line.is_held(u32::MAX) => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// A connection to `server` for `key` that is there and needs nothing done; `cost` is as for [`lease`](Self::lease). `None`
+    /// where one would have to be waited for, opened or tried first: then ask for a lease.
+    pub fn lease_at_once(
+        &self,
+        server: &Arc<Server>,
+        key: &Rc<Key>,
+        cost: impl Fn(&S) -> u32,
+        fresh: impl Fn(&Opened) -> S,
+    ) -> Option<Connection<S>> {
+        if !server.line.is_empty() || self.check_available(server).is_err() {
+            return None;
+        }
+        let now = now();
+        let (reuse, ping_after) = {
+            let pool = &self.terms().config.pool;
+            (pool.reuse, pool.ping_after)
+        };
+        let mut idle = self.with_shelf(server, |shelf| shelf.take(key, now, reuse, cost, &fresh))?;
+        if let Some(reason) = self.unfit(&mut idle, now) {
+            drop(idle.close(reason));
+            return None;
+        }
+        let unused = now.saturating_duration_since(idle.life.since);
+        let doubtful = idle.life.doubts != idle.opened.server.doubts();
+        if doubtful || !ping_after.is_zero() && unused > ping_after {
+            self.with_shelf(server, |shelf| shelf.put(idle));
+            return None;
+        }
+        Some(begin(idle, now, fresh))
+    }
+
+    /// A connection and the time now, or else the seat for a new one. `since` is when the session first got in line.
+    async fn wait_for(
+        &self,
+        server: &Arc<Server>,
+        key: &Rc<Key>,
+        cost: impl Fn(&S) -> u32,
+        fresh: impl Fn(&Opened) -> S,
+        since: &mut Option<Instant>,
+    ) -> Result<Result<(Idle<S>, Instant), Seat>, LeaseError> {
+        let mut place: Option<Place<'_, S>> = None;
+        loop {
+            self.check_available(server)?;
+            let (found, now) = match &mut place {
+                None => {
+                    let now = now();
+                    (self.find(server, key, now, &cost, &fresh), now)
+                }
+                Some(place) => (place.wait().await?, now()),
+            };
+            match found {
+                // Whoever gave it back could not know. Its seat does.
+                Found::Idle(idle) if place.is_some() && !suits(&idle, &cost) => {
+                    match idle.close(Closed::Handover) {
+                        Some(seat) => return Ok(Err(seat)),
+                        None => place = None,
+                    }
+                }
+                Found::Idle(idle) => match self.tried(idle, now).await {
+                    Ok(idle) => return Ok(Ok((idle, now))),
+                    // Its seat does for another one, without a second wait.
+                    Err(Some(seat)) => return Ok(Err(seat)),
+                    Err(None) => place = None,
+                },
+                Found::Seat(seat) => return Ok(Err(seat)),
+                Found::Nothing => place = Some(Place::join(self, server, key, *since.get_or_insert(now))?),
+            }
+        }
+    }
+
+    /// Takes a connection back, with nothing left to read and nothing under way on it, for the next who needs it. It is closed
+    /// where nobody should.
+    pub fn give_back(&self, connection: Connection<S>) {
+        let now = now();
+        let mut idle = connection.into_idle();
+        idle.life.end_lease(now);
+        match self.unfit(&mut idle, now) {
+            Some(reason) => drop(idle.close(reason)),
+            None => self.place(idle, now),
+        }
+    }
+
+    /// An idle connection, a seat, or nothing, without waiting.
+    fn find(
+        &self,
+        server: &Arc<Server>,
+        key: &Rc<Key>,
+        now: Instant,
+        cost: impl Fn(&S) -> u32,
+        fresh: impl Fn(&Opened) -> S,
+    ) -> Found<S> {
+        let reuse = self.terms().config.pool.reuse;
+        self.with_shelf(server, |shelf| {
+            if let Some(idle) = shelf.take(key, now, reuse, cost, fresh) {
+                return Found::Idle(idle);
+            }
+            // Those who are in line already come first.
+            if server.line.is_empty()
+                && !server.line.is_held(server.sessions())
+                && let Some(seat) = Seat::take(&self.cluster, server)
+            {
+                return Found::Seat(seat);
+            }
+            match shelf.evict(key).and_then(|idle| idle.close(Closed::Handover)) {
+                Some(seat) => Found::Seat(seat),
+                None => Found::Nothing,
+            }
+        })
+    }
+
+    /// The connection if it still is one, or else the seat it had.
+    async fn tried(&self, mut idle: Idle<S>, now: Instant) -> Result<Idle<S>, Option<Seat>> {
+        if let Some(reason) = self.unfit(&mut idle, now) {
+            let seat = idle.close(reason);
+            return Err(seat.filter(|_| reason != Closed::Limit));
+        }
+        let (ping_after, limit) = {
+            let config = &self.terms().config;
+            (config.pool.ping_after, config.login_timeout.min(PING_LIMIT))
+        };
+        let unused = now.saturating_duration_since(idle.life.since);
+        // It may have been half a connection since then: an address that has moved to another machine, say.
+        let doubts = idle.opened.server.doubts();
+        let due = idle.life.doubts != doubts || !ping_after.is_zero() && unused > ping_after;
+        if due && !idle.answers(limit).await {
+            return Err(idle.close(Closed::Ping));
+        }
+        idle.life.doubts = doubts;
+        Ok(idle)
+    }
+
+    async fn open(
+        &self,
+        server: &Arc<Server>,
+        key: &Rc<Key>,
+        credential: &Credential,
+        seat: Seat,
+    ) -> Result<Idle<S>, LeaseError> {
+        let (config, number) = {
+            let terms = self.terms();
+            (Arc::clone(&terms.config), terms.number)
+        };
+        // Before anything is known of the server: what happens to it from here on counts.
+        let generation = server.generation();
+        let (series, known) =
+            self.with_shelf(server, |shelf| (Arc::clone(shelf.series()), shelf.baseline(key)));
+        let opening = Opening {
+            cluster: &self.cluster,
+            config: &config,
+            server,
+            key,
+            credential,
+        };
+        let opened = opening.open(known.as_ref()).await;
+        let (stream, opened) = opened.inspect_err(|error| {
+            series.open_failures.inc();
+            if is_full(error) {
+                // Before the seat goes, or it would go to the next who is refused.
+                server.line.hold(server.sessions().saturating_sub(1), now());
+            }
+        })?;
+        let kept = (config.pool.min_idle > 0).then_some(credential);
+        self.with_shelf(server, |shelf| shelf.note(&opened, kept));
+        let now = now();
+        Ok(Idle {
+            stream,
+            state: None,
+            opened,
+            life: Life::new(series, seat, now, number, generation),
+        })
+    }
+
+    /// Why a connection is of no use any more; `None` when it is.
+    fn unfit(&self, idle: &mut Idle<S>, now: Instant) -> Option<Closed> {
+        let server = &idle.opened.server;
+        if idle.life.generation != server.generation() {
+            return Some(Closed::Server);
+        }
+        let terms = self.terms();
+        if idle.life.terms != terms.number {
+            return Some(Closed::Config);
+        }
+        let max_age = terms.config.pool.max_age;
+        if !max_age.is_zero() && now.saturating_duration_since(idle.life.born) > max_age {
+            return Some(Closed::MaxAge);
+        }
+        let max = server.max_connections();
+        if max > 0 && server.sessions() > max {
+            return Some(Closed::Limit);
+        }
+        idle.has_news().then_some(Closed::Broken)
+    }
+
+    /// Gives a connection to whoever waits for it, or its seat, or keeps it.
+    fn place(&self, mut idle: Idle<S>, now: Instant) {
+        // Not a count that all workers share.
+        let opened = Rc::clone(&idle.opened);
+        let server = &opened.server;
+        while !server.line.is_empty() {
+            let turn = server.line.next_for(self.member.id, &idle.opened.key, now);
+            let Some(turn) = turn else { break };
+            match self.deliver(turn, idle) {
+                Some(back) => idle = back,
+                None => return,
+            }
+        }
+        if self.is_wanted_elsewhere(server) {
+            drop(idle.close(Closed::Handover));
+        } else {
+            self.with_shelf(server, |shelf| shelf.put(idle));
+        }
+    }
+
+    /// Gives a connection, or its seat, to one who has waited. It comes back from one who has left at this moment.
+    fn deliver(&self, turn: Turn, idle: Idle<S>) -> Option<Idle<S>> {
+        if turn.same {
+            let at = (idle.opened.server.id(), turn.ticket);
+            self.handed.borrow_mut().insert(at, idle);
+            return match turn.serve(Grant::Connection) {
+                Ok(()) => None,
+                Err(_) => self.handed.borrow_mut().remove(&at),
+            };
+        }
+        let seat = idle.close(Closed::Handover)?;
+        // A seat that cannot be delivered is dropped, which serves the line.
+        let _ = turn.serve(Grant::Seat(seat));
+        None
+    }
+
+    /// Whether sessions that want a connection of their own, for which there is a line for the whole cluster, wait for a seat
+    /// on this server among others.
+    fn is_wanted_elsewhere(&self, server: &Server) -> bool {
+        !self.cluster.queue().is_empty() && server.max_connections() > 0 && server.weight() > 0
+    }
+
+    fn with_shelf<T>(&self, server: &Arc<Server>, then: impl FnOnce(&mut Shelf<S>) -> T) -> T {
+        let mut shelves = self.shelves.borrow_mut();
+        let shelf = shelves
+            .entry(server.id())
+            .or_insert_with(|| Shelf::new(server, &self.member));
+        then(shelf)
+    }
+
+    fn check_available(&self, server: &Server) -> Result<(), LeaseError> {
+        match server.availability() {
+            Availability::Yes | Availability::Unknown => Ok(()),
+            Availability::No => Err(self.unavailable(server)),
+        }
+    }
+
+    fn unavailable(&self, server: &Server) -> LeaseError {
+        LeaseError::NoServerAvailable {
+            cluster: self.cluster.name().to_owned(),
+            servers: vec![crate::cluster::reason(server)],
+        }
+    }
+
+    /// The terms as they are now.
+    fn terms(&self) -> Ref<'_, Terms> {
+        let config = self.cluster.peek_config();
+        if !Arc::ptr_eq(&config, &self.terms.borrow().config) {
+            let mut terms = self.terms.borrow_mut();
+            terms.number += u64::from(!same_terms(&config, &terms.config));
+            terms.config = Arc::clone(&config);
+        }
+        self.terms.borrow()
+    }
+}
+
+impl<S> Drop for Pool<S> {
+    fn drop(&mut self) {
+        self.cluster.pools.leave(&self.member);
+        for shelf in self.shelves.get_mut().values_mut() {
+            shelf.close_if(|_| Some(Closed::Shutdown));
+        }
+    }
+}
+
+impl<S> fmt::Debug for Pool<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pool")
+            .field("cluster", &self.cluster.name())
+            .field("idle", &self.idle())
+            .field("busy", &self.busy())
+            .field("waiting", &self.waiting())
+            .finish()
+    }
+}
+
+fn suits<S>(idle: &Idle<S>, cost: impl Fn(&S) -> u32) -> bool {
+    idle.state.as_ref().is_none_or(|state| cost(state) < u32::MAX)
+}
+
+/// Whether the server has refused a connection for having too many.
+fn is_full(error: &LeaseError) -> bool {
+    matches!(error, LeaseError::Refused { packet, .. } if packet.code == ER_CON_COUNT_ERROR)
+}
+
+/// In use from now on.
+fn begin<S>(mut idle: Idle<S>, now: Instant, fresh: impl Fn(&Opened) -> S) -> Connection<S> {
+    idle.life.begin_lease(now);
+    Connection {
+        state: idle.state.unwrap_or_else(|| fresh(&idle.opened)),
+        stream: idle.stream,
+        opened: idle.opened,
+        life: idle.life,
+    }
+}
+
+/// Whether connections opened by one are as good as those opened by the other.
+fn same_terms(a: &config::Cluster, b: &config::Cluster) -> bool {
+    a.tls == b.tls
+        && a.compression == b.compression
+        && a.send_proxy == b.send_proxy
+        && a.pool.init == b.pool.init
+}

@@ -1,0 +1,239 @@
+//! Opening a connection: connect, greeting, TLS, login, trackers on, `pool.init`, and a look at what it is like then.
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use config::{ServerCompression, TlsMode};
+use mysql_wire::compression::Algorithm;
+use mysql_wire::{Capabilities, ErrPacket, Greeting};
+use net::Stream;
+use tokio::time::timeout;
+
+use super::arming::{Arming, LIST_NAMES, LIST_SCOPES, Tracked};
+use super::connection::{Baseline, Credential, Key, Opened, is_mariadb};
+use super::exchange::{Exchange, ExchangeError, query};
+use crate::cluster::Cluster;
+use crate::connect::{self, For};
+use crate::error::{ConnectFailure, LeaseError, Seconds};
+use crate::greeting::{GreetingError, read_greeting};
+use crate::leave::leave;
+use crate::login::{self, LoggedIn, LoginError, Terms, Tls};
+use crate::server::Server;
+
+/// What every connection of a pool has.
+const NEEDED: Capabilities = Capabilities::PROTOCOL_41
+    .with(Capabilities::SESSION_TRACK)
+    .with(Capabilities::DEPRECATE_EOF);
+
+/// What clients ask for that is not passed on: a session in the sandbox mode for expired passwords is of no use to the next.
+const WITHHELD: Capabilities = Capabilities::CAN_HANDLE_EXPIRED_PASSWORDS;
+
+/// As everywhere; servers do not expect more.
+const ZSTD_LEVEL: u8 = 3;
+
+/// A server and an account on it.
+pub(super) struct Opening<'a> {
+    pub(super) cluster: &'a Cluster,
+    pub(super) config: &'a Arc<config::Cluster>,
+    pub(super) server: &'a Arc<Server>,
+    pub(super) key: &'a Rc<Key>,
+    pub(super) credential: &'a Credential,
+}
+
+/// Why there is no connection.
+enum Failure {
+    /// This speaks against the server.
+    Server(String),
+    /// It does not.
+    Here(String),
+    Refused(ErrPacket),
+    Unusable(String),
+}
+
+impl Opening<'_> {
+    /// A connection that is ready for its first session. `known` are baselines of others, to share when they are equal.
+    pub(super) async fn open(
+        &self,
+        known: Option<&Rc<Baseline>>,
+    ) -> Result<(Stream, Rc<Opened>), LeaseError> {
+        self.try_open(known).await.map_err(|failure| {
+            let server = self.server.name().to_owned();
+            let connect = |reason| LeaseError::ConnectFailed {
+                cluster: self.cluster.name().to_owned(),
+                failures: vec![ConnectFailure {
+                    id: self.server.id(),
+                    server: server.clone(),
+                    reason,
+                }],
+            };
+            match failure {
+                Failure::Server(reason) => {
+                    self.cluster.suspect(self.server, &reason);
+                    connect(reason)
+                }
+                Failure::Here(reason) => connect(reason),
+                Failure::Refused(packet) => LeaseError::Refused { server, packet },
+                Failure::Unusable(reason) => LeaseError::Unusable { server, reason },
+            }
+        })
+    }
+
+    async fn try_open(&self, known: Option<&Rc<Baseline>>) -> Result<(Stream, Rc<Opened>), Failure> {
+        let config = self.config;
+        let connected = connect::connect(self.server, config, For::Gateway, config.connect_timeout).await;
+        let mut stream = connected.map_err(|error| match error.servers_fault {
+            true => Failure::Server(error.reason),
+            false => Failure::Here(error.reason),
+        })?;
+        let greeting = match read_greeting(&mut stream, config.login_timeout).await {
+            Ok((greeting, _)) => greeting,
+            Err(GreetingError::Refused(packet)) => return Err(Failure::Refused(packet)),
+            Err(error) => return Err(Failure::Server(error.to_string())),
+        };
+        self.cluster.note_greeting(self.server, &greeting);
+        let missing = NEEDED.without(greeting.capabilities);
+        if missing != Capabilities::default() {
+            let _ = timeout(config.login_timeout, leave(&mut stream, &greeting)).await;
+            return Err(Failure::Unusable(format!(
+                "it lacks {missing:?}, without which sessions cannot share its connections"
+            )));
+        }
+        let logged_in = self.within(self.log_in(stream, &greeting)).await?;
+        let thread_id = greeting.connection_id;
+        let prepared = self.prepare(logged_in, thread_id, greeting.server_version, known);
+        self.within(prepared).await
+    }
+
+    /// `step`, within the time for a login.
+    async fn within<T>(&self, step: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+        let limit: Duration = self.config.login_timeout;
+        match timeout(limit, step).await {
+            Ok(result) => result,
+            Err(_) => Err(Failure::Server(format!(
+                "login not finished within {}",
+                Seconds(limit)
+            ))),
+        }
+    }
+
+    async fn log_in(&self, stream: Stream, greeting: &Greeting) -> Result<LoggedIn, Failure> {
+        let connector = self.cluster.tls();
+        let tls = connector.as_deref().map(|connector| Tls {
+            connector,
+            server_name: self.server.tls_name(),
+            required: self.config.tls.mode == TlsMode::Required,
+        });
+        let attributes = attributes();
+        let terms = Terms {
+            capabilities: self.key.capabilities.without(WITHHELD).with(NEEDED),
+            collation: self.key.collation,
+            attributes: Some(&attributes),
+            compression: match self.config.compression {
+                ServerCompression::Off => None,
+                ServerCompression::Zlib => Some(Algorithm::Zlib),
+                ServerCompression::Zstd => Some(Algorithm::Zstd { level: ZSTD_LEVEL }),
+            },
+        };
+        let (user, secret) = (self.credential.user.as_bytes(), self.credential.secret.as_login());
+        login::log_in(stream, greeting, user, secret, terms, tls)
+            .await
+            .map_err(|error| match error {
+                LoginError::Refused(packet) => Failure::Refused(packet),
+                LoginError::Io(_) | LoginError::Closed => Failure::Server(format!("login: {error}")),
+                error => Failure::Unusable(format!("login of user {}: {error}", self.credential.user)),
+            })
+    }
+
+    /// Switches the trackers on, runs `pool.init`, reads the baseline.
+    async fn prepare(
+        &self,
+        logged_in: LoggedIn,
+        thread_id: u32,
+        version: Vec<u8>,
+        known: Option<&Rc<Baseline>>,
+    ) -> Result<(Stream, Rc<Opened>), Failure> {
+        let LoggedIn {
+            mut stream,
+            capabilities,
+            ok,
+        } = logged_in;
+        let mut exchange = Exchange::new(&mut stream, capabilities);
+        let tracked = self.tracked(&mut exchange, capabilities, &version).await?;
+        let config = Arc::clone(self.config);
+        let arming = Arming { tracked, config };
+        let baseline = arming.first(&mut exchange, capabilities).await;
+        let baseline = baseline.map_err(|(what, error)| failure(&what, error))?;
+        let baseline = match known {
+            Some(known) if **known == baseline => Rc::clone(known),
+            _ => Rc::new(baseline),
+        };
+        let opened = Opened {
+            server: Arc::clone(self.server),
+            key: Rc::clone(self.key),
+            capabilities,
+            thread_id,
+            version,
+            status: ok.status,
+            baseline,
+            arming,
+        };
+        Ok((stream, Rc::new(opened)))
+    }
+
+    /// What the server's trackers are to watch: read once a server, and again when its version has changed.
+    async fn tracked(
+        &self,
+        exchange: &mut Exchange<'_>,
+        capabilities: Capabilities,
+        version: &[u8],
+    ) -> Result<Arc<Tracked>, Failure> {
+        let known = self.server.tracked.load_full();
+        if let Some(known) = known.filter(|known| known.version == version) {
+            return Ok(known);
+        }
+        let tracked = if is_mariadb(version) {
+            Tracked::everything(version)
+        } else {
+            let both = [LIST_SCOPES, LIST_NAMES].map(|sql| query(capabilities, sql));
+            let answers = exchange.each(&both).await;
+            let mut answers = answers.map_err(|error| failure(LIST_NAMES, error))?.into_iter();
+            match (answers.next(), answers.next()) {
+                (Some(Ok(rows)), _) => Tracked::named(version, &rows, true),
+                (_, Some(Ok(rows))) => Tracked::named(version, &rows, false),
+                (_, Some(Err(error))) => return Err(failure(LIST_NAMES, ExchangeError::Refused(error))),
+                (_, None) => return Err(Failure::Unusable("it names no variables".to_owned())),
+            }
+        };
+        let tracked = Arc::new(tracked);
+        self.server.tracked.store(Some(Arc::clone(&tracked)));
+        Ok(tracked)
+    }
+}
+
+fn failure(what: &str, error: ExchangeError) -> Failure {
+    match error {
+        ExchangeError::Refused(_) | ExchangeError::Answer(_) => {
+            Failure::Unusable(format!("statement `{what}`: {error}"))
+        }
+        error => Failure::Server(format!("statement `{what}`: {error}")),
+    }
+}
+
+/// What the server shows of us in `session_connect_attrs`.
+fn attributes() -> Vec<u8> {
+    let pid = std::process::id().to_string();
+    let list = [
+        ("_client_name", "forebay"),
+        ("program_name", "forebay"),
+        ("_client_version", env!("CARGO_PKG_VERSION")),
+        ("_pid", &pid),
+    ];
+    let mut encoded = Vec::new();
+    for text in list.iter().flat_map(|(name, value)| [name, value]) {
+        // One byte of length: all of them are short.
+        encoded.push(text.len() as u8);
+        encoded.extend_from_slice(text.as_bytes());
+    }
+    encoded
+}

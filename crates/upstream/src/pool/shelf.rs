@@ -1,0 +1,173 @@
+//! The idle connections of one worker to one server.
+
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Instant;
+
+use config::Reuse;
+
+use super::connection::{Baseline, Credential, Idle, Key, Opened};
+use super::series::{Closed, Member, Series};
+use crate::server::{Server, now};
+
+/// How many of the newest idle connections are looked at for the one that costs least.
+const LOOKED_AT: usize = 16;
+
+/// See above.
+pub(super) struct Shelf<S> {
+    server: Arc<Server>,
+    series: Arc<Series>,
+    racks: HashMap<Rc<Key>, Rack<S>>,
+}
+
+/// Those of one key.
+pub(super) struct Rack<S> {
+    /// The one that was given back last is the last.
+    idle: Vec<Idle<S>>,
+    /// When one of them was leased or opened last.
+    pub(super) used: Instant,
+    /// Who opened the last one; kept only where connections are to be opened without a session.
+    pub(super) credential: Option<Credential>,
+    baseline: Option<Rc<Baseline>>,
+}
+
+impl<S> Shelf<S> {
+    pub(super) fn new(server: &Arc<Server>, member: &Member) -> Self {
+        Self {
+            server: Arc::clone(server),
+            series: member.series(server),
+            racks: HashMap::new(),
+        }
+    }
+
+    pub(super) fn server(&self) -> &Arc<Server> {
+        &self.server
+    }
+
+    pub(super) fn series(&self) -> &Arc<Series> {
+        &self.series
+    }
+
+    /// Of the newest ones the one that costs least, the newest of equals; or the oldest. None that costs `u32::MAX`.
+    pub(super) fn take(
+        &mut self,
+        key: &Rc<Key>,
+        now: Instant,
+        reuse: Reuse,
+        cost: impl Fn(&S) -> u32,
+        fresh: impl Fn(&Opened) -> S,
+    ) -> Option<Idle<S>> {
+        let rack = self.racks.get_mut(key)?;
+        let cost = |idle: &mut Idle<S>| cost(idle.state.get_or_insert_with(|| fresh(&idle.opened)));
+        let index = match reuse {
+            Reuse::Newest => rack.cheapest(cost),
+            Reuse::Oldest => rack.idle.iter_mut().position(|idle| cost(idle) < u32::MAX),
+        }?;
+        rack.used = now;
+        Some(rack.idle.remove(index))
+    }
+
+    pub(super) fn put(&mut self, idle: Idle<S>) {
+        let now = idle.life.since;
+        self.rack(&Rc::clone(&idle.opened.key), now).idle.push(idle);
+    }
+
+    /// The one that nobody has used for longest, of another key if there is one.
+    pub(super) fn evict(&mut self, key: &Key) -> Option<Idle<S>> {
+        let oldest = |rack: &Rack<S>| rack.idle.first().map(|idle| idle.life.since);
+        let (_, rack) = self
+            .racks
+            .iter_mut()
+            .filter(|(_, rack)| !rack.idle.is_empty())
+            .min_by_key(|(other, rack)| (***other == *key, oldest(rack)))?;
+        Some(rack.idle.remove(0))
+    }
+
+    /// The key of the one that nobody has used for longest.
+    pub(super) fn oldest(&self) -> Option<Rc<Key>> {
+        self.racks
+            .iter()
+            .filter_map(|(key, rack)| Some((rack.idle.first()?.life.since, key)))
+            .min_by_key(|(since, _)| *since)
+            .map(|(_, key)| Rc::clone(key))
+    }
+
+    /// The one of this key that nobody has used for longest.
+    pub(super) fn take_oldest(&mut self, key: &Key) -> Option<Idle<S>> {
+        let rack = self.racks.get_mut(key)?;
+        (!rack.idle.is_empty()).then(|| rack.idle.remove(0))
+    }
+
+    pub(super) fn idle(&self) -> usize {
+        self.racks.values().map(|rack| rack.idle.len()).sum()
+    }
+
+    /// What connections of this key are like, when the last one was opened.
+    pub(super) fn baseline(&self, key: &Rc<Key>) -> Option<Rc<Baseline>> {
+        self.racks.get(key)?.baseline.clone()
+    }
+
+    /// One has been opened.
+    pub(super) fn note(&mut self, opened: &Opened, credential: Option<&Credential>) {
+        let rack = self.rack(&opened.key, now());
+        rack.used = now();
+        rack.credential = credential.cloned();
+        rack.baseline = Some(Rc::clone(&opened.baseline));
+    }
+
+    /// Closes those for which there is a reason.
+    pub(super) fn close_if(&mut self, mut reason: impl FnMut(&mut Idle<S>) -> Option<Closed>) {
+        for rack in self.racks.values_mut() {
+            let mut index = 0;
+            while let Some(idle) = rack.idle.get_mut(index) {
+                match reason(idle) {
+                    Some(reason) => drop(rack.idle.remove(index).close(reason)),
+                    None => index += 1,
+                }
+            }
+        }
+    }
+
+    /// Forgets keys that nobody has used since `since`; true when nothing is left.
+    pub(super) fn forget(&mut self, since: Instant) -> bool {
+        self.racks
+            .retain(|_, rack| !rack.idle.is_empty() || rack.used >= since);
+        self.racks.is_empty()
+    }
+
+    /// The key that was used last, and who opened connections for it.
+    pub(super) fn latest(&self) -> Option<(Rc<Key>, Credential)> {
+        self.racks
+            .iter()
+            .filter_map(|(key, rack)| Some((key, rack.credential.as_ref()?, rack.used)))
+            .max_by_key(|(_, _, used)| *used)
+            .map(|(key, credential, _)| (Rc::clone(key), credential.clone()))
+    }
+
+    fn rack(&mut self, key: &Rc<Key>, now: Instant) -> &mut Rack<S> {
+        self.racks.entry(Rc::clone(key)).or_insert_with(|| Rack {
+            idle: Vec::new(),
+            used: now,
+            credential: None,
+            baseline: None,
+        })
+    }
+}
+
+impl<S> Rack<S> {
+    /// The place of the one that costs least, of the newest.
+    fn cheapest(&mut self, cost: impl Fn(&mut Idle<S>) -> u32) -> Option<usize> {
+        let mut best: Option<(usize, u32)> = None;
+        for (index, idle) in self.idle.iter_mut().enumerate().rev().take(LOOKED_AT) {
+            let cost = cost(idle);
+            if cost < best.map_or(u32::MAX, |(_, least)| least) {
+                best = Some((index, cost));
+            }
+            if cost == 0 {
+                break;
+            }
+        }
+        best.map(|(index, _)| index)
+    }
+}

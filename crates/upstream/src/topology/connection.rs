@@ -1,0 +1,146 @@
+//! The one connection over which a server is asked again and again.
+
+use std::io;
+use std::time::Duration;
+
+use config::TlsMode;
+use mysql_wire::gtid::Flavor;
+use mysql_wire::{Capabilities, Command};
+use net::Stream;
+use tokio::io::AsyncReadExt;
+
+use super::flavor;
+use super::rows::{Bounds, QueryError, Rows, query};
+use crate::cluster::Cluster;
+use crate::connect::{self, For};
+use crate::greeting::{GreetingError, read_greeting};
+use crate::login::{self, Account, LoginError, Tls};
+use crate::packets::Packets;
+use crate::server::Server;
+
+/// "Too many connections": alive, but full.
+const ER_CON_COUNT_ERROR: u16 = 1040;
+
+/// A connection of the account `monitor`.
+pub(crate) struct Connection {
+    stream: Stream,
+    capabilities: Capabilities,
+    pub(crate) flavor: Flavor,
+    /// The server is too old for the statements that say `REPLICA`.
+    pub(super) old_words: bool,
+    /// Who follows the server, as of an earlier look, and how many looks may still go by with that.
+    pub(super) replicas: (Rows, u32),
+}
+
+/// Why a server could not be asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Blind {
+    pub(crate) reason: String,
+    pub(super) meaning: Meaning,
+}
+
+/// What that says of the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Meaning {
+    /// Nobody listens there: it is gone.
+    NobodyThere,
+    /// It is there and has no room for us.
+    Full,
+    /// It may be anything.
+    Unknown,
+}
+
+impl Blind {
+    pub(super) fn new(reason: impl Into<String>) -> Self {
+        Self {
+            reason: reason.into(),
+            meaning: Meaning::Unknown,
+        }
+    }
+}
+
+impl Connection {
+    /// Connects and logs in; `limit` is for the connection, the rest is the caller's.
+    pub(crate) async fn open(
+        cluster: &Cluster,
+        server: &Server,
+        config: &config::Cluster,
+        monitor: &config::Monitor,
+        limit: Duration,
+    ) -> Result<Self, Blind> {
+        let mut stream = connect::connect(server, config, For::Gateway, limit)
+            .await
+            .map_err(|error| Blind {
+                reason: error.reason,
+                meaning: if error.refused {
+                    Meaning::NobodyThere
+                } else {
+                    Meaning::Unknown
+                },
+            })?;
+        let (greeting, _) = match read_greeting(&mut stream, limit).await {
+            Ok(greeting) => greeting,
+            Err(GreetingError::Refused(error)) if error.code == ER_CON_COUNT_ERROR => return Err(full()),
+            Err(error) => return Err(Blind::new(error.to_string())),
+        };
+        cluster.note_greeting(server, &greeting);
+        let connector = cluster.tls();
+        let tls = connector.as_deref().map(|connector| Tls {
+            connector,
+            server_name: server.tls_name(),
+            required: config.tls.mode == TlsMode::Required,
+        });
+        let password = monitor.password.as_ref().map_or("", |password| password.reveal());
+        let account = Account {
+            user: monitor.user.as_bytes(),
+            password: password.as_bytes(),
+        };
+        let logged_in = match login::login(stream, &greeting, account, tls).await {
+            Ok(logged_in) => logged_in,
+            Err(LoginError::Refused(error)) if error.code == ER_CON_COUNT_ERROR => return Err(full()),
+            Err(error) => {
+                return Err(Blind::new(format!(
+                    "login of the monitor's user {}: {error}",
+                    monitor.user
+                )));
+            }
+        };
+        Ok(Self {
+            stream: logged_in.stream,
+            capabilities: logged_in.capabilities,
+            flavor: flavor(&greeting.server_version),
+            old_words: false,
+            replicas: (Rows::default(), 0),
+        })
+    }
+
+    /// Runs a statement. See [`query`] for which errors end the connection.
+    pub(super) async fn query(&mut self, statement: &str) -> Result<Rows, QueryError> {
+        self.query_within(statement, Bounds::USUAL).await
+    }
+
+    /// The same with a longer result.
+    pub(crate) async fn query_within(&mut self, statement: &str, bounds: Bounds) -> Result<Rows, QueryError> {
+        query(&mut self.stream, self.capabilities, statement, bounds).await
+    }
+
+    /// Resolves when the server ends the connection, or says anything unasked, which comes to the same.
+    pub(super) async fn ended(&mut self) {
+        let mut byte = [0];
+        let _: io::Result<usize> = self.stream.read(&mut byte).await;
+    }
+
+    /// Says good-bye.
+    pub(crate) async fn close(mut self) {
+        let _ = Packets::new(&mut self.stream, 0)
+            .send_command(&[Command::QUIT.0])
+            .await;
+    }
+}
+
+fn full() -> Blind {
+    Blind {
+        reason: "is full (too many connections)".to_owned(),
+        meaning: Meaning::Full,
+    }
+}

@@ -1,0 +1,112 @@
+//! Kind `galera`: MariaDB Galera Cluster, Percona XtraDB Cluster.
+//!
+//! Every node takes writes, and writes of two nodes to the same row make one of them fail. So one node gets them all:
+//! the one that had them, as long as it can, or else the one with the lowest `wsrep_local_index`, on which several
+//! gateways agree that start at the same time. Two gateways that disagree for a while cost such failures and no data.
+//!
+//! A node is good for anything only in the primary component, ready and not closed by its operator. A donor may fall
+//! behind: it takes no reads, and writes only where no synced node can.
+
+use std::collections::BTreeMap;
+
+use super::{Claim, Judged, Verdict, facts, names};
+use crate::topology::observation::{Facts, GaleraFacts, NodeState, Observation};
+
+pub(super) fn decide(servers: &[Observation], incumbent: Option<usize>) -> Verdict {
+    let facts = facts(servers, |facts| match facts {
+        Facts::Galera(facts) => Some(facts),
+        Facts::Replication(_) | Facts::Group(_) => None,
+    });
+    let claim = settle(servers, &facts, incumbent);
+    let conflict = (claim == Claim::Conflict).then(|| {
+        let serving: Vec<usize> = (0..servers.len())
+            .filter(|&at| facts[at].is_some_and(serves))
+            .collect();
+        format!(
+            "{} are not all in one cluster, and serve",
+            names(servers, &serving)
+        )
+    });
+    let judge = |at: usize| {
+        if let Some(reason) = servers[at].sight.blindness() {
+            return Judged::unusable(reason);
+        }
+        let Some(facts) = facts[at] else {
+            return Judged::unusable("has said nothing of its cluster");
+        };
+        judge(
+            &servers[at],
+            facts,
+            claim == Claim::Settled(at),
+            claim == Claim::Conflict,
+        )
+    };
+    Verdict::of((0..servers.len()).map(judge).collect(), conflict)
+}
+
+fn settle(servers: &[Observation], facts: &[Option<&GaleraFacts>], incumbent: Option<usize>) -> Claim {
+    if is_torn(servers, facts) {
+        return Claim::Conflict;
+    }
+    let writers = |state: NodeState| {
+        facts
+            .iter()
+            .enumerate()
+            .filter_map(|(at, facts)| Some((at, (*facts)?)))
+            .filter(move |(_, facts)| facts.state == state && facts.writable && serves(facts))
+    };
+    for state in [NodeState::Synced, NodeState::Donor] {
+        // An incumbent that cannot be seen clearly stays until it is gone; nobody new is chosen unseen.
+        let stays = writers(state).find(|(at, _)| incumbent == Some(*at));
+        let lowest = || {
+            writers(state)
+                .filter(|(at, _)| servers[*at].sight.is_clear())
+                .min_by_key(|(at, facts)| (facts.index, *at))
+        };
+        if let Some((at, _)) = stays.or_else(lowest) {
+            return Claim::Settled(at);
+        }
+    }
+    Claim::None
+}
+
+/// Whether two components serve at the same time: somebody has started the cluster twice, or made a minority go on. A
+/// component counts when all its nodes have been seen in it, so that looks before and after a change do not contradict.
+fn is_torn(servers: &[Observation], facts: &[Option<&GaleraFacts>]) -> bool {
+    let mut components: BTreeMap<(&(String, u64), u32), u32> = BTreeMap::new();
+    for (server, facts) in servers.iter().zip(facts) {
+        if let Some(facts) = facts.filter(|facts| serves(facts) && server.sight.is_clear()) {
+            // Two parts that were separated by force count their changes alike, but not their nodes, as a rule.
+            *components.entry((&facts.component, facts.size)).or_default() += 1;
+        }
+    }
+    components
+        .iter()
+        .filter(|((_, size), seen)| *seen >= size)
+        .count()
+        > 1
+}
+
+/// It runs statements, for the majority.
+fn serves(facts: &GaleraFacts) -> bool {
+    facts.ready && facts.in_primary_component && facts.closed.is_none()
+}
+
+fn judge(server: &Observation, facts: &GaleraFacts, is_primary: bool, torn: bool) -> Judged {
+    if let Some(closed) = &facts.closed {
+        return Judged::unusable(format!("is closed by its operator ({closed})"));
+    }
+    if !facts.in_primary_component {
+        return Judged::unusable("is not in the primary component");
+    }
+    if !facts.ready {
+        return Judged::unusable(format!("is not ready ({})", facts.state.word()));
+    }
+    match facts.state {
+        NodeState::Synced if is_primary => Judged::primary("is synced, and chosen for writes"),
+        NodeState::Donor if is_primary => Judged::primary("takes the writes, since no other node is synced"),
+        NodeState::Synced if torn => Judged::unusable("is synced, but another cluster serves, too"),
+        NodeState::Synced => Judged::replica("is synced", server.lag.map(|lag| lag.was + lag.age)),
+        state => Judged::unusable(format!("is {}", state.word())),
+    }
+}

@@ -1,0 +1,176 @@
+//! Kind `group-replication`: MySQL Group Replication, 8.0 to 9.
+//!
+//! Every member has a view of the group. A view counts only when the member itself is online in it and can reach more
+//! than half of it: what a minority, or one that was expelled, believes is not so. The primary is the member that is
+//! the primary in a view that counts, says so itself, and takes writes already: a newly elected one is read-only until
+//! it has applied what it had received.
+//!
+//! Where all members are primaries (multi-primary mode) one of them gets the writes, always the same as long as it is
+//! there, and the others take reads.
+
+use super::{Claim, Judged, Verdict, facts, names};
+use crate::topology::observation::{Facts, GroupFacts, GroupMember, MemberState, Observation};
+
+pub(super) fn decide(servers: &[Observation], incumbent: Option<usize>) -> Verdict {
+    let group = Group::new(servers);
+    let candidates: Vec<usize> = (0..servers.len()).filter(|&at| group.is_candidate(at)).collect();
+    let claim = group.settle(&candidates, incumbent);
+    let primary = match claim {
+        Claim::Settled(at) => Some(at),
+        Claim::None | Claim::Conflict => None,
+    };
+    let conflict = (claim == Claim::Conflict)
+        .then(|| format!("{} are primaries of the same group", names(servers, &candidates)));
+    let judge = |at: usize| group.judge(at, primary, &candidates);
+    Verdict::of((0..servers.len()).map(judge).collect(), conflict)
+}
+
+struct Group<'a> {
+    servers: &'a [Observation],
+    facts: Vec<Option<&'a GroupFacts>>,
+    /// Whose view counts.
+    counts: Vec<bool>,
+}
+
+impl<'a> Group<'a> {
+    fn new(servers: &'a [Observation]) -> Self {
+        let facts = facts(servers, |facts| match facts {
+            Facts::Group(facts) => Some(facts),
+            Facts::Replication(_) | Facts::Galera(_) => None,
+        });
+        let counts = facts.iter().map(|facts| facts.is_some_and(view_counts)).collect();
+        Self {
+            servers,
+            facts,
+            counts,
+        }
+    }
+
+    /// By its own words, and by a majority.
+    fn is_candidate(&self, at: usize) -> bool {
+        let own = |facts: &GroupFacts| own(facts).is_some_and(|own| own.is_primary) && facts.writable;
+        self.counts[at] && self.facts[at].is_some_and(own) && !self.is_denied(at)
+    }
+
+    /// It cannot be seen clearly, and a member that can does not count it among the primaries (any more).
+    fn is_denied(&self, at: usize) -> bool {
+        let Some(facts) = self.facts[at] else { return true };
+        let denies = |view: &GroupFacts| {
+            let entry = view.view.iter().find(|member| member.uuid == facts.uuid);
+            !entry.is_some_and(|entry| entry.is_primary && entry.state == MemberState::Online)
+        };
+        !self.servers[at].sight.is_clear() && self.clear_views().any(denies)
+    }
+
+    /// Views that count, of members seen clearly.
+    fn clear_views(&self) -> impl Iterator<Item = &'a GroupFacts> {
+        let clear = |at: &usize| self.counts[*at] && self.servers[*at].sight.is_clear();
+        (0..self.servers.len())
+            .filter(clear)
+            .filter_map(|at| self.facts[at])
+    }
+
+    fn settle(&self, candidates: &[usize], incumbent: Option<usize>) -> Claim {
+        let incumbent = incumbent.filter(|at| candidates.contains(at));
+        let [first, ..] = *candidates else {
+            return Claim::None;
+        };
+        if candidates.len() == 1 {
+            return Claim::Settled(first);
+        }
+        let facts = || candidates.iter().filter_map(|&at| self.facts[at]);
+        let agree = || {
+            facts().all(|view| {
+                facts().all(|other| {
+                    view.view
+                        .iter()
+                        .any(|member| member.uuid == other.uuid && member.is_primary)
+                })
+            })
+        };
+        if facts().all(|facts| !facts.single_primary) && agree() {
+            let lowest = candidates
+                .iter()
+                .copied()
+                .min_by_key(|&at| self.facts[at].map(|facts| &facts.uuid));
+            return incumbent.or(lowest).map_or(Claim::None, Claim::Settled);
+        }
+        let clear = candidates
+            .iter()
+            .filter(|&&at| self.servers[at].sight.is_clear())
+            .count();
+        if clear < 2 { Claim::None } else { Claim::Conflict }
+    }
+
+    fn judge(&self, at: usize, primary: Option<usize>, candidates: &[usize]) -> Judged {
+        let server = &self.servers[at];
+        if let Some(reason) = server.sight.blindness() {
+            return Judged::unusable(reason);
+        }
+        let Some(facts) = self.facts[at] else {
+            return Judged::unusable("has said nothing of its group");
+        };
+        let Some(own) = own(facts) else {
+            return Judged::unusable("is no member of a group");
+        };
+        if own.state != MemberState::Online {
+            return Judged::unusable(format!("is {} in its group", own.state.word()));
+        }
+        if !self.counts[at] {
+            let reachable = reachable(facts).count();
+            return Judged::unusable(format!(
+                "reaches {reachable} of {} members: no majority",
+                facts.view.len()
+            ));
+        }
+        let missed = |view: &GroupFacts| {
+            !view
+                .view
+                .iter()
+                .any(|member| member.uuid == facts.uuid && is_reachable(member))
+        };
+        match primary {
+            Some(primary) if primary == at && facts.single_primary => {
+                Judged::primary("is the primary of its group and takes writes")
+            }
+            Some(primary) if primary == at => {
+                Judged::primary("is chosen for writes; its group has several primaries")
+            }
+            Some(primary) if self.facts[primary].is_some_and(missed) => Judged::unusable(format!(
+                "is not in the group of {}, the primary",
+                self.servers[primary].name
+            )),
+            None if candidates.contains(&at) => Judged::unusable(format!(
+                "is a primary of its group, as are all of {}",
+                names(self.servers, candidates)
+            )),
+            None if own.is_primary => Judged::replica(
+                "is the primary of its group, but takes no writes yet",
+                server.lag.map(|lag| lag.was),
+            ),
+            Some(primary) if own.is_primary => Judged::replica(
+                format!("is online; writes go to {}", self.servers[primary].name),
+                server.lag.map(|lag| lag.was + lag.age),
+            ),
+            _ => Judged::replica("is online in its group", server.lag.map(|lag| lag.was + lag.age)),
+        }
+    }
+}
+
+fn own(facts: &GroupFacts) -> Option<&GroupMember> {
+    facts.view.iter().find(|member| member.uuid == facts.uuid)
+}
+
+/// Whether the view is that of a member online in the majority.
+fn view_counts(facts: &GroupFacts) -> bool {
+    own(facts).is_some_and(|own| own.state == MemberState::Online)
+        && reachable(facts).count() * 2 > facts.view.len()
+}
+
+fn reachable(facts: &GroupFacts) -> impl Iterator<Item = &GroupMember> {
+    facts.view.iter().filter(|member| is_reachable(member))
+}
+
+fn is_reachable(member: &GroupMember) -> bool {
+    matches!(member.state, MemberState::Online | MemberState::Recovering)
+}

@@ -1,0 +1,128 @@
+//! From what is known of all servers to the role of each. Pure: one file for each kind of cluster.
+//!
+//! Common to all: there is a primary only when nobody contradicts. A server that cannot be seen clearly keeps the role
+//! that its last words justify, until it is gone; but it takes part in a contradiction, so that nobody is chosen in its
+//! place before. Several that claim to be the primary are a [`Verdict::conflict`].
+
+mod fixed;
+mod galera;
+mod group_replication;
+mod replication;
+#[cfg(test)]
+mod tests;
+
+use std::time::Duration;
+
+use super::Role;
+use super::observation::{Facts, Observation};
+
+/// What the servers are, in their order.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Verdict {
+    pub(super) members: Vec<Judged>,
+    /// The one whose role is [`Role::Primary`].
+    pub(super) primary: Option<usize>,
+    /// Who claims to be the primary, and that nothing decides between them. To be believed only when all of them have
+    /// been looked at again: during a switchover one of the looks is usually older than the other's.
+    pub(super) conflict: Option<String>,
+}
+
+/// What one server is, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Judged {
+    pub(super) role: Role,
+    pub(super) reason: String,
+    pub(super) lag: Option<Duration>,
+}
+
+impl Judged {
+    fn primary(reason: impl Into<String>) -> Self {
+        Self {
+            role: Role::Primary,
+            reason: reason.into(),
+            lag: None,
+        }
+    }
+
+    fn replica(reason: impl Into<String>, lag: Option<Duration>) -> Self {
+        Self {
+            role: Role::Replica,
+            reason: reason.into(),
+            lag,
+        }
+    }
+
+    fn unusable(reason: impl Into<String>) -> Self {
+        Self {
+            role: Role::Unusable,
+            reason: reason.into(),
+            lag: None,
+        }
+    }
+}
+
+/// Decides by the rules of `kind`. `incumbent` is the last primary, whether or not it is still there.
+pub(super) fn decide(kind: config::Topology, servers: &[Observation], incumbent: Option<usize>) -> Verdict {
+    let verdict = match kind {
+        config::Topology::Static => fixed::decide(servers),
+        config::Topology::Replication => replication::decide(servers, incumbent),
+        config::Topology::GroupReplication => group_replication::decide(servers, incumbent),
+        config::Topology::Galera => galera::decide(servers, incumbent),
+    };
+    verdict.check_invariants(servers);
+    verdict
+}
+
+impl Verdict {
+    fn of(members: Vec<Judged>, conflict: Option<String>) -> Self {
+        Self {
+            primary: members.iter().position(|member| member.role == Role::Primary),
+            members,
+            conflict,
+        }
+    }
+
+    fn check_invariants(&self, servers: &[Observation]) {
+        debug_assert_eq!(self.members.len(), servers.len());
+        let primaries = || self.members.iter().filter(|member| member.role == Role::Primary);
+        debug_assert_eq!(primaries().count(), usize::from(self.primary.is_some()));
+        debug_assert!(self.conflict.is_none() || self.primary.is_none());
+    }
+}
+
+/// How those who claim to be the primary are told apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Claim {
+    /// By this one, and nobody speaks against it.
+    Settled(usize),
+    /// By nobody; or by several of whom all but one may have changed their mind since they were last seen.
+    None,
+    /// By several.
+    Conflict,
+}
+
+/// What all looks that succeed tell of the same kind of cluster: `pick` takes it out of the facts.
+fn facts<'a, T>(servers: &'a [Observation], pick: impl Fn(&'a Facts) -> Option<&'a T>) -> Vec<Option<&'a T>> {
+    servers
+        .iter()
+        .map(|server| server.sight.facts().and_then(&pick))
+        .collect()
+}
+
+/// `a, b and c`, of at most five.
+fn names(servers: &[Observation], which: &[usize]) -> String {
+    const SHOWN: usize = 5;
+    let mut names: Vec<&str> = which
+        .iter()
+        .take(SHOWN)
+        .map(|&at| servers[at].name.as_str())
+        .collect();
+    if which.len() > SHOWN {
+        names.push("others");
+    }
+    match names.split_last() {
+        None => String::new(),
+        Some((last, [])) => (*last).to_owned(),
+        Some((last, rest)) => format!("{} and {last}", rest.join(", ")),
+    }
+}

@@ -1,0 +1,255 @@
+//! Kind `replication`: asynchronous replication of MySQL and MariaDB.
+//!
+//! The primary is the server that takes writes and follows no other member. Where several do, it is the one that
+//! members follow, unless the last primary is another one of them: that one has writes which the followers have not.
+//! Everything else is a conflict.
+//!
+//! A replica takes reads when it follows the primary, directly or through others, and applies what it gets. Its lag is
+//! what it says itself, plus that of those in between. While it cannot reach its source it says nothing; then its lag
+//! grows with the time, from the last one known, as long as there is a primary that may be writing, and stands still
+//! while there is none: reads go on when the primary is lost.
+
+use std::time::Duration;
+
+use super::{Claim, Judged, Verdict, facts, names};
+use crate::topology::observation::{Facts, Observation, Receiving, ReplicationFacts, Source};
+
+pub(super) fn decide(servers: &[Observation], incumbent: Option<usize>) -> Verdict {
+    let view = View::new(servers);
+    let candidates: Vec<usize> = (0..servers.len()).filter(|&at| view.is_candidate(at)).collect();
+    let claim = view.settle(&candidates, incumbent);
+    let primary = match claim {
+        Claim::Settled(at) => Some(at),
+        Claim::None | Claim::Conflict => None,
+    };
+    let conflict = (claim == Claim::Conflict).then(|| {
+        format!(
+            "{} take writes, and nothing tells which is the primary",
+            names(servers, &candidates)
+        )
+    });
+    let judge = |at: usize| {
+        if let Some(reason) = servers[at].sight.blindness() {
+            return Judged::unusable(reason);
+        }
+        if primary == Some(at) {
+            return Judged::primary(view.why_primary(at));
+        }
+        if candidates.contains(&at) {
+            return Judged::unusable(match primary {
+                Some(primary) => {
+                    format!(
+                        "takes writes, but {} is the primary that others follow",
+                        servers[primary].name
+                    )
+                }
+                None if candidates.len() > 1 => {
+                    format!("takes writes, as do all of {}", names(servers, &candidates))
+                }
+                None => "takes writes, but other servers have not been looked at yet".to_owned(),
+            });
+        }
+        view.judge_replica(at, primary)
+    };
+    Verdict::of((0..servers.len()).map(judge).collect(), conflict)
+}
+
+/// Who follows whom.
+struct View<'a> {
+    servers: &'a [Observation],
+    facts: Vec<Option<&'a ReplicationFacts>>,
+    /// For each server, its sources that are on, with the member that each is.
+    following: Vec<Vec<(&'a Source, Option<usize>)>>,
+}
+
+impl<'a> View<'a> {
+    fn new(servers: &'a [Observation]) -> Self {
+        let facts = facts(servers, |facts| match facts {
+            Facts::Replication(facts) => Some(facts),
+            Facts::Group(_) | Facts::Galera(_) => None,
+        });
+        let member = |source: &Source| {
+            let by_identity = facts.iter().position(|facts| {
+                let identity = facts.and_then(|facts| facts.identity.as_ref());
+                identity.is_some() && identity == source.identity.as_ref()
+            });
+            // A server that is gone cannot tell who it is; its address can.
+            by_identity.or_else(|| {
+                servers
+                    .iter()
+                    .position(|server| server.address.as_ref() == Some(&source.address))
+            })
+        };
+        let following = facts.iter().enumerate().map(|(at, facts)| {
+            let sources = facts
+                .iter()
+                .flat_map(|facts| &facts.sources)
+                .filter(|source| source.is_on());
+            sources
+                .map(|source| (source, member(source).filter(|&member| member != at)))
+                .collect()
+        });
+        let following = following.collect();
+        Self {
+            servers,
+            facts,
+            following,
+        }
+    }
+
+    fn follows(&self, follower: usize, source: usize) -> bool {
+        self.following[follower]
+            .iter()
+            .any(|(_, member)| *member == Some(source))
+    }
+
+    fn is_writable(&self, at: usize) -> bool {
+        self.facts[at].is_some_and(|facts| facts.writable)
+    }
+
+    /// Takes writes and follows no member; or only such as follow it in turn (two in a circle).
+    fn is_candidate(&self, at: usize) -> bool {
+        let partner = |member: usize| self.follows(member, at);
+        let free = self.following[at]
+            .iter()
+            .all(|(_, member)| member.is_none_or(partner));
+        self.is_writable(at) && free
+    }
+
+    fn settle(&self, candidates: &[usize], incumbent: Option<usize>) -> Claim {
+        let incumbent = incumbent.filter(|at| candidates.contains(at));
+        let is_clear = |at: usize| self.servers[at].sight.is_clear();
+        match *candidates {
+            [] => Claim::None,
+            // Whoever has not been looked at may be the right one; at the beginning nobody knows better.
+            [only]
+                if incumbent == Some(only) || !self.servers.iter().any(|server| server.sight.is_unseen()) =>
+            {
+                Claim::Settled(only)
+            }
+            [_] => Claim::None,
+            _ => {
+                let clear = candidates.iter().filter(|&&at| is_clear(at)).count();
+                let followed: Vec<usize> = candidates
+                    .iter()
+                    .copied()
+                    .filter(|&at| self.followers(at) > 0)
+                    .collect();
+                match (followed.as_slice(), incumbent) {
+                    ([one], None) => Claim::Settled(*one),
+                    ([one], Some(incumbent)) if *one == incumbent => Claim::Settled(*one),
+                    // Nobody has been heard since the incumbent was the only one.
+                    (_, Some(incumbent)) if clear == 0 => Claim::Settled(incumbent),
+                    _ if clear < 2 => Claim::None,
+                    _ => Claim::Conflict,
+                }
+            }
+        }
+    }
+
+    /// Members that receive from it.
+    fn followers(&self, at: usize) -> usize {
+        let receives = |follower: &usize| {
+            self.following[*follower]
+                .iter()
+                .any(|(source, member)| *member == Some(at) && source.receiving == Receiving::Yes)
+        };
+        (0..self.servers.len()).filter(receives).count()
+    }
+
+    fn why_primary(&self, at: usize) -> String {
+        match self.followers(at) {
+            0 => "takes writes and follows no other server".to_owned(),
+            1 => "takes writes, and 1 server follows it".to_owned(),
+            count => format!("takes writes, and {count} servers follow it"),
+        }
+    }
+
+    fn judge_replica(&self, at: usize, primary: Option<usize>) -> Judged {
+        let Some(facts) = self.facts[at] else {
+            return Judged::unusable("has said nothing of replication");
+        };
+        if self.following[at].is_empty() {
+            return match (facts.sources.first(), primary) {
+                // The last primary, in the middle of a switchover or closed by its operator: it lacks nothing.
+                (None, None) => Judged::replica("takes no writes, and there is no primary", None),
+                (None, Some(_)) => Judged::unusable("follows nobody"),
+                (Some(source), _) => Judged::unusable(stopped(source)),
+            };
+        }
+        match self.lag(at, primary, 0) {
+            Ok((reason, lag)) => Judged::replica(reason, lag),
+            Err(reason) => Judged::unusable(reason),
+        }
+    }
+
+    /// How far `at` is behind the primary, with a reason; `Err` where it is of no use. `depth` servers are below it.
+    fn lag(
+        &self,
+        at: usize,
+        primary: Option<usize>,
+        depth: usize,
+    ) -> Result<(String, Option<Duration>), String> {
+        let sources = &self.following[at];
+        // Further sources that are no members bring other data.
+        let chosen = sources
+            .iter()
+            .find(|(_, member)| member.is_some())
+            .or(sources.first());
+        let Some((source, member)) = chosen else {
+            return Err("follows nobody".to_owned());
+        };
+        if !source.applying {
+            return Err(stopped(source));
+        }
+        let own = self.servers[at].lag.map(|lag| match primary {
+            Some(_) => lag.was + lag.age,
+            None => lag.was,
+        });
+        if own.is_none() && primary.is_some() {
+            return Err(match source.receiving {
+                Receiving::Yes => format!("follows {}, and its lag is not known", source.address),
+                _ => format!("cannot reach {}, and its lag is not known", source.address),
+            });
+        }
+        let name = member.map_or_else(|| source.address.to_string(), |at| self.servers[at].name.clone());
+        let reason = match source.receiving {
+            Receiving::Yes => format!("follows {name}"),
+            Receiving::Connecting => format!("follows {name}, which it cannot reach"),
+            Receiving::No => format!("has everything it got from {name}, and gets no more"),
+        };
+        match *member {
+            Some(member) if Some(member) != primary && primary.is_some() => {
+                let above = self.above(member, primary, depth)?;
+                Ok((
+                    reason,
+                    own.zip(above).map(|(own, above)| own.saturating_add(above)),
+                ))
+            }
+            _ => Ok((reason, own)),
+        }
+    }
+
+    /// How far a server is behind that others follow although it is not the primary.
+    fn above(&self, at: usize, primary: Option<usize>, depth: usize) -> Result<Option<Duration>, String> {
+        let name = &self.servers[at].name;
+        if self.facts[at].is_none() {
+            // It gives nothing, and whoever follows it knows how long it has got nothing.
+            return Ok(Some(Duration::ZERO));
+        }
+        if depth > self.servers.len() || self.following[at].is_empty() {
+            return Err(format!("follows {name}, which does not follow the primary"));
+        }
+        match self.lag(at, primary, depth + 1) {
+            Ok((_, lag)) => Ok(lag),
+            Err(reason) => Err(format!("follows {name}, which {reason}")),
+        }
+    }
+}
+
+fn stopped(source: &Source) -> String {
+    match &source.error {
+        Some(error) => format!("applies nothing from {}: {error}", source.address),
+        None => format!("its replication from {} is stopped", source.address),
+    }
+}

@@ -1,0 +1,70 @@
+//! Words: the number is `wsrep_local_state` (4 synced, 2 donor); `n` not in the primary component, `x` not ready, `c`
+//! closed by its operator, `o` read-only; `#7/3` component at its change 7, with three nodes (`#1` and all of them
+//! without it). The index is the place.
+
+use std::time::Duration;
+
+use super::*;
+use crate::topology::observation::{GaleraFacts, NodeState};
+
+pub(super) fn observe(at: usize, text: &str) -> Observation {
+    observation(at, text, |words| {
+        let says = |word: &str| words.contains(&word);
+        let component = words
+            .iter()
+            .find_map(|word| word.strip_prefix('#'))
+            .unwrap_or("1/9");
+        let (change, size) = component.split_once('/').unwrap();
+        let facts = GaleraFacts {
+            ready: !says("x"),
+            in_primary_component: !says("n"),
+            state: NodeState::of(words.iter().find_map(|word| word.parse().ok()).unwrap_or(0)),
+            writable: !says("o"),
+            closed: says("c").then(|| "wsrep_reject_queries = ALL".to_owned()),
+            index: u32::try_from(at).unwrap(),
+            component: ("u".to_owned(), change.parse().unwrap()),
+            size: size.parse().unwrap(),
+        };
+        let lag = Lag {
+            was: Duration::ZERO,
+            age: Duration::ZERO,
+        };
+        (Facts::Galera(facts), Some(lag))
+    })
+}
+
+const CLUSTERS: &[Row] = &[
+    ("all are synced: the first writes", &["4", "4", "4"], None, "PRR"),
+    ("or the one that did", &["4", "4", "4"], Some(2), "RRP"),
+    ("it is gone", &["4", "4", "4 !"], Some(2), "PRU"),
+    ("it is back, and writes stay", &["4", "4", "4"], Some(0), "PRR"),
+    ("one look failed", &["4 ~", "4", "4"], Some(0), "PRR"),
+    ("nobody is chosen unseen", &["4 ~", "4", "4 ?"], None, "RPU"),
+    ("a donor writes no more", &["2", "4", "4"], Some(0), "UPR"),
+    ("unless nobody else can", &["2", "1", "3"], Some(0), "PUU"),
+    ("a node that is not ready", &["4 x", "4"], Some(0), "UP"),
+    ("a node that lost the majority", &["4 n", "4"], Some(0), "UP"),
+    ("a node that was closed", &["4 c", "4"], Some(0), "UP"),
+    ("a read-only node takes reads", &["4 o", "4"], Some(0), "RP"),
+    ("nobody has the majority", &["4 n", "4 n"], Some(0), "UU"),
+    ("two clusters", &["4 #5/1", "4 #6/1"], Some(0), "UU!"),
+    (
+        "two clusters, of which one is not ready",
+        &["4 #5/1", "4 #6/1 x"],
+        Some(0),
+        "PU",
+    ),
+    (
+        "a node left, seen half",
+        &["4 #5/3", "4 #6/2", "4 #6/2"],
+        Some(0),
+        "PRR",
+    ),
+    ("a node joined, seen half", &["4 #5/1", "4 #6/2"], Some(0), "PR"),
+    ("no Galera at all", &["0 x n", "0 x n"], None, "UU"),
+];
+
+#[test]
+fn who_is_what_in_a_cluster() {
+    check(config::Topology::Galera, CLUSTERS, observe);
+}

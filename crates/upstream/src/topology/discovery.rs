@@ -1,0 +1,324 @@
+//! Members that nobody has configured: found because others name them, and let go when nobody does any more.
+//!
+//! A server may go by several names (its own, the one its replicas use, one from another network), so what is named is
+//! compared in three ways: by identity where it is told, as text, and by the addresses it resolves to. One that turns
+//! out to be another under a further name, once it says who it is, is let go again, and that name is not tried again for
+//! a while.
+//!
+//! Nothing is added before all servers have been looked at or have failed: until then it is not known who they are.
+//! Nobody asks DNS for members (SRV records).
+
+use std::collections::{HashMap, HashSet};
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use config::ServerAddress;
+use tokio::time::{sleep, timeout};
+
+use super::look::Named;
+use super::memory::Testimony;
+use super::observation::{Address, Identity};
+use crate::cluster::Cluster;
+use crate::server::{ServerId, now};
+
+/// Time between two passes.
+const INTERVAL: Duration = Duration::from_millis(500);
+
+/// A discovered server that nobody has named for this long is let go.
+const FORGET_AFTER: Duration = Duration::from_secs(60);
+
+/// Time for which a name is left alone that cannot be resolved, or is that of a known server.
+const RETRY_AFTER: Duration = Duration::from_secs(60);
+
+/// The same where the server itself had to be asked.
+const RETRY_DOUBLE_AFTER: Duration = Duration::from_secs(3600);
+
+/// Names that are left alone at the same time. Beyond that nothing is discovered any more.
+const ALIASES_MAX: usize = 1024;
+
+/// New names that a pass looks at.
+const CANDIDATES_MAX: usize = 16;
+
+/// Servers of a cluster that are there by discovery alone.
+const DISCOVERED_MAX: usize = 64;
+
+/// Time to resolve a name.
+const LOOKUP_LIMIT: Duration = Duration::from_secs(1);
+
+/// Adds and removes discovered servers until the future is dropped.
+pub(crate) async fn discover(cluster: Arc<Cluster>) {
+    let mut discovery = Discovery::default();
+    loop {
+        sleep(INTERVAL).await;
+        let config = cluster.config();
+        if config.topology != config::Topology::Static
+            && config.monitor.as_ref().is_some_and(|monitor| monitor.discover)
+        {
+            discovery.pass(&cluster).await;
+        }
+    }
+}
+
+#[derive(Default)]
+struct Discovery {
+    /// Names that are left alone, and until when.
+    aliases: HashMap<Address, Instant>,
+    /// When a discovered server was last named.
+    named: HashMap<ServerId, Instant>,
+}
+
+/// What to do with the discovered servers, as far as that can be said without a name server.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Plan {
+    /// Named, and not known under that name.
+    candidates: Vec<Address>,
+    /// Discovered, and the same as another one.
+    doubles: Vec<ServerId>,
+    /// Discovered, and still named.
+    named: HashSet<ServerId>,
+    /// Somebody could be asked: silence means something.
+    heard: bool,
+}
+
+impl Discovery {
+    async fn pass(&mut self, cluster: &Arc<Cluster>) {
+        let now = now();
+        let servers = cluster.servers();
+        let testimonies = cluster.follow.memory().testimonies(&servers);
+        let plan = plan(&testimonies);
+        self.aliases.retain(|_, until| *until > now);
+        let forgotten = self.forgotten(&testimonies, &plan, now);
+        for (ids, pause, reason) in [
+            (
+                &plan.doubles,
+                RETRY_DOUBLE_AFTER,
+                "another server under a further name",
+            ),
+            (&forgotten, Duration::ZERO, "no member names it any more"),
+        ] {
+            for known in testimonies.iter().filter(|known| ids.contains(&known.id)) {
+                self.named.remove(&known.id);
+                self.aliases
+                    .extend(known.address.clone().map(|address| (address, now + pause)));
+                cluster.remove_discovered(known.id, reason);
+            }
+        }
+        let discovered = testimonies.iter().filter(|known| known.discovered).count();
+        let room = DISCOVERED_MAX.saturating_sub(discovered);
+        let left_alone = |candidate: &Address| self.aliases.contains_key(candidate);
+        let mut candidates = plan.candidates;
+        candidates.retain(|candidate| !left_alone(candidate));
+        candidates.truncate(
+            CANDIDATES_MAX
+                .min(room)
+                .min(ALIASES_MAX.saturating_sub(self.aliases.len())),
+        );
+        if !candidates.is_empty() {
+            self.consider(cluster, candidates, now).await;
+        }
+    }
+
+    /// Adds those of `candidates` that are not at the address of a known server.
+    async fn consider(&mut self, cluster: &Cluster, candidates: Vec<Address>, now: Instant) {
+        let mut known = HashSet::new();
+        for server in cluster.servers().iter() {
+            let addresses = timeout(LOOKUP_LIMIT, server.addresses.get()).await;
+            known.extend(addresses.into_iter().flatten().flat_map(|found| found.to_vec()));
+        }
+        for candidate in candidates {
+            let found = resolve(&candidate).await;
+            let is_new = !found.is_empty() && !found.iter().any(|address| known.contains(address));
+            known.extend(found);
+            let Address { host, port } = candidate.clone();
+            if !is_new || !cluster.add_discovered(ServerAddress::Host { host, port }) {
+                tracing::debug!(
+                    cluster = cluster.name(),
+                    member = %candidate,
+                    "named, but known by another name or not to be found"
+                );
+                self.aliases.insert(candidate, now + RETRY_AFTER);
+            }
+        }
+    }
+
+    /// Discovered servers that nobody has named for a while.
+    fn forgotten(&mut self, testimonies: &[Testimony], plan: &Plan, now: Instant) -> Vec<ServerId> {
+        let discovered = || {
+            testimonies
+                .iter()
+                .filter(|known| known.discovered)
+                .map(|known| known.id)
+        };
+        self.named.retain(|id, _| discovered().any(|other| other == *id));
+        let mut forgotten = Vec::new();
+        for id in discovered() {
+            let since = self.named.entry(id).or_insert(now);
+            if plan.named.contains(&id) || !plan.heard {
+                *since = now;
+            } else if now.saturating_duration_since(*since) >= FORGET_AFTER {
+                forgotten.push(id);
+            }
+        }
+        forgotten
+    }
+}
+
+fn plan(testimonies: &[Testimony]) -> Plan {
+    let mut plan = Plan {
+        heard: testimonies.iter().any(|known| known.is_clear),
+        ..Plan::default()
+    };
+    let everybody_was_asked = !testimonies.iter().any(|known| known.is_unseen);
+    for namer in testimonies.iter().filter(|known| known.is_clear) {
+        for named in &namer.named {
+            match testimonies.iter().find(|known| is_same(known, named)) {
+                Some(known) if known.discovered && known.id != namer.id => {
+                    plan.named.insert(known.id);
+                }
+                Some(_) => {}
+                None if everybody_was_asked
+                    && means_the_same_here(namer, &named.address)
+                    && !plan.candidates.contains(&named.address) =>
+                {
+                    plan.candidates.push(named.address.clone());
+                }
+                None => {}
+            }
+        }
+    }
+    for (at, known) in testimonies.iter().enumerate() {
+        let same = |other: &Testimony| other.identity.is_some() && other.identity == known.identity;
+        if known.discovered && testimonies[..at].iter().any(same) {
+            plan.doubles.push(known.id);
+        }
+    }
+    plan
+}
+
+fn is_same(known: &Testimony, named: &Named) -> bool {
+    let same_identity = |identity: &Identity| named.identity.as_ref() == Some(identity);
+    known.identity.as_ref().is_some_and(same_identity) || known.address.as_ref() == Some(&named.address)
+}
+
+/// A server that is not on this machine means another one by `localhost`.
+fn means_the_same_here(namer: &Testimony, named: &Address) -> bool {
+    !is_loopback(&named.host) || namer.address.as_ref().is_none_or(|own| is_loopback(&own.host))
+}
+
+fn is_loopback(host: &str) -> bool {
+    host == "localhost" || host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
+}
+
+async fn resolve(address: &Address) -> Vec<SocketAddr> {
+    let lookup = tokio::net::lookup_host((address.host.as_str(), address.port));
+    match timeout(LOOKUP_LIMIT, lookup).await {
+        Ok(Ok(found)) => found.collect(),
+        Ok(Err(_)) | Err(_) => Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn address(host: &str) -> Address {
+        Address {
+            host: host.to_owned(),
+            port: 3306,
+        }
+    }
+
+    fn known(id: u32, host: &str, identity: &str) -> Testimony {
+        Testimony {
+            id: ServerId(id),
+            address: Some(address(host)),
+            discovered: false,
+            identity: Some(Identity(identity.to_owned())).filter(|_| !identity.is_empty()),
+            named: Vec::new(),
+            is_clear: true,
+            is_unseen: false,
+        }
+    }
+
+    fn named(host: &str, identity: &str) -> Named {
+        Named {
+            address: address(host),
+            identity: Some(Identity(identity.to_owned())).filter(|_| !identity.is_empty()),
+        }
+    }
+
+    #[test]
+    fn who_is_named_and_not_known_is_a_candidate() {
+        let mut servers = vec![known(0, "10.0.0.1", "a"), known(1, "10.0.0.2", "b")];
+        servers[0].named = vec![
+            named("db2", "b"),
+            named("10.0.0.2", ""),
+            named("10.0.0.3", "c"),
+            named("10.0.0.3", "c"),
+        ];
+        servers[1].named = vec![named("10.0.0.1", "a"), named("db2", "b")];
+        assert_eq!(plan(&servers).candidates, [address("10.0.0.3")]);
+        servers[1].is_unseen = true;
+        assert_eq!(
+            plan(&servers).candidates,
+            [],
+            "the third may be the one that was not asked yet"
+        );
+        servers[1].is_unseen = false;
+        servers[0].is_clear = false;
+        assert_eq!(
+            plan(&servers).candidates,
+            [],
+            "what it said before does not count"
+        );
+    }
+
+    #[test]
+    fn localhost_is_somebody_else_elsewhere() {
+        let mut servers = vec![known(0, "10.0.0.1", "a")];
+        servers[0].named = vec![named("localhost", "b"), named("127.0.0.1", "c")];
+        assert_eq!(plan(&servers).candidates, []);
+        servers[0].address = Some(address("127.0.0.1"));
+        servers[0].named = vec![named("localhost", "b")];
+        assert_eq!(plan(&servers).candidates, [address("localhost")]);
+    }
+
+    #[test]
+    fn a_discovered_server_that_is_another_one_goes() {
+        let mut servers = vec![
+            known(0, "10.0.0.1", "a"),
+            known(1, "db1", "a"),
+            known(2, "db3", ""),
+        ];
+        (servers[1].discovered, servers[2].discovered) = (true, true);
+        assert_eq!(plan(&servers).doubles, [ServerId(1)]);
+    }
+
+    #[test]
+    fn a_discovered_server_stays_as_long_as_another_one_names_it() {
+        let mut servers = vec![known(0, "10.0.0.1", "a"), known(1, "10.0.0.2", "b")];
+        servers[1].discovered = true;
+        servers[0].named = vec![named("db2", "b")];
+        servers[1].named = vec![named("10.0.0.2", "b")];
+        let mut discovery = Discovery::default();
+        let start = now();
+        let mut forgotten = |servers: &[Testimony], second| {
+            discovery.forgotten(servers, &plan(servers), start + Duration::from_secs(second))
+        };
+        assert_eq!(forgotten(&servers, 0), []);
+        assert_eq!(forgotten(&servers, 100), []);
+        servers[0].named.clear();
+        assert_eq!(
+            forgotten(&servers, 130),
+            [],
+            "itself does not count, but it takes a while"
+        );
+        servers[0].is_clear = false;
+        servers[1].is_clear = false;
+        assert_eq!(forgotten(&servers, 200), [], "nobody could name it");
+        servers[0].is_clear = true;
+        assert_eq!(forgotten(&servers, 259), []);
+        assert_eq!(forgotten(&servers, 260), [ServerId(1)]);
+    }
+}

@@ -1,0 +1,146 @@
+//! The picture of a cluster that all workers see, and how it is renewed.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use arc_swap::ArcSwap;
+use tokio::sync::Notify;
+
+use super::connection::Blind;
+use super::look::Finding;
+use super::memory::Memory;
+use super::{Role, Topology};
+use crate::cluster::Cluster;
+use crate::server::{Server, now};
+
+/// What a cluster keeps to be followed.
+pub(crate) struct Follow {
+    topology: ArcSwap<Topology>,
+    changed: Notify,
+    /// Something was learned that may change the picture.
+    pub(crate) news: Notify,
+    memory: Mutex<Memory>,
+    /// Times that another server was taken for the primary.
+    pub(crate) primary_changes: AtomicU64,
+}
+
+impl Follow {
+    /// What can be said before anybody was asked.
+    pub(crate) fn new(config: &config::Cluster, servers: &[Arc<Server>]) -> Self {
+        let mut memory = Memory::default();
+        let topology = memory.picture(config, servers, now());
+        let primary_changes = AtomicU64::new(u64::from(topology.primary.is_some()));
+        Self {
+            topology: ArcSwap::from_pointee(topology),
+            changed: Notify::new(),
+            news: Notify::new(),
+            memory: Mutex::new(memory),
+            primary_changes,
+        }
+    }
+
+    pub(crate) fn topology(&self) -> Arc<Topology> {
+        self.topology.load_full()
+    }
+
+    pub(super) async fn changed_from(&self, generation: u64) -> Arc<Topology> {
+        loop {
+            // Registered before the look, so that no change falls between the two.
+            let mut changed = std::pin::pin!(self.changed.notified());
+            changed.as_mut().enable();
+            let topology = self.topology();
+            if topology.generation != generation {
+                return topology;
+            }
+            changed.await;
+        }
+    }
+
+    pub(super) fn memory(&self) -> MutexGuard<'_, Memory> {
+        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A look that began at `begun` has come to its end.
+    pub(super) fn note(&self, server: &Server, begun: Instant, result: Result<Finding, Blind>) {
+        self.memory().note(server.id(), begun, result);
+        self.news.notify_one();
+    }
+
+    /// It is worth looking more often than usual.
+    pub(super) fn is_restless(&self) -> bool {
+        self.memory().is_restless(now())
+    }
+}
+
+impl Cluster {
+    /// Decides anew who is what, and publishes it.
+    pub(crate) fn renew_topology(&self) {
+        let follow = &self.follow;
+        let mut memory = follow.memory();
+        // Under the lock, so that no older list is published after a newer one.
+        let (config, servers) = (self.config(), self.servers());
+        memory.retain(&servers);
+        let had_conflict = memory.has_conflict();
+        let mut new = memory.picture(&config, &servers, now());
+        let has_conflict = memory.has_conflict();
+        let old = follow.topology();
+        let same = new.same_roles(&old);
+        new.generation = old.generation + u64::from(!same);
+        let new = Arc::new(new);
+        follow.topology.store(Arc::clone(&new));
+        drop(memory);
+        if !same {
+            self.tell(&old, &new);
+            follow.changed.notify_waiters();
+        }
+        // What is known of the others may be older than what has just been learned.
+        if primary(&old) != primary(&new) || (has_conflict && !had_conflict) {
+            self.look_again();
+        }
+    }
+
+    /// Traffic has met something that does not fit the topology, such as a primary that takes no writes: all servers are
+    /// looked at at once. Costs little, however often it is called.
+    pub fn look_again(&self) {
+        self.servers()
+            .iter()
+            .for_each(|server| server.look_now.notify_one());
+    }
+
+    /// Logs what has changed, and counts it.
+    fn tell(&self, old: &Topology, new: &Topology) {
+        let cluster = self.name();
+        for member in &new.members {
+            let before = old.member(member.server.id()).map(|before| before.role);
+            if before != Some(member.role) && member.role != Role::Primary {
+                let (server, role, reason) = (member.server.name(), member.role.label(), &member.reason);
+                tracing::info!(cluster, server, role, reason, "server's role");
+            }
+        }
+        if primary(old) != primary(new) {
+            match new.primary() {
+                Some(primary) => {
+                    self.follow.primary_changes.fetch_add(1, Ordering::Relaxed);
+                    let (server, reason) = (primary.server.name(), &primary.reason);
+                    tracing::info!(cluster, server, reason, "server is the primary");
+                }
+                None => {
+                    let reason = old.primary().and_then(|old| new.member(old.server.id()));
+                    let reason = reason.map_or("it is no longer among the servers", |lost| &lost.reason);
+                    tracing::warn!(cluster, reason, "the primary is lost: writes wait");
+                }
+            }
+        }
+        if new.refuse_writes != old.refuse_writes {
+            match &new.refuse_writes {
+                Some(reason) => tracing::error!(cluster, reason, "several primaries: writes are refused"),
+                None => tracing::info!(cluster, "writes are no longer refused"),
+            }
+        }
+    }
+}
+
+fn primary(topology: &Topology) -> Option<crate::server::ServerId> {
+    topology.primary().map(|primary| primary.server.id())
+}

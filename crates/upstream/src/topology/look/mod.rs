@@ -1,0 +1,80 @@
+//! What a server is asked, and how its answers are understood: one file for each kind of cluster.
+
+mod galera;
+mod group_replication;
+mod replication;
+
+use super::connection::Connection;
+use super::lag::Reading;
+use super::observation::{Address, Facts, Identity};
+use super::rows::QueryError;
+
+/// What one look at a server has shown.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Finding {
+    pub(super) facts: Facts,
+    pub(super) lag: Reading,
+    /// What it has executed, as GTIDs; `None` where it does not say, or where they would not mean the same elsewhere.
+    pub(super) applied: Option<Vec<u8>>,
+    /// Who it is, where that tells servers apart.
+    pub(super) identity: Option<Identity>,
+    /// Other members that it names.
+    pub(super) named: Vec<Named>,
+}
+
+/// A member as another one names it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Named {
+    pub(super) address: Address,
+    pub(super) identity: Option<Identity>,
+}
+
+/// Asks everything. An answer that is missing for want of a privilege is left out where it can be done without.
+pub(super) async fn look(
+    connection: &mut Connection,
+    kind: config::Topology,
+    monitor: &config::Monitor,
+) -> Result<Finding, QueryError> {
+    match kind {
+        // Only for the lag.
+        config::Topology::Static => replication::look(connection, monitor, false).await,
+        config::Topology::Replication => replication::look(connection, monitor, monitor.discover).await,
+        config::Topology::GroupReplication => group_replication::look(connection, monitor).await,
+        config::Topology::Galera => galera::look(connection).await,
+    }
+}
+
+/// A statement that one can do without.
+fn optional<T>(result: Result<T, QueryError>) -> Result<Option<T>, QueryError> {
+    match result {
+        Ok(value) => Ok(Some(value)),
+        Err(QueryError::Refused(error)) => {
+            let message = String::from_utf8_lossy(&error.message);
+            tracing::debug!(code = error.code, %message, "a statement of the monitor was refused");
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// The age of the newest row in the heartbeat table, by the server's own clock.
+async fn heartbeat(
+    connection: &mut Connection,
+    monitor: &config::Monitor,
+) -> Result<Option<std::time::Duration>, QueryError> {
+    let Some(table) = &monitor.heartbeat_table else {
+        return Ok(None);
+    };
+    let quoted: Vec<String> = table
+        .split('.')
+        .map(|part| format!("`{}`", part.replace('`', "``")))
+        .collect();
+    let statement = format!(
+        "SELECT TIMESTAMPDIFF(MICROSECOND, MAX(ts), NOW(6)) AS age FROM {}",
+        quoted.join(".")
+    );
+    let rows = optional(connection.query(&statement).await)?;
+    let age: Option<i64> = rows.and_then(|rows| rows.first()?.number(&["age"]));
+    // A primary whose clock is ahead is no primary of the future.
+    Ok(age.map(|age| std::time::Duration::from_micros(age.max(0).unsigned_abs())))
+}

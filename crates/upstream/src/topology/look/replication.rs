@@ -1,0 +1,291 @@
+//! Asynchronous replication: what a server follows, whether it takes writes, who follows it.
+
+use std::time::Duration;
+
+use mysql_wire::gtid::Flavor;
+
+use super::{Finding, Named, heartbeat, optional};
+use crate::topology::connection::Connection;
+use crate::topology::lag::Reading;
+use crate::topology::observation::{Address, Facts, Identity, Receiving, ReplicationFacts, Source};
+use crate::topology::rows::{QueryError, Row, Rows, is_off};
+
+const MYSQL: &str = "SELECT @@global.server_uuid AS identity, @@global.read_only AS read_only, \
+    @@global.super_read_only AS super_read_only, @@global.gtid_executed AS applied";
+const MARIADB: &str = "SELECT @@global.server_id AS identity, @@global.read_only AS read_only, \
+    @@global.gtid_current_pos AS applied";
+
+/// Looks for which the list of replicas is good. It is for discovery alone, and servers keep it under a lock.
+const REPLICAS_GOOD_FOR: u32 = 8;
+
+/// Characters of an error that are kept of a replica's last one.
+const ERROR_MAX: usize = 300;
+
+pub(super) async fn look(
+    connection: &mut Connection,
+    monitor: &config::Monitor,
+    discover: bool,
+) -> Result<Finding, QueryError> {
+    let flavor = connection.flavor;
+    let own = connection
+        .query(match flavor {
+            Flavor::MySql => MYSQL,
+            Flavor::MariaDb => MARIADB,
+        })
+        .await?;
+    let status = status(connection).await?;
+    let heartbeat = heartbeat(connection, monitor).await?;
+    if discover {
+        renew_replicas(connection).await?;
+    }
+    Ok(understand(
+        flavor,
+        &own,
+        &status,
+        heartbeat,
+        &connection.replicas.0,
+    ))
+}
+
+/// What it replicates from. Without the privilege for it nothing can be said, and so this is an error.
+async fn status(connection: &mut Connection) -> Result<Rows, QueryError> {
+    match connection.flavor {
+        Flavor::MariaDb => connection.query("SHOW ALL SLAVES STATUS").await,
+        Flavor::MySql => new_or_old(connection, "SHOW REPLICA STATUS", "SHOW SLAVE STATUS").await,
+    }
+}
+
+async fn renew_replicas(connection: &mut Connection) -> Result<(), QueryError> {
+    if let Some(left) = connection.replicas.1.checked_sub(1) {
+        connection.replicas.1 = left;
+        return Ok(());
+    }
+    let rows = match connection.flavor {
+        Flavor::MariaDb => connection.query("SHOW SLAVE HOSTS").await,
+        Flavor::MySql => new_or_old(connection, "SHOW REPLICAS", "SHOW SLAVE HOSTS").await,
+    };
+    connection.replicas = (optional(rows)?.unwrap_or_default(), REPLICAS_GOOD_FOR);
+    Ok(())
+}
+
+/// MySQL has had both words from 8.0.22 to 8.3.
+async fn new_or_old(connection: &mut Connection, new: &str, old: &str) -> Result<Rows, QueryError> {
+    if !connection.old_words {
+        match connection.query(new).await {
+            Err(error) if error.is_syntax() => connection.old_words = true,
+            result => return result,
+        }
+    }
+    connection.query(old).await
+}
+
+fn understand(
+    flavor: Flavor,
+    own: &Rows,
+    status: &Rows,
+    heartbeat: Option<Duration>,
+    replicas: &Rows,
+) -> Finding {
+    let own = own.first();
+    let is_on = |name: &str| {
+        own.and_then(|row| row.bytes(&[name]))
+            .is_some_and(|value| !is_off(value))
+    };
+    let identity = own.and_then(|row| row.text(&["identity"])).map(Identity);
+    let sources: Vec<Source> = status.iter().filter_map(|row| source(flavor, row)).collect();
+    let named = replicas.iter().filter_map(|row| replica(flavor, row));
+    let named = named.chain(sources.iter().map(|source| Named {
+        address: source.address.clone(),
+        identity: source.identity.clone(),
+    }));
+    Finding {
+        lag: lag(&sources, status, heartbeat),
+        applied: own.and_then(|row| row.bytes(&["applied"])).map(<[u8]>::to_vec),
+        named: named.collect(),
+        identity: identity.clone(),
+        facts: Facts::Replication(ReplicationFacts {
+            identity,
+            writable: own.is_some() && !is_on("read_only") && !is_on("super_read_only"),
+            sources,
+        }),
+    }
+}
+
+/// `None` for the channels of Group Replication, which name no host.
+fn source(flavor: Flavor, row: Row<'_>) -> Option<Source> {
+    let address = Address {
+        host: row.text(&["Source_Host", "Master_Host"])?,
+        port: row.number(&["Source_Port", "Master_Port"])?,
+    };
+    let receiving = match row.text(&["Replica_IO_Running", "Slave_IO_Running"]).as_deref() {
+        Some("Yes") => Receiving::Yes,
+        Some("No") | None => Receiving::No,
+        Some(_) => Receiving::Connecting,
+    };
+    let identity = match flavor {
+        Flavor::MySql => row.text(&["Source_UUID", "Master_UUID"]),
+        Flavor::MariaDb => row.text(&["Master_Server_Id"]).filter(|id| id != "0"),
+    };
+    let error = row
+        .text(&["Last_SQL_Error"])
+        .map(|error| error.chars().take(ERROR_MAX).collect());
+    Some(Source {
+        address,
+        identity: identity.map(Identity),
+        receiving,
+        applying: row.is_on(&["Replica_SQL_Running", "Slave_SQL_Running"]) == Some(true),
+        error,
+    })
+}
+
+/// A replica tells its source its address only where it is configured to (`report_host`); MariaDB puts the name there
+/// under which it sees it.
+fn replica(flavor: Flavor, row: Row<'_>) -> Option<Named> {
+    let address = Address {
+        host: row.text(&["Host"])?,
+        port: row.number(&["Port"]).filter(|port| *port != 0)?,
+    };
+    let identity = match flavor {
+        Flavor::MySql => row.text(&["Replica_UUID", "Slave_UUID"]),
+        Flavor::MariaDb => row.text(&["Server_Id"]),
+    };
+    Some(Named {
+        address,
+        identity: identity.map(Identity),
+    })
+}
+
+/// The largest of all sources that are on. Unknown where it is of one of them: a server that waits for its source says
+/// nothing, or zero. The heartbeat table knows better than the server, as long as something arrives.
+fn lag(sources: &[Source], status: &Rows, heartbeat: Option<Duration>) -> Reading {
+    let on: Vec<bool> = sources.iter().map(Source::is_on).collect();
+    if !on.contains(&true) {
+        return Reading::Nothing;
+    }
+    let receives = |source: &Source| source.receiving == Receiving::Yes && source.applying;
+    if !sources.iter().filter(|source| source.is_on()).all(receives) {
+        return Reading::Nothing;
+    }
+    if let Some(heartbeat) = heartbeat {
+        return Reading::Behind(heartbeat);
+    }
+    let rows = status
+        .iter()
+        .filter(|row| row.text(&["Source_Host", "Master_Host"]).is_some());
+    let seconds = rows
+        .zip(on)
+        .filter(|(_, on)| *on)
+        .map(|(row, _)| row.number::<u64>(&["Seconds_Behind_Source", "Seconds_Behind_Master"]));
+    match seconds
+        .collect::<Option<Vec<u64>>>()
+        .map(|seconds| seconds.into_iter().max())
+    {
+        Some(Some(seconds)) => Reading::Behind(Duration::from_secs(seconds)),
+        _ => Reading::Nothing,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MARIADB_STATUS: &[&str] = &[
+        "Master_Host",
+        "Master_Port",
+        "Slave_IO_Running",
+        "Slave_SQL_Running",
+        "Seconds_Behind_Master",
+        "Master_Server_Id",
+        "Last_SQL_Error",
+    ];
+
+    fn finding(status: &Rows, heartbeat: Option<Duration>) -> (Reading, Vec<Source>) {
+        let own = Rows::of(
+            &["identity", "read_only", "applied"],
+            &[&[Some("2"), Some("1"), Some("0-1-7")]],
+        );
+        let finding = understand(Flavor::MariaDb, &own, status, heartbeat, &Rows::default());
+        assert_eq!(finding.applied.as_deref(), Some(&b"0-1-7"[..]));
+        let Facts::Replication(facts) = finding.facts else {
+            panic!("replication")
+        };
+        assert!(!facts.writable);
+        (finding.lag, facts.sources)
+    }
+
+    fn replicates<'a>(io: &'a str, sql: &'a str, behind: Option<&'a str>) -> [Option<&'a str>; 7] {
+        [
+            Some("db1"),
+            Some("3306"),
+            Some(io),
+            Some(sql),
+            behind,
+            Some("1"),
+            Some(""),
+        ]
+    }
+
+    #[test]
+    fn a_replica_that_runs_says_how_far_it_is_behind() {
+        let status = Rows::of(MARIADB_STATUS, &[&replicates("Yes", "Yes", Some("4"))]);
+        let (lag, sources) = finding(&status, None);
+        assert_eq!(lag, Reading::Behind(Duration::from_secs(4)));
+        assert_eq!(sources[0].identity, Some(Identity("1".to_owned())));
+        assert_eq!(sources[0].address.to_string(), "db1:3306");
+        let (lag, _) = finding(&status, Some(Duration::from_millis(20)));
+        assert_eq!(
+            lag,
+            Reading::Behind(Duration::from_millis(20)),
+            "the heartbeat knows better"
+        );
+    }
+
+    #[test]
+    fn of_several_sources_the_slowest_counts_and_an_unknown_one_makes_all_unknown() {
+        let rows = |second: [Option<&str>; 7]| {
+            Rows::of(MARIADB_STATUS, &[&replicates("Yes", "Yes", Some("4")), &second])
+        };
+        assert_eq!(
+            finding(&rows(replicates("Yes", "Yes", Some("9"))), None).0,
+            Reading::Behind(Duration::from_secs(9))
+        );
+        let connecting = rows(replicates("Connecting", "Yes", None));
+        assert_eq!(finding(&connecting, Some(Duration::ZERO)).0, Reading::Nothing);
+        let off = rows(replicates("No", "No", None));
+        assert_eq!(
+            finding(&off, None).0,
+            Reading::Behind(Duration::from_secs(4)),
+            "one that is off is none"
+        );
+    }
+
+    #[test]
+    fn newer_words_and_channels_without_a_host() {
+        let columns = &[
+            "Source_Host",
+            "Source_Port",
+            "Replica_IO_Running",
+            "Replica_SQL_Running",
+            "Source_UUID",
+        ];
+        let status = Rows::of(
+            columns,
+            &[
+                &[Some("db1"), Some("3306"), Some("Yes"), Some("No"), Some("u1")],
+                &[Some(""), Some("0"), Some("Yes"), Some("Yes"), Some("")],
+            ],
+        );
+        let own = Rows::of(
+            &["identity", "read_only", "super_read_only", "applied"],
+            &[&[Some("u2"), Some("0"), Some("1"), Some("")]],
+        );
+        let found = understand(Flavor::MySql, &own, &status, None, &Rows::default());
+        let Facts::Replication(facts) = found.facts else {
+            panic!("replication")
+        };
+        assert_eq!(facts.sources.len(), 1);
+        assert!(!facts.writable, "super_read_only counts, too");
+        assert_eq!(found.lag, Reading::Nothing);
+        assert_eq!(found.named[0].identity, Some(Identity("u1".to_owned())));
+    }
+}

@@ -1,0 +1,416 @@
+//! What the looks at the servers of a cluster have shown, and the picture that it makes.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use config::ServerAddress;
+
+use super::connection::{Blind, Meaning};
+use super::damping::Damper;
+use super::decide::{Judged, Verdict, decide};
+use super::lag::LagGauge;
+use super::look::{Finding, Named};
+use super::observation::{Address, Facts, Identity, Observation, Sight};
+use super::{Member, Role, Topology, flavor};
+use crate::server::{Server, ServerId, Status};
+
+/// Looks in a row that fail before a server is given up. One that refuses connections is given up at the first.
+const LOOKS_LOST: u32 = 3;
+
+/// How long the loss of a primary is worth looking more often. Some clusters never have one.
+const RESTLESS_FOR: Duration = Duration::from_secs(60);
+
+/// What is remembered of a cluster.
+#[derive(Default)]
+pub(super) struct Memory {
+    seen: HashMap<ServerId, Seen>,
+    /// The last primary, whether or not it is still there.
+    incumbent: Option<ServerId>,
+    damper: Damper,
+    conflict_since: Option<Instant>,
+    without_primary_since: Option<Instant>,
+}
+
+/// What is remembered of one server.
+#[derive(Default)]
+struct Seen {
+    /// When the last look began that succeeded.
+    at: Option<Instant>,
+    facts: Option<Facts>,
+    identity: Option<Identity>,
+    named: Vec<Named>,
+    lag: LagGauge,
+    /// Since the last look that succeeded.
+    failures: u32,
+    blind: Option<Blind>,
+}
+
+/// Who a server is and whom it names, as of its last look.
+#[derive(Clone, Debug)]
+pub(super) struct Testimony {
+    pub(super) id: ServerId,
+    pub(super) address: Option<Address>,
+    /// It is not in the configuration.
+    pub(super) discovered: bool,
+    pub(super) identity: Option<Identity>,
+    pub(super) named: Vec<Named>,
+    pub(super) is_clear: bool,
+    pub(super) is_unseen: bool,
+}
+
+impl Memory {
+    /// A look that began at `begun` has come to its end.
+    pub(super) fn note(&mut self, server: ServerId, begun: Instant, result: Result<Finding, Blind>) {
+        let seen = self.seen.entry(server).or_default();
+        match result {
+            Ok(finding) => {
+                seen.lag.read(finding.lag, begun);
+                seen.at = Some(begun);
+                seen.facts = Some(finding.facts);
+                seen.identity = finding.identity;
+                seen.named = finding.named;
+                (seen.failures, seen.blind) = (0, None);
+            }
+            Err(blind) => {
+                seen.failures = seen.failures.saturating_add(1);
+                seen.blind = Some(blind);
+            }
+        }
+    }
+
+    /// What is remembered of the servers there are; the rest is forgotten.
+    pub(super) fn retain(&mut self, servers: &[Arc<Server>]) {
+        self.seen
+            .retain(|id, _| servers.iter().any(|server| server.id() == *id));
+    }
+
+    /// Who each server is and whom it names.
+    pub(super) fn testimonies(&self, servers: &[Arc<Server>]) -> Vec<Testimony> {
+        let testimony = |server: &Arc<Server>| {
+            let seen = self.seen.get(&server.id());
+            let sight = sight(server, seen);
+            Testimony {
+                id: server.id(),
+                address: address(server),
+                discovered: server.is_discovered(),
+                identity: seen.and_then(|seen| seen.identity.clone()),
+                named: seen.map(|seen| seen.named.clone()).unwrap_or_default(),
+                is_clear: sight.is_clear(),
+                is_unseen: sight.is_unseen(),
+            }
+        };
+        servers.iter().map(testimony).collect()
+    }
+
+    /// The picture as it is now, of generation 0.
+    pub(super) fn picture(
+        &mut self,
+        config: &config::Cluster,
+        servers: &[Arc<Server>],
+        now: Instant,
+    ) -> Topology {
+        let observations: Vec<Observation> = servers.iter().map(|server| self.observe(server, now)).collect();
+        let place = |id: ServerId| servers.iter().position(|server| server.id() == id);
+        let incumbent = self.incumbent.and_then(place);
+        let Verdict {
+            mut members,
+            primary: found,
+            conflict,
+        } = decide(config.topology, &observations, incumbent);
+        let damping = config
+            .monitor
+            .as_ref()
+            .map_or(Duration::ZERO, |monitor| monitor.damping);
+        let admitted = self.damper.admit(found.map(|at| servers[at].id()), damping, now);
+        let primary = found.filter(|_| admitted.is_some());
+        if let (Some(found), None) = (found, primary) {
+            let reason = format!(
+                "{}, but not for long enough (monitor.damping)",
+                members[found].reason
+            );
+            members[found] = Judged {
+                role: Role::Replica,
+                reason,
+                lag: None,
+            };
+        }
+        self.incumbent = admitted.or(self.incumbent);
+        self.without_primary_since = match primary {
+            Some(_) => None,
+            None => self.without_primary_since.or(Some(now)),
+        };
+        let refuse_writes = self.confirm(conflict, &observations, servers, now);
+        let members = servers.iter().zip(members).map(|(server, judged)| Member {
+            server: Arc::clone(server),
+            role: judged.role,
+            reason: judged.reason,
+            lag: judged.lag,
+            zone: server.place().zone.clone(),
+            flavor: server.traits().map(|traits| flavor(&traits.server_version)),
+        });
+        Topology {
+            members: members.collect(),
+            primary,
+            generation: 0,
+            refuse_writes,
+        }
+    }
+
+    /// There has been no primary for a short while: it is worth looking more often.
+    pub(super) fn is_restless(&self, now: Instant) -> bool {
+        self.without_primary_since
+            .is_some_and(|since| now.saturating_duration_since(since) < RESTLESS_FOR)
+    }
+
+    /// Several servers claim to be the primary, or did when they were last seen.
+    pub(super) fn has_conflict(&self) -> bool {
+        self.conflict_since.is_some()
+    }
+
+    /// A conflict counts when everybody who can be seen has been looked at since it appeared.
+    fn confirm(
+        &mut self,
+        conflict: Option<String>,
+        observations: &[Observation],
+        servers: &[Arc<Server>],
+        now: Instant,
+    ) -> Option<String> {
+        if conflict.is_none() {
+            self.conflict_since = None;
+            return None;
+        }
+        let since = *self.conflict_since.get_or_insert(now);
+        let seen_since = |server: &Server| {
+            let seen = self.seen.get(&server.id()).and_then(|seen| seen.at);
+            seen.is_some_and(|at| at >= since)
+        };
+        let confirmed = observations
+            .iter()
+            .zip(servers)
+            .all(|(observation, server)| !observation.sight.is_clear() || seen_since(server));
+        conflict.filter(|_| confirmed)
+    }
+
+    fn observe(&self, server: &Server, now: Instant) -> Observation {
+        let seen = self.seen.get(&server.id());
+        Observation {
+            name: server.name().to_owned(),
+            address: address(server),
+            role: server.place().role,
+            lag: seen.and_then(|seen| seen.lag.lag(now)),
+            sight: sight(server, seen),
+        }
+    }
+}
+
+fn address(server: &Server) -> Option<Address> {
+    match server.address() {
+        ServerAddress::Host { host, port } => Some(Address {
+            host: host.clone(),
+            port: *port,
+        }),
+        ServerAddress::Unix(_) => None,
+    }
+}
+
+fn sight(server: &Server, seen: Option<&Seen>) -> Sight {
+    let state = server.state();
+    if matches!(state.status, Status::Down | Status::Removed) {
+        let reason = format!("is {} ({})", state.status, state.reason);
+        return Sight::Gone { reason };
+    }
+    let Some(seen) = seen else { return Sight::Unseen };
+    match (&seen.facts, &seen.blind) {
+        (Some(facts), None) => Sight::Clear(facts.clone()),
+        (_, Some(blind)) if blind.meaning == Meaning::NobodyThere => Sight::Gone {
+            reason: blind.reason.clone(),
+        },
+        // A server that is full runs, whatever the number of failures: it is not given up for that.
+        (Some(facts), Some(blind)) if seen.failures < LOOKS_LOST || blind.meaning == Meaning::Full => {
+            Sight::Blurred { facts: facts.clone() }
+        }
+        (None, Some(_)) if seen.failures < LOOKS_LOST => Sight::Unseen,
+        (_, Some(blind)) => Sight::Gone {
+            reason: blind.reason.clone(),
+        },
+        (None, None) => Sight::Unseen,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::super::lag::Reading;
+    use super::super::observation::ReplicationFacts;
+    use super::*;
+
+    /// Two servers of a replication without followers, so that both may be the primary.
+    struct World {
+        memory: Memory,
+        config: config::Cluster,
+        servers: Vec<Arc<Server>>,
+        start: Instant,
+    }
+
+    impl World {
+        fn new() -> Self {
+            let address = |port| ServerAddress::Host {
+                host: "10.0.0.1".to_owned(),
+                port,
+            };
+            let configured = vec![config::Server::new(address(1)), config::Server::new(address(2))];
+            let servers = (0..).zip(&configured);
+            let servers = servers
+                .map(|(id, config)| Server::new(ServerId(id), config, true))
+                .collect();
+            let mut config = config::Cluster::new("main", configured);
+            config.topology = config::Topology::Replication;
+            Self {
+                memory: Memory::default(),
+                config,
+                servers,
+                start: crate::server::now(),
+            }
+        }
+
+        fn at(&self, ms: u64) -> Instant {
+            self.start + Duration::from_millis(ms)
+        }
+
+        fn says(&mut self, server: u32, ms: u64, writable: bool) {
+            let finding = Finding {
+                facts: Facts::Replication(ReplicationFacts {
+                    identity: None,
+                    writable,
+                    sources: Vec::new(),
+                }),
+                lag: Reading::Nothing,
+                applied: None,
+                identity: None,
+                named: Vec::new(),
+            };
+            self.memory.note(ServerId(server), self.at(ms), Ok(finding));
+        }
+
+        fn fails(&mut self, server: u32, ms: u64, meaning: Meaning) {
+            let blind = Blind {
+                reason: "no answer".to_owned(),
+                meaning,
+            };
+            self.memory.note(ServerId(server), self.at(ms), Err(blind));
+        }
+
+        /// The primary, and whether writes are refused.
+        fn primary(&mut self, ms: u64) -> (Option<usize>, bool) {
+            let picture = self.memory.picture(&self.config, &self.servers, self.at(ms));
+            (picture.primary, picture.refuse_writes.is_some())
+        }
+    }
+
+    #[tokio::test]
+    async fn a_server_is_given_up_after_three_looks_or_when_nobody_is_there() {
+        let mut world = World::new();
+        world.says(0, 0, true);
+        assert_eq!(world.primary(1), (None, false), "the other one may be it");
+        world.says(1, 1, false);
+        assert_eq!(world.primary(2), (Some(0), false));
+        for ms in [100, 200] {
+            world.fails(0, ms, Meaning::Unknown);
+            assert_eq!(world.primary(ms), (Some(0), false));
+        }
+        world.says(1, 250, true);
+        assert_eq!(
+            world.primary(250),
+            (None, false),
+            "one of them is not known well enough"
+        );
+        world.fails(0, 300, Meaning::Unknown);
+        assert_eq!(world.primary(300), (Some(1), false));
+
+        let mut world = World::new();
+        world.says(0, 0, true);
+        world.says(1, 0, true);
+        world.fails(0, 100, Meaning::NobodyThere);
+        assert_eq!(world.primary(100), (Some(1), false), "at once");
+    }
+
+    #[tokio::test]
+    async fn a_server_that_is_full_is_not_given_up() {
+        let mut world = World::new();
+        world.says(0, 0, true);
+        world.says(1, 0, false);
+        for ms in 1..10 {
+            world.fails(0, ms, Meaning::Full);
+            assert_eq!(world.primary(ms), (Some(0), false));
+        }
+    }
+
+    #[tokio::test]
+    async fn writes_are_refused_only_when_all_have_been_looked_at_again() {
+        let mut world = World::new();
+        world.says(0, 0, true);
+        world.says(1, 0, false);
+        assert_eq!(world.primary(10), (Some(0), false));
+        world.says(1, 100, true);
+        assert_eq!(world.primary(110), (None, false), "n0 may have changed its mind");
+        assert!(world.memory.has_conflict() && world.memory.is_restless(world.at(110)));
+        assert!(!world.memory.is_restless(world.at(70_000)), "not for ever");
+        world.says(0, 120, true);
+        assert_eq!(world.primary(130), (None, false), "and n1 since");
+        world.says(1, 140, true);
+        assert_eq!(world.primary(150), (None, true));
+        world.says(0, 160, false);
+        assert_eq!(world.primary(170), (Some(1), false));
+        assert!(!world.memory.has_conflict() && !world.memory.is_restless(world.at(180)));
+    }
+
+    proptest! {
+        /// Whatever was seen and missed before: when all have said that one takes writes, it is the primary.
+        #[test]
+        fn what_is_seen_clearly_in_the_end_counts(
+            history in prop::collection::vec((0..2_u32, 0..5), 0..40),
+            writer in 0..2_u32,
+        ) {
+            let mut world = World::new();
+            for (ms, (server, event)) in (0..).zip(&history) {
+                match event {
+                    0 => world.fails(*server, ms, Meaning::Unknown),
+                    1 => world.fails(*server, ms, Meaning::NobodyThere),
+                    2 => world.fails(*server, ms, Meaning::Full),
+                    event => world.says(*server, ms, *event == 3),
+                }
+                world.primary(ms);
+            }
+            for server in 0..2 {
+                world.says(server, 100, server == writer);
+            }
+            prop_assert_eq!(world.primary(100), (Some(writer as usize), false));
+        }
+    }
+
+    #[tokio::test]
+    async fn a_damped_primary_is_a_replica_until_it_is_taken() {
+        let mut world = World::new();
+        let monitor = config::Monitor::new("forebay");
+        world.config.monitor = Some(config::Monitor {
+            damping: Duration::from_secs(1),
+            ..monitor
+        });
+        world.says(0, 0, true);
+        world.says(1, 0, false);
+        assert_eq!(world.primary(0), (Some(0), false));
+        world.fails(0, 100, Meaning::NobodyThere);
+        world.says(1, 100, true);
+        let picture = world.memory.picture(&world.config, &world.servers, world.at(100));
+        assert_eq!((picture.primary, picture.members[1].role), (None, Role::Replica));
+        assert!(
+            picture.members[1].reason.contains("damping"),
+            "{}",
+            picture.members[1].reason
+        );
+        assert_eq!(world.primary(1099), (None, false));
+        assert_eq!(world.primary(1100), (Some(1), false));
+    }
+}

@@ -1,0 +1,139 @@
+//! Following a cluster: which server is the primary, what the others are good for, and which there are.
+//!
+//! One task a server asks it what it is (`monitor`, `look`), a function without I/O makes one picture out of all the
+//! answers (`decide`), and the picture is published as a [`Topology`] whenever it differs from the one before. Sessions
+//! read it and never wait for it, but for the next one ([`Cluster::wait_for_topology_change`]).
+//!
+//! What it does not do: it promotes and repairs nothing. It finds out what others have done.
+
+mod connection;
+mod damping;
+mod decide;
+mod discovery;
+mod follow;
+mod lag;
+mod look;
+mod memory;
+mod monitor;
+mod observation;
+mod rows;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use mysql_wire::gtid::Flavor;
+
+use crate::cluster::Cluster;
+use crate::server::{Server, ServerId};
+
+pub(crate) use connection::Connection;
+pub(crate) use discovery::discover;
+pub(crate) use follow::Follow;
+pub(crate) use monitor::watch;
+pub(crate) use observation::Place;
+pub(crate) use rows::{Bounds, Row, Rows};
+
+/// What a server is good for now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Role {
+    /// Takes writes. There is at most one in a [`Topology`].
+    Primary,
+    /// Takes reads, as far as its lag is good enough for them.
+    Replica,
+    /// Takes nothing: it is down, joining, behind for good, in a minority, or nobody knows.
+    Unusable,
+}
+
+impl Role {
+    /// All of them, in the order of [`label`](Self::label)s in metrics.
+    pub const ALL: [Self; 3] = [Self::Primary, Self::Replica, Self::Unusable];
+
+    /// The word in logs and metrics.
+    #[must_use]
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::Primary => "primary",
+            Self::Replica => "replica",
+            Self::Unusable => "unusable",
+        }
+    }
+}
+
+/// Whose dialect and whose GTIDs a server of this version speaks, as in its greeting.
+fn flavor(version: &[u8]) -> Flavor {
+    let says = |word: &[u8]| {
+        version
+            .windows(word.len())
+            .any(|part| part.eq_ignore_ascii_case(word))
+    };
+    if says(b"mariadb") {
+        Flavor::MariaDb
+    } else {
+        Flavor::MySql
+    }
+}
+
+/// One server in the picture.
+#[derive(Clone, Debug)]
+pub struct Member {
+    /// Which one.
+    pub server: Arc<Server>,
+    /// What it is good for.
+    pub role: Role,
+    /// Why, in words for a person.
+    pub reason: String,
+    /// How far its data are behind the primary's, as of its last look; of a replica that nobody can tell it of, `None`.
+    pub lag: Option<Duration>,
+    /// Where it is, as configured.
+    pub zone: Option<Arc<str>>,
+    /// `None` until it has greeted.
+    pub flavor: Option<Flavor>,
+}
+
+/// All servers of a cluster and what each is good for, at one moment.
+#[derive(Clone, Debug)]
+pub struct Topology {
+    /// In the order of [`Cluster::servers`]: configured ones first, discovered ones behind them.
+    pub members: Vec<Member>,
+    /// Place of the primary in `members`. None: statements for it wait, within `failover_wait`.
+    pub primary: Option<usize>,
+    /// Grows with every change of members, roles, primary or `refuse_writes`. Lags and reasons alone do not count.
+    pub generation: u64,
+    /// Several servers take writes and nobody can tell which of them is right: none gets any. Says so to clients.
+    pub refuse_writes: Option<String>,
+}
+
+impl Topology {
+    /// The primary.
+    #[must_use]
+    pub fn primary(&self) -> Option<&Member> {
+        self.members.get(self.primary?)
+    }
+
+    /// The member that `server` is.
+    #[must_use]
+    pub fn member(&self, server: ServerId) -> Option<&Member> {
+        self.members.iter().find(|member| member.server.id() == server)
+    }
+
+    /// Whether sessions cannot tell this one from `other`.
+    fn same_roles(&self, other: &Self) -> bool {
+        let role = |member: &Member| (member.server.id(), member.role, member.zone.clone());
+        self.primary == other.primary
+            && self.refuse_writes == other.refuse_writes
+            && self.members.iter().map(role).eq(other.members.iter().map(role))
+    }
+}
+
+impl Cluster {
+    /// The cluster as it was seen last. Costs no lock.
+    #[must_use]
+    pub fn topology(&self) -> Arc<Topology> {
+        self.follow.topology()
+    }
+
+    /// The first topology that is not of `generation`: at once where the present one is not.
+    pub async fn wait_for_topology_change(&self, generation: u64) -> Arc<Topology> {
+        self.follow.changed_from(generation).await
+    }
+}

@@ -1,0 +1,186 @@
+//! The watch over what the servers are: one task a server, which asks it again and again over one connection.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use mysql_wire::gtid::GtidSet;
+use tokio::time::{Instant, sleep_until, timeout};
+
+use super::connection::{Blind, Connection, Meaning};
+use super::look::{Finding, look};
+use super::rows::QueryError;
+use crate::cluster::Cluster;
+use crate::error::Seconds;
+use crate::server::{Server, Status};
+
+/// Least time between the beginnings of two looks at a server, however much is going on.
+const MIN_GAP: Duration = Duration::from_millis(50);
+
+/// Longest time between two while there is no primary.
+const RESTLESS_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Looks at `server` until it is removed or the future is dropped.
+pub(crate) async fn watch(cluster: Arc<Cluster>, server: Arc<Server>) {
+    let mut monitor = Monitor {
+        cluster,
+        server,
+        connection: None,
+        account: None,
+        applied: None,
+        failing: false,
+    };
+    while !monitor.server.is_removed() {
+        let config = monitor.cluster.config();
+        match &config.monitor {
+            Some(account) => {
+                let begun = Instant::now();
+                monitor.look(&config, account).await;
+                monitor.wait(&config, account, begun).await;
+            }
+            None => monitor.server.look_now.notified().await,
+        }
+    }
+    if let Some(connection) = monitor.connection {
+        // A server that does not take the good-bye gets none.
+        let _ = timeout(MIN_GAP, connection.close()).await;
+    }
+}
+
+struct Monitor {
+    cluster: Arc<Cluster>,
+    server: Arc<Server>,
+    connection: Option<Connection>,
+    /// Whose connection it is.
+    account: Option<config::Monitor>,
+    /// What the server had executed at the last look over this connection.
+    applied: Option<GtidSet>,
+    failing: bool,
+}
+
+impl Monitor {
+    async fn look(&mut self, config: &config::Cluster, account: &config::Monitor) {
+        let begun = Instant::now();
+        if self.account.as_ref() != Some(account) {
+            (self.connection, self.account) = (None, Some(account.clone()));
+        }
+        let result = match timeout(account.timeout, self.ask(config, account)).await {
+            Ok(result) => result,
+            Err(_) => {
+                self.connection = None;
+                Err(Blind::new(format!(
+                    "no answer within {}",
+                    Seconds(account.timeout)
+                )))
+            }
+        };
+        self.server.looks.total.inc();
+        self.tell(&result);
+        match &result {
+            Ok(finding) => {
+                self.note_applied(finding);
+                // It answers: its checks need not wait for their turn to find out.
+                let state = self.server.state();
+                if state.suspect || state.status == Status::Down {
+                    self.server.check_now.notify_one();
+                }
+            }
+            Err(blind) => {
+                self.server.looks.failed.inc();
+                if blind.meaning == Meaning::NobodyThere {
+                    self.cluster.suspect(&self.server, &blind.reason);
+                }
+            }
+        }
+        self.cluster.follow.note(&self.server, begun.into_std(), result);
+    }
+
+    /// Asks over the connection there is; over a new one where there is none, or where it turns out to be broken.
+    async fn ask(&mut self, config: &config::Cluster, account: &config::Monitor) -> Result<Finding, Blind> {
+        if let Some(mut connection) = self.connection.take() {
+            match look(&mut connection, config.topology, account).await {
+                Ok(finding) => {
+                    self.connection = Some(connection);
+                    return Ok(finding);
+                }
+                Err(QueryError::Broken(_)) => {}
+                Err(error) => return self.refused(connection, &error),
+            }
+        }
+        // It may have been restarted, on other data.
+        self.applied = None;
+        self.server.set_applied(None);
+        let (cluster, server) = (&self.cluster, &self.server);
+        let mut connection = Connection::open(cluster, server, config, account, account.timeout).await?;
+        match look(&mut connection, config.topology, account).await {
+            Ok(finding) => {
+                self.connection = Some(connection);
+                Ok(finding)
+            }
+            Err(error) => self.refused(connection, &error),
+        }
+    }
+
+    fn refused(&mut self, connection: Connection, error: &QueryError) -> Result<Finding, Blind> {
+        if matches!(error, QueryError::Refused(_)) {
+            self.connection = Some(connection);
+        }
+        Err(Blind::new(format!("does not tell its role: {error}")))
+    }
+
+    /// What sessions have seen the server execute stays known, unless it has fewer than at the last look: then it was
+    /// told to forget them (`RESET BINARY LOGS AND GTIDS`, `RESET MASTER`).
+    fn note_applied(&mut self, finding: &Finding) {
+        let flavor = self.connection.as_ref().map(|connection| connection.flavor);
+        let text = finding.applied.as_deref();
+        let position = flavor
+            .zip(text)
+            .and_then(|(flavor, text)| GtidSet::parse(flavor, text).ok());
+        let grows = match (&self.applied, &position) {
+            (Some(before), Some(position)) => position.covers(before),
+            (before, _) => before.is_none(),
+        };
+        match &position {
+            Some(position) if grows => self.server.note_applied(position),
+            _ if grows => {}
+            _ => self.server.set_applied(position.clone()),
+        }
+        self.applied = position;
+    }
+
+    /// Until the next look is due.
+    async fn wait(&mut self, config: &config::Cluster, account: &config::Monitor, begun: Instant) {
+        let restless = config.topology != config::Topology::Static && self.cluster.follow.is_restless();
+        let interval = match restless {
+            true => account.interval.min(RESTLESS_INTERVAL),
+            false => account.interval,
+        };
+        let ended = async {
+            match &mut self.connection {
+                Some(connection) => connection.ended().await,
+                None => std::future::pending().await,
+            }
+        };
+        let broken = tokio::select! {
+            () = sleep_until(begun + interval) => return,
+            () = self.server.look_now.notified() => false,
+            () = ended => true,
+        };
+        if broken {
+            self.connection = None;
+        }
+        sleep_until(begun + MIN_GAP).await;
+    }
+
+    /// Logs when looks begin to fail, and when they succeed again.
+    fn tell(&mut self, result: &Result<Finding, Blind>) {
+        let was_failing = std::mem::replace(&mut self.failing, result.is_err());
+        let (cluster, server) = (self.cluster.name(), self.server.name());
+        match result {
+            Err(Blind { reason, .. }) if !was_failing => {
+                tracing::warn!(cluster, server, reason, "server cannot be asked for its role");
+            }
+            Ok(_) if was_failing => tracing::info!(cluster, server, "server can be asked for its role again"),
+            _ => {}
+        }
+    }
+}

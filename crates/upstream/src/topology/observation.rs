@@ -1,0 +1,244 @@
+//! What is known of one server when the roles are decided. Plain data; where it comes from is the business of `look`.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What the configuration says of a server's place in its cluster.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub(crate) role: Option<config::Role>,
+    pub(crate) zone: Option<Arc<str>>,
+}
+
+impl Place {
+    pub(crate) fn of(config: &config::Server) -> Self {
+        Self {
+            role: config.role,
+            zone: config.zone.as_deref().map(Arc::from),
+        }
+    }
+}
+
+/// One server, seen from outside and by its own words.
+#[derive(Clone, Debug)]
+pub(super) struct Observation {
+    pub(super) name: String,
+    /// As configured; of a server on a Unix socket, `None`.
+    pub(super) address: Option<Address>,
+    /// Where topology is `static`.
+    pub(super) role: Option<config::Role>,
+    pub(super) sight: Sight,
+    /// How far it is behind its source, when that was last known.
+    pub(super) lag: Option<Lag>,
+}
+
+/// How well a server can be seen.
+#[derive(Clone, Debug)]
+pub(super) enum Sight {
+    /// Not looked at yet, and its checks do not speak against it.
+    Unseen,
+    /// This is what it said at the last look.
+    Clear(Facts),
+    /// The last look failed. It may be well, and still be what it was.
+    Blurred { facts: Facts },
+    /// Nobody listens there, its checks failed, or several looks did.
+    Gone { reason: String },
+}
+
+impl Sight {
+    /// What it said last, unless it is gone.
+    pub(super) fn facts(&self) -> Option<&Facts> {
+        match self {
+            Self::Clear(facts) | Self::Blurred { facts } => Some(facts),
+            Self::Unseen | Self::Gone { .. } => None,
+        }
+    }
+
+    pub(super) fn is_clear(&self) -> bool {
+        matches!(self, Self::Clear(_))
+    }
+
+    pub(super) fn is_unseen(&self) -> bool {
+        matches!(self, Self::Unseen)
+    }
+
+    /// Why nothing at all can be said of it.
+    pub(super) fn blindness(&self) -> Option<&str> {
+        match self {
+            Self::Unseen => Some("has not been looked at yet"),
+            Self::Gone { reason } => Some(reason),
+            Self::Clear(_) | Self::Blurred { .. } => None,
+        }
+    }
+}
+
+/// How far a server was behind, and how long ago.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Lag {
+    pub(super) was: Duration,
+    /// Zero as long as every look tells.
+    pub(super) age: Duration,
+}
+
+/// What a server said of itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Facts {
+    Replication(ReplicationFacts),
+    Group(GroupFacts),
+    Galera(GaleraFacts),
+}
+
+/// Which server it is, by what no two of a cluster have in common: `server_uuid` of MySQL, `server_id` of MariaDB.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct Identity(pub(super) String);
+
+/// Host and port as somebody writes them.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct Address {
+    pub(super) host: String,
+    pub(super) port: u16,
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.host, self.port)
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct ReplicationFacts {
+    pub(super) identity: Option<Identity>,
+    /// `read_only` and `super_read_only` are off.
+    pub(super) writable: bool,
+    /// What it replicates from, or did and could again.
+    pub(super) sources: Vec<Source>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Source {
+    pub(super) address: Address,
+    /// `None` until it was connected to for the first time.
+    pub(super) identity: Option<Identity>,
+    pub(super) receiving: Receiving,
+    /// The SQL thread runs.
+    pub(super) applying: bool,
+    /// What stopped it.
+    pub(super) error: Option<String>,
+}
+
+/// What the IO thread does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Receiving {
+    Yes,
+    Connecting,
+    No,
+}
+
+impl Source {
+    /// Whether it takes anything from there, or would if it could.
+    pub(super) fn is_on(&self) -> bool {
+        self.applying || self.receiving != Receiving::No
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct GroupFacts {
+    /// Its `server_uuid`, by which members name each other.
+    pub(super) uuid: String,
+    pub(super) writable: bool,
+    pub(super) single_primary: bool,
+    /// The group as it sees it; nothing where it is in none.
+    pub(super) view: Vec<GroupMember>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct GroupMember {
+    pub(super) uuid: String,
+    pub(super) state: MemberState,
+    pub(super) is_primary: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum MemberState {
+    Online,
+    Recovering,
+    Offline,
+    Error,
+    Unreachable,
+}
+
+impl MemberState {
+    /// As in MEMBER_STATE. A state nobody has heard of is not a good one.
+    pub(super) fn parse(word: &str) -> Self {
+        match word {
+            "ONLINE" => Self::Online,
+            "RECOVERING" => Self::Recovering,
+            "OFFLINE" => Self::Offline,
+            "UNREACHABLE" => Self::Unreachable,
+            _ => Self::Error,
+        }
+    }
+
+    pub(super) const fn word(self) -> &'static str {
+        match self {
+            Self::Online => "online",
+            Self::Recovering => "recovering",
+            Self::Offline => "offline",
+            Self::Error => "in error",
+            Self::Unreachable => "unreachable",
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct GaleraFacts {
+    /// `wsrep_ready`: it runs statements.
+    pub(super) ready: bool,
+    /// `wsrep_cluster_status` is `Primary`: it is in the majority.
+    pub(super) in_primary_component: bool,
+    pub(super) state: NodeState,
+    /// `read_only`.
+    pub(super) writable: bool,
+    /// What the operator has closed it with: `wsrep_reject_queries`, `pxc_maint_mode`.
+    pub(super) closed: Option<String>,
+    /// `wsrep_local_index`
+    pub(super) index: u32,
+    /// `wsrep_cluster_state_uuid` and `wsrep_cluster_conf_id`: which component, at which of its changes.
+    pub(super) component: (String, u64),
+    /// `wsrep_cluster_size`
+    pub(super) size: u32,
+}
+
+/// `wsrep_local_state`
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum NodeState {
+    Joining,
+    /// Gives its data to a joining node, or was desynced by its operator: it may fall behind.
+    Donor,
+    Joined,
+    Synced,
+    Other,
+}
+
+impl NodeState {
+    pub(super) const fn of(number: u32) -> Self {
+        match number {
+            1 => Self::Joining,
+            2 => Self::Donor,
+            3 => Self::Joined,
+            4 => Self::Synced,
+            _ => Self::Other,
+        }
+    }
+
+    pub(super) const fn word(self) -> &'static str {
+        match self {
+            Self::Joining => "joining",
+            Self::Donor => "donor or desynced",
+            Self::Joined => "joined, not yet synced",
+            Self::Synced => "synced",
+            Self::Other => "in no state to be used",
+        }
+    }
+}

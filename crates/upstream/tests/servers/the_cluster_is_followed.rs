@@ -1,0 +1,436 @@
+//! Real clusters whose primary dies or changes: found out, told, and never two at a time.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use config::{Monitor, Secret};
+use mysql_wire::gtid::GtidSet;
+use sandbox::{Kind, Node, Sandbox, Spec};
+use tokio::task::JoinHandle;
+use upstream::{Cluster, Flavor, Role, Topology};
+
+use crate::play::{cluster, server, until};
+
+/// A real cluster under watch, configured with `known` of its nodes, named `n0`, `n1`, ...
+struct Followed {
+    sandbox: Arc<Sandbox>,
+    cluster: Arc<Cluster>,
+    checks: JoinHandle<()>,
+}
+
+impl Followed {
+    async fn start(spec: Spec, topology: config::Topology, known: usize) -> Self {
+        let sandbox = tokio::task::spawn_blocking(|| Sandbox::start(spec))
+            .await
+            .unwrap()
+            .unwrap();
+        let servers = sandbox.nodes()[..known]
+            .iter()
+            .map(|node| server(&format!("n{}", node.index()), node.address().parse().unwrap()));
+        let mut config = cluster(servers.collect());
+        config.topology = topology;
+        config.check.interval = Duration::from_millis(500);
+        // With what the documentation says it needs, and nothing more.
+        let grants = match topology {
+            config::Topology::Replication if sandbox.kind() == Kind::Mariadb => {
+                "GRANT SLAVE MONITOR, REPLICATION MASTER ADMIN ON *.* TO watch"
+            }
+            config::Topology::Replication => "GRANT REPLICATION CLIENT ON *.* TO watch",
+            config::Topology::GroupReplication => "GRANT SELECT ON performance_schema.* TO watch",
+            config::Topology::Galera | config::Topology::Static => "GRANT USAGE ON *.* TO watch",
+        };
+        let account = format!("CREATE USER watch IDENTIFIED BY 'see'; {grants}");
+        let sandbox = tokio::task::spawn_blocking(move || {
+            sandbox.primary().sql(&account).unwrap();
+            sandbox.sync().unwrap();
+            sandbox
+        });
+        let sandbox = sandbox.await.unwrap();
+        config.monitor = Some(Monitor {
+            password: Some(Secret::new("see")),
+            interval: Duration::from_millis(250),
+            ..Monitor::new("watch")
+        });
+        let cluster = Cluster::new(config).unwrap();
+        let checks = tokio::spawn(Arc::clone(&cluster).run_checks());
+        Self {
+            sandbox: Arc::new(sandbox),
+            cluster,
+            checks,
+        }
+    }
+
+    fn roles(&self) -> Vec<Role> {
+        roles(&self.cluster.topology())
+    }
+
+    fn primary(&self) -> Option<usize> {
+        self.cluster.topology().primary
+    }
+
+    /// Waits until the roles are these; returns how long that took.
+    async fn until_roles(&self, what: &str, wanted: &[Role]) -> Duration {
+        let begun = Instant::now();
+        let deadline = begun + Duration::from_secs(60);
+        loop {
+            let topology = self.cluster.topology();
+            if roles(&topology) == wanted {
+                return begun.elapsed();
+            }
+            let changed = self.cluster.wait_for_topology_change(topology.generation);
+            let left = deadline.saturating_duration_since(Instant::now());
+            assert!(
+                tokio::time::timeout(left, changed).await.is_ok(),
+                "{what}: {wanted:?} wanted, there is {}",
+                describe(&self.cluster.topology())
+            );
+        }
+    }
+
+    async fn sql(&self, node: usize, statements: &str) -> String {
+        let (sandbox, statements) = (Arc::clone(&self.sandbox), statements.to_owned());
+        let run = move || sandbox.node(node).sql(&statements).unwrap();
+        tokio::task::spawn_blocking(run).await.unwrap()
+    }
+
+    async fn with_node(&self, node: usize, act: impl FnOnce(&Node) + Send + 'static) {
+        let sandbox = Arc::clone(&self.sandbox);
+        tokio::task::spawn_blocking(move || act(sandbox.node(node)))
+            .await
+            .unwrap();
+    }
+}
+
+impl Drop for Followed {
+    fn drop(&mut self) {
+        self.checks.abort();
+    }
+}
+
+fn roles(topology: &Topology) -> Vec<Role> {
+    topology.members.iter().map(|member| member.role).collect()
+}
+
+fn describe(topology: &Topology) -> String {
+    let line = |member: &upstream::Member| {
+        format!(
+            "\n  {}: {} ({}), lag {:?}",
+            member.server.name(),
+            member.role.label(),
+            member.reason,
+            member.lag
+        )
+    };
+    topology.members.iter().map(line).collect()
+}
+
+const P: Role = Role::Primary;
+const R: Role = Role::Replica;
+const U: Role = Role::Unusable;
+
+#[tokio::test]
+async fn mariadb_replication_through_a_failover() {
+    let spec = Spec::new(Kind::Mariadb).nodes(3);
+    let followed = Followed::start(spec, config::Topology::Replication, 3).await;
+    followed.until_roles("the first picture", &[P, R, R]).await;
+    let topology = followed.cluster.topology();
+    assert_eq!(topology.refuse_writes, None);
+    assert_eq!(topology.members[1].flavor, Some(Flavor::MariaDb));
+    assert_eq!(topology.members[1].reason, "follows n0");
+    until("lags are known", || {
+        let topology = followed.cluster.topology();
+        topology.members[1..]
+            .iter()
+            .all(|member| member.lag.is_some_and(|lag| lag < Duration::from_secs(5)))
+    })
+    .await;
+
+    // Dead, and nobody promoted: reads go on.
+    followed.with_node(0, |node| node.kill9().unwrap()).await;
+    let took = followed.until_roles("the primary is lost", &[U, R, R]).await;
+    assert!(took < Duration::from_secs(1), "{took:?}");
+
+    followed
+        .sql(1, "STOP SLAVE; RESET SLAVE ALL; SET GLOBAL read_only=0")
+        .await;
+    let promoted = Instant::now();
+    until("the new primary is found", || followed.primary() == Some(1)).await;
+    assert!(
+        promoted.elapsed() < Duration::from_secs(1),
+        "{:?}",
+        promoted.elapsed()
+    );
+
+    // Its former brother still waits for the dead one, and is made to follow the new one.
+    let port = followed.sandbox.node(1).port();
+    followed
+        .sql(
+            2,
+            &format!("STOP SLAVE; CHANGE MASTER TO MASTER_PORT={port}; START SLAVE"),
+        )
+        .await;
+    followed
+        .until_roles("the other replica follows", &[U, P, R])
+        .await;
+    until("by its new name", || {
+        followed.cluster.topology().members[2].reason == "follows n1"
+    })
+    .await;
+
+    // The old primary comes back as it was, and takes writes, too.
+    followed.with_node(0, |node| node.restart().unwrap()).await;
+    until("two take writes", || {
+        followed.cluster.topology().members[0]
+            .reason
+            .contains("takes writes")
+    })
+    .await;
+    let topology = followed.cluster.topology();
+    assert_eq!(
+        (topology.primary, &topology.refuse_writes),
+        (Some(1), &None),
+        "{}",
+        describe(&topology)
+    );
+}
+
+#[tokio::test]
+async fn mysql_replication_with_a_replica_that_stops() {
+    let spec = Spec::new(Kind::Mysql).nodes(2);
+    let followed = Followed::start(spec, config::Topology::Replication, 2).await;
+    followed.until_roles("the first picture", &[P, R]).await;
+    let member = || followed.cluster.topology().members[1].clone();
+    until("lag is known", || member().lag.is_some()).await;
+    assert_eq!(
+        (member().flavor, member().reason.as_str()),
+        (Some(Flavor::MySql), "follows n0")
+    );
+
+    followed.sql(1, "STOP REPLICA SQL_THREAD").await;
+    followed.until_roles("it applies nothing", &[P, U]).await;
+    followed
+        .sql(1, "START REPLICA SQL_THREAD; STOP REPLICA IO_THREAD")
+        .await;
+    followed.until_roles("it applies again", &[P, R]).await;
+    until("and gets no more: its lag grows", || {
+        member().reason == "has everything it got from n0, and gets no more"
+            && member().lag.is_some_and(|lag| lag > Duration::from_millis(500))
+    })
+    .await;
+
+    followed
+        .sql(0, "CREATE TABLE t (id INT PRIMARY KEY); INSERT INTO t VALUES (1)")
+        .await;
+    let position = followed.sql(0, "SELECT @@gtid_executed").await.replace("\\n", "");
+    let position = GtidSet::parse(Flavor::MySql, position.trim().as_bytes()).unwrap();
+    let has = |at: usize| {
+        let server = &followed.cluster.topology().members[at].server;
+        server.applied().is_some_and(|applied| applied.covers(&position))
+    };
+    until("the primary has it", || has(0)).await;
+    assert!(!has(1));
+    followed.sql(1, "START REPLICA IO_THREAD").await;
+    until("the replica has it", || has(1)).await;
+}
+
+#[tokio::test]
+async fn a_monitor_that_may_not_log_in_says_so() {
+    let player = crate::play::Player::start(crate::play::Act::Greet("9.0.0")).await;
+    let mut config = cluster(vec![player.config("a")]);
+    config.topology = config::Topology::Replication;
+    config.monitor = Some(Monitor {
+        interval: Duration::from_millis(20),
+        ..Monitor::new("watch")
+    });
+    let cluster = Cluster::new(config).unwrap();
+    let checks = tokio::spawn(Arc::clone(&cluster).run_checks());
+    let wanted = "login of the monitor's user watch: Access denied (error 1045)";
+    until("it is given up", || {
+        cluster.topology().members[0].reason == wanted
+    })
+    .await;
+    assert_eq!(cluster.topology().members[0].role, U);
+    assert_eq!(cluster.topology().primary, None);
+    checks.abort();
+}
+
+#[tokio::test]
+async fn a_server_that_says_nothing_is_given_up() {
+    let player = crate::play::Player::start(crate::play::Act::Silent).await;
+    let mut config = cluster(vec![player.config("a")]);
+    config.topology = config::Topology::Galera;
+    config.check.kind = config::CheckKind::Tcp;
+    config.monitor = Some(Monitor {
+        interval: Duration::from_millis(20),
+        timeout: Duration::from_millis(30),
+        ..Monitor::new("watch")
+    });
+    let cluster = Cluster::new(config).unwrap();
+    let checks = tokio::spawn(Arc::clone(&cluster).run_checks());
+    until("it is given up", || {
+        let topology = cluster.topology();
+        topology.members[0].reason.contains("within 30ms")
+    })
+    .await;
+    checks.abort();
+}
+
+#[tokio::test]
+async fn members_that_nobody_configured_are_found_and_survive_a_reload() {
+    let spec = Spec::new(Kind::Mariadb).nodes(3);
+    // Only a replica is known: its source is what it follows, and that one knows the other replica.
+    let mut followed = Followed::start(spec, config::Topology::Replication, 3).await;
+    let mut config = (*followed.cluster.config()).clone();
+    config.servers = vec![config.servers[1].clone()];
+    followed.checks.abort();
+    followed.cluster = Cluster::new(config.clone()).unwrap();
+    followed.checks = tokio::spawn(Arc::clone(&followed.cluster).run_checks());
+    let ports = |cluster: &Cluster| {
+        let port = |server: &Arc<upstream::Server>| match server.address() {
+            config::ServerAddress::Host { port, .. } => *port,
+            config::ServerAddress::Unix(_) => 0,
+        };
+        cluster.servers().iter().map(port).collect::<Vec<_>>()
+    };
+    let nodes = followed.sandbox.nodes();
+    let wanted = [nodes[1].port(), nodes[0].port(), nodes[2].port()];
+    until("all three are there", || ports(&followed.cluster) == wanted).await;
+    followed.until_roles("all three have roles", &[R, P, R]).await;
+    let ids = || {
+        followed
+            .cluster
+            .servers()
+            .iter()
+            .map(|server| server.id())
+            .collect::<Vec<_>>()
+    };
+    let before = ids();
+    followed.cluster.reload(config.clone()).unwrap();
+    assert_eq!(ids(), before, "a reload keeps what was discovered");
+    config.monitor.as_mut().unwrap().discover = false;
+    followed.cluster.reload(config).unwrap();
+    assert_eq!(ids(), before[..1], "but not for those who do not want it");
+}
+
+#[tokio::test]
+async fn a_primary_that_hangs_is_lost_and_comes_back() {
+    let spec = Spec::new(Kind::Mariadb).nodes(2);
+    let followed = Followed::start(spec, config::Topology::Replication, 2).await;
+    followed.until_roles("the first picture", &[P, R]).await;
+    let mut config = (*followed.cluster.config()).clone();
+    config.monitor.as_mut().unwrap().timeout = Duration::from_millis(300);
+    followed.cluster.reload(config).unwrap();
+    followed.with_node(0, |node| node.freeze().unwrap()).await;
+    let took = followed.until_roles("it does not answer", &[U, R]).await;
+    assert!(took < Duration::from_secs(5), "{took:?}");
+    followed.with_node(0, |node| node.thaw().unwrap()).await;
+    followed.until_roles("it answers", &[P, R]).await;
+}
+
+#[tokio::test]
+async fn a_restarted_primary_takes_statements_soon() {
+    let followed = Followed::start(Spec::new(Kind::Mariadb), config::Topology::Replication, 1).await;
+    let mut config = (*followed.cluster.config()).clone();
+    config.check.interval = Duration::from_secs(60);
+    followed.cluster.reload(config).unwrap();
+    followed.until_roles("the first picture", &[P]).await;
+    followed.with_node(0, |node| node.kill9().unwrap()).await;
+    followed.until_roles("it is lost", &[U]).await;
+    followed.with_node(0, |node| node.restart().unwrap()).await;
+    // Long before the next check is due.
+    followed.until_roles("it is back", &[P]).await;
+    let server = Arc::clone(&followed.cluster.topology().members[0].server);
+    until("it is no longer suspected", || server.takes_statements()).await;
+}
+
+#[tokio::test]
+async fn what_replicas_have_applied_is_known_without_asking_them() {
+    let followed = Followed::start(
+        Spec::new(Kind::Mariadb).nodes(2),
+        config::Topology::Replication,
+        2,
+    )
+    .await;
+    followed
+        .sql(0, "CREATE TABLE t (id INT); INSERT INTO t VALUES (1)")
+        .await;
+    let position = followed.sql(0, "SELECT @@gtid_current_pos").await;
+    let position = GtidSet::parse(Flavor::MariaDb, position.trim().as_bytes()).unwrap();
+    assert!(!position.is_empty());
+    until("all have it", || {
+        let members = &followed.cluster.topology().members;
+        members.iter().all(|member| {
+            member
+                .server
+                .applied()
+                .is_some_and(|applied| applied.covers(&position))
+        })
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn two_primaries_that_nobody_decides_get_no_writes() {
+    let spec = Spec::new(Kind::Mariadb).nodes(2);
+    let followed = Followed::start(spec, config::Topology::Replication, 2).await;
+    followed.until_roles("the first picture", &[P, R]).await;
+    followed
+        .sql(1, "STOP SLAVE; RESET SLAVE ALL; SET GLOBAL read_only=0")
+        .await;
+    until("writes are refused", || {
+        followed.cluster.topology().refuse_writes.is_some()
+    })
+    .await;
+    let topology = followed.cluster.topology();
+    assert_eq!(roles(&topology), [U, U], "{}", describe(&topology));
+    assert_eq!(
+        topology.refuse_writes.as_deref(),
+        Some("n0 and n1 take writes, and nothing tells which is the primary")
+    );
+    followed.sql(0, "SET GLOBAL read_only=1").await;
+    until("one of them gives way", || followed.primary() == Some(1)).await;
+    assert_eq!(followed.cluster.topology().refuse_writes, None);
+}
+
+#[tokio::test]
+async fn mysql_group_replication_through_a_failover() {
+    let spec = Spec::new(Kind::GroupReplication).nodes(3);
+    let followed = Followed::start(spec, config::Topology::GroupReplication, 3).await;
+    followed.until_roles("the first picture", &[P, R, R]).await;
+    assert_eq!(followed.cluster.topology().members[0].flavor, Some(Flavor::MySql));
+    followed.with_node(0, |node| node.kill9().unwrap()).await;
+    until("the primary is lost", || followed.primary() != Some(0)).await;
+    until("the group has elected another", || followed.primary().is_some()).await;
+    let roles = followed.roles();
+    assert_eq!(roles[0], U);
+    assert!(roles[1..] == [P, R] || roles[1..] == [R, P], "{roles:?}");
+
+    followed.with_node(0, |node| node.restart().unwrap()).await;
+    until("it is back in the group", || followed.roles()[0] == R).await;
+}
+
+#[tokio::test]
+async fn galera_through_a_failover() {
+    let spec = Spec::new(Kind::Galera).nodes(3);
+    let followed = Followed::start(spec, config::Topology::Galera, 3).await;
+    until("one writer, two readers", || {
+        let roles = followed.roles();
+        followed.primary().is_some() && roles.iter().filter(|role| **role == R).count() == 2
+    })
+    .await;
+    let first = followed.primary().unwrap();
+    followed.with_node(first, |node| node.kill9().unwrap()).await;
+    until("the writer is lost", || followed.primary() != Some(first)).await;
+    until("another writes", || followed.primary().is_some()).await;
+    let second = followed.primary().unwrap();
+
+    followed.with_node(first, |node| node.restart().unwrap()).await;
+    until("it is back in the cluster", || followed.roles()[first] == R).await;
+    assert_eq!(followed.primary(), Some(second), "writes stay where they are");
+
+    followed.sql(second, "SET GLOBAL wsrep_desync=ON").await;
+    until("a desynced node loses the writes", || {
+        followed.primary().is_some_and(|primary| primary != second) && followed.roles()[second] == U
+    })
+    .await;
+}
