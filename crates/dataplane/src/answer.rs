@@ -6,6 +6,7 @@ use std::future::poll_fn;
 use mysql_wire::{Command, PacketHeader, write_packet};
 use telemetry::Fault;
 use tokio::io::AsyncWriteExt;
+use upstream::ServerId;
 
 use crate::classify::Kill;
 use crate::control::Waiting;
@@ -28,14 +29,17 @@ pub(crate) async fn kill(session: &mut Session, head: CommandHead, kill: Kill) -
     let place = is_ours(kill.id)
         .then(|| session.worker.shared.registry.find(kill.id))
         .flatten();
-    match place {
-        Some(place) if place.server == session.listener.key(&session.server) => {
-            send_instead(session, head, &kill_text(kill, place.thread_id)).await
+    let seat = place.as_ref().and_then(|place| place.seat);
+    match (place, seat) {
+        (Some(_), Some((server, thread_id))) if server == session.listener.key(&session.server) => {
+            send_instead(session, head, &kill_text(kill, thread_id)).await
         }
-        Some(place) if is_own(session, &place) && session.listener.cluster.has_account() => {
-            kill_elsewhere(session, head, kill, &place).await
+        (Some(place), Some((server, thread_id)))
+            if is_own(session, &place) && session.listener.cluster.has_account() =>
+        {
+            kill_elsewhere(session, head, server.server, &kill_text(kill, thread_id)).await
         }
-        Some(place) if is_own(session, &place) && !kill.query_only => {
+        (Some(place), _) if is_own(session, &place) && !kill.query_only => {
             session.worker.shared.kill(place.worker, kill.id);
             // The server is asked for an OK of its own, with its status flags, by a statement that does nothing.
             send_instead(session, head, "DO 0").await
@@ -52,7 +56,7 @@ fn is_own(session: &Session, place: &Place) -> bool {
         .registry
         .find(session.control.id)
         .is_some_and(|own| own.user == place.user);
-    let same_cluster = place.server.cluster == session.listener.cluster_serial;
+    let same_cluster = place.cluster == session.listener.cluster_serial;
     same_user && same_cluster
 }
 
@@ -60,16 +64,10 @@ fn is_own(session: &Session, place: &Place) -> bool {
 async fn kill_elsewhere(
     session: &mut Session,
     head: CommandHead,
-    kill: Kill,
-    place: &Place,
+    server: ServerId,
+    statement: &str,
 ) -> Result<Exchanged, Broken> {
-    let statement = kill_text(kill, place.thread_id);
-    match session
-        .listener
-        .cluster
-        .run_by_account(place.server.server, &statement)
-        .await
-    {
+    match session.listener.cluster.run_by_account(server, statement).await {
         // The server is asked for an OK of its own, with its status flags, by a statement that does nothing.
         Ok(()) => send_instead(session, head, "DO 0").await,
         Err(cause) => {
@@ -92,7 +90,7 @@ async fn kill_elsewhere(
     }
 }
 
-fn kill_text(kill: Kill, thread_id: u32) -> String {
+pub(crate) fn kill_text(kill: Kill, thread_id: u32) -> String {
     let soft = if kill.soft { "SOFT " } else { "" };
     let what = if kill.query_only { "QUERY " } else { "CONNECTION " };
     format!("KILL {soft}{what}{thread_id}")
@@ -121,9 +119,14 @@ async fn send_instead(session: &mut Session, head: CommandHead, text: &str) -> R
     relay::response(session).await
 }
 
+/// Whether a COM_CHANGE_USER of so many bytes is one that a login may have.
+pub(crate) const fn change_user_packet_fits(payload_len: usize) -> bool {
+    payload_len <= LOGIN_PACKET_MAX
+}
+
 /// COM_CHANGE_USER.
 pub(crate) async fn change_user(session: &mut Session, head: CommandHead) -> Result<(), SessionError> {
-    if head.payload_len > LOGIN_PACKET_MAX {
+    if !change_user_packet_fits(head.payload_len) {
         session.error_sequence = Some(1);
         return Err(SessionError::PacketTooLong(head.payload_len));
     }

@@ -7,14 +7,14 @@ use std::sync::atomic::Ordering;
 use std::task::Poll;
 use std::time::Instant;
 
-use mysql_wire::{Capabilities, Login, ResponseTracker};
+use mysql_wire::{Capabilities, Greeting, Login, ResponseTracker};
 use net::{Accepted, Peer, Stream, Toward};
 use telemetry::{ListenerSeries, ServerSeries};
 use tokio::io::AsyncWriteExt;
 use tracing::info;
-use upstream::{Lease, LeaseError, Seat, Server, Status};
+use upstream::{Lease, LeaseError, Seat, Server, ServerTraits, Status};
 
-use crate::control::{Control, IdleLimits, Signal, Waiting};
+use crate::control::{About, Control, IdleLimits, Signal, Waiting};
 use crate::error::SessionError;
 use crate::flow::Flow;
 use crate::gateway::ListenerState;
@@ -23,19 +23,21 @@ use crate::proxy;
 use crate::registry::Place;
 use crate::relay::{self, Traffic, Wires};
 use crate::session::{Session, error_bytes, signal_as_error};
+use crate::split;
 use crate::worker::{TICK, Worker};
 
 /// How many bytes of a user name are logged: servers know none that is longer, and a line has a limit.
 const USER_SHOWN: usize = 256;
 
 /// What the log line at the end of a session says beside why it ended.
-struct Story {
-    client: Peer,
-    user: Box<str>,
-    server: Option<Arc<Server>>,
-    commands: u64,
-    from_client: u64,
-    to_client: u64,
+pub(crate) struct Story {
+    pub(crate) client: Peer,
+    pub(crate) user: Box<str>,
+    /// The last one, in mode `split`.
+    pub(crate) server: Option<Arc<Server>>,
+    pub(crate) commands: u64,
+    pub(crate) from_client: u64,
+    pub(crate) to_client: u64,
 }
 
 impl Story {
@@ -72,6 +74,13 @@ pub(crate) async fn run(worker: Rc<Worker>, accepted: Accepted, listener: Arc<Li
         config::Mode::Tcp => forward_bytes(&worker, &control, accepted, &listener, series, &mut story).await,
         config::Mode::Session => {
             serve_session(&worker, &control, accepted, &listener, series, &mut story).await
+        }
+        // Boxed, so that a session of another mode has no room for it.
+        config::Mode::Split => {
+            Box::pin(split::serve(
+                &worker, &control, accepted, &listener, series, &mut story,
+            ))
+            .await
         }
     };
 
@@ -302,8 +311,8 @@ async fn log_in(
     let limit = listener.config.login_timeout;
     let mut client = None;
     let login = async {
-        let introduced = introduce(&mut client, accepted, listener, control.id, story);
-        let (login, local) = tokio::time::timeout(limit, introduced)
+        let introduced = introduce(&mut client, accepted, listener, control, story);
+        let Introduced { login, local, .. } = tokio::time::timeout(limit, introduced)
             .await
             .unwrap_or(Err(SessionError::LoginTimeout(limit)))?;
         // The wait for a server has limits of its own, and is not the client's fault.
@@ -340,14 +349,25 @@ async fn log_in(
     }
 }
 
-/// The client's part of the login. Returns it with the address that the client connected to.
-async fn introduce(
+/// A client that was greeted and has answered.
+pub(crate) struct Introduced {
+    pub(crate) login: Login,
+    /// What it was greeted with.
+    pub(crate) greeting: Greeting,
+    /// What the greeting was made of.
+    pub(crate) traits: Arc<ServerTraits>,
+    /// The address that it connected to.
+    pub(crate) local: Peer,
+}
+
+/// The client's part of the login.
+pub(crate) async fn introduce(
     client: &mut Option<Client>,
     accepted: Accepted,
     listener: &ListenerState,
-    id: u32,
+    control: &Control,
     story: &mut Story,
-) -> Result<(Login, Peer), SessionError> {
+) -> Result<Introduced, SessionError> {
     let mut stream = Stream::from_accepted(accepted).map_err(SessionError::ClientFailed)?;
     let (peer, unread) = proxy::read_header(&mut stream, listener).await?;
     story.client = peer;
@@ -361,9 +381,19 @@ async fn introduce(
     let first_contact = listener.cluster.config().connect_timeout;
     let traits = listener.cluster.introduced(first_contact).await;
     let traits = traits.ok_or(SessionError::NoServerSeen)?;
-    let login = handshake::greet(client, listener, &traits, id).await?;
+    let (login, greeting) = handshake::greet(client, listener, &traits, control.id).await?;
     story.user = String::from_utf8_lossy(&login.user[..login.user.len().min(USER_SHOWN)]).into();
-    Ok((login, local))
+    control.introduce(About {
+        listener: listener.config.name.clone(),
+        user: story.user.to_string(),
+        client: peer.to_string(),
+    });
+    Ok(Introduced {
+        login,
+        greeting,
+        traits,
+        local,
+    })
 }
 
 /// Puts the session on a server. One that was removed in this moment has told its sessions to end before this one was
@@ -407,8 +437,8 @@ fn open(
     control.mark(Waiting::Client);
     let place = Place {
         worker: worker.index,
-        server: listener.key(&server),
-        thread_id: logged_in.thread_id,
+        cluster: listener.cluster_serial,
+        seat: Some((listener.key(&server), logged_in.thread_id)),
         user: logged_in.user.into_boxed_slice(),
     };
     worker.shared.registry.insert(control.id, place);
@@ -430,7 +460,7 @@ fn open(
 }
 
 /// Tells a client that has no session why it gets none.
-async fn refuse(
+pub(crate) async fn refuse(
     worker: &Worker,
     client: &mut Stream,
     sequence: u8,
@@ -448,7 +478,7 @@ async fn refuse(
     let _: Result<std::io::Result<()>, _> = tokio::time::timeout(crate::session::FAREWELL_LIMIT, write).await;
 }
 
-fn idle_limits(listener: &ListenerState) -> IdleLimits {
+pub(crate) fn idle_limits(listener: &ListenerState) -> IdleLimits {
     let ticks = |limit: std::time::Duration| {
         u32::try_from(limit.as_millis().div_ceil(TICK.as_millis())).unwrap_or(u32::MAX / 2)
     };

@@ -8,8 +8,12 @@ use std::collections::HashMap;
 use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
+use session::Pin;
 use upstream::ServerId;
+
+use crate::describe::{PinStatus, SessionStatus};
 
 /// What a session is asked to do. A later, stronger one replaces an earlier one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -22,6 +26,8 @@ pub(crate) enum Signal {
     ClientIdle,
     /// The server was silent in the middle of an answer for too long.
     ServerTimeout,
+    /// The statement is over the time that a rule gives it, and its server has not ended it.
+    StatementTimeout,
     /// Health checks found the server down.
     ServerDown,
     /// Somebody killed this session.
@@ -37,10 +43,22 @@ impl Signal {
     pub(crate) fn waits_for_a_free_moment(self) -> bool {
         matches!(self, Self::Drain | Self::Shutdown)
     }
+
+    /// Whether it concerns the server the session is on, and a session that can do without it may go on.
+    pub(crate) fn is_about_a_server(self) -> bool {
+        match self {
+            Self::Drain
+            | Self::DrainNow
+            | Self::ServerTimeout
+            | Self::StatementTimeout
+            | Self::ServerDown => true,
+            Self::Shutdown | Self::ShutdownNow | Self::ClientIdle | Self::Kill => false,
+        }
+    }
 }
 
 /// A server among those of all clusters.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct ServerKey {
     pub(crate) cluster: u32,
     pub(crate) server: ServerId,
@@ -59,6 +77,25 @@ pub(crate) enum Waiting {
     Stream,
 }
 
+impl Waiting {
+    fn label(self) -> &'static str {
+        match self {
+            Self::Login => "login",
+            Self::Client => "client",
+            Self::Server => "server",
+            Self::Stream => "stream",
+        }
+    }
+}
+
+/// Whose session it is.
+#[derive(Debug)]
+pub(crate) struct About {
+    pub(crate) listener: String,
+    pub(crate) user: String,
+    pub(crate) client: String,
+}
+
 /// One session as its worker sees it.
 pub(crate) struct Control {
     pub(crate) id: u32,
@@ -67,6 +104,14 @@ pub(crate) struct Control {
     waiting: Cell<Waiting>,
     since_tick: Cell<u32>,
     server: Cell<Option<ServerKey>>,
+    /// In mode `split`, while a statement is under way: the id its server gave the connection.
+    thread_id: Cell<u32>,
+    /// How many aim at the statement under way.
+    aims: Cell<u32>,
+    /// Who it is, for operators.
+    about: RefCell<Option<Box<About>>>,
+    /// Why it holds its server connection between two statements, in mode `split`.
+    pins: RefCell<Vec<Pin>>,
     limits: Cell<IdleLimits>,
     clock: Rc<Clock>,
 }
@@ -101,6 +146,10 @@ impl Control {
             waiting: Cell::new(Waiting::Login),
             since_tick: Cell::new(0),
             server: Cell::new(None),
+            thread_id: Cell::new(0),
+            aims: Cell::new(0),
+            about: RefCell::default(),
+            pins: RefCell::default(),
             limits: Cell::new(IdleLimits::default()),
             clock,
         }
@@ -114,6 +163,83 @@ impl Control {
     /// Says which server the session is on.
     pub(crate) fn attach(&self, server: ServerKey) {
         self.server.set(Some(server));
+    }
+
+    /// Says whose session it is.
+    pub(crate) fn introduce(&self, about: About) {
+        *self.about.borrow_mut() = Some(Box::new(about));
+    }
+
+    /// Says why the session holds its server connection.
+    pub(crate) fn show_pins(&self, pins: &[Pin]) {
+        let mut shown = self.pins.borrow_mut();
+        shown.clear();
+        shown.extend_from_slice(pins);
+    }
+
+    /// It as operators see it; `now_ms` is the time of its pins.
+    pub(crate) fn describe(
+        &self,
+        worker: usize,
+        now_ms: u64,
+        tick: Duration,
+    ) -> (SessionStatus, Option<ServerKey>) {
+        let about = self.about.borrow();
+        let told = |part: fn(&About) -> &str| {
+            about
+                .as_ref()
+                .map_or_else(String::new, |about| part(about).to_owned())
+        };
+        let ticks = self.clock.now().wrapping_sub(self.since_tick.get());
+        let pins = self.pins.borrow();
+        let pins = pins.iter().map(|pin| PinStatus {
+            reason: pin.reason.label(),
+            digest: format!("{:016x}", pin.digest),
+            since_seconds: now_ms.saturating_sub(pin.since_ms) as f64 / 1000.0,
+        });
+        let status = SessionStatus {
+            id: self.id,
+            worker,
+            listener: told(|about| &about.listener),
+            user: told(|about| &about.user),
+            client: told(|about| &about.client),
+            waits_for: self.waiting.get().label(),
+            waiting_seconds: tick.as_secs_f64() * f64::from(ticks),
+            server: None,
+            pins: pins.collect(),
+        };
+        (status, self.server.get())
+    }
+
+    /// The same, with the id that the server gave the connection.
+    pub(crate) fn attach_connection(&self, server: ServerKey, thread_id: u32) {
+        self.attach(server);
+        self.thread_id.set(thread_id);
+    }
+
+    /// The server connection that the session holds, in mode `split`.
+    pub(crate) fn seat(&self) -> Option<(ServerKey, u32)> {
+        Some((self.server.get()?, self.thread_id.get()))
+    }
+
+    /// Aims at the statement under way, until the answer is dropped.
+    pub(crate) fn aim(self: &Rc<Self>) -> Aim {
+        self.aims.set(self.aims.get() + 1);
+        Aim(Rc::clone(self))
+    }
+
+    /// Whether somebody aims at what is under way on the connection.
+    pub(crate) fn is_aimed_at(&self) -> bool {
+        self.aims.get() > 0
+    }
+
+    /// The session is on no server any more, and what was raised because of that server no longer concerns it.
+    pub(crate) fn detach(&self) {
+        self.server.set(None);
+        self.pins.borrow_mut().clear();
+        if self.signal.get().is_some_and(Signal::is_about_a_server) {
+            self.signal.set(None);
+        }
     }
 
     /// Says how long the session may be silent.
@@ -181,6 +307,15 @@ impl Control {
     }
 }
 
+/// Somebody is about to kill the statement under way: the connection must not be lent to anybody else.
+pub(crate) struct Aim(Rc<Control>);
+
+impl Drop for Aim {
+    fn drop(&mut self) {
+        self.0.aims.set(self.0.aims.get() - 1);
+    }
+}
+
 /// All sessions of a worker.
 #[derive(Default)]
 pub(crate) struct Sessions {
@@ -194,6 +329,25 @@ impl Sessions {
 
     pub(crate) fn remove(&self, id: u32) {
         self.by_id.borrow_mut().remove(&id);
+    }
+
+    pub(crate) fn find(&self, id: u32) -> Option<Rc<Control>> {
+        self.by_id.borrow().get(&id).cloned()
+    }
+
+    /// At most `limit` of them, as operators see them.
+    pub(crate) fn describe(
+        &self,
+        worker: usize,
+        now_ms: u64,
+        tick: Duration,
+        limit: usize,
+    ) -> Vec<(SessionStatus, Option<ServerKey>)> {
+        let by_id = self.by_id.borrow();
+        let controls = by_id.values().take(limit);
+        controls
+            .map(|control| control.describe(worker, now_ms, tick))
+            .collect()
     }
 
     pub(crate) fn raise(&self, id: u32, signal: Signal) {

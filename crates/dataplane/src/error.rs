@@ -37,6 +37,76 @@ pub(crate) enum SessionError {
     LoginRefused,
     #[error("{0}")]
     PasswordExposed(String),
+    #[error("no server with the name {0} in the cluster")]
+    NoSuchServer(Box<str>),
+    #[error("no server of the cluster can take sessions now")]
+    NoServerInRole,
+    #[error("no primary within failover_wait ({0:?})")]
+    NoPrimary(std::time::Duration),
+    #[error("writes are refused: {0}")]
+    WritesRefused(String),
+    #[error(
+        "this session is bound to the connection to {server} ({reasons}), which is not the primary's; the statement was not executed"
+    )]
+    PinnedToReplica { server: String, reasons: String },
+    /// A server's words.
+    #[error("the session's state could not be set on server {server}: {} {}", .packet.code, String::from_utf8_lossy(&.packet.message))]
+    StateRefused { server: String, packet: ErrPacket },
+    /// A server's words.
+    #[error("the statement could not be prepared again: {} {}", .0.code, String::from_utf8_lossy(&.0.message))]
+    PrepareRefused(ErrPacket),
+    /// In the words of a server.
+    #[error("Unknown prepared statement handler ({id}) given to mysqld_{command}")]
+    UnknownStatement { id: u32, command: &'static str },
+    /// In the words of MariaDB: a bulk execution by a client that did not ask for the right to it.
+    #[error("This command is not supported in the prepared statement protocol yet")]
+    NotInProtocol,
+    /// In the words of a server.
+    #[error("The statement ({0}) has no open cursor")]
+    NoCursor(u32),
+    /// In the words of MySQL.
+    #[error("Malformed communication packet.")]
+    Malformed,
+    /// In the words of MySQL.
+    #[error("Unknown command")]
+    UnknownCommand,
+    /// A session has killed its own statement.
+    #[error("Query execution was interrupted")]
+    Interrupted,
+    /// A session has killed itself.
+    #[error("{}", if *.mariadb { "Connection was killed" } else { "Query execution was interrupted" })]
+    KilledItself { mariadb: bool },
+    #[error("the prepared statement has other parameters than when it was prepared: prepare it again")]
+    StatementChanged,
+    #[error("this session has {0} prepared statements, which is the limit")]
+    TooManyStatements(usize),
+    #[error("a command of {0} bytes is too long for what the gateway has to change in it")]
+    StatementTooLong(usize),
+    #[error("KILL: {0}")]
+    KillFailed(String),
+    #[error("no such session: {0}")]
+    NoSuchSession(u32),
+    /// A rule of the configuration.
+    #[error("{0}")]
+    RefusedByRule(String),
+    #[error("the statement has exceeded '{limit}' of the rule {rule}")]
+    RuleLimit { rule: String, limit: &'static str },
+    #[error("no server of the group {0} can take the statement")]
+    NoServerInGroup(Box<str>),
+    /// In the words of a server.
+    #[error("Query execution was interrupted, {}", if *.mariadb { "max_statement_time exceeded" } else { "maximum statement execution time exceeded" })]
+    StatementTimeout { mariadb: bool },
+    #[error("FOREBAY: {0}")]
+    GatewayStatement(String),
+    /// In mode `split`, in the words of a server. The account may exist or not.
+    #[error("Access denied for user '{user}'@'{host}' (using password: {})", yes_or_no(.with_password))]
+    AccessDenied {
+        user: String,
+        host: String,
+        with_password: bool,
+    },
+    #[error("User '{user}' has exceeded the 'max_user_connections' resource (current value: {limit})")]
+    TooManyUserSessions { user: String, limit: u32 },
     #[error("no server available: {0}")]
     NoServer(LeaseError),
     #[error("no server available: no server of the cluster has answered yet")]
@@ -51,9 +121,13 @@ pub(crate) enum SessionError {
     ServerGone { server: String, during: During },
     #[error("server {server} sent something that is not the MySQL protocol: {cause}")]
     ServerProtocol { server: String, cause: WireError },
-    #[error("server {server} was found down by its health check")]
+    #[error(
+        "server {server} was found down by its health check; it is not known whether a command under way was executed"
+    )]
     ServerDown { server: String },
-    #[error("server {server} did not go on with its answer for {timeout:?}")]
+    #[error(
+        "server {server} did not go on with its answer for {timeout:?}; it is not known whether the command was executed"
+    )]
     ServerTimeout {
         server: String,
         timeout: std::time::Duration,
@@ -95,6 +169,10 @@ impl std::fmt::Display for During {
     }
 }
 
+fn yes_or_no(value: &bool) -> &'static str {
+    if *value { "YES" } else { "NO" }
+}
+
 impl SessionError {
     /// The label under which the end of the session is counted.
     pub(crate) fn reason(&self) -> EndReason {
@@ -105,16 +183,41 @@ impl SessionError {
             Self::ClientTls(_) | Self::TlsRequired => EndReason::TlsFailed,
             Self::ProxyHeader(_) => EndReason::ProxyHeader,
             Self::LoginTimeout(_) => EndReason::LoginTimeout,
-            Self::ClientTooOld(_) | Self::LoginRefused | Self::PasswordExposed(_) => EndReason::LoginFailed,
+            Self::ClientTooOld(_)
+            | Self::LoginRefused
+            | Self::PasswordExposed(_)
+            | Self::AccessDenied { .. } => EndReason::LoginFailed,
             Self::NoServer(LeaseError::QueueFull { .. }) => EndReason::QueueFull,
             Self::NoServer(LeaseError::QueueTimeout { .. }) => EndReason::QueueTimeout,
             Self::NoServer(_) | Self::NoServerSeen => EndReason::NoServer,
             Self::ServerRefused { .. } | Self::ServerLogin { .. } => EndReason::NoServer,
-            Self::TooManySessions => EndReason::TooManySessions,
+            Self::NoSuchServer(_)
+            | Self::NoServerInGroup(_)
+            | Self::NoServerInRole
+            | Self::NoPrimary(_)
+            | Self::WritesRefused(_)
+            | Self::PinnedToReplica { .. }
+            | Self::StateRefused { .. }
+            | Self::PrepareRefused(_) => EndReason::NoServer,
+            Self::KilledItself { .. } | Self::Interrupted => EndReason::Killed,
+            Self::UnknownStatement { .. }
+            | Self::NoCursor(_)
+            | Self::NotInProtocol
+            | Self::Malformed
+            | Self::UnknownCommand
+            | Self::StatementChanged
+            | Self::KillFailed(_)
+            | Self::TooManyStatements(_)
+            | Self::StatementTooLong(_)
+            | Self::NoSuchSession(_)
+            | Self::RefusedByRule(_)
+            | Self::RuleLimit { .. }
+            | Self::GatewayStatement(_) => EndReason::Protocol,
+            Self::TooManySessions | Self::TooManyUserSessions { .. } => EndReason::TooManySessions,
             Self::ServerGone { .. } => EndReason::ServerGone,
             Self::ServerProtocol { .. } => EndReason::Protocol,
             Self::ServerDown { .. } => EndReason::ServerDown,
-            Self::ServerTimeout { .. } => EndReason::ServerTimeout,
+            Self::ServerTimeout { .. } | Self::StatementTimeout { .. } => EndReason::ServerTimeout,
             Self::ClientIdle => EndReason::ClientIdle,
             Self::Killed => EndReason::Killed,
             Self::Drained => EndReason::Drained,
@@ -136,13 +239,40 @@ impl SessionError {
             | Self::TlsRequired
             | Self::ClientTooOld(_)
             | Self::LoginRefused
+            | Self::AccessDenied { .. }
+            | Self::NoSuchServer(_)
+            | Self::UnknownStatement { .. }
+            | Self::NoCursor(_)
+            | Self::NotInProtocol
+            | Self::Malformed
+            | Self::UnknownCommand
+            | Self::Interrupted
+            | Self::KilledItself { .. }
+            | Self::TooManyStatements(_)
+            | Self::NoSuchSession(_)
+            | Self::GatewayStatement(_)
             | Self::ClientIdle
             | Self::Killed => Fault::Client,
-            Self::PasswordExposed(_) | Self::TooManySessions | Self::Drained | Self::Shutdown => {
-                Fault::Gateway
-            }
+            Self::PasswordExposed(_)
+            | Self::PinnedToReplica { .. }
+            | Self::StatementTooLong(_)
+            | Self::RefusedByRule(_)
+            | Self::RuleLimit { .. }
+            | Self::StatementTimeout { .. }
+            | Self::KillFailed(_)
+            | Self::TooManySessions
+            | Self::TooManyUserSessions { .. }
+            | Self::Drained
+            | Self::Shutdown => Fault::Gateway,
             Self::NoServer(_)
             | Self::NoServerSeen
+            | Self::NoServerInGroup(_)
+            | Self::NoServerInRole
+            | Self::NoPrimary(_)
+            | Self::WritesRefused(_)
+            | Self::StateRefused { .. }
+            | Self::PrepareRefused(_)
+            | Self::StatementChanged
             | Self::ServerRefused { .. }
             | Self::ServerLogin { .. }
             | Self::ServerGone { .. }
@@ -152,61 +282,118 @@ impl SessionError {
         }
     }
 
+    /// Whether a session that cannot execute a command for this reason is at its end; else only the command is.
+    pub(crate) fn ends_session(&self) -> bool {
+        matches!(
+            self,
+            Self::ClientQuit
+                | Self::ClientGone
+                | Self::ClientFailed(_)
+                | Self::ClientProtocol(_)
+                | Self::PacketTooLong(_)
+                | Self::ClientIdle
+                | Self::Killed
+                | Self::KilledItself { .. }
+                | Self::Drained
+                | Self::Shutdown
+        )
+    }
+
     /// The error the client is told, or `None` where there is nobody to tell or the protocol has no place for it.
+    pub(crate) fn to_packet(&self) -> Option<ErrPacket> {
+        if let Self::ServerRefused { packet, .. }
+        | Self::StateRefused { packet, .. }
+        | Self::PrepareRefused(packet) = self
+        {
+            return Some(packet.clone());
+        }
+        let (code, state) = self.code()?;
+        Some(ErrPacket {
+            code,
+            sql_state: *state,
+            message: format!("{}{self}", self.servers_words()).into_bytes(),
+        })
+    }
+
+    /// Code and SQLSTATE.
     ///
     /// Codes are servers' own (<https://dev.mysql.com/doc/mysql-errors/9.7/en/server-error-reference.html>), never those of
     /// client libraries (2000 to 2999): MariaDB's clients take a server that sends one for broken, and drop the text.
     /// SQLSTATE class 08 makes connection pools throw the connection away.
-    pub(crate) fn to_packet(&self) -> Option<ErrPacket> {
-        if let Self::ServerRefused { packet, .. } = self {
-            return Some(packet.clone());
-        }
-        let (code, state, text): (u16, &[u8; 5], String) = match self {
+    fn code(&self) -> Option<(u16, &'static [u8; 5])> {
+        Some(match self {
             Self::ClientQuit
             | Self::ClientGone
             | Self::ClientFailed(_)
             | Self::ClientTls(_)
             | Self::ProxyHeader(_)
             | Self::LoginRefused
+            | Self::StateRefused { .. }
+            | Self::PrepareRefused(_)
             | Self::ServerRefused { .. } => return None,
-            Self::TooManySessions => (1040, b"08004", self.to_string()),
-            Self::ClientProtocol(_) | Self::PacketTooLong(_) => {
-                (1835, b"HY000", format!("Malformed communication packet: {self}"))
-            }
-            Self::LoginTimeout(_) => (
-                1159,
-                b"08S01",
-                format!("Got timeout reading communication packets: {self}"),
-            ),
-            Self::TlsRequired => (3159, b"HY000", self.to_string()),
-            Self::ClientTooOld(_) => (
-                1251,
-                b"08004",
-                format!("Client does not support the login: {self}"),
-            ),
-            Self::PasswordExposed(_) => (1045, b"28000", self.to_string()),
-            Self::NoServer(LeaseError::QueueFull { .. } | LeaseError::QueueTimeout { .. }) => {
-                (1040, b"08004", format!("Too many connections: {self}"))
-            }
-            Self::NoServer(_) | Self::NoServerSeen | Self::ServerLogin { .. } => {
-                (1429, b"08S01", format!("Can't connect to a MySQL server: {self}"))
-            }
-            Self::ServerGone { .. } | Self::ServerProtocol { .. } | Self::ServerDown { .. } => {
-                (1158, b"08S01", format!("Lost connection to MySQL server: {self}"))
-            }
-            Self::ServerTimeout { .. } => {
-                (1158, b"08S01", format!("Lost connection to MySQL server: {self}"))
-            }
-            Self::ClientIdle => (4031, b"08S01", self.to_string()),
-            Self::Killed => (1317, b"70100", self.to_string()),
-            Self::Drained => (1053, b"08S01", format!("Server shutdown in progress: {self}")),
-            Self::Shutdown => (1053, b"08S01", self.to_string()),
-        };
-        Some(ErrPacket {
-            code,
-            sql_state: *state,
-            message: text.into_bytes(),
+            Self::NoServer(LeaseError::QueueFull { .. } | LeaseError::QueueTimeout { .. })
+            | Self::TooManySessions => (1040, b"08004"),
+            Self::PasswordExposed(_) | Self::AccessDenied { .. } => (1045, b"28000"),
+            Self::UnknownCommand => (1047, b"08S01"),
+            Self::Drained | Self::Shutdown => (1053, b"08S01"),
+            Self::GatewayStatement(_) => (1064, b"42000"),
+            Self::NoSuchSession(_) => (1094, b"HY000"),
+            Self::KillFailed(_) => (1095, b"HY000"),
+            Self::RefusedByRule(_) => (1148, b"42000"),
+            Self::StatementTooLong(_) => (1153, b"08S01"),
+            Self::ServerGone { .. }
+            | Self::ServerProtocol { .. }
+            | Self::ServerDown { .. }
+            | Self::ServerTimeout { .. } => (1158, b"08S01"),
+            Self::LoginTimeout(_) => (1159, b"08S01"),
+            Self::RuleLimit { .. } | Self::TooManyUserSessions { .. } => (1226, b"42000"),
+            Self::UnknownStatement { .. } => (1243, b"HY000"),
+            Self::ClientTooOld(_) => (1251, b"08004"),
+            // "The MySQL server is running with the %s option so it cannot execute this statement"
+            Self::NoPrimary(_) | Self::WritesRefused(_) | Self::PinnedToReplica { .. } => (1290, b"HY000"),
+            Self::NotInProtocol => (1295, b"HY000"),
+            Self::Interrupted | Self::Killed | Self::KilledItself { mariadb: false } => (1317, b"70100"),
+            Self::NoCursor(_) => (1421, b"HY000"),
+            Self::NoSuchServer(_)
+            | Self::NoServerInGroup(_)
+            | Self::NoServerInRole
+            | Self::NoServer(_)
+            | Self::NoServerSeen
+            | Self::ServerLogin { .. } => (1429, b"08S01"),
+            Self::TooManyStatements(_) => (1461, b"42000"),
+            Self::StatementChanged => (1615, b"HY000"),
+            Self::Malformed | Self::ClientProtocol(_) | Self::PacketTooLong(_) => (1835, b"HY000"),
+            Self::KilledItself { mariadb: true } => (1927, b"70100"),
+            Self::StatementTimeout { mariadb: true } => (1969, b"70100"),
+            Self::StatementTimeout { mariadb: false } => (3024, b"HY000"),
+            Self::TlsRequired => (3159, b"HY000"),
+            Self::ClientIdle => (4031, b"08S01"),
         })
+    }
+
+    /// The words by which a server would begin the text; none where ours are a server's, or stand alone.
+    fn servers_words(&self) -> &'static str {
+        match self {
+            Self::NoServer(LeaseError::QueueFull { .. } | LeaseError::QueueTimeout { .. }) => {
+                "Too many connections: "
+            }
+            Self::NoSuchServer(_)
+            | Self::NoServerInGroup(_)
+            | Self::NoServerInRole
+            | Self::NoServer(_)
+            | Self::NoServerSeen
+            | Self::ServerLogin { .. } => "Can't connect to a MySQL server: ",
+            Self::ServerGone { .. }
+            | Self::ServerProtocol { .. }
+            | Self::ServerDown { .. }
+            | Self::ServerTimeout { .. } => "Lost connection to MySQL server: ",
+            Self::NoSuchSession(_) => "Unknown thread id: ",
+            Self::ClientProtocol(_) | Self::PacketTooLong(_) => "Malformed communication packet: ",
+            Self::LoginTimeout(_) => "Got timeout reading communication packets: ",
+            Self::ClientTooOld(_) => "Client does not support the login: ",
+            Self::Drained => "Server shutdown in progress: ",
+            _ => "",
+        }
     }
 }
 

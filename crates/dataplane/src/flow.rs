@@ -16,6 +16,10 @@ use tokio::io::AsyncWrite;
 #[derive(Default)]
 pub(crate) struct Flow {
     buffer: Option<Buffer>,
+    /// Goes out before everything in the buffer: what the gateway says itself, or says in other words than it was told. Boxed
+    /// because most sessions never need it.
+    #[allow(clippy::box_collection)]
+    ahead: Option<Box<Vec<u8>>>,
     /// The first so many bytes of the buffer may be forwarded.
     approved: usize,
     /// Bytes were handed to a stream that keeps some back (TLS, compression) until it is flushed.
@@ -64,10 +68,59 @@ impl Flow {
         debug_assert!(self.buffer.as_ref().map_or(0, |buffer| buffer.filled().len()) >= self.approved);
     }
 
+    /// What is approved and not yet written, to be changed.
+    pub(crate) fn approved_mut(&mut self) -> &mut [u8] {
+        let approved = self.approved;
+        self.buffer
+            .as_mut()
+            .map_or(&mut [], |buffer| &mut buffer.filled_mut()[..approved])
+    }
+
     /// Whether approved bytes, or bytes kept back by the stream, still have to be written.
     #[inline]
     pub(crate) fn is_pending(&self) -> bool {
-        self.approved > 0 || self.unflushed || self.end == End::Closing
+        self.approved > 0 || self.ahead.is_some() || self.unflushed || self.end == End::Closing
+    }
+
+    /// Says `bytes` before anything that has not been approved. Nothing may be approved.
+    pub(crate) fn say(&mut self, bytes: &[u8]) {
+        debug_assert_eq!(self.approved, 0, "what is said would overtake what was approved");
+        if !bytes.is_empty() {
+            self.ahead.get_or_insert_default().extend_from_slice(bytes);
+        }
+    }
+
+    /// Puts `bytes`, which are no more than `len`, in the place of the next `len` that are not approved.
+    pub(crate) fn replace(&mut self, len: usize, bytes: &[u8]) {
+        debug_assert!(bytes.len() <= len);
+        let approved = self.approved;
+        if let Some(buffer) = &mut self.buffer {
+            // The packet before stays where it is, so that one write takes both.
+            let filled = buffer.filled_mut();
+            let gap = len - bytes.len();
+            filled.copy_within(..approved, gap);
+            filled[approved + gap..approved + len].copy_from_slice(bytes);
+            buffer.consume(gap);
+        }
+    }
+
+    /// Puts bytes back in front of everything that was read. False where there is no room.
+    pub(crate) fn put_back(&mut self, bytes: &[u8]) -> bool {
+        debug_assert_eq!(self.approved, 0);
+        let mut whole = buffer::take();
+        let len = bytes.len() + self.unseen().len();
+        if whole.append(bytes) + whole.append(self.unseen()) < len {
+            return false;
+        }
+        self.buffer = Some(whole);
+        true
+    }
+
+    /// Whether no more can be read before something is forwarded.
+    pub(crate) fn is_full(&self) -> bool {
+        self.buffer
+            .as_ref()
+            .is_some_and(|buffer| buffer.filled().len() == buffer::CAPACITY)
     }
 
     /// The source has ended: once everything is written, the sink is told so.
@@ -133,6 +186,17 @@ impl Flow {
     /// Writes all approved bytes to `sink`, flushes what it keeps back, and ends it after [`close`](Self::close).
     #[inline]
     pub(crate) fn poll_write(&mut self, cx: &mut Context<'_>, sink: &mut Stream) -> Poll<io::Result<()>> {
+        while let Some(ahead) = &mut self.ahead {
+            let written = ready!(Pin::new(&mut *sink).poll_write(cx, ahead))?;
+            if written == 0 {
+                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+            }
+            ahead.drain(..written);
+            if ahead.is_empty() {
+                self.ahead = None;
+            }
+            self.unflushed = true;
+        }
         while self.approved > 0 {
             let Some(buffer) = &mut self.buffer else { break };
             let written = ready!(Pin::new(&mut *sink).poll_write(cx, &buffer.filled()[..self.approved]))?;

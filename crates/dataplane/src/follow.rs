@@ -61,6 +61,9 @@ async fn end(shared: Arc<Shared>, serial: u32, followed: Followed) {
     raise(Signal::Drain);
     tokio::time::sleep(followed.cluster.config().drain_timeout).await;
     raise(Signal::DrainNow);
+    shared.tell_all(|| Message::Forget {
+        cluster_serial: serial,
+    });
 }
 
 async fn follow(shared: Arc<Shared>, serial: u32, cluster: Arc<Cluster>) {

@@ -3,25 +3,31 @@
 //! How to drive it: [`Gateway::start`] binds and spawns; [`Gateway::run`] must be polled on the control thread for as long
 //! as the gateway lives; [`Gateway::reload`] changes it; [`Gateway::drain`] and [`Gateway::stop_now`] end it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use arc_swap::ArcSwapOption;
 use config::BindAddress;
 use net::{NetError, Peer, TlsAcceptor, TlsConnector};
-use telemetry::{Samples, Source, Telemetry};
+use telemetry::Telemetry;
 use thiserror::Error;
 use tokio::runtime::LocalRuntime;
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use upstream::{Cluster, Server, UpstreamError};
 
 use crate::accept::{self, AcceptorMessage};
+use crate::accounts::Accounts;
 use crate::control::{ServerKey, Signal};
+use crate::describe::ListenerStatus;
 use crate::follow::{self, Follow};
 use crate::keys::{KeyError, PrivateKey};
 use crate::registry::Registry;
+use crate::split::Book;
+use crate::split::SplitSeries;
+use crate::users::Users;
 use crate::worker::{self, Message};
 
 /// Why the data plane cannot start, or cannot take over a configuration. Nothing has changed then.
@@ -55,6 +61,14 @@ pub(crate) struct Shared {
     pub(crate) sessions_on: Box<[AtomicUsize]>,
     pub(crate) max_connections: AtomicU32,
     pub(crate) buffer_pool_max: usize,
+    /// What each worker counts in mode `split`.
+    pub(crate) split_series: Box<[SplitSeries]>,
+    /// Who may log in, in mode `split`.
+    pub(crate) accounts: Accounts,
+    /// When all this began: the clock of the rules' limits, which all workers share.
+    started: Instant,
+    /// The zone this gateway is in.
+    pub(crate) zone: ArcSwapOption<String>,
     workers: Box<[UnboundedSender<Message>]>,
 }
 
@@ -66,12 +80,22 @@ impl Shared {
             .sum()
     }
 
+    /// Nanoseconds since the start.
+    pub(crate) fn nanoseconds(&self) -> u64 {
+        u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    }
+
     /// The worker with the fewest sessions.
     pub(crate) fn idlest_worker(&self) -> usize {
         let counts = self.sessions_on.iter().enumerate();
         counts
             .min_by_key(|(_, count)| count.load(Ordering::Relaxed))
             .map_or(0, |(index, _)| index)
+    }
+
+    /// How many there are.
+    pub(crate) fn workers(&self) -> usize {
+        self.workers.len()
     }
 
     /// Tells a worker. One that has stopped has no sessions that could miss it.
@@ -130,6 +154,7 @@ pub(crate) type NumberedCluster = (u32, Arc<Cluster>);
 struct Parts {
     clusters: BTreeMap<String, NumberedCluster>,
     listeners: Vec<Bound>,
+    rules: Arc<Book>,
     next_serial: u32,
 }
 
@@ -146,16 +171,6 @@ pub struct Gateway {
     to_follow: Mutex<Option<mpsc::UnboundedReceiver<Follow>>>,
 }
 
-/// What is known of a listener, for status pages.
-#[derive(Debug, Clone)]
-pub struct ListenerStatus {
-    pub name: String,
-    pub address: Peer,
-    pub mode: config::Mode,
-    pub cluster: String,
-    pub sessions: u32,
-}
-
 impl Gateway {
     /// Binds all listeners and starts all threads. Connections are taken at once.
     ///
@@ -170,6 +185,10 @@ impl Gateway {
             sessions_on: (0..config.workers).map(|_| AtomicUsize::new(0)).collect(),
             max_connections: AtomicU32::new(config.max_connections.unwrap_or(u32::MAX)),
             buffer_pool_max: config.buffer_pool_max,
+            split_series: (0..config.workers).map(|_| SplitSeries::default()).collect(),
+            accounts: Accounts::new(Users::new(&[], None)),
+            started: Instant::now(),
+            zone: ArcSwapOption::empty(),
             workers: senders.into_boxed_slice(),
         });
         let (acceptor, acceptor_inbox) = mpsc::unbounded_channel();
@@ -179,6 +198,7 @@ impl Gateway {
             parts: Mutex::new(Parts {
                 clusters: BTreeMap::new(),
                 listeners: Vec::new(),
+                rules: Arc::default(),
                 next_serial: 1,
             }),
             acceptor,
@@ -251,7 +271,13 @@ impl Gateway {
             Ok(listeners)
         });
         match listeners {
-            Ok(listeners) => self.apply(&mut parts, clusters, listeners, &new_binds),
+            Ok(listeners) => {
+                parts.rules = Arc::new(Book::new(&config.rules, &clusters, &parts.rules));
+                self.shared.tell_all(|| Message::Rules(Arc::clone(&parts.rules)));
+                let accounts = &self.shared.accounts;
+                accounts.replace(Users::new(&config.users, Some(&accounts.users())));
+                self.apply(&mut parts, clusters, listeners, &new_binds);
+            }
             Err(error) => {
                 new_binds
                     .into_iter()
@@ -259,6 +285,7 @@ impl Gateway {
                 return Err(error);
             }
         }
+        self.shared.zone.store(config.zone.clone().map(Arc::new));
         self.shared
             .max_connections
             .store(config.max_connections.unwrap_or(u32::MAX), Ordering::Relaxed);
@@ -493,6 +520,27 @@ impl Gateway {
             .collect()
     }
 
+    /// What all threads share.
+    pub(crate) fn shared(&self) -> &Shared {
+        &self.shared
+    }
+
+    /// The names of all servers.
+    pub(crate) fn servers_by_key(&self) -> HashMap<ServerKey, String> {
+        let parts = lock(&self.parts);
+        let mut names = HashMap::new();
+        for (serial, cluster) in parts.clusters.values() {
+            for server in cluster.servers().iter() {
+                let key = ServerKey {
+                    cluster: *serial,
+                    server: server.id(),
+                };
+                names.insert(key, server.name().to_owned());
+            }
+        }
+        names
+    }
+
     pub fn clusters(&self) -> Vec<Arc<Cluster>> {
         lock(&self.parts)
             .clusters
@@ -515,13 +563,6 @@ impl Gateway {
     fn tell_acceptor(&self, message: AcceptorMessage) {
         // Fails only after it has stopped.
         let _ = self.acceptor.send(message);
-    }
-}
-
-impl Source for Gateway {
-    /// What is read from its owner at a scrape: the servers, checks and queues of every cluster there is now.
-    fn collect(&self, out: &mut Samples) {
-        self.clusters().iter().for_each(|cluster| cluster.collect(out));
     }
 }
 

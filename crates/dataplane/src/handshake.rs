@@ -27,7 +27,7 @@ const NO_SUCH_PLUGIN: &[u8] = b"forebay_ask_the_client";
 
 /// What a client may agree on with a server. TLS and compression are between neighbours and not among them; neither
 /// are bits that change the protocol in ways nobody here knows.
-const PASSED_ON: Capabilities = Capabilities::LONG_PASSWORD
+pub(crate) const PASSED_ON: Capabilities = Capabilities::LONG_PASSWORD
     .with(Capabilities::FOUND_ROWS)
     .with(Capabilities::LONG_FLAG)
     .with(Capabilities::CONNECT_WITH_DB)
@@ -97,7 +97,8 @@ pub(crate) struct LoggedIn {
     pub(crate) server_unread: Vec<u8>,
 }
 
-/// Greets the client and reads its login, over TLS when it asks for it.
+/// Greets the client and reads its login, over TLS when it asks for it. Returns the greeting, too: it has the nonce that
+/// the client's answer is made with.
 ///
 /// `client` is `None` only while TLS is being negotiated: when that fails there is nobody left to tell.
 pub(crate) async fn greet(
@@ -105,7 +106,7 @@ pub(crate) async fn greet(
     listener: &ListenerState,
     traits: &ServerTraits,
     connection_id: u32,
-) -> Result<Login, SessionError> {
+) -> Result<(Login, Greeting), SessionError> {
     let Some(plain) = client.as_mut() else {
         return Err(SessionError::ClientGone);
     };
@@ -151,7 +152,7 @@ pub(crate) async fn greet(
     let heeded = greeting.capabilities | Capabilities::LONG_PASSWORD;
     client.capabilities = login.capabilities & heeded;
     check_login(&login, &client.stream, listener)?;
-    Ok(login)
+    Ok((login, greeting))
 }
 
 fn check_login(login: &Login, stream: &Stream, listener: &ListenerState) -> Result<(), SessionError> {
@@ -174,6 +175,10 @@ fn greeting(
     connection_id: u32,
 ) -> Result<Greeting, SessionError> {
     let mut capabilities = traits.capabilities & PASSED_ON;
+    if listener.config.mode == config::Mode::Split {
+        // A server leaves out the columns of a statement whose columns it has told before, to whoever used it then.
+        capabilities.remove(Capabilities::MARIADB_CACHE_METADATA);
+    }
     if listener.tls.is_some() {
         capabilities.insert(Capabilities::SSL);
     }
@@ -191,10 +196,10 @@ fn greeting(
     })
 }
 
-/// Twenty random bytes from `!` to `~` without `$`: clients take the nonce for a C string, and MySQL's own
+/// Random bytes from `!` to `~` without `$`: clients take the nonce for a C string, and MySQL's own
 /// (`generate_user_salt`) has neither NUL nor `$`.
-fn nonce() -> io::Result<[u8; 20]> {
-    let mut nonce = [0; 20];
+pub(crate) fn nonce<const LEN: usize>() -> io::Result<[u8; LEN]> {
+    let mut nonce = [0; LEN];
     SystemRandom::new()
         .fill(&mut nonce)
         .map_err(|_| io::Error::other("no randomness"))?;
@@ -443,7 +448,7 @@ async fn start_tls(lease: Lease, listener: &ListenerState, login: &Login) -> io:
 
 /// What a client and this gateway use between them. zlib wins where a client offers both, as in MySQL's server
 /// (`sql_authentication.cc`).
-fn agreed_compression(client: Capabilities, zstd_level: Option<u8>) -> Option<Algorithm> {
+pub(crate) fn agreed_compression(client: Capabilities, zstd_level: Option<u8>) -> Option<Algorithm> {
     if client.contains(Capabilities::COMPRESS) {
         Some(Algorithm::Zlib)
     } else if client.contains(Capabilities::ZSTD_COMPRESSION) {
@@ -553,7 +558,7 @@ async fn authenticate(
     }
 }
 
-fn client_read(error: ReadError) -> SessionError {
+pub(crate) fn client_read(error: ReadError) -> SessionError {
     match error {
         ReadError::Closed => SessionError::ClientGone,
         ReadError::TooLong(len) => SessionError::PacketTooLong(len),

@@ -10,17 +10,21 @@
 //! nothing on that path: see `worker`.
 
 mod accept;
+mod accounts;
 mod answer;
 mod arrival;
 mod auth_relay;
+mod authenticate;
 mod classify;
 mod control;
+mod describe;
 mod error;
 mod flow;
 mod follow;
 mod gateway;
 mod handshake;
 pub mod keys;
+mod password_checks;
 mod proxy;
 mod registry;
 mod relay;
@@ -28,6 +32,9 @@ mod serve;
 mod session;
 mod settle;
 mod side;
+mod split;
+mod users;
 mod worker;
 
-pub use gateway::{Gateway, GatewayError, ListenerStatus};
+pub use describe::{ListenerStatus, PinStatus, SessionStatus};
+pub use gateway::{Gateway, GatewayError};

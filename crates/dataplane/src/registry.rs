@@ -24,9 +24,11 @@ pub(crate) fn is_ours(id: u32) -> bool {
 pub(crate) struct Place {
     /// The worker it lives on.
     pub(crate) worker: usize,
-    pub(crate) server: ServerKey,
-    /// The connection id its server gave it.
-    pub(crate) thread_id: u32,
+    /// Among all clusters.
+    pub(crate) cluster: u32,
+    /// Its server, and the connection id that gave it. `None` in mode `split`, where both change with every statement: only
+    /// the worker knows them.
+    pub(crate) seat: Option<(ServerKey, u32)>,
     pub(crate) user: Box<[u8]>,
 }
 
@@ -86,11 +88,8 @@ mod tests {
         assert!(is_ours(first) && is_ours(2 * OURS - 1) && !is_ours(2 * OURS) && !is_ours(OURS - 1));
         let place = Place {
             worker: 0,
-            server: ServerKey {
-                cluster: 1,
-                server: upstream::ServerId(0),
-            },
-            thread_id: 7,
+            cluster: 1,
+            seat: None,
             user: (*b"app").into(),
         };
         registry.insert(first, place.clone());

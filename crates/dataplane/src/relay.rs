@@ -8,7 +8,7 @@ use std::future::poll_fn;
 use std::io;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use mysql_wire::{Event, Outcome, RequestTracker, ResponseTracker, WireError};
 use net::Stream;
@@ -57,7 +57,7 @@ impl Traffic {
     }
 
     #[inline]
-    fn add_up(&mut self, n: usize) {
+    pub(crate) fn add_up(&mut self, n: usize) {
         self.from_client += n as u64;
         self.listener.bytes_from_clients.add(n as u64);
         self.server.bytes_to_server.add(n as u64);
@@ -93,6 +93,56 @@ pub(crate) enum Exchanged {
     Streaming,
 }
 
+/// How the answer to a command is followed to its end, and what is changed on its way to the client.
+pub(crate) trait Answer {
+    /// Looks at what has come from the server, and approves what may go to the client. Returns how many bytes of the server's
+    /// that were, and what comes next.
+    fn advance(&mut self, down: &mut Flow) -> Result<(usize, Event), WireError>;
+
+    /// The answer has begun and not ended, or is awaited.
+    fn in_progress(&self) -> bool;
+
+    /// See [`ResponseTracker::error_sequence`].
+    fn error_sequence(&self) -> Option<u8>;
+
+    /// Of the last packet that began.
+    fn sequence(&self) -> u8;
+
+    /// The client was told other sequence numbers than the server's.
+    fn renumbers(&self) -> bool {
+        false
+    }
+
+    /// See [`ResponseTracker::resume_after_local_infile`].
+    fn resume_after_local_infile(&mut self);
+}
+
+/// Nothing is changed.
+impl Answer for ResponseTracker {
+    #[inline]
+    fn advance(&mut self, down: &mut Flow) -> Result<(usize, Event), WireError> {
+        let progress = ResponseTracker::advance(self, down.unseen())?;
+        down.approve(progress.consumed);
+        Ok((progress.consumed, progress.event))
+    }
+
+    fn in_progress(&self) -> bool {
+        ResponseTracker::in_progress(self)
+    }
+
+    fn error_sequence(&self) -> Option<u8> {
+        ResponseTracker::error_sequence(self)
+    }
+
+    fn sequence(&self) -> u8 {
+        ResponseTracker::sequence(self)
+    }
+
+    fn resume_after_local_infile(&mut self) {
+        ResponseTracker::resume_after_local_infile(self);
+    }
+}
+
 /// Forwards the command at the head of what the client sent, and its response.
 pub(crate) async fn forward(session: &mut Session, head: CommandHead) -> Result<Exchanged, Broken> {
     session.wires.begin_command()?;
@@ -111,15 +161,30 @@ pub(crate) async fn response(session: &mut Session) -> Result<Exchanged, Broken>
     ended
 }
 
+/// How an exchange ended, for those whose session may outlive a broken one.
+pub(crate) struct Ended {
+    pub(crate) result: Result<Exchanged, Broken>,
+    /// See [`Exchange::run`].
+    pub(crate) error_sequence: Option<u8>,
+    /// Nothing of the command is left to be read from the client.
+    pub(crate) request_done: bool,
+    /// Something of the answer has gone to the client, or may go.
+    pub(crate) answer_begun: bool,
+    /// The client has closed its side while it waited, and the server was told so: its connection is of no use any more.
+    pub(crate) client_at_end: bool,
+    /// From the command to the end of its answer; zero where that did not come.
+    pub(crate) took: Duration,
+}
+
 /// Forwards an answer that has no end (binlog dump, clone) and has begun, and everything else.
 pub(crate) async fn endless(session: &mut Session) -> Result<(), Broken> {
     stream(&mut session.wires, &session.control).await
 }
 
 /// One command on its way.
-struct Exchange<'a> {
+pub(crate) struct Exchange<'a, A> {
     request: RequestTracker,
-    response: &'a mut ResponseTracker,
+    response: &'a mut A,
     control: &'a Control,
     request_done: bool,
     client_at_end: bool,
@@ -130,10 +195,12 @@ struct Exchange<'a> {
     /// Where the client compresses: the number of its next packet, which is given anew.
     next_number: Option<u8>,
     event: Event,
+    took: Duration,
 }
 
-impl<'a> Exchange<'a> {
-    fn new(response: &'a mut ResponseTracker, control: &'a Control, request_done: bool) -> Self {
+impl<'a, A: Answer> Exchange<'a, A> {
+    /// `request_done`: the command is on its way already, or was sent.
+    pub(crate) fn new(response: &'a mut A, control: &'a Control, request_done: bool) -> Self {
         Self {
             request: {
                 let mut request = RequestTracker::new();
@@ -148,12 +215,32 @@ impl<'a> Exchange<'a> {
             look_again: false,
             next_number: None,
             event: Event::More,
+            took: Duration::ZERO,
         }
     }
 
     /// Runs to the end, and says which sequence number an error has where it ended too early: the one after the
     /// request as long as nothing of the response was forwarded, or the next one between two rows.
-    async fn run(mut self, wires: &mut Wires) -> (Result<Exchanged, Broken>, Option<u8>) {
+    pub(crate) async fn run(self, wires: &mut Wires) -> (Result<Exchanged, Broken>, Option<u8>) {
+        let ended = self.run_to_end(wires).await;
+        (ended.result, ended.error_sequence)
+    }
+
+    /// The same, and says whether the whole command was taken from the client.
+    pub(crate) async fn run_to_end(mut self, wires: &mut Wires) -> Ended {
+        let forwarded = wires.traffic.to_client;
+        let (result, error_sequence) = self.go(wires).await;
+        Ended {
+            result,
+            error_sequence,
+            request_done: self.request_done,
+            answer_begun: wires.traffic.to_client != forwarded,
+            client_at_end: self.client_at_end,
+            took: self.took,
+        }
+    }
+
+    async fn go(&mut self, wires: &mut Wires) -> (Result<Exchanged, Broken>, Option<u8>) {
         let started = Instant::now();
         let forwarded = wires.traffic.to_client;
         self.next_number = wires.client.is_compressed().then_some(0);
@@ -163,7 +250,8 @@ impl<'a> Exchange<'a> {
             // The client has the server's answer, and the server is gone: what is left of the command is no command.
             Ok(_) if self.server_refuses => (Err(Broken::Server), None),
             Ok(Exchanged::Done(_)) => {
-                wires.traffic.server.latency.record(started.elapsed());
+                self.took = started.elapsed();
+                wires.traffic.server.latency.record(self.took);
                 (ended, None)
             }
             Ok(_) => (ended, None),
@@ -319,16 +407,16 @@ impl<'a> Exchange<'a> {
                 }
             }
         }
-        let progress = self
+        let (consumed, event) = self
             .response
-            .advance(wires.down.unseen())
+            .advance(&mut wires.down)
             .map_err(Broken::ServerProtocol)?;
-        wires.down.approve(progress.consumed);
-        wires.traffic.add_down(progress.consumed);
-        self.event = progress.event;
+        wires.traffic.add_down(consumed);
+        self.event = event;
         if matches!(self.event, Event::LocalInfile) {
             self.request.begin_infile();
-            self.next_number = self.next_number.map(|_| self.response.sequence().wrapping_add(1));
+            let renumbers = self.next_number.is_some() || self.response.renumbers();
+            self.next_number = renumbers.then(|| self.response.sequence().wrapping_add(1));
             self.request_done = false;
         }
         Poll::Ready(Ok(()))
@@ -353,7 +441,8 @@ impl<'a> Exchange<'a> {
             Event::Done(outcome) => Some(Exchanged::Done(outcome)),
             Event::More if !self.response.in_progress() => Some(Exchanged::Sent),
             Event::Stream => Some(Exchanged::Streaming),
-            Event::More | Event::LocalInfile => None,
+            // Nobody asks this tracker to stop for session state.
+            Event::More | Event::LocalInfile | Event::State => None,
         }
     }
 

@@ -70,7 +70,7 @@ impl Session {
 
     /// An exchange that did not come to its end, as the end of the session.
     pub(crate) fn broken(&self, broken: Broken) -> SessionError {
-        as_error(broken, &self.server, &self.listener, During::Command)
+        as_error(broken, self.server.name(), &self.listener, During::Command)
     }
 
     /// A signal, as the end of the session.
@@ -83,48 +83,13 @@ impl Session {
     pub(crate) async fn farewell(&mut self, error: &SessionError) {
         let mut last = Vec::new();
         if self.error_sequence == Some(0) && error.to_packet().is_some() && !self.must_end_now() {
-            self.error_sequence = self.await_last_command().await;
+            self.error_sequence = await_last_command(&mut self.wires).await;
         }
         if let (Some(packet), Some(sequence)) = (error.to_packet(), self.error_sequence) {
             self.worker.metrics.error_sent(packet.code, error.fault());
             last = error_bytes(&packet, sequence, self.capabilities);
         }
-        if last.is_empty() && !self.wires.down.is_pending() {
-            return;
-        }
-        let write = async {
-            poll_fn(|cx| self.wires.down.poll_write(cx, &mut self.wires.client)).await?;
-            self.wires.client.write_all(&last).await?;
-            self.wires.client.shutdown().await
-        };
-        // A client that does not take it in time, or is gone, does without.
-        let _: Result<std::io::Result<()>, _> = tokio::time::timeout(FAREWELL_LIMIT, write).await;
-    }
-}
-
-/// How long a session that ends between two commands waits for the next one, to answer it with the error.
-const LAST_COMMAND_WAIT: Duration = Duration::from_secs(1);
-
-impl Session {
-    /// An error between two commands has sequence number 0, and a client that has just sent the next command takes that
-    /// for a broken protocol. Busy clients are always just sending the next one, so it is awaited for a moment, and
-    /// refused. Returns the sequence number that the error has then; `None` where the client has gone.
-    async fn await_last_command(&mut self) -> Option<u8> {
-        let wires = &mut self.wires;
-        let next = async {
-            loop {
-                if let Some(header) = PacketHeader::parse(wires.up.unseen()) {
-                    return Some(header.sequence.wrapping_add(1));
-                }
-                match poll_fn(|cx| wires.up.poll_read(cx, &mut wires.client)).await {
-                    Ok(n) if n > 0 => {}
-                    Ok(_) | Err(_) => return None,
-                }
-            }
-        };
-        tokio::time::timeout(LAST_COMMAND_WAIT, next)
-            .await
-            .unwrap_or(Some(0))
+        say_goodbye(&mut self.wires, &last).await;
     }
 
     fn must_end_now(&self) -> bool {
@@ -133,6 +98,43 @@ impl Session {
             Some(Signal::DrainNow | Signal::ShutdownNow)
         )
     }
+}
+
+/// Writes what may still be forwarded to the client, then `last`, and ends the connection.
+pub(crate) async fn say_goodbye(wires: &mut Wires, last: &[u8]) {
+    if last.is_empty() && !wires.down.is_pending() {
+        return;
+    }
+    let write = async {
+        poll_fn(|cx| wires.down.poll_write(cx, &mut wires.client)).await?;
+        wires.client.write_all(last).await?;
+        wires.client.shutdown().await
+    };
+    // A client that does not take it in time, or is gone, does without.
+    let _: Result<std::io::Result<()>, _> = tokio::time::timeout(FAREWELL_LIMIT, write).await;
+}
+
+/// How long a session that ends between two commands waits for the next one, to answer it with the error.
+const LAST_COMMAND_WAIT: Duration = Duration::from_secs(1);
+
+/// An error between two commands has sequence number 0, and a client that has just sent the next command takes that
+/// for a broken protocol. Busy clients are always just sending the next one, so it is awaited for a moment, and
+/// refused. Returns the sequence number that the error has then; `None` where the client has gone.
+pub(crate) async fn await_last_command(wires: &mut Wires) -> Option<u8> {
+    let next = async {
+        loop {
+            if let Some(header) = PacketHeader::parse(wires.up.unseen()) {
+                return Some(header.sequence.wrapping_add(1));
+            }
+            match poll_fn(|cx| wires.up.poll_read(cx, &mut wires.client)).await {
+                Ok(n) if n > 0 => {}
+                Ok(_) | Err(_) => return None,
+            }
+        }
+    };
+    tokio::time::timeout(LAST_COMMAND_WAIT, next)
+        .await
+        .unwrap_or(Some(0))
 }
 
 /// An error packet with its header.
@@ -153,25 +155,31 @@ pub(crate) fn end_of_stream(
     match ended {
         // Both sides have said goodbye.
         Ok(()) => SessionError::ClientGone,
-        Err(broken) => as_error(broken, server, listener, During::Stream),
+        Err(broken) => as_error(broken, server.name(), listener, During::Stream),
     }
 }
 
-fn as_error(broken: Broken, server: &Server, listener: &ListenerState, during: During) -> SessionError {
+/// An exchange that did not come to its end, with the server of that name.
+pub(crate) fn as_error(
+    broken: Broken,
+    server: &str,
+    listener: &ListenerState,
+    during: During,
+) -> SessionError {
     match broken {
         Broken::Client(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => {
             SessionError::ClientGone
         }
         Broken::Client(error) => SessionError::ClientFailed(error),
         Broken::Server => SessionError::ServerGone {
-            server: server.name().to_owned(),
+            server: server.to_owned(),
             during,
         },
         Broken::ServerProtocol(cause) => SessionError::ServerProtocol {
-            server: server.name().to_owned(),
+            server: server.to_owned(),
             cause,
         },
-        Broken::Signal(signal) => signal_as_error(signal, server.name(), listener),
+        Broken::Signal(signal) => signal_as_error(signal, server, listener),
     }
 }
 
@@ -186,6 +194,7 @@ pub(crate) fn signal_as_error(signal: Signal, server: &str, listener: &ListenerS
             server: name(),
             timeout: listener.cluster.config().server_idle_timeout,
         },
+        Signal::StatementTimeout => SessionError::StatementTimeout { mariadb: false },
         Signal::ServerDown => SessionError::ServerDown { server: name() },
         Signal::Kill => SessionError::Killed,
     }

@@ -6,13 +6,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use net::{Accepted, buffer};
+use routing::Draw;
 use tokio::runtime::{Builder, LocalOptions, LocalRuntime};
 use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::sync::oneshot;
 use tokio::task::spawn_local;
+use upstream::Cluster;
 
 use crate::arrival;
 use crate::control::{Clock, ServerKey, Sessions, Signal};
+use crate::describe::SessionStatus;
 use crate::gateway::{ListenerState, Shared};
+use crate::split::{self, Book, Mirrors, Pools, RulesOnWorker};
 
 /// How often the coarse clock ticks and idle sessions are looked for.
 pub(crate) const TICK: Duration = Duration::from_millis(250);
@@ -34,11 +39,28 @@ pub(crate) enum Message {
         id: u32,
         signal: Signal,
     },
+    /// Kills the statement that a session of mode `split` has under way.
+    KillStatement {
+        id: u32,
+        cluster: Arc<Cluster>,
+        reply: oneshot::Sender<Result<(), String>>,
+    },
+    /// Says what its sessions are doing, at most so many of them.
+    Describe {
+        limit: usize,
+        reply: oneshot::Sender<Vec<(SessionStatus, Option<ServerKey>)>>,
+    },
     RaiseOnServer {
         server: ServerKey,
         signal: Signal,
     },
     RaiseAll(Signal),
+    /// Other rules from here on.
+    Rules(Arc<Book>),
+    /// A cluster is no longer in the configuration, and its sessions have had their time.
+    Forget {
+        cluster_serial: u32,
+    },
     /// Go home, whatever is still running.
     Stop,
 }
@@ -50,8 +72,37 @@ pub(crate) struct Worker {
     pub(crate) metrics: Arc<telemetry::Worker>,
     pub(crate) sessions: Sessions,
     pub(crate) clock: Rc<Clock>,
+    /// Server connections that sessions of mode `split` share.
+    pub(crate) pools: Pools,
+    pub(crate) rules: RulesOnWorker,
+    pub(crate) mirrors: Mirrors,
+    /// For the turns of balancing.
+    turns: Cell<u64>,
     /// What all sessions were told last: those that come later are told so, too.
     pub(crate) told_all: Cell<Option<Signal>>,
+}
+
+impl Worker {
+    /// What the next choice of a server may turn on.
+    pub(crate) fn draw(&self, seed: u32) -> Draw {
+        let turn = self.turns.get();
+        self.turns.set(turn.wrapping_add(1));
+        Draw {
+            turn,
+            // Any bits will do that differ from one choice to the next: an odd factor spreads them (Knuth's).
+            seed: (turn ^ u64::from(seed)).wrapping_mul(0x9e37_79b9_7f4a_7c15),
+        }
+    }
+
+    /// The zone this gateway is in.
+    pub(crate) fn zone(&self) -> Option<Arc<String>> {
+        self.shared.zone.load_full()
+    }
+
+    /// The time as sessions count it.
+    pub(crate) fn now_ms(&self) -> u64 {
+        u64::from(self.clock.now()) * TICK.as_millis() as u64
+    }
 }
 
 /// The runtime of a worker, for the current thread.
@@ -76,6 +127,10 @@ pub(crate) fn run(
         metrics,
         shared,
         sessions: Sessions::default(),
+        pools: Pools::default(),
+        rules: RulesOnWorker::default(),
+        mirrors: Mirrors::default(),
+        turns: Cell::new(0),
         clock: Rc::default(),
         told_all: Cell::new(None),
     });
@@ -97,11 +152,32 @@ async fn take_messages(worker: &Rc<Worker>, mut inbox: UnboundedReceiver<Message
                 spawn_local(arrival::turn_away(Rc::clone(worker), accepted, listener));
             }
             Message::Raise { id, signal } => worker.sessions.raise(id, signal),
+            Message::KillStatement { id, cluster, reply } => {
+                let control = worker.sessions.find(id);
+                spawn_local(async move {
+                    let killed = match control {
+                        Some(control) => split::shoot(control, cluster).await,
+                        None => Ok(()),
+                    };
+                    // Whoever asked may have gone.
+                    let _ = reply.send(killed);
+                });
+            }
+            Message::Describe { limit, reply } => {
+                // Whoever asked may have gone.
+                let _ = reply.send(
+                    worker
+                        .sessions
+                        .describe(worker.index, worker.now_ms(), TICK, limit),
+                );
+            }
             Message::RaiseOnServer { server, signal } => worker.sessions.raise_on_server(server, signal),
             Message::RaiseAll(signal) => {
                 worker.told_all.set(Some(signal));
                 worker.sessions.raise_all(signal);
             }
+            Message::Rules(book) => worker.rules.replace(book, |name| worker.metrics.rule(name)),
+            Message::Forget { cluster_serial } => worker.pools.forget(cluster_serial),
             Message::Stop => return,
         }
     }

@@ -1,0 +1,91 @@
+//! Who may log in at listeners of mode `split`: the configured accounts, and behind them those of the cluster's servers.
+//!
+//! All workers share one value of this, through reloads: a session that changes its user is measured by the accounts of that
+//! moment.
+
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use config::Secret;
+use upstream::{Cluster, Credential, ServerAccount};
+
+use crate::password_checks::PasswordChecks;
+use crate::users::{Applicant, Plugin, Users};
+
+pub(crate) struct Accounts {
+    users: ArcSwap<Users>,
+    checks: PasswordChecks,
+}
+
+/// What a client has shown for who it says it is.
+pub(crate) enum Proof {
+    /// Made of the password, a nonce and the rules of a plugin.
+    Answer {
+        plugin: Plugin,
+        nonce: Vec<u8>,
+        bytes: Vec<u8>,
+    },
+    /// The password itself.
+    Password(Secret),
+    /// Nothing that could be right.
+    Nothing,
+}
+
+impl Accounts {
+    pub(crate) fn new(users: Users) -> Self {
+        Self {
+            users: ArcSwap::from_pointee(users),
+            checks: PasswordChecks::default(),
+        }
+    }
+
+    /// The configured accounts.
+    pub(crate) fn users(&self) -> Arc<Users> {
+        self.users.load_full()
+    }
+
+    /// Other configured accounts.
+    pub(crate) fn replace(&self, users: Users) {
+        self.users.store(Arc::new(users));
+    }
+
+    /// Whoever wants to log in under that name.
+    pub(crate) fn applicant(&self, name: &[u8], cluster: &Cluster) -> Applicant {
+        let of_servers = cluster.accounts();
+        let applicant = self.users.load().applicant(name, of_servers.as_deref());
+        if !applicant.exists()
+            && let Some(ServerAccount::Unusable(reason)) =
+                of_servers.as_ref().and_then(|known| known.get(name))
+        {
+            let (cluster, user) = (cluster.name(), String::from_utf8_lossy(name));
+            tracing::warn!(cluster, %user, reason, "account of the servers cannot log in here: list it in [[user]]");
+        }
+        applicant
+    }
+
+    /// What to log in with on servers, where the proof is right.
+    pub(crate) async fn judge(
+        &self,
+        applicant: &Applicant,
+        proof: &Proof,
+        cluster: &Cluster,
+    ) -> Option<Credential> {
+        let password = match proof {
+            Proof::Answer { plugin, nonce, bytes } => return applicant.check(*plugin, nonce, bytes),
+            Proof::Password(password) => password,
+            Proof::Nothing => return None,
+        };
+        if let Some(credential) = applicant.check_password(password) {
+            return Some(credential);
+        }
+        for secret in applicant.slow_secrets() {
+            if self.checks.verify(secret, password).await {
+                if cluster.config().accounts.keep_passwords {
+                    secret.keep(password);
+                }
+                return applicant.proved_by(secret, password);
+            }
+        }
+        None
+    }
+}

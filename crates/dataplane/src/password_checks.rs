@@ -1,0 +1,104 @@
+//! Passwords checked against slow hashes, on a thread of its own: a check takes milliseconds, and with hashes of some servers
+//! seconds, in which no worker may stand still.
+//!
+//! The thread starts with the first check and ends with the gateway. Who comes while it is busy waits in line, and no longer
+//! than a login may take.
+
+use std::sync::{Arc, OnceLock};
+
+use config::Secret;
+use tokio::sync::{mpsc, oneshot};
+use upstream::{AccountSecret, StoredSecret};
+
+/// Checks that wait in the channel; further ones wait before it.
+const QUEUE: usize = 64;
+
+/// The thread, and the way to it.
+#[derive(Default)]
+pub(crate) struct PasswordChecks {
+    /// `None` where the thread could not be started.
+    jobs: OnceLock<Option<mpsc::Sender<Job>>>,
+}
+
+struct Job {
+    secret: Arc<AccountSecret>,
+    password: Secret,
+    verdict: oneshot::Sender<bool>,
+}
+
+impl PasswordChecks {
+    /// Whether this is the password. One that cannot be checked is not.
+    pub(crate) async fn verify(&self, secret: &Arc<AccountSecret>, password: &Secret) -> bool {
+        let Some(jobs) = self.jobs.get_or_init(start) else {
+            return false;
+        };
+        let (verdict, reply) = oneshot::channel();
+        let job = Job {
+            secret: Arc::clone(secret),
+            password: password.clone(),
+            verdict,
+        };
+        jobs.send(job).await.is_ok() && reply.await.unwrap_or(false)
+    }
+}
+
+fn start() -> Option<mpsc::Sender<Job>> {
+    let (jobs, inbox) = mpsc::channel(QUEUE);
+    let thread = std::thread::Builder::new()
+        .name("password-checks".into())
+        .spawn(move || run(inbox));
+    match thread {
+        Ok(_) => Some(jobs),
+        Err(error) => {
+            tracing::error!(%error, "no thread for password checks: accounts of servers cannot log in");
+            None
+        }
+    }
+}
+
+fn run(mut inbox: mpsc::Receiver<Job>) {
+    while let Some(job) = inbox.blocking_recv() {
+        // Whoever has given up needs no verdict.
+        if job.verdict.is_closed() {
+            continue;
+        }
+        let StoredSecret::Slow(hash) = job.secret.stored() else {
+            continue;
+        };
+        let _ = job.verdict.send(hash.verify(job.password.reveal().as_bytes()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mysql_wire::auth::SlowHash;
+
+    use super::*;
+
+    /// `secret`, as MySQL 9.7.4 has stored it with 10 000 rounds.
+    const STORED: &[u8] =
+        b"$A$00A$dn-BR|rrde\x02\x0c\x16s\x1bd(\x01HtJX3cKCn7frzabIe127YUHrbdx9uRuEOt183QgksBEs.";
+
+    #[tokio::test]
+    async fn many_passwords_are_checked_at_once() {
+        let checks = PasswordChecks::default();
+        let secret = AccountSecret::new(StoredSecret::Slow(SlowHash::parse(STORED).unwrap()));
+        let (right, wrong) = (Secret::new("secret"), Secret::new("Secret"));
+        let both = async {
+            (
+                checks.verify(&secret, &right).await,
+                checks.verify(&secret, &wrong).await,
+            )
+        };
+        // One is given up in the middle.
+        let mut given_up = std::pin::pin!(checks.verify(&secret, &right));
+        tokio::select! {
+            biased;
+            _ = &mut given_up => panic!("at once?"),
+            () = std::future::ready(()) => {}
+        }
+        assert_eq!(both.await, (true, false));
+        let native = AccountSecret::new(StoredSecret::Native([0; 20]));
+        assert!(!checks.verify(&native, &right).await);
+    }
+}

@@ -1,0 +1,196 @@
+//! What the gateway answers by itself, and what a server says unasked.
+
+use std::future::poll_fn;
+use std::task::{Context, Poll};
+
+use mysql_wire::{OkPacket, PacketHeader, write_packet};
+use session::PinReason;
+
+use crate::answer::{Unasked, unasked};
+use crate::control::Signal;
+use crate::error::{During, SessionError};
+use crate::session::{await_last_command, error_bytes, say_goodbye};
+use crate::split::lease;
+use crate::split::state::{Refused, Split};
+
+/// Takes the command off what the client sent, to its last byte, without executing it. Returns its last sequence number.
+pub(crate) async fn discard(split: &mut Split) -> Result<u8, SessionError> {
+    loop {
+        let header = next_header(split).await?;
+        let mut rest = PacketHeader::LEN + header.payload_len;
+        while rest > 0 {
+            let there = split.wires.up.unseen().len().min(rest);
+            if there == 0 {
+                read(split).await?;
+            }
+            split.wires.up.discard(there);
+            rest -= there;
+        }
+        if !header.is_continued() {
+            return Ok(header.sequence);
+        }
+    }
+}
+
+async fn next_header(split: &mut Split) -> Result<PacketHeader, SessionError> {
+    loop {
+        if let Some(header) = PacketHeader::parse(split.wires.up.unseen()) {
+            return Ok(header);
+        }
+        read(split).await?;
+    }
+}
+
+async fn read(split: &mut Split) -> Result<(), SessionError> {
+    let wires = &mut split.wires;
+    let read = poll_fn(|cx| wires.up.poll_read(cx, &mut wires.client));
+    let read = tokio::select! {
+        biased;
+        signal = split.control.signalled(false) => return Err(signal_only(signal, &split.listener)),
+        read = read => read,
+    };
+    match read {
+        Ok(0) => Err(SessionError::ClientGone),
+        Ok(_) => Ok(()),
+        Err(error) => Err(SessionError::ClientFailed(error)),
+    }
+}
+
+fn signal_only(signal: Signal, listener: &crate::gateway::ListenerState) -> SessionError {
+    crate::session::signal_as_error(signal, "", listener)
+}
+
+/// Answers the command with an OK of our own.
+pub(crate) async fn ok(split: &mut Split) -> Result<(), SessionError> {
+    let sequence = discard(split).await?.wrapping_add(1);
+    let ok = OkPacket {
+        status: split.lasting_status(),
+        ..OkPacket::default()
+    };
+    say_ok(split, ok, sequence).await
+}
+
+/// Says an OK.
+pub(crate) async fn say_ok(split: &mut Split, ok: OkPacket, mut sequence: u8) -> Result<(), SessionError> {
+    let mut payload = Vec::with_capacity(16);
+    ok.encode(&mut payload, split.capabilities);
+    let mut packet = Vec::with_capacity(24);
+    write_packet(&mut packet, &mut sequence, &payload);
+    say(split, &packet).await
+}
+
+/// Tells the client why its command was not executed. The session goes on, unless it is the session that has to end.
+pub(crate) async fn refuse(split: &mut Split, Refused(error): Refused) -> Result<(), SessionError> {
+    if error.ends_session() {
+        split.error_sequence = Some(discard(split).await?.wrapping_add(1));
+        return Err(error);
+    }
+    let sequence = discard(split).await?.wrapping_add(1);
+    tell(split, sequence, error).await
+}
+
+/// Writes an error in the place of an answer.
+pub(crate) async fn tell(split: &mut Split, sequence: u8, error: SessionError) -> Result<(), SessionError> {
+    let Some(packet) = error.to_packet() else {
+        return Err(error);
+    };
+    split.worker.metrics.error_sent(packet.code, error.fault());
+    let bytes = error_bytes(&packet, sequence, split.capabilities);
+    say(split, &bytes).await
+}
+
+/// Writes what may go to the client of what has come from the server.
+pub(crate) async fn flush(split: &mut Split) -> Result<(), SessionError> {
+    if !split.wires.down.is_pending() {
+        return Ok(());
+    }
+    let wires = &mut split.wires;
+    let written = poll_fn(|cx| wires.down.poll_write(cx, &mut wires.client));
+    let written = tokio::select! {
+        biased;
+        signal = split.control.signalled(false) => return Err(signal_only(signal, &split.listener)),
+        written = written => written,
+    };
+    written.map_err(SessionError::ClientFailed)
+}
+
+/// Tells the client why its session ends, where the protocol has a place for it.
+pub(crate) async fn farewell(split: &mut Split, error: &SessionError) {
+    let (capabilities, control) = (split.capabilities, &split.control);
+    let must_end_now = matches!(control.due(false), Some(Signal::DrainNow | Signal::ShutdownNow));
+    if split.error_sequence == Some(0) && error.to_packet().is_some() && !must_end_now {
+        split.error_sequence = await_last_command(&mut split.wires).await;
+    }
+    let mut last = Vec::new();
+    if let (Some(packet), Some(sequence)) = (error.to_packet(), split.error_sequence) {
+        split.worker.metrics.error_sent(packet.code, error.fault());
+        last = error_bytes(&packet, sequence, capabilities);
+    }
+    say_goodbye(&mut split.wires, &last).await;
+}
+
+/// Writes packets of our own to the client.
+pub(crate) async fn say(split: &mut Split, packets: &[u8]) -> Result<(), SessionError> {
+    split
+        .wires
+        .client
+        .begin_command()
+        .map_err(SessionError::ClientFailed)?;
+    split.wires.down.say(packets);
+    let wires = &mut split.wires;
+    let written = poll_fn(|cx| wires.down.poll_write(cx, &mut wires.client));
+    let written = tokio::select! {
+        biased;
+        signal = split.control.signalled(false) => return Err(signal_only(signal, &split.listener)),
+        written = written => written,
+    };
+    split.wires.traffic.to_client += packets.len() as u64;
+    written.map_err(SessionError::ClientFailed)
+}
+
+/// Between two commands of a session that holds a connection its server has nothing to say but why it ends it. The session
+/// has lost what was on the connection, so it ends, too.
+pub(crate) fn poll_last_words(cx: &mut Context<'_>, split: &mut Split) -> Poll<SessionError> {
+    loop {
+        let wires = &mut split.wires;
+        match unasked(wires.down.unseen()) {
+            Unasked::Error(len) => {
+                wires.down.approve(len);
+                split.error_sequence = None;
+                break;
+            }
+            Unasked::Nonsense => {
+                wires.down.clear();
+                break;
+            }
+            Unasked::Unfinished => match wires.down.poll_read(cx, &mut wires.server) {
+                Poll::Ready(Ok(n)) if n > 0 => {}
+                Poll::Ready(_) => {
+                    wires.down.clear();
+                    break;
+                }
+                Poll::Pending => return Poll::Pending,
+            },
+        }
+    }
+    // What a session holds only for the sake of a question that it may ask next is no reason to end it.
+    let holds_only_answers = split
+        .session
+        .pins()
+        .iter()
+        .all(|pin| matches!(pin.reason, PinReason::Diagnostics | PinReason::FoundRows));
+    if holds_only_answers && !split.keeps_connection {
+        lease::abandon(split);
+        cx.waker().wake_by_ref();
+        return Poll::Pending;
+    }
+    let during = if split.is_free() {
+        During::Idle
+    } else {
+        During::Transaction
+    };
+    Poll::Ready(SessionError::ServerGone {
+        server: split.server_name().to_owned(),
+        during,
+    })
+}

@@ -1,0 +1,230 @@
+//! What a statement needs → which server it goes to.
+
+use std::sync::Arc;
+
+use config::ReadConsistency;
+use routing::rules::Groups;
+use routing::{Draw, Explanation, ReadCandidate, ReadPolicy, Role as ReadRole};
+use sql_class::{Class, Effects, Facts, Hint};
+use upstream::{Cluster, Member, Role, Server, ServerId, Topology};
+
+use crate::split::rules;
+use crate::split::state::Split;
+
+/// Where a statement may run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Target {
+    /// On the primary.
+    Primary {
+        /// It is of no use anywhere else.
+        for_writing: bool,
+    },
+    /// On a replica that is fresh enough, or on the primary.
+    Replica,
+    /// On a server of this group, by a rule.
+    Group {
+        name: Arc<str>,
+        /// It has to see what reads have to.
+        is_read: bool,
+    },
+    /// On the server of this name, by a hint.
+    Named(Box<str>),
+}
+
+/// What keeps a read from a replica: it depends on this session's connection or on this very server, it leaves something
+/// behind, or nobody knows.
+const PRIMARY_ONLY: Effects = Effects::USER_VARIABLES
+    .with(Effects::TAKES_USER_LOCK)
+    .with(Effects::RELEASES_ALL_LOCKS)
+    .with(Effects::NEEDS_USER_LOCKS)
+    .with(Effects::TEMPORARY_TABLE)
+    .with(Effects::LOCKS_TABLES)
+    .with(Effects::UNLOCKS_TABLES)
+    .with(Effects::GLOBAL_LOCK)
+    .with(Effects::RELEASES_GLOBAL_LOCK)
+    .with(Effects::HANDLER)
+    .with(Effects::TEXT_PREPARE)
+    .with(Effects::READS_LAST_INSERT_ID)
+    .with(Effects::READS_ROW_COUNT)
+    .with(Effects::READS_FOUND_ROWS)
+    .with(Effects::READS_DIAGNOSTICS)
+    .with(Effects::CALCULATES_FOUND_ROWS)
+    .with(Effects::READS_CONNECTION_ID)
+    .with(Effects::CALLS_PROCEDURE)
+    .with(Effects::UNKNOWN_FUNCTION)
+    .with(Effects::NEXT_TRANSACTION)
+    .with(Effects::SET_STATEMENT)
+    .with(Effects::SET_ROLE)
+    .with(Effects::SETS_UNCARRIED)
+    .with(Effects::SETS_GLOBAL)
+    .with(Effects::XA)
+    .with(Effects::LOADS_DATA)
+    .with(Effects::SERVER_FILE)
+    .with(Effects::KILL)
+    .with(Effects::READS_SERVER)
+    .with(Effects::SEQUENCE)
+    .with(Effects::COMMITS)
+    .with(Effects::CHANGES_SCHEMA)
+    .with(Effects::CHANGES_DATABASE)
+    .with(Effects::INCOMPLETE)
+    .with(Effects::CHANGES_ACCOUNT)
+    .with(Effects::SETS_AUTOCOMMIT);
+
+/// Where a statement goes that is not bound to the connection the session holds.
+pub(crate) fn target(split: &Split, facts: &Facts) -> Target {
+    if let Some(target) = rules::route(split, facts) {
+        return target;
+    }
+    let primary = Target::Primary {
+        for_writing: !matches!(facts.class, Class::Read | Class::Session | Class::Transaction),
+    };
+    let may_leave = !facts.effects.intersects(PRIMARY_ONLY)
+        && split.account.user.config.pooling == config::Pooling::Transaction;
+    match (&facts.hint, facts.class) {
+        (Some(Hint::Server(name)), _) => return Target::Named(name.clone()),
+        (Some(Hint::Primary), _) => return primary,
+        // The word of whoever wrote the statement stands for what cannot be known of a function, not for a write.
+        (Some(Hint::Replica), Class::Read) => return Target::Replica,
+        _ => {}
+    }
+    match facts.class {
+        Class::Read if may_leave && reads_stand_alone(split) => Target::Replica,
+        Class::BeginReadOnly if may_leave => Target::Replica,
+        _ => primary,
+    }
+}
+
+/// Outside a transaction, and beginning none.
+fn reads_stand_alone(split: &Split) -> bool {
+    !split.session.in_transaction() && split.session.autocommit()
+}
+
+impl Target {
+    /// The group of servers that are meant, where not all are.
+    pub(crate) fn group(&self) -> Option<&str> {
+        match self {
+            Self::Group { name, .. } => Some(name),
+            Self::Primary { .. } | Self::Replica | Self::Named(_) => None,
+        }
+    }
+}
+
+/// The best server for a read; `None` where none can take it. `covers`: whether a server has what the read must see.
+pub(crate) fn replica(
+    split: &Split,
+    topology: &Topology,
+    tried: &[ServerId],
+    group: Option<&str>,
+    covers: impl Fn(&Server) -> bool,
+    last_resort: bool,
+) -> Option<Arc<Server>> {
+    let candidates = candidates(split, topology, tried, group, covers);
+    let place = routing::choose_replica(
+        &candidates,
+        &policy(&split.listener.cluster, group, last_resort),
+        draw(split),
+    )?;
+    topology
+        .members
+        .get(place)
+        .map(|member| Arc::clone(&member.server))
+}
+
+/// The replica on which to wait for what the read must see.
+pub(crate) fn replica_to_wait_for(
+    split: &Split,
+    topology: &Topology,
+    tried: &[ServerId],
+    group: Option<&str>,
+) -> Option<Arc<Server>> {
+    let candidates = candidates(split, topology, tried, group, |_| false);
+    let place = routing::choose_to_wait_for(
+        &candidates,
+        &policy(&split.listener.cluster, group, false),
+        draw(split),
+    )?;
+    topology
+        .members
+        .get(place)
+        .map(|member| Arc::clone(&member.server))
+}
+
+/// What became of each member in a choice like that of [`replica`].
+pub(crate) fn explain(
+    split: &Split,
+    topology: &Topology,
+    group: Option<&str>,
+    covers: impl Fn(&Server) -> bool,
+) -> Vec<Explanation> {
+    let candidates = candidates(split, topology, &[], group, covers);
+    let policy = policy(&split.listener.cluster, group, true);
+    routing::explain_replica(&candidates, &policy, draw(split))
+}
+
+fn draw(split: &Split) -> Draw {
+    split.worker.draw(split.control.id)
+}
+
+fn policy(cluster: &Cluster, group: Option<&str>, last_resort: bool) -> ReadPolicy {
+    let config = cluster.config();
+    ReadPolicy {
+        balance: config.read_balance,
+        max_lag: config.max_lag,
+        // Those of a group are equals.
+        primary_reads: config.primary_reads || group.is_some(),
+        last_resort,
+    }
+}
+
+/// The members as `routing` sees them.
+fn candidates(
+    split: &Split,
+    topology: &Topology,
+    tried: &[ServerId],
+    group: Option<&str>,
+    covers: impl Fn(&Server) -> bool,
+) -> Vec<ReadCandidate> {
+    let config = split.listener.cluster.config();
+    let groups = Groups::new(&config.groups);
+    let zone = split.worker.zone();
+    let zone = zone.as_ref().map(|zone| zone.as_str());
+    let by_latency = split.listener.cluster.config().read_balance == config::ReadBalance::Latency;
+    split.shared.by_latency.set(by_latency);
+    let of = |member: &Member| {
+        let server = &member.server;
+        let max = server.max_connections();
+        let (idle, busy) = split.pool().idle_and_busy(server.id());
+        let role = match member.role {
+            Role::Primary => ReadRole::Primary,
+            Role::Replica => ReadRole::Replica,
+            Role::Unusable => ReadRole::Unusable,
+        };
+        ReadCandidate {
+            admitted: groups.admits(server.name(), group),
+            available: server.takes_statements() && !tried.contains(&server.id()),
+            full: max > 0 && server.sessions() >= max && idle == 0,
+            backup: server.is_backup(),
+            other_zone: is_elsewhere(zone, member.zone.as_deref()),
+            applied: member.role == Role::Primary || covers(server),
+            lag: member.lag,
+            weight: server.weight(),
+            outstanding: busy,
+            latency_us: if by_latency {
+                split.shared.expected_us(server.id())
+            } else {
+                0
+            },
+            ..ReadCandidate::new(role)
+        }
+    };
+    topology.members.iter().map(of).collect()
+}
+
+fn is_elsewhere(own: Option<&str>, other: Option<&str>) -> bool {
+    matches!((own, other), (Some(own), Some(other)) if own != other)
+}
+
+/// How fresh a read must be: what the account or the listener says.
+pub(crate) fn consistency(split: &Split) -> ReadConsistency {
+    split.read_consistency()
+}

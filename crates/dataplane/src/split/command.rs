@@ -1,0 +1,115 @@
+//! Waiting for a client's command, and its statement.
+
+use std::future::poll_fn;
+use std::task::{Context, Poll};
+
+use mysql_wire::query::Query;
+use mysql_wire::{Capabilities, Command, PacketHeader};
+use sql_class::{Class, Effects, Facts};
+
+use crate::classify::{Kill, Need, classify};
+use crate::control::Waiting;
+use crate::error::SessionError;
+use crate::flow::Flow;
+use crate::session::CommandHead;
+use crate::split::answer;
+use crate::split::state::Split;
+
+/// Waits for the next command, as much of it as fits into a buffer: a statement is looked at before it is sent. What comes
+/// in the meantime for the session (a drain, a kill) ends it here.
+pub(crate) async fn accept(split: &mut Split) -> Result<CommandHead, SessionError> {
+    split.control.mark(Waiting::Client);
+    split.error_sequence = Some(0);
+    poll_fn(|cx| poll_accept(cx, split)).await
+}
+
+fn poll_accept(cx: &mut Context<'_>, split: &mut Split) -> Poll<Result<CommandHead, SessionError>> {
+    loop {
+        if let Some(signal) = split.control.due(split.is_free()) {
+            return Poll::Ready(Err(split.signalled(signal)));
+        }
+        if let Some(head) = whole(split) {
+            return Poll::Ready(Ok(head));
+        }
+        match split.wires.up.poll_read(cx, &mut split.wires.client) {
+            Poll::Ready(Ok(0)) => return Poll::Ready(Err(SessionError::ClientGone)),
+            Poll::Ready(Ok(_)) => {}
+            Poll::Ready(Err(error)) => return Poll::Ready(Err(SessionError::ClientFailed(error))),
+            // A session that holds a connection hears when the server ends it.
+            Poll::Pending if split.lease.is_some() => return answer::poll_last_words(cx, split).map(Err),
+            Poll::Pending => return Poll::Pending,
+        }
+    }
+}
+
+/// The head of the command that was read, once it is there as far as it fits.
+fn whole(split: &Split) -> Option<CommandHead> {
+    let bytes = split.wires.up.unseen();
+    let header = PacketHeader::parse(bytes)?;
+    if bytes.len() < PacketHeader::LEN + header.payload_len && !split.wires.up.is_full() {
+        return None;
+    }
+    let command = bytes
+        .get(PacketHeader::LEN)
+        .filter(|_| header.payload_len > 0)
+        .map_or(Command::SLEEP, |byte| Command(*byte));
+    Some(CommandHead {
+        command,
+        payload_len: header.payload_len,
+    })
+}
+
+/// The payload of the command at the head of what the client sent, as far as it was read.
+pub(crate) fn payload(split: &Split, head: CommandHead) -> &[u8] {
+    payload_of(&split.wires.up, head)
+}
+
+/// The same, for those who hold other parts of the session.
+pub(crate) fn payload_of(up: &Flow, head: CommandHead) -> &[u8] {
+    let unseen = up.unseen();
+    let end = (PacketHeader::LEN + head.payload_len).min(unseen.len());
+    unseen.get(PacketHeader::LEN..end).unwrap_or_default()
+}
+
+/// The text of COM_QUERY or COM_STMT_PREPARE; `None` where query attributes in front of it make no sense.
+pub(crate) fn text(payload: &[u8], capabilities: Capabilities) -> Option<&[u8]> {
+    let command = Command(*payload.first()?);
+    let rest = &payload[1..];
+    if command != Command::QUERY || !capabilities.contains(Capabilities::QUERY_ATTRIBUTES) {
+        return Some(rest);
+    }
+    if let Some(text) = rest.strip_prefix(&[0, 1]) {
+        return Some(text);
+    }
+    Query::decode(payload, capabilities).ok().map(|query| query.text)
+}
+
+/// A `KILL` of a single statement, whose id may have to be changed.
+pub(crate) fn kill(split: &Split, head: CommandHead) -> Option<Kill> {
+    let payload = payload(split, head);
+    match classify(head.command, payload, head.payload_len, split.capabilities) {
+        Need::Kill(kill) => Some(kill),
+        _ => None,
+    }
+}
+
+/// What is known of a statement. One that was not seen to its end may do anything.
+pub(crate) fn facts(split: &Split, head: CommandHead) -> Facts {
+    let payload = payload(split, head);
+    let seen_whole = payload.len() == head.payload_len && head.payload_len < PacketHeader::MAX_PAYLOAD;
+    match text(payload, split.capabilities) {
+        Some(text) if seen_whole => sql_class::facts(text, split.session.syntax()),
+        Some(text) => {
+            let mut facts = sql_class::facts(text, split.session.syntax());
+            facts.class = facts.class.max(Class::Write);
+            facts.effects = facts.effects.with(Effects::INCOMPLETE);
+            facts
+        }
+        None => Facts {
+            class: Class::Unknown,
+            effects: Effects::INCOMPLETE,
+            statements: 1,
+            hint: None,
+        },
+    }
+}

@@ -1,0 +1,135 @@
+//! `FOREBAY …`: statements for the gateway itself.
+//!
+//! `FOREBAY EXPLAIN <statement>` says what the gateway knows of a statement and where it would go, without executing it;
+//! `FOREBAY SHOW PINS` says why the session holds its connection.
+
+use mysql_wire::PacketHeader;
+use sql_class::{Effects, Facts};
+
+use crate::error::SessionError;
+use crate::session::CommandHead;
+use crate::split::choose::{self, Target};
+use crate::split::command;
+use crate::split::rows::result_set;
+use crate::split::run::refuse;
+use crate::split::state::Split;
+use crate::split::{answer, fresh, rules};
+
+/// Executes a statement for the gateway.
+pub(crate) async fn statement(split: &mut Split, head: CommandHead) -> Result<(), SessionError> {
+    let text = command::text(command::payload(split, head), split.capabilities);
+    let text = String::from_utf8_lossy(text.unwrap_or_default()).into_owned();
+    let mut words = text.split_whitespace().skip(1);
+    let (columns, rows) = match (words.next(), words.next()) {
+        (Some(word), Some(_)) if word.eq_ignore_ascii_case("EXPLAIN") => {
+            let at = text
+                .to_ascii_uppercase()
+                .find("EXPLAIN")
+                .map_or(0, |at| at + "EXPLAIN".len());
+            (["what", "value"], explain(split, text[at..].trim_start()).await)
+        }
+        (Some(show), Some(pins))
+            if show.eq_ignore_ascii_case("SHOW")
+                && pins.trim_end_matches(';').eq_ignore_ascii_case("PINS") =>
+        {
+            (["reason", "digest"], pins_of(split))
+        }
+        _ => {
+            let known = "known are FOREBAY EXPLAIN <statement> and FOREBAY SHOW PINS".to_owned();
+            return refuse(split, SessionError::GatewayStatement(known)).await;
+        }
+    };
+    let sequence = answer::discard(split).await?.wrapping_add(1);
+    let packets = result_set(
+        &columns,
+        &rows,
+        split.capabilities,
+        split.lasting_status(),
+        sequence,
+    );
+    debug_assert!(packets.len() > PacketHeader::LEN);
+    answer::say(split, &packets).await
+}
+
+fn pins_of(split: &Split) -> Vec<Vec<String>> {
+    let pins = split.session.pins().iter();
+    let reasons = pins.map(|pin| vec![pin.reason.label().to_owned(), format!("{:016x}", pin.digest)]);
+    let kept = split
+        .keeps_connection
+        .then(|| vec!["kept".to_owned(), String::new()]);
+    reasons.chain(kept).collect()
+}
+
+/// What is known of a statement, and where it would go.
+pub(crate) async fn explain(split: &mut Split, text: &str) -> Vec<Vec<String>> {
+    let syntax = split.session.syntax();
+    let facts = sql_class::facts(text.as_bytes(), syntax);
+    let digest = sql_class::digest(text.as_bytes(), syntax);
+    let mut rows = Vec::new();
+    let mut say = |what: &str, value: String| rows.push(vec![what.to_owned(), value]);
+    say("class", facts.class.label().to_owned());
+    say("effects", effects(&facts));
+    say("digest", format!("{:016x}", digest.hash));
+    say("digest_text", digest.text);
+    let tables = sql_class::tables(text.as_bytes(), syntax);
+    say(
+        "tables",
+        tables
+            .iter()
+            .map(ToString::to_string)
+            .collect::<Vec<_>>()
+            .join(", "),
+    );
+    let looks = rules::explain(split, text.as_bytes(), &facts);
+    looks.into_iter().for_each(|(rule, look)| say(&rule, look));
+    if split.lease.is_some() {
+        rules::explained(split);
+        let reasons = split.session.pins().iter().map(|pin| pin.reason.label());
+        say("pinned", reasons.collect::<Vec<_>>().join(", "));
+        say("server", split.server_name().to_owned());
+        return rows;
+    }
+    let target = choose::target(split, &facts);
+    say("target", target_in_words(&target));
+    let topology = split.listener.cluster.topology();
+    if matches!(target, Target::Replica | Target::Group { .. }) {
+        let freshness = fresh::needed(split, &topology).await;
+        let covers = |server: &upstream::Server| freshness.covered_by(server);
+        let reasons = choose::explain(split, &topology, target.group(), covers);
+        let mut server = None;
+        for (member, reason) in topology.members.iter().zip(reasons) {
+            let name = member.server.name();
+            server = server.or(reason.is_chosen().then_some(name));
+            say(
+                &format!("candidate {name}"),
+                format!("{}: {reason}", member.role.label()),
+            );
+        }
+        say("server", server.unwrap_or("none").to_owned());
+    } else {
+        let primary = topology.primary().map_or("none", |member| member.server.name());
+        let server = match &target {
+            Target::Named(name) => name,
+            _ => primary,
+        };
+        say("server", server.to_owned());
+    }
+    rules::explained(split);
+    rows
+}
+
+fn target_in_words(target: &Target) -> String {
+    match target {
+        Target::Primary { .. } => "primary".to_owned(),
+        Target::Replica => "replica".to_owned(),
+        Target::Group { name, .. } => format!("group {name}"),
+        Target::Named(name) => format!("server {name}"),
+    }
+}
+
+fn effects(facts: &Facts) -> String {
+    let named = Effects::ALL
+        .iter()
+        .filter(|(effect, _)| facts.effects.contains(*effect));
+    named.map(|(_, name)| *name).collect::<Vec<_>>().join(", ")
+}

@@ -1,0 +1,142 @@
+//! How fresh a replica has to be for a read, and the wait for it.
+
+use config::ReadConsistency;
+use mysql_wire::gtid::{Flavor, GtidSet};
+use sql_class::Dialect;
+use tokio::time::{Instant, timeout};
+use upstream::{Connection, Server, Topology};
+
+use crate::error::SessionError;
+use crate::split::ask::{self, AskError};
+use crate::split::choose;
+use crate::split::lease;
+use crate::split::state::{Held, Refused, Split};
+use crate::split::strong;
+
+/// What a read must see.
+#[derive(Debug, Clone)]
+pub(crate) enum Freshness {
+    /// Nothing in particular.
+    Any,
+    /// Every transaction of this set.
+    Position(GtidSet),
+    /// What only the primary has for certain.
+    Primary,
+}
+
+impl Freshness {
+    /// Whether a server is known to have it.
+    pub(crate) fn covered_by(&self, server: &Server) -> bool {
+        match self {
+            Self::Any => true,
+            Self::Position(position) => server.applied().is_some_and(|applied| applied.covers(position)),
+            Self::Primary => false,
+        }
+    }
+}
+
+/// What the session's next read must see, where nobody has to be asked for it.
+pub(crate) fn known(split: &Split) -> Option<Freshness> {
+    match choose::consistency(split) {
+        ReadConsistency::Eventual => Some(Freshness::Any),
+        ReadConsistency::Session => Some(own_writes(split)),
+        ReadConsistency::Strong => None,
+    }
+}
+
+/// What the session's next read must see.
+pub(crate) async fn needed(split: &Split, topology: &Topology) -> Freshness {
+    match choose::consistency(split) {
+        // Its nodes wait by themselves: see `synced`.
+        _ if is_galera(split) => Freshness::Any,
+        ReadConsistency::Eventual => Freshness::Any,
+        ReadConsistency::Session => own_writes(split),
+        // Boxed, as in `wait`: what few reads need has no place in every session.
+        ReadConsistency::Strong => match Box::pin(strong::position(split, topology)).await {
+            Some(position) => Freshness::Position(position),
+            None => Freshness::Primary,
+        },
+    }
+}
+
+pub(crate) fn is_galera(split: &Split) -> bool {
+    split.listener.cluster.config().topology == config::Topology::Galera
+}
+
+/// Galera: has the node wait, before each read on this connection, until it has applied what the cluster has committed so far.
+/// <https://galeracluster.com/library/documentation/mysql-wsrep-options.html#wsrep-sync-wait>.
+pub(crate) async fn synced(
+    split: &Split,
+    mut connection: Connection<Held>,
+) -> Result<Connection<Held>, Refused> {
+    let wanted = is_galera(split) && choose::consistency(split) != ReadConsistency::Eventual;
+    if connection.state.syncs_reads == wanted || !is_galera(split) {
+        return Ok(connection);
+    }
+    let statement = format!("SET SESSION wsrep_sync_wait={}", u8::from(wanted));
+    let command = ask::query(connection.capabilities, &statement);
+    let replies = lease::asked(split, &mut connection, std::slice::from_ref(&command)).await?;
+    if let Some(packet) = replies
+        .first()
+        .and_then(|reply| reply.error(connection.capabilities))
+    {
+        return Err(Refused(SessionError::StateRefused {
+            server: connection.server.name().to_owned(),
+            packet,
+        }));
+    }
+    connection.state.syncs_reads = wanted;
+    Ok(connection)
+}
+
+fn own_writes(split: &Split) -> Freshness {
+    match split.session.gtid() {
+        None if split.session.has_untracked_writes() => Freshness::Primary,
+        None => Freshness::Any,
+        Some(text) => match GtidSet::parse(flavor(split), text) {
+            Ok(position) => Freshness::Position(position),
+            Err(_) => Freshness::Primary,
+        },
+    }
+}
+
+pub(crate) fn flavor(split: &Split) -> Flavor {
+    match split.session.syntax().dialect {
+        Dialect::MySql { .. } => Flavor::MySql,
+        Dialect::MariaDb { .. } => Flavor::MariaDb,
+    }
+}
+
+/// Waits on a replica until it has the position; false where it has not within `read_wait`.
+pub(crate) async fn wait(
+    split: &Split,
+    connection: &mut Connection<Held>,
+    position: &GtidSet,
+) -> Result<bool, Refused> {
+    let limit = split.listener.cluster.config().read_wait;
+    if limit.is_zero() {
+        return Ok(false);
+    }
+    let seconds = limit.as_secs_f64();
+    let statement = match position {
+        GtidSet::MySql(_) => format!("SELECT WAIT_FOR_EXECUTED_GTID_SET('{position}', {seconds})"),
+        GtidSet::MariaDb(_) => format!("SELECT MASTER_GTID_WAIT('{position}', {seconds})"),
+    };
+    let command = ask::query(connection.capabilities, &statement);
+    let began = Instant::now();
+    // The server keeps to the limit; this is for one that does not answer at all.
+    let asked = timeout(
+        limit * 2,
+        Box::pin(lease::asked(split, connection, std::slice::from_ref(&command))),
+    );
+    let Ok(replies) = asked.await else {
+        let error = AskError::Io(std::io::ErrorKind::TimedOut.into());
+        return Err(Refused(lease::not_asked(&connection.server, error)));
+    };
+    let waited = replies?.first().is_some_and(|reply| reply.value() == Some(b"0"));
+    split.worker.metrics.read_wait_seconds.record(began.elapsed());
+    if waited {
+        connection.server.note_applied(position);
+    }
+    Ok(waited)
+}

@@ -1,0 +1,420 @@
+//! From an accepted connection to a session of mode `split`: the gateway itself checks the password, and a server shows that
+//! the account and its schema are right.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use mysql_wire::session_state::Change;
+use mysql_wire::{Capabilities, ChangeUser, Login, OkPacket, StatusFlags};
+use net::{Accepted, Peer, Stream, Toward};
+use session::{Baseline, ClientTrackers, Session, Start};
+use sql_class::Dialect;
+use telemetry::ListenerSeries;
+use upstream::{Credential, Key, Role, Server, ServerTraits};
+
+use crate::answer::change_user_packet_fits;
+use crate::arrival::{self, Story};
+use crate::authenticate::{self, Authenticated};
+use crate::control::{Control, Waiting};
+use crate::error::SessionError;
+use crate::flow::Flow;
+use crate::gateway::ListenerState;
+use crate::handshake::{self, Client, PASSED_ON, client_read};
+use crate::registry::Place;
+use crate::relay::{Traffic, Wires};
+use crate::session::{CommandHead, signal_as_error};
+use crate::side::{Side, malformed};
+use crate::split::observe::Shape;
+use crate::split::state::{Refused, Split};
+use crate::split::{answer, lease, rules, run};
+use crate::worker::Worker;
+
+/// What a client asks for that is between it and the gateway, or that every server connection has.
+const OWN_AFFAIR: Capabilities = Capabilities::CONNECT_WITH_DB
+    .with(Capabilities::CONNECT_ATTRS)
+    .with(Capabilities::PLUGIN_AUTH)
+    .with(Capabilities::PLUGIN_AUTH_LENENC)
+    .with(Capabilities::MULTI_FACTOR)
+    .with(Capabilities::INTERACTIVE)
+    .with(Capabilities::REMEMBER_OPTIONS)
+    .with(Capabilities::CAN_HANDLE_EXPIRED_PASSWORDS);
+
+/// What every server connection is opened with.
+const ALWAYS: Capabilities = Capabilities::PROTOCOL_41
+    .with(Capabilities::SESSION_TRACK)
+    .with(Capabilities::DEPRECATE_EOF)
+    .with(Capabilities::SECURE_CONNECTION)
+    .with(Capabilities::TRANSACTIONS)
+    .with(Capabilities::LONG_FLAG)
+    .with(Capabilities::MULTI_RESULTS)
+    .with(Capabilities::PS_MULTI_RESULTS);
+
+/// The life of a connection in mode `split`.
+pub(crate) async fn serve(
+    worker: &Rc<Worker>,
+    control: &Rc<Control>,
+    accepted: Accepted,
+    listener: &Arc<ListenerState>,
+    series: &Arc<ListenerSeries>,
+    story: &mut Story,
+) -> SessionError {
+    let mut split = match Box::pin(log_in(worker, control, accepted, listener, series, story)).await {
+        Ok(split) => split,
+        Err(error) => {
+            series.login_failures.inc();
+            return error;
+        }
+    };
+    let Err(error) = run::run(&mut split).await;
+    Box::pin(answer::farewell(&mut split, &error)).await;
+    story.server = split.last_server.take();
+    story.user = String::from_utf8_lossy(split.account.user.name.as_bytes()).into();
+    story.commands = split.commands;
+    story.from_client = split.wires.traffic.from_client;
+    story.to_client = split.wires.traffic.to_client;
+    error
+}
+
+/// Everything up to the first command. An error has been told to the client when this returns it.
+async fn log_in(
+    worker: &Rc<Worker>,
+    control: &Rc<Control>,
+    accepted: Accepted,
+    listener: &Arc<ListenerState>,
+    series: &Arc<ListenerSeries>,
+    story: &mut Story,
+) -> Result<Box<Split>, SessionError> {
+    let mut client = None;
+    let proved = tokio::select! {
+        biased;
+        proved = prove(worker, &mut client, accepted, listener, control, story) => proved,
+        signal = control.signalled(true) => Err(signal_as_error(signal, "", listener)),
+    };
+    let opened = match (proved, client.take()) {
+        (Ok(proved), Some(client)) => open(worker, control, client, proved, listener, series),
+        (Ok(_), None) => return Err(SessionError::ClientGone),
+        (Err(error), Some(mut client)) => {
+            let (sequence, capabilities) = (client.sequence, client.capabilities);
+            arrival::refuse(worker, &mut client.stream, sequence, capabilities, &error).await;
+            return Err(error);
+        }
+        (Err(error), None) => return Err(error),
+    };
+    let (mut split, sequence) = opened?;
+    split.error_sequence = Some(sequence);
+    match admit(&mut split, sequence).await {
+        Ok(()) => Ok(split),
+        Err(error) => {
+            answer::farewell(&mut split, &error).await;
+            Err(error)
+        }
+    }
+}
+
+/// A client that has proved who it is.
+struct Proved {
+    login: Login,
+    account: Authenticated,
+    traits: Arc<ServerTraits>,
+    host: Peer,
+}
+
+/// The greeting, the client's login and its check, within the listener's time.
+async fn prove(
+    worker: &Worker,
+    client: &mut Option<Client>,
+    accepted: Accepted,
+    listener: &ListenerState,
+    control: &Control,
+    story: &mut Story,
+) -> Result<Proved, SessionError> {
+    let limit = listener.config.login_timeout;
+    let proved = async {
+        let introduced = arrival::introduce(client, accepted, listener, control, story).await?;
+        let client = client.as_mut().ok_or(SessionError::ClientGone)?;
+        let (login, greeting) = (introduced.login, &introduced.greeting);
+        let host = story.client;
+        let accounts = &worker.shared.accounts;
+        let account = authenticate::authenticate(client, &login, greeting, &host, accounts, listener).await?;
+        Ok(Proved {
+            login,
+            account,
+            traits: introduced.traits,
+            host,
+        })
+    };
+    tokio::time::timeout(limit, proved)
+        .await
+        .unwrap_or(Err(SessionError::LoginTimeout(limit)))
+}
+
+/// A session without a server. Returns it with the sequence number of the packet that ends the login.
+fn open(
+    worker: &Rc<Worker>,
+    control: &Rc<Control>,
+    client: Client,
+    proved: Proved,
+    listener: &Arc<ListenerState>,
+    series: &Arc<ListenerSeries>,
+) -> Result<(Box<Split>, u8), SessionError> {
+    let Proved {
+        login,
+        account,
+        traits,
+        host,
+    } = proved;
+    let client_capabilities = client.capabilities;
+    let key = key(&account.credential, client_capabilities, &traits, login.charset);
+    let compression = handshake::agreed_compression(client_capabilities, login.zstd_level)
+        .filter(|_| listener.config.compression);
+    let nowhere = worker.metrics.server(listener.cluster.name(), telemetry::OTHER);
+    let mut up = Flow::default();
+    up.fill(&client.unread);
+    control.set_limits(arrival::idle_limits(listener));
+    worker.shared.registry.insert(
+        control.id,
+        Place {
+            worker: worker.index,
+            seat: None,
+            cluster: listener.cluster_serial,
+            user: account.user.name.as_bytes().into(),
+        },
+    );
+    let start = start(&account, &login, &traits, Rc::default());
+    let sequence = client.sequence;
+    let split = Split {
+        control: Rc::clone(control),
+        worker: Rc::clone(worker),
+        listener: Arc::clone(listener),
+        shared: worker.pools.of(listener),
+        shape: Shape::new(key.capabilities, client_capabilities),
+        key,
+        account,
+        wires: Wires {
+            client: client.stream,
+            server: Stream::Detached,
+            up,
+            down: Flow::default(),
+            traffic: Traffic::new(Arc::clone(series), nowhere),
+        },
+        lease: None,
+        session: Session::new(start),
+        rules: rules::OfSession::new(worker),
+        note: None,
+        capabilities: client_capabilities & PASSED_ON,
+        status: StatusFlags::AUTOCOMMIT,
+        commands: 0,
+        error_sequence: Some(sequence),
+        keeps_connection: false,
+        was_pinned: false,
+        counted_as_pinned: false,
+        may_go_elsewhere: false,
+        took_no_writes: false,
+        refusals: 0,
+        again: None,
+        leaves_nothing: false,
+        lost_on: None,
+        says_it_itself: false,
+        last_prepared: 0,
+        last_server: None,
+        host,
+        login: Box::new(login),
+        traits,
+        compression,
+    };
+    Ok((Box::new(split), sequence))
+}
+
+/// What the session's server connections have in common with those of others.
+fn key(credential: &Credential, client: Capabilities, traits: &ServerTraits, charset: u8) -> Rc<Key> {
+    let wanted = (client & PASSED_ON).without(OWN_AFFAIR) | ALWAYS;
+    Rc::new(Key {
+        user: Arc::clone(&credential.user),
+        account: credential.account,
+        capabilities: wanted & (traits.capabilities | Capabilities::LONG_PASSWORD),
+        collation: charset,
+    })
+}
+
+/// What a session knows of itself before its first command.
+fn start(account: &Authenticated, login: &Login, traits: &ServerTraits, baseline: Rc<Baseline>) -> Start {
+    let dialect = dialect(&traits.server_version);
+    let tracks = login.capabilities.contains(Capabilities::SESSION_TRACK);
+    Start {
+        schema: login.database.clone().filter(|name| !name.is_empty()),
+        dialect,
+        multi_statements: login.capabilities.contains(Capabilities::MULTI_STATEMENTS),
+        wants: if tracks {
+            ClientTrackers::server_defaults(dialect)
+        } else {
+            ClientTrackers::none()
+        },
+        baseline,
+        session_pooling: account.user.config.pooling == config::Pooling::Session,
+        trusts_routines: false,
+        statements_max: STATEMENTS_MAX,
+    }
+}
+
+/// Prepared statements of one session: as many as MySQL allows to all sessions together by default
+/// (`max_prepared_stmt_count`).
+const STATEMENTS_MAX: usize = 16_382;
+
+/// MariaDB's versions contain its name, with or without `5.5.5-` in front.
+pub(crate) fn dialect(version: &[u8]) -> Dialect {
+    let text = String::from_utf8_lossy(version);
+    let is_mariadb = text.contains("MariaDB");
+    let text = text.strip_prefix("5.5.5-").unwrap_or(&text);
+    let mut numbers = text
+        .split(['.', '-'])
+        .map(|part| part.parse::<u32>().unwrap_or(0).min(999));
+    let mut next = || numbers.next().unwrap_or(0);
+    let version = next() * 10_000 + next().min(99) * 100 + next().min(99);
+    if is_mariadb {
+        Dialect::MariaDb { version }
+    } else {
+        Dialect::MySql { version }
+    }
+}
+
+/// Lets the client in once a server has let the account in, and knows its schema.
+async fn admit(split: &mut Split, sequence: u8) -> Result<(), SessionError> {
+    split.control.mark(Waiting::Login);
+    let server = any_server(split)?;
+    // What it needs of a connection is known before one is there; what variables are on it, after.
+    // Ids of statements go on, so that one from before COM_CHANGE_USER means none.
+    let without_baseline = start(&split.account, &split.login, &split.traits, Rc::default());
+    split.session.change_user(without_baseline);
+    let mut connection = lease::bare_connection(split, &server)
+        .await
+        .map_err(|Refused(error)| error)?;
+    let baseline = Rc::clone(&connection.state.baseline);
+    let start = start(&split.account, &split.login, &split.traits, baseline);
+    split.session.change_user(start);
+    let common = Rc::clone(&split.shared);
+    common.share(&mut split.session);
+    let rebuilt = lease::rebuild(split, &mut connection).await;
+    rebuilt.map_err(|Refused(error)| error)?;
+    split.status = connection.opened.status;
+    split.pool().give_back(connection);
+    split.login.auth_response = Vec::new();
+
+    let mut ok = OkPacket {
+        status: split.status,
+        ..OkPacket::default()
+    };
+    // Servers tell clients that track their session the schema it begins with.
+    if split.capabilities.contains(Capabilities::SESSION_TRACK)
+        && let Some(schema) = split.session.carried().schema()
+    {
+        Change::Schema(schema).encode(&mut ok.session_state);
+        ok.status.insert(StatusFlags::SESSION_STATE_CHANGED);
+    }
+    answer::say_ok(split, ok, sequence).await?;
+    // Compression begins after the OK.
+    let client = std::mem::replace(&mut split.wires.client, Stream::Detached);
+    split.wires.client = handshake::compressed(client, split.compression, Toward::Client)
+        .map_err(SessionError::ClientFailed)?;
+    Ok(())
+}
+
+/// A server to try the account on: the primary, or where there is none any that can be read from.
+fn any_server(split: &Split) -> Result<Arc<Server>, SessionError> {
+    let topology = split.listener.cluster.topology();
+    let usable = topology
+        .members
+        .iter()
+        .filter(|member| member.role != Role::Unusable && member.server.takes_statements());
+    let best = usable.max_by_key(|member| member.role == Role::Primary);
+    best.map(|member| Arc::clone(&member.server))
+        .ok_or(SessionError::NoServerInRole)
+}
+
+/// COM_CHANGE_USER: another account, and nothing of the session before.
+pub(crate) async fn change_user(split: &mut Split, head: CommandHead) -> Result<(), SessionError> {
+    if !change_user_packet_fits(head.payload_len) {
+        split.error_sequence = Some(1);
+        return Err(SessionError::PacketTooLong(head.payload_len));
+    }
+    split.keeps_connection = false;
+    if split.lease.is_some() {
+        lease::abandon(split);
+    }
+    split.control.mark(Waiting::Login);
+    split
+        .wires
+        .begin_command()
+        .map_err(|broken| split.broken(broken))?;
+    let unread = split.wires.up.take_unseen();
+    let mut sequence = 0;
+    let mut side = Side::new(&mut split.wires.client, &mut sequence, unread);
+    let changed = async {
+        let request = side.read().await.map_err(client_read)?;
+        let request = ChangeUser::decode(&request, split.capabilities).map_err(malformed)?;
+        // Those of today, not of when the session came.
+        let (accounts, listener) = (&split.worker.shared.accounts, &split.listener);
+        let account =
+            authenticate::reauthenticate(&mut side, &request, &split.host, accounts, listener).await?;
+        Ok((request, account))
+    };
+    let changed = tokio::select! {
+        biased;
+        changed = changed => changed,
+        signal = split.control.signalled(false) => Err(signal_as_error(signal, "", &split.listener)),
+    };
+    split.wires.up.fill(&side.into_unread());
+    split.error_sequence = Some(sequence);
+    match changed {
+        Ok((request, account)) => become_user(split, request, account, sequence).await,
+        Err(error) => {
+            split.session.change_user_refused();
+            stay_user(split, error, sequence).await
+        }
+    }
+}
+
+/// Takes over the account that the client has proved to be, if a server lets it in.
+async fn become_user(
+    split: &mut Split,
+    request: ChangeUser,
+    account: Authenticated,
+    sequence: u8,
+) -> Result<(), SessionError> {
+    let charset = request
+        .charset
+        .map_or(split.login.charset, |charset| charset as u8);
+    let new_key = key(&account.credential, split.capabilities, &split.traits, charset);
+    let old_key = std::mem::replace(&mut split.key, new_key);
+    let old_account = std::mem::replace(&mut split.account, account);
+    let old_schema = split.login.database.replace(request.database);
+    let mut old_session = split.session.clone();
+    let compression = split.compression.take();
+    let admitted = admit(split, sequence).await;
+    split.compression = compression;
+    match admitted {
+        Ok(()) => {
+            let user = split.account.user.name.as_bytes();
+            split.worker.shared.registry.rename(split.control.id, user);
+            split.rules = rules::OfSession::new(&split.worker);
+            split.shape.reset(split.key.capabilities, split.capabilities);
+            Ok(())
+        }
+        Err(error) => {
+            (split.key, split.account, split.login.database) = (old_key, old_account, old_schema);
+            old_session.change_user_refused();
+            split.session = old_session;
+            stay_user(split, error, sequence).await
+        }
+    }
+}
+
+/// MariaDB has reset the session when it refuses a COM_CHANGE_USER, and goes on with the old account. MySQL closes the
+/// connection.
+async fn stay_user(split: &mut Split, error: SessionError, sequence: u8) -> Result<(), SessionError> {
+    if error.ends_session() || !lease::dialect(split).is_mariadb() {
+        return Err(error);
+    }
+    split.session.rearmed();
+    split.status = StatusFlags::AUTOCOMMIT;
+    answer::tell(split, sequence, error).await
+}

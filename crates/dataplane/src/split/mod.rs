@@ -1,0 +1,58 @@
+//! Mode `split`: each statement on the server it belongs to, over connections that sessions share.
+//!
+//! ```text
+//! accept → classify ┬→ answer ─────────────────────────────────────┐
+//!                   └→ choose → lease → (rebuild) → relay → settle ─┘
+//! ```
+//!
+//! The session of the client lives here, and what it holds is in `session::Session`, the one truth about what may be
+//! shared: between two statements the server connection goes back to the pool unless that says it is pinned. A connection
+//! that is leased is first made to look like the session (`lease`), and what a server reports of changes is read on the
+//! way to the client (`observe`).
+//!
+//! What rules say of a statement is in `rules`; where it goes in `choose`; how fresh a replica has to be in `fresh`; prepared statements, whose ids are
+//! the client's own here, in `prepared`.
+
+mod answer;
+mod ask;
+mod choose;
+mod command;
+mod explain;
+mod fresh;
+mod kill;
+mod last;
+mod lease;
+mod login;
+mod note;
+mod observe;
+mod prepared;
+mod rows;
+mod rules;
+mod run;
+mod series;
+mod state;
+mod statement;
+mod strong;
+
+pub(crate) use kill::shoot;
+pub(crate) use login::serve;
+pub(crate) use rules::{Book, Mirrors, OnWorker as RulesOnWorker};
+pub(crate) use series::SplitSeries;
+pub(crate) use state::Pools;
+
+#[cfg(test)]
+mod tests {
+    use super::state::Split;
+
+    fn size<F>(_: impl FnOnce(&'static mut Split) -> F) -> usize {
+        size_of::<F>()
+    }
+
+    /// Every client costs this much for as long as it is there. What is rare is boxed.
+    #[test]
+    fn a_session_stays_small() {
+        assert!(size_of::<Split>() <= 1024, "{}", size_of::<Split>());
+        let future = size(super::run::run);
+        assert!(future <= 1152, "{future}");
+    }
+}

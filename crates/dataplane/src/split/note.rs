@@ -1,0 +1,164 @@
+//! The query attribute `forebay_explain`: why a statement went where it went, as a Note that `SHOW WARNINGS` has.
+//!
+//! The statement is executed as ever. What [`explain`](super::explain) says of it is kept until the session's next
+//! statement, and if that is `SHOW WARNINGS` the gateway answers it, provided the server has no warnings of its own to show.
+
+use mysql_wire::query::Query;
+use mysql_wire::{Capabilities, Command};
+use sql_class::{Effects, Facts};
+
+use crate::error::SessionError;
+use crate::session::CommandHead;
+use crate::split::rows::result_set;
+use crate::split::state::Split;
+use crate::split::{answer, command, explain, rules, run};
+
+/// The attribute; its value does not count.
+const ATTRIBUTE: &[u8] = b"forebay_explain";
+
+/// `ER_YES`, which servers use for notes on how a statement was understood.
+const CODE: &str = "1003";
+
+/// The longest note, in bytes.
+const LONGEST: usize = 4096;
+
+/// Whether a COM_QUERY is for [`query`]: it has attributes, or comes after one that had.
+#[inline]
+pub(crate) fn concerns(split: &Split, head: CommandHead) -> bool {
+    split.note.is_some()
+        || (split.capabilities.contains(Capabilities::QUERY_ATTRIBUTES)
+            && command::payload(split, head).get(1) != Some(&0))
+}
+
+/// COM_QUERY that asks for an explanation, or comes after one that did.
+pub(crate) async fn query(split: &mut Split, head: CommandHead, facts: Facts) -> Result<(), SessionError> {
+    let payload = command::payload(split, head);
+    let text = command::text(payload, split.capabilities).unwrap_or_default();
+    let (shows, asks) = (
+        shows_warnings(text, &facts),
+        is_asked(payload, split.capabilities),
+    );
+    let text = String::from_utf8_lossy(text).into_owned();
+    if let Some(note) = split.note.take()
+        && shows
+        && split.session.warning_count() == 0
+    {
+        return show(split, note).await;
+    }
+    let known = if asks {
+        Some(explain::explain(split, &text).await)
+    } else {
+        None
+    };
+    if rules::concern(split) {
+        rules::query(split, head, facts).await?;
+    } else {
+        run::plain_query(split, head, facts).await?;
+    }
+    split.note = known.map(|rows| in_words(&rows, split.server_name()));
+    Ok(())
+}
+
+/// Answers `SHOW WARNINGS`, which may be asked again.
+async fn show(split: &mut Split, note: Box<str>) -> Result<(), SessionError> {
+    let row = vec!["Note".to_owned(), CODE.to_owned(), note.to_string()];
+    let sequence = answer::discard(split).await?.wrapping_add(1);
+    let columns = ["Level", "Code", "Message"];
+    let (capabilities, status) = (split.capabilities, split.lasting_status());
+    let packets = result_set(&columns, &[row], capabilities, status, sequence);
+    split.note = Some(note);
+    answer::say(split, &packets).await
+}
+
+fn is_asked(payload: &[u8], capabilities: Capabilities) -> bool {
+    payload.first() == Some(&Command::QUERY.0)
+        && Query::decode(payload, capabilities).is_ok_and(|query| {
+            query
+                .attributes
+                .iter()
+                .any(|attribute| attribute.name == ATTRIBUTE)
+        })
+}
+
+/// Whether it is `SHOW WARNINGS` as such, without a limit or a count.
+fn shows_warnings(text: &[u8], facts: &Facts) -> bool {
+    let text = text.trim_ascii();
+    let mut words = text
+        .strip_suffix(b";")
+        .unwrap_or(text)
+        .split(u8::is_ascii_whitespace)
+        .filter(|word| !word.is_empty());
+    facts.effects.contains(Effects::READS_DIAGNOSTICS)
+        && words
+            .next()
+            .is_some_and(|word| word.eq_ignore_ascii_case(b"SHOW"))
+        && words
+            .next()
+            .is_some_and(|word| word.eq_ignore_ascii_case(b"WARNINGS"))
+        && words.next().is_none()
+}
+
+/// The rows of an explanation in one line; where the statement would have gone is replaced by where it went.
+fn in_words(rows: &[Vec<String>], server: &str) -> Box<str> {
+    let said = |row: &&Vec<String>| match row.as_slice() {
+        [what, value] => {
+            let is_other_rule = what.starts_with("rule ") && value != "matches";
+            what != "server" && what != "digest_text" && !value.is_empty() && !is_other_rule
+        }
+        _ => false,
+    };
+    let parts = rows.iter().filter(said).map(|row| row.join(" "));
+    let mut words = format!("ran on {server}; {}", parts.collect::<Vec<_>>().join("; "));
+    words.truncate(words.floor_char_boundary(LONGEST));
+    words.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use sql_class::Syntax;
+
+    use super::*;
+
+    #[test]
+    fn an_attribute_of_this_name_asks() {
+        let attributes = Capabilities::QUERY_ATTRIBUTES;
+        let asking = b"\x03\x01\x01\x00\x01\xfe\x00\x0fforebay_explain\x011SELECT 1";
+        assert!(is_asked(asking, attributes));
+        assert!(!is_asked(
+            &asking.map(|byte| if byte == b'y' { b'z' } else { byte }),
+            attributes
+        ));
+        assert!(!is_asked(b"\x03\x00\x01SELECT 1", attributes));
+        assert!(!is_asked(b"\x03forebay_explain", Capabilities::PROTOCOL_41));
+    }
+
+    #[test]
+    fn show_warnings_is_found_in_its_plain_form_only() {
+        let shows = |text: &str| {
+            let facts = sql_class::facts(text.as_bytes(), Syntax::default());
+            shows_warnings(text.as_bytes(), &facts)
+        };
+        assert!(shows("SHOW WARNINGS") && shows(" show  warnings ; "));
+        for other in [
+            "SHOW WARNINGS LIMIT 1",
+            "SHOW ERRORS",
+            "SHOW COUNT(*) WARNINGS",
+            "SELECT 1",
+        ] {
+            assert!(!shows(other), "{other}");
+        }
+    }
+
+    #[test]
+    fn a_note_says_where_it_ran_and_which_rules_counted() {
+        let row = |what: &str, value: &str| vec![what.to_owned(), value.to_owned()];
+        let rows = [
+            row("class", "read"),
+            row("effects", ""),
+            row("rule a", "matches"),
+            row("rule b", "differs: user"),
+            row("server", "db2"),
+        ];
+        assert_eq!(&*in_words(&rows, "db3"), "ran on db3; class read; rule a matches");
+    }
+}

@@ -1,0 +1,482 @@
+//! `[[rule]]`: what the configuration says about certain statements, and groups of servers to which it sends them.
+//!
+//! What a rule is and which of them counts is in `routing::rules`; here its word is kept. A session in which no rule can match
+//! costs a look at two figures a statement ([`concern`]). For the others a statement gets a [`Ruling`], which lives as
+//! long as the statement does and is asked where something is decided: where it goes (`choose`), how fresh that must be
+//! (`fresh`), what it may bind (`run`), for how long it may run ([`time_limit`]).
+//!
+//! A prepared statement meets the rules when it is prepared, which is where it is rewritten, and each time it is executed.
+
+mod book;
+mod mirror;
+mod time_limit;
+mod turns;
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::time::Duration;
+
+use config::{PinRule, ReadConsistency};
+use mysql_wire::{OkPacket, PacketHeader, write_packet};
+use routing::rules::{Look, Route, Selection, Turn, Verdict, Who};
+use session::{PinReason, Prepared};
+use sql_class::{Class, Digest, Effects, Facts};
+use tokio::time::{Instant, sleep};
+use tracing::info;
+
+use crate::error::SessionError;
+use crate::session::CommandHead;
+use crate::split::choose::Target;
+use crate::split::state::{Refused, Split};
+use crate::split::{answer, command, run, statement};
+use crate::worker::Worker;
+
+pub(crate) use book::{Book, OnWorker};
+use book::{Question, Rules};
+pub(crate) use mirror::Mirrors;
+pub(crate) use time_limit::TimeLimit;
+
+/// What a session has of the rules.
+pub(crate) struct OfSession {
+    /// Those that the selection is from.
+    generation: u32,
+    rules: Rc<Rules>,
+    selection: Rc<Selection>,
+    ruling: Option<Box<Ruling>>,
+    /// What the client has sent of prepared statements that were rewritten, by their ids.
+    originals: BTreeMap<u32, Rc<[u8]>>,
+}
+
+/// What rules say about the statement under way.
+struct Ruling {
+    verdict: Rc<Verdict>,
+    /// Given back when this is dropped.
+    _turns: Vec<Turn>,
+    /// How often it was sent to another server.
+    resent: u32,
+    /// It is about to be, and this stays what is said about it.
+    goes_on: bool,
+    /// What its log line says of it.
+    logged: Option<Digest>,
+    begun: Instant,
+}
+
+/// The longest normalised text in a log line, in bytes.
+const LOGGED_MAX: usize = 1024;
+
+/// Effects that bind a session to its connection, which a rule may overlook.
+const BINDING: Effects = Effects::USER_VARIABLES
+    .with(Effects::TAKES_USER_LOCK)
+    .with(Effects::TEMPORARY_TABLE)
+    .with(Effects::LOCKS_TABLES)
+    .with(Effects::GLOBAL_LOCK)
+    .with(Effects::HANDLER)
+    .with(Effects::TEXT_PREPARE)
+    .with(Effects::NEXT_TRANSACTION)
+    .with(Effects::SET_STATEMENT)
+    .with(Effects::SET_ROLE)
+    .with(Effects::SETS_UNCARRIED)
+    .with(Effects::LOADS_DATA)
+    .with(Effects::SEQUENCE)
+    .with(Effects::CALCULATES_FOUND_ROWS)
+    .with(Effects::CALLS_PROCEDURE)
+    .with(Effects::UNKNOWN_FUNCTION);
+
+impl OfSession {
+    /// For a session whose account has just been found out. Which rules concern it is seen at its first statement.
+    pub(crate) fn new(worker: &Worker) -> Self {
+        let rules = Rc::clone(&worker.rules.current());
+        Self {
+            generation: worker.rules.generation().wrapping_sub(1),
+            selection: Rc::clone(rules.none()),
+            rules,
+            ruling: None,
+            originals: BTreeMap::new(),
+        }
+    }
+
+    /// How fresh the read under way must be, where a rule says so.
+    pub(crate) fn read_consistency(&self) -> Option<ReadConsistency> {
+        self.verdict()?.read_consistency
+    }
+
+    fn verdict(&self) -> Option<&Verdict> {
+        self.ruling.as_ref().map(|ruling| &*ruling.verdict)
+    }
+}
+
+/// Whether any rule may say something about the session's statements.
+#[inline]
+pub(crate) fn concern(split: &mut Split) -> bool {
+    if split.rules.generation != split.worker.rules.generation() {
+        select(split);
+    }
+    !split.rules.selection.is_empty() || split.rules.ruling.is_some()
+}
+
+#[cold]
+fn select(split: &mut Split) {
+    let rules = Rc::clone(&split.worker.rules.current());
+    let selection = rules.select(&who(split));
+    split.rules.generation = split.worker.rules.generation();
+    (split.rules.rules, split.rules.selection) = (rules, selection);
+}
+
+/// The session as rules see it.
+fn who(split: &Split) -> Who<'_> {
+    Who {
+        user: &split.account.user.name,
+        client: split.host.socket_addr().map(|address| address.ip()),
+        listener: &split.listener.config.name,
+    }
+}
+
+/// COM_QUERY under rules.
+pub(crate) async fn query(split: &mut Split, head: CommandHead, facts: Facts) -> Result<(), SessionError> {
+    let (mut head, mut facts) = (head, facts);
+    if !goes_on(split) && !facts.effects.contains(Effects::GATEWAY) {
+        let payload = command::payload(split, head);
+        let text = command::text(payload, split.capabilities).unwrap_or_default();
+        let before_text = payload.len() - text.len();
+        let verdict = decide(split, text, &facts, None);
+        let logged = verdict
+            .log
+            .then(|| sql_class::digest(text, split.session.syntax()));
+        if let Some(answered) = answered(split, &verdict, logged.as_ref(), true).await {
+            return answered;
+        }
+        if let Some(rewritten) = &verdict.rewritten {
+            match rewrite(split, head, before_text, rewritten) {
+                Ok(changed) => head = changed,
+                Err(refused) => return answer::refuse(split, refused).await,
+            }
+            facts = command::facts(split, head);
+        }
+        if let Err(refused) = enter(split, verdict, logged).await {
+            return answer::refuse(split, refused).await;
+        }
+        mirror::copy(split, head, &facts);
+    }
+    run::plain_query(split, head, facts).await?;
+    leave(split);
+    Ok(())
+}
+
+/// COM_STMT_EXECUTE, and MariaDB's bulk execution, under rules.
+pub(crate) async fn execute(
+    split: &mut Split,
+    head: CommandHead,
+    id: u32,
+    prepared: Prepared,
+) -> Result<(), SessionError> {
+    if !goes_on(split) {
+        let original = split.rules.originals.get(&id).cloned();
+        let digest = original.is_none().then_some(prepared.digest);
+        let text = original.unwrap_or_else(|| Rc::clone(&prepared.text));
+        let verdict = decide(split, &text, &prepared.facts, digest);
+        let logged = verdict
+            .log
+            .then(|| sql_class::digest(&text, split.session.syntax()));
+        if let Some(answered) = answered(split, &verdict, logged.as_ref(), true).await {
+            return answered;
+        }
+        if let Err(refused) = enter(split, verdict, logged).await {
+            return answer::refuse(split, refused).await;
+        }
+    }
+    statement::execute_prepared(split, head, id, prepared).await?;
+    leave(split);
+    Ok(())
+}
+
+/// COM_STMT_PREPARE under rules: it may be refused, be rewritten, and is prepared where it will be executed. All else is for
+/// its executions.
+pub(crate) async fn prepare(split: &mut Split, head: CommandHead) -> Result<(), SessionError> {
+    let payload = command::payload(split, head);
+    let text: Rc<[u8]> = payload.get(1..).unwrap_or_default().into();
+    let facts = command::facts(split, head);
+    let verdict = decide(split, &text, &facts, None);
+    if let Some(answered) = answered(split, &verdict, None, false).await {
+        return answered;
+    }
+    let mut head = head;
+    if let Some(rewritten) = &verdict.rewritten {
+        match rewrite(split, head, 1, rewritten) {
+            Ok(changed) => head = changed,
+            Err(refused) => return answer::refuse(split, refused).await,
+        }
+    }
+    let is_rewritten = verdict.rewritten.is_some();
+    split.rules.ruling = (!verdict.is_empty()).then(|| Box::new(Ruling::new(verdict, Vec::new(), None)));
+    let before = std::mem::take(&mut split.last_prepared);
+    statement::prepare_as_it_is(split, head).await?;
+    split.rules.ruling = None;
+    match split.last_prepared {
+        0 => split.last_prepared = before,
+        id if is_rewritten => remember_original(split, id, text),
+        _ => {}
+    }
+    Ok(())
+}
+
+/// Keeps what the client has sent of a statement that was rewritten. Those of statements that were closed since go when
+/// there are too many of them.
+fn remember_original(split: &mut Split, id: u32, text: Rc<[u8]>) {
+    const CLOSED_MAX: usize = 64;
+    let statements = split.session.statements();
+    let originals = &mut split.rules.originals;
+    if originals.len() > statements.len() + CLOSED_MAX {
+        originals.retain(|id, _| statements.get(*id).is_some());
+    }
+    originals.insert(id, text);
+}
+
+/// What the rules say about a statement.
+fn decide(split: &Split, text: &[u8], facts: &Facts, digest: Option<u64>) -> Rc<Verdict> {
+    let schema = split.session.carried().schema().map(String::from_utf8_lossy);
+    let question = Question {
+        text,
+        facts,
+        syntax: split.session.syntax(),
+        schema: schema.as_deref(),
+        digest,
+    };
+    split.rules.rules.decide(&split.rules.selection, question)
+}
+
+/// Counts a statement, and answers it where a rule says how. `None`: it is for a server. `is_run`: it is to be executed
+/// and not only prepared.
+async fn answered(
+    split: &mut Split,
+    verdict: &Verdict,
+    logged: Option<&Digest>,
+    is_run: bool,
+) -> Option<Result<(), SessionError>> {
+    if is_run || verdict.refuse.is_some() {
+        split.rules.rules.count(verdict);
+    }
+    let answered = match (&verdict.refuse, &verdict.answer_ok) {
+        (Some(words), _) => {
+            answer::refuse(split, Refused(SessionError::RefusedByRule(words.to_string()))).await
+        }
+        (None, Some(words)) if is_run => answer_ok(split, words.as_bytes().to_vec()).await,
+        _ => return None,
+    };
+    if let Some(digest) = logged {
+        log(split, verdict, digest, Duration::ZERO, "answered");
+    }
+    Some(answered)
+}
+
+async fn answer_ok(split: &mut Split, info: Vec<u8>) -> Result<(), SessionError> {
+    let sequence = answer::discard(split).await?.wrapping_add(1);
+    let ok = OkPacket {
+        status: split.lasting_status(),
+        info,
+        ..OkPacket::default()
+    };
+    answer::say_ok(split, ok, sequence).await
+}
+
+/// Puts another text in the place of the client's, whose command has so many bytes in front of it.
+fn rewrite(
+    split: &mut Split,
+    head: CommandHead,
+    before_text: usize,
+    rewritten: &[u8],
+) -> Result<CommandHead, Refused> {
+    let too_long = |len| Err(Refused(SessionError::StatementTooLong(len)));
+    let payload = command::payload(split, head);
+    if payload.len() != head.payload_len {
+        return too_long(head.payload_len);
+    }
+    let old = split.wires.up.unseen()[..PacketHeader::LEN + payload.len()].to_vec();
+    let payload = [&payload[..before_text], rewritten].concat();
+    let mut packet = Vec::with_capacity(PacketHeader::LEN + payload.len());
+    write_packet(&mut packet, &mut 0, &payload);
+    split.wires.up.discard(old.len());
+    if !split.wires.up.put_back(&packet) {
+        // It has just been there.
+        split.wires.up.put_back(&old);
+        return too_long(payload.len());
+    }
+    Ok(CommandHead {
+        command: head.command,
+        payload_len: payload.len(),
+    })
+}
+
+/// Lets a statement in, once it has had its turn and its delay.
+async fn enter(split: &mut Split, verdict: Rc<Verdict>, logged: Option<Digest>) -> Result<(), Refused> {
+    if verdict.is_empty() {
+        return Ok(());
+    }
+    let turns = turns::take(split, &verdict).await?;
+    if let Some(delay) = verdict.delay {
+        wait(split, delay).await?;
+    }
+    split.keeps_connection |= verdict.pin == Some(PinRule::Always);
+    split.rules.ruling = Some(Box::new(Ruling::new(verdict, turns, logged)));
+    Ok(())
+}
+
+/// Lets time pass, unless the session is to end.
+async fn wait(split: &Split, time: Duration) -> Result<(), Refused> {
+    tokio::select! {
+        biased;
+        signal = split.control.signalled(false) => Err(Refused(split.signalled(signal))),
+        () = sleep(time) => Ok(()),
+    }
+}
+
+/// The statement is over, unless it is sent to another server.
+fn leave(split: &mut Split) {
+    let Some(ruling) = split.rules.ruling.take_if(|ruling| !ruling.goes_on) else {
+        return;
+    };
+    if let Some(digest) = &ruling.logged {
+        log(split, &ruling.verdict, digest, ruling.begun.elapsed(), "done");
+    }
+}
+
+/// Whether the command is one that is sent again, about which everything is said.
+fn goes_on(split: &mut Split) -> bool {
+    match &mut split.rules.ruling {
+        Some(ruling) if ruling.goes_on => {
+            ruling.goes_on = false;
+            true
+        }
+        ruling => {
+            *ruling = None;
+            false
+        }
+    }
+}
+
+fn log(split: &Split, verdict: &Verdict, digest: &Digest, took: Duration, what: &str) {
+    let end = digest.text.floor_char_boundary(LOGGED_MAX);
+    info!(
+        session = split.control.id,
+        listener = split.listener.config.name,
+        client = %split.host,
+        user = %split.account.user.name,
+        server = if what == "done" { split.server_name() } else { "" },
+        rules = split.rules.rules.names(verdict).collect::<Vec<_>>().join(", "),
+        digest = format!("{:016x}", digest.hash),
+        statement = &digest.text[..end],
+        seconds = took.as_secs_f64(),
+        "statement of a rule {what}"
+    );
+}
+
+impl Ruling {
+    fn new(verdict: Rc<Verdict>, turns: Vec<Turn>, logged: Option<Digest>) -> Self {
+        Self {
+            verdict,
+            _turns: turns,
+            resent: 0,
+            goes_on: false,
+            logged,
+            begun: Instant::now(),
+        }
+    }
+}
+
+/// Where a rule sends the statement under way. A session that is bound to its connection stays there.
+pub(crate) fn route(split: &Split, facts: &Facts) -> Option<Target> {
+    let verdict = split.rules.verdict()?;
+    if split.lease.is_some() {
+        return None;
+    }
+    match &verdict.route {
+        Some(Route::Primary) => Some(Target::Primary { for_writing: true }),
+        Some(Route::Replicas) => Some(Target::Replica),
+        Some(Route::Group(name)) => Some(Target::Group {
+            name: name.clone(),
+            is_read: matches!(facts.class, Class::Read | Class::BeginReadOnly),
+        }),
+        // On a replica the session could never write again.
+        None if verdict.pin == Some(PinRule::Always) => Some(Target::Primary { for_writing: true }),
+        None => None,
+    }
+}
+
+/// Whether a rule says where the statement under way goes.
+pub(crate) fn routes(split: &Split) -> bool {
+    split
+        .rules
+        .verdict()
+        .is_some_and(|verdict| verdict.route.is_some())
+}
+
+/// What the session is to think of a statement that must not bind it.
+pub(crate) fn overlooked(split: &Split, facts: &Facts) -> Option<Facts> {
+    let never = split.rules.verdict()?.pin == Some(PinRule::Never);
+    never.then(|| Facts {
+        effects: Effects(facts.effects.0 & !BINDING.0),
+        ..facts.clone()
+    })
+}
+
+/// After a statement that must not bind the session: forgets that the server has reported some change of its state, if it
+/// was the first.
+pub(crate) fn overlook_change(split: &mut Split) {
+    let never = split
+        .rules
+        .verdict()
+        .is_some_and(|verdict| verdict.pin == Some(PinRule::Never));
+    if never && !split.session.was_pinned() {
+        split.session.cleared(PinReason::StateChange);
+    }
+}
+
+/// Whether a statement whose server was lost may be sent to another one; without a rule, once.
+pub(crate) fn may_send_again(split: &mut Split, was_sent_again: bool) -> bool {
+    let ruling = split.rules.ruling.as_mut();
+    match ruling.and_then(|ruling| Some((ruling.verdict.retries?, ruling))) {
+        None => !was_sent_again,
+        Some((retries, ruling)) => {
+            ruling.resent += 1;
+            ruling.resent <= retries
+        }
+    }
+}
+
+/// The statement under way is about to be taken up again.
+pub(crate) fn sent_again(split: &mut Split) {
+    if let Some(ruling) = &mut split.rules.ruling {
+        ruling.goes_on = true;
+    }
+}
+
+/// What became of each rule for a statement, in words; after this they are in force as for the statement itself, until
+/// [`explained`].
+pub(crate) fn explain(split: &mut Split, text: &[u8], facts: &Facts) -> Vec<(String, String)> {
+    concern(split);
+    let schema = split.session.carried().schema().map(String::from_utf8_lossy);
+    let question = Question {
+        text,
+        facts,
+        syntax: split.session.syntax(),
+        schema: schema.as_deref(),
+        digest: None,
+    };
+    let in_words = |(name, look): (&str, Look)| {
+        let look = match look {
+            Look::Matched => "matches".to_owned(),
+            Look::Differs(condition) => format!("differs: {condition}"),
+            Look::NotReached => "not looked at: a rule before it was the last".to_owned(),
+        };
+        (format!("rule {name}"), look)
+    };
+    let looks = split.rules.rules.explain(&who(split), question);
+    let looks = looks.into_iter().map(in_words).collect();
+    let verdict = split.rules.rules.decide(&split.rules.selection, question);
+    split.rules.ruling = Some(Box::new(Ruling::new(verdict, Vec::new(), None)));
+    looks
+}
+
+/// The explanation is over.
+pub(crate) fn explained(split: &mut Split) {
+    split.rules.ruling = None;
+}

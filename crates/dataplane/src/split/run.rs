@@ -1,0 +1,532 @@
+//! THE LOOP of a session in mode `split`: one command after the other. All branching of the command phase is here.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use mysql_wire::{Command, PacketHeader, StatusFlags};
+use session::{PinReason, Statement};
+use sql_class::{Class, Effects, Facts};
+
+use crate::error::SessionError;
+use crate::relay::{self, Broken, Ended, Exchange, Exchanged};
+use crate::session::CommandHead;
+use crate::split::choose::{self, Target};
+use crate::split::command;
+use crate::split::last::Left;
+use crate::split::observe::Observed;
+use crate::split::prepared::Renaming;
+use crate::split::rules::TimeLimit;
+use crate::split::state::{Refused, Split};
+use crate::split::{answer, explain, kill, last, lease, login, note, rules, statement};
+
+/// Serves commands until the session ends, and says why it ended.
+pub(crate) async fn run(split: &mut Split) -> Result<Infallible, SessionError> {
+    loop {
+        let head = command::accept(split).await?;
+        split.commands += 1;
+        (split.again, split.may_go_elsewhere) = (None, false);
+        split.worker.metrics.commands[usize::from(head.command.0)].inc();
+        match head.command {
+            Command::QUERY => query(split, head).await?,
+            Command::STMT_EXECUTE | Command::STMT_BULK_EXECUTE => statement::execute(split, head).await?,
+            Command::STMT_PREPARE => Box::pin(statement::prepare(split, head)).await?,
+            Command::STMT_CLOSE => Box::pin(statement::close(split, head)).await?,
+            Command::STMT_RESET => Box::pin(statement::reset(split, head)).await?,
+            Command::STMT_FETCH | Command::STMT_SEND_LONG_DATA => {
+                Box::pin(statement::go_on(split, head)).await?;
+            }
+            Command::PING if split.lease.is_none() => answer::ok(split).await?,
+            Command::QUIT => return Err(SessionError::ClientQuit),
+            Command::RESET_CONNECTION => Box::pin(reset_connection(split, head)).await?,
+            Command::CHANGE_USER => Box::pin(login::change_user(split, head)).await?,
+            _ if is_replication(head.command) => {
+                split.keeps_connection = true;
+                Box::pin(elsewhere(split, head)).await?;
+            }
+            _ => Box::pin(elsewhere(split, head)).await?,
+        }
+    }
+}
+
+/// Commands by which a replica or a reader of the binary log begins: they belong together on one connection.
+fn is_replication(command: Command) -> bool {
+    command.starts_stream() || command == Command::REGISTER_SLAVE
+}
+
+/// COM_QUERY.
+async fn query(split: &mut Split, head: CommandHead) -> Result<(), SessionError> {
+    let facts = command::facts(split, head);
+    if note::concerns(split, head) {
+        return Box::pin(note::query(split, head, facts)).await;
+    }
+    if rules::concern(split) {
+        return Box::pin(rules::query(split, head, facts)).await;
+    }
+    plain_query(split, head, facts).await
+}
+
+/// COM_QUERY, about which everything is said that rules have to say.
+pub(crate) async fn plain_query(
+    split: &mut Split,
+    head: CommandHead,
+    facts: Facts,
+) -> Result<(), SessionError> {
+    if split.lease.is_some() {
+        let_go(split, head, Some(&facts), None);
+    }
+    if facts.effects.intersects(RARE) {
+        return Box::pin(rare_query(split, head, facts)).await;
+    }
+    let target = choose::target(split, &facts);
+    keep_to_send_again(split, head, &facts);
+    run_statement(split, head, &facts, &target).await
+}
+
+/// Servers that may refuse one write because they take none, before that is its answer.
+const REFUSALS_MAX: u8 = 4;
+
+/// A file of the client's has been read once it is sent.
+const NOT_AGAIN: Effects = Effects::LOADS_DATA.with(Effects::INCOMPLETE);
+
+/// What needs more than a server: see [`rare_query`].
+const RARE: Effects = Effects::GATEWAY
+    .with(Effects::KILL)
+    .with(Effects::READS_LAST_INSERT_ID)
+    .with(Effects::READS_ROW_COUNT)
+    .with(Effects::READS_FOUND_ROWS)
+    .with(Effects::READS_CONNECTION_ID);
+
+/// Statements for the gateway itself, and those that read what the last statement left on its connection, which may be
+/// somebody else's by now.
+async fn rare_query(split: &mut Split, head: CommandHead, facts: Facts) -> Result<(), SessionError> {
+    if facts.effects.contains(Effects::GATEWAY) {
+        return explain::statement(split, head).await;
+    }
+    if facts.effects.contains(Effects::KILL)
+        && let Some(kill) = command::kill(split, head)
+    {
+        return kill::statement(split, head, kill, &facts).await;
+    }
+    let target = choose::target(split, &facts);
+    if let Err(refused) = lease::lease(split, &target).await {
+        return answer::refuse(split, refused).await;
+    }
+    let is_own = lease::is_as_it_was_left(split);
+    let primed = match prime(split, head, &facts).await {
+        Ok(primed) => primed,
+        Err(refused) => return answer::refuse(split, refused).await,
+    };
+    begin(split, head, Some(&facts));
+    let is_untouched = is_own && !primed;
+    last::put_values(split, head, &facts, Left { is_own, is_untouched });
+    let ended = exchange(split, head.command, None).await;
+    settle(split, ended).await
+}
+
+/// A statement as it is, on the primary.
+pub(crate) async fn on_primary(
+    split: &mut Split,
+    head: CommandHead,
+    facts: &Facts,
+) -> Result<(), SessionError> {
+    run_statement(split, head, facts, &Target::Primary { for_writing: true }).await
+}
+
+/// Runs a statement of text on its server.
+async fn run_statement(
+    split: &mut Split,
+    head: CommandHead,
+    facts: &Facts,
+    target: &Target,
+) -> Result<(), SessionError> {
+    if let Err(refused) = lease::lease(split, target).await {
+        return Box::pin(answer::refuse(split, refused)).await;
+    }
+    run_leased(split, head, facts).await
+}
+
+/// Runs a statement of text on the connection that is leased.
+async fn run_leased(split: &mut Split, head: CommandHead, facts: &Facts) -> Result<(), SessionError> {
+    if (facts.effects != Effects::NONE || facts.class == Class::Unknown)
+        && let Err(refused) = Box::pin(prime(split, head, facts)).await
+    {
+        return Box::pin(answer::refuse(split, refused)).await;
+    }
+    begin(split, head, Some(facts));
+    let ended = exchange(split, head.command, None).await;
+    settle(split, ended).await
+}
+
+/// Sends what has to be so on the leased connection before the statement. True where there was something.
+async fn prime(split: &mut Split, head: CommandHead, facts: &Facts) -> Result<bool, Refused> {
+    let command = with_statement(split, head, Some(facts), None, |session, statement| {
+        session.prime(statement)
+    });
+    let Some(command) = command else { return Ok(false) };
+    let primed = last::prime(split, command).await;
+    if primed.is_err() {
+        lease::abandon(split);
+    }
+    primed.map(|()| true)
+}
+
+/// Gives back a connection that the session holds only for what this statement does not ask for: the warnings of the last.
+pub(crate) fn let_go(
+    split: &mut Split,
+    head: CommandHead,
+    facts: Option<&Facts>,
+    prepared: Option<(u32, u64)>,
+) {
+    if split.lease.is_none() || split.keeps_connection || !split.session.is_pinned() {
+        return;
+    }
+    let needs = with_statement(split, head, facts, prepared, |session, statement| {
+        session.needs_its_connection(statement)
+    });
+    if !needs {
+        lease::give_back(split);
+    }
+}
+
+/// Tells the session what is about to be sent.
+pub(crate) fn begin(split: &mut Split, head: CommandHead, facts: Option<&Facts>) {
+    with_statement(split, head, facts, None, |session, statement| {
+        session.begin(statement)
+    });
+}
+
+/// Asks or tells the session something about a command. `prepared`: the id and the digest of the statement that it executes.
+pub(crate) fn with_statement<T>(
+    split: &mut Split,
+    head: CommandHead,
+    facts: Option<&Facts>,
+    prepared: Option<(u32, u64)>,
+    tell: impl FnOnce(&mut session::Session, &Statement<'_>) -> T,
+) -> T {
+    let overlooked = facts.and_then(|facts| rules::overlooked(split, facts));
+    let facts = overlooked.as_ref().or(facts);
+    let syntax = split.session.syntax();
+    let payload = command::payload_of(&split.wires.up, head);
+    let text = match head.command {
+        Command::QUERY => command::text(payload, split.capabilities).unwrap_or_default(),
+        _ => &[],
+    };
+    let (argument, digest) = prepared.unwrap_or_else(|| {
+        let option = match (head.command, payload) {
+            (Command::SET_OPTION, [_, low, high, ..]) => u32::from(u16::from_le_bytes([*low, *high])),
+            // MariaDB finds a zero behind the end of the packet.
+            (Command::SET_OPTION, [_, low]) => u32::from(*low),
+            _ => 0,
+        };
+        // A plain read pins nothing: no digest is made of it.
+        let plain = facts.is_none_or(|facts| facts.effects == Effects::NONE && facts.class == Class::Read);
+        let digest = if plain {
+            0
+        } else {
+            sql_class::digest(text, syntax).hash
+        };
+        (option, digest)
+    });
+    let statement = Statement {
+        command: head.command,
+        facts,
+        argument,
+        digest,
+        text,
+        now_ms: split.worker.now_ms(),
+    };
+    tell(&mut split.session, &statement)
+}
+
+/// Sends the command that the client sent, or that was put in its place, and relays the answer.
+pub(crate) async fn exchange(split: &mut Split, command: Command, renaming: Option<&mut Renaming>) -> Ended {
+    if let Err(broken) = split.wires.begin_command() {
+        return Ended {
+            result: Err(broken),
+            error_sequence: None,
+            request_done: false,
+            answer_begun: false,
+            client_at_end: false,
+            took: Duration::ZERO,
+        };
+    }
+    split.shape.begin(command, split.lasting_status());
+    // What the gateway says instead is one packet and waits in the flow.
+    let request_done = std::mem::take(&mut split.says_it_itself);
+    let limit = TimeLimit::begin(split);
+    let mut observed = Observed {
+        shape: &mut split.shape,
+        session: &mut split.session,
+        client: split.capabilities,
+        server: split.key.capabilities,
+        renaming,
+        may_go_elsewhere: split.may_go_elsewhere,
+        took_no_writes: false,
+        limit: limit.as_ref(),
+    };
+    let exchange = Exchange::new(&mut observed, &split.control, request_done);
+    let ended = exchange.run_to_end(&mut split.wires).await;
+    split.took_no_writes = observed.took_no_writes;
+    if let Some(leased) = &split.lease
+        && split.shared.by_latency.get()
+    {
+        split
+            .shared
+            .note_answer(leased.connection.server.id(), ended.took);
+    }
+    if let Some(limit) = limit {
+        limit.end().await;
+    }
+    ended
+}
+
+/// Errors that say that a server is not what it was taken for: read-only, not in the group's majority, not ready.
+const ROLE_ERRORS: [u16; 4] = [1290, 1836, 3100, 1047];
+
+/// What a command leaves behind: the session's state, and whose the server connection is now.
+pub(crate) async fn settle(split: &mut Split, ended: Ended) -> Result<(), SessionError> {
+    if ended.client_at_end && ended.result.is_ok() {
+        return Err(SessionError::ClientGone);
+    }
+    match ended.result {
+        Ok(Exchanged::Done(outcome)) if split.took_no_writes => {
+            split.session.end(&outcome);
+            Box::pin(go_elsewhere(split)).await
+        }
+        Ok(Exchanged::Done(outcome)) => {
+            (split.again, split.lost_on, split.refusals) = (None, None, 0);
+            if outcome.has_status {
+                split.status = outcome.status;
+            } else if outcome.error.is_some() && !split.session.in_transaction() {
+                split.status.remove(StatusFlags::IN_TRANS);
+            }
+            if outcome.error.is_some_and(|code| ROLE_ERRORS.contains(&code)) {
+                split.listener.cluster.look_again();
+            }
+            split.session.end(&outcome);
+            release(split).await
+        }
+        Ok(Exchanged::Sent) => {
+            split.session.end(&mysql_wire::Outcome::default());
+            release(split).await
+        }
+        Ok(Exchanged::Streaming) => Box::pin(stream(split)).await,
+        Err(broken) => {
+            // Nobody knows what has become of a write.
+            let may_send_again = split.leaves_nothing && ended.request_done && !ended.answer_begun;
+            let again = split.again.take().filter(|_| may_send_again);
+            Box::pin(lost(
+                split,
+                broken,
+                ended.error_sequence,
+                ended.request_done,
+                again,
+            ))
+            .await
+        }
+    }
+}
+
+/// Gives the connection back, unless the session needs it on.
+async fn release(split: &mut Split) -> Result<(), SessionError> {
+    rules::overlook_change(split);
+    if split.session.needs_rearming() && is_bound_by_trackers_alone(split) {
+        return Box::pin(rearm(split)).await;
+    }
+    let keeps = split.keeps_connection || split.account.user.config.pooling == config::Pooling::Session;
+    if keeps || split.session.is_pinned() {
+        keep(split);
+        return Ok(());
+    }
+    lease::give_back(split);
+    Ok(())
+}
+
+/// The session holds its connection on; said in the metrics where that is news.
+fn keep(split: &mut Split) {
+    split.control.show_pins(split.session.pins());
+    if split.counted_as_pinned {
+        return;
+    }
+    split.counted_as_pinned = true;
+    split.series().pinned.inc();
+    split
+        .session
+        .pins()
+        .iter()
+        .for_each(|pin| split.series().pin(pin.reason));
+}
+
+/// The client has changed what the server reports of its session: the gateway needs it as it was.
+async fn rearm(split: &mut Split) -> Result<(), SessionError> {
+    if lease::give_back_as_new(split).await.is_err() {
+        lease::abandon(split);
+    }
+    split.session.rearmed();
+    Ok(())
+}
+
+fn is_bound_by_trackers_alone(split: &Split) -> bool {
+    let pins = split.session.pins();
+    !split.keeps_connection && pins.iter().all(|pin| pin.reason == PinReason::Trackers)
+}
+
+/// The connection was lost in the middle of a command, or the session was told to end.
+async fn lost(
+    split: &mut Split,
+    broken: Broken,
+    error_sequence: Option<u8>,
+    request_done: bool,
+    again: Option<Box<[u8]>>,
+) -> Result<(), SessionError> {
+    let is_the_servers = match &broken {
+        Broken::Server | Broken::ServerProtocol(_) => true,
+        Broken::Signal(signal) => signal.is_about_a_server(),
+        Broken::Client(_) => false,
+    };
+    let error = split.broken(broken);
+    split.error_sequence = error_sequence;
+    if let Some(command) = again.filter(|_| is_the_servers)
+        && send_again(split, &command)
+    {
+        return Ok(());
+    }
+    let nothing_else_is_lost = !split.session.was_pinned() && !split.keeps_connection;
+    let Some(sequence) = error_sequence else {
+        return Err(error);
+    };
+    if !is_the_servers || !nothing_else_is_lost || !request_done {
+        return Err(error);
+    }
+    // The client has what was between two rows before it gets the error.
+    answer::flush(split).await?;
+    lease::abandon(split);
+    split.status.remove(StatusFlags::IN_TRANS);
+    split.shape.reset(split.key.capabilities, split.capabilities);
+    answer::tell(split, sequence, error).await
+}
+
+/// Has a read that was lost before anything of its answer came executed anew, on another server: the loop takes it up
+/// again as if the client had just sent it.
+fn send_again(split: &mut Split, command: &[u8]) -> bool {
+    let lost_on = split.lease.as_ref().map(|leased| leased.connection.server.id());
+    // Once, and not for ever from server to server, unless a rule says how often.
+    let is_second = split.lost_on.take().is_some();
+    if !rules::may_send_again(split, is_second) || !split.wires.up.put_back(command) {
+        return false;
+    }
+    rules::sent_again(split);
+    lease::abandon(split);
+    split.shape.reset(split.key.capabilities, split.capabilities);
+    split.lost_on = lost_on;
+    split.series().retried.inc();
+    true
+}
+
+/// A server has refused a write because it is the primary no more: the statement waits for the new one, where the loop takes
+/// it up again as if the client had just sent it. Nothing was executed.
+async fn go_elsewhere(split: &mut Split) -> Result<(), SessionError> {
+    let refusing = split
+        .lease
+        .as_ref()
+        .map(|leased| Arc::clone(&leased.connection.server));
+    lease::abandon(split);
+    split.listener.cluster.look_again();
+    split.refusals += 1;
+    let Some((command, server)) = split
+        .again
+        .take()
+        .zip(refusing)
+        .filter(|_| split.refusals <= REFUSALS_MAX)
+    else {
+        split.refusals = 0;
+        return answer::tell(split, 1, SessionError::NoServerInRole).await;
+    };
+    if let Err(Refused(error)) = lease::other_primary(split, &server).await {
+        // As the server said, in other words: its own are gone.
+        return answer::tell(split, 1, error).await;
+    }
+    match split.wires.up.put_back(&command) {
+        true => {
+            rules::sent_again(split);
+            Ok(())
+        }
+        false => answer::tell(split, 1, SessionError::NoServerInRole).await,
+    }
+}
+
+/// Keeps a command that may be sent again. A read, where its server is lost before it answers: one that leaves nothing behind.
+/// A write, where the server refuses it because it takes none: a single statement. Neither in a transaction, nor long.
+pub(crate) fn keep_to_send_again(split: &mut Split, head: CommandHead, facts: &Facts) {
+    const LONGEST: usize = 16 * 1024;
+    let is_plain = facts.effects == Effects::NONE && facts.class == Class::Read;
+    let is_single_write = facts.statements == 1
+        && matches!(facts.class, Class::Write | Class::Ddl)
+        && !facts.effects.intersects(NOT_AGAIN)
+        && split.session.autocommit();
+    split.may_go_elsewhere =
+        is_single_write && !rules::routes(split) && split.lease.is_none() && head.payload_len <= LONGEST;
+    if !(is_plain || is_single_write) || split.lease.is_some() || head.payload_len > LONGEST {
+        return;
+    }
+    let packet = split
+        .wires
+        .up
+        .unseen()
+        .get(..PacketHeader::LEN + head.payload_len);
+    split.again = packet.map(Into::into);
+    split.leaves_nothing = is_plain;
+}
+
+/// The answer has no end: the session is a stream from here on.
+async fn stream(split: &mut Split) -> Result<(), SessionError> {
+    let ended = relay::stream(&mut split.wires, &split.control).await;
+    split.error_sequence = None;
+    Err(match ended {
+        Ok(()) => SessionError::ClientGone,
+        Err(broken) => split.broken(broken),
+    })
+}
+
+/// A command that is no statement: to the primary, or to where the session is.
+async fn elsewhere(split: &mut Split, head: CommandHead) -> Result<(), SessionError> {
+    let_go(split, head, None, None);
+    if let Err(refused) = lease::lease(split, &Target::Primary { for_writing: false }).await {
+        return answer::refuse(split, refused).await;
+    }
+    begin(split, head, None);
+    let ended = exchange(split, head.command, None).await;
+    settle(split, ended).await
+}
+
+/// COM_RESET_CONNECTION: on the connection that the session holds, or on none, which is as good.
+async fn reset_connection(split: &mut Split, head: CommandHead) -> Result<(), SessionError> {
+    split.keeps_connection = false;
+    if split.lease.is_none() {
+        split.session.reset();
+        split.session.rearmed();
+        split.status = StatusFlags::AUTOCOMMIT;
+        return answer::ok(split).await;
+    }
+    begin(split, head, None);
+    let ended = exchange(split, head.command, None).await;
+    if matches!(&ended.result, Ok(Exchanged::Done(outcome)) if outcome.error.is_none()) {
+        split.session.reset();
+        split.session.rearmed();
+        // What is left on the connection is not worth finding out: the next one is as clean.
+        if let Ok(Exchanged::Done(outcome)) = &ended.result
+            && outcome.has_status
+        {
+            split.status = outcome.status;
+        }
+        lease::abandon(split);
+        return Ok(());
+    }
+    settle(split, ended).await
+}
+
+/// Answers a command that cannot be executed as it is.
+pub(crate) async fn refuse(split: &mut Split, error: SessionError) -> Result<(), SessionError> {
+    answer::refuse(split, Refused(error)).await
+}

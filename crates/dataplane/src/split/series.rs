@@ -1,0 +1,81 @@
+//! What one worker counts in mode `split`.
+
+use session::PinReason;
+use telemetry::{Counter, Gauge, Samples, catalog};
+
+/// Where a statement ran.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Ran {
+    /// On the primary, over a connection that others share.
+    Primary,
+    /// On a replica, likewise.
+    Replica,
+    /// On the connection that its session holds.
+    Held,
+}
+
+/// Why a read that could have gone to a replica went to the primary.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum AtPrimary {
+    /// No replica had what it must see, and waiting for one took too long.
+    NotFresh,
+    /// What it must see is not known, since the primary does not say.
+    PositionUnknown,
+    /// There was no replica, or none that may be used.
+    NoReplica,
+}
+
+/// The series of one worker, written by its thread only.
+#[derive(Debug, Default)]
+pub(crate) struct SplitSeries {
+    /// Sessions that hold a connection between two statements, now.
+    pub(crate) pinned: Gauge,
+    /// Reads that were sent again to another server, after theirs was lost before it answered.
+    pub(crate) retried: Counter,
+    ran: [Counter; 3],
+    at_primary: [Counter; 3],
+    pins: [Counter; PinReason::ALL.len()],
+}
+
+const RAN: [(Ran, &str); 3] = [
+    (Ran::Primary, "primary"),
+    (Ran::Replica, "replica"),
+    (Ran::Held, "held"),
+];
+
+const AT_PRIMARY: [(AtPrimary, &str); 3] = [
+    (AtPrimary::NotFresh, "not_fresh"),
+    (AtPrimary::PositionUnknown, "position_unknown"),
+    (AtPrimary::NoReplica, "no_replica"),
+];
+
+impl SplitSeries {
+    pub(crate) fn ran(&self, ran: Ran) {
+        self.ran[ran as usize].inc();
+    }
+
+    pub(crate) fn at_primary(&self, why: AtPrimary) {
+        self.at_primary[why as usize].inc();
+    }
+
+    /// A session keeps its connection for this reason.
+    pub(crate) fn pin(&self, reason: PinReason) {
+        if let Some(place) = PinReason::ALL.iter().position(|known| *known == reason) {
+            self.pins[place].inc();
+        }
+    }
+
+    pub(crate) fn collect(&self, out: &mut Samples) {
+        out.gauge(&catalog::SESSIONS_PINNED, &[], self.pinned.get());
+        out.counter(&catalog::READS_RETRIED, &[], self.retried.get());
+        for ((_, label), count) in RAN.iter().zip(&self.ran) {
+            out.counter(&catalog::STATEMENTS, &[label], count.get());
+        }
+        for ((_, label), count) in AT_PRIMARY.iter().zip(&self.at_primary) {
+            out.counter(&catalog::READS_AT_PRIMARY, &[label], count.get());
+        }
+        for (reason, count) in PinReason::ALL.iter().zip(&self.pins) {
+            out.counter(&catalog::PINS, &[reason.label()], count.get());
+        }
+    }
+}

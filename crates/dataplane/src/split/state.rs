@@ -1,0 +1,275 @@
+//! What a session of mode `split` holds, and what the worker keeps with each server connection.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use mysql_wire::compression::Algorithm;
+use mysql_wire::{Capabilities, Login, PacketHeader, StatusFlags, write_packet};
+use net::Peer;
+use routing::PeakEwma;
+use session::{Baseline, Carried};
+use telemetry::ServerSeries;
+use tokio::task::{AbortHandle, spawn_local};
+use upstream::{Connection, Key, Pool, Server, ServerId, ServerTraits};
+
+use crate::authenticate::Authenticated;
+use crate::control::{Control, Signal};
+use crate::error::{During, SessionError};
+use crate::gateway::{ListenerState, NumberedCluster};
+use crate::relay::{Broken, Wires};
+use crate::session::{as_error, signal_as_error};
+use crate::split::observe::Shape;
+use crate::split::prepared::OnServer;
+use crate::split::rules;
+use crate::split::series::SplitSeries;
+use crate::split::strong::ReadIndex;
+use crate::worker::Worker;
+
+/// What is known of a server connection beside what the pool knows.
+pub(crate) struct Held {
+    /// What is set on it. The same allocation as the session's that used it last, unless either has changed since.
+    pub(crate) carried: Rc<Carried>,
+    pub(crate) baseline: Rc<Baseline>,
+    pub(crate) statements: OnServer,
+    /// Statements of the server's to be closed with the next command.
+    pub(crate) to_close: Vec<u32>,
+    /// The session whose statement was the last on it, with nothing of anybody else's since.
+    pub(crate) last_session: Option<u32>,
+    /// Galera: reads on it wait for what other nodes have written.
+    pub(crate) syncs_reads: bool,
+    pub(crate) series: Arc<ServerSeries>,
+}
+
+/// A server connection in the hands of a session; its stream is in the session's wires.
+pub(crate) struct Leased {
+    pub(crate) connection: Connection<Held>,
+    /// It was leased as the primary's.
+    pub(crate) is_primary: bool,
+}
+
+/// A logged-in session in mode `split`.
+pub(crate) struct Split {
+    pub(crate) control: Rc<Control>,
+    pub(crate) worker: Rc<Worker>,
+    pub(crate) listener: Arc<ListenerState>,
+    pub(crate) shared: Rc<ClusterOfWorker>,
+    pub(crate) account: Authenticated,
+    pub(crate) key: Rc<Key>,
+    /// The server's side is detached while nothing is leased.
+    pub(crate) wires: Wires,
+    pub(crate) lease: Option<Box<Leased>>,
+    pub(crate) session: session::Session,
+    pub(crate) rules: rules::OfSession,
+    /// Why its last statement went where it went, where its client has asked for that.
+    pub(crate) note: Option<Box<str>>,
+    pub(crate) shape: Shape,
+    /// The client's.
+    pub(crate) capabilities: Capabilities,
+    /// As a server last reported it.
+    pub(crate) status: StatusFlags,
+    pub(crate) commands: u64,
+    /// The sequence number an error has now, or `None` where the protocol has no place for one.
+    pub(crate) error_sequence: Option<u8>,
+    /// The connection is the session's own from here on: what it does there (replication) is not understood.
+    pub(crate) keeps_connection: bool,
+    /// The session was bound to its connection before the command under way.
+    pub(crate) was_pinned: bool,
+    /// It is counted among those that hold a connection.
+    pub(crate) counted_as_pinned: bool,
+    /// The command under way may be executed elsewhere if its server takes no writes, and has turned out to be so.
+    pub(crate) may_go_elsewhere: bool,
+    pub(crate) took_no_writes: bool,
+    /// How often the command under way was refused so.
+    pub(crate) refusals: u8,
+    /// A command that may be sent to another server where its own is lost before it answers.
+    pub(crate) again: Option<Box<[u8]>>,
+    /// Whether that is a read that leaves nothing behind, however often it is executed.
+    pub(crate) leaves_nothing: bool,
+    /// The server that was lost with it.
+    pub(crate) lost_on: Option<ServerId>,
+    /// The next command to be relayed is not what the client sent but waits in the flow, whole.
+    pub(crate) says_it_itself: bool,
+    /// The client's id of the statement it prepared last.
+    pub(crate) last_prepared: u32,
+    /// Of the last server, for the log.
+    pub(crate) last_server: Option<Arc<Server>>,
+    /// The client as accounts and messages name it.
+    pub(crate) host: Peer,
+    /// What it said of itself.
+    pub(crate) login: Box<Login>,
+    /// What the cluster's servers had in common when it came.
+    pub(crate) traits: Arc<ServerTraits>,
+    /// What it agreed on with the gateway.
+    pub(crate) compression: Option<Algorithm>,
+}
+
+/// A command that was not executed. The client is told, and the session goes on.
+pub(crate) struct Refused(pub(crate) SessionError);
+
+impl Drop for Split {
+    fn drop(&mut self) {
+        if self.counted_as_pinned {
+            self.series().pinned.dec();
+        }
+    }
+}
+
+impl Split {
+    /// Between commands, and nothing is lost when the session ends here.
+    pub(crate) fn is_free(&self) -> bool {
+        !self.status.contains(StatusFlags::IN_TRANS)
+    }
+
+    /// The status as an answer of our own has it: what lasts, without what belongs to the last statement.
+    pub(crate) fn lasting_status(&self) -> StatusFlags {
+        const LASTING: StatusFlags = StatusFlags(
+            StatusFlags::IN_TRANS.0
+                | StatusFlags::AUTOCOMMIT.0
+                | StatusFlags::NO_BACKSLASH_ESCAPES.0
+                | StatusFlags::IN_TRANS_READONLY.0
+                | StatusFlags::ANSI_QUOTES.0,
+        );
+        StatusFlags(self.status.0 & LASTING.0)
+    }
+
+    pub(crate) fn series(&self) -> &SplitSeries {
+        &self.worker.shared.split_series[self.worker.index]
+    }
+
+    pub(crate) fn pool(&self) -> &Rc<Pool<Held>> {
+        &self.shared.pool
+    }
+
+    pub(crate) fn server_name(&self) -> &str {
+        match (&self.lease, &self.last_server) {
+            (Some(leased), _) => leased.connection.server.name(),
+            (None, Some(server)) => server.name(),
+            (None, None) => "",
+        }
+    }
+
+    /// An exchange that did not come to its end, as an error.
+    pub(crate) fn broken(&self, broken: Broken) -> SessionError {
+        let mut error = as_error(broken, self.server_name(), &self.listener, During::Command);
+        if let SessionError::StatementTimeout { mariadb } = &mut error {
+            *mariadb = self.session.syntax().dialect.is_mariadb();
+        }
+        error
+    }
+
+    pub(crate) fn signalled(&self, signal: Signal) -> SessionError {
+        signal_as_error(signal, self.server_name(), &self.listener)
+    }
+
+    /// Says a command in the place of the client's, which was taken off already.
+    pub(crate) fn say_command(&mut self, payload: &[u8]) {
+        let mut bytes = Vec::with_capacity(payload.len() + PacketHeader::LEN);
+        write_packet(&mut bytes, &mut 0, payload);
+        self.wires.up.say(&bytes);
+        self.says_it_itself = true;
+    }
+
+    /// The configuration's word for this statement, this account or this listener.
+    pub(crate) fn read_consistency(&self) -> config::ReadConsistency {
+        let user = self.account.user.config.read_consistency;
+        let rule = self.rules.read_consistency();
+        rule.or(user).unwrap_or(self.listener.config.read_consistency)
+    }
+}
+
+/// What the sessions of one worker share of a cluster.
+pub(crate) struct ClusterOfWorker {
+    pub(crate) pool: Rc<Pool<Held>>,
+    pub(crate) read_index: ReadIndex,
+    /// How long servers take to answer, where reads are balanced by that; times are counted from `born`.
+    answers: RefCell<HashMap<ServerId, PeakEwma>>,
+    born: Instant,
+    /// As it was at the last choice: whether answers are to be timed.
+    pub(crate) by_latency: Cell<bool>,
+    /// The states that sessions begin with, of which there are few: one allocation each.
+    common: RefCell<Vec<Rc<Carried>>>,
+    housekeeping: AbortHandle,
+}
+
+/// Beginnings of sessions that are kept in common; a schema each, as a rule.
+const COMMON_MAX: usize = 64;
+
+impl ClusterOfWorker {
+    /// A server has answered.
+    pub(crate) fn note_answer(&self, server: ServerId, took: Duration) {
+        let now = self.now_us();
+        self.answers
+            .borrow_mut()
+            .entry(server)
+            .or_default()
+            .note(took, now);
+    }
+
+    /// How long each server is expected to take now, in microseconds; 0 where that is not known.
+    pub(crate) fn expected_us(&self, server: ServerId) -> u64 {
+        let answers = self.answers.borrow();
+        answers
+            .get(&server)
+            .map_or(0, |answers| answers.expected_us(self.now_us()))
+    }
+
+    fn now_us(&self) -> u64 {
+        u64::try_from(self.born.elapsed().as_micros()).unwrap_or(u64::MAX)
+    }
+
+    /// Has a session that has just begun share its state with others that begin so.
+    pub(crate) fn share(&self, session: &mut session::Session) {
+        let mut common = self.common.borrow_mut();
+        match common.iter().find(|known| ***known == **session.carried()) {
+            Some(known) => session.share_carried(known),
+            None if common.len() < COMMON_MAX => common.push(Rc::clone(session.carried())),
+            None => {}
+        }
+    }
+}
+
+impl Drop for ClusterOfWorker {
+    fn drop(&mut self) {
+        self.housekeeping.abort();
+    }
+}
+
+/// The pools of one worker, one a cluster.
+#[derive(Default)]
+pub(crate) struct Pools {
+    by_cluster: RefCell<HashMap<u32, Rc<ClusterOfWorker>>>,
+}
+
+impl Pools {
+    /// That of a listener's cluster, made at its first use.
+    pub(crate) fn of(&self, listener: &ListenerState) -> Rc<ClusterOfWorker> {
+        self.of_cluster(&(listener.cluster_serial, Arc::clone(&listener.cluster)))
+    }
+
+    /// That of any cluster, likewise.
+    pub(crate) fn of_cluster(&self, (serial, cluster): &NumberedCluster) -> Rc<ClusterOfWorker> {
+        let mut by_cluster = self.by_cluster.borrow_mut();
+        let shared = by_cluster.entry(*serial).or_insert_with(|| {
+            let pool = Pool::new(Arc::clone(cluster));
+            let housekeeping = spawn_local(Rc::clone(&pool).run()).abort_handle();
+            Rc::new(ClusterOfWorker {
+                pool,
+                read_index: ReadIndex::default(),
+                answers: RefCell::default(),
+                born: Instant::now(),
+                by_latency: Cell::new(false),
+                common: RefCell::default(),
+                housekeeping,
+            })
+        });
+        Rc::clone(shared)
+    }
+
+    /// Forgets a cluster that is no longer in the configuration, once its last session is gone.
+    pub(crate) fn forget(&self, cluster_serial: u32) {
+        self.by_cluster.borrow_mut().remove(&cluster_serial);
+    }
+}

@@ -1,0 +1,513 @@
+//! Prepared statements of the binary protocol, over connections that sessions share.
+//!
+//! The client's ids are the session's own. A statement is prepared on a server connection when the client prepares it, and
+//! again wherever it is executed and is not known yet. Parameter types, which clients send only once, are put into
+//! executions on connections that have not seen them.
+
+use std::rc::Rc;
+
+use mysql_wire::statement::ExecuteHead;
+use mysql_wire::{Capabilities, Command, PacketHeader};
+use session::Prepared;
+use sql_class::{Class, Effects};
+
+use crate::error::SessionError;
+use crate::relay::{Ended, Exchanged};
+use crate::session::CommandHead;
+use crate::split::choose::Target;
+use crate::split::prepared::{Renaming, ServerStatement, close_packet};
+use crate::split::run::{begin, exchange, keep_to_send_again, let_go, refuse, settle, with_statement};
+use crate::split::state::{Refused, Split};
+use crate::split::{answer, ask, choose, command, last, lease, rules};
+
+/// MariaDB's clients mean the statement prepared last by this id.
+const LAST_PREPARED: u32 = u32::MAX;
+
+/// "This command is not supported in the prepared statement protocol yet".
+const ER_UNSUPPORTED_PS: u16 = 1295;
+
+/// COM_STMT_PREPARE: prepared on the server where it will be executed, by this connection or another.
+pub(crate) async fn prepare(split: &mut Split, head: CommandHead) -> Result<(), SessionError> {
+    split.note = None;
+    if rules::concern(split) {
+        return rules::prepare(split, head).await;
+    }
+    prepare_as_it_is(split, head).await
+}
+
+/// COM_STMT_PREPARE, about which everything is said that rules have to say.
+pub(crate) async fn prepare_as_it_is(split: &mut Split, head: CommandHead) -> Result<(), SessionError> {
+    let facts = command::facts(split, head);
+    let payload = command::payload(split, head);
+    let seen_whole = payload.len() == head.payload_len;
+    let text: Rc<[u8]> = payload.get(1..).unwrap_or_default().into();
+    if !seen_whole {
+        return refuse(split, SessionError::StatementTooLong(head.payload_len)).await;
+    }
+    let context = Rc::clone(split.session.carried());
+    let digest = sql_class::digest(&text, split.session.syntax()).hash;
+    let mut prepared = Prepared::new(Rc::clone(&text), Rc::new(facts.clone()), digest, 0);
+    prepared.context = Rc::clone(&context);
+    let id = match split.session.statements().insert(prepared) {
+        Ok(id) => id,
+        Err(full) => return refuse(split, SessionError::TooManyStatements(full.limit)).await,
+    };
+    let_go(split, head, None, None);
+    // What cannot be written into a prepared statement is right only on the connection of the statement before.
+    if facts
+        .effects
+        .intersects(Effects::READS_ROW_COUNT.with(Effects::READS_FOUND_ROWS))
+    {
+        split.keeps_connection = true;
+    }
+    // Any server can prepare what only the primary can execute.
+    let target = match choose::target(split, &facts) {
+        Target::Primary { .. } => Target::Primary { for_writing: false },
+        target => target,
+    };
+    if let Err(refused) = lease::lease(split, &target).await {
+        split.session.statements().remove(id);
+        return answer::refuse(split, refused).await;
+    }
+    begin(split, head, None);
+    let mut renaming = Renaming::new(id);
+    let ended = exchange(split, head.command, Some(&mut renaming)).await;
+    match (renaming.prepared(), &ended) {
+        (
+            Some((server_id, params)),
+            Ended {
+                result: Ok(Exchanged::Done(_)),
+                ..
+            },
+        ) => {
+            if let Some(prepared) = split.session.statements().get_mut(id) {
+                prepared.params = params;
+            }
+            split.last_prepared = id;
+            keep(split, server_id, text, context, id);
+        }
+        _ => {
+            split.session.statements().remove(id);
+        }
+    }
+    settle(split, ended).await
+}
+
+/// Remembers what the connection has prepared. A second one of the same text is closed at once.
+fn keep(split: &mut Split, server_id: u32, text: Rc<[u8]>, context: Rc<session::Carried>, id: u32) {
+    let Some(leased) = &mut split.lease else { return };
+    let statements = &mut leased.connection.state.statements;
+    let superfluous = if statements.find(&text, &context, id).is_some() {
+        Some(server_id)
+    } else {
+        statements.add(server_id, text, context)
+    };
+    leased.connection.state.to_close.extend(superfluous);
+}
+
+/// COM_STMT_EXECUTE and MariaDB's bulk execution.
+pub(crate) async fn execute(split: &mut Split, head: CommandHead) -> Result<(), SessionError> {
+    if head.command == Command::STMT_BULK_EXECUTE && !may_bulk(split, head) {
+        let error = if lease::dialect(split).is_mariadb() {
+            SessionError::NotInProtocol
+        } else {
+            SessionError::UnknownCommand
+        };
+        return Box::pin(refuse(split, error)).await;
+    }
+    let Some((id, prepared)) = prepared_of(split, head) else {
+        return Box::pin(unknown(split, head)).await;
+    };
+    split.note = None;
+    if rules::concern(split) {
+        return Box::pin(rules::execute(split, head, id, prepared)).await;
+    }
+    execute_prepared(split, head, id, prepared).await
+}
+
+/// COM_STMT_EXECUTE, about which everything is said that rules have to say.
+pub(crate) async fn execute_prepared(
+    split: &mut Split,
+    head: CommandHead,
+    id: u32,
+    prepared: Prepared,
+) -> Result<(), SessionError> {
+    keep_to_send_again(split, head, &prepared.facts);
+    if split.lease.is_some() {
+        let_go(split, head, Some(&prepared.facts), Some((id, prepared.digest)));
+    }
+    let target = choose::target(split, &prepared.facts);
+    if let Err(refused) = lease::lease(split, &target).await {
+        return Box::pin(answer::refuse(split, refused)).await;
+    }
+    let facts = &prepared.facts;
+    if facts.effects != Effects::NONE || facts.class == Class::Unknown {
+        let about = Some((id, prepared.digest));
+        let command = with_statement(split, head, Some(facts), about, |session, statement| {
+            session.prime(statement)
+        });
+        if let Some(command) = command
+            && let Err(refused) = Box::pin(last::prime(split, command)).await
+        {
+            lease::abandon(split);
+            return Box::pin(answer::refuse(split, refused)).await;
+        }
+    }
+    execute_here(split, head, id, &prepared).await
+}
+
+/// Whether the client has agreed on bulk executions, and on the form of their results that it asks for.
+fn may_bulk(split: &Split, head: CommandHead) -> bool {
+    const UNIT_RESULTS: u8 = 64;
+    let flags = command::payload(split, head).get(5).copied().unwrap_or(0);
+    split.capabilities.contains(Capabilities::MARIADB_STMT_BULK)
+        && (flags & UNIT_RESULTS == 0
+            || split
+                .capabilities
+                .contains(Capabilities::MARIADB_BULK_UNIT_RESULTS))
+}
+
+async fn execute_here(
+    split: &mut Split,
+    head: CommandHead,
+    id: u32,
+    prepared: &Prepared,
+) -> Result<(), SessionError> {
+    if !is_known_here(split, head, id, prepared)
+        && let Err(refused) = Box::pin(prepare_here(split, id, prepared)).await
+    {
+        lease::abandon(split);
+        return Box::pin(answer::refuse(split, refused)).await;
+    }
+    if let Err(error) = address(split, head, id, prepared) {
+        lease::release_unused(split);
+        return Box::pin(refuse(split, error)).await;
+    }
+    begin_prepared(split, head, id, prepared);
+    let ended = exchange(split, head.command, None).await;
+    if head.command == Command::STMT_BULK_EXECUTE
+        && matches!(&ended.result, Ok(Exchanged::Done(outcome)) if outcome.error == Some(ER_UNSUPPORTED_PS))
+    {
+        forget_types(split, id, prepared);
+    }
+    settle(split, ended).await
+}
+
+/// A bulk execution was refused for what the statement is, before the server has looked at its types: the statement has those
+/// from before, and is prepared anew where it is executed next.
+fn forget_types(split: &mut Split, id: u32, prepared: &Prepared) {
+    if let Some(known) = split.session.statements().get_mut(id) {
+        known.types.clone_from(&prepared.types);
+    }
+    let Some(leased) = &mut split.lease else { return };
+    let state = &mut leased.connection.state;
+    let on_server = state.statements.find(&prepared.text, &prepared.context, id);
+    if let Some(server_id) = on_server.map(|on_server| on_server.id) {
+        state.statements.remove(server_id);
+        state.to_close.push(server_id);
+    }
+}
+
+fn begin_prepared(split: &mut Split, head: CommandHead, id: u32, prepared: &Prepared) {
+    let about = Some((id, prepared.digest));
+    with_statement(split, head, Some(&prepared.facts), about, |session, statement| {
+        session.begin(statement);
+    });
+}
+
+/// Whether the leased connection has the statement, in a state in which it does for this session what one of its own would.
+fn is_known_here(split: &mut Split, head: CommandHead, id: u32, prepared: &Prepared) -> bool {
+    let is_mariadb = lease::dialect(split).is_mariadb();
+    let Some(leased) = &mut split.lease else {
+        return false;
+    };
+    let state = &mut leased.connection.state;
+    let Some(known) = state.statements.find(&prepared.text, &prepared.context, id) else {
+        return false;
+    };
+    let is_own = known.held_by == Some(id) || known.types.is_none() || known.types == prepared.types;
+    if prepared.params == 0 || is_own {
+        return true;
+    }
+    // Another session has executed it with other types. MySQL keeps what it has made of those; and a client that has sent none
+    // yet must not be given another's.
+    let payload = command::payload_of(&split.wires.up, head);
+    let sent = ExecuteHead::decode(payload, prepared.params, split.key.capabilities);
+    let sends_the_same = sent.is_ok_and(|sent| sent.types() == known.types.as_deref());
+    if (is_mariadb || prepared.types.is_none()) && (sends_the_same || prepared.types.is_some()) {
+        return true;
+    }
+    let superfluous = known.id;
+    state.statements.remove(superfluous);
+    state.to_close.push(superfluous);
+    false
+}
+
+/// Prepares a statement on the connection that was leased, under the state in which the client prepared it.
+async fn prepare_here(split: &mut Split, id: u32, prepared: &Prepared) -> Result<(), Refused> {
+    let mut command = Vec::with_capacity(prepared.text.len() + 1);
+    command.push(Command::STMT_PREPARE.0);
+    command.extend_from_slice(&prepared.text);
+    let (there, back) = lease::excursion(split, &prepared.context);
+    let at = there.len();
+    let commands: Vec<_> = there.into_iter().chain([command]).chain(back).collect();
+    let replies = lease::ask_on_lease(split, &commands).await?;
+    for (index, reply) in replies.iter().enumerate() {
+        if let Some(error) = reply.error(split.key.capabilities) {
+            return Err(Refused(if index == at {
+                SessionError::PrepareRefused(error)
+            } else {
+                SessionError::StateRefused {
+                    server: split.server_name().to_owned(),
+                    packet: error,
+                }
+            }));
+        }
+    }
+    let (server_id, params) = replies
+        .get(at)
+        .and_then(prepared_ids)
+        .ok_or(Refused(unknown_statement(id, Command::STMT_EXECUTE)))?;
+    if params != prepared.params {
+        return Err(Refused(SessionError::StatementChanged));
+    }
+    split.worker.metrics.reprepares.inc();
+    if let Some(leased) = &mut split.lease {
+        let state = &mut leased.connection.state;
+        let evicted =
+            state
+                .statements
+                .add(server_id, Rc::clone(&prepared.text), Rc::clone(&prepared.context));
+        state.to_close.extend(evicted);
+    }
+    Ok(())
+}
+
+/// The id and the count of parameters in the answer to COM_STMT_PREPARE.
+fn prepared_ids(reply: &ask::Reply) -> Option<(u32, u16)> {
+    let head = reply.packet(0)?.first_chunk::<9>()?;
+    let [_, a, b, c, d, _, _, p0, p1] = *head;
+    Some((u32::from_le_bytes([a, b, c, d]), u16::from_le_bytes([p0, p1])))
+}
+
+/// Puts the server's id into the command, and the parameter types where the server has others or none. Statements of
+/// which the connection has too many are closed on the way.
+fn address(split: &mut Split, head: CommandHead, id: u32, prepared: &Prepared) -> Result<(), SessionError> {
+    let Some(leased) = &mut split.lease else {
+        return Err(unknown_statement(id, head.command));
+    };
+    let state = &mut leased.connection.state;
+    let Some(on_server) = state.statements.find(&prepared.text, &prepared.context, id) else {
+        return Err(unknown_statement(id, head.command));
+    };
+    let closing: Vec<u8> = state.to_close.drain(..).flat_map(close_packet).collect();
+    let unseen = split.wires.up.unseen_mut();
+    let end = (PacketHeader::LEN + head.payload_len).min(unseen.len());
+    let payload = &mut unseen[PacketHeader::LEN..end];
+    if let Some(place) = payload.get_mut(1..5) {
+        place.copy_from_slice(&on_server.id.to_le_bytes());
+    }
+    let parsed = ExecuteHead::decode(payload, prepared.params, split.key.capabilities)
+        .map_err(SessionError::ClientProtocol)?;
+    on_server.held_by = parsed.opens_cursor.then_some(id);
+    let Some(types) = parsed.types() else {
+        let changed = match &prepared.types {
+            // The client means the types that it sent last.
+            Some(types) if parsed.needs_types() => {
+                with_types(on_server, &parsed, payload, head.payload_len, types)?
+            }
+            _ => None,
+        };
+        match changed {
+            None => split.wires.up.say(&closing),
+            Some(changed) => {
+                split.wires.up.discard(end);
+                split.wires.up.say(&closing);
+                split.say_command(&changed);
+            }
+        }
+        return Ok(());
+    };
+    let is_new = prepared.types.as_deref() != Some(types);
+    let shared: Rc<[u8]> = match &prepared.types {
+        Some(known) if !is_new => Rc::clone(known),
+        _ => types.into(),
+    };
+    on_server.types = Some(Rc::clone(&shared));
+    if is_new && let Some(prepared) = split.session.statements().get_mut(id) {
+        prepared.types = Some(shared);
+    }
+    split.wires.up.say(&closing);
+    Ok(())
+}
+
+/// The command with the types, where the server has others. It has to be there whole then.
+fn with_types(
+    on_server: &mut ServerStatement,
+    head: &ExecuteHead,
+    payload: &[u8],
+    payload_len: usize,
+    types: &Rc<[u8]>,
+) -> Result<Option<Vec<u8>>, SessionError> {
+    if on_server.types.as_ref() == Some(types) {
+        return Ok(None);
+    }
+    let mut changed = payload.to_vec();
+    if payload.len() != payload_len || !head.inject_types(&mut changed, types) {
+        return Err(SessionError::StatementTooLong(payload_len));
+    }
+    on_server.types = Some(Rc::clone(types));
+    Ok(Some(changed))
+}
+
+/// COM_STMT_FETCH and COM_STMT_SEND_LONG_DATA: on the connection where the cursor or the data is.
+pub(crate) async fn go_on(split: &mut Split, head: CommandHead) -> Result<(), SessionError> {
+    let Some((id, prepared)) = prepared_of(split, head) else {
+        return unknown(split, head).await;
+    };
+    if head.command == Command::STMT_FETCH && !held_on_server(split, id, &prepared) {
+        forget_diagnostics(split);
+        return refuse(split, SessionError::NoCursor(id)).await;
+    }
+    let target = choose::target(split, &prepared.facts);
+    if let Err(refused) = lease::lease(split, &target).await {
+        return if head.command == Command::STMT_FETCH {
+            answer::refuse(split, refused).await
+        } else {
+            // There is no answer to long data: the execution that follows will fail in its place.
+            answer::discard(split).await.map(drop)
+        };
+    }
+    if !is_known_here(split, head, id, &prepared)
+        && let Err(Refused(error)) = prepare_here(split, id, &prepared).await
+    {
+        lease::abandon(split);
+        return Err(error);
+    }
+    if let Some(leased) = &mut split.lease
+        && let Some(on_server) =
+            leased
+                .connection
+                .state
+                .statements
+                .find(&prepared.text, &prepared.context, id)
+    {
+        on_server.held_by = Some(id);
+        let server_id = on_server.id.to_le_bytes();
+        if let Some(place) = split.wires.up.unseen_mut().get_mut(5..9) {
+            place.copy_from_slice(&server_id);
+        }
+    }
+    begin_prepared(split, head, id, &prepared);
+    let ended = exchange(split, head.command, None).await;
+    settle(split, ended).await
+}
+
+/// COM_STMT_RESET: nothing to be done where the server holds nothing for the statement.
+pub(crate) async fn reset(split: &mut Split, head: CommandHead) -> Result<(), SessionError> {
+    let Some((id, prepared)) = prepared_of(split, head) else {
+        return unknown(split, head).await;
+    };
+    if release_held(split, id, &prepared).is_none() {
+        return answer::ok(split).await;
+    }
+    begin_prepared(split, head, id, &prepared);
+    let ended = exchange(split, head.command, None).await;
+    settle(split, ended).await
+}
+
+/// COM_STMT_CLOSE, which has no answer. The server keeps the statement for whoever prepares the same text next.
+pub(crate) async fn close(split: &mut Split, head: CommandHead) -> Result<(), SessionError> {
+    let Some((id, prepared)) = prepared_of(split, head) else {
+        return answer::discard(split).await.map(drop);
+    };
+    if !held_on_server(split, id, &prepared) {
+        answer::discard(split).await?;
+        split.session.statements().remove(id);
+        return Ok(());
+    }
+    let server_id = release_held(split, id, &prepared);
+    if let (Some(leased), Some(server_id)) = (&mut split.lease, server_id) {
+        leased.connection.state.statements.remove(server_id);
+    }
+    begin_prepared(split, head, id, &prepared);
+    let ended = exchange(split, head.command, None).await;
+    split.session.statements().remove(id);
+    settle(split, ended).await
+}
+
+/// Whether a cursor or long data of the statement is on the connection that the session holds.
+fn held_on_server(split: &mut Split, id: u32, prepared: &Prepared) -> bool {
+    let Some(leased) = &mut split.lease else {
+        return false;
+    };
+    let statements = &mut leased.connection.state.statements;
+    statements
+        .find(&prepared.text, &prepared.context, id)
+        .is_some_and(|statement| statement.held_by == Some(id))
+}
+
+/// Puts the server's id into the command that ends what the server holds for the statement.
+fn release_held(split: &mut Split, id: u32, prepared: &Prepared) -> Option<u32> {
+    let leased = split.lease.as_mut()?;
+    let statements = &mut leased.connection.state.statements;
+    let statement = statements.find(&prepared.text, &prepared.context, id)?;
+    statement.held_by = None;
+    let server_id = statement.id;
+    let place = split.wires.up.unseen_mut().get_mut(5..9)?;
+    place.copy_from_slice(&server_id.to_le_bytes());
+    Some(server_id)
+}
+
+/// The statement that a command names by its first four bytes.
+fn prepared_of(split: &mut Split, head: CommandHead) -> Option<(u32, Prepared)> {
+    let id = command::payload(split, head).get(1..5)?.try_into().ok()?;
+    let id = match u32::from_le_bytes(id) {
+        LAST_PREPARED if lease::dialect(split).is_mariadb() => split.last_prepared,
+        id => id,
+    };
+    let prepared = split.session.statements().get(id)?.clone();
+    Some((id, prepared))
+}
+
+/// In the words of servers, which say the same of a bulk execution as of a plain one.
+fn unknown_statement(id: u32, command: Command) -> SessionError {
+    let command = match command {
+        Command::STMT_BULK_EXECUTE => Command::STMT_EXECUTE,
+        command => command,
+    };
+    SessionError::UnknownStatement {
+        id,
+        command: command.name(),
+    }
+}
+
+/// The error that comes next is the gateway's own: those of the statement before are not to be shown for it.
+fn forget_diagnostics(split: &mut Split) {
+    let mut pins = split.session.pins().iter();
+    let holds_them_alone = pins.all(|pin| pin.reason.ends_with_next_statement());
+    if split.lease.is_some() && holds_them_alone && !split.keeps_connection {
+        lease::give_back(split);
+    }
+}
+
+async fn unknown(split: &mut Split, head: CommandHead) -> Result<(), SessionError> {
+    let id = command::payload(split, head)
+        .get(1..5)
+        .and_then(|id| id.try_into().ok())
+        .map_or(0, u32::from_le_bytes);
+    if !head.command.has_response() {
+        return answer::discard(split).await.map(drop);
+    }
+    forget_diagnostics(split);
+    let least = match head.command {
+        Command::STMT_EXECUTE => 10,
+        Command::STMT_FETCH => 9,
+        _ => 5,
+    };
+    // MariaDB reads on behind the end of a packet.
+    if head.payload_len < least && !lease::dialect(split).is_mariadb() {
+        return refuse(split, SessionError::Malformed).await;
+    }
+    refuse(split, unknown_statement(id, head.command)).await
+}

@@ -1,0 +1,386 @@
+//! The accounts that the gateway checks itself, in mode `split`: the configured ones, and what is known of those of servers.
+//!
+//! [`Users`] is an immutable table made of a configuration; a reload makes another one, in which an account of the same
+//! name goes on counting its sessions where the earlier one was. Sessions keep the account they logged in with.
+//!
+//! An account has one or two secrets, of which each is a password or only its hash, and every check looks at
+//! two: whether an account has one or two, and whether there is an account of that name at all ([`Users::applicant`]), is
+//! nothing that the time of an answer should tell. A slow hash, which only accounts of servers have, is none of this file's
+//! checks; the account that does not exist has one, too, where servers are asked for theirs.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::hash::{BuildHasher, RandomState};
+use std::ops::Deref;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use aws_lc_rs::constant_time::verify_slices_are_equal;
+use config::Secret;
+use mysql_wire::auth::{self, SlowHash};
+use upstream::{AccountSecret, Credential, CredentialSecret, ServerAccounts, StoredSecret};
+
+/// The accounts of one configuration.
+pub(crate) struct Users {
+    by_name: HashMap<Box<[u8]>, Arc<User>>,
+    /// Take the place of an account that is asked for and does not exist: one for each kind of account.
+    with_password: Arc<User>,
+    with_hash: Arc<User>,
+    /// Accounts of the second kind, of all that there are.
+    hashes: usize,
+    /// Chooses the kind of an account that does not exist, always the same for the same name.
+    kinds: RandomState,
+}
+
+/// One account.
+pub(crate) struct User {
+    pub(crate) config: config::User,
+    /// As the pool wants it.
+    pub(crate) name: Arc<str>,
+    /// The present secret and the other one, or the present one twice.
+    secrets: [Known; 2],
+    /// Sessions, carried over from configuration to configuration.
+    active: Arc<AtomicU32>,
+}
+
+/// What is known of a secret.
+#[derive(Clone)]
+enum Known {
+    /// All, and what a server stores of it for `mysql_native_password`.
+    Password(Secret, [u8; 20]),
+    /// What a server stores for that.
+    Native([u8; 20]),
+    /// What a server does store, and perhaps the password.
+    Stored(Arc<AccountSecret>),
+}
+
+/// Whoever wants to log in: an account, or what stands for one that does not exist.
+pub(crate) struct Applicant {
+    pub(crate) user: Arc<User>,
+    exists: bool,
+}
+
+/// Authentication plugins that the gateway can check answers of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Plugin {
+    Native,
+    CachingSha2,
+    Ed25519,
+}
+
+impl Plugin {
+    pub(crate) const ALL: [Self; 3] = [Self::Native, Self::CachingSha2, Self::Ed25519];
+
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Native => "mysql_native_password",
+            Self::CachingSha2 => "caching_sha2_password",
+            Self::Ed25519 => "client_ed25519",
+        }
+    }
+
+    pub(crate) fn by_name(name: &[u8]) -> Option<Self> {
+        Self::ALL
+            .into_iter()
+            .find(|plugin| plugin.name().as_bytes() == name)
+    }
+}
+
+impl Users {
+    /// The accounts of a configuration; `earlier` is the table before it.
+    pub(crate) fn new(users: &[config::User], earlier: Option<&Users>) -> Self {
+        let mut by_name = HashMap::with_capacity(users.len());
+        for config in users {
+            let before = earlier.and_then(|table| table.by_name.get(config.name.as_bytes()));
+            let active = before.map(|user| Arc::clone(&user.active)).unwrap_or_default();
+            let user = Arc::new(User::new(config.clone(), active));
+            by_name.insert(config.name.as_bytes().into(), user);
+        }
+        let decoy = |config| Arc::new(User::new(config, Arc::default()));
+        let mut hashed = config::User::new("", None);
+        hashed.native_hash = Some(Secret::new(format!("*{}", "0".repeat(40))));
+        Self {
+            hashes: by_name.values().filter(|user| user.is_native()).count(),
+            by_name,
+            with_password: decoy(config::User::new(
+                "",
+                Some(Secret::new("an account that does not exist")),
+            )),
+            with_hash: decoy(hashed),
+            kinds: earlier.map_or_else(RandomState::new, |table| table.kinds.clone()),
+        }
+    }
+
+    /// The account of that name, from the configuration before the servers, or one that no answer is right for. The latter is
+    /// one with passwords or one with hashes as often as accounts are, so that the kind of account that a login shows says
+    /// nothing either.
+    pub(crate) fn applicant(&self, name: &[u8], servers: Option<&ServerAccounts>) -> Applicant {
+        let configured = self.by_name.get(name).cloned();
+        let of_servers = || {
+            let secrets = servers?.get(name)?.secrets();
+            let (first, last) = (secrets.first()?, secrets.last()?);
+            let name = std::str::from_utf8(name).ok()?;
+            Some(Arc::new(User::of_servers(name, [first, last])))
+        };
+        match configured.or_else(of_servers) {
+            Some(user) => Applicant { user, exists: true },
+            None => Applicant {
+                user: self.decoy(name, servers),
+                exists: false,
+            },
+        }
+    }
+
+    fn decoy(&self, name: &[u8], servers: Option<&ServerAccounts>) -> Arc<User> {
+        let all = self.by_name.len() + servers.map_or(0, ServerAccounts::len);
+        let natives = self.hashes + servers.map_or(0, ServerAccounts::natives);
+        let kind = self.kinds.hash_one(name) as usize % all.max(1);
+        match servers {
+            _ if kind < natives => Arc::clone(&self.with_hash),
+            None => Arc::clone(&self.with_password),
+            Some(servers) => {
+                let hash = SlowHash::of_nobody(servers.usual_rounds());
+                let secret = AccountSecret::new(StoredSecret::Slow(hash));
+                Arc::new(User::of_servers("", [&secret, &secret]))
+            }
+        }
+    }
+}
+
+impl User {
+    fn new(config: config::User, active: Arc<AtomicU32>) -> Self {
+        let first = Known::new(config.password.as_ref(), config.native_hash.as_ref());
+        let other = [&config.other_password, &config.other_native_hash]
+            .iter()
+            .any(|secret| secret.is_some())
+            .then(|| Known::new(config.other_password.as_ref(), config.other_native_hash.as_ref()));
+        Self {
+            name: config.name.as_str().into(),
+            secrets: [first.clone(), other.unwrap_or(first)],
+            active,
+            config,
+        }
+    }
+
+    /// An account of servers. Nothing limits its sessions here: the servers may.
+    fn of_servers(name: &str, secrets: [&Arc<AccountSecret>; 2]) -> Self {
+        Self {
+            name: name.into(),
+            secrets: secrets.map(|secret| Known::Stored(Arc::clone(secret))),
+            active: Arc::default(),
+            config: config::User::new(name, None),
+        }
+    }
+
+    /// Whether nothing but an answer of `mysql_native_password` can be checked: a secret is only known as its hash.
+    fn is_native(&self) -> bool {
+        !self.can_use(Plugin::CachingSha2)
+    }
+
+    /// Whether an answer of this plugin can be checked, whichever of the secrets it was made with. A slow hash wants the
+    /// password itself, which `caching_sha2_password` has a way for.
+    fn can_use(&self, plugin: Plugin) -> bool {
+        let mut secrets = self.secrets.iter();
+        match plugin {
+            Plugin::Native => secrets.all(|secret| secret.stage2().is_some()),
+            Plugin::CachingSha2 if secrets.any(|secret| secret.slow().is_some()) => true,
+            _ => self
+                .secrets
+                .iter()
+                .all(|secret| matches!(secret, Known::Password(..))),
+        }
+    }
+
+    /// Counts a session in, unless the account has as many as it may.
+    ///
+    /// # Errors
+    /// How many it may have.
+    pub(crate) fn begin_session(self: Arc<Self>) -> Result<UserSession, u32> {
+        let limit = self.config.max_connections.unwrap_or(u32::MAX);
+        let counted = self
+            .active
+            .try_update(Ordering::Relaxed, Ordering::Relaxed, |active| {
+                (active < limit).then(|| active + 1)
+            });
+        counted.map(|_| UserSession(self)).map_err(|_| limit)
+    }
+
+    fn credential(&self, known: &Known, secret: CredentialSecret) -> Credential {
+        Credential {
+            user: Arc::clone(&self.name),
+            account: match known {
+                Known::Stored(stored) => stored.id(),
+                Known::Password(..) | Known::Native(_) => 0,
+            },
+            secret,
+        }
+    }
+}
+
+/// Without the secrets, even though they would not show.
+impl fmt::Debug for User {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("User")
+            .field("name", &self.name)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Applicant {
+    /// Whether an answer of this plugin can be checked, whichever of the secrets it was made with.
+    pub(crate) fn can_use(&self, plugin: Plugin) -> bool {
+        self.user.can_use(plugin)
+    }
+
+    pub(crate) fn exists(&self) -> bool {
+        self.exists
+    }
+
+    /// Whether no password at all is a right one.
+    pub(crate) fn needs_no_password(&self) -> bool {
+        self.exists && self.user.secrets.iter().any(Known::is_empty)
+    }
+
+    /// Checks an answer of a plugin to its nonce: with what to log in on servers, when it is right.
+    pub(crate) fn check(&self, plugin: Plugin, nonce: &[u8], answer: &[u8]) -> Option<Credential> {
+        self.first_right(|secret| secret.check(plugin, nonce, answer))
+    }
+
+    /// Checks a password that came as it is, against everything but slow hashes.
+    pub(crate) fn check_password(&self, password: &Secret) -> Option<Credential> {
+        let given = auth::native_stage2(password.reveal().as_bytes());
+        self.first_right(|secret| {
+            let right = verify_slices_are_equal(&given, secret.stage2()?).is_ok();
+            right.then(|| CredentialSecret::Password(password.clone()))
+        })
+    }
+
+    /// What else a password may be checked against: no more than two, and each once.
+    pub(crate) fn slow_secrets(&self) -> impl Iterator<Item = &Arc<AccountSecret>> {
+        let [first, other] = self.user.secrets.each_ref().map(Known::slow);
+        let is_another = |other: &&Arc<AccountSecret>| first.is_none_or(|first| !Arc::ptr_eq(first, other));
+        first.into_iter().chain(other.filter(is_another))
+    }
+
+    /// The password is that of one of [`slow_secrets`](Self::slow_secrets).
+    pub(crate) fn proved_by(&self, secret: &Arc<AccountSecret>, password: &Secret) -> Option<Credential> {
+        let known = Known::Stored(Arc::clone(secret));
+        let password = CredentialSecret::Password(password.clone());
+        self.exists.then(|| self.user.credential(&known, password))
+    }
+
+    /// The other secret, which servers may have when they do not have the one that the client used: a password is changed
+    /// on servers and clients at different times. Those of servers' accounts may be of different accounts, and who has shown one
+    /// has not shown the other.
+    pub(crate) fn other_than(&self, used: &Credential) -> Option<Credential> {
+        let credentials = self.user.secrets.iter().filter_map(|known| match known {
+            Known::Password(password, _) => {
+                let password = CredentialSecret::Password(password.clone());
+                Some(self.user.credential(known, password))
+            }
+            Known::Native(_) | Known::Stored(_) => None,
+        });
+        credentials
+            .into_iter()
+            .find(|credential| credential.secret != used.secret)
+    }
+
+    /// Both secrets are looked at in any case: see the head of this file.
+    fn first_right(&self, check: impl Fn(&Known) -> Option<CredentialSecret>) -> Option<Credential> {
+        let both = self.user.secrets.each_ref().map(|known| (known, check(known)));
+        let mut right = both
+            .into_iter()
+            .filter_map(|(known, secret)| Some((known, secret?)));
+        let (known, secret) = right.next().filter(|_| self.exists)?;
+        Some(self.user.credential(known, secret))
+    }
+}
+
+impl Known {
+    /// One of the two is there: the configuration has been checked. Where neither is, no answer is right but that of
+    /// an empty password, which no server will believe.
+    fn new(password: Option<&Secret>, hash: Option<&Secret>) -> Self {
+        let hashed = hash.and_then(|hash| auth::native_stage2_from_hash(hash.reveal()));
+        hashed.map_or_else(
+            || {
+                let password = password.cloned().unwrap_or_default();
+                let stage2 = auth::native_stage2(password.reveal().as_bytes());
+                Self::Password(password, stage2)
+            },
+            Self::Native,
+        )
+    }
+
+    fn password(&self) -> Option<&Secret> {
+        match self {
+            Self::Password(password, _) => Some(password),
+            Self::Native(_) => None,
+            Self::Stored(stored) => stored.kept(),
+        }
+    }
+
+    fn stage2(&self) -> Option<&[u8; 20]> {
+        match self {
+            Self::Password(_, stage2) | Self::Native(stage2) => Some(stage2),
+            Self::Stored(stored) => match stored.stored() {
+                StoredSecret::Native(stage2) => Some(stage2),
+                StoredSecret::Slow(_) => None,
+            },
+        }
+    }
+
+    fn slow(&self) -> Option<&Arc<AccountSecret>> {
+        match self {
+            Self::Stored(stored) if matches!(stored.stored(), StoredSecret::Slow(_)) => Some(stored),
+            _ => None,
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.password()
+            .is_some_and(|password| password.reveal().is_empty())
+    }
+
+    fn check(&self, plugin: Plugin, nonce: &[u8], answer: &[u8]) -> Option<CredentialSecret> {
+        let password = self.password();
+        let known = |right: bool| {
+            right
+                .then(|| password.cloned().map(CredentialSecret::Password))
+                .flatten()
+        };
+        let bytes = password.map(|password| password.reveal().as_bytes());
+        match plugin {
+            Plugin::Native => {
+                let stage1 = auth::verify_native(self.stage2()?, nonce.first_chunk()?, answer);
+                match password {
+                    Some(password) if password.reveal().is_empty() => known(answer.is_empty()),
+                    Some(_) => known(stage1.is_some()),
+                    None => stage1.map(CredentialSecret::NativeStage1),
+                }
+            }
+            Plugin::CachingSha2 => known(auth::verify_caching_sha2(bytes?, nonce.first_chunk()?, answer)),
+            Plugin::Ed25519 => known(auth::verify_ed25519(bytes?, nonce.first_chunk()?, answer)),
+        }
+    }
+}
+
+/// A session of an account, counted until it is dropped.
+#[derive(Debug)]
+pub(crate) struct UserSession(Arc<User>);
+
+impl Deref for UserSession {
+    type Target = User;
+
+    fn deref(&self) -> &User {
+        &self.0
+    }
+}
+
+impl Drop for UserSession {
+    fn drop(&mut self) {
+        self.0.active.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests;
