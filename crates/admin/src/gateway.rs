@@ -1,5 +1,7 @@
 //! What the admin server asks of the gateway it belongs to.
 
+use std::pin::Pin;
+
 use serde::Serialize;
 
 /// The running gateway, as operators see it. Called on the control thread; must not block for long.
@@ -12,6 +14,9 @@ pub trait Gateway: Send + Sync + 'static {
 
     /// Everything there is, now.
     fn status(&self) -> Status;
+
+    /// What sessions are doing, at most `limit` of each worker.
+    fn sessions(&self, limit: usize) -> Pin<Box<dyn Future<Output = Vec<SessionStatus>> + Send + '_>>;
 
     /// Changes what is logged, as [`telemetry::log::LogHandle::set_level`].
     ///
@@ -85,8 +90,48 @@ pub struct ServerStatus {
     pub state_seconds: u64,
     /// Why it is in that state, in words; empty where there is nothing to say.
     pub reason: String,
+    /// `primary`, `replica` or `unusable`.
+    pub role: String,
+    /// Why it has that role, in words.
+    pub role_reason: String,
+    /// How far its data are behind the primary's, where that is known.
+    pub lag_seconds: Option<f64>,
     /// Sessions that hold a connection to it.
     pub sessions: u64,
+}
+
+/// One session. Field names are a contract with scripts.
+#[derive(Clone, Debug, Serialize)]
+pub struct SessionStatus {
+    /// The connection id that the client knows.
+    pub id: u32,
+    /// The worker it lives on.
+    pub worker: usize,
+    /// The listener it came in by.
+    pub listener: String,
+    /// Empty in mode `tcp`, and before the login.
+    pub user: String,
+    /// Address of the client.
+    pub client: String,
+    /// `login`, `client` (it waits for its next command), `server` (for an answer) or `stream`.
+    pub waits_for: String,
+    /// To the quarter of a second.
+    pub waiting_seconds: f64,
+    /// The server it is on; none between two statements in mode `split`.
+    pub server: Option<String>,
+    /// Why it holds its server connection between two statements, in mode `split`.
+    pub pins: Vec<PinStatus>,
+}
+
+/// One reason why a session holds its server connection.
+#[derive(Clone, Debug, Serialize)]
+pub struct PinStatus {
+    /// The word of metrics and of `FOREBAY SHOW PINS`.
+    pub reason: String,
+    /// Of the statement that caused it, in hexadecimal.
+    pub digest: String,
+    /// How long ago that was.
+    pub since_seconds: f64,
 }
 
 /// One worker thread.

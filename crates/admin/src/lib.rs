@@ -20,5 +20,7 @@ mod gateway;
 mod routes;
 mod server;
 
-pub use gateway::{ClusterStatus, Gateway, ListenerStatus, ServerStatus, Status, WorkerStatus};
+pub use gateway::{
+    ClusterStatus, Gateway, ListenerStatus, PinStatus, ServerStatus, SessionStatus, Status, WorkerStatus,
+};
 pub use server::{AdminError, bind, serve};

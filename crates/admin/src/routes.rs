@@ -12,7 +12,7 @@ use axum::routing::{get, put};
 use serde::Deserialize;
 use telemetry::{Format, Telemetry};
 
-use crate::{Gateway, Status};
+use crate::{Gateway, SessionStatus, Status};
 
 const INDEX: &str = "\
 Forebay
@@ -20,6 +20,8 @@ GET  /metrics           metrics, for Prometheus
 GET  /healthz           200 while the process answers
 GET  /readyz            200 when new sessions are served; otherwise 503 and why
 GET  /status            listeners, clusters, servers and workers, as JSON
+GET  /sessions          what sessions are doing, and why they hold a server connection, as JSON; ?limit=N of each worker,
+                        ?pinned=true only those that hold one
 PUT  /log?level=LEVEL   changes what is logged
 PUT  /reload            reads the configuration again
 ";
@@ -39,6 +41,7 @@ pub(crate) fn router(telemetry: Arc<Telemetry>, gateway: Arc<dyn Gateway>) -> Ro
         .route("/healthz", get(|| async { "ok\n" }))
         .route("/readyz", get(readyz))
         .route("/status", get(status))
+        .route("/sessions", get(sessions))
         .route("/log", put(log).post(log))
         .route("/reload", put(reload).post(reload))
         .fallback(|| async { (StatusCode::NOT_FOUND, INDEX) })
@@ -68,6 +71,30 @@ async fn readyz(State(sight): State<Sight>) -> Response {
 
 async fn status(State(sight): State<Sight>) -> Json<Status> {
     Json(sight.gateway.status())
+}
+
+#[derive(Deserialize)]
+struct SessionsQuery {
+    #[serde(default = "sessions_shown")]
+    limit: usize,
+    #[serde(default)]
+    pinned: bool,
+}
+
+/// Of each worker, where nobody says how many: as many as a person reads.
+fn sessions_shown() -> usize {
+    1000
+}
+
+async fn sessions(
+    State(sight): State<Sight>,
+    Query(query): Query<SessionsQuery>,
+) -> Json<Vec<SessionStatus>> {
+    let limit = if query.pinned { usize::MAX } else { query.limit };
+    let mut sessions = sight.gateway.sessions(limit).await;
+    sessions.retain(|session| !query.pinned || !session.pins.is_empty());
+    sessions.truncate(query.limit.saturating_mul(sight.telemetry.workers().len()));
+    Json(sessions)
 }
 
 #[derive(Deserialize)]

@@ -2,10 +2,13 @@
 #![allow(clippy::expect_used)] // helpers of tests
 
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use admin::{ClusterStatus, Gateway, ListenerStatus, ServerStatus, Status, WorkerStatus};
+use admin::{
+    ClusterStatus, Gateway, ListenerStatus, PinStatus, ServerStatus, SessionStatus, Status, WorkerStatus,
+};
 use telemetry::Telemetry;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -24,6 +27,27 @@ impl Gateway for Fake {
         if reasons.is_empty() { Ok(()) } else { Err(reasons) }
     }
 
+    fn sessions(&self, limit: usize) -> Pin<Box<dyn Future<Output = Vec<SessionStatus>> + Send + '_>> {
+        let session = |id, pins| SessionStatus {
+            id,
+            worker: 0,
+            listener: "all".into(),
+            user: "app".into(),
+            client: "127.0.0.1:5000".into(),
+            waits_for: "client".into(),
+            waiting_seconds: 1.5,
+            server: None,
+            pins,
+        };
+        let pin = PinStatus {
+            reason: "temporary-table".into(),
+            digest: "00ff".into(),
+            since_seconds: 2.0,
+        };
+        let sessions = vec![session(1, Vec::new()), session(2, vec![pin])];
+        Box::pin(async move { sessions.into_iter().take(limit).collect() })
+    }
+
     fn status(&self) -> Status {
         let server = ServerStatus {
             name: "db-1".into(),
@@ -31,6 +55,9 @@ impl Gateway for Fake {
             state: "down".into(),
             state_seconds: 4,
             reason: "connection refused".into(),
+            role: "unusable".into(),
+            role_reason: "is down (connection refused)".into(),
+            lag_seconds: None,
             sessions: 0,
         };
         let listener = ListenerStatus {
@@ -204,7 +231,8 @@ async fn status_is_json() {
         ],
         "clusters": [{"name": "main", "waiting": 2, "servers": [{
             "name": "db-1", "address": "10.0.0.1:3306", "state": "down", "state_seconds": 4,
-            "reason": "connection refused", "sessions": 0
+            "reason": "connection refused", "role": "unusable", "role_reason": "is down (connection refused)",
+            "lag_seconds": null, "sessions": 0
         }]}],
         "workers": [{"index": 0, "sessions": 7}],
     });

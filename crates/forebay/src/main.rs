@@ -1,5 +1,6 @@
 //! `forebay`: the command line. Each command is one call into the crate that does the work.
 
+mod import;
 mod operate;
 mod serve;
 
@@ -31,6 +32,11 @@ enum Command {
         /// The configuration file.
         #[arg(short, long, default_value = "/etc/forebay/forebay.toml")]
         config: PathBuf,
+    },
+    /// Turn the configuration of another gateway into one of this.
+    Import {
+        #[command(subcommand)]
+        from: import::Import,
     },
     /// Print reference documentation.
     Docs {
@@ -80,6 +86,10 @@ fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Serve { config } => serve::run(&config),
         Command::Check { config } => check(&config),
+        Command::Import { from } => match import::run(&from) {
+            Ok(code) => return code,
+            Err(error) => Err(error),
+        },
         Command::Docs { what } => {
             docs(&what);
             Ok(())

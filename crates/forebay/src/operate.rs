@@ -1,16 +1,17 @@
 //! What operators can ask of a running gateway: is it ready, how is it, read the configuration again.
 
 use std::path::PathBuf;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-use admin::{ClusterStatus, ListenerStatus, ServerStatus, Status, WorkerStatus};
+use admin::{ClusterStatus, ListenerStatus, PinStatus, ServerStatus, SessionStatus, Status, WorkerStatus};
 use config::{Config, Reload};
 use dataplane::Gateway;
 use telemetry::Telemetry;
 use telemetry::log::LogHandle;
 use tracing::{error, info, warn};
-use upstream::{Cluster, Server};
+use upstream::{Cluster, Member};
 
 use crate::serve::settle_max_connections;
 
@@ -52,8 +53,15 @@ impl Operator {
         self.telemetry.control.sessions_limit.set(limit);
     }
 
-    pub(crate) fn watches(&self) -> bool {
-        self.config().watch
+    /// The files whose change is reason enough to reload; none where changes are not watched.
+    pub(crate) fn watched(&self) -> Vec<PathBuf> {
+        let config = self.config();
+        if !config.watch {
+            return Vec::new();
+        }
+        std::iter::once(self.path.clone())
+            .chain(config.users_file.clone())
+            .collect()
     }
 
     pub(crate) fn shutdown_timeout(&self) -> Duration {
@@ -116,6 +124,32 @@ impl Operator {
 }
 
 impl admin::Gateway for Operator {
+    fn sessions(&self, limit: usize) -> Pin<Box<dyn Future<Output = Vec<SessionStatus>> + Send + '_>> {
+        let shown = |session: dataplane::SessionStatus| SessionStatus {
+            id: session.id,
+            worker: session.worker,
+            listener: session.listener,
+            user: session.user,
+            client: session.client,
+            waits_for: session.waits_for.to_owned(),
+            waiting_seconds: session.waiting_seconds,
+            server: session.server,
+            pins: session
+                .pins
+                .into_iter()
+                .map(|pin| PinStatus {
+                    reason: pin.reason.to_owned(),
+                    digest: pin.digest,
+                    since_seconds: pin.since_seconds,
+                })
+                .collect(),
+        };
+        Box::pin(async move {
+            let sessions = self.gateway.describe_sessions(limit).await;
+            sessions.into_iter().map(shown).collect()
+        })
+    }
+
     fn ready(&self) -> Result<(), Vec<String>> {
         let mut reasons = Vec::new();
         if self.gateway.is_draining() {
@@ -141,10 +175,7 @@ impl admin::Gateway for Operator {
             .map(|listener| ListenerStatus {
                 name: listener.name,
                 bind: listener.address.to_string(),
-                mode: match listener.mode {
-                    config::Mode::Tcp => "tcp".into(),
-                    config::Mode::Session => "session".into(),
-                },
+                mode: listener.mode.word().into(),
                 cluster: listener.cluster,
                 sessions: u64::from(listener.sessions),
             });
@@ -185,15 +216,12 @@ fn cluster_status(cluster: &Cluster) -> ClusterStatus {
     ClusterStatus {
         name: cluster.name().to_owned(),
         waiting: cluster.waiting() as u64,
-        servers: cluster
-            .servers()
-            .iter()
-            .map(|server| server_status(server))
-            .collect(),
+        servers: cluster.topology().members.iter().map(server_status).collect(),
     }
 }
 
-fn server_status(server: &Server) -> ServerStatus {
+fn server_status(member: &Member) -> ServerStatus {
+    let server = &member.server;
     let state = server.state();
     ServerStatus {
         name: server.name().to_owned(),
@@ -204,6 +232,9 @@ fn server_status(server: &Server) -> ServerStatus {
             .unwrap_or_default()
             .as_secs(),
         reason: state.reason.clone(),
+        role: member.role.label().to_owned(),
+        role_reason: member.reason.clone(),
+        lag_seconds: member.lag.map(|lag| lag.as_secs_f64()),
         sessions: u64::from(server.sessions()),
     }
 }

@@ -15,10 +15,11 @@ use tracing::{error, info, warn};
 
 use crate::operate::Operator;
 
-/// How often the configuration file and certificates are looked at.
+/// How often the configuration, the users file and certificates are looked at.
 const WATCH_INTERVAL: Duration = Duration::from_secs(1);
 /// File descriptors that are not for sessions: listeners, runtimes, checks, admin, log.
 const SPARE_DESCRIPTORS: u64 = 128;
+/// The client's and the server's.
 const DESCRIPTORS_PER_SESSION: u64 = 2;
 const DEFAULT_MAX_CONNECTIONS: u64 = 20_000;
 /// How long the log may take to be written at the end.
@@ -68,7 +69,7 @@ pub(crate) fn run(path: &Path) -> anyhow::Result<()> {
                 }
             });
         }
-        spawn_local(watch(path.to_owned(), Arc::clone(&operator)));
+        spawn_local(watch(Arc::clone(&operator)));
         take_signals(&operator).await
     });
     log.flush(LOG_FLUSH_LIMIT);
@@ -81,11 +82,13 @@ pub(crate) fn run(path: &Path) -> anyhow::Result<()> {
 /// The configuration asks for more than this process has descriptors for: connections would be refused below the limit.
 pub(crate) fn settle_max_connections(config: &mut Config) -> anyhow::Result<()> {
     let present = net::limits::raise_nofile().context("cannot raise the limit of open files")?;
-    let possible = present.saturating_sub(SPARE_DESCRIPTORS) / DESCRIPTORS_PER_SESSION;
+    let (per_session, shared) = descriptors(config);
+    let spare = SPARE_DESCRIPTORS + shared;
+    let possible = present.saturating_sub(spare) / per_session;
     let wanted = config
         .max_connections
         .unwrap_or(possible.clamp(1, DEFAULT_MAX_CONNECTIONS) as u32);
-    let needed = DESCRIPTORS_PER_SESSION * u64::from(wanted) + SPARE_DESCRIPTORS;
+    let needed = per_session * u64::from(wanted) + spare;
     anyhow::ensure!(
         present >= needed,
         "max_connections = {wanted} needs {needed} file descriptors, and this process may have {present}; raise the limit \
@@ -93,6 +96,26 @@ pub(crate) fn settle_max_connections(config: &mut Config) -> anyhow::Result<()> 
     );
     config.max_connections = Some(wanted);
     Ok(())
+}
+
+/// Descriptors of a session, and those that sessions share. In mode `split` a session has its client's only, where the
+/// connections to every server are limited.
+fn descriptors(config: &Config) -> (u64, u64) {
+    let only_split = config
+        .listeners
+        .iter()
+        .all(|listener| listener.mode == config::Mode::Split);
+    let limits = config
+        .clusters
+        .values()
+        .flat_map(|cluster| &cluster.servers)
+        .map(|server| u64::from(server.max_connections));
+    let limits: Vec<u64> = limits.collect();
+    if only_split && limits.iter().all(|limit| *limit > 0) {
+        (1, limits.iter().sum())
+    } else {
+        (DESCRIPTORS_PER_SESSION, 0)
+    }
 }
 
 /// Waits for signals until one of them ends the process.
@@ -142,18 +165,19 @@ async fn shut_down(operator: &Arc<Operator>, terminate: &mut Signal, interrupt: 
     gateway.join();
 }
 
-/// Reloads when the configuration file has changed, and certificates when theirs have.
-async fn watch(path: PathBuf, operator: Arc<Operator>) {
-    let mut seen = modified(&path);
+/// Reloads when the configuration or the users file has changed, and certificates when theirs have.
+async fn watch(operator: Arc<Operator>) {
+    let mut seen = stamps(&operator);
     let mut ticks = tokio::time::interval(WATCH_INTERVAL);
     loop {
         ticks.tick().await;
-        if operator.watches() {
-            let now = modified(&path);
-            if now != seen && now.is_some() {
-                seen = now;
-                let _ = operator.reload_and_log("the file has changed");
-            }
+        let now = stamps(&operator);
+        // A file that is gone for a moment is being replaced.
+        let is_new = |file: &(PathBuf, Option<Stamp>)| file.1.is_some() && !seen.contains(file);
+        let changed = now.iter().any(is_new);
+        seen = now;
+        if changed {
+            let _ = operator.reload_and_log("the file has changed");
         }
         for result in operator.gateway.reload_tls_if_changed() {
             match result {
@@ -165,7 +189,19 @@ async fn watch(path: PathBuf, operator: Arc<Operator>) {
 }
 
 /// Time and size: an editor that writes twice within the clock's grain changes at least one.
-fn modified(path: &Path) -> Option<(SystemTime, u64)> {
+type Stamp = (SystemTime, u64);
+
+fn stamps(operator: &Operator) -> Vec<(PathBuf, Option<Stamp>)> {
+    let watched = operator.watched().into_iter();
+    watched
+        .map(|path| {
+            let stamp = modified(&path);
+            (path, stamp)
+        })
+        .collect()
+}
+
+fn modified(path: &Path) -> Option<Stamp> {
     let metadata = std::fs::metadata(path).ok()?;
     Some((metadata.modified().ok()?, metadata.len()))
 }

@@ -1,6 +1,9 @@
 //! The subcommand `bench`, as the binary mounts it.
 
-use crate::overhead::{self, OverheadArgs};
+use crate::{
+    overhead::{self, OverheadArgs, Report},
+    split::{self, SplitArgs},
+};
 
 /// Measures what the gateway costs on this machine.
 #[derive(Clone, Debug, clap::Args)]
@@ -13,19 +16,21 @@ pub struct Bench {
 enum Scenario {
     /// CPU per query and memory per idle session, compared with HAProxy, in front of a server that costs nothing.
     Overhead(Box<OverheadArgs>),
+    /// The same with a primary and replicas: what it costs to send reads to replicas and to share few server connections.
+    Split(Box<SplitArgs>),
 }
 
 impl Bench {
     /// Runs the scenario, prints its table, writes its results. An error when a check is not met.
     pub fn run(self) -> anyhow::Result<()> {
         match self.scenario {
-            Scenario::Overhead(args) => run_overhead(&args),
+            Scenario::Overhead(args) => conclude(&args, &overhead::overhead(&args)?),
+            Scenario::Split(args) => conclude(&args.load, &split::split(&args)?),
         }
     }
 }
 
-fn run_overhead(args: &OverheadArgs) -> anyhow::Result<()> {
-    let report = overhead::overhead(args)?;
+fn conclude(args: &OverheadArgs, report: &Report) -> anyhow::Result<()> {
     print!("{}", report.table());
     report.write_json(&args.output)?;
     println!("\nall figures: {}", args.output.display());

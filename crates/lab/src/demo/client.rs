@@ -84,7 +84,9 @@ impl Client {
                     return Ok(());
                 }
                 Event::Done(_) => bail!("{statement}: {}", self.error_text()),
-                Event::LocalInfile | Event::Stream => bail!("{statement}: an answer nobody asked for"),
+                Event::LocalInfile | Event::Stream | Event::State => {
+                    bail!("{statement}: an answer nobody asked for")
+                }
             }
         }
     }

@@ -1,16 +1,18 @@
-//! The programs that are compared, each a child process on a core of its own in front of the same fake server.
+//! The programs that are compared, each a child process on a core of its own in front of fake servers of its own.
 
-use std::{ffi::OsString, fmt, fs, net::SocketAddr, path::Path, process::Command};
+use std::{ffi::OsString, fmt, fs, net::SocketAddr, ops::Range, path::Path, process::Command};
 
 use anyhow::Context;
 use serde::Serialize;
 
-use super::OverheadArgs;
+use super::{
+    OverheadArgs, Plan, configuration,
+    plan::{Scenario, Servers},
+    rig::Rig,
+};
 use crate::child::ListeningChild;
 
-const HAPROXY_CONFIG: &str = include_str!("../../../../bench/haproxy.cfg");
-
-/// Who stands between the clients and the server.
+/// Who stands between the clients and the servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
@@ -18,10 +20,21 @@ pub enum Kind {
     Direct,
     /// HAProxy in TCP mode, one thread.
     Haproxy,
+    /// ProxySQL, one thread: sessions share server connections, reads go to replicas.
+    Proxysql,
     /// This program, a listener in mode `tcp`, one worker.
     Tcp,
     /// This program, a listener in mode `session`, one worker.
     Session,
+    /// This program, a listener in mode `split`, one worker: sessions share server connections, reads go to replicas.
+    Split,
+}
+
+impl Kind {
+    /// Its sessions share server connections, and it tells servers apart.
+    pub fn shares_connections(self) -> bool {
+        matches!(self, Self::Proxysql | Self::Split)
+    }
 }
 
 impl fmt::Display for Kind {
@@ -29,8 +42,10 @@ impl fmt::Display for Kind {
         out.pad(match self {
             Self::Direct => "direct",
             Self::Haproxy => "haproxy",
+            Self::Proxysql => "proxysql",
             Self::Tcp => "tcp",
             Self::Session => "session",
+            Self::Split => "split",
         })
     }
 }
@@ -40,89 +55,141 @@ pub(super) struct Contender {
     pub kind: Kind,
     /// Where clients connect.
     pub address: SocketAddr,
+    /// The places of its servers in the rig, the primary first.
+    servers: Range<usize>,
+    /// Result sets its replicas had sent when they were last looked at.
+    seen: u64,
     process: Option<ListeningChild>,
 }
 
+/// What it takes to start a contender.
+pub(super) struct Start<'a> {
+    pub args: &'a OverheadArgs,
+    pub scenario: &'a Scenario,
+    pub plan: &'a Plan,
+    pub folder: &'a Path,
+}
+
 impl Contender {
-    /// Starts it in front of `server`, with files in `folder`, and waits until it accepts connections.
-    pub(super) fn start(
-        kind: Kind,
-        args: &OverheadArgs,
-        server: SocketAddr,
-        folder: &Path,
-    ) -> anyhow::Result<Self> {
-        if kind == Kind::Direct {
-            return Ok(Self {
-                kind,
-                address: server,
-                process: None,
-            });
+    /// Starts it with servers of its own, and waits until it accepts connections.
+    pub(super) fn start(kind: Kind, start: &Start<'_>, rig: &mut Rig) -> anyhow::Result<Self> {
+        let replicas = match kind.shares_connections() {
+            true => start.plan.servers.replicas,
+            false => 0,
+        };
+        let (first, primary) = rig.add_server()?;
+        let mut servers = vec![primary];
+        for _ in 0..replicas {
+            servers.push(rig.add_server()?.1);
         }
-        let started = ListeningChild::start(&folder.join(format!("{kind}.log")), |[address]| {
-            command(kind, args, address, server, folder)
-        });
-        let (process, [address]) = started.with_context(|| format!("starting {kind}"))?;
-        Ok(Self {
+        let mut contender = Self {
             kind,
-            address,
-            process: Some(process),
-        })
+            address: primary,
+            servers: first..first + servers.len(),
+            seen: 0,
+            process: None,
+        };
+        if kind != Kind::Direct {
+            let log = start.folder.join(format!("{kind}.log"));
+            let started = ListeningChild::start(&log, |[address]| command(kind, start, address, &servers));
+            let (process, [address]) = started.with_context(|| format!("starting {kind}"))?;
+            contender.address = address;
+            contender.process = Some(process);
+            contender.close(rig)?; // the connection that showed it accepts
+        }
+        Ok(contender)
     }
 
     /// None for the one that has no process.
     pub(super) fn pid(&self) -> Option<u32> {
         self.process.as_ref().map(ListeningChild::pid)
     }
+
+    /// Closes its sessions, and waits for the end of the server connections that end with them.
+    pub(super) fn close(&self, rig: &mut Rig) -> anyhow::Result<()> {
+        let servers = match self.kind.shares_connections() {
+            true => 0..0,
+            false => self.servers.clone(),
+        };
+        rig.close(servers)
+    }
+
+    /// Server connections it has now.
+    pub(super) fn server_connections(&self, rig: &Rig) -> usize {
+        let servers = rig.servers(self.servers.clone());
+        servers.iter().map(|server| server.connections()).sum()
+    }
+
+    /// Result sets that its replicas, or the only server, have sent since the last call.
+    pub(super) fn reads_served(&mut self, rig: &Rig) -> u64 {
+        let servers = rig.servers(self.servers.clone());
+        let reading = if servers.len() > 1 { &servers[1..] } else { servers };
+        let results = reading.iter().map(|server| server.results()).sum();
+        results - std::mem::replace(&mut self.seen, results)
+    }
 }
 
 fn command(
     kind: Kind,
-    args: &OverheadArgs,
+    start: &Start<'_>,
     address: SocketAddr,
-    server: SocketAddr,
-    folder: &Path,
+    servers: &[SocketAddr],
 ) -> anyhow::Result<Command> {
-    let configuration = folder.join(format!("{kind}.conf"));
-    if kind == Kind::Haproxy {
-        match &args.haproxy_config {
-            Some(path) => drop(fs::copy(path, &configuration).with_context(|| path.display().to_string())?),
-            None => fs::write(&configuration, HAPROXY_CONFIG)?,
-        }
-        let words = [
+    let Start {
+        args,
+        scenario,
+        plan,
+        folder,
+    } = start;
+    let file = folder.join(format!("{kind}.conf"));
+    let limits = Servers {
+        replicas: servers.len() - 1,
+        ..plan.servers
+    };
+    let place = configuration::Place {
+        listen: address,
+        servers,
+        limits: &limits.shares(),
+        folder,
+    };
+    let text = match kind {
+        Kind::Haproxy => configuration::haproxy(args.haproxy_config.as_deref())?,
+        Kind::Proxysql => configuration::proxysql(scenario.proxysql_config.as_deref(), &place)?,
+        _ => configuration::forebay(kind, plan, &place),
+    };
+    fs::write(&file, text)?;
+    let words: Vec<OsString> = match kind {
+        Kind::Haproxy => vec![
             args.haproxy.clone().into(),
             "-db".into(),
             "-f".into(),
-            configuration.into(),
-        ];
-        let mut command = pinned(args.contender_core, words);
-        command
-            .env("BENCH_BIND", address.to_string())
-            .env("BENCH_SERVER", server.to_string());
-        return Ok(command);
-    }
-    fs::write(&configuration, forebay_configuration(kind, address, server))?;
-    let program = match &args.forebay {
-        Some(path) => path.clone(),
-        None => std::env::current_exe()?,
+            file.into(),
+        ],
+        Kind::Proxysql => vec![
+            scenario.proxysql.clone().into(),
+            "--initial".into(),
+            "-f".into(),
+            "-D".into(),
+            folder.into(),
+            "-c".into(),
+            file.into(),
+        ],
+        _ => {
+            let program = match &args.forebay {
+                Some(path) => path.clone(),
+                None => std::env::current_exe()?,
+            };
+            vec![program.into(), "serve".into(), "--config".into(), file.into()]
+        }
     };
-    let words = [
-        program.into(),
-        "serve".into(),
-        "--config".into(),
-        configuration.into(),
-    ];
-    Ok(pinned(args.contender_core, words))
+    let mut command = pinned(args.contender_core, words);
+    command
+        .env("BENCH_BIND", address.to_string())
+        .env("BENCH_SERVER", servers[0].to_string());
+    Ok(command)
 }
 
-fn forebay_configuration(kind: Kind, address: SocketAddr, server: SocketAddr) -> String {
-    format!(
-        "workers = 1\nmax_connections = 9000\n\n[log]\nlevel = \"warn\"\n\n[[listener]]\nbind = \"{address}\"\n\
-         mode = \"{kind}\"\ncluster = \"main\"\nbacklog = 4096\n\n[cluster.main]\nservers = [\"{server}\"]\n"
-    )
-}
-
-fn pinned<const N: usize>(core: Option<usize>, words: [OsString; N]) -> Command {
-    let mut words: Vec<OsString> = words.into();
+fn pinned(core: Option<usize>, mut words: Vec<OsString>) -> Command {
     if let Some(core) = core {
         let prefix = ["taskset", "-c", &core.to_string()].map(OsString::from);
         words.splice(0..0, prefix);

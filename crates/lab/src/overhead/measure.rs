@@ -2,7 +2,6 @@
 
 use std::{
     fs,
-    path::Path,
     process::{self, Command},
     thread,
     time::{Duration, Instant},
@@ -12,7 +11,8 @@ use anyhow::{Context, ensure};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::{
-    Contender, OverheadArgs, Plan,
+    Plan,
+    contender::{Contender, Start},
     report::{Cell, Figures, IdleFigures, Sample},
     rig::Rig,
     workload::{Protocol, Workload},
@@ -33,15 +33,16 @@ pub(super) struct Bench<'a> {
 }
 
 impl<'a> Bench<'a> {
-    /// Starts the fake server and every contender.
-    pub(super) fn new(args: &OverheadArgs, plan: &'a Plan, folder: &Path) -> anyhow::Result<Self> {
-        let mut rig = Rig::new()?;
-        let server = rig.server_address()?;
-        let mut contenders = Vec::new();
-        for &kind in &plan.contenders {
-            contenders.push(Contender::start(kind, args, server, folder)?);
-            rig.close()?; // the connection that showed it accepts
-        }
+    /// Starts every contender with its servers.
+    pub(super) fn new(start: &Start<'a>) -> anyhow::Result<Self> {
+        let plan = start.plan;
+        let mut rig = Rig::new(plan.busy_poll)?;
+        let contenders: anyhow::Result<Vec<_>> = plan
+            .contenders
+            .iter()
+            .map(|&kind| Contender::start(kind, start, &mut rig))
+            .collect();
+        let contenders = contenders?;
         let cells = plan.protocols.len() * plan.rows.len() * plan.clients.len();
         let steps = (cells * plan.rounds + usize::from(plan.idle_sessions > 0)) * contenders.len();
         Ok(Self {
@@ -52,18 +53,23 @@ impl<'a> Bench<'a> {
         })
     }
 
-    /// Memory of one idle session in every contender that has a process.
-    pub(super) fn idle_memory(&mut self) -> anyhow::Result<Vec<IdleFigures>> {
+    /// Memory of one idle session in every contender that has a process. Where each session has a server connection there
+    /// are as many sessions as `most` says.
+    pub(super) fn idle_memory(&mut self, most: usize) -> anyhow::Result<Vec<IdleFigures>> {
         let mut figures = Vec::new();
         if self.plan.idle_sessions == 0 {
             return Ok(figures);
         }
         for at in 0..self.contenders.len() {
             let kind = self.contenders[at].kind;
+            let sessions = match kind.shares_connections() {
+                true => self.plan.idle_sessions,
+                false => self.plan.idle_sessions.min(most),
+            };
             self.progress
-                .set_message(format!("{kind}: {} idle sessions", self.plan.idle_sessions));
+                .set_message(format!("{kind}: {sessions} idle sessions"));
             let measured = self
-                .idle_memory_of(at)
+                .idle_memory_of(at, sessions)
                 .with_context(|| format!("idle sessions of {kind}"));
             figures.extend(measured?);
             self.progress.inc(1);
@@ -86,7 +92,7 @@ impl<'a> Bench<'a> {
     }
 
     fn cell(&mut self, protocol: Protocol, rows: u32, clients: usize) -> anyhow::Result<Cell> {
-        let workload = Workload::new(protocol, rows);
+        let workload = Workload::new(protocol, rows, self.plan.older_clients);
         let mut samples = vec![Vec::new(); self.contenders.len()];
         for _ in 0..self.plan.rounds {
             for (at, samples) in samples.iter_mut().enumerate() {
@@ -119,15 +125,17 @@ impl<'a> Bench<'a> {
             plan,
             ..
         } = self;
-        let contender = &contenders[at];
+        let contender = &mut contenders[at];
         // Without a process of its own the bench's is taken: what is measured then is the bench.
         let pid = contender.pid().unwrap_or_else(process::id);
         rig.open(contender.address, clients, workload)?;
         rig.run(plan.round().mul_f64(WARM_UP))?;
+        contender.reads_served(rig);
         let before = CpuTime::of(pid)?;
         let load = rig.run(plan.round())?;
         let used = CpuTime::of(pid)? - before;
-        rig.close()?;
+        routes_as_told(contender, rig, plan, load.queries)?;
+        contender.close(rig)?;
 
         let cpu_us = used.total.as_secs_f64() * 1e6 / load.queries as f64;
         let microseconds = |quantile| load.latency.value_at_quantile(quantile) as f64 / 1e3;
@@ -141,7 +149,7 @@ impl<'a> Bench<'a> {
         })
     }
 
-    fn idle_memory_of(&mut self, at: usize) -> anyhow::Result<Option<IdleFigures>> {
+    fn idle_memory_of(&mut self, at: usize, sessions: usize) -> anyhow::Result<Option<IdleFigures>> {
         let Self {
             rig,
             contenders,
@@ -152,21 +160,38 @@ impl<'a> Bench<'a> {
         let Some(pid) = contender.pid() else {
             return Ok(None);
         };
-        let workload = Workload::new(Protocol::Text, 1);
+        let workload = Workload::new(Protocol::Text, 1, plan.older_clients);
         rig.open(contender.address, WARM_UP_SESSIONS, &workload)?;
         rig.run(Duration::from_millis(200))?;
         let before = settled_memory(pid)?;
-        rig.open(contender.address, plan.idle_sessions, &workload)?;
+        rig.open(contender.address, sessions, &workload)?;
         let after = settled_memory(pid)?;
-        rig.close()?;
-        let each = |after: u64, before: u64| (after as f64 - before as f64) / plan.idle_sessions as f64;
+        let server_connections = contender.server_connections(rig);
+        contender.close(rig)?;
+        let each = |after: u64, before: u64| (after as f64 - before as f64) / sessions as f64;
         Ok(Some(IdleFigures {
             contender: contender.kind,
-            sessions: plan.idle_sessions,
+            sessions,
+            server_connections,
             rss_bytes: each(after.rss, before.rss),
             pss_bytes: each(after.pss, before.pss),
         }))
     }
+}
+
+/// A figure is worth nothing when it was had by doing less: whoever is to spread reads over replicas, and to share few
+/// connections, has done so.
+fn routes_as_told(contender: &mut Contender, rig: &Rig, plan: &Plan, queries: u64) -> anyhow::Result<()> {
+    let served = contender.reads_served(rig);
+    ensure!(
+        served == queries,
+        "{queries} reads were answered, and {served} of them by replicas"
+    );
+    if contender.kind.shares_connections() {
+        let (open, most) = (contender.server_connections(rig), plan.servers.connections);
+        ensure!(open <= most, "{open} server connections, and {most} are allowed");
+    }
+    Ok(())
 }
 
 /// Keeps the calling thread, and what it starts from now on, on one core.

@@ -1,39 +1,51 @@
 //! Scenario `overhead`: what a query costs in the process between the client and the server.
 //!
-//! The load generator and the fake server share one thread on one core, the contender has the other core. All
+//! The load generator and the fake servers share one thread on one core, the contender has the other core. All
 //! contenders run during the whole scenario and take turns round by round (A B C A B C …), so that whatever disturbs
 //! the machine disturbs all of them; ratios are formed within a round, and their median is what counts. The figure
 //! of merit is CPU time of the contender's process per query; QPS and latency in a closed loop on one shared machine
 //! stand beside it for orientation.
+//!
+//! Scenario `split` is the same measurement with replicas behind the contenders that can tell servers apart: see
+//! [`crate::split`].
 
 mod check;
+mod configuration;
 mod contender;
 mod measure;
+mod plan;
 mod report;
 mod rig;
 mod session;
 mod workload;
 
-use std::{path::PathBuf, time::Duration};
+use std::path::PathBuf;
 
 use anyhow::{Context, ensure};
 
+pub(crate) use self::plan::Scenario;
 pub use self::{
     check::{Check, Metric},
     contender::Kind,
+    plan::{Plan, Servers},
     report::{Cell, Figures, IdleFigures, Report, Sample, Spread},
     workload::Protocol,
 };
-use self::{contender::Contender, measure::Bench};
+use self::{contender::Start, measure::Bench};
 use crate::machine::Machine;
 
-/// What to measure. Everything that is not given comes from the full matrix, or with `quick` from a small one.
+/// Sessions that contenders without pools are asked to hold at the same time at the most: what their configuration allows.
+const SESSIONS_MAX: usize = configuration::SESSIONS - 200;
+/// Descriptors for everything but idle sessions.
+const OTHER_FILES: usize = 200;
+
+/// What to measure. Everything that is not given comes from the scenario's full matrix, or with `quick` from a small one.
 #[derive(Clone, Debug, clap::Args)]
 pub struct OverheadArgs {
-    /// Rows of 120 bytes in a result [default: 1,100,1000].
+    /// Rows of 120 bytes in a result [default: 1,100,1000; split: 1].
     #[arg(long, value_delimiter = ',')]
     pub rows: Vec<u32>,
-    /// Number of clients, each with one query in flight [default: 1,32,100].
+    /// Number of clients, each with one query in flight [default: 1,32,100; split: 100].
     #[arg(long, value_delimiter = ',')]
     pub clients: Vec<usize>,
     /// Text protocol or prepared statements [default: both].
@@ -45,12 +57,21 @@ pub struct OverheadArgs {
     /// Seconds of load a round [default: 2].
     #[arg(long)]
     pub seconds: Option<f64>,
-    /// Who is compared.
-    #[arg(long, value_delimiter = ',', default_value = "haproxy,tcp,session")]
+    /// Who is compared [default: haproxy,tcp,session; split: those, split, and proxysql where it is installed].
+    #[arg(long, value_delimiter = ',')]
     pub contenders: Vec<Kind>,
-    /// Idle sessions opened to measure the memory of one; 0 leaves that out [default: 5000].
+    /// Idle sessions opened to measure the memory of one; 0 leaves that out [default: 5000]. Contenders in which each has a
+    /// server connection are measured with as many as there are file descriptors for.
     #[arg(long)]
     pub idle_sessions: Option<usize>,
+    /// Clients that know neither DEPRECATE_EOF nor SESSION_TRACK, as go-sql-driver and PyMySQL are; otherwise they are
+    /// as those on libmysqlclient and Connector/J are.
+    #[arg(long)]
+    pub older_clients: bool,
+    /// The load generator and the servers never sleep. On one machine a contender pays for waking them up whenever it sends
+    /// to a side that sleeps, the more so the fewer queries are in flight; across a network it does not.
+    #[arg(long)]
+    pub busy_poll: bool,
     /// A small matrix that ends within a minute: 32 clients, 3 rounds of 0.6 seconds, 1000 idle sessions.
     #[arg(long)]
     pub quick: bool,
@@ -70,7 +91,7 @@ pub struct OverheadArgs {
     /// The gateway to measure, if not this executable itself.
     #[arg(long)]
     pub forebay: Option<PathBuf>,
-    /// Core of the load generator and the fake server. On a machine with one core nothing is pinned.
+    /// Core of the load generator and the fake servers. On a machine with one core nothing is pinned.
     #[arg(long, default_value = "0")]
     pub load_core: Option<usize>,
     /// Core of the contender being measured.
@@ -78,87 +99,65 @@ pub struct OverheadArgs {
     pub contender_core: Option<usize>,
 }
 
-/// The arguments with every default filled in.
-#[derive(Clone, Debug, serde::Serialize)]
-pub struct Plan {
-    /// Rows of a result.
-    pub rows: Vec<u32>,
-    /// Concurrent clients.
-    pub clients: Vec<usize>,
-    /// Protocols.
-    pub protocols: Vec<Protocol>,
-    /// Rounds of every cell.
-    pub rounds: usize,
-    /// Load of one round.
-    pub seconds: f64,
-    /// Who is compared.
-    pub contenders: Vec<Kind>,
-    /// Sessions in the memory measurement.
-    pub idle_sessions: usize,
-}
-
-impl Plan {
-    fn new(args: &OverheadArgs) -> anyhow::Result<Self> {
-        let or = |given: &[usize], full: &[usize], quick: &[usize]| match given {
-            [] if args.quick => quick.to_vec(),
-            [] => full.to_vec(),
-            _ => given.to_vec(),
-        };
-        let plan = Self {
-            rows: if args.rows.is_empty() {
-                vec![1, 100, 1000]
-            } else {
-                args.rows.clone()
-            },
-            clients: or(&args.clients, &[1, 32, 100], &[32]),
-            protocols: match args.protocol.as_slice() {
-                [] => vec![Protocol::Text, Protocol::Prepared],
-                given => given.to_vec(),
-            },
-            rounds: args.rounds.unwrap_or(if args.quick { 3 } else { 5 }),
-            seconds: args.seconds.unwrap_or(if args.quick { 0.6 } else { 2.0 }),
-            contenders: args.contenders.clone(),
-            idle_sessions: args.idle_sessions.unwrap_or(if args.quick { 1000 } else { 5000 }),
-        };
-        ensure!(
-            plan.rounds > 0 && plan.clients.iter().all(|&clients| clients > 0),
-            "nothing to measure"
-        );
-        ensure!(
-            (0.01..=3600.0).contains(&plan.seconds),
-            "--seconds must be between 0.01 and 3600"
-        );
-        Ok(plan)
-    }
-
-    fn round(&self) -> Duration {
-        Duration::from_secs_f64(self.seconds)
-    }
-}
-
-/// Runs the scenario and returns all figures. Checks are not looked at; see [`Report::failed_checks`].
+/// Runs the scenario `overhead` and returns all figures. Checks are not looked at; see [`Report::failed_checks`].
 pub fn overhead(args: &OverheadArgs) -> anyhow::Result<Report> {
-    let plan = Plan::new(args)?;
+    run(args, &scenario())
+}
+
+fn scenario() -> Scenario {
+    Scenario {
+        name: "overhead",
+        contenders: vec![Kind::Haproxy, Kind::Tcp, Kind::Session],
+        rows: vec![1, 100, 1000],
+        clients: vec![1, 32, 100],
+        idle_sessions: 5000,
+        servers: Servers {
+            replicas: 0,
+            connections: 100,
+        },
+        proxysql: "proxysql".into(),
+        proxysql_config: None,
+    }
+}
+
+/// Runs a scenario.
+pub(crate) fn run(args: &OverheadArgs, scenario: &Scenario) -> anyhow::Result<Report> {
+    let plan = Plan::new(args, scenario)?;
     let machine = Machine::describe();
     let mut args = args.clone();
     if std::thread::available_parallelism().map_or(1, usize::from) < 2 {
         (args.load_core, args.contender_core) = (None, None);
     }
-    // Two descriptors a session here, for the client's and the fake server's end, and two in the contender.
+    let most = sessions_without_pool(&plan)?;
+    measure::pin_this_thread(args.load_core)?;
+    let folder = tempfile::Builder::new().prefix("forebay-bench-").tempdir()?;
+    let mut bench = Bench::new(&Start {
+        args: &args,
+        scenario,
+        plan: &plan,
+        folder: folder.path(),
+    })?;
+    let idle = bench.idle_memory(most)?;
+    let cells = bench.matrix()?;
+    drop(bench);
+    Ok(Report::new(scenario.name, plan, machine, cells, idle))
+}
+
+/// How many idle sessions there can be whose server connections end here, too: such a session takes two descriptors of
+/// ours, for the client's and the fake server's end, and two of the contender's.
+fn sessions_without_pool(plan: &Plan) -> anyhow::Result<usize> {
     let files = net::limits::raise_nofile().context("raising the limit of open files")?;
-    let needed = 2 * plan.idle_sessions as u64 + 200;
+    let files = usize::try_from(files).unwrap_or(usize::MAX);
+    let pooled = plan.contenders.iter().all(|kind| kind.shares_connections());
+    let needed = plan.idle_sessions * if pooled { 1 } else { 2 } + OTHER_FILES;
+    let possible = files.saturating_sub(OTHER_FILES) / 2;
+    let some_pooled = plan.contenders.iter().any(|kind| kind.shares_connections());
     ensure!(
-        files >= needed,
+        files >= needed || some_pooled && files >= plan.idle_sessions + OTHER_FILES,
         "{} idle sessions need {needed} open files and the limit is {files}: use fewer with --idle-sessions",
         plan.idle_sessions
     );
-    measure::pin_this_thread(args.load_core)?;
-    let folder = tempfile::Builder::new().prefix("forebay-bench-").tempdir()?;
-    let mut bench = Bench::new(&args, &plan, folder.path())?;
-    let idle = bench.idle_memory()?;
-    let cells = bench.matrix()?;
-    drop(bench);
-    Ok(Report::new(plan, machine, cells, idle))
+    Ok(possible.min(SESSIONS_MAX))
 }
 
 #[cfg(test)]
@@ -181,11 +180,11 @@ mod tests {
 
     #[test]
     fn quick_fills_in_a_small_matrix_and_keeps_what_is_given() {
-        let plan = Plan::new(&parse("--quick --rounds 7")).unwrap();
+        let plan = Plan::new(&parse("--quick --rounds 7"), &scenario()).unwrap();
         assert_eq!((plan.rounds, plan.idle_sessions), (7, 1000));
         assert_eq!((plan.clients, plan.rows), (vec![32], vec![1, 100, 1000]));
-        assert!(Plan::new(&parse("--seconds 0")).is_err());
-        assert!(Plan::new(&parse("--clients 0")).is_err());
+        assert!(Plan::new(&parse("--seconds 0"), &scenario()).is_err());
+        assert!(Plan::new(&parse("--clients 0"), &scenario()).is_err());
     }
 
     /// The rig against itself: logins, prepares, proof of the first result, load, figures.

@@ -128,6 +128,8 @@ pub struct IdleFigures {
     pub contender: Kind,
     /// How many sessions were opened.
     pub sessions: usize,
+    /// Server connections it had then.
+    pub server_connections: usize,
     /// Growth of resident memory for each of them, in bytes.
     pub rss_bytes: f64,
     /// Growth of the proportional set size for each, in bytes.
@@ -137,7 +139,7 @@ pub struct IdleFigures {
 /// Everything a run of the scenario has found.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
-    /// Always "overhead".
+    /// "overhead" or "split".
     pub scenario: &'static str,
     /// Where it ran.
     pub machine: Machine,
@@ -150,9 +152,15 @@ pub struct Report {
 }
 
 impl Report {
-    pub(super) fn new(plan: Plan, machine: Machine, cells: Vec<Cell>, idle: Vec<IdleFigures>) -> Self {
+    pub(super) fn new(
+        scenario: &'static str,
+        plan: Plan,
+        machine: Machine,
+        cells: Vec<Cell>,
+        idle: Vec<IdleFigures>,
+    ) -> Self {
         Self {
-            scenario: "overhead",
+            scenario,
             machine,
             plan,
             cells,
@@ -266,7 +274,10 @@ impl Report {
             }
         }
         if !self.idle.is_empty() {
-            writeln!(out, "\nidle session         RSS bytes  PSS bytes   /haproxy")?;
+            writeln!(
+                out,
+                "\nidle session  sessions  server connections  RSS bytes  PSS bytes   /haproxy"
+            )?;
         }
         for idle in &self.idle {
             let ratio = self.idle_ratio(idle.contender, Some(Kind::Haproxy));
@@ -274,12 +285,13 @@ impl Report {
             let IdleFigures {
                 contender,
                 sessions,
+                server_connections,
                 rss_bytes,
                 pss_bytes,
             } = idle;
             writeln!(
                 out,
-                "{contender:<9} of {sessions:>6} {rss_bytes:>11.0} {pss_bytes:>10.0} {ratio:>10}"
+                "{contender:<12} {sessions:>9} {server_connections:>19} {rss_bytes:>10.0} {pss_bytes:>10.0} {ratio:>10}"
             )?;
         }
         Ok(())
@@ -320,6 +332,7 @@ fn write_line(out: &mut String, cell: &Cell, figures: &Figures) -> std::fmt::Res
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::overhead::Servers;
 
     fn figures(contender: Kind, cpu: &[f64]) -> Figures {
         let sample = |&cpu_us: &f64| Sample {
@@ -346,6 +359,7 @@ mod tests {
         let idle = |contender, rss_bytes| IdleFigures {
             contender,
             sessions: 10,
+            server_connections: 10,
             rss_bytes,
             pss_bytes: rss_bytes,
         };
@@ -357,9 +371,15 @@ mod tests {
             seconds: 1.0,
             contenders: vec![Kind::Haproxy, Kind::Session],
             idle_sessions: 10,
+            older_clients: false,
+            busy_poll: false,
+            servers: Servers {
+                replicas: 0,
+                connections: 100,
+            },
         };
         let idle = vec![idle(Kind::Haproxy, 4000.0), idle(Kind::Session, 5000.0)];
-        Report::new(plan, Machine::describe(), vec![cell], idle)
+        Report::new("overhead", plan, Machine::describe(), vec![cell], idle)
     }
 
     #[test]

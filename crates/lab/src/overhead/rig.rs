@@ -1,4 +1,4 @@
-//! Both ends of the bench on one thread: the fake server, and a closed-loop load generator whose connections reach it
+//! Both ends of the bench on one thread: fake servers, and a closed-loop load generator whose connections reach it
 //! through a contender.
 //!
 //! One poll loop serves both, so that a query costs this core two reads, two writes and a share of an `epoll_wait`,
@@ -8,6 +8,7 @@
 use std::{
     io::{self, Read, Write},
     net::SocketAddr,
+    ops::Range,
     time::{Duration, Instant},
 };
 
@@ -19,8 +20,8 @@ use testkit::fake_server::FakeServer;
 use super::session::{Input, Session};
 use super::workload::Workload;
 
-/// Tokens below are clients, those from here on belong to the fake server.
-const SERVER_TOKENS: Token = Token(1 << 32);
+/// Tokens below are clients; from here on every fake server has so many.
+const SERVER_TOKENS: usize = 1 << 32;
 /// Connections that may be logging in at one time, so that no backlog overflows.
 const LOGIN_WAVE: usize = 64;
 /// Nothing at all happened for so long: the contender is stuck.
@@ -39,13 +40,15 @@ pub(super) struct Load {
     pub latency: Histogram<u64>,
 }
 
-/// The fake server and its clients.
+/// Fake servers and their clients.
 pub(super) struct Rig {
     poll: Poll,
     events: Events,
-    server: FakeServer,
+    servers: Vec<FakeServer>,
     clients: Vec<Client>,
     scratch: Box<[u8]>,
+    /// Never sleep while something is awaited: see [`OverheadArgs::busy_poll`](super::OverheadArgs::busy_poll).
+    busy_poll: bool,
 }
 
 struct Client {
@@ -55,23 +58,31 @@ struct Client {
 }
 
 impl Rig {
-    /// Starts the fake server and no client.
-    pub(super) fn new() -> anyhow::Result<Self> {
-        let poll = Poll::new()?;
-        let mut server = FakeServer::bind(SERVER_TOKENS)?;
-        server.register(poll.registry())?;
+    /// No server and no client.
+    pub(super) fn new(busy_poll: bool) -> anyhow::Result<Self> {
         Ok(Self {
-            poll,
+            poll: Poll::new()?,
             events: Events::with_capacity(512),
-            server,
+            servers: Vec::new(),
             clients: Vec::new(),
             scratch: vec![0; READ_BUFFER].into_boxed_slice(),
+            busy_poll,
         })
     }
 
-    /// Where the fake server listens.
-    pub(super) fn server_address(&self) -> anyhow::Result<SocketAddr> {
-        Ok(self.server.address()?)
+    /// Starts one more fake server. Returns its place and where it listens.
+    pub(super) fn add_server(&mut self) -> anyhow::Result<(usize, SocketAddr)> {
+        let place = self.servers.len();
+        let mut server = FakeServer::bind(Token(SERVER_TOKENS * (place + 1)))?;
+        server.register(self.poll.registry())?;
+        let address = server.address()?;
+        self.servers.push(server);
+        Ok((place, address))
+    }
+
+    /// The fake servers at these places.
+    pub(super) fn servers(&self, places: Range<usize>) -> &[FakeServer] {
+        &self.servers[places]
     }
 
     /// Opens `count` more sessions to `target`; when this returns each has logged in, prepared its statement, run it
@@ -126,23 +137,28 @@ impl Rig {
         })
     }
 
-    /// Closes all sessions and waits until the fake server has seen the contender's side go, too.
-    pub(super) fn close(&mut self) -> anyhow::Result<()> {
+    /// Closes all sessions and waits until these servers have seen the contender's side go, too.
+    pub(super) fn close(&mut self, servers: Range<usize>) -> anyhow::Result<()> {
         for client in &mut self.clients {
             let _ = client.stream.write(&Workload::quit());
         }
         self.clients.clear();
         let deadline = Instant::now() + STALL;
-        while self.server.connections() > 0 {
-            if Instant::now() > deadline {
-                bail!(
-                    "{} server connections stay open after their clients left",
-                    self.server.connections()
-                );
+        loop {
+            let open: usize = self
+                .servers(servers.clone())
+                .iter()
+                .map(FakeServer::connections)
+                .sum();
+            if open == 0 {
+                return Ok(());
             }
+            ensure!(
+                Instant::now() <= deadline,
+                "{open} server connections stay open after their clients left"
+            );
             self.turn_for(Duration::from_millis(20), |_, _, _| ())?;
         }
-        Ok(())
     }
 
     fn connect(&mut self, target: SocketAddr, workload: &Workload) -> anyhow::Result<()> {
@@ -172,16 +188,13 @@ impl Rig {
         timeout: Duration,
         mut answered: impl FnMut(&mut Client, Instant, usize),
     ) -> anyhow::Result<bool> {
-        match self.poll.poll(&mut self.events, Some(timeout)) {
-            Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error.into()),
-            _ => {}
-        }
+        self.wait(timeout)?;
         for event in &self.events {
-            if self.server.owns(event.token()) {
-                self.server.handle(self.poll.registry(), event)?;
+            let index = event.token().0;
+            if let Some(place) = (index / SERVER_TOKENS).checked_sub(1) {
+                self.servers[place].handle(self.poll.registry(), event)?;
                 continue;
             }
-            let index = event.token().0;
             let Some(client) = self.clients.get_mut(index) else {
                 continue;
             };
@@ -190,6 +203,20 @@ impl Rig {
             }
         }
         Ok(!self.events.is_empty())
+    }
+
+    fn wait(&mut self, timeout: Duration) -> anyhow::Result<()> {
+        let began = Instant::now();
+        loop {
+            let wait = if self.busy_poll { Duration::ZERO } else { timeout };
+            match self.poll.poll(&mut self.events, Some(wait)) {
+                Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error.into()),
+                _ => {}
+            }
+            if !self.events.is_empty() || !self.busy_poll || began.elapsed() > timeout {
+                return Ok(());
+            }
+        }
     }
 }
 

@@ -1,9 +1,13 @@
 //! One client session of the bench: bytes in, bytes out. The rig owns its socket.
 
-use anyhow::{bail, ensure};
-use mysql_wire::{AuthSwitch, Capabilities, ErrPacket, Greeting, Login, PacketHeader, write_packet};
+use std::rc::Rc;
 
-use super::workload::Workload;
+use anyhow::{Context, bail, ensure};
+use mysql_wire::{AuthSwitch, Capabilities, ErrPacket, Greeting, Login, PacketHeader, auth, write_packet};
+
+use super::workload::{PASSWORD, USER, Workload};
+
+const PLUGIN: &[u8] = b"mysql_native_password";
 
 /// What follows from received bytes.
 pub(super) enum Input {
@@ -28,6 +32,8 @@ enum Phase {
 pub(super) struct Session {
     phase: Phase,
     workload: Workload,
+    /// The workload's, with the id that this session's statement was given.
+    query: Rc<[u8]>,
     negotiated: Capabilities,
     /// Bytes of an unfinished packet or answer; empty, and without memory, once queries are only counted.
     received: Vec<u8>,
@@ -39,7 +45,8 @@ impl Session {
         Self {
             phase: Phase::Greeting,
             workload: workload.clone(),
-            negotiated: capabilities(),
+            query: Rc::clone(&workload.query),
+            negotiated: capabilities(workload.older_clients),
             received: Vec::new(),
             answer_len: 0,
         }
@@ -49,7 +56,7 @@ impl Session {
     pub(super) fn next_query(&mut self) -> &[u8] {
         debug_assert!(matches!(self.phase, Phase::Counting(0)));
         self.phase = Phase::Counting(self.answer_len);
-        &self.workload.query
+        &self.query
     }
 
     /// What the session was doing, for error texts.
@@ -70,7 +77,14 @@ impl Session {
         }
         self.received.extend(bytes);
         match self.phase {
-            Phase::Preparing => self.prove(self.workload.prepare_answer(self.negotiated)),
+            Phase::Preparing => {
+                let Some(id) = self.received.get(5..9).and_then(|id| id.try_into().ok()) else {
+                    return Ok(Input::More);
+                };
+                let id = u32::from_le_bytes(id);
+                self.query = self.workload.execution(id);
+                self.prove(self.workload.prepare_answer(id, self.negotiated))
+            }
             Phase::Proving => self.prove(self.workload.query_answer(self.negotiated)),
             _ => self.log_in(),
         }
@@ -115,7 +129,7 @@ impl Session {
         self.received.clear();
         if let Phase::Preparing = self.phase {
             self.phase = Phase::Proving;
-            return Ok(Input::Send(self.workload.query.to_vec()));
+            return Ok(Input::Send(self.query.to_vec()));
         }
         self.received = Vec::new();
         self.answer_len = expected.len();
@@ -140,19 +154,22 @@ impl Session {
         }
         match (&self.phase, first) {
             (Phase::Greeting, _) => {
-                self.negotiated = capabilities() & Greeting::decode(payload)?.capabilities;
+                let greeting = Greeting::decode(payload)?;
+                self.negotiated = self.negotiated & greeting.capabilities;
                 self.phase = Phase::Login;
-                Ok(Input::Send(login(self.negotiated)))
+                Ok(Input::Send(login(self.negotiated, &greeting.nonce)))
             }
             (_, Some(0)) => Ok(Input::Send(self.first_command())),
-            (_, Some(0xfe)) => {
-                let plugin = AuthSwitch::decode(payload)?.plugin;
+            (_, Some(AuthSwitch::HEADER)) => {
+                let AuthSwitch { plugin, data } = AuthSwitch::decode(payload)?;
                 ensure!(
-                    plugin == b"mysql_native_password",
+                    plugin == PLUGIN,
                     "asked for plugin {}",
                     String::from_utf8_lossy(&plugin)
                 );
-                Ok(Input::Send(packet(header.sequence.wrapping_add(1), &[0; 20])))
+                let nonce = data.first_chunk().context("a nonce that is too short")?;
+                let answer = auth::native_password(nonce, PASSWORD);
+                Ok(Input::Send(packet(header.sequence.wrapping_add(1), &answer)))
             }
             _ => bail!("an unexpected packet during the login: {payload:02x?}"),
         }
@@ -166,21 +183,21 @@ impl Session {
             }
             None => {
                 self.phase = Phase::Proving;
-                self.workload.query.to_vec()
+                self.query.to_vec()
             }
         }
     }
 }
 
-fn login(negotiated: Capabilities) -> Vec<u8> {
+fn login(negotiated: Capabilities, nonce: &[u8; 20]) -> Vec<u8> {
     let login = Login {
         capabilities: negotiated,
         max_packet_size: 1 << 24,
         charset: 45,
-        user: b"bench".to_vec(),
-        auth_response: vec![0; 20],
+        user: USER.to_vec(),
+        auth_response: auth::native_password(nonce, PASSWORD),
         database: None,
-        auth_plugin: Some(b"mysql_native_password".to_vec()),
+        auth_plugin: Some(PLUGIN.to_vec()),
         attributes: None,
         zstd_level: None,
     };
@@ -206,8 +223,14 @@ fn error_text(payload: &[u8], negotiated: Capabilities) -> String {
     }
 }
 
-fn capabilities() -> Capabilities {
-    Capabilities::LONG_PASSWORD
+/// What clients on libmysqlclient or Connector/J ask for, or `older` ones.
+fn capabilities(older: bool) -> Capabilities {
+    let newer = match older {
+        true => Capabilities::default(),
+        false => Capabilities::DEPRECATE_EOF | Capabilities::SESSION_TRACK,
+    };
+    newer
+        | Capabilities::LONG_PASSWORD
         | Capabilities::LONG_FLAG
         | Capabilities::PROTOCOL_41
         | Capabilities::TRANSACTIONS
@@ -216,5 +239,4 @@ fn capabilities() -> Capabilities {
         | Capabilities::MULTI_RESULTS
         | Capabilities::PS_MULTI_RESULTS
         | Capabilities::PLUGIN_AUTH
-        | Capabilities::DEPRECATE_EOF
 }

@@ -6,6 +6,10 @@ use mysql_wire::{Capabilities, Command, write_packet};
 use serde::Serialize;
 use testkit::result_set::{Shape, encode_prepare_ok};
 
+/// The account that every contender lets in.
+pub(super) const USER: &[u8] = b"bench";
+pub(super) const PASSWORD: &[u8] = b"bench";
+
 /// How the statement is run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
@@ -33,10 +37,12 @@ pub(super) struct Workload {
     pub query: Rc<[u8]>,
     pub protocol: Protocol,
     pub rows: u32,
+    /// Clients that know neither DEPRECATE_EOF nor SESSION_TRACK.
+    pub older_clients: bool,
 }
 
 impl Workload {
-    pub(super) fn new(protocol: Protocol, rows: u32) -> Self {
+    pub(super) fn new(protocol: Protocol, rows: u32, older_clients: bool) -> Self {
         let statement = format!("SELECT c FROM t LIMIT {rows}");
         let (prepare, query) = match protocol {
             Protocol::Text => (None, command(Command::QUERY, statement.as_bytes())),
@@ -50,6 +56,7 @@ impl Workload {
             query: query.into(),
             protocol,
             rows,
+            older_clients,
         }
     }
 
@@ -58,8 +65,16 @@ impl Workload {
         command(Command::QUIT, &[])
     }
 
-    pub(super) fn prepare_answer(&self, negotiated: Capabilities) -> Vec<u8> {
-        encode_prepare_ok(self.rows, 0, negotiated.contains(Capabilities::DEPRECATE_EOF))
+    /// The query of a session whose statement has this id.
+    pub(super) fn execution(&self, id: u32) -> Rc<[u8]> {
+        if id == self.rows {
+            return Rc::clone(&self.query);
+        }
+        execute(id).into()
+    }
+
+    pub(super) fn prepare_answer(&self, id: u32, negotiated: Capabilities) -> Vec<u8> {
+        encode_prepare_ok(id, 0, negotiated.contains(Capabilities::DEPRECATE_EOF))
     }
 
     pub(super) fn query_answer(&self, negotiated: Capabilities) -> Vec<u8> {
@@ -67,9 +82,9 @@ impl Workload {
     }
 }
 
-/// The fake server's statement ids are numbers of rows. No cursor, one iteration, no parameter.
-fn execute(rows: u32) -> Vec<u8> {
-    let mut body = rows.to_le_bytes().to_vec();
+/// No cursor, one iteration, no parameter. The fake server's statement ids are numbers of rows.
+fn execute(id: u32) -> Vec<u8> {
+    let mut body = id.to_le_bytes().to_vec();
     body.push(0);
     body.extend(1u32.to_le_bytes());
     command(Command::STMT_EXECUTE, &body)

@@ -1,0 +1,60 @@
+//! `forebay import`: where its output goes, and its exit codes.
+
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test stops where something is not as it must be"
+)]
+
+use std::io::Write;
+use std::process::{Command, Output, Stdio};
+
+const PLAIN: &str = r#"
+mysql_servers = ( { address = "db1", hostgroup = 0 }, { address = "db2", hostgroup = 1 } )
+mysql_replication_hostgroups = ( { writer_hostgroup = 0, reader_hostgroup = 1 } )
+mysql_variables = { monitor_username = "monitor", monitor_password = "m" }
+mysql_users = ( { username = "app", password = "p" } )
+"#;
+
+fn import(arguments: &[&str], text: &str) -> Output {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_forebay"))
+        .args(["import", "proxysql"])
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
+    child.wait_with_output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).unwrap()
+}
+
+#[test]
+fn the_configuration_goes_out_and_the_rest_is_said_beside_it() {
+    let with_more = PLAIN.replace("monitor_password", "query_cache_size_MB = 256, monitor_password");
+    let output = import(&["-"], &with_more);
+    assert_eq!(output.status.code(), Some(0));
+    assert!(config::Config::parse(text(&output.stdout), "out").is_ok());
+    assert_eq!(
+        text(&output.stderr),
+        "global variables without an equal: mysql-query_cache_size_MB\n"
+    );
+    assert_eq!(import(&["--strict", "-"], &with_more).status.code(), Some(3));
+}
+
+#[test]
+fn nothing_lost_is_strict_enough() {
+    let output = import(&["--strict", "-"], PLAIN);
+    assert_eq!((output.status.code(), text(&output.stderr)), (Some(0), ""));
+}
+
+#[test]
+fn a_file_that_cannot_be_read_is_named_with_the_line() {
+    let output = import(&["-"], "mysql_servers = (\n oops )");
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(text(&output.stderr), "forebay: -: line 2: expected `{` or `)`\n");
+    assert!(output.stdout.is_empty());
+}
