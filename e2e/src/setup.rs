@@ -19,6 +19,7 @@ pub struct Setup {
     listener_tables: String,
     cluster: String,
     cluster_tables: String,
+    tables: String,
     check: String,
 }
 
@@ -51,6 +52,7 @@ impl Setup {
             listener_tables: String::new(),
             cluster: String::new(),
             cluster_tables: String::new(),
+            tables: String::new(),
             check: "interval = \"200ms\"\ntimeout = \"1s\"\nrise = 1\nfall = 2\n".to_owned(),
         }
     }
@@ -116,6 +118,13 @@ impl Setup {
         self
     }
 
+    /// Whole tables, such as `[[user]]`.
+    #[must_use]
+    pub fn tables(mut self, toml: &str) -> Self {
+        let _ = writeln!(self.tables, "{toml}");
+        self
+    }
+
     /// All options of `[cluster.main.check]`, instead of the quick checks.
     #[must_use]
     pub fn check(mut self, toml: &str) -> Self {
@@ -151,6 +160,7 @@ impl Setup {
             listener_tables,
             cluster,
             cluster_tables,
+            tables,
             check,
             ..
         } = self;
@@ -161,6 +171,11 @@ impl Setup {
         } else {
             "max_connections = 400\n"
         };
+        let workers = if top.contains("workers") {
+            ""
+        } else {
+            "workers = 2\n"
+        };
         // A reload is asked for by a signal, and must not be done twice.
         let watch = if top.contains("watch") {
             ""
@@ -168,9 +183,9 @@ impl Setup {
             "watch = false\n"
         };
         format!(
-            "workers = 2\n{limit}{watch}{top}\n[[listener]]\nname = \"e2e\"\nbind = \"{bind}\"\nmode = \"{mode}\"\n\
+            "{workers}{limit}{watch}{top}\n[[listener]]\nname = \"e2e\"\nbind = \"{bind}\"\nmode = \"{mode}\"\n\
              cluster = \"main\"\n{listener}{listener_tables}\n[cluster.main]\nservers = [{servers}]\n{cluster}\
-             [cluster.main.check]\n{check}{cluster_tables}\n[admin]\nbind = \"127.0.0.1:{admin_port}\"\n"
+             [cluster.main.check]\n{check}{cluster_tables}\n{tables}\n[admin]\nbind = \"127.0.0.1:{admin_port}\"\n"
         )
     }
 }

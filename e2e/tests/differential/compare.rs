@@ -2,10 +2,10 @@
 
 use std::fmt::Write as _;
 
-use mysql_wire::{Capabilities, ErrPacket, OkPacket};
+use mysql_wire::{Capabilities, Command, ErrPacket, OkPacket, StatusFlags};
 
 use crate::answer::{Answer, End, Packet, Role, lenenc};
-use crate::script::{Mask, Request, Side, Step};
+use crate::script::{Mask, Patch, Request, Side, Step};
 
 /// Longest part of a packet that a report shows, in bytes.
 const SHOWN: usize = 160;
@@ -39,7 +39,9 @@ pub fn differences(
     capabilities: Capabilities,
     direct: &Side,
     gateway: &Side,
+    shared: bool,
 ) -> Option<String> {
+    let mut earlier: Vec<Answer> = Vec::new();
     for (index, step) in steps.iter().enumerate() {
         let side = direct;
         let (direct, gateway) = match (direct.steps.get(index), gateway.steps.get(index)) {
@@ -47,7 +49,21 @@ pub fn differences(
             (direct, gateway) => (direct.map_or(&[][..], |it| it), gateway.map_or(&[][..], |it| it)),
         };
         for (place, request) in step.requests.iter().enumerate() {
-            let Some(report) = compare(request, capabilities, direct.get(place), gateway.get(place)) else {
+            let before = direct[..place.min(direct.len())].last().or(earlier.last());
+            if shared
+                && asks_for_diagnostics(&request.label)
+                && has_forgotten(before, gateway.get(place), capabilities)
+            {
+                continue;
+            }
+            let Some(report) = compare(
+                request,
+                capabilities,
+                shared,
+                calls(request, steps),
+                direct.get(place),
+                gateway.get(place),
+            ) else {
                 continue;
             };
             let together = match step.requests.len() {
@@ -61,11 +77,47 @@ pub fn differences(
             );
             return Some(text);
         }
+        if let Some(last) = direct.last() {
+            earlier.clone_from(&vec![last.clone()]);
+        }
         if direct.last().is_some_and(Answer::ends_session) {
             return None;
         }
     }
     None
+}
+
+/// The gateway has no diagnostics to show where it need not: a statement id that nobody knows is refused by itself, so that no
+/// server has the error; and MariaDB keeps the diagnostics of a statement over all that follow and use no tables, for which
+/// no connection is held. Those of the last statement it has to show.
+fn has_forgotten(before: Option<&Answer>, gateway: Option<&Answer>, capabilities: Capabilities) -> bool {
+    let shows = |packet: &Packet| packet.role == Role::Row && packet.physical.payload != b"\x010";
+    let shows_none = gateway.is_some_and(|answer| !answer.packets.iter().any(shows));
+    let Some(verdict) = before.and_then(|answer| answer.packets.last()) else {
+        return shows_none;
+    };
+    match &verdict.physical.payload[..] {
+        // Where a connection is held there may be the session's earlier ones.
+        [0xff, low, high, ..] => OWN_ERRORS.contains(&u16::from_le_bytes([*low, *high])),
+        [0xfe, low, high, _, _] => shows_none && (*low, *high) == (0, 0),
+        payload => shows_none && OkPacket::decode(payload, capabilities).is_ok_and(|ok| ok.warnings == 0),
+    }
+}
+
+/// What the gateway says itself of prepared statements: unknown, without a cursor, malformed.
+const OWN_ERRORS: [u16; 3] = [1243, 1421, 1835];
+
+fn asks_for_diagnostics(label: &str) -> bool {
+    [
+        "WARNINGS",
+        "ERRORS",
+        "DIAGNOSTICS",
+        "error_count",
+        "warning_count",
+        "ROW_COUNT",
+    ]
+    .iter()
+    .any(|word| label.contains(word))
 }
 
 /// The last commands, and what the direct connection answered.
@@ -95,6 +147,8 @@ fn history_line(request: &Request, answer: &Answer) -> String {
 fn compare(
     request: &Request,
     capabilities: Capabilities,
+    shared: bool,
+    calls: bool,
     direct: Option<&Answer>,
     gateway: Option<&Answer>,
 ) -> Option<String> {
@@ -106,8 +160,19 @@ fn compare(
             return Some("only the connection through the gateway got as far as this\n".into());
         }
     };
-    let left = normal(direct, request.mask, capabilities);
-    let right = normal(gateway, request.mask, capabilities);
+    let (left, right) = if shared {
+        let known = |answer| {
+            let mut answer = as_shared(answer, request, capabilities);
+            if calls {
+                without_affected_rows(&mut answer, capabilities);
+            }
+            normal(&answer, request.mask, capabilities)
+        };
+        (known(direct), known(gateway))
+    } else {
+        let whole = |answer| normal(answer, request.mask, capabilities);
+        (whole(direct), whole(gateway))
+    };
     let farewell = left.is_empty() && direct.end == End::Closed && is_farewell(gateway, capabilities);
     if farewell || (left == right && direct.end == gateway.end) {
         return None;
@@ -135,6 +200,167 @@ fn is_farewell(answer: &Answer, capabilities: Capabilities) -> bool {
     error.is_ok_and(|error| {
         error.code == 1158 && error.message.starts_with(b"Lost connection to MySQL server: ")
     }) && answer.packets.len() == 1
+}
+
+/// Of an error packet: its code and the SQLSTATE.
+const ERROR_HEAD_LEN: usize = 9;
+/// Of the answer to COM_STMT_PREPARE, behind its first byte.
+const PREPARE_OK_LEN: usize = 11;
+
+/// Without what a session cannot know that has no connection of its own.
+///
+/// What the EOF packet behind definitions says about the rows that follow. A server that ends rows with an OK packet
+/// says that there only, so a client that expects the older form is told what is known before: the session's status.
+/// MariaDB reports variables in the order of a table that is another on each connection. And the gateway knows no names of
+/// hosts: it says the address where a server that looks them up says a name.
+///
+/// MySQL 9.7 reports the state of explicit transactions although `session_track_transaction_info` is off, as it is in all scripts
+/// over shared connections; the gateway goes by the variable. A command that is no statement is answered with the count of the warnings before it, which are not at hand any more. And
+/// MySQL forgets the flags of OUT parameters where EOF packets end their row, but not where OK packets do.
+fn as_shared(answer: &Answer, request: &Request, capabilities: Capabilities) -> Answer {
+    const ABOUT_ROWS: u8 = 0x01 | 0x08 | 0x10 | 0x20;
+    let mut answer = answer.clone();
+    let mut after_definition = false;
+    let has_out_parameters = answer.packets.iter().any(|packet| {
+        packet.role == Role::Verdict
+            && matches!(packet.physical.payload[..], [0xfe, _, _, _, high] if high & 0x10 != 0)
+    });
+    let runs_sql = matches!(
+        request.command(),
+        Command::QUERY | Command::STMT_EXECUTE | Command::STMT_BULK_EXECUTE
+    );
+    for packet in &mut answer.packets {
+        if after_definition
+            && packet.role == Role::Verdict
+            && let [0xfe, warnings, _, low, _] = &mut packet.physical.payload[..]
+        {
+            *warnings = 0;
+            *low &= !ABOUT_ROWS;
+        }
+        // Ids are counted by the session, and MariaDB's texts are empty where results are in a charset of wide characters.
+        if let [0xff, low, high, ..] = packet.physical.payload[..]
+            && OWN_ERRORS.contains(&u16::from_le_bytes([low, high]))
+        {
+            packet.physical.payload.truncate(ERROR_HEAD_LEN);
+        }
+        after_definition = packet.role == Role::Definition;
+        // Ids of statements are counted by the session, and MariaDB counts others, too.
+        if packet.role == Role::Head
+            && let [0x00, id @ ..] = &mut packet.physical.payload[..]
+            && id.len() >= PREPARE_OK_LEN
+        {
+            id[..4].fill(0);
+        }
+        if packet.role == Role::Verdict {
+            packet.physical.payload = with_name_of_host(&packet.physical.payload);
+            with_sorted_variables(&mut packet.physical.payload, capabilities);
+            without_transaction_state(&mut packet.physical.payload, capabilities);
+            if !runs_sql {
+                without_warnings(&mut packet.physical.payload, capabilities);
+            }
+            if has_out_parameters && let [0xfe, _, _, low, high] = &mut packet.physical.payload[..] {
+                (*low, *high) = (*low & !0x08, *high & !0x10);
+            }
+        }
+    }
+    answer
+}
+
+/// An error packet with the name of this host in the place of its address.
+pub fn with_name_of_host(payload: &[u8]) -> Vec<u8> {
+    const ADDRESS: &[u8] = b"'127.0.0.1'";
+    let place = payload.windows(ADDRESS.len()).position(|part| part == ADDRESS);
+    match (payload.first(), place) {
+        (Some(0xff), Some(at)) => [&payload[..at], b"'localhost'", &payload[at + ADDRESS.len()..]].concat(),
+        _ => payload.to_vec(),
+    }
+}
+
+fn without_transaction_state(payload: &mut Vec<u8>, capabilities: Capabilities) {
+    const TRANSACTION_STATE: [u8; 3] = [5, 9, 8];
+    let Ok(mut ok) = OkPacket::decode(payload, capabilities) else {
+        return;
+    };
+    let place = ok
+        .session_state
+        .windows(3)
+        .position(|part| part == TRANSACTION_STATE);
+    if let Some(at) = place {
+        ok.session_state.drain(at..at + 11);
+    }
+    if ok.session_state.is_empty() {
+        ok.status.remove(StatusFlags::SESSION_STATE_CHANGED);
+    }
+    let first = payload[0];
+    payload.clear();
+    ok.encode(payload, capabilities);
+    payload[0] = first;
+}
+
+/// Whether a procedure is called: one that changes nothing is answered with the count of rows of the statement before it.
+fn calls(request: &Request, steps: &[Step]) -> bool {
+    let prepared = |slot| {
+        let mut requests = steps.iter().flat_map(|step| &step.requests);
+        requests.find(|request| request.prepares == Some(slot))
+    };
+    let text = match request.patch {
+        Patch::Statement(slot) => prepared(slot).map_or("", |prepare| &prepare.label),
+        _ => &request.label,
+    };
+    text.contains("CALL ") || text.contains("EXECUTE ")
+}
+
+fn without_affected_rows(answer: &mut Answer, capabilities: Capabilities) {
+    let verdicts = answer
+        .packets
+        .iter_mut()
+        .filter(|packet| packet.role == Role::Verdict);
+    for packet in verdicts {
+        let payload = &mut packet.physical.payload;
+        if payload.first() == Some(&0)
+            && let Ok(mut ok) = OkPacket::decode(payload, capabilities)
+        {
+            ok.affected_rows = 0;
+            payload.clear();
+            ok.encode(payload, capabilities);
+        }
+    }
+}
+
+fn without_warnings(payload: &mut Vec<u8>, capabilities: Capabilities) {
+    if let [0xfe, low, high, _, _] = &mut payload[..] {
+        (*low, *high) = (0, 0);
+    } else if let Ok(mut ok) = OkPacket::decode(payload, capabilities) {
+        ok.warnings = 0;
+        let first = payload[0];
+        payload.clear();
+        ok.encode(payload, capabilities);
+        payload[0] = first;
+    }
+}
+
+fn with_sorted_variables(payload: &mut Vec<u8>, capabilities: Capabilities) {
+    let Ok(mut ok) = OkPacket::decode(payload, capabilities) else {
+        return;
+    };
+    let mut changes = Vec::new();
+    let mut rest = &ok.session_state[..];
+    while let [_, after @ ..] = rest {
+        let (len, after) = lenenc(after);
+        let (change, after) = rest.split_at(rest.len() - after.len() + len as usize);
+        changes.push(change.to_vec());
+        rest = after;
+    }
+    if changes.len() < 2 {
+        return;
+    }
+    changes.sort();
+    ok.session_state = changes.concat();
+    let mut sorted = vec![payload[0]];
+    let mut encoded = Vec::new();
+    ok.encode(&mut encoded, capabilities);
+    sorted.extend_from_slice(&encoded[1..]);
+    *payload = sorted;
 }
 
 fn normal(answer: &Answer, mask: Mask, capabilities: Capabilities) -> Vec<Normal> {

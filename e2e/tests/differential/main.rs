@@ -22,6 +22,7 @@ mod client;
 mod compare;
 mod dice;
 mod kinds;
+mod noise;
 mod schema;
 mod script;
 mod session;
@@ -30,9 +31,10 @@ use std::time::{Duration, Instant, SystemTime};
 
 use e2e::Setup;
 use mysql_wire::Capabilities;
+use sandbox::{PASSWORD, USER};
 
 use crate::client::{Client, Identity};
-use crate::schema::Stage;
+use crate::schema::{OPEN, READER, READER_PASSWORD, Stage};
 use crate::session::{Rig, SINGLE};
 
 /// Where the scripts begin that always run.
@@ -52,18 +54,44 @@ const OPTIONS: &[&str] = &[
 #[test]
 fn answers_through_the_gateway_are_the_servers() {
     let servers = e2e::servers_with(1, OPTIONS);
+    compare_with(
+        &servers,
+        [
+            Setup::in_front_of(&servers).cluster_tls("mode = \"off\""),
+            Setup::in_front_of(&servers)
+                .cluster_tls("mode = \"required\"\nverify = \"off\"")
+                .cluster("compression = \"zlib\""),
+        ],
+        false,
+    );
+}
+
+/// Every session borrows its connection anew for each statement, from a few that others use in between.
+#[test]
+fn answers_over_shared_connections_are_the_servers() {
+    let servers = e2e::servers_with(1, OPTIONS);
     let address = servers[0].primary().address();
-    let setups = [
-        Setup::in_front_of(&servers).cluster_tls("mode = \"off\""),
-        Setup::in_front_of(&servers)
-            .cluster_tls("mode = \"required\"\nverify = \"off\"")
-            .cluster("compression = \"zlib\""),
-    ];
+    let server = format!("{{ address = {address:?}, max_connections = 8, role = \"primary\" }}");
+    let users = [(USER, PASSWORD), (READER, READER_PASSWORD), (OPEN, "")]
+        .map(|(name, password)| format!("[[user]]\nname = {name:?}\npassword = {password:?}\n"));
+    let setup = Setup::in_front_of(&servers)
+        .mode("split")
+        .servers([server])
+        .top("shutdown_timeout = \"1s\"")
+        // Each script begins when the connections of the one before are gone.
+        .cluster("pool = { idle_timeout = \"200ms\", reuse = \"oldest\" }")
+        .tables(&users.concat());
+    compare_with(&servers, [setup], true);
+}
+
+fn compare_with<const COUNT: usize>(servers: &[sandbox::Sandbox], setups: [Setup; COUNT], shared: bool) {
+    let address = servers[0].primary().address();
     let gateways = setups.map(Setup::start);
     let mut rig = Rig {
         server: e2e::kind(),
         direct: address.clone(),
         gateways: gateways.iter().map(e2e::Gateway::address).collect(),
+        shared,
         stage: Stage::new(&address),
         commands: 0,
         packets: 0,
@@ -98,6 +126,9 @@ fn answers_through_the_gateway_are_the_servers() {
         rig.commands, rig.packets
     );
     for gateway in &gateways {
+        if shared {
+            connections_were_shared(gateway);
+        }
         leaves_nothing_behind(gateway);
     }
     assert!(
@@ -126,6 +157,14 @@ impl Drop for TellWhenPanicking<'_> {
             );
         }
     }
+}
+
+/// Without that the comparison would say nothing.
+fn connections_were_shared(gateway: &e2e::Gateway) {
+    let leases = gateway.metric("forebay_pool_lease_duration_seconds_count", &[]);
+    let opened = gateway.metric("forebay_pool_opened_total", &[]);
+    println!("{leases} leases of {opened} connections");
+    assert!(leases > 5.0 * opened, "{leases} leases of {opened} connections");
 }
 
 fn leaves_nothing_behind(gateway: &e2e::Gateway) {

@@ -10,6 +10,8 @@ use crate::client::{Client, Identity};
 pub const DATABASE: &str = "diff";
 /// Rows that another session has locked are in this one.
 pub const HELD: &str = "held";
+/// Where the sessions write that run beside the scripts.
+pub const NOISE: &str = "noise";
 /// An account that may read [`DATABASE`] and nothing else.
 pub const READER: &str = "diff_reader";
 /// An account with all rights on [`DATABASE`] and no password.
@@ -47,6 +49,15 @@ impl Stage {
             format!("CREATE USER {OPEN} IDENTIFIED BY ''"),
             format!("GRANT SELECT ON {DATABASE}.* TO {READER}"),
             format!("GRANT ALL ON {DATABASE}.* TO {OPEN}"),
+            format!("GRANT SELECT, CREATE TEMPORARY TABLES ON {NOISE}.* TO {READER}"),
+            format!("GRANT ALL ON {NOISE}.* TO {OPEN}"),
+            format!("CREATE DATABASE {NOISE} CHARACTER SET latin1"),
+            format!(
+                "CREATE TABLE {NOISE}.numbers (id INT AUTO_INCREMENT PRIMARY KEY, v INT DEFAULT 0) AUTO_INCREMENT = 700000"
+            ),
+            format!("CREATE TABLE {NOISE}.small (id INT PRIMARY KEY, name VARCHAR(9)) ENGINE=InnoDB"),
+            format!("INSERT INTO {NOISE}.small VALUES (991, 'noise'), (992, 'noise')"),
+            format!("CREATE TABLE {NOISE}.blobs (b VARCHAR(9000), id VARCHAR(9000)) ENGINE=InnoDB"),
         ] {
             director.ask(&statement);
         }

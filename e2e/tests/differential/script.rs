@@ -131,8 +131,8 @@ impl Side {
     }
 }
 
-/// Runs the steps until they end or the connection does.
-pub fn run(client: &mut Client, steps: &[Step]) -> Side {
+/// Runs the steps until they end or the connection does, with something `between` each two of them.
+pub fn run(client: &mut Client, steps: &[Step], mut between: impl FnMut()) -> Side {
     let mut statements = Vec::new();
     let mut side = Side { steps: Vec::new() };
     for step in steps {
@@ -161,6 +161,7 @@ pub fn run(client: &mut Client, steps: &[Step]) -> Side {
         if ended {
             break;
         }
+        between();
     }
     side
 }

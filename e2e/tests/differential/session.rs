@@ -7,6 +7,7 @@ use crate::client::{Client, Identity, Physical};
 use crate::compare;
 use crate::dice::Dice;
 use crate::kinds::{KINDS, Maker};
+use crate::noise::Noise;
 use crate::schema::{DATABASE, OPEN, READER, READER_PASSWORD, Stage};
 use crate::script::{self, Request, Side, Step, Writes};
 
@@ -58,6 +59,8 @@ pub struct Rig {
     pub server: Kind,
     pub direct: String,
     pub gateways: Vec<String>,
+    /// Sessions share connections, see [`compare::differences`].
+    pub shared: bool,
     pub stage: Stage,
     /// Compared so far.
     pub commands: usize,
@@ -81,6 +84,11 @@ impl Rig {
             (identity.user, identity.password, identity.database) = (USER, PASSWORD, Some(DATABASE));
         }
 
+        if self.shared {
+            // Not offered where statements are shared: columns that a server does not repeat may have been told to another.
+            identity.capabilities.remove(Capabilities::MARIADB_CACHE_METADATA);
+        }
+
         self.stage.set(self.server);
         let (mut client, verdict) = Client::connect(&self.direct, &identity).unwrap();
         let capabilities = client.capabilities;
@@ -89,23 +97,29 @@ impl Rig {
             capabilities,
             server: self.server,
             compressed: way == COMPRESSED,
+            shared: self.shared,
             steps: Vec::new(),
             statements: Vec::new(),
         };
         fill(&mut make, kind.map(|(_, add, _)| add));
         let steps = make.steps;
-        let direct = run(&mut client, &verdict, &steps);
+        let direct = run(&mut client, &verdict, &steps, || ());
         drop(client);
 
         self.stage.set(self.server);
         let connected = Client::connect(&self.gateways[way], &identity);
         let (mut client, through_gateway) =
             connected.map_err(|error| format!("the gateway refuses: {error}"))?;
-        let gateway = run(&mut client, &through_gateway, &steps);
+        let gateway = if self.shared {
+            let mut noise = Noise::beside(&self.gateways[way], &identity, Dice::new(!seed));
+            run(&mut client, &through_gateway, &steps, || noise.make())
+        } else {
+            run(&mut client, &through_gateway, &steps, || ())
+        };
         self.commands += gateway.commands();
         self.packets += gateway.packets();
-        let report = compare_logins(&verdict, &through_gateway, capabilities)
-            .or_else(|| compare::differences(&steps, capabilities, &direct, &gateway));
+        let report = compare_logins(&verdict, &through_gateway, capabilities, self.shared)
+            .or_else(|| compare::differences(&steps, capabilities, &direct, &gateway, self.shared));
         let Some(report) = report else { return Ok(()) };
         let kind = kind.map_or("mixed", |(name, ..)| name);
         Err(format!(
@@ -167,17 +181,27 @@ fn fill(make: &mut Maker, only: Option<fn(&mut Maker)>) {
     });
 }
 
-fn run(client: &mut Client, verdict: &Physical, steps: &[Step]) -> Side {
+fn run(client: &mut Client, verdict: &Physical, steps: &[Step], between: impl FnMut()) -> Side {
     if verdict.payload.first() == Some(&0xff) {
         return Side { steps: Vec::new() };
     }
-    script::run(client, steps)
+    script::run(client, steps, between)
 }
 
 /// The packets before the verdict differ: the gateway has a nonce of its own, so the server asks again.
-fn compare_logins(direct: &Physical, gateway: &Physical, capabilities: Capabilities) -> Option<String> {
+fn compare_logins(
+    direct: &Physical,
+    gateway: &Physical,
+    capabilities: Capabilities,
+    shared: bool,
+) -> Option<String> {
     let normal = |packet: &Physical| {
-        compare::without_server_state(&packet.payload, capabilities).unwrap_or_else(|| packet.payload.clone())
+        let payload = if shared {
+            compare::with_name_of_host(&packet.payload)
+        } else {
+            packet.payload.clone()
+        };
+        compare::without_server_state(&payload, capabilities).unwrap_or(payload)
     };
     let (left, right) = (normal(direct), normal(gateway));
     (left != right)

@@ -66,3 +66,29 @@ async fn when_the_file_changes_where_it_is_watched() {
     gateway.write_config(Setup::in_front_of(&servers).top("watch = true"));
     eventually("the gateway has both servers", async || gateway.servers_up() == 2).await;
 }
+
+#[tokio::test]
+async fn when_the_users_file_changes_as_well() {
+    let servers = servers(1);
+    let mut gateway = Setup::in_front_of(&servers).top("watch = true").start();
+    let users = gateway.folder().join("users.toml");
+    let write = |text: &str| std::fs::write(&users, text).unwrap();
+    write("[[user]]\nname = \"app\"\npassword = \"hunter2\"\n");
+    gateway.write_config(Setup::in_front_of(&servers).top("watch = true\nusers_file = \"users.toml\""));
+    eventually("the file is read", async || {
+        gateway.log().contains("user[app]: added")
+    })
+    .await;
+
+    write("[[user]]\nname = \"app\"\npasword = \"hunter3\"\n");
+    eventually("the log says what is wrong in it", async || {
+        gateway.log().contains("users.toml:3:1: user[0].pasword")
+    })
+    .await;
+    write("[[user]]\nname = \"app\"\npassword = \"hunter3\"\n[[user]]\nname = \"batch\"\npassword = \"\"\n");
+    eventually("the mended file is read", async || {
+        gateway.log().contains("user[batch]: added")
+    })
+    .await;
+    assert!(!gateway.log().contains("hunter"), "{}", gateway.log());
+}

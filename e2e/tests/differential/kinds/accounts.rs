@@ -5,7 +5,7 @@ use sandbox::{PASSWORD, USER};
 
 use super::Maker;
 use crate::schema::{OPEN, READER, READER_PASSWORD};
-use crate::script::{Mask, Patch, Request};
+use crate::script::{Mask, Patch, Request, Step};
 
 /// Accounts with databases; the last ones are refused, which ends the session.
 const LOGINS: &[(&str, &str, &str)] = &[
@@ -45,4 +45,16 @@ pub fn add(make: &mut Maker) {
     make.add_query("SELECT CURRENT_USER(), DATABASE(), @@character_set_client, @@collation_connection");
     make.add_query("INSERT INTO bare VALUES (77, 'whose')");
     make.add_query("SHOW GRANTS");
+}
+
+pub fn is_refused_change(step: &Step) -> bool {
+    let refused = |request: &Request| match request.patch {
+        Patch::ChangeUser {
+            user,
+            password,
+            database,
+        } => !LOGINS[..GOOD].contains(&(user, password, database)),
+        _ => false,
+    };
+    step.requests.iter().any(refused)
 }

@@ -76,8 +76,9 @@ fn pieces(make: &mut Maker) {
 /// Whatever ends a session.
 pub fn add_end(make: &mut Maker) {
     match make.dice.below(5) {
-        // Servers do not look at these numbers on compressed connections.
-        0 if !make.compressed => {
+        // Servers do not look at these numbers on compressed connections. MySQL closes the connection for them, which need not
+        // be the session's.
+        0 if !make.compressed && !make.shared => {
             let mut request = make.query("SELECT 'numbered wrongly'");
             request.sequence = make.dice.pick(&[1, 2, 7, 255]);
             request.label = format!("a query with sequence number {}", request.sequence);
@@ -94,6 +95,8 @@ pub fn add_end(make: &mut Maker) {
             make.add(request);
         }
         3 => make.add_command(Command::QUIT, b""),
+        // The server closes the connection, which need not be the session's.
+        _ if make.shared => make.add_query("COMMIT"),
         _ => {
             make.add_query("SET autocommit = 0");
             make.add_query("COMMIT RELEASE");

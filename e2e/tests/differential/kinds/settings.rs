@@ -1,6 +1,9 @@
 //! Charsets, modes and variables of a session.
 
+use mysql_wire::Command;
+
 use super::Maker;
+use crate::script::Request;
 
 const SETTINGS: &[&str] = &[
     "SET NAMES utf8mb4",
@@ -91,6 +94,16 @@ pub fn add(make: &mut Maker) {
         _ => SETTINGS,
     };
     let text = make.statement_or_plain(choices);
+    // What a server says of its trackers when they are set is said of trackers that the gateway has set before.
+    if make.shared && text.contains("session_track") {
+        return;
+    }
+    // MariaDB forgets the schema's charset with COM_RESET_CONNECTION, and keeps the schema.
+    let is_reset = |request: &Request| request.command() == Command::RESET_CONNECTION;
+    let was_reset = make.steps.iter().any(|step| step.requests.iter().any(is_reset));
+    if make.shared && was_reset && text.contains("CHARACTER SET") {
+        return;
+    }
     make.add_query(&text);
 }
 

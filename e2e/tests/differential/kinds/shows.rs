@@ -81,7 +81,10 @@ pub fn add(make: &mut Maker) {
         }
         _ => {
             let text = make.dice.pick(SHOWS);
-            make.add_query(text);
+            // Counts what was executed on a connection, by whomever.
+            if !(make.shared && text.contains("SESSION STATUS")) {
+                make.add_query(text);
+            }
         }
     }
 }

@@ -1,0 +1,242 @@
+//! Under a load whose result is known: nothing acknowledged is lost, nothing is done twice, and the load goes on.
+
+use std::time::Duration;
+
+use e2e::{eventually, kind};
+use sandbox::{Kind, Node, PASSWORD, Sandbox, Spec, USER};
+
+use crate::cluster;
+use crate::ledger::{self, Failure, Load};
+
+const SESSIONS: usize = 12;
+
+/// Servers that can do semi-synchronous replication. MySQL's half is a plugin; MariaDB has it built in.
+fn replicated() -> Sandbox {
+    let plugins = "--plugin-load-add=semisync_source.so;semisync_replica.so";
+    let spec = Spec::new(kind()).nodes(3);
+    let spec = if kind() == Kind::Mysql {
+        spec.option(plugins)
+    } else {
+        spec
+    };
+    Sandbox::start(spec).unwrap()
+}
+
+/// From here on commits of the primary wait until a replica has them, so that its death loses nothing.
+async fn replicate_safely(sandbox: &Sandbox) {
+    let (on_replica, on_primary, count) = match kind() {
+        Kind::Mysql => (
+            "SET GLOBAL rpl_semi_sync_replica_enabled = ON; STOP REPLICA IO_THREAD; START REPLICA IO_THREAD",
+            "SET GLOBAL rpl_semi_sync_source_timeout = 60000; SET GLOBAL rpl_semi_sync_source_enabled = ON",
+            "SHOW STATUS LIKE 'Rpl_semi_sync_source_clients'",
+        ),
+        _ => (
+            "SET GLOBAL rpl_semi_sync_slave_enabled = ON; STOP SLAVE IO_THREAD; START SLAVE IO_THREAD",
+            "SET GLOBAL rpl_semi_sync_master_timeout = 60000, rpl_semi_sync_master_wait_point = AFTER_SYNC,
+                 rpl_semi_sync_master_enabled = ON",
+            "SHOW STATUS LIKE 'Rpl_semi_sync_master_clients'",
+        ),
+    };
+    sandbox.primary().sql(on_primary).unwrap();
+    for replica in &sandbox.nodes()[1..] {
+        replica.sql(on_replica).unwrap();
+    }
+    eventually("the replicas confirm what they get", async || {
+        sandbox.primary().sql(count).unwrap().trim().ends_with("\t2")
+    })
+    .await;
+}
+
+/// Waits until a replica has applied everything that it has received.
+fn drain(replica: &Node) {
+    replica
+        .sql(match kind() {
+            Kind::Mysql => {
+                "STOP REPLICA IO_THREAD;
+                 SELECT WAIT_FOR_EXECUTED_GTID_SET(received_transaction_set, 30)
+                     FROM performance_schema.replication_connection_status;"
+            }
+            _ => {
+                "STOP SLAVE IO_THREAD;
+                 SELECT MASTER_GTID_WAIT(@@gtid_slave_pos, 30);"
+            }
+        })
+        .unwrap();
+}
+
+/// Makes a replica the primary.
+pub(crate) fn promote(replica: &Node) {
+    replica
+        .sql(match kind() {
+            Kind::Mysql => "STOP REPLICA; RESET REPLICA ALL; SET GLOBAL super_read_only = OFF; SET GLOBAL read_only = OFF;",
+            _ => "STOP SLAVE; RESET SLAVE ALL; SET GLOBAL read_only = OFF;",
+        })
+        .unwrap();
+}
+
+/// Makes a server follow another; `was_primary` has written itself before.
+pub(crate) fn follow(node: &Node, primary: &Node, was_primary: bool) {
+    let port = primary.port();
+    let statements = match kind() {
+        Kind::Mysql => format!(
+            "STOP REPLICA; RESET REPLICA ALL; SET GLOBAL super_read_only = ON;
+             CHANGE REPLICATION SOURCE TO SOURCE_HOST='127.0.0.1', SOURCE_PORT={port}, SOURCE_USER='{USER}',
+                 SOURCE_PASSWORD='{PASSWORD}', SOURCE_CONNECT_RETRY=1, SOURCE_AUTO_POSITION=1, GET_SOURCE_PUBLIC_KEY=1;
+             START REPLICA;"
+        ),
+        _ => {
+            let position = if was_primary { "SET GLOBAL gtid_slave_pos = @@gtid_binlog_pos;" } else { "" };
+            format!(
+                "STOP SLAVE; {position} SET GLOBAL read_only = ON;
+                 CHANGE MASTER TO MASTER_HOST='127.0.0.1', MASTER_PORT={port}, MASTER_USER='{USER}',
+                     MASTER_PASSWORD='{PASSWORD}', MASTER_CONNECT_RETRY=1, MASTER_USE_GTID=slave_pos;
+                 START SLAVE;"
+            )
+        }
+    };
+    node.sql(&statements).unwrap();
+}
+
+/// How far a server is, as its replicas can be asked to wait for.
+fn position(node: &Node) -> String {
+    let question = match kind() {
+        Kind::Mysql => "SELECT @@gtid_executed",
+        _ => "SELECT @@gtid_binlog_pos",
+    };
+    node.sql(question).unwrap().trim().replace("\\n", "")
+}
+
+fn wait_for(replica: &Node, position: &str) {
+    let function = match kind() {
+        Kind::Mysql => "WAIT_FOR_EXECUTED_GTID_SET",
+        _ => "MASTER_GTID_WAIT",
+    };
+    let reached = replica
+        .sql(&format!("SELECT {function}('{position}', 60)"))
+        .unwrap();
+    assert_eq!(reached.trim(), "0", "the replica does not catch up");
+}
+
+fn settings() -> &'static str {
+    "failover_wait = \"50s\""
+}
+
+/// By hand: the old primary takes no more writes, the new one has all of them, and takes over.
+#[tokio::test]
+async fn after_a_switchover() {
+    let sandbox = cluster::replicated();
+    ledger::prepare(&sandbox);
+    let gateway = cluster::start(cluster::split(&sandbox).cluster(settings()), 2).await;
+    let load = Load::start(&gateway, SESSIONS);
+    let mut primary = 0;
+    for _ in 0..2 {
+        let new = (primary + 1) % 3;
+        load.goes_on(300).await;
+        let (old_node, new_node) = (sandbox.node(primary), sandbox.node(new));
+        old_node
+            .sql(match kind() {
+                Kind::Mysql => "SET GLOBAL super_read_only = ON",
+                _ => "SET GLOBAL read_only = ON",
+            })
+            .unwrap();
+        wait_for(new_node, &position(old_node));
+        promote(new_node);
+        follow(old_node, new_node, true);
+        follow(sandbox.node((primary + 2) % 3), new_node, false);
+        load.goes_on(300).await;
+        cluster::knows(&gateway, 2).await;
+        primary = new;
+    }
+    let failures = load.end(sandbox.node(primary));
+    assert_only(&failures, &[1290]);
+    // At most what was under way on every session, each time.
+    assert!(failures.len() <= 2 * 2 * SESSIONS, "{failures:#?}");
+}
+
+/// A primary that is gone without a word: who was in the middle is told, the others wait for the next.
+#[tokio::test]
+async fn after_a_kill() {
+    let sandbox = replicated();
+    ledger::prepare(&sandbox);
+    replicate_safely(&sandbox).await;
+    let gateway = cluster::start(cluster::split(&sandbox).cluster(settings()), 2).await;
+    let load = Load::start(&gateway, SESSIONS);
+    load.goes_on(500).await;
+    sandbox.primary().kill9().unwrap();
+    // One of the replicas has every transaction that was acknowledged: the one that is further.
+    for replica in &sandbox.nodes()[1..] {
+        drain(replica);
+    }
+    let (new, other) = if is_behind(sandbox.node(1), &position(sandbox.node(2))) {
+        (2, 1)
+    } else {
+        (1, 2)
+    };
+    promote(sandbox.node(new));
+    follow(sandbox.node(other), sandbox.node(new), false);
+    load.goes_on(500).await;
+    let failures = load.end(sandbox.node(new));
+    assert_only(&failures, &[1158, 1429]);
+    assert!(failures.len() <= 2 * SESSIONS, "{failures:#?}");
+}
+
+/// Whether a server lacks something of a position.
+fn is_behind(node: &Node, position: &str) -> bool {
+    let question = match kind() {
+        Kind::Mysql => format!("SELECT NOT GTID_SUBSET('{position}', @@gtid_executed)"),
+        _ => format!("SELECT MASTER_GTID_WAIT('{position}', 0) <> 0"),
+    };
+    node.sql(&question).unwrap().trim() == "1"
+}
+
+/// Galera where the server is MariaDB, Group Replication where it is MySQL: the others elect a primary by themselves.
+#[tokio::test]
+async fn of_a_group_that_finds_it_itself() {
+    let (of_group, topology) = match kind() {
+        Kind::Mysql => (Kind::GroupReplication, "group-replication"),
+        _ => (Kind::Galera, "galera"),
+    };
+    let sandbox = Sandbox::start(Spec::new(of_group).nodes(3)).unwrap();
+    ledger::prepare(&sandbox);
+    let setup = e2e::Setup::of_addresses(sandbox.addresses())
+        .mode("split")
+        .tables(&cluster::user(USER, PASSWORD))
+        .cluster(&format!("topology = {topology:?}\n{}", settings()))
+        .cluster(&cluster::monitor());
+    let gateway = cluster::start(setup, 2).await;
+    let load = Load::start(&gateway, SESSIONS);
+    load.goes_on(300).await;
+    let primary_of = || {
+        sandbox.nodes().iter().position(|node| {
+            let name = format!("127.0.0.1:{}", node.port());
+            gateway.metric(
+                "forebay_server_role",
+                &[&format!("server=\"{name}\""), "role=\"primary\""],
+            ) == 1.0
+        })
+    };
+    let old = primary_of().expect("a primary");
+    sandbox.node(old).kill9().unwrap();
+    load.goes_on(300).await;
+    let mut new = None;
+    eventually("another is the primary", async || {
+        new = primary_of().filter(|new| *new != old);
+        new.is_some()
+    })
+    .await;
+    let failures = load.end(sandbox.node(new.unwrap()));
+    assert_only(&failures, &[1158, 1429]);
+    assert!(failures.len() <= 3 * SESSIONS, "{failures:#?}");
+    tokio::time::timeout(Duration::from_secs(60), cluster::knows(&gateway, 1))
+        .await
+        .unwrap();
+}
+
+#[track_caller]
+fn assert_only(failures: &[Failure], codes: &[u16]) {
+    for failure in failures {
+        // A session whose place in the protocol has none for an error ends without one; a transaction's end tells.
+        let is_right = failure.code.is_none_or(|code| codes.contains(&code));
+        assert!(is_right, "{failure:?}");
+    }
+}

@@ -1,0 +1,147 @@
+//! What the tests share: a primary with two replicas, and gateways in mode `split` in front of them.
+//!
+//! Reading `@@port` is something that only the primary is trusted with, so every server has a table with its own port in it:
+//! [`where_am_i`] asks for it as any read would.
+
+use std::sync::OnceLock;
+
+use e2e::{Gateway, Setup, client, eventually, kind};
+use mysql_async::prelude::Queryable;
+use mysql_async::{Conn, OptsBuilder};
+use sandbox::{DATABASE, Kind, Node, PASSWORD, Sandbox, Spec, USER};
+
+/// The table with the port of the server it is on.
+pub(crate) const WHERE_AM_I: &str = "SELECT port FROM test.where_am_i";
+
+/// A primary and two replicas for all tests that do them no harm. Each test makes a schema of its own.
+pub(crate) fn shared() -> &'static Sandbox {
+    static SHARED: OnceLock<Sandbox> = OnceLock::new();
+    SHARED.get_or_init(replicated)
+}
+
+/// One server for all tests in which the number of servers plays no part.
+pub(crate) fn single() -> &'static Sandbox {
+    static SINGLE: OnceLock<Sandbox> = OnceLock::new();
+    SINGLE.get_or_init(|| Sandbox::start(Spec::new(kind())).unwrap())
+}
+
+/// A primary and two replicas of a test's own.
+pub(crate) fn replicated() -> Sandbox {
+    let sandbox = Sandbox::start(Spec::new(kind()).nodes(3)).unwrap();
+    tell_ports(&sandbox);
+    sandbox
+}
+
+/// Gives every server the table with its port, which is not replicated.
+fn tell_ports(sandbox: &Sandbox) {
+    for node in sandbox.nodes() {
+        let statements = format!(
+            "SET sql_log_bin = 0; CREATE TABLE where_am_i (port INT); INSERT INTO where_am_i VALUES ({});",
+            node.port()
+        );
+        let (before, after) = match kind() {
+            Kind::Mysql if node.index() > 0 => (
+                "SET GLOBAL super_read_only = OFF;",
+                "SET GLOBAL super_read_only = ON;",
+            ),
+            _ => ("", ""),
+        };
+        node.sql(&format!("{before}{statements}{after}")).unwrap();
+    }
+}
+
+/// An account for `[[user]]`.
+pub(crate) fn user(name: &str, password: &str) -> String {
+    format!("[[user]]\nname = {name:?}\npassword = {password:?}\n")
+}
+
+/// A gateway in front of replicating servers, which are watched closely.
+pub(crate) fn split(sandbox: &Sandbox) -> Setup {
+    Setup::of_addresses(sandbox.addresses())
+        .mode("split")
+        .tables(&user(USER, PASSWORD))
+        .cluster("topology = \"replication\"")
+        .cluster(&monitor())
+}
+
+/// The account that watches, and how often it looks.
+pub(crate) fn monitor() -> String {
+    format!("monitor = {{ user = {USER:?}, password = {PASSWORD:?}, interval = \"100ms\" }}")
+}
+
+/// A gateway in front of one server, over as many connections, all of one worker.
+pub(crate) fn narrow(sandbox: &Sandbox, connections: u32) -> Setup {
+    let server = format!(
+        "{{ address = {:?}, role = \"primary\", max_connections = {connections} }}",
+        sandbox.primary().address()
+    );
+    Setup::of_addresses(sandbox.addresses())
+        .servers([server])
+        .mode("split")
+        .top("workers = 1")
+        .tables(&user(USER, PASSWORD))
+}
+
+/// Starts the gateway and waits until it knows the primary and so many replicas.
+pub(crate) async fn start(setup: Setup, replicas: usize) -> Gateway {
+    let gateway = setup.start();
+    knows(&gateway, replicas).await;
+    gateway
+}
+
+/// Waits until the gateway knows a primary and so many replicas.
+pub(crate) async fn knows(gateway: &Gateway, replicas: usize) {
+    let count = |role| gateway.metric("forebay_server_role", &[&format!("role=\"{role}\"")]) as usize;
+    eventually("the roles of the servers are known", async || {
+        (count("primary"), count("replica")) == (1, replicas)
+    })
+    .await;
+}
+
+/// Makes a schema on the primary and waits until the replicas have it.
+pub(crate) fn schema(sandbox: &Sandbox, name: &str, statements: &str) {
+    let create = format!("CREATE DATABASE {name}; USE {name}; {statements}");
+    sandbox.primary().sql(&create).unwrap();
+    sandbox.sync().unwrap();
+}
+
+/// Options without the questions that the library asks at the start of a session.
+pub(crate) fn options(gateway: &Gateway) -> OptsBuilder {
+    client::options(gateway)
+        .max_allowed_packet(Some(1 << 24))
+        .wait_timeout(Some(28_800))
+}
+
+/// A session in this schema.
+pub(crate) async fn connect_to(gateway: &Gateway, schema: &str) -> Conn {
+    Conn::new(options(gateway).db_name(Some(schema))).await.unwrap()
+}
+
+/// A session in the schema `test`.
+pub(crate) async fn connect(gateway: &Gateway) -> Conn {
+    connect_to(gateway, DATABASE).await
+}
+
+/// The port of the server that a read of this session comes to now.
+pub(crate) async fn where_am_i(session: &mut Conn) -> u16 {
+    session.query_first(WHERE_AM_I).await.unwrap().unwrap()
+}
+
+/// The first column of the first row as text; `None` where it is NULL or there is no row; errors by their number.
+pub(crate) async fn ask(session: &mut Conn, statement: &str) -> Result<Option<String>, u16> {
+    match session.query_first::<Option<String>, _>(statement).await {
+        Ok(value) => Ok(value.flatten()),
+        Err(error) => Err(client::code(&error)),
+    }
+}
+
+/// What the gateway says of why a read goes where it goes.
+pub(crate) async fn why(session: &mut Conn) -> Vec<(String, String)> {
+    let explain = format!("FOREBAY EXPLAIN {WHERE_AM_I}");
+    session.query(explain).await.unwrap()
+}
+
+/// The ports of replicas.
+pub(crate) fn replica_ports(sandbox: &Sandbox) -> Vec<u16> {
+    sandbox.nodes().iter().skip(1).map(Node::port).collect()
+}

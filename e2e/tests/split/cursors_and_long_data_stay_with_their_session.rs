@@ -1,0 +1,199 @@
+//! What libraries rarely do: cursors, parameters sent in pieces, COM_INIT_DB. Packets are written by hand.
+
+use std::sync::Once;
+
+use e2e::Gateway;
+use mysql_wire::{Capabilities, Command};
+use sandbox::{PASSWORD, USER};
+
+use crate::cluster;
+use crate::raw::{Client, Identity};
+
+const SCHEMA: &str = "cursors";
+const CURSOR: u8 = 1;
+/// Of the status flags.
+const LAST_ROW_SENT: u16 = 0x80;
+
+fn gateway(connections: u32) -> Gateway {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        cluster::schema(
+            cluster::single(),
+            SCHEMA,
+            "CREATE TABLE t (n INT PRIMARY KEY); INSERT INTO t VALUES (1), (2), (3), (4), (5);
+             CREATE TABLE texts (id INT PRIMARY KEY, text LONGTEXT);",
+        );
+    });
+    cluster::narrow(cluster::single(), connections).start()
+}
+
+fn connect(gateway: &Gateway) -> Client {
+    let identity = Identity {
+        user: USER,
+        password: PASSWORD,
+        database: Some(SCHEMA),
+        charset: 45,
+        capabilities: Capabilities::PROTOCOL_41
+            | Capabilities::SECURE_CONNECTION
+            | Capabilities::PLUGIN_AUTH
+            | Capabilities::CONNECT_WITH_DB
+            | Capabilities::TRANSACTIONS,
+    };
+    let (client, verdict) = Client::connect(&gateway.address(), &identity).unwrap();
+    assert_eq!(verdict.payload[0], 0, "{:?}", verdict.payload);
+    client
+}
+
+fn send(client: &mut Client, command: Command, body: &[u8]) {
+    let payload = [&[command.0], body].concat();
+    client.send_payload(0, &payload).unwrap();
+}
+
+/// The status of an OK or EOF packet that has nothing before it.
+fn status(eof: &[u8]) -> u16 {
+    u16::from_le_bytes([eof[3], eof[4]])
+}
+
+fn is_eof(packet: &[u8]) -> bool {
+    packet[0] == 0xfe && packet.len() < 9
+}
+
+/// Packets up to the EOF, which comes last.
+fn up_to_eof(client: &mut Client) -> Vec<Vec<u8>> {
+    let mut packets = Vec::new();
+    loop {
+        let packet = client.packet().unwrap().payload;
+        assert_ne!(packet[0], 0xff, "{}", String::from_utf8_lossy(&packet));
+        let ends = is_eof(&packet);
+        packets.push(packet);
+        if ends {
+            return packets;
+        }
+    }
+}
+
+/// Prepares a statement and returns its id.
+fn prepare(client: &mut Client, text: &str) -> [u8; 4] {
+    send(client, Command::STMT_PREPARE, text.as_bytes());
+    let head = client.packet().unwrap().payload;
+    assert_eq!(head[0], 0, "{}", String::from_utf8_lossy(&head));
+    let [columns, params] = [5, 7].map(|at| u16::from_le_bytes([head[at], head[at + 1]]));
+    for _ in [columns, params].iter().filter(|count| **count > 0) {
+        up_to_eof(client);
+    }
+    [head[1], head[2], head[3], head[4]]
+}
+
+/// Numbers of the rows that a fetch gives, and whether they were the last.
+fn fetch(client: &mut Client, id: [u8; 4], count: u8) -> (Vec<u32>, bool) {
+    send(
+        client,
+        Command::STMT_FETCH,
+        &[id.as_slice(), &[count, 0, 0, 0]].concat(),
+    );
+    let mut packets = up_to_eof(client);
+    let eof = packets.pop().unwrap();
+    let number = |row: &Vec<u8>| u32::from_le_bytes(row[row.len() - 4..].try_into().unwrap());
+    (
+        packets.iter().map(number).collect(),
+        status(&eof) & LAST_ROW_SENT != 0,
+    )
+}
+
+fn open(client: &mut Client, id: [u8; 4]) {
+    send(
+        client,
+        Command::STMT_EXECUTE,
+        &[id.as_slice(), &[CURSOR, 1, 0, 0, 0]].concat(),
+    );
+    client.packet().unwrap();
+    up_to_eof(client);
+}
+
+#[test]
+fn although_others_work_in_between() {
+    let gateway = gateway(2);
+    let (mut own, mut other) = (connect(&gateway), connect(&gateway));
+    let id = prepare(&mut own, "SELECT n FROM t ORDER BY n");
+    let others = prepare(&mut other, "SELECT n FROM t ORDER BY n");
+    for _ in 0..3 {
+        open(&mut own, id);
+        assert_eq!(fetch(&mut own, id, 2), (vec![1, 2], false));
+        for _ in 0..3 {
+            other.ask("SELECT n FROM t");
+        }
+        open(&mut other, others);
+        assert_eq!(fetch(&mut other, others, 1), (vec![1], false));
+        assert_eq!(fetch(&mut own, id, 2), (vec![3, 4], false));
+        assert_eq!(fetch(&mut own, id, 2), (vec![5], true));
+        assert_eq!(fetch(&mut other, others, 9), (vec![2, 3, 4, 5], true));
+    }
+    // Closed in the middle: the connection is free for somebody else.
+    open(&mut own, id);
+    assert_eq!(fetch(&mut own, id, 1), (vec![1], false));
+    send(&mut own, Command::STMT_RESET, &id);
+    assert_eq!(own.packet().unwrap().payload[0], 0);
+    own.ask("SELECT 1");
+    let mut third = connect(&gateway);
+    other.ask("BEGIN");
+    third.ask("SELECT 1");
+    other.ask("COMMIT");
+}
+
+/// Sends a text in three pieces, between which the other session works.
+fn insert_in_pieces(own: &mut Client, row: u8, other: &mut Client) {
+    const LONG_BLOB: u8 = 251;
+    let id = prepare(own, &format!("INSERT INTO texts VALUES ({row}, ?)"));
+    for piece in 0..3 {
+        let data = format!("piece {piece} of {row};");
+        let body = [id.as_slice(), &[0, 0], data.as_bytes()].concat();
+        send(own, Command::STMT_SEND_LONG_DATA, &body);
+        other.ask("SELECT n FROM t");
+        other.ask("SELECT COUNT(*) FROM texts");
+    }
+    // One parameter that is not NULL, with its type.
+    let body = [id.as_slice(), &[0, 1, 0, 0, 0, 0, 1, LONG_BLOB, 0]].concat();
+    send(own, Command::STMT_EXECUTE, &body);
+    let answer = own.packet().unwrap().payload;
+    assert_eq!(answer[0], 0, "{}", String::from_utf8_lossy(&answer));
+}
+
+#[test]
+fn and_so_do_parameters_in_pieces() {
+    let gateway = gateway(2);
+    let (mut own, mut other) = (connect(&gateway), connect(&gateway));
+    for row in 1..=3 {
+        insert_in_pieces(&mut own, row, &mut other);
+        std::mem::swap(&mut own, &mut other);
+    }
+    let texts = cluster::single()
+        .primary()
+        .sql("SELECT text FROM cursors.texts ORDER BY id")
+        .unwrap();
+    let expected: Vec<String> = (1..=3)
+        .map(|row| format!("piece 0 of {row};piece 1 of {row};piece 2 of {row};"))
+        .collect();
+    assert_eq!(texts.lines().collect::<Vec<_>>(), expected);
+}
+
+/// COM_INIT_DB is carried as `USE` is, by sessions that share one connection.
+#[test]
+fn and_so_does_the_schema() {
+    let gateway = gateway(1);
+    let (mut own, mut other) = (connect(&gateway), connect(&gateway));
+    for _ in 0..3 {
+        send(&mut own, Command::INIT_DB, b"mysql");
+        assert_eq!(own.packet().unwrap().payload[0], 0);
+        let pins = own.ask("FOREBAY SHOW PINS");
+        assert!(pins.is_empty(), "{}", String::from_utf8_lossy(&pins.concat()));
+        assert_eq!(other.ask("SELECT DATABASE()"), [b"\x07cursors"]);
+        assert_eq!(own.ask("SELECT DATABASE()"), [b"\x05mysql"]);
+        send(&mut own, Command::INIT_DB, b"nowhere");
+        assert_eq!(own.packet().unwrap().payload[0], 0xff);
+        own.ask("SELECT 1");
+        assert_eq!(own.ask("SELECT DATABASE()"), [b"\x05mysql"]);
+        send(&mut own, Command::INIT_DB, SCHEMA.as_bytes());
+        assert_eq!(own.packet().unwrap().payload[0], 0);
+        assert_eq!(own.ask("SELECT DATABASE()"), [b"\x07cursors"]);
+    }
+}

@@ -1,0 +1,33 @@
+//! Mode `split` on real servers: one behaviour a file, named as a sentence; [`cluster`] is what they share.
+//!
+//! `FOREBAY_SPLIT_OPERATIONS=1000000` makes the tests of fresh reads as long as one wishes.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+
+#[path = "../differential/authentication.rs"]
+#[allow(dead_code, unreachable_pub, reason = "written for another program, too")]
+mod authentication;
+mod cluster;
+#[path = "../differential/client.rs"]
+#[allow(dead_code, unreachable_pub, reason = "written for another program, too")]
+mod raw;
+
+mod a_new_primary_is_followed;
+mod accounts_may_be_the_servers_own;
+mod an_explanation_comes_with_the_warnings;
+mod answers_stay_in_step;
+mod cursors_and_long_data_stay_with_their_session;
+mod delays;
+mod ledger;
+mod many_clients_share_few_connections;
+mod reads_are_as_fresh_as_they_have_to_be;
+mod reads_spread_over_the_replicas;
+mod rules_decide_what_happens_to_statements;
+mod sessions_are_killed_by_their_number;
+mod sessions_of_others_are_never_mixed_up;
+mod transactions_stay_on_one_server;
+mod two_primaries_get_no_writes;
+mod users_log_in_with_the_gateway;
+mod what_a_session_holds_is_kept_for_it;
+mod what_a_session_sets_is_its_own;
+mod what_a_statement_leaves_is_told_to_its_session;

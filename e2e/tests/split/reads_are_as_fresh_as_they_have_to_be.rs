@@ -1,0 +1,205 @@
+//! Many sessions write and read at once what they wrote, or what another session wrote, while the replicas are behind.
+//! A read that is answered with less than what was acknowledged before it began is stale.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use e2e::Gateway;
+use mysql_async::prelude::Queryable;
+use mysql_async::{Conn, TxOpts};
+use sandbox::Sandbox;
+use tokio::task::JoinSet;
+
+use crate::cluster;
+use crate::delays::Delays;
+
+const SESSIONS: usize = 40;
+
+/// Reads of each test.
+fn operations() -> usize {
+    let asked = std::env::var("FOREBAY_SPLIT_OPERATIONS").ok();
+    asked.map_or(12_000, |text| {
+        text.parse().expect("FOREBAY_SPLIT_OPERATIONS is a number")
+    })
+}
+
+/// What was seen.
+#[derive(Default)]
+struct Seen {
+    reads: AtomicUsize,
+    stale: AtomicUsize,
+    on_replicas: AtomicUsize,
+}
+
+struct Stage {
+    sandbox: Arc<Sandbox>,
+    gateway: Gateway,
+    _delays: Delays,
+}
+
+async fn stage(consistency: &str) -> Stage {
+    let sandbox = Arc::new(cluster::replicated());
+    cluster::schema(
+        &sandbox,
+        "fresh",
+        "CREATE TABLE cells (id INT PRIMARY KEY, v BIGINT); CREATE TABLE log (id INT, v BIGINT, KEY (id, v));",
+    );
+    let setup = cluster::split(&sandbox)
+        .listener(&format!("read_consistency = {consistency:?}"))
+        .cluster("read_wait = \"30ms\"\nmax_lag = \"60s\"");
+    let gateway = cluster::start(setup, 2).await;
+    let mut session = cluster::connect_to(&gateway, "fresh").await;
+    for id in 0..SESSIONS {
+        session
+            .query_drop(format!("INSERT INTO cells VALUES ({id}, 0)"))
+            .await
+            .unwrap();
+    }
+    sandbox.sync().unwrap();
+    let delays = Delays::begin(&sandbox);
+    Stage {
+        sandbox,
+        gateway,
+        _delays: delays,
+    }
+}
+
+/// Writes a number in one of the ways in which numbers are written.
+async fn write(session: &mut Conn, id: usize, v: u64) {
+    let update = "UPDATE cells SET v = ? WHERE id = ?";
+    match v % 4 {
+        0 => {
+            let text = format!("UPDATE cells SET v = {v} WHERE id = {id}");
+            session.query_drop(text).await.unwrap();
+        }
+        1 => session.exec_drop(update, (v, id)).await.unwrap(),
+        2 => {
+            let mut transaction = session.start_transaction(TxOpts::new()).await.unwrap();
+            transaction.exec_drop(update, (v, id)).await.unwrap();
+            transaction
+                .exec_drop("INSERT INTO log VALUES (?, ?)", (id, v))
+                .await
+                .unwrap();
+            transaction.commit().await.unwrap();
+        }
+        _ => {
+            let several = format!("UPDATE cells SET v = {v} WHERE id = {id}; SELECT 1");
+            session.query_drop(several).await.unwrap();
+        }
+    }
+}
+
+impl Seen {
+    /// Reads the number back; it must not be older than what was written.
+    async fn read(&self, session: &mut Conn, primary: u16, id: usize, written: u64) {
+        let text = "SELECT c.v, w.port FROM fresh.cells c, test.where_am_i w WHERE c.id = ";
+        let row: Option<(u64, u16)> = if written.is_multiple_of(2) {
+            session.query_first(format!("{text}{id}")).await.unwrap()
+        } else {
+            session.exec_first(format!("{text}?"), (id,)).await.unwrap()
+        };
+        let (v, port) = row.unwrap();
+        self.reads.fetch_add(1, Ordering::Relaxed);
+        self.on_replicas
+            .fetch_add((port != primary).into(), Ordering::Relaxed);
+        self.stale.fetch_add((v < written).into(), Ordering::Relaxed);
+    }
+
+    /// How many reads were stale, and how many were on replicas.
+    fn report(&self, what: &str) -> (usize, usize) {
+        let [reads, stale, on_replicas] =
+            [&self.reads, &self.stale, &self.on_replicas].map(|count| count.load(Ordering::Relaxed));
+        println!("{what}: {reads} reads, {stale} of them stale, {on_replicas} of them on replicas");
+        (stale, on_replicas)
+    }
+}
+
+/// Every session reads what it wrote itself.
+async fn read_own_writes(stage: &Stage) -> Arc<Seen> {
+    let seen = Arc::<Seen>::default();
+    let primary = stage.sandbox.primary().port();
+    let mut sessions = JoinSet::new();
+    for id in 0..SESSIONS {
+        let mut session = cluster::connect_to(&stage.gateway, "fresh").await;
+        let seen = Arc::clone(&seen);
+        sessions.spawn(async move {
+            for turn in 0..(operations() / SESSIONS).div_ceil(2) as u64 {
+                write(&mut session, id, turn + 1).await;
+                for _ in 0..2 {
+                    seen.read(&mut session, primary, id, turn + 1).await;
+                }
+            }
+        });
+    }
+    sessions.join_all().await;
+    seen
+}
+
+/// Writers write all the time; readers on other sessions read what was last acknowledged to any of them.
+async fn read_others_writes(stage: &Stage) -> Arc<Seen> {
+    let seen = Arc::<Seen>::default();
+    let primary = stage.sandbox.primary().port();
+    let mut sessions = JoinSet::new();
+    let pairs = SESSIONS / 2;
+    let wanted = operations() / pairs;
+    for id in 0..pairs {
+        let acknowledged = Arc::<AtomicU64>::default();
+        let mut writer = cluster::connect_to(&stage.gateway, "fresh").await;
+        let mut reader = cluster::connect_to(&stage.gateway, "fresh").await;
+        let seen = Arc::clone(&seen);
+        sessions.spawn(async move {
+            let writing = {
+                let acknowledged = Arc::clone(&acknowledged);
+                tokio::spawn(async move {
+                    for v in 1.. {
+                        write(&mut writer, id, v).await;
+                        acknowledged.store(v, Ordering::SeqCst);
+                        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+                    }
+                })
+            };
+            for _ in 0..wanted {
+                let written = acknowledged.load(Ordering::SeqCst);
+                seen.read(&mut reader, primary, id, written).await;
+            }
+            // A writer that has ended by itself has met an error.
+            assert!(!writing.is_finished());
+            writing.abort();
+        });
+    }
+    sessions.join_all().await;
+    seen
+}
+
+#[tokio::test]
+async fn a_session_sees_its_own_writes() {
+    let stage = stage("session").await;
+    let (stale, on_replicas) = read_own_writes(&stage).await.report("session, own writes");
+    assert_eq!(stale, 0);
+    assert!(on_replicas > 0);
+}
+
+#[tokio::test]
+async fn strong_reads_see_the_writes_of_all() {
+    let stage = stage("strong").await;
+    let (stale, on_replicas) = read_others_writes(&stage)
+        .await
+        .report("strong, writes of others");
+    assert_eq!(stale, 0);
+    assert!(on_replicas > 0);
+    let (stale, _) = read_own_writes(&stage).await.report("strong, own writes");
+    assert_eq!(stale, 0);
+}
+
+/// The counting of stale reads is right: where they are allowed there are some, of both kinds.
+#[tokio::test]
+async fn and_eventual_ones_are_not() {
+    let stage = stage("eventual").await;
+    let (stale, on_replicas) = read_own_writes(&stage).await.report("eventual, own writes");
+    assert!(stale > 0);
+    assert!(on_replicas > operations() / 2);
+    let (stale, _) = read_others_writes(&stage)
+        .await
+        .report("eventual, writes of others");
+    assert!(stale > 0);
+}

@@ -1,0 +1,84 @@
+//! The number that a client was told is the gateway's own: `KILL` and `KILL QUERY` find the session wherever it is, and never
+//! hit whoever has its connection now.
+
+use e2e::{Gateway, client, eventually};
+use mysql_async::prelude::Queryable;
+use sandbox::{PASSWORD, USER};
+
+use crate::cluster::{self, narrow};
+
+fn gateway() -> Gateway {
+    let monitor = format!("monitor = {{ user = {USER:?}, password = {PASSWORD:?} }}");
+    narrow(cluster::single(), 4).cluster(&monitor).start()
+}
+
+async fn runs(text: &str) {
+    let question = format!(
+        "SELECT COUNT(*) FROM information_schema.processlist WHERE info LIKE '%{text}%' AND id <> CONNECTION_ID()"
+    );
+    let server = cluster::single().primary();
+    eventually("the statement runs", async || {
+        server.sql(&question).unwrap().trim() == "1"
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn while_a_statement_runs() {
+    let gateway = gateway();
+    let (mut victim, mut killer) = (cluster::connect(&gateway).await, cluster::connect(&gateway).await);
+    let mut bystander = cluster::connect(&gateway).await;
+    let id = victim.id();
+    let told: Option<u32> = victim.query_first("SELECT CONNECTION_ID()").await.unwrap();
+    assert_eq!(told, Some(id));
+    for _ in 0..3 {
+        let sleeping = tokio::spawn(async move {
+            let slept = victim
+                .query_drop("SELECT id FROM (SELECT SLEEP(131) AS id) AS s")
+                .await;
+            (victim, slept)
+        });
+        runs("SLEEP(131)").await;
+        killer.query_drop(format!("KILL QUERY {id}")).await.unwrap();
+        let (back, slept) = sleeping.await.unwrap();
+        victim = back;
+        if let Err(error) = slept {
+            assert_eq!(client::code(&error), 1317, "{error}");
+        }
+        victim.query_drop("SELECT 1").await.unwrap();
+        // There is nothing to kill now, and nobody else is hit.
+        killer.query_drop(format!("KILL QUERY {id}")).await.unwrap();
+        for _ in 0..10 {
+            bystander.query_drop("SELECT 1").await.unwrap();
+            victim.query_drop("SELECT 1").await.unwrap();
+        }
+    }
+    let sleeping = tokio::spawn(async move { victim.query_drop("SELECT SLEEP(132)").await });
+    runs("SLEEP(132)").await;
+    killer.query_drop(format!("KILL {id}")).await.unwrap();
+    sleeping.await.unwrap().unwrap_err();
+    bystander.query_drop("SELECT 1").await.unwrap();
+    eventually("nobody has the number any more", async || {
+        let killed = killer.query_drop(format!("KILL {id}")).await;
+        client::code(&killed.unwrap_err()) == 1094
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn while_it_is_idle() {
+    let gateway = gateway();
+    let (mut victim, mut killer) = (cluster::connect(&gateway).await, cluster::connect(&gateway).await);
+    victim.query_drop("BEGIN").await.unwrap();
+    let lock = "SELECT GET_LOCK('of the victim', 0)";
+    victim.query_drop(lock).await.unwrap();
+    killer.query_drop(format!("KILL {}", victim.id())).await.unwrap();
+    victim.query_drop("SELECT 1").await.unwrap_err();
+    eventually("what it held is free", async || {
+        cluster::ask(&mut killer, "SELECT IS_FREE_LOCK('of the victim')").await == Ok(Some("1".to_owned()))
+    })
+    .await;
+    let itself = format!("KILL {}", killer.id());
+    killer.query_drop(itself).await.unwrap_err();
+    killer.query_drop("SELECT 1").await.unwrap_err();
+}

@@ -1,0 +1,183 @@
+//! `LAST_INSERT_ID()`, `ROW_COUNT()`, `FOUND_ROWS()`, warnings: of the session's own last statement, whatever others have done
+//! on the same connection since.
+
+use std::sync::Once;
+
+use e2e::Gateway;
+use mysql_async::Conn;
+use mysql_async::prelude::Queryable;
+
+use crate::cluster::{self, ask};
+
+const SCHEMA: &str = "leavings";
+
+async fn sessions(connections: u32) -> (Gateway, Conn, Conn) {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        cluster::schema(
+            cluster::single(),
+            SCHEMA,
+            "CREATE TABLE t (id INT AUTO_INCREMENT PRIMARY KEY, v INT);
+             CREATE TABLE other (id INT AUTO_INCREMENT PRIMARY KEY, v INT) AUTO_INCREMENT = 1000;
+             CREATE TABLE rows_of (n INT); INSERT INTO rows_of VALUES (1), (2), (3), (4), (5);",
+        );
+    });
+    let gateway = cluster::narrow(cluster::single(), connections).start();
+    let own = cluster::connect_to(&gateway, SCHEMA).await;
+    let other = cluster::connect_to(&gateway, SCHEMA).await;
+    (gateway, own, other)
+}
+
+async fn number(session: &mut Conn, question: &str) -> i64 {
+    session.query_first(question).await.unwrap().unwrap()
+}
+
+#[tokio::test]
+async fn the_last_insert_id() {
+    let (_gateway, mut own, mut other) = sessions(1).await;
+    for _ in 0..3 {
+        own.query_drop("INSERT INTO t (v) VALUES (1)").await.unwrap();
+        let id = i64::try_from(own.last_insert_id().unwrap()).unwrap();
+        other
+            .query_drop("INSERT INTO other (v) VALUES (1)")
+            .await
+            .unwrap();
+        let other_id = i64::try_from(other.last_insert_id().unwrap()).unwrap();
+        assert_ne!(id, other_id);
+        for _ in 0..2 {
+            assert_eq!(number(&mut own, "SELECT LAST_INSERT_ID()").await, id);
+            assert_eq!(number(&mut other, "SELECT LAST_INSERT_ID()").await, other_id);
+        }
+        own.query_drop("UPDATE t SET v = LAST_INSERT_ID() WHERE id = LAST_INSERT_ID()")
+            .await
+            .unwrap();
+        other.query_drop("SELECT 1").await.unwrap();
+        assert_eq!(
+            number(&mut own, &format!("SELECT v FROM t WHERE id = {id}")).await,
+            id
+        );
+        // With parameters as well.
+        let prepared: Option<i64> = own.exec_first("SELECT LAST_INSERT_ID() + ?", (0,)).await.unwrap();
+        assert_eq!(prepared, Some(id));
+    }
+}
+
+/// Ids that a statement makes up may bind the session to its connection, so there are two.
+#[tokio::test]
+async fn the_id_that_it_sets_itself() {
+    let (_gateway, mut own, mut other) = sessions(2).await;
+    own.query_drop("INSERT INTO t (v) VALUES (1)").await.unwrap();
+    own.query_drop("UPDATE t SET v = LAST_INSERT_ID(77) LIMIT 1")
+        .await
+        .unwrap();
+    other.query_drop("SELECT 1").await.unwrap();
+    assert_eq!(number(&mut own, "SELECT LAST_INSERT_ID()").await, 77);
+    own.query_drop("SELECT LAST_INSERT_ID(78)").await.unwrap();
+    other
+        .query_drop("INSERT INTO other (v) VALUES (1)")
+        .await
+        .unwrap();
+    assert_eq!(number(&mut own, "SELECT LAST_INSERT_ID()").await, 78);
+}
+
+#[tokio::test]
+async fn the_count_of_rows() {
+    let (_gateway, mut own, mut other) = sessions(2).await; // MySQL warns of FOUND_ROWS(), and warnings bind
+    own.query_drop("INSERT INTO t (v) VALUES (1), (2), (3)")
+        .await
+        .unwrap();
+    other
+        .query_drop("INSERT INTO other (v) VALUES (1)")
+        .await
+        .unwrap();
+    assert_eq!(number(&mut own, "SELECT ROW_COUNT()").await, 3);
+    assert_eq!(number(&mut other, "SELECT ROW_COUNT()").await, 1);
+    // As on a server: the last statement was a SELECT now.
+    assert_eq!(number(&mut own, "SELECT ROW_COUNT()").await, -1);
+
+    own.query_drop("SELECT n FROM rows_of LIMIT 4").await.unwrap();
+    other.query_drop("SELECT n FROM rows_of LIMIT 2").await.unwrap();
+    assert_eq!(number(&mut own, "SELECT FOUND_ROWS()").await, 4);
+    assert_eq!(number(&mut other, "SELECT FOUND_ROWS()").await, 2);
+}
+
+#[tokio::test]
+async fn the_count_that_a_limit_has_cut() {
+    let (_gateway, mut own, mut other) = sessions(2).await;
+    own.query_drop("SELECT SQL_CALC_FOUND_ROWS n FROM rows_of LIMIT 2")
+        .await
+        .unwrap();
+    for _ in 0..3 {
+        other.query_drop("SELECT n FROM rows_of LIMIT 1").await.unwrap();
+    }
+    assert_eq!(number(&mut own, "SELECT FOUND_ROWS()").await, 5);
+    assert_eq!(number(&mut other, "SELECT FOUND_ROWS()").await, 1);
+}
+
+#[tokio::test]
+async fn warnings_and_errors() {
+    let (_gateway, mut own, mut other) = sessions(2).await;
+    for wrong in ["DROP TABLE IF EXISTS nothing", "SELECT CAST('x' AS SIGNED)"] {
+        own.query_drop(wrong).await.unwrap();
+        let count = own.get_warnings();
+        assert_eq!(count, 1, "{wrong}");
+        for _ in 0..2 {
+            other.query_drop("SELECT 1").await.unwrap();
+            assert!(
+                other
+                    .query::<mysql_async::Row, _>("SHOW WARNINGS")
+                    .await
+                    .unwrap()
+                    .is_empty()
+            );
+        }
+        let warnings: Vec<(String, u16, String)> = own.query("SHOW WARNINGS").await.unwrap();
+        assert_eq!(warnings.len(), 1, "{wrong}: {warnings:?}");
+        assert_eq!(number(&mut own, "SELECT @@warning_count").await, 1, "{wrong}");
+    }
+    assert_eq!(ask(&mut own, "SELECT * FROM nothing").await, Err(1146));
+    other.query_drop("SELECT 1").await.unwrap();
+    let errors: Vec<(String, u16, String)> = own.query("SHOW ERRORS").await.unwrap();
+    assert_eq!(errors.len(), 1);
+    assert_eq!(errors[0].1, 1146);
+    // The next statement leaves nothing of it, and lets the connection go.
+    own.query_drop("SELECT 1").await.unwrap();
+    let pins: Vec<(String, String)> = own.query("FOREBAY SHOW PINS").await.unwrap();
+    assert!(pins.is_empty(), "{pins:?}");
+}
+
+#[tokio::test]
+async fn the_connection_id() {
+    let (_gateway, mut own, mut other) = sessions(1).await;
+    let (mine, others) = (i64::from(own.id()), i64::from(other.id()));
+    assert_ne!(mine, others);
+    for _ in 0..3 {
+        assert_eq!(number(&mut own, "SELECT CONNECTION_ID()").await, mine);
+        assert_eq!(number(&mut other, "SELECT CONNECTION_ID()").await, others);
+        let named: Option<mysql_async::Row> = own.query_first("SELECT CONNECTION_ID()").await.unwrap();
+        assert_eq!(named.unwrap().columns_ref()[0].name_str(), "CONNECTION_ID()");
+    }
+}
+
+/// On a replica nothing binds a session that has only read, so that the next write finds its way.
+#[tokio::test]
+async fn warnings_of_a_replica_do_not_keep_a_session_there() {
+    let sandbox = cluster::shared();
+    let gateway = cluster::start(cluster::split(sandbox), 2).await;
+    cluster::schema(sandbox, "warned", "CREATE TABLE t (id INT)");
+    let mut session = cluster::connect_to(&gateway, "warned").await;
+    session.query_drop("SELECT CAST('x' AS SIGNED)").await.unwrap();
+    session.query_drop("INSERT INTO t VALUES (1)").await.unwrap();
+    session.exec_drop("SELECT CAST('x' AS SIGNED)", ()).await.unwrap();
+    session.exec_drop("INSERT INTO t VALUES (?)", (2,)).await.unwrap();
+    session.query_drop("SELECT * FROM nothing").await.unwrap_err();
+    session.query_drop("INSERT INTO t VALUES (3)").await.unwrap();
+    session.query_drop("SELECT CAST('x' AS SIGNED)").await.unwrap();
+    let warnings: Vec<(String, u16, String)> = session.query("SHOW WARNINGS").await.unwrap();
+    assert_eq!(warnings.len(), 1);
+    session.query_drop("BEGIN").await.unwrap();
+    session.query_drop("INSERT INTO t VALUES (4)").await.unwrap();
+    session.query_drop("COMMIT").await.unwrap();
+    let rows: Option<u8> = session.query_first("SELECT COUNT(*) FROM t").await.unwrap();
+    assert_eq!(rows, Some(4));
+}
