@@ -77,7 +77,7 @@ impl OptionDoc {
         let (section, key) = self.path.rsplit_once('.').unwrap_or(("", &self.path));
         let header = match section {
             "" => String::new(),
-            "listener" | "user" | "rule" => format!("[[{section}]]"),
+            "listener" | "user" | "rule" | "cache.mapping" => format!("[[{section}]]"),
             "cluster.NAME.servers" => "servers = [{ … }]".to_owned(),
             section => format!("[{section}]"),
         };

@@ -9,6 +9,7 @@
 //! read. Nothing here is global: whoever needs an option is handed the section that holds it.
 
 mod address;
+mod byte_size;
 mod derive;
 mod diff;
 pub mod docs;
@@ -26,18 +27,22 @@ mod suggest;
 mod users_file;
 mod validate;
 mod value;
+mod zone_offset;
 
 pub use address::{BindAddress, ServerAddress};
+pub use byte_size::ByteSize;
 pub use diff::{Change, ConfigDiff};
 pub use docs::{OptionDoc, Reload, options};
 pub use error::{ConfigError, ConfigErrors, Place};
 pub use ipnet::IpNet;
 pub use matcher::{DigestHash, Glob, Pattern};
 pub use schema::{
-    Accounts, AccountsFrom, Admin, Balance, Check, CheckKind, ClientAuth, Cluster, ClusterTls, Config, Group,
-    Listener, ListenerTls, Log, LogFormat, Mode, Monitor, OnDown, PinRule, Pool, Pooling, ReadBalance,
-    ReadConsistency, Reuse, Role, Rule, Server, ServerCompression, StatementClass, TlsMode, TlsVersion,
-    Topology, User, Verify,
+    Accounts, AccountsFrom, Admin, Balance, Cache, CacheAccount, CacheMapping, CacheMode, Check, CheckKind,
+    ClientAuth, Cluster, ClusterTls, Config, Group, Listener, ListenerTls, Log, LogFormat, MappingKind, Mode,
+    Monitor, OnDown, PinRule, Pool, Pooling, Protocol, ReadBalance, ReadConsistency,
+    ReadConsistency as Consistency, Reuse, Role, Rule, Server, ServerCompression, StatementClass, TlsMode,
+    TlsVersion, Topology, User, Verify,
 };
 pub use secret::Secret;
 pub use value::FileMode;
+pub use zone_offset::ZoneOffset;

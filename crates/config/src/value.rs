@@ -10,12 +10,14 @@ use toml::Spanned;
 use toml::de::DeValue;
 
 use crate::address::{BindAddress, ServerAddress};
+use crate::byte_size::ByteSize;
 use crate::diff::Change;
 use crate::docs::{OptionDoc, Reload};
 use crate::duration;
 use crate::matcher::{DigestHash, Glob, Pattern};
 use crate::report::Report;
 use crate::secret::Secret;
+use crate::zone_offset::ZoneOffset;
 
 /// Longest part of a value that an error message repeats, in characters.
 const SHOWN_MAX: usize = 60;
@@ -200,6 +202,22 @@ text_value!(
     |duration| duration::show(*duration),
     Duration::ZERO,
     duration::hint
+);
+text_value!(
+    ByteSize,
+    ByteSize::KIND,
+    ByteSize::parse,
+    ToString::to_string,
+    ByteSize(0),
+    ByteSize::hint
+);
+text_value!(
+    ZoneOffset,
+    ZoneOffset::KIND,
+    ZoneOffset::parse,
+    ToString::to_string,
+    ZoneOffset::UTC,
+    ZoneOffset::hint
 );
 text_value!(
     BindAddress,

@@ -20,17 +20,27 @@ section! {
         /// Where to accept clients.
         pub bind: BindAddress = required, Live;
 
+        /// What clients speak here. `redis`: they read the rows of `[cache]`.
+        pub protocol: Protocol = default(Protocol::Mysql), NewSessions;
+
         /// `tcp` passes bytes both ways and looks at none of them; `session` understands MySQL and keeps one server
         /// connection per client session; `split` sends writes to the primary and reads to replicas, over connections that
         /// sessions share.
         pub mode: Mode = default(Mode::Session), NewSessions;
 
         /// Name of the `[cluster.NAME]` that serves the clients of this listener.
-        pub cluster: String = required, NewSessions;
+        pub cluster: String = default(String::new(), "required; with `protocol = \"redis\"` that of `[cache]`"), NewSessions;
 
         /// How fresh reads on replicas are, in mode `split`. `eventual`: as fresh as the replica. `session`: a session sees its own
         /// writes. `strong`: every session sees every write that was acknowledged before.
         pub read_consistency: ReadConsistency = default(ReadConsistency::Session), NewSessions;
+
+        /// How fresh rows from memory are: those of Redis clients and of `point_lookups`. `strong`: every read sees every write that
+        /// was acknowledged before. `session`: a session sees its own writes. `eventual`: what has arrived.
+        pub consistency: ReadConsistency = default(ReadConsistency::Strong), NewSessions;
+
+        /// Answer a SELECT of one mapped row by its key from memory, in modes `session` and `split`.
+        pub point_lookups: bool = default(false), NewSessions;
 
         /// Client sessions of this listener; the limit of all listeners together stays in force.
         pub max_connections: Option<u32> = default(None) unit "sessions" in Some(1)..=Some(10_000_000), Live;
@@ -64,6 +74,14 @@ section! {
 }
 
 choice! {
+    /// What clients speak.
+    pub enum Protocol {
+        /// MySQL.
+        Mysql = "mysql",
+        /// Redis: RESP2 and RESP3.
+        Redis = "redis",
+    }
+
     /// What a listener understands of its clients' bytes.
     pub enum Mode {
         /// Nothing: bytes pass both ways.
@@ -76,7 +94,7 @@ choice! {
 
     /// How fresh a read must be.
     pub enum ReadConsistency {
-        /// As the replica is.
+        /// As the replica or the memory is.
         Eventual = "eventual",
         /// With the session's own writes.
         Session = "session",

@@ -1,8 +1,9 @@
 //! The table of options: everything that can be configured, each option once.
 //!
 //! Read [`crate::section`] for the notation. One file a section: here the top level, `[log]` and `[admin]`; then
-//! `[[listener]]`, `[cluster.NAME]` with what is inside it, `[[user]]` and `[[rule]]`.
+//! `[[listener]]`, `[cluster.NAME]` with what is inside it, `[[user]]`, `[[rule]]` and `[cache]`.
 
+mod cache;
 mod cluster;
 mod listener;
 mod pool;
@@ -16,8 +17,9 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+pub use cache::{Cache, CacheAccount, CacheMapping, CacheMode, MappingKind};
 pub use cluster::{Balance, Cluster, OnDown, ReadBalance, Role, Server, ServerCompression, Topology};
-pub use listener::{Listener, Mode, ReadConsistency};
+pub use listener::{Listener, Mode, Protocol, ReadConsistency};
 pub use pool::{Pool, Reuse};
 pub use rules::{Group, PinRule, Rule, StatementClass};
 pub use tls::{ClientAuth, ClusterTls, ListenerTls, TlsMode, TlsVersion, Verify};
@@ -73,6 +75,9 @@ section! {
 
         /// The zone this gateway is in: servers of the same `zone` are preferred for reads.
         pub zone: Option<String> = default(None), Live;
+
+        /// Rows of chosen tables in memory, as new as they are on the primary.
+        pub cache: Option<Cache> = default(None), Restart;
     }
 
     /// Log lines, written to standard error.
