@@ -16,6 +16,7 @@ mod address;
 mod checks;
 mod cluster;
 mod connect;
+mod direct;
 mod error;
 mod greeting;
 mod health;
@@ -36,6 +37,7 @@ pub use mysql_wire::gtid::Flavor;
 
 pub use accounts::{AccountSecret, SECRETS_MAX, ServerAccount, ServerAccounts, StoredSecret};
 pub use cluster::{Cluster, ServerChange, ServerEvent};
+pub use direct::{Direct, DirectError};
 pub use error::{ConnectFailure, LeaseError, ServerReason, UpstreamError};
 pub use greeting::{GREETING_MAX_LEN, GreetingError, read_greeting};
 pub use lease::Lease;

@@ -60,7 +60,7 @@ impl Role {
 }
 
 /// Whose dialect and whose GTIDs a server of this version speaks, as in its greeting.
-fn flavor(version: &[u8]) -> Flavor {
+pub(crate) fn flavor(version: &[u8]) -> Flavor {
     let says = |word: &[u8]| {
         version
             .windows(word.len())
