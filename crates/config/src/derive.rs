@@ -2,13 +2,19 @@
 
 use crate::address::ServerAddress;
 use crate::report::Report;
-use crate::schema::{Check, CheckKind, Cluster, ClusterTls, Config, Verify};
+use crate::schema::{CacheAccount, Check, CheckKind, Cluster, ClusterTls, Config, Protocol, Verify};
 
 /// Fills in what is not written; what is written stays.
 pub(crate) fn fill(config: &mut Config, report: &Report<'_>) {
     for (index, listener) in config.listeners.iter_mut().enumerate() {
         if !report.is_written(&format!("listener[{index}].name")) {
             listener.name = listener.bind.to_string();
+        }
+        let cache = config.cache.as_ref();
+        if let Some(cache) = cache.filter(|_| listener.protocol == Protocol::Redis)
+            && !report.is_written(&format!("listener[{index}].cluster"))
+        {
+            listener.cluster.clone_from(&cache.cluster);
         }
     }
     for (index, rule) in config.rules.iter_mut().enumerate() {
@@ -40,7 +46,7 @@ pub(crate) fn fill(config: &mut Config, report: &Report<'_>) {
     }
 }
 
-/// What stands for itself only once secrets have been read: the password of a check that uses the account of the monitor.
+/// What stands for itself only once secrets have been read: a check and a cache that use the account of the monitor.
 pub(crate) fn inherit(config: &mut Config) {
     for cluster in config.clusters.values_mut() {
         let (check, Some(monitor)) = (&mut cluster.check, &cluster.monitor) else {
@@ -50,6 +56,13 @@ pub(crate) fn inherit(config: &mut Config) {
             check.password.clone_from(&monitor.password);
         }
     }
+    let Some(cache) = config.cache.as_mut().filter(|cache| cache.account.is_none()) else {
+        return;
+    };
+    let cluster = config.clusters.get(&cache.cluster);
+    cache.account = cluster
+        .and_then(|cluster| cluster.monitor.as_ref())
+        .map(|monitor| CacheAccount::new(monitor.user.as_str(), monitor.password.clone()));
 }
 
 /// A group may name a server by its address; from here on it is the server's name.

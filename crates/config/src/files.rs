@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use zeroize::Zeroizing;
 
 use crate::report::Report;
-use crate::schema::{Check, Config, Monitor, User};
+use crate::schema::{CacheAccount, Check, Config, Monitor, User};
 use crate::secret::Secret;
 
 /// Largest file read here. Certificate bundles of whole operating systems are a quarter of it.
@@ -77,6 +77,9 @@ pub(crate) fn resolve(config: &mut Config, folder: &Path, report: &mut Report<'_
     user_secrets(&mut config.users, folder, report);
     if let Some(file) = &mut config.users_file {
         *file = folder.join(&*file);
+    }
+    if let Some(account) = config.cache.as_mut().and_then(|cache| cache.account.as_mut()) {
+        cache_secret(account, folder, "cache.account", report);
     }
     for (name, cluster) in &mut config.clusters {
         let path = format!("cluster.{name}");
@@ -155,6 +158,15 @@ fn monitor_secret(monitor: &mut Monitor, folder: &Path, path: &str, report: &mut
         password: &mut monitor.password,
         file: &mut monitor.password_file,
         env: &monitor.password_env,
+    };
+    source.resolve(folder, path, report);
+}
+
+fn cache_secret(account: &mut CacheAccount, folder: &Path, path: &str, report: &mut Report<'_>) {
+    let source = Source {
+        password: &mut account.password,
+        file: &mut account.password_file,
+        env: &account.password_env,
     };
     source.resolve(folder, path, report);
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::{at_most_one, names_differ, needs};
 use crate::report::Report;
-use crate::schema::{AccountsFrom, Cluster, Config, Listener, Mode, Monitor, User};
+use crate::schema::{AccountsFrom, Cluster, Config, Listener, Mode, Monitor, Protocol, User};
 use crate::secret::Secret;
 
 /// Hexadecimal digits of a SHA-1.
@@ -60,7 +60,8 @@ pub(super) fn some_user(listener: &Listener, config: &Config, path: &str, report
     let of_servers = of_servers.is_some_and(|cluster| cluster.accounts.from == AccountsFrom::Servers);
     let known = !config.users.is_empty() || config.users_file.is_some() || of_servers;
     let broken = report.is_wrong("user") || report.is_wrong("users_file");
-    if listener.mode == Mode::Split && !known && !broken {
+    let checks = listener.mode == Mode::Split && listener.protocol == Protocol::Mysql;
+    if checks && !known && !broken {
         let hint = format!(
             "add [[user]] with `name` and `password`, or `accounts = \"servers\"` to [cluster.{}]",
             listener.cluster
@@ -109,7 +110,7 @@ pub(super) fn monitor(monitor: &Monitor, path: &str, report: &mut Report<'_>) {
 }
 
 /// The form `schema.table`, without quotes.
-fn is_qualified(name: &str) -> bool {
+pub(super) fn is_qualified(name: &str) -> bool {
     let parts: Vec<&str> = name.split('.').collect();
     let plain = |part: &&str| {
         (1..=IDENTIFIER_MAX).contains(&part.chars().count())

@@ -3,6 +3,7 @@
 //! An option that is itself wrong takes no part, so that one mistake is told once.
 
 mod accounts;
+mod cache;
 mod rules;
 mod topology;
 
@@ -34,6 +35,7 @@ pub(crate) fn validate(config: &Config, report: &mut Report<'_>) {
     names_differ(names, |index| format!("listener[{index}]"), report);
     for (index, listener) in config.listeners.iter().enumerate() {
         let path = format!("listener[{index}]");
+        cache::listener(listener, config, &path, report);
         cluster_exists(listener, config, &path, report);
         encryption_fits_mode(listener, &path, report);
         listener_tls(&listener.tls, &format!("{path}.tls"), report);
@@ -42,13 +44,14 @@ pub(crate) fn validate(config: &Config, report: &mut Report<'_>) {
     }
     users(&config.users, report);
     rules::rules(config, report);
+    cache::cache(config, report);
     topology::zone(config.zone.as_deref(), "zone", report);
     for (name, cluster) in &config.clusters {
         let path = format!("cluster.{name}");
         cluster_name(name, &path, report);
         servers(cluster, &path, report);
         rules::groups(cluster, &path, report);
-        topology::roles(cluster, &config.listeners, &path, report);
+        topology::roles(cluster, config, &path, report);
         accounts::of_servers(cluster, &path, report);
         if let Some(monitor) = &cluster.monitor {
             accounts::monitor(monitor, &format!("{path}.monitor"), report);
@@ -165,8 +168,8 @@ fn address_is_wrong(path: &str, report: &Report<'_>) -> bool {
 fn cluster_exists(listener: &Listener, config: &Config, path: &str, report: &mut Report<'_>) {
     let path = format!("{path}.cluster");
     let clusters = config.clusters.keys().map(String::as_str);
-    if report.is_wrong(&path) || report.is_wrong("cluster") || config.clusters.contains_key(&listener.cluster)
-    {
+    let skipped = report.is_wrong(&path) || report.is_wrong("cluster") || !report.is_written(&path);
+    if skipped || config.clusters.contains_key(&listener.cluster) {
         return;
     }
     let hint = suggest::hint(&listener.cluster, clusters.clone()).unwrap_or_else(|| {

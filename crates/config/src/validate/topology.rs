@@ -2,11 +2,11 @@
 
 use super::{NAME_MAX, needs};
 use crate::report::Report;
-use crate::schema::{Cluster, Listener, Mode, Role, Topology};
+use crate::schema::{Cluster, Config, Listener, Mode, Role, Topology};
 
 /// Roles are either written or found out, never both; and a cluster whose roles are written has one primary where somebody
 /// needs it.
-pub(super) fn roles(cluster: &Cluster, listeners: &[Listener], path: &str, report: &mut Report<'_>) {
+pub(super) fn roles(cluster: &Cluster, config: &Config, path: &str, report: &mut Report<'_>) {
     for (index, server) in cluster.servers.iter().enumerate() {
         let zone_path = format!("{path}.servers[{index}].zone");
         zone(server.zone.as_deref(), &zone_path, report);
@@ -16,7 +16,7 @@ pub(super) fn roles(cluster: &Cluster, listeners: &[Listener], path: &str, repor
     }
     if cluster.topology == Topology::Static {
         one_primary(cluster, path, report);
-        primary_for_split(cluster, listeners, path, report);
+        primary_for_some(cluster, config, path, report);
     } else {
         let topology = cluster.topology.word();
         let need = format!("an account, since `topology` is \"{topology}\"");
@@ -51,11 +51,18 @@ fn one_primary(cluster: &Cluster, path: &str, report: &mut Report<'_>) {
     }
 }
 
-/// A listener that sends writes to the primary needs one. A single server is one unless it says otherwise.
-fn primary_for_split(cluster: &Cluster, listeners: &[Listener], path: &str, report: &mut Report<'_>) {
+/// A listener that sends writes to the primary needs one, and so does a cache that follows it. A single server is one
+/// unless it says otherwise.
+fn primary_for_some(cluster: &Cluster, config: &Config, path: &str, report: &mut Report<'_>) {
     let splits = |listener: &Listener| listener.mode == Mode::Split && listener.cluster == cluster.name;
-    let Some(listener) = listeners.iter().position(splits) else {
-        return;
+    let cached = (config.cache.as_ref()).is_some_and(|cache| cache.cluster == cluster.name);
+    let reason = match config.listeners.iter().position(splits) {
+        Some(listener) => {
+            let line = report.line(&format!("listener[{listener}].mode"));
+            format!("the listener of line {line} has mode \"split\"")
+        }
+        None if cached => format!("the [cache] of line {} follows it", report.line("cache")),
+        None => return,
     };
     let servers = format!("{path}.servers");
     let broken = |index| report.is_wrong(&format!("{servers}[{index}].role"));
@@ -66,9 +73,7 @@ fn primary_for_split(cluster: &Cluster, listeners: &[Listener], path: &str, repo
     if is_clear || cluster.servers.is_empty() || (0..cluster.servers.len()).any(broken) {
         return;
     }
-    let line = report.line(&format!("listener[{listener}].mode"));
-    let expected =
-        format!("a server with `role = \"primary\"`, since the listener of line {line} has mode \"split\"");
+    let expected = format!("a server with `role = \"primary\"`, since {reason}");
     let hint = "or let the servers say which it is: `topology` and `monitor`".to_owned();
     report.wrong(&servers, expected, "none").hint(hint);
 }
