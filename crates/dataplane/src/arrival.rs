@@ -16,6 +16,7 @@ use upstream::{Lease, LeaseError, Seat, Server, ServerTraits, Status};
 
 use crate::control::{About, Control, IdleLimits, Signal, Waiting};
 use crate::error::SessionError;
+use crate::extension;
 use crate::flow::Flow;
 use crate::gateway::ListenerState;
 use crate::handshake::{self, Client, LoggedIn};
@@ -71,6 +72,12 @@ pub(crate) async fn run(worker: Rc<Worker>, accepted: Accepted, listener: Arc<Li
     let series = &counted.series;
     let mut story = Story::new(accepted.peer());
     let error = match listener.config.mode {
+        _ if listener.config.protocol != config::Protocol::Mysql => {
+            Box::pin(extension::serve(
+                &worker, &control, accepted, &listener, series, &mut story,
+            ))
+            .await
+        }
         config::Mode::Tcp => forward_bytes(&worker, &control, accepted, &listener, series, &mut story).await,
         config::Mode::Session => {
             serve_session(&worker, &control, accepted, &listener, series, &mut story).await
@@ -151,6 +158,11 @@ pub(crate) async fn turn_away(worker: Rc<Worker>, accepted: Accepted, listener: 
     series.rejected.inc();
     series.session_ended(error.reason());
     if let Ok(mut client) = Stream::from_accepted(accepted) {
+        if listener.config.protocol == config::Protocol::Redis {
+            // As Redis itself does it, over `maxclients`.
+            say_last(&mut client, b"-ERR max number of clients reached\r\n").await;
+            return;
+        }
         refuse(&worker, &mut client, 0, Capabilities::default(), &error).await;
     }
 }
@@ -470,8 +482,13 @@ pub(crate) async fn refuse(
     let Some(packet) = error.to_packet() else { return };
     worker.metrics.error_sent(packet.code, error.fault());
     let bytes = error_bytes(&packet, sequence, capabilities);
+    say_last(client, &bytes).await;
+}
+
+/// Writes something and ends the connection.
+async fn say_last(client: &mut Stream, bytes: &[u8]) {
     let write = async {
-        client.write_all(&bytes).await?;
+        client.write_all(bytes).await?;
         client.shutdown().await
     };
     // A client that does not take it in time, or is gone, does without.

@@ -170,6 +170,11 @@ impl Control {
         *self.about.borrow_mut() = Some(Box::new(about));
     }
 
+    /// Who it is said to be; empty before it is known.
+    pub(crate) fn user(&self) -> Option<String> {
+        self.about.borrow().as_ref().map(|about| about.user.clone())
+    }
+
     /// Says why the session holds its server connection.
     pub(crate) fn show_pins(&self, pins: &[Pin]) {
         let mut shown = self.pins.borrow_mut();

@@ -21,6 +21,11 @@ pub(crate) enum SessionError {
     ClientFailed(io::Error),
     #[error("the client sent something that is not the MySQL protocol: {0}")]
     ClientProtocol(WireError),
+    /// Of a protocol that is not MySQL's.
+    #[error("the client broke the protocol: {0}")]
+    ClientBroke(String),
+    #[error("nothing here serves the protocol of this listener")]
+    NotServed,
     #[error("a login packet of {0} bytes is too long")]
     PacketTooLong(usize),
     #[error("TLS with the client failed: {0}")]
@@ -179,7 +184,7 @@ impl SessionError {
         match self {
             Self::ClientQuit => EndReason::ClientQuit,
             Self::ClientGone | Self::ClientFailed(_) => EndReason::ClientGone,
-            Self::ClientProtocol(_) | Self::PacketTooLong(_) => EndReason::Protocol,
+            Self::ClientProtocol(_) | Self::ClientBroke(_) | Self::PacketTooLong(_) => EndReason::Protocol,
             Self::ClientTls(_) | Self::TlsRequired => EndReason::TlsFailed,
             Self::ProxyHeader(_) => EndReason::ProxyHeader,
             Self::LoginTimeout(_) => EndReason::LoginTimeout,
@@ -189,7 +194,7 @@ impl SessionError {
             | Self::AccessDenied { .. } => EndReason::LoginFailed,
             Self::NoServer(LeaseError::QueueFull { .. }) => EndReason::QueueFull,
             Self::NoServer(LeaseError::QueueTimeout { .. }) => EndReason::QueueTimeout,
-            Self::NoServer(_) | Self::NoServerSeen => EndReason::NoServer,
+            Self::NoServer(_) | Self::NoServerSeen | Self::NotServed => EndReason::NoServer,
             Self::ServerRefused { .. } | Self::ServerLogin { .. } => EndReason::NoServer,
             Self::NoSuchServer(_)
             | Self::NoServerInGroup(_)
@@ -232,6 +237,7 @@ impl SessionError {
             | Self::ClientGone
             | Self::ClientFailed(_)
             | Self::ClientProtocol(_)
+            | Self::ClientBroke(_)
             | Self::PacketTooLong(_)
             | Self::ClientTls(_)
             | Self::ProxyHeader(_)
@@ -254,6 +260,7 @@ impl SessionError {
             | Self::ClientIdle
             | Self::Killed => Fault::Client,
             Self::PasswordExposed(_)
+            | Self::NotServed
             | Self::PinnedToReplica { .. }
             | Self::StatementTooLong(_)
             | Self::RefusedByRule(_)
@@ -326,6 +333,8 @@ impl SessionError {
             | Self::ClientGone
             | Self::ClientFailed(_)
             | Self::ClientTls(_)
+            | Self::ClientBroke(_)
+            | Self::NotServed
             | Self::ProxyHeader(_)
             | Self::LoginRefused
             | Self::StateRefused { .. }

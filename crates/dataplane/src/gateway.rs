@@ -11,47 +11,25 @@ use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwapOption;
 use config::BindAddress;
-use net::{NetError, Peer, TlsAcceptor, TlsConnector};
+use net::{Peer, TlsAcceptor, TlsConnector};
 use telemetry::Telemetry;
-use thiserror::Error;
-use tokio::runtime::LocalRuntime;
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
-use upstream::{Cluster, Server, UpstreamError};
+use upstream::{Cluster, Server};
 
 use crate::accept::{self, AcceptorMessage};
 use crate::accounts::Accounts;
 use crate::control::{ServerKey, Signal};
 use crate::describe::ListenerStatus;
+use crate::extension::BuildExtension;
 use crate::follow::{self, Follow};
-use crate::keys::{KeyError, PrivateKey};
+use crate::gateway_error::GatewayError;
+use crate::keys::PrivateKey;
 use crate::registry::Registry;
 use crate::split::Book;
 use crate::split::SplitSeries;
+use crate::thread::spawn;
 use crate::users::Users;
 use crate::worker::{self, Message};
-
-/// Why the data plane cannot start, or cannot take over a configuration. Nothing has changed then.
-#[derive(Debug, Error)]
-pub enum GatewayError {
-    #[error("{0}")]
-    Listener(#[from] NetError),
-    #[error("{0}")]
-    Upstream(#[from] UpstreamError),
-    #[error("listener {listener}: rsa_key {path}: {cause}")]
-    RsaKey {
-        listener: String,
-        path: String,
-        cause: String,
-    },
-    #[error("cannot make an RSA key: {0}")]
-    MakeRsaKey(KeyError),
-    #[error("the gateway is shutting down")]
-    Draining,
-    #[error("cannot start a thread: {0}")]
-    Thread(std::io::Error),
-    #[error("listener {listener} names the cluster {cluster}, which does not exist")]
-    UnknownCluster { listener: String, cluster: String },
-}
 
 /// What all threads of the data plane share.
 pub(crate) struct Shared {
@@ -172,11 +150,16 @@ pub struct Gateway {
 }
 
 impl Gateway {
-    /// Binds all listeners and starts all threads. Connections are taken at once.
+    /// Binds all listeners and starts all threads. Connections are taken at once. `extension`: who serves listeners of other
+    /// protocols than MySQL's.
     ///
     /// # Errors
     /// See [`GatewayError`]; nothing is left running then.
-    pub fn start(config: &config::Config, telemetry: Arc<Telemetry>) -> Result<Arc<Self>, GatewayError> {
+    pub fn start(
+        config: &config::Config,
+        telemetry: Arc<Telemetry>,
+        extension: Option<BuildExtension<'_>>,
+    ) -> Result<Arc<Self>, GatewayError> {
         let (senders, inboxes): (Vec<_>, Vec<_>) =
             (0..config.workers).map(|_| mpsc::unbounded_channel()).unzip();
         let shared = Arc::new(Shared {
@@ -210,7 +193,7 @@ impl Gateway {
         });
         let started = gateway
             .start_threads(acceptor_inbox, inboxes)
-            .and_then(|()| gateway.reload(config));
+            .and_then(|()| gateway.take_over(config, extension));
         match started {
             Ok(()) => Ok(gateway),
             Err(error) => {
@@ -254,6 +237,14 @@ impl Gateway {
     /// # Errors
     /// See [`GatewayError`]. Everything is prepared before anything is changed.
     pub fn reload(&self, config: &config::Config) -> Result<(), GatewayError> {
+        self.take_over(config, None)
+    }
+
+    fn take_over(
+        &self,
+        config: &config::Config,
+        extension: Option<BuildExtension<'_>>,
+    ) -> Result<(), GatewayError> {
         if self.is_draining() {
             return Err(GatewayError::Draining);
         }
@@ -262,6 +253,9 @@ impl Gateway {
         let mut new_binds = Vec::new();
         let prepared = self.prepare_listeners(&mut parts, config, &clusters, &mut new_binds);
         let listeners = prepared.and_then(|listeners| {
+            if let Some(build) = extension {
+                self.extend(build, &clusters)?;
+            }
             for (name, (_, cluster)) in clusters
                 .iter()
                 .filter(|(name, _)| parts.clusters.contains_key(*name))
@@ -289,6 +283,21 @@ impl Gateway {
         self.shared
             .max_connections
             .store(config.max_connections.unwrap_or(u32::MAX), Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Workers hear of the extension before the acceptor hears of listeners, so before the first connection.
+    fn extend(
+        &self,
+        build: BuildExtension<'_>,
+        clusters: &BTreeMap<String, NumberedCluster>,
+    ) -> Result<(), GatewayError> {
+        let clusters: Vec<_> = clusters
+            .values()
+            .map(|(_, cluster)| Arc::clone(cluster))
+            .collect();
+        let extension = build(&clusters).map_err(GatewayError::Extension)?;
+        self.shared.tell_all(|| Message::Extend(Arc::clone(&extension)));
         Ok(())
     }
 
@@ -564,35 +573,6 @@ impl Gateway {
         // Fails only after it has stopped.
         let _ = self.acceptor.send(message);
     }
-}
-
-/// Starts a thread, and its runtime on it.
-fn spawn(
-    name: String,
-    runtime: impl FnOnce() -> std::io::Result<LocalRuntime> + Send + 'static,
-    body: impl FnOnce(&LocalRuntime) + Send + 'static,
-) -> Result<JoinHandle<()>, GatewayError> {
-    let (ready, started) = std::sync::mpsc::sync_channel(1);
-    let run = move || match runtime() {
-        Ok(runtime) => {
-            // Whoever starts this thread waits for the answer.
-            let _ = ready.send(Ok(()));
-            body(&runtime);
-        }
-        Err(error) => {
-            let _ = ready.send(Err(error));
-        }
-    };
-    let thread = std::thread::Builder::new()
-        .name(name)
-        .spawn(run)
-        .map_err(GatewayError::Thread)?;
-    let gone = |_| Err(std::io::Error::other("it has ended at once"));
-    started
-        .recv()
-        .unwrap_or_else(gone)
-        .map_err(GatewayError::Thread)?;
-    Ok(thread)
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

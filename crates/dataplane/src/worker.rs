@@ -1,6 +1,6 @@
 //! A worker: one thread, one single-threaded runtime, and the sessions that live on it with both of their sockets.
 
-use std::cell::Cell;
+use std::cell::{Cell, OnceCell};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,6 +16,7 @@ use upstream::Cluster;
 use crate::arrival;
 use crate::control::{Clock, ServerKey, Sessions, Signal};
 use crate::describe::SessionStatus;
+use crate::extension::{Extension, OnWorker, WorkerHandle};
 use crate::gateway::{ListenerState, Shared};
 use crate::split::{self, Book, Mirrors, Pools, RulesOnWorker};
 
@@ -55,6 +56,8 @@ pub(crate) enum Message {
         signal: Signal,
     },
     RaiseAll(Signal),
+    /// Comes before the first connection, if at all.
+    Extend(Arc<dyn Extension>),
     /// Other rules from here on.
     Rules(Arc<Book>),
     /// A cluster is no longer in the configuration, and its sessions have had their time.
@@ -76,6 +79,8 @@ pub(crate) struct Worker {
     pub(crate) pools: Pools,
     pub(crate) rules: RulesOnWorker,
     pub(crate) mirrors: Mirrors,
+    /// Who serves listeners of other protocols.
+    pub(crate) extension: OnceCell<Rc<dyn OnWorker>>,
     /// For the turns of balancing.
     turns: Cell<u64>,
     /// What all sessions were told last: those that come later are told so, too.
@@ -130,6 +135,7 @@ pub(crate) fn run(
         pools: Pools::default(),
         rules: RulesOnWorker::default(),
         mirrors: Mirrors::default(),
+        extension: OnceCell::new(),
         turns: Cell::new(0),
         clock: Rc::default(),
         told_all: Cell::new(None),
@@ -175,6 +181,13 @@ async fn take_messages(worker: &Rc<Worker>, mut inbox: UnboundedReceiver<Message
             Message::RaiseAll(signal) => {
                 worker.told_all.set(Some(signal));
                 worker.sessions.raise_all(signal);
+            }
+            Message::Extend(extension) => {
+                let handle = WorkerHandle {
+                    index: worker.index,
+                    metrics: Arc::clone(&worker.metrics),
+                };
+                worker.extension.get_or_init(|| extension.on_worker(&handle));
             }
             Message::Rules(book) => worker.rules.replace(book, |name| worker.metrics.rule(name)),
             Message::Forget { cluster_serial } => worker.pools.forget(cluster_serial),

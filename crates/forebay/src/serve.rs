@@ -47,7 +47,7 @@ pub(crate) fn run(path: &Path) -> anyhow::Result<()> {
             .as_ref()
             .map(|admin| admin::bind(admin.bind))
             .transpose()?;
-        let gateway = Gateway::start(&config, Arc::clone(&telemetry)).context("cannot start")?;
+        let gateway = Gateway::start(&config, Arc::clone(&telemetry), None).context("cannot start")?;
         telemetry.control.config_reloaded(true);
         telemetry.register(Arc::clone(&gateway) as _);
         telemetry.register(Arc::new(log.clone()));

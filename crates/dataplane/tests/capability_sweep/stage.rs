@@ -150,7 +150,7 @@ impl RunningGateway {
     fn start(configuration: &str) -> Self {
         let config = Config::parse(configuration, "sweep.toml").unwrap_or_else(|errors| panic!("{errors}"));
         let telemetry = Telemetry::new(config.workers, |byte| mysql_wire::Command(byte).name());
-        let gateway = Gateway::start(&config, telemetry).unwrap();
+        let gateway = Gateway::start(&config, telemetry, None).unwrap();
         let (stop, stopped) = oneshot::channel();
         let running = Arc::clone(&gateway);
         let control = std::thread::spawn(move || {

@@ -1,0 +1,301 @@
+//! What a feature adds to the data plane: who serves the connections of listeners whose protocol is not MySQL's.
+//!
+//! The data plane knows no feature. It is given an [`Extension`] when it starts, asks it once a worker for what lives there
+//! ([`OnWorker`]), and gives that each connection of such a listener as a [`Visit`]: accepted and counted, with the PROXY header
+//! read and TLS done. What belongs to every session, whatever it speaks, is in its [`Guest`]: accounts, signals (drain, kill,
+//! idleness), counters, and its place in the registry.
+
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use config::TlsMode;
+use net::{Accepted, Peer, Stream};
+use telemetry::ListenerSeries;
+use tokio::io::AsyncReadExt;
+use upstream::Cluster;
+
+use crate::arrival::{self, Story};
+use crate::control::{About, Control, Signal, Waiting};
+use crate::error::SessionError;
+use crate::gateway::ListenerState;
+use crate::proxy;
+use crate::session::signal_as_error;
+use crate::worker::Worker;
+
+pub use crate::guest_login::{Identity, NotAdmitted};
+
+/// A feature that serves connections.
+pub trait Extension: Send + Sync {
+    /// What of it lives on a worker. Called once on each worker's thread, in its runtime, before the first connection comes: it
+    /// may use `spawn_local`.
+    fn on_worker(&self, worker: &WorkerHandle) -> Rc<dyn OnWorker>;
+}
+
+/// How the data plane makes its extension once the clusters are there: all of them are given.
+pub type BuildExtension<'a> = Box<dyn FnOnce(&[Arc<Cluster>]) -> Result<Arc<dyn Extension>, String> + 'a>;
+
+/// The part of an extension that lives on one worker.
+pub trait OnWorker {
+    /// Serves a connection until it ends. Runs on the task of the connection and must stay there: a signal wakes that task.
+    fn serve(&self, visit: Visit) -> Pin<Box<dyn Future<Output = Departure> + '_>>;
+}
+
+/// A worker, as extensions see it.
+pub struct WorkerHandle {
+    /// From 0 on.
+    pub index: usize,
+    /// Its counters.
+    pub metrics: Arc<telemetry::Worker>,
+}
+
+/// A connection that is to be served.
+pub struct Visit {
+    /// Plain, or TLS where the listener has that.
+    pub stream: Stream,
+    /// What was read of it already.
+    pub unread: Vec<u8>,
+    /// Who it is to the data plane.
+    pub guest: Guest,
+}
+
+/// How a visit ended. Whatever the client was to be told it was told.
+#[derive(Debug)]
+pub enum Departure {
+    /// The client said goodbye.
+    Quit,
+    /// The client closed the connection.
+    Gone,
+    /// The connection failed.
+    Failed(io::Error),
+    /// The client broke the protocol; in words for the log.
+    Protocol(String),
+    /// The session was told to end.
+    Told(Order),
+}
+
+/// What a session is told to do: to end, for some reason.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Order(Signal);
+
+impl Order {
+    /// Why, for the client.
+    #[must_use]
+    pub fn reason(self) -> &'static str {
+        match self.0 {
+            Signal::ClientIdle => "disconnected because of inactivity",
+            Signal::Kill => "connection was killed",
+            Signal::Shutdown | Signal::ShutdownNow => "the gateway is shutting down",
+            Signal::Drain
+            | Signal::DrainNow
+            | Signal::ServerTimeout
+            | Signal::StatementTimeout
+            | Signal::ServerDown => "taken out of service; connect again",
+        }
+    }
+
+    /// Not even a last word may delay the end.
+    #[must_use]
+    pub fn is_immediate(self) -> bool {
+        matches!(self.0, Signal::DrainNow | Signal::ShutdownNow)
+    }
+}
+
+/// A session that is no MySQL session, as the data plane knows it.
+pub struct Guest {
+    pub(crate) worker: Rc<Worker>,
+    pub(crate) control: Rc<Control>,
+    pub(crate) listener: Arc<ListenerState>,
+    pub(crate) series: Arc<ListenerSeries>,
+    pub(crate) peer: Peer,
+    pub(crate) local: Peer,
+}
+
+impl Guest {
+    /// The connection id, which no other session of this gateway has.
+    #[must_use]
+    pub fn id(&self) -> u32 {
+        self.control.id
+    }
+
+    /// The client, behind the load balancer that speaks for it.
+    #[must_use]
+    pub fn peer(&self) -> Peer {
+        self.peer
+    }
+
+    /// The address that the client connected to.
+    #[must_use]
+    pub fn local(&self) -> Peer {
+        self.local
+    }
+
+    /// The listener's options, as they were when the client came.
+    #[must_use]
+    pub fn listener(&self) -> &config::Listener {
+        &self.listener.config
+    }
+
+    /// The cluster of the listener.
+    #[must_use]
+    pub fn cluster(&self) -> &Arc<Cluster> {
+        &self.listener.cluster
+    }
+
+    /// Sessions that came in by this listener and are still there, on all workers.
+    #[must_use]
+    pub fn sessions_of_listener(&self) -> u32 {
+        self.listener.active.load(std::sync::atomic::Ordering::Relaxed)
+    }
+
+    /// Whether the session has to end now. `is_free`: nothing is lost when it ends here; at other moments only urgent orders
+    /// count. Costs a comparison.
+    #[inline]
+    #[must_use]
+    pub fn due(&self, is_free: bool) -> Option<Order> {
+        self.control.due(is_free).map(Order)
+    }
+
+    /// Waits until the session has to end. Use it in a `select!` beside every wait, on the task that
+    /// [`serve`](OnWorker::serve) was called on: no other is woken.
+    pub async fn ordered(&self, is_free: bool) -> Order {
+        Order(self.control.signalled(is_free).await)
+    }
+
+    /// From here on the session waits for its client: the time of `client_idle_timeout` begins anew.
+    #[inline]
+    pub fn waits_for_client(&self) {
+        self.control.mark(Waiting::Client);
+    }
+
+    /// From here on the client waits for the session.
+    #[inline]
+    pub fn works(&self) {
+        self.control.mark(Waiting::Server);
+    }
+
+    /// Counts bytes that came from the client.
+    #[inline]
+    pub fn add_from_client(&self, bytes: usize) {
+        self.series.bytes_from_clients.add(bytes as u64);
+    }
+
+    /// Counts bytes that went to the client.
+    #[inline]
+    pub fn add_to_client(&self, bytes: usize) {
+        self.series.bytes_to_clients.add(bytes as u64);
+    }
+
+    /// Ends another session of this gateway, or this one, as an operator would. False where there is no such session.
+    #[must_use]
+    pub fn kill(&self, id: u32) -> bool {
+        let place = self.worker.shared.registry.find(id);
+        let found = place.is_some();
+        if let Some(place) = place {
+            self.worker.shared.kill(place.worker, id);
+        }
+        found
+    }
+
+    /// Says whose session it is, to those who list sessions.
+    pub(crate) fn introduce(&self, user: &str) {
+        self.control.introduce(About {
+            listener: self.listener.config.name.clone(),
+            user: user.to_owned(),
+            client: self.peer.to_string(),
+        });
+    }
+}
+
+/// The life of a connection of a listener that an extension serves.
+pub(crate) async fn serve(
+    worker: &Rc<Worker>,
+    control: &Rc<Control>,
+    accepted: Accepted,
+    listener: &Arc<ListenerState>,
+    series: &Arc<ListenerSeries>,
+    story: &mut Story,
+) -> SessionError {
+    let Some(extension) = worker.extension.get() else {
+        return SessionError::NotServed;
+    };
+    let received = tokio::select! {
+        biased;
+        received = receive(accepted, listener, story) => received,
+        signal = control.signalled(true) => Err(signal_as_error(signal, "", listener)),
+    };
+    let (stream, unread) = match received {
+        Ok(received) => received,
+        Err(error) => return error,
+    };
+    let guest = Guest {
+        worker: Rc::clone(worker),
+        control: Rc::clone(control),
+        listener: Arc::clone(listener),
+        series: Arc::clone(series),
+        peer: story.client,
+        local: stream.local().unwrap_or(Peer::Unix),
+    };
+    guest.introduce("");
+    control.set_limits(arrival::idle_limits(listener));
+    control.mark(Waiting::Client);
+    let visit = Visit {
+        stream,
+        unread,
+        guest,
+    };
+    let departure = extension.serve(visit).await;
+    if let Some(user) = control.user() {
+        story.user = user.into();
+    }
+    match departure {
+        Departure::Quit => SessionError::ClientQuit,
+        Departure::Gone => SessionError::ClientGone,
+        Departure::Failed(error) => SessionError::ClientFailed(error),
+        Departure::Protocol(cause) => SessionError::ClientBroke(cause),
+        Departure::Told(Order(signal)) => signal_as_error(signal, "", listener),
+    }
+}
+
+/// The first byte of every TLS connection: a handshake record. No text protocol begins with it.
+const TLS_HANDSHAKE: u8 = 0x16;
+
+/// Reads the PROXY header and does the server's part of TLS, within the listener's time.
+async fn receive(
+    accepted: Accepted,
+    listener: &ListenerState,
+    story: &mut Story,
+) -> Result<(Stream, Vec<u8>), SessionError> {
+    let mut stream = Stream::from_accepted(accepted).map_err(SessionError::ClientFailed)?;
+    let (peer, mut unread) = proxy::read_header(&mut stream, listener).await?;
+    story.client = peer;
+    let Some(tls) = &listener.tls else {
+        return Ok((stream, unread));
+    };
+    let limit = listener.config.login_timeout;
+    let secured = async {
+        if unread.is_empty()
+            && stream
+                .read_buf(&mut unread)
+                .await
+                .map_err(SessionError::ClientFailed)?
+                == 0
+        {
+            return Err(SessionError::ClientGone);
+        }
+        if unread.first() == Some(&TLS_HANDSHAKE) {
+            let stream = tls.accept(stream, unread).await;
+            return Ok((stream.map_err(SessionError::ClientTls)?, Vec::new()));
+        }
+        let is_unix = matches!(stream, Stream::Unix(_));
+        if listener.config.tls.mode == TlsMode::Required && !is_unix {
+            return Err(SessionError::TlsRequired);
+        }
+        Ok((stream, unread))
+    };
+    tokio::time::timeout(limit, secured)
+        .await
+        .unwrap_or(Err(SessionError::LoginTimeout(limit)))
+}

@@ -1,0 +1,158 @@
+//! A login by user and password as they are: that of protocols that have no other.
+//!
+//! The gateway's own accounts are asked first, then those of the servers, where the cluster reads them. A user that neither
+//! knows is tried: by a login on a server, which is what a MySQL client's password would come to as well.
+
+use std::io;
+use std::sync::Arc;
+
+use config::{Secret, TlsMode};
+use mysql_wire::{Command, write_packet};
+use tokio::io::AsyncWriteExt;
+use tokio::time::timeout;
+use upstream::login::{self, Account, LoginError, Tls};
+use upstream::{Credential, CredentialSecret, Lease, read_greeting};
+
+use crate::accounts::Proof;
+use crate::extension::Guest;
+use crate::registry::Place;
+use crate::users::UserSession;
+
+/// Somebody who has shown who he is. The session counts against the limit of the account until this is dropped.
+#[derive(Debug)]
+pub struct Identity {
+    user: Box<str>,
+    credential: Credential,
+    _session: Option<UserSession>,
+}
+
+impl Identity {
+    /// The user's name.
+    #[must_use]
+    pub fn user(&self) -> &str {
+        &self.user
+    }
+
+    /// What servers know the user by.
+    #[must_use]
+    pub fn credential(&self) -> &Credential {
+        &self.credential
+    }
+}
+
+/// Why a login came to nothing.
+#[derive(Debug, thiserror::Error)]
+pub enum NotAdmitted {
+    /// No such user, or not that password.
+    #[error("invalid username-password pair or user is disabled")]
+    Denied,
+    /// The account has as many sessions as it may have.
+    #[error("user has exceeded the limit of {0} sessions")]
+    TooMany(u32),
+    /// Nobody could be asked; in words for a person.
+    #[error("the login could not be checked: {0}")]
+    Unchecked(String),
+}
+
+impl Guest {
+    /// Checks a login, within `login_timeout`. A failure is counted, and the session goes on; a success gives it a name among
+    /// the sessions, and a place where `KILL` finds it.
+    ///
+    /// # Errors
+    /// See [`NotAdmitted`].
+    pub async fn authenticate(&self, user: &str, password: &str) -> Result<Identity, NotAdmitted> {
+        let limit = self.listener().login_timeout;
+        let password = Secret::new(password);
+        let judged = timeout(limit, self.judge(user, &password)).await;
+        let judged =
+            judged.unwrap_or_else(|_| Err(NotAdmitted::Unchecked(format!("no answer within {limit:?}"))));
+        match &judged {
+            Ok(identity) => {
+                self.introduce(identity.user());
+                let place = Place {
+                    worker: self.worker.index,
+                    cluster: self.listener.cluster_serial,
+                    seat: None,
+                    user: user.as_bytes().into(),
+                };
+                self.worker.shared.registry.insert(self.id(), place);
+            }
+            Err(_) => self.series.login_failures.inc(),
+        }
+        judged
+    }
+
+    async fn judge(&self, user: &str, password: &Secret) -> Result<Identity, NotAdmitted> {
+        let (accounts, cluster) = (&self.worker.shared.accounts, self.cluster());
+        let reads_accounts = cluster.accounts().is_some();
+        if reads_accounts && !cluster.has_read_accounts() {
+            cluster.renew_accounts().await;
+        }
+        let proof = Proof::Password(password.clone());
+        // What fails is judged once more by the servers' accounts as they are then: see `authenticate`.
+        for is_last in [!reads_accounts, true] {
+            let applicant = accounts.applicant(user.as_bytes(), cluster);
+            if !applicant.exists() && !reads_accounts {
+                return self.try_on_server(user, password).await;
+            }
+            if let Some(credential) = accounts.judge(&applicant, &proof, cluster).await {
+                let session = applicant.user.begin_session().map_err(NotAdmitted::TooMany)?;
+                return Ok(Identity {
+                    user: user.into(),
+                    credential,
+                    _session: Some(session),
+                });
+            }
+            if is_last {
+                break;
+            }
+            cluster.renew_accounts().await;
+        }
+        Err(NotAdmitted::Denied)
+    }
+
+    /// Logs in on a server, and leaves again.
+    async fn try_on_server(&self, user: &str, password: &Secret) -> Result<Identity, NotAdmitted> {
+        let unchecked = |error: &dyn std::fmt::Display| NotAdmitted::Unchecked(error.to_string());
+        let cluster = self.cluster();
+        let config = cluster.config();
+        let lease = cluster.lease(&self.peer, &self.local).await;
+        let Lease {
+            mut stream,
+            server,
+            seat: _seat,
+            ..
+        } = lease.map_err(|error| unchecked(&error))?;
+        let greeting = read_greeting(&mut stream, config.login_timeout).await;
+        let (greeting, _) = greeting.map_err(|error| unchecked(&error))?;
+        let connector = cluster.tls();
+        let tls = connector.as_deref().map(|connector| Tls {
+            connector,
+            server_name: server.tls_name(),
+            required: config.tls.mode == TlsMode::Required,
+        });
+        let account = Account {
+            user: user.as_bytes(),
+            password: password.reveal().as_bytes(),
+        };
+        let mut logged_in = match login::login(stream, &greeting, account, tls).await {
+            Ok(logged_in) => logged_in,
+            // "Too many connections" says nothing about the password.
+            Err(LoginError::Refused(packet)) if packet.code != 1040 => return Err(NotAdmitted::Denied),
+            Err(error) => return Err(unchecked(&error)),
+        };
+        let mut quit = Vec::new();
+        write_packet(&mut quit, &mut 0, &[Command::QUIT.0]);
+        // The verdict is there; how the connection ends is the server's affair.
+        let _: io::Result<()> = logged_in.stream.write_all(&quit).await;
+        Ok(Identity {
+            user: user.into(),
+            credential: Credential {
+                user: Arc::from(user),
+                account: 0,
+                secret: CredentialSecret::Password(password.clone()),
+            },
+            _session: None,
+        })
+    }
+}
