@@ -1,5 +1,8 @@
-use e2e::{Setup, servers};
+use std::time::{Duration, Instant};
+
+use e2e::{Gateway, Setup, servers};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use sandbox::Sandbox;
 
 use crate::footprint::{Footprint, assert_no_panic};
 use crate::raw::Raw;
@@ -27,52 +30,87 @@ fn connections() -> usize {
 async fn and_cost_nothing_afterwards() {
     let servers = servers(1);
     let count = connections();
-    let mut gateway = Setup::in_front_of(&servers)
+    for login_timeout in [8, 20, 50].map(Duration::from_secs) {
+        let Some([first, second]) = two_crowds(&servers, count, login_timeout).await else {
+            println!("{count} connections do not come within {login_timeout:?}");
+            continue;
+        };
+        println!("{count} connections twice: {first:?}, then {second:?}");
+        // What the allocator keeps of the first time serves the second.
+        assert!(first.kept < 96e6 && second.kept < 96e6, "{first:?}, {second:?}");
+        assert!(second.held < first.held + 8e6, "{first:?}, {second:?}");
+        return;
+    }
+    panic!("{count} connections were never there at once");
+}
+
+/// By how many bytes the gateway is larger than before a crowd.
+#[derive(Debug, Clone, Copy)]
+struct Growth {
+    /// While all of the crowd is there.
+    held: f64,
+    /// When all have gone. The allocator gives more or less of it back, as the order of their ends will have it.
+    kept: f64,
+}
+
+/// What each of two crowds takes. They can be compared when each was there as a whole: `None` when a busy machine brought the
+/// last after the first had been ended.
+async fn two_crowds(servers: &[Sandbox], count: usize, login_timeout: Duration) -> Option<[Growth; 2]> {
+    let mut gateway = Setup::in_front_of(servers)
         .top(&format!("max_connections = {}", count + ROOM))
-        .listener("login_timeout = \"8s\"")
+        .listener(&format!("login_timeout = \"{}s\"", login_timeout.as_secs()))
         .start();
     let before = Footprint::of(&gateway);
-    let mut grown = Vec::new();
-    for _ in 0..2 {
+    let mut growth = [Growth { held: 0.0, kept: 0.0 }; 2];
+    for growth in &mut growth {
         let mut witness = Witness::start(&gateway).await;
         let calm = witness.p95().await;
-
-        let mut crowd = Vec::with_capacity(count);
-        while crowd.len() < count {
-            let size = AT_ONCE.min(count - crowd.len());
-            let arriving: Vec<_> = (0..size)
-                .map(|_| tokio::spawn(Raw::connect(gateway.port())))
-                .collect();
-            for raw in arriving {
-                crowd.push(raw.await.unwrap().unwrap());
-            }
+        let begin = Instant::now();
+        let mut crowd = gather(&gateway, count).await;
+        growth.held = Footprint::of(&gateway).resident_bytes - before.resident_bytes;
+        if begin.elapsed() >= login_timeout {
+            return None;
         }
         assert_not_slowed(calm, witness.p95().await);
-
-        // They get the greeting, then an error after the timeout, then the end.
-        let last = crowd.last_mut().unwrap();
-        assert_eq!(last.packet().await.unwrap().1[0], 10, "version of the protocol");
-        let (sequence, error) = last.packet().await.unwrap();
-        assert_eq!(
-            (sequence, &error[..3]),
-            (1, &[0xff, 0x87, 0x04][..]),
-            "error 1159"
-        );
-        for raw in &mut crowd {
-            raw.read_to_end("a connection and no more").await;
-        }
+        are_ended(&mut crowd).await;
         witness.stop().await;
-        grown.push(before.comes_back(&mut gateway).await);
+        growth.kept = before.comes_back(&mut gateway).await;
     }
     let ended = gateway.metric("forebay_sessions_ended_total", &["reason=\"login_timeout\""]);
     assert_eq!(ended, 2.0 * count as f64);
-    println!("{count} connections twice; memory grew by {grown:?} bytes");
-    // What the allocator keeps of the first time serves the second.
-    assert!(
-        grown[0] < 96e6 && grown[1] < grown[0] + 8e6,
-        "memory grew by {grown:?} bytes"
-    );
     assert_no_panic(&gateway);
+    Some(growth)
+}
+
+/// Connections that have got a greeting.
+async fn gather(gateway: &Gateway, count: usize) -> Vec<Raw> {
+    let mut crowd = Vec::with_capacity(count);
+    while crowd.len() < count {
+        let size = AT_ONCE.min(count - crowd.len());
+        let arriving: Vec<_> = (0..size)
+            .map(|_| tokio::spawn(Raw::connect(gateway.port())))
+            .collect();
+        for raw in arriving {
+            crowd.push(raw.await.unwrap().unwrap());
+        }
+    }
+    for raw in &mut crowd {
+        assert_eq!(raw.packet().await.unwrap().1[0], 10, "version of the protocol");
+    }
+    crowd
+}
+
+/// They get an error after the timeout, then the end.
+async fn are_ended(crowd: &mut [Raw]) {
+    let (sequence, error) = crowd.last_mut().unwrap().packet().await.unwrap();
+    assert_eq!(
+        (sequence, &error[..3]),
+        (1, &[0xff, 0x87, 0x04][..]),
+        "error 1159"
+    );
+    for raw in crowd {
+        raw.read_to_end("a connection and no more").await;
+    }
 }
 
 #[tokio::test]
