@@ -1,0 +1,115 @@
+//! What the store shows.
+
+use mysql_wire::gtid::GtidSet;
+
+use super::position::{Position, SourceId};
+use crate::store::Version;
+
+/// What the store shows: published after every commit to it, by the feed, in this order: commit, then this.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Applied {
+    /// The store's last transaction that is part of this.
+    pub version: Version,
+    /// How far the source's binary log was followed. It also advances over what changes no row (rotations, other events between two
+    /// transactions), or reads would wait for a position that never comes. `None` while nothing is known: no read is served.
+    pub position: Option<Position>,
+    /// The transactions that are applied, for sessions and for other sources. Empty where the servers have no GTIDs.
+    pub gtids: GtidSet,
+}
+
+impl Applied {
+    /// All that the position includes is applied.
+    pub fn covers(&self, position: &Position) -> bool {
+        self.position
+            .as_ref()
+            .is_some_and(|applied| applied.covers(position))
+    }
+
+    /// **Session rule**: a session may read when all transactions that it was told about are applied.
+    pub fn has(&self, session: &GtidSet) -> bool {
+        self.position.is_some() && self.gtids.covers(session)
+    }
+
+    pub(crate) fn source(&self) -> Option<SourceId> {
+        self.position.as_ref().map(|position| position.source)
+    }
+}
+
+/// What to do with the rows when the feed turns to a source.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Takeover {
+    /// Keep them, and follow from what is applied.
+    Resume,
+    /// They may show what the source has not: drop them, and copy again.
+    CopyAgain,
+}
+
+/// **Failover rule**: rows may stay only if the source has all that is applied. `has` is `gtid_executed`, or
+/// `gtid_binlog_pos` on MariaDB, read from the source itself; `None` where it has no GTIDs.
+///
+/// `Position::source` of [`Applied`] becomes the new source's with its first position, not before; until then it is `None`.
+///
+/// MariaDB's numbers do not tell whether a lost tail was replaced by other transactions with the same numbers. There the stream
+/// must be asked for with `@slave_gtid_strict_mode = 1`, and its refusal (error 1236) means [`Takeover::CopyAgain`].
+pub fn takeover(applied: &Applied, source: SourceId, has: Option<&GtidSet>) -> Takeover {
+    let same = applied.source() == Some(source);
+    let resume = match has {
+        Some(has) => has.covers(&applied.gtids) && (same || !applied.gtids.is_empty()),
+        None => same,
+    };
+    if resume {
+        Takeover::Resume
+    } else {
+        Takeover::CopyAgain
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mysql_wire::gtid::Flavor;
+
+    use super::super::position::Place;
+    use super::*;
+
+    fn gtids(text: &str) -> GtidSet {
+        GtidSet::parse(Flavor::MariaDb, text.as_bytes()).unwrap()
+    }
+
+    fn applied(text: &str) -> Applied {
+        let place = Place::File { file: 1, offset: 100 };
+        let source = SourceId(1);
+        Applied {
+            version: Version(7),
+            position: Some(Position { source, place }),
+            gtids: gtids(text),
+        }
+    }
+
+    #[test]
+    fn rows_stay_where_the_source_has_all_that_is_applied() {
+        let (old, new) = (SourceId(1), SourceId(2));
+        let had = applied("0-1-5");
+        assert_eq!(takeover(&had, new, Some(&gtids("0-1-5"))), Takeover::Resume);
+        assert_eq!(takeover(&had, new, Some(&gtids("0-1-4"))), Takeover::CopyAgain);
+        assert_eq!(takeover(&had, old, Some(&gtids("0-1-4"))), Takeover::CopyAgain);
+        assert_eq!(takeover(&had, old, None), Takeover::Resume);
+        assert_eq!(takeover(&had, new, None), Takeover::CopyAgain);
+        assert_eq!(
+            takeover(&applied(""), new, Some(&gtids("0-1-4"))),
+            Takeover::CopyAgain
+        );
+        assert_eq!(
+            takeover(&applied(""), old, Some(&gtids("0-1-4"))),
+            Takeover::Resume
+        );
+    }
+
+    #[test]
+    fn nothing_is_covered_while_nothing_is_known() {
+        let mut had = applied("0-1-5");
+        let position = had.position.clone().unwrap();
+        assert!(had.covers(&position) && had.has(&gtids("0-1-4")) && !had.has(&gtids("0-1-6")));
+        had.position = None;
+        assert!(!had.covers(&position) && !had.has(&gtids("")));
+    }
+}
