@@ -1,5 +1,6 @@
-//! sysbench's OLTP workloads through the gateway, in both modes of a listener and with and without prepared
-//! statements: none may report an error that the server did not make.
+//! sysbench's OLTP workloads through the gateway, in all modes of a listener and with and without prepared
+//! statements: none may report an error that the server did not make. In mode `split` there are replicas, and they take the
+//! reads.
 //!
 //! Without the test harness, to say what it is doing: it takes minutes.
 
@@ -7,9 +8,9 @@
 
 use std::io::Write;
 use std::process::{Command, ExitCode};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use e2e::{Gateway, Setup};
+use e2e::{Gateway, PATIENCE, Setup};
 use sandbox::{DATABASE, Kind, Node, PASSWORD, Sandbox, Spec, USER};
 
 const WORKLOADS: [&str; 6] = [
@@ -22,19 +23,29 @@ const WORKLOADS: [&str; 6] = [
 ];
 const SECONDS: u32 = 4;
 const THREADS: u32 = 16;
+/// Of mode `split`: a primary and two replicas, each with fewer connections than there are threads.
+const NODES: usize = 3;
+const CONNECTIONS: u32 = 6;
 const LOG_LINES: usize = 20;
 /// Transactions that the server rolled back to end a deadlock.
 const DEADLOCKS: &str = "SELECT variable_value FROM information_schema.global_status
      WHERE variable_name = 'Innodb_deadlocks'";
+const ROWS_SENT: &str =
+    "SELECT variable_value FROM information_schema.global_status WHERE variable_name = 'Rows_sent'";
 
 fn main() -> ExitCode {
-    let sandbox = [Sandbox::start(Spec::new(Kind::Mariadb)).unwrap()];
+    let single = [Sandbox::start(Spec::new(Kind::Mariadb)).unwrap()];
+    let replicated = Sandbox::start(Spec::new(Kind::Mariadb).nodes(NODES)).unwrap();
     let (mut passed, mut failed) = (0, 0);
-    for mode in ["session", "tcp"] {
-        let gateway = Setup::in_front_of(&sandbox).mode(mode).start();
-        if mode == "session" {
+    for mode in ["session", "tcp", "split"] {
+        let (gateway, nodes) = match mode {
+            "split" => (split(&replicated), replicated.nodes()),
+            _ => (Setup::in_front_of(&single).mode(mode).start(), single[0].nodes()),
+        };
+        if mode != "tcp" {
             let prepared = sysbench(&gateway, "oltp_read_write", &["prepare"]);
             prepared.unwrap_or_else(|output| panic!("sysbench could not fill its tables:\n{output}"));
+            replicated.sync().unwrap();
         }
         for (workload, ps_mode) in WORKLOADS
             .iter()
@@ -43,7 +54,7 @@ fn main() -> ExitCode {
             print!("{mode:<8} {workload:<22} --db-ps-mode={ps_mode:<8} ");
             std::io::stdout().flush().unwrap();
             let begin = Instant::now();
-            match run(&gateway, sandbox[0].primary(), workload, ps_mode) {
+            match run(&gateway, nodes, workload, ps_mode) {
                 Ok(figure) => {
                     passed += 1;
                     println!("ok  {figure:>10} q/s  {:.1} s", begin.elapsed().as_secs_f64());
@@ -66,21 +77,65 @@ fn main() -> ExitCode {
     }
 }
 
+/// Fewer server connections than there are sessions.
+fn split(sandbox: &Sandbox) -> Gateway {
+    let account = format!("user = {USER:?}, password = {PASSWORD:?}");
+    let servers = sandbox
+        .addresses()
+        .into_iter()
+        .map(|address| format!("{{ address = {address:?}, max_connections = {CONNECTIONS} }}"));
+    let gateway = Setup::of_addresses([])
+        .servers(servers)
+        .mode("split")
+        .tables(&format!("[[user]]\nname = {USER:?}\npassword = {PASSWORD:?}\n"))
+        .cluster(&format!("topology = \"replication\"\nmonitor = {{ {account} }}"))
+        .start();
+    let replicas = || gateway.metric("forebay_server_role", &["role=\"replica\""]) as usize;
+    let begin = Instant::now();
+    while replicas() != NODES - 1 {
+        assert!(begin.elapsed() < PATIENCE, "the replicas are not found");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    gateway
+}
+
 /// Queries per second of a clean run. sysbench goes on after deadlocks, which its writing workloads bring about, and
-/// counts them: they must be those that the server counted.
-fn run(gateway: &Gateway, server: &Node, workload: &str, ps_mode: &str) -> Result<String, String> {
-    let deadlocks = || server.sql(DEADLOCKS).unwrap().trim().parse::<u64>().unwrap();
-    let before = deadlocks();
-    let report = sysbench(gateway, workload, &[&format!("--db-ps-mode={ps_mode}"), "run"])?;
-    let of_server = deadlocks() - before;
+/// counts them: they must be those that the primary counted. Replicas take part in what only reads.
+fn run(gateway: &Gateway, nodes: &[Node], workload: &str, ps_mode: &str) -> Result<String, String> {
+    let deadlocks = || count(&nodes[0], DEADLOCKS);
+    let rows = || -> Vec<u64> { nodes.iter().map(|node| count(node, ROWS_SENT)).collect() };
+    let (deadlocks_before, rows_before) = (deadlocks(), rows());
+    let ps_mode = format!("--db-ps-mode={ps_mode}");
+    let mut arguments = vec![ps_mode.as_str(), "run"];
+    let reads = ["oltp_point_select", "oltp_read_only"].contains(&workload);
+    let spread = reads && nodes.len() > 1;
+    if spread {
+        arguments.push("--skip-trx=on");
+    }
+    let report = sysbench(gateway, workload, &arguments)?;
+    let of_server = deadlocks() - deadlocks_before;
     let clean = figure(&report, "ignored errors:") == Some(of_server)
         && figure(&report, "reconnects:") == Some(0)
         && figure(&report, "transactions:").is_some_and(|count| count > 0);
-    if clean {
-        Ok(queries_per_second(&report))
-    } else {
-        Err(report)
+    if !clean {
+        return Err(report);
     }
+    let sent: Vec<u64> = rows()
+        .iter()
+        .zip(rows_before)
+        .map(|(now, before)| now - before)
+        .collect();
+    let total: u64 = sent.iter().sum();
+    if spread && sent[1..].iter().any(|of_replica| of_replica * 4 < total) {
+        return Err(format!(
+            "{report}\nreads do not spread: the servers sent {sent:?} rows"
+        ));
+    }
+    Ok(queries_per_second(&report))
+}
+
+fn count(node: &Node, statement: &str) -> u64 {
+    node.sql(statement).unwrap().trim().parse().unwrap()
 }
 
 /// What sysbench printed; as an error where it failed.
