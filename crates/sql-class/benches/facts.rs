@@ -5,7 +5,7 @@
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use sql_class::{Syntax, digest, facts};
+use sql_class::{Syntax, digest, facts, point_lookup};
 
 const POINT_SELECT: &str = "SELECT c FROM sbtest1 WHERE id=12345";
 const RANGE: &str = "SELECT DISTINCT c FROM sbtest1 WHERE id BETWEEN 1000 AND 1099 ORDER BY c";
@@ -38,8 +38,9 @@ fn main() {
     ] {
         let of_facts = best_round(|| facts(black_box(sql.as_bytes()), syntax));
         let of_digest = best_round(|| digest(black_box(sql.as_bytes()), syntax));
+        let of_lookup = best_round(|| point_lookup(black_box(sql.as_bytes()), syntax));
         println!(
-            "{name:12} {:4} bytes: facts {of_facts:5.0} ns, digest {of_digest:5.0} ns",
+            "{name:12} {:4} bytes: facts {of_facts:5.0} ns, digest {of_digest:5.0} ns, point lookup {of_lookup:5.0} ns",
             sql.len()
         );
     }
