@@ -71,6 +71,11 @@ pub(crate) fn monitor() -> String {
 
 /// A gateway in front of one server, over as many connections, all of one worker.
 pub(crate) fn narrow(sandbox: &Sandbox, connections: u32) -> Setup {
+    narrow_over(sandbox, connections, 1)
+}
+
+/// The same with several workers.
+pub(crate) fn narrow_over(sandbox: &Sandbox, connections: u32, workers: u32) -> Setup {
     let server = format!(
         "{{ address = {:?}, role = \"primary\", max_connections = {connections} }}",
         sandbox.primary().address()
@@ -78,7 +83,7 @@ pub(crate) fn narrow(sandbox: &Sandbox, connections: u32) -> Setup {
     Setup::of_addresses(sandbox.addresses())
         .servers([server])
         .mode("split")
-        .top("workers = 1")
+        .top(&format!("workers = {workers}"))
         .tables(&user(USER, PASSWORD))
 }
 

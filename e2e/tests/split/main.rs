@@ -27,6 +27,7 @@ mod sessions_are_killed_by_their_number;
 mod sessions_of_others_are_never_mixed_up;
 mod transactions_stay_on_one_server;
 mod two_primaries_get_no_writes;
+mod two_sessions_take_turns_on_one_connection;
 mod users_log_in_with_the_gateway;
 mod what_a_session_holds_is_kept_for_it;
 mod what_a_session_sets_is_its_own;
