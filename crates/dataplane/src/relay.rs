@@ -269,10 +269,22 @@ impl<'a, A: Answer> Exchange<'a, A> {
             if let Some(signal) = self.control.due(false) {
                 return Poll::Ready(Err(Broken::Signal(signal)));
             }
-            let up = self.poll_up(cx, wires)?;
+            // A command on its way comes first; else what is looked for is the answer, which makes it needless to look at the
+            // client.
+            let mut up = Poll::Pending;
+            let awaits_answer = self.request_done && !wires.up.is_pending();
+            if !awaits_answer {
+                up = self.poll_up(cx, wires)?;
+                if up.is_ready() && self.request_done && wires.up.is_pending() {
+                    continue;
+                }
+            }
             let down = self.poll_down(cx, wires)?;
             if let Some(end) = self.end(wires) {
                 return Poll::Ready(Ok(end));
+            }
+            if awaits_answer {
+                up = self.poll_up(cx, wires)?;
             }
             if up.is_pending() && down.is_pending() {
                 return Poll::Pending;
@@ -378,16 +390,8 @@ impl<'a, A: Answer> Exchange<'a, A> {
     }
 
     fn poll_down(&mut self, cx: &mut Context<'_>, wires: &mut Wires) -> Poll<Result<(), Broken>> {
-        if wires.down.is_pending() {
-            match wires.down.poll_write(cx, &mut wires.client) {
-                Poll::Ready(Ok(())) => {}
-                Poll::Ready(Err(error)) => return Poll::Ready(Err(Broken::Client(error))),
-                Poll::Pending => {
-                    // The client is the one who is slow: it is its idle limit that runs.
-                    self.control.mark(Waiting::Client);
-                    return Poll::Pending;
-                }
-            }
+        if self.poll_answer(cx, wires)?.is_pending() {
+            return Poll::Pending;
         }
         if matches!(self.event, Event::LocalInfile) {
             return Self::poll_server_end(cx, wires);
@@ -419,7 +423,20 @@ impl<'a, A: Answer> Exchange<'a, A> {
             self.next_number = renumbers.then(|| self.response.sequence().wrapping_add(1));
             self.request_done = false;
         }
-        Poll::Ready(Ok(()))
+        self.poll_answer(cx, wires)
+    }
+
+    /// Writes to the client what may go there.
+    fn poll_answer(&mut self, cx: &mut Context<'_>, wires: &mut Wires) -> Poll<Result<(), Broken>> {
+        if !wires.down.is_pending() {
+            return Poll::Ready(Ok(()));
+        }
+        let written = wires.down.poll_write(cx, &mut wires.client);
+        if written.is_pending() {
+            // The client is the one who is slow: it is its idle limit that runs.
+            self.control.mark(Waiting::Client);
+        }
+        written.map_err(Broken::Client)
     }
 
     /// While the client sends its file the server only listens, or ends. What it says is looked at after the file.
