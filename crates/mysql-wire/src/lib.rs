@@ -24,6 +24,7 @@ mod request;
 mod response;
 
 pub mod auth;
+pub mod binlog;
 pub mod compression;
 #[doc(hidden)]
 pub mod fuzzing;

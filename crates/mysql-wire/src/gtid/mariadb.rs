@@ -74,6 +74,26 @@ impl MariaDbPosition {
         Ok(())
     }
 
+    /// Goes on to one transaction, if it is farther in its domain.
+    ///
+    /// # Errors
+    /// There would be too many domains.
+    pub fn add(&mut self, domain: u32, server: u32, sequence: u64) -> Result<(), WireError> {
+        let is_known = self
+            .last
+            .binary_search_by_key(&domain, |known| known.domain)
+            .is_ok();
+        if !is_known && self.last.len() >= DOMAINS_MAX {
+            return Err(Self::TOO_LARGE);
+        }
+        self.raise(Gtid {
+            domain,
+            server,
+            sequence,
+        });
+        Ok(())
+    }
+
     fn raise(&mut self, gtid: Gtid) {
         match self.last.binary_search_by_key(&gtid.domain, |known| known.domain) {
             Ok(index) if self.last[index].sequence < gtid.sequence => self.last[index] = gtid,

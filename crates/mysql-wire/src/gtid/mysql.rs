@@ -121,6 +121,53 @@ impl MySqlSet {
         Ok(())
     }
 
+    /// Adds one transaction. The tag is empty for none.
+    ///
+    /// # Errors
+    /// There is no such number or tag, or there would be too many intervals.
+    pub fn add(&mut self, uuid: [u8; 16], tag: &str, number: u64) -> Result<(), WireError> {
+        const INVALID: WireError = WireError::Invalid { field: "GTID" };
+        let tag = match tag {
+            "" => Box::default(),
+            tag => parse_tag(tag.as_bytes()).ok_or(INVALID)?,
+        };
+        if number == 0 || number > NUMBER_MAX {
+            return Err(INVALID);
+        }
+        if self.intervals >= INTERVALS_MAX {
+            return Err(Self::TOO_LARGE);
+        }
+        let interval = Interval {
+            first: number,
+            last: number,
+        };
+        self.insert(&Origin { uuid, tag }, &[interval]);
+        Ok(())
+    }
+
+    /// As COM_BINLOG_DUMP_GTID wants it: the number of origins, and for each its UUID, the number of its intervals, and the
+    /// first number of each and the one after its last. Where there are tags, each origin has one behind its UUID, and the first number
+    /// says so in its lowest and its highest byte.
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        const TAGGED: u64 = 1 << 56 | 1;
+        let count = self.sources.len() as u64;
+        let has_tags = self.sources.iter().any(|source| !source.origin.tag.is_empty());
+        let head = if has_tags { TAGGED | count << 8 } else { count };
+        out.extend_from_slice(&head.to_le_bytes());
+        for Source { origin, intervals } in &self.sources {
+            out.extend_from_slice(&origin.uuid);
+            if has_tags {
+                out.push((origin.tag.len() as u8) << 1);
+                out.extend_from_slice(origin.tag.as_bytes());
+            }
+            out.extend_from_slice(&(intervals.len() as u64).to_le_bytes());
+            for interval in intervals {
+                out.extend_from_slice(&interval.first.to_le_bytes());
+                out.extend_from_slice(&(interval.last + 1).to_le_bytes());
+            }
+        }
+    }
+
     fn insert_all(&mut self, other: &MySqlSet) {
         for source in &other.sources {
             self.insert(&source.origin, &source.intervals);

@@ -1,0 +1,165 @@
+//! The packets of a binlog dump as events.
+
+use flate2::Crc;
+
+use super::BinlogError;
+use super::event::{self, Event, HEADER_LEN, Header, Kind};
+use crate::codec::Reader;
+use crate::{Capabilities, ErrPacket, WireError};
+
+/// Reads the packets that a server sends after [`super::Command::Dump`] and [`super::Command::DumpGtid`].
+#[derive(Debug, Default)]
+pub struct Decoder {
+    /// Whether events end with a checksum: as the last format description said, or not known yet.
+    checksums: Option<bool>,
+}
+
+/// One packet.
+#[derive(Debug)]
+pub enum Packet<'a> {
+    Event(Event<'a>),
+    /// The server has come to the end and sends no more.
+    End,
+    /// The server gives up: the log is purged (error 1236), the replica's UUID is used twice, …
+    Refused(ErrPacket),
+}
+
+const CHECKSUM_LEN: usize = 4;
+/// Header flag that is set and removed in place while a file is written, and not part of the checksum.
+const IN_USE: u8 = 1;
+const FLAGS_AT: usize = 17;
+
+impl Decoder {
+    #[must_use]
+    pub fn new() -> Decoder {
+        Decoder::default()
+    }
+
+    /// Reads one packet's whole payload, joined where it was longer than 16 MiB.
+    ///
+    /// # Errors
+    /// The stream cannot be understood any more.
+    pub fn packet<'a>(&mut self, payload: &'a [u8]) -> Result<Packet<'a>, BinlogError> {
+        const EXPECTED: &str = "an event";
+        match payload.split_first() {
+            None => Err(WireError::Empty { expected: EXPECTED }.into()),
+            Some((0, event)) => self.event(event).map(Packet::Event),
+            Some((0xfe, rest)) if rest.len() < 8 => Ok(Packet::End),
+            Some((0xff, _)) => Ok(Packet::Refused(ErrPacket::decode(
+                payload,
+                Capabilities::PROTOCOL_41,
+            )?)),
+            Some((&found, _)) => Err(WireError::Unexpected {
+                expected: EXPECTED,
+                found,
+            }
+            .into()),
+        }
+    }
+
+    /// Reads one event, with its checksum if the stream has them.
+    fn event<'a>(&mut self, bytes: &'a [u8]) -> Result<Event<'a>, BinlogError> {
+        let mut reader = Reader::new(bytes);
+        let header = Header::read(&mut reader)?;
+        if header.code == event::FORMAT_DESCRIPTION {
+            return self.format_description(header, bytes, &mut reader);
+        }
+        let body = reader.remaining();
+        // What comes before the format description is a rotate event that the server made up.
+        let has_checksum = match self.checksums {
+            Some(has_checksum) => has_checksum,
+            None if header.code == event::ROTATE => is_intact(bytes),
+            None => return Err(BinlogError::NoFormat),
+        };
+        if !has_checksum {
+            return event::read_body(header, body);
+        }
+        if !is_intact(bytes) {
+            return Err(wrong_checksum(header));
+        }
+        let len = body.len().saturating_sub(CHECKSUM_LEN);
+        event::read_body(header, &body[..len])
+    }
+
+    /// Reads one event of a [`super::Payload`]: they have no checksums.
+    ///
+    /// # Errors
+    /// As for [`packet`](Self::packet).
+    pub fn inner<'a>(&self, bytes: &'a [u8]) -> Result<Event<'a>, BinlogError> {
+        let mut reader = Reader::new(bytes);
+        let header = Header::read(&mut reader)?;
+        match header.code {
+            // No server nests them, and so nobody can make us unpack for ever.
+            event::TRANSACTION_PAYLOAD => Err(WireError::Invalid {
+                field: "event inside a transaction's payload",
+            }
+            .into()),
+            _ => event::read_body(header, reader.remaining()),
+        }
+    }
+
+    /// The events' own description ends with the algorithm of the checksums, 0 or 1 (CRC32), and always has room for one.
+    fn format_description<'a>(
+        &mut self,
+        header: Header,
+        bytes: &'a [u8],
+        reader: &mut Reader<'a>,
+    ) -> Result<Event<'a>, BinlogError> {
+        const FIELD: &str = "format description";
+        const INVALID: WireError = WireError::Invalid { field: FIELD };
+        let version = reader.u16(FIELD)?;
+        let server_version = reader.bytes(50, FIELD)?;
+        let created = reader.u32(FIELD)?;
+        let header_len = reader.u8(FIELD)?;
+        let rest = reader.remaining();
+        let algorithm = rest
+            .len()
+            .checked_sub(CHECKSUM_LEN + 1)
+            .and_then(|at| rest.get(at));
+        let algorithm = *algorithm.ok_or(INVALID)?;
+        if version != 4 || usize::from(header_len) != HEADER_LEN {
+            return Err(BinlogError::Unsupported(format!("binary log version {version}")));
+        }
+        self.checksums = Some(match algorithm {
+            0 | 255 => false,
+            1 => true,
+            other => return Err(BinlogError::Unsupported(format!("checksum algorithm {other}"))),
+        });
+        // A description that the server changed for this stream may keep the file's checksum.
+        if algorithm == 1 && header.next_position != 0 && created != 0 && !is_intact(bytes) {
+            return Err(wrong_checksum(header));
+        }
+        let end = server_version.iter().position(|&byte| byte == 0);
+        let server_version = &server_version[..end.unwrap_or(server_version.len())];
+        let kind = Kind::FormatDescription { server_version };
+        Ok(Event { header, kind })
+    }
+}
+
+fn wrong_checksum(header: Header) -> BinlogError {
+    BinlogError::Checksum {
+        code: header.code,
+        next_position: header.next_position,
+    }
+}
+
+/// The last four bytes are the checksum of those before them.
+fn is_intact(event: &[u8]) -> bool {
+    let Some((content, checksum)) = event.split_last_chunk::<CHECKSUM_LEN>() else {
+        return false;
+    };
+    let expected = u32::from_le_bytes(*checksum);
+    if crc(&[content]) == expected {
+        return true;
+    }
+    let Some((head, [flags, tail @ ..])) = content.split_at_checked(FLAGS_AT) else {
+        return false;
+    };
+    content[4] == event::FORMAT_DESCRIPTION && crc(&[head, &[flags & !IN_USE], tail]) == expected
+}
+
+fn crc(parts: &[&[u8]]) -> u32 {
+    let mut crc = Crc::new();
+    parts.iter().for_each(|part| crc.update(part));
+    crc.sum()
+}
