@@ -19,7 +19,6 @@ use crate::split::fresh::{self, Freshness};
 use crate::split::prepared::OnServer;
 use crate::split::series::{AtPrimary, Ran};
 use crate::split::state::{Held, Leased, Refused, Split};
-use crate::worker::Worker;
 
 /// Servers that are tried for one statement before it is refused.
 const TRIES_MAX: usize = 4;
@@ -80,8 +79,7 @@ fn at_once(split: &mut Split, target: &Target) -> Option<Result<(), Refused>> {
         0 => u32::from(held.last_session != own),
         _ => session::CANNOT,
     };
-    let fresh = |opened: &Opened| held(&split.worker, &split.listener.cluster, opened);
-    let mut connection = split.pool().lease_at_once(&server, &split.key, cost, fresh)?;
+    let mut connection = split.pool().lease_at_once(&server, &split.key, cost)?;
     connection.state.carried = Rc::clone(want);
     attach(split, connection, is_primary);
     Some(Ok(()))
@@ -347,11 +345,7 @@ async fn lease_as(
         session::CANNOT => session::CANNOT,
         cost => cost.saturating_mul(2) + u32::from(held.last_session != own),
     };
-    let leased = split
-        .pool()
-        .lease(server, &split.key, credential, cost, |opened: &Opened| {
-            held(&split.worker, &split.listener.cluster, opened)
-        });
+    let leased = split.pool().lease(server, &split.key, credential, cost);
     let leased = tokio::select! {
         biased;
         signal = split.control.signalled(false) => return Err(Refused(split.signalled(signal))),
@@ -361,7 +355,7 @@ async fn lease_as(
 }
 
 /// What is known of a connection that was just opened.
-pub(crate) fn held(worker: &Worker, cluster: &Cluster, opened: &Opened) -> Held {
+pub(crate) fn held(metrics: &telemetry::Worker, cluster: &Cluster, opened: &Opened) -> Held {
     let multi_statements = opened.key.capabilities.contains(Capabilities::MULTI_STATEMENTS);
     Held {
         carried: Rc::new(Carried::fresh(None, multi_statements)),
@@ -370,7 +364,7 @@ pub(crate) fn held(worker: &Worker, cluster: &Cluster, opened: &Opened) -> Held 
         to_close: Vec::new(),
         last_session: None,
         syncs_reads: false,
-        series: worker.metrics.server(cluster.name(), opened.server.name()),
+        series: metrics.server(cluster.name(), opened.server.name()),
     }
 }
 
@@ -461,15 +455,15 @@ pub(crate) fn attach(split: &mut Split, mut connection: Connection<Held>, is_pri
     split
         .series()
         .ran(if is_primary { Ran::Primary } else { Ran::Replica });
-    split.lease = Some(Box::new(Leased {
+    split.lease = Some(Leased {
         connection,
         is_primary,
-    }));
+    });
 }
 
 /// Takes the connection out of the session's hands.
 fn detach(split: &mut Split) -> Option<Connection<Held>> {
-    let mut leased = *split.lease.take()?;
+    let mut leased = split.lease.take()?;
     if std::mem::take(&mut split.counted_as_pinned) {
         split.series().pinned.dec();
     }

@@ -186,7 +186,7 @@ fn open(
         control: Rc::clone(control),
         worker: Rc::clone(worker),
         listener: Arc::clone(listener),
-        shared: worker.pools.of(listener),
+        shared: worker.pools.of(listener, &worker.metrics),
         shape: Shape::new(key.capabilities, client_capabilities),
         key,
         account,

@@ -21,6 +21,7 @@ use crate::error::{During, SessionError};
 use crate::gateway::{ListenerState, NumberedCluster};
 use crate::relay::{Broken, Wires};
 use crate::session::{as_error, signal_as_error};
+use crate::split::lease;
 use crate::split::observe::Shape;
 use crate::split::prepared::OnServer;
 use crate::split::rules;
@@ -60,7 +61,7 @@ pub(crate) struct Split {
     pub(crate) key: Rc<Key>,
     /// The server's side is detached while nothing is leased.
     pub(crate) wires: Wires,
-    pub(crate) lease: Option<Box<Leased>>,
+    pub(crate) lease: Option<Leased>,
     pub(crate) session: session::Session,
     pub(crate) rules: rules::OfSession,
     /// Why its last statement went where it went, where its client has asked for that.
@@ -245,15 +246,26 @@ pub(crate) struct Pools {
 
 impl Pools {
     /// That of a listener's cluster, made at its first use.
-    pub(crate) fn of(&self, listener: &ListenerState) -> Rc<ClusterOfWorker> {
-        self.of_cluster(&(listener.cluster_serial, Arc::clone(&listener.cluster)))
+    pub(crate) fn of(
+        &self,
+        listener: &ListenerState,
+        metrics: &Arc<telemetry::Worker>,
+    ) -> Rc<ClusterOfWorker> {
+        self.of_cluster(&(listener.cluster_serial, Arc::clone(&listener.cluster)), metrics)
     }
 
     /// That of any cluster, likewise.
-    pub(crate) fn of_cluster(&self, (serial, cluster): &NumberedCluster) -> Rc<ClusterOfWorker> {
+    pub(crate) fn of_cluster(
+        &self,
+        (serial, cluster): &NumberedCluster,
+        metrics: &Arc<telemetry::Worker>,
+    ) -> Rc<ClusterOfWorker> {
         let mut by_cluster = self.by_cluster.borrow_mut();
         let shared = by_cluster.entry(*serial).or_insert_with(|| {
-            let pool = Pool::new(Arc::clone(cluster));
+            let (metrics, of) = (Arc::clone(metrics), Arc::clone(cluster));
+            let pool = Pool::new(Arc::clone(cluster), move |opened| {
+                lease::held(&metrics, &of, opened)
+            });
             let housekeeping = spawn_local(Rc::clone(&pool).run()).abort_handle();
             Rc::new(ClusterOfWorker {
                 pool,

@@ -1,7 +1,7 @@
 //! A server connection that sessions share, and what is known of it.
 
 use std::fmt;
-use std::ops::Deref;
+use std::ops::{Deref, DerefMut};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -88,7 +88,12 @@ impl Opened {
 
 /// A connection to a server, leased to a session. Dropping it closes it and frees its seat; to be used again it must be
 /// [given back](super::Pool::give_back), with nothing left to read.
-pub struct Connection<S> {
+///
+/// One allocation for as long as the connection lives: from hand to hand goes a pointer.
+pub struct Connection<S>(pub(super) Box<Parts<S>>);
+
+/// What a [`Connection`] is made of.
+pub struct Parts<S> {
     /// The bytes. Between commands when it is leased.
     pub stream: Stream,
     /// What the owner of the pool keeps with it.
@@ -115,17 +120,45 @@ pub(super) struct Life {
     pub(super) seat: Option<Seat>,
 }
 
-/// A connection that nobody uses. It has no state yet when no session has used it.
-pub(super) struct Idle<S> {
-    pub(super) stream: Stream,
-    pub(super) state: Option<S>,
-    pub(super) opened: Rc<Opened>,
-    pub(super) life: Life,
-}
+/// A connection that nobody uses.
+pub(super) struct Idle<S>(pub(super) Box<Parts<S>>);
 
 impl<S> Deref for Connection<S> {
+    type Target = Parts<S>;
+
+    #[inline]
+    fn deref(&self) -> &Parts<S> {
+        &self.0
+    }
+}
+
+impl<S> DerefMut for Connection<S> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut Parts<S> {
+        &mut self.0
+    }
+}
+
+impl<S> Deref for Idle<S> {
+    type Target = Parts<S>;
+
+    #[inline]
+    fn deref(&self) -> &Parts<S> {
+        &self.0
+    }
+}
+
+impl<S> DerefMut for Idle<S> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut Parts<S> {
+        &mut self.0
+    }
+}
+
+impl<S> Deref for Parts<S> {
     type Target = Opened;
 
+    #[inline]
     fn deref(&self) -> &Opened {
         &self.opened
     }
@@ -154,7 +187,7 @@ impl<S> Connection<S> {
         let capabilities = self.opened.capabilities;
         let mut commands = first.to_vec();
         commands.extend(self.opened.arming.again(capabilities, &self.opened.baseline));
-        let mut exchange = Exchange::new(&mut self.stream, capabilities);
+        let mut exchange = Exchange::new(&mut self.0.stream, capabilities);
         let all = async {
             exchange.all(&commands).await?;
             Ok::<(), ExchangeError>(())
@@ -166,12 +199,7 @@ impl<S> Connection<S> {
     }
 
     pub(super) fn into_idle(self) -> Idle<S> {
-        Idle {
-            stream: self.stream,
-            state: Some(self.state),
-            opened: self.opened,
-            life: self.life,
-        }
+        Idle(self.0)
     }
 }
 
@@ -198,7 +226,8 @@ impl<S> Idle<S> {
 
     /// Whether the server still answers.
     pub(super) async fn answers(&mut self, limit: Duration) -> bool {
-        let mut exchange = Exchange::new(&mut self.stream, self.opened.capabilities);
+        let capabilities = self.opened.capabilities;
+        let mut exchange = Exchange::new(&mut self.0.stream, capabilities);
         let ping = [vec![Command::PING.0]];
         matches!(tokio::time::timeout(limit, exchange.all(&ping)).await, Ok(Ok(())))
     }

@@ -50,7 +50,7 @@ impl<S: 'static> Pool<S> {
             let pool = &self.terms().config.pool;
             (pool.idle_timeout, pool.min_idle as usize)
         };
-        self.shelves.borrow_mut().retain(|_, shelf| {
+        self.shelves.borrow_mut().retain_mut(|shelf| {
             let mut spare = shelf.idle().saturating_sub(min_idle);
             shelf.close_if(|idle| {
                 let unused = now.saturating_duration_since(idle.life.since);
@@ -76,7 +76,7 @@ impl<S: 'static> Pool<S> {
         let now = now();
         let servers: Vec<_> = {
             let shelves = self.shelves.borrow();
-            shelves.values().map(|shelf| Arc::clone(shelf.server())).collect()
+            shelves.iter().map(|shelf| Arc::clone(shelf.server())).collect()
         };
         for server in servers {
             if server.line.lift(now) {
@@ -113,7 +113,7 @@ impl<S: 'static> Pool<S> {
         }
         let wanted: Vec<_> = {
             let shelves = self.shelves.borrow();
-            let lacking = shelves.values().filter(|shelf| {
+            let lacking = shelves.iter().filter(|shelf| {
                 let server = shelf.server();
                 shelf.idle() < min_idle
                     && server.availability() == Availability::Yes

@@ -30,9 +30,11 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use foldhash::fast::RandomState;
+
 pub(crate) use self::arming::Tracked;
 pub use self::connection::{Baseline, Connection, Credential, CredentialSecret, Key, Opened};
-use self::connection::{Idle, Life};
+use self::connection::{Idle, Life, Parts};
 pub(crate) use self::line::Line;
 use self::line::{Grant, Turn};
 use self::open::Opening;
@@ -57,9 +59,12 @@ const PING_LIMIT: Duration = Duration::from_secs(1);
 pub struct Pool<S> {
     cluster: Arc<Cluster>,
     member: Arc<Member>,
-    shelves: RefCell<HashMap<ServerId, Shelf<S>>>,
+    /// One a server, of which there are few.
+    shelves: RefCell<Vec<Shelf<S>>>,
     /// Connections on their way to those who have waited for them, by their tickets.
-    handed: RefCell<HashMap<(ServerId, u64), Idle<S>>>,
+    handed: RefCell<HashMap<(ServerId, u64), Idle<S>, RandomState>>,
+    /// What the owner keeps with a connection that was just opened.
+    fresh: Box<dyn Fn(&Opened) -> S>,
     waiting: Cell<usize>,
     terms: RefCell<Terms>,
 }
@@ -78,9 +83,9 @@ enum Found<S> {
 }
 
 impl<S> Pool<S> {
-    /// An empty pool.
+    /// An empty pool. `fresh` gives a new connection its state.
     #[must_use]
-    pub fn new(cluster: Arc<Cluster>) -> Rc<Self> {
+    pub fn new(cluster: Arc<Cluster>, fresh: impl Fn(&Opened) -> S + 'static) -> Rc<Self> {
         let member = cluster.pools.enter();
         let config = cluster.config();
         Rc::new(Self {
@@ -88,6 +93,7 @@ impl<S> Pool<S> {
             member,
             shelves: RefCell::default(),
             handed: RefCell::default(),
+            fresh: Box::new(fresh),
             waiting: Cell::new(0),
             terms: RefCell::new(Terms { config, number: 0 }),
         })
@@ -116,7 +122,8 @@ impl<S> Pool<S> {
     pub fn idle_and_busy(&self, server: ServerId) -> (u32, u32) {
         let shelves = self.shelves.borrow();
         let count = |gauge: i64| u32::try_from(gauge).unwrap_or(0);
-        shelves.get(&server).map_or((0, 0), |shelf| {
+        let shelf = shelves.iter().find(|shelf| shelf.server().id() == server);
+        shelf.map_or((0, 0), |shelf| {
             (count(shelf.series().idle.get()), count(shelf.series().busy.get()))
         })
     }
@@ -127,7 +134,7 @@ impl<S> Pool<S> {
         self.waiting.get()
     }
 
-    /// A connection to `server` for `key`. `credential` is for a new one, which `fresh` gives its state; `cost` says what one
+    /// A connection to `server` for `key`. `credential` is for a new one; `cost` says what one
     /// that others have used would cost to use, 0 being the best and `u32::MAX` none that will do. Waits in line for `queue_timeout` where the server is full. Dropping the
     /// future gives everything back.
     ///
@@ -139,17 +146,16 @@ impl<S> Pool<S> {
         key: &Rc<Key>,
         credential: &Credential,
         cost: impl Fn(&S) -> u32,
-        fresh: impl Fn(&Opened) -> S,
     ) -> Result<Connection<S>, LeaseError> {
         let mut since = None;
         loop {
-            let seat = match self.wait_for(server, key, &cost, &fresh, &mut since).await? {
-                Ok((idle, now)) => return Ok(begin(idle, now, &fresh)),
+            let seat = match self.wait_for(server, key, &cost, &mut since).await? {
+                Ok((idle, now)) => return Ok(begin(idle, now)),
                 Err(seat) => seat,
             };
             // Boxed: every session has room for a lease, and few ever open a connection.
             match Box::pin(self.open(server, key, credential, seat)).await {
-                Ok(idle) => return Ok(begin(idle, now(), &fresh)),
+                Ok(idle) => return Ok(begin(idle, now())),
                 // The server's own limit: what others of us have comes free in time.
                 Err(error) if is_full(&error) && server.line.is_held(u32::MAX) => {}
                 Err(error) => return Err(error),
@@ -164,7 +170,6 @@ impl<S> Pool<S> {
         server: &Arc<Server>,
         key: &Rc<Key>,
         cost: impl Fn(&S) -> u32,
-        fresh: impl Fn(&Opened) -> S,
     ) -> Option<Connection<S>> {
         if !server.line.is_empty() || self.check_available(server).is_err() {
             return None;
@@ -174,7 +179,7 @@ impl<S> Pool<S> {
             let pool = &self.terms().config.pool;
             (pool.reuse, pool.ping_after)
         };
-        let mut idle = self.with_shelf(server, |shelf| shelf.take(key, now, reuse, cost, &fresh))?;
+        let mut idle = self.with_shelf(server, |shelf| shelf.take(key, now, reuse, cost))?;
         if let Some(reason) = self.unfit(&mut idle, now) {
             drop(idle.close(reason));
             return None;
@@ -185,7 +190,7 @@ impl<S> Pool<S> {
             self.with_shelf(server, |shelf| shelf.put(idle));
             return None;
         }
-        Some(begin(idle, now, fresh))
+        Some(begin(idle, now))
     }
 
     /// A connection and the time now, or else the seat for a new one. `since` is when the session first got in line.
@@ -194,7 +199,6 @@ impl<S> Pool<S> {
         server: &Arc<Server>,
         key: &Rc<Key>,
         cost: impl Fn(&S) -> u32,
-        fresh: impl Fn(&Opened) -> S,
         since: &mut Option<Instant>,
     ) -> Result<Result<(Idle<S>, Instant), Seat>, LeaseError> {
         let mut place: Option<Place<'_, S>> = None;
@@ -203,7 +207,7 @@ impl<S> Pool<S> {
             let (found, now) = match &mut place {
                 None => {
                     let now = now();
-                    (self.find(server, key, now, &cost, &fresh), now)
+                    (self.find(server, key, now, &cost), now)
                 }
                 Some(place) => (place.wait().await?, now()),
             };
@@ -240,17 +244,10 @@ impl<S> Pool<S> {
     }
 
     /// An idle connection, a seat, or nothing, without waiting.
-    fn find(
-        &self,
-        server: &Arc<Server>,
-        key: &Rc<Key>,
-        now: Instant,
-        cost: impl Fn(&S) -> u32,
-        fresh: impl Fn(&Opened) -> S,
-    ) -> Found<S> {
+    fn find(&self, server: &Arc<Server>, key: &Rc<Key>, now: Instant, cost: impl Fn(&S) -> u32) -> Found<S> {
         let reuse = self.terms().config.pool.reuse;
         self.with_shelf(server, |shelf| {
-            if let Some(idle) = shelf.take(key, now, reuse, cost, fresh) {
+            if let Some(idle) = shelf.take(key, now, reuse, cost) {
                 return Found::Idle(idle);
             }
             // Those who are in line already come first.
@@ -321,12 +318,12 @@ impl<S> Pool<S> {
         let kept = (config.pool.min_idle > 0).then_some(credential);
         self.with_shelf(server, |shelf| shelf.note(&opened, kept));
         let now = now();
-        Ok(Idle {
+        Ok(Idle(Box::new(Parts {
             stream,
-            state: None,
+            state: (self.fresh)(&opened),
             opened,
             life: Life::new(series, seat, now, number, generation),
-        })
+        })))
     }
 
     /// Why a connection is of no use any more; `None` when it is.
@@ -394,10 +391,10 @@ impl<S> Pool<S> {
 
     fn with_shelf<T>(&self, server: &Arc<Server>, then: impl FnOnce(&mut Shelf<S>) -> T) -> T {
         let mut shelves = self.shelves.borrow_mut();
-        let shelf = shelves
-            .entry(server.id())
-            .or_insert_with(|| Shelf::new(server, &self.member));
-        then(shelf)
+        if let Some(shelf) = shelves.iter_mut().find(|shelf| shelf.is_of(server)) {
+            return then(shelf);
+        }
+        then(shelves.push_mut(Shelf::new(server, &self.member)))
     }
 
     fn check_available(&self, server: &Server) -> Result<(), LeaseError> {
@@ -429,7 +426,7 @@ impl<S> Pool<S> {
 impl<S> Drop for Pool<S> {
     fn drop(&mut self) {
         self.cluster.pools.leave(&self.member);
-        for shelf in self.shelves.get_mut().values_mut() {
+        for shelf in self.shelves.get_mut() {
             shelf.close_if(|_| Some(Closed::Shutdown));
         }
     }
@@ -447,7 +444,7 @@ impl<S> fmt::Debug for Pool<S> {
 }
 
 fn suits<S>(idle: &Idle<S>, cost: impl Fn(&S) -> u32) -> bool {
-    idle.state.as_ref().is_none_or(|state| cost(state) < u32::MAX)
+    cost(&idle.state) < u32::MAX
 }
 
 /// Whether the server has refused a connection for having too many.
@@ -456,14 +453,9 @@ fn is_full(error: &LeaseError) -> bool {
 }
 
 /// In use from now on.
-fn begin<S>(mut idle: Idle<S>, now: Instant, fresh: impl Fn(&Opened) -> S) -> Connection<S> {
+fn begin<S>(mut idle: Idle<S>, now: Instant) -> Connection<S> {
     idle.life.begin_lease(now);
-    Connection {
-        state: idle.state.unwrap_or_else(|| fresh(&idle.opened)),
-        stream: idle.stream,
-        opened: idle.opened,
-        life: idle.life,
-    }
+    Connection(idle.0)
 }
 
 /// Whether connections opened by one are as good as those opened by the other.

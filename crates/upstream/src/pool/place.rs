@@ -97,9 +97,17 @@ impl<S> Drop for Place<'_, S> {
         let now = now();
         let pool = self.pool;
         pool.waiting.set(pool.waiting.get() - 1);
-        if let Some(shelf) = pool.shelves.borrow().get(&self.server.id()) {
+        if let Some(shelf) = pool
+            .shelves
+            .borrow()
+            .iter()
+            .find(|shelf| shelf.is_of(&self.server))
+        {
             shelf.series().waits.inc();
-            shelf.series().wait_seconds.record(now - self.since);
+            shelf
+                .series()
+                .wait_seconds
+                .record(now.saturating_duration_since(self.since));
         }
         let handed = pool.handed.borrow_mut().remove(&self.at());
         if let Some(idle) = handed {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use config::Reuse;
+use foldhash::fast::RandomState;
 
 use super::connection::{Baseline, Credential, Idle, Key, Opened};
 use super::series::{Closed, Member, Series};
@@ -18,7 +19,7 @@ const LOOKED_AT: usize = 16;
 pub(super) struct Shelf<S> {
     server: Arc<Server>,
     series: Arc<Series>,
-    racks: HashMap<Rc<Key>, Rack<S>>,
+    racks: HashMap<Rc<Key>, Rack<S>, RandomState>,
 }
 
 /// Those of one key.
@@ -37,12 +38,16 @@ impl<S> Shelf<S> {
         Self {
             server: Arc::clone(server),
             series: member.series(server),
-            racks: HashMap::new(),
+            racks: HashMap::default(),
         }
     }
 
     pub(super) fn server(&self) -> &Arc<Server> {
         &self.server
+    }
+
+    pub(super) fn is_of(&self, server: &Server) -> bool {
+        self.server.id() == server.id()
     }
 
     pub(super) fn series(&self) -> &Arc<Series> {
@@ -56,13 +61,12 @@ impl<S> Shelf<S> {
         now: Instant,
         reuse: Reuse,
         cost: impl Fn(&S) -> u32,
-        fresh: impl Fn(&Opened) -> S,
     ) -> Option<Idle<S>> {
         let rack = self.racks.get_mut(key)?;
-        let cost = |idle: &mut Idle<S>| cost(idle.state.get_or_insert_with(|| fresh(&idle.opened)));
+        let cost = |idle: &Idle<S>| cost(&idle.state);
         let index = match reuse {
             Reuse::Newest => rack.cheapest(cost),
-            Reuse::Oldest => rack.idle.iter_mut().position(|idle| cost(idle) < u32::MAX),
+            Reuse::Oldest => rack.idle.iter().position(|idle| cost(idle) < u32::MAX),
         }?;
         rack.used = now;
         Some(rack.idle.remove(index))
@@ -157,9 +161,9 @@ impl<S> Shelf<S> {
 
 impl<S> Rack<S> {
     /// The place of the one that costs least, of the newest.
-    fn cheapest(&mut self, cost: impl Fn(&mut Idle<S>) -> u32) -> Option<usize> {
+    fn cheapest(&self, cost: impl Fn(&Idle<S>) -> u32) -> Option<usize> {
         let mut best: Option<(usize, u32)> = None;
-        for (index, idle) in self.idle.iter_mut().enumerate().rev().take(LOOKED_AT) {
+        for (index, idle) in self.idle.iter().enumerate().rev().take(LOOKED_AT) {
             let cost = cost(idle);
             if cost < best.map_or(u32::MAX, |(_, least)| least) {
                 best = Some((index, cost));

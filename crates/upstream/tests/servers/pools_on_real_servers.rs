@@ -37,7 +37,7 @@ impl Fixture {
     fn pool(&self) -> (Rc<Pool<()>>, Arc<Server>) {
         let cluster = Cluster::new(self.config.clone()).unwrap();
         let server = by_name(&cluster, "a");
-        (Pool::new(cluster), server)
+        (Pool::new(cluster, |_| ()), server)
     }
 
     fn is_mariadb(&self) -> bool {
@@ -66,7 +66,7 @@ async fn lease_with(
         capabilities,
         collation,
     });
-    pool.lease(server, &key, credential, |()| 0, |_| ()).await
+    pool.lease(server, &key, credential, |()| 0).await
 }
 
 async fn lease(pool: &Pool<()>, server: &Arc<Server>) -> Connection<()> {

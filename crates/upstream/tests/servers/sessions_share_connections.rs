@@ -50,8 +50,7 @@ pub(crate) async fn lease(
     user: &str,
 ) -> Result<Connection<State>, LeaseError> {
     let credential = credential(user, "");
-    pool.lease(server, &key(user), &credential, |cost| *cost, |_| 0)
-        .await
+    pool.lease(server, &key(user), &credential, |cost| *cost).await
 }
 
 /// A cluster of one server, and a pool of it.
@@ -61,7 +60,7 @@ pub(crate) fn pool_of(
 ) -> (Rc<Pool<State>>, Arc<Server>) {
     let cluster = cluster_of(host, change);
     let server = Arc::clone(&cluster.servers()[0]);
-    (Pool::new(cluster), server)
+    (Pool::new(cluster, |_| 0), server)
 }
 
 pub(crate) fn cluster_of(host: &Running, change: impl FnOnce(&mut config::Cluster)) -> Arc<Cluster> {
@@ -392,7 +391,7 @@ fn a_scrape_shows_what_pools_do() {
             config.queue_timeout = Duration::from_millis(1);
             config.queue_max = 1;
         });
-        let other_worker: Rc<Pool<State>> = Pool::new(Arc::clone(pool.cluster()));
+        let other_worker: Rc<Pool<State>> = Pool::new(Arc::clone(pool.cluster()), |_| 0);
         let first = lease(&pool, &server, "u").await.unwrap();
         let second = lease(&other_worker, &server, "u").await.unwrap();
         lease(&pool, &server, "u").await.unwrap_err();

@@ -37,7 +37,7 @@ fn limits_hold_and_no_wakeup_is_lost() {
             scope.spawn(move || {
                 on_a_worker(async {
                     let server = Arc::clone(&cluster.servers()[0]);
-                    let pool: Rc<Pool<State>> = Pool::new(Arc::clone(cluster));
+                    let pool: Rc<Pool<State>> = Pool::new(Arc::clone(cluster), |_| 0);
                     let keeping = spawn_local(Rc::clone(&pool).run());
                     let mut tasks = JoinSet::new();
                     for session in 0..SESSIONS {
@@ -110,7 +110,7 @@ fn workers_with_the_same_load_keep_their_connections() {
                 scope.spawn(move || {
                     on_a_worker(async {
                         let server = Arc::clone(&cluster.servers()[0]);
-                        let pool: Rc<Pool<State>> = Pool::new(Arc::clone(cluster));
+                        let pool: Rc<Pool<State>> = Pool::new(Arc::clone(cluster), |_| 0);
                         let keeping = spawn_local(Rc::clone(&pool).run());
                         let mut tasks = JoinSet::new();
                         for _ in 0..SESSIONS {
@@ -162,7 +162,7 @@ fn idle_connections_of_one_worker_make_room_for_another() {
         scope.spawn(move || {
             on_a_worker(async {
                 let server = Arc::clone(&cluster.servers()[0]);
-                let pool: Rc<Pool<State>> = Pool::new(Arc::clone(cluster));
+                let pool: Rc<Pool<State>> = Pool::new(Arc::clone(cluster), |_| 0);
                 let keeping = spawn_local(Rc::clone(&pool).run());
                 let a = lease(&pool, &server, "u").await.unwrap();
                 let b = lease(&pool, &server, "u").await.unwrap();
@@ -178,7 +178,7 @@ fn idle_connections_of_one_worker_make_room_for_another() {
             holding.recv().unwrap();
             on_a_worker(async {
                 let server = Arc::clone(&cluster.servers()[0]);
-                let pool: Rc<Pool<State>> = Pool::new(Arc::clone(cluster));
+                let pool: Rc<Pool<State>> = Pool::new(Arc::clone(cluster), |_| 0);
                 let begun = Instant::now();
                 let _a = lease(&pool, &server, "u").await.unwrap();
                 let _b = lease(&pool, &server, "u").await.unwrap();
@@ -205,7 +205,7 @@ fn a_busy_worker_leaves_others_their_share() {
         scope.spawn(move || {
             on_a_worker(async {
                 let server = Arc::clone(&cluster.servers()[0]);
-                let pool: Rc<Pool<State>> = Pool::new(Arc::clone(cluster));
+                let pool: Rc<Pool<State>> = Pool::new(Arc::clone(cluster), |_| 0);
                 let mut tasks = JoinSet::new();
                 for _ in 0..4 {
                     let (pool, server) = (Rc::clone(&pool), Arc::clone(&server));
@@ -228,7 +228,7 @@ fn a_busy_worker_leaves_others_their_share() {
             going.recv().unwrap();
             on_a_worker(async {
                 let server = Arc::clone(&cluster.servers()[0]);
-                let pool: Rc<Pool<State>> = Pool::new(Arc::clone(cluster));
+                let pool: Rc<Pool<State>> = Pool::new(Arc::clone(cluster), |_| 0);
                 for _ in 0..3 {
                     // In the line of a worker that never rests this would never come.
                     let connection = timeout(Duration::from_secs(30), lease(&pool, &server, "u")).await;
@@ -247,7 +247,7 @@ fn a_session_without_a_pool_gets_the_seat_of_an_idle_connection() {
     on_a_worker(async {
         let cluster = cluster_of(&host, |config| config.servers[0].max_connections = 1);
         let server = Arc::clone(&cluster.servers()[0]);
-        let pool: Rc<Pool<State>> = Pool::new(Arc::clone(&cluster));
+        let pool: Rc<Pool<State>> = Pool::new(Arc::clone(&cluster), |_| 0);
         let keeping = spawn_local(Rc::clone(&pool).run());
         let connection = lease(&pool, &server, "u").await.unwrap();
         pool.give_back(connection);

@@ -113,7 +113,7 @@ pub(super) fn copy(split: &Split, head: CommandHead, facts: &Facts) {
     };
     let copy = Copy {
         worker: Rc::clone(&split.worker),
-        to: split.worker.pools.of_cluster(numbered),
+        to: split.worker.pools.of_cluster(numbered, &split.worker.metrics),
         key: Rc::clone(&split.key),
         credential: split.account.credential.clone(),
         carried: Rc::clone(split.session.carried()),
@@ -140,9 +140,7 @@ impl Copy {
         let pool = &self.to.pool;
         let server = self.server(&pool.cluster().topology())?;
         let cost = |held: &Held| session::cost(&self.carried, &held.carried);
-        let leased = pool.lease(&server, &self.key, &self.credential, cost, |opened| {
-            lease::held(&self.worker, pool.cluster(), opened)
-        });
+        let leased = pool.lease(&server, &self.key, &self.credential, cost);
         let mut connection = leased.await.ok()?;
         self.rebuild(&mut connection).await?;
         connection.state.last_session = None;
