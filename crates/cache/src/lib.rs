@@ -8,4 +8,5 @@
 //! `coherence` says when a row may be shown; `mapping` what a row is; `fill` gets rows that are not there.
 
 pub mod coherence;
+pub mod mapping;
 pub mod store;

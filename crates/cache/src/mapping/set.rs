@@ -1,0 +1,67 @@
+//! The mappings that there are now.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use foldhash::fast::RandomState;
+
+use super::Mapping;
+
+/// Mappings, found by name and by table. Made anew whenever one of them changes.
+#[derive(Debug, Default)]
+pub struct MappingSet {
+    all: Vec<Arc<Mapping>>,
+    by_name: HashMap<Box<[u8]>, usize, RandomState>,
+    by_table: HashMap<Box<[u8]>, Vec<usize>, RandomState>,
+    /// Names of mappings that are not ready, and why.
+    unready: HashMap<Box<[u8]>, Box<str>, RandomState>,
+}
+
+impl MappingSet {
+    /// `unready`: further names, each with the reason why it cannot be read yet.
+    pub fn new(
+        mappings: impl IntoIterator<Item = Arc<Mapping>>,
+        unready: impl IntoIterator<Item = (Box<str>, Box<str>)>,
+    ) -> MappingSet {
+        let mut set = MappingSet::default();
+        for (at, mapping) in mappings.into_iter().enumerate() {
+            set.by_name.insert(mapping.name.as_bytes().into(), at);
+            let table = table_key(mapping.schema.as_bytes(), mapping.table.as_bytes());
+            set.by_table.entry(table).or_default().push(at);
+            set.all.push(mapping);
+        }
+        let unready = unready.into_iter();
+        set.unready = unready
+            .map(|(name, reason)| (name.as_bytes().into(), reason))
+            .collect();
+        set
+    }
+
+    /// In no particular order.
+    #[must_use]
+    pub fn all(&self) -> &[Arc<Mapping>] {
+        &self.all
+    }
+
+    #[must_use]
+    pub fn by_name(&self, name: &[u8]) -> Option<&Arc<Mapping>> {
+        self.by_name.get(name).map(|&at| &self.all[at])
+    }
+
+    /// Those of one table, with the names as the server writes them.
+    pub fn by_table(&self, schema: &[u8], table: &[u8]) -> impl Iterator<Item = &Arc<Mapping>> {
+        let places = self.by_table.get(&table_key(schema, table));
+        places.into_iter().flatten().map(|&at| &self.all[at])
+    }
+
+    /// Why a mapping that is configured is not among them.
+    #[must_use]
+    pub fn unready(&self, name: &[u8]) -> Option<&str> {
+        self.unready.get(name).map(|reason| &**reason)
+    }
+}
+
+/// Neither name has a NUL in it.
+fn table_key(schema: &[u8], table: &[u8]) -> Box<[u8]> {
+    [schema, b"\0", table].concat().into()
+}

@@ -1,0 +1,172 @@
+//! What a table is like, from `information_schema`. It asks nothing itself: it says what to ask, and reads the answers.
+
+use std::str::from_utf8;
+
+/// A row of a text result; `None` is NULL.
+pub type TextRow = Vec<Option<Vec<u8>>>;
+
+/// The session in which the answers mean what is read here.
+pub const SESSION: &str = "SET NAMES utf8mb4, sql_mode = '', time_zone = '+00:00' \
+     /*!80030 , SESSION show_gipk_in_create_table_and_information_schema = ON */";
+
+/// A table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TableShape {
+    /// As the server writes them, in the binary log, too.
+    pub schema: Box<str>,
+    pub table: Box<str>,
+    /// `BASE TABLE`, or something else.
+    pub kind: Box<str>,
+    pub engine: Box<str>,
+    pub transactional: bool,
+    /// In the order of the table, which is that of the binary log.
+    pub columns: Vec<ColumnShape>,
+    /// Unique indexes over whole columns.
+    pub unique: Vec<UniqueIndex>,
+    /// Name of a foreign key of this table that changes its rows without a trace in the binary log.
+    pub cascade: Option<Box<str>>,
+}
+
+/// A column.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ColumnShape {
+    pub name: Box<str>,
+    /// From 1.
+    pub ordinal: usize,
+    pub nullable: bool,
+    /// `COLUMN_TYPE`: `int(10) unsigned`.
+    pub column_type: Box<str>,
+    pub charset: Option<Box<str>>,
+    pub collation: Option<Box<str>>,
+    /// Computed when it is read.
+    pub is_virtual: bool,
+    /// Not part of `SELECT *`.
+    pub invisible: bool,
+}
+
+/// A unique index.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UniqueIndex {
+    pub name: Box<str>,
+    /// In the order of the index.
+    pub columns: Vec<Box<str>>,
+}
+
+/// The questions about a table, in order. Run [`SESSION`] before.
+#[must_use]
+pub fn questions(schema: &str, table: &str) -> [String; 6] {
+    let (schema, table) = (quoted(schema), quoted(table));
+    let of_table = format!("TABLE_SCHEMA = {schema} AND TABLE_NAME = {table}");
+    [
+        format!(
+            "SELECT TABLE_SCHEMA, TABLE_NAME, TABLE_TYPE, ENGINE FROM information_schema.TABLES WHERE {of_table}"
+        ),
+        format!(
+            "SELECT COLUMN_NAME, ORDINAL_POSITION, IS_NULLABLE, COLUMN_TYPE, CHARACTER_SET_NAME, COLLATION_NAME, EXTRA \
+             FROM information_schema.COLUMNS WHERE {of_table} ORDER BY ORDINAL_POSITION"
+        ),
+        format!(
+            "SELECT INDEX_NAME, COLUMN_NAME, SUB_PART, INDEX_TYPE FROM information_schema.STATISTICS \
+             WHERE {of_table} AND NON_UNIQUE = 0 ORDER BY INDEX_NAME, SEQ_IN_INDEX"
+        ),
+        format!(
+            "SELECT CONSTRAINT_NAME, UPDATE_RULE, DELETE_RULE FROM information_schema.REFERENTIAL_CONSTRAINTS \
+             WHERE CONSTRAINT_SCHEMA = {schema} AND TABLE_NAME = {table}"
+        ),
+        "SELECT ENGINE FROM information_schema.ENGINES WHERE TRANSACTIONS = 'YES'".to_owned(),
+        "SHOW GLOBAL VARIABLES LIKE 'innodb_native_foreign_keys'".to_owned(),
+    ]
+}
+
+impl TableShape {
+    /// Reads the answers to [`questions`]. `None` where there is no such table.
+    #[must_use]
+    pub fn read(answers: &[Vec<TextRow>; 6]) -> Option<TableShape> {
+        let [tables, columns, indexes, constraints, engines, native] = answers;
+        let table = tables.first()?;
+        let engine = text(table, 3);
+        let transactional = engines
+            .iter()
+            .any(|row| text(row, 0).eq_ignore_ascii_case(engine));
+        // Of MySQL 9.6 and later, which does them in SQL, and so in the binary log, unless this is on. Others do not know it.
+        let cascades_are_logged = native
+            .first()
+            .is_some_and(|row| text(row, 1).eq_ignore_ascii_case("OFF"));
+        let cascade = constraints
+            .iter()
+            .find(|row| !cascades_are_logged && [1, 2].iter().any(|&at| changes_rows(text(row, at))));
+        Some(TableShape {
+            schema: text(table, 0).into(),
+            table: text(table, 1).into(),
+            kind: text(table, 2).into(),
+            engine: engine.into(),
+            transactional,
+            columns: columns.iter().map(|row| column(row)).collect(),
+            unique: unique(indexes),
+            cascade: cascade.map(|row| text(row, 0).into()),
+        })
+    }
+}
+
+/// Rules of foreign keys that the engine carries out by itself.
+fn changes_rows(rule: &str) -> bool {
+    ["CASCADE", "SET NULL", "SET DEFAULT"].contains(&rule)
+}
+
+fn column(row: &TextRow) -> ColumnShape {
+    let optional = |at: usize| Some(text(row, at)).filter(|name| !name.is_empty()).map(Box::from);
+    let extra = text(row, 6).to_ascii_uppercase();
+    ColumnShape {
+        name: text(row, 0).into(),
+        ordinal: text(row, 1).parse().unwrap_or(0),
+        nullable: text(row, 2) != "NO",
+        column_type: text(row, 3).into(),
+        charset: optional(4),
+        collation: optional(5),
+        is_virtual: extra.contains("VIRTUAL"),
+        invisible: extra.contains("INVISIBLE"),
+    }
+}
+
+/// Indexes with a part of a column, with an expression, or that are no trees, are of no use here.
+fn unique(rows: &[TextRow]) -> Vec<UniqueIndex> {
+    let mut indexes: Vec<(UniqueIndex, bool)> = Vec::new();
+    for row in rows {
+        let usable = row.get(2).is_some_and(Option::is_none)
+            && text(row, 3) == "BTREE"
+            && row.get(1).is_some_and(Option::is_some);
+        let (name, column) = (text(row, 0), Box::from(text(row, 1)));
+        match indexes.last_mut().filter(|(last, _)| &*last.name == name) {
+            Some((last, all_usable)) => {
+                last.columns.push(column);
+                *all_usable &= usable;
+            }
+            None => {
+                let index = UniqueIndex {
+                    name: name.into(),
+                    columns: vec![column],
+                };
+                indexes.push((index, usable));
+            }
+        }
+    }
+    indexes
+        .into_iter()
+        .filter_map(|(index, usable)| usable.then_some(index))
+        .collect()
+}
+
+fn text(row: &TextRow, at: usize) -> &str {
+    let bytes = row.get(at).and_then(Option::as_deref).unwrap_or_default();
+    from_utf8(bytes).unwrap_or_default()
+}
+
+/// A text as an SQL literal, with `sql_mode` empty.
+pub(crate) fn quoted(text: &str) -> String {
+    format!("'{}'", text.replace('\\', "\\\\").replace('\'', "''"))
+}
+
+/// A name as in SQL.
+pub(crate) fn name(name: &str) -> String {
+    format!("`{}`", name.replace('`', "``"))
+}
