@@ -1,6 +1,7 @@
 //! The subcommand `bench`, as the binary mounts it.
 
 use crate::{
+    cache::{self, CacheArgs},
     overhead::{self, OverheadArgs, Report},
     split::{self, SplitArgs},
 };
@@ -18,6 +19,8 @@ enum Scenario {
     Overhead(Box<OverheadArgs>),
     /// The same with a primary and replicas: what it costs to send reads to replicas and to share few server connections.
     Split(Box<SplitArgs>),
+    /// Rows from memory beside Redis, the server and HAProxy, over real servers with a million rows.
+    Cache(Box<CacheArgs>),
 }
 
 impl Bench {
@@ -26,6 +29,7 @@ impl Bench {
         match self.scenario {
             Scenario::Overhead(args) => conclude(&args, &overhead::overhead(&args)?),
             Scenario::Split(args) => conclude(&args.load, &split::split(&args)?),
+            Scenario::Cache(args) => conclude_cache(&args, &cache::cache(&args)?),
         }
     }
 }
@@ -36,5 +40,18 @@ fn conclude(args: &OverheadArgs, report: &Report) -> anyhow::Result<()> {
     println!("\nall figures: {}", args.output.display());
     let failed = report.failed_checks(&args.check);
     anyhow::ensure!(failed.is_empty(), "checks not met:\n  {}", failed.join("\n  "));
+    Ok(())
+}
+
+fn conclude_cache(args: &CacheArgs, report: &cache::Report) -> anyhow::Result<()> {
+    print!("{}", report.table());
+    report.write_json(&args.output)?;
+    println!("\nall figures: {}", args.output.display());
+    let not_met = report.not_met();
+    anyhow::ensure!(
+        !args.strict || not_met.is_empty(),
+        "{} figures are not as wanted",
+        not_met.len()
+    );
     Ok(())
 }

@@ -144,10 +144,8 @@ impl Node {
     /// # Errors
     /// The server refused one (those before it are done), or did not answer.
     pub fn sql(&self, statements: &str) -> Result<String, SandboxError> {
-        let mut client = Command::new(&self.client)
-            .args(["--no-defaults", "--batch", "--skip-column-names", "--user=root"])
-            .arg(format!("--socket={}", self.socket.display()))
-            .arg(DATABASE)
+        let mut client = self
+            .client()
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -168,6 +166,17 @@ impl Node {
             node: self.index,
             message,
         })
+    }
+
+    /// The client program as [`Node::sql`] runs it, for those who want to write statements over a longer time.
+    #[must_use]
+    pub fn client(&self) -> Command {
+        let mut client = Command::new(&self.client);
+        client
+            .args(["--no-defaults", "--batch", "--skip-column-names", "--user=root"])
+            .arg(format!("--socket={}", self.socket.display()))
+            .arg(DATABASE);
+        client
     }
 
     /// Ends the server at once, as a crash would (SIGKILL), and waits until it is gone. Does nothing when it is

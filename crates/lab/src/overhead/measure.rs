@@ -195,7 +195,7 @@ fn routes_as_told(contender: &mut Contender, rig: &Rig, plan: &Plan, queries: u6
 }
 
 /// Keeps the calling thread, and what it starts from now on, on one core.
-pub(super) fn pin_this_thread(core: Option<usize>) -> anyhow::Result<()> {
+pub(crate) fn pin_this_thread(core: Option<usize>) -> anyhow::Result<()> {
     let Some(core) = core else { return Ok(()) };
     let thread = fs::read_link("/proc/thread-self")?;
     let id = thread.file_name().context("/proc/thread-self has no thread id")?;

@@ -23,7 +23,6 @@ use std::path::PathBuf;
 
 use anyhow::{Context, ensure};
 
-pub(crate) use self::plan::Scenario;
 pub use self::{
     check::{Check, Metric},
     contender::Kind,
@@ -32,6 +31,7 @@ pub use self::{
     workload::Protocol,
 };
 use self::{contender::Start, measure::Bench};
+pub(crate) use self::{measure::pin_this_thread, plan::Scenario};
 use crate::machine::Machine;
 
 /// Sessions that contenders without pools are asked to hold at the same time at the most: what their configuration allows.

@@ -1,0 +1,339 @@
+//! The processes that are compared: a real server with the rows, Redis with the same rows, HAProxy in front of the server,
+//! and this program.
+
+use std::{
+    ffi::OsString,
+    fmt::Write as _,
+    fs,
+    io::{Read, Write as _},
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    process::Command,
+    thread,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, ensure};
+use sandbox::{Kind, Sandbox, Spec};
+
+use super::{
+    CacheArgs,
+    load::{Target, ask, command},
+};
+use crate::child::ListeningChild;
+
+/// How long the copy of all rows may take.
+const COPY_PATIENCE: Duration = Duration::from_secs(300);
+/// Rows that one statement puts into the table, and one write into Redis.
+const BATCH: u64 = 10_000;
+/// Length of column `c`, as sysbench has it.
+pub(super) const VALUE: usize = 119;
+
+/// The server with table `sbtest.sbtest1`, made as sysbench makes it.
+pub(super) fn start_server(args: &CacheArgs) -> anyhow::Result<Sandbox> {
+    let kind = if args.mysql { Kind::Mysql } else { Kind::Mariadb };
+    let spec = Spec::new(kind).option("--innodb-buffer-pool-size=2G");
+    let server = Sandbox::start(spec).context("starting the server")?;
+    server.primary().sql("CREATE DATABASE sbtest")?;
+    Ok(server)
+}
+
+/// Creates a table with rows 1 to `rows`, whose `c` has `length` bytes.
+pub(super) fn fill_table(server: &Sandbox, table: &str, rows: u64, length: usize) -> anyhow::Result<()> {
+    let node = server.primary();
+    node.sql(&format!(
+        "CREATE TABLE sbtest.{table} (id INT NOT NULL PRIMARY KEY AUTO_INCREMENT, k INT NOT NULL DEFAULT 0, \
+         c CHAR({length}) NOT NULL DEFAULT '', pad CHAR(60) NOT NULL DEFAULT '', KEY k_1 (k)) DEFAULT CHARSET latin1"
+    ))?;
+    let mut first = 1;
+    while first <= rows {
+        let mut statement = format!("INSERT INTO sbtest.{table} (id, k, c, pad) VALUES ");
+        let last = (first + BATCH - 1).min(rows);
+        for id in first..=last {
+            let comma = if id == first { "" } else { "," };
+            write!(statement, "{comma}({id},{id},'{}','pad')", value(id, length))?;
+        }
+        node.sql(&statement)?;
+        first = last + 1;
+    }
+    Ok(())
+}
+
+/// The value of a row: digits, all of one length, no two alike.
+pub(super) fn value(id: u64, length: usize) -> String {
+    let mut text = id.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_string();
+    while text.len() < length {
+        text.extend(text.clone().chars().take(length - text.len()));
+    }
+    format!(
+        "{}{}",
+        &text[..length - 9.min(length)],
+        &format!("{id:09}")[..9.min(length)]
+    )
+}
+
+/// A Redis or Valkey.
+pub(super) struct Redis {
+    process: ListeningChild,
+    pub target: Target,
+}
+
+impl Redis {
+    pub(super) fn start(args: &CacheArgs, folder: &Path) -> anyhow::Result<Self> {
+        let program = args.redis()?;
+        let started = ListeningChild::start(&folder.join("redis.log"), |[address]| {
+            let port = address.port().to_string();
+            let words = [
+                "--port",
+                &port,
+                "--bind",
+                "127.0.0.1",
+                "--save",
+                "",
+                "--appendonly",
+                "no",
+            ];
+            let mut command = pinned(
+                args.contender_core,
+                program.as_os_str().into(),
+                &words.map(OsString::from),
+            );
+            command.current_dir(folder);
+            Ok(command)
+        });
+        let (process, [address]) = started.context("starting Redis")?;
+        let target = Target {
+            address,
+            account: None,
+        };
+        Ok(Self { process, target })
+    }
+
+    pub(super) fn pid(&self) -> u32 {
+        self.process.pid()
+    }
+
+    /// Puts the rows of a table into it: strings `row@key`, and where `hashes` hashes `hash@key` with `c` and `pad`.
+    pub(super) fn fill(&self, rows: u64, length: usize, hashes: bool) -> anyhow::Result<()> {
+        let mut stream = self.target.connect()?;
+        for first in (1..=rows).step_by(1000) {
+            let last = (first + 999).min(rows);
+            let (mut requests, mut replies) = (Vec::new(), 0);
+            for id in first..=last {
+                let value = value(id, length);
+                command(&mut requests, &["SET", &format!("row@{id}"), &value])?;
+                replies += b"+OK\r\n".len();
+                if hashes {
+                    let id = id.to_string();
+                    command(
+                        &mut requests,
+                        &["HSET", &format!("hash@{id}"), "k", &id, "c", &value, "pad", "pad"],
+                    )?;
+                    replies += b":3\r\n".len();
+                }
+            }
+            stream.write_all(&requests)?;
+            let mut received = vec![0; replies];
+            stream.read_exact(&mut received)?;
+            ensure!(!received.contains(&b'-'), "Redis refused a row");
+        }
+        Ok(())
+    }
+}
+
+/// This program, with one worker.
+pub(super) struct Gateway {
+    process: ListeningChild,
+    pub strong: Target,
+    pub eventual: Target,
+    /// Where SQL clients connect, whose point lookups are answered from memory.
+    pub sql: SocketAddr,
+}
+
+impl Gateway {
+    /// Starts it over one table; returns once it accepts connections, before the rows are copied.
+    pub(super) fn start(
+        args: &CacheArgs,
+        server: &Sandbox,
+        table: &str,
+        hashes: bool,
+        folder: &Path,
+    ) -> anyhow::Result<Self> {
+        let file = folder.join("forebay.toml");
+        let program = match &args.forebay {
+            Some(path) => path.clone(),
+            None => std::env::current_exe()?,
+        };
+        let started = ListeningChild::start(&folder.join("forebay.log"), |addresses: [SocketAddr; 3]| {
+            fs::write(&file, configuration(args, server, table, hashes, &addresses))?;
+            let words = ["serve".into(), "--config".into(), file.clone().into()];
+            Ok(pinned(args.contender_core, program.as_os_str().into(), &words))
+        });
+        let (process, [strong, eventual, sql]) = started.context("starting the gateway")?;
+        let account = Some((sandbox::USER, sandbox::PASSWORD));
+        let target = |address| Target { address, account };
+        Ok(Self {
+            process,
+            strong: target(strong),
+            eventual: target(eventual),
+            sql,
+        })
+    }
+
+    pub(super) fn pid(&self) -> u32 {
+        self.process.pid()
+    }
+
+    /// Waits until a strong GET of the key has the answer.
+    pub(super) fn wait_for(&self, key: &str, expected: &str) -> anyhow::Result<()> {
+        let deadline = Instant::now() + COPY_PATIENCE;
+        let mut last = String::new();
+        while Instant::now() < deadline {
+            let answer = self
+                .strong
+                .connect()
+                .and_then(|mut stream| ask(&mut stream, &["GET", key]));
+            last = answer.unwrap_or_else(|error| error.to_string());
+            if last == expected {
+                return Ok(());
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
+        anyhow::bail!("GET {key} does not get the answer; the last one was: {last}")
+    }
+}
+
+fn configuration(
+    args: &CacheArgs,
+    server: &Sandbox,
+    table: &str,
+    hashes: bool,
+    [strong, eventual, sql]: &[SocketAddr; 3],
+) -> String {
+    let (user, password) = (sandbox::USER, sandbox::PASSWORD);
+    let address = server.primary().address();
+    let mut text = format!(
+        r#"workers = {workers}
+[[listener]]
+bind = "{strong}"
+protocol = "redis"
+[[listener]]
+bind = "{eventual}"
+protocol = "redis"
+consistency = "eventual"
+[[listener]]
+bind = "{sql}"
+cluster = "main"
+mode = "session"
+point_lookups = true
+[cluster.main]
+servers = ["{address}"]
+topology = "replication"
+monitor = {{ user = "{user}", password = "{password}" }}
+[cache]
+cluster = "main"
+memory_max = "4GiB"
+[[cache.mapping]]
+name = "row"
+kind = "string"
+table = "sbtest.{table}"
+key = ["id"]
+value = ["c"]
+"#,
+        workers = args.workers,
+    );
+    if hashes {
+        text += &format!(
+            "[[cache.mapping]]\nname = \"hash\"\nkind = \"hash\"\ntable = \"sbtest.{table}\"\nkey = [\"id\"]\nvalue = [\"k\", \"c\", \"pad\"]\n"
+        );
+    }
+    text
+}
+
+/// HAProxy in TCP mode in front of the server.
+pub(super) fn start_haproxy(
+    args: &CacheArgs,
+    server: &Sandbox,
+    folder: &Path,
+) -> anyhow::Result<(ListeningChild, SocketAddr)> {
+    let file = folder.join("haproxy.cfg");
+    fs::write(&file, include_str!("../../../../bench/haproxy.cfg"))?;
+    let started = ListeningChild::start(&folder.join("haproxy.log"), |[address]| {
+        let words = ["-db".into(), "-f".into(), file.clone().into()];
+        let mut command = pinned(args.contender_core, args.haproxy.clone().into(), &words);
+        command
+            .env("BENCH_BIND", address.to_string())
+            .env("BENCH_SERVER", server.primary().address());
+        Ok(command)
+    });
+    let (process, [address]) = started.context("starting HAProxy")?;
+    Ok((process, address))
+}
+
+fn pinned(core: Option<usize>, program: OsString, words: &[OsString]) -> Command {
+    let mut command = match core {
+        Some(core) => {
+            let mut command = Command::new("taskset");
+            command.args(["-c", &core.to_string()]).arg(program);
+            command
+        }
+        None => Command::new(program),
+    };
+    command.args(words);
+    command
+}
+
+/// The first of these programs that is on the PATH.
+pub(super) fn find_program(names: &[&str]) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    names
+        .iter()
+        .flat_map(|name| std::env::split_paths(&path).map(move |folder| folder.join(name)))
+        .find(|file| file.is_file())
+}
+
+/// What a run of sysbench has done.
+pub(super) struct PointSelects {
+    pub queries: f64,
+    /// Queries a second.
+    pub rate: f64,
+}
+
+/// Point selects with sysbench's own script.
+pub(super) fn sysbench(args: &CacheArgs, address: SocketAddr) -> anyhow::Result<PointSelects> {
+    let seconds = args.seconds.ceil().max(1.0);
+    let output = Command::new("sysbench")
+        .arg("oltp_point_select")
+        .arg(format!("--mysql-host={}", address.ip()))
+        .arg(format!("--mysql-port={}", address.port()))
+        .arg(format!("--mysql-user={}", sandbox::USER))
+        .arg(format!("--mysql-password={}", sandbox::PASSWORD))
+        .args(["--mysql-db=sbtest", "--tables=1", "--percentile=99"])
+        .arg(format!("--table-size={}", args.rows))
+        .arg(format!("--threads={}", args.threads))
+        .arg(format!("--time={seconds}"))
+        .arg("run")
+        .output()
+        .context("running sysbench (apt-get install sysbench)")?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    ensure!(
+        output.status.success(),
+        "sysbench: {text}{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    // "    queries:                             123456 (61728.00 per sec.)"
+    let line = text
+        .lines()
+        .find(|line| line.trim_start().starts_with("queries:"));
+    let mut words = line
+        .context("sysbench says no queries")?
+        .split_ascii_whitespace()
+        .skip(1);
+    let queries: f64 = words.next().context("no count of queries")?.parse()?;
+    let rate = words
+        .next()
+        .context("no rate of queries")?
+        .trim_start_matches('(')
+        .parse()?;
+    Ok(PointSelects { queries, rate })
+}
