@@ -76,5 +76,9 @@ impl Source for Gateway {
             .split_series
             .iter()
             .for_each(|series| series.collect(out));
+        self.shared()
+            .lookup_series
+            .iter()
+            .for_each(|series| series.collect(out));
     }
 }

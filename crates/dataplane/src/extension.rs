@@ -1,4 +1,5 @@
-//! What a feature adds to the data plane: who serves the connections of listeners whose protocol is not MySQL's.
+//! What a feature adds to the data plane: who serves the connections of listeners whose protocol is not MySQL's, and who
+//! answers point lookups (see `lookups`).
 //!
 //! The data plane knows no feature. It is given an [`Extension`] when it starts, asks it once a worker for what lives there
 //! ([`OnWorker`]), and gives that each connection of such a listener as a [`Visit`]: accepted and counted, with the PROXY header
@@ -26,6 +27,9 @@ use crate::session::signal_as_error;
 use crate::worker::Worker;
 
 pub use crate::guest_login::{Identity, NotAdmitted};
+pub use crate::lookups::{
+    Answered, Asked, Environment, Finding, Left, Lesson, Lookups, Parameters, Plan, Surroundings, Variable,
+};
 
 /// A feature that serves connections.
 pub trait Extension: Send + Sync {
@@ -41,6 +45,11 @@ pub type BuildExtension<'a> = Box<dyn FnOnce(&[Arc<Cluster>]) -> Result<Arc<dyn 
 pub trait OnWorker {
     /// Serves a connection until it ends. Runs on the task of the connection and must stay there: a signal wakes that task.
     fn serve(&self, visit: Visit) -> Pin<Box<dyn Future<Output = Departure> + '_>>;
+
+    /// What answers point lookups of this listener's sessions, where anything does.
+    fn lookups(&self, _listener: &config::Listener) -> Option<Rc<dyn Lookups>> {
+        None
+    }
 }
 
 /// A worker, as extensions see it.

@@ -46,6 +46,16 @@ impl Flow {
             .map_or(&[], |buffer| &buffer.filled()[self.approved..])
     }
 
+    /// What is to be written: what is said before everything, and what is approved.
+    pub(crate) fn outgoing(&self) -> [&[u8]; 2] {
+        let ahead = self.ahead.as_ref().map_or(&[][..], |ahead| ahead.as_slice());
+        let approved = self.buffer.as_ref();
+        [
+            ahead,
+            approved.map_or(&[], |buffer| &buffer.filled()[..self.approved]),
+        ]
+    }
+
     /// The same, to be changed.
     pub(crate) fn unseen_mut(&mut self) -> &mut [u8] {
         let approved = self.approved;

@@ -24,6 +24,7 @@ use crate::extension::BuildExtension;
 use crate::follow::{self, Follow};
 use crate::gateway_error::GatewayError;
 use crate::keys::PrivateKey;
+use crate::lookups::LookupSeries;
 use crate::registry::Registry;
 use crate::split::Book;
 use crate::split::SplitSeries;
@@ -41,6 +42,7 @@ pub(crate) struct Shared {
     pub(crate) buffer_pool_max: usize,
     /// What each worker counts in mode `split`.
     pub(crate) split_series: Box<[SplitSeries]>,
+    pub(crate) lookup_series: Box<[LookupSeries]>,
     /// Who may log in, in mode `split`.
     pub(crate) accounts: Accounts,
     /// When all this began: the clock of the rules' limits, which all workers share.
@@ -169,6 +171,7 @@ impl Gateway {
             max_connections: AtomicU32::new(config.max_connections.unwrap_or(u32::MAX)),
             buffer_pool_max: config.buffer_pool_max,
             split_series: (0..config.workers).map(|_| SplitSeries::default()).collect(),
+            lookup_series: (0..config.workers).map(|_| LookupSeries::default()).collect(),
             accounts: Accounts::new(Users::new(&[], None)),
             started: Instant::now(),
             zone: ArcSwapOption::empty(),

@@ -27,6 +27,7 @@ mod gateway_error;
 mod guest_login;
 mod handshake;
 pub mod keys;
+mod lookups;
 mod password_checks;
 mod proxy;
 mod registry;

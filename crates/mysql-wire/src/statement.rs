@@ -251,6 +251,16 @@ impl ExecuteHead {
         self.types.as_deref()
     }
 
+    /// Where the bits are that say which parameters are NULL, attributes included; `None` where there are no parameters.
+    pub fn nulls(&self) -> Option<Range<usize>> {
+        let flag = self
+            .flag
+            .as_ref()
+            .filter(|_| self.command == Command::STMT_EXECUTE)?;
+        let len = (self.parameters + self.attributes).div_ceil(8);
+        Some(flag.start.checked_sub(len)?..flag.start)
+    }
+
     /// The server has to know types from an earlier execution on the same connection.
     pub fn needs_types(&self) -> bool {
         self.place_for_types().is_some()

@@ -285,6 +285,12 @@ impl Session {
         }
     }
 
+    /// What its variables are where they are not carried.
+    #[must_use]
+    pub fn baseline(&self) -> &Baseline {
+        &self.baseline
+    }
+
     /// A variable as this session sees it, as far as that is known.
     #[must_use]
     pub fn variable(&self, name: &[u8]) -> Option<&[u8]> {

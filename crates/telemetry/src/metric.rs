@@ -120,6 +120,9 @@ metrics! {
     REPREPARES = Counter "forebay_statements_prepared_again_total" [] "statements": "Prepared statements of clients that were prepared again on another server connection.";
     READ_WAIT_DURATION = Histogram "forebay_read_wait_duration_seconds" [] "seconds": "How long reads waited for a replica to have what they must see, those in vain included.";
 
+    LOOKUPS_ANSWERED = Counter "forebay_lookups_answered_total" [] "statements": "Point lookups that were answered from memory.";
+    LOOKUPS_LEFT = Counter "forebay_lookups_left_total" ["reason"] "statements": "Point lookups that were left to a server: session (in a transaction, or bound to its connection), routed (a rule or the client says where), settings (of the session, not known well enough), not_mapped, columns (that are not kept, or that only the server prints), value (that only the server compares), learned (for the first time, or again after a change of a definition or of grants), not_fresh (within strong_wait), not_served.";
+
     RULE_HITS = Counter "forebay_rule_hits_total" ["rule"] "statements": "Statements that met a rule; prepared ones at each execution.";
     MIRRORED = Counter "forebay_mirrored_total" ["cluster", "result"] "statements": "Statements that a rule has copied to another cluster, by result: sent, failed, dropped (too many under way) or left_out (they need more of their session than its settings).";
 

@@ -8,8 +8,8 @@ use routing::{Draw, Explanation, ReadCandidate, ReadPolicy, Role as ReadRole};
 use sql_class::{Class, Effects, Facts, Hint};
 use upstream::{Cluster, Member, Role, Server, ServerId, Topology};
 
-use crate::split::rules;
 use crate::split::state::Split;
+use crate::split::{lookup, rules};
 
 /// Where a statement may run.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -72,6 +72,9 @@ const PRIMARY_ONLY: Effects = Effects::USER_VARIABLES
 
 /// Where a statement goes that is not bound to the connection the session holds.
 pub(crate) fn target(split: &Split, facts: &Facts) -> Target {
+    if lookup::learns(split) {
+        return Target::Primary { for_writing: false };
+    }
     if let Some(target) = rules::route(split, facts) {
         return target;
     }

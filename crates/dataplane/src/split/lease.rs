@@ -16,6 +16,7 @@ use crate::error::SessionError;
 use crate::split::ask::{self, AskError};
 use crate::split::choose::{self, Target};
 use crate::split::fresh::{self, Freshness};
+use crate::split::lookup;
 use crate::split::prepared::OnServer;
 use crate::split::series::{AtPrimary, Ran};
 use crate::split::state::{Held, Leased, Refused, Split};
@@ -440,7 +441,7 @@ pub(crate) fn is_as_it_was_left(split: &Split) -> bool {
         .lease
         .as_ref()
         .map(|leased| leased.connection.state.last_session);
-    split.was_pinned || last == Some(Some(split.control.id))
+    split.was_pinned || last == Some(Some(split.control.id)) && !lookup::is_news(split)
 }
 
 /// Hands the connection to the session: its stream goes into the session's wires.

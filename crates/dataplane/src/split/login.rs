@@ -26,7 +26,7 @@ use crate::session::{CommandHead, signal_as_error};
 use crate::side::{Side, malformed};
 use crate::split::observe::Shape;
 use crate::split::state::{Refused, Split};
-use crate::split::{answer, lease, rules, run};
+use crate::split::{answer, lease, lookup, rules, run};
 use crate::worker::Worker;
 
 /// What a client asks for that is between it and the gateway, or that every server connection has.
@@ -200,6 +200,7 @@ fn open(
         lease: None,
         session: Session::new(start),
         rules: rules::OfSession::new(worker),
+        lookups: lookup::OfSession::new(worker, listener),
         note: None,
         capabilities: client_capabilities & PASSED_ON,
         status: StatusFlags::AUTOCOMMIT,

@@ -23,6 +23,7 @@ mod kill;
 mod last;
 mod lease;
 mod login;
+mod lookup;
 mod note;
 mod observe;
 mod prepared;

@@ -10,6 +10,7 @@ use mysql_wire::{
 };
 
 use crate::flow::Flow;
+use crate::lookups::Recorder;
 use crate::relay::Answer;
 use crate::split::prepared::Renaming;
 use crate::split::rules::TimeLimit;
@@ -66,6 +67,8 @@ pub(crate) struct Observed<'a> {
     pub(crate) limit: Option<&'a TimeLimit>,
     /// Such an answer has come.
     pub(crate) took_no_writes: bool,
+    /// Who notes the answer.
+    pub(crate) recorder: Option<&'a mut Recorder>,
 }
 
 /// Errors by which a server refuses a write because of what it is, before it has done anything.
@@ -213,10 +216,14 @@ impl Answer for Observed<'_> {
                 Some(Some(outcome)) => return Ok((0, Event::Done(outcome))),
             }
         }
-        match self.shape {
+        let advanced = match self.shape {
             Shape::Same(_) => self.advance_same(down),
             Shape::Older(_) => self.advance_older(down),
+        };
+        if let Some(recorder) = &mut self.recorder {
+            recorder.note(down);
         }
+        advanced
     }
 
     fn in_progress(&self) -> bool {

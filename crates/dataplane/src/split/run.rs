@@ -18,7 +18,7 @@ use crate::split::observe::Observed;
 use crate::split::prepared::Renaming;
 use crate::split::rules::TimeLimit;
 use crate::split::state::{Refused, Split};
-use crate::split::{answer, explain, kill, last, lease, login, note, rules, statement};
+use crate::split::{answer, explain, kill, last, lease, login, lookup, note, rules, statement};
 
 /// Serves commands until the session ends, and says why it ended.
 pub(crate) async fn run(split: &mut Split) -> Result<Infallible, SessionError> {
@@ -56,6 +56,9 @@ fn is_replication(command: Command) -> bool {
 
 /// COM_QUERY.
 async fn query(split: &mut Split, head: CommandHead) -> Result<(), SessionError> {
+    if split.lookups.is_some() && lookup::query(split, head) {
+        return Box::pin(lookup::go_on(split, head, None)).await;
+    }
     let facts = command::facts(split, head);
     if note::concerns(split, head) {
         return Box::pin(note::query(split, head, facts)).await;
@@ -255,6 +258,7 @@ pub(crate) async fn exchange(split: &mut Split, command: Command, renaming: Opti
     // What the gateway says instead is one packet and waits in the flow.
     let request_done = std::mem::take(&mut split.says_it_itself);
     let limit = TimeLimit::begin(split);
+    let on_primary = split.lease.as_ref().is_some_and(|leased| leased.is_primary);
     let mut observed = Observed {
         shape: &mut split.shape,
         session: &mut split.session,
@@ -264,6 +268,7 @@ pub(crate) async fn exchange(split: &mut Split, command: Command, renaming: Opti
         may_go_elsewhere: split.may_go_elsewhere,
         took_no_writes: false,
         limit: limit.as_ref(),
+        recorder: lookup::recorder(&mut split.lookups, on_primary),
     };
     let exchange = Exchange::new(&mut observed, &split.control, request_done);
     let ended = exchange.run_to_end(&mut split.wires).await;

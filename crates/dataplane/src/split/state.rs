@@ -19,9 +19,11 @@ use crate::authenticate::Authenticated;
 use crate::control::{Control, Signal};
 use crate::error::{During, SessionError};
 use crate::gateway::{ListenerState, NumberedCluster};
+use crate::lookups::LookupSeries;
 use crate::relay::{Broken, Wires};
 use crate::session::{as_error, signal_as_error};
 use crate::split::lease;
+use crate::split::lookup;
 use crate::split::observe::Shape;
 use crate::split::prepared::OnServer;
 use crate::split::rules;
@@ -64,6 +66,7 @@ pub(crate) struct Split {
     pub(crate) lease: Option<Leased>,
     pub(crate) session: session::Session,
     pub(crate) rules: rules::OfSession,
+    pub(crate) lookups: Option<Box<lookup::OfSession>>,
     /// Why its last statement went where it went, where its client has asked for that.
     pub(crate) note: Option<Box<str>>,
     pub(crate) shape: Shape,
@@ -138,6 +141,10 @@ impl Split {
 
     pub(crate) fn series(&self) -> &SplitSeries {
         &self.worker.shared.split_series[self.worker.index]
+    }
+
+    pub(crate) fn lookup_series(&self) -> &LookupSeries {
+        &self.worker.shared.lookup_series[self.worker.index]
     }
 
     pub(crate) fn pool(&self) -> &Rc<Pool<Held>> {

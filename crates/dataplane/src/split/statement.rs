@@ -18,7 +18,7 @@ use crate::split::choose::Target;
 use crate::split::prepared::{Renaming, ServerStatement, close_packet};
 use crate::split::run::{begin, exchange, keep_to_send_again, let_go, refuse, settle, with_statement};
 use crate::split::state::{Refused, Split};
-use crate::split::{answer, ask, choose, command, last, lease, rules};
+use crate::split::{answer, ask, choose, command, last, lease, lookup, rules};
 
 /// MariaDB's clients mean the statement prepared last by this id.
 const LAST_PREPARED: u32 = u32::MAX;
@@ -121,6 +121,9 @@ pub(crate) async fn execute(split: &mut Split, head: CommandHead) -> Result<(), 
     split.note = None;
     if rules::concern(split) {
         return Box::pin(rules::execute(split, head, id, prepared)).await;
+    }
+    if split.lookups.is_some() && lookup::execute(split, head, id, &prepared) {
+        return Box::pin(lookup::go_on(split, head, Some((id, prepared)))).await;
     }
     execute_prepared(split, head, id, prepared).await
 }

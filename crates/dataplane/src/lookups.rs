@@ -1,0 +1,236 @@
+//! Point lookups: statements that an extension answers instead of a server, for listeners with `point_lookups`.
+//!
+//! A SELECT of one row by its key (`sql_class::point_lookup`) that stands alone is shown to the worker's [`Lookups`]. The first
+//! time it goes to a server all the same, with everything that comes back noted: what the columns are to this client, and that
+//! this user may read them, nobody else knows. From then on the answer is made of memory, byte for byte as the server would.
+//!
+//! Here is what both sides have in common; `split::lookup` and `session_lookup` are where sessions ask.
+
+use std::any::Any;
+use std::future::Future;
+use std::net::IpAddr;
+use std::pin::Pin;
+use std::rc::Rc;
+
+use config::ReadConsistency;
+use mysql_wire::gtid::GtidSet;
+use mysql_wire::{Capabilities, PacketHeader, StatusFlags};
+use sql_class::PointLookup;
+use telemetry::{Counter, Samples, catalog};
+
+use crate::flow::Flow;
+use crate::gateway::ListenerState;
+use crate::worker::Worker;
+
+/// What answers lookups on one worker.
+pub trait Lookups {
+    /// The number of these surroundings: sessions in which a statement has the same answer, byte for byte, share one.
+    fn environment(&self, surroundings: &Surroundings<'_>) -> Environment;
+
+    /// What to do about a lookup. Writes the key of the row into `key` where it is to be answered.
+    fn find(&self, environment: Environment, asked: &Asked<'_>, key: &mut Vec<u8>) -> Finding;
+
+    /// Appends the packets of the answer to `out`, numbered from 1, once it is as fresh as it has to be. `own`: the GTIDs of
+    /// what the session has written, where its consistency is that of the session.
+    fn answer<'a>(
+        &'a self,
+        plan: Plan,
+        key: &'a [u8],
+        consistency: ReadConsistency,
+        own: Option<&'a GtidSet>,
+        out: &'a mut Vec<u8>,
+    ) -> Pin<Box<dyn Future<Output = Result<Answered, Left>> + 'a>>;
+
+    /// The primary has answered the lookup, with these packets as the client got them.
+    fn learn(&self, lesson: Lesson, answer: &[u8]);
+}
+
+/// Everything that an answer depends on beside the statement.
+#[derive(Debug, Clone)]
+pub struct Surroundings<'a> {
+    pub user: &'a [u8],
+    /// Which of the accounts of that name; 0 where there is one.
+    pub account: u64,
+    /// Where it matters to the server from where the client comes.
+    pub host: Option<IpAddr>,
+    /// The current one.
+    pub schema: Option<&'a [u8]>,
+    /// The client's.
+    pub capabilities: Capabilities,
+    /// Low byte of the collation of the login.
+    pub collation: u8,
+    /// What of the status lasts.
+    pub status: StatusFlags,
+    /// Variables of the session that are not as the server's configuration has them, or whose value is known anyway.
+    /// `is_set`: by the session.
+    pub variables: Vec<Variable<'a>>,
+}
+
+/// A session's variable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Variable<'a> {
+    pub name: &'a [u8],
+    pub value: &'a [u8],
+    /// By the session; otherwise it is what every session begins with.
+    pub is_set: bool,
+}
+
+/// See [`Lookups::environment`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct Environment(pub u32);
+
+/// A lookup as a client asks it.
+#[derive(Debug, Clone, Copy)]
+pub struct Asked<'a> {
+    pub lookup: &'a PointLookup<'a>,
+    pub text: &'a [u8],
+    /// Of a prepared statement.
+    pub parameters: Option<Parameters<'a>>,
+}
+
+/// The parameters of an execution.
+#[derive(Debug, Clone, Copy)]
+pub struct Parameters<'a> {
+    /// Two bytes each.
+    pub types: &'a [u8],
+    pub nulls: &'a [u8],
+    /// One behind the other, those that are not NULL.
+    pub values: &'a [u8],
+}
+
+/// What is to be done about a lookup.
+pub enum Finding {
+    /// Left to a server.
+    Left(Left),
+    /// It goes to the primary, and what comes back is to be shown.
+    Learn(Lesson),
+    Answer(Plan),
+}
+
+/// What was learned that the answer is made with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Plan(pub u32);
+
+/// What is known of a lookup before its answer.
+pub struct Lesson(pub Box<dyn Any>);
+
+/// An answer that was made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Answered {
+    pub rows: u64,
+}
+
+/// Why a lookup is left to a server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Left {
+    /// A transaction is open, or there is no autocommit, or the session holds its connection for something else.
+    Session,
+    /// A rule or the client says something about where it runs.
+    Routed,
+    /// Settings of the session, or what the client can, under which answers are not known well enough.
+    Settings,
+    /// No mapping of that table with that key.
+    NotMapped,
+    /// Columns that the mapping does not have, or that only the server can print here.
+    Columns,
+    /// A value that only the server can compare.
+    Value,
+    /// It was learned right now; or again, because a definition or a grant has changed, or time has passed.
+    Learned,
+    /// The memory was not as fresh as it has to be within `strong_wait`.
+    NotFresh,
+    /// The mapping is not served now.
+    NotServed,
+}
+
+const LEFT: [(Left, &str); 9] = [
+    (Left::Session, "session"),
+    (Left::Routed, "routed"),
+    (Left::Settings, "settings"),
+    (Left::NotMapped, "not_mapped"),
+    (Left::Columns, "columns"),
+    (Left::Value, "value"),
+    (Left::Learned, "learned"),
+    (Left::NotFresh, "not_fresh"),
+    (Left::NotServed, "not_served"),
+];
+
+/// What one worker counts of lookups.
+#[derive(Debug, Default)]
+pub(crate) struct LookupSeries {
+    pub(crate) answered: Counter,
+    left: [Counter; LEFT.len()],
+}
+
+impl LookupSeries {
+    pub(crate) fn left(&self, reason: Left) {
+        self.left[reason as usize].inc();
+    }
+
+    pub(crate) fn collect(&self, out: &mut Samples) {
+        out.counter(&catalog::LOOKUPS_ANSWERED, &[], self.answered.get());
+        for ((_, label), count) in LEFT.iter().zip(&self.left) {
+            out.counter(&catalog::LOOKUPS_LEFT, &[label], count.get());
+        }
+    }
+}
+
+/// What answers the lookups of a listener's sessions, if any does.
+pub(crate) fn of_listener(worker: &Worker, listener: &ListenerState) -> Option<Rc<dyn Lookups>> {
+    if !listener.config.point_lookups {
+        return None;
+    }
+    worker.extension.get()?.lookups(&listener.config)
+}
+
+/// The packets of an answer on their way to the client.
+#[derive(Debug, Default)]
+pub(crate) struct Recorder {
+    bytes: Vec<u8>,
+    is_useless: bool,
+}
+
+/// Rows that are longer than this are no rows that many ask for.
+const RECORDED_MAX: usize = 64 * 1024;
+
+impl Recorder {
+    /// Notes what may go to the client now and could not before.
+    pub(crate) fn note(&mut self, down: &Flow) {
+        for bytes in down.outgoing() {
+            self.is_useless |= self.bytes.len() + bytes.len() > RECORDED_MAX;
+            if !self.is_useless {
+                self.bytes.extend_from_slice(bytes);
+            }
+        }
+    }
+
+    /// It is not the primary that answers.
+    pub(crate) fn give_up(&mut self) {
+        self.is_useless = true;
+    }
+
+    /// All of the answer, where it came.
+    pub(crate) fn answer(&self) -> Option<&[u8]> {
+        (!self.is_useless && !self.bytes.is_empty()).then_some(self.bytes.as_slice())
+    }
+}
+
+/// The longest command that is looked at.
+pub(crate) const COMMAND_MAX: usize = 4096;
+
+/// The payload of a command that may be a lookup: all of it is there, and it is the only packet.
+pub(crate) fn whole_payload(unseen: &[u8], payload_len: usize) -> Option<&[u8]> {
+    if payload_len > COMMAND_MAX {
+        return None;
+    }
+    unseen.get(PacketHeader::LEN..PacketHeader::LEN + payload_len)
+}
+
+/// The text of COM_QUERY, unless query attributes come with it.
+pub(crate) fn text(payload: &[u8], capabilities: Capabilities) -> Option<&[u8]> {
+    let rest = payload.get(1..)?;
+    if capabilities.contains(Capabilities::QUERY_ATTRIBUTES) {
+        return rest.strip_prefix(&[0, 1]);
+    }
+    Some(rest)
+}

@@ -1,0 +1,389 @@
+//! Point lookups in mode `split`: which statement may be answered from memory, and what it leaves behind.
+//!
+//! Only one that stands alone: the session holds no connection, no transaction is open, no rule concerns it. To the session it
+//! is a read like any other; the connection of the statement before does not know of it, which [`is_news`] says to those
+//! who ask that connection.
+
+use std::rc::Rc;
+
+use config::ReadConsistency;
+use mysql_wire::gtid::GtidSet;
+use mysql_wire::statement::ExecuteHead;
+use mysql_wire::{Capabilities, Outcome, StatusFlags};
+use session::{Carried, Prepared};
+use sql_class::{Class, Effects, Facts, PointLookup, point_lookup};
+use upstream::Key;
+
+use crate::control::Waiting;
+use crate::error::SessionError;
+use crate::flow::Flow;
+use crate::gateway::ListenerState;
+use crate::lookups::{
+    self, Asked, Environment, Finding, Left, Lesson, Lookups, Parameters, Plan, Recorder, Surroundings,
+    Variable,
+};
+use crate::session::CommandHead;
+use crate::split::state::Split;
+use crate::split::{answer, fresh, note, rules, run, statement};
+use crate::worker::Worker;
+
+/// What a lookup is to everybody else.
+const PLAIN: Facts = Facts {
+    class: Class::Read,
+    effects: Effects::NONE,
+    statements: 1,
+    hint: None,
+};
+
+/// What a session has where `point_lookups` is on.
+pub(crate) struct OfSession {
+    lookups: Rc<dyn Lookups>,
+    consistency: ReadConsistency,
+    seen: Option<Seen>,
+    /// What is to be done about the statement under way.
+    step: Option<Step>,
+    recorder: Option<Recorder>,
+    /// The session's last statement was answered from memory.
+    answered_last: bool,
+    /// Of the lookup under way.
+    key: Vec<u8>,
+    out: Vec<u8>,
+}
+
+/// What the environment was made of.
+struct Seen {
+    carried: Rc<Carried>,
+    key: Rc<Key>,
+    status: StatusFlags,
+    environment: Environment,
+}
+
+/// What is to be done about a lookup.
+enum Step {
+    Learn(Lesson),
+    Answer(Plan),
+}
+
+impl OfSession {
+    /// `None` where the listener's sessions have no lookups.
+    pub(crate) fn new(worker: &Worker, listener: &ListenerState) -> Option<Box<Self>> {
+        let lookups = lookups::of_listener(worker, listener)?;
+        Some(Box::new(Self {
+            lookups,
+            consistency: listener.config.consistency,
+            seen: None,
+            step: None,
+            recorder: None,
+            answered_last: false,
+            key: Vec::new(),
+            out: Vec::new(),
+        }))
+    }
+}
+
+/// The session's last statement has left nothing on any connection: what that says of its last statement is of another.
+pub(crate) fn is_news(split: &Split) -> bool {
+    split.lookups.as_ref().is_some_and(|of| of.answered_last)
+}
+
+/// The statement under way is one whose answer from the primary is to be learned.
+pub(crate) fn learns(split: &Split) -> bool {
+    split.lookups.as_ref().is_some_and(|of| of.recorder.is_some())
+}
+
+/// Where the answer is noted of the command that is about to be sent.
+pub(crate) fn recorder(lookups: &mut Option<Box<OfSession>>, on_primary: bool) -> Option<&mut Recorder> {
+    let of = lookups.as_mut()?;
+    of.answered_last = false;
+    let recorder = of.recorder.as_mut()?;
+    if !on_primary {
+        recorder.give_up();
+    }
+    Some(recorder)
+}
+
+/// COM_QUERY: whether it is a lookup that is to [go on](go_on) here. Nothing has been done about it yet.
+pub(crate) fn query(split: &mut Split, head: CommandHead) -> bool {
+    let step = query_step(split, head);
+    take_up(split, step)
+}
+
+fn query_step(split: &mut Split, head: CommandHead) -> Option<Step> {
+    let (syntax, capabilities) = (split.session.syntax(), split.capabilities);
+    if split.lease.is_some() {
+        point_lookup(text_of(&split.wires.up, head, capabilities)?, syntax)?;
+    }
+    let ready = ready(split, head, None);
+    let of = split.lookups.as_mut()?;
+    let text = text_of(&split.wires.up, head, capabilities)?;
+    let lookup = point_lookup(text, syntax).filter(|lookup| !lookup.has_parameters())?;
+    let asked = Asked {
+        lookup: &lookup,
+        text,
+        parameters: None,
+    };
+    let finding = ready.map_or_else(Finding::Left, |ready| of.lookups.find(ready, &asked, &mut of.key));
+    step(split, finding)
+}
+
+fn text_of(up: &Flow, head: CommandHead, capabilities: Capabilities) -> Option<&[u8]> {
+    lookups::text(
+        lookups::whole_payload(up.unseen(), head.payload_len)?,
+        capabilities,
+    )
+}
+
+/// COM_STMT_EXECUTE, likewise.
+pub(crate) fn execute(split: &mut Split, head: CommandHead, id: u32, prepared: &Prepared) -> bool {
+    let step = execute_step(split, head, id, prepared);
+    take_up(split, step)
+}
+
+fn take_up(split: &mut Split, step: Option<Step>) -> bool {
+    let is_taken_up = step.is_some();
+    if let Some(of) = &mut split.lookups {
+        of.step = step;
+    }
+    is_taken_up
+}
+
+fn execute_step(split: &mut Split, head: CommandHead, id: u32, prepared: &Prepared) -> Option<Step> {
+    let lookup: PointLookup<'_> = point_lookup(&prepared.text, split.session.syntax())?;
+    let is_current = Rc::ptr_eq(&prepared.context, split.session.carried())
+        || prepared.context == *split.session.carried();
+    let ready = match ready(split, head, Some((id, prepared.digest))) {
+        Ok(ready) if is_current && !prepared.long_data && !prepared.cursor => ready,
+        Ok(_) => return step(split, Finding::Left(Left::Session)),
+        Err(reason) => return step(split, Finding::Left(reason)),
+    };
+    let payload = lookups::whole_payload(split.wires.up.unseen(), head.payload_len)?;
+    let sent = ExecuteHead::decode(payload, prepared.params, split.capabilities).ok()?;
+    if sent.opens_cursor || sent.attributes > 0 || sent.command != head.command {
+        return None;
+    }
+    let types = sent.types().or(prepared.types.as_deref());
+    let (types, nulls) = match prepared.params {
+        0 => (&[][..], &[][..]),
+        _ => (types?, payload.get(sent.nulls()?)?),
+    };
+    let asked = Asked {
+        lookup: &lookup,
+        text: &prepared.text,
+        parameters: Some(Parameters {
+            types,
+            nulls,
+            values: payload.get(sent.len..)?,
+        }),
+    };
+    let of = split.lookups.as_mut()?;
+    let finding = of.lookups.find(ready, &asked, &mut of.key);
+    // The client sends them once, and whoever executes it next has to have them.
+    if let (Finding::Answer(_), Some(types)) = (&finding, sent.types())
+        && prepared.types.as_deref() != Some(types)
+        && let Some(known) = split.session.statements().get_mut(id)
+    {
+        known.types = Some(types.into());
+    }
+    step(split, finding)
+}
+
+fn step(split: &Split, finding: Finding) -> Option<Step> {
+    match finding {
+        Finding::Left(reason) => {
+            split.lookup_series().left(reason);
+            None
+        }
+        Finding::Learn(lesson) => Some(Step::Learn(lesson)),
+        Finding::Answer(plan) => Some(Step::Answer(plan)),
+    }
+}
+
+/// The session's environment, where a statement of its stands alone.
+fn ready(split: &mut Split, head: CommandHead, prepared: Option<(u32, u64)>) -> Result<Environment, Left> {
+    if rules::concern(split) || note::concerns(split, head) {
+        return Err(Left::Routed);
+    }
+    if split.lease.is_some() {
+        run::let_go(split, head, Some(&PLAIN), prepared);
+    }
+    let stands_alone = split.lease.is_none()
+        && !split.session.is_pinned()
+        && !split.session.in_transaction()
+        && split.session.autocommit()
+        && split.account.user.config.pooling == config::Pooling::Transaction;
+    if !stands_alone {
+        return Err(Left::Session);
+    }
+    Ok(environment(split))
+}
+
+fn environment(split: &mut Split) -> Environment {
+    let status = split.lasting_status();
+    let carried = split.session.carried();
+    let Some(of) = &mut split.lookups else {
+        return Environment::default();
+    };
+    if let Some(seen) = &of.seen
+        && Rc::ptr_eq(&seen.carried, carried)
+        && Rc::ptr_eq(&seen.key, &split.key)
+        && seen.status == status
+    {
+        return seen.environment;
+    }
+    let set = carried.variables().map(|(name, value)| Variable {
+        name,
+        value,
+        is_set: true,
+    });
+    let mut variables: Vec<_> = set.collect();
+    for (name, value) in &split.session.baseline().variables {
+        if carried.variable(name).is_none() {
+            variables.push(Variable {
+                name,
+                value,
+                is_set: false,
+            });
+        }
+    }
+    let environment = of.lookups.environment(&Surroundings {
+        user: split.key.user.as_bytes(),
+        account: split.key.account,
+        host: None,
+        schema: carried.schema(),
+        capabilities: split.capabilities,
+        collation: split.key.collation,
+        status,
+        variables,
+    });
+    of.seen = Some(Seen {
+        carried: Rc::clone(carried),
+        key: Rc::clone(&split.key),
+        status,
+        environment,
+    });
+    environment
+}
+
+/// Goes on with a lookup. `prepared`: the statement that is executed.
+pub(crate) async fn go_on(
+    split: &mut Split,
+    head: CommandHead,
+    prepared: Option<(u32, Prepared)>,
+) -> Result<(), SessionError> {
+    let step = split.lookups.as_mut().and_then(|of| of.step.take());
+    match step {
+        None => to_server(split, head, prepared).await,
+        Some(Step::Learn(lesson)) => {
+            split.lookup_series().left(Left::Learned);
+            if let Some(of) = &mut split.lookups {
+                of.recorder = Some(Recorder::default());
+            }
+            let done = to_server(split, head, prepared).await;
+            if let Some(of) = &mut split.lookups
+                && let Some(recorder) = of.recorder.take()
+                && let (Ok(()), Some(answer)) = (&done, recorder.answer())
+            {
+                of.lookups.learn(lesson, answer);
+            }
+            done
+        }
+        Some(Step::Answer(plan)) => match from_memory(split, plan).await? {
+            Ok(rows) => reply(split, head, prepared, rows).await,
+            Err(reason) => {
+                split.lookup_series().left(reason);
+                to_server(split, head, prepared).await
+            }
+        },
+    }
+}
+
+async fn to_server(
+    split: &mut Split,
+    head: CommandHead,
+    prepared: Option<(u32, Prepared)>,
+) -> Result<(), SessionError> {
+    match prepared {
+        Some((id, prepared)) => statement::execute_prepared(split, head, id, prepared).await,
+        None => run::plain_query(split, head, PLAIN).await,
+    }
+}
+
+/// Makes the answer.
+async fn from_memory(split: &mut Split, plan: Plan) -> Result<Result<u64, Left>, SessionError> {
+    let Some(mut of) = split.lookups.take() else {
+        return Ok(Err(Left::Session));
+    };
+    let (consistency, own) = consistency(split, of.consistency);
+    split.control.mark(Waiting::Server);
+    of.out.clear();
+    let answered = of
+        .lookups
+        .answer(plan, &of.key, consistency, own.as_ref(), &mut of.out);
+    let answered = tokio::select! {
+        biased;
+        signal = split.control.signalled(false) => Err(split.signalled(signal)),
+        answered = answered => Ok(answered),
+    };
+    split.lookups = Some(of);
+    Ok(answered?.map(|answered| answered.rows))
+}
+
+/// How fresh the answer must be. What the session has written and cannot name is there for certain only when all is.
+fn consistency(split: &Split, wanted: ReadConsistency) -> (ReadConsistency, Option<GtidSet>) {
+    if wanted != ReadConsistency::Session {
+        return (wanted, None);
+    }
+    match split.session.gtid() {
+        None if split.session.has_untracked_writes() => (ReadConsistency::Strong, None),
+        None => (ReadConsistency::Session, None),
+        Some(text) => match GtidSet::parse(fresh::flavor(split), text) {
+            Ok(own) => (ReadConsistency::Session, Some(own)),
+            Err(_) => (ReadConsistency::Strong, None),
+        },
+    }
+}
+
+/// Sends the answer.
+async fn reply(
+    split: &mut Split,
+    head: CommandHead,
+    prepared: Option<(u32, Prepared)>,
+    rows: u64,
+) -> Result<(), SessionError> {
+    let about = prepared.as_ref().map(|(id, prepared)| (*id, prepared.digest));
+    run::with_statement(split, head, Some(&PLAIN), about, |session, statement| {
+        session.begin(statement);
+    });
+    split.session.end(&Outcome {
+        status: split.lasting_status(),
+        error: None,
+        has_status: true,
+        is_result_set: true,
+        warnings: 0,
+        affected_rows: 0,
+        last_insert_id: 0,
+        rows,
+    });
+    let traffic = &mut split.wires.traffic;
+    let len = mysql_wire::PacketHeader::LEN + head.payload_len;
+    traffic.from_client += len as u64;
+    traffic.listener.bytes_from_clients.add(len as u64);
+    split.wires.up.discard(len);
+    split.lookup_series().answered.inc();
+    let Some(of) = &mut split.lookups else {
+        return Ok(());
+    };
+    of.answered_last = true;
+    let out = std::mem::take(&mut of.out);
+    split
+        .wires
+        .traffic
+        .listener
+        .bytes_to_clients
+        .add(out.len() as u64);
+    let said = answer::say(split, &out).await;
+    if let Some(of) = &mut split.lookups {
+        of.out = out;
+    }
+    said
+}
