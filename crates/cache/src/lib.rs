@@ -8,5 +8,6 @@
 //! `coherence` says when a row may be shown; `mapping` what a row is; `fill` gets rows that are not there.
 
 pub mod coherence;
+pub mod feed;
 pub mod mapping;
 pub mod store;

@@ -1,0 +1,412 @@
+//! Events of the stream, applied to the store.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use mysql_wire::binlog::{BinlogError, Decoder, Event, Gtid, Image, Kind, Layout, Query, Rows, TableMap};
+
+use super::prepared::{Change, Prepared};
+use super::progress::Progress;
+use super::shared::{Board, Counts};
+use super::tables::{RETRY, State, Tables};
+use super::words::{Verb, verb};
+use crate::coherence::SourceId;
+use crate::mapping::Mapping;
+use crate::store::Version;
+
+/// Applies a stream. What it has applied is in `progress`, and visible in the store.
+pub(super) struct Applier {
+    pub(super) tables: Tables,
+    pub(super) progress: Rc<RefCell<Progress>>,
+    /// The store's last transaction.
+    pub(super) version: Version,
+    source: SourceId,
+    board: Arc<Board>,
+    group: Option<Group>,
+    bindings: HashMap<u64, Binding>,
+    prepared: Prepared,
+    key: Vec<u8>,
+    old_key: Vec<u8>,
+    row: Vec<u8>,
+}
+
+/// The transaction that is being read.
+struct Group {
+    gtid: Gtid,
+    /// It has more than one event: it ends with one that says so.
+    open: bool,
+    /// Rows of it are in the store's hands.
+    writing: bool,
+    /// It is prepared only: its rows are kept until it is committed.
+    xa: Option<Vec<Change>>,
+    xid: Vec<u8>,
+}
+
+/// A table's number in the stream.
+struct Binding {
+    map: TableMap,
+    /// Of [`Tables`], when `targets` was made.
+    epoch: u64,
+    targets: Vec<(usize, Layout)>,
+}
+
+impl Applier {
+    pub(super) fn new(tables: Tables, board: Arc<Board>) -> Self {
+        Self {
+            tables,
+            progress: Rc::new(RefCell::new(Progress::nowhere())),
+            version: Version::default(),
+            source: SourceId(0),
+            board,
+            group: None,
+            bindings: HashMap::new(),
+            prepared: Prepared::default(),
+            key: Vec::new(),
+            old_key: Vec::new(),
+            row: Vec::new(),
+        }
+    }
+
+    /// A stream begins. `anew`: it does not go on where the one before was.
+    pub(super) fn begin(&mut self, source: SourceId, anew: bool) {
+        self.source = source;
+        self.cut();
+        if anew {
+            self.prepared = Prepared::default();
+            self.tables.invalidate_all("");
+        }
+    }
+
+    /// The stream is cut: what of a transaction had come is forgotten.
+    pub(super) fn cut(&mut self) {
+        if self.group.take().is_some_and(|group| group.writing) {
+            self.tables.writer.rollback();
+        }
+        self.bindings.clear();
+        self.progress.borrow_mut().cut();
+    }
+
+    /// The store has a part of a transaction: nobody else may write.
+    pub(super) fn is_writing(&self) -> bool {
+        self.group.as_ref().is_some_and(|group| group.writing)
+    }
+
+    /// Applies one event.
+    ///
+    /// # Errors
+    /// The stream cannot be followed any more.
+    pub(super) fn event(&mut self, event: Event<'_>, decoder: &Decoder) -> Result<(), BinlogError> {
+        self.progress.borrow_mut().reach(event.header.next_position);
+        if event.header.timestamp > 0 {
+            let time = u64::from(event.header.timestamp);
+            self.board.counts.last_event.store(time, Ordering::Relaxed);
+        }
+        match event.kind {
+            Kind::TransactionPayload(mut payload) => {
+                while let Some(bytes) = payload.next_event()? {
+                    let inner = decoder.inner(bytes)?;
+                    self.inner(inner.kind)?;
+                }
+                Ok(())
+            }
+            kind => self.inner(kind),
+        }
+    }
+
+    fn inner(&mut self, kind: Kind<'_>) -> Result<(), BinlogError> {
+        match kind {
+            Kind::Rows(rows) => self.rows(&rows),
+            Kind::TableMap(map) => self.table_map(map),
+            Kind::Gtid(gtid) => self.gtid(gtid),
+            Kind::Xid(_) => self.end(true)?,
+            Kind::Query(query) => self.query(&query)?,
+            Kind::XaPrepare { one_phase } => self.xa_prepare(one_phase)?,
+            Kind::Rotate { file, offset } => self.progress.borrow_mut().rotate(self.source, file, offset),
+            Kind::Heartbeat { file, offset } => self.heartbeat(file, offset),
+            Kind::PartialUpdateRows => {
+                let reason = "JSON values are partly logged: binlog_row_value_options must be empty";
+                self.all_unknown(reason);
+            }
+            Kind::Incident { .. } => self.all_unknown("the primary's binary log has a gap (incident)"),
+            Kind::TransactionPayload(_)
+            | Kind::FormatDescription { .. }
+            | Kind::GtidList
+            | Kind::RowsQuery(_)
+            | Kind::Stop
+            | Kind::Other => {}
+        }
+        Ok(())
+    }
+
+    fn heartbeat(&mut self, file: &[u8], offset: u64) {
+        if self.group.is_none() {
+            self.progress.borrow_mut().rotate(self.source, file, offset);
+        }
+    }
+
+    fn gtid(&mut self, gtid: Gtid) {
+        let (open, xa) = match &gtid {
+            // MariaDB says so here, MySQL by what follows.
+            Gtid::MariaDb { flags, .. } => (flags & Gtid::STANDALONE == 0, flags & Gtid::PREPARED_XA != 0),
+            Gtid::MySql { .. } | Gtid::Anonymous => (false, false),
+        };
+        self.group = Some(Group {
+            gtid,
+            open,
+            writing: false,
+            xa: xa.then(Vec::new),
+            xid: Vec::new(),
+        });
+        self.progress.borrow_mut().enter_transaction();
+    }
+
+    /// The transaction ends.
+    fn end(&mut self, commit: bool) -> Result<(), BinlogError> {
+        let Some(group) = self.group.take() else {
+            return Ok(());
+        };
+        if group.writing {
+            if commit {
+                self.version = self.tables.writer.commit();
+            } else {
+                self.tables.writer.rollback();
+            }
+        }
+        Counts::add(&self.board.counts.transactions, 1);
+        let mut progress = self.progress.borrow_mut();
+        group.gtid.add_to(progress.gtids_mut())?;
+        progress.leave_transaction();
+        Ok(())
+    }
+
+    fn query(&mut self, query: &Query<'_>) -> Result<(), BinlogError> {
+        let verb = verb(&query.sql);
+        match verb {
+            Verb::Begin => self.open(),
+            Verb::Commit => return self.end(true),
+            Verb::Rollback => return self.end(false),
+            Verb::XaStart(_) => {
+                self.open();
+                if let Some(group) = &mut self.group {
+                    group.xa.get_or_insert_default();
+                }
+            }
+            Verb::XaEnd(xid) => {
+                if let Some(group) = &mut self.group {
+                    group.xid = xid.to_vec();
+                }
+            }
+            Verb::XaCommit(xid) => {
+                self.xa_commit(xid);
+                return self.end(true);
+            }
+            Verb::XaRollback(xid) => {
+                self.prepared.take(xid);
+                return self.end(false);
+            }
+            Verb::Harmless => {}
+            Verb::RollbackTo => self.rolled_back(),
+            Verb::Definition | Verb::Schema => {
+                for at in self.tables.concerned(&query.sql, query.schema) {
+                    self.tables
+                        .invalidate(at, "its definition is being changed", None);
+                }
+            }
+            Verb::Unseen => {
+                for at in self.tables.concerned(&query.sql, query.schema) {
+                    let reason = "a change of its rows was logged as a statement: binlog_format must be ROW";
+                    self.tables.invalidate(at, reason, Some(RETRY));
+                }
+            }
+        }
+        match &self.group {
+            Some(group) if !group.open => self.end(true),
+            _ => Ok(()),
+        }
+    }
+
+    fn open(&mut self) {
+        if let Some(group) = &mut self.group {
+            group.open = true;
+        }
+    }
+
+    /// A part of the transaction is undone, and nobody says which.
+    fn rolled_back(&mut self) {
+        for at in 0..self.tables.all.len() {
+            if self.tables.all[at].mapping().is_some()
+                && self.group.as_ref().is_some_and(|group| group.writing)
+            {
+                self.tables
+                    .invalidate(at, "a transaction was rolled back in part", None);
+            }
+        }
+    }
+
+    fn all_unknown(&mut self, reason: &str) {
+        for at in 0..self.tables.all.len() {
+            self.tables.invalidate(at, reason, Some(RETRY));
+        }
+    }
+
+    fn xa_prepare(&mut self, one_phase: bool) -> Result<(), BinlogError> {
+        let Some(group) = &mut self.group else {
+            return Ok(());
+        };
+        let changes = group.xa.take().unwrap_or_default();
+        let xid = std::mem::take(&mut group.xid);
+        if one_phase {
+            self.apply(changes);
+            return self.end(true);
+        }
+        self.prepared.keep(xid, changes, self.tables.epoch);
+        self.end(false)
+    }
+
+    fn xa_commit(&mut self, xid: &[u8]) {
+        match self.prepared.take(xid) {
+            Some((changes, epoch)) if epoch == self.tables.epoch => self.apply(changes),
+            // Prepared before this stream began, or before a copy that did not see it.
+            _ => {
+                for at in 0..self.tables.all.len() {
+                    if self.tables.all[at].mapping().is_some() {
+                        self.tables.invalidate(
+                            at,
+                            "a transaction was committed that was prepared before",
+                            None,
+                        );
+                    }
+                }
+            }
+        }
+    }
+
+    fn apply(&mut self, changes: Vec<Change>) {
+        for change in changes {
+            self.write(change.table, &change.key, change.row.as_deref());
+        }
+    }
+
+    fn table_map(&mut self, map: TableMap) {
+        let known = self.bindings.get(&map.table_id);
+        if known.is_some_and(|known| known.epoch == self.tables.epoch && known.map == map) {
+            return;
+        }
+        let targets = self.targets(&map);
+        let (id, epoch) = (map.table_id, self.tables.epoch);
+        self.bindings.insert(id, Binding { map, epoch, targets });
+    }
+
+    /// The mappings of a table that follow the stream, with how its rows are read.
+    fn targets(&mut self, map: &TableMap) -> Vec<(usize, Layout)> {
+        let mut targets = Vec::new();
+        for at in self.tables.following(&map.schema, &map.table) {
+            let Some(mapping) = self.tables.all[at].mapping() else {
+                continue;
+            };
+            match Layout::new(map, &mapping.column_types) {
+                Ok(layout) => targets.push((at, layout)),
+                // Its definition was read before or after it was changed, and the change is still to come; or it is not understood.
+                Err(error) => self.tables.invalidate(at, &error.to_string(), Some(SHAPE_RETRY)),
+            }
+        }
+        targets
+    }
+
+    fn rows(&mut self, rows: &Rows<'_>) {
+        let Some(mut binding) = self.bindings.remove(&rows.table_id) else {
+            return;
+        };
+        if binding.epoch != self.tables.epoch {
+            binding.targets = self.targets(&binding.map);
+            binding.epoch = self.tables.epoch;
+        }
+        for (at, layout) in &binding.targets {
+            if let Err(error) = self.rows_of(*at, layout, rows) {
+                self.tables.invalidate(*at, &error.to_string(), Some(RETRY));
+            }
+        }
+        self.bindings.insert(rows.table_id, binding);
+    }
+
+    fn rows_of(&mut self, at: usize, layout: &Layout, rows: &Rows<'_>) -> Result<(), BinlogError> {
+        let mut count = 0;
+        for change in rows.iter(layout) {
+            let change = change?;
+            let Some(mapping) = self.tables.all[at].mapping().cloned() else {
+                break;
+            };
+            count += 1;
+            let (mut key, mut old, mut row) = (
+                std::mem::take(&mut self.key),
+                std::mem::take(&mut self.old_key),
+                std::mem::take(&mut self.row),
+            );
+            if let Some(before) = &change.before {
+                key_of(&mapping, before, layout, &mut old)?;
+            }
+            if let Some(after) = &change.after {
+                key_of(&mapping, after, layout, &mut key)?;
+                let value = |column: usize| after.value(layout, mapping.columns[column].place);
+                mapping.row_of(value, &mut row)?;
+            }
+            if change.before.is_some() && (change.after.is_none() || old != key) {
+                self.change(at, &old, None);
+            }
+            if change.after.is_some() {
+                self.change(at, &key, Some(&row));
+            }
+            (self.key, self.old_key, self.row) = (key, old, row);
+        }
+        Counts::add(&self.board.counts.rows, count);
+        Ok(())
+    }
+
+    fn change(&mut self, at: usize, key: &[u8], row: Option<&[u8]>) {
+        if let Some(changes) = self.group.as_mut().and_then(|group| group.xa.as_mut()) {
+            changes.push(Change {
+                table: at,
+                key: key.into(),
+                row: row.map(Box::from),
+            });
+        } else {
+            self.write(at, key, row);
+        }
+    }
+
+    fn write(&mut self, at: usize, key: &[u8], row: Option<&[u8]>) {
+        let Some(group) = &mut self.group else { return };
+        let table = &self.tables.all[at];
+        let Some(mapping) = table.mapping() else { return };
+        if let State::Copying { window, .. } = &table.state {
+            window.borrow_mut().touch(key);
+        }
+        let writer = &mut self.tables.writer;
+        if !group.writing {
+            writer.begin();
+            group.writing = true;
+        }
+        let written = match row {
+            Some(row) => writer.put(mapping.id, key, row),
+            None => writer.remove(mapping.id, key),
+        };
+        if let Err(stopped) = written {
+            self.tables.stop_by_store(at, stopped);
+        }
+    }
+}
+
+/// Time until a table is looked at again whose rows are not what its definition says.
+const SHAPE_RETRY: std::time::Duration = std::time::Duration::from_millis(200);
+
+fn key_of(
+    mapping: &Mapping,
+    image: &Image<'_>,
+    layout: &Layout,
+    key: &mut Vec<u8>,
+) -> Result<(), BinlogError> {
+    mapping.key_of(|column| image.value(layout, mapping.columns[column].place), key)
+}

@@ -1,0 +1,322 @@
+//! Reading a table as it is: its definition, then its rows in chunks along the unique index of the key. No lock is taken.
+//!
+//! It runs beside the stream, on the same thread. Before each chunk it makes a mark in the window of the table, and waits until
+//! the server shows what the stream has applied until then: a transaction is in the binary log before a SELECT sees it.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use mysql_wire::Command;
+use mysql_wire::binlog::{BinaryRow, BinlogError, Zone};
+use mysql_wire::gtid::{Flavor, GtidSet};
+use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::time::sleep;
+use upstream::{Cluster, DirectError, Server};
+
+use super::account::Replica;
+use super::dump::{DumpError, gtids_at, snapshot};
+use super::link::{Link, LinkError};
+use super::pages::Pages;
+use super::preflight::{FilePosition, Primary};
+use super::progress::Progress;
+use super::window::Window;
+use crate::coherence::{Place, Position, SourceId};
+use crate::mapping::{Mapping, MappingError, SESSION, TableShape, questions};
+use crate::store::{MappingId, Mode};
+
+/// Bytes of rows that are handed over at once, at most by one row more.
+const BATCH_MAX: usize = 4 << 20;
+
+/// Time between two looks whether the server shows a transaction already.
+const LOOK_AGAIN: Duration = Duration::from_millis(2);
+
+/// What the copier says to the thread that applies the stream.
+pub(super) enum Message {
+    /// The table's definition. The copier goes on when its changes are followed.
+    Defined {
+        mapping: Arc<Mapping>,
+        window: Rc<RefCell<Window>>,
+        followed: oneshot::Sender<()>,
+    },
+    Rows(Batch),
+    /// That is all; it may be shown when the stream has come here.
+    Done(Position),
+}
+
+/// Rows of a chunk.
+pub(super) struct Batch {
+    /// Of the chunk.
+    pub(super) mark: u64,
+    /// The last of its chunk.
+    pub(super) last: bool,
+    /// How much of the table has been read.
+    pub(super) percent: u8,
+    bytes: Vec<u8>,
+    /// Lengths of keys and rows, which follow one another.
+    lens: Vec<(u32, u32)>,
+}
+
+impl Batch {
+    fn new(mark: u64) -> Self {
+        Self {
+            mark,
+            last: false,
+            percent: 0,
+            bytes: Vec::new(),
+            lens: Vec::new(),
+        }
+    }
+
+    /// Keys with their rows.
+    pub(super) fn rows(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        let mut rest = self.bytes.as_slice();
+        self.lens.iter().map_while(move |&(key, row)| {
+            let (key, behind) = rest.split_at_checked(key as usize)?;
+            let (row, behind) = behind.split_at_checked(row as usize)?;
+            rest = behind;
+            Some((key, row))
+        })
+    }
+}
+
+/// Why a table was not copied.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum CopyError {
+    /// It cannot be mapped as it is.
+    #[error(transparent)]
+    Mapping(#[from] MappingError),
+    #[error(transparent)]
+    Connect(#[from] DirectError),
+    #[error(transparent)]
+    Link(#[from] LinkError),
+    #[error(transparent)]
+    Dump(#[from] DumpError),
+    #[error("a row cannot be read: {0}")]
+    Row(#[from] BinlogError),
+    /// Nobody is interested any more.
+    #[error("given up")]
+    GivenUp,
+}
+
+/// One copy of one table.
+pub(super) struct Copier {
+    pub(super) replica: Replica,
+    pub(super) cluster: Arc<Cluster>,
+    pub(super) server: Arc<Server>,
+    pub(super) primary: Primary,
+    pub(super) source: SourceId,
+    pub(super) config: config::CacheMapping,
+    pub(super) id: MappingId,
+    pub(super) mode: Mode,
+    pub(super) zone: Zone,
+    /// Rows.
+    pub(super) chunk: u32,
+    pub(super) progress: Rc<RefCell<Progress>>,
+    /// Told after each transaction of the stream.
+    pub(super) applied: Rc<Notify>,
+    pub(super) out: mpsc::Sender<Message>,
+}
+
+impl Copier {
+    pub(super) async fn run(mut self) -> Result<(), CopyError> {
+        let (mut link, _) = self.replica.connect(&self.cluster, &self.server).await?;
+        self.prepare(&mut link).await?;
+        let shape = self.shape(&mut link).await?;
+        let mapping = Arc::new(Mapping::new(self.id, &self.config, shape.as_ref(), self.zone)?);
+        let window = Rc::new(RefCell::new(Window::default()));
+        let (followed, is_followed) = oneshot::channel();
+        let defined = Message::Defined {
+            mapping: Arc::clone(&mapping),
+            window: Rc::clone(&window),
+            followed,
+        };
+        self.send(defined).await?;
+        is_followed.await.map_err(|_| CopyError::GivenUp)?;
+        if let (Mode::Whole, Some(shape)) = (self.mode, &shape) {
+            self.copy(&mut link, &mapping, shape, &window).await?;
+        }
+        let until = self.end(&mut link).await?;
+        self.send(Message::Done(until)).await
+    }
+
+    async fn prepare(&self, link: &mut Link) -> Result<(), CopyError> {
+        link.query(SESSION).await?;
+        let limits = match self.primary.flavor {
+            Flavor::MySql => "SET SESSION max_execution_time = 0, net_write_timeout = 600",
+            Flavor::MariaDb => "SET SESSION max_statement_time = 0, net_write_timeout = 600",
+        };
+        link.query(limits).await?;
+        Ok(())
+    }
+
+    async fn shape(&self, link: &mut Link) -> Result<Option<TableShape>, CopyError> {
+        let (schema, table) = self.config.schema_and_table();
+        let mut answers: [_; 6] = std::array::from_fn(|_| Vec::new());
+        for (answer, question) in answers.iter_mut().zip(questions(schema, table)) {
+            *answer = link.query(&question).await?;
+        }
+        Ok(TableShape::read(&answers))
+    }
+
+    async fn copy(
+        &mut self,
+        link: &mut Link,
+        mapping: &Mapping,
+        shape: &TableShape,
+        window: &RefCell<Window>,
+    ) -> Result<(), CopyError> {
+        let total = self.estimate(link, mapping).await?;
+        let locking = self.primary.flavor == Flavor::MySql && !self.primary.gtids;
+        let mut pages = Pages::new(mapping, shape, self.chunk, locking);
+        let mut read = 0;
+        loop {
+            let mark = self.mark(window).await;
+            self.wait_until_visible(link).await?;
+            let command = pages.command(link).await?;
+            let rows = self
+                .chunk(link, mapping, &mut pages, command, mark, read, total)
+                .await?;
+            if self.primary.flavor == Flavor::MariaDb {
+                link.query("COMMIT").await?;
+            }
+            read += rows;
+            if rows < u64::from(self.chunk) {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Rows that the table has, as far as the server knows.
+    async fn estimate(&self, link: &mut Link, mapping: &Mapping) -> Result<u64, CopyError> {
+        let sql = format!(
+            "SELECT TABLE_ROWS FROM information_schema.TABLES WHERE TABLE_SCHEMA = {} AND TABLE_NAME = {}",
+            crate::mapping::quoted(&mapping.schema),
+            crate::mapping::quoted(&mapping.table)
+        );
+        let rows = link.value(&sql).await?;
+        Ok(rows.and_then(|rows| rows.parse().ok()).unwrap_or(0))
+    }
+
+    /// Between two transactions of the stream.
+    async fn mark(&self, window: &RefCell<Window>) -> u64 {
+        while self.progress.borrow().is_in_transaction() {
+            self.applied.notified().await;
+        }
+        window.borrow_mut().mark()
+    }
+
+    /// What is applied now the next SELECT sees.
+    async fn wait_until_visible(&mut self, link: &mut Link) -> Result<(), CopyError> {
+        let (gtids, transaction) = {
+            let progress = self.progress.borrow();
+            (progress.gtids().clone(), progress.transaction().cloned())
+        };
+        match self.primary.flavor {
+            Flavor::MySql if self.primary.gtids => {
+                let sql = format!("SELECT GTID_SUBSET('{gtids}', @@GLOBAL.gtid_executed)");
+                while link.value(&sql).await?.as_deref() != Some("1") {
+                    sleep(LOOK_AGAIN).await;
+                }
+            }
+            // The locking read waits for whoever is about to be visible.
+            Flavor::MySql => {}
+            Flavor::MariaDb => {
+                while !shows(link, &gtids, transaction.as_ref()).await? {
+                    link.query("COMMIT").await?;
+                    sleep(LOOK_AGAIN).await;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads the rows of one statement and hands them over. Returns how many.
+    async fn chunk(
+        &mut self,
+        link: &mut Link,
+        mapping: &Mapping,
+        pages: &mut Pages,
+        command: Vec<u8>,
+        mark: u64,
+        before: u64,
+        total: u64,
+    ) -> Result<u64, CopyError> {
+        debug_assert_eq!(command.first(), Some(&Command::STMT_EXECUTE.0));
+        link.send(&command).await?;
+        if !link.result_head().await? {
+            return Err(LinkError::Malformed("a SELECT without rows").into());
+        }
+        let columns = &mapping.columns;
+        let (mut key, mut row, mut last) = (Vec::new(), Vec::new(), Vec::new());
+        let mut batch = Batch::new(mark);
+        let mut count = 0;
+        let percent = |count: u64| ((before + count) * 100 / total.max(before + count).max(1)).min(99) as u8;
+        while let Some(packet) = link.row().await? {
+            let mut values = Vec::with_capacity(columns.len());
+            let mut reader = BinaryRow::new(packet, columns.len()).map_err(BinlogError::from)?;
+            for column in columns {
+                values.push(reader.next_value(&column.column_type)?);
+            }
+            let value = |column: usize| Ok::<_, BinlogError>(values[column].clone());
+            mapping.key_of(value, &mut key)?;
+            mapping.row_of(value, &mut row)?;
+            batch.bytes.extend_from_slice(&key);
+            batch.bytes.extend_from_slice(&row);
+            batch.lens.push((key.len() as u32, row.len() as u32));
+            count += 1;
+            if count == u64::from(self.chunk) {
+                last = values
+                    .into_iter()
+                    .map(mysql_wire::binlog::Value::into_owned)
+                    .collect();
+            }
+            if batch.bytes.len() >= BATCH_MAX {
+                batch.percent = percent(count);
+                let full = std::mem::replace(&mut batch, Batch::new(mark));
+                self.send(Message::Rows(full)).await?;
+            }
+        }
+        pages.go_on_after(&last);
+        batch.last = true;
+        batch.percent = percent(count);
+        self.send(Message::Rows(batch)).await?;
+        Ok(count)
+    }
+
+    /// Where the binary log is now that all has been read.
+    async fn end(&mut self, link: &mut Link) -> Result<Position, CopyError> {
+        let place = if self.primary.flavor == Flavor::MariaDb && self.primary.strict {
+            let text = link
+                .value("SELECT @@GLOBAL.gtid_binlog_pos")
+                .await?
+                .unwrap_or_default();
+            match GtidSet::parse(Flavor::MariaDb, text.as_bytes()).map_err(DumpError::from)? {
+                GtidSet::MariaDb(position) => Place::MariaDb(position),
+                GtidSet::MySql(_) => return Err(CopyError::GivenUp),
+            }
+        } else {
+            self.primary.status(link).await?.end.place()
+        };
+        let source = self.source;
+        Ok(Position { source, place })
+    }
+
+    async fn send(&self, message: Message) -> Result<(), CopyError> {
+        self.out.send(message).await.map_err(|_| CopyError::GivenUp)
+    }
+}
+
+/// MariaDB: begins a transaction, and says whether its snapshot has all that is applied.
+async fn shows(
+    link: &mut Link,
+    gtids: &GtidSet,
+    transaction: Option<&FilePosition>,
+) -> Result<bool, CopyError> {
+    let here = snapshot(link).await?;
+    match transaction {
+        Some(applied) => Ok(here.covers(applied)),
+        None => Ok(gtids_at(link, &here).await?.covers(gtids)),
+    }
+}

@@ -1,0 +1,212 @@
+//! Opening the stream of a primary's binary log: where to begin, and whether what is in memory may stay.
+
+use std::time::Duration;
+
+use mysql_wire::binlog::{Command, Start, settings};
+use mysql_wire::gtid::{Flavor, GtidSet};
+use upstream::{Cluster, DirectError, Server};
+
+use super::account::Replica;
+use super::link::{Link, LinkError};
+use super::preflight::{self, FilePosition, PreflightError, Primary};
+use super::progress::Progress;
+use crate::coherence::{SourceId, Takeover, takeover};
+use crate::store::Version;
+
+/// Time between heartbeats of a stream that has nothing else to say.
+pub(super) const HEARTBEAT: Duration = Duration::from_millis(250);
+
+/// "Could not find first log file name", "purged required binary logs", "impossible position", and the like.
+pub(super) const ER_FATAL_ERROR_READING_BINLOG: u16 = 1236;
+
+/// Why there is no stream.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum DumpError {
+    #[error(transparent)]
+    Connect(#[from] DirectError),
+    #[error(transparent)]
+    Link(#[from] LinkError),
+    #[error(transparent)]
+    Preflight(#[from] PreflightError),
+    #[error("its GTIDs cannot be read: {0}")]
+    Gtids(#[from] mysql_wire::WireError),
+}
+
+/// A stream that has been asked for.
+pub(super) struct Dump {
+    pub(super) link: Link,
+    pub(super) primary: Primary,
+    pub(super) source: SourceId,
+    /// Rows that are in memory may show what this server never had: they have to go.
+    pub(super) anew: bool,
+}
+
+/// What names a server and its binary log.
+fn source_id(flavor: Flavor, uuid: &str, server_id: u32, address: &str) -> SourceId {
+    match flavor {
+        Flavor::MySql => SourceId::of(uuid.to_ascii_lowercase().as_bytes()),
+        Flavor::MariaDb => SourceId::of(format!("{server_id}@{address}").as_bytes()),
+    }
+}
+
+/// Opens a stream of `server` that goes on from `progress`, or begins at the present where that cannot be.
+pub(super) async fn open(
+    replica: &Replica,
+    cluster: &Cluster,
+    server: &Server,
+    schemas: &[String],
+    progress: &mut Progress,
+) -> Result<Dump, DumpError> {
+    let (mut link, flavor) = replica.connect(cluster, server).await?;
+    let primary = preflight::examine(&mut link, flavor, schemas).await?;
+    let source = source_id(
+        flavor,
+        &primary.uuid,
+        primary.server_id,
+        &server.address().to_string(),
+    );
+    let has = executed(&mut link, flavor).await?;
+    let kept = takeover(&progress.applied(Version::default()), source, Some(&has)) == Takeover::Resume;
+    let here = progress.place_in(source).filter(|_| kept).cloned();
+    let start = match here {
+        Some(here) if here.offset <= u64::from(u32::MAX) => {
+            progress.cut();
+            Begin::At(here)
+        }
+        _ if kept => {
+            let gtids = progress.gtids().clone();
+            progress.begin(gtids.clone(), primary.strict);
+            Begin::After(gtids)
+        }
+        _ => present(&mut link, &primary, source, has, progress).await?,
+    };
+    begin(&mut link, flavor, replica, &start).await?;
+    Ok(Dump {
+        link,
+        primary,
+        source,
+        anew: !kept,
+    })
+}
+
+/// Where a stream begins.
+enum Begin {
+    At(FilePosition),
+    After(GtidSet),
+}
+
+async fn executed(link: &mut Link, flavor: Flavor) -> Result<GtidSet, DumpError> {
+    let sql = match flavor {
+        Flavor::MySql => "SELECT @@GLOBAL.gtid_executed",
+        Flavor::MariaDb => "SELECT @@GLOBAL.gtid_binlog_pos",
+    };
+    let text = link.value(sql).await?.unwrap_or_default();
+    Ok(GtidSet::parse(flavor, text.as_bytes())?)
+}
+
+/// A place that is as late as can be, and all before it visible to whoever reads tables from now on: a transaction is in
+/// the binary log before that.
+async fn present(
+    link: &mut Link,
+    primary: &Primary,
+    source: SourceId,
+    has: GtidSet,
+    progress: &mut Progress,
+) -> Result<Begin, DumpError> {
+    match primary.flavor {
+        // Updated when a transaction is visible.
+        Flavor::MySql => {
+            progress.begin(has.clone(), false);
+            Ok(Begin::After(has))
+        }
+        Flavor::MariaDb => {
+            let here = snapshot(link).await?;
+            link.query("COMMIT").await?;
+            let gtids = gtids_at(link, &here).await?;
+            progress.begin_at(source, here.clone(), gtids.clone(), primary.strict);
+            // What a packet of the command cannot say.
+            let far = here.offset > u64::from(u32::MAX);
+            Ok(if far { Begin::After(gtids) } else { Begin::At(here) })
+        }
+    }
+}
+
+/// MariaDB: begins a transaction and tells where in the binary log its snapshot is.
+pub(super) async fn snapshot(link: &mut Link) -> Result<FilePosition, LinkError> {
+    link.query("SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        .await?;
+    link.query("START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY")
+        .await?;
+    let rows = link.query("SHOW STATUS LIKE 'binlog_snapshot_%'").await?;
+    let value = |name: &str| {
+        let row = rows.iter().find(|row| {
+            row.first()
+                .and_then(Option::as_deref)
+                .is_some_and(|found| found.eq_ignore_ascii_case(name.as_bytes()))
+        });
+        let value = row.and_then(|row| row.get(1)?.as_deref());
+        String::from_utf8_lossy(value.unwrap_or_default()).into_owned()
+    };
+    let offset = value("binlog_snapshot_position");
+    Ok(FilePosition {
+        file: value("binlog_snapshot_file"),
+        offset: offset
+            .parse()
+            .map_err(|_| LinkError::Malformed("no snapshot of the binary log"))?,
+    })
+}
+
+/// MariaDB: the GTIDs at a place in the binary log.
+pub(super) async fn gtids_at(link: &mut Link, place: &FilePosition) -> Result<GtidSet, DumpError> {
+    let file = place.file.replace(['\\', '\''], "");
+    let sql = format!("SELECT BINLOG_GTID_POS('{file}', {})", place.offset);
+    let text = link.value(&sql).await?.unwrap_or_default();
+    Ok(GtidSet::parse(Flavor::MariaDb, text.as_bytes())?)
+}
+
+async fn begin(link: &mut Link, flavor: Flavor, replica: &Replica, start: &Begin) -> Result<(), DumpError> {
+    let server_id = replica.server_id;
+    let (start, command) = match start {
+        Begin::At(here) => {
+            let (file, offset) = (here.file.as_bytes(), here.offset as u32);
+            (
+                Start::Command,
+                Command::Dump {
+                    server_id,
+                    file,
+                    offset,
+                },
+            )
+        }
+        Begin::After(GtidSet::MySql(have)) => (Start::Command, Command::DumpGtid { server_id, have }),
+        Begin::After(GtidSet::MariaDb(position)) => {
+            let (file, offset) = (&b""[..], 4);
+            (
+                Start::After(position),
+                Command::Dump {
+                    server_id,
+                    file,
+                    offset,
+                },
+            )
+        }
+    };
+    link.query(&settings(flavor, HEARTBEAT, &replica.uuid, start))
+        .await?;
+    if flavor == Flavor::MariaDb {
+        // A server that does not have exactly our last transaction must say so.
+        link.query("SET @slave_gtid_strict_mode = 1").await?;
+    }
+    let (host, port) = (&b"forebay"[..], 0);
+    link.send(
+        &Command::Register {
+            server_id,
+            host,
+            port,
+        }
+        .encode(),
+    )
+    .await?;
+    link.answered().await?;
+    Ok(link.send(&command.encode()).await?)
+}

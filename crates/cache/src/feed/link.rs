@@ -1,0 +1,311 @@
+//! Packets of one connection to the primary, read without a copy where they are not split.
+
+use std::io;
+
+use mysql_wire::statement::PrepareOk;
+use mysql_wire::{
+    Capabilities, Command, EofPacket, ErrPacket, OkPacket, PacketHeader, WireError, write_packet,
+};
+use net::Stream;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use upstream::Direct;
+
+/// Room that a read finds at least, in bytes.
+const READ_SIZE: usize = 256 * 1024;
+
+/// Room that is kept from one packet to the next, in bytes.
+const KEPT_MAX: usize = 16 << 20;
+
+/// The longest packet accepted, in bytes: the longest that a server sends.
+const PACKET_MAX: usize = (1 << 30) + 1024;
+
+/// The longest result of [`Link::query`] that is kept, in bytes of values.
+const RESULT_MAX: usize = 16 << 20;
+
+/// A row of text; `None` is NULL.
+pub(crate) type TextRow = Vec<Option<Vec<u8>>>;
+
+/// Why an exchange failed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum LinkError {
+    /// The server's words. The connection goes on.
+    #[error("{} (error {})", String::from_utf8_lossy(&.0.message), .0.code)]
+    Refused(ErrPacket),
+    /// The connection is of no use any more; so it is after all that follows.
+    #[error("connection failed: {0}")]
+    Io(#[from] io::Error),
+    #[error("server closed the connection")]
+    Closed,
+    #[error("server broke the protocol: {0}")]
+    Wire(#[from] WireError),
+    #[error("server broke the protocol: {0}")]
+    Malformed(&'static str),
+}
+
+impl LinkError {
+    /// The code of the server's error.
+    pub(crate) fn code(&self) -> Option<u16> {
+        match self {
+            Self::Refused(error) => Some(error.code),
+            _ => None,
+        }
+    }
+}
+
+/// A connection between commands, or in the middle of an answer.
+pub(crate) struct Link {
+    stream: Stream,
+    capabilities: Capabilities,
+    buffer: Vec<u8>,
+    /// Bytes of `buffer` that have been handed out.
+    taken: usize,
+    /// A packet that came in parts.
+    joined: Vec<u8>,
+}
+
+impl Link {
+    pub(crate) fn new(direct: Direct) -> Self {
+        Self {
+            stream: direct.stream,
+            capabilities: direct.capabilities,
+            buffer: Vec::with_capacity(READ_SIZE),
+            taken: 0,
+            joined: Vec::new(),
+        }
+    }
+
+    /// Sends a command. The answer to the one before must have been read.
+    pub(crate) async fn send(&mut self, payload: &[u8]) -> Result<(), LinkError> {
+        let mut bytes = Vec::with_capacity(PacketHeader::LEN + payload.len());
+        write_packet(&mut bytes, &mut 0, payload);
+        self.stream.write_all(&bytes).await?;
+        self.stream.flush().await?;
+        Ok(())
+    }
+
+    /// The payload of the next packet, if all of it has been read.
+    pub(crate) fn buffered(&mut self) -> Result<Option<&[u8]>, LinkError> {
+        if !self.has_packet() {
+            return Ok(None);
+        }
+        self.joined.clear();
+        let mut at = self.taken;
+        loop {
+            let rest = &self.buffer[at..];
+            let Some(header) = PacketHeader::parse(rest) else {
+                return Ok(None);
+            };
+            let end = PacketHeader::LEN + header.payload_len;
+            let Some(payload) = rest.get(PacketHeader::LEN..end) else {
+                return Ok(None);
+            };
+            let continued = header.is_continued();
+            if !continued && at == self.taken {
+                let begin = at + PacketHeader::LEN;
+                self.taken = at + end;
+                return Ok(Some(&self.buffer[begin..self.taken]));
+            }
+            if self.joined.len() + payload.len() > PACKET_MAX {
+                return Err(LinkError::Malformed("a packet that is too long"));
+            }
+            self.joined.extend_from_slice(payload);
+            at += end;
+            if !continued {
+                self.taken = at;
+                return Ok(Some(&self.joined));
+            }
+        }
+    }
+
+    /// Reads once. Can be dropped and begun again.
+    pub(crate) async fn fill(&mut self) -> Result<(), LinkError> {
+        if self.taken > 0 {
+            self.buffer.drain(..self.taken);
+            self.taken = 0;
+        }
+        if self.buffer.len() < READ_SIZE && self.buffer.capacity() > KEPT_MAX {
+            self.buffer.shrink_to(READ_SIZE);
+            self.joined = Vec::new();
+        }
+        if self.buffer.capacity() - self.buffer.len() < READ_SIZE / 2 {
+            self.buffer.reserve(READ_SIZE);
+        }
+        match self.stream.read_buf(&mut self.buffer).await? {
+            0 => Err(LinkError::Closed),
+            _ => Ok(()),
+        }
+    }
+
+    /// The payload of the next packet.
+    pub(crate) async fn packet(&mut self) -> Result<&[u8], LinkError> {
+        while !self.has_packet() {
+            self.fill().await?;
+        }
+        self.buffered()?.ok_or(LinkError::Malformed("half a packet"))
+    }
+
+    /// Runs a statement of text; rows of its only result.
+    pub(crate) async fn query(&mut self, sql: &str) -> Result<Vec<TextRow>, LinkError> {
+        self.send_queries(&[sql]).await?;
+        self.result().await
+    }
+
+    /// Sends statements of text behind one another. Each has a [`result`](Self::result).
+    pub(crate) async fn send_queries(&mut self, statements: &[&str]) -> Result<(), LinkError> {
+        let mut bytes = Vec::new();
+        for sql in statements {
+            let payload = [&[Command::QUERY.0], sql.as_bytes()].concat();
+            write_packet(&mut bytes, &mut 0, &payload);
+        }
+        self.stream.write_all(&bytes).await?;
+        self.stream.flush().await?;
+        Ok(())
+    }
+
+    /// The rows of the next answer.
+    pub(crate) async fn result(&mut self) -> Result<Vec<TextRow>, LinkError> {
+        let mut rows = Vec::new();
+        let mut room = RESULT_MAX;
+        if self.result_head().await? {
+            while let Some(packet) = self.row().await? {
+                room = room
+                    .checked_sub(packet.len())
+                    .ok_or(LinkError::Malformed("a result that is too long"))?;
+                rows.push(text_row(packet)?);
+            }
+        }
+        Ok(rows)
+    }
+
+    /// The first value of the first row; `None` for NULL and where there is no row.
+    pub(crate) async fn value(&mut self, sql: &str) -> Result<Option<String>, LinkError> {
+        let rows = self.query(sql).await?;
+        let value = rows.into_iter().next().and_then(|row| row.into_iter().next()?);
+        Ok(value.map(|value| String::from_utf8_lossy(&value).into_owned()))
+    }
+
+    /// Prepares a statement.
+    pub(crate) async fn prepare(&mut self, sql: &str) -> Result<PrepareOk, LinkError> {
+        let mut payload = vec![Command::STMT_PREPARE.0];
+        payload.extend_from_slice(sql.as_bytes());
+        self.send(&payload).await?;
+        let ok = self.answered().await?;
+        let ok = PrepareOk::decode(ok)?;
+        for count in [ok.parameters, ok.columns] {
+            for _ in 0..count {
+                self.packet().await?;
+            }
+            if count > 0 && !self.capabilities.contains(Capabilities::DEPRECATE_EOF) {
+                self.packet().await?;
+            }
+        }
+        Ok(ok)
+    }
+
+    /// Reads the beginning of an answer up to its rows; false where it has none.
+    pub(crate) async fn result_head(&mut self) -> Result<bool, LinkError> {
+        let head = self.answered().await?;
+        let columns = match head {
+            [OkPacket::HEADER, ..] => return Ok(false),
+            [count @ 1..=250] => usize::from(*count),
+            [0xfc, low, high] => usize::from(u16::from_le_bytes([*low, *high])),
+            _ => return Err(LinkError::Malformed("no count of columns")),
+        };
+        for _ in 0..columns {
+            self.packet().await?;
+        }
+        if !self.capabilities.contains(Capabilities::DEPRECATE_EOF) {
+            self.packet().await?;
+        }
+        Ok(true)
+    }
+
+    /// The next row of a result, as it came; `None` after the last.
+    pub(crate) async fn row(&mut self) -> Result<Option<&[u8]>, LinkError> {
+        let deprecated = self.capabilities.contains(Capabilities::DEPRECATE_EOF);
+        let capabilities = self.capabilities;
+        let packet = self.packet().await?;
+        match packet.first() {
+            Some(&ErrPacket::HEADER) => Err(LinkError::Refused(ErrPacket::decode(packet, capabilities)?)),
+            // A row cannot begin like that while it is shorter than 16 MiB.
+            Some(&EofPacket::HEADER) if packet.len() < PacketHeader::MAX_PAYLOAD && deprecated => Ok(None),
+            Some(&EofPacket::HEADER) if packet.len() == EofPacket::LEN => Ok(None),
+            _ => Ok(Some(packet)),
+        }
+    }
+
+    /// The next packet, unless it is an error.
+    pub(crate) async fn answered(&mut self) -> Result<&[u8], LinkError> {
+        let capabilities = self.capabilities;
+        let packet = self.packet().await?;
+        match packet.first() {
+            Some(&ErrPacket::HEADER) => Err(LinkError::Refused(ErrPacket::decode(packet, capabilities)?)),
+            _ => Ok(packet),
+        }
+    }
+
+    fn has_packet(&self) -> bool {
+        let mut rest = &self.buffer[self.taken..];
+        loop {
+            let Some(header) = PacketHeader::parse(rest) else {
+                return false;
+            };
+            let end = PacketHeader::LEN + header.payload_len;
+            match rest.get(end..) {
+                Some(behind) if header.is_continued() => rest = behind,
+                Some(_) => return true,
+                None => return false,
+            }
+        }
+    }
+}
+
+/// The values of a row of text.
+fn text_row(packet: &[u8]) -> Result<TextRow, LinkError> {
+    const CUT: LinkError = LinkError::Malformed("a row that ends early");
+    let mut rest = packet;
+    let mut row = TextRow::new();
+    while let Some((&first, tail)) = rest.split_first() {
+        let width = match first {
+            0xfb => {
+                row.push(None);
+                rest = tail;
+                continue;
+            }
+            0xfc => 2,
+            0xfd => 3,
+            0xfe => 8,
+            0xff => return Err(CUT),
+            _ => 0,
+        };
+        let (digits, tail) = tail.split_at_checked(width).ok_or(CUT)?;
+        let len = match width {
+            0 => u64::from(first),
+            _ => digits
+                .iter()
+                .rev()
+                .fold(0, |len, &digit| len << 8 | u64::from(digit)),
+        };
+        let len = usize::try_from(len).map_err(|_| CUT)?;
+        let (value, tail) = tail.split_at_checked(len).ok_or(CUT)?;
+        row.push(Some(value.to_vec()));
+        rest = tail;
+    }
+    Ok(row)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_of_text() {
+        let row = text_row(b"\x03abc\xfb\x00\xfc\x01\x00x").unwrap();
+        assert_eq!(
+            row,
+            [Some(b"abc".to_vec()), None, Some(vec![]), Some(b"x".to_vec())]
+        );
+        assert!(text_row(b"\x04abc").is_err());
+        assert!(text_row(b"\xfe\xff\xff\xff\xff\xff\xff\xff\xff").is_err());
+    }
+}

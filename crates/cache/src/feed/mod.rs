@@ -1,0 +1,31 @@
+//! Keeping the store as fresh as the primary: a replica of its own, that follows the primary's binary log.
+//!
+//! One thread has the stream, the copies of tables and the store's writer. For each mapping:
+//!
+//! ```text
+//! waiting → reading (its definition) → copying (its rows, beside the stream) → catching up → serving
+//!    ↑__________ DDL, another primary without our last transaction, a purged log, rows that are not understood
+//! ```
+//!
+//! A mapping is served when the stream has passed the position that was the primary's after its copy. Why rows of a copy do
+//! not hide newer ones is in `window`; what the stream must be like is in `preflight`; statements that change
+//! tables without row events are seen by their words (`words`).
+
+mod account;
+mod apply;
+mod copy;
+mod dump;
+mod link;
+mod pages;
+mod preflight;
+mod prepared;
+mod progress;
+mod shared;
+mod stream;
+mod tables;
+mod thread;
+mod window;
+mod words;
+
+pub use shared::{Board, Fill, MappingState, Phase};
+pub use thread::{Feed, FeedError};

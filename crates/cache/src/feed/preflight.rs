@@ -1,0 +1,265 @@
+//! What the feed demands of a primary before it believes its binary log.
+
+use mysql_wire::gtid::Flavor;
+
+use super::link::{Link, LinkError};
+
+/// Why a server's binary log cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum PreflightError {
+    /// A variable does not have the value that it must have.
+    #[error("{name} is {found}, and must be {wanted}: {why}")]
+    Variable {
+        name: &'static str,
+        found: String,
+        wanted: &'static str,
+        why: &'static str,
+    },
+    /// The server filters its binary log by schema.
+    #[error("changes of schema {schema} are not in the binary log ({option})")]
+    Filtered { schema: String, option: &'static str },
+    #[error(transparent)]
+    Link(#[from] LinkError),
+}
+
+/// What is known of a primary once it has passed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Primary {
+    pub(super) flavor: Flavor,
+    /// `server_uuid` of MySQL; of MariaDB, which has none, empty.
+    pub(super) uuid: String,
+    pub(super) server_id: u32,
+    /// Every transaction has a GTID (MySQL: `gtid_mode=ON`; MariaDB always).
+    pub(super) gtids: bool,
+    /// MariaDB: GTIDs of a domain grow without exception (`gtid_strict_mode=ON`).
+    pub(super) strict: bool,
+    /// Changes made by foreign keys of other tables are in the binary log.
+    pub(super) logs_cascades: bool,
+    /// `SHOW BINARY LOG STATUS` is known.
+    pub(super) new_words: bool,
+}
+
+/// A file of the binary log and an offset in it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct FilePosition {
+    pub(super) file: String,
+    pub(super) offset: u64,
+}
+
+/// Where the binary log ends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Status {
+    pub(super) end: FilePosition,
+    do_db: String,
+    ignore_db: String,
+}
+
+const NAMES: [&str; 14] = [
+    "log_bin",
+    "binlog_format",
+    "binlog_row_image",
+    "binlog_row_value_options",
+    "sync_binlog",
+    "server_id",
+    "server_uuid",
+    "gtid_mode",
+    "gtid_strict_mode",
+    "wsrep_on",
+    "log_slave_updates",
+    "log_replica_updates",
+    "version",
+    "innodb_native_foreign_keys",
+];
+
+/// The value of a variable; empty where the server has none of that name.
+struct Variables(Vec<(String, String)>);
+
+impl Variables {
+    async fn read(link: &mut Link) -> Result<Self, LinkError> {
+        let names = NAMES.map(|name| format!("'{name}'")).join(",");
+        let sql = format!("SHOW GLOBAL VARIABLES WHERE Variable_name IN ({names})");
+        let text = |value: Option<Vec<u8>>| String::from_utf8_lossy(&value.unwrap_or_default()).into_owned();
+        let rows = link.query(&sql).await?.into_iter().filter_map(|row| {
+            let mut row = row.into_iter();
+            Some((text(row.next()?), text(row.next()?)))
+        });
+        Ok(Self(rows.collect()))
+    }
+
+    fn get(&self, name: &str) -> &str {
+        let found = self.0.iter().find(|(known, _)| known.eq_ignore_ascii_case(name));
+        found.map_or("", |(_, value)| value)
+    }
+
+    fn is_on(&self, name: &str) -> bool {
+        matches!(self.get(name), "ON" | "1")
+    }
+
+    fn must(
+        &self,
+        name: &'static str,
+        wanted: &'static str,
+        why: &'static str,
+    ) -> Result<(), PreflightError> {
+        let found = self.get(name);
+        if found.eq_ignore_ascii_case(wanted) || (wanted == "ON" && self.is_on(name)) {
+            return Ok(());
+        }
+        Err(PreflightError::Variable {
+            name,
+            found: if found.is_empty() { "unset" } else { found }.to_owned(),
+            wanted,
+            why,
+        })
+    }
+}
+
+/// Looks at a primary whose tables in `schemas` are mapped.
+pub(super) async fn examine(
+    link: &mut Link,
+    flavor: Flavor,
+    schemas: &[String],
+) -> Result<Primary, PreflightError> {
+    let variables = Variables::read(link).await?;
+    variables.must(
+        "log_bin",
+        "ON",
+        "rows in memory are kept up to date from the binary log",
+    )?;
+    variables.must(
+        "binlog_format",
+        "ROW",
+        "other formats do not say which rows change",
+    )?;
+    variables.must(
+        "binlog_row_image",
+        "FULL",
+        "rows are kept as they are in the binary log",
+    )?;
+    let options = variables.get("binlog_row_value_options");
+    if !options.is_empty() {
+        return Err(PreflightError::Variable {
+            name: "binlog_row_value_options",
+            found: options.to_owned(),
+            wanted: "empty",
+            why: "JSON values are kept as they are in the binary log",
+        });
+    }
+    if variables.is_on("wsrep_on") {
+        let why = "what other nodes of a Galera cluster write is missing in the binary log otherwise";
+        variables.must("log_slave_updates", "ON", why)?;
+    }
+    if variables.get("sync_binlog") != "1" {
+        tracing::warn!(
+            sync_binlog = variables.get("sync_binlog"),
+            "the primary may lose transactions in a crash that readers have seen already: sync_binlog is not 1"
+        );
+    }
+    let mut primary = Primary {
+        flavor,
+        uuid: variables.get("server_uuid").to_owned(),
+        server_id: variables.get("server_id").parse().unwrap_or(0),
+        gtids: flavor == Flavor::MariaDb || variables.is_on("gtid_mode"),
+        strict: variables.is_on("gtid_strict_mode"),
+        logs_cascades: variables.is_on("innodb_native_foreign_keys"),
+        new_words: true,
+    };
+    let status = primary.status(link).await?;
+    for schema in schemas {
+        status.shows(schema)?;
+    }
+    Ok(primary)
+}
+
+/// "You have an error in your SQL syntax".
+const ER_PARSE_ERROR: u16 = 1064;
+
+impl Primary {
+    /// Where its binary log ends now. Every transaction that was visible before is before that.
+    pub(super) async fn status(&mut self, link: &mut Link) -> Result<Status, LinkError> {
+        let rows = match self.new_words {
+            true => link.query("SHOW BINARY LOG STATUS").await,
+            false => link.query("SHOW MASTER STATUS").await,
+        };
+        let rows = match rows {
+            Err(error) if self.new_words && error.code() == Some(ER_PARSE_ERROR) => {
+                self.new_words = false;
+                link.query("SHOW MASTER STATUS").await?
+            }
+            rows => rows?,
+        };
+        let row = rows.into_iter().next();
+        let mut row = row
+            .ok_or(LinkError::Malformed("no status of the binary log"))?
+            .into_iter();
+        let mut next = || {
+            let value = row.next().flatten().unwrap_or_default();
+            String::from_utf8_lossy(&value).into_owned()
+        };
+        let (file, offset) = (next(), next());
+        let offset = offset
+            .parse()
+            .map_err(|_| LinkError::Malformed("no offset in the binary log"))?;
+        Ok(Status {
+            end: FilePosition { file, offset },
+            do_db: next(),
+            ignore_db: next(),
+        })
+    }
+}
+
+impl Status {
+    /// Changes of `schema` are in the binary log.
+    fn shows(&self, schema: &str) -> Result<(), PreflightError> {
+        let lists = |list: &str| {
+            list.split(',')
+                .any(|name| name.trim().eq_ignore_ascii_case(schema))
+        };
+        let option = match () {
+            () if !self.do_db.is_empty() && !lists(&self.do_db) => "binlog_do_db",
+            () if lists(&self.ignore_db) => "binlog_ignore_db",
+            () => return Ok(()),
+        };
+        Err(PreflightError::Filtered {
+            schema: schema.to_owned(),
+            option,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn filters_are_seen() {
+        let status = |do_db: &str, ignore_db: &str| Status {
+            end: FilePosition {
+                file: "binlog.000001".to_owned(),
+                offset: 4,
+            },
+            do_db: do_db.to_owned(),
+            ignore_db: ignore_db.to_owned(),
+        };
+        assert!(status("", "").shows("shop").is_ok());
+        assert!(status("a,shop", "b").shows("shop").is_ok());
+        assert!(status("a,b", "").shows("shop").is_err());
+        let error = status("", "mysql,shop").shows("shop").unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "changes of schema shop are not in the binary log (binlog_ignore_db)"
+        );
+    }
+
+    #[test]
+    fn a_variable_is_named_with_what_it_must_be() {
+        let variables = Variables(vec![("binlog_format".to_owned(), "MIXED".to_owned())]);
+        let error = variables.must("binlog_format", "ROW", "reasons").unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "binlog_format is MIXED, and must be ROW: reasons"
+        );
+        let error = variables.must("log_bin", "ON", "reasons").unwrap_err();
+        assert_eq!(error.to_string(), "log_bin is unset, and must be ON: reasons");
+    }
+}

@@ -1,0 +1,216 @@
+//! How far the binary log was followed.
+
+use mysql_wire::gtid::{Flavor, GtidSet};
+
+use super::preflight::FilePosition;
+use crate::coherence::{Applied, Place, Position, SourceId};
+use crate::store::Version;
+
+/// What is applied, with what is needed to go on from there.
+#[derive(Clone, Debug)]
+pub(super) struct Progress {
+    /// Whose `file` it is; `None` until its stream has said where it is.
+    source: Option<SourceId>,
+    /// Behind the last transaction, or what else is between two.
+    file: FilePosition,
+    /// Behind the last transaction of this stream.
+    transaction: Option<FilePosition>,
+    gtids: GtidSet,
+    /// Positions are GTIDs of MariaDB.
+    strict: bool,
+    /// A transaction has begun and not ended.
+    in_transaction: bool,
+}
+
+impl Progress {
+    pub(super) fn nowhere() -> Self {
+        Self {
+            source: None,
+            file: FilePosition {
+                file: String::new(),
+                offset: 0,
+            },
+            transaction: None,
+            gtids: GtidSet::empty(Flavor::MySql),
+            strict: false,
+            in_transaction: false,
+        }
+    }
+
+    /// A stream begins of which `file` is not known yet.
+    pub(super) fn begin(&mut self, gtids: GtidSet, strict: bool) {
+        *self = Self {
+            gtids,
+            strict,
+            ..Self::nowhere()
+        };
+    }
+
+    /// A stream begins, or goes on, right here.
+    pub(super) fn begin_at(&mut self, source: SourceId, file: FilePosition, gtids: GtidSet, strict: bool) {
+        *self = Self {
+            source: Some(source),
+            transaction: Some(file.clone()),
+            file,
+            gtids,
+            strict,
+            in_transaction: false,
+        };
+    }
+
+    /// The stream goes on in another file.
+    pub(super) fn rotate(&mut self, source: SourceId, file: &[u8], offset: u64) {
+        let file = String::from_utf8_lossy(file);
+        // A stream that goes on in the middle of a file repeats what is known.
+        if self.source != Some(source) || self.file.file != file {
+            self.file = FilePosition {
+                file: file.into_owned(),
+                offset,
+            };
+        } else {
+            self.file.offset = self.file.offset.max(offset);
+        }
+        self.source = Some(source);
+    }
+
+    /// All before `next` has come: the low 32 bits of an offset, 0 for what is in no file.
+    pub(super) fn reach(&mut self, next: u32) {
+        if next == 0 || self.source.is_none() {
+            return;
+        }
+        let mut offset = self.file.offset & !u64::from(u32::MAX) | u64::from(next);
+        if offset < self.file.offset && self.file.offset - offset > u64::from(u32::MAX / 2) {
+            offset += 1 << 32;
+        }
+        self.file.offset = self.file.offset.max(offset);
+    }
+
+    pub(super) fn enter_transaction(&mut self) {
+        self.in_transaction = true;
+    }
+
+    pub(super) fn leave_transaction(&mut self) {
+        self.in_transaction = false;
+        self.transaction = self.source.map(|_| self.file.clone());
+    }
+
+    /// The stream was cut: what of a transaction had come is forgotten.
+    pub(super) fn cut(&mut self) {
+        self.in_transaction = false;
+    }
+
+    pub(super) fn is_in_transaction(&self) -> bool {
+        self.in_transaction
+    }
+
+    pub(super) fn gtids(&self) -> &GtidSet {
+        &self.gtids
+    }
+
+    pub(super) fn gtids_mut(&mut self) -> &mut GtidSet {
+        &mut self.gtids
+    }
+
+    /// Where to go on in the files of `source`, where it is known.
+    pub(super) fn place_in(&self, source: SourceId) -> Option<&FilePosition> {
+        (self.source == Some(source)).then_some(&self.file)
+    }
+
+    /// Behind the last transaction, where its place is known.
+    pub(super) fn transaction(&self) -> Option<&FilePosition> {
+        self.transaction.as_ref()
+    }
+
+    pub(super) fn position(&self) -> Option<Position> {
+        let source = self.source?;
+        let place = match &self.gtids {
+            GtidSet::MariaDb(gtids) if self.strict => Place::MariaDb(gtids.clone()),
+            _ => self.file.place(),
+        };
+        Some(Position { source, place })
+    }
+
+    pub(super) fn applied(&self, version: Version) -> Applied {
+        Applied {
+            version,
+            position: self.position(),
+            gtids: self.gtids.clone(),
+        }
+    }
+}
+
+impl FilePosition {
+    /// Its place: files are numbered by the end of their names.
+    pub(super) fn place(&self) -> Place {
+        Place::File {
+            file: self.number(),
+            offset: self.offset,
+        }
+    }
+
+    fn number(&self) -> u32 {
+        let digits = self.file.rsplit('.').next().unwrap_or_default();
+        digits.parse().unwrap_or(0)
+    }
+
+    /// All before `other` is before this.
+    pub(super) fn covers(&self, other: &Self) -> bool {
+        (self.number(), self.offset) >= (other.number(), other.offset)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(file: &str, offset: u64) -> FilePosition {
+        FilePosition {
+            file: file.to_owned(),
+            offset,
+        }
+    }
+
+    #[test]
+    fn offsets_go_on_behind_four_gigabytes() {
+        let mut progress = Progress::nowhere();
+        assert_eq!(progress.position(), None);
+        progress.reach(700);
+        let source = SourceId(1);
+        progress.rotate(source, b"bin.000002", 4);
+        progress.reach(1000);
+        assert_eq!(progress.place_in(source), Some(&at("bin.000002", 1000)));
+        progress.reach(900);
+        assert_eq!(
+            progress.place_in(source),
+            Some(&at("bin.000002", 1000)),
+            "never back"
+        );
+        progress.reach(u32::MAX - 5);
+        progress.reach(20);
+        assert_eq!(progress.place_in(source), Some(&at("bin.000002", (1 << 32) + 20)));
+        progress.rotate(source, b"bin.000003", 4);
+        assert_eq!(progress.place_in(source), Some(&at("bin.000003", 4)));
+        assert_eq!(progress.place_in(SourceId(2)), None);
+    }
+
+    #[test]
+    fn a_stream_that_goes_on_repeats_where_it_is() {
+        let mut progress = Progress::nowhere();
+        let source = SourceId(1);
+        progress.begin_at(
+            source,
+            at("bin.000002", 700),
+            GtidSet::empty(Flavor::MySql),
+            false,
+        );
+        progress.rotate(source, b"bin.000002", 4);
+        assert_eq!(progress.place_in(source), Some(&at("bin.000002", 700)));
+    }
+
+    #[test]
+    fn files_are_compared_by_number() {
+        assert!(at("bin.000010", 4).covers(&at("bin.000009", 900)));
+        assert!(at("bin.1000000", 4).covers(&at("bin.999999", 900)));
+        assert!(!at("bin.000010", 4).covers(&at("bin.000010", 5)));
+    }
+}

@@ -1,0 +1,207 @@
+//! What other threads see of the feed.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use arc_swap::ArcSwap;
+use tokio::sync::{mpsc, watch};
+
+use crate::coherence::Applied;
+use crate::mapping::MappingSet;
+use crate::store::FillTicket;
+
+/// Rows from the server that wait for being kept.
+const FILLS_MAX: usize = 1024;
+
+/// What the feed tells, and what it is told. Shared by all threads.
+pub struct Board {
+    applied: watch::Sender<Arc<Applied>>,
+    mappings: ArcSwap<MappingSet>,
+    states: ArcSwap<Vec<MappingState>>,
+    stream: ArcSwap<String>,
+    fills: mpsc::Sender<Fill>,
+    pub(super) counts: Counts,
+}
+
+/// Rows that were asked of the server, for a bounded mapping.
+#[derive(Debug)]
+pub struct Fill {
+    pub ticket: FillTicket,
+    pub key: Box<[u8]>,
+    /// `None`: there is no such row.
+    pub row: Option<Box<[u8]>>,
+}
+
+/// How a mapping is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MappingState {
+    pub name: Box<str>,
+    /// `schema.table`.
+    pub table: Box<str>,
+    pub phase: Phase,
+}
+
+/// On its way to being served.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// Its turn has not come, or it cannot be served now and is tried again.
+    Waiting {
+        reason: Box<str>,
+    },
+    /// Its definition is being read.
+    Reading,
+    /// Its rows are being read.
+    Copying {
+        rows: u64,
+        /// As far as the server knows how many rows the table has.
+        percent: u8,
+    },
+    /// Its rows are there, and not yet as new as the newest of them.
+    CatchingUp,
+    Serving,
+    /// It cannot be served, until its table is changed or the gateway is started again.
+    Stopped {
+        reason: Box<str>,
+    },
+}
+
+impl Phase {
+    /// All of them, in the order of metrics.
+    pub const LABELS: [&str; 6] = [
+        "waiting",
+        "reading",
+        "copying",
+        "catching_up",
+        "serving",
+        "stopped",
+    ];
+
+    /// The word in metrics.
+    #[must_use]
+    pub fn label(&self) -> &'static str {
+        match self {
+            Self::Waiting { .. } => "waiting",
+            Self::Reading => "reading",
+            Self::Copying { .. } => "copying",
+            Self::CatchingUp => "catching_up",
+            Self::Serving => "serving",
+            Self::Stopped { .. } => "stopped",
+        }
+    }
+}
+
+impl fmt::Display for Phase {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Waiting { reason } if reason.is_empty() => f.write_str("waiting"),
+            Self::Waiting { reason } => write!(f, "waiting: {reason}"),
+            Self::Reading => f.write_str("reading its definition"),
+            Self::Copying { percent, .. } => write!(f, "copying {percent} %"),
+            Self::CatchingUp => f.write_str("catching up"),
+            Self::Serving => f.write_str("serving"),
+            Self::Stopped { reason } => write!(f, "stopped: {reason}"),
+        }
+    }
+}
+
+/// What has happened so far.
+#[derive(Debug, Default)]
+pub(crate) struct Counts {
+    pub(crate) transactions: AtomicU64,
+    pub(crate) rows: AtomicU64,
+    pub(crate) connects: AtomicU64,
+    pub(crate) copies: AtomicU64,
+    pub(crate) copied_rows: AtomicU64,
+    /// Seconds since 1970 on the primary's clock: when the statement began that was applied last.
+    pub(crate) last_event: AtomicU64,
+}
+
+impl Counts {
+    pub(super) fn add(counter: &AtomicU64, n: u64) {
+        counter.fetch_add(n, Ordering::Relaxed);
+    }
+}
+
+impl Board {
+    pub(super) fn new(applied: Applied) -> (Arc<Self>, mpsc::Receiver<Fill>) {
+        let (fills, orders) = mpsc::channel(FILLS_MAX);
+        let board = Self {
+            applied: watch::Sender::new(Arc::new(applied)),
+            mappings: ArcSwap::default(),
+            states: ArcSwap::default(),
+            stream: ArcSwap::default(),
+            fills,
+            counts: Counts::default(),
+        };
+        (Arc::new(board), orders)
+    }
+
+    /// What the store shows, now and whenever it changes. Changes may be seen late, and several as one.
+    pub fn applied(&self) -> watch::Receiver<Arc<Applied>> {
+        self.applied.subscribe()
+    }
+
+    /// The mappings that are served now, and why others are not.
+    pub fn mappings(&self) -> Arc<MappingSet> {
+        self.mappings.load_full()
+    }
+
+    /// The same without a count that all threads share. Not to be kept.
+    pub fn peek_mappings(&self) -> arc_swap::Guard<Arc<MappingSet>> {
+        self.mappings.load()
+    }
+
+    /// How all mappings are, in the order of the configuration.
+    pub fn states(&self) -> Arc<Vec<MappingState>> {
+        self.states.load_full()
+    }
+
+    /// How the stream is: `following n1 (000002:4711)`, or why there is none.
+    pub fn stream(&self) -> Arc<String> {
+        self.stream.load_full()
+    }
+
+    /// Has a row kept, if the ticket still allows that. Forgotten where too many wait.
+    pub fn fill(&self, fill: Fill) {
+        // What is not kept is asked for again.
+        let _ = self.fills.try_send(fill);
+    }
+
+    pub(super) fn publish(&self, applied: Applied) {
+        self.applied.send_replace(Arc::new(applied));
+    }
+
+    pub(super) fn set_mappings(&self, mappings: MappingSet) {
+        self.mappings.store(Arc::new(mappings));
+    }
+
+    pub(super) fn set_states(&self, states: Vec<MappingState>) {
+        self.states.store(Arc::new(states));
+    }
+
+    pub(super) fn set_stream(&self, text: String) {
+        self.stream.store(Arc::new(text));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn phases_are_told_in_words() {
+        let copying = Phase::Copying {
+            rows: 43,
+            percent: 43,
+        };
+        assert_eq!(copying.to_string(), "copying 43 %");
+        let waiting = Phase::Waiting {
+            reason: "no primary".into(),
+        };
+        assert_eq!(waiting.to_string(), "waiting: no primary");
+        for phase in [copying, waiting, Phase::Serving] {
+            assert!(Phase::LABELS.contains(&phase.label()));
+        }
+    }
+}

@@ -1,0 +1,337 @@
+//! One stream, from its beginning until it is cut: events, copies, fills.
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use mysql_wire::ErrPacket;
+use mysql_wire::binlog::{BinlogError, Decoder, Packet, Zone};
+use tokio::sync::{Notify, mpsc, watch};
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep_until, timeout};
+use upstream::{Cluster, Server};
+
+use super::account::Replica;
+use super::apply::Applier;
+use super::copy::{Batch, Copier, CopyError, Message};
+use super::dump::{Dump, HEARTBEAT};
+use super::link::LinkError;
+use super::shared::{Board, Counts, Fill};
+use super::tables::{RETRY, State};
+
+/// Packets that are applied before others have their turn.
+const TURN: usize = 256;
+
+/// Rows of a copy that become visible at once: whoever reads other mappings waits for no more than these.
+const COPIED_AT_ONCE: usize = 256;
+
+/// Time without a heartbeat after which a stream is taken for dead.
+const SILENCE: Duration = Duration::from_secs(5);
+
+/// Why a stream ended.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Ended {
+    #[error("the gateway stops")]
+    Stopped,
+    #[error("another server is the primary now")]
+    OtherPrimary,
+    #[error(transparent)]
+    Link(#[from] LinkError),
+    #[error(transparent)]
+    Event(#[from] BinlogError),
+    #[error("the server ended the stream: {} (error {})", String::from_utf8_lossy(&.0.message), .0.code)]
+    Refused(ErrPacket),
+    #[error("the server ended the stream")]
+    EndOfStream,
+    #[error("nothing heard for {} s", SILENCE.as_secs())]
+    Silence,
+}
+
+/// What does not change while streams come and go.
+pub(super) struct Surroundings {
+    pub(super) cluster: Arc<Cluster>,
+    pub(super) replica: Replica,
+    pub(super) board: Arc<Board>,
+    pub(super) zone: Zone,
+    /// Rows.
+    pub(super) copy_chunk: u32,
+    pub(super) stop: watch::Receiver<bool>,
+}
+
+/// A copy that is under way.
+struct Copying {
+    /// Place of its table.
+    at: usize,
+    messages: mpsc::Receiver<Message>,
+    task: JoinHandle<Result<(), CopyError>>,
+}
+
+impl Drop for Copying {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// A stream, and what goes on beside it.
+pub(super) struct Stream<'s> {
+    pub(super) around: &'s mut Surroundings,
+    pub(super) applier: &'s mut Applier,
+    pub(super) fills: &'s mut mpsc::Receiver<Fill>,
+    pub(super) server: Arc<Server>,
+    dump: Dump,
+    decoder: Decoder,
+    copying: Option<Copying>,
+    applied: Rc<Notify>,
+    heard: bool,
+}
+
+impl<'s> Stream<'s> {
+    pub(super) fn new(
+        around: &'s mut Surroundings,
+        applier: &'s mut Applier,
+        fills: &'s mut mpsc::Receiver<Fill>,
+        server: Arc<Server>,
+        dump: Dump,
+    ) -> Self {
+        Self {
+            around,
+            applier,
+            fills,
+            server,
+            dump,
+            decoder: Decoder::new(),
+            copying: None,
+            applied: Rc::new(Notify::new()),
+            heard: false,
+        }
+    }
+
+    /// Events have come.
+    pub(super) fn was_heard(&self) -> bool {
+        self.heard
+    }
+
+    /// Follows it until it ends.
+    pub(super) async fn follow(&mut self) -> Ended {
+        self.applier.begin(self.dump.source, self.dump.anew);
+        self.publish();
+        let ended = loop {
+            if let Err(ended) = self.turn().await {
+                break ended;
+            }
+        };
+        self.copying = None;
+        self.applier.cut();
+        self.applier.tables.abandon_copies(&ended.to_string());
+        ended
+    }
+
+    /// What has come, then what comes next.
+    async fn turn(&mut self) -> Result<(), Ended> {
+        let more = self.apply()?;
+        self.manage_copies();
+        if more {
+            // Others of this thread: the copier.
+            tokio::task::yield_now().await;
+        }
+        let cluster = Arc::clone(&self.around.cluster);
+        let generation = cluster.topology().generation;
+        if self.is_superseded() {
+            return Err(Ended::OtherPrimary);
+        }
+        let silent = Instant::now() + SILENCE;
+        let due = match &self.copying {
+            Some(_) => None,
+            None => self.applier.tables.next_due(),
+        };
+        let due = due.unwrap_or_else(|| Instant::now() + RETRY);
+        let writing = self.applier.is_writing();
+        let messages = async {
+            match &mut self.copying {
+                Some(copying) => copying.messages.recv().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            _ = self.around.stop.changed() => return Err(Ended::Stopped),
+            message = messages, if !writing => self.message(message).await,
+            Some(fill) = self.fills.recv() => self.fill(&fill),
+            () = std::future::ready(()), if more => {}
+            filled = self.dump.link.fill() => filled?,
+            _ = cluster.wait_for_topology_change(generation) => {}
+            () = sleep_until(due) => {}
+            () = sleep_until(silent) => return Err(Ended::Silence),
+        }
+        Ok(())
+    }
+
+    /// Another server is the primary. While there is none, this one may become it again.
+    fn is_superseded(&self) -> bool {
+        let topology = self.around.cluster.topology();
+        topology
+            .primary()
+            .is_some_and(|primary| primary.server.id() != self.server.id())
+    }
+
+    /// Applies what has come; true when there is more.
+    fn apply(&mut self) -> Result<bool, Ended> {
+        let mut count = 0;
+        while count < TURN {
+            let Some(packet) = self.dump.link.buffered()? else {
+                break;
+            };
+            match self.decoder.packet(packet)? {
+                Packet::Event(event) => self.applier.event(event, &self.decoder)?,
+                Packet::End => return Err(Ended::EndOfStream),
+                Packet::Refused(error) => return Err(Ended::Refused(error)),
+            }
+            count += 1;
+        }
+        if count > 0 {
+            self.heard = true;
+            self.publish();
+        }
+        Ok(count == TURN)
+    }
+
+    /// Shows what is applied, and serves what has caught up.
+    fn publish(&mut self) {
+        let progress = self.applier.progress.borrow();
+        let reached = self
+            .applier
+            .tables
+            .is_catching_up()
+            .then(|| progress.position())
+            .flatten();
+        let applied = progress.applied(self.applier.version);
+        drop(progress);
+        if let Some(reached) = reached {
+            self.applier.tables.serve(&reached);
+        }
+        self.around.board.publish(applied);
+        self.applied.notify_one();
+    }
+
+    /// Ends a copy that is of no use any more, and begins the next.
+    fn manage_copies(&mut self) {
+        let tables = &mut self.applier.tables;
+        if let Some(copying) = &self.copying {
+            if let State::Reading | State::Copying { .. } = tables.all[copying.at].state {
+                return;
+            }
+            self.copying = None;
+        }
+        let Some(at) = tables.due() else { return };
+        let (out, messages) = mpsc::channel(1);
+        let copier = Copier {
+            replica: self.around.replica.clone(),
+            cluster: Arc::clone(&self.around.cluster),
+            server: Arc::clone(&self.server),
+            primary: self.dump.primary.clone(),
+            source: self.dump.source,
+            config: tables.all[at].config.clone(),
+            id: tables.fresh_id(),
+            mode: tables.mode(),
+            zone: self.around.zone,
+            chunk: self.around.copy_chunk,
+            progress: Rc::clone(&self.applier.progress),
+            applied: Rc::clone(&self.applied),
+            out,
+        };
+        tables.read(at);
+        Counts::add(&self.around.board.counts.copies, 1);
+        let task = tokio::task::spawn_local(copier.run());
+        self.copying = Some(Copying { at, messages, task });
+    }
+
+    /// What the copier says; `None` when it has ended.
+    async fn message(&mut self, message: Option<Message>) {
+        let Some(at) = self.copying.as_ref().map(|copying| copying.at) else {
+            return;
+        };
+        match message {
+            Some(Message::Defined {
+                mapping,
+                window,
+                followed,
+            }) => {
+                self.applier.tables.follow(at, mapping, window);
+                // A copier that is gone does not listen.
+                let _ = followed.send(());
+            }
+            Some(Message::Rows(batch)) => self.keep(at, &batch),
+            Some(Message::Done(until)) => {
+                self.applier.tables.catch_up(at, until);
+                self.copying = None;
+                self.publish();
+            }
+            None => {
+                let copying = self.copying.take();
+                if let Some(mut copying) = copying {
+                    self.failed(at, (&mut copying.task).await);
+                }
+            }
+        }
+    }
+
+    fn failed(&mut self, at: usize, result: Result<Result<(), CopyError>, tokio::task::JoinError>) {
+        let (reason, delay) = match result {
+            Ok(Ok(())) => return,
+            Ok(Err(CopyError::Mapping(error))) => (error.to_string(), RETRY),
+            Ok(Err(error)) => (format!("cannot be copied: {error}"), Duration::from_secs(1)),
+            Err(error) => (format!("copier ended: {error}"), RETRY),
+        };
+        let table = &self.applier.tables.all[at].config;
+        tracing::warn!(
+            mapping = table.name,
+            table = table.table,
+            reason,
+            "mapping cannot be served"
+        );
+        self.applier.tables.invalidate(at, &reason, Some(delay));
+    }
+
+    /// Puts rows of a copy into the store.
+    fn keep(&mut self, at: usize, batch: &Batch) {
+        let tables = &mut self.applier.tables;
+        let State::Copying { mapping, window, .. } = &tables.all[at].state else {
+            return;
+        };
+        let (id, window) = (mapping.id, Rc::clone(window));
+        let mut window = window.borrow_mut();
+        let mut kept = 0;
+        let mut rows = batch.rows().peekable();
+        while rows.peek().is_some() {
+            tables.writer.begin();
+            for (key, row) in rows.by_ref().take(COPIED_AT_ONCE) {
+                if !window.admits(batch.mark, key) {
+                    continue;
+                }
+                kept += 1;
+                if let Err(stopped) = tables.writer.put(id, key, row) {
+                    tables.writer.commit();
+                    return tables.stop_by_store(at, stopped);
+                }
+            }
+            self.applier.version = tables.writer.commit();
+        }
+        if batch.last {
+            window.done(batch.mark);
+        }
+        Counts::add(&self.around.board.counts.copied_rows, kept);
+        tables.copied(at, kept, batch.percent);
+    }
+
+    fn fill(&mut self, fill: &Fill) {
+        self.applier
+            .tables
+            .writer
+            .fill(&fill.ticket, &fill.key, fill.row.as_deref());
+    }
+}
+
+/// Longest time that the beginning of a stream may take.
+pub(super) async fn within<T>(limit: Duration, step: impl Future<Output = T>) -> Option<T> {
+    timeout(limit + HEARTBEAT, step).await.ok()
+}

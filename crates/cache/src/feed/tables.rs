@@ -1,0 +1,327 @@
+//! The mapped tables, and how far each is on its way to being served.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use config::CacheMapping;
+use tokio::time::Instant;
+
+use super::shared::{Board, MappingState, Phase};
+use super::window::Window;
+use super::words;
+use crate::coherence::Position;
+use crate::mapping::{Mapping, MappingSet};
+use crate::store::{MappingId, Mode, Stopped, Writer};
+
+/// Time until a table that cannot be served is tried again.
+pub(super) const RETRY: Duration = Duration::from_secs(10);
+
+/// A mapping of the configuration.
+pub(super) struct Table {
+    pub(super) config: CacheMapping,
+    pub(super) state: State,
+}
+
+pub(super) enum State {
+    /// To be copied, not before `from`.
+    Waiting {
+        from: Option<Instant>,
+        reason: String,
+    },
+    /// The copier reads its definition.
+    Reading,
+    Copying {
+        mapping: Arc<Mapping>,
+        window: Rc<RefCell<Window>>,
+        rows: u64,
+        percent: u8,
+    },
+    CatchingUp {
+        mapping: Arc<Mapping>,
+        until: Position,
+    },
+    Serving {
+        mapping: Arc<Mapping>,
+    },
+    Stopped {
+        reason: String,
+    },
+}
+
+impl State {
+    /// The mapping whose rows follow the stream.
+    fn mapping(&self) -> Option<&Arc<Mapping>> {
+        match self {
+            Self::Copying { mapping, .. } | Self::CatchingUp { mapping, .. } | Self::Serving { mapping } => {
+                Some(mapping)
+            }
+            Self::Waiting { .. } | Self::Reading | Self::Stopped { .. } => None,
+        }
+    }
+
+    fn phase(&self) -> Phase {
+        match self {
+            Self::Waiting { reason, .. } => Phase::Waiting {
+                reason: reason.as_str().into(),
+            },
+            Self::Reading => Phase::Reading,
+            &Self::Copying { rows, percent, .. } => Phase::Copying { rows, percent },
+            Self::CatchingUp { .. } => Phase::CatchingUp,
+            Self::Serving { .. } => Phase::Serving,
+            Self::Stopped { reason } => Phase::Stopped {
+                reason: reason.as_str().into(),
+            },
+        }
+    }
+}
+
+impl Table {
+    /// The mapping whose rows follow the stream.
+    pub(super) fn mapping(&self) -> Option<&Arc<Mapping>> {
+        self.state.mapping()
+    }
+
+    fn is(&self, schema: &[u8], table: &[u8]) -> bool {
+        let (own_schema, own_table) = self.config.schema_and_table();
+        // The configuration may differ from the server in case; the mapping, where there is one, does not.
+        match self.mapping() {
+            Some(mapping) => mapping.schema.as_bytes() == schema && mapping.table.as_bytes() == table,
+            None => {
+                own_schema.as_bytes().eq_ignore_ascii_case(schema)
+                    && own_table.as_bytes().eq_ignore_ascii_case(table)
+            }
+        }
+    }
+}
+
+/// All of them, with the store that their rows are in.
+pub(super) struct Tables {
+    pub(super) all: Vec<Table>,
+    pub(super) writer: Writer,
+    board: Arc<Board>,
+    mode: Mode,
+    next_id: u32,
+    /// Grows when the mapping of a table changes.
+    pub(super) epoch: u64,
+}
+
+impl Tables {
+    pub(super) fn new(config: &config::Cache, writer: Writer, board: Arc<Board>) -> Self {
+        let all = config.mappings.iter().map(|config| Table {
+            config: config.clone(),
+            state: State::Waiting {
+                from: None,
+                reason: String::new(),
+            },
+        });
+        let tables = Self {
+            all: all.collect(),
+            writer,
+            board,
+            mode: match config.mode {
+                config::CacheMode::Whole => Mode::Whole,
+                config::CacheMode::Bounded => Mode::Bounded,
+            },
+            next_id: 0,
+            epoch: 0,
+        };
+        tables.tell();
+        tables
+    }
+
+    pub(super) fn mode(&self) -> Mode {
+        self.mode
+    }
+
+    /// An id that no mapping had before.
+    pub(super) fn fresh_id(&mut self) -> MappingId {
+        self.next_id += 1;
+        MappingId(self.next_id)
+    }
+
+    /// Places of those that map this table and follow the stream.
+    pub(super) fn following(&self, schema: &[u8], table: &[u8]) -> Vec<usize> {
+        let all = self.all.iter().enumerate();
+        let ours = all.filter(|(_, own)| own.mapping().is_some() && own.is(schema, table));
+        ours.map(|(at, _)| at).collect()
+    }
+
+    /// The first that is to be copied now.
+    pub(super) fn due(&self) -> Option<usize> {
+        let now = Instant::now();
+        self.all.iter().position(|table| {
+            matches!(&table.state, State::Waiting { from, .. } if from.is_none_or(|from| from <= now))
+        })
+    }
+
+    /// When the next is to be copied.
+    pub(super) fn next_due(&self) -> Option<Instant> {
+        let times = self.all.iter().filter_map(|table| match &table.state {
+            State::Waiting { from, .. } => Some(from.unwrap_or_else(Instant::now)),
+            _ => None,
+        });
+        times.min()
+    }
+
+    /// Its definition is going to be read.
+    pub(super) fn read(&mut self, at: usize) {
+        self.set(at, State::Reading);
+    }
+
+    /// Its definition is known: from now on its changes are followed.
+    pub(super) fn follow(&mut self, at: usize, mapping: Arc<Mapping>, window: Rc<RefCell<Window>>) {
+        self.writer.open(mapping.id, self.mode);
+        let state = State::Copying {
+            mapping,
+            window,
+            rows: 0,
+            percent: 0,
+        };
+        self.set(at, state);
+    }
+
+    pub(super) fn copied(&mut self, at: usize, more: u64, percent: u8) {
+        if let Some(State::Copying {
+            rows, percent: known, ..
+        }) = self.all.get_mut(at).map(|table| &mut table.state)
+        {
+            *rows += more;
+            *known = percent;
+        }
+        self.tell();
+    }
+
+    /// All rows are there; they may be shown when the stream has come to `until`.
+    pub(super) fn catch_up(&mut self, at: usize, until: Position) {
+        if let Some(mapping) = self.all[at].mapping().cloned() {
+            self.set(at, State::CatchingUp { mapping, until });
+        }
+    }
+
+    pub(super) fn is_catching_up(&self) -> bool {
+        self.all
+            .iter()
+            .any(|table| matches!(table.state, State::CatchingUp { .. }))
+    }
+
+    /// Serves those that have caught up.
+    pub(super) fn serve(&mut self, reached: &Position) {
+        for at in 0..self.all.len() {
+            let State::CatchingUp { mapping, until } = &self.all[at].state else {
+                continue;
+            };
+            if reached.covers(until) {
+                let mapping = Arc::clone(mapping);
+                tracing::info!(
+                    mapping = &*mapping.name,
+                    table = self.all[at].config.table,
+                    "mapping is served"
+                );
+                self.writer.serve(mapping.id, true);
+                self.set(at, State::Serving { mapping });
+            }
+        }
+    }
+
+    /// Its rows are not what its table has, or may not be: they go, and are copied again after `delay`.
+    pub(super) fn invalidate(&mut self, at: usize, reason: &str, delay: Option<Duration>) {
+        let from = delay.map(|delay| Instant::now() + delay);
+        self.drop_rows(at, reason);
+        let reason = reason.to_owned();
+        self.set(at, State::Waiting { from, reason });
+    }
+
+    /// It is served no more until something changes about it.
+    pub(super) fn stop(&mut self, at: usize, reason: &str) {
+        self.drop_rows(at, reason);
+        let reason = reason.to_owned();
+        self.set(at, State::Stopped { reason });
+    }
+
+    pub(super) fn stop_by_store(&mut self, at: usize, stopped: Stopped) {
+        self.stop(at, &stopped.to_string());
+    }
+
+    /// All of them.
+    pub(super) fn invalidate_all(&mut self, reason: &str) {
+        for at in 0..self.all.len() {
+            if !matches!(self.all[at].state, State::Stopped { .. }) {
+                self.invalidate(at, reason, None);
+            }
+        }
+    }
+
+    /// Those whose copy depends on a connection that is gone.
+    pub(super) fn abandon_copies(&mut self, reason: &str) {
+        for at in 0..self.all.len() {
+            if let State::Reading | State::Copying { .. } = self.all[at].state {
+                self.invalidate(at, reason, None);
+            }
+        }
+    }
+
+    /// Those that a statement may concern.
+    pub(super) fn concerned(&self, sql: &[u8], schema: &[u8]) -> Vec<usize> {
+        let is_concerned = |table: &Table| {
+            let (own_schema, own_table) = table.config.schema_and_table();
+            words::concerns(sql, schema, own_schema, own_table)
+        };
+        let all = self.all.iter().enumerate();
+        all.filter(|(_, table)| is_concerned(table))
+            .map(|(at, _)| at)
+            .collect()
+    }
+
+    fn drop_rows(&mut self, at: usize, reason: &str) {
+        let table = &self.all[at];
+        let name = table.config.name.as_str();
+        if let Some(mapping) = table.mapping() {
+            tracing::warn!(
+                mapping = name,
+                table = table.config.table,
+                reason,
+                "mapping is not served"
+            );
+            self.writer.close(mapping.id);
+        }
+    }
+
+    fn set(&mut self, at: usize, state: State) {
+        let had = self.all[at].mapping().map(|mapping| mapping.id);
+        let has = state.mapping().map(|mapping| mapping.id);
+        if had != has {
+            self.epoch += 1;
+        }
+        self.all[at].state = state;
+        self.publish();
+    }
+
+    /// Shows what is served.
+    fn publish(&self) {
+        let served = self.all.iter().filter_map(|table| match &table.state {
+            State::Serving { mapping } => Some(Arc::clone(mapping)),
+            _ => None,
+        });
+        let unready = self
+            .all
+            .iter()
+            .filter(|table| !matches!(table.state, State::Serving { .. }));
+        let unready = unready.map(|table| {
+            let name = table.config.name.as_str().into();
+            (name, table.state.phase().to_string().into())
+        });
+        self.board.set_mappings(MappingSet::new(served, unready));
+        self.tell();
+    }
+
+    fn tell(&self) {
+        let states = self.all.iter().map(|table| MappingState {
+            name: table.config.name.as_str().into(),
+            table: table.config.table.as_str().into(),
+            phase: table.state.phase(),
+        });
+        self.board.set_states(states.collect());
+    }
+}

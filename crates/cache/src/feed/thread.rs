@@ -1,0 +1,212 @@
+//! The thread of the feed: from one stream to the next.
+
+use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use mysql_wire::binlog::Zone;
+use mysql_wire::gtid::{Flavor, GtidSet};
+use tokio::runtime::Builder;
+use tokio::sync::{mpsc, watch};
+use tokio::task::LocalSet;
+use tokio::time::sleep;
+use upstream::{Cluster, Server};
+
+use super::account::Replica;
+use super::apply::Applier;
+use super::dump::{self, ER_FATAL_ERROR_READING_BINLOG};
+use super::progress::Progress;
+use super::shared::{Board, Counts, Fill};
+use super::stream::{Ended, Stream, Surroundings, within};
+use super::tables::Tables;
+use crate::coherence::Applied;
+use crate::store::{Version, Writer};
+
+/// Pauses between attempts: the first, and the longest.
+const PAUSE_MIN: Duration = Duration::from_millis(50);
+const PAUSE_MAX: Duration = Duration::from_secs(2);
+
+/// Why the feed cannot be started.
+#[derive(Debug, thiserror::Error)]
+pub enum FeedError {
+    #[error("no account for the binary log: give [cache.account], or a monitor to the cluster")]
+    NoAccount,
+    #[error("time zone {0} cannot be used")]
+    Zone(String),
+    #[error("its thread cannot be started: {0}")]
+    Thread(#[from] std::io::Error),
+}
+
+/// A running feed. It stops when this is dropped.
+pub struct Feed {
+    board: Arc<Board>,
+    stop: watch::Sender<bool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Feed {
+    /// Starts it.
+    ///
+    /// # Errors
+    /// See [`FeedError`].
+    pub fn start(config: &config::Cache, cluster: Arc<Cluster>, writer: Writer) -> Result<Self, FeedError> {
+        let drawn = RandomState::new().hash_one(std::process::id());
+        let replica = Replica::new(config, &cluster.config(), drawn).ok_or(FeedError::NoAccount)?;
+        let zone = config.time_zone.to_string();
+        let zone = Zone::parse(&zone).ok_or(FeedError::Zone(zone))?;
+        let nothing = Applied {
+            version: Version::default(),
+            position: None,
+            gtids: GtidSet::empty(Flavor::MySql),
+        };
+        let (board, fills) = Board::new(nothing);
+        let (stop, stopped) = watch::channel(false);
+        let around = Surroundings {
+            cluster,
+            replica,
+            board: Arc::clone(&board),
+            zone,
+            copy_chunk: config.copy_chunk,
+            stop: stopped,
+        };
+        let mut schemas: Vec<String> = config
+            .mappings
+            .iter()
+            .map(|mapping| mapping.schema_and_table().0.to_owned())
+            .collect();
+        schemas.dedup();
+        let runtime = Builder::new_current_thread().enable_all().build()?;
+        let config = config.clone();
+        let run = move || {
+            let tables = Tables::new(&config, writer, Arc::clone(&around.board));
+            let applier = Applier::new(tables, Arc::clone(&around.board));
+            let follower = Follower {
+                around,
+                applier,
+                fills,
+                schemas,
+            };
+            LocalSet::new().block_on(&runtime, follower.run());
+        };
+        let thread = std::thread::Builder::new().name("feed".to_owned()).spawn(run)?;
+        Ok(Self {
+            board,
+            stop,
+            thread: Some(thread),
+        })
+    }
+
+    /// What it shows.
+    #[must_use]
+    pub fn board(&self) -> &Arc<Board> {
+        &self.board
+    }
+}
+
+impl Drop for Feed {
+    fn drop(&mut self) {
+        self.stop.send_replace(true);
+        if let Some(thread) = self.thread.take() {
+            // It has said why, if it panicked.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Goes from one stream to the next.
+struct Follower {
+    around: Surroundings,
+    applier: Applier,
+    fills: mpsc::Receiver<Fill>,
+    schemas: Vec<String>,
+}
+
+impl Follower {
+    async fn run(mut self) {
+        let mut pause = PAUSE_MIN;
+        while let Some(server) = self.primary().await {
+            let (reason, heard) = self.follow(&server).await;
+            if *self.around.stop.borrow() {
+                return;
+            }
+            let name = server.name();
+            tracing::warn!(server = name, reason, "binary log is not followed");
+            self.around
+                .board
+                .set_stream(format!("not following {name}: {reason}"));
+            pause = if heard {
+                PAUSE_MIN
+            } else {
+                PAUSE_MAX.min(pause * 2)
+            };
+            tokio::select! {
+                () = sleep(pause) => {}
+                _ = self.around.stop.changed() => return,
+            }
+        }
+    }
+
+    /// The primary, as soon as there is one. `None` when the gateway stops.
+    async fn primary(&mut self) -> Option<Arc<Server>> {
+        loop {
+            if *self.around.stop.borrow() {
+                return None;
+            }
+            let topology = self.around.cluster.topology();
+            if let Some(primary) = topology.primary() {
+                return Some(Arc::clone(&primary.server));
+            }
+            self.around.board.set_stream("there is no primary".to_owned());
+            tokio::select! {
+                _ = self.around.cluster.wait_for_topology_change(topology.generation) => {}
+                _ = self.around.stop.changed() => return None,
+            }
+        }
+    }
+
+    /// Follows a server until that ends: why, and whether anything was heard of it.
+    async fn follow(&mut self, server: &Arc<Server>) -> (String, bool) {
+        let around = &mut self.around;
+        let opened = {
+            let mut progress = self.applier.progress.borrow().clone();
+            let limit = around.cluster.config().connect_timeout + around.cluster.config().login_timeout * 2;
+            let open = dump::open(
+                &around.replica,
+                &around.cluster,
+                server,
+                &self.schemas,
+                &mut progress,
+            );
+            match within(limit, open).await {
+                Some(Ok(dump)) => Ok((dump, progress)),
+                Some(Err(error)) => Err(error.to_string()),
+                None => Err("no answer".to_owned()),
+            }
+        };
+        let (dump, progress) = match opened {
+            Ok(opened) => opened,
+            Err(reason) => return (reason, false),
+        };
+        Counts::add(&around.board.counts.connects, 1);
+        tracing::info!(server = server.name(), anew = dump.anew, "binary log is followed");
+        around.board.set_stream(format!("following {}", server.name()));
+        *self.applier.progress.borrow_mut() = progress;
+        let mut stream = Stream::new(
+            around,
+            &mut self.applier,
+            &mut self.fills,
+            Arc::clone(server),
+            dump,
+        );
+        let ended = stream.follow().await;
+        let heard = stream.was_heard();
+        if let Ended::Refused(error) = &ended
+            && error.code == ER_FATAL_ERROR_READING_BINLOG
+        {
+            // What comes next is not there any more, or it is not what would have come.
+            *self.applier.progress.borrow_mut() = Progress::nowhere();
+        }
+        (ended.to_string(), heard)
+    }
+}
