@@ -31,6 +31,6 @@ pub use fault::Fault;
 pub use histogram::{Histogram, Snapshot};
 pub use metric::{Kind, MetricDoc, catalog, metrics};
 pub use samples::{Samples, Source};
-pub use series::{ListenerSeries, MirrorSeries, OTHER, ServerSeries};
+pub use series::{CacheSeries, ListenerSeries, MirrorSeries, OTHER, ServerSeries};
 pub use telemetry::Telemetry;
 pub use worker::Worker;

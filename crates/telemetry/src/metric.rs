@@ -123,6 +123,15 @@ metrics! {
     LOOKUPS_ANSWERED = Counter "forebay_lookups_answered_total" [] "statements": "Point lookups that were answered from memory.";
     LOOKUPS_LEFT = Counter "forebay_lookups_left_total" ["reason"] "statements": "Point lookups that were left to a server: session (in a transaction, or bound to its connection), routed (a rule or the client says where), settings (of the session, not known well enough), not_mapped, columns (that are not kept, or that only the server prints), value (that only the server compares), learned (for the first time, or again after a change of a definition or of grants), not_fresh (within strong_wait), not_served.";
 
+    CACHE_READS = Counter "forebay_cache_reads_total" ["consistency"] "reads": "Commands and statements that wanted rows from memory, by how fresh they had to be: strong, session or eventual.";
+    CACHE_READS_FAILED = Counter "forebay_cache_reads_not_fresh_total" [] "reads": "Reads that failed because memory was not as new as they had to see within strong_wait.";
+    CACHE_READ_WAIT_DURATION = Histogram "forebay_cache_read_wait_duration_seconds" [] "seconds": "How long strong and session reads waited for memory to be as new as they had to see, those in vain included.";
+    CACHE_PROBES = Counter "forebay_cache_probes_total" ["result"] "probes": "Questions to the primary for its position, each for all strong reads that waited on a worker, by result: answered or failed.";
+    CACHE_PROBE_DURATION = Histogram "forebay_cache_probe_duration_seconds" [] "seconds": "How long the primary took to answer with its position.";
+    CACHE_FETCHES = Counter "forebay_cache_fetches_total" ["result"] "questions": "Questions to the primary for rows that memory could not tell of, by result: answered or failed.";
+    CACHE_FETCH_DURATION = Histogram "forebay_cache_fetch_duration_seconds" [] "seconds": "How long it took until the primary had answered with rows that may be shown.";
+    CACHE_FILLS = Counter "forebay_cache_fills_total" ["result"] "rows": "Rows, and keys without one, that the primary told of and that were offered to memory in mode bounded, by result: kept (as far as nothing newer came) or dropped.";
+
     RULE_HITS = Counter "forebay_rule_hits_total" ["rule"] "statements": "Statements that met a rule; prepared ones at each execution.";
     MIRRORED = Counter "forebay_mirrored_total" ["cluster", "result"] "statements": "Statements that a rule has copied to another cluster, by result: sent, failed, dropped (too many under way) or left_out (they need more of their session than its settings).";
 

@@ -77,6 +77,60 @@ impl MirrorSeries {
     }
 }
 
+/// What one worker counts for reads of rows in memory.
+#[derive(Debug, Default)]
+pub struct CacheSeries {
+    /// Reads that had to be as new as everything acknowledged before.
+    pub strong: Counter,
+    /// Reads that had to have their session's writes.
+    pub session: Counter,
+    /// Reads of whatever was there.
+    pub eventual: Counter,
+    /// Strong and session reads that waited in vain.
+    pub not_fresh: Counter,
+    /// Waits of strong and session reads.
+    pub wait_seconds: Histogram,
+    /// Probes that the primary answered.
+    pub probes: Counter,
+    /// Probes without an answer that counts.
+    pub probes_failed: Counter,
+    /// Time from a probe to its answer.
+    pub probe_seconds: Histogram,
+    /// Questions for rows that the primary answered.
+    pub fetches: Counter,
+    /// Questions for rows without an answer that counts.
+    pub fetches_failed: Counter,
+    /// Time from the question for rows to an answer that may be shown.
+    pub fetch_seconds: Histogram,
+    /// Rows from the primary that were given to memory.
+    pub fills_kept: Counter,
+    /// Rows from the primary that were not.
+    pub fills_dropped: Counter,
+}
+
+impl CacheSeries {
+    pub(crate) fn collect(&self, out: &mut Samples) {
+        let counters = [
+            (&catalog::CACHE_READS, "strong", &self.strong),
+            (&catalog::CACHE_READS, "session", &self.session),
+            (&catalog::CACHE_READS, "eventual", &self.eventual),
+            (&catalog::CACHE_PROBES, "answered", &self.probes),
+            (&catalog::CACHE_PROBES, "failed", &self.probes_failed),
+            (&catalog::CACHE_FETCHES, "answered", &self.fetches),
+            (&catalog::CACHE_FETCHES, "failed", &self.fetches_failed),
+            (&catalog::CACHE_FILLS, "kept", &self.fills_kept),
+            (&catalog::CACHE_FILLS, "dropped", &self.fills_dropped),
+        ];
+        for (metric, label, count) in counters {
+            out.counter(metric, &[label], count.get());
+        }
+        out.counter(&catalog::CACHE_READS_FAILED, &[], self.not_fresh.get());
+        out.histogram(&catalog::CACHE_READ_WAIT_DURATION, &[], &self.wait_seconds);
+        out.histogram(&catalog::CACHE_PROBE_DURATION, &[], &self.probe_seconds);
+        out.histogram(&catalog::CACHE_FETCH_DURATION, &[], &self.fetch_seconds);
+    }
+}
+
 /// What one worker counts for one server of a cluster.
 #[derive(Debug, Default)]
 pub struct ServerSeries {

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::error_table::ErrorTable;
 use crate::{
-    Counter, EndReason, Fault, Gauge, Histogram, ListenerSeries, MirrorSeries, OTHER, Samples, ServerSeries,
-    catalog,
+    CacheSeries, Counter, EndReason, Fault, Gauge, Histogram, ListenerSeries, MirrorSeries, OTHER, Samples,
+    ServerSeries, catalog,
 };
 
 /// Listeners that a worker tells apart from start to end of the process; sessions of further ones are counted under
@@ -37,6 +37,8 @@ pub struct Worker {
     pub reprepares: Counter,
     /// Waits of reads for a replica to have what they must see.
     pub read_wait_seconds: Histogram,
+    /// Reads of rows in memory.
+    pub cache: CacheSeries,
     label: String,
     errors: ErrorTable,
     listeners: Mutex<HashMap<String, Arc<ListenerSeries>>>,
@@ -56,6 +58,7 @@ impl Worker {
             buffers_free: Gauge::new(),
             reprepares: Counter::new(),
             read_wait_seconds: Histogram::default(),
+            cache: CacheSeries::default(),
             label: index.to_string(),
             errors: ErrorTable::default(),
             listeners: Mutex::default(),
@@ -130,6 +133,7 @@ impl Worker {
         out.gauge(&catalog::BUFFERS_FREE, labels, self.buffers_free.get());
         out.counter(&catalog::REPREPARES, &[], self.reprepares.get());
         out.histogram(&catalog::READ_WAIT_DURATION, &[], &self.read_wait_seconds);
+        self.cache.collect(out);
         out.counter(&catalog::SERIES_OVERFLOW, &[], self.overflow.get());
         for (command, count) in (0..=u8::MAX).zip(&self.commands) {
             out.counter(&catalog::COMMANDS, &[command_name(command)], count.get());
