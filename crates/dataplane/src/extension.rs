@@ -81,6 +81,8 @@ pub enum Departure {
     Failed(io::Error),
     /// The client broke the protocol; in words for the log.
     Protocol(String),
+    /// The client did not log in within `login_timeout`.
+    LoginTimeout,
     /// The session was told to end.
     Told(Order),
 }
@@ -264,6 +266,7 @@ pub(crate) async fn serve(
         Departure::Gone => SessionError::ClientGone,
         Departure::Failed(error) => SessionError::ClientFailed(error),
         Departure::Protocol(cause) => SessionError::ClientBroke(cause),
+        Departure::LoginTimeout => SessionError::LoginTimeout(listener.config.login_timeout),
         Departure::Told(Order(signal)) => signal_as_error(signal, "", listener),
     }
 }

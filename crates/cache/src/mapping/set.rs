@@ -54,6 +54,12 @@ impl MappingSet {
         places.into_iter().flatten().map(|&at| &self.all[at])
     }
 
+    /// The names of those that are configured and not among them, and why, in no particular order.
+    pub fn all_unready(&self) -> impl Iterator<Item = (&str, &str)> {
+        let names = self.unready.iter();
+        names.map(|(name, reason)| (str::from_utf8(name).unwrap_or_default(), &**reason))
+    }
+
     /// Why a mapping that is configured is not among them.
     #[must_use]
     pub fn unready(&self, name: &[u8]) -> Option<&str> {
