@@ -686,8 +686,8 @@ public final class Client {
                     return "error " + error.getErrorCode();
                 }
             });
-            String running = "SELECT COUNT(*) FROM information_schema.processlist WHERE id = " + id
-                    + " AND info LIKE '%forebay cancel java%'";
+            String running = "SELECT COUNT(*) FROM information_schema.processlist "
+                    + "WHERE info LIKE 'SELECT SLEEP(30), _forebay cancel java%'";
             long deadline = System.nanoTime() + TimeUnit.SECONDS.toNanos(10);
             while (!rows(other, running).equals(List.of(List.of("1")))) {
                 equal(System.nanoTime() < deadline, true, "the statement runs");

@@ -373,8 +373,8 @@ def cancel(kill):
         thread.start()
         with connect() as other:
             deadline = time.monotonic() + 10
-            running = "SELECT COUNT(*) FROM information_schema.processlist WHERE id = %s AND info LIKE '%%forebay cancel%%'"
-            while query(other, running, (identity,)) != ((1,),):
+            running = "SELECT COUNT(*) FROM information_schema.processlist WHERE info LIKE 'SELECT SLEEP(30), _forebay cancel python%'"
+            while query(other, running) != ((1,),):
                 if time.monotonic() > deadline:
                     raise AssertionError("the statement never ran")
             kill(other, connection, identity)

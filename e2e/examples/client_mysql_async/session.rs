@@ -114,7 +114,7 @@ async fn cancel(choose: fn(u32, u32) -> u32) -> Result<()> {
         (conn, found)
     };
     let killer = async {
-        await_sleeper(&mut other, id).await?;
+        await_sleeper(&mut other).await?;
         other.query_drop(format!("KILL QUERY {victim}")).await?;
         anyhow::Ok(Instant::now())
     };
@@ -135,12 +135,10 @@ async fn cancel(choose: fn(u32, u32) -> u32) -> Result<()> {
     )
 }
 
-async fn await_sleeper(other: &mut Conn, id: u32) -> Result<()> {
-    let running = format!(
-        "SELECT COUNT(*) FROM information_schema.processlist WHERE id = {id} AND info LIKE '%forebay cancel rust%'"
-    );
+async fn await_sleeper(other: &mut Conn) -> Result<()> {
+    let running = "SELECT COUNT(*) FROM information_schema.processlist WHERE info LIKE 'SELECT SLEEP(30), _forebay cancel rust%'";
     let deadline = Instant::now() + Duration::from_secs(10);
-    while rows::<u8>(other, &running).await? != [1] {
+    while rows::<u8>(other, running).await? != [1] {
         ensure!(Instant::now() < deadline, "the statement never ran");
     }
     Ok(())

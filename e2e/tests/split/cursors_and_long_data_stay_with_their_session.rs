@@ -28,6 +28,10 @@ fn gateway(connections: u32) -> Gateway {
 }
 
 fn connect(gateway: &Gateway) -> Client {
+    connect_to(&gateway.address())
+}
+
+fn connect_to(address: &str) -> Client {
     let identity = Identity {
         user: USER,
         password: PASSWORD,
@@ -39,7 +43,7 @@ fn connect(gateway: &Gateway) -> Client {
             | Capabilities::CONNECT_WITH_DB
             | Capabilities::TRANSACTIONS,
     };
-    let (client, verdict) = Client::connect(&gateway.address(), &identity).unwrap();
+    let (client, verdict) = Client::connect(address, &identity).unwrap();
     assert_eq!(verdict.payload[0], 0, "{:?}", verdict.payload);
     client
 }
@@ -196,4 +200,47 @@ fn and_so_does_the_schema() {
         assert_eq!(own.packet().unwrap().payload[0], 0);
         assert_eq!(own.ask("SELECT DATABASE()"), [b"\x07cursors"]);
     }
+}
+
+/// MariaDB's clients send an execution of "the last one prepared" behind the preparation, without waiting for its answer. There
+/// is none after one that has failed, whatever was prepared before.
+#[test]
+fn and_so_does_the_statement_prepared_last() {
+    const LAST: [u8; 4] = [0xff; 4];
+    const UNKNOWN: [u8; 3] = [0xff, 0xdb, 0x04];
+    let gateway = gateway(1);
+    let server = cluster::single().primary().address();
+    let execute_last = |client: &mut Client| {
+        send(
+            client,
+            Command::STMT_EXECUTE,
+            &[LAST.as_slice(), &[0, 1, 0, 0, 0]].concat(),
+        );
+        let answer = client.packet().unwrap().payload;
+        if answer[0] != 0xff {
+            up_to_eof(client);
+            up_to_eof(client);
+        }
+        answer[..3.min(answer.len())].to_vec()
+    };
+    let story = |client: &mut Client| {
+        let mut answers = vec![execute_last(client)];
+        prepare(client, "SELECT n FROM t");
+        answers.push(execute_last(client));
+        for wrong in ["SELECT n FROM nowhere", "SELEKT"] {
+            send(client, Command::STMT_PREPARE, wrong.as_bytes());
+            assert_eq!(client.packet().unwrap().payload[0], 0xff);
+            answers.push(execute_last(client));
+        }
+        let id = prepare(client, "SELECT n FROM t");
+        send(client, Command::STMT_CLOSE, &id);
+        answers.push(execute_last(client));
+        answers
+    };
+    let answers = story(&mut connect(&gateway));
+    assert_eq!(answers, story(&mut connect_to(&server)));
+    assert_eq!(
+        [&answers[0], &answers[2], &answers[3], &answers[4]],
+        [&UNKNOWN; 4]
+    );
 }

@@ -29,6 +29,8 @@ const ER_UNSUPPORTED_PS: u16 = 1295;
 /// COM_STMT_PREPARE: prepared on the server where it will be executed, by this connection or another.
 pub(crate) async fn prepare(split: &mut Split, head: CommandHead) -> Result<(), SessionError> {
     split.note = None;
+    // Whatever comes of it: the one before is no longer the last.
+    split.last_prepared = 0;
     if rules::concern(split) {
         return rules::prepare(split, head).await;
     }

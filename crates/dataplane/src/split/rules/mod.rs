@@ -208,13 +208,10 @@ pub(crate) async fn prepare(split: &mut Split, head: CommandHead) -> Result<(), 
     }
     let is_rewritten = verdict.rewritten.is_some();
     split.rules.ruling = (!verdict.is_empty()).then(|| Box::new(Ruling::new(verdict, Vec::new(), None)));
-    let before = std::mem::take(&mut split.last_prepared);
     statement::prepare_as_it_is(split, head).await?;
     split.rules.ruling = None;
-    match split.last_prepared {
-        0 => split.last_prepared = before,
-        id if is_rewritten => remember_original(split, id, text),
-        _ => {}
+    if is_rewritten && split.last_prepared != 0 {
+        remember_original(split, split.last_prepared, text);
     }
     Ok(())
 }
