@@ -42,7 +42,7 @@ pub(super) struct Dump {
 }
 
 /// What names a server and its binary log.
-fn source_id(flavor: Flavor, uuid: &str, server_id: u32, address: &str) -> SourceId {
+pub(crate) fn source_id(flavor: Flavor, uuid: &str, server_id: u32, address: &str) -> SourceId {
     match flavor {
         Flavor::MySql => SourceId::of(uuid.to_ascii_lowercase().as_bytes()),
         Flavor::MariaDb => SourceId::of(format!("{server_id}@{address}").as_bytes()),

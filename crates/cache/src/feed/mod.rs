@@ -15,7 +15,7 @@ mod account;
 mod apply;
 mod copy;
 mod dump;
-mod link;
+pub(crate) mod link;
 mod pages;
 mod preflight;
 mod prepared;
@@ -27,5 +27,6 @@ mod thread;
 mod window;
 mod words;
 
+pub(crate) use dump::source_id;
 pub use shared::{Board, Fill, MappingState, Phase};
 pub use thread::{Feed, FeedError};

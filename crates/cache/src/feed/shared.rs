@@ -162,6 +162,16 @@ impl Board {
         self.stream.load_full()
     }
 
+    /// Copies that were begun so far.
+    pub fn copies(&self) -> u64 {
+        self.counts.copies.load(Ordering::Relaxed)
+    }
+
+    /// Rows of copies that were kept so far.
+    pub fn copied_rows(&self) -> u64 {
+        self.counts.copied_rows.load(Ordering::Relaxed)
+    }
+
     /// Has a row kept, if the ticket still allows that. Forgotten where too many wait.
     pub fn fill(&self, fill: Fill) {
         // What is not kept is asked for again.

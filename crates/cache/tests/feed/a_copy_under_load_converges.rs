@@ -1,0 +1,77 @@
+//! Rows are copied while they change.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use sandbox::{Kind, Sandbox};
+
+use crate::fed::{Fed, Wishes, on_both, string};
+
+on_both! { a_table_at_rest a_table_that_is_written_to }
+
+const TABLE: &str = "CREATE TABLE t (id INT PRIMARY KEY, c VARCHAR(60) NOT NULL); \
+     CREATE PROCEDURE fill(IN rows_wanted INT) BEGIN DECLARE i INT DEFAULT 0; START TRANSACTION; \
+     WHILE i < rows_wanted DO SET i = i + 1; INSERT INTO t VALUES (i, CONCAT('row ', i)); END WHILE; COMMIT; END";
+
+fn table(rows: u32) -> String {
+    format!(
+        "DELIMITER //\n{}//\nDELIMITER ;\nCALL fill({rows});",
+        TABLE.replace("; CREATE", "//CREATE")
+    )
+}
+
+const SELECT: &str = "SELECT id, c FROM t";
+
+fn a_table_at_rest(kind: Kind) {
+    let fed = Fed::start(
+        Wishes::of(kind),
+        &table(1050),
+        vec![string("t", "test.t", &["id"], "c")],
+    );
+    fed.assert_same("t", SELECT);
+    fed.sql("UPDATE t SET c = 'new' WHERE id = 7; DELETE FROM t WHERE id = 8; INSERT INTO t VALUES (-5, 'minus'); \
+             UPDATE t SET id = 5000 WHERE id = 9");
+    fed.assert_same("t", SELECT);
+    assert_eq!(fed.rows("t").len(), 1050);
+}
+
+fn a_table_that_is_written_to(kind: Kind) {
+    let sql = table(20_000);
+    let fed = Fed::start(Wishes::of(kind), &sql, vec![string("t", "test.t", &["id"], "c")]);
+    let stop = Arc::new(AtomicBool::new(false));
+    let writers = [1, 2].map(|seed| write(&fed.sandbox, seed, &stop));
+    fed.until_served("t");
+    let copied = fed.feed.board().copied_rows();
+    assert!(copied > 15_000, "{copied}");
+    stop.store(true, Ordering::SeqCst);
+    let written: u64 = writers.into_iter().map(|writer| writer.join().unwrap()).sum();
+    assert!(written > 0);
+    fed.assert_same("t", SELECT);
+    assert_eq!(fed.copies(), 1);
+}
+
+/// Changes rows here and there until it is stopped. Returns how many statements it ran.
+fn write(sandbox: &Arc<Sandbox>, seed: u64, stop: &Arc<AtomicBool>) -> std::thread::JoinHandle<u64> {
+    let (sandbox, stop) = (Arc::clone(sandbox), Arc::clone(stop));
+    std::thread::spawn(move || {
+        let mut random = seed;
+        let mut count = 0;
+        while !stop.load(Ordering::SeqCst) {
+            let mut sql = String::new();
+            for _ in 0..200 {
+                random = random
+                    .wrapping_mul(6_364_136_223_846_793_005)
+                    .wrapping_add(1_442_695_040_888_963_407);
+                let (id, what) = (random >> 33 & 0x7fff, random >> 60 & 3);
+                sql.push_str(&match what {
+                    0 => format!("DELETE FROM t WHERE id = {id};"),
+                    1 => format!("REPLACE INTO t VALUES ({id}, 'written {count}');"),
+                    _ => format!("UPDATE t SET c = 'changed {count}' WHERE id = {id};"),
+                });
+                count += 1;
+            }
+            sandbox.primary().sql(&sql).unwrap();
+        }
+        count
+    })
+}

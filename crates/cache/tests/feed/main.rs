@@ -1,0 +1,6 @@
+//! The feed on real servers: what is in the store is what a SELECT says, whatever happens in between.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test")]
+
+mod a_copy_under_load_converges;
+mod fed;
