@@ -48,12 +48,15 @@ pub struct ColumnType {
     pub unsigned: bool,
     /// Characters to fill with zeros from the left; 0 for no ZEROFILL.
     pub zerofill: u8,
-    /// Digits of a DECIMAL, bits of a BIT, bytes of a BINARY; else 0.
+    /// Digits of a DECIMAL, bits of a BIT, bytes of a BINARY, UUID, INET4 and INET6; else 0.
     pub length: u32,
     /// Digits after the point: of a DECIMAL, of the seconds of a time, of a FLOAT(M,D) and DOUBLE(M,D), where
     /// [`ColumnType::NOT_FIXED`] is for those without.
     pub decimals: u8,
     pub charset: Charset,
+    /// FLOAT and DOUBLE: a SELECT tells -0 from 0. MySQL's does; of MariaDB's -0 only the binary log
+    /// knows ([`ColumnType::of_mariadb`]).
+    pub negative_zero: bool,
     /// Of ENUM and SET, in UTF-8.
     pub members: Arc<[Box<[u8]>]>,
 }
@@ -69,14 +72,29 @@ impl ColumnType {
             ColumnKind::Float | ColumnKind::Double => Self::NOT_FIXED,
             _ => 0,
         };
+        let length = match kind {
+            ColumnKind::Uuid | ColumnKind::Inet6 => 16,
+            ColumnKind::Inet4 => 4,
+            _ => 0,
+        };
         ColumnType {
             kind,
             unsigned: false,
             zerofill: 0,
-            length: 0,
+            length,
             decimals,
             charset: Charset::Binary,
+            negative_zero: true,
             members: Arc::default(),
+        }
+    }
+
+    /// The same type of a MariaDB server.
+    #[must_use]
+    pub fn of_mariadb(self) -> ColumnType {
+        ColumnType {
+            negative_zero: false,
+            ..self
         }
     }
 
@@ -130,8 +148,6 @@ impl ColumnType {
                 self.decimals = byte(0).unwrap_or(0);
             }
             ColumnKind::Bit | ColumnKind::Binary => self.length = first.unwrap_or(1),
-            ColumnKind::Uuid | ColumnKind::Inet6 => self.length = 16,
-            ColumnKind::Inet4 => self.length = 4,
             _ => {}
         }
     }

@@ -6,7 +6,7 @@ use std::borrow::Cow;
 
 use super::table_map::{WireColumn, code};
 use super::temporal::{Date, DateTime, Time, Timestamp, micros};
-use super::{BinlogError, Charset, ColumnKind, ColumnType, Value, decimal, text, unpack};
+use super::{BinlogError, Charset, ColumnKind, ColumnType, Value, decimal, json, text, unpack};
 use crate::WireError;
 use crate::codec::Reader;
 
@@ -119,6 +119,8 @@ pub(super) fn value<'a>(
         | ColumnKind::MediumInt
         | ColumnKind::Int
         | ColumnKind::BigInt => integer(bytes, column.unsigned),
+        ColumnKind::Float if is_zero(bytes) && !column.negative_zero => Value::Float(0.0),
+        ColumnKind::Double if is_zero(bytes) && !column.negative_zero => Value::Double(0.0),
         ColumnKind::Float => Value::Float(f32::from_le_bytes(bytes.try_into().map_err(|_| invalid())?)),
         ColumnKind::Double => Value::Double(f64::from_le_bytes(bytes.try_into().map_err(|_| invalid())?)),
         ColumnKind::Decimal => Value::Decimal(bytes.into()),
@@ -158,8 +160,17 @@ pub(super) fn value<'a>(
             let valid = members >= 64 || bits >> members == 0;
             Value::Set(valid.then_some(bits).ok_or_else(invalid)?)
         }
-        ColumnKind::Json => return Err(BinlogError::Unsupported("JSON".to_owned())),
+        ColumnKind::Json => {
+            let mut shown = Vec::with_capacity(2 * bytes.len());
+            json::put(bytes, &mut shown)?;
+            Value::Json(shown.into())
+        }
     })
+}
+
+/// A floating-point number is 0 or -0.
+fn is_zero(bytes: &[u8]) -> bool {
+    matches!(bytes.split_last(), Some((0 | 0x80, rest)) if rest.iter().all(|&byte| byte == 0))
 }
 
 fn integer(bytes: &[u8], unsigned: bool) -> Value<'static> {

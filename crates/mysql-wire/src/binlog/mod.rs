@@ -11,6 +11,7 @@
 //! Everything may be hostile: nothing panics, and what is allocated is bounded by the bytes that came; compressed events,
 //! which are small for what they hold, by [`UNPACKED_MAX`].
 
+mod address;
 mod binary;
 mod charset;
 mod column;
@@ -20,6 +21,7 @@ mod decoder;
 mod event;
 mod field;
 mod float;
+mod json;
 mod layout;
 mod rows;
 mod table_map;

@@ -1,7 +1,7 @@
 //! Values as the server's SELECT prints them in the text protocol, on a connection with `SET NAMES utf8mb4`; and back.
 
 use super::temporal::{Date, DateTime, Time, Zone};
-use super::{BinlogError, ColumnKind, ColumnType, Value, decimal, float};
+use super::{BinlogError, ColumnKind, ColumnType, Value, address, decimal, float};
 
 /// Appends what a SELECT of the column prints. Nothing for NULL, which the protocols mark in other ways.
 ///
@@ -32,7 +32,9 @@ pub fn text(
             decimal::put(packed, precision, column.decimals, out)?;
         }
         Value::Bytes(bytes) => match column.kind {
-            ColumnKind::Uuid | ColumnKind::Inet4 | ColumnKind::Inet6 => return Err(invalid()),
+            ColumnKind::Uuid | ColumnKind::Inet4 | ColumnKind::Inet6 => {
+                address::put(column.kind, bytes, out).ok_or_else(invalid)?;
+            }
             _ => out.extend_from_slice(bytes),
         },
         Value::Json(text) => out.extend_from_slice(text),
@@ -128,7 +130,9 @@ pub fn from_text<'a>(text: &'a [u8], column: &ColumnType, zone: Zone) -> Result<
         ColumnKind::Enum => enum_index(text, column).map(Value::Enum),
         ColumnKind::Set => set_bits(text, column).map(Value::Set),
         ColumnKind::Json => Some(Value::Json(text.into())),
-        ColumnKind::Uuid | ColumnKind::Inet4 | ColumnKind::Inet6 => None,
+        ColumnKind::Uuid | ColumnKind::Inet4 | ColumnKind::Inet6 => {
+            address::read(column.kind, text).map(|bytes| Value::Bytes(bytes.into()))
+        }
         _ => Some(Value::Bytes(text.into())),
     };
     value.ok_or_else(invalid)

@@ -34,13 +34,13 @@ pub(super) fn mariadb(data: &[u8]) -> Result<Vec<u8>, BinlogError> {
     zlib(data, head & 7, true)
 }
 
-/// The value of a column with the attribute COMPRESSED: a byte 0 and the value, or a byte `1000wnnn` (`w`: with zlib's own
+/// The value of a column with the attribute COMPRESSED: a byte 0 and the value, or a byte `1000wnnn` (`w`: without zlib's own
 /// header), `n` bytes of length, and compressed data.
 pub(super) fn mariadb_column(data: &[u8]) -> Result<Cow<'_, [u8]>, BinlogError> {
     match data.split_first() {
         None => Ok(data.into()),
         Some((0, value)) => Ok(value.into()),
-        Some((head, _)) if head >> 4 == 8 => Ok(zlib(data, head & 7, head & 8 != 0)?.into()),
+        Some((head, _)) if head >> 4 == 8 => Ok(zlib(data, head & 7, head & 8 == 0)?.into()),
         Some((head, _)) => Err(BinlogError::Unsupported(format!(
             "compression {head:#04x} of MariaDB columns"
         ))),
