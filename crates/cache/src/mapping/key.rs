@@ -4,7 +4,7 @@
 
 use mysql_wire::binlog::{BinlogError, ColumnKind, ColumnType, Value, Zone, from_text, text};
 
-use super::collation::{Comparison, without_blanks};
+use super::collation::{Comparison, Texts, without_blanks};
 use super::error::{KeyError, Reason};
 
 /// Where the answer for a key is.
@@ -80,6 +80,14 @@ impl Rule {
             | ColumnKind::Inet4
             | ColumnKind::Inet6 => Rule::Printed,
         })
+    }
+
+    /// All texts that are the same have the same bytes.
+    pub(super) fn is_exact(&self) -> bool {
+        match self {
+            Rule::Text { comparison, .. } => comparison.texts == Texts::Exact,
+            Rule::Integer { .. } | Rule::Fixed(_) | Rule::Bytes | Rule::Printed => true,
+        }
     }
 
     /// Appends a value of a row. False where only the server knows which other texts are the same.

@@ -64,6 +64,8 @@ pub struct Column {
     /// Place in the table, from 0.
     pub place: usize,
     pub column_type: ColumnType,
+    /// The character set by the server's name, where the column has one.
+    pub charset: Option<Box<str>>,
 }
 
 #[derive(Debug)]
@@ -215,6 +217,12 @@ impl Mapping {
         decisions.fold(Decision::Memory, worst)
     }
 
+    /// Two keys whose bytes differ are never the same: the row that a key finds has that key's bytes.
+    #[must_use]
+    pub fn compares_exactly(&self) -> bool {
+        self.key.iter().all(|part| part.rule.is_exact())
+    }
+
     /// Whether "not in memory" leaves it open that a row has this key: there are rows whose keys only the server can
     /// compare. To be asked after the memory was.
     #[must_use]
@@ -328,6 +336,7 @@ impl Columns<'_> {
             name: column.name.clone(),
             place,
             column_type: self.types[place].clone(),
+            charset: column.charset.clone(),
         });
         Ok(self.read.len() - 1)
     }

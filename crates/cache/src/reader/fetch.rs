@@ -1,0 +1,375 @@
+//! Rows from the primary itself: those that are not in memory, and those of keys that only the server can compare.
+//!
+//! The rules are [`Fill`]'s: an answer is shown when it is not older than what memory showed when the question began, and it is
+//! kept when, besides, all that it can have seen is applied. Several keys are read in one snapshot.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use mysql_wire::binlog::BinlogError;
+use mysql_wire::gtid::{Flavor, GtidSet};
+use tokio::sync::{Semaphore, watch};
+use tokio::task::spawn_local;
+use tokio::time::{Instant, sleep, timeout, timeout_at};
+
+use super::line::{AskError, Identity, Line, Primary, end_of_log, file_position};
+use super::sql::{self, KEYS_MAX, Row};
+use crate::coherence::{Applied, Fill, FillVerdict, Place, Position, Visible};
+use crate::feed::Board;
+use crate::feed::link::TextRow;
+use crate::mapping::Mapping;
+use crate::store::{FillTicket, Store};
+
+/// Questions that a worker has under way at the same time; further ones wait.
+const LINES_MAX: usize = 8;
+
+/// Pause before an answer that may not be shown is asked for again.
+const PAUSE: Duration = Duration::from_millis(1);
+
+const BEGIN: &str = "START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY";
+const SNAPSHOT: &str = "SHOW STATUS LIKE 'binlog_snapshot_%'";
+const COMMIT: &str = "COMMIT";
+
+/// A key whose row is wanted.
+#[derive(Clone, Copy, Debug)]
+pub struct Want<'a> {
+    pub mapping: &'a Mapping,
+    pub key: &'a [u8],
+}
+
+/// Why the primary did not tell.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the row is not in memory, and {reason}")]
+pub struct NotFetched {
+    pub reason: Arc<str>,
+}
+
+impl NotFetched {
+    fn new(reason: impl Into<Arc<str>>) -> Self {
+        Self {
+            reason: reason.into(),
+        }
+    }
+}
+
+/// Asks the primary for rows.
+pub(super) struct Fetcher {
+    primary: Rc<Primary>,
+    store: Arc<Store>,
+    board: Arc<Board>,
+    applied: watch::Receiver<Arc<Applied>>,
+    idle: RefCell<Vec<Line>>,
+    lines: Semaphore,
+    limit: Duration,
+    metrics: Arc<telemetry::Worker>,
+}
+
+/// One statement of a question, and which of the wants it is for.
+struct Part {
+    sql: String,
+    wants: Vec<usize>,
+}
+
+/// An answer of the primary's.
+struct Answer {
+    visible: Visible,
+    /// The primary's position after it, or its own.
+    until: Position,
+    /// In the order of the parts.
+    rows: Vec<Vec<TextRow>>,
+}
+
+impl Fetcher {
+    pub(super) fn new(
+        primary: Rc<Primary>,
+        store: Arc<Store>,
+        board: Arc<Board>,
+        limit: Duration,
+        metrics: Arc<telemetry::Worker>,
+    ) -> Self {
+        Self {
+            primary,
+            store,
+            applied: board.applied(),
+            board,
+            idle: RefCell::default(),
+            lines: Semaphore::new(LINES_MAX),
+            limit,
+            metrics,
+        }
+    }
+
+    /// The rows of these keys, all of one moment that is not before this call.
+    pub(super) async fn fetch(&self, wants: &[Want<'_>]) -> Result<Vec<Option<Vec<u8>>>, NotFetched> {
+        let begun = Instant::now();
+        let parts = parts(wants).map_err(|error| NotFetched::new(error.to_string()))?;
+        let fetched = match timeout(self.limit, self.until_shown(&parts, wants)).await {
+            Ok(fetched) => fetched,
+            Err(_) => Err(NotFetched::new(AskError::Timeout(self.limit).to_string())),
+        };
+        let cache = &self.metrics.cache;
+        match &fetched {
+            Ok(_) => {
+                cache.fetches.inc();
+                cache.fetch_seconds.record(begun.elapsed());
+            }
+            Err(_) => cache.fetches_failed.inc(),
+        }
+        fetched
+    }
+
+    async fn until_shown(
+        &self,
+        parts: &[Part],
+        wants: &[Want<'_>],
+    ) -> Result<Vec<Option<Vec<u8>>>, NotFetched> {
+        let deadline = Instant::now() + self.limit;
+        loop {
+            let applied = Arc::clone(&self.applied.borrow());
+            let fill = Fill::begin(applied);
+            let tickets = self.tickets(wants, &fill);
+            let reason = match self.ask(parts, fill.begun()).await {
+                Ok(answer) if fill.may_show(&answer.visible) => {
+                    let rows = read(parts, wants, &answer.rows);
+                    let rows = rows.map_err(|error| NotFetched::new(error.to_string()))?;
+                    self.keep(fill, &answer, wants, &tickets, &rows);
+                    let rows = rows.into_iter().map(|row| row.map(|row| row.row));
+                    return Ok(rows.collect());
+                }
+                Ok(_) if fill.begun().position.is_none() => "the binary log is not followed yet".into(),
+                Ok(_) => "the primary does not show yet what memory has shown".into(),
+                Err(error) if error.is_final() => return Err(NotFetched::new(error.to_string())),
+                Err(error) => Arc::from(error.to_string()),
+            };
+            // The limit ends it here, too: then with a reason.
+            if Instant::now() + PAUSE >= deadline {
+                return Err(NotFetched { reason });
+            }
+            sleep(PAUSE).await;
+        }
+    }
+
+    fn tickets(&self, wants: &[Want<'_>], fill: &Fill) -> Vec<Option<FillTicket>> {
+        let version = fill.begun().version;
+        let ticket = |want: &Want<'_>| self.store.fill_begin(want.mapping.id, version);
+        wants.iter().map(ticket).collect()
+    }
+
+    /// One exchange with the primary. A connection that is gone is no reason to fail: another one is tried.
+    async fn ask(&self, parts: &[Part], begun: &Applied) -> Result<Answer, AskError> {
+        let _permit = self.lines.acquire().await.map_err(|_| AskError::NoPrimary)?;
+        let idle = self.idle.borrow_mut().pop();
+        if let Some(mut line) = idle.filter(|line| self.primary.is_current(line)) {
+            match exchange(&mut line, parts, begun).await {
+                Ok(answer) => {
+                    self.idle.borrow_mut().push(line);
+                    return Ok(answer);
+                }
+                Err(error) if error.is_final() => return Err(error),
+                Err(_) => {}
+            }
+        }
+        let mut line = self.primary.connect().await?;
+        let answer = exchange(&mut line, parts, begun).await?;
+        self.idle.borrow_mut().push(line);
+        Ok(answer)
+    }
+
+    /// Gives rows to memory, as soon as all that they can have seen is applied.
+    fn keep(
+        &self,
+        fill: Fill,
+        answer: &Answer,
+        wants: &[Want<'_>],
+        tickets: &[Option<FillTicket>],
+        rows: &[Option<Row>],
+    ) {
+        let mut kept = Vec::new();
+        for ((want, ticket), row) in wants.iter().zip(tickets).zip(rows) {
+            let Some(ticket) = *ticket else { continue };
+            let key = row.as_ref().map_or(want.key, |row| &row.key);
+            kept.push(crate::feed::Fill {
+                ticket,
+                key: key.into(),
+                row: row.as_ref().map(|row| row.row.as_slice().into()),
+            });
+        }
+        if kept.is_empty() {
+            return;
+        }
+        let (visible, until) = (answer.visible.clone(), answer.until.clone());
+        let now = Arc::clone(&self.applied.borrow());
+        let (board, metrics) = (Arc::clone(&self.board), Arc::clone(&self.metrics));
+        match fill.verdict(&visible, &until, &now) {
+            FillVerdict::Store => give(&board, &metrics, kept),
+            FillVerdict::Drop => metrics.cache.fills_dropped.add(kept.len() as u64),
+            FillVerdict::Wait => {
+                let deadline = Instant::now() + self.limit;
+                let mut applied = self.applied.clone();
+                spawn_local(async move {
+                    let applied_all =
+                        applied.wait_for(|now| fill.verdict(&visible, &until, now) != FillVerdict::Wait);
+                    let may = match timeout_at(deadline, applied_all).await {
+                        Ok(Ok(now)) => fill.verdict(&visible, &until, &now) == FillVerdict::Store,
+                        Ok(Err(_)) | Err(_) => false,
+                    };
+                    if may {
+                        give(&board, &metrics, kept);
+                    } else {
+                        metrics.cache.fills_dropped.add(kept.len() as u64);
+                    }
+                });
+            }
+        }
+    }
+}
+
+fn give(board: &Board, metrics: &telemetry::Worker, kept: Vec<crate::feed::Fill>) {
+    metrics.cache.fills_kept.add(kept.len() as u64);
+    kept.into_iter().for_each(|fill| board.fill(fill));
+}
+
+/// Statements for all wants. Where the key of an answer's row says which want it is for, one asks for many.
+fn parts(wants: &[Want<'_>]) -> Result<Vec<Part>, BinlogError> {
+    let mut groups: Vec<(&Mapping, Vec<usize>)> = Vec::new();
+    for (at, want) in wants.iter().enumerate() {
+        let same = |(mapping, group): &&mut (&Mapping, Vec<usize>)| {
+            std::ptr::eq(*mapping, want.mapping) && group.len() < KEYS_MAX
+        };
+        match groups
+            .iter_mut()
+            .rev()
+            .find(same)
+            .filter(|_| want.mapping.compares_exactly())
+        {
+            Some((_, group)) => group.push(at),
+            None => groups.push((want.mapping, vec![at])),
+        }
+    }
+    let parts = groups.into_iter().map(|(mapping, group)| {
+        let keys = group.iter().map(|&at| wants[at].key);
+        let sql = sql::select(mapping, keys)?;
+        Ok(Part { sql, wants: group })
+    });
+    parts.collect()
+}
+
+/// The rows of the wants, out of the answers to the parts.
+fn read(
+    parts: &[Part],
+    wants: &[Want<'_>],
+    answers: &[Vec<TextRow>],
+) -> Result<Vec<Option<Row>>, BinlogError> {
+    let mut found: Vec<Option<Row>> = wants.iter().map(|_| None).collect();
+    for (part, answer) in parts.iter().zip(answers) {
+        for values in answer {
+            let Some(&first) = part.wants.first() else {
+                continue;
+            };
+            let row = sql::row(wants[first].mapping, values)?;
+            let same = |&&at: &&usize| part.wants.len() == 1 || wants[at].key == row.key;
+            let places: Vec<usize> = part.wants.iter().filter(same).copied().collect();
+            for at in places {
+                found[at] = Some(row.clone());
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// Asks for the parts in one snapshot.
+async fn exchange(line: &mut Line, parts: &[Part], begun: &Applied) -> Result<Answer, AskError> {
+    match line.flavor {
+        Flavor::MySql => exchange_mysql(line, parts).await,
+        Flavor::MariaDb => exchange_mariadb(line, parts, begun).await,
+    }
+}
+
+/// What is visible is `gtid_executed`, read before the snapshot is taken.
+async fn exchange_mysql(line: &mut Line, parts: &[Part]) -> Result<Answer, AskError> {
+    let mut statements = vec![BEGIN];
+    statements.extend(parts.iter().map(|part| part.sql.as_str()));
+    statements.extend([COMMIT, line.status()]);
+    let (identity, mut answers) = line.ask(&statements).await?;
+    let status = answers.pop().ok_or(AskError::Malformed("no status"))?;
+    let until = end_of_log(identity.source, &status)?;
+    let visible = if identity.gtids.is_empty() {
+        // Only rows that are locked are known to be the newest, and locking is for those who write.
+        return Err(AskError::Malformed(
+            "it has no GTIDs (gtid_mode), without which its answers cannot be placed",
+        ));
+    } else {
+        let gtids = GtidSet::parse(Flavor::MySql, &identity.gtids);
+        Visible::Gtids(
+            identity.source,
+            gtids.map_err(|_| AskError::Malformed("no GTIDs"))?,
+        )
+    };
+    answers.pop();
+    answers.remove(0);
+    Ok(Answer {
+        visible,
+        until,
+        rows: answers,
+    })
+}
+
+/// The snapshot says itself where it is.
+async fn exchange_mariadb(line: &mut Line, parts: &[Part], begun: &Applied) -> Result<Answer, AskError> {
+    let by_gtid = matches!(
+        begun.position,
+        Some(Position {
+            place: Place::MariaDb(_),
+            ..
+        })
+    );
+    let mut statements = vec![BEGIN, SNAPSHOT];
+    statements.extend(parts.iter().map(|part| part.sql.as_str()));
+    if !by_gtid {
+        statements.push(COMMIT);
+    }
+    let (identity, mut answers) = line.ask(&statements).await?;
+    let rows = answers.split_off(2);
+    let rows: Vec<Vec<TextRow>> = rows.into_iter().take(parts.len()).collect();
+    let snapshot = answers.pop().ok_or(AskError::Malformed("no snapshot"))?;
+    let until = snapshot_position(line, &identity, &snapshot, by_gtid).await?;
+    Ok(Answer {
+        visible: Visible::Snapshot(until.clone()),
+        until,
+        rows,
+    })
+}
+
+async fn snapshot_position(
+    line: &mut Line,
+    identity: &Identity,
+    snapshot: &[TextRow],
+    by_gtid: bool,
+) -> Result<Position, AskError> {
+    let text = |name: &str| {
+        let named = |row: &&TextRow| row.first().and_then(Option::as_deref) == Some(name.as_bytes());
+        let value = snapshot.iter().find(named).and_then(|row| row.get(1)?.as_deref());
+        value
+            .and_then(|value| std::str::from_utf8(value).ok())
+            .unwrap_or_default()
+    };
+    let (file, offset) = (text("Binlog_snapshot_file"), text("Binlog_snapshot_position"));
+    let position = file_position(identity.source, file, offset)?;
+    if !by_gtid {
+        return Ok(position);
+    }
+    let question = format!(
+        "SELECT BINLOG_GTID_POS({}, {offset})",
+        crate::mapping::quoted(file)
+    );
+    line.link.send_queries(&[&question, COMMIT]).await?;
+    let gtids = line.link.result().await?;
+    line.link.result().await?;
+    let gtids = gtids.first().and_then(|row| row.first()?.as_deref());
+    super::line::gtid_position(
+        identity.source,
+        gtids.ok_or(AskError::Malformed("no GTIDs of its snapshot"))?,
+    )
+}

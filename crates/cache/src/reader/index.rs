@@ -1,0 +1,326 @@
+//! Strong reads of one worker: they wait for one another's probes, and for what the probes said to be applied.
+//!
+//! A task of its own asks the primary, so that no client's end stops what others wait for. The rule is
+//! [`ReadIndex`]'s: a probe serves the reads that had arrived when it was sent. As soon as it is answered the next may be
+//! sent, while the reads of the first still wait for the answer to be applied.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use telemetry::Worker;
+use tokio::sync::{Notify, watch};
+use tokio::time::{Instant, Sleep, sleep_until, timeout};
+
+use super::NotFresh;
+use super::line::{AskError, Line, Primary, end_of_log, gtid_position};
+use super::waiting::{Place, Waiting};
+use crate::coherence::{self, Applied, Arrival, Position, Probe, ReadIndex, Verdict};
+
+/// Pauses between probes that fail: the first, and the longest.
+const PAUSE_MIN: Duration = Duration::from_millis(2);
+const PAUSE_MAX: Duration = Duration::from_millis(200);
+
+/// Far enough for a timer that nothing waits for.
+const LONG: Duration = Duration::from_secs(3600);
+
+/// The strong reads of a worker.
+pub(super) struct Index {
+    state: RefCell<State>,
+    arrived: Notify,
+    /// Longest wait of a read.
+    limit: Duration,
+    metrics: Arc<Worker>,
+}
+
+#[derive(Default)]
+struct State {
+    rule: ReadIndex,
+    waiting: Waiting,
+    /// What probes said, and whom each of them serves: all up to that arrival. Both rise.
+    answered: VecDeque<(Arrival, Position)>,
+    /// Why the last probe had no answer.
+    failure: Option<Arc<str>>,
+}
+
+/// A read's place among those who wait. It is given up when this is dropped.
+struct Read<'i> {
+    index: &'i Index,
+    place: Place,
+}
+
+impl Drop for Read<'_> {
+    fn drop(&mut self) {
+        self.index.state.borrow_mut().waiting.leave(self.place);
+    }
+}
+
+impl Index {
+    pub(super) fn new(limit: Duration, metrics: Arc<Worker>) -> Rc<Self> {
+        Rc::new(Self {
+            state: RefCell::default(),
+            arrived: Notify::new(),
+            limit,
+            metrics,
+        })
+    }
+
+    /// Waits until all is applied that was acknowledged anywhere before this call.
+    pub(super) async fn fresh(&self) -> Result<(), NotFresh> {
+        let place = {
+            let mut state = self.state.borrow_mut();
+            let arrival = state.rule.arrive();
+            state.waiting.enter(arrival, Instant::now())
+        };
+        self.arrived.notify_one();
+        let read = Read { index: self, place };
+        poll_fn(|context| self.state.borrow_mut().waiting.poll(read.place, context)).await
+    }
+
+    /// Asks the primary on behalf of all who wait. Ends with the feed.
+    pub(super) async fn drive(
+        self: Rc<Self>,
+        primary: Rc<Primary>,
+        mut applied: watch::Receiver<Arc<Applied>>,
+    ) {
+        let mut prober = Some(Prober {
+            primary,
+            line: None,
+            pause: PAUSE_MIN,
+        });
+        let mut asking: Option<Asking> = None;
+        let mut pause_until = Instant::now();
+        let mut timer = Box::pin(sleep_until(Instant::now() + LONG));
+        loop {
+            let now = Instant::now();
+            let known = Arc::clone(&applied.borrow_and_update());
+            let (wants_probe, waits_for_feed) = self.settle(&known, now);
+            if wants_probe
+                && pause_until <= now
+                && let Some((probe, serves)) = self.send()
+                && let Some(prober) = prober.take()
+            {
+                let by_gtid = matches!(
+                    known.position,
+                    Some(Position {
+                        place: coherence::Place::MariaDb(_),
+                        ..
+                    })
+                );
+                asking = Some(Asking {
+                    probe,
+                    serves,
+                    sent: now,
+                    answer: Box::pin(prober.ask(by_gtid, self.limit)),
+                });
+            }
+            self.set_timer(
+                timer.as_mut(),
+                (wants_probe && asking.is_none()).then_some(pause_until),
+            );
+            tokio::select! {
+                biased;
+                (back, answer) = answered(&mut asking), if asking.is_some() => {
+                    if let Some(asked) = asking.take() {
+                        pause_until = self.end(asked.probe, asked.serves, asked.sent, &answer, &applied, back.pause);
+                    }
+                    prober = Some(back);
+                }
+                changed = applied.changed(), if waits_for_feed => {
+                    if changed.is_err() {
+                        return self.give_up();
+                    }
+                }
+                () = self.arrived.notified(), if asking.is_none() => {}
+                () = timer.as_mut() => {}
+            }
+        }
+    }
+
+    /// The timer rings when the first read has waited for too long, or when a pause is over.
+    fn set_timer(&self, timer: Pin<&mut Sleep>, pause_until: Option<Instant>) {
+        let first = self.state.borrow_mut().waiting.first();
+        let deadline = first.map(|(_, since)| since + self.limit);
+        let wanted = deadline.into_iter().chain(pause_until).min();
+        let wanted = wanted.unwrap_or_else(|| Instant::now() + LONG);
+        // Moments only move on; a timer that rings too early is set anew.
+        if timer.is_elapsed() || wanted < timer.deadline() {
+            timer.reset(wanted);
+        }
+    }
+
+    /// Ends the waits that have come to their end. Tells whether somebody waits for a probe to be sent, and whether somebody waits for
+    /// more to be applied.
+    fn settle(&self, applied: &Applied, now: Instant) -> (bool, bool) {
+        let mut state = self.state.borrow_mut();
+        let state = &mut *state;
+        while let Some((serves, position)) = state.answered.front() {
+            let other_source = applied.source().is_some_and(|source| source != position.source);
+            if applied.covers(position) {
+                let waited = |since: Instant| self.metrics.cache.wait_seconds.record(now - since);
+                state.waiting.end(*serves, &Ok(()), waited);
+            } else if !other_source {
+                break;
+            }
+            state.answered.pop_front();
+        }
+        if let Some(moment) = now.checked_sub(self.limit)
+            && state.waiting.first().is_some_and(|(_, since)| since <= moment)
+        {
+            let error = Err(NotFresh {
+                waited: self.limit,
+                reason: state.reason(applied),
+            });
+            state.waiting.expire(moment, &error, |since| {
+                self.metrics.cache.not_fresh.inc();
+                self.metrics.cache.wait_seconds.record(now - since);
+            });
+        }
+        let first = state.waiting.first();
+        while let Some((serves, _)) = state.answered.front()
+            && first.is_none_or(|(arrival, _)| *serves < arrival)
+        {
+            state.answered.pop_front();
+        }
+        let served = state.answered.back().map(|(serves, _)| *serves);
+        let wants_probe = first.is_some() && state.waiting.last() > served;
+        (wants_probe, !state.answered.is_empty())
+    }
+
+    fn send(&self) -> Option<(Probe, Arrival)> {
+        let mut state = self.state.borrow_mut();
+        let serves = state.waiting.last()?;
+        Some((state.rule.send()?, serves))
+    }
+
+    /// Takes the end of a probe, and tells until when to wait with the next.
+    fn end(
+        &self,
+        probe: Probe,
+        serves: Arrival,
+        sent: Instant,
+        answer: &Result<Position, Arc<str>>,
+        applied: &watch::Receiver<Arc<Applied>>,
+        pause: Duration,
+    ) -> Instant {
+        let now = Instant::now();
+        let cache = &self.metrics.cache;
+        let mut state = self.state.borrow_mut();
+        let state = &mut *state;
+        state.rule.end(probe, answer.as_ref().ok().cloned());
+        match answer {
+            Ok(_) => {
+                cache.probes.inc();
+                cache.probe_seconds.record(now - sent);
+                state.failure = None;
+                let known = Arc::clone(&applied.borrow());
+                match state.rule.verdict(serves, &known) {
+                    Verdict::Serve => {
+                        let waited = |since: Instant| cache.wait_seconds.record(now - since);
+                        state.waiting.end(serves, &Ok(()), waited);
+                    }
+                    Verdict::WaitApplied(position) => state.answered.push_back((serves, position.clone())),
+                    // The feed follows another server: ask again.
+                    Verdict::WaitProbe | Verdict::Send => return now + pause,
+                }
+                now
+            }
+            Err(reason) => {
+                cache.probes_failed.inc();
+                state.failure = Some(Arc::clone(reason));
+                now + pause
+            }
+        }
+    }
+
+    fn give_up(&self) {
+        let mut state = self.state.borrow_mut();
+        let error = Err(NotFresh {
+            waited: Duration::ZERO,
+            reason: "the cache has ended".into(),
+        });
+        if let Some(last) = state.waiting.last() {
+            state.waiting.end(last, &error, |_| ());
+        }
+    }
+}
+
+impl State {
+    /// Why reads wait.
+    fn reason(&self, applied: &Applied) -> Arc<str> {
+        match (&self.failure, &applied.position, self.answered.front()) {
+            (Some(failure), ..) => Arc::clone(failure),
+            (None, None, _) => "the binary log is not followed yet".into(),
+            (None, Some(at), Some((_, until))) => format!(
+                "the binary log is applied up to {}, and the primary is at {}",
+                at.place, until.place
+            )
+            .into(),
+            (None, Some(_), None) => "no answer from the primary".into(),
+        }
+    }
+}
+
+type Answer = (Prober, Result<Position, Arc<str>>);
+
+/// A probe that is under way.
+struct Asking {
+    probe: Probe,
+    serves: Arrival,
+    sent: Instant,
+    answer: Pin<Box<dyn Future<Output = Answer>>>,
+}
+
+/// Its answer. To be polled only while there is one.
+async fn answered(asking: &mut Option<Asking>) -> Answer {
+    match asking {
+        Some(asking) => asking.answer.as_mut().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Asks the primary where it is, over one connection that it keeps.
+struct Prober {
+    primary: Rc<Primary>,
+    line: Option<Line>,
+    /// After the next failure.
+    pause: Duration,
+}
+
+impl Prober {
+    async fn ask(mut self, by_gtid: bool, limit: Duration) -> Answer {
+        let answer = timeout(limit, self.position(by_gtid)).await;
+        let answer = answer.unwrap_or(Err(AskError::Timeout(limit)));
+        match answer {
+            Ok(position) => {
+                self.pause = PAUSE_MIN;
+                (self, Ok(position))
+            }
+            Err(error) => {
+                self.line = None;
+                self.pause = PAUSE_MAX.min(self.pause * 2);
+                (self, Err(error.to_string().into()))
+            }
+        }
+    }
+
+    async fn position(&mut self, by_gtid: bool) -> Result<Position, AskError> {
+        let current = self.line.take().filter(|line| self.primary.is_current(line));
+        let line = match current {
+            Some(line) => line,
+            None => self.primary.connect().await?,
+        };
+        let line = self.line.insert(line);
+        if by_gtid {
+            let (identity, _) = line.ask(&[]).await?;
+            return gtid_position(identity.source, &identity.gtids);
+        }
+        let (identity, answers) = line.ask(&[line.status()]).await?;
+        let rows = answers.first().ok_or(AskError::Malformed("no status"))?;
+        end_of_log(identity.source, rows)
+    }
+}

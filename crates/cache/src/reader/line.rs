@@ -1,0 +1,283 @@
+//! Connections to the primary that ask it where it is, and for rows.
+//!
+//! Each exchange begins with a question that only the primary answers as the primary: it must not be read-only, and a
+//! member of a group must first apply all that the group has agreed on (`group_replication_consistency`, `wsrep_sync_wait`). What
+//! is asked behind that in the same exchange is at least as new as everything that was acknowledged before.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use config::CacheAccount;
+use mysql_wire::gtid::{Flavor, MariaDbPosition};
+use upstream::login::Account;
+use upstream::{Cluster, Direct, DirectError, ServerId};
+
+use crate::coherence::{Place, Position, SourceId};
+use crate::feed::link::{Link, LinkError, TextRow};
+use crate::feed::source_id;
+use crate::mapping::{SESSION, name};
+
+/// "You have an error in your SQL syntax".
+const ER_PARSE_ERROR: u16 = 1064;
+
+/// MySQL 8.2 and later.
+const NEW_STATUS: &str = "SHOW BINARY LOG STATUS";
+/// All others.
+const OLD_STATUS: &str = "SHOW MASTER STATUS";
+
+/// Why the primary has not answered.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum AskError {
+    #[error("there is no primary")]
+    NoPrimary,
+    #[error("the primary {server} cannot be reached: {error}")]
+    Connect { server: String, error: DirectError },
+    #[error("no answer from the primary within {} ms", .0.as_millis())]
+    Timeout(Duration),
+    #[error("{0} is read-only and so not the primary")]
+    ReadOnly(String),
+    #[error("the primary: {0}")]
+    Link(#[from] LinkError),
+    #[error("the primary's answer makes no sense: {0}")]
+    Malformed(&'static str),
+}
+
+impl AskError {
+    /// Asking again does not help.
+    pub(super) fn is_final(&self) -> bool {
+        matches!(self, Self::Link(LinkError::Refused(_)))
+    }
+}
+
+/// Where the primary is, and who asks.
+pub(super) struct Primary {
+    pub(super) cluster: Arc<Cluster>,
+    account: CacheAccount,
+    /// Some table, for those servers that wait for their group only before they read one.
+    table: Option<String>,
+}
+
+/// A connection to the server that was the primary when it was opened.
+pub(super) struct Line {
+    pub(super) link: Link,
+    pub(super) flavor: Flavor,
+    server: ServerId,
+    server_name: String,
+    address: String,
+    status: &'static str,
+    identity: String,
+}
+
+/// What the primary says of itself.
+#[derive(Debug)]
+pub(super) struct Identity {
+    pub(super) source: SourceId,
+    /// `gtid_executed`, or `gtid_binlog_pos` of MariaDB.
+    pub(super) gtids: Vec<u8>,
+}
+
+impl Primary {
+    pub(super) fn new(config: &config::Cache, cluster: Arc<Cluster>) -> Self {
+        let is_group = cluster.config().topology == config::Topology::GroupReplication;
+        let table = config.mappings.first().filter(|_| is_group).map(|mapping| {
+            let (schema, table) = mapping.schema_and_table();
+            format!("{}.{}", name(schema), name(table))
+        });
+        let none = || CacheAccount::new("", None);
+        Self {
+            cluster,
+            account: config.account.clone().unwrap_or_else(none),
+            table,
+        }
+    }
+
+    /// Connects to the primary of this moment.
+    pub(super) async fn connect(&self) -> Result<Line, AskError> {
+        let topology = self.cluster.topology();
+        let server = Arc::clone(&topology.primary().ok_or(AskError::NoPrimary)?.server);
+        let password = self
+            .account
+            .password
+            .as_ref()
+            .map_or("", |password| password.reveal());
+        let account = Account {
+            user: self.account.user.as_bytes(),
+            password: password.as_bytes(),
+        };
+        let direct = Direct::open(&self.cluster, &server, account).await;
+        let direct = direct.map_err(|error| AskError::Connect {
+            server: server.name().to_owned(),
+            error,
+        })?;
+        let flavor = direct.flavor;
+        let mut line = Line {
+            link: Link::new(direct),
+            flavor,
+            server: server.id(),
+            server_name: server.name().to_owned(),
+            address: server.address().to_string(),
+            status: NEW_STATUS,
+            identity: self.identity(flavor),
+        };
+        line.prepare().await?;
+        Ok(line)
+    }
+
+    /// The line goes to the primary of this moment.
+    pub(super) fn is_current(&self, line: &Line) -> bool {
+        let topology = self.cluster.topology();
+        topology
+            .primary()
+            .is_some_and(|primary| primary.server.id() == line.server)
+    }
+
+    fn identity(&self, flavor: Flavor) -> String {
+        match flavor {
+            Flavor::MySql => {
+                let table = self.table.as_ref();
+                let read = table.map_or("NULL".to_owned(), |table| {
+                    format!("(SELECT 1 FROM {table} LIMIT 1)")
+                });
+                format!(
+                    "SELECT @@GLOBAL.server_uuid, @@GLOBAL.server_id, @@GLOBAL.read_only, @@GLOBAL.super_read_only, \
+                     @@GLOBAL.gtid_executed, {read}"
+                )
+            }
+            Flavor::MariaDb => {
+                "SELECT '', @@GLOBAL.server_id, @@GLOBAL.read_only, 0, @@GLOBAL.gtid_binlog_pos".to_owned()
+            }
+        }
+    }
+}
+
+impl Line {
+    /// Makes the session one whose answers mean what is read here.
+    async fn prepare(&mut self) -> Result<(), AskError> {
+        self.link.query(SESSION).await?;
+        let waits = match self.flavor {
+            Flavor::MySql => "SET SESSION group_replication_consistency = 'BEFORE'",
+            Flavor::MariaDb => "SET SESSION wsrep_sync_wait = 1",
+        };
+        match self.link.query(waits).await {
+            // A server without groups may not know it.
+            Ok(_) | Err(LinkError::Refused(_)) => {}
+            Err(error) => return Err(error.into()),
+        }
+        self.link
+            .query("SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+            .await?;
+        match self.link.query(self.status).await {
+            Err(error) if error.code() == Some(ER_PARSE_ERROR) => self.status = OLD_STATUS,
+            other => drop(other?),
+        }
+        Ok(())
+    }
+
+    /// Sends statements behind the question who this is, and reads all answers. The first error ends it, when all that were sent
+    /// are answered.
+    pub(super) async fn ask(
+        &mut self,
+        statements: &[&str],
+    ) -> Result<(Identity, Vec<Vec<TextRow>>), AskError> {
+        let mut all = Vec::with_capacity(statements.len() + 1);
+        all.push(self.identity.as_str());
+        all.extend_from_slice(statements);
+        self.link.send_queries(&all).await?;
+        let mut answers = Vec::with_capacity(all.len());
+        let mut refused = None;
+        for _ in 0..all.len() {
+            match self.link.result().await {
+                Ok(rows) => answers.push(rows),
+                Err(error @ LinkError::Refused(_)) => refused = refused.or(Some(error)),
+                Err(error) => return Err(error.into()),
+            }
+        }
+        if let Some(error) = refused {
+            return Err(error.into());
+        }
+        let identity = self.identified(&answers.remove(0))?;
+        Ok((identity, answers))
+    }
+
+    /// The statement that says where the binary log ends.
+    pub(super) fn status(&self) -> &'static str {
+        self.status
+    }
+
+    fn identified(&self, rows: &[TextRow]) -> Result<Identity, AskError> {
+        let row = rows.first().ok_or(AskError::Malformed("no identity"))?;
+        let text = |at: usize| row.get(at).and_then(Option::as_deref).unwrap_or_default();
+        if [2, 3].iter().any(|&at| is_on(text(at))) {
+            return Err(AskError::ReadOnly(self.server_name.clone()));
+        }
+        let uuid = String::from_utf8_lossy(text(0));
+        let server_id = std::str::from_utf8(text(1)).ok().and_then(|id| id.parse().ok());
+        let server_id = server_id.ok_or(AskError::Malformed("no server_id"))?;
+        Ok(Identity {
+            source: source_id(self.flavor, &uuid, server_id, &self.address),
+            gtids: text(4).to_vec(),
+        })
+    }
+}
+
+/// A variable that is not off.
+fn is_on(value: &[u8]) -> bool {
+    !value.eq_ignore_ascii_case(b"OFF") && value != b"0"
+}
+
+/// The position in a row of `SHOW BINARY LOG STATUS`.
+pub(super) fn end_of_log(source: SourceId, rows: &[TextRow]) -> Result<Position, AskError> {
+    let row = rows.first().ok_or(AskError::Malformed("it has no binary log"))?;
+    let text = |at: usize| {
+        let value = row.get(at).and_then(Option::as_deref);
+        value
+            .and_then(|value| std::str::from_utf8(value).ok())
+            .unwrap_or_default()
+    };
+    file_position(source, text(0), text(1))
+}
+
+/// The position of a file by its name, and an offset.
+pub(super) fn file_position(source: SourceId, file: &str, offset: &str) -> Result<Position, AskError> {
+    let number = file.rsplit('.').next().and_then(|digits| digits.parse().ok());
+    match (number, offset.parse()) {
+        (Some(file), Ok(offset)) => Ok(Position {
+            source,
+            place: Place::File { file, offset },
+        }),
+        _ => Err(AskError::Malformed("no position in its binary log")),
+    }
+}
+
+/// The position that GTIDs of MariaDB are.
+pub(super) fn gtid_position(source: SourceId, gtids: &[u8]) -> Result<Position, AskError> {
+    let position = MariaDbPosition::parse(gtids).map_err(|_| AskError::Malformed("no GTIDs"))?;
+    Ok(Position {
+        source,
+        place: Place::MariaDb(position),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_end_of_the_log_is_read() {
+        let row = |file: &str, offset: &str| vec![vec![Some(file.into()), Some(offset.into()), None]];
+        let source = SourceId(7);
+        assert_eq!(
+            end_of_log(source, &row("binlog.000012", "4711")).unwrap(),
+            Position {
+                source,
+                place: Place::File {
+                    file: 12,
+                    offset: 4711
+                }
+            }
+        );
+        for rows in [vec![], vec![vec![]], row("binlog", "4"), row("binlog.000012", "")] {
+            assert!(end_of_log(source, &rows).is_err());
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! Reading on a worker: waiting until memory is new enough, looking into it, and asking the primary for what is not there.
+
+mod fetch;
+mod index;
+mod line;
+mod sql;
+mod waiting;
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use config::Consistency;
+use mysql_wire::gtid::GtidSet;
+use tokio::sync::watch;
+use tokio::task::{AbortHandle, spawn_local};
+use tokio::time::{Instant, timeout};
+use upstream::Cluster;
+
+pub use fetch::{NotFetched, Want};
+
+use crate::coherence::Applied;
+use crate::feed::Board;
+use crate::mapping::{Mapping, MappingSet};
+use crate::store::{Found, Store};
+use fetch::Fetcher;
+use index::Index;
+use line::Primary;
+
+/// Memory was not new enough in time.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("memory was not as new as the read demands within {} ms: {reason}", .waited.as_millis())]
+pub struct NotFresh {
+    pub waited: Duration,
+    pub reason: Arc<str>,
+}
+
+/// The reader of one worker.
+///
+/// A read first waits for [`fresh`](Self::fresh), then looks into memory ([`get`](Self::get), or the [`store`](Self::store) itself
+/// with [`mappings`](Self::mappings)), and then, where that does not know, asks with [`fetch`](Self::fetch).
+pub struct Reader {
+    store: Arc<Store>,
+    board: Arc<Board>,
+    applied: watch::Receiver<Arc<Applied>>,
+    index: Rc<Index>,
+    fetcher: Fetcher,
+    /// Longest wait of a read.
+    limit: Duration,
+    metrics: Arc<telemetry::Worker>,
+    /// Asks the primary on behalf of strong reads.
+    driver: AbortHandle,
+}
+
+impl Reader {
+    /// Must be called on the worker, in its `LocalSet`. `cluster` is that of the cache, and `metrics` the worker's.
+    #[must_use]
+    pub fn new(
+        config: &config::Cache,
+        cluster: Arc<Cluster>,
+        store: Arc<Store>,
+        board: Arc<Board>,
+        metrics: Arc<telemetry::Worker>,
+    ) -> Rc<Self> {
+        let limit = config.strong_wait;
+        let primary = Rc::new(Primary::new(config, cluster));
+        let index = Index::new(limit, Arc::clone(&metrics));
+        let driver =
+            spawn_local(Rc::clone(&index).drive(Rc::clone(&primary), board.applied())).abort_handle();
+        Rc::new(Self {
+            fetcher: Fetcher::new(
+                primary,
+                Arc::clone(&store),
+                Arc::clone(&board),
+                limit,
+                Arc::clone(&metrics),
+            ),
+            applied: board.applied(),
+            store,
+            board,
+            index,
+            limit,
+            metrics,
+            driver,
+        })
+    }
+
+    /// Waits until memory is as new as a read demands that arrives now. `session` are the transactions that a `session` read must see.
+    /// `eventual` costs nothing.
+    ///
+    /// # Errors
+    /// It is not so within `strong_wait`. The read must fail.
+    #[inline]
+    pub async fn fresh(&self, level: Consistency, session: Option<&GtidSet>) -> Result<(), NotFresh> {
+        match level {
+            Consistency::Eventual => {
+                self.metrics.cache.eventual.inc();
+                Ok(())
+            }
+            Consistency::Strong => {
+                self.metrics.cache.strong.inc();
+                self.index.fresh().await
+            }
+            Consistency::Session => {
+                self.metrics.cache.session.inc();
+                match session.filter(|session| !session.is_empty()) {
+                    Some(session) => self.has(session).await,
+                    None => Ok(()),
+                }
+            }
+        }
+    }
+
+    /// Looks into memory. [`Found::Absent`] is said only where the server would say so, too.
+    #[inline]
+    pub fn get(&self, mapping: &Mapping, key: &[u8], row: &mut Vec<u8>) -> Found {
+        match self.store.get(mapping.id, key, row) {
+            Found::Absent if mapping.may_be_beyond() => Found::Missing,
+            found => found,
+        }
+    }
+
+    /// The rows of these keys from the primary, all of one moment that is not before this call, in the order of `wants`. They are given
+    /// to memory where it has room for them (mode `bounded`).
+    ///
+    /// # Errors
+    /// The primary does not tell within `strong_wait`.
+    pub async fn fetch(&self, wants: &[Want<'_>]) -> Result<Vec<Option<Vec<u8>>>, NotFetched> {
+        self.fetcher.fetch(wants).await
+    }
+
+    /// The rows themselves, for those who read several at once.
+    #[must_use]
+    pub fn store(&self) -> &Arc<Store> {
+        &self.store
+    }
+
+    /// What the feed tells of itself.
+    #[must_use]
+    pub fn board(&self) -> &Arc<Board> {
+        &self.board
+    }
+
+    /// The mappings of this moment.
+    #[must_use]
+    pub fn mappings(&self) -> Arc<MappingSet> {
+        self.board.mappings()
+    }
+
+    async fn has(&self, session: &GtidSet) -> Result<(), NotFresh> {
+        if self.applied.borrow().has(session) {
+            return Ok(());
+        }
+        let since = Instant::now();
+        let mut applied = self.applied.clone();
+        let waited = timeout(self.limit, applied.wait_for(|applied| applied.has(session))).await;
+        let is_fresh = matches!(waited, Ok(Ok(_)));
+        self.metrics.cache.wait_seconds.record(since.elapsed());
+        if is_fresh {
+            return Ok(());
+        }
+        self.metrics.cache.not_fresh.inc();
+        let stream = self.board.stream();
+        Err(NotFresh {
+            waited: self.limit,
+            reason: format!("the session's own writes are not applied ({stream})").into(),
+        })
+    }
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        self.driver.abort();
+    }
+}

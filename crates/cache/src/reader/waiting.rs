@@ -1,0 +1,193 @@
+//! Reads that wait, in the order in which they came.
+//!
+//! What ends a wait ends it for all who came before a moment. So there is one queue, and ending a wait costs no more than
+//! taking the read off its front. A read costs no allocation once the queue has been as long before.
+
+use std::collections::VecDeque;
+use std::task::{Context, Poll, Waker};
+
+use tokio::time::Instant;
+
+use super::NotFresh;
+use crate::coherence::Arrival;
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct Waiting {
+    queue: VecDeque<Entry>,
+    slots: Vec<Slot>,
+    free: Vec<usize>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    arrival: Arrival,
+    since: Instant,
+    place: Place,
+}
+
+/// Where a read finds out how its wait ended. To be given to [`Waiting::leave`] in the end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    slot: usize,
+    /// Slots are used again; a read whose wait was given up stays in the queue until its turn comes.
+    round: u64,
+}
+
+#[derive(Debug)]
+struct Slot {
+    round: u64,
+    waker: Option<Waker>,
+    ended: Option<Result<(), NotFresh>>,
+}
+
+impl Waiting {
+    pub(super) fn enter(&mut self, arrival: Arrival, since: Instant) -> Place {
+        debug_assert!(self.queue.back().is_none_or(|last| last.arrival < arrival));
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(Slot {
+                round: 0,
+                waker: None,
+                ended: None,
+            });
+            self.slots.len() - 1
+        });
+        let round = self.slots[slot].round;
+        let place = Place { slot, round };
+        self.queue.push_back(Entry {
+            arrival,
+            since,
+            place,
+        });
+        place
+    }
+
+    /// How a wait has ended, once it has.
+    pub(super) fn poll(&mut self, place: Place, context: &Context<'_>) -> Poll<Result<(), NotFresh>> {
+        let slot = &mut self.slots[place.slot];
+        if let Some(ended) = slot.ended.take() {
+            return Poll::Ready(ended);
+        }
+        match &mut slot.waker {
+            Some(waker) => waker.clone_from(context.waker()),
+            None => slot.waker = Some(context.waker().clone()),
+        }
+        Poll::Pending
+    }
+
+    /// The read has its answer, or wants none any more.
+    pub(super) fn leave(&mut self, place: Place) {
+        let slot = &mut self.slots[place.slot];
+        slot.round += 1;
+        slot.waker = None;
+        slot.ended = None;
+        self.free.push(place.slot);
+    }
+
+    /// Ends the waits of all who came until `last`, and tells when each of them had come.
+    pub(super) fn end(
+        &mut self,
+        last: Arrival,
+        result: &Result<(), NotFresh>,
+        mut each: impl FnMut(Instant),
+    ) {
+        while let Some(entry) = self.queue.pop_front_if(|entry| entry.arrival <= last) {
+            self.end_one(&entry, result, &mut each);
+        }
+    }
+
+    /// Ends the waits of all who came before `moment`.
+    pub(super) fn expire(
+        &mut self,
+        moment: Instant,
+        result: &Result<(), NotFresh>,
+        mut each: impl FnMut(Instant),
+    ) {
+        while let Some(entry) = self.queue.pop_front_if(|entry| entry.since <= moment) {
+            self.end_one(&entry, result, &mut each);
+        }
+    }
+
+    fn end_one(&mut self, entry: &Entry, result: &Result<(), NotFresh>, each: &mut impl FnMut(Instant)) {
+        let slot = &mut self.slots[entry.place.slot];
+        if slot.round != entry.place.round {
+            return;
+        }
+        slot.ended = Some(result.clone());
+        if let Some(waker) = slot.waker.take() {
+            waker.wake();
+        }
+        each(entry.since);
+    }
+
+    /// The first who still waits, and since when.
+    pub(super) fn first(&mut self) -> Option<(Arrival, Instant)> {
+        let slots = &self.slots;
+        let has_gone = |entry: &mut Entry| slots[entry.place.slot].round != entry.place.round;
+        while self.queue.pop_front_if(has_gone).is_some() {}
+        self.queue.front().map(|entry| (entry.arrival, entry.since))
+    }
+
+    /// The last who came.
+    pub(super) fn last(&self) -> Option<Arrival> {
+        self.queue.back().map(|entry| entry.arrival)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::coherence::ReadIndex;
+
+    fn poll(waiting: &mut Waiting, place: Place) -> Poll<Result<(), NotFresh>> {
+        waiting.poll(place, &Context::from_waker(Waker::noop()))
+    }
+
+    #[test]
+    fn waits_end_from_the_front() {
+        let (mut waiting, mut index) = (Waiting::default(), ReadIndex::default());
+        let now = Instant::now();
+        let arrivals = [(); 4].map(|()| index.arrive());
+        let places = arrivals.map(|arrival| waiting.enter(arrival, now));
+        assert_eq!(waiting.last(), Some(arrivals[3]));
+        let mut ended = 0;
+        waiting.leave(places[1]);
+        waiting.end(arrivals[2], &Ok(()), |_| ended += 1);
+        assert_eq!(ended, 2, "one had gone");
+        assert_eq!(poll(&mut waiting, places[0]), Poll::Ready(Ok(())));
+        assert_eq!(poll(&mut waiting, places[2]), Poll::Ready(Ok(())));
+        assert_eq!(poll(&mut waiting, places[3]), Poll::Pending);
+        assert_eq!(waiting.first(), Some((arrivals[3], now)));
+    }
+
+    #[test]
+    fn a_place_that_is_used_again_has_nothing_of_the_read_before() {
+        let (mut waiting, mut index) = (Waiting::default(), ReadIndex::default());
+        let now = Instant::now();
+        let first = index.arrive();
+        let gone = waiting.enter(first, now);
+        waiting.leave(gone);
+        let second = waiting.enter(index.arrive(), now);
+        assert_eq!(gone.slot, second.slot);
+        waiting.end(first, &Ok(()), |_| panic!("nobody waits for this"));
+        assert_eq!(poll(&mut waiting, second), Poll::Pending);
+        assert!(waiting.first().is_some());
+    }
+
+    #[test]
+    fn who_has_waited_for_too_long_is_told_why() {
+        let (mut waiting, mut index) = (Waiting::default(), ReadIndex::default());
+        let now = Instant::now();
+        let early = waiting.enter(index.arrive(), now);
+        let late = waiting.enter(index.arrive(), now + Duration::from_secs(2));
+        let error = NotFresh {
+            waited: Duration::from_secs(1),
+            reason: "so".into(),
+        };
+        waiting.expire(now + Duration::from_secs(1), &Err(error.clone()), |_| ());
+        assert_eq!(poll(&mut waiting, early), Poll::Ready(Err(error)));
+        assert_eq!(poll(&mut waiting, late), Poll::Pending);
+    }
+}
