@@ -207,7 +207,9 @@ impl Applier {
                 self.prepared.take(xid);
                 return self.end(false);
             }
-            Verb::Harmless => {}
+            // Grants.
+            Verb::Harmless => self.board.note_definition(),
+            Verb::Savepoint => {}
             Verb::RollbackTo => self.rolled_back(),
             Verb::Definition | Verb::Schema => {
                 for at in self.tables.concerned(&query.sql, query.schema) {

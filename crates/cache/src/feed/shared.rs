@@ -18,6 +18,7 @@ const FILLS_MAX: usize = 1024;
 pub struct Board {
     applied: watch::Sender<Arc<Applied>>,
     mappings: ArcSwap<MappingSet>,
+    definitions: AtomicU64,
     states: ArcSwap<Vec<MappingState>>,
     stream: ArcSwap<String>,
     fills: mpsc::Sender<Fill>,
@@ -129,6 +130,7 @@ impl Board {
         let board = Self {
             applied: watch::Sender::new(Arc::new(applied)),
             mappings: ArcSwap::default(),
+            definitions: AtomicU64::new(0),
             states: ArcSwap::default(),
             stream: ArcSwap::default(),
             fills,
@@ -150,6 +152,16 @@ impl Board {
     /// The same without a count that all threads share. Not to be kept.
     pub fn peek_mappings(&self) -> arc_swap::Guard<Arc<MappingSet>> {
         self.mappings.load()
+    }
+
+    /// Rises with every statement of the stream that may change the definition of a mapped table or what accounts may do,
+    /// and with every change of the mappings, before anything later is shown.
+    pub fn definitions(&self) -> u64 {
+        self.definitions.load(Ordering::Acquire)
+    }
+
+    pub(super) fn note_definition(&self) {
+        self.definitions.fetch_add(1, Ordering::Release);
     }
 
     /// How all mappings are, in the order of the configuration.
@@ -184,6 +196,7 @@ impl Board {
 
     pub(super) fn set_mappings(&self, mappings: MappingSet) {
         self.mappings.store(Arc::new(mappings));
+        self.note_definition();
     }
 
     pub(super) fn set_states(&self, states: Vec<MappingState>) {

@@ -17,7 +17,8 @@ pub(super) enum Verb<'a> {
     XaEnd(&'a [u8]),
     XaCommit(&'a [u8]),
     XaRollback(&'a [u8]),
-    /// Changes no rows and no shape of any table: accounts, savepoints, statistics.
+    Savepoint,
+    /// Changes no rows and no shape of any table: accounts, statistics.
     Harmless,
     /// Creates, drops or changes a schema and all in it.
     Schema,
@@ -45,7 +46,8 @@ pub(super) fn verb(sql: &[u8]) -> Verb<'_> {
         () if is(first, &["ROLLBACK"]) => Verb::Rollback,
         () if is(first, &["START"]) && is(second, &["TRANSACTION"]) => Verb::Begin,
         () if is(first, &["XA"]) => xa(second, rest.trim_ascii()),
-        () if is(first, &["SAVEPOINT", "RELEASE", "GRANT", "REVOKE", "FLUSH"]) => Verb::Harmless,
+        () if is(first, &["SAVEPOINT", "RELEASE"]) => Verb::Savepoint,
+        () if is(first, &["GRANT", "REVOKE", "FLUSH"]) => Verb::Harmless,
         () if is(first, &["ANALYZE"]) && is(second, &["TABLE", "LOCAL", "NO_WRITE_TO_BINLOG"]) => {
             Verb::Harmless
         }
@@ -156,7 +158,7 @@ mod tests {
             ("commit /* x */", Verb::Commit),
             ("ROLLBACK", Verb::Rollback),
             ("ROLLBACK TO `a`", Verb::RollbackTo),
-            ("SAVEPOINT `a`", Verb::Harmless),
+            ("SAVEPOINT `a`", Verb::Savepoint),
             ("XA START X'61',X'',1", Verb::XaStart(b"X'61',X'',1")),
             ("XA END X'61',X'',1", Verb::XaEnd(b"X'61',X'',1")),
             ("XA COMMIT X'61',X'',1", Verb::XaCommit(b"X'61',X'',1")),
