@@ -512,6 +512,16 @@ fn auth_relay<'k>(
     AuthRelay::new(links, &listener.rsa_key)
 }
 
+/// How long an error waits for the answer that the client is just giving.
+const ANSWER_WAIT: Duration = Duration::from_secs(1);
+
+/// An error is numbered as the answer to what the client has said last. What it was asked it may be saying now, and would take
+/// a lower number for a broken protocol.
+async fn await_answer(client: &mut Side<'_>) {
+    // Who says nothing, or has gone, is told as things are.
+    let _ = timeout(ANSWER_WAIT, client.read_next()).await;
+}
+
 /// Passes packets between the two until the server has said yes or no.
 async fn authenticate(
     client: &mut Side<'_>,
@@ -529,6 +539,7 @@ async fn authenticate(
         server: server_name.to_owned(),
         cause: format!("no answer to the login within {limit:?}"),
     };
+    let mut client_owes = false;
     loop {
         let server_owes = relay.server_owes();
         let answer = async {
@@ -538,13 +549,29 @@ async fn authenticate(
                 Ok(server.read().await)
             }
         };
-        let step = tokio::select! {
+        let said = tokio::select! {
             biased;
-            packet = answer => relay.server_said(packet?.map_err(|_| gone())?)?,
-            packet = client.read_next() => relay.client_said(packet.map_err(client_read)?)?,
+            packet = answer => Ok(packet?),
+            packet = client.read_next() => Err(packet),
+        };
+        let step = match said {
+            Ok(Ok(packet)) => relay.server_said(packet)?,
+            Ok(Err(_)) => {
+                if client_owes {
+                    await_answer(client).await;
+                }
+                return Err(gone());
+            }
+            Err(packet) => {
+                client_owes = false;
+                relay.client_said(packet.map_err(client_read)?)?
+            }
         };
         match step {
-            Step::ToClient(payload) => client.write(&payload).await.map_err(SessionError::ClientFailed)?,
+            Step::ToClient(payload) => {
+                client.write(&payload).await.map_err(SessionError::ClientFailed)?;
+                client_owes = true;
+            }
             Step::ToServer(payload) => server.write(&payload).await.map_err(|_| gone())?,
             Step::Accepted(payload) => {
                 client.write(&payload).await.map_err(SessionError::ClientFailed)?;

@@ -160,6 +160,10 @@ async fn pass(
         }
         let length = left.map_or(read, |left| left.min(read as u64) as usize);
         write(&mut to, &buffer[..length], fault).await?;
+        if length < read {
+            // What was not passed on is lost, whatever the fault is by now: no byte may come after it.
+            return Err(io::ErrorKind::ConnectionReset.into());
+        }
         left = left.map(|left| left - length as u64);
     }
 }
