@@ -16,6 +16,9 @@ pub(crate) struct Load {
 impl Load {
     /// Less is better. Exact: two fractions are compared without dividing.
     pub(crate) fn compare(self, other: Self) -> Ordering {
+        if self.weight == other.weight {
+            return self.amount.cmp(&other.amount);
+        }
         let mine = u128::from(self.amount) * u128::from(other.weight);
         let theirs = u128::from(other.amount) * u128::from(self.weight);
         mine.cmp(&theirs)
@@ -24,8 +27,19 @@ impl Load {
 
 /// The place with the least load, drawn among equals.
 pub(crate) fn least(loads: impl Iterator<Item = (usize, Load)> + Clone, seed: u64) -> Option<usize> {
-    let (_, least) = loads.clone().min_by(|(_, a), (_, b)| a.compare(*b))?;
+    let mut all = loads.clone();
+    let (mut place, mut least) = all.next()?;
+    let mut ties = 1;
+    for (at, load) in all {
+        match load.compare(least) {
+            Ordering::Less => (place, least, ties) = (at, load, 1),
+            Ordering::Equal => ties += 1,
+            Ordering::Greater => {}
+        }
+    }
+    if ties == 1 {
+        return Some(place);
+    }
     let mut tied = loads.filter(|(_, load)| load.compare(least) == Ordering::Equal);
-    let drawn = below(tied.clone().count() as u64, seed);
-    tied.nth(drawn as usize).map(|(place, _)| place)
+    tied.nth(below(ties, seed) as usize).map(|(place, _)| place)
 }

@@ -29,6 +29,8 @@ const EVENTS_KEPT: usize = 1024;
 pub struct Cluster {
     name: String,
     config: ArcSwap<config::Cluster>,
+    /// Grows once there is another configuration, for those who keep the last one.
+    config_number: AtomicU64,
     servers: ArcSwap<Vec<Arc<Server>>>,
     tls: ArcSwapOption<net::TlsConnector>,
     traits: ArcSwapOption<ServerTraits>,
@@ -100,6 +102,7 @@ impl Cluster {
             name: config.name.clone(),
             next_id: AtomicU32::new(u32::try_from(servers.len()).unwrap_or(u32::MAX)),
             config: ArcSwap::from_pointee(config),
+            config_number: AtomicU64::new(0),
             servers: ArcSwap::from_pointee(servers),
             tls: ArcSwapOption::new(tls),
             traits: ArcSwapOption::empty(),
@@ -129,9 +132,10 @@ impl Cluster {
         self.config.load_full()
     }
 
-    /// [`config`](Self::config) without a count that all workers share, for the path of queries. Not to be kept.
-    pub(crate) fn peek_config(&self) -> arc_swap::Guard<Arc<config::Cluster>> {
-        self.config.load()
+    /// Another one than before: there is another configuration.
+    #[inline]
+    pub(crate) fn config_number(&self) -> u64 {
+        self.config_number.load(Ordering::Acquire)
     }
 
     /// Its servers in the order of the configuration, without removed ones.
@@ -227,6 +231,7 @@ impl Cluster {
         }
         self.tls.store(tls);
         self.config.store(Arc::new(config));
+        self.config_number.fetch_add(1, Ordering::Release);
         self.replace_servers(servers.clone(), "no longer in the configuration");
         self.combine_traits();
         drop(changing);

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use config::ReadConsistency;
 use routing::rules::Groups;
 use routing::{Draw, Explanation, ReadCandidate, ReadPolicy, Role as ReadRole};
+use smallvec::SmallVec;
 use sql_class::{Class, Effects, Facts, Hint};
-use upstream::{Cluster, Member, Role, Server, ServerId, Topology};
+use upstream::{Member, Role, Server, ServerId, Topology};
 
 use crate::split::state::Split;
 use crate::split::{lookup, rules};
@@ -122,11 +123,7 @@ pub(crate) fn replica(
     last_resort: bool,
 ) -> Option<Arc<Server>> {
     let candidates = candidates(split, topology, tried, group, covers);
-    let place = routing::choose_replica(
-        &candidates,
-        &policy(&split.listener.cluster, group, last_resort),
-        draw(split),
-    )?;
+    let place = routing::choose_replica(&candidates, &policy(split, group, last_resort), draw(split))?;
     topology
         .members
         .get(place)
@@ -141,11 +138,7 @@ pub(crate) fn replica_to_wait_for(
     group: Option<&str>,
 ) -> Option<Arc<Server>> {
     let candidates = candidates(split, topology, tried, group, |_| false);
-    let place = routing::choose_to_wait_for(
-        &candidates,
-        &policy(&split.listener.cluster, group, false),
-        draw(split),
-    )?;
+    let place = routing::choose_to_wait_for(&candidates, &policy(split, group, false), draw(split))?;
     topology
         .members
         .get(place)
@@ -160,7 +153,7 @@ pub(crate) fn explain(
     covers: impl Fn(&Server) -> bool,
 ) -> Vec<Explanation> {
     let candidates = candidates(split, topology, &[], group, covers);
-    let policy = policy(&split.listener.cluster, group, true);
+    let policy = policy(split, group, true);
     routing::explain_replica(&candidates, &policy, draw(split))
 }
 
@@ -168,8 +161,8 @@ fn draw(split: &Split) -> Draw {
     split.worker.draw(split.control.id)
 }
 
-fn policy(cluster: &Cluster, group: Option<&str>, last_resort: bool) -> ReadPolicy {
-    let config = cluster.config();
+fn policy(split: &Split, group: Option<&str>, last_resort: bool) -> ReadPolicy {
+    let config = split.pool().config();
     ReadPolicy {
         balance: config.read_balance,
         max_lag: config.max_lag,
@@ -179,19 +172,20 @@ fn policy(cluster: &Cluster, group: Option<&str>, last_resort: bool) -> ReadPoli
     }
 }
 
-/// The members as `routing` sees them.
+/// The members as `routing` sees them. A cluster with more than a few takes an allocation.
 fn candidates(
     split: &Split,
     topology: &Topology,
     tried: &[ServerId],
     group: Option<&str>,
     covers: impl Fn(&Server) -> bool,
-) -> Vec<ReadCandidate> {
-    let config = split.listener.cluster.config();
+) -> SmallVec<[ReadCandidate; 6]> {
+    let config = split.pool().config();
     let groups = Groups::new(&config.groups);
-    let zone = split.worker.zone();
+    let has_zones = topology.members.iter().any(|member| member.zone.is_some());
+    let zone = has_zones.then(|| split.worker.zone()).flatten();
     let zone = zone.as_ref().map(|zone| zone.as_str());
-    let by_latency = split.listener.cluster.config().read_balance == config::ReadBalance::Latency;
+    let by_latency = config.read_balance == config::ReadBalance::Latency;
     split.shared.by_latency.set(by_latency);
     let of = |member: &Member| {
         let server = &member.server;
@@ -203,7 +197,7 @@ fn candidates(
             Role::Unusable => ReadRole::Unusable,
         };
         ReadCandidate {
-            admitted: groups.admits(server.name(), group),
+            admitted: group.is_none() && groups.is_empty() || groups.admits(server.name(), group),
             available: server.takes_statements() && !tried.contains(&server.id()),
             full: max > 0 && server.sessions() >= max && idle == 0,
             backup: server.is_backup(),

@@ -60,7 +60,7 @@ pub(crate) async fn needed(split: &Split, topology: &Topology) -> Freshness {
 }
 
 pub(crate) fn is_galera(split: &Split) -> bool {
-    split.listener.cluster.config().topology == config::Topology::Galera
+    split.pool().config().topology == config::Topology::Galera
 }
 
 /// Galera: has the node wait, before each read on this connection, until it has applied what the cluster has committed so far.

@@ -28,14 +28,21 @@ const TRIES_MAX: usize = 4;
 /// whoever pinned it needs that one.
 pub(crate) async fn lease(split: &mut Split, target: &Target) -> Result<(), Refused> {
     match at_once(split, target) {
-        Some(leased) => leased,
+        Now::Leased(leased) => leased,
         // Boxed: every session has room for the usual way only.
-        None => Box::pin(in_time(split, target)).await,
+        Now::Wait(chosen) => Box::pin(in_time(split, target, chosen)).await,
     }
 }
 
+/// What is to be had without waiting.
+enum Now {
+    Leased(Result<(), Refused>),
+    /// Nothing; but a server has been chosen, which is where to wait, and whether it is the primary.
+    Wait(Option<(Arc<Server>, bool)>),
+}
+
 /// The usual way, which waits for nothing: the connection that is held, or an idle one that looks like the session already.
-fn at_once(split: &mut Split, target: &Target) -> Option<Result<(), Refused>> {
+fn at_once(split: &mut Split, target: &Target) -> Now {
     split.was_pinned = split.lease.is_some();
     if let Some(leased) = &split.lease {
         // In a transaction on a replica the server itself judges what may be done.
@@ -43,47 +50,53 @@ fn at_once(split: &mut Split, target: &Target) -> Option<Result<(), Refused>> {
         let must_leave = matches!(target, Target::Primary { for_writing: true }) && !is_at_home;
         if !must_leave {
             split.series().ran(Ran::Held);
-            return Some(Ok(()));
+            return Now::Leased(Ok(()));
         }
         if !may_leave(split) {
-            return Some(Err(pinned_elsewhere(split)));
+            return Now::Leased(Err(pinned_elsewhere(split)));
         }
         give_back(split);
         split.was_pinned = false;
     }
-    if split.lost_on.is_some() {
-        return None;
-    }
-    let topology = split.listener.cluster.topology();
-    let server = match target {
-        Target::Primary { .. } if topology.refuse_writes.is_none() => Arc::clone(&topology.primary()?.server),
-        Target::Replica => {
-            let freshness = fresh::known(split)?;
-            choose::replica(
-                split,
-                &topology,
-                &[],
-                None,
-                |server| freshness.covered_by(server),
-                false,
-            )?
-        }
-        Target::Primary { .. } | Target::Group { .. } | Target::Named(_) => return None,
+    let Some((server, is_primary)) = usual(split, target) else {
+        return Now::Wait(None);
     };
-    let is_primary = is_primary(&topology, &server);
-    if !is_primary && fresh::is_galera(split) {
-        return None;
-    }
     let want = split.session.carried();
     let own = Some(split.control.id);
     let cost = |held: &Held| match session::cost(want, &held.carried) {
         0 => u32::from(held.last_session != own),
         _ => session::CANNOT,
     };
-    let mut connection = split.pool().lease_at_once(&server, &split.key, cost)?;
-    connection.state.carried = Rc::clone(want);
-    attach(split, connection, is_primary);
-    Some(Ok(()))
+    match split.pool().lease_at_once(&server, &split.key, cost) {
+        Some(mut connection) => {
+            connection.state.carried = Rc::clone(want);
+            attach(split, connection, is_primary);
+            Now::Leased(Ok(()))
+        }
+        None => Now::Wait(Some((server, is_primary))),
+    }
+}
+
+/// The server for a statement about which there is nothing unusual, and whether it is the primary.
+fn usual(split: &Split, target: &Target) -> Option<(Arc<Server>, bool)> {
+    if split.lost_on.is_some() {
+        return None;
+    }
+    let topology = split.pool().topology();
+    match target {
+        Target::Primary { .. } if topology.refuse_writes.is_none() => {
+            let primary = &topology.primary()?.server;
+            primary.takes_statements().then(|| (Arc::clone(primary), true))
+        }
+        Target::Replica => {
+            let freshness = fresh::known(split)?;
+            let covers = |server: &Server| freshness.covered_by(server);
+            let server = choose::replica(split, &topology, &[], None, covers, false)?;
+            let is_primary = is_primary(&topology, &server);
+            (is_primary || !fresh::is_galera(split)).then_some((server, is_primary))
+        }
+        Target::Primary { .. } | Target::Group { .. } | Target::Named(_) => None,
+    }
 }
 
 /// Whether all that the session holds are answers that it may ask for: rather lose those than refuse a statement.
@@ -93,17 +106,27 @@ fn may_leave(split: &Split) -> bool {
 }
 
 /// The way that may wait: for freshness, for a primary, in line, for a new connection, for its state.
-async fn in_time(split: &mut Split, target: &Target) -> Result<(), Refused> {
+async fn in_time(
+    split: &mut Split,
+    target: &Target,
+    mut chosen: Option<(Arc<Server>, bool)>,
+) -> Result<(), Refused> {
     split.control.mark(Waiting::Login);
     let mut tried: Vec<ServerId> = split.lost_on.into_iter().collect();
     loop {
-        let (server, is_primary) = match server(split, target, &tried).await? {
-            Chosen::Server(server, is_primary) => (server, is_primary),
-            // The wait for freshness has ended on a connection that is ready.
-            Chosen::Leased => return Ok(()),
+        let (server, is_primary) = match chosen.take() {
+            Some(chosen) => chosen,
+            // Boxed, as all that a wait in line has no use for.
+            None => match Box::pin(server(split, target, &tried)).await? {
+                Chosen::Server(server, is_primary) => (server, is_primary),
+                // The wait for freshness has ended on a connection that is ready.
+                Chosen::Leased => return Ok(()),
+            },
         };
         let leased = match connection(split, &server).await {
-            Ok(connection) if !is_primary => fresh::synced(split, connection).await,
+            Ok(connection) if !is_primary && fresh::is_galera(split) => {
+                Box::pin(fresh::synced(split, connection)).await
+            }
             leased => leased,
         };
         match leased {
@@ -297,7 +320,9 @@ async fn next_topology(
 /// A connection from the pool, with the session's state on it.
 pub(crate) async fn connection(split: &Split, server: &Arc<Server>) -> Result<Connection<Held>, Refused> {
     let mut connection = bare_connection(split, server).await?;
-    rebuild(split, &mut connection).await?;
+    if !Rc::ptr_eq(split.session.carried(), &connection.state.carried) {
+        Box::pin(rebuild(split, &mut connection)).await?;
+    }
     Ok(connection)
 }
 
@@ -323,7 +348,7 @@ async fn any_connection(split: &Split, server: &Arc<Server>) -> Result<Connectio
     // What is known of the servers' accounts may be out of date.
     split.listener.cluster.want_accounts();
     match &split.account.other_credential {
-        Some(other) => lease_as(split, server, other).await,
+        Some(other) => Box::pin(lease_as(split, server, other)).await,
         None => Err(Refused(SessionError::NoServer(refused))),
     }
 }

@@ -244,7 +244,7 @@ impl Cluster {
     /// The accounts that its servers have, as they were read last. `None` where the configuration does not want them.
     #[must_use]
     pub fn accounts(&self) -> Option<Arc<ServerAccounts>> {
-        let wanted = self.peek_config().accounts.from == AccountsFrom::Servers;
+        let wanted = self.config().accounts.from == AccountsFrom::Servers;
         wanted.then(|| self.accounts.known.load_full().unwrap_or_default())
     }
 

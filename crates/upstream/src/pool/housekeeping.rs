@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::task::JoinSet;
-use tokio::time::MissedTickBehavior;
+use tokio::time::{Instant, MissedTickBehavior, sleep};
 
+use super::line::PATIENCE;
 use super::series::Closed;
 use super::{Credential, Key, Pool};
 use crate::seat::Seat;
@@ -17,13 +18,16 @@ const TICK: Duration = Duration::from_millis(100);
 
 impl<S: 'static> Pool<S> {
     /// Keeps the pool in order until the future is dropped: closes what is too old, broken or of no use any more, gives up
-    /// connections for those who wait on other workers, and opens `pool.min_idle`. To be run where
+    /// connections for those who wait on other workers, tells those who have waited for too long, and opens `pool.min_idle`.
+    /// To be run where
     /// [`spawn_local`](tokio::task::spawn_local) works.
     pub async fn run(self: Rc<Self>) {
         let mut tick = tokio::time::interval(TICK);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut events = self.cluster.subscribe();
         let mut warming = Warming::default();
+        let mut patience = std::pin::pin!(sleep(PATIENCE));
+        let mut somebody_waits = false;
         loop {
             tokio::select! {
                 _ = tick.tick() => {
@@ -31,6 +35,15 @@ impl<S: 'static> Pool<S> {
                     self.warm_up(&mut warming);
                 }
                 () = self.member.called.notified() => self.give_up(),
+                () = self.somebody_waits.notified(), if !somebody_waits => {
+                    somebody_waits = true;
+                    patience.as_mut().reset(Instant::now() + PATIENCE);
+                }
+                () = &mut patience, if somebody_waits => {
+                    self.look_after_lines();
+                    somebody_waits = self.waiting.get() > 0;
+                    patience.as_mut().reset(Instant::now() + PATIENCE);
+                }
                 // Which one it was does not matter; whoever sends them outlives this.
                 _ = events.recv() => self.tidy(),
                 Some(done) = warming.tasks.join_next() => {
@@ -69,6 +82,18 @@ impl<S: 'static> Pool<S> {
             !gone
         });
         self.give_up();
+    }
+
+    /// Looks after the sessions of this worker that wait: one timer for all of them.
+    fn look_after_lines(&self) {
+        let (now, mut has_called) = (now(), false);
+        for shelf in self.shelves.borrow().iter() {
+            let line = &shelf.server().line;
+            has_called |= !line.is_empty() && line.look_after(self.member.id, now);
+        }
+        if has_called {
+            self.cluster.pools.call();
+        }
     }
 
     /// Gives idle connections, or their seats, to those who wait.

@@ -32,6 +32,8 @@ pub(crate) enum Grant {
     Connection,
     /// The server takes no sessions any more.
     Gone,
+    /// The time for waiting is over.
+    Late,
 }
 
 /// Those who wait for one server.
@@ -56,6 +58,7 @@ struct Waiter {
     pool: u64,
     key: Key,
     since: Instant,
+    until: Instant,
     /// Has waited for [`PATIENCE`]: other workers are asked.
     called: bool,
     answer: oneshot::Sender<Grant>,
@@ -123,6 +126,7 @@ impl Line {
         pool: u64,
         key: &Key,
         since: Instant,
+        until: Instant,
         max: usize,
     ) -> Option<(u64, oneshot::Receiver<Grant>)> {
         let mut waiters = self.lock();
@@ -137,6 +141,7 @@ impl Line {
             pool,
             key: key.clone(),
             since,
+            until,
             called: false,
             answer,
         });
@@ -144,12 +149,31 @@ impl Line {
         Some((ticket, receiver))
     }
 
-    /// One has waited for [`PATIENCE`]. The caller wakes the other workers after this.
-    pub(crate) fn call(&self, ticket: u64) {
+    /// Looks after those of one worker, every now and then: [`Grant::Late`] to those whose time is over. True where somebody has
+    /// waited for [`PATIENCE`] since the last look; then the caller wakes the other workers.
+    pub(crate) fn look_after(&self, pool: u64, now: Instant) -> bool {
+        let (mut has_called, mut late, mut index) = (false, Vec::new(), 0);
         let mut waiters = self.lock();
-        if let Some(position) = position(&waiters, ticket) {
-            waiters[position].called = true;
+        while let Some(waiter) = waiters.get_mut(index) {
+            let is_own = waiter.pool == pool;
+            if is_own && now >= waiter.until {
+                late.extend(waiters.remove(index));
+                continue;
+            }
+            if is_own && !waiter.called && now.saturating_duration_since(waiter.since) >= PATIENCE {
+                (waiter.called, has_called) = (true, true);
+            }
+            index += 1;
         }
+        if !late.is_empty() {
+            self.publish(&waiters);
+        }
+        drop(waiters);
+        for waiter in late {
+            // Who is gone need not be told.
+            let _ = waiter.answer.send(Grant::Late);
+        }
+        has_called
     }
 
     pub(crate) fn leave(&self, ticket: u64) {
@@ -279,7 +303,9 @@ mod tests {
         }
 
         fn joins(&mut self, ms: u64, pool: u64, user: &str) -> u64 {
-            let (ticket, answer) = self.line.join(pool, &key(user), self.at(ms), 9).unwrap();
+            let until = self.at(ms + 1000);
+            let joined = self.line.join(pool, &key(user), self.at(ms), until, 9);
+            let (ticket, answer) = joined.unwrap();
             self.present.push(answer);
             ticket
         }
@@ -311,7 +337,11 @@ mod tests {
             None,
             "it has not called, and may be served over there"
         );
-        play.line.call(far);
+        assert!(play.line.look_after(ELSEWHERE, play.at(5)));
+        assert!(
+            !play.line.look_after(ELSEWHERE, play.at(5)),
+            "it has called already"
+        );
         let other = play.joins(1, HERE, "v");
         assert_eq!(play.next(100), Some((far, false)));
         assert_eq!(play.next(100), Some((other, false)));
@@ -338,7 +368,11 @@ mod tests {
         let second = play.joins(0, HERE, "u");
         play.line.leave(first);
         assert_eq!(play.line.len(), 1);
-        assert!(play.line.join(HERE, &key("u"), play.at(0), 1).is_none());
+        assert!(
+            play.line
+                .join(HERE, &key("u"), play.at(0), play.at(9), 1)
+                .is_none()
+        );
         assert_eq!(play.line.rejected.load(Ordering::Relaxed), 1);
         assert_eq!(play.next(0), Some((second, true)));
     }
@@ -355,6 +389,24 @@ mod tests {
         }
     }
 
+    #[test]
+    fn who_has_waited_for_too_long_is_told_and_leaves_the_line() {
+        let mut play = Play::new();
+        play.joins(0, HERE, "u");
+        let far = play.joins(0, ELSEWHERE, "u");
+        let second = play.joins(1, HERE, "v");
+        play.line.look_after(HERE, play.at(1000));
+        assert_eq!(play.line.len(), 2, "everybody is told by the own worker");
+        let answers: Vec<_> = play.present.iter_mut().map(|answer| answer.try_recv()).collect();
+        assert!(
+            matches!(answers.as_slice(), [Ok(Grant::Late), Err(_), Err(_)]),
+            "{answers:?}"
+        );
+        assert_eq!(play.next(1000), Some((second, false)));
+        play.line.look_after(ELSEWHERE, play.at(5));
+        assert_eq!(play.next(1000), Some((far, false)));
+    }
+
     /// Two who each take the only seat, or wait for it, and let it go: without anything else that could wake them.
     #[test]
     fn no_wakeup_is_lost() {
@@ -369,7 +421,8 @@ mod tests {
                 for _ in 0..50_000 {
                     let free = server.line.is_empty().then(|| Seat::take(&cluster, &server));
                     let seat = free.flatten().unwrap_or_else(|| {
-                        let joined = server.line.join(pool, &key("u"), Instant::now(), 9);
+                        let now = Instant::now();
+                        let joined = server.line.join(pool, &key("u"), now, now, 9);
                         let (_, answer) = joined.unwrap();
                         cluster.serve_line(&server);
                         match answer.blocking_recv() {

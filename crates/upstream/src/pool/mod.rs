@@ -31,6 +31,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use foldhash::fast::RandomState;
+use tokio::sync::Notify;
 
 pub(crate) use self::arming::Tracked;
 pub use self::connection::{Baseline, Connection, Credential, CredentialSecret, Key, Opened};
@@ -46,6 +47,7 @@ use crate::cluster::Cluster;
 use crate::error::LeaseError;
 use crate::seat::Seat;
 use crate::server::{Availability, Server, ServerId, now};
+use crate::topology::Topology;
 
 /// "Too many connections".
 const ER_CON_COUNT_ERROR: u16 = 1040;
@@ -66,12 +68,23 @@ pub struct Pool<S> {
     /// What the owner keeps with a connection that was just opened.
     fresh: Box<dyn Fn(&Opened) -> S>,
     waiting: Cell<usize>,
+    /// The first has joined a line.
+    somebody_waits: Notify,
     terms: RefCell<Terms>,
+    topology: RefCell<Seen>,
 }
 
 /// What a configuration asks of connections. Its number is in each of them, so that those opened on other terms are told apart.
 struct Terms {
     config: Arc<config::Cluster>,
+    /// See [`Cluster::config_number`].
+    of_config: u64,
+    number: u64,
+}
+
+/// The topology as this worker has seen it last.
+struct Seen {
+    topology: Arc<Topology>,
     number: u64,
 }
 
@@ -87,7 +100,9 @@ impl<S> Pool<S> {
     #[must_use]
     pub fn new(cluster: Arc<Cluster>, fresh: impl Fn(&Opened) -> S + 'static) -> Rc<Self> {
         let member = cluster.pools.enter();
-        let config = cluster.config();
+        // The numbers before what they are of: what is newer than its number is looked at again.
+        let (of_config, number) = (cluster.config_number(), cluster.follow.number());
+        let (config, topology) = (cluster.config(), cluster.topology());
         Rc::new(Self {
             cluster,
             member,
@@ -95,7 +110,13 @@ impl<S> Pool<S> {
             handed: RefCell::default(),
             fresh: Box::new(fresh),
             waiting: Cell::new(0),
-            terms: RefCell::new(Terms { config, number: 0 }),
+            somebody_waits: Notify::new(),
+            terms: RefCell::new(Terms {
+                config,
+                of_config,
+                number: 0,
+            }),
+            topology: RefCell::new(Seen { topology, number }),
         })
     }
 
@@ -103,6 +124,26 @@ impl<S> Pool<S> {
     #[must_use]
     pub fn cluster(&self) -> &Arc<Cluster> {
         &self.cluster
+    }
+
+    /// Its cluster's configuration as it is now, without a count that all workers share: for the path of queries. Whoever holds it
+    /// keeps the pool from seeing a newer one.
+    #[inline]
+    pub fn config(&self) -> Ref<'_, config::Cluster> {
+        Ref::map(self.terms(), |terms| &*terms.config)
+    }
+
+    /// Its cluster's topology as it is now, likewise.
+    #[inline]
+    pub fn topology(&self) -> Ref<'_, Arc<Topology>> {
+        let number = self.cluster.follow.number();
+        if self.topology.borrow().number != number
+            && let Ok(mut seen) = self.topology.try_borrow_mut()
+        {
+            let topology = self.cluster.topology();
+            *seen = Seen { topology, number };
+        }
+        Ref::map(self.topology.borrow(), |seen| &seen.topology)
     }
 
     /// Connections that nobody uses.
@@ -209,7 +250,7 @@ impl<S> Pool<S> {
                     let now = now();
                     (self.find(server, key, now, &cost), now)
                 }
-                Some(place) => (place.wait().await?, now()),
+                Some(place) => place.wait().await?,
             };
             match found {
                 // Whoever gave it back could not know. Its seat does.
@@ -278,7 +319,7 @@ impl<S> Pool<S> {
         // It may have been half a connection since then: an address that has moved to another machine, say.
         let doubts = idle.opened.server.doubts();
         let due = idle.life.doubts != doubts || !ping_after.is_zero() && unused > ping_after;
-        if due && !idle.answers(limit).await {
+        if due && !Box::pin(idle.answers(limit)).await {
             return Err(idle.close(Closed::Ping));
         }
         idle.life.doubts = doubts;
@@ -413,11 +454,13 @@ impl<S> Pool<S> {
 
     /// The terms as they are now.
     fn terms(&self) -> Ref<'_, Terms> {
-        let config = self.cluster.peek_config();
-        if !Arc::ptr_eq(&config, &self.terms.borrow().config) {
-            let mut terms = self.terms.borrow_mut();
+        let of_config = self.cluster.config_number();
+        if self.terms.borrow().of_config != of_config
+            && let Ok(mut terms) = self.terms.try_borrow_mut()
+        {
+            let config = self.cluster.config();
             terms.number += u64::from(!same_terms(&config, &terms.config));
-            terms.config = Arc::clone(&config);
+            (terms.config, terms.of_config) = (config, of_config);
         }
         self.terms.borrow()
     }

@@ -5,9 +5,8 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot;
-use tokio::time::timeout_at;
 
-use super::line::{Grant, PATIENCE};
+use super::line::Grant;
 use super::{Found, Key, Pool};
 use crate::error::LeaseError;
 use crate::server::{Server, ServerId, now};
@@ -20,6 +19,8 @@ pub(super) struct Place<'p, S> {
     answer: oneshot::Receiver<Grant>,
     since: Instant,
     limit: Duration,
+    /// The wait is over: nothing is left in the line, and nothing on its way.
+    is_over: bool,
 }
 
 impl<'p, S> Place<'p, S> {
@@ -30,50 +31,65 @@ impl<'p, S> Place<'p, S> {
         key: &Key,
         since: Instant,
     ) -> Result<Self, LeaseError> {
-        let config = pool.cluster.config();
+        let config = Arc::clone(&pool.terms().config);
         let max = config.queue_max as usize;
-        let Some((ticket, answer)) = server.line.join(pool.member.id, key, since, max) else {
+        let limit = config.queue_timeout;
+        let Some((ticket, answer)) = server.line.join(pool.member.id, key, since, since + limit, max) else {
             return Err(LeaseError::QueueFull {
                 cluster: pool.cluster.name().to_owned(),
                 server: Some(server.name().to_owned()),
                 queue_max: config.queue_max,
             });
         };
-        pool.waiting.set(pool.waiting.get() + 1);
+        if pool.waiting.replace(pool.waiting.get() + 1) == 0 {
+            pool.somebody_waits.notify_one();
+        }
         let place = Self {
             pool,
             server: Arc::clone(server),
             ticket,
             answer,
             since,
-            limit: config.queue_timeout,
+            limit,
+            is_over: false,
         };
         // A seat may have become free, or the server may have gone, between the look and the joining.
         pool.cluster.serve_line(server);
         Ok(place)
     }
 
-    pub(super) async fn wait(&mut self) -> Result<Found<S>, LeaseError> {
-        let since = tokio::time::Instant::from_std(self.since);
-        let deadline = since + self.limit;
-        let grant = match timeout_at(deadline.min(since + PATIENCE), &mut self.answer).await {
-            Ok(grant) => grant,
-            Err(_) => {
-                self.server.line.call(self.ticket);
-                self.pool.cluster.pools.call();
-                match timeout_at(deadline, &mut self.answer).await {
-                    Ok(grant) => grant,
-                    Err(_) => return Err(self.timed_out()),
-                }
-            }
-        };
-        match grant {
-            Ok(Grant::Seat(seat)) => Ok(Found::Seat(seat)),
+    /// What the wait has brought, and when. It takes no timer: the pool looks after those in line, see [`Pool::run`].
+    pub(super) async fn wait(&mut self) -> Result<(Found<S>, Instant), LeaseError> {
+        let grant = (&mut self.answer).await;
+        let now = now();
+        let found = match grant {
+            Ok(Grant::Seat(seat)) => Found::Seat(seat),
             Ok(Grant::Connection) => {
                 let handed = self.pool.handed.borrow_mut().remove(&self.at());
-                Ok(handed.map_or(Found::Nothing, Found::Idle))
+                handed.map_or(Found::Nothing, Found::Idle)
             }
-            Ok(Grant::Gone) | Err(_) => Err(self.pool.unavailable(&self.server)),
+            Ok(Grant::Late) => return Err(self.timed_out()),
+            Ok(Grant::Gone) | Err(_) => return Err(self.pool.unavailable(&self.server)),
+        };
+        self.is_over = true;
+        self.end(now);
+        Ok((found, now))
+    }
+
+    fn end(&self, now: Instant) {
+        let pool = self.pool;
+        pool.waiting.set(pool.waiting.get() - 1);
+        if let Some(shelf) = pool
+            .shelves
+            .borrow()
+            .iter()
+            .find(|shelf| shelf.is_of(&self.server))
+        {
+            shelf.series().waits.inc();
+            shelf
+                .series()
+                .wait_seconds
+                .record(now.saturating_duration_since(self.since));
         }
     }
 
@@ -93,25 +109,15 @@ impl<'p, S> Place<'p, S> {
 
 impl<S> Drop for Place<'_, S> {
     fn drop(&mut self) {
+        if self.is_over {
+            return;
+        }
         self.server.line.leave(self.ticket);
         let now = now();
-        let pool = self.pool;
-        pool.waiting.set(pool.waiting.get() - 1);
-        if let Some(shelf) = pool
-            .shelves
-            .borrow()
-            .iter()
-            .find(|shelf| shelf.is_of(&self.server))
-        {
-            shelf.series().waits.inc();
-            shelf
-                .series()
-                .wait_seconds
-                .record(now.saturating_duration_since(self.since));
-        }
-        let handed = pool.handed.borrow_mut().remove(&self.at());
+        self.end(now);
+        let handed = self.pool.handed.borrow_mut().remove(&self.at());
         if let Some(idle) = handed {
-            pool.place(idle, now);
+            self.pool.place(idle, now);
         }
     }
 }

@@ -17,6 +17,8 @@ use crate::server::{Server, now};
 /// What a cluster keeps to be followed.
 pub(crate) struct Follow {
     topology: ArcSwap<Topology>,
+    /// Grows once there is another, be it only in lags, for those who keep the last one.
+    number: AtomicU64,
     changed: Notify,
     /// Something was learned that may change the picture.
     pub(crate) news: Notify,
@@ -33,6 +35,7 @@ impl Follow {
         let primary_changes = AtomicU64::new(u64::from(topology.primary.is_some()));
         Self {
             topology: ArcSwap::from_pointee(topology),
+            number: AtomicU64::new(0),
             changed: Notify::new(),
             news: Notify::new(),
             memory: Mutex::new(memory),
@@ -42,6 +45,11 @@ impl Follow {
 
     pub(crate) fn topology(&self) -> Arc<Topology> {
         self.topology.load_full()
+    }
+
+    #[inline]
+    pub(crate) fn number(&self) -> u64 {
+        self.number.load(Ordering::Acquire)
     }
 
     pub(super) async fn changed_from(&self, generation: u64) -> Arc<Topology> {
@@ -89,6 +97,7 @@ impl Cluster {
         new.generation = old.generation + u64::from(!same);
         let new = Arc::new(new);
         follow.topology.store(Arc::clone(&new));
+        follow.number.fetch_add(1, Ordering::Release);
         drop(memory);
         if !same {
             self.tell(&old, &new);

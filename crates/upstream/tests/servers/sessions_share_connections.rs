@@ -279,6 +279,7 @@ fn nobody_waits_longer_than_queue_timeout_or_in_a_longer_line_than_queue_max() {
             config.queue_timeout = Duration::from_millis(50);
             config.queue_max = 1;
         });
+        spawn_local(Rc::clone(&pool).run());
         let _held = lease(&pool, &server, "u").await.unwrap();
         let begun = Instant::now();
         let waiting = {
@@ -392,9 +393,11 @@ fn a_scrape_shows_what_pools_do() {
             config.queue_max = 1;
         });
         let other_worker: Rc<Pool<State>> = Pool::new(Arc::clone(pool.cluster()), |_| 0);
+        let keeping = spawn_local(Rc::clone(&pool).run());
         let first = lease(&pool, &server, "u").await.unwrap();
         let second = lease(&other_worker, &server, "u").await.unwrap();
         lease(&pool, &server, "u").await.unwrap_err();
+        keeping.abort();
         pool.give_back(first);
         drop(second);
         let third = lease(&other_worker, &server, "u").await.unwrap();

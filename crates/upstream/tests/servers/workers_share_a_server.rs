@@ -179,6 +179,7 @@ fn idle_connections_of_one_worker_make_room_for_another() {
             on_a_worker(async {
                 let server = Arc::clone(&cluster.servers()[0]);
                 let pool: Rc<Pool<State>> = Pool::new(Arc::clone(cluster), |_| 0);
+                spawn_local(Rc::clone(&pool).run());
                 let begun = Instant::now();
                 let _a = lease(&pool, &server, "u").await.unwrap();
                 let _b = lease(&pool, &server, "u").await.unwrap();
