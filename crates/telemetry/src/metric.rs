@@ -123,6 +123,18 @@ metrics! {
     LOOKUPS_ANSWERED = Counter "forebay_lookups_answered_total" [] "statements": "Point lookups that were answered from memory.";
     LOOKUPS_LEFT = Counter "forebay_lookups_left_total" ["reason"] "statements": "Point lookups that were left to a server: session (in a transaction, or bound to its connection), routed (a rule or the client says where), settings (of the session, not known well enough), not_mapped, columns (that are not kept, or that only the server prints), value (that only the server compares), learned (for the first time, or again after a change of a definition or of grants), not_fresh (within strong_wait), not_served.";
 
+    CACHE_MAPPING_STATE = Gauge "forebay_cache_mapping_state" ["mapping", "state"] "mappings": "1 for the state a mapping is in, 0 for the others: waiting, reading (its definition), copying, catching_up, serving or stopped.";
+    CACHE_ROWS = Gauge "forebay_cache_rows" ["mapping"] "rows": "Rows of a mapping in memory; 0 while it is not served.";
+    CACHE_FEED_TRANSACTIONS = Counter "forebay_cache_feed_transactions_total" [] "transactions": "Transactions of the primary's binary log that the feed has read, with those that change no mapped table.";
+    CACHE_FEED_ROWS = Counter "forebay_cache_feed_rows_total" [] "rows": "Changes of rows in the binary log that were applied to memory.";
+    CACHE_FEED_CONNECTS = Counter "forebay_cache_feed_connects_total" [] "connections": "Streams of the binary log that were begun; more than one means that the stream was cut or another server became the primary.";
+    CACHE_FEED_LAG = Gauge "forebay_cache_feed_lag_seconds" [] "seconds": "How far memory is behind the primary: the age of the last statement when it was applied, in whole seconds of both clocks, and how long nothing has been heard of the primary beyond a second.";
+    CACHE_COPIES = Counter "forebay_cache_copies_total" [] "copies": "Copies of tables that were begun; more than one a mapping means that it was copied again, after a change of its definition say.";
+    CACHE_COPIED_ROWS = Counter "forebay_cache_copied_rows_total" [] "rows": "Rows of copies that were kept.";
+    CACHE_MEMORY = Gauge "forebay_cache_memory_bytes" [] "bytes": "Memory that the cache holds for rows, their index and its own notes.";
+    CACHE_MEMORY_MAX = Gauge "forebay_cache_memory_max_bytes" [] "bytes": "Memory that it may hold: memory_max.";
+    CACHE_EVICTED = Counter "forebay_cache_evicted_rows_total" [] "rows": "Rows that made room for others, in mode bounded.";
+
     CACHE_READS = Counter "forebay_cache_reads_total" ["consistency"] "reads": "Commands and statements that wanted rows from memory, by how fresh they had to be: strong, session or eventual.";
     CACHE_READS_FAILED = Counter "forebay_cache_reads_not_fresh_total" [] "reads": "Reads that failed because memory was not as new as they had to see within strong_wait.";
     CACHE_READ_WAIT_DURATION = Histogram "forebay_cache_read_wait_duration_seconds" [] "seconds": "How long strong and session reads waited for memory to be as new as they had to see, those in vain included.";

@@ -143,6 +143,7 @@ impl Applier {
 
     fn heartbeat(&mut self, file: &[u8], offset: u64) {
         if self.group.is_none() {
+            self.board.counts.last_event.store(0, Ordering::Relaxed);
             self.progress.borrow_mut().rotate(self.source, file, offset);
         }
     }

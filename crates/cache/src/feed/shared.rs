@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use arc_swap::ArcSwap;
 use tokio::sync::{mpsc, watch};
@@ -13,6 +14,9 @@ use crate::store::FillTicket;
 
 /// Rows from the server that wait for being kept.
 const FILLS_MAX: usize = 1024;
+
+/// Time without a word of the primary that is no lag: more than two heartbeats.
+const QUIET_MS: u64 = 1000;
 
 /// What the feed tells, and what it is told. Shared by all threads.
 pub struct Board {
@@ -114,11 +118,28 @@ pub(crate) struct Counts {
     pub(crate) connects: AtomicU64,
     pub(crate) copies: AtomicU64,
     pub(crate) copied_rows: AtomicU64,
-    /// Seconds since 1970 on the primary's clock: when the statement began that was applied last.
+    /// Seconds since 1970 on the primary's clock: when the statement began that came last. 0 where nothing came since.
     pub(crate) last_event: AtomicU64,
+    /// Seconds that this was old when it was applied.
+    behind: AtomicU64,
+    /// Milliseconds since 1970 on our clock: when something was heard of the primary.
+    heard: AtomicU64,
 }
 
 impl Counts {
+    /// All that has come until now is applied.
+    pub(super) fn note_heard(&self) {
+        let now = now_ms();
+        let last = self.last_event.load(Ordering::Relaxed);
+        let behind = if last == 0 {
+            0
+        } else {
+            (now / 1000).saturating_sub(last)
+        };
+        self.behind.store(behind, Ordering::Relaxed);
+        self.heard.store(now, Ordering::Relaxed);
+    }
+
     pub(super) fn add(counter: &AtomicU64, n: u64) {
         counter.fetch_add(n, Ordering::Relaxed);
     }
@@ -174,6 +195,15 @@ impl Board {
         self.stream.load_full()
     }
 
+    /// Seconds that the rows are behind the primary's, as far as the clocks of both go together: how old the last statement was when it was
+    /// applied, and for how long nothing has been heard, which is no longer than a heartbeat while all is well.
+    pub fn lag(&self) -> f64 {
+        let counts = &self.counts;
+        let silent = now_ms().saturating_sub(counts.heard.load(Ordering::Relaxed));
+        let silent = silent.saturating_sub(QUIET_MS) as f64 / 1000.0;
+        counts.behind.load(Ordering::Relaxed) as f64 + silent
+    }
+
     /// Copies that were begun so far.
     pub fn copies(&self) -> u64 {
         self.counts.copies.load(Ordering::Relaxed)
@@ -206,6 +236,11 @@ impl Board {
     pub(super) fn set_stream(&self, text: String) {
         self.stream.store(Arc::new(text));
     }
+}
+
+fn now_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0, |since| since.as_millis() as u64)
 }
 
 #[cfg(test)]

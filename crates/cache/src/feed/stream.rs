@@ -190,6 +190,7 @@ impl<'s> Stream<'s> {
         }
         if count > 0 {
             self.heard = true;
+            self.around.board.counts.note_heard();
             self.publish();
         }
         Ok(count == TURN)
