@@ -108,8 +108,7 @@ pub enum Finding {
 }
 
 /// What was learned that the answer is made with.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Plan(pub u32);
+pub struct Plan(pub Rc<dyn Any>);
 
 /// What is known of a lookup before its answer.
 pub struct Lesson(pub Box<dyn Any>);

@@ -1,0 +1,264 @@
+//! Under which settings an answer from memory is what the server would say.
+//!
+//! What is not listed here is not known not to matter: a session that has set it has no lookups.
+
+use dataplane::extension::{Surroundings, Variable};
+use mysql_wire::Capabilities;
+use mysql_wire::binlog::Zone;
+
+/// Variables that change nothing about the answer to a lookup, or whose values are looked at here.
+const HARMLESS: &[&str] = &[
+    "autocommit",
+    "binlog_row_image",
+    "character_set_client",
+    "character_set_connection",
+    "character_set_database",
+    "character_set_results",
+    "collation_connection",
+    "collation_database",
+    "default_storage_engine",
+    "explicit_defaults_for_timestamp",
+    "foreign_key_checks",
+    "group_concat_max_len",
+    "information_schema_stats_expiry",
+    "innodb_lock_wait_timeout",
+    "interactive_timeout",
+    "join_buffer_size",
+    "lc_messages",
+    "lc_time_names",
+    "lock_wait_timeout",
+    "long_query_time",
+    "max_execution_time",
+    "max_heap_table_size",
+    "max_statement_time",
+    "net_read_timeout",
+    "net_write_timeout",
+    "optimizer_switch",
+    "query_cache_type",
+    "read_buffer_size",
+    "sort_buffer_size",
+    "sql_mode",
+    "sql_notes",
+    "sql_quote_show_create",
+    "sql_warnings",
+    "time_zone",
+    "tmp_table_size",
+    "transaction_isolation",
+    "transaction_read_only",
+    "tx_isolation",
+    "tx_read_only",
+    "unique_checks",
+    "wait_timeout",
+];
+
+/// Words of `sql_mode` that change nothing about the answer to a lookup: how its text is read is known already.
+const MODES: &[&str] = &[
+    "ALLOW_INVALID_DATES",
+    "ANSI",
+    "ANSI_QUOTES",
+    "ERROR_FOR_DIVISION_BY_ZERO",
+    "HIGH_NOT_PRECEDENCE",
+    "IGNORE_BAD_TABLE_OPTIONS",
+    "IGNORE_SPACE",
+    "NO_AUTO_CREATE_USER",
+    "NO_AUTO_VALUE_ON_ZERO",
+    "NO_BACKSLASH_ESCAPES",
+    "NO_DIR_IN_CREATE",
+    "NO_ENGINE_SUBSTITUTION",
+    "NO_UNSIGNED_SUBTRACTION",
+    "NO_ZERO_DATE",
+    "NO_ZERO_IN_DATE",
+    "ONLY_FULL_GROUP_BY",
+    "PIPES_AS_CONCAT",
+    "REAL_AS_FLOAT",
+    "STRICT_ALL_TABLES",
+    "STRICT_TRANS_TABLES",
+    "TRADITIONAL",
+];
+
+/// Settings under which sessions get the same answers.
+#[derive(Debug)]
+pub(super) struct Settings {
+    /// All that was said of the session, for comparison.
+    identity: Box<[u8]>,
+    pub(super) schema: Option<Box<[u8]>>,
+    pub(super) capabilities: Capabilities,
+    /// In which TIMESTAMP values are shown, where that does not change over the year.
+    pub(super) zone: Option<Zone>,
+    /// Lookups may be answered.
+    pub(super) is_known: bool,
+}
+
+impl Settings {
+    pub(super) fn new(surroundings: &Surroundings<'_>) -> Self {
+        let variable = |name: &str| {
+            let mut variables = surroundings.variables.iter();
+            variables
+                .find(|variable| variable.name == name.as_bytes())
+                .map(|variable| variable.value)
+        };
+        let is = |name: &str, value: &str| {
+            variable(name).is_some_and(|found| found.eq_ignore_ascii_case(value.as_bytes()))
+        };
+        let zone = variable("time_zone").and_then(|zone| std::str::from_utf8(zone).ok());
+        Self {
+            identity: identity(surroundings).into(),
+            schema: surroundings.schema.map(Box::from),
+            capabilities: surroundings.capabilities,
+            zone: zone.and_then(Zone::parse),
+            is_known: is("character_set_client", "utf8mb4")
+                && is("character_set_results", "utf8mb4")
+                && variable("sql_mode").is_some_and(is_harmless_mode)
+                && surroundings
+                    .variables
+                    .iter()
+                    .all(|variable| !variable.is_set || is_harmless(variable)),
+        }
+    }
+}
+
+fn is_harmless(variable: &Variable<'_>) -> bool {
+    HARMLESS.iter().any(|name| name.as_bytes() == variable.name)
+        || variable.name.starts_with(b"session_track_")
+}
+
+fn is_harmless_mode(modes: &[u8]) -> bool {
+    let mut words = modes.split(|byte| *byte == b',').filter(|word| !word.is_empty());
+    words.all(|word| {
+        MODES
+            .iter()
+            .any(|mode| word.eq_ignore_ascii_case(mode.as_bytes()))
+    })
+}
+
+/// Two are equal where everything is.
+fn identity(surroundings: &Surroundings<'_>) -> Vec<u8> {
+    let mut out = Vec::new();
+    let mut put = |bytes: &[u8]| {
+        out.extend_from_slice(&(bytes.len() as u64).to_le_bytes());
+        out.extend_from_slice(bytes);
+    };
+    put(surroundings.user);
+    put(&surroundings.account.to_le_bytes());
+    put(surroundings
+        .host
+        .map_or(String::new(), |host| host.to_string())
+        .as_bytes());
+    put(&[u8::from(surroundings.schema.is_some())]);
+    put(surroundings.schema.unwrap_or_default());
+    put(&surroundings.capabilities.0.to_le_bytes());
+    put(&[surroundings.collation]);
+    put(&surroundings.status.0.to_le_bytes());
+    for variable in &surroundings.variables {
+        put(variable.name);
+        put(variable.value);
+        put(&[u8::from(variable.is_set)]);
+    }
+    out
+}
+
+/// All settings that sessions of this worker have had.
+#[derive(Debug, Default)]
+pub(super) struct Environments {
+    all: Vec<Settings>,
+    /// How often they were all forgotten.
+    pub(super) era: u32,
+}
+
+/// Settings that are kept; a client that makes up new ones has all of them forgotten.
+const KEPT_MAX: usize = 4096;
+
+/// How many bits of an environment's number are for its place.
+const PLACE_BITS: u32 = 16;
+
+impl Environments {
+    pub(super) fn number(&mut self, surroundings: &Surroundings<'_>) -> u32 {
+        let identity = identity(surroundings);
+        let known = self
+            .all
+            .iter()
+            .position(|settings| *settings.identity == *identity);
+        let place = known.unwrap_or_else(|| {
+            if self.all.len() >= KEPT_MAX {
+                self.all.clear();
+                self.era = self.era.wrapping_add(1) & (u32::MAX >> PLACE_BITS);
+            }
+            self.all.push(Settings::new(surroundings));
+            self.all.len() - 1
+        });
+        self.era << PLACE_BITS | place as u32
+    }
+
+    /// `None` for those that were forgotten.
+    pub(super) fn get(&self, number: u32) -> Option<&Settings> {
+        let place = number & ((1 << PLACE_BITS) - 1);
+        (number >> PLACE_BITS == self.era)
+            .then(|| self.all.get(place as usize))
+            .flatten()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mysql_wire::StatusFlags;
+
+    use super::*;
+
+    fn surroundings<'a>(variables: &[(&'a str, &'a str, bool)]) -> Surroundings<'a> {
+        let variables = variables.iter().map(|&(name, value, is_set)| Variable {
+            name: name.as_bytes(),
+            value: value.as_bytes(),
+            is_set,
+        });
+        Surroundings {
+            user: b"app",
+            account: 0,
+            host: None,
+            schema: Some(b"shop"),
+            capabilities: Capabilities::PROTOCOL_41,
+            collation: 255,
+            status: StatusFlags::AUTOCOMMIT,
+            variables: variables.collect(),
+        }
+    }
+
+    const USUAL: [(&str, &str, bool); 4] = [
+        ("character_set_client", "utf8mb4", false),
+        ("character_set_results", "utf8mb4", false),
+        ("sql_mode", "ONLY_FULL_GROUP_BY,STRICT_TRANS_TABLES", false),
+        ("time_zone", "+02:00", true),
+    ];
+
+    #[test]
+    fn only_settings_that_are_known_have_lookups() {
+        let known = |more: &[(&'static str, &'static str, bool)]| {
+            Settings::new(&surroundings(&[more, &USUAL].concat())).is_known
+        };
+        assert!(known(&[]));
+        assert!(known(&[("foreign_key_checks", "OFF", true)]));
+        assert!(known(&[("sql_select_limit", "1", false)]), "as everybody has it");
+        assert!(!known(&[("sql_select_limit", "1", true)]));
+        assert!(!known(&[("sql_mode", "PAD_CHAR_TO_FULL_LENGTH", true)]));
+        assert!(!known(&[("character_set_results", "", true)]));
+        assert!(!known(&[("character_set_results", "DEFAULT", true)]));
+        assert!(!known(&[("character_set_client", "latin1", true)]));
+        assert!(!Settings::new(&surroundings(&[])).is_known);
+        assert_eq!(Settings::new(&surroundings(&USUAL)).zone, Zone::parse("+02:00"));
+    }
+
+    #[test]
+    fn equal_settings_have_one_number() {
+        let mut all = Environments::default();
+        let usual = all.number(&surroundings(&USUAL));
+        let other = all.number(&surroundings(&[]));
+        assert_ne!(usual, other);
+        assert_eq!(all.number(&surroundings(&USUAL)), usual);
+        for count in 0..KEPT_MAX {
+            let mut many = surroundings(&USUAL);
+            many.account = count as u64 + 1;
+            all.number(&many);
+        }
+        assert!(all.get(usual).is_none(), "forgotten with all others");
+        assert_ne!(all.number(&surroundings(&USUAL)), usual);
+    }
+}

@@ -1,0 +1,139 @@
+//! What was learned of lookups: how their answers look, and that this user has the right to them.
+
+use std::cell::Cell;
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use dataplane::extension::Left;
+use foldhash::fast::RandomState;
+
+use super::render::Rendering;
+use super::shape::{Kept, Shape};
+use crate::mapping::Mapping;
+
+/// How lookups of one shape are answered.
+#[derive(Debug)]
+pub(super) struct Ready {
+    pub(super) mapping: Arc<Mapping>,
+    /// Which condition is about which column of the key.
+    pub(super) order: Box<[usize]>,
+    /// The packets before the row, and the number of the one after them.
+    pub(super) head: Box<[u8]>,
+    pub(super) next: u8,
+    /// The payload of the last packet.
+    pub(super) end: Box<[u8]>,
+    pub(super) rendering: Rendering,
+    /// As of which definitions and grants.
+    pub(super) definitions: u64,
+}
+
+/// A shape, and what came of it.
+#[derive(Debug)]
+struct Entry {
+    shape: Kept,
+    definitions: u64,
+    epoch: u32,
+    what: Result<Rc<Ready>, Left>,
+}
+
+/// Everything that was learned on one worker.
+#[derive(Debug)]
+pub(super) struct Learned {
+    entries: HashMap<u64, Entry, RandomState>,
+    pub(super) hashes: RandomState,
+    epoch: u32,
+    seen: Cell<(u64, Option<Instant>)>,
+}
+
+/// Shapes that are kept; an application has hundreds.
+const KEPT_MAX: usize = 8192;
+
+/// What was learned is good for this one and the next: no grant that was taken away unseen is used for longer.
+pub(super) const EPOCH: Duration = Duration::from_secs(30);
+
+/// A grant is in the binary log before all of the server goes by it.
+const SETTLES: Duration = Duration::from_secs(1);
+
+impl Learned {
+    pub(super) fn new(definitions: u64) -> Self {
+        Self {
+            entries: HashMap::default(),
+            hashes: RandomState::default(),
+            epoch: 0,
+            seen: Cell::new((definitions, None)),
+        }
+    }
+
+    /// What is known of a shape now.
+    pub(super) fn get(
+        &self,
+        hash: u64,
+        shape: &Shape<'_>,
+        definitions: u64,
+    ) -> Option<&Result<Rc<Ready>, Left>> {
+        let entry = self.entries.get(&hash)?;
+        let is_current = entry.definitions == definitions && self.epoch.wrapping_sub(entry.epoch) < 2;
+        (is_current && shape.is(&entry.shape)).then_some(&entry.what)
+    }
+
+    pub(super) fn put(
+        &mut self,
+        hash: u64,
+        shape: Kept,
+        definitions: u64,
+        epoch: u32,
+        what: Result<Rc<Ready>, Left>,
+    ) {
+        if self.entries.len() >= KEPT_MAX {
+            self.entries.clear();
+        }
+        self.entries.insert(
+            hash,
+            Entry {
+                shape,
+                definitions,
+                epoch,
+                what,
+            },
+        );
+    }
+
+    pub(super) fn epoch(&self) -> u32 {
+        self.epoch
+    }
+
+    /// Time has passed.
+    pub(super) fn next_epoch(&mut self) {
+        self.epoch = self.epoch.wrapping_add(1);
+        let epoch = self.epoch;
+        self.entries
+            .retain(|_, entry| epoch.wrapping_sub(entry.epoch) < 2);
+    }
+
+    /// Whether nothing has changed just now, so that what a server says goes by the definitions and grants that it has logged.
+    pub(super) fn is_settled(&self, definitions: u64, now: Instant) -> bool {
+        let (seen, since) = self.seen.get();
+        if seen != definitions {
+            self.seen.set((definitions, Some(now)));
+            return false;
+        }
+        since.is_none_or(|since| now.duration_since(since) >= SETTLES)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_has_changed_just_now_is_not_learned_from() {
+        let learned = Learned::new(5);
+        let now = Instant::now();
+        assert!(learned.is_settled(5, now));
+        assert!(!learned.is_settled(6, now));
+        assert!(!learned.is_settled(6, now + SETTLES / 2));
+        assert!(learned.is_settled(6, now + SETTLES));
+    }
+}

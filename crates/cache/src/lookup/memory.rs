@@ -1,0 +1,73 @@
+//! What lookups need of the memory and of those who keep it fresh.
+
+use std::future::Future;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use config::ReadConsistency;
+use mysql_wire::gtid::GtidSet;
+
+use crate::mapping::{Mapping, MappingSet};
+use crate::reader::{Reader, Want};
+use crate::store::Found;
+
+/// Rows, as one worker sees them.
+pub trait Memory {
+    /// The mappings that are served now.
+    fn mappings(&self) -> Arc<MappingSet>;
+
+    /// Rises with every statement of the binary log that may change a definition or a grant, before what comes after it is
+    /// shown.
+    fn definitions(&self) -> u64;
+
+    /// Whether the memory is as fresh as that in time.
+    fn fresh(&self, level: ReadConsistency, own: Option<&GtidSet>) -> impl Future<Output = bool>;
+
+    /// Reads a row into `row`.
+    fn get(&self, mapping: &Mapping, key: &[u8], row: &mut Vec<u8>) -> Found;
+
+    /// Reads a row of the primary into `row`, for a mapping that does not have all of them; false where there is none.
+    ///
+    /// # Errors
+    /// The primary did not say.
+    fn fetch(
+        &self,
+        mapping: &Arc<Mapping>,
+        key: &[u8],
+        row: &mut Vec<u8>,
+    ) -> impl Future<Output = Result<bool, ()>>;
+}
+
+impl Memory for Rc<Reader> {
+    fn mappings(&self) -> Arc<MappingSet> {
+        self.as_ref().mappings()
+    }
+
+    fn definitions(&self) -> u64 {
+        self.board().definitions()
+    }
+
+    async fn fresh(&self, level: ReadConsistency, own: Option<&GtidSet>) -> bool {
+        self.as_ref().fresh(level, own).await.is_ok()
+    }
+
+    fn get(&self, mapping: &Mapping, key: &[u8], row: &mut Vec<u8>) -> Found {
+        self.as_ref().get(mapping, key, row)
+    }
+
+    async fn fetch(&self, mapping: &Arc<Mapping>, key: &[u8], row: &mut Vec<u8>) -> Result<bool, ()> {
+        let fetched = self
+            .as_ref()
+            .fetch(&[Want { mapping, key }])
+            .await
+            .map_err(|_| ())?;
+        match fetched.into_iter().next() {
+            Some(Some(found)) => {
+                *row = found;
+                Ok(true)
+            }
+            Some(None) => Ok(false),
+            None => Err(()),
+        }
+    }
+}

@@ -1,0 +1,347 @@
+//! Point lookups: SELECTs of one row by its whole key, answered from memory in the server's own packets.
+//!
+//! ```text
+//! find:   settings known? → shape known? ── yes → key → answer: fresh enough? → row → packets
+//!                                        └─ no  → the statement goes to the primary, and its answer is learned from
+//! ```
+//!
+//! What is learned is everything of the answer but the row, for this user, these settings and this text without its values;
+//! that the server has answered also shows that the user may read these columns. It is forgotten when the binary log
+//! shows a change of a mapped table's definition or of grants, and after a minute. When an answer is learned its row is
+//! compared with the one that memory would have given: lookups whose rows come out otherwise are never answered.
+
+mod answer;
+mod environment;
+mod learned;
+mod memory;
+mod render;
+mod shape;
+mod values;
+
+#[cfg(test)]
+mod tests;
+
+use std::cell::RefCell;
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Instant;
+
+use config::ReadConsistency;
+use dataplane::extension::{
+    Answered, Asked, Environment, Finding, Left, Lesson, Lookups, Plan, Surroundings,
+};
+use mysql_wire::gtid::GtidSet;
+use mysql_wire::{Capabilities, ErrPacket, PacketHeader, write_packet};
+use sql_class::PointLookup;
+use tokio::task::{spawn_local, yield_now};
+
+pub use self::memory::Memory;
+
+use self::answer::Answer;
+use self::environment::Environments;
+use self::learned::{EPOCH, Learned, Ready};
+use self::render::Rendering;
+use self::shape::{Kept, Shape};
+use crate::mapping::Mapping;
+use crate::store::Found;
+
+/// The lookups of one worker.
+pub struct PointLookups<M> {
+    memory: M,
+    environments: RefCell<Environments>,
+    learned: RefCell<Learned>,
+    /// Rows on their way into answers.
+    row: RefCell<Vec<u8>>,
+}
+
+/// What is known of a lookup that goes to the primary.
+struct Question {
+    hash: u64,
+    shape: Kept,
+    environment: u32,
+    definitions: u64,
+    epoch: u32,
+    candidates: Vec<(Arc<Mapping>, Box<[usize]>)>,
+    key: Vec<u8>,
+}
+
+/// How often a row is tried to be read that changes all the time.
+const BUSY_MAX: usize = 64;
+
+impl<M: Memory + 'static> PointLookups<M> {
+    /// Runs beside it on the worker whatever has to be done from time to time.
+    pub fn start(memory: M) -> Rc<Self> {
+        let lookups = Rc::new(Self::new(memory));
+        let weak = Rc::downgrade(&lookups);
+        spawn_local(async move {
+            loop {
+                tokio::time::sleep(EPOCH).await;
+                let Some(lookups) = weak.upgrade() else { return };
+                lookups.learned.borrow_mut().next_epoch();
+            }
+        });
+        lookups
+    }
+
+    fn new(memory: M) -> Self {
+        let learned = Learned::new(memory.definitions());
+        Self {
+            memory,
+            environments: RefCell::default(),
+            learned: RefCell::new(learned),
+            row: RefCell::default(),
+        }
+    }
+
+    /// What a lookup that is not known yet needs to be learned; or why it cannot be.
+    fn question(
+        &self,
+        environment: u32,
+        asked: &Asked<'_>,
+        shape: &Shape<'_>,
+        hash: u64,
+        key: &mut Vec<u8>,
+    ) -> Result<Question, Left> {
+        let environments = self.environments.borrow();
+        let settings = environments.get(environment).ok_or(Left::Settings)?;
+        let schema = asked
+            .lookup
+            .schema
+            .or(settings.schema.as_deref())
+            .ok_or(Left::NotMapped)?;
+        let mappings = self.memory.mappings();
+        let candidates: Vec<_> = mappings
+            .by_table(schema, asked.lookup.table)
+            .filter_map(|mapping| Some((Arc::clone(mapping), order(mapping, asked.lookup)?)))
+            .collect();
+        let (mapping, order) = candidates.first().ok_or(Left::NotMapped)?;
+        if !values::key(mapping, order, asked.lookup, asked.parameters.as_ref(), key) {
+            return Err(Left::Value);
+        }
+        let (learned, definitions) = (self.learned.borrow(), self.memory.definitions());
+        if !learned.is_settled(definitions, Instant::now()) {
+            return Err(Left::Learned);
+        }
+        Ok(Question {
+            hash,
+            shape: shape.kept(),
+            environment,
+            definitions,
+            epoch: learned.epoch(),
+            candidates,
+            key: key.clone(),
+        })
+    }
+
+    /// What follows from an answer. `None`: nothing.
+    fn conclusion(&self, question: &Question, bytes: &[u8]) -> Option<Result<Rc<Ready>, Left>> {
+        let environments = self.environments.borrow();
+        let settings = environments.get(question.environment)?;
+        let Some(answer) = Answer::read(bytes, settings.capabilities) else {
+            let is_error = bytes.get(PacketHeader::LEN) == Some(&ErrPacket::HEADER);
+            return (!is_error).then_some(Err(Left::Settings));
+        };
+        let rendering =
+            |mapping| Rendering::new(mapping, &answer.columns, settings.zone, question.shape.is_binary);
+        let mut candidates = question.candidates.iter();
+        let fitting = candidates.find_map(|(mapping, order)| Some((mapping, order, rendering(mapping)?)));
+        let Some((mapping, order, rendering)) = fitting else {
+            return Some(Err(Left::Columns));
+        };
+        if !self.shows_the_same(mapping, &rendering, &question.key, answer.row) {
+            return None;
+        }
+        Some(Ok(Rc::new(Ready {
+            mapping: Arc::clone(mapping),
+            order: order.clone(),
+            head: answer.head.into(),
+            next: answer.next,
+            end: answer.end.into(),
+            rendering,
+            definitions: question.definitions,
+        })))
+    }
+
+    /// Whether memory has the row that the server has shown, printed alike. What a bounded mapping does not have is not
+    /// compared.
+    fn shows_the_same(
+        &self,
+        mapping: &Mapping,
+        rendering: &Rendering,
+        key: &[u8],
+        shown: Option<&[u8]>,
+    ) -> bool {
+        let mut row = self.row.borrow_mut();
+        match self.memory.get(mapping, key, &mut row) {
+            Found::Row => {
+                let mut payload = Vec::new();
+                rendering.put(key, &row, &mut payload).is_ok() && shown == Some(payload.as_slice())
+            }
+            Found::Absent => shown.is_none(),
+            Found::Missing => true,
+            Found::Busy | Found::Closed => false,
+        }
+    }
+
+    async fn make(
+        &self,
+        ready: &Ready,
+        key: &[u8],
+        consistency: ReadConsistency,
+        own: Option<&GtidSet>,
+        out: &mut Vec<u8>,
+    ) -> Result<Answered, Left> {
+        if consistency != ReadConsistency::Eventual && !self.memory.fresh(consistency, own).await {
+            return Err(Left::NotFresh);
+        }
+        // What is asked for after this may be of other definitions.
+        if ready.definitions != self.memory.definitions() {
+            return Err(Left::Learned);
+        }
+        for _ in 0..BUSY_MAX {
+            let found = {
+                let mut row = self.row.borrow_mut();
+                let found = self.memory.get(&ready.mapping, key, &mut row);
+                if found == Found::Row {
+                    return put(ready, key, Some(&row), out);
+                }
+                found
+            };
+            match found {
+                Found::Absent if ready.mapping.may_be_beyond() => return Err(Left::Value),
+                Found::Absent => return put(ready, key, None, out),
+                Found::Missing => return self.fetched(ready, key, out).await,
+                Found::Closed => return Err(Left::NotServed),
+                Found::Busy | Found::Row => yield_now().await,
+            }
+        }
+        Err(Left::NotServed)
+    }
+
+    /// The answer by the primary's row.
+    async fn fetched(&self, ready: &Ready, key: &[u8], out: &mut Vec<u8>) -> Result<Answered, Left> {
+        let mut row = Vec::new();
+        let fetched = self.memory.fetch(&ready.mapping, key, &mut row).await;
+        let is_there = fetched.map_err(|()| Left::NotServed)?;
+        if ready.definitions != self.memory.definitions() {
+            return Err(Left::Learned);
+        }
+        put(ready, key, is_there.then_some(row.as_slice()), out)
+    }
+}
+
+impl<M: Memory + 'static> Lookups for PointLookups<M> {
+    fn environment(&self, surroundings: &Surroundings<'_>) -> Environment {
+        Environment(self.environments.borrow_mut().number(surroundings))
+    }
+
+    fn find(&self, Environment(environment): Environment, asked: &Asked<'_>, key: &mut Vec<u8>) -> Finding {
+        {
+            let environments = self.environments.borrow();
+            let is_known = |settings: &&environment::Settings| {
+                // A server leaves out the columns of a prepared statement that has told them before.
+                let caches = settings
+                    .capabilities
+                    .contains(Capabilities::MARIADB_CACHE_METADATA);
+                settings.is_known && !(caches && asked.parameters.is_some())
+            };
+            if environments.get(environment).filter(is_known).is_none() {
+                return Finding::Left(Left::Settings);
+            }
+        }
+        let shape = Shape::new(asked, environment);
+        let learned = self.learned.borrow();
+        let hash = shape.hash(&learned.hashes);
+        match learned.get(hash, &shape, self.memory.definitions()) {
+            Some(Ok(ready)) => {
+                let parameters = asked.parameters.as_ref();
+                match values::key(&ready.mapping, &ready.order, asked.lookup, parameters, key) {
+                    true => Finding::Answer(Plan(Rc::clone(ready) as Rc<_>)),
+                    false => Finding::Left(Left::Value),
+                }
+            }
+            Some(Err(reason)) => Finding::Left(*reason),
+            None => {
+                drop(learned);
+                match self.question(environment, asked, &shape, hash, key) {
+                    Ok(question) => Finding::Learn(Lesson(Box::new(question))),
+                    Err(reason) => Finding::Left(reason),
+                }
+            }
+        }
+    }
+
+    fn answer<'a>(
+        &'a self,
+        plan: Plan,
+        key: &'a [u8],
+        consistency: ReadConsistency,
+        own: Option<&'a GtidSet>,
+        out: &'a mut Vec<u8>,
+    ) -> Pin<Box<dyn Future<Output = Result<Answered, Left>> + 'a>> {
+        Box::pin(async move {
+            let ready = plan.0.downcast::<Ready>().map_err(|_| Left::NotServed)?;
+            self.make(&ready, key, consistency, own, out).await
+        })
+    }
+
+    fn learn(&self, lesson: Lesson, answer: &[u8]) {
+        let Ok(question) = lesson.0.downcast::<Question>() else {
+            return;
+        };
+        if question.definitions != self.memory.definitions() {
+            return;
+        }
+        if let Some(what) = self.conclusion(&question, answer) {
+            let Question {
+                hash,
+                shape,
+                definitions,
+                epoch,
+                ..
+            } = *question;
+            self.learned
+                .borrow_mut()
+                .put(hash, shape, definitions, epoch, what);
+        }
+    }
+}
+
+/// Which condition is about which column of the key. `None` where they are not about all of them, each once.
+fn order(mapping: &Mapping, lookup: &PointLookup<'_>) -> Option<Box<[usize]>> {
+    let conditions = lookup.conditions();
+    let columns = mapping.key_columns();
+    if columns.len() != conditions.len() {
+        return None;
+    }
+    columns
+        .map(|column| {
+            let is_about = |name: &[u8]| name.eq_ignore_ascii_case(column.name.as_bytes());
+            conditions.iter().position(|condition| is_about(condition.column))
+        })
+        .collect()
+}
+
+/// Appends an answer.
+fn put(ready: &Ready, key: &[u8], row: Option<&[u8]>, out: &mut Vec<u8>) -> Result<Answered, Left> {
+    out.extend_from_slice(&ready.head);
+    let mut sequence = ready.next;
+    if let Some(row) = row {
+        let at = out.len();
+        out.extend_from_slice(&[0, 0, 0, sequence]);
+        let rendered = ready.rendering.put(key, row, out);
+        let len = out.len() - at - PacketHeader::LEN;
+        if rendered.is_err() || len >= PacketHeader::MAX_PAYLOAD {
+            return Err(Left::Columns);
+        }
+        let len = u32::try_from(len).unwrap_or(u32::MAX).to_le_bytes();
+        out[at..at + 3].copy_from_slice(&len[..3]);
+        sequence = sequence.wrapping_add(1);
+    }
+    write_packet(out, &mut sequence, &ready.end);
+    Ok(Answered {
+        rows: u64::from(row.is_some()),
+    })
+}

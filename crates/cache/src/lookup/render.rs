@@ -1,0 +1,192 @@
+//! Rows in memory → rows of an answer, as the text and the binary protocol have them.
+
+use mysql_wire::binlog::{BinlogError, ColumnKind, ColumnType, Value, Zone, binary, text};
+
+use super::answer::Definition;
+use crate::mapping::Mapping;
+
+/// Where a column of the answer comes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Source {
+    /// A place in the row.
+    Kept(usize),
+    /// A place in the key, of an integer.
+    Key(usize),
+}
+
+/// How rows of one lookup are shown.
+#[derive(Debug)]
+pub(super) struct Rendering {
+    columns: Vec<(Source, ColumnType)>,
+    zone: Zone,
+    is_binary: bool,
+}
+
+/// In the text protocol.
+const NULL: u8 = 0xfb;
+
+/// The flag of a definition.
+const UNSIGNED: u16 = 0x20;
+
+impl Rendering {
+    /// `None` where the mapping does not have a column, or what it has is not what the server says. `zone`: in which
+    /// TIMESTAMP values are shown, where that is known.
+    pub(super) fn new(
+        mapping: &Mapping,
+        definitions: &[Definition<'_>],
+        zone: Option<Zone>,
+        is_binary: bool,
+    ) -> Option<Self> {
+        let columns: Option<Vec<_>> = definitions
+            .iter()
+            .map(|definition| {
+                let is_mapped = definition.schema == mapping.schema.as_bytes()
+                    && definition.table == mapping.table.as_bytes();
+                let (source, column_type) = find(mapping, definition.column).filter(|_| is_mapped)?;
+                let is_same = kind_on_the_wire(column_type.kind) == Some(definition.kind)
+                    && (!is_integer(column_type.kind)
+                        || column_type.unsigned == (definition.flags & UNSIGNED != 0));
+                let is_shown = column_type.kind != ColumnKind::Timestamp || zone.is_some();
+                (is_same && is_shown).then(|| (source, column_type.clone()))
+            })
+            .collect();
+        Some(Self {
+            columns: columns?,
+            zone: zone.unwrap_or(Zone::UTC),
+            is_binary,
+        })
+    }
+
+    /// Appends the payload of the packet for a row.
+    ///
+    /// # Errors
+    /// The row is not one of the mapping.
+    pub(super) fn put(&self, key: &[u8], row: &[u8], out: &mut Vec<u8>) -> Result<(), BinlogError> {
+        if let [(Source::Kept(0), column)] = self.columns.as_slice() {
+            let value = Value::decode(&mut { row })?;
+            return self.put_all(std::iter::once((value, column)), out);
+        }
+        let (kept, keys) = (values(row)?, values(key)?);
+        let missing = || BinlogError::Value { kind: "row" };
+        let mut shown = Vec::with_capacity(self.columns.len());
+        for (source, column) in &self.columns {
+            let value = match source {
+                Source::Kept(place) => kept.get(*place),
+                Source::Key(place) => keys.get(*place),
+            };
+            shown.push((value.ok_or_else(missing)?.clone(), column));
+        }
+        self.put_all(shown.into_iter(), out)
+    }
+
+    fn put_all<'v>(
+        &self,
+        values: impl ExactSizeIterator<Item = (Value<'v>, &'v ColumnType)>,
+        out: &mut Vec<u8>,
+    ) -> Result<(), BinlogError> {
+        if !self.is_binary {
+            for (value, column) in values {
+                self.put_text(&value, column, out)?;
+            }
+            return Ok(());
+        }
+        out.push(0);
+        let nulls = out.len();
+        // The first two bits mean nothing.
+        out.resize(nulls + (values.len() + 2).div_ceil(8), 0);
+        for (place, (value, column)) in values.enumerate() {
+            if value.is_null() {
+                out[nulls + (place + 2) / 8] |= 1 << ((place + 2) % 8);
+            } else {
+                binary(&value, column, self.zone, out)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn put_text(&self, value: &Value<'_>, column: &ColumnType, out: &mut Vec<u8>) -> Result<(), BinlogError> {
+        if value.is_null() {
+            out.push(NULL);
+            return Ok(());
+        }
+        // The length goes in front once it is known. Most texts are short.
+        let at = out.len();
+        out.push(0);
+        text(value, column, self.zone, out)?;
+        let len = out.len() - at - 1;
+        match len {
+            0..=250 => out[at] = len as u8,
+            251..=0xffff => {
+                out[at] = 252;
+                out.splice(at + 1..at + 1, (len as u16).to_le_bytes());
+            }
+            _ => {
+                out[at] = 253;
+                let bytes = u32::try_from(len).unwrap_or(u32::MAX).to_le_bytes();
+                out.splice(at + 1..at + 1, bytes[..3].iter().copied());
+            }
+        }
+        Ok(())
+    }
+}
+
+fn find<'m>(mapping: &'m Mapping, name: &[u8]) -> Option<(Source, &'m ColumnType)> {
+    if let Some(place) = mapping.value_place(name) {
+        let column = mapping.values().nth(place)?;
+        return Some((Source::Kept(place), &column.column_type));
+    }
+    let mut keys = mapping.key_columns().enumerate();
+    let (place, column) = keys.find(|(_, column)| column.name.as_bytes().eq_ignore_ascii_case(name))?;
+    // Texts in keys are in the form in which they are compared.
+    is_integer(column.column_type.kind).then_some((Source::Key(place), &column.column_type))
+}
+
+fn values(mut bytes: &[u8]) -> Result<Vec<Value<'_>>, BinlogError> {
+    let mut all = Vec::new();
+    while !bytes.is_empty() {
+        all.push(Value::decode(&mut bytes)?);
+    }
+    Ok(all)
+}
+
+fn is_integer(kind: ColumnKind) -> bool {
+    matches!(
+        kind,
+        ColumnKind::TinyInt
+            | ColumnKind::SmallInt
+            | ColumnKind::MediumInt
+            | ColumnKind::Int
+            | ColumnKind::BigInt
+    )
+}
+
+/// The type in a column's definition. <https://dev.mysql.com/doc/dev/mysql-server/latest/field__types_8h.html>
+fn kind_on_the_wire(kind: ColumnKind) -> Option<u8> {
+    Some(match kind {
+        ColumnKind::TinyInt => 1,
+        ColumnKind::SmallInt => 2,
+        ColumnKind::Int => 3,
+        ColumnKind::Float => 4,
+        ColumnKind::Double => 5,
+        ColumnKind::Timestamp => 7,
+        ColumnKind::BigInt => 8,
+        ColumnKind::MediumInt => 9,
+        ColumnKind::Date => 10,
+        ColumnKind::Time => 11,
+        ColumnKind::DateTime => 12,
+        ColumnKind::Year => 13,
+        ColumnKind::Bit => 16,
+        ColumnKind::Json => 245,
+        ColumnKind::Decimal => 246,
+        ColumnKind::Text | ColumnKind::Blob => 252,
+        ColumnKind::VarChar | ColumnKind::VarBinary => 253,
+        ColumnKind::Char
+        | ColumnKind::Binary
+        | ColumnKind::Enum
+        | ColumnKind::Set
+        | ColumnKind::Uuid
+        | ColumnKind::Inet4
+        | ColumnKind::Inet6 => 254,
+        ColumnKind::Geometry | ColumnKind::Vector => return None,
+    })
+}
