@@ -16,6 +16,7 @@ mod a_cut_response_is_never_taken_for_a_whole_one;
 mod a_frozen_server_is_left_until_it_thaws;
 mod a_killed_server_is_left_until_it_is_back;
 mod a_link_that_stalls_is_given_up;
+mod a_login_that_its_server_loses_ends_in_order;
 mod a_shutdown_ends_sessions_between_transactions;
 mod a_stopped_server_is_left_until_it_is_back;
 
