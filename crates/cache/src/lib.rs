@@ -9,5 +9,8 @@
 
 pub mod coherence;
 pub mod feed;
+pub mod lookup;
 pub mod mapping;
+pub mod reader;
+pub mod redis;
 pub mod store;

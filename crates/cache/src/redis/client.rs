@@ -1,0 +1,238 @@
+//! `CLIENT`: what a connection says of itself and asks of others.
+
+use config::ReadConsistency;
+use dataplane::extension::Guest;
+use mysql_wire::gtid::{Flavor, GtidSet};
+use resp_wire::{Args, Writer, parse_integer};
+
+use super::refusal::{Refusal, shown};
+use super::session::{Replies, Session};
+
+const HELP: &[&str] = &[
+    "CLIENT <subcommand> [<arg> ...]. Subcommands are:",
+    "CONSISTENCY [EVENTUAL|STRONG|SESSION [<gtids>]]",
+    "    Say or set how fresh reads of this connection are. SESSION waits for the transactions",
+    "    of the GTID set, which is that of the session's own writes.",
+    "GETNAME",
+    "    Return the name of the current connection.",
+    "GETREDIR",
+    "    Return -1: tracking is not served.",
+    "ID",
+    "    Return the ID of the current connection.",
+    "INFO",
+    "    Return information about the current client connection.",
+    "KILL ID <id>",
+    "    Kill a connection of the same user.",
+    "LIST [ID <id> [<id> ...]]",
+    "    Return information about client connections.",
+    "NO-EVICT (ON|OFF), NO-TOUCH (ON|OFF)",
+    "    Without effect.",
+    "REPLY (ON|OFF|SKIP)",
+    "    Control the replies sent to the current connection.",
+    "SETINFO (LIB-NAME|LIB-VER) <value>, SETNAME <name>",
+    "    Set what others see of the current connection.",
+];
+
+/// The longest name that a client may give itself or its library.
+const NAME_MAX: usize = 256;
+
+/// Executes it.
+///
+/// # Errors
+/// What the client is told.
+pub(crate) fn client(
+    session: &mut Session,
+    guest: &Guest,
+    args: Args<'_>,
+    out: &mut Writer<'_>,
+) -> Result<(), Refusal> {
+    let name = args.get(1).unwrap_or_default().to_ascii_lowercase();
+    let unknown = || Refusal::Subcommand {
+        command: "CLIENT",
+        name: shown(&name),
+    };
+    match (name.as_slice(), args.len()) {
+        (b"id", 2) => out.integer(i64::from(guest.id())),
+        (b"getname", 2) => match &*session.listed.told().name {
+            "" => out.null(),
+            name => out.bulk(name.as_bytes()),
+        },
+        (b"setname", 3) => {
+            let name = said(args, 2, "Client names")?;
+            session.listed.tell(|told| told.name = name);
+            out.simple("OK");
+        }
+        (b"setinfo", 4) => {
+            set_info(session, args)?;
+            out.simple("OK");
+        }
+        (b"info", 2) => {
+            let mut line = String::new();
+            session.listed.describe(&mut line);
+            line.push('\n');
+            out.verbatim(&line);
+        }
+        (b"list", 2..) => out.verbatim(&list(session, args.from(2))?),
+        (b"no-evict" | b"no-touch", 3) => {
+            on_or_off(args)?;
+            out.simple("OK");
+        }
+        (b"reply", 3) => reply(session, args, out)?,
+        (b"kill", 3..) => {
+            kill(session, guest, args.from(2))?;
+            out.simple("OK");
+        }
+        (b"unblock", 3 | 4) => out.integer(0),
+        (b"getredir", 2) => out.integer(-1),
+        (b"tracking", 3..) => {
+            if on_or_off(args)? {
+                return Err(Refusal::Other("CLIENT TRACKING is not served".into()));
+            }
+            out.simple("OK");
+        }
+        (b"trackinginfo", 2) => tracking_info(out),
+        (b"consistency", 2..=4) => consistency(session, args, out)?,
+        (b"help", 2) => super::server::help(HELP, out),
+        _ => return Err(unknown()),
+    }
+    Ok(())
+}
+
+/// What a client says of itself: printable, without blanks, and not long.
+pub(crate) fn said(args: Args<'_>, at: usize, what: &str) -> Result<Box<str>, Refusal> {
+    let text = args.get(at).unwrap_or_default();
+    let fits = text.len() <= NAME_MAX && text.iter().all(u8::is_ascii_graphic);
+    let text = str::from_utf8(text).ok().filter(|_| fits);
+    text.map(Box::from).ok_or_else(|| {
+        Refusal::Other(format!(
+            "{what} cannot contain spaces, newlines or special characters, nor more than {NAME_MAX} bytes."
+        ))
+    })
+}
+
+fn set_info(session: &Session, args: Args<'_>) -> Result<(), Refusal> {
+    let attribute = args.get(2).unwrap_or_default().to_ascii_lowercase();
+    match attribute.as_slice() {
+        b"lib-name" => {
+            let name = said(args, 3, "lib-name")?;
+            session.listed.tell(|told| told.library = name);
+        }
+        b"lib-ver" => {
+            let version = said(args, 3, "lib-ver")?;
+            session.listed.tell(|told| told.library_version = version);
+        }
+        other => {
+            let other = shown(other);
+            return Err(Refusal::Other(format!("Unrecognized option '{other}'")));
+        }
+    }
+    Ok(())
+}
+
+fn list(session: &Session, filters: Args<'_>) -> Result<String, Refusal> {
+    let clients = session.listed.clients();
+    let cards = match filters.get(0) {
+        None => clients.all(),
+        Some(option) if option.eq_ignore_ascii_case(b"id") && filters.len() > 1 => {
+            let ids = filters.from(1);
+            let ids: Option<Vec<i64>> = ids.iter().map(parse_integer).collect();
+            let ids = ids.ok_or_else(|| Refusal::Other("Invalid client ID".into()))?;
+            let found = ids
+                .into_iter()
+                .filter_map(|id| clients.find(u32::try_from(id).ok()?));
+            found.collect()
+        }
+        Some(option) if option.eq_ignore_ascii_case(b"type") && filters.len() == 2 => {
+            match filters.get(1).unwrap_or_default().to_ascii_lowercase().as_slice() {
+                b"normal" => clients.all(),
+                b"master" | b"replica" | b"slave" | b"pubsub" => Vec::new(),
+                other => return Err(Refusal::Other(format!("Unknown client type '{}'", shown(other)))),
+            }
+        }
+        Some(_) => return Err(Refusal::Syntax),
+    };
+    let mut lines = String::new();
+    for card in cards {
+        card.describe(&mut lines);
+        lines.push('\n');
+    }
+    Ok(lines)
+}
+
+fn on_or_off(args: Args<'_>) -> Result<bool, Refusal> {
+    match args.get(2).unwrap_or_default().to_ascii_lowercase().as_slice() {
+        b"on" => Ok(true),
+        b"off" => Ok(false),
+        _ => Err(Refusal::Syntax),
+    }
+}
+
+fn reply(session: &mut Session, args: Args<'_>, out: &mut Writer<'_>) -> Result<(), Refusal> {
+    session.replies = match args.get(2).unwrap_or_default().to_ascii_lowercase().as_slice() {
+        b"on" => {
+            out.simple("OK");
+            Replies::On
+        }
+        b"off" => Replies::Off,
+        b"skip" if session.replies == Replies::Off => Replies::Off,
+        b"skip" => Replies::SkipNext,
+        _ => return Err(Refusal::Syntax),
+    };
+    Ok(())
+}
+
+/// As in MySQL, everybody may end the connections of his own user.
+fn kill(session: &Session, guest: &Guest, args: Args<'_>) -> Result<(), Refusal> {
+    let id = args.get(0).filter(|option| option.eq_ignore_ascii_case(b"id"));
+    let (Some(_), Some(id), 2) = (id, args.get(1), args.len()) else {
+        return Err(Refusal::Syntax);
+    };
+    let id = parse_integer(id).and_then(|id| u32::try_from(id).ok());
+    let card = id.and_then(|id| session.listed.clients().find(id));
+    match card {
+        Some(card) if card.told().user == session.listed.told().user && guest.kill(card.id()) => Ok(()),
+        _ => Err(Refusal::Other("No such client, or one of another user".into())),
+    }
+}
+
+fn tracking_info(out: &mut Writer<'_>) {
+    out.map(3);
+    out.bulk(b"flags");
+    out.set(1);
+    out.bulk(b"off");
+    out.bulk(b"redirect");
+    out.integer(-1);
+    out.bulk(b"prefixes");
+    out.array(0);
+}
+
+fn consistency(session: &mut Session, args: Args<'_>, out: &mut Writer<'_>) -> Result<(), Refusal> {
+    let Some(level) = args.get(2) else {
+        out.bulk(session.level.word().as_bytes());
+        return Ok(());
+    };
+    let level = match level.to_ascii_lowercase().as_slice() {
+        b"eventual" => ReadConsistency::Eventual,
+        b"session" => ReadConsistency::Session,
+        b"strong" => ReadConsistency::Strong,
+        _ => return Err(Refusal::Syntax),
+    };
+    let seen = match (level, args.get(3)) {
+        (_, None) => None,
+        (ReadConsistency::Session, Some(text)) => Some(Box::new(gtids(text)?)),
+        _ => return Err(Refusal::Syntax),
+    };
+    (session.level, session.seen) = (level, seen);
+    out.simple("OK");
+    Ok(())
+}
+
+/// The two servers write them differently: MySQL's have a colon behind the UUID.
+fn gtids(text: &[u8]) -> Result<GtidSet, Refusal> {
+    let flavor = if text.contains(&b':') {
+        Flavor::MySql
+    } else {
+        Flavor::MariaDb
+    };
+    GtidSet::parse(flavor, text).map_err(|error| Refusal::Other(format!("GTID set: {error}")))
+}

@@ -1,0 +1,202 @@
+//! Who is connected: what `CLIENT LIST` and `CLIENT INFO` say.
+
+use std::collections::HashMap;
+use std::fmt::Write;
+use std::ops::Deref;
+use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::command::Command;
+
+/// All clients of the Redis protocol, on all workers. Touched when one comes, goes, or is asked for.
+#[derive(Debug, Default)]
+pub(crate) struct Clients {
+    cards: Mutex<HashMap<u32, Arc<Card>>>,
+}
+
+/// What is said of a client.
+#[derive(Debug)]
+pub(crate) struct Card {
+    id: u32,
+    address: Box<str>,
+    local_address: Box<str>,
+    since: Instant,
+    told: Mutex<Told>,
+    /// The last command, counted from 1.
+    command: AtomicU8,
+    /// Seconds after `since` when the last command came.
+    seconds: AtomicU32,
+    protocol: AtomicU8,
+}
+
+/// What the client said of itself.
+#[derive(Debug, Default, Clone)]
+pub(crate) struct Told {
+    pub(crate) user: Box<str>,
+    pub(crate) name: Box<str>,
+    pub(crate) library: Box<str>,
+    pub(crate) library_version: Box<str>,
+}
+
+/// A client among the others, until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Listed {
+    clients: Arc<Clients>,
+    card: Arc<Card>,
+}
+
+impl Clients {
+    /// A client comes.
+    pub(crate) fn enlist(self: &Arc<Self>, id: u32, address: String, local_address: String) -> Listed {
+        let card = Arc::new(Card {
+            id,
+            address: address.into(),
+            local_address: local_address.into(),
+            since: Instant::now(),
+            told: Mutex::default(),
+            command: AtomicU8::new(0),
+            seconds: AtomicU32::new(0),
+            protocol: AtomicU8::new(2),
+        });
+        self.cards().insert(id, Arc::clone(&card));
+        Listed {
+            clients: Arc::clone(self),
+            card,
+        }
+    }
+
+    /// How many there are.
+    pub(crate) fn count(&self) -> usize {
+        self.cards().len()
+    }
+
+    /// Those that are there now, the eldest first.
+    pub(crate) fn all(&self) -> Vec<Arc<Card>> {
+        let mut all: Vec<_> = self.cards().values().cloned().collect();
+        all.sort_unstable_by_key(|card| card.id);
+        all
+    }
+
+    /// One of them.
+    pub(crate) fn find(&self, id: u32) -> Option<Arc<Card>> {
+        self.cards().get(&id).cloned()
+    }
+
+    /// A lock that outlives a panic on another worker: the map is whole after every call.
+    fn cards(&self) -> MutexGuard<'_, HashMap<u32, Arc<Card>>> {
+        self.cards.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Listed {
+    /// The list it is on.
+    pub(crate) fn clients(&self) -> &Arc<Clients> {
+        &self.clients
+    }
+}
+
+impl Deref for Listed {
+    type Target = Card;
+
+    fn deref(&self) -> &Card {
+        &self.card
+    }
+}
+
+impl Drop for Listed {
+    fn drop(&mut self) {
+        self.clients.cards().remove(&self.card.id);
+    }
+}
+
+impl Card {
+    /// The connection id.
+    pub(crate) fn id(&self) -> u32 {
+        self.id
+    }
+
+    /// What the client said of itself.
+    pub(crate) fn told(&self) -> Told {
+        self.lock().clone()
+    }
+
+    /// The client says something else of itself.
+    pub(crate) fn tell(&self, change: impl FnOnce(&mut Told)) {
+        change(&mut self.lock());
+    }
+
+    /// The protocol that the client speaks.
+    pub(crate) fn speaks(&self, version: resp_wire::Version) {
+        let number = match version {
+            resp_wire::Version::V2 => 2,
+            resp_wire::Version::V3 => 3,
+        };
+        self.protocol.store(number, Ordering::Relaxed);
+    }
+
+    /// A client's commands came, the last of them was this.
+    #[inline]
+    pub(crate) fn worked(&self, last: Command) {
+        self.command.store(last as u8 + 1, Ordering::Relaxed);
+        self.seconds
+            .store(self.since.elapsed().as_secs() as u32, Ordering::Relaxed);
+    }
+
+    /// The line of `CLIENT LIST`, without its end.
+    pub(crate) fn describe(&self, line: &mut String) {
+        let told = self.lock();
+        let age = self.since.elapsed();
+        let last = Duration::from_secs(u64::from(self.seconds.load(Ordering::Relaxed)));
+        let command = usize::from(self.command.load(Ordering::Relaxed));
+        let command = command
+            .checked_sub(1)
+            .and_then(|at| super::command::COMMANDS.get(at));
+        // A `String` takes everything.
+        let _ = write!(
+            line,
+            "id={} addr={} laddr={} fd=-1 name={} age={} idle={} flags=N db=0 sub=0 psub=0 ssub=0 multi=-1 watch=0 cmd={} user={} \
+             redir=-1 resp={} lib-name={} lib-ver={}",
+            self.id,
+            self.address,
+            self.local_address,
+            told.name,
+            age.as_secs(),
+            age.saturating_sub(last).as_secs(),
+            command.map_or("NULL", |spec| spec.name),
+            told.user,
+            self.protocol.load(Ordering::Relaxed),
+            told.library,
+            told.library_version,
+        );
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Told> {
+        self.told.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_client_is_listed_until_it_goes() {
+        let clients = Arc::new(Clients::default());
+        let first = clients.enlist(7, "a:1".into(), "b:2".into());
+        let second = clients.enlist(5, "a:3".into(), "b:2".into());
+        let ids = |clients: &Clients| clients.all().iter().map(|card| card.id()).collect::<Vec<_>>();
+        assert_eq!(ids(&clients), [5, 7]);
+        drop(second);
+        assert_eq!((ids(&clients), clients.count()), (vec![7], 1));
+        first.tell(|told| told.name = "app".into());
+        first.worked(Command::Hget);
+        let mut line = String::new();
+        clients.find(7).unwrap().describe(&mut line);
+        assert!(
+            line.starts_with("id=7 addr=a:1 laddr=b:2 fd=-1 name=app age=0 idle=0 "),
+            "{line}"
+        );
+        assert!(line.contains(" cmd=hget user= redir=-1 resp=2 "), "{line}");
+    }
+}

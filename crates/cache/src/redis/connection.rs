@@ -1,0 +1,400 @@
+//! The life of a connection: read, execute all that came, write, again.
+
+use std::future::poll_fn;
+use std::io;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::{Duration, Instant};
+
+use dataplane::extension::{Departure, Guest, Visit};
+use net::{Stream, buffer};
+use resp_wire::{Step, Writer};
+use tokio::io::AsyncWrite;
+use tokio::time::{sleep, sleep_until};
+
+use super::command::{self, Command};
+use super::execute::{Execution, Next};
+use super::input::Input;
+use super::login;
+use super::refusal::{Refusal, UnknownCommand};
+use super::rows::Space;
+use super::session::{Replies, Session};
+use super::{Desk, Service};
+use crate::mapping::{Mapping, MappingSet};
+
+/// Bytes of replies that are collected before they are written: so much of a long pipeline is executed at once.
+const PORTION: usize = 64 * 1024;
+/// The room for replies that is kept from one portion to the next, in bytes.
+const OUT_KEPT: usize = 4 * PORTION;
+/// Turns of the runtime that a request waits for a readable state of the store before it sleeps.
+const TURNS: u32 = 8;
+/// How long it sleeps each time after that.
+const PAUSE: Duration = Duration::from_millis(1);
+
+/// Serves a connection until it ends.
+pub(super) async fn run(service: &Service, visit: Visit) -> Departure {
+    let Visit {
+        stream,
+        unread,
+        guest,
+    } = visit;
+    let (address, local) = (guest.peer().to_string(), guest.local().to_string());
+    let listed = service.shared.clients.enlist(guest.id(), address, local);
+    let mut connection = Connection {
+        service,
+        session: Session::new(&guest, listed),
+        guest,
+        stream,
+        input: Input::new(unread),
+        desk: None,
+    };
+    // A stranger has the time of a login to become known.
+    let deadline = tokio::time::Instant::now() + connection.guest.listener().login_timeout;
+    let departure = tokio::select! {
+        biased;
+        departure = connection.serve(true) => departure,
+        () = sleep_until(deadline) => Some(Departure::LoginTimeout),
+    };
+    match departure {
+        Some(departure) => departure,
+        None => connection.serve(false).await.unwrap_or(Departure::Gone),
+    }
+}
+
+struct Connection<'s> {
+    service: &'s Service,
+    guest: Guest,
+    stream: Stream,
+    session: Session,
+    input: Input,
+    /// While part of a request is there.
+    desk: Option<Box<Desk>>,
+}
+
+/// Requests that came together.
+struct Batch {
+    mappings: Rc<Arc<MappingSet>>,
+    /// Whether the store is fresh enough for them; or why not.
+    fresh: Option<Result<(), String>>,
+    last: Option<Command>,
+    commands: u64,
+}
+
+impl Connection<'_> {
+    /// Serves until the connection ends; `until_login`: or until the client has logged in.
+    async fn serve(&mut self, until_login: bool) -> Option<Departure> {
+        let mut was_full = false;
+        loop {
+            if !self.input.bytes().is_empty()
+                && let Err(departure) = self.work().await
+            {
+                return Some(departure);
+            }
+            if until_login && self.session.identity.is_some() {
+                return None;
+            }
+            if was_full {
+                // Others have their turn: there is more of this.
+                tokio::task::yield_now().await;
+            }
+            match self.receive().await {
+                Ok(0) => return Some(Departure::Gone),
+                Ok(n) => {
+                    was_full = n >= buffer::CAPACITY / 2;
+                    self.guest.add_from_client(n);
+                }
+                Err(departure) => return Some(departure),
+            }
+        }
+    }
+
+    /// Waits for bytes.
+    async fn receive(&mut self) -> Result<usize, Departure> {
+        self.guest.waits_for_client();
+        poll_fn(|cx| {
+            if let Some(order) = self.guest.due(true) {
+                return Poll::Ready(Err(Departure::Told(order)));
+            }
+            self.input
+                .poll_read(cx, &mut self.stream)
+                .map_err(Departure::Failed)
+        })
+        .await
+    }
+
+    /// Executes the requests that are there.
+    async fn work(&mut self) -> Result<(), Departure> {
+        self.guest.works();
+        let mut desk = self.desk.take().unwrap_or_else(|| self.service.take_desk());
+        let mut batch = Batch {
+            mappings: self.service.mappings(),
+            fresh: None,
+            last: None,
+            commands: 0,
+        };
+        let worked = self.requests(&mut desk, &mut batch).await;
+        let written = match &worked {
+            // Nobody would read it.
+            Err(Departure::Failed(_) | Departure::Told(_)) => Ok(()),
+            _ => self.write(&mut desk.out).await,
+        };
+        self.service.counts.commands.add(batch.commands);
+        if let Some(last) = batch.last {
+            self.session.listed.worked(last);
+        }
+        desk.out.clear();
+        self.input.rest();
+        if desk.parser.is_within_request() {
+            self.desk = Some(desk);
+        } else {
+            self.service.give_back(desk);
+        }
+        worked.and(written)
+    }
+
+    async fn requests(&mut self, desk: &mut Desk, batch: &mut Batch) -> Result<(), Departure> {
+        let definitions = self.service.reader.board().definitions();
+        self.session.rights.age(Instant::now(), definitions);
+        loop {
+            match desk.parser.parse(self.input.bytes(), self.session.limits()) {
+                Ok(Step::Incomplete) => return Ok(()),
+                Ok(Step::Skip(n)) => self.input.consume(n),
+                Ok(Step::Request(n)) => {
+                    let quits = self.request(desk, batch).await?;
+                    self.input.consume(n);
+                    if quits {
+                        return Err(Departure::Quit);
+                    }
+                }
+                Ok(Step::TooLarge(n)) => {
+                    self.refuse_large(desk);
+                    self.input.consume(n);
+                }
+                Err(error) => {
+                    let mut out = Writer::new(&mut desk.out, self.session.version);
+                    out.error(&format!("ERR {error}"));
+                    return Err(Departure::Protocol(error.to_string()));
+                }
+            }
+            if desk.out.len() >= PORTION {
+                self.write(&mut desk.out).await?;
+            }
+        }
+    }
+
+    /// Executes the request that the parser has found, whatever has to be waited for. True: the client said goodbye.
+    async fn request(&mut self, desk: &mut Desk, batch: &mut Batch) -> Result<bool, Departure> {
+        let start = desk.out.len();
+        let replies = self.session.replies;
+        batch.commands += 1;
+        let mut waited = Waited::default();
+        let quits = loop {
+            let Desk { parser, out, space } = &mut *desk;
+            let args = parser.args(self.input.bytes());
+            let mut execution = execution(self.service, &self.guest, &mut self.session, batch, space);
+            let next = execution.request(args, out);
+            batch.last = execution.last.or(batch.last);
+            match next {
+                Next::Done => break false,
+                Next::Quit => break true,
+                Next::Fresh => batch.fresh = Some(self.fresh().await?),
+                Next::Busy => self.pause(&mut waited).await?,
+                Next::Right(mapping) => {
+                    if let Some(reason) = Box::pin(self.find_right(&mapping)).await? {
+                        self.session.queue = None;
+                        self.refuse(&Refusal::NotFetched(reason), out);
+                        break false;
+                    }
+                }
+                Next::Ask => {
+                    Box::pin(self.ask(desk, batch)).await?;
+                    break false;
+                }
+                Next::Auth | Next::Hello => {
+                    Box::pin(self.log_in(desk)).await?;
+                    break false;
+                }
+            }
+        };
+        self.mute(replies, start, &mut desk.out);
+        Ok(quits)
+    }
+
+    /// Waits until the store is as fresh as the client's level wants it for all that has come.
+    async fn fresh(&self) -> Result<Result<(), String>, Departure> {
+        let fresh = self
+            .service
+            .reader
+            .fresh(self.session.level, self.session.seen.as_deref());
+        let fresh = unless_ordered(&self.guest, fresh).await?;
+        Ok(fresh.map_err(|not_fresh| not_fresh.to_string()))
+    }
+
+    /// Waits a moment: a large transaction is being applied. First a turn of the runtime, then longer.
+    async fn pause(&self, waited: &mut Waited) -> Result<(), Departure> {
+        waited.turns += 1;
+        if waited.turns <= TURNS {
+            tokio::task::yield_now().await;
+            return Ok(());
+        }
+        unless_ordered(&self.guest, sleep(PAUSE)).await
+    }
+
+    /// Finds out whether the user may read a mapping. `Some`: why nobody knows.
+    async fn find_right(&mut self, mapping: &Arc<Mapping>) -> Result<Option<String>, Departure> {
+        let (rights, known) = (&self.service.rights, &mut self.session.rights);
+        let Some(identity) = &self.session.identity else {
+            return Ok(Some("nobody has logged in".into()));
+        };
+        let definitions = self.service.reader.board().definitions();
+        let asked = rights.find_out(&self.guest, identity, mapping, definitions, known);
+        Ok(unless_ordered(&self.guest, asked).await?.err())
+    }
+
+    /// Asks the server for the rows of a request, and executes it with them.
+    async fn ask(&mut self, desk: &mut Desk, batch: &Batch) -> Result<(), Departure> {
+        let Desk { parser, out, space } = desk;
+        let args = parser.args(self.input.bytes());
+        let wanted = execution(self.service, &self.guest, &mut self.session, batch, space).wanted(args);
+        self.service.counts.asked_server.inc();
+        match unless_ordered(&self.guest, self.service.fetch(&wanted)).await? {
+            Ok(fetched) => execution(self.service, &self.guest, &mut self.session, batch, space)
+                .request_fetched(args, fetched, out),
+            Err(reason) => {
+                self.session.queue = None;
+                self.refuse(&Refusal::NotFetched(reason), out);
+            }
+        }
+        Ok(())
+    }
+
+    async fn log_in(&mut self, desk: &mut Desk) -> Result<(), Departure> {
+        let Desk { parser, out, .. } = desk;
+        let args = parser.args(self.input.bytes());
+        let is_auth = args.get(0).and_then(Command::find) == Some(Command::Auth);
+        let (session, guest) = (&mut self.session, &self.guest);
+        let logged_in = async {
+            if is_auth {
+                let version = session.version;
+                login::auth(session, guest, args, &mut Writer::new(out, version)).await
+            } else {
+                login::hello(session, guest, args, out).await
+            }
+        };
+        if let Err(refusal) = unless_ordered(guest, logged_in).await? {
+            self.refuse(&refusal, out);
+        }
+        Ok(())
+    }
+
+    fn refuse(&self, refusal: &Refusal, out: &mut Vec<u8>) {
+        self.service.counts.errors.inc();
+        Writer::new(out, self.session.version).error(&refusal.to_string());
+    }
+
+    /// A request whose bytes were dropped as they came.
+    fn refuse_large(&mut self, desk: &mut Desk) {
+        let Desk { parser, out, .. } = desk;
+        let args = parser.args(self.input.bytes());
+        let is_write = args.get(0).is_some_and(command::is_write);
+        let refusal = if is_write {
+            Refusal::UnknownCommand(UnknownCommand::new(args))
+        } else {
+            Refusal::TooLarge(self.session.limits().request_bytes)
+        };
+        if let Some(queue) = &mut self.session.queue {
+            queue.spoil();
+        }
+        self.refuse(&refusal, out);
+    }
+
+    /// Takes a reply back that the client does not want.
+    fn mute(&mut self, before: Replies, start: usize, out: &mut Vec<u8>) {
+        match (before, self.session.replies) {
+            (Replies::On, Replies::On) => {}
+            (_, Replies::Off) => out.truncate(start),
+            (Replies::SkipNext, Replies::SkipNext) => {
+                out.truncate(start);
+                self.session.replies = Replies::On;
+            }
+            (_, Replies::On | Replies::SkipNext) => {}
+        }
+    }
+
+    /// Writes all of `out`. Nothing is read while the client does not take it: what waits for it is one portion and one reply.
+    async fn write(&mut self, out: &mut Vec<u8>) -> Result<(), Departure> {
+        let mut written = 0;
+        let mut waits = false;
+        let done = poll_fn(|cx| {
+            while written < out.len() {
+                match Pin::new(&mut self.stream).poll_write(cx, &out[written..]) {
+                    Poll::Ready(Ok(0)) => {
+                        return Poll::Ready(Err(Departure::Failed(io::ErrorKind::WriteZero.into())));
+                    }
+                    Poll::Ready(Ok(n)) => {
+                        written += n;
+                        waits = false;
+                    }
+                    Poll::Ready(Err(error)) => return Poll::Ready(Err(Departure::Failed(error))),
+                    Poll::Pending => return self.blocked(&mut waits),
+                }
+            }
+            match Pin::new(&mut self.stream).poll_flush(cx) {
+                Poll::Ready(flushed) => Poll::Ready(flushed.map_err(Departure::Failed)),
+                Poll::Pending => self.blocked(&mut waits),
+            }
+        })
+        .await;
+        self.guest.add_to_client(written);
+        out.clear();
+        out.shrink_to(OUT_KEPT);
+        done
+    }
+
+    /// The client takes nothing now: it may do so for as long as it may be silent.
+    fn blocked(&self, waits: &mut bool) -> Poll<Result<(), Departure>> {
+        if !*waits {
+            *waits = true;
+            self.guest.waits_for_client();
+        }
+        match self.guest.due(false) {
+            Some(order) => Poll::Ready(Err(Departure::Told(order))),
+            None => Poll::Pending,
+        }
+    }
+}
+
+/// How long a request has waited for a state of the store that can be read.
+#[derive(Default)]
+struct Waited {
+    turns: u32,
+}
+
+fn execution<'e>(
+    service: &'e Service,
+    guest: &'e Guest,
+    session: &'e mut Session,
+    batch: &'e Batch,
+    space: &'e mut Space,
+) -> Execution<'e> {
+    Execution {
+        service,
+        guest,
+        session,
+        mappings: &batch.mappings,
+        space,
+        fresh: batch.fresh.as_ref(),
+        last: None,
+    }
+}
+
+/// Waits for something, unless the session has to end before.
+async fn unless_ordered<T>(guest: &Guest, wait: impl Future<Output = T>) -> Result<T, Departure> {
+    tokio::select! {
+        biased;
+        done = wait => Ok(done),
+        order = guest.ordered(false) => Err(Departure::Told(order)),
+    }
+}

@@ -1,0 +1,399 @@
+//! Executes one request, as far as nothing has to be waited for.
+
+use std::sync::Arc;
+
+use config::ReadConsistency;
+use dataplane::extension::Guest;
+use resp_wire::{Args, Writer};
+
+use super::Service;
+use super::client;
+use super::command::{Command, Nature};
+use super::info;
+use super::reads;
+use super::refusal::{Refusal, UnknownCommand};
+use super::rows::{Rows, Source, Space, Stop, Wanted};
+use super::server;
+use super::session::Session;
+use super::transaction::Queue;
+use crate::mapping::{Mapping, MappingSet};
+
+/// What is to be done next.
+#[derive(Debug)]
+pub(crate) enum Next {
+    /// The next request.
+    Done,
+    /// The client said goodbye.
+    Quit,
+    /// Wait until the store is fresh enough, then this request again.
+    Fresh,
+    /// Wait a moment, then this request again.
+    Busy,
+    /// Ask the server for the rows of this request.
+    Ask,
+    /// Find out whether the user may read this, then this request again.
+    Right(Arc<Mapping>),
+    /// Log in.
+    Auth,
+    Hello,
+}
+
+/// What one request is executed with.
+pub(crate) struct Execution<'a> {
+    pub(crate) service: &'a Service,
+    pub(crate) guest: &'a Guest,
+    pub(crate) session: &'a mut Session,
+    pub(crate) mappings: &'a MappingSet,
+    pub(crate) space: &'a mut Space,
+    /// Whether the store is fresh enough for what came until now; or why not.
+    pub(crate) fresh: Option<&'a Result<(), String>>,
+    /// The command of the request, once it is known.
+    pub(crate) last: Option<Command>,
+}
+
+impl Execution<'_> {
+    /// Executes a request. Only after [`Next::Done`] and [`Next::Quit`] is there a reply, which is then complete.
+    #[inline]
+    pub(crate) fn request(&mut self, args: Args<'_>, out: &mut Vec<u8>) -> Next {
+        let start = out.len();
+        let mut writer = Writer::new(out, self.session.version);
+        match self.dispatch(args, &mut writer) {
+            Ok(Next::Done) => Next::Done,
+            Ok(next) => next,
+            Err(stop) => {
+                writer.rewind(start);
+                match stop {
+                    Stop::Refused(refusal) => {
+                        self.refuse(&refusal, &mut writer);
+                        Next::Done
+                    }
+                    Stop::Busy => Next::Busy,
+                    Stop::Ask => Next::Ask,
+                    Stop::Right(mapping) => Next::Right(mapping),
+                }
+            }
+        }
+    }
+
+    /// Tells the client why not.
+    pub(crate) fn refuse(&mut self, refusal: &Refusal, out: &mut Writer<'_>) {
+        self.service.counts.errors.inc();
+        out.error(&refusal.to_string());
+    }
+
+    #[inline]
+    fn dispatch(&mut self, args: Args<'_>, out: &mut Writer<'_>) -> Result<Next, Stop> {
+        let checked = self.check(args);
+        let command = match checked {
+            Ok(command) => command,
+            Err(refusal) => {
+                if let Some(queue) = &mut self.session.queue {
+                    queue.spoil();
+                }
+                return Err(refusal.into());
+            }
+        };
+        self.last = Some(command);
+        let nature = command.spec().nature;
+        if self.session.queue.is_some() {
+            return self.in_transaction(command, args, out);
+        }
+        match nature {
+            Nature::Read => {
+                if self.session.level != ReadConsistency::Eventual && !self.is_fresh()? {
+                    return Ok(Next::Fresh);
+                }
+                self.read(command, args, out)?;
+                Ok(Next::Done)
+            }
+            Nature::Say => {
+                say(self.service, self.guest, command, args, out)?;
+                Ok(Next::Done)
+            }
+            Nature::Connection => self.connection(command, args, out),
+            Nature::Transaction => self.transaction(command, out),
+        }
+    }
+
+    /// The command of a request, if it may be executed.
+    #[inline]
+    fn check(&self, args: Args<'_>) -> Result<Command, Refusal> {
+        let command = args.get(0).and_then(Command::find);
+        let known = self.session.identity.is_some();
+        let Some(command) = command else {
+            return Err(if known {
+                Refusal::UnknownCommand(UnknownCommand::new(args))
+            } else {
+                Refusal::NotLoggedIn
+            });
+        };
+        let is_open = matches!(
+            command,
+            Command::Auth | Command::Hello | Command::Quit | Command::Reset
+        );
+        if !known && !is_open {
+            return Err(Refusal::NotLoggedIn);
+        }
+        let spec = command.spec();
+        if !spec.takes(args.len()) {
+            return Err(Refusal::Arity(spec.name));
+        }
+        Ok(command)
+    }
+
+    /// # Errors
+    /// It is not, and will not be in time.
+    #[inline]
+    fn is_fresh(&self) -> Result<bool, Refusal> {
+        match self.fresh {
+            None => Ok(false),
+            Some(Ok(())) => Ok(true),
+            Some(Err(reason)) => Err(Refusal::NotFresh(reason.clone())),
+        }
+    }
+
+    /// Reads rows from memory: those of several keys from one state of it.
+    #[inline]
+    fn read(&mut self, command: Command, args: Args<'_>, out: &mut Writer<'_>) -> Result<(), Stop> {
+        let several = matches!(command, Command::Mget | Command::Exists | Command::Touch);
+        if !several || args.len() <= 2 {
+            let mut rows = self.rows(Source::Store);
+            return reads::read(command, args, &mut rows, out);
+        }
+        let start = out.position();
+        let store = self.service.store();
+        let read = store.snapshot(|view| {
+            out.rewind(start);
+            let mut rows = self.rows(Source::View(view));
+            reads::read(command, args, &mut rows, out)
+        });
+        read?
+    }
+
+    fn rows<'r>(&'r mut self, source: Source<'r>) -> Rows<'r> {
+        Rows {
+            mappings: self.mappings,
+            store: self.service.store(),
+            zone: self.service.shared.zone,
+            source,
+            rights: &self.session.rights,
+            space: self.space,
+        }
+    }
+
+    fn connection(&mut self, command: Command, args: Args<'_>, out: &mut Writer<'_>) -> Result<Next, Stop> {
+        match command {
+            Command::Auth => return Ok(Next::Auth),
+            Command::Hello => return Ok(Next::Hello),
+            Command::Quit => {
+                out.simple("OK");
+                return Ok(Next::Quit);
+            }
+            Command::Reset => {
+                self.session.reset(self.guest);
+                out.simple("RESET");
+            }
+            Command::Select if args.get(1) == Some(b"0") => out.simple("OK"),
+            Command::Select => return Err(Refusal::Database.into()),
+            _ => client::client(self.session, self.guest, args, out)?,
+        }
+        Ok(Next::Done)
+    }
+
+    /// Outside a transaction.
+    fn transaction(&mut self, command: Command, out: &mut Writer<'_>) -> Result<Next, Stop> {
+        match command {
+            Command::Multi => {
+                self.session.queue = Some(Box::default());
+                out.simple("OK");
+            }
+            Command::Unwatch => out.simple("OK"),
+            other => return Err(Refusal::WithoutMulti(other.spec().upper()).into()),
+        }
+        Ok(Next::Done)
+    }
+
+    fn in_transaction(
+        &mut self,
+        command: Command,
+        args: Args<'_>,
+        out: &mut Writer<'_>,
+    ) -> Result<Next, Stop> {
+        let Some(queue) = &mut self.session.queue else {
+            return Ok(Next::Done);
+        };
+        match command {
+            Command::Exec => return self.exec(out),
+            Command::Discard => {
+                self.session.queue = None;
+                out.simple("OK");
+            }
+            Command::Quit | Command::Reset => {
+                self.session.queue = None;
+                return self.connection(command, args, out);
+            }
+            Command::Multi => return Err(Refusal::NestedMulti.into()),
+            Command::Auth | Command::Hello | Command::Client => {
+                queue.spoil();
+                return Err(Refusal::NotInTransaction(command.spec().name).into());
+            }
+            _ => {
+                queue.push(command, args)?;
+                out.simple("QUEUED");
+            }
+        }
+        Ok(Next::Done)
+    }
+
+    fn exec(&mut self, out: &mut Writer<'_>) -> Result<Next, Stop> {
+        let Some(queue) = self.session.queue.take_if(|queue| queue.is_spoiled()) else {
+            return self.exec_queue(out);
+        };
+        drop(queue);
+        Err(Refusal::Aborted.into())
+    }
+
+    /// All commands, from one state of memory. The queue is there until they have been executed.
+    fn exec_queue(&mut self, out: &mut Writer<'_>) -> Result<Next, Stop> {
+        let level = self.session.level;
+        let reads = self.session.queue.as_ref().is_some_and(|queue| queue.reads());
+        if reads && level != ReadConsistency::Eventual && self.fresh.is_none() {
+            return Ok(Next::Fresh);
+        }
+        let Some(queue) = self.session.queue.take() else {
+            return Ok(Next::Done);
+        };
+        let executed = match self.is_fresh() {
+            Err(refusal) if reads && level != ReadConsistency::Eventual => Err(refusal.into()),
+            _ => self.exec_now(&queue, out),
+        };
+        if !matches!(executed, Ok(()) | Err(Stop::Refused(_))) {
+            self.session.queue = Some(queue);
+        }
+        executed.map(|()| Next::Done)
+    }
+
+    fn exec_now(&mut self, queue: &Queue, out: &mut Writer<'_>) -> Result<(), Stop> {
+        let start = out.position();
+        let (service, guest) = (self.service, self.guest);
+        let executed = service.store().snapshot(|view| {
+            out.rewind(start);
+            exec_each(service, guest, queue, &mut self.rows(Source::View(view)), out)
+        });
+        executed?
+    }
+
+    /// The rows that a request needs of the server, in the order in which it reads them.
+    pub(crate) fn wanted(&mut self, args: Args<'_>) -> Vec<Wanted> {
+        let mut nowhere = Vec::new();
+        let mut out = Writer::new(&mut nowhere, self.session.version);
+        let queue = self.session.queue.take();
+        let (service, guest) = (self.service, self.guest);
+        let mut rows = self.rows(Source::List(Vec::new()));
+        // What fails is said when it is executed in earnest.
+        let _: Result<(), Stop> = read_or_exec(service, guest, queue.as_deref(), args, &mut rows, &mut out);
+        let wanted = match rows.source {
+            Source::List(wanted) => wanted,
+            _ => Vec::new(),
+        };
+        self.session.queue = queue;
+        wanted
+    }
+
+    /// Executes a request with the rows that [`wanted`](Self::wanted) asked for.
+    pub(crate) fn request_fetched(
+        &mut self,
+        args: Args<'_>,
+        fetched: Vec<Option<Vec<u8>>>,
+        out: &mut Vec<u8>,
+    ) {
+        let start = out.len();
+        let mut out = Writer::new(out, self.session.version);
+        let queue = self.session.queue.take();
+        let (service, guest) = (self.service, self.guest);
+        let mut rows = self.rows(Source::Fetched(fetched.into_iter()));
+        if let Err(stop) = read_or_exec(service, guest, queue.as_deref(), args, &mut rows, &mut out) {
+            out.rewind(start);
+            let refusal = match stop {
+                Stop::Refused(refusal) => refusal,
+                Stop::Busy | Stop::Ask | Stop::Right(_) => Refusal::NotFetched("rows changed".into()),
+            };
+            self.refuse(&refusal, &mut out);
+        }
+    }
+}
+
+/// The request is EXEC, if there is a queue, or it reads.
+fn read_or_exec(
+    service: &Service,
+    guest: &Guest,
+    queue: Option<&Queue>,
+    args: Args<'_>,
+    rows: &mut Rows<'_>,
+    out: &mut Writer<'_>,
+) -> Result<(), Stop> {
+    match (queue, args.get(0).and_then(Command::find)) {
+        (Some(queue), _) => exec_each(service, guest, queue, rows, out),
+        (None, Some(command)) => reads::read(command, args, rows, out),
+        (None, None) => Ok(()),
+    }
+}
+
+fn exec_each(
+    service: &Service,
+    guest: &Guest,
+    queue: &Queue,
+    rows: &mut Rows<'_>,
+    out: &mut Writer<'_>,
+) -> Result<(), Stop> {
+    let start = out.position();
+    out.array(queue.len());
+    queue.each(|command, args| {
+        let begin = out.position();
+        let executed = match command.spec().nature {
+            Nature::Read => reads::read(command, args, rows, out),
+            Nature::Say => say(service, guest, command, args, out).map_err(Stop::from),
+            Nature::Connection | Nature::Transaction => {
+                out.simple("OK");
+                Ok(())
+            }
+        };
+        if let Err(Stop::Refused(refusal)) = executed {
+            out.rewind(begin);
+            service.counts.errors.inc();
+            out.error(&refusal.to_string());
+        } else {
+            executed?;
+        }
+        if out.position() - start > reads::REPLY_MAX {
+            return Err(Refusal::ReplyTooLarge(reads::REPLY_MAX).into());
+        }
+        Ok(())
+    })
+}
+
+/// Executes a command of [`Nature::Say`].
+fn say(
+    service: &Service,
+    guest: &Guest,
+    command: Command,
+    args: Args<'_>,
+    out: &mut Writer<'_>,
+) -> Result<(), Refusal> {
+    match command {
+        Command::Ping => match (args.get(1), args.len()) {
+            (None, _) => out.simple("PONG"),
+            (Some(text), 2) => out.bulk(text),
+            (Some(_), _) => return Err(Refusal::Arity("ping")),
+        },
+        Command::Echo => out.bulk(args.get(1).unwrap_or_default()),
+        Command::Time => server::time(out),
+        Command::Role => server::role(out),
+        Command::Info => out.verbatim(&info::info(service, args.from(1))),
+        Command::Command => server::command(args, out)?,
+        Command::Config => server::config(&service.shared.settings, guest.listener(), args, out)?,
+        Command::Cluster => server::cluster(args, out)?,
+        _ => return Err(server::no_cluster()),
+    }
+    Ok(())
+}

@@ -1,0 +1,113 @@
+//! `AUTH` and `HELLO`: who a client is, and which protocol it speaks.
+
+use dataplane::extension::{Guest, NotAdmitted};
+use resp_wire::{Args, Version, Writer, parse_integer};
+
+use super::client::said;
+use super::refusal::Refusal;
+use super::session::Session;
+
+/// Of Redis: what this server's commands and replies are like. Some clients want to know that much.
+pub(crate) const REDIS_VERSION: &str = "7.2.0";
+
+/// The user of `AUTH` with a password alone.
+const DEFAULT_USER: &[u8] = b"default";
+
+/// `AUTH [user] password`.
+///
+/// # Errors
+/// What the client is told.
+pub(crate) async fn auth(
+    session: &mut Session,
+    guest: &Guest,
+    args: Args<'_>,
+    out: &mut Writer<'_>,
+) -> Result<(), Refusal> {
+    let (user, password) = match (args.get(1), args.get(2), args.len()) {
+        (Some(password), None, 2) => (DEFAULT_USER, password),
+        (Some(user), Some(password), 3) => (user, password),
+        _ => return Err(Refusal::Syntax),
+    };
+    log_in(session, guest, user, password).await?;
+    out.simple("OK");
+    Ok(())
+}
+
+/// `HELLO [version [AUTH user password] [SETNAME name]]`.
+///
+/// # Errors
+/// What the client is told. Nothing has changed then, but perhaps the user.
+pub(crate) async fn hello(
+    session: &mut Session,
+    guest: &Guest,
+    args: Args<'_>,
+    out: &mut Vec<u8>,
+) -> Result<(), Refusal> {
+    let version = match args.get(1).map(parse_integer) {
+        None => session.version,
+        Some(Some(2)) => Version::V2,
+        Some(Some(3)) => Version::V3,
+        Some(_) => return Err(Refusal::Protocol),
+    };
+    let (mut login, mut name) = (None, None);
+    let mut rest = args.from(2);
+    while let Some(option) = rest.get(0) {
+        let taken = match option.to_ascii_lowercase().as_slice() {
+            b"auth" if rest.len() >= 3 => {
+                login = rest.get(1).zip(rest.get(2));
+                3
+            }
+            b"setname" if rest.len() >= 2 => {
+                name = Some(said(rest, 1, "Client names")?);
+                2
+            }
+            _ => return Err(Refusal::Other("Syntax error in HELLO option".into())),
+        };
+        rest = rest.from(taken);
+    }
+    match login {
+        Some((user, password)) => log_in(session, guest, user, password).await?,
+        None if session.identity.is_none() => return Err(Refusal::HelloWithoutLogin),
+        None => {}
+    }
+    if let Some(name) = name {
+        session.listed.tell(|told| told.name = name);
+    }
+    session.speak(version);
+    greet(guest, &mut Writer::new(out, version));
+    Ok(())
+}
+
+fn greet(guest: &Guest, out: &mut Writer<'_>) {
+    let text = |out: &mut Writer<'_>, name: &str, value: &str| {
+        out.bulk(name.as_bytes());
+        out.bulk(value.as_bytes());
+    };
+    out.map(7);
+    text(out, "server", "forebay");
+    text(out, "version", REDIS_VERSION);
+    out.bulk(b"proto");
+    out.integer(match out.version() {
+        Version::V2 => 2,
+        Version::V3 => 3,
+    });
+    out.bulk(b"id");
+    out.integer(i64::from(guest.id()));
+    text(out, "mode", "standalone");
+    text(out, "role", "master");
+    out.bulk(b"modules");
+    out.array(0);
+}
+
+async fn log_in(session: &mut Session, guest: &Guest, user: &[u8], password: &[u8]) -> Result<(), Refusal> {
+    let denied = || Refusal::Denied(NotAdmitted::Denied.to_string());
+    let user = str::from_utf8(user).map_err(|_| denied())?;
+    let password = str::from_utf8(password).map_err(|_| denied())?;
+    let admitted = guest.authenticate(user, password).await;
+    let identity = admitted.map_err(|error| match error {
+        NotAdmitted::Denied => Refusal::Denied(error.to_string()),
+        NotAdmitted::TooMany(_) | NotAdmitted::Unchecked(_) => Refusal::NotAdmitted(error.to_string()),
+    })?;
+    session.admit(identity);
+    Ok(())
+}

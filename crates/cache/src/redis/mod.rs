@@ -1,0 +1,192 @@
+//! Redis clients: their connections, and the commands that are served.
+//!
+//! A key is `mapping@key`: the name of a mapping, and the values of its key columns. Commands that read are served from the
+//! store; those that write are refused, because rows change by SQL.
+//!
+//! ```text
+//! input → connection → command ┬→ reads, scan   rows from memory (rows)
+//!                              ├→ client, login what belongs to the connection (session, clients)
+//!                              ├→ transaction   MULTI … EXEC, at one position
+//!                              └→ server, info  what the server says of itself
+//! ```
+//!
+//! All requests that one read of the socket brought are executed one after the other, wait once until the store is fresh
+//! enough for them, and are answered with one write. Whatever that takes belongs to the worker and is lent to the connection: an
+//! idle connection holds no buffer.
+
+mod client;
+mod clients;
+mod command;
+mod connection;
+mod execute;
+mod glob;
+mod info;
+mod input;
+mod login;
+mod reads;
+mod refusal;
+mod rights;
+mod rows;
+mod scan;
+mod server;
+mod session;
+mod transaction;
+
+#[cfg(test)]
+mod tests;
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use dataplane::extension::{Departure, Visit};
+use mysql_wire::binlog::Zone;
+use resp_wire::Parser;
+use telemetry::Counter;
+
+use crate::mapping::MappingSet;
+use crate::reader::{Reader, Want};
+use crate::store::Store;
+
+/// Desks that a worker keeps.
+const DESKS_MAX: usize = 64;
+/// The largest memory of a desk that is kept, in bytes.
+const DESK_KEPT: usize = 512 * 1024;
+
+/// What Redis clients of all workers share.
+#[derive(Debug)]
+pub struct Shared {
+    clients: Arc<clients::Clients>,
+    started: Instant,
+    counts: Mutex<Vec<Arc<Counts>>>,
+    settings: server::Settings,
+    /// In which TIMESTAMP values are shown.
+    zone: Zone,
+}
+
+/// What a worker counts.
+#[derive(Debug, Default)]
+struct Counts {
+    connections: Counter,
+    commands: Counter,
+    errors: Counter,
+    asked_server: Counter,
+}
+
+/// Counts of all workers.
+#[derive(Debug, Default)]
+struct Totals {
+    connections: u64,
+    commands: u64,
+    errors: u64,
+    asked_server: u64,
+}
+
+/// The Redis clients of one worker.
+pub struct Service {
+    reader: Rc<Reader>,
+    shared: Arc<Shared>,
+    counts: Arc<Counts>,
+    rights: rights::Rights,
+    mappings: RefCell<Rc<Arc<MappingSet>>>,
+    desks: RefCell<Vec<Box<Desk>>>,
+}
+
+/// What a connection needs while it executes requests.
+#[derive(Default)]
+struct Desk {
+    parser: Parser,
+    out: Vec<u8>,
+    space: rows::Space,
+}
+
+impl Shared {
+    /// `config` is that of the cache.
+    pub fn new(config: &config::Cache) -> Arc<Self> {
+        Arc::new(Self {
+            clients: Arc::default(),
+            started: Instant::now(),
+            counts: Mutex::default(),
+            // The feed refuses to start with any other.
+            zone: Zone::parse(&config.time_zone.to_string()).unwrap_or(Zone::UTC),
+            settings: server::Settings {
+                memory_max: config.memory_max.0,
+                is_bounded: config.mode == config::CacheMode::Bounded,
+            },
+        })
+    }
+
+    fn counts(&self) -> Totals {
+        let counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut totals = Totals::default();
+        for worker in counts.iter() {
+            totals.connections += worker.connections.get();
+            totals.commands += worker.commands.get();
+            totals.errors += worker.errors.get();
+            totals.asked_server += worker.asked_server.get();
+        }
+        totals
+    }
+}
+
+impl Service {
+    /// Called once a worker.
+    pub fn new(reader: Rc<Reader>, shared: Arc<Shared>) -> Self {
+        let counts = Arc::<Counts>::default();
+        let mut all = shared.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        all.push(Arc::clone(&counts));
+        drop(all);
+        Self {
+            mappings: RefCell::new(Rc::new(reader.mappings())),
+            reader,
+            shared,
+            counts,
+            rights: rights::Rights::default(),
+            desks: RefCell::default(),
+        }
+    }
+
+    /// Serves a connection until it ends.
+    pub async fn serve(&self, visit: Visit) -> Departure {
+        self.counts.connections.inc();
+        connection::run(self, visit).await
+    }
+
+    fn store(&self) -> &Store {
+        self.reader.store()
+    }
+
+    /// The mappings of this moment, without a count that other workers touch.
+    fn mappings(&self) -> Rc<Arc<MappingSet>> {
+        let mut kept = self.mappings.borrow_mut();
+        let present = self.reader.board().peek_mappings();
+        if !Arc::ptr_eq(&present, &kept) {
+            *kept = Rc::new(Arc::clone(&present));
+        }
+        Rc::clone(&kept)
+    }
+
+    /// The rows of keys, in their order, from the server.
+    async fn fetch(&self, wanted: &[rows::Wanted]) -> Result<Vec<Option<Vec<u8>>>, String> {
+        let wants: Vec<Want<'_>> = wanted.iter().map(rows::Wanted::want).collect();
+        self.reader.fetch(&wants).await.map_err(|error| error.to_string())
+    }
+
+    fn take_desk(&self) -> Box<Desk> {
+        self.desks.borrow_mut().pop().unwrap_or_default()
+    }
+
+    fn give_back(&self, desk: Box<Desk>) {
+        let mut desks = self.desks.borrow_mut();
+        if desks.len() < DESKS_MAX && desk.capacity() <= DESK_KEPT {
+            desks.push(desk);
+        }
+    }
+}
+
+impl Desk {
+    fn capacity(&self) -> usize {
+        self.parser.capacity() + self.out.capacity() + self.space.capacity()
+    }
+}

@@ -1,0 +1,126 @@
+//! Every error that a Redis client is told, and its words.
+
+use std::fmt;
+
+use super::command;
+
+/// Why a command is not executed, or came to nothing. `Display` gives the whole reply: a word in capitals that programs look
+/// at, as Redis has it, and a text for people.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Refusal {
+    #[error("NOAUTH Authentication required.")]
+    NotLoggedIn,
+    #[error(
+        "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO <proto> AUTH <user> <pass> \
+         option can be used to authenticate the client and select the RESP protocol version at the same time"
+    )]
+    HelloWithoutLogin,
+    #[error("WRONGPASS {0}")]
+    Denied(String),
+    #[error("ERR {0}")]
+    NotAdmitted(String),
+    #[error("NOPERM the user may not read the table of mapping '{0}'")]
+    NoRight(String),
+    #[error("NOPROTO unsupported protocol version")]
+    Protocol,
+    #[error("{}", .0)]
+    UnknownCommand(UnknownCommand),
+    #[error("ERR wrong number of arguments for '{0}' command")]
+    Arity(&'static str),
+    #[error("ERR unknown subcommand or wrong number of arguments for '{name}'. Try {command} HELP.")]
+    Subcommand { command: &'static str, name: String },
+    #[error("ERR syntax error")]
+    Syntax,
+    #[error("ERR value is not an integer or out of range")]
+    NotAnInteger,
+    #[error("ERR invalid cursor")]
+    Cursor,
+    #[error("ERR DB index is out of range: there is database 0")]
+    Database,
+    #[error("ERR request of more than {0} bytes")]
+    TooLarge(usize),
+    #[error("ERR reply of more than {0} bytes: ask for fewer keys at once")]
+    ReplyTooLarge(usize),
+    #[error("ERR key '{0}' names no mapping: keys are mapping@key. `INFO mappings` lists the mappings")]
+    NoMappingInKey(String),
+    #[error("ERR no mapping '{0}': `INFO mappings` lists the mappings")]
+    UnknownMapping(String),
+    #[error("ERR key '{key}': {reason}")]
+    Key { key: String, reason: String },
+    #[error("ERR mapping '{mapping}': {reason}")]
+    Mapping { mapping: String, reason: String },
+    #[error("WRONGTYPE Operation against a key holding the wrong kind of value")]
+    WrongType,
+    #[error("LOADING mapping '{mapping}' is not served yet: {state}")]
+    Loading { mapping: String, state: String },
+    #[error("MASTERDOWN {0}")]
+    NotFresh(String),
+    #[error("ERR the server could not be asked: {0}")]
+    NotFetched(String),
+    #[error("ERR MULTI calls can not be nested")]
+    NestedMulti,
+    #[error("ERR {0} without MULTI")]
+    WithoutMulti(String),
+    #[error("EXECABORT Transaction discarded because of previous errors.")]
+    Aborted,
+    #[error("ERR '{0}' is not allowed inside a transaction")]
+    NotInTransaction(&'static str),
+    #[error("ERR {0}")]
+    Other(String),
+}
+
+/// A command that is not served.
+#[derive(Debug)]
+pub(crate) struct UnknownCommand {
+    name: String,
+    /// The beginnings of its first arguments.
+    args: String,
+}
+
+/// How much of a name or an argument is shown.
+const SHOWN: usize = 128;
+
+/// Bytes of a client, as an error shows them.
+pub(crate) fn shown(bytes: &[u8]) -> String {
+    let shown = &bytes[..bytes.len().min(SHOWN)];
+    String::from_utf8_lossy(shown).replace(['\r', '\n'], " ")
+}
+
+impl UnknownCommand {
+    pub(crate) fn new(args: resp_wire::Args<'_>) -> Self {
+        let mut shown_args = String::new();
+        for arg in args.from(1).iter() {
+            if shown_args.len() >= SHOWN {
+                break;
+            }
+            shown_args.push_str(&format!("'{}' ", shown(arg)));
+        }
+        Self {
+            name: shown(args.get(0).unwrap_or_default()),
+            args: shown_args,
+        }
+    }
+}
+
+impl fmt::Display for UnknownCommand {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { name, args } = self;
+        if command::is_write(name.as_bytes()) {
+            let name = name.to_uppercase();
+            return write!(
+                out,
+                "ERR {name} is refused: keys are rows of SQL tables, which are only read here. Write through SQL"
+            );
+        }
+        if matches!(name.to_ascii_lowercase().as_str(), "watch") {
+            return write!(
+                out,
+                "ERR WATCH is refused: a transaction here only reads, at one position"
+            );
+        }
+        write!(
+            out,
+            "ERR unknown command '{name}', with args beginning with: {args}"
+        )
+    }
+}

@@ -1,0 +1,238 @@
+//! The commands that look at all rows in memory: `SCAN`, `DBSIZE`, `RANDOMKEY`.
+
+use std::sync::Arc;
+
+use config::MappingKind;
+use mysql_wire::binlog::Value;
+use resp_wire::{Args, Writer, parse_integer};
+
+use super::glob;
+use super::refusal::Refusal;
+use super::rows::{Rows, Stop};
+use crate::mapping::Mapping;
+use crate::store::{Found, NotRead};
+
+/// A cursor is the place within a mapping and, in its last bits, which mapping. Some clients keep it in a floating point number,
+/// exact up to 2^53. The store's cursors are below 2^48, and their last bits mean nothing unless a mapping has 2^41 buckets.
+const MAPPING_BITS: u32 = 12;
+const PLACE_SHIFT: u32 = 7;
+/// Rows that one call looks at, at most.
+const COUNT_MAX: i64 = 10_000;
+
+/// The options of `SCAN` and `HSCAN`.
+#[derive(Debug)]
+pub(crate) struct Options<'a> {
+    cursor: u64,
+    pub(crate) pattern: Option<&'a [u8]>,
+    count: usize,
+    kind: Option<&'a [u8]>,
+    pub(crate) no_values: bool,
+}
+
+impl<'a> Options<'a> {
+    /// From the cursor, which is argument number `at`, on.
+    ///
+    /// # Errors
+    /// What the client is told.
+    pub(crate) fn parse(args: Args<'a>, at: usize, of_hash: bool) -> Result<Self, Refusal> {
+        let cursor = str::from_utf8(args.get(at).unwrap_or_default());
+        let cursor = cursor.ok().and_then(|cursor| cursor.parse().ok());
+        let mut options = Self {
+            cursor: cursor.ok_or(Refusal::Cursor)?,
+            pattern: None,
+            count: 10,
+            kind: None,
+            no_values: false,
+        };
+        let mut rest = args.from(at + 1);
+        while let Some(name) = rest.get(0) {
+            let value = rest.get(1);
+            let taken = match (name.to_ascii_lowercase().as_slice(), value) {
+                (b"match", Some(pattern)) => {
+                    options.pattern = Some(pattern);
+                    2
+                }
+                (b"count", Some(count)) => {
+                    let count = parse_integer(count).ok_or(Refusal::NotAnInteger)?;
+                    if count < 1 {
+                        return Err(Refusal::Syntax);
+                    }
+                    options.count = count.min(COUNT_MAX) as usize;
+                    2
+                }
+                (b"type", Some(kind)) if !of_hash => {
+                    options.kind = Some(kind);
+                    2
+                }
+                (b"novalues", _) if of_hash => {
+                    options.no_values = true;
+                    1
+                }
+                _ => return Err(Refusal::Syntax),
+            };
+            rest = rest.from(taken);
+        }
+        Ok(options)
+    }
+}
+
+/// The mappings that one may look through, in the order of their ids.
+fn readable<'a>(rows: &Rows<'a>) -> Result<Vec<&'a Arc<Mapping>>, Stop> {
+    let mut all: Vec<_> = rows.mappings.all().iter().collect();
+    all.sort_unstable_by_key(|mapping| mapping.id);
+    if let Some(mapping) = all.iter().find(|mapping| rows.rights.of(mapping).is_none()) {
+        return Err(Stop::Right(Arc::clone(mapping)));
+    }
+    all.retain(|mapping| rows.rights.of(mapping) == Some(true));
+    Ok(all)
+}
+
+/// `SCAN cursor [MATCH pattern] [COUNT count] [TYPE kind]`: one mapping after the other.
+///
+/// # Errors
+/// What the client is told.
+pub(crate) fn scan(args: Args<'_>, rows: &Rows<'_>, out: &mut Writer<'_>) -> Result<(), Stop> {
+    let options = Options::parse(args, 1, false)?;
+    let mut mappings = readable(rows)?;
+    if let Some(prefix) = options.pattern.map(glob::literal_prefix) {
+        mappings.retain(|mapping| may_begin(mapping, &prefix));
+    }
+    if let Some(kind) = options.kind {
+        mappings.retain(|mapping| kind.eq_ignore_ascii_case(mapping.kind.word().as_bytes()));
+    }
+    let (mut id, mut place) = (
+        options.cursor & ((1 << MAPPING_BITS) - 1),
+        options.cursor >> MAPPING_BITS << PLACE_SHIFT,
+    );
+    let mut found = Seen::default();
+    while let Some(mapping) = mappings.iter().find(|mapping| u64::from(mapping.id.0) >= id) {
+        if u64::from(mapping.id.0) > id {
+            place = 0;
+        }
+        id = u64::from(mapping.id.0);
+        let left = options.count.saturating_sub(found.looked_at).max(1);
+        place = found.look(mapping, rows, place, left, options.pattern)?;
+        if place == 0 {
+            id += 1;
+        }
+        if found.looked_at >= options.count {
+            break;
+        }
+    }
+    let is_end = place == 0 && !mappings.iter().any(|mapping| u64::from(mapping.id.0) >= id);
+    if id >> MAPPING_BITS > 0 {
+        return Err(Refusal::Cursor.into());
+    }
+    let cursor = if is_end {
+        0
+    } else {
+        place >> PLACE_SHIFT << MAPPING_BITS | id
+    };
+    out.array(2);
+    out.bulk(cursor.to_string().as_bytes());
+    out.array(found.keys.len());
+    found.keys.iter().for_each(|key| out.bulk(key));
+    Ok(())
+}
+
+/// `DBSIZE`: the rows in memory.
+///
+/// # Errors
+/// What the client is told.
+pub(crate) fn dbsize(rows: &Rows<'_>, out: &mut Writer<'_>) -> Result<(), Stop> {
+    let mappings = readable(rows)?;
+    let sizes = mappings.iter().filter_map(|mapping| rows.store.len(mapping.id));
+    out.integer(sizes.sum::<u64>() as i64);
+    Ok(())
+}
+
+/// `RANDOMKEY`: some key that has a row in memory, each mapping as likely as it is large.
+///
+/// # Errors
+/// What the client is told.
+pub(crate) fn random_key(rows: &mut Rows<'_>, out: &mut Writer<'_>) -> Result<(), Stop> {
+    let mappings = readable(rows)?;
+    let sizes = mappings
+        .iter()
+        .map(|mapping| rows.store.len(mapping.id).unwrap_or(0));
+    let sizes: Vec<u64> = sizes.collect();
+    let mut left = rows.random().checked_rem(sizes.iter().sum()).unwrap_or(0);
+    let chosen = mappings.iter().zip(&sizes).find(|(_, size)| {
+        let is_here = left < **size;
+        left = left.saturating_sub(**size);
+        is_here
+    });
+    let Some((mapping, _)) = chosen else {
+        out.null();
+        return Ok(());
+    };
+    let mut key = Vec::new();
+    match rows.store.random_key(mapping.id, rows.random(), &mut key) {
+        Found::Row => {
+            out.bulk(&redis_key(mapping, &key)?);
+            Ok(())
+        }
+        Found::Busy => Err(Stop::Busy),
+        Found::Absent | Found::Missing | Found::Closed => {
+            out.null();
+            Ok(())
+        }
+    }
+}
+
+/// What a scan has come by.
+#[derive(Default)]
+struct Seen {
+    keys: Vec<Vec<u8>>,
+    looked_at: usize,
+}
+
+impl Seen {
+    /// Looks at about `count` rows of a mapping and says where to go on, 0 at its end.
+    fn look(
+        &mut self,
+        mapping: &Mapping,
+        rows: &Rows<'_>,
+        place: u64,
+        count: usize,
+        pattern: Option<&[u8]>,
+    ) -> Result<u64, Stop> {
+        let mut failed = None;
+        let next = rows.store.scan(mapping.id, place, count, |key, row| {
+            self.looked_at += 1;
+            if mapping.kind == MappingKind::String && Value::decode(&mut &*row) == Ok(Value::Null) {
+                return;
+            }
+            match redis_key(mapping, key) {
+                Ok(key) if pattern.is_none_or(|pattern| glob::fits(pattern, &key)) => self.keys.push(key),
+                Ok(_) => {}
+                Err(refusal) => failed = Some(refusal),
+            }
+        });
+        match (next, failed) {
+            (_, Some(refusal)) => Err(refusal.into()),
+            (Ok(next), None) => Ok(next),
+            // It is not served now: it has no rows.
+            (Err(NotRead::Closed), None) => Ok(0),
+            (Err(NotRead::Busy), None) => Err(Stop::Busy),
+        }
+    }
+}
+
+/// The Redis key of a key of the store.
+fn redis_key(mapping: &Mapping, key: &[u8]) -> Result<Vec<u8>, Refusal> {
+    let mut text = mapping.name.as_bytes().to_vec();
+    text.push(b'@');
+    let written = mapping.key_text(key, &mut text);
+    written.map_err(|error| Refusal::Mapping {
+        mapping: mapping.name.to_string(),
+        reason: error.to_string(),
+    })?;
+    Ok(text)
+}
+
+/// Whether a key of the mapping may begin like this.
+fn may_begin(mapping: &Mapping, prefix: &[u8]) -> bool {
+    let name = mapping.name.as_bytes().iter().chain(b"@");
+    name.zip(prefix).all(|(one, other)| one == other)
+}

@@ -1,0 +1,86 @@
+//! What a Redis connection is: its user, its protocol, its level, its transaction.
+
+use config::ReadConsistency;
+use dataplane::extension::{Guest, Identity};
+use mysql_wire::gtid::GtidSet;
+use resp_wire::{Limits, Version};
+
+use super::clients::Listed;
+use super::transaction::Queue;
+
+/// The state of a connection between two commands.
+pub(crate) struct Session {
+    /// Which replies it reads.
+    pub(crate) version: Version,
+    /// Who it is, once it has logged in.
+    pub(crate) identity: Option<Identity>,
+    /// How fresh its reads are.
+    pub(crate) level: ReadConsistency,
+    /// In `session` level: the transactions that its reads must see.
+    pub(crate) seen: Option<Box<GtidSet>>,
+    /// The commands between MULTI and EXEC.
+    pub(crate) queue: Option<Box<Queue>>,
+    pub(crate) replies: Replies,
+    pub(crate) listed: Listed,
+    /// The mappings whose tables the user is known to be allowed to read.
+    pub(crate) rights: super::rights::Known,
+}
+
+/// Which replies a client wants (`CLIENT REPLY`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Replies {
+    On,
+    Off,
+    /// All but that of the next command.
+    SkipNext,
+}
+
+impl Session {
+    /// That of a client that has just come.
+    pub(crate) fn new(guest: &Guest, listed: Listed) -> Self {
+        Self {
+            version: Version::V2,
+            identity: None,
+            level: guest.listener().consistency,
+            seen: None,
+            queue: None,
+            replies: Replies::On,
+            listed,
+            rights: super::rights::Known::default(),
+        }
+    }
+
+    /// What it may send.
+    #[inline]
+    pub(crate) fn limits(&self) -> &'static Limits {
+        match self.identity {
+            Some(_) => &Limits::LOGGED_IN,
+            None => &Limits::STRANGER,
+        }
+    }
+
+    /// Somebody logged in.
+    pub(crate) fn admit(&mut self, identity: Identity) {
+        self.listed.tell(|told| told.user = identity.user().into());
+        self.identity = Some(identity);
+        self.rights = super::rights::Known::default();
+    }
+
+    /// As at first (`RESET`).
+    pub(crate) fn reset(&mut self, guest: &Guest) {
+        self.listed.tell(|told| *told = super::clients::Told::default());
+        self.speak(Version::V2);
+        self.identity = None;
+        self.level = guest.listener().consistency;
+        self.seen = None;
+        self.queue = None;
+        self.replies = Replies::On;
+        self.rights = super::rights::Known::default();
+    }
+
+    /// Another protocol from here on.
+    pub(crate) fn speak(&mut self, version: Version) {
+        self.version = version;
+        self.listed.speaks(version);
+    }
+}

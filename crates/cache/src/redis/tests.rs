@@ -1,0 +1,367 @@
+//! The commands that read, over a store in memory.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use config::{CacheMapping, MappingKind};
+use mysql_wire::binlog::{Value, Zone};
+use proptest::prelude::*;
+use resp_wire::{Limits, Parser, Step, Version, Writer};
+
+use super::command::Command;
+use super::reads;
+use super::rights::Known;
+use super::rows::{Rows, Source, Space, Stop};
+use crate::mapping::{ColumnShape, Mapping, MappingSet, TableShape, UniqueIndex};
+use crate::store::{MappingId, Mode, Store, Writer as StoreWriter};
+
+/// `words`: a string by `id`. `items`: a hash by `(shop, code)`.
+struct Stage {
+    store: Arc<Store>,
+    writer: StoreWriter,
+    words: Arc<Mapping>,
+    items: Arc<Mapping>,
+    mappings: MappingSet,
+    rights: Known,
+    space: Space,
+    version: Version,
+}
+
+fn shape(table: &str, columns: &[(&str, &str)], key: &[&str]) -> TableShape {
+    let column = |(place, (name, column_type)): (usize, &(&str, &str))| ColumnShape {
+        name: (*name).into(),
+        ordinal: place + 1,
+        nullable: !key.contains(name),
+        column_type: (*column_type).into(),
+        charset: column_type.starts_with("varchar").then(|| "utf8mb4".into()),
+        collation: column_type.starts_with("varchar").then(|| "utf8mb4_bin".into()),
+        is_virtual: false,
+        invisible: false,
+    };
+    TableShape {
+        schema: "shop".into(),
+        table: table.into(),
+        kind: "BASE TABLE".into(),
+        engine: "InnoDB".into(),
+        transactional: true,
+        columns: columns.iter().enumerate().map(column).collect(),
+        unique: vec![UniqueIndex {
+            name: "PRIMARY".into(),
+            columns: key.iter().map(|&name| name.into()).collect(),
+        }],
+        cascade: None,
+    }
+}
+
+impl Stage {
+    fn new(mode: Mode) -> Self {
+        let words = CacheMapping::new("words", MappingKind::String, "shop.words", &["id"], &["word"]);
+        let items = CacheMapping::new(
+            "items",
+            MappingKind::Hash,
+            "shop.items",
+            &["shop", "code"],
+            &["name", "price"],
+        );
+        let words_shape = shape("words", &[("id", "int"), ("word", "varchar(100)")], &["id"]);
+        let columns = [
+            ("shop", "int"),
+            ("code", "varchar(20)"),
+            ("name", "varchar(100)"),
+            ("price", "int"),
+        ];
+        let items_shape = shape("items", &columns, &["shop", "code"]);
+        let mapping = |id, config, shape| {
+            Arc::new(Mapping::new(MappingId(id), config, Some(shape), Zone::UTC).unwrap())
+        };
+        let words = mapping(0, &words, &words_shape);
+        let items = mapping(1, &items, &items_shape);
+        let unready = [("later".into(), "copying, 43 %".into())];
+        let mappings = MappingSet::new([Arc::clone(&words), Arc::clone(&items)], unready);
+        let (store, mut writer) = Store::new(1 << 30);
+        let mut rights = Known::default();
+        for mapping in [&words, &items] {
+            writer.open(mapping.id, mode);
+            writer.serve(mapping.id, true);
+            rights.grant(mapping);
+        }
+        Self {
+            store,
+            writer,
+            words,
+            items,
+            mappings,
+            rights,
+            space: Space::default(),
+            version: Version::V2,
+        }
+    }
+
+    /// With two words, one of them NULL, and one item without a price.
+    fn filled() -> Self {
+        let mut stage = Self::new(Mode::Whole);
+        stage.put(&Arc::clone(&stage.words), &[Value::Int(1), text("héllo")]);
+        stage.put(&Arc::clone(&stage.words), &[Value::Int(2), Value::Null]);
+        stage.put(
+            &Arc::clone(&stage.items),
+            &[Value::Int(-7), text("a:b"), text("bolt"), Value::Null],
+        );
+        stage
+    }
+
+    fn put(&mut self, mapping: &Mapping, values: &[Value<'static>]) {
+        let value = |at: usize| Ok::<_, Infallible>(values[at].clone());
+        let (mut key, mut row) = (Vec::new(), Vec::new());
+        mapping.key_of(value, &mut key).unwrap();
+        mapping.row_of(value, &mut row).unwrap();
+        self.writer.begin();
+        self.writer.put(mapping.id, &key, &row).unwrap();
+        self.writer.commit();
+    }
+
+    fn read(&mut self, request: &str, source: Source<'_>) -> Result<String, Stop> {
+        let mut parser = Parser::default();
+        let line = format!("{request}\n");
+        assert!(matches!(
+            parser.parse(line.as_bytes(), &Limits::LOGGED_IN),
+            Ok(Step::Request(_))
+        ));
+        let args = parser.args(line.as_bytes());
+        let command = Command::find(args.get(0).unwrap()).unwrap();
+        assert!(command.spec().takes(args.len()), "{request}");
+        let mut out = Vec::new();
+        let mut rows = Rows {
+            mappings: &self.mappings,
+            store: &self.store,
+            zone: Zone::UTC,
+            source,
+            rights: &self.rights,
+            space: &mut self.space,
+        };
+        reads::read(command, args, &mut rows, &mut Writer::new(&mut out, self.version))?;
+        Ok(String::from_utf8(out)
+            .unwrap()
+            .replace("\r\n", " ")
+            .trim_end()
+            .to_owned())
+    }
+
+    /// The reply, with blanks for line ends; or the error.
+    fn ask(&mut self, request: &str) -> String {
+        match self.read(request, Source::Store) {
+            Ok(reply) => reply,
+            Err(Stop::Refused(refusal)) => refusal.to_string(),
+            Err(other) => format!("{other:?}"),
+        }
+    }
+
+    #[track_caller]
+    fn expect(&mut self, cases: &[(&str, &str)]) {
+        for (request, reply) in cases {
+            assert_eq!(self.ask(request), *reply, "{request}");
+        }
+    }
+}
+
+fn text(text: &str) -> Value<'static> {
+    Value::Bytes(text.as_bytes().to_vec().into())
+}
+
+#[test]
+fn strings_are_read_by_their_keys() {
+    Stage::filled().expect(&[
+        ("GET words@1", "$6 héllo"),
+        ("GET words@2", "$-1"),
+        ("GET words@3", "$-1"),
+        ("GET words@x", "$-1"),
+        ("MGET words@1 words@3 'items@-7:a\\:b'", "*3 $6 héllo $-1 $-1"),
+        ("STRLEN words@1", ":6"),
+        ("STRLEN words@3", ":0"),
+        ("GETRANGE words@1 -3 -1", "$3 llo"),
+        ("GETRANGE words@1 0 0", "$1 h"),
+        ("GETRANGE words@1 4 100", "$2 lo"),
+        ("GETRANGE words@1 4 3", "$0"),
+        ("GETRANGE words@1 -100 -100", "$1 h"),
+        ("GETRANGE words@1 -2 -3", "$0"),
+        (
+            "GETRANGE words@1 a 3",
+            "ERR value is not an integer or out of range",
+        ),
+    ]);
+}
+
+#[test]
+fn hashes_are_read_by_their_columns_and_null_is_no_field() {
+    Stage::filled().expect(&[
+        ("HGET 'items@-7:a\\:b' name", "$4 bolt"),
+        ("HGET 'items@-7:a\\:b' NAME", "$4 bolt"),
+        ("HGET 'items@-7:a\\:b' price", "$-1"),
+        ("HGET 'items@-7:a\\:b' nothing", "$-1"),
+        ("HGET items@1:a name", "$-1"),
+        ("HMGET 'items@-7:a\\:b' price name", "*2 $-1 $4 bolt"),
+        ("HGETALL 'items@-7:a\\:b'", "*2 $4 name $4 bolt"),
+        ("HGETALL items@1:a", "*0"),
+        ("HKEYS 'items@-7:a\\:b'", "*1 $4 name"),
+        ("HVALS 'items@-7:a\\:b'", "*1 $4 bolt"),
+        ("HLEN 'items@-7:a\\:b'", ":1"),
+        ("HEXISTS 'items@-7:a\\:b' name", ":1"),
+        ("HEXISTS 'items@-7:a\\:b' price", ":0"),
+        ("HSTRLEN 'items@-7:a\\:b' name", ":4"),
+        ("HSTRLEN 'items@-7:a\\:b' price", ":0"),
+        ("HSCAN 'items@-7:a\\:b' 0", "*2 $1 0 *2 $4 name $4 bolt"),
+        ("HSCAN 'items@-7:a\\:b' 0 MATCH x* COUNT 5", "*2 $1 0 *0"),
+        ("HSCAN 'items@-7:a\\:b' 0 NOVALUES", "*2 $1 0 *1 $4 name"),
+    ]);
+}
+
+#[test]
+fn kinds_do_not_mix_and_what_does_not_exist_has_no_kind() {
+    let wrong = "WRONGTYPE Operation against a key holding the wrong kind of value";
+    Stage::filled().expect(&[
+        ("GET 'items@-7:a\\:b'", wrong),
+        ("STRLEN 'items@-7:a\\:b'", wrong),
+        ("HGET words@1 word", wrong),
+        ("HGETALL words@1", wrong),
+        ("HGETALL words@3", "*0"),
+        ("TYPE words@1", "+string"),
+        ("TYPE words@2", "+none"),
+        ("TYPE 'items@-7:a\\:b'", "+hash"),
+        ("TTL words@1", ":-1"),
+        ("PTTL words@3", ":-2"),
+        ("EXISTS words@1 words@1 words@2 words@3", ":2"),
+        ("OBJECT ENCODING words@1", "$3 raw"),
+        ("OBJECT ENCODING words@3", "$-1"),
+        ("MEMORY USAGE words@3", "$-1"),
+    ]);
+}
+
+#[test]
+fn a_key_that_names_no_mapping_is_an_error_that_says_what_to_do() {
+    Stage::filled().expect(&[
+        (
+            "GET word",
+            "ERR key 'word' names no mapping: keys are mapping@key. `INFO mappings` lists the mappings",
+        ),
+        ("GET wort@1", "ERR no mapping 'wort': `INFO mappings` lists the mappings"),
+        ("GET later@1", "LOADING mapping 'later' is not served yet: copying, 43 %"),
+        (
+            "HGETALL items@1",
+            "ERR key 'items@1': the key has 1 parts, and the mapping has 2 key columns, whose values are joined with ':'",
+        ),
+    ]);
+}
+
+#[test]
+fn resp3_has_maps_and_nulls() {
+    let mut stage = Stage::filled();
+    stage.version = Version::V3;
+    stage.expect(&[
+        ("HGETALL 'items@-7:a\\:b'", "%1 $4 name $4 bolt"),
+        ("GET words@3", "_"),
+        ("HGETALL items@1:a", "%0"),
+    ]);
+}
+
+#[test]
+fn a_mapping_that_is_closed_is_loading_and_one_without_rights_is_asked_for() {
+    let mut stage = Stage::filled();
+    stage.writer.serve(stage.words.id, false);
+    assert_eq!(
+        stage.ask("GET words@1"),
+        "LOADING mapping 'words' is not served yet: the mapping is not served now"
+    );
+    stage.rights = Known::default();
+    assert!(
+        matches!(stage.read("GET items@1:a", Source::Store), Err(Stop::Right(mapping)) if mapping.id == stage.items.id)
+    );
+    assert!(matches!(stage.read("DBSIZE", Source::Store), Err(Stop::Right(_))));
+}
+
+#[test]
+fn what_memory_does_not_know_is_asked_for_in_the_order_of_the_request() {
+    let mut stage = Stage::new(Mode::Bounded);
+    assert!(matches!(stage.read("GET words@1", Source::Store), Err(Stop::Ask)));
+    let row = |word: &str| {
+        let mut row = Vec::new();
+        text(word).encode(&mut row);
+        Some(row)
+    };
+    let fetched = vec![row("one"), None, row("three")];
+    let source = Source::Fetched(fetched.into_iter());
+    let reply = stage.read("MGET words@1 words@x words@2 words@3", source);
+    assert_eq!(reply.unwrap(), "*4 $3 one $-1 $-1 $5 three");
+}
+
+/// All keys of a scan and how many calls it took.
+fn scan(stage: &mut Stage, options: &str) -> (Vec<String>, usize) {
+    let (mut keys, mut cursor, mut calls) = (Vec::new(), "0".to_owned(), 0);
+    loop {
+        let reply = stage.ask(&format!("SCAN {cursor} {options}"));
+        let mut parts = reply.split(' ');
+        cursor = parts.nth(2).unwrap().to_owned();
+        keys.extend(parts.skip(1).skip(1).step_by(2).map(str::to_owned));
+        calls += 1;
+        assert!(
+            cursor.parse::<u64>().unwrap() < 1 << 53 && calls < 10_000,
+            "{reply}"
+        );
+        if cursor == "0" {
+            keys.sort_unstable();
+            return (keys, calls);
+        }
+    }
+}
+
+#[test]
+fn a_scan_goes_through_all_mappings() {
+    let mut stage = Stage::filled();
+    for id in 10..35 {
+        stage.put(&Arc::clone(&stage.words), &[Value::Int(id), text("x")]);
+    }
+    let (keys, calls) = scan(&mut stage, "COUNT 10");
+    assert_eq!((keys.len(), keys[0].as_str()), (27, "items@-7:a\\:b"));
+    assert!((3..=5).contains(&calls), "{calls}");
+    assert_eq!(scan(&mut stage, "TYPE hash").0, ["items@-7:a\\:b"]);
+    assert_eq!(scan(&mut stage, "MATCH words@1?").0.len(), 10);
+    assert_eq!(scan(&mut stage, "MATCH *@-7*").0, ["items@-7:a\\:b"]);
+    assert_eq!(scan(&mut stage, "MATCH nothing*").0, Vec::<String>::new());
+    stage.expect(&[
+        ("DBSIZE", ":28"),
+        ("SCAN x", "ERR invalid cursor"),
+        ("SCAN 0 COUNT 0", "ERR syntax error"),
+        ("SCAN 0 MATCH", "ERR syntax error"),
+    ]);
+}
+
+#[test]
+fn a_random_key_is_one_that_is_there() {
+    let mut stage = Stage::filled();
+    for _ in 0..50 {
+        let key = stage.ask("RANDOMKEY");
+        assert!(
+            ["$7 words@1", "$7 words@2", "$13 items@-7:a\\:b"].contains(&&*key),
+            "{key}"
+        );
+    }
+    assert_eq!(Stage::new(Mode::Whole).ask("RANDOMKEY"), "$-1");
+}
+
+proptest! {
+    #[test]
+    fn parts_of_strings_are_those_of_redis(start in -12_i64..12, end in -12_i64..12) {
+        let mut stage = Stage::new(Mode::Whole);
+        stage.put(&Arc::clone(&stage.words), &[Value::Int(1), text("0123456")]);
+        let length = 7;
+        let at = |index: i64| if index < 0 { (index + length).max(0) } else { index };
+        // As t_string.c, getrangeCommand.
+        let expected = if start < 0 && end < 0 && start > end {
+            ""
+        } else {
+            let last = at(end).min(length - 1);
+            if at(start) > last { "" } else { &"0123456"[at(start) as usize..=last as usize] }
+        };
+        let reply = stage.ask(&format!("GETRANGE words@1 {start} {end}"));
+        let expected = format!("${} {expected}", expected.len());
+        prop_assert_eq!(reply, expected.trim_end());
+    }
+}
