@@ -13,20 +13,20 @@ use std::{
 };
 
 use anyhow::{Context, ensure};
-use sandbox::Sandbox;
+use sandbox::{PASSWORD, Sandbox, USER};
 
 use super::screen::sum_by_label;
 use crate::child::ListeningChild;
 
 const SCRAPE_TIMEOUT: Duration = Duration::from_secs(5);
+/// Of each server: fewer than there are sessions.
+const CONNECTIONS: u32 = 6;
 const UP_TIMEOUT: Duration = Duration::from_secs(20);
 
 pub(super) struct Gateway {
     process: ListeningChild,
-    /// New sessions are spread over all servers.
-    pub reads: SocketAddr,
-    /// The primary alone.
-    pub writes: SocketAddr,
+    /// The one port for reads and writes.
+    pub clients: SocketAddr,
     pub admin: SocketAddr,
 }
 
@@ -34,36 +34,34 @@ impl Gateway {
     pub(super) fn start(servers: &Sandbox) -> anyhow::Result<Self> {
         let folder = servers.folder();
         let file = folder.join("forebay.toml");
-        let started = ListeningChild::start(&folder.join("forebay.log"), |[reads, writes, admin]| {
-            fs::write(&file, configuration(servers, reads, writes, admin)?)?;
+        let started = ListeningChild::start(&folder.join("forebay.log"), |[clients, admin]| {
+            fs::write(&file, configuration(servers, clients, admin)?)?;
             let mut command = Command::new(std::env::current_exe()?);
             // A group of its own: the terminal's Ctrl-C is for the demo, which ends the load first.
             command.args(["serve", "--config"]).arg(&file).process_group(0);
             Ok(command)
         });
-        let (process, [reads, writes, admin]) = started.context("starting the gateway")?;
+        let (process, [clients, admin]) = started.context("starting the gateway")?;
         let gateway = Self {
             process,
-            reads,
-            writes,
+            clients,
             admin,
         };
-        // The primary is in both clusters.
-        gateway.wait_until_up(servers.nodes().len() as i64 + 1)?;
+        gateway.wait_for_roles(servers.nodes().len() as i64 - 1)?;
         Ok(gateway)
     }
 
-    /// Sessions that come before all servers have passed a check go to those that have.
-    fn wait_until_up(&self, servers: i64) -> anyhow::Result<()> {
+    /// Reads that come before the replicas are known go to the primary.
+    fn wait_for_roles(&self, replicas: i64) -> anyhow::Result<()> {
         let deadline = Instant::now() + UP_TIMEOUT;
         loop {
-            let states = sum_by_label(&self.metrics()?, "forebay_server_state", "state");
-            if states.get("up") == Some(&servers) {
+            let roles = sum_by_label(&self.metrics()?, "forebay_server_role", "role");
+            if roles.get("primary") == Some(&1) && roles.get("replica") == Some(&replicas) {
                 return Ok(());
             }
             ensure!(
                 Instant::now() < deadline,
-                "not all servers are up for the gateway: {states:?}"
+                "the gateway does not find a primary and {replicas} replicas: {roles:?}"
             );
             thread::sleep(Duration::from_millis(50));
         }
@@ -93,32 +91,25 @@ impl Gateway {
     }
 }
 
-fn configuration(
-    servers: &Sandbox,
-    reads: SocketAddr,
-    writes: SocketAddr,
-    admin: SocketAddr,
-) -> anyhow::Result<String> {
-    let mut out = String::new();
-    for (bind, cluster) in [(reads, "all"), (writes, "primary")] {
+fn configuration(servers: &Sandbox, clients: SocketAddr, admin: SocketAddr) -> anyhow::Result<String> {
+    let mut out = format!("[[listener]]\nbind = \"{clients}\"\nmode = \"split\"\ncluster = \"main\"\n\n");
+    writeln!(
+        out,
+        "[cluster.main]\ntopology = \"replication\"\nmonitor = {{ user = \"{USER}\", password = \"{PASSWORD}\" }}\n\
+         servers = ["
+    )?;
+    for node in servers.nodes() {
+        let name = server_name(node.index());
         writeln!(
             out,
-            "[[listener]]\nbind = \"{bind}\"\nmode = \"session\"\ncluster = \"{cluster}\"\n"
+            "    {{ address = \"{}\", name = \"{name}\", max_connections = {CONNECTIONS} }},",
+            node.address()
         )?;
     }
-    for (cluster, first) in [("all", servers.nodes().len()), ("primary", 1)] {
-        writeln!(out, "[cluster.{cluster}]\nservers = [")?;
-        for node in &servers.nodes()[..first] {
-            let name = server_name(node.index());
-            writeln!(
-                out,
-                "    {{ address = \"{}\", name = \"{name}\" }},",
-                node.address()
-            )?;
-        }
-        writeln!(out, "]\n")?;
-    }
-    writeln!(out, "[admin]\nbind = \"{admin}\"")?;
+    writeln!(
+        out,
+        "]\n\n[[user]]\nname = \"{USER}\"\npassword = \"{PASSWORD}\"\n\n[admin]\nbind = \"{admin}\""
+    )?;
     Ok(out)
 }
 

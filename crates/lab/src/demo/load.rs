@@ -1,4 +1,4 @@
-//! A light load: some threads that read through one listener and a few that write through the other.
+//! A light load: some threads that read and a few that write, all through one port.
 
 use std::{
     net::SocketAddr,
@@ -16,8 +16,8 @@ use super::client::Client;
 
 /// Rows of the table `account`.
 pub(super) const ACCOUNTS: u64 = 1000;
-const READERS: u64 = 12;
-const WRITERS: u64 = 2;
+pub(super) const READERS: u64 = 12;
+pub(super) const WRITERS: u64 = 2;
 /// Between two statements of a thread: the demo shows that it works, not how fast it is.
 const PAUSE: Duration = Duration::from_millis(2);
 /// A thread logs in anew after so many statements, as applications with short-lived connections do.
@@ -28,8 +28,7 @@ const BACK_OFF: Duration = Duration::from_millis(200);
 /// Where and as whom the threads log in.
 #[derive(Clone, Copy)]
 pub(super) struct Target {
-    pub reads: SocketAddr,
-    pub writes: SocketAddr,
+    pub address: SocketAddr,
     pub user: &'static str,
     pub password: &'static str,
     pub database: &'static str,
@@ -146,8 +145,7 @@ impl Shared {
 
     fn session(&self, target: Target, number: u64, dice: &mut Dice) -> anyhow::Result<()> {
         let writes = number >= READERS;
-        let address = if writes { target.writes } else { target.reads };
-        let mut client = Client::connect(address, target.user, target.password, target.database)?;
+        let mut client = Client::connect(target.address, target.user, target.password, target.database)?;
         for _ in 0..STATEMENTS_PER_SESSION {
             if self.stopped() {
                 break;

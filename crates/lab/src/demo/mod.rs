@@ -1,8 +1,7 @@
 //! `forebay demo`: three real MariaDB servers, the gateway in front of them, a light load, live figures.
 //!
-//! One listener spreads sessions over all three servers for reads, another leads to the primary for writes. The
-//! gateway is a child process of the same program, as a user would run it; nothing is mocked and nothing is left
-//! behind.
+//! One port for everything: the gateway sends writes to the primary and spreads reads over the replicas. It is a child process
+//! of the same program, as a user would run it; nothing is mocked and nothing is left behind.
 
 mod client;
 mod gateway;
@@ -21,7 +20,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use self::{
     gateway::{Gateway, server_name},
-    load::{ACCOUNTS, Load, Tally, Target},
+    load::{ACCOUNTS, Load, READERS, Tally, Target, WRITERS},
     screen::{Figures, Screen},
 };
 
@@ -45,8 +44,7 @@ pub fn run(once: bool) -> anyhow::Result<()> {
         .enable_all()
         .build()?;
     let target = Target {
-        reads: gateway.reads,
-        writes: gateway.writes,
+        address: gateway.clients,
         user: USER,
         password: PASSWORD,
         database: DATABASE,
@@ -54,6 +52,7 @@ pub fn run(once: bool) -> anyhow::Result<()> {
     let mut load = Load::start(target)?;
     let ran = runtime.block_on(show(&mut gateway, &load, once.then_some(ONCE)));
     load.stop();
+    let statements = gateway.metrics().map(|metrics| screen::statements(&metrics));
     let mut total = ran.with_context(|| format!("the gateway said:\n{}", Gateway::log(servers.folder())))?;
     total.add(load.take()?);
     println!(
@@ -68,6 +67,12 @@ pub fn run(once: bool) -> anyhow::Result<()> {
     if once {
         ensure!(total.queries > 0, "no query got through");
         ensure!(total.failures == 0, "{} queries failed", total.failures);
+        let statements = statements?;
+        println!("statements by server: {statements:?}");
+        let idle = (0..NODES)
+            .map(server_name)
+            .find(|name| statements.get(name).is_none_or(|count| *count == 0));
+        ensure!(idle.is_none(), "no statement ran on {idle:?}");
     }
     Ok(())
 }
@@ -89,12 +94,13 @@ fn introduce(servers: &Sandbox, gateway: &Gateway) {
     for node in servers.nodes() {
         println!("  {:<12} {}", server_name(node.index()), node.address());
     }
-    println!("\nForebay is in front of them. Connect with `mariadb` or `mysql`:");
-    for (address, what) in [(gateway.reads, "all servers"), (gateway.writes, "the primary")] {
-        println!("  {}   # {what}", connect_command(address));
-    }
     println!(
-        "  curl http://{}/metrics\n\nload through it, until Ctrl-C:\n",
+        "\nForebay is in front of them, with one port for all: writes go to the primary, reads to the replicas. Connect with\n\
+         `mariadb` or `mysql`, and ask why: FOREBAY EXPLAIN SELECT * FROM account WHERE id = 1"
+    );
+    println!("  {}", connect_command(gateway.clients));
+    println!(
+        "  curl http://{}/metrics\n\n{READERS} sessions read and {WRITERS} write through it, until Ctrl-C:\n",
         gateway.admin
     );
 }
@@ -118,6 +124,7 @@ async fn show(gateway: &mut Gateway, load: &Load, limit: Option<Duration>) -> an
     let mut screen = Screen::default();
     let mut total = load.take()?;
     let mut last = start;
+    let mut before = BTreeMap::new();
     loop {
         tokio::select! {
             () = any(&mut signals) => return Ok(total),
@@ -127,14 +134,19 @@ async fn show(gateway: &mut Gateway, load: &Load, limit: Option<Duration>) -> an
         let tally = load.take()?;
         let (queries, p95_ms) = (tally.queries as f64, tally.p95_ms());
         total.add(tally);
+        // Empty when it does not answer, which the next second may show better.
+        let metrics = gateway.metrics().unwrap_or_default();
+        let seconds = last.elapsed().as_secs_f64();
+        let statements = screen::statements(&metrics);
         let figures = Figures {
             seconds: start.elapsed().as_secs(),
-            qps: queries / last.elapsed().as_secs_f64(),
+            qps: queries / seconds,
             p95_ms,
             failures: total.failures,
-            sessions: sessions(gateway),
+            servers: screen::servers(&metrics, &statements, &before, seconds),
         };
         last = Instant::now();
+        before = statements;
         screen.draw(&figures)?;
         if limit.is_some_and(|limit| start.elapsed() >= limit) {
             return Ok(total);
@@ -148,10 +160,4 @@ async fn any([interrupt, terminate, hangup]: &mut [Signal; 3]) {
         _ = terminate.recv() => {}
         _ = hangup.recv() => {}
     }
-}
-
-/// As the gateway counts them; empty when it does not answer, which the next second may show better.
-fn sessions(gateway: &Gateway) -> BTreeMap<String, i64> {
-    let metrics = gateway.metrics().unwrap_or_default();
-    screen::sum_by_label(&metrics, "forebay_server_sessions_active", "server")
 }

@@ -13,8 +13,41 @@ pub(super) struct Figures {
     pub p95_ms: f64,
     /// Since the start.
     pub failures: u64,
-    /// Sessions by server name.
-    pub sessions: BTreeMap<String, i64>,
+    pub servers: Vec<Server>,
+}
+
+/// One server's part of it.
+pub(super) struct Server {
+    pub name: String,
+    /// Statements a second.
+    pub rate: f64,
+    /// Server connections, which all sessions share.
+    pub connections: i64,
+}
+
+/// What has run on each server so far: a statement is one use of a connection, and so is a transaction.
+pub(super) fn statements(metrics: &str) -> BTreeMap<String, i64> {
+    sum_by_label(metrics, "forebay_pool_lease_duration_seconds_count", "server")
+}
+
+/// The servers' parts of the last `seconds`, before which there were `before` statements.
+pub(super) fn servers(
+    metrics: &str,
+    statements: &BTreeMap<String, i64>,
+    before: &BTreeMap<String, i64>,
+    seconds: f64,
+) -> Vec<Server> {
+    let count = |name| sum_by_label(metrics, name, "server");
+    let (idle, busy) = (count("forebay_pool_idle"), count("forebay_pool_busy"));
+    let of = |counts: &BTreeMap<String, i64>, name: &str| counts.get(name).copied().unwrap_or(0);
+    statements
+        .iter()
+        .map(|(name, count)| Server {
+            name: name.clone(),
+            rate: (count - of(before, name)) as f64 / seconds,
+            connections: of(&idle, name) + of(&busy, name),
+        })
+        .collect()
 }
 
 #[derive(Default)]
@@ -45,15 +78,22 @@ fn one_line(figures: &Figures) -> String {
         qps,
         p95_ms,
         failures,
-        sessions,
+        servers,
     } = figures;
-    let sessions: Vec<String> = sessions
+    let servers: Vec<String> = servers
         .iter()
-        .map(|(server, count)| format!("{server} {count}"))
+        .map(|server| {
+            let Server {
+                name,
+                rate,
+                connections,
+            } = server;
+            format!("{name} {rate:.0}/s on {connections}")
+        })
         .collect();
     format!(
-        "{seconds:>4} s  {qps:>7.0} queries/s  p95 {p95_ms:>6.2} ms  failed {failures}  sessions: {}",
-        sessions.join(", ")
+        "{seconds:>4} s  {qps:>7.0} queries/s  p95 {p95_ms:>6.2} ms  failed {failures}  connections: {}",
+        servers.join(", ")
     )
 }
 
@@ -63,7 +103,7 @@ fn several_lines(figures: &Figures) -> String {
         qps,
         p95_ms,
         failures,
-        sessions,
+        servers,
     } = figures;
     let mut out = String::new();
     // Writing to a String cannot fail.
@@ -71,14 +111,22 @@ fn several_lines(figures: &Figures) -> String {
         out,
         "  running {seconds} s    {qps:.0} queries/s    p95 {p95_ms:.2} ms    failed {failures}\n"
     );
-    for (server, count) in sessions {
-        let bar = "#".repeat((*count).clamp(0, 60) as usize);
-        let _ = writeln!(out, "  {server:<12} {count:>4} sessions  {bar}");
+    for server in servers {
+        let Server {
+            name,
+            rate,
+            connections,
+        } = server;
+        let bar = "#".repeat((rate / 100.0).clamp(0.0, 40.0) as usize);
+        let _ = writeln!(
+            out,
+            "  {name:<12} {rate:>7.0} statements/s  {connections:>3} connections  {bar}"
+        );
     }
     out
 }
 
-/// Sums a gauge of Prometheus' text format over all its series, by the value of one label.
+/// Sums a metric of Prometheus' text format over all its series, by the value of one label.
 pub(super) fn sum_by_label(metrics: &str, name: &str, label: &str) -> BTreeMap<String, i64> {
     let mut sums = BTreeMap::new();
     for line in metrics.lines() {
@@ -121,19 +169,27 @@ mod tests {
 
     #[test]
     fn figures_fit_one_line() {
-        let sessions = BTreeMap::from([("primary".to_owned(), 6), ("replica-1".to_owned(), 4)]);
+        let count =
+            |name, count| format!("forebay_pool_{name}{{cluster=\"main\",server=\"primary\"}} {count}\n");
+        let metrics = [
+            count("lease_duration_seconds_count", 700),
+            count("idle", 2),
+            count("busy", 1),
+        ]
+        .concat();
+        let before = BTreeMap::from([("primary".to_owned(), 300)]);
         let figures = Figures {
             seconds: 3,
             qps: 4711.2,
             p95_ms: 0.8,
             failures: 0,
-            sessions,
+            servers: servers(&metrics, &statements(&metrics), &before, 2.0),
         };
         let line = one_line(&figures);
         assert!(
-            line.contains("4711 queries/s") && line.ends_with("primary 6, replica-1 4"),
+            line.contains("4711 queries/s") && line.ends_with("primary 200/s on 3"),
             "{line}"
         );
-        assert_eq!(several_lines(&figures).lines().count(), 4);
+        assert_eq!(several_lines(&figures).lines().count(), 3);
     }
 }
