@@ -26,6 +26,7 @@ pub(crate) enum Literal {
 }
 
 /// Declarations, and what to put in.
+#[allow(clippy::too_many_lines)]
 pub(crate) fn common() -> Vec<(String, Literal)> {
     let mut columns = Vec::new();
     let mut add = |declarations: &[&str], literal: Literal| {

@@ -6,4 +6,5 @@
 mod columns;
 mod link;
 mod random;
+mod streams;
 mod values;
