@@ -25,8 +25,9 @@ use crate::store::{FillTicket, Store};
 /// Questions that a worker has under way at the same time; further ones wait.
 const LINES_MAX: usize = 8;
 
-/// Pause before an answer that may not be shown is asked for again.
-const PAUSE: Duration = Duration::from_millis(1);
+/// Pauses before the primary is asked again: the first, and the longest.
+const PAUSE_MIN: Duration = Duration::from_millis(1);
+const PAUSE_MAX: Duration = Duration::from_millis(50);
 
 const BEGIN: &str = "START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY";
 const SNAPSHOT: &str = "SHOW STATUS LIKE 'binlog_snapshot_%'";
@@ -105,9 +106,14 @@ impl Fetcher {
     pub(super) async fn fetch(&self, wants: &[Want<'_>]) -> Result<Vec<Option<Vec<u8>>>, NotFetched> {
         let begun = Instant::now();
         let parts = parts(wants).map_err(|error| NotFetched::new(error.to_string()))?;
-        let fetched = match timeout(self.limit, self.until_shown(&parts, wants)).await {
+        let last = RefCell::new(None);
+        let fetched = match timeout(self.limit, self.until_shown(&parts, wants, &last)).await {
             Ok(fetched) => fetched,
-            Err(_) => Err(NotFetched::new(AskError::Timeout(self.limit).to_string())),
+            Err(_) => {
+                let reason = last.take();
+                let reason = reason.unwrap_or_else(|| AskError::Timeout(self.limit).to_string().into());
+                Err(NotFetched { reason })
+            }
         };
         let cache = &self.metrics.cache;
         match &fetched {
@@ -120,15 +126,16 @@ impl Fetcher {
         fetched
     }
 
+    /// Asks until there is an answer that may be shown. `last` is why the last one was none.
     async fn until_shown(
         &self,
         parts: &[Part],
         wants: &[Want<'_>],
+        last: &RefCell<Option<Arc<str>>>,
     ) -> Result<Vec<Option<Vec<u8>>>, NotFetched> {
-        let deadline = Instant::now() + self.limit;
+        let mut pause = PAUSE_MIN;
         loop {
-            let applied = Arc::clone(&self.applied.borrow());
-            let fill = Fill::begin(applied);
+            let fill = Fill::begin(Arc::clone(&self.applied.borrow()));
             let tickets = self.tickets(wants, &fill);
             let reason = match self.ask(parts, fill.begun()).await {
                 Ok(answer) if fill.may_show(&answer.visible) => {
@@ -143,11 +150,9 @@ impl Fetcher {
                 Err(error) if error.is_final() => return Err(NotFetched::new(error.to_string())),
                 Err(error) => Arc::from(error.to_string()),
             };
-            // The limit ends it here, too: then with a reason.
-            if Instant::now() + PAUSE >= deadline {
-                return Err(NotFetched { reason });
-            }
-            sleep(PAUSE).await;
+            last.replace(Some(reason));
+            sleep(pause).await;
+            pause = PAUSE_MAX.min(pause * 2);
         }
     }
 

@@ -1,0 +1,132 @@
+use cache::store::Found;
+use config::CacheMode;
+use mysql_async::prelude::Queryable;
+use sandbox::{Kind, Spec};
+
+use crate::served::{hash, key, on_both, served, spec};
+
+on_both! { are_asked_for_and_kept many_keys_are_of_one_moment are_the_same_bytes_as_those_of_the_feed }
+
+fn bounded(config: &mut config::Cache) {
+    config.mode = CacheMode::Bounded;
+}
+
+fn are_asked_for_and_kept(kind: Kind) {
+    kept(spec(kind));
+}
+
+#[test]
+fn in_gtid_strict_mode() {
+    kept(spec(Kind::Mariadb).option("--gtid-strict-mode=1"));
+}
+
+fn kept(spec: Spec) {
+    let sql = "CREATE TABLE test.t (id INT PRIMARY KEY, v INT); INSERT INTO test.t VALUES (1, 10), (2, 20)";
+    served(
+        spec,
+        sql,
+        bounded,
+        vec![hash("t", "test.t", &["id"])],
+        |served| async move {
+            let mapping = served.mapping("t").await;
+            assert_eq!(served.remembered(&mapping, "1"), None);
+            let rows = served.fetched(&mapping, &["1", "3", "1"]).await.unwrap();
+            let one = || Some("1|10".to_owned());
+            assert_eq!(rows, [one(), None, one()]);
+            served
+                .until("the row is kept", || {
+                    served.remembered(&mapping, "1") == Some(one())
+                })
+                .await;
+            served
+                .until("its absence is kept", || {
+                    served.remembered(&mapping, "3") == Some(None)
+                })
+                .await;
+            assert_eq!(served.remembered(&mapping, "2"), None);
+
+            served.sql("UPDATE test.t SET v = 11 WHERE id = 1; INSERT INTO test.t VALUES (3, 30); DELETE FROM test.t WHERE id = 2");
+            let now = |text: &str| Some(Some(text.to_owned()));
+            served
+                .until("the row follows", || {
+                    served.remembered(&mapping, "1") == now("1|11")
+                })
+                .await;
+            served
+                .until("the absence ends", || {
+                    served.remembered(&mapping, "3") != Some(None)
+                })
+                .await;
+            let rows = served.fetched(&mapping, &["3", "2"]).await.unwrap();
+            assert_eq!(rows, [Some("3|30".to_owned()), None]);
+        },
+    );
+}
+
+fn many_keys_are_of_one_moment(kind: Kind) {
+    let sql = "CREATE TABLE test.t (id INT PRIMARY KEY, v INT); \
+               CREATE TABLE test.u (id INT PRIMARY KEY, v INT); \
+               INSERT INTO test.t VALUES (1, 1000); INSERT INTO test.u VALUES (1, 1000)";
+    let mappings = vec![hash("t", "test.t", &["id"]), hash("u", "test.u", &["id"])];
+    served(spec(kind), sql, bounded, mappings, |served| async move {
+        let (t, u) = (served.mapping("t").await, served.mapping("u").await);
+        let mut client = served.client().await;
+        let writer = tokio::task::spawn_local(async move {
+            for _ in 0..300 {
+                client.query_drop("BEGIN").await.unwrap();
+                client.query_drop("UPDATE test.t SET v = v - 1").await.unwrap();
+                client.query_drop("UPDATE test.u SET v = v + 1").await.unwrap();
+                client.query_drop("COMMIT").await.unwrap();
+            }
+        });
+        let keys = [key(&t, "1"), key(&u, "1")];
+        let wants = [(&t, &keys[0]), (&u, &keys[1])];
+        let wants = wants.map(|(mapping, key)| cache::reader::Want { mapping, key });
+        let mut moments = std::collections::BTreeSet::new();
+        while !writer.is_finished() {
+            let rows = served.reader.fetch(&wants).await.unwrap();
+            let number = |at: usize| {
+                let row = crate::served::shown(wants[at].mapping, rows[at].as_ref().unwrap());
+                row.strip_prefix("1|").unwrap().parse::<i32>().unwrap()
+            };
+            assert_eq!(number(0) + number(1), 2000);
+            moments.insert(number(0));
+        }
+        assert!(moments.len() > 3, "{moments:?}");
+        writer.await.unwrap();
+    });
+}
+
+fn are_the_same_bytes_as_those_of_the_feed(kind: Kind) {
+    let sql = "SET NAMES utf8mb4; SET time_zone = '+00:00'; CREATE TABLE test.t (id INT PRIMARY KEY, f FLOAT, d DOUBLE, n DECIMAL(20,5), \
+        s VARCHAR(30) CHARACTER SET utf8mb4, l VARCHAR(30) CHARACTER SET latin1, b VARBINARY(9), x BINARY(5), t BIT(12), \
+        y YEAR, da DATE, ti TIME(3), dt DATETIME(6), ts TIMESTAMP(2) NULL, e ENUM('a','b'), m SET('a','b','c'), \
+        u BIGINT UNSIGNED, z INT(5) ZEROFILL, j JSON, w TEXT); \
+        INSERT INTO test.t VALUES (1, 0.1, 0.1, -12345.678, 'grüß 😀', 'grüß', x'00ff', x'0102', b'101010101010', 2026, \
+        '2026-02-03', '-12:34:56.789', '2026-02-03 04:05:06.000007', '2026-02-03 04:05:06.12', 'b', 'a,c', \
+        18446744073709551615, 42, '{\"a\": [1, 2.5, \"x\"]}', 'text'), \
+        (2, 1234567.8, 1e300, 0, '', '', '', '', 0, 0, '1000-01-01', '838:59:59', '1000-01-01', NULL, NULL, '', 0, 0, NULL, NULL), \
+        (3, -3.4e38, -5e-324, 1, ' ', ' ', ' ', ' ', 1, 1901, NULL, NULL, NULL, NULL, 'a', NULL, 7, NULL, '[]', NULL)";
+    served(
+        spec(kind),
+        sql,
+        |_| (),
+        vec![hash("t", "test.t", &["id"])],
+        |served| async move {
+            let mapping = served.mapping("t").await;
+            for text in ["1", "2", "3"] {
+                let key = key(&mapping, text);
+                let mut row = Vec::new();
+                assert_eq!(served.reader.get(&mapping, &key, &mut row), Found::Row);
+                let want = cache::reader::Want {
+                    mapping: &mapping,
+                    key: &key,
+                };
+                let fetched = served.reader.fetch(&[want]).await.unwrap().remove(0).unwrap();
+                let shown = |row: &[u8]| crate::served::shown(&mapping, row);
+                assert_eq!(shown(&fetched), shown(&row));
+                assert_eq!(fetched, row, "{}", shown(&row));
+            }
+        },
+    );
+}

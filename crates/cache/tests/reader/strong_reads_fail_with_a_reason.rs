@@ -1,0 +1,74 @@
+use std::time::Duration;
+
+use config::Consistency;
+use sandbox::Kind;
+
+use crate::served::{hash, on_both, served, spec};
+
+on_both! { when_the_server_is_read_only when_the_server_does_not_answer }
+
+const SQL: &str = "CREATE TABLE test.t (id INT PRIMARY KEY); INSERT INTO test.t VALUES (1)";
+
+fn short(config: &mut config::Cache) {
+    config.strong_wait = Duration::from_millis(300);
+}
+
+fn when_the_server_is_read_only(kind: Kind) {
+    served(
+        spec(kind),
+        SQL,
+        short,
+        vec![hash("t", "test.t", &["id"])],
+        |served| async move {
+            let mapping = served.mapping("t").await;
+            served.sql("SET GLOBAL read_only = 1");
+            let error = served.reader.fresh(Consistency::Strong, None).await.unwrap_err();
+            assert!(
+                error.to_string().contains("is read-only and so not the primary"),
+                "{error}"
+            );
+            let error = served.fetched(&mapping, &["1"]).await.unwrap_err();
+            assert!(
+                error.to_string().contains("is read-only and so not the primary"),
+                "{error}"
+            );
+            served.reader.fresh(Consistency::Eventual, None).await.unwrap();
+            assert_eq!(served.metrics.cache.not_fresh.get(), 1);
+            served.sql("SET GLOBAL read_only = 0");
+            served.reader.fresh(Consistency::Strong, None).await.unwrap();
+            assert_eq!(
+                served.fetched(&mapping, &["1"]).await.unwrap(),
+                [Some("1".to_owned())]
+            );
+        },
+    );
+}
+
+fn when_the_server_does_not_answer(kind: Kind) {
+    served(
+        spec(kind),
+        SQL,
+        short,
+        vec![hash("t", "test.t", &["id"])],
+        |served| async move {
+            served.mapping("t").await;
+            served.reader.fresh(Consistency::Strong, None).await.unwrap();
+            served.sandbox.primary().freeze().unwrap();
+            let begun = std::time::Instant::now();
+            let reads = [(); 3].map(|()| served.reader.fresh(Consistency::Strong, None));
+            for read in reads {
+                let error = read.await.unwrap_err();
+                assert!(
+                    error.to_string().contains("no answer from the primary"),
+                    "{error}"
+                );
+            }
+            assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
+            served.sandbox.primary().thaw().unwrap();
+            let begun = std::time::Instant::now();
+            while served.reader.fresh(Consistency::Strong, None).await.is_err() {
+                assert!(begun.elapsed() < Duration::from_secs(60), "it answers again");
+            }
+        },
+    );
+}

@@ -1,0 +1,98 @@
+use std::cell::Cell;
+use std::rc::Rc;
+
+use config::Consistency;
+use mysql_async::prelude::Queryable;
+use sandbox::{Kind, Spec};
+
+use crate::served::{hash, on_both, served, spec};
+
+on_both! { one_reader_at_a_time many_readers_share_probes }
+
+const SQL: &str =
+    "CREATE TABLE test.t (id INT PRIMARY KEY, v INT NOT NULL); INSERT INTO test.t VALUES (1, 0)";
+
+fn one_reader_at_a_time(kind: Kind) {
+    every_write_is_seen(spec(kind));
+}
+
+/// Positions are GTIDs then.
+#[test]
+fn in_gtid_strict_mode() {
+    every_write_is_seen(spec(Kind::Mariadb).option("--gtid-strict-mode=1"));
+}
+
+fn every_write_is_seen(spec: Spec) {
+    served(
+        spec,
+        SQL,
+        |_| (),
+        vec![hash("t", "test.t", &["id"])],
+        |served| async move {
+            let mapping = served.mapping("t").await;
+            let mut client = served.client().await;
+            for v in 1..=300 {
+                client
+                    .query_drop(format!("UPDATE test.t SET v = {v} WHERE id = 1"))
+                    .await
+                    .unwrap();
+                served.reader.fresh(Consistency::Strong, None).await.unwrap();
+                assert_eq!(served.remembered(&mapping, "1"), Some(Some(format!("1|{v}"))));
+            }
+        },
+    );
+}
+
+fn many_readers_share_probes(kind: Kind) {
+    served(
+        spec(kind),
+        SQL,
+        |_| (),
+        vec![hash("t", "test.t", &["id"])],
+        |served| async move {
+            let served = Rc::new(served);
+            let mapping = served.mapping("t").await;
+            let acknowledged = Rc::new(Cell::new(0));
+            let done = Rc::new(Cell::new(false));
+            let readers: Vec<_> = (0..20)
+                .map(|_| {
+                    let (served, mapping) = (Rc::clone(&served), mapping.clone());
+                    let (acknowledged, done) = (Rc::clone(&acknowledged), Rc::clone(&done));
+                    tokio::task::spawn_local(async move {
+                        let mut reads = 0_u64;
+                        while !done.get() {
+                            let least: i32 = acknowledged.get();
+                            served.reader.fresh(Consistency::Strong, None).await.unwrap();
+                            let row = served.remembered(&mapping, "1").unwrap().unwrap();
+                            let seen: i32 = row.strip_prefix("1|").unwrap().parse().unwrap();
+                            assert!(seen >= least, "{seen} after {least} was acknowledged");
+                            reads += 1;
+                        }
+                        reads
+                    })
+                })
+                .collect();
+            let mut client = served.client().await;
+            for v in 1..=500 {
+                client
+                    .query_drop(format!("UPDATE test.t SET v = {v} WHERE id = 1"))
+                    .await
+                    .unwrap();
+                acknowledged.set(v);
+            }
+            done.set(true);
+            let mut reads = 0;
+            for reader in readers {
+                reads += reader.await.unwrap();
+            }
+            let cache = &served.metrics.cache;
+            assert_eq!(cache.strong.get(), reads);
+            assert_eq!((cache.not_fresh.get(), cache.probes_failed.get()), (0, 0));
+            let probes = cache.probes.get();
+            assert!(
+                probes * 5 < reads,
+                "{probes} probes for {reads} reads of 20 readers"
+            );
+        },
+    );
+}
