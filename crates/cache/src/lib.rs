@@ -7,10 +7,14 @@
 //!
 //! `coherence` says when a row may be shown; `mapping` what a row is; `fill` gets rows that are not there.
 
+mod cache;
 pub mod coherence;
 pub mod feed;
 pub mod lookup;
 pub mod mapping;
+mod metrics;
 pub mod reader;
 pub mod redis;
 pub mod store;
+
+pub use cache::Cache;

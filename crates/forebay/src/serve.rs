@@ -5,8 +5,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::Context;
+use cache::Cache;
 use config::Config;
 use dataplane::Gateway;
+use dataplane::extension::BuildExtension;
 use telemetry::Telemetry;
 use tokio::runtime::{Builder, LocalOptions};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -47,7 +49,8 @@ pub(crate) fn run(path: &Path) -> anyhow::Result<()> {
             .as_ref()
             .map(|admin| admin::bind(admin.bind))
             .transpose()?;
-        let gateway = Gateway::start(&config, Arc::clone(&telemetry), None).context("cannot start")?;
+        let cache = config.cache.as_ref().map(|cache| extension(cache, &telemetry));
+        let gateway = Gateway::start(&config, Arc::clone(&telemetry), cache).context("cannot start")?;
         telemetry.control.config_reloaded(true);
         telemetry.register(Arc::clone(&gateway) as _);
         telemetry.register(Arc::new(log.clone()));
@@ -74,6 +77,16 @@ pub(crate) fn run(path: &Path) -> anyhow::Result<()> {
     });
     log.flush(LOG_FLUSH_LIMIT);
     ended
+}
+
+/// How the data plane makes the cache of one of its clusters.
+fn extension<'a>(config: &'a config::Cache, telemetry: &'a Telemetry) -> BuildExtension<'a> {
+    Box::new(|clusters| {
+        let cluster = clusters.iter().find(|cluster| cluster.name() == config.cluster);
+        let cluster = cluster.ok_or_else(|| format!("there is no cluster {:?} for [cache]", config.cluster))?;
+        let cache = Cache::start(config, Arc::clone(cluster), telemetry).map_err(|error| error.to_string())?;
+        Ok(cache as _)
+    })
 }
 
 /// Settles how many sessions there may be: what the configuration says, or as many as there are file descriptors for.

@@ -26,7 +26,7 @@ pub struct Board {
     states: ArcSwap<Vec<MappingState>>,
     stream: ArcSwap<String>,
     fills: mpsc::Sender<Fill>,
-    pub(super) counts: Counts,
+    pub(crate) counts: Counts,
 }
 
 /// Rows that were asked of the server, for a bounded mapping.

@@ -1,0 +1,129 @@
+//! The cache as a whole: one store, one feed, and on each worker a reader for Redis clients and point lookups.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use config::ReadConsistency;
+use dataplane::extension::{Departure, Extension, Lookups, OnWorker, Visit, WorkerHandle};
+use mysql_wire::gtid::GtidSet;
+use telemetry::Telemetry;
+use upstream::Cluster;
+
+use crate::feed::{Board, Feed, FeedError};
+use crate::lookup::{Memory, PointLookups};
+use crate::mapping::{Mapping, MappingSet};
+use crate::metrics::Series;
+use crate::reader::{Reader, Want};
+use crate::redis;
+use crate::store::{Found, Store};
+
+/// A running cache. Dropping it ends its feed; what workers have of it goes with them.
+pub struct Cache {
+    config: config::Cache,
+    cluster: Arc<Cluster>,
+    store: Arc<Store>,
+    feed: Feed,
+    redis: Arc<redis::Shared>,
+}
+
+impl Cache {
+    /// Starts a cache of `cluster`. Its rows come later: [`states`](Board::states) tells how far they are.
+    ///
+    /// # Errors
+    /// See [`FeedError`].
+    pub fn start(
+        config: &config::Cache,
+        cluster: Arc<Cluster>,
+        telemetry: &Telemetry,
+    ) -> Result<Arc<Self>, FeedError> {
+        let (store, writer) = Store::new(config.memory_max.0);
+        let feed = Feed::start(config, Arc::clone(&cluster), writer)?;
+        telemetry.register(Arc::new(Series::new(feed.board(), &store)));
+        Ok(Arc::new(Self {
+            config: config.clone(),
+            cluster,
+            store,
+            feed,
+            redis: redis::Shared::new(config),
+        }))
+    }
+
+    /// What the feed tells: how mappings are, how far the stream is.
+    #[must_use]
+    pub fn board(&self) -> &Arc<Board> {
+        self.feed.board()
+    }
+
+    /// The rows.
+    #[must_use]
+    pub fn store(&self) -> &Arc<Store> {
+        &self.store
+    }
+}
+
+impl Extension for Cache {
+    fn on_worker(&self, worker: &WorkerHandle) -> Rc<dyn OnWorker> {
+        let reader = Reader::new(
+            &self.config,
+            Arc::clone(&self.cluster),
+            Arc::clone(&self.store),
+            Arc::clone(self.board()),
+            Arc::clone(&worker.metrics),
+        );
+        let memory = OfWorker(Rc::clone(&reader));
+        Rc::new(Part {
+            redis: redis::Service::new(reader, Arc::clone(&self.redis)),
+            lookups: PointLookups::start(memory),
+            cluster: self.config.cluster.clone(),
+        })
+    }
+}
+
+/// What lives on a worker.
+struct Part {
+    redis: redis::Service,
+    lookups: Rc<PointLookups<OfWorker>>,
+    cluster: String,
+}
+
+impl OnWorker for Part {
+    fn serve(&self, visit: Visit) -> Pin<Box<dyn Future<Output = Departure> + '_>> {
+        Box::pin(self.redis.serve(visit))
+    }
+
+    fn lookups(&self, listener: &config::Listener) -> Option<Rc<dyn Lookups>> {
+        let ours = listener.point_lookups && listener.cluster == self.cluster;
+        ours.then(|| Rc::clone(&self.lookups) as Rc<dyn Lookups>)
+    }
+}
+
+/// Memory as point lookups see it.
+struct OfWorker(Rc<Reader>);
+
+impl Memory for OfWorker {
+    fn mappings(&self) -> Arc<MappingSet> {
+        self.0.mappings()
+    }
+
+    fn definitions(&self) -> u64 {
+        self.0.board().definitions()
+    }
+
+    async fn fresh(&self, level: ReadConsistency, own: Option<&GtidSet>) -> bool {
+        self.0.fresh(level, own).await.is_ok()
+    }
+
+    fn get(&self, mapping: &Mapping, key: &[u8], row: &mut Vec<u8>) -> Found {
+        self.0.get(mapping, key, row)
+    }
+
+    async fn fetch(&self, mapping: &Arc<Mapping>, key: &[u8], row: &mut Vec<u8>) -> Result<bool, ()> {
+        let wants = [Want { mapping, key }];
+        let found = self.0.fetch(&wants).await.map_err(drop)?.pop().flatten();
+        row.clear();
+        row.extend_from_slice(found.as_deref().unwrap_or_default());
+        Ok(found.is_some())
+    }
+}

@@ -1,0 +1,61 @@
+//! What the cache shows at a scrape, besides what workers count.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use telemetry::{Samples, Source, catalog};
+
+use crate::feed::{Board, Phase};
+use crate::store::Store;
+
+/// The feed's and the store's values.
+pub(crate) struct Series {
+    board: Arc<Board>,
+    store: Arc<Store>,
+}
+
+impl Series {
+    pub(crate) fn new(board: &Arc<Board>, store: &Arc<Store>) -> Self {
+        Self {
+            board: Arc::clone(board),
+            store: Arc::clone(store),
+        }
+    }
+}
+
+impl Source for Series {
+    fn collect(&self, out: &mut Samples) {
+        let mappings = self.board.mappings();
+        for state in self.board.states().iter() {
+            let name = &*state.name;
+            out.state(
+                &catalog::CACHE_MAPPING_STATE,
+                &[name],
+                &Phase::LABELS,
+                state.phase.label(),
+            );
+            let mapping = mappings.by_name(name.as_bytes());
+            let rows = mapping.and_then(|mapping| self.store.len(mapping.id));
+            out.gauge(&catalog::CACHE_ROWS, &[name], signed(rows.unwrap_or(0)));
+        }
+        let counts = &self.board.counts;
+        out.counter(&catalog::CACHE_FEED_TRANSACTIONS, &[], get(&counts.transactions));
+        out.counter(&catalog::CACHE_FEED_ROWS, &[], get(&counts.rows));
+        out.counter(&catalog::CACHE_FEED_CONNECTS, &[], get(&counts.connects));
+        out.counter(&catalog::CACHE_COPIES, &[], get(&counts.copies));
+        out.counter(&catalog::CACHE_COPIED_ROWS, &[], get(&counts.copied_rows));
+        out.float(&catalog::CACHE_FEED_LAG, &[], self.board.lag());
+        let memory = self.store.memory();
+        out.gauge(&catalog::CACHE_MEMORY, &[], signed(memory.held));
+        out.gauge(&catalog::CACHE_MEMORY_MAX, &[], signed(memory.memory_max));
+        out.counter(&catalog::CACHE_EVICTED, &[], memory.evicted);
+    }
+}
+
+fn get(counter: &AtomicU64) -> u64 {
+    counter.load(Ordering::Relaxed)
+}
+
+fn signed(value: u64) -> i64 {
+    i64::try_from(value).unwrap_or(i64::MAX)
+}
