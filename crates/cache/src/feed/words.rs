@@ -92,13 +92,32 @@ fn xa<'a>(second: &[u8], xid: &'a [u8]) -> Verb<'a> {
 /// Whether a statement that was run with `default` as its schema may concern this table.
 pub(super) fn concerns(sql: &[u8], default: &[u8], schema: &str, table: &str) -> bool {
     let (schema, table) = (schema.as_bytes(), table.as_bytes());
-    let in_schema = default.eq_ignore_ascii_case(schema) || mentions(sql, schema);
-    in_schema && (verb(sql) == Verb::Schema || mentions(sql, table))
+    let is_default = default.eq_ignore_ascii_case(schema);
+    if !is_default && !mentions(sql, schema, |_| true) {
+        return false;
+    }
+    verb(sql) == Verb::Schema
+        || mentions(sql, table, |before| match qualifier(before) {
+            // Not a plain name: it may be ours in another form.
+            Some(found) if found.is_empty() || !schema.iter().copied().all(is_plain) => true,
+            Some(found) => found.eq_ignore_ascii_case(schema),
+            None => is_default,
+        })
 }
 
-/// Whether `name` stands in `sql` as a word, whatever its case. Names that may be written in more than one way, and in
+/// The name in front of the dot that `before` ends with, if it ends so. What cannot be read as a name is an empty one, which counts as
+/// any.
+fn qualifier(before: &[u8]) -> Option<&[u8]> {
+    let unquoted = |text: &[u8]| text.strip_suffix(b"`").or(text.strip_suffix(b"\"")).unwrap_or(text).len();
+    let before = before[..unquoted(before)].trim_ascii_end().strip_suffix(b".")?.trim_ascii_end();
+    let name = &before[..unquoted(before)];
+    let len = name.iter().rev().take_while(|&&byte| is_plain(byte)).count();
+    Some(&name[name.len() - len..])
+}
+
+/// Whether `name` stands in `sql` as a word behind what `follows` accepts, whatever its case. Names that may be written in more than one way, and in
 /// more than one character set, are taken to stand everywhere.
-fn mentions(sql: &[u8], name: &[u8]) -> bool {
+fn mentions(sql: &[u8], name: &[u8], follows: impl Fn(&[u8]) -> bool) -> bool {
     if name.is_empty() || !name.iter().copied().all(is_plain) {
         return true;
     }
@@ -108,7 +127,8 @@ fn mentions(sql: &[u8], name: &[u8]) -> bool {
         .any(|(at, _)| {
             let before = at.checked_sub(1).and_then(|at| sql.get(at));
             let behind = sql.get(at + name.len());
-            ![before, behind].into_iter().flatten().copied().any(is_plain)
+            let is_word = ![before, behind].into_iter().flatten().copied().any(is_plain);
+            is_word && follows(&sql[..at])
         })
 }
 
@@ -199,6 +219,11 @@ mod tests {
         }
         assert!(concerned("TRUNCATE shop.items", "other"));
         assert!(concerned("TRUNCATE \"SHOP\".`items`", ""));
+        assert!(concerned("TRUNCATE shop . items", "other"));
+        assert!(concerned("TRUNCATE `a-b`.items", "shop"), "not a plain name");
+        assert!(concerned("RENAME TABLE other.items TO x, shop.a TO items", "shop"));
+        assert!(!concerned("TRUNCATE other.items", "shop"));
+        assert!(!concerned("RENAME TABLE `other`.`items` TO shop.x", "other"));
         assert!(!concerned("TRUNCATE items", "other"));
         assert!(!concerned("DROP DATABASE shops", "other"));
         assert!(!concerned("TRUNCATE items2", "shop"));

@@ -66,9 +66,19 @@ pub(crate) fn hash(name: &str, table: &str, key: &[&str]) -> CacheMapping {
 impl Fed {
     /// A server on which `sql` was run, and a feed of it.
     pub(crate) fn start(wishes: Wishes, sql: &str, mappings: Vec<CacheMapping>) -> Self {
-        let sandbox = Arc::new(Sandbox::start(wishes.spec).unwrap());
+        let sandbox = Arc::new(Sandbox::start(wishes.spec.clone()).unwrap());
         sandbox.primary().sql(sql).unwrap();
         sandbox.sync().unwrap();
+        Self::of(sandbox, &wishes, mappings)
+    }
+
+    /// Another feed of the same server.
+    pub(crate) fn beside(other: &Self, mappings: Vec<CacheMapping>) -> Self {
+        let wishes = Wishes::of(other.sandbox.kind());
+        Self::of(Arc::clone(&other.sandbox), &wishes, mappings)
+    }
+
+    fn of(sandbox: Arc<Sandbox>, wishes: &Wishes, mappings: Vec<CacheMapping>) -> Self {
         let servers = sandbox.nodes().iter().map(|node| {
             let mut server = config::Server::new(ServerAddress::Host {
                 host: "127.0.0.1".to_owned(),
@@ -191,7 +201,7 @@ impl Fed {
         self.until_applied_of(at);
         let sql = format!("SET time_zone = '+00:00'; {select}");
         let answer = self.sandbox.node(at).sql(&sql).unwrap();
-        let mut expected: Vec<String> = answer.lines().map(str::to_owned).collect();
+        let mut expected: Vec<String> = answer.lines().map(|line| line.replace("\\\\", "\\")).collect();
         expected.sort();
         let found = self.rows(name);
         let missing: Vec<_> = expected

@@ -3,4 +3,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test")]
 
 mod a_copy_under_load_converges;
+mod another_primary;
 mod fed;
+mod tables_change;
+mod the_stream_goes_on;
+mod transactions;

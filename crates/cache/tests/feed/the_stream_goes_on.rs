@@ -1,0 +1,124 @@
+//! A stream that was cut goes on where it was; where that cannot be, tables are copied again.
+
+use cache::feed::Phase;
+use sandbox::Kind;
+
+use crate::fed::{Fed, Wishes, on_both, string};
+
+on_both! {
+    a_cut_stream_is_taken_up_again
+    a_primary_that_was_killed_comes_back
+    a_purged_log_means_a_copy
+    a_log_that_begins_anew_means_a_copy
+    a_server_that_does_not_fit_is_refused_by_name
+}
+
+const TABLE: &str =
+    "CREATE TABLE t (id INT PRIMARY KEY, c VARCHAR(60)); INSERT INTO t VALUES (1, 'one'), (2, 'two')";
+const SELECT: &str = "SELECT id, c FROM t";
+
+fn start(kind: Kind) -> Fed {
+    let fed = Fed::start(Wishes::of(kind), TABLE, vec![string("t", "test.t", &["id"], "c")]);
+    fed.assert_same("t", SELECT);
+    fed
+}
+
+/// Ends the connections that send the binary log.
+fn cut(fed: &Fed) {
+    let sql = "SELECT ID FROM information_schema.PROCESSLIST WHERE COMMAND LIKE 'Binlog Dump%'";
+    let ids = fed.sql(sql);
+    assert!(!ids.trim().is_empty());
+    for id in ids.lines() {
+        fed.sql(&format!("KILL {id}"));
+    }
+}
+
+fn a_cut_stream_is_taken_up_again(kind: Kind) {
+    let fed = start(kind);
+    for round in 0..5 {
+        fed.sql(&format!(
+            "UPDATE t SET c = 'round {round}'; INSERT INTO t VALUES ({round} + 10, NULL)"
+        ));
+        cut(&fed);
+        fed.sql(&format!("UPDATE t SET c = 'after {round}' WHERE id = 1"));
+        fed.assert_same("t", SELECT);
+    }
+    assert_eq!(fed.copies(), 1, "nothing was copied again");
+}
+
+fn a_primary_that_was_killed_comes_back(kind: Kind) {
+    let mut wishes = Wishes::of(kind);
+    // What is lost in a crash is another test's.
+    wishes.spec = wishes
+        .spec
+        .option("--sync-binlog=1")
+        .option("--innodb-flush-log-at-trx-commit=1");
+    let fed = Fed::start(wishes, TABLE, vec![string("t", "test.t", &["id"], "c")]);
+    fed.assert_same("t", SELECT);
+    for round in 0..2 {
+        fed.sql(&format!("UPDATE t SET c = 'round {round}'"));
+        fed.sandbox.primary().kill9().unwrap();
+        fed.until("the loss is noticed", || {
+            fed.feed.board().stream().starts_with("not following")
+        });
+        fed.sandbox.primary().restart().unwrap();
+        fed.sql(&format!("INSERT INTO t VALUES ({round} + 10, 'new')"));
+        fed.assert_same("t", SELECT);
+    }
+    assert_eq!(fed.copies(), 1, "nothing was copied again");
+}
+
+fn a_purged_log_means_a_copy(kind: Kind) {
+    let fed = start(kind);
+    // The feed cannot read what is going to be purged.
+    fed.sql("ALTER USER forebay IDENTIFIED BY 'another'");
+    cut(&fed);
+    fed.until("it cannot log in", || {
+        fed.feed.board().stream().contains("Access denied")
+    });
+    fed.sql(
+        "UPDATE t SET c = 'unseen'; INSERT INTO t VALUES (3, 'unseen'); FLUSH BINARY LOGS; FLUSH BINARY LOGS",
+    );
+    // Some versions wait for replicas.
+    let _ = fed
+        .sandbox
+        .primary()
+        .sql("SET GLOBAL slave_connections_needed_for_purge = 0");
+    let last = fed.sql("SHOW BINARY LOGS");
+    let last = last.lines().last().unwrap().split('\t').next().unwrap();
+    fed.sql(&format!("PURGE BINARY LOGS TO '{last}'"));
+    fed.sql("ALTER USER forebay IDENTIFIED BY 'forebay'");
+    fed.until("it is copied again", || fed.copies() == 2);
+    fed.assert_same("t", SELECT);
+}
+
+fn a_log_that_begins_anew_means_a_copy(kind: Kind) {
+    let fed = start(kind);
+    fed.sql("UPDATE t SET c = 'before'");
+    fed.until_applied();
+    match kind {
+        Kind::Mysql => fed.sql("RESET BINARY LOGS AND GTIDS"),
+        _ => {
+            cut(&fed);
+            fed.sql("RESET MASTER")
+        }
+    };
+    fed.sql("UPDATE t SET c = 'after'");
+    fed.until("it is copied again", || fed.copies() >= 2);
+    fed.assert_same("t", SELECT);
+}
+
+fn a_server_that_does_not_fit_is_refused_by_name(kind: Kind) {
+    let mut wishes = Wishes::of(kind);
+    wishes.spec = wishes.spec.option("--binlog-row-image=MINIMAL");
+    let fed = Fed::start(wishes, TABLE, vec![string("t", "test.t", &["id"], "c")]);
+    fed.until("the variable is named", || {
+        fed.feed
+            .board()
+            .stream()
+            .contains("binlog_row_image is MINIMAL, and must be FULL")
+    });
+    assert!(matches!(fed.phase("t"), Phase::Waiting { .. }));
+    fed.sql("SET GLOBAL binlog_row_image = FULL");
+    fed.assert_same("t", SELECT);
+}
