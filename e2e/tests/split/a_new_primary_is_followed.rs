@@ -74,6 +74,19 @@ pub(crate) fn promote(replica: &Node) {
         .unwrap();
 }
 
+/// Lets a primary take no more writes. The server waits for the statements that run, some of which wait for locks of
+/// transactions whose next statements wait for the server: given up and tried again, or it would last as long as a lock may be waited for.
+async fn demote(node: &Node) {
+    let statements = match kind() {
+        Kind::Mysql => "SET lock_wait_timeout = 1; SET GLOBAL super_read_only = ON",
+        _ => "SET lock_wait_timeout = 1; SET GLOBAL read_only = ON",
+    };
+    eventually("the primary takes no more writes", async || {
+        node.sql(statements).is_ok()
+    })
+    .await;
+}
+
 /// Makes a server follow another; `was_primary` has written itself before.
 pub(crate) fn follow(node: &Node, primary: &Node, was_primary: bool) {
     let port = primary.port();
@@ -133,12 +146,7 @@ async fn after_a_switchover() {
         let new = (primary + 1) % 3;
         load.goes_on(300).await;
         let (old_node, new_node) = (sandbox.node(primary), sandbox.node(new));
-        old_node
-            .sql(match kind() {
-                Kind::Mysql => "SET GLOBAL super_read_only = ON",
-                _ => "SET GLOBAL read_only = ON",
-            })
-            .unwrap();
+        demote(old_node).await;
         wait_for(new_node, &position(old_node));
         promote(new_node);
         follow(old_node, new_node, true);
