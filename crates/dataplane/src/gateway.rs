@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -20,7 +20,7 @@ use crate::accept::{self, AcceptorMessage};
 use crate::accounts::Accounts;
 use crate::control::{ServerKey, Signal};
 use crate::describe::ListenerStatus;
-use crate::extension::BuildExtension;
+use crate::extension::{BuildExtension, Extension};
 use crate::follow::{self, Follow};
 use crate::gateway_error::GatewayError;
 use crate::keys::PrivateKey;
@@ -149,6 +149,8 @@ pub struct Gateway {
     /// Clusters that come and go, for [`Gateway::run`] to follow.
     followers: UnboundedSender<Follow>,
     to_follow: Mutex<Option<mpsc::UnboundedReceiver<Follow>>>,
+    /// It lives as long as the gateway: it may end with its last owner.
+    extension: OnceLock<Arc<dyn Extension>>,
 }
 
 impl Gateway {
@@ -193,6 +195,7 @@ impl Gateway {
             threads: Mutex::new(Vec::new()),
             followers,
             to_follow: Mutex::new(Some(to_follow)),
+            extension: OnceLock::new(),
         });
         let started = gateway
             .start_threads(acceptor_inbox, inboxes)
@@ -300,7 +303,8 @@ impl Gateway {
             .map(|(_, cluster)| Arc::clone(cluster))
             .collect();
         let extension = build(&clusters).map_err(GatewayError::Extension)?;
-        self.shared.tell_all(|| Message::Extend(Arc::clone(&extension)));
+        let extension = self.extension.get_or_init(|| extension);
+        self.shared.tell_all(|| Message::Extend(Arc::clone(extension)));
         Ok(())
     }
 
