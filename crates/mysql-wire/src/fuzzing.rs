@@ -1,8 +1,10 @@
 //! The bodies of the fuzz targets (`fuzz/`), here because they know what must hold. They run on stable Rust as
 //! ordinary functions too: `tests/fuzz_corpus.rs` replays the corpus.
 
+mod binlog;
 mod session;
 
+pub use binlog::binlog;
 pub use session::{gtid, reshape, session_state, statement};
 
 use crate::compression::{Algorithm, Compressor, Decompressor, Unpacked};

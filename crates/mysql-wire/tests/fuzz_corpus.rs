@@ -57,3 +57,8 @@ fn gtid() {
 fn statement() {
     replay("statement", mysql_wire::fuzzing::statement);
 }
+
+#[test]
+fn binlog() {
+    replay("binlog", mysql_wire::fuzzing::binlog);
+}

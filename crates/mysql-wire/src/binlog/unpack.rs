@@ -68,8 +68,8 @@ fn zlib(data: &[u8], len_bytes: u8, zlib_header: bool) -> Result<Vec<u8>, Binlog
 pub struct Payload<'a> {
     packed: &'a [u8],
     decoder: Option<Box<Decoder<'static>>>,
-    /// The event that was given last, then what was unpacked behind it.
     unpacked: Vec<u8>,
+    /// Bytes of `unpacked` that were given away.
     given: usize,
 }
 
@@ -112,25 +112,28 @@ impl<'a> Payload<'a> {
     /// The data is damaged, or an event is longer than [`UNPACKED_MAX`].
     pub fn next_event(&mut self) -> Result<Option<&[u8]>, BinlogError> {
         const SIZE_AT: usize = 9;
-        self.unpacked.drain(..self.given);
-        self.given = 0;
         self.fill(HEADER_LEN)?;
-        if self.unpacked.is_empty() {
+        let unpacked = &self.unpacked[self.given..];
+        if unpacked.is_empty() {
             return Ok(None);
         }
-        let size = self.unpacked.get(SIZE_AT..).and_then(<[u8]>::first_chunk);
+        let size = unpacked.get(SIZE_AT..).and_then(<[u8]>::first_chunk);
         let size = u32::from_le_bytes(*size.ok_or(INVALID)?) as usize;
         if !(HEADER_LEN..=UNPACKED_MAX).contains(&size) {
             return Err(INVALID.into());
         }
         self.fill(size)?;
-        let event = self.unpacked.get(..size).ok_or(INVALID)?;
-        self.given = size;
+        let event = self.unpacked[self.given..].get(..size).ok_or(INVALID)?;
+        self.given += size;
         Ok(Some(event))
     }
 
-    /// Unpacks until there are `len` bytes, or to the end.
+    /// Unpacks until there are `len` bytes that were not given away, or to the end.
     fn fill(&mut self, len: usize) -> Result<(), WireError> {
+        if self.unpacked.len() - self.given >= len {
+            return Ok(());
+        }
+        self.unpacked.drain(..std::mem::take(&mut self.given));
         while self.unpacked.len() < len {
             let start = self.unpacked.len();
             let Some(decoder) = &mut self.decoder else {
@@ -139,14 +142,13 @@ impl<'a> Payload<'a> {
                 self.packed = &self.packed[step..];
                 return Ok(());
             };
-            self.unpacked.resize(start + STEP, 0);
+            self.unpacked.reserve(STEP);
             let mut input = InBuffer::around(self.packed);
-            let mut output = OutBuffer::around(&mut self.unpacked[start..]);
+            let mut output = OutBuffer::around_pos(&mut self.unpacked, start);
             decoder.run(&mut input, &mut output).map_err(|_| INVALID)?;
-            let (consumed, produced) = (input.pos(), output.pos());
+            let consumed = input.pos();
             self.packed = &self.packed[consumed..];
-            self.unpacked.truncate(start + produced);
-            if consumed == 0 && produced == 0 {
+            if consumed == 0 && self.unpacked.len() == start {
                 return Ok(());
             }
         }

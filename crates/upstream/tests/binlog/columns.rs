@@ -25,130 +25,144 @@ pub(crate) enum Literal {
     Vector,
 }
 
+type Columns = Vec<(String, Literal)>;
+
 /// Declarations, and what to put in.
-#[allow(clippy::too_many_lines)]
-pub(crate) fn common() -> Vec<(String, Literal)> {
+fn common() -> Columns {
     let mut columns = Vec::new();
-    let mut add = |declarations: &[&str], literal: Literal| {
-        columns.extend(
-            declarations
-                .iter()
-                .map(|declaration| ((*declaration).to_owned(), literal)),
-        );
-    };
-    for name in ["TINYINT", "SMALLINT", "MEDIUMINT", "INT", "BIGINT"] {
-        let (unsigned, filled, wide) = (
-            format!("{name} UNSIGNED"),
-            format!("{name} ZEROFILL"),
-            format!("{name}(25) ZEROFILL"),
-        );
-        add(&[name, &unsigned, &filled, &wide], Literal::Integer);
-    }
-    add(
-        &[
-            "DECIMAL(10,2)",
-            "DECIMAL(65,30)",
-            "DECIMAL(65,0)",
-            "DECIMAL(5)",
-            "DECIMAL(9,9)",
-            "DECIMAL(18,9) UNSIGNED",
-            "DECIMAL(30,7) ZEROFILL",
-            "DECIMAL(4,4) ZEROFILL",
-        ],
-        Literal::Decimal,
-    );
-    add(
-        &[
-            "FLOAT",
-            "FLOAT UNSIGNED ZEROFILL",
-            "FLOAT(7,2)",
-            "FLOAT(20,10)",
-            "FLOAT(9,3) ZEROFILL",
-            "DOUBLE",
-            "DOUBLE ZEROFILL",
-            "DOUBLE(20,10)",
-            "DOUBLE(30,0)",
-            "DOUBLE(255,30)",
-            "DOUBLE(12,3) ZEROFILL",
-        ],
-        Literal::Float,
-    );
-    add(
-        &["BIT(1)", "BIT(7)", "BIT(8)", "BIT(9)", "BIT(33)", "BIT(64)"],
-        Literal::Bits,
-    );
-    add(&["YEAR"], Literal::Year);
-    add(&["DATE"], Literal::Date);
-    for decimals in 0..=6 {
-        add(&[&format!("TIME({decimals})")], Literal::Time);
-        add(&[&format!("DATETIME({decimals})")], Literal::DateTime);
-        add(&[&format!("TIMESTAMP({decimals}) NULL")], Literal::Timestamp);
-    }
-    for charset in [
-        "utf8mb4", "utf8mb3", "latin1", "ascii", "ucs2", "utf16", "utf16le", "utf32",
-    ] {
-        add(
-            &[
-                &format!("CHAR(20) CHARACTER SET {charset}"),
-                &format!("VARCHAR(60) CHARACTER SET {charset}"),
-            ],
-            Literal::Text(30),
-        );
-        add(
-            &[
-                &format!("VARCHAR(300) CHARACTER SET {charset}"),
-                &format!("TEXT CHARACTER SET {charset}"),
-            ],
-            Literal::Text(300),
-        );
-        add(
-            &[&format!("ENUM('a','x','ü','it''s') CHARACTER SET {charset}")
-                .replace("'ü'", if charset == "ascii" { "'u'" } else { "'ü'" })],
-            Literal::Index(5),
-        );
-    }
-    add(
-        &[
-            "CHAR(255) CHARACTER SET utf8mb4",
-            "CHAR(200) CHARACTER SET utf32",
-            "TINYTEXT",
-            "MEDIUMTEXT",
-            "LONGTEXT",
-        ],
-        Literal::Text(60),
-    );
-    add(
-        &[
-            "BINARY",
-            "BINARY(16)",
-            "BINARY(255)",
-            "VARBINARY(20)",
-            "VARBINARY(255)",
-            "VARBINARY(256)",
-            "TINYBLOB",
-        ],
-        Literal::Bytes(20),
-    );
-    add(
-        &["VARBINARY(3000)", "BLOB", "MEDIUMBLOB", "LONGBLOB"],
-        Literal::Bytes(2000),
-    );
-    let members: Vec<String> = (0..300).map(|at| format!("'m{at}'")).collect();
-    add(&["ENUM('a','','c\\\\d','e\nf','0')"], Literal::Index(6));
-    add(&[&format!("ENUM({})", members.join(","))], Literal::Index(301));
-    add(
-        &["SET('a','b','c d')", "SET('a','b','ü') CHARACTER SET latin1"],
-        Literal::Index(8),
-    );
-    add(
-        &[&format!("SET({})", members[..64].join(","))],
-        Literal::Index(u64::MAX),
-    );
-    add(&["POINT", "GEOMETRY"], Literal::Point);
+    numbers(&mut columns);
+    times(&mut columns);
+    texts(&mut columns);
+    others(&mut columns);
     columns
 }
 
-pub(crate) fn mysql() -> Vec<(String, Literal)> {
+fn add(columns: &mut Columns, literal: Literal, declarations: &[&str]) {
+    columns.extend(
+        declarations
+            .iter()
+            .map(|&declaration| (declaration.to_owned(), literal)),
+    );
+}
+
+fn numbers(columns: &mut Columns) {
+    for name in ["TINYINT", "SMALLINT", "MEDIUMINT", "INT", "BIGINT"] {
+        for attributes in ["", " UNSIGNED", " ZEROFILL", "(25) ZEROFILL"] {
+            add(columns, Literal::Integer, &[&format!("{name}{attributes}")]);
+        }
+    }
+    for digits in [
+        "(10,2)",
+        "(65,30)",
+        "(65,0)",
+        "(5)",
+        "(9,9)",
+        "(18,9) UNSIGNED",
+        "(30,7) ZEROFILL",
+        "(4,4) ZEROFILL",
+    ] {
+        add(columns, Literal::Decimal, &[&format!("DECIMAL{digits}")]);
+    }
+    for digits in ["", " UNSIGNED ZEROFILL", "(7,2)", "(20,10)", "(9,3) ZEROFILL"] {
+        add(columns, Literal::Float, &[&format!("FLOAT{digits}")]);
+    }
+    for digits in [
+        "",
+        " ZEROFILL",
+        "(20,10)",
+        "(30,0)",
+        "(255,30)",
+        "(12,3) ZEROFILL",
+    ] {
+        add(columns, Literal::Float, &[&format!("DOUBLE{digits}")]);
+    }
+    add(
+        columns,
+        Literal::Bits,
+        &["BIT(1)", "BIT(7)", "BIT(8)", "BIT(9)", "BIT(33)", "BIT(64)"],
+    );
+}
+
+fn times(columns: &mut Columns) {
+    add(columns, Literal::Year, &["YEAR"]);
+    add(columns, Literal::Date, &["DATE"]);
+    for decimals in 0..=6 {
+        add(columns, Literal::Time, &[&format!("TIME({decimals})")]);
+        add(columns, Literal::DateTime, &[&format!("DATETIME({decimals})")]);
+        add(
+            columns,
+            Literal::Timestamp,
+            &[&format!("TIMESTAMP({decimals}) NULL")],
+        );
+    }
+}
+
+fn texts(columns: &mut Columns) {
+    for charset in [
+        "utf8mb4", "utf8mb3", "latin1", "ascii", "ucs2", "utf16", "utf16le", "utf32",
+    ] {
+        for (declaration, max) in [
+            ("CHAR(20)", 30),
+            ("VARCHAR(60)", 30),
+            ("VARCHAR(300)", 300),
+            ("TEXT", 300),
+        ] {
+            add(
+                columns,
+                Literal::Text(max),
+                &[&format!("{declaration} CHARACTER SET {charset}")],
+            );
+        }
+        let member = if charset == "ascii" { "u" } else { "ü" };
+        let declaration = format!("ENUM('a','x','{member}','it''s') CHARACTER SET {charset}");
+        add(columns, Literal::Index(5), &[&declaration]);
+    }
+    let wide = ["CHAR(255) CHARACTER SET utf8mb4", "CHAR(200) CHARACTER SET utf32"];
+    add(columns, Literal::Text(60), &wide);
+    add(
+        columns,
+        Literal::Text(60),
+        &["TINYTEXT", "MEDIUMTEXT", "LONGTEXT"],
+    );
+}
+
+fn others(columns: &mut Columns) {
+    add(
+        columns,
+        Literal::Bytes(20),
+        &["BINARY", "BINARY(16)", "BINARY(255)", "TINYBLOB"],
+    );
+    add(
+        columns,
+        Literal::Bytes(20),
+        &["VARBINARY(20)", "VARBINARY(255)", "VARBINARY(256)"],
+    );
+    add(
+        columns,
+        Literal::Bytes(2000),
+        &["VARBINARY(3000)", "BLOB", "MEDIUMBLOB", "LONGBLOB"],
+    );
+    let members: Vec<String> = (0..300).map(|at| format!("'m{at}'")).collect();
+    add(columns, Literal::Index(6), &["ENUM('a','','c\\\\d','e\nf','0')"]);
+    add(
+        columns,
+        Literal::Index(301),
+        &[&format!("ENUM({})", members.join(","))],
+    );
+    add(
+        columns,
+        Literal::Index(8),
+        &["SET('a','b','c d')", "SET('a','b','ü') CHARACTER SET latin1"],
+    );
+    add(
+        columns,
+        Literal::Index(u64::MAX),
+        &[&format!("SET({})", members[..64].join(","))],
+    );
+    add(columns, Literal::Point, &["POINT", "GEOMETRY"]);
+}
+
+pub(crate) fn mysql() -> Columns {
     let mut columns = common();
     columns.extend([
         ("JSON".to_owned(), Literal::MySqlJson),
@@ -157,7 +171,7 @@ pub(crate) fn mysql() -> Vec<(String, Literal)> {
     columns
 }
 
-pub(crate) fn mariadb() -> Vec<(String, Literal)> {
+pub(crate) fn mariadb() -> Columns {
     let mut columns = common();
     columns.extend([
         ("JSON".to_owned(), Literal::MariaDbJson),
