@@ -7,7 +7,7 @@
 use std::future::poll_fn;
 use std::io;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
 use mysql_wire::{Event, Outcome, RequestTracker, ResponseTracker, WireError};
@@ -195,7 +195,6 @@ pub(crate) struct Exchange<'a, A> {
     /// Where the client compresses: the number of its next packet, which is given anew.
     next_number: Option<u8>,
     event: Event,
-    took: Duration,
 }
 
 impl<'a, A: Answer> Exchange<'a, A> {
@@ -215,7 +214,6 @@ impl<'a, A: Answer> Exchange<'a, A> {
             look_again: false,
             next_number: None,
             event: Event::More,
-            took: Duration::ZERO,
         }
     }
 
@@ -229,38 +227,46 @@ impl<'a, A: Answer> Exchange<'a, A> {
     /// The same, and says whether the whole command was taken from the client.
     pub(crate) async fn run_to_end(mut self, wires: &mut Wires) -> Ended {
         let forwarded = wires.traffic.to_client;
-        let (result, error_sequence) = self.go(wires).await;
+        self.next_number = wires.client.is_compressed().then_some(0);
+        self.control.mark(Waiting::Server);
+        let started = Instant::now();
+        poll_fn(|cx| {
+            let result = ready!(self.poll(cx, wires));
+            let answer_begun = wires.traffic.to_client != forwarded;
+            Poll::Ready(self.ended(result, started, answer_begun, wires))
+        })
+        .await
+    }
+
+    fn ended(
+        &self,
+        result: Result<Exchanged, Broken>,
+        started: Instant,
+        answer_begun: bool,
+        wires: &Wires,
+    ) -> Ended {
+        let mut took = Duration::ZERO;
+        let (result, error_sequence) = match result {
+            // The client has the server's answer, and the server is gone: what is left of the command is no command.
+            Ok(_) if self.server_refuses => (Err(Broken::Server), None),
+            Ok(Exchanged::Done(outcome)) => {
+                took = started.elapsed();
+                wires.traffic.server.latency.record(took);
+                (Ok(Exchanged::Done(outcome)), None)
+            }
+            Ok(exchanged) => (Ok(exchanged), None),
+            Err(broken) if !answer_begun => (Err(broken), Some(self.request.sequence().wrapping_add(1))),
+            // The tracker has gone on over rows that were not forwarded.
+            Err(Broken::ServerProtocol(error)) => (Err(Broken::ServerProtocol(error)), None),
+            Err(broken) => (Err(broken), self.response.error_sequence()),
+        };
         Ended {
             result,
             error_sequence,
             request_done: self.request_done,
-            answer_begun: wires.traffic.to_client != forwarded,
+            answer_begun,
             client_at_end: self.client_at_end,
-            took: self.took,
-        }
-    }
-
-    async fn go(&mut self, wires: &mut Wires) -> (Result<Exchanged, Broken>, Option<u8>) {
-        let started = Instant::now();
-        let forwarded = wires.traffic.to_client;
-        self.next_number = wires.client.is_compressed().then_some(0);
-        self.control.mark(Waiting::Server);
-        let ended = poll_fn(|cx| self.poll(cx, wires)).await;
-        match ended {
-            // The client has the server's answer, and the server is gone: what is left of the command is no command.
-            Ok(_) if self.server_refuses => (Err(Broken::Server), None),
-            Ok(Exchanged::Done(_)) => {
-                self.took = started.elapsed();
-                wires.traffic.server.latency.record(self.took);
-                (ended, None)
-            }
-            Ok(_) => (ended, None),
-            Err(_) if wires.traffic.to_client == forwarded => {
-                (ended, Some(self.request.sequence().wrapping_add(1)))
-            }
-            // The tracker has gone on over rows that were not forwarded.
-            Err(Broken::ServerProtocol(_)) => (ended, None),
-            Err(_) => (ended, self.response.error_sequence()),
+            took,
         }
     }
 

@@ -31,8 +31,10 @@ mod rows;
 mod rules;
 mod run;
 mod series;
+mod server;
 mod state;
 mod statement;
+mod step;
 mod strong;
 
 pub(crate) use kill::shoot;

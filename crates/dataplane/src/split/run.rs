@@ -1,6 +1,7 @@
 //! THE LOOP of a session in mode `split`: one command after the other. All branching of the command phase is here.
 
 use std::convert::Infallible;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,11 +15,13 @@ use crate::session::CommandHead;
 use crate::split::choose::{self, Target};
 use crate::split::command;
 use crate::split::last::Left;
+use crate::split::lease::Now;
 use crate::split::observe::Observed;
 use crate::split::prepared::Renaming;
 use crate::split::rules::TimeLimit;
 use crate::split::state::{Refused, Split};
-use crate::split::{answer, explain, kill, last, lease, login, lookup, note, rules, statement};
+use crate::split::step::Step;
+use crate::split::{answer, explain, kill, last, lease, login, lookup, note, rules, server, statement};
 
 /// Serves commands until the session ends, and says why it ended.
 pub(crate) async fn run(split: &mut Split) -> Result<Infallible, SessionError> {
@@ -27,26 +30,42 @@ pub(crate) async fn run(split: &mut Split) -> Result<Infallible, SessionError> {
         split.commands += 1;
         (split.again, split.may_go_elsewhere) = (None, false);
         split.worker.metrics.commands[usize::from(head.command.0)].inc();
-        match head.command {
-            Command::QUERY => query(split, head).await?,
-            Command::STMT_EXECUTE | Command::STMT_BULK_EXECUTE => statement::execute(split, head).await?,
-            Command::STMT_PREPARE => Box::pin(statement::prepare(split, head)).await?,
-            Command::STMT_CLOSE => Box::pin(statement::close(split, head)).await?,
-            Command::STMT_RESET => Box::pin(statement::reset(split, head)).await?,
-            Command::STMT_FETCH | Command::STMT_SEND_LONG_DATA => {
-                Box::pin(statement::go_on(split, head)).await?;
+        let step = match head.command {
+            Command::QUERY => query(split, head),
+            Command::STMT_EXECUTE | Command::STMT_BULK_EXECUTE => statement::execute(split, head),
+            _ => {
+                rare_command(split, head).await?;
+                continue;
             }
-            Command::PING if split.lease.is_none() => answer::ok(split).await?,
-            Command::QUIT => return Err(SessionError::ClientQuit),
-            Command::RESET_CONNECTION => Box::pin(reset_connection(split, head)).await?,
-            Command::CHANGE_USER => Box::pin(login::change_user(split, head)).await?,
-            _ if is_replication(head.command) => {
-                split.keeps_connection = true;
-                Box::pin(elsewhere(split, head)).await?;
-            }
-            _ => Box::pin(elsewhere(split, head)).await?,
+        };
+        if step.ready_to_relay().await? {
+            relay(split, head.command).await?;
         }
     }
+}
+
+/// Commands but statements.
+fn rare_command<'a>(
+    split: &'a mut Split,
+    head: CommandHead,
+) -> Pin<Box<dyn Future<Output = Result<(), SessionError>> + 'a>> {
+    Box::pin(async move {
+        match head.command {
+            Command::STMT_PREPARE => statement::prepare(split, head).await,
+            Command::STMT_CLOSE => statement::close(split, head).await,
+            Command::STMT_RESET => statement::reset(split, head).await,
+            Command::STMT_FETCH | Command::STMT_SEND_LONG_DATA => statement::go_on(split, head).await,
+            Command::PING if split.lease.is_none() => answer::ok(split).await,
+            Command::QUIT => Err(SessionError::ClientQuit),
+            Command::RESET_CONNECTION => reset_connection(split, head).await,
+            Command::CHANGE_USER => login::change_user(split, head).await,
+            _ if is_replication(head.command) => {
+                split.keeps_connection = true;
+                elsewhere(split, head).await
+            }
+            _ => elsewhere(split, head).await,
+        }
+    })
 }
 
 /// Commands by which a replica or a reader of the binary log begins: they belong together on one connection.
@@ -55,18 +74,18 @@ fn is_replication(command: Command) -> bool {
 }
 
 /// COM_QUERY.
-async fn query(split: &mut Split, head: CommandHead) -> Result<(), SessionError> {
+fn query(split: &mut Split, head: CommandHead) -> Step<'_> {
     if split.lookups.is_some() && lookup::query(split, head) {
-        return Box::pin(lookup::go_on(split, head, None)).await;
+        return Step::to_the_end(lookup::go_on(split, head, None));
     }
     let facts = command::facts(split, head);
     if note::concerns(split, head) {
-        return Box::pin(note::query(split, head, facts)).await;
+        return Step::to_the_end(note::query(split, head, facts));
     }
     if rules::concern(split) {
-        return Box::pin(rules::query(split, head, facts)).await;
+        return Step::to_the_end(rules::query(split, head, facts));
     }
-    plain_query(split, head, facts).await
+    usual_query(split, head, facts)
 }
 
 /// COM_QUERY, about which everything is said that rules have to say.
@@ -75,15 +94,60 @@ pub(crate) async fn plain_query(
     head: CommandHead,
     facts: Facts,
 ) -> Result<(), SessionError> {
+    if usual_query(split, head, facts).ready_to_relay().await? {
+        relay(split, head.command).await?;
+    }
+    Ok(())
+}
+
+/// The same, up to the command itself.
+fn usual_query(split: &mut Split, head: CommandHead, facts: Facts) -> Step<'_> {
     if split.lease.is_some() {
         let_go(split, head, Some(&facts), None);
     }
     if facts.effects.intersects(RARE) {
-        return Box::pin(rare_query(split, head, facts)).await;
+        return Step::to_the_end(rare_query(split, head, facts));
     }
     let target = choose::target(split, &facts);
     keep_to_send_again(split, head, &facts);
-    run_statement(split, head, &facts, &target).await
+    match lease::at_once(split, &target) {
+        Now::Leased if needs_no_priming(&facts) => {
+            begin(split, head, Some(&facts));
+            Step::Relay
+        }
+        now => Step::Wait(Box::pin(lease_and_begin(split, head, facts, target, now))),
+    }
+}
+
+/// Nothing has to be so on the connection before the statement.
+pub(crate) fn needs_no_priming(facts: &Facts) -> bool {
+    facts.effects == Effects::NONE && facts.class != Class::Unknown
+}
+
+/// What it may take until a statement of text can be sent. False where it has come to its end.
+async fn lease_and_begin(
+    split: &mut Split,
+    head: CommandHead,
+    facts: Facts,
+    target: Target,
+    now: Now,
+) -> Result<bool, SessionError> {
+    if let Err(refused) = lease::go_on(split, &target, now).await {
+        return Box::pin(answer::refuse(split, refused)).await.map(|()| false);
+    }
+    if !needs_no_priming(&facts)
+        && let Err(refused) = Box::pin(prime(split, head, &facts)).await
+    {
+        return Box::pin(answer::refuse(split, refused)).await.map(|()| false);
+    }
+    begin(split, head, Some(&facts));
+    Ok(true)
+}
+
+/// Relays a command that is ready for it, and its answer.
+pub(crate) async fn relay(split: &mut Split, command: Command) -> Result<(), SessionError> {
+    let ended = exchange(split, command, None).await;
+    settle(split, ended).await
 }
 
 /// Servers that may refuse one write because they take none, before that is its answer.
@@ -133,32 +197,12 @@ pub(crate) async fn on_primary(
     head: CommandHead,
     facts: &Facts,
 ) -> Result<(), SessionError> {
-    run_statement(split, head, facts, &Target::Primary { for_writing: true }).await
-}
-
-/// Runs a statement of text on its server.
-async fn run_statement(
-    split: &mut Split,
-    head: CommandHead,
-    facts: &Facts,
-    target: &Target,
-) -> Result<(), SessionError> {
-    if let Err(refused) = lease::lease(split, target).await {
-        return Box::pin(answer::refuse(split, refused)).await;
+    let target = Target::Primary { for_writing: true };
+    let now = lease::at_once(split, &target);
+    if lease_and_begin(split, head, facts.clone(), target, now).await? {
+        relay(split, head.command).await?;
     }
-    run_leased(split, head, facts).await
-}
-
-/// Runs a statement of text on the connection that is leased.
-async fn run_leased(split: &mut Split, head: CommandHead, facts: &Facts) -> Result<(), SessionError> {
-    if (facts.effects != Effects::NONE || facts.class == Class::Unknown)
-        && let Err(refused) = Box::pin(prime(split, head, facts)).await
-    {
-        return Box::pin(answer::refuse(split, refused)).await;
-    }
-    begin(split, head, Some(facts));
-    let ended = exchange(split, head.command, None).await;
-    settle(split, ended).await
+    Ok(())
 }
 
 /// Sends what has to be so on the leased connection before the statement. True where there was something.
@@ -448,7 +492,7 @@ async fn go_elsewhere(split: &mut Split) -> Result<(), SessionError> {
         split.refusals = 0;
         return answer::tell(split, 1, SessionError::NoServerInRole).await;
     };
-    if let Err(Refused(error)) = lease::other_primary(split, &server).await {
+    if let Err(Refused(error)) = server::other_primary(split, &server).await {
         // As the server said, in other words: its own are gone.
         return answer::tell(split, 1, error).await;
     }

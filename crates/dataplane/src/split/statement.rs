@@ -9,15 +9,19 @@ use std::rc::Rc;
 use mysql_wire::statement::ExecuteHead;
 use mysql_wire::{Capabilities, Command, PacketHeader};
 use session::Prepared;
-use sql_class::{Class, Effects};
+use sql_class::Effects;
 
 use crate::error::SessionError;
 use crate::relay::{Ended, Exchanged};
 use crate::session::CommandHead;
 use crate::split::choose::Target;
+use crate::split::lease::Now;
 use crate::split::prepared::{Renaming, ServerStatement, close_packet};
-use crate::split::run::{begin, exchange, keep_to_send_again, let_go, refuse, settle, with_statement};
+use crate::split::run::{
+    begin, exchange, keep_to_send_again, let_go, needs_no_priming, refuse, relay, settle, with_statement,
+};
 use crate::split::state::{Refused, Split};
+use crate::split::step::Step;
 use crate::split::{answer, ask, choose, command, last, lease, lookup, rules};
 
 /// MariaDB's clients mean the statement prepared last by this id.
@@ -108,26 +112,26 @@ fn keep(split: &mut Split, server_id: u32, text: Rc<[u8]>, context: Rc<session::
 }
 
 /// COM_STMT_EXECUTE and MariaDB's bulk execution.
-pub(crate) async fn execute(split: &mut Split, head: CommandHead) -> Result<(), SessionError> {
+pub(crate) fn execute(split: &mut Split, head: CommandHead) -> Step<'_> {
     if head.command == Command::STMT_BULK_EXECUTE && !may_bulk(split, head) {
         let error = if lease::dialect(split).is_mariadb() {
             SessionError::NotInProtocol
         } else {
             SessionError::UnknownCommand
         };
-        return Box::pin(refuse(split, error)).await;
+        return Step::to_the_end(refuse(split, error));
     }
     let Some((id, prepared)) = prepared_of(split, head) else {
-        return Box::pin(unknown(split, head)).await;
+        return Step::to_the_end(unknown(split, head));
     };
     split.note = None;
     if rules::concern(split) {
-        return Box::pin(rules::execute(split, head, id, prepared)).await;
+        return Step::to_the_end(rules::execute(split, head, id, prepared));
     }
     if split.lookups.is_some() && lookup::execute(split, head, id, &prepared) {
-        return Box::pin(lookup::go_on(split, head, Some((id, prepared)))).await;
+        return Step::to_the_end(lookup::go_on(split, head, Some((id, prepared))));
     }
-    execute_prepared(split, head, id, prepared).await
+    usual_execute(split, head, id, prepared)
 }
 
 /// COM_STMT_EXECUTE, about which everything is said that rules have to say.
@@ -137,16 +141,47 @@ pub(crate) async fn execute_prepared(
     id: u32,
     prepared: Prepared,
 ) -> Result<(), SessionError> {
+    if usual_execute(split, head, id, prepared).ready_to_relay().await? {
+        relay(split, head.command).await?;
+    }
+    Ok(())
+}
+
+/// The same, up to the command itself.
+fn usual_execute(split: &mut Split, head: CommandHead, id: u32, prepared: Prepared) -> Step<'_> {
     keep_to_send_again(split, head, &prepared.facts);
     if split.lease.is_some() {
         let_go(split, head, Some(&prepared.facts), Some((id, prepared.digest)));
     }
     let target = choose::target(split, &prepared.facts);
-    if let Err(refused) = lease::lease(split, &target).await {
-        return Box::pin(answer::refuse(split, refused)).await;
+    let now = lease::at_once(split, &target);
+    let is_usual = head.command == Command::STMT_EXECUTE
+        && matches!(now, Now::Leased)
+        && needs_no_priming(&prepared.facts)
+        && is_known_here(split, head, id, &prepared);
+    if is_usual && address(split, head, id, &prepared).is_ok() {
+        begin_prepared(split, head, id, &prepared);
+        return Step::Relay;
+    }
+    Step::Wait(Box::pin(lease_and_execute(
+        split, head, id, prepared, target, now,
+    )))
+}
+
+/// What it may take until a prepared statement can be executed. False where it has come to its end.
+async fn lease_and_execute(
+    split: &mut Split,
+    head: CommandHead,
+    id: u32,
+    prepared: Prepared,
+    target: Target,
+    now: Now,
+) -> Result<bool, SessionError> {
+    if let Err(refused) = lease::go_on(split, &target, now).await {
+        return Box::pin(answer::refuse(split, refused)).await.map(|()| false);
     }
     let facts = &prepared.facts;
-    if facts.effects != Effects::NONE || facts.class == Class::Unknown {
+    if !needs_no_priming(facts) {
         let about = Some((id, prepared.digest));
         let command = with_statement(split, head, Some(facts), about, |session, statement| {
             session.prime(statement)
@@ -155,10 +190,24 @@ pub(crate) async fn execute_prepared(
             && let Err(refused) = Box::pin(last::prime(split, command)).await
         {
             lease::abandon(split);
-            return Box::pin(answer::refuse(split, refused)).await;
+            return Box::pin(answer::refuse(split, refused)).await.map(|()| false);
         }
     }
-    execute_here(split, head, id, &prepared).await
+    if !begin_here(split, head, id, &prepared).await? {
+        return Ok(false);
+    }
+    if head.command == Command::STMT_BULK_EXECUTE {
+        return Box::pin(relay_bulk(split, id, &prepared)).await.map(|()| false);
+    }
+    Ok(true)
+}
+
+async fn relay_bulk(split: &mut Split, id: u32, prepared: &Prepared) -> Result<(), SessionError> {
+    let ended = exchange(split, Command::STMT_BULK_EXECUTE, None).await;
+    if matches!(&ended.result, Ok(Exchanged::Done(outcome)) if outcome.error == Some(ER_UNSUPPORTED_PS)) {
+        forget_types(split, id, prepared);
+    }
+    settle(split, ended).await
 }
 
 /// Whether the client has agreed on bulk executions, and on the form of their results that it asks for.
@@ -172,30 +221,25 @@ fn may_bulk(split: &Split, head: CommandHead) -> bool {
                 .contains(Capabilities::MARIADB_BULK_UNIT_RESULTS))
 }
 
-async fn execute_here(
+/// Makes the leased connection ready for the execution. False where it has come to its end.
+async fn begin_here(
     split: &mut Split,
     head: CommandHead,
     id: u32,
     prepared: &Prepared,
-) -> Result<(), SessionError> {
+) -> Result<bool, SessionError> {
     if !is_known_here(split, head, id, prepared)
         && let Err(refused) = Box::pin(prepare_here(split, id, prepared)).await
     {
         lease::abandon(split);
-        return Box::pin(answer::refuse(split, refused)).await;
+        return Box::pin(answer::refuse(split, refused)).await.map(|()| false);
     }
     if let Err(error) = address(split, head, id, prepared) {
         lease::release_unused(split);
-        return Box::pin(refuse(split, error)).await;
+        return Box::pin(refuse(split, error)).await.map(|()| false);
     }
     begin_prepared(split, head, id, prepared);
-    let ended = exchange(split, head.command, None).await;
-    if head.command == Command::STMT_BULK_EXECUTE
-        && matches!(&ended.result, Ok(Exchanged::Done(outcome)) if outcome.error == Some(ER_UNSUPPORTED_PS))
-    {
-        forget_types(split, id, prepared);
-    }
-    settle(split, ended).await
+    Ok(true)
 }
 
 /// A bulk execution was refused for what the statement is, before the server has looked at its types: the statement has those

@@ -116,6 +116,9 @@ impl Session {
         if statement.command.starts_stream() || statement.command == Command::REGISTER_SLAVE {
             self.pin(PinReason::Stream);
         }
+        if self.current.effects == Effects::NONE {
+            return;
+        }
         for (effect, reason) in PINS {
             if self.current.effects.contains(*effect) {
                 self.pin(if self.current.sets_insert_id_only(*effect) {

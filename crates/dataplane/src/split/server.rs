@@ -1,0 +1,196 @@
+//! Which server a statement waits for, and the waits for one that may have it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::{Instant, timeout_at};
+use upstream::{Server, ServerId, Topology};
+
+use crate::error::SessionError;
+use crate::split::choose::{self, Target};
+use crate::split::fresh::{self, Freshness};
+use crate::split::lease::{attach, connection};
+use crate::split::series::AtPrimary;
+use crate::split::state::{Refused, Split};
+
+/// What came of looking for a server.
+pub(crate) enum Chosen {
+    /// This one, and whether it is the primary.
+    Server(Arc<Server>, bool),
+    /// The wait for freshness has ended on a connection that is ready.
+    Leased,
+}
+
+/// Chooses a server, waiting for one where the statement has to.
+pub(crate) async fn server(
+    split: &mut Split,
+    target: &Target,
+    tried: &[ServerId],
+) -> Result<Chosen, Refused> {
+    if matches!(target, Target::Replica | Target::Group { .. })
+        && let Some(chosen) = fresh_replica(split, target, tried).await?
+    {
+        return Ok(chosen);
+    }
+    if let Some(group) = target.group() {
+        is_there(split, group, tried)?;
+    }
+    if let Target::Named(name) = target {
+        return named(split, name);
+    }
+    primary(split, tried)
+        .await
+        .map(|server| Chosen::Server(server, true))
+}
+
+/// Whether a group has a server that could take the statement if only it were as fresh as a read needs it: then the primary has
+/// to do.
+fn is_there(split: &Split, group: &str, tried: &[ServerId]) -> Result<(), Refused> {
+    let topology = split.listener.cluster.topology();
+    match choose::replica(split, &topology, tried, Some(group), |_| true, true) {
+        Some(_) => Ok(()),
+        None => Err(Refused(SessionError::NoServerInGroup(group.into()))),
+    }
+}
+
+/// A replica, or a server of the group, that has what the read must see. `None`: the primary has to do.
+async fn fresh_replica(
+    split: &mut Split,
+    target: &Target,
+    tried: &[ServerId],
+) -> Result<Option<Chosen>, Refused> {
+    let group = target.group();
+    let topology = split.listener.cluster.topology();
+    let freshness = match target {
+        // What is no read sees what its server has.
+        Target::Group { is_read: false, .. } => Freshness::Any,
+        _ => fresh::needed(split, &topology).await,
+    };
+    let covers = |server: &Server| freshness.covered_by(server);
+    if let Some(server) = choose::replica(split, &topology, tried, group, covers, false) {
+        return Ok(Some(Chosen::Server(
+            Arc::clone(&server),
+            is_primary(&topology, &server),
+        )));
+    }
+    if let Freshness::Position(position) = &freshness
+        && let Some(server) = choose::replica_to_wait_for(split, &topology, tried, group)
+        && let Ok(mut connection) = connection(split, &server).await
+    {
+        match fresh::wait(split, &mut connection, position).await {
+            Ok(true) => {
+                attach(split, connection, false);
+                return Ok(Some(Chosen::Leased));
+            }
+            Ok(false) => {
+                split.series().at_primary(AtPrimary::NotFresh);
+                split.pool().give_back(connection);
+            }
+            // The connection is gone, and with it the way to this replica; the primary has everything.
+            Err(_) => {}
+        }
+        return Ok(None);
+    }
+    // Nobody but the primary; or, where there is none, a replica that is behind only by the limit of lag.
+    split.series().at_primary(match freshness {
+        Freshness::Primary => AtPrimary::PositionUnknown,
+        Freshness::Any | Freshness::Position(_) => AtPrimary::NoReplica,
+    });
+    let last_resort = choose::replica(split, &topology, tried, group, covers, true);
+    Ok(last_resort.map(|server| {
+        let is_primary = is_primary(&topology, &server);
+        Chosen::Server(server, is_primary)
+    }))
+}
+
+pub(crate) fn is_primary(topology: &Topology, server: &Server) -> bool {
+    topology
+        .primary()
+        .is_some_and(|primary| primary.server.id() == server.id())
+}
+
+fn named(split: &Split, name: &str) -> Result<Chosen, Refused> {
+    let topology = split.listener.cluster.topology();
+    let found = topology
+        .members
+        .iter()
+        .find(|member| member.server.name() == name);
+    match found {
+        Some(member) => Ok(Chosen::Server(
+            Arc::clone(&member.server),
+            is_primary(&topology, &member.server),
+        )),
+        None => Err(Refused(SessionError::NoSuchServer(name.into()))),
+    }
+}
+
+/// The primary, for which is waited where there is none: `failover_wait`.
+async fn primary(split: &Split, tried: &[ServerId]) -> Result<Arc<Server>, Refused> {
+    let cluster = &split.listener.cluster;
+    let mut topology = cluster.topology();
+    let mut deadline = None;
+    loop {
+        if let Some(reason) = &topology.refuse_writes {
+            return Err(Refused(SessionError::WritesRefused(reason.clone())));
+        }
+        if let Some(primary) = topology.primary()
+            && primary.server.takes_statements()
+            && !tried.contains(&primary.server.id())
+        {
+            return Ok(Arc::clone(&primary.server));
+        }
+        let wait = cluster.config().failover_wait;
+        let deadline = *deadline.get_or_insert_with(|| Instant::now() + wait);
+        let changed = next_topology(split, &topology, deadline);
+        match changed.await {
+            Ok(next) => topology = next,
+            Err(error) => return Err(Refused(error.unwrap_or(SessionError::NoPrimary(wait)))),
+        }
+    }
+}
+
+/// Waits until another server than this one is the primary, or this one takes writes after all.
+pub(crate) async fn other_primary(split: &Split, refusing: &Server) -> Result<(), Refused> {
+    let before = split.listener.cluster.topology();
+    let deadline = Instant::now() + split.listener.cluster.config().failover_wait;
+    let mut topology = before.clone();
+    loop {
+        let is_another = topology
+            .primary()
+            .is_some_and(|primary| primary.server.id() != refusing.id());
+        let has_come_back = topology.generation != before.generation && topology.primary().is_some();
+        if is_another || has_come_back {
+            return Ok(());
+        }
+        topology = match next_topology(split, &topology, deadline).await {
+            Ok(next) => next,
+            Err(error) => {
+                let wait = split.listener.cluster.config().failover_wait;
+                return Err(Refused(error.unwrap_or(SessionError::NoPrimary(wait))));
+            }
+        };
+    }
+}
+
+/// Waits for the cluster to change, or for a server of it to be taken again.
+async fn next_topology(
+    split: &Split,
+    topology: &Topology,
+    deadline: Instant,
+) -> Result<Arc<Topology>, Option<SessionError>> {
+    const LOOK_AGAIN: Duration = Duration::from_millis(50);
+    let until = deadline.min(Instant::now() + LOOK_AGAIN);
+    let change = split
+        .listener
+        .cluster
+        .wait_for_topology_change(topology.generation);
+    tokio::select! {
+        biased;
+        signal = split.control.signalled(false) => Err(Some(split.signalled(signal))),
+        changed = timeout_at(until, change) => match changed {
+            Ok(changed) => Ok(changed),
+            Err(_) if Instant::now() < deadline => Ok(split.listener.cluster.topology()),
+            Err(_) => Err(None),
+        },
+    }
+}
