@@ -2,6 +2,8 @@
 //!
 //! A key is the encoded values of its columns, one behind the other. Texts are in the form of [`Comparison::fold`].
 
+use std::borrow::Cow;
+
 use mysql_wire::binlog::{BinlogError, ColumnKind, ColumnType, Value, Zone, from_text, text};
 
 use super::collation::{Comparison, Texts, without_blanks};
@@ -223,27 +225,46 @@ pub(super) fn values(key: &[u8]) -> impl Iterator<Item = Result<Value<'_>, Binlo
 }
 
 /// The parts of a composite key's text: separated by `:`, with a `\` before `:` and `\` inside.
-pub(super) fn parts(text: &[u8], expected: usize) -> Result<Vec<Vec<u8>>, KeyError> {
-    let mut parts = vec![Vec::new()];
-    let mut bytes = text.iter();
-    while let Some(&byte) = bytes.next() {
+pub(super) fn parts(text: &[u8], expected: usize) -> Result<impl Iterator<Item = Cow<'_, [u8]>>, KeyError> {
+    let (mut found, mut bytes) = (1, text.iter());
+    while let Some(byte) = bytes.next() {
         match byte {
-            b':' => parts.push(Vec::new()),
-            b'\\' => {
-                let escaped = bytes.next().filter(|byte| matches!(byte, b':' | b'\\'));
-                let part = parts.last_mut();
-                part.into_iter().for_each(|part| part.extend(escaped));
-                escaped.ok_or(KeyError::Escape)?;
-            }
-            _ => parts.last_mut().into_iter().for_each(|part| part.push(byte)),
+            b':' => found += 1,
+            b'\\' if !matches!(bytes.next(), Some(b':' | b'\\')) => return Err(KeyError::Escape),
+            _ => {}
         }
     }
-    if parts.len() == expected {
-        Ok(parts)
-    } else {
-        let found = parts.len();
-        Err(KeyError::Parts { expected, found })
+    if found != expected {
+        return Err(KeyError::Parts { expected, found });
     }
+    let mut rest = Some(text);
+    Ok(std::iter::from_fn(move || {
+        let text = rest?;
+        let mut escaped = false;
+        let end = text.iter().position(|&byte| {
+            let ends = byte == b':' && !escaped;
+            escaped = byte == b'\\' && !escaped;
+            ends
+        });
+        let part = &text[..end.unwrap_or(text.len())];
+        rest = end.map(|end| &text[end + 1..]);
+        Some(unescaped(part))
+    }))
+}
+
+fn unescaped(part: &[u8]) -> Cow<'_, [u8]> {
+    if !part.contains(&b'\\') {
+        return part.into();
+    }
+    let mut bytes = part.iter();
+    let mut out = Vec::with_capacity(part.len());
+    while let Some(&byte) = bytes.next() {
+        match byte {
+            b'\\' => out.extend(bytes.next()),
+            _ => out.push(byte),
+        }
+    }
+    out.into()
 }
 
 /// Appends one part of a composite key's text.

@@ -197,8 +197,8 @@ impl Mapping {
         let decisions = self
             .key
             .iter()
-            .zip(&parts)
-            .map(|(column, part)| self.named(column, part, key));
+            .zip(parts)
+            .map(|(column, part)| self.named(column, &part, key));
         Ok(decisions.fold(Decision::Memory, worst))
     }
 

@@ -83,10 +83,16 @@ impl Primary {
             let (schema, table) = mapping.schema_and_table();
             format!("{}.{}", name(schema), name(table))
         });
-        let none = || CacheAccount::new("", None);
+        let monitor = cluster.config().monitor.clone();
+        let stand_in = || {
+            let (user, password) = monitor
+                .map(|monitor| (monitor.user, monitor.password))
+                .unwrap_or_default();
+            CacheAccount::new(user, password)
+        };
         Self {
             cluster,
-            account: config.account.clone().unwrap_or_else(none),
+            account: config.account.clone().unwrap_or_else(stand_in),
             table,
         }
     }

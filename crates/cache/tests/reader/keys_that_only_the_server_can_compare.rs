@@ -64,9 +64,14 @@ fn composite_keys_and_all_their_types(kind: Kind) {
         vec![hash("t", "test.t", &key)],
         |served| async move {
             let mapping = served.mapping("t").await;
-            let mut texts = Vec::new();
-            let each = |key: &[u8], _: &[u8]| mapping.key_text(key, &mut texts).unwrap();
-            served.reader.store().scan(mapping.id, 0, 1, each).unwrap();
+            let (mut texts, mut cursor) = (Vec::new(), 0);
+            loop {
+                let each = |key: &[u8], _: &[u8]| mapping.key_text(key, &mut texts).unwrap();
+                cursor = served.reader.store().scan(mapping.id, cursor, 10, each).unwrap();
+                if cursor == 0 {
+                    break;
+                }
+            }
             let text = String::from_utf8(texts).unwrap();
             assert!(
                 text.starts_with("-1.50:2026-01-02:a\\:b:2026-01-02 03\\:04\\:05.678:y\\:z:"),

@@ -52,11 +52,7 @@ pub(crate) fn served<F: Future<Output = ()>>(
         .build()
         .unwrap();
     LocalSet::new().block_on(&runtime, async {
-        let server = config::Server::new(ServerAddress::Host {
-            host: "127.0.0.1".to_owned(),
-            port: sandbox.primary().port(),
-        });
-        let cluster = Cluster::new(config::Cluster::new("main", vec![server])).unwrap();
+        let cluster = cluster(&sandbox);
         let mut config = config::Cache::new("main");
         let password = Some(Secret::new(sandbox::PASSWORD));
         config.account = Some(CacheAccount::new(sandbox::USER, password));
@@ -78,6 +74,32 @@ pub(crate) fn served<F: Future<Output = ()>>(
     });
 }
 
+/// All nodes; where there are several, what they are is found out.
+fn cluster(sandbox: &Sandbox) -> Arc<Cluster> {
+    let servers = sandbox.nodes().iter().map(|node| {
+        config::Server::new(ServerAddress::Host {
+            host: "127.0.0.1".to_owned(),
+            port: node.port(),
+        })
+    });
+    let mut config = config::Cluster::new("main", servers.collect());
+    config.topology = match sandbox.kind() {
+        Kind::GroupReplication => config::Topology::GroupReplication,
+        Kind::Galera => config::Topology::Galera,
+        _ => return Cluster::new(config).unwrap(),
+    };
+    let often = Duration::from_millis(100);
+    config.check.interval = often;
+    config.monitor = Some(config::Monitor {
+        password: Some(Secret::new(sandbox::PASSWORD)),
+        interval: often,
+        ..config::Monitor::new(sandbox::USER)
+    });
+    let cluster = Cluster::new(config).unwrap();
+    tokio::task::spawn_local(Arc::clone(&cluster).run_checks());
+    cluster
+}
+
 pub(crate) fn hash(name: &str, table: &str, key: &[&str]) -> CacheMapping {
     CacheMapping::new(name, MappingKind::Hash, table, key, &["*"])
 }
@@ -89,9 +111,14 @@ impl Served {
 
     /// A client of the server itself.
     pub(crate) async fn client(&self) -> mysql_async::Conn {
+        self.client_of(0).await
+    }
+
+    /// A client of one node.
+    pub(crate) async fn client_of(&self, node: usize) -> mysql_async::Conn {
         let options = mysql_async::OptsBuilder::default()
             .ip_or_hostname("127.0.0.1")
-            .tcp_port(self.sandbox.primary().port())
+            .tcp_port(self.sandbox.node(node).port())
             .user(Some(sandbox::USER))
             .pass(Some(sandbox::PASSWORD))
             .prefer_socket(false);
