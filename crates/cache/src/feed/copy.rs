@@ -21,8 +21,9 @@ use super::link::{Link, LinkError};
 use super::pages::Pages;
 use super::preflight::{FilePosition, Primary};
 use super::progress::Progress;
+use super::watch::end;
 use super::window::Window;
-use crate::coherence::{Place, Position, SourceId};
+use crate::coherence::{Position, SourceId};
 use crate::mapping::{Mapping, MappingError, SESSION, TableShape, questions};
 use crate::store::{MappingId, Mode};
 
@@ -137,7 +138,8 @@ impl Copier {
         if let (Mode::Whole, Some(shape)) = (self.mode, &shape) {
             self.copy(&mut link, &mapping, shape, &window).await?;
         }
-        let until = self.end(&mut link).await?;
+        // Where the binary log is now that all has been read.
+        let until = end(&mut link, &mut self.primary, self.source).await?;
         self.send(Message::Done(until)).await
     }
 
@@ -283,24 +285,6 @@ impl Copier {
         batch.percent = percent(count);
         self.send(Message::Rows(batch)).await?;
         Ok(count)
-    }
-
-    /// Where the binary log is now that all has been read.
-    async fn end(&mut self, link: &mut Link) -> Result<Position, CopyError> {
-        let place = if self.primary.flavor == Flavor::MariaDb && self.primary.strict {
-            let text = link
-                .value("SELECT @@GLOBAL.gtid_binlog_pos")
-                .await?
-                .unwrap_or_default();
-            match GtidSet::parse(Flavor::MariaDb, text.as_bytes()).map_err(DumpError::from)? {
-                GtidSet::MariaDb(position) => Place::MariaDb(position),
-                GtidSet::MySql(_) => return Err(CopyError::GivenUp),
-            }
-        } else {
-            self.primary.status(link).await?.end.place()
-        };
-        let source = self.source;
-        Ok(Position { source, place })
     }
 
     async fn send(&self, message: Message) -> Result<(), CopyError> {

@@ -24,6 +24,7 @@ mod shared;
 mod stream;
 mod tables;
 mod thread;
+mod watch;
 mod window;
 mod words;
 

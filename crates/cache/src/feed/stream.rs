@@ -1,5 +1,6 @@
 //! One stream, from its beginning until it is cut: events, copies, fills.
 
+use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,6 +19,7 @@ use super::dump::{Dump, HEARTBEAT};
 use super::link::LinkError;
 use super::shared::{Board, Counts, Fill};
 use super::tables::{RETRY, State};
+use super::watch::Watch;
 
 /// Packets that are applied before others have their turn.
 const TURN: usize = 256;
@@ -43,6 +45,8 @@ pub(super) enum Ended {
     Refused(ErrPacket),
     #[error("the server ended the stream")]
     EndOfStream,
+    #[error("the server's binary log began anew")]
+    Reset,
     #[error("nothing heard for {} s", SILENCE.as_secs())]
     Silence,
 }
@@ -83,6 +87,8 @@ pub(super) struct Stream<'s> {
     copying: Option<Copying>,
     applied: Rc<Notify>,
     heard: bool,
+    /// Ends when the binary log is not the one any more that is followed.
+    watch: Pin<Box<dyn Future<Output = ()>>>,
 }
 
 impl<'s> Stream<'s> {
@@ -93,6 +99,14 @@ impl<'s> Stream<'s> {
         server: Arc<Server>,
         dump: Dump,
     ) -> Self {
+        let watch = Watch {
+            replica: around.replica.clone(),
+            cluster: Arc::clone(&around.cluster),
+            server: Arc::clone(&server),
+            primary: dump.primary.clone(),
+            source: dump.source,
+            progress: Rc::clone(&applier.progress),
+        };
         Self {
             around,
             applier,
@@ -103,6 +117,7 @@ impl<'s> Stream<'s> {
             copying: None,
             applied: Rc::new(Notify::new()),
             heard: false,
+            watch: Box::pin(watch.run()),
         }
     }
 
@@ -161,6 +176,7 @@ impl<'s> Stream<'s> {
             filled = self.dump.link.fill() => filled?,
             _ = cluster.wait_for_topology_change(generation) => {}
             () = sleep_until(due) => {}
+            () = &mut self.watch => return Err(Ended::Reset),
             () = sleep_until(silent) => return Err(Ended::Silence),
         }
         Ok(())

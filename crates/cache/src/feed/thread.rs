@@ -201,10 +201,12 @@ impl Follower {
         );
         let ended = stream.follow().await;
         let heard = stream.was_heard();
-        if let Ended::Refused(error) = &ended
-            && error.code == ER_FATAL_ERROR_READING_BINLOG
-        {
-            // What comes next is not there any more, or it is not what would have come.
+        // What comes next is not there any more, or it is not what would have come.
+        let is_lost = match &ended {
+            Ended::Refused(error) => error.code == ER_FATAL_ERROR_READING_BINLOG,
+            ended => matches!(ended, Ended::Reset),
+        };
+        if is_lost {
             *self.applier.progress.borrow_mut() = Progress::nowhere();
         }
         (ended.to_string(), heard)
