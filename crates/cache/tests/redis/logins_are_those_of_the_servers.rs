@@ -1,0 +1,85 @@
+//! Who may come in, and what he may read.
+
+use sandbox::{Kind, PASSWORD, USER};
+
+use crate::stage::Stage;
+
+#[test]
+fn nobody_reads_who_has_not_logged_in() {
+    let stage = Stage::start(Kind::Mariadb, "", "");
+    let mut client = stage.stranger();
+    let unknown = "(NOAUTH Authentication required.)";
+    let denied = "(WRONGPASS invalid username-password pair or user is disabled)";
+    client.expect(&[
+        ("GET words@1", unknown),
+        ("PING", unknown),
+        ("nonsense", unknown),
+        (&format!("AUTH {USER} wrong"), denied),
+        ("AUTH wrong", denied),
+        ("AUTH reader secret", "OK"),
+        ("GET words@1", "one"),
+        ("RESET", "RESET"),
+        ("GET words@1", unknown),
+    ]);
+    let refused = client.ask("HELLO 3");
+    assert!(refused.starts_with("(NOAUTH HELLO must be called"), "{refused}");
+    let greeted = client.ask(&format!("HELLO 3 AUTH {USER} {PASSWORD} SETNAME app"));
+    assert!(greeted.starts_with("{server forebay version "), "{greeted}");
+    client.expect(&[
+        ("CLIENT GETNAME", "app"),
+        ("HGETALL items@7:n", "{name nut}"),
+        ("GET words@3", "nil"),
+        ("HELLO 4", "(NOPROTO unsupported protocol version)"),
+    ]);
+}
+
+#[test]
+fn a_user_reads_the_tables_that_it_may_read_and_grants_count_at_once() {
+    for kind in [Kind::Mariadb, Kind::Mysql] {
+        let stage = Stage::start(kind, "", "");
+        let mut client = stage.stranger();
+        let refused = "(NOPERM the user may not read the table of mapping 'items')";
+        client.expect(&[
+            ("AUTH reader secret", "OK"),
+            ("GET words@1", "one"),
+            ("HGET items@7:n name", refused),
+            ("DBSIZE", "2"),
+        ]);
+        stage.sql("GRANT SELECT ON shop.items TO reader@'%'");
+        client.expect(&[("HGET items@7:n name", "nut"), ("DBSIZE", "4")]);
+        stage.sql("REVOKE SELECT ON shop.items FROM reader@'%'");
+        client.expect(&[("HGET items@7:n name", refused), ("GET words@1", "one")]);
+    }
+}
+
+#[test]
+fn clients_see_and_end_one_another() {
+    let stage = Stage::start(Kind::Mariadb, "", "");
+    let (mut one, mut other) = (stage.client(), stage.client());
+    let mut reader = stage.stranger();
+    assert_eq!(reader.ask("AUTH reader secret"), "OK");
+    one.expect(&[
+        ("CLIENT SETNAME app", "OK"),
+        ("CLIENT SETINFO LIB-NAME lib", "OK"),
+        ("CLIENT SETNAME 'a b'", "(ERR Client names cannot contain spaces, newlines or special characters, nor more than 256 bytes.)"),
+        ("CLIENT NO-EVICT ON", "OK"),
+        ("CLIENT TRACKING ON", "(ERR CLIENT TRACKING is not served)"),
+        ("SELECT 0", "OK"),
+        ("SELECT 1", "(ERR DB index is out of range: there is database 0)"),
+    ]);
+    let id = one.ask("CLIENT ID");
+    let list = other.ask("CLIENT LIST");
+    assert_eq!(list.lines().count(), 3, "{list}");
+    let line = list
+        .lines()
+        .find(|line| line.contains(&format!("id={id} ")))
+        .unwrap();
+    assert!(
+        line.contains(" name=app ") && line.contains(" lib-name=lib "),
+        "{line}"
+    );
+    let refused = "(ERR No such client, or one of another user)";
+    assert_eq!(reader.ask(&format!("CLIENT KILL ID {id}")), refused);
+    assert_eq!(other.ask(&format!("CLIENT KILL ID {id}")), "OK");
+    assert!(one.is_closed());
+}

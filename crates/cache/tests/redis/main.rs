@@ -1,0 +1,9 @@
+//! Redis clients of a gateway over real servers.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test")]
+
+mod connections_are_bounded;
+mod logins_are_those_of_the_servers;
+mod rows_are_read;
+mod stage;
+mod transactions_see_one_position;

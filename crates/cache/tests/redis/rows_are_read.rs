@@ -1,0 +1,156 @@
+//! Commands that read, at all levels, in both modes; those that write are refused.
+
+use sandbox::Kind;
+
+use crate::stage::Stage;
+
+#[test]
+fn rows_are_read_by_key_and_a_change_is_seen_at_once() {
+    for kind in [Kind::Mariadb, Kind::Mysql] {
+        let stage = Stage::start(kind, "", "");
+        let mut client = stage.client();
+        client.expect(&[
+            ("GET words@1", "one"),
+            ("GET words@2", "nil"),
+            ("GET words@3", "nil"),
+            ("MGET words@1 words@3 words@1", "[one nil one]"),
+            ("EXISTS words@1 words@2 words@3", "1"),
+            ("HGETALL 'items@7:a\\:b'", "[name bolt price 1.50]"),
+            ("HGETALL items@7:n", "[name nut]"),
+            ("HMGET items@7:n price name", "[nil nut]"),
+            ("TYPE items@7:n", "hash"),
+            ("TTL words@1", "-1"),
+            ("TTL words@9", "-2"),
+            ("DBSIZE", "4"),
+        ]);
+        for round in 0..50 {
+            stage.sql(&format!(
+                "UPDATE shop.words SET word = 'round {round}' WHERE id = 1"
+            ));
+            assert_eq!(client.ask("GET words@1"), format!("round {round}"));
+        }
+        stage.sql("DELETE FROM shop.words WHERE id = 1");
+        assert_eq!(client.ask("GET words@1"), "nil");
+    }
+}
+
+#[test]
+fn rows_that_are_not_in_memory_are_asked_for_in_bounded_mode() {
+    let stage = Stage::start(Kind::Mariadb, "mode = \"bounded\"", "");
+    let mut client = stage.client();
+    for _ in 0..2 {
+        client.expect(&[
+            ("MGET words@1 words@3 words@1", "[one nil one]"),
+            ("HGET items@7:n name", "nut"),
+            ("GET words@1", "one"),
+            ("EXISTS words@1 words@2 words@3", "1"),
+            ("MULTI", "OK"),
+            ("GET words@1", "QUEUED"),
+            ("HGET 'items@7:a\\:b' price", "QUEUED"),
+            ("EXEC", "[one 1.50]"),
+        ]);
+    }
+    stage.sql("UPDATE shop.words SET word = 'two' WHERE id = 1; INSERT INTO shop.words VALUES (3, 'three')");
+    assert_eq!(client.ask("MGET words@1 words@3"), "[two three]");
+}
+
+#[test]
+fn scans_see_all_rows() {
+    let stage = Stage::start(Kind::Mariadb, "", "");
+    let rows: Vec<String> = (10..2010).map(|id| format!("({id}, 'w')")).collect();
+    stage.sql(&format!("INSERT INTO shop.words VALUES {}", rows.join(", ")));
+    let mut client = stage.client();
+    assert_eq!(client.ask("DBSIZE"), "2004");
+    let (mut cursor, mut keys) = ("0".to_owned(), Vec::new());
+    loop {
+        let reply = client.ask(&format!("SCAN {cursor} COUNT 100"));
+        let (next, found) = reply.trim_matches(['[', ']']).split_once(" [").unwrap();
+        keys.extend(found.split(' ').filter(|key| !key.is_empty()).map(str::to_owned));
+        cursor = next.to_owned();
+        if cursor == "0" {
+            break;
+        }
+    }
+    keys.sort();
+    keys.dedup();
+    assert_eq!(keys.len(), 2003, "all but the one whose value is NULL");
+}
+
+#[test]
+fn writes_are_refused_with_the_way_that_is_open() {
+    let stage = Stage::start(Kind::Mariadb, "", "");
+    let refused = |name: &str| {
+        format!(
+            "(ERR {name} is refused: keys are rows of SQL tables, which are only read here. Write through SQL)"
+        )
+    };
+    let mut client = stage.client();
+    for request in [
+        "SET words@1 x",
+        "del words@1",
+        "HSET items@7:n name x",
+        "FLUSHALL",
+        "EXPIRE words@1 3",
+    ] {
+        let name = request.split(' ').next().unwrap().to_uppercase();
+        assert_eq!(client.ask(request), refused(&name));
+    }
+    client.expect(&[
+        (
+            "nonsense a b",
+            "(ERR unknown command 'nonsense', with args beginning with: 'a' 'b')",
+        ),
+        ("GET", "(ERR wrong number of arguments for 'get' command)"),
+        ("GET words@1", "one"),
+    ]);
+}
+
+#[test]
+fn the_level_is_chosen_by_the_listener_and_by_the_client() {
+    let stage = Stage::start(
+        Kind::Mariadb,
+        "strong_wait = \"300ms\"",
+        "consistency = \"eventual\"",
+    );
+    let mut client = stage.client();
+    client.expect(&[
+        ("CLIENT CONSISTENCY", "eventual"),
+        ("GET words@1", "one"),
+        ("CLIENT CONSISTENCY strong", "OK"),
+        ("GET words@1", "one"),
+        ("CLIENT CONSISTENCY nonsense", "(ERR syntax error)"),
+    ]);
+    stage.sql("UPDATE shop.words SET word = 'own' WHERE id = 1");
+    let gtids = stage
+        .sandbox
+        .primary()
+        .sql("SELECT @@GLOBAL.gtid_binlog_pos")
+        .unwrap();
+    let session = format!("CLIENT CONSISTENCY session {}", gtids.trim());
+    assert_eq!(client.ask(&session), "OK");
+    assert_eq!(client.ask("GET words@1"), "own");
+    assert_eq!(client.ask("CLIENT CONSISTENCY session 0-1-999999999"), "OK");
+    let late = client.ask("GET words@1");
+    assert!(late.starts_with("(MASTERDOWN "), "{late}");
+    assert_eq!(client.ask("CLIENT CONSISTENCY eventual"), "OK");
+    assert_eq!(client.ask("GET words@1"), "own");
+}
+
+#[test]
+fn without_a_primary_strong_reads_fail_and_eventual_ones_do_not() {
+    let stage = Stage::start(Kind::Mariadb, "strong_wait = \"300ms\"", "");
+    let (mut strong, mut eventual) = (stage.client(), stage.client());
+    assert_eq!(eventual.ask("CLIENT CONSISTENCY eventual"), "OK");
+    assert_eq!(
+        (strong.ask("GET words@1"), eventual.ask("GET words@1")),
+        ("one".into(), "one".into())
+    );
+    stage.sandbox.primary().freeze().unwrap();
+    let late = strong.ask("GET words@1");
+    assert!(late.starts_with("(MASTERDOWN "), "{late}");
+    assert_eq!(eventual.ask("GET words@1"), "one");
+    stage.sandbox.primary().thaw().unwrap();
+    stage.until("strong reads work again", || {
+        stage.client().ask("GET words@1") == "one"
+    });
+}
