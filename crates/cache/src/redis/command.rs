@@ -84,7 +84,7 @@ commands! {
     Auth "auth" -2 Connection [] "connection" "Logs in as a MySQL user.";
     Client "client" -2 Connection [] "connection" "Says and sets what belongs to the connection.";
     Cluster "cluster" -2 Say [] "cluster" "Says that there is no Redis cluster.";
-    Command "command" -1 Say [] "server" "Describes the commands.";
+    Commands "command" -1 Say [] "server" "Describes the commands.";
     Config "config" -2 Say [] "server" "Says how the server is set.";
     Dbsize "dbsize" 1 Read [] "server" "Counts the rows in memory.";
     Discard "discard" 1 Transaction [] "transactions" "Forgets the commands of a transaction.";

@@ -21,8 +21,8 @@ use super::login;
 use super::refusal::{Refusal, UnknownCommand};
 use super::rows::Space;
 use super::session::{Replies, Session};
-use super::{Desk, Service};
-use crate::mapping::{Mapping, MappingSet};
+use super::{Desk, Present, Service};
+use crate::mapping::Mapping;
 
 /// Bytes of replies that are collected before they are written: so much of a long pipeline is executed at once.
 const PORTION: usize = 64 * 1024;
@@ -75,7 +75,7 @@ struct Connection<'s> {
 
 /// Requests that came together.
 struct Batch {
-    mappings: Rc<Arc<MappingSet>>,
+    mappings: Rc<Present>,
     /// Whether the store is fresh enough for them; or why not.
     fresh: Option<Result<(), String>>,
     last: Option<Command>,
@@ -383,7 +383,7 @@ fn execution<'e>(
         service,
         guest,
         session,
-        mappings: &batch.mappings,
+        mappings: &batch.mappings.0,
         space,
         fresh: batch.fresh.as_ref(),
         last: None,

@@ -390,7 +390,7 @@ fn say(
         Command::Time => server::time(out),
         Command::Role => server::role(out),
         Command::Info => out.verbatim(&info::info(service, args.from(1))),
-        Command::Command => server::command(args, out)?,
+        Command::Commands => server::command(args, out)?,
         Command::Config => server::config(&service.shared.settings, guest.listener(), args, out)?,
         Command::Cluster => server::cluster(args, out)?,
         _ => return Err(server::no_cluster()),

@@ -90,7 +90,7 @@ fn memory(service: &Service, text: &mut String) {
 
 /// ioredis begins when `loading` is 0: as soon as one mapping is served.
 fn persistence(service: &Service, text: &mut String) {
-    let mappings = service.mappings();
+    let mappings = &service.mappings().0;
     let is_loading = mappings.all().is_empty() && mappings.all_unready().next().is_some();
     line(text, format_args!("loading:{}", u8::from(is_loading)));
     line(text, format_args!("rdb_changes_since_last_save:0"));
@@ -109,7 +109,7 @@ fn stats(service: &Service, text: &mut String) {
 }
 
 fn rows_in_memory(service: &Service) -> u64 {
-    let mappings = service.mappings();
+    let mappings = &service.mappings().0;
     let sizes = mappings
         .all()
         .iter()
@@ -124,7 +124,7 @@ fn keyspace(service: &Service, text: &mut String) {
 
 /// One line a mapping, by name.
 fn mappings(service: &Service, text: &mut String) {
-    let mappings = service.mappings();
+    let mappings = &service.mappings().0;
     let mut lines: Vec<String> = Vec::new();
     for mapping in mappings.all() {
         let key: Vec<&str> = mapping.key_columns().map(|column| &*column.name).collect();

@@ -89,9 +89,13 @@ pub struct Service {
     shared: Arc<Shared>,
     counts: Arc<Counts>,
     rights: rights::Rights,
-    mappings: RefCell<Rc<Arc<MappingSet>>>,
+    mappings: RefCell<Rc<Present>>,
+    #[expect(clippy::vec_box, reason = "desks are lent and come back as they are")]
     desks: RefCell<Vec<Box<Desk>>>,
 }
+
+/// The mappings of a moment, for the connections of one worker.
+struct Present(Arc<MappingSet>);
 
 /// What a connection needs while it executes requests.
 #[derive(Default)]
@@ -138,7 +142,7 @@ impl Service {
         all.push(Arc::clone(&counts));
         drop(all);
         Self {
-            mappings: RefCell::new(Rc::new(reader.mappings())),
+            mappings: RefCell::new(Rc::new(Present(reader.mappings()))),
             reader,
             shared,
             counts,
@@ -158,11 +162,11 @@ impl Service {
     }
 
     /// The mappings of this moment, without a count that other workers touch.
-    fn mappings(&self) -> Rc<Arc<MappingSet>> {
+    fn mappings(&self) -> Rc<Present> {
         let mut kept = self.mappings.borrow_mut();
         let present = self.reader.board().peek_mappings();
-        if !Arc::ptr_eq(&present, &kept) {
-            *kept = Rc::new(Arc::clone(&present));
+        if !Arc::ptr_eq(&present, &kept.0) {
+            *kept = Rc::new(Present(Arc::clone(&present)));
         }
         Rc::clone(&kept)
     }
