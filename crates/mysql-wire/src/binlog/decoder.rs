@@ -163,3 +163,94 @@ fn crc(parts: &[&[u8]]) -> u32 {
     parts.iter().for_each(|part| crc.update(part));
     crc.sum()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn event(code: u8, body: &[u8], checksum: bool) -> Vec<u8> {
+        let mut event = vec![0, 0, 0, 0, code, 1, 0, 0, 0, 0, 0, 0, 0, 9, 0, 0, 0, 0, 0];
+        event.extend_from_slice(body);
+        if checksum {
+            event.extend_from_slice(&crc(&[&event]).to_le_bytes());
+        }
+        [&[0], &event[..]].concat()
+    }
+
+    fn description(algorithm: u8) -> Vec<u8> {
+        let mut body = vec![4, 0];
+        body.extend_from_slice(b"11.8.2-MariaDB");
+        body.resize(52, 0);
+        body.extend_from_slice(&[1, 0, 0, 0, HEADER_LEN as u8, 1, 2, 3, algorithm]);
+        event(event::FORMAT_DESCRIPTION, &body, true)
+    }
+
+    fn kind_of(packet: Packet<'_>) -> Kind<'_> {
+        match packet {
+            Packet::Event(event) => event.kind,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn checksums_are_as_the_description_says() {
+        const XID: &[u8] = &[7, 0, 0, 0, 0, 0, 0, 0];
+        for (algorithm, checksum) in [(0, false), (1, true)] {
+            let mut decoder = Decoder::new();
+            let rotate = event(event::ROTATE, b"\x04\0\0\0\0\0\0\0binlog.1", checksum);
+            let Kind::Rotate { file, offset } = kind_of(decoder.packet(&rotate).unwrap()) else {
+                panic!()
+            };
+            assert_eq!((file, offset), (&b"binlog.1"[..], 4));
+            let description = description(algorithm);
+            let Kind::FormatDescription { server_version } = kind_of(decoder.packet(&description).unwrap())
+            else {
+                panic!()
+            };
+            assert_eq!(server_version, b"11.8.2-MariaDB");
+            let mut xid = event(16, XID, checksum);
+            assert!(matches!(kind_of(decoder.packet(&xid).unwrap()), Kind::Xid(7)));
+            xid[25] ^= 1;
+            let damaged = decoder.packet(&xid);
+            let expected = BinlogError::Checksum {
+                code: 16,
+                next_position: 9,
+            };
+            assert_eq!(damaged.err(), checksum.then_some(expected));
+        }
+    }
+
+    #[test]
+    fn a_file_in_use_has_the_checksum_of_one_that_is_not() {
+        let mut description = description(1);
+        description[1 + FLAGS_AT] |= IN_USE;
+        assert!(Decoder::new().packet(&description).is_ok());
+        description[60] ^= 1;
+        assert!(Decoder::new().packet(&description).is_err());
+    }
+
+    #[test]
+    fn a_stream_begins_with_its_description() {
+        let mut decoder = Decoder::new();
+        assert_eq!(
+            decoder.packet(&event(16, &[0; 8], false)).err(),
+            Some(BinlogError::NoFormat)
+        );
+        let unknown = description(2);
+        assert!(matches!(
+            decoder.packet(&unknown),
+            Err(BinlogError::Unsupported(_))
+        ));
+    }
+
+    #[test]
+    fn a_stream_ends() {
+        let mut decoder = Decoder::new();
+        assert!(matches!(decoder.packet(b"\xfe\0\0\x02\0"), Ok(Packet::End)));
+        let refused = decoder.packet(b"\xff\xd4\x04#HY000purged").unwrap();
+        let Packet::Refused(error) = refused else { panic!() };
+        assert_eq!((error.code, &error.message[..]), (1236, &b"purged"[..]));
+        assert!(decoder.packet(b"").is_err());
+        assert!(decoder.packet(b"\x01").is_err());
+    }
+}

@@ -78,16 +78,16 @@ impl TableMap {
         }
         let codes = reader.bytes(count as usize, FIELD)?;
         let mut meta = Reader::new(reader.lenenc_bytes(FIELD)?);
-        let columns: Result<Arc<[_]>, _> = codes
-            .iter()
-            .map(|&code| WireColumn::read(code, &mut meta))
-            .collect();
+        let mut columns = Vec::with_capacity(codes.len());
+        for &code in codes {
+            columns.push(WireColumn::read(code, &mut meta)?);
+        }
         // What may be null is in the rows; what is behind that, the table's definition tells as well.
         Ok(TableMap {
             table_id,
             schema,
             table,
-            columns: columns?,
+            columns: columns.into(),
         })
     }
 }
@@ -105,7 +105,7 @@ fn read_name(reader: &mut Reader<'_>) -> Result<Box<[u8]>, WireError> {
 }
 
 impl WireColumn {
-    fn read(code: u8, meta: &mut Reader<'_>) -> Result<WireColumn, BinlogError> {
+    fn read(code: u8, meta: &mut Reader<'_>) -> Result<WireColumn, WireError> {
         let (code, meta) = match code {
             code::STRING => return Ok(Self::string(meta.array(FIELD)?)),
             code::FLOAT | code::DOUBLE | code::TIMESTAMP2 | code::DATETIME2 | code::TIME2 => {
@@ -117,7 +117,7 @@ impl WireColumn {
             | code::TINY_BLOB..=code::BLOB
             | code::GEOMETRY => match meta.u8(FIELD)? {
                 len @ 1..=4 => (code, u16::from(len)),
-                _ => return Err(WireError::Invalid { field: FIELD }.into()),
+                _ => return Err(WireError::Invalid { field: FIELD }),
             },
             code::VARCHAR | code::VARCHAR_COMPRESSED | code::VAR_STRING | code::BIT => {
                 (code, meta.u16(FIELD)?)
@@ -128,8 +128,9 @@ impl WireColumn {
                 let [_, len] = meta.array(FIELD)?;
                 (code, u16::from(len))
             }
-            code::TINY..=code::TIMESTAMP | code::LONGLONG..=code::NEWDATE => (code, 0),
-            other => return Err(BinlogError::Unsupported(format!("a column of type {other}"))),
+            // Also a type that is not known, after which nothing is read right. Such a table has no layout, and whoever does not
+            // need one goes on.
+            _ => (code, 0),
         };
         Ok(WireColumn { code, meta })
     }
@@ -146,5 +147,23 @@ impl WireColumn {
                 meta: u16::from(kind & 0x30 ^ 0x30) << 4 | u16::from(len),
             },
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_type_that_is_not_known_is_no_error_of_the_stream() {
+        let body = b"\x07\0\0\0\0\0\0\0\x01d\0\x01t\0\x02\x03\x14\x02\x01\x02\0";
+        let map = TableMap::read(&mut Reader::new(body)).unwrap();
+        assert_eq!(
+            (map.table_id, &*map.schema, &*map.table),
+            (7, &b"d"[..], &b"t"[..])
+        );
+        let int = super::super::ColumnType::parse("int", None).unwrap();
+        let error = super::super::Layout::new(&map, &[int.clone(), int]).unwrap_err();
+        assert!(matches!(error, BinlogError::Shape { column: 1, .. }), "{error}");
     }
 }

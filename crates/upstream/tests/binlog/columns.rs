@@ -23,6 +23,7 @@ pub(crate) enum Literal {
     Inet6,
     Inet4,
     Vector,
+    MariaDbVector,
 }
 
 type Columns = Vec<(String, Literal)>;
@@ -171,6 +172,22 @@ pub(crate) fn mysql() -> Columns {
     columns
 }
 
+/// As MariaDB stores times with `mysql56_temporal_format = OFF`. With fractions they cannot be read.
+pub(crate) fn old_times() -> Columns {
+    let mut columns = Vec::new();
+    add(&mut columns, Literal::Date, &["DATE"]);
+    add(&mut columns, Literal::Time, &["TIME"]);
+    add(&mut columns, Literal::DateTime, &["DATETIME"]);
+    add(&mut columns, Literal::Timestamp, &["TIMESTAMP NULL"]);
+    columns
+}
+
+pub(crate) fn newer_mariadb() -> Columns {
+    let mut columns = mariadb();
+    add(&mut columns, Literal::MariaDbVector, &["VECTOR(5)"]);
+    columns
+}
+
 pub(crate) fn mariadb() -> Columns {
     let mut columns = common();
     columns.extend([
@@ -230,6 +247,7 @@ impl Literal {
                     &text[20..]
                 )
             }
+            Literal::MariaDbVector => format!("VEC_FromText('[1,2.5,{},0,-1]')", random.below(1000)),
             Literal::Inet6 => inet6(random),
             Literal::Inet4 => format!(
                 "'{}.{}.{}.{}'",

@@ -52,7 +52,7 @@ async fn of_a_newer_mariadb() {
         return;
     };
     let spec = Spec::new(sandbox::Kind::Mariadb).program(program);
-    check(spec, Flavor::MariaDb, columns::mariadb()).await;
+    check(spec, Flavor::MariaDb, columns::newer_mariadb()).await;
 }
 
 #[tokio::test]
@@ -63,6 +63,12 @@ async fn of_mariadb_that_compresses_its_log() {
         .option("--binlog-checksum=CRC32")
         .option("--binlog-row-metadata=FULL");
     check(spec, Flavor::MariaDb, columns::mariadb()).await;
+}
+
+#[tokio::test]
+async fn of_mariadb_with_times_of_old() {
+    let spec = Spec::new(sandbox::Kind::Mariadb).option("--mysql56-temporal-format=OFF");
+    check(spec, Flavor::MariaDb, columns::old_times()).await;
 }
 
 #[tokio::test]
