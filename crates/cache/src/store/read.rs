@@ -5,11 +5,12 @@
 //! what it read is the state after the last transaction. Nothing else that the writer does disturbs it: changes of a transaction that is
 //! not committed are in forks, whose old side it takes.
 
+use std::cell::RefCell;
 use std::hash::{BuildHasher, Hasher};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
-use arc_swap::{ArcSwap, Guard};
+use arc_swap::ArcSwap;
 use foldhash::quality::FixedState;
 
 use super::index::Index;
@@ -28,6 +29,13 @@ const SCAN_BUCKETS: usize = 16;
 /// The part of a hash's reversed bits that a cursor has: clients keep cursors as floating point numbers.
 const CURSOR_SHIFT: u32 = 16;
 
+thread_local! {
+    /// The root that this thread has read last, with its store's number and its own. To count references to it would cost every read two
+    /// locked instructions, which wait for all loads before them. So the memory of a mapping that was closed is given back when all
+    /// threads have read something else.
+    static ROOT: RefCell<((u64, u64), Option<Arc<Root>>)> = const { RefCell::new(((0, 0), None)) };
+}
+
 /// What readers see. Shared by all threads.
 pub struct Store {
     /// Even while the rest can be read.
@@ -35,6 +43,10 @@ pub struct Store {
     /// The last transaction.
     pub(super) committed: AtomicU64,
     pub(super) root: ArcSwap<Root>,
+    /// Which root it is.
+    pub(super) root_number: AtomicU64,
+    /// Another for every store.
+    pub(super) number: u64,
     /// Held while the sequence turns, and by readers who were disturbed too often, so that it does not.
     pub(super) gate: RwLock<()>,
     pub(super) hashes: FixedState,
@@ -86,6 +98,22 @@ impl Store {
         self.sequence.load(Ordering::Relaxed) == period.sequence
     }
 
+    /// With the root that is there now, or that was there when the caller's period began.
+    fn with_root<R>(&self, read: impl FnOnce(&Root) -> R) -> R {
+        let number = (self.number, self.root_number.load(Ordering::Relaxed));
+        ROOT.with(|kept| {
+            let is_kept = kept.try_borrow().is_ok_and(|kept| kept.0 == number);
+            if !is_kept && let Ok(mut kept) = kept.try_borrow_mut() {
+                *kept = (number, Some(self.root.load_full()));
+            }
+            match kept.try_borrow().as_deref() {
+                Ok((kept, Some(root))) if *kept == number => read(root),
+                // Within a read of another store.
+                _ => read(&self.root.load()),
+            }
+        })
+    }
+
     /// What `read` gives when nothing disturbed it. `None` from it is a disturbance, too.
     fn undisturbed<R>(
         &self,
@@ -94,12 +122,14 @@ impl Store {
     ) -> Result<R, NotRead> {
         let mut once = || {
             let period = self.period()?;
-            let view = View {
-                store: self,
-                root: self.root.load(),
-                period,
-            };
-            read(&view).filter(|_| self.lasts(period))
+            self.with_root(|root| {
+                read(&View {
+                    store: self,
+                    root,
+                    period,
+                })
+            })
+            .filter(|_| self.lasts(period))
         };
         for _ in 0..tries {
             if let Some(result) = once() {
@@ -188,8 +218,7 @@ impl Store {
 
     /// How many rows a mapping has here. `None` where it is not served.
     pub fn len(&self, mapping: MappingId) -> Option<u64> {
-        let root = self.root.load();
-        Some(root.served(mapping)?.rows.load(Ordering::Relaxed))
+        self.with_root(|root| Some(root.served(mapping)?.rows.load(Ordering::Relaxed)))
     }
 
     /// Bytes that a row takes here, with its place in the index. `None` where there is none.
@@ -213,11 +242,13 @@ impl Store {
     /// Before the server is asked for rows that are missing: `version` is that of [`Applied`](crate::coherence::Applied).
     /// `None` where the mapping is closed or whole.
     pub fn fill_begin(&self, mapping: MappingId, version: Version) -> Option<FillTicket> {
-        let root = self.root.load();
-        let table = root.table(mapping).filter(|table| table.mode == Mode::Bounded)?;
+        let opening = self.with_root(|root| {
+            let table = root.table(mapping).filter(|table| table.mode == Mode::Bounded);
+            table.map(|table| table.opening)
+        })?;
         Some(FillTicket {
             mapping,
-            opening: table.opening,
+            opening,
             version,
         })
     }
@@ -238,7 +269,7 @@ impl Root {
 /// One state of the store, for [`Store::snapshot`].
 pub struct View<'s> {
     store: &'s Store,
-    root: Guard<Arc<Root>>,
+    root: &'s Root,
     period: Period,
 }
 

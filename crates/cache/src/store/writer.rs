@@ -22,6 +22,9 @@ const POOL_KEPT: usize = 16;
 /// Places where a bounded mapping notes its last changes, by hash.
 const CHANGES: usize = 4096;
 
+/// How many stores were made, from 1 on.
+static STORES: AtomicU64 = AtomicU64::new(1);
+
 /// Who changes the store: there is one.
 pub struct Writer {
     pub(super) store: Arc<Store>,
@@ -74,6 +77,8 @@ impl Store {
             sequence: AtomicU64::new(0),
             committed: AtomicU64::new(0),
             root: ArcSwap::from_pointee(root),
+            root_number: AtomicU64::new(0),
+            number: STORES.fetch_add(1, Ordering::Relaxed),
             gate: RwLock::new(()),
             hashes: FixedState::with_seed(seed),
             accounting: Mutex::default(),
@@ -91,6 +96,13 @@ impl Store {
         };
         writer.account();
         (store, writer)
+    }
+}
+
+impl Store {
+    fn set_root(&self, root: Arc<Root>) {
+        self.root.store(root);
+        self.root_number.fetch_add(1, Ordering::Release);
     }
 }
 
@@ -179,7 +191,7 @@ impl Writer {
         let root = self.root();
         let version = self.next();
         self.turn(|store| {
-            store.root.store(root);
+            store.set_root(root);
             store.committed.store(version, Ordering::Relaxed);
         });
         self.arena.forsake(mapping.0);
@@ -353,7 +365,7 @@ impl Writer {
     }
 
     fn publish(&self) {
-        self.store.root.store(self.root());
+        self.store.set_root(self.root());
     }
 
     /// Turns the sequence, with `flip` while it is odd: this is all that readers can be disturbed by. Then what was given
