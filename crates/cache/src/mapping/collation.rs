@@ -52,7 +52,7 @@ pub fn comparison(collation: &str) -> Option<Comparison> {
         });
     }
     let rule = match collation.split_once('_') {
-        Some((charset, _)) if charset == "uca1400" => &collation,
+        Some(("uca1400", _)) => &collation,
         Some((_, rule)) => rule,
         None => return None,
     };

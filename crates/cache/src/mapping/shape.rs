@@ -101,7 +101,7 @@ impl TableShape {
             kind: text(table, 2).into(),
             engine: engine.into(),
             transactional,
-            columns: columns.iter().map(|row| column(row)).collect(),
+            columns: columns.iter().map(column).collect(),
             unique: unique(indexes),
             cascade: cascade.map(|row| text(row, 0).into()),
         })

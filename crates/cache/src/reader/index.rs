@@ -324,3 +324,163 @@ impl Prober {
         end_of_log(identity.source, rows)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::task::{Context, Poll, Waker};
+
+    use telemetry::Telemetry;
+
+    use super::*;
+    use crate::coherence::SourceId;
+    use crate::store::Version;
+
+    /// An index, and what is applied.
+    struct Worker {
+        index: Rc<Index>,
+        feed: watch::Sender<Arc<Applied>>,
+        now: Instant,
+    }
+
+    fn at(source: u64, offset: u64) -> Position {
+        let place = coherence::Place::File { file: 1, offset };
+        Position {
+            source: SourceId(source),
+            place,
+        }
+    }
+
+    fn applied(position: Position) -> Arc<Applied> {
+        Arc::new(Applied {
+            version: Version(0),
+            position: Some(position),
+            gtids: mysql_wire::gtid::GtidSet::empty(mysql_wire::gtid::Flavor::MySql),
+        })
+    }
+
+    impl Worker {
+        fn new() -> Self {
+            Self {
+                index: Index::new(Duration::from_secs(1), Telemetry::new(1, |_| "").worker(0)),
+                feed: watch::Sender::new(applied(at(1, 0))),
+                now: Instant::now(),
+            }
+        }
+
+        fn arrive(&self) -> Read<'_> {
+            let mut state = self.index.state.borrow_mut();
+            let arrival = state.rule.arrive();
+            let place = state.waiting.enter(arrival, self.now);
+            Read {
+                index: &self.index,
+                place,
+            }
+        }
+
+        fn apply(&self, position: Position) -> (bool, bool) {
+            self.feed.send_replace(applied(position));
+            self.settle(Duration::ZERO)
+        }
+
+        fn settle(&self, after: Duration) -> (bool, bool) {
+            let known = Arc::clone(&self.feed.borrow());
+            self.index.settle(&known, self.now + after)
+        }
+
+        fn answer(&self, (probe, serves): (Probe, Arrival), answer: Result<Position, Arc<str>>) {
+            self.index.end(
+                probe,
+                serves,
+                self.now,
+                &answer,
+                &self.feed.subscribe(),
+                PAUSE_MIN,
+            );
+        }
+    }
+
+    impl Read<'_> {
+        fn poll(&self) -> Poll<Result<(), NotFresh>> {
+            let context = Context::from_waker(Waker::noop());
+            self.index.state.borrow_mut().waiting.poll(self.place, &context)
+        }
+    }
+
+    #[test]
+    fn a_read_that_comes_while_a_probe_is_under_way_waits_for_the_next() {
+        let worker = Worker::new();
+        let early = worker.arrive();
+        assert_eq!(worker.settle(Duration::ZERO), (true, false));
+        let probe = worker.index.send().unwrap();
+        let late = worker.arrive();
+        assert!(worker.index.send().is_none(), "one at a time");
+        worker.answer(probe, Ok(at(1, 5)));
+        assert_eq!(worker.apply(at(1, 9)), (true, false));
+        assert_eq!((early.poll(), late.poll()), (Poll::Ready(Ok(())), Poll::Pending));
+        let probe = worker.index.send().unwrap();
+        worker.answer(probe, Ok(at(1, 9)));
+        assert_eq!(late.poll(), Poll::Ready(Ok(())), "applied already");
+    }
+
+    #[test]
+    fn reads_do_not_wait_for_what_later_probes_say() {
+        let worker = Worker::new();
+        let first = worker.arrive();
+        let probe = worker.index.send().unwrap();
+        worker.answer(probe, Ok(at(1, 5)));
+        let second = worker.arrive();
+        assert_eq!(worker.settle(Duration::ZERO), (true, true));
+        let probe = worker.index.send().unwrap();
+        worker.answer(probe, Ok(at(1, 50)));
+        assert_eq!(worker.apply(at(1, 4)), (false, true));
+        assert_eq!(first.poll(), Poll::Pending);
+        assert_eq!(worker.apply(at(1, 5)), (false, true));
+        assert_eq!(
+            (first.poll(), second.poll()),
+            (Poll::Ready(Ok(())), Poll::Pending)
+        );
+        assert_eq!(worker.apply(at(1, 50)), (false, false));
+        assert_eq!(second.poll(), Poll::Ready(Ok(())));
+    }
+
+    #[test]
+    fn another_source_is_asked_anew() {
+        let worker = Worker::new();
+        let read = worker.arrive();
+        let probe = worker.index.send().unwrap();
+        worker.answer(probe, Ok(at(1, 5)));
+        assert_eq!(worker.apply(at(2, 900)), (true, false));
+        assert_eq!(read.poll(), Poll::Pending);
+        let probe = worker.index.send().unwrap();
+        worker.answer(probe, Ok(at(1, 950)));
+        assert_eq!(worker.settle(Duration::ZERO), (true, false));
+        let probe = worker.index.send().unwrap();
+        worker.answer(probe, Ok(at(2, 900)));
+        assert_eq!(read.poll(), Poll::Ready(Ok(())));
+    }
+
+    #[test]
+    fn who_waits_in_vain_is_told_why() {
+        let reason = |answer: Option<Result<Position, Arc<str>>>| {
+            let worker = Worker::new();
+            let read = worker.arrive();
+            if let Some(answer) = answer {
+                let probe = worker.index.send().unwrap();
+                worker.answer(probe, answer);
+            }
+            assert_eq!(read.poll(), Poll::Pending);
+            worker.settle(Duration::from_secs(2));
+            match read.poll() {
+                Poll::Ready(Err(error)) => error.to_string(),
+                other => panic!("{other:?}"),
+            }
+        };
+        let begin = "memory was not as new as the read demands within 1000 ms: ";
+        assert_eq!(reason(Some(Err("gone".into()))), format!("{begin}gone"));
+        assert_eq!(
+            reason(Some(Ok(at(1, 7)))),
+            format!("{begin}the binary log is applied up to 000001:0, and the primary is at 000001:7")
+        );
+        assert_eq!(reason(None), format!("{begin}no answer from the primary"));
+    }
+}
