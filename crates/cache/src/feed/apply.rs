@@ -80,6 +80,15 @@ impl Applier {
         }
     }
 
+    /// What is applied may not be what the primary has: all rows go, and nothing is known.
+    pub(super) fn forget(&mut self, reason: &str) {
+        self.cut();
+        self.tables.invalidate_all(reason);
+        let nowhere = Progress::nowhere();
+        self.board.publish(nowhere.applied(self.version));
+        *self.progress.borrow_mut() = nowhere;
+    }
+
     /// The stream is cut: what of a transaction had come is forgotten.
     pub(super) fn cut(&mut self) {
         if self.group.take().is_some_and(|group| group.writing) {
@@ -99,6 +108,10 @@ impl Applier {
     /// # Errors
     /// The stream cannot be followed any more.
     pub(super) fn event(&mut self, event: Event<'_>, decoder: &Decoder) -> Result<(), BinlogError> {
+        if let Kind::Gtid(_) = event.kind {
+            // Where it ends nobody can go on.
+            self.progress.borrow_mut().enter_transaction();
+        }
         self.progress.borrow_mut().reach(event.header.next_position);
         if event.header.timestamp > 0 {
             let time = u64::from(event.header.timestamp);
@@ -161,7 +174,6 @@ impl Applier {
             xa: xa.then(Vec::new),
             xid: Vec::new(),
         });
-        self.progress.borrow_mut().enter_transaction();
     }
 
     /// The transaction ends.
@@ -336,12 +348,12 @@ impl Applier {
     }
 
     fn rows_of(&mut self, at: usize, layout: &Layout, rows: &Rows<'_>) -> Result<(), BinlogError> {
+        let Some(mapping) = self.tables.all[at].mapping().cloned() else {
+            return Ok(());
+        };
         let mut count = 0;
         for change in rows.iter(layout) {
             let change = change?;
-            let Some(mapping) = self.tables.all[at].mapping().cloned() else {
-                break;
-            };
             count += 1;
             let (mut key, mut old, mut row) = (
                 std::mem::take(&mut self.key),

@@ -27,8 +27,9 @@ use crate::coherence::{Position, SourceId};
 use crate::mapping::{Mapping, MappingError, SESSION, TableShape, questions};
 use crate::store::{MappingId, Mode};
 
-/// Bytes of rows that are handed over at once, at most by one row more.
-const BATCH_MAX: usize = 4 << 20;
+/// Rows, and their bytes, that are handed over at once: the stream has its turn between them.
+const BATCH_ROWS: usize = 512;
+const BATCH_BYTES: usize = 1 << 20;
 
 /// Time between two looks whether the server shows a transaction already.
 const LOOK_AGAIN: Duration = Duration::from_millis(2);
@@ -274,7 +275,7 @@ impl Copier {
                     .map(mysql_wire::binlog::Value::into_owned)
                     .collect();
             }
-            if batch.bytes.len() >= BATCH_MAX {
+            if batch.lens.len() >= BATCH_ROWS || batch.bytes.len() >= BATCH_BYTES {
                 batch.percent = percent(count);
                 let full = std::mem::replace(&mut batch, Batch::new(mark));
                 self.send(Message::Rows(full)).await?;

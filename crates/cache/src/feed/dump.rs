@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use mysql_wire::binlog::{Command, Start, settings};
 use mysql_wire::gtid::{Flavor, GtidSet};
+use tokio::time::{Instant, sleep};
 use upstream::{Cluster, DirectError, Server};
 
 use super::account::Replica;
@@ -15,6 +16,9 @@ use crate::store::Version;
 
 /// Time between heartbeats of a stream that has nothing else to say.
 pub(super) const HEARTBEAT: Duration = Duration::from_millis(250);
+
+/// Time until what a server does not have is taken for lost.
+const UNDER_WAY: Duration = Duration::from_secs(1);
 
 /// "Could not find first log file name", "purged required binary logs", "impossible position", and the like.
 pub(super) const ER_FATAL_ERROR_READING_BINLOG: u16 = 1236;
@@ -58,15 +62,14 @@ pub(super) async fn open(
     progress: &mut Progress,
 ) -> Result<Dump, DumpError> {
     let (mut link, flavor) = replica.connect(cluster, server).await?;
-    let primary = preflight::examine(&mut link, flavor, schemas).await?;
+    let mut primary = preflight::examine(&mut link, flavor, schemas).await?;
     let source = source_id(
         flavor,
         &primary.uuid,
         primary.server_id,
         &server.address().to_string(),
     );
-    let has = executed(&mut link, flavor).await?;
-    let kept = takeover(&progress.applied(Version::default()), source, Some(&has)) == Takeover::Resume;
+    let (has, kept) = verdict(&mut link, flavor, source, progress).await?;
     let here = progress.place_in(source).filter(|_| kept).cloned();
     let start = match here {
         Some(here) if here.offset <= u64::from(u32::MAX) => {
@@ -78,7 +81,7 @@ pub(super) async fn open(
             progress.begin(gtids.clone(), primary.strict);
             Begin::After(gtids)
         }
-        _ => present(&mut link, &primary, source, has, progress).await?,
+        _ => present(&mut link, &mut primary, source, has, progress).await?,
     };
     begin(&mut link, flavor, replica, &start).await?;
     Ok(Dump {
@@ -87,6 +90,30 @@ pub(super) async fn open(
         source,
         anew: !kept,
     })
+}
+
+/// What the server has, and whether that is all that is applied.
+async fn verdict(
+    link: &mut Link,
+    flavor: Flavor,
+    source: SourceId,
+    progress: &Progress,
+) -> Result<(GtidSet, bool), DumpError> {
+    let applied = progress.applied(Version::default());
+    let given_up = Instant::now() + UNDER_WAY;
+    loop {
+        let has = executed(link, flavor).await?;
+        let kept = takeover(&applied, source, Some(&has)) == Takeover::Resume;
+        // MySQL has sent transactions whose commit is under way.
+        let may_come = applied
+            .position
+            .as_ref()
+            .is_some_and(|position| position.source == source);
+        if kept || !may_come || Instant::now() >= given_up {
+            return Ok((has, kept));
+        }
+        sleep(HEARTBEAT / 10).await;
+    }
 }
 
 /// Where a stream begins.
@@ -108,12 +135,18 @@ async fn executed(link: &mut Link, flavor: Flavor) -> Result<GtidSet, DumpError>
 /// the binary log before that.
 async fn present(
     link: &mut Link,
-    primary: &Primary,
+    primary: &mut Primary,
     source: SourceId,
     has: GtidSet,
     progress: &mut Progress,
 ) -> Result<Begin, DumpError> {
     match primary.flavor {
+        // What is not visible yet the locking reads of the copier wait for.
+        Flavor::MySql if !primary.gtids => {
+            let here = primary.status(link).await?.end;
+            progress.begin_at(source, here.clone(), GtidSet::empty(Flavor::MySql), false);
+            Ok(Begin::At(here))
+        }
         // Updated when a transaction is visible.
         Flavor::MySql => {
             progress.begin(has.clone(), false);

@@ -13,6 +13,8 @@ pub(super) struct Progress {
     source: Option<SourceId>,
     /// Behind the last transaction, or what else is between two.
     file: FilePosition,
+    /// Behind the last event of the transaction that has begun.
+    reading: u64,
     /// Behind the last transaction of this stream.
     transaction: Option<FilePosition>,
     gtids: GtidSet,
@@ -30,6 +32,7 @@ impl Progress {
                 file: String::new(),
                 offset: 0,
             },
+            reading: 0,
             transaction: None,
             gtids: GtidSet::empty(Flavor::MySql),
             strict: false,
@@ -51,6 +54,7 @@ impl Progress {
         *self = Self {
             source: Some(source),
             transaction: Some(file.clone()),
+            reading: file.offset,
             file,
             gtids,
             strict,
@@ -71,6 +75,7 @@ impl Progress {
             self.file.offset = self.file.offset.max(offset);
         }
         self.source = Some(source);
+        self.reading = self.file.offset;
     }
 
     /// All before `next` has come: the low 32 bits of an offset, 0 for what is in no file.
@@ -78,11 +83,15 @@ impl Progress {
         if next == 0 || self.source.is_none() {
             return;
         }
-        let mut offset = self.file.offset & !u64::from(u32::MAX) | u64::from(next);
-        if offset < self.file.offset && self.file.offset - offset > u64::from(u32::MAX / 2) {
+        let known = self.reading.max(self.file.offset);
+        let mut offset = known & !u64::from(u32::MAX) | u64::from(next);
+        if offset < known && known - offset > u64::from(u32::MAX / 2) {
             offset += 1 << 32;
         }
-        self.file.offset = self.file.offset.max(offset);
+        self.reading = known.max(offset);
+        if !self.in_transaction {
+            self.file.offset = self.reading;
+        }
     }
 
     pub(super) fn enter_transaction(&mut self) {
@@ -91,12 +100,14 @@ impl Progress {
 
     pub(super) fn leave_transaction(&mut self) {
         self.in_transaction = false;
+        self.file.offset = self.reading.max(self.file.offset);
         self.transaction = self.source.map(|_| self.file.clone());
     }
 
     /// The stream was cut: what of a transaction had come is forgotten.
     pub(super) fn cut(&mut self) {
         self.in_transaction = false;
+        self.reading = self.file.offset;
     }
 
     pub(super) fn is_in_transaction(&self) -> bool {
@@ -205,6 +216,26 @@ mod tests {
         );
         progress.rotate(source, b"bin.000002", 4);
         assert_eq!(progress.place_in(source), Some(&at("bin.000002", 700)));
+    }
+
+    #[test]
+    fn a_transaction_that_is_cut_begins_again() {
+        let mut progress = Progress::nowhere();
+        let source = SourceId(1);
+        progress.rotate(source, b"bin.000002", 4);
+        progress.enter_transaction();
+        progress.reach(300);
+        progress.reach(500);
+        assert_eq!(progress.place_in(source), Some(&at("bin.000002", 4)));
+        progress.cut();
+        progress.enter_transaction();
+        progress.reach(300);
+        progress.reach(500);
+        progress.leave_transaction();
+        assert_eq!(progress.place_in(source), Some(&at("bin.000002", 500)));
+        assert_eq!(progress.transaction(), Some(&at("bin.000002", 500)));
+        progress.reach(600);
+        assert_eq!(progress.place_in(source), Some(&at("bin.000002", 600)));
     }
 
     #[test]

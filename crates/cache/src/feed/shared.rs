@@ -209,6 +209,16 @@ impl Board {
         self.counts.copies.load(Ordering::Relaxed)
     }
 
+    /// Changes of rows that were applied so far.
+    pub fn changed_rows(&self) -> u64 {
+        self.counts.rows.load(Ordering::Relaxed)
+    }
+
+    /// Streams that were begun so far.
+    pub fn streams(&self) -> u64 {
+        self.counts.connects.load(Ordering::Relaxed)
+    }
+
     /// Rows of copies that were kept so far.
     pub fn copied_rows(&self) -> u64 {
         self.counts.copied_rows.load(Ordering::Relaxed)

@@ -9,20 +9,20 @@ use mysql_wire::ErrPacket;
 use mysql_wire::binlog::{BinlogError, Decoder, Packet, Zone};
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, sleep_until};
 use upstream::{Cluster, Server};
 
 use super::account::Replica;
 use super::apply::Applier;
 use super::copy::{Batch, Copier, CopyError, Message};
-use super::dump::{Dump, HEARTBEAT};
+use super::dump::Dump;
 use super::link::LinkError;
 use super::shared::{Board, Counts, Fill};
 use super::tables::{RETRY, State};
 use super::watch::Watch;
 
 /// Packets that are applied before others have their turn.
-const TURN: usize = 256;
+const TURN: usize = 1024;
 
 /// Rows of a copy that become visible at once: whoever reads other mappings waits for no more than these.
 const COPIED_AT_ONCE: usize = 256;
@@ -346,9 +346,4 @@ impl<'s> Stream<'s> {
             .writer
             .fill(&fill.ticket, &fill.key, fill.row.as_deref());
     }
-}
-
-/// Longest time that the beginning of a stream may take.
-pub(super) async fn within<T>(limit: Duration, step: impl Future<Output = T>) -> Option<T> {
-    timeout(limit + HEARTBEAT, step).await.ok()
 }

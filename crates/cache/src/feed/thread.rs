@@ -10,15 +10,14 @@ use mysql_wire::gtid::{Flavor, GtidSet};
 use tokio::runtime::Builder;
 use tokio::sync::{mpsc, watch};
 use tokio::task::LocalSet;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 use upstream::{Cluster, Server};
 
 use super::account::Replica;
 use super::apply::Applier;
 use super::dump::{self, ER_FATAL_ERROR_READING_BINLOG};
-use super::progress::Progress;
 use super::shared::{Board, Counts, Fill};
-use super::stream::{Ended, Stream, Surroundings, within};
+use super::stream::{Ended, Stream, Surroundings};
 use super::tables::Tables;
 use crate::coherence::Applied;
 use crate::store::{Version, Writer};
@@ -178,10 +177,15 @@ impl Follower {
                 &self.schemas,
                 &mut progress,
             );
-            match within(limit, open).await {
-                Some(Ok(dump)) => Ok((dump, progress)),
-                Some(Err(error)) => Err(error.to_string()),
-                None => Err("no answer".to_owned()),
+            let mut stop = around.stop.clone();
+            let opened = tokio::select! {
+                opened = timeout(limit, open) => opened,
+                _ = stop.changed() => return ("the gateway stops".to_owned(), false),
+            };
+            match opened {
+                Ok(Ok(dump)) => Ok((dump, progress)),
+                Ok(Err(error)) => Err(error.to_string()),
+                Err(_) => Err("no answer".to_owned()),
             }
         };
         let (dump, progress) = match opened {
@@ -207,7 +211,7 @@ impl Follower {
             ended => matches!(ended, Ended::Reset),
         };
         if is_lost {
-            *self.applier.progress.borrow_mut() = Progress::nowhere();
+            self.applier.forget(&ended.to_string());
         }
         (ended.to_string(), heard)
     }

@@ -7,10 +7,39 @@ use crate::fed::{Fed, Wishes, on_both, string};
 
 on_both! {
     a_cut_stream_is_taken_up_again
+    a_transaction_that_was_cut_is_read_again
     a_primary_that_was_killed_comes_back
     a_purged_log_means_a_copy
     a_log_that_begins_anew_means_a_copy
     a_server_that_does_not_fit_is_refused_by_name
+}
+
+#[test]
+fn mysql_without_gtids() {
+    let mut wishes = Wishes::of(Kind::Mysql);
+    wishes.spec = wishes
+        .spec
+        .option("--gtid-mode=OFF")
+        .option("--enforce-gtid-consistency=OFF");
+    let fed = Fed::start(wishes, TABLE, vec![string("t", "test.t", &["id"], "c")]);
+    fed.until_served("t");
+    for round in 0..3 {
+        fed.sql(&format!(
+            "UPDATE t SET c = 'round {round}'; INSERT INTO t VALUES ({round} + 10, NULL)"
+        ));
+        cut(&fed);
+        fed.sql("FLUSH BINARY LOGS; UPDATE t SET c = 'last' WHERE id = 1");
+        let expected = fed.sql(SELECT);
+        fed.until("the rows are there", || {
+            let mut expected: Vec<_> = expected.lines().map(str::to_owned).collect();
+            expected.sort();
+            fed.rows("t") == expected
+        });
+    }
+    assert_eq!(fed.copies(), 1);
+    fed.sql("ALTER TABLE t ADD d INT FIRST");
+    fed.until("it is copied again", || fed.copies() == 2);
+    fed.until_served("t");
 }
 
 const TABLE: &str =
@@ -44,6 +73,34 @@ fn a_cut_stream_is_taken_up_again(kind: Kind) {
         fed.assert_same("t", SELECT);
     }
     assert_eq!(fed.copies(), 1, "nothing was copied again");
+}
+
+fn a_transaction_that_was_cut_is_read_again(kind: Kind) {
+    let fed = start(kind);
+    let limit = match kind {
+        Kind::Mysql => "SET SESSION cte_max_recursion_depth = 1000000",
+        _ => "SET SESSION max_recursive_iterations = 1000000",
+    };
+    fed.sql(&format!(
+        "{limit}; REPLACE INTO t WITH RECURSIVE n AS (SELECT 1 AS id UNION ALL SELECT id + 1 FROM n WHERE id < 100000) \
+         SELECT id, 'before' FROM n"
+    ));
+    fed.until_applied();
+    let (rows, streams) = (fed.feed.board().changed_rows(), fed.feed.board().streams());
+    fed.sql("UPDATE t SET c = CONCAT('after ', id)");
+    for round in 1..=3 {
+        fed.until("a part of it has come", || {
+            fed.feed.board().changed_rows() > rows + 1000 * round
+        });
+        let sql = "SELECT ID FROM information_schema.PROCESSLIST WHERE COMMAND LIKE 'Binlog Dump%'";
+        for id in fed.sql(sql).lines() {
+            // It may be gone already.
+            let _ = fed.sandbox.primary().sql(&format!("KILL {id}"));
+        }
+    }
+    fed.assert_same("t", SELECT);
+    assert_eq!(fed.copies(), 1);
+    assert!(fed.feed.board().streams() > streams);
 }
 
 fn a_primary_that_was_killed_comes_back(kind: Kind) {
