@@ -54,9 +54,6 @@ pub struct ColumnType {
     /// [`ColumnType::NOT_FIXED`] is for those without.
     pub decimals: u8,
     pub charset: Charset,
-    /// FLOAT and DOUBLE: a SELECT tells -0 from 0. MySQL's does; of MariaDB's -0 only the binary log
-    /// knows ([`ColumnType::of_mariadb`]).
-    pub negative_zero: bool,
     /// Of ENUM and SET, in UTF-8.
     pub members: Arc<[Box<[u8]>]>,
 }
@@ -84,17 +81,7 @@ impl ColumnType {
             length,
             decimals,
             charset: Charset::Binary,
-            negative_zero: true,
             members: Arc::default(),
-        }
-    }
-
-    /// The same type of a MariaDB server.
-    #[must_use]
-    pub fn of_mariadb(self) -> ColumnType {
-        ColumnType {
-            negative_zero: false,
-            ..self
         }
     }
 

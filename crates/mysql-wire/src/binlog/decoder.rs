@@ -12,6 +12,7 @@ use crate::{Capabilities, ErrPacket, WireError};
 pub struct Decoder {
     /// Whether events end with a checksum: as the last format description said, or not known yet.
     checksums: Option<bool>,
+    is_mariadb: bool,
 }
 
 /// One packet.
@@ -72,13 +73,13 @@ impl Decoder {
             None => return Err(BinlogError::NoFormat),
         };
         if !has_checksum {
-            return event::read_body(header, body);
+            return event::read_body(header, body, self.is_mariadb);
         }
         if !is_intact(bytes) {
             return Err(wrong_checksum(header));
         }
         let len = body.len().saturating_sub(CHECKSUM_LEN);
-        event::read_body(header, &body[..len])
+        event::read_body(header, &body[..len], self.is_mariadb)
     }
 
     /// Reads one event of a [`super::Payload`]: they have no checksums.
@@ -94,7 +95,7 @@ impl Decoder {
                 field: "event inside a transaction's payload",
             }
             .into()),
-            _ => event::read_body(header, reader.remaining()),
+            _ => event::read_body(header, reader.remaining(), self.is_mariadb),
         }
     }
 
@@ -120,6 +121,8 @@ impl Decoder {
         if version != 4 || usize::from(header_len) != HEADER_LEN {
             return Err(BinlogError::Unsupported(format!("binary log version {version}")));
         }
+        // One byte for each type of event, and MariaDB's own ones begin at 160.
+        self.is_mariadb = rest.len() > 150;
         self.checksums = Some(match algorithm {
             0 | 255 => false,
             1 => true,
@@ -175,6 +178,22 @@ mod tests {
             event.extend_from_slice(&crc(&[&event]).to_le_bytes());
         }
         [&[0], &event[..]].concat()
+    }
+
+    #[test]
+    fn mariadbs_description_tells_more_events() {
+        for types in [42, 171] {
+            let mut body = vec![4, 0];
+            body.resize(56, 0);
+            body.push(HEADER_LEN as u8);
+            body.resize(57 + types, 0);
+            body.push(0);
+            let mut decoder = Decoder::new();
+            decoder
+                .packet(&event(event::FORMAT_DESCRIPTION, &body, true))
+                .unwrap();
+            assert_eq!(decoder.is_mariadb, types > 160);
+        }
     }
 
     fn description(algorithm: u8) -> Vec<u8> {

@@ -186,7 +186,11 @@ const IGNORABLE: u16 = 0x80;
 const MYSQL_LAST: u8 = 42;
 
 /// Reads what is between an event's header and its checksum.
-pub(super) fn read_body<'a>(header: Header, body: &'a [u8]) -> Result<Event<'a>, BinlogError> {
+pub(super) fn read_body<'a>(
+    header: Header,
+    body: &'a [u8],
+    is_mariadb: bool,
+) -> Result<Event<'a>, BinlogError> {
     let mut reader = Reader::new(body);
     let rows = |first: u8| match header.code - first {
         0 => Change::Write,
@@ -202,7 +206,7 @@ pub(super) fn read_body<'a>(header: Header, body: &'a [u8]) -> Result<Event<'a>,
         STOP => Kind::Stop,
         QUERY | MARIADB_QUERY_COMPRESSED => read_query(&mut reader, header.code == MARIADB_QUERY_COMPRESSED)?,
         XID => Kind::Xid(u64::from_le_bytes(reader.array("xid event")?)),
-        TABLE_MAP => Kind::TableMap(TableMap::read(&mut reader)?),
+        TABLE_MAP => Kind::TableMap(TableMap::read(&mut reader, is_mariadb)?),
         WRITE_ROWS_V1..=DELETE_ROWS_V1 => Kind::Rows(Rows::read(
             &mut reader,
             rows(WRITE_ROWS_V1),

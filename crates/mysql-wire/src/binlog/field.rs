@@ -119,8 +119,6 @@ pub(super) fn value<'a>(
         | ColumnKind::MediumInt
         | ColumnKind::Int
         | ColumnKind::BigInt => integer(bytes, column.unsigned),
-        ColumnKind::Float if is_zero(bytes) && !column.negative_zero => Value::Float(0.0),
-        ColumnKind::Double if is_zero(bytes) && !column.negative_zero => Value::Double(0.0),
         ColumnKind::Float => Value::Float(f32::from_le_bytes(bytes.try_into().map_err(|_| invalid())?)),
         ColumnKind::Double => Value::Double(f64::from_le_bytes(bytes.try_into().map_err(|_| invalid())?)),
         ColumnKind::Decimal => Value::Decimal(bytes.into()),
@@ -166,11 +164,6 @@ pub(super) fn value<'a>(
             Value::Json(shown.into())
         }
     })
-}
-
-/// A floating-point number is 0 or -0.
-fn is_zero(bytes: &[u8]) -> bool {
-    matches!(bytes.split_last(), Some((0 | 0x80, rest)) if rest.iter().all(|&byte| byte == 0))
 }
 
 fn integer(bytes: &[u8], unsigned: bool) -> Value<'static> {

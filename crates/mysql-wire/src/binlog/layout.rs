@@ -11,6 +11,7 @@ use crate::codec::Reader;
 #[derive(Debug, Clone)]
 pub struct Layout {
     columns: Vec<(WireColumn, ColumnType)>,
+    is_mariadb: bool,
 }
 
 /// One row: bytes of its columns, which become values on demand.
@@ -40,7 +41,10 @@ impl Layout {
             Ok((wire, column_type.clone()))
         });
         let columns: Result<_, BinlogError> = columns.collect();
-        Ok(Layout { columns: columns? })
+        Ok(Layout {
+            columns: columns?,
+            is_mariadb: map.is_mariadb,
+        })
     }
 
     /// Finds the columns of the next row. `present` has a bit for each column of the table.
@@ -89,7 +93,12 @@ impl<'a> Image<'a> {
         match field {
             Field::Absent => Err(BinlogError::Absent { column }),
             Field::Null => Ok(Value::Null),
-            Field::Stored(bytes) => field::value(*wire, column_type, bytes),
+            Field::Stored(bytes) => match field::value(*wire, column_type, bytes)? {
+                // Of MariaDB's negative zeros only the binary log knows: no SELECT shows them.
+                Value::Float(0.0) if layout.is_mariadb => Ok(Value::Float(0.0)),
+                Value::Double(0.0) if layout.is_mariadb => Ok(Value::Double(0.0)),
+                value => Ok(value),
+            },
         }
     }
 

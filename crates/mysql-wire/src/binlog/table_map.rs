@@ -17,6 +17,8 @@ pub struct TableMap {
     pub schema: Box<[u8]>,
     pub table: Box<[u8]>,
     pub columns: Arc<[WireColumn]>,
+    /// The server is MariaDB.
+    pub is_mariadb: bool,
 }
 
 /// A stored column's type.
@@ -64,7 +66,7 @@ pub(super) mod code {
 }
 
 impl TableMap {
-    pub(super) fn read(reader: &mut Reader<'_>) -> Result<TableMap, BinlogError> {
+    pub(super) fn read(reader: &mut Reader<'_>, is_mariadb: bool) -> Result<TableMap, BinlogError> {
         let table_id = read_table_id(reader)?;
         let _flags = reader.u16(FIELD)?;
         let schema = read_name(reader)?;
@@ -88,6 +90,7 @@ impl TableMap {
             schema,
             table,
             columns: columns.into(),
+            is_mariadb,
         })
     }
 }
@@ -157,7 +160,7 @@ mod tests {
     #[test]
     fn a_type_that_is_not_known_is_no_error_of_the_stream() {
         let body = b"\x07\0\0\0\0\0\0\0\x01d\0\x01t\0\x02\x03\x14\x02\x01\x02\0";
-        let map = TableMap::read(&mut Reader::new(body)).unwrap();
+        let map = TableMap::read(&mut Reader::new(body), false).unwrap();
         assert_eq!(
             (map.table_id, &*map.schema, &*map.table),
             (7, &b"d"[..], &b"t"[..])

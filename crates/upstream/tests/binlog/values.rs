@@ -93,7 +93,6 @@ async fn check(spec: Spec, flavor: Flavor, declarations: Vec<(String, Literal)>)
     let (mut random, seed) = Random::new();
     println!("FOREBAY_SEED={seed} on {}", sandbox.version());
     let mut link = Link::open(&sandbox).await;
-    let is_mariadb = flavor == Flavor::MariaDb;
     let position = match flavor {
         Flavor::MySql => link.query("SHOW BINARY LOG STATUS").await,
         Flavor::MariaDb => link.query("SHOW MASTER STATUS").await,
@@ -105,17 +104,7 @@ async fn check(spec: Spec, flavor: Flavor, declarations: Vec<(String, Literal)>)
         .unwrap();
     let mut tables = Vec::new();
     for (at, (declaration, literal)) in declarations.into_iter().enumerate() {
-        tables.push(
-            fill(
-                &mut link,
-                &mut random,
-                format!("t{at}"),
-                declaration,
-                literal,
-                is_mariadb,
-            )
-            .await,
-        );
+        tables.push(fill(&mut link, &mut random, format!("t{at}"), declaration, literal).await);
     }
     link.query("CREATE TABLE the_end (id INT)").await;
     link.query("INSERT INTO the_end VALUES (1)").await;
@@ -148,7 +137,6 @@ async fn fill(
     name: String,
     declaration: String,
     literal: Literal,
-    is_mariadb: bool,
 ) -> Table {
     link.query(&format!(
         "CREATE TABLE {name} (id INT PRIMARY KEY, v {declaration})"
@@ -182,7 +170,6 @@ async fn fill(
         .await;
     let word = |at: usize| shape[0][at].clone().map(|word| String::from_utf8(word).unwrap());
     let column = ColumnType::parse(&word(0).unwrap(), word(1).as_deref()).unwrap();
-    let column = if is_mariadb { column.of_mariadb() } else { column };
     Table {
         name,
         declaration,
