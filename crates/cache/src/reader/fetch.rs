@@ -292,33 +292,31 @@ async fn exchange(line: &mut Line, parts: &[Part], begun: &Applied) -> Result<An
     }
 }
 
-/// What is visible is `gtid_executed`, read before the snapshot is taken.
+/// What is visible is `gtid_executed`, read before the snapshot is taken. Without GTIDs nothing says what a snapshot has; then
+/// rows are read with locks, which wait for transactions that are in the binary log and not visible yet.
 async fn exchange_mysql(line: &mut Line, parts: &[Part]) -> Result<Answer, AskError> {
-    let mut statements = vec![BEGIN];
-    statements.extend(parts.iter().map(|part| part.sql.as_str()));
-    statements.extend([COMMIT, line.status()]);
-    let (identity, mut answers) = line.ask(&statements).await?;
-    let status = answers.pop().ok_or(AskError::Malformed("no status"))?;
-    let until = end_of_log(identity.source, &status)?;
-    let visible = if identity.gtids.is_empty() {
-        // Only rows that are locked are known to be the newest, and locking is for those who write.
-        return Err(AskError::Malformed(
-            "it has no GTIDs (gtid_mode), without which its answers cannot be placed",
-        ));
-    } else {
-        let gtids = GtidSet::parse(Flavor::MySql, &identity.gtids);
-        Visible::Gtids(
-            identity.source,
-            gtids.map_err(|_| AskError::Malformed("no GTIDs"))?,
-        )
+    let (begin, lock) = match line.has_gtids {
+        true => (BEGIN, ""),
+        false => ("START TRANSACTION", " FOR SHARE"),
     };
-    answers.pop();
-    answers.remove(0);
-    Ok(Answer {
-        visible,
-        until,
-        rows: answers,
-    })
+    let questions: Vec<String> = parts.iter().map(|part| format!("{}{lock}", part.sql)).collect();
+    let mut statements = vec![begin];
+    statements.extend(questions.iter().map(String::as_str));
+    statements.extend([COMMIT, line.status()]);
+    let (identity, answers) = line.ask(&statements).await?;
+    let until = end_of_log(identity.source, answers.last().map_or(&[], Vec::as_slice))?;
+    let visible = match line.has_gtids {
+        true => {
+            let gtids = GtidSet::parse(Flavor::MySql, &identity.gtids);
+            Visible::Gtids(
+                identity.source,
+                gtids.map_err(|_| AskError::Malformed("no GTIDs"))?,
+            )
+        }
+        false => Visible::Everything(identity.source),
+    };
+    let rows = answers.into_iter().skip(1).take(parts.len()).collect();
+    Ok(Answer { visible, until, rows })
 }
 
 /// The snapshot says itself where it is.

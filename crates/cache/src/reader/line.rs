@@ -66,6 +66,8 @@ pub(super) struct Line {
     address: String,
     status: &'static str,
     identity: String,
+    /// Every transaction has a GTID. Always so with MariaDB.
+    pub(super) has_gtids: bool,
 }
 
 /// What the primary says of itself.
@@ -124,6 +126,7 @@ impl Primary {
             address: server.address().to_string(),
             status: NEW_STATUS,
             identity: self.identity(flavor),
+            has_gtids: true,
         };
         line.prepare().await?;
         Ok(line)
@@ -172,6 +175,13 @@ impl Line {
         self.link
             .query("SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")
             .await?;
+        if self.flavor == Flavor::MySql {
+            let mode = self.link.value("SELECT @@GLOBAL.gtid_mode").await?;
+            self.has_gtids = mode.as_deref() == Some("ON");
+            self.link
+                .query("SET SESSION innodb_lock_wait_timeout = 1")
+                .await?;
+        }
         match self.link.query(self.status).await {
             Err(error) if error.code() == Some(ER_PARSE_ERROR) => self.status = OLD_STATUS,
             other => drop(other?),

@@ -20,6 +20,14 @@ fn in_gtid_strict_mode() {
     kept(spec(Kind::Mariadb).option("--gtid-strict-mode=1"));
 }
 
+#[test]
+fn of_a_server_without_gtids() {
+    let spec = spec(Kind::Mysql)
+        .option("--gtid-mode=OFF")
+        .option("--enforce-gtid-consistency=OFF");
+    kept(spec);
+}
+
 fn kept(spec: Spec) {
     let sql = "CREATE TABLE test.t (id INT PRIMARY KEY, v INT); INSERT INTO test.t VALUES (1, 10), (2, 20)";
     served(
