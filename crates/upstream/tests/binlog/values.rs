@@ -120,13 +120,15 @@ async fn check(spec: Spec, flavor: Flavor, declarations: Vec<(String, Literal)>)
         let table_seen = &seen[table.name.as_str()];
         assert_eq!(table_seen.rows.len(), ROWS, "{}", table.declaration);
         assert_eq!(table_seen.deletes, ROWS, "{}", table.declaration);
-        wrong.extend((1..=ROWS).filter_map(|id| compare(table, id, &table_seen.rows[&(id as i64)]).err()));
+        let of_table = (1..=ROWS).filter_map(|id| compare(table, id, &table_seen.rows[&(id as i64)]).err());
+        // More of the same tell nothing.
+        wrong.extend(of_table.take(2));
     }
     assert!(
         wrong.is_empty(),
-        "{} wrong values:\n{}",
+        "{} wrong values, at most two of a column:\n{}",
         wrong.len(),
-        wrong[..wrong.len().min(40)].join("\n")
+        wrong.join("\n")
     );
 }
 
