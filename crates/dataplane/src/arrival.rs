@@ -11,6 +11,7 @@ use mysql_wire::{Capabilities, Greeting, Login, ResponseTracker};
 use net::{Accepted, Peer, Stream, Toward};
 use telemetry::{ListenerSeries, ServerSeries};
 use tokio::io::AsyncWriteExt;
+use tokio::task::spawn_local;
 use tracing::info;
 use upstream::{Lease, LeaseError, Seat, Server, ServerTraits, Status};
 
@@ -24,6 +25,7 @@ use crate::proxy;
 use crate::registry::Place;
 use crate::relay::{self, Traffic, Wires};
 use crate::session::{Session, error_bytes, signal_as_error};
+use crate::session_lookup;
 use crate::split;
 use crate::worker::{TICK, Worker};
 
@@ -58,8 +60,32 @@ impl Story {
     }
 }
 
+/// Begins a session. The task of each mode is one of its own: it has no room for what other modes need.
+pub(crate) fn begin(worker: Rc<Worker>, accepted: Accepted, listener: Arc<ListenerState>) {
+    let _task = match listener.config.mode {
+        _ if listener.config.protocol != config::Protocol::Mysql => {
+            spawn_local(run(worker, accepted, listener, extension::serve))
+        }
+        config::Mode::Tcp => spawn_local(run(worker, accepted, listener, forward_bytes)),
+        config::Mode::Session => spawn_local(run(worker, accepted, listener, serve_session)),
+        config::Mode::Split => spawn_local(run(worker, accepted, listener, split::serve)),
+    };
+}
+
 /// Counts a session in, runs it, counts it out and logs its end.
-pub(crate) async fn run(worker: Rc<Worker>, accepted: Accepted, listener: Arc<ListenerState>) {
+async fn run(
+    worker: Rc<Worker>,
+    accepted: Accepted,
+    listener: Arc<ListenerState>,
+    serve: impl AsyncFnOnce(
+        &Rc<Worker>,
+        &Rc<Control>,
+        Accepted,
+        &Arc<ListenerState>,
+        &Arc<ListenerSeries>,
+        &mut Story,
+    ) -> SessionError,
+) {
     let started = Instant::now();
     let id = worker.shared.registry.new_id();
     let control = Rc::new(Control::new(id, Rc::clone(&worker.clock)));
@@ -71,26 +97,7 @@ pub(crate) async fn run(worker: Rc<Worker>, accepted: Accepted, listener: Arc<Li
     let counted = Counted::new(Rc::clone(&worker), Arc::clone(&listener), &control);
     let series = &counted.series;
     let mut story = Story::new(accepted.peer());
-    let error = match listener.config.mode {
-        _ if listener.config.protocol != config::Protocol::Mysql => {
-            Box::pin(extension::serve(
-                &worker, &control, accepted, &listener, series, &mut story,
-            ))
-            .await
-        }
-        config::Mode::Tcp => forward_bytes(&worker, &control, accepted, &listener, series, &mut story).await,
-        config::Mode::Session => {
-            serve_session(&worker, &control, accepted, &listener, series, &mut story).await
-        }
-        // Boxed, so that a session of another mode has no room for it.
-        config::Mode::Split => {
-            Box::pin(split::serve(
-                &worker, &control, accepted, &listener, series, &mut story,
-            ))
-            .await
-        }
-    };
-
+    let error = serve(&worker, &control, accepted, &listener, series, &mut story).await;
     series.session_ended(error.reason());
     series.session_seconds.record(started.elapsed());
     log_end(&listener, id, &story, &error, started);
@@ -322,6 +329,7 @@ async fn log_in(
 ) -> Result<Box<Session>, SessionError> {
     let limit = listener.config.login_timeout;
     let mut client = None;
+    let mut who = None;
     let login = async {
         let introduced = introduce(&mut client, accepted, listener, control, story);
         let Introduced { login, local, .. } = tokio::time::timeout(limit, introduced)
@@ -332,6 +340,7 @@ async fn log_in(
         attach(control, listener, &lease.server);
         story.server = Some(Arc::clone(&lease.server));
         let client = client.as_mut().ok_or(SessionError::ClientGone)?;
+        who = Some((login.user.clone(), login.charset));
         handshake::log_in(client, login, lease, listener).await
     };
     let ended = tokio::select! {
@@ -342,7 +351,11 @@ async fn log_in(
     let result = ended.unwrap_or_else(|signal| Err(signal_as_error(signal, story.server_name(), listener)));
     match (result, client) {
         (Ok(logged_in), Some(client)) => {
-            open(worker, control, client, logged_in, listener, series).map(Box::new)
+            let mut session = open(worker, control, client, logged_in, listener, series)?;
+            session.lookups = who.and_then(|(user, collation)| {
+                session_lookup::OfSession::new(&session, &user, &story.client, collation)
+            });
+            Ok(Box::new(session))
         }
         (Ok(_), None) => Err(SessionError::ClientGone),
         (Err(error), client) => {
@@ -466,6 +479,7 @@ fn open(
         status: logged_in.status,
         changed_user: None,
         commands: 0,
+        lookups: None,
         error_sequence: Some(0),
         _seat: seat,
     })

@@ -34,6 +34,7 @@ mod registry;
 mod relay;
 mod serve;
 mod session;
+mod session_lookup;
 mod settle;
 mod side;
 mod split;

@@ -14,12 +14,13 @@ use std::rc::Rc;
 
 use config::ReadConsistency;
 use mysql_wire::gtid::GtidSet;
-use mysql_wire::{Capabilities, PacketHeader, StatusFlags};
+use mysql_wire::{Capabilities, Event, PacketHeader, ResponseTracker, StatusFlags, WireError};
 use sql_class::PointLookup;
 use telemetry::{Counter, Samples, catalog};
 
 use crate::flow::Flow;
 use crate::gateway::ListenerState;
+use crate::relay::Answer;
 use crate::worker::Worker;
 
 /// What answers lookups on one worker.
@@ -208,9 +209,46 @@ impl Recorder {
         self.is_useless = true;
     }
 
+    /// The payload of the first packet, where it came.
+    pub(crate) fn head(&self) -> Option<&[u8]> {
+        let header = PacketHeader::parse(&self.bytes)?;
+        self.bytes
+            .get(PacketHeader::LEN..PacketHeader::LEN + header.payload_len)
+    }
+
     /// All of the answer, where it came.
     pub(crate) fn answer(&self) -> Option<&[u8]> {
         (!self.is_useless && !self.bytes.is_empty()).then_some(self.bytes.as_slice())
+    }
+}
+
+/// An answer that is relayed as it is, and noted.
+pub(crate) struct Recorded<'a> {
+    pub(crate) tracker: &'a mut ResponseTracker,
+    pub(crate) recorder: &'a mut Recorder,
+}
+
+impl Answer for Recorded<'_> {
+    fn advance(&mut self, down: &mut Flow) -> Result<(usize, Event), WireError> {
+        let advanced = Answer::advance(self.tracker, down);
+        self.recorder.note(down);
+        advanced
+    }
+
+    fn in_progress(&self) -> bool {
+        self.tracker.in_progress()
+    }
+
+    fn error_sequence(&self) -> Option<u8> {
+        self.tracker.error_sequence()
+    }
+
+    fn sequence(&self) -> u8 {
+        self.tracker.sequence()
+    }
+
+    fn resume_after_local_infile(&mut self) {
+        self.tracker.resume_after_local_infile();
     }
 }
 

@@ -14,6 +14,7 @@ use crate::control::Waiting;
 use crate::error::{During, SessionError};
 use crate::relay::{self, Broken, Exchanged};
 use crate::session::{CommandHead, Session};
+use crate::session_lookup;
 use crate::settle;
 
 /// Serves commands until the session ends, and says why it ended.
@@ -28,6 +29,9 @@ pub(crate) async fn serve(session: &mut Session) -> Result<Infallible, SessionEr
             head.payload_len,
             session.capabilities,
         ) {
+            Need::Forward if session.lookups.is_some() => {
+                Box::pin(session_lookup::command(session, head)).await?;
+            }
             Need::Forward => {
                 let exchanged = relay::forward(session, head).await;
                 settle::command(session, head, exchanged)?;
@@ -36,7 +40,11 @@ pub(crate) async fn serve(session: &mut Session) -> Result<Infallible, SessionEr
                 let exchanged = Box::pin(answer::kill(session, head, kill)).await;
                 settle::command(session, head, exchanged)?;
             }
-            Need::ChangeUser => Box::pin(answer::change_user(session, head)).await?,
+            Need::ChangeUser => {
+                // They are of the user that the session began with.
+                session.lookups = None;
+                Box::pin(answer::change_user(session, head)).await?;
+            }
             Need::Quit => return settle::quit(relay::forward(session, head).await),
             Need::Stream => {
                 let exchanged = relay::forward(session, head).await;
@@ -67,7 +75,9 @@ fn poll_accept(cx: &mut Context<'_>, session: &mut Session) -> Poll<Result<Comma
         if !session.wires.down.is_empty() {
             return poll_last_words(cx, session).map(Err);
         }
-        if let Some(head) = head(session.wires.up.unseen()) {
+        if let Some(head) = head(session.wires.up.unseen())
+            && (session.lookups.is_none() || is_there(session, head))
+        {
             return Poll::Ready(Ok(head));
         }
         match session.wires.up.poll_read(cx, &mut session.wires.client) {
@@ -77,6 +87,12 @@ fn poll_accept(cx: &mut Context<'_>, session: &mut Session) -> Poll<Result<Comma
             Poll::Pending => return poll_last_words(cx, session).map(Err),
         }
     }
+}
+
+/// All of a command is there, as far as it fits.
+fn is_there(session: &Session, head: CommandHead) -> bool {
+    let up = &session.wires.up;
+    up.is_full() || up.unseen().len() >= PacketHeader::LEN + head.payload_len
 }
 
 /// The head of a command once enough of it is there: its first byte, or all of it where [`classify`] looks further.

@@ -14,6 +14,7 @@ use crate::control::{Control, Signal};
 use crate::error::{During, SessionError};
 use crate::gateway::ListenerState;
 use crate::relay::{Broken, Wires};
+use crate::session_lookup;
 use crate::worker::Worker;
 
 /// How long a client that ends with an error has to take it.
@@ -34,6 +35,8 @@ pub(crate) struct Session {
     /// Since COM_CHANGE_USER, for the log.
     pub(crate) changed_user: Option<Box<str>>,
     pub(crate) commands: u64,
+    /// Where `point_lookups` is on.
+    pub(crate) lookups: Option<Box<session_lookup::OfSession>>,
     /// The sequence number an error has now, or `None` where the protocol has no place for one.
     pub(crate) error_sequence: Option<u8>,
     /// Holds the place among the server's connections.

@@ -152,7 +152,7 @@ async fn take_messages(worker: &Rc<Worker>, mut inbox: UnboundedReceiver<Message
     while let Some(message) = inbox.recv().await {
         match message {
             Message::Arrived { accepted, listener } => {
-                spawn_local(arrival::run(Rc::clone(worker), accepted, listener));
+                arrival::begin(Rc::clone(worker), accepted, listener);
             }
             Message::Refused { accepted, listener } => {
                 spawn_local(arrival::turn_away(Rc::clone(worker), accepted, listener));

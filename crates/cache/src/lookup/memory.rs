@@ -1,14 +1,12 @@
 //! What lookups need of the memory and of those who keep it fresh.
 
 use std::future::Future;
-use std::rc::Rc;
 use std::sync::Arc;
 
 use config::ReadConsistency;
 use mysql_wire::gtid::GtidSet;
 
 use crate::mapping::{Mapping, MappingSet};
-use crate::reader::{Reader, Want};
 use crate::store::Found;
 
 /// Rows, as one worker sees them.
@@ -36,38 +34,4 @@ pub trait Memory {
         key: &[u8],
         row: &mut Vec<u8>,
     ) -> impl Future<Output = Result<bool, ()>>;
-}
-
-impl Memory for Rc<Reader> {
-    fn mappings(&self) -> Arc<MappingSet> {
-        self.as_ref().mappings()
-    }
-
-    fn definitions(&self) -> u64 {
-        self.board().definitions()
-    }
-
-    async fn fresh(&self, level: ReadConsistency, own: Option<&GtidSet>) -> bool {
-        self.as_ref().fresh(level, own).await.is_ok()
-    }
-
-    fn get(&self, mapping: &Mapping, key: &[u8], row: &mut Vec<u8>) -> Found {
-        self.as_ref().get(mapping, key, row)
-    }
-
-    async fn fetch(&self, mapping: &Arc<Mapping>, key: &[u8], row: &mut Vec<u8>) -> Result<bool, ()> {
-        let fetched = self
-            .as_ref()
-            .fetch(&[Want { mapping, key }])
-            .await
-            .map_err(|_| ())?;
-        match fetched.into_iter().next() {
-            Some(Some(found)) => {
-                *row = found;
-                Ok(true)
-            }
-            Some(None) => Ok(false),
-            None => Err(()),
-        }
-    }
 }

@@ -9,7 +9,7 @@ use sql_class::{Effects, Facts};
 use crate::error::SessionError;
 use crate::session::CommandHead;
 use crate::split::state::{Refused, Split};
-use crate::split::{ask, command, lease};
+use crate::split::{ask, command, lease, lookup};
 
 /// What the connection at hand still says of the session's last statement.
 #[derive(Debug, Clone, Copy)]
@@ -72,7 +72,9 @@ pub(crate) fn with_values(split: &Split, text: &[u8], facts: &Facts, left: Left)
     }
     // What the gateway itself executes leaves them as they are. None is better than another session's.
     if !left.is_own && facts.effects.contains(Effects::READS_FOUND_ROWS) {
-        let rows = split.session.found_rows().unwrap_or(0);
+        let rows = lookup::found_rows(split)
+            .or(split.session.found_rows())
+            .unwrap_or(0);
         values.push(("FOUND_ROWS", rows.to_string()));
     }
     if values.is_empty() {

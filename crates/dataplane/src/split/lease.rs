@@ -298,7 +298,7 @@ pub(crate) fn is_as_it_was_left(split: &Split) -> bool {
         .lease
         .as_ref()
         .map(|leased| leased.connection.state.last_session);
-    split.was_pinned || last == Some(Some(split.control.id)) && !lookup::is_news(split)
+    (split.was_pinned || last == Some(Some(split.control.id))) && lookup::found_rows(split).is_none()
 }
 
 /// Hands the connection to the session: its stream goes into the session's wires.

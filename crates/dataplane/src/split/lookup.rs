@@ -1,7 +1,7 @@
 //! Point lookups in mode `split`: which statement may be answered from memory, and what it leaves behind.
 //!
 //! Only one that stands alone: the session holds no connection, no transaction is open, no rule concerns it. To the session it
-//! is a read like any other; the connection of the statement before does not know of it, which [`is_news`] says to those
+//! is a read like any other; the connection of the statement before does not know of it, which [`found_rows`] says to those
 //! who ask that connection.
 
 use std::rc::Rc;
@@ -9,7 +9,7 @@ use std::rc::Rc;
 use config::ReadConsistency;
 use mysql_wire::gtid::GtidSet;
 use mysql_wire::statement::ExecuteHead;
-use mysql_wire::{Capabilities, Outcome, StatusFlags};
+use mysql_wire::{Capabilities, Command, Outcome, PacketHeader, StatusFlags};
 use session::{Carried, Prepared};
 use sql_class::{Class, Effects, Facts, PointLookup, point_lookup};
 use upstream::Key;
@@ -43,8 +43,8 @@ pub(crate) struct OfSession {
     /// What is to be done about the statement under way.
     step: Option<Step>,
     recorder: Option<Recorder>,
-    /// The session's last statement was answered from memory.
-    answered_last: bool,
+    /// The rows of the last lookup that was answered from memory, as long as that is what FOUND_ROWS() says.
+    rows: Option<u64>,
     /// Of the lookup under way.
     key: Vec<u8>,
     out: Vec<u8>,
@@ -74,16 +74,54 @@ impl OfSession {
             seen: None,
             step: None,
             recorder: None,
-            answered_last: false,
+            rows: None,
             key: Vec::new(),
             out: Vec::new(),
         }))
     }
 }
 
-/// The session's last statement has left nothing on any connection: what that says of its last statement is of another.
-pub(crate) fn is_news(split: &Split) -> bool {
-    split.lookups.as_ref().is_some_and(|of| of.answered_last)
+/// What FOUND_ROWS() says, where that is of a lookup, of which no connection knows.
+pub(crate) fn found_rows(split: &Split) -> Option<u64> {
+    split.lookups.as_ref()?.rows
+}
+
+/// A command is about to be sent, of which the session knows.
+#[cold]
+fn forget_rows(split: &mut Split, command: Command) {
+    let (class, effects) = split.session.statement();
+    let payload = split
+        .wires
+        .up
+        .unseen()
+        .get(PacketHeader::LEN + 1..)
+        .unwrap_or_default();
+    let word = payload.trim_ascii_start().get(..4).unwrap_or_default();
+    let keeps = match class {
+        Class::Session | Class::Begin | Class::BeginReadOnly | Class::Transaction => true,
+        Class::Write => split.session.dialect().is_mariadb(),
+        // `SHOW WARNINGS` and the like, in plain words.
+        Class::Read => effects.contains(Effects::READS_DIAGNOSTICS) && word.eq_ignore_ascii_case(b"SHOW"),
+        _ => false,
+    };
+    let runs_sql = matches!(
+        command,
+        Command::QUERY | Command::STMT_EXECUTE | Command::STMT_BULK_EXECUTE
+    );
+    if runs_sql
+        && !keeps
+        && let Some(of) = &mut split.lookups
+    {
+        of.rows = None;
+    }
+}
+
+/// A command is about to be sent.
+#[inline]
+pub(crate) fn note_sent(split: &mut Split, command: Command) {
+    if found_rows(split).is_some() {
+        forget_rows(split, command);
+    }
 }
 
 /// The statement under way is one whose answer from the primary is to be learned.
@@ -93,9 +131,7 @@ pub(crate) fn learns(split: &Split) -> bool {
 
 /// Where the answer is noted of the command that is about to be sent.
 pub(crate) fn recorder(lookups: &mut Option<Box<OfSession>>, on_primary: bool) -> Option<&mut Recorder> {
-    let of = lookups.as_mut()?;
-    of.answered_last = false;
-    let recorder = of.recorder.as_mut()?;
+    let recorder = lookups.as_mut()?.recorder.as_mut()?;
     if !on_primary {
         recorder.give_up();
     }
@@ -365,7 +401,7 @@ async fn reply(
         rows,
     });
     let traffic = &mut split.wires.traffic;
-    let len = mysql_wire::PacketHeader::LEN + head.payload_len;
+    let len = PacketHeader::LEN + head.payload_len;
     traffic.from_client += len as u64;
     traffic.listener.bytes_from_clients.add(len as u64);
     split.wires.up.discard(len);
@@ -373,7 +409,7 @@ async fn reply(
     let Some(of) = &mut split.lookups else {
         return Ok(());
     };
-    of.answered_last = true;
+    of.rows = Some(rows);
     let out = std::mem::take(&mut of.out);
     split
         .wires

@@ -14,7 +14,7 @@
 //! the client's own here, in `prepared`.
 
 mod answer;
-mod ask;
+pub(crate) mod ask;
 mod choose;
 mod command;
 mod explain;
@@ -38,7 +38,7 @@ mod step;
 mod strong;
 
 pub(crate) use kill::shoot;
-pub(crate) use login::serve;
+pub(crate) use login::{dialect, serve};
 pub(crate) use rules::{Book, Mirrors, OnWorker as RulesOnWorker};
 pub(crate) use series::SplitSeries;
 pub(crate) use state::Pools;
@@ -56,6 +56,6 @@ mod tests {
     fn a_session_stays_small() {
         assert!(size_of::<Split>() <= 1024, "{}", size_of::<Split>());
         let future = size(super::run::run);
-        assert!(future <= 1152, "{future}");
+        assert!(future <= 512, "{future}");
     }
 }

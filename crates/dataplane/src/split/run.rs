@@ -302,6 +302,7 @@ pub(crate) async fn exchange(split: &mut Split, command: Command, renaming: Opti
     // What the gateway says instead is one packet and waits in the flow.
     let request_done = std::mem::take(&mut split.says_it_itself);
     let limit = TimeLimit::begin(split);
+    lookup::note_sent(split, command);
     let on_primary = split.lease.as_ref().is_some_and(|leased| leased.is_primary);
     let mut observed = Observed {
         shape: &mut split.shape,

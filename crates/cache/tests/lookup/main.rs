@@ -1,0 +1,7 @@
+//! Point lookups on real servers: what a client gets through a gateway is what the server says itself, byte for byte.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test")]
+
+mod answers_are_the_servers;
+mod stage;
+mod what_comes_after_is_the_servers;

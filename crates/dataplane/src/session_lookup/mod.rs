@@ -1,0 +1,475 @@
+//! Point lookups in mode `session`, where the gateway knows nothing of a session but what it sees here.
+//!
+//! While lookups are on, every statement is looked at. Most leave a session in which a lookup may be answered; some change what
+//! its answer looks like, after which the server is asked for the settings before the next lookup ([`settings`]); and
+//! after some nobody knows ([`Standing::Doubtful`]), until COM_RESET_CONNECTION.
+//!
+//! The server does not know of a lookup that was answered from memory. Where the next statement could tell (`FOUND_ROWS()`,
+//! `SHOW WARNINGS`), which is any but a plain SELECT, the lookup is executed on the server first, for nobody. So what a server
+//! says of its last statement is always of the client's last statement.
+
+mod prepared;
+mod settings;
+
+use std::collections::HashMap;
+use std::future::poll_fn;
+use std::net::IpAddr;
+use std::rc::Rc;
+
+use config::ReadConsistency;
+use mysql_wire::{Command, PacketHeader, StatusFlags};
+use net::Peer;
+use sql_class::{Class, Effects, Facts, Syntax, facts, point_lookup};
+
+use crate::control::Waiting;
+use crate::error::SessionError;
+use crate::lookups::{
+    self, Asked, Environment, Finding, Left, LookupSeries, Lookups, Plan, Recorded, Recorder,
+};
+use crate::relay::{self, Broken, Exchange, Exchanged};
+use crate::session::{CommandHead, Session};
+use crate::settle;
+use crate::split::{self, ask};
+
+/// What a session has where `point_lookups` is on.
+pub(crate) struct OfSession {
+    lookups: Rc<dyn Lookups>,
+    consistency: ReadConsistency,
+    user: Box<[u8]>,
+    host: Option<IpAddr>,
+    collation: u8,
+    /// As of when the settings were asked for.
+    syntax: Syntax,
+    standing: Standing,
+    /// How often settings have changed, or may have.
+    changes: u32,
+    /// A statement was about the next transaction only.
+    next_transaction: bool,
+    /// Warnings or an error of an earlier statement may still be shown by the server.
+    has_diagnostics: bool,
+    /// The status that the environment is of.
+    status: StatusFlags,
+    statements: HashMap<u32, Prepared>,
+    /// The command of a lookup that the server does not know of.
+    unknown_to_server: Vec<u8>,
+    key: Vec<u8>,
+    out: Vec<u8>,
+}
+
+/// What is known of the session's settings.
+enum Standing {
+    Known(Environment),
+    /// To be asked for.
+    Changed,
+    /// There may be things that nobody can ask for: temporary tables, locks.
+    Doubtful,
+}
+
+struct Prepared {
+    text: Box<[u8]>,
+    facts: Facts,
+    /// The session's `changes` when it was prepared: names and quotes mean what they meant then.
+    changes: u32,
+    parameters: u16,
+    /// The types that the server has.
+    types: Option<Box<[u8]>>,
+    has_long_data: bool,
+}
+
+/// Prepared statements that are looked at; those beyond are the server's alone.
+const STATEMENTS_MAX: usize = 4096;
+
+/// What may leave something on the connection that changes what a lookup finds, and that nobody can ask for.
+const DOUBTFUL: Effects = Effects::TEMPORARY_TABLE
+    .with(Effects::LOCKS_TABLES)
+    .with(Effects::GLOBAL_LOCK)
+    .with(Effects::TEXT_PREPARE)
+    .with(Effects::CALLS_PROCEDURE)
+    .with(Effects::UNKNOWN_FUNCTION)
+    .with(Effects::SET_ROLE)
+    .with(Effects::XA)
+    .with(Effects::INCOMPLETE);
+
+/// A statement of which nothing is known.
+const ANYTHING: Facts = Facts {
+    class: Class::Unknown,
+    effects: Effects::INCOMPLETE,
+    statements: 1,
+    hint: None,
+};
+
+/// Collations of character sets in which a part of a character can be a backslash or a quote: of big5, sjis, gbk, cp932, gb18030.
+const TRAILING_QUOTES: [u8; 11] = [1, 13, 28, 84, 87, 88, 95, 96, 248, 249, 250];
+/// Those character sets.
+const TRAILING_QUOTES_SETS: [&[u8]; 5] = [b"big5", b"sjis", b"gbk", b"cp932", b"gb18030"];
+
+/// What is to be done about a command.
+enum Step {
+    Forward,
+    Learn(lookups::Lesson),
+    Answer(Plan),
+}
+
+impl OfSession {
+    /// `None` where the listener's sessions have no lookups.
+    pub(crate) fn new(session: &Session, user: &[u8], client: &Peer, collation: u8) -> Option<Box<Self>> {
+        let lookups = lookups::of_listener(&session.worker, &session.listener)?;
+        let traits = session.listener.cluster.traits()?;
+        Some(Box::new(Self {
+            lookups,
+            // Of what a session has written its server tells clients only that ask for it.
+            consistency: match session.listener.config.consistency {
+                ReadConsistency::Session => ReadConsistency::Strong,
+                other => other,
+            },
+            user: user.into(),
+            host: client.socket_addr().map(|address| address.ip()),
+            collation,
+            syntax: Syntax {
+                dialect: split::dialect(&traits.server_version),
+                ..Syntax::default()
+            },
+            standing: match TRAILING_QUOTES.contains(&collation) {
+                true => Standing::Doubtful,
+                false => Standing::Changed,
+            },
+            changes: 0,
+            next_transaction: false,
+            has_diagnostics: false,
+            status: StatusFlags::default(),
+            statements: HashMap::new(),
+            unknown_to_server: Vec::new(),
+            key: Vec::new(),
+            out: Vec::new(),
+        }))
+    }
+
+    fn is_primary(session: &Session) -> bool {
+        let topology = session.listener.cluster.topology();
+        topology
+            .primary()
+            .is_some_and(|primary| primary.server.id() == session.server.id())
+    }
+
+    fn settings_change(&mut self) {
+        self.changes = self.changes.wrapping_add(1);
+        if !matches!(self.standing, Standing::Doubtful) {
+            self.standing = Standing::Changed;
+        }
+    }
+
+    /// A statement goes to the server.
+    fn note(&mut self, facts: &Facts) {
+        if facts.class == Class::Unknown || facts.effects.intersects(DOUBTFUL) {
+            self.standing = Standing::Doubtful;
+        }
+        let keeps_settings = matches!(
+            facts.class,
+            Class::Read
+                | Class::LockingRead
+                | Class::Write
+                | Class::Begin
+                | Class::BeginReadOnly
+                | Class::Transaction
+        );
+        if !(keeps_settings && facts.statements == 1) {
+            self.settings_change();
+        }
+        self.next_transaction |= facts.effects.contains(Effects::NEXT_TRANSACTION);
+    }
+}
+
+/// Looks at a statement, however the settings are that were not asked for.
+fn classify(session: &Session, of: &OfSession, text: &[u8]) -> Facts {
+    let syntax = |ansi_quotes| Syntax {
+        ansi_quotes,
+        no_backslash_escapes: session.status.contains(StatusFlags::NO_BACKSLASH_ESCAPES),
+        ..of.syntax
+    };
+    let found = facts(text, syntax(of.syntax.ansi_quotes));
+    let names = |set: &[u8]| text.windows(set.len()).any(|word| word.eq_ignore_ascii_case(set));
+    if found.class == Class::Session && TRAILING_QUOTES_SETS.iter().any(|set| names(set)) {
+        return ANYTHING;
+    }
+    if !matches!(of.standing, Standing::Changed) || !text.contains(&b'"') {
+        return found;
+    }
+    let other = facts(text, syntax(!of.syntax.ansi_quotes));
+    Facts {
+        class: found.class.max(other.class),
+        effects: found.effects.with(other.effects),
+        statements: found.statements.max(other.statements),
+        hint: None,
+    }
+}
+
+/// Forwards a command, or answers it.
+pub(crate) async fn command(session: &mut Session, head: CommandHead) -> Result<(), SessionError> {
+    let Some(mut of) = session.lookups.take() else {
+        let exchanged = relay::forward(session, head).await;
+        return settle::command(session, head, exchanged);
+    };
+    let done = serve(session, &mut of, head).await;
+    session.lookups = Some(of);
+    done
+}
+
+async fn serve(session: &mut Session, of: &mut OfSession, head: CommandHead) -> Result<(), SessionError> {
+    let payload = session.payload(head);
+    match head.command {
+        Command::QUERY => {
+            let text =
+                lookups::text(payload, session.capabilities).filter(|_| payload.len() == head.payload_len);
+            let is_lookup =
+                |text| point_lookup(text, of.syntax).is_some_and(|lookup| !lookup.has_parameters());
+            if payload.len() <= lookups::COMMAND_MAX && text.is_some_and(is_lookup) {
+                return lookup(session, of, head).await;
+            }
+            let facts = text.map_or(ANYTHING, |text| classify(session, of, text));
+            let is_select = text.is_some_and(begins_with_select);
+            forward_statement(session, of, head, &facts, is_select).await
+        }
+        Command::STMT_EXECUTE => prepared::execute(session, of, head).await,
+        Command::STMT_PREPARE => prepared::prepare(session, of, head).await,
+        Command::STMT_SEND_LONG_DATA | Command::STMT_RESET | Command::STMT_CLOSE => {
+            prepared::note_statement(of, head.command, payload);
+            forward(session, of, head, None).await
+        }
+        Command::PING | Command::STATISTICS | Command::STMT_FETCH | Command::QUIT => {
+            forward(session, of, head, None).await
+        }
+        Command::RESET_CONNECTION => {
+            of.statements.clear();
+            of.unknown_to_server.clear();
+            (of.standing, of.next_transaction, of.has_diagnostics) = (Standing::Changed, false, false);
+            forward(session, of, head, None).await
+        }
+        Command::INIT_DB => {
+            catch_up(session, of).await?;
+            of.settings_change();
+            forward(session, of, head, None).await
+        }
+        _ => forward_statement(session, of, head, &ANYTHING, false).await,
+    }
+}
+
+fn begins_with_select(text: &[u8]) -> bool {
+    let text = text.trim_ascii_start();
+    text.get(..6)
+        .is_some_and(|word| word.eq_ignore_ascii_case(b"SELECT"))
+}
+
+async fn forward(
+    session: &mut Session,
+    of: &mut OfSession,
+    head: CommandHead,
+    recorder: Option<&mut Recorder>,
+) -> Result<(), SessionError> {
+    let exchanged = match recorder {
+        Some(recorder) => forward_recorded(session, head, recorder).await,
+        None => relay::forward(session, head).await,
+    };
+    if let Ok(Exchanged::Done(outcome)) = &exchanged {
+        of.has_diagnostics |= outcome.error.is_some() || outcome.warnings > 0;
+    }
+    settle::command(session, head, exchanged)
+}
+
+async fn forward_recorded(
+    session: &mut Session,
+    head: CommandHead,
+    recorder: &mut Recorder,
+) -> Result<Exchanged, Broken> {
+    session.wires.begin_command()?;
+    session.response.begin(head.command);
+    let mut recorded = Recorded {
+        tracker: &mut session.response,
+        recorder,
+    };
+    let exchange = Exchange::new(&mut recorded, &session.control, false);
+    let (ended, place) = exchange.run(&mut session.wires).await;
+    session.error_sequence = place;
+    ended
+}
+
+/// Forwards what runs SQL.
+async fn forward_statement(
+    session: &mut Session,
+    of: &mut OfSession,
+    head: CommandHead,
+    facts: &Facts,
+    is_select: bool,
+) -> Result<(), SessionError> {
+    let replaces_all = !of.has_diagnostics
+        && is_select
+        && facts.class == Class::Read
+        && facts.effects == Effects::NONE
+        && facts.statements == 1;
+    if !replaces_all {
+        catch_up(session, of).await?;
+    }
+    of.unknown_to_server.clear();
+    of.note(facts);
+    forward(session, of, head, None).await
+}
+
+/// Has the server execute the lookup that it does not know of.
+async fn catch_up(session: &mut Session, of: &mut OfSession) -> Result<(), SessionError> {
+    if of.unknown_to_server.is_empty() {
+        return Ok(());
+    }
+    let command = std::mem::take(&mut of.unknown_to_server);
+    ask_server(session, command).await?;
+    of.has_diagnostics = false;
+    Ok(())
+}
+
+/// Asks the session's own server something, between two commands of the client.
+async fn ask_server(session: &mut Session, command: Vec<u8>) -> Result<ask::Reply, SessionError> {
+    session.control.mark(Waiting::Server);
+    let asking = ask::ask(
+        &mut session.wires.server,
+        session.capabilities,
+        std::slice::from_ref(&command),
+    );
+    let asked = tokio::select! {
+        biased;
+        signal = session.control.signalled(false) => return Err(session.signalled(signal)),
+        asked = asking => asked,
+    };
+    let reply = asked.ok().and_then(|replies| replies.into_iter().next());
+    reply.ok_or_else(|| session.broken(Broken::Server))
+}
+
+/// COM_QUERY with a lookup, or the execution of one whose statement is `prepared`.
+async fn lookup(session: &mut Session, of: &mut OfSession, head: CommandHead) -> Result<(), SessionError> {
+    let step = match settings::ready(session, of).await? {
+        Ok(environment) => find(session, of, head, environment),
+        Err(reason) => left(session, reason),
+    };
+    go_on(session, of, head, step).await
+}
+
+fn left(session: &Session, reason: Left) -> Step {
+    series(session).left(reason);
+    Step::Forward
+}
+
+fn series(session: &Session) -> &LookupSeries {
+    &session.worker.shared.lookup_series[session.worker.index]
+}
+
+/// What to do about COM_QUERY with a lookup.
+fn find(session: &Session, of: &mut OfSession, head: CommandHead, environment: Environment) -> Step {
+    let payload = lookups::whole_payload(session.wires.up.unseen(), head.payload_len).unwrap_or_default();
+    let Some(text) = lookups::text(payload, session.capabilities) else {
+        return Step::Forward;
+    };
+    // The syntax may have been learned since.
+    let Some(lookup) = point_lookup(text, of.syntax) else {
+        return Step::Forward;
+    };
+    let asked = Asked {
+        lookup: &lookup,
+        text,
+        parameters: None,
+    };
+    let finding = of.lookups.find(environment, &asked, &mut of.key);
+    step(session, finding)
+}
+
+fn step(session: &Session, finding: Finding) -> Step {
+    match finding {
+        Finding::Left(reason) => left(session, reason),
+        // What another server says may be of other definitions than those of the binary log.
+        Finding::Learn(_) if !OfSession::is_primary(session) => left(session, Left::Learned),
+        Finding::Learn(lesson) => Step::Learn(lesson),
+        Finding::Answer(plan) => Step::Answer(plan),
+    }
+}
+
+async fn go_on(
+    session: &mut Session,
+    of: &mut OfSession,
+    head: CommandHead,
+    step: Step,
+) -> Result<(), SessionError> {
+    match step {
+        Step::Forward => forward_lookup(session, of, head, None).await,
+        Step::Learn(lesson) => {
+            series(session).left(Left::Learned);
+            let mut recorder = Recorder::default();
+            forward_lookup(session, of, head, Some(&mut recorder)).await?;
+            if let Some(answer) = recorder.answer() {
+                of.lookups.learn(lesson, answer);
+            }
+            Ok(())
+        }
+        Step::Answer(plan) => match from_memory(session, of, plan).await? {
+            Ok(()) => reply(session, of, head).await,
+            Err(reason) => {
+                series(session).left(reason);
+                forward_lookup(session, of, head, None).await
+            }
+        },
+    }
+}
+
+/// A lookup goes to the server, which forgets what it had to say of earlier statements.
+async fn forward_lookup(
+    session: &mut Session,
+    of: &mut OfSession,
+    head: CommandHead,
+    recorder: Option<&mut Recorder>,
+) -> Result<(), SessionError> {
+    of.unknown_to_server.clear();
+    of.has_diagnostics = false;
+    forward(session, of, head, recorder).await
+}
+
+async fn from_memory(
+    session: &Session,
+    of: &mut OfSession,
+    plan: Plan,
+) -> Result<Result<(), Left>, SessionError> {
+    session.control.mark(Waiting::Server);
+    of.out.clear();
+    let answered = of
+        .lookups
+        .answer(plan, &of.key, of.consistency, None, &mut of.out);
+    let answered = tokio::select! {
+        biased;
+        signal = session.control.signalled(false) => return Err(session.signalled(signal)),
+        answered = answered => answered,
+    };
+    Ok(answered.map(drop))
+}
+
+/// Sends the answer, and remembers what the server does not know.
+async fn reply(session: &mut Session, of: &mut OfSession, head: CommandHead) -> Result<(), SessionError> {
+    let payload = lookups::whole_payload(session.wires.up.unseen(), head.payload_len).unwrap_or_default();
+    of.unknown_to_server.clear();
+    of.unknown_to_server.extend_from_slice(payload);
+    let len = PacketHeader::LEN + head.payload_len;
+    session.wires.up.discard(len);
+    let traffic = &mut session.wires.traffic;
+    traffic.from_client += len as u64;
+    traffic.to_client += of.out.len() as u64;
+    traffic.listener.bytes_from_clients.add(len as u64);
+    traffic.listener.bytes_to_clients.add(of.out.len() as u64);
+    series(session).answered.inc();
+    let said = say(session, &of.out).await;
+    settle::command(session, head, said.map(|()| Exchanged::Sent))
+}
+
+async fn say(session: &mut Session, packets: &[u8]) -> Result<(), Broken> {
+    session.wires.client.begin_command().map_err(Broken::Client)?;
+    session.wires.down.say(packets);
+    let wires = &mut session.wires;
+    let written = poll_fn(|cx| wires.down.poll_write(cx, &mut wires.client));
+    tokio::select! {
+        biased;
+        signal = session.control.signalled(false) => Err(Broken::Signal(signal)),
+        written = written => written.map_err(Broken::Client),
+    }
+}

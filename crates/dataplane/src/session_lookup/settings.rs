@@ -1,0 +1,130 @@
+//! The settings that the answer to a lookup depends on, as the session's own server says them.
+
+use mysql_wire::{Capabilities, StatusFlags};
+use sql_class::Charset;
+
+use super::{OfSession, Standing, ask_server};
+use crate::error::SessionError;
+use crate::lookups::{Environment, Left, Surroundings, Variable};
+use crate::session::Session;
+use crate::split::ask;
+
+/// What the answer to a lookup depends on, on both servers.
+const SETTINGS: [&str; 6] = [
+    "character_set_client",
+    "character_set_results",
+    "collation_connection",
+    "sql_mode",
+    "time_zone",
+    "sql_select_limit",
+];
+
+/// The value of `sql_select_limit` that is none.
+const NO_LIMIT: &[u8] = b"18446744073709551615";
+
+/// What of a status lasts from one statement to the next.
+const LASTING: StatusFlags = StatusFlags(
+    StatusFlags::AUTOCOMMIT.0
+        | StatusFlags::NO_BACKSLASH_ESCAPES.0
+        | StatusFlags::ANSI_QUOTES.0
+        | StatusFlags::IN_TRANS.0
+        | StatusFlags::IN_TRANS_READONLY.0,
+);
+
+/// The session's environment, where a statement of its stands alone.
+pub(super) async fn ready(
+    session: &mut Session,
+    of: &mut OfSession,
+) -> Result<Result<Environment, Left>, SessionError> {
+    let status = StatusFlags(session.status.0 & LASTING.0);
+    let stands_alone = status.contains(StatusFlags::AUTOCOMMIT) && !status.contains(StatusFlags::IN_TRANS);
+    if !stands_alone || std::mem::take(&mut of.next_transaction) {
+        return Ok(Err(Left::Session));
+    }
+    match of.standing {
+        Standing::Known(environment) if of.status == status => Ok(Ok(environment)),
+        Standing::Doubtful => Ok(Err(Left::Session)),
+        Standing::Known(_) | Standing::Changed => {
+            // What the server says of its last statement is of this question from here on, and then of the lookup: one
+            // that was answered from memory in between is as if it had never been.
+            of.unknown_to_server.clear();
+            let reply = ask_server(session, question(session.capabilities)).await?;
+            let Some(values) = values(&reply, session.capabilities) else {
+                return Ok(Err(Left::Settings));
+            };
+            of.status = status;
+            Ok(learn_settings(of, session.capabilities, &values))
+        }
+    }
+}
+
+fn question(capabilities: Capabilities) -> Vec<u8> {
+    let names = SETTINGS.map(|name| format!("@@{name}")).join(",");
+    ask::query(capabilities, &format!("SELECT {names},DATABASE()"))
+}
+
+/// The values of the only row of an answer; NULL is empty.
+fn values(reply: &ask::Reply, capabilities: Capabilities) -> Option<Vec<Vec<u8>>> {
+    let definitions = SETTINGS.len() + 1;
+    let eof = usize::from(!capabilities.contains(Capabilities::DEPRECATE_EOF));
+    let mut row = reply.packet(1 + definitions + eof)?;
+    if reply.outcome.error.is_some() || reply.outcome.rows != 1 {
+        return None;
+    }
+    let mut values = Vec::with_capacity(definitions);
+    for _ in 0..definitions {
+        let (len, behind) = match *row {
+            [0xfb, ..] => (0, &row[1..]),
+            [len @ 0..=250, ..] => (usize::from(len), &row[1..]),
+            [252, a, b, ..] => (usize::from(u16::from_le_bytes([a, b])), &row[3..]),
+            _ => return None,
+        };
+        let (value, behind) = behind.split_at_checked(len)?;
+        values.push(value.to_vec());
+        row = behind;
+    }
+    Some(values)
+}
+
+fn learn_settings(
+    of: &mut OfSession,
+    capabilities: Capabilities,
+    values: &[Vec<u8>],
+) -> Result<Environment, Left> {
+    let value = |name: &str| {
+        let place = SETTINGS.iter().position(|known| *known == name);
+        place
+            .and_then(|place| values.get(place))
+            .map_or(&[][..], Vec::as_slice)
+    };
+    let has = |mode: &str| {
+        let mut modes = value("sql_mode").split(|byte| *byte == b',');
+        modes.any(|word| word.eq_ignore_ascii_case(mode.as_bytes()))
+    };
+    of.syntax.ansi_quotes = has("ANSI_QUOTES");
+    of.syntax.no_backslash_escapes = has("NO_BACKSLASH_ESCAPES");
+    of.syntax.charset = Charset::named(value("character_set_client"));
+    if value("sql_select_limit") != NO_LIMIT {
+        return Err(Left::Settings);
+    }
+    let variables = SETTINGS.iter().zip(values).map(|(name, value)| Variable {
+        name: name.as_bytes(),
+        value,
+        is_set: false,
+    });
+    let environment = of.lookups.environment(&Surroundings {
+        user: &of.user,
+        account: 0,
+        host: of.host,
+        schema: values
+            .last()
+            .map(Vec::as_slice)
+            .filter(|schema| !schema.is_empty()),
+        capabilities,
+        collation: of.collation,
+        status: of.status,
+        variables: variables.collect(),
+    });
+    of.standing = Standing::Known(environment);
+    Ok(environment)
+}
