@@ -259,6 +259,21 @@ impl Session {
         }
     }
 
+    /// What its client sees of session state as long as it asks for nothing else.
+    #[must_use]
+    pub fn initial_trackers(&self) -> &Rc<ClientTrackers> {
+        &self.initial_trackers
+    }
+
+    /// Shares them with others, where they are the same.
+    pub fn share_trackers(&mut self, common: &Rc<ClientTrackers>) {
+        for own in [&mut self.initial_trackers, &mut self.trackers] {
+            if **own == **common {
+                *own = Rc::clone(common);
+            }
+        }
+    }
+
     /// What another connection needs to have for this session.
     #[must_use]
     pub fn carried(&self) -> &Rc<Carried> {
@@ -289,6 +304,12 @@ impl Session {
     #[must_use]
     pub fn baseline(&self) -> &Baseline {
         &self.baseline
+    }
+
+    /// What the statement under way, or the last one, is.
+    #[must_use]
+    pub fn statement(&self) -> (Class, Effects) {
+        (self.current.class, self.current.effects)
     }
 
     /// A variable as this session sees it, as far as that is known.
