@@ -303,7 +303,7 @@ async fn exchange_mysql(line: &mut Line, parts: &[Part]) -> Result<Answer, AskEr
     let mut statements = vec![begin];
     statements.extend(questions.iter().map(String::as_str));
     statements.extend([COMMIT, line.status()]);
-    let (identity, answers) = line.ask(&statements).await?;
+    let (identity, answers) = line.ask(line.has_gtids, &statements).await?;
     let until = end_of_log(identity.source, answers.last().map_or(&[], Vec::as_slice))?;
     let visible = match line.has_gtids {
         true => {
@@ -333,7 +333,7 @@ async fn exchange_mariadb(line: &mut Line, parts: &[Part], begun: &Applied) -> R
     if !by_gtid {
         statements.push(COMMIT);
     }
-    let (identity, mut answers) = line.ask(&statements).await?;
+    let (identity, mut answers) = line.ask(false, &statements).await?;
     let rows = answers.split_off(2);
     let rows: Vec<Vec<TextRow>> = rows.into_iter().take(parts.len()).collect();
     let snapshot = answers.pop().ok_or(AskError::Malformed("no snapshot"))?;

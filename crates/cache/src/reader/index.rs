@@ -316,10 +316,10 @@ impl Prober {
         };
         let line = self.line.insert(line);
         if by_gtid {
-            let (identity, _) = line.ask(&[]).await?;
+            let (identity, _) = line.ask(true, &[]).await?;
             return gtid_position(identity.source, &identity.gtids);
         }
-        let (identity, answers) = line.ask(&[line.status()]).await?;
+        let (identity, answers) = line.ask(false, &[line.status()]).await?;
         let rows = answers.first().ok_or(AskError::Malformed("no status"))?;
         end_of_log(identity.source, rows)
     }

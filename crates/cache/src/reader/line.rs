@@ -20,6 +20,9 @@ use crate::mapping::{SESSION, name};
 /// "You have an error in your SQL syntax".
 const ER_PARSE_ERROR: u16 = 1064;
 
+/// No right to read a schema, a table or a column, and none of that name; and what is no SQL to the server.
+const FINAL: [u16; 7] = [1044, 1142, 1143, 1049, 1146, 1054, ER_PARSE_ERROR];
+
 /// MySQL 8.2 and later.
 const NEW_STATUS: &str = "SHOW BINARY LOG STATUS";
 /// All others.
@@ -43,9 +46,9 @@ pub(super) enum AskError {
 }
 
 impl AskError {
-    /// Asking again does not help.
+    /// Asking again does not help: other refusals (a lock, a group that is not whole) pass.
     pub(super) fn is_final(&self) -> bool {
-        matches!(self, Self::Link(LinkError::Refused(_)))
+        matches!(self, Self::Link(error) if error.code().is_some_and(|code| FINAL.contains(&code)))
     }
 }
 
@@ -65,7 +68,7 @@ pub(super) struct Line {
     server_name: String,
     address: String,
     status: &'static str,
-    identity: String,
+    identity: [String; 2],
     /// Every transaction has a GTID. Always so with MariaDB.
     pub(super) has_gtids: bool,
 }
@@ -74,7 +77,7 @@ pub(super) struct Line {
 #[derive(Debug)]
 pub(super) struct Identity {
     pub(super) source: SourceId,
-    /// `gtid_executed`, or `gtid_binlog_pos` of MariaDB.
+    /// `gtid_executed`, or `gtid_binlog_pos` of MariaDB; empty where they were not asked for.
     pub(super) gtids: Vec<u8>,
 }
 
@@ -140,22 +143,23 @@ impl Primary {
             .is_some_and(|primary| primary.server.id() == line.server)
     }
 
-    fn identity(&self, flavor: Flavor) -> String {
-        match flavor {
-            Flavor::MySql => {
-                let table = self.table.as_ref();
-                let read = table.map_or("NULL".to_owned(), |table| {
-                    format!("(SELECT 1 FROM {table} LIMIT 1)")
-                });
-                format!(
-                    "SELECT @@GLOBAL.server_uuid, @@GLOBAL.server_id, @@GLOBAL.read_only, @@GLOBAL.super_read_only, \
-                     @@GLOBAL.gtid_executed, {read}"
-                )
-            }
-            Flavor::MariaDb => {
-                "SELECT '', @@GLOBAL.server_id, @@GLOBAL.read_only, 0, @@GLOBAL.gtid_binlog_pos".to_owned()
-            }
-        }
+    /// The question who this is, without and with its GTIDs, which cost a server that writes some waiting.
+    fn identity(&self, flavor: Flavor) -> [String; 2] {
+        let gtids = match flavor {
+            Flavor::MySql => "@@GLOBAL.gtid_executed",
+            Flavor::MariaDb => "@@GLOBAL.gtid_binlog_pos",
+        };
+        let (uuid, super_read_only) = match flavor {
+            Flavor::MySql => ("@@GLOBAL.server_uuid", "@@GLOBAL.super_read_only"),
+            Flavor::MariaDb => ("''", "0"),
+        };
+        let table = self.table.as_ref();
+        let read = table.map_or(String::new(), |table| {
+            format!(", (SELECT 1 FROM {table} LIMIT 1)")
+        });
+        ["''", gtids].map(|gtids| {
+            format!("SELECT {uuid}, @@GLOBAL.server_id, @@GLOBAL.read_only, {super_read_only}, {gtids}{read}")
+        })
     }
 }
 
@@ -193,10 +197,11 @@ impl Line {
     /// are answered.
     pub(super) async fn ask(
         &mut self,
+        with_gtids: bool,
         statements: &[&str],
     ) -> Result<(Identity, Vec<Vec<TextRow>>), AskError> {
         let mut all = Vec::with_capacity(statements.len() + 1);
-        all.push(self.identity.as_str());
+        all.push(self.identity[usize::from(with_gtids)].as_str());
         all.extend_from_slice(statements);
         self.link.send_queries(&all).await?;
         let mut answers = Vec::with_capacity(all.len());

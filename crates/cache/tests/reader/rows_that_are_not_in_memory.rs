@@ -5,7 +5,7 @@ use sandbox::{Kind, Spec};
 
 use crate::served::{hash, key, on_both, served, spec};
 
-on_both! { are_asked_for_and_kept many_keys_are_of_one_moment are_the_same_bytes_as_those_of_the_feed }
+on_both! { are_asked_for_and_kept may_be_refused_by_the_primary many_keys_are_of_one_moment are_the_same_bytes_as_those_of_the_feed }
 
 fn bounded(config: &mut config::Cache) {
     config.mode = CacheMode::Bounded;
@@ -67,6 +67,27 @@ fn kept(spec: Spec) {
                 .await;
             let rows = served.fetched(&mapping, &["3", "2"]).await.unwrap();
             assert_eq!(rows, [Some("3|30".to_owned()), None]);
+        },
+    );
+}
+
+fn may_be_refused_by_the_primary(kind: Kind) {
+    let sql = "CREATE TABLE test.t (id INT PRIMARY KEY, v INT); INSERT INTO test.t VALUES (1, 10)";
+    served(
+        spec(kind),
+        sql,
+        bounded,
+        vec![hash("t", "test.t", &["id"])],
+        |served| async move {
+            let mapping = served.mapping("t").await;
+            served.sql("RENAME TABLE test.t TO test.u");
+            let begun = std::time::Instant::now();
+            let error = served.fetched(&mapping, &["1"]).await.unwrap_err().to_string();
+            assert!(
+                error.contains("not in memory, and the primary: Table 'test.t' doesn't exist (error 1146)"),
+                "{error}"
+            );
+            assert!(begun.elapsed() < std::time::Duration::from_secs(10), "at once");
         },
     );
 }
