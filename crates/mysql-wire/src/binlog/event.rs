@@ -48,7 +48,8 @@ pub enum Kind<'a> {
     Gtid(Gtid),
     /// MariaDB, at the beginning of a file: the last GTIDs before it.
     GtidList,
-    /// A statement: `BEGIN`, `COMMIT` of an engine without transactions, DDL, or one that is logged as such.
+    /// A statement: `BEGIN`, `COMMIT` of an engine without transactions, DDL, or one that is logged as such, `LOAD DATA` among
+    /// them.
     Query(Query<'a>),
     /// What the number of a table means in the row events that follow.
     TableMap(TableMap),
@@ -159,6 +160,7 @@ const XID: u8 = 16;
 pub(super) const TABLE_MAP: u8 = 19;
 pub(super) const WRITE_ROWS_V1: u8 = 23;
 const DELETE_ROWS_V1: u8 = 25;
+const EXECUTE_LOAD_QUERY: u8 = 18;
 const INCIDENT: u8 = 26;
 pub(super) const HEARTBEAT: u8 = 27;
 const ROWS_QUERY: u8 = 29;
@@ -182,8 +184,11 @@ const MARIADB_DELETE_ROWS_COMPRESSED: u8 = 171;
 
 /// Header flag of events that a replica may skip when it does not know them.
 const IGNORABLE: u16 = 0x80;
-/// The last code that an event of MySQL has.
-const MYSQL_LAST: u8 = 42;
+
+/// An event of MySQL's (9.7) or of MariaDB's (11.8).
+fn is_known(code: u8) -> bool {
+    matches!(code, 0..=GTID_TAGGED | MARIADB_ANNOTATE..=MARIADB_DELETE_ROWS_COMPRESSED)
+}
 
 /// Reads what is between an event's header and its checksum.
 pub(super) fn read_body<'a>(
@@ -204,7 +209,7 @@ pub(super) fn read_body<'a>(
             Kind::Rotate { file, offset }
         }
         STOP => Kind::Stop,
-        QUERY | MARIADB_QUERY_COMPRESSED => read_query(&mut reader, header.code == MARIADB_QUERY_COMPRESSED)?,
+        QUERY | MARIADB_QUERY_COMPRESSED | EXECUTE_LOAD_QUERY => read_query(&mut reader, header.code)?,
         XID => Kind::Xid(u64::from_le_bytes(reader.array("xid event")?)),
         TABLE_MAP => Kind::TableMap(TableMap::read(&mut reader, is_mariadb)?),
         WRITE_ROWS_V1..=DELETE_ROWS_V1 => Kind::Rows(Rows::read(
@@ -254,7 +259,8 @@ pub(super) fn read_body<'a>(
         },
         PARTIAL_UPDATE_ROWS => Kind::PartialUpdateRows,
         TRANSACTION_PAYLOAD => Kind::TransactionPayload(Payload::read(&mut reader)?),
-        code if code > MYSQL_LAST && code < MARIADB_ANNOTATE && header.flags & IGNORABLE == 0 => {
+        // It may change rows.
+        code if !is_known(code) && header.flags & IGNORABLE == 0 => {
             return Err(BinlogError::Unsupported(format!("an event of type {code}")));
         }
         _ => Kind::Other,
@@ -262,17 +268,21 @@ pub(super) fn read_body<'a>(
     Ok(Event { header, kind })
 }
 
-fn read_query<'a>(reader: &mut Reader<'a>, compressed: bool) -> Result<Kind<'a>, BinlogError> {
+fn read_query<'a>(reader: &mut Reader<'a>, code: u8) -> Result<Kind<'a>, BinlogError> {
     const FIELD: &str = "query event";
     reader.bytes(8, FIELD)?;
     let schema_len = reader.u8(FIELD)?;
     let error = reader.u16(FIELD)?;
     let status_len = reader.u16(FIELD)?;
+    if code == EXECUTE_LOAD_QUERY {
+        // The file, and where its name is in the statement.
+        reader.bytes(13, FIELD)?;
+    }
     reader.bytes(usize::from(status_len), FIELD)?;
     let schema = reader.bytes(usize::from(schema_len), FIELD)?;
     reader.u8(FIELD)?;
     let sql = reader.remaining();
-    let sql = if compressed {
+    let sql = if code == MARIADB_QUERY_COMPRESSED {
         unpack::mariadb(sql)?.into()
     } else {
         sql.into()

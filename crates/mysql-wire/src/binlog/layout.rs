@@ -32,7 +32,12 @@ impl Layout {
     /// [`BinlogError::Shape`]: the binary log has another table than the definition.
     pub fn new(map: &TableMap, columns: &[ColumnType]) -> Result<Layout, BinlogError> {
         if map.columns.len() != columns.len() {
-            let (column, reason) = (map.columns.len(), format!("it has {} columns", columns.len()));
+            let (column, known) = (map.columns.len().min(columns.len()), columns.len());
+            // MariaDB hides a column behind each unique index over values that are too long for a tree.
+            let reason = format!(
+                "the log has {} columns, the definition {known}",
+                map.columns.len()
+            );
             return Err(BinlogError::Shape { column, reason });
         }
         let pairs = map.columns.iter().zip(columns).enumerate();

@@ -414,3 +414,72 @@ async fn rows_that_are_not_whole_are_errors() {
     let mut stream = dump(&sandbox, &have).await;
     stream.until("partial update").await;
 }
+
+#[tokio::test]
+async fn statements_that_change_rows_are_seen() {
+    let (sandbox, mut link) = start(Spec::new(sandbox::Kind::Mariadb)).await;
+    let have = executed(&mut link, Flavor::MariaDb).await;
+    let file = sandbox.folder().join("rows.txt");
+    std::fs::write(&file, "1\tone\n").unwrap();
+    link.query("SET binlog_format = STATEMENT").await;
+    link.query("INSERT INTO t VALUES (2, 'two')").await;
+    link.query(&format!("LOAD DATA INFILE '{}' INTO TABLE t", file.display()))
+        .await;
+    let mut stream = dump(&sandbox, &have).await;
+    stream.until("query test: INSERT INTO t").await;
+    stream.until("query test: LOAD DATA").await;
+}
+
+#[tokio::test]
+async fn the_log_has_the_columns_of_the_information_schema() {
+    for kind in [sandbox::Kind::Mariadb, sandbox::Kind::Mysql] {
+        let (sandbox, mut link) = start(Spec::new(kind)).await;
+        let flavor = if kind == sandbox::Kind::Mysql {
+            Flavor::MySql
+        } else {
+            Flavor::MariaDb
+        };
+        // Indexes over expressions are hidden columns.
+        let more = match flavor {
+            Flavor::MySql => {
+                ", j JSON, secret INT INVISIBLE, KEY ((id + 1)), KEY ((CAST(j->'$.a' AS UNSIGNED ARRAY)))"
+            }
+            Flavor::MariaDb => ", j JSON, secret INT INVISIBLE DEFAULT 3",
+        };
+        let generated = "g INT AS (id * 2) VIRTUAL, s INT AS (id * 3) STORED";
+        link.query(&format!(
+            "CREATE TABLE more (id INT PRIMARY KEY, w TEXT, {generated}{more})"
+        ))
+        .await;
+        let have = executed(&mut link, flavor).await;
+        link.query("INSERT INTO more (id, w, j) VALUES (7, 'w', '{\"a\": [1, 2]}')")
+            .await;
+        let shape = link
+            .query(
+                "SELECT COLUMN_TYPE, CHARACTER_SET_NAME FROM information_schema.COLUMNS \
+                 WHERE TABLE_NAME = 'more' AND TABLE_SCHEMA = 'test' ORDER BY ORDINAL_POSITION",
+            )
+            .await;
+        let word = |word: &Option<Vec<u8>>| word.clone().map(|word| String::from_utf8(word).unwrap());
+        let columns: Vec<ColumnType> = shape
+            .iter()
+            .map(|row| ColumnType::parse(&word(&row[0]).unwrap(), word(&row[1]).as_deref()).unwrap())
+            .collect();
+        let mut stream = dump(&sandbox, &have).await;
+        stream.until("table").await;
+        let layout = Layout::new(stream.table.as_ref().unwrap(), &columns).unwrap();
+        let payload = stream.link.receive().await;
+        let Packet::Event(event) = stream.decoder.packet(&payload).unwrap() else {
+            panic!()
+        };
+        let Kind::Rows(rows) = event.kind else {
+            panic!("{:?}", event.kind)
+        };
+        let image = rows.iter(&layout).next().unwrap().unwrap().after.unwrap();
+        let values: Vec<_> = (0..columns.len())
+            .map(|column| image.value(&layout, column).unwrap())
+            .collect();
+        assert_eq!(values[0], Value::Int(7), "{kind}");
+        assert_eq!(values[2..4], [Value::Int(14), Value::Int(21)], "{kind}");
+    }
+}
