@@ -154,6 +154,12 @@ async fn fill(
         link.query(&format!("UPDATE {name} SET id = -id WHERE id = {id}"))
             .await;
     }
+    if literal == Literal::MySqlJson {
+        // Changed in place, documents have holes.
+        let change = "JSON_SET(JSON_REMOVE(v, '$[1]', '$.a0'), '$[0]', 'x', '$.k', 2)";
+        link.query(&format!("UPDATE {name} SET v = {change} WHERE id % 3 = 0"))
+            .await;
+    }
     link.query(&format!("UPDATE {name} SET id = -id")).await;
     link.query(&format!("INSERT INTO {name} SELECT id + 1000, v FROM {name}"))
         .await;
