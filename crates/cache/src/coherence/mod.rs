@@ -9,3 +9,6 @@ pub use applied::{Applied, Takeover, takeover};
 pub use fill::{Fill, Verdict as FillVerdict, Visible};
 pub use position::{Place, Position, SourceId};
 pub use read_index::{Arrival, Probe, ReadIndex, Verdict};
+
+#[cfg(test)]
+mod simulator;

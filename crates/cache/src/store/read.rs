@@ -33,7 +33,12 @@ thread_local! {
     /// The root that this thread has read last, with its store's number and its own. To count references to it would cost every read two
     /// locked instructions, which wait for all loads before them. So the memory of a mapping that was closed is given back when all
     /// threads have read something else.
-    static ROOT: RefCell<((u64, u64), Option<Arc<Root>>)> = const { RefCell::new(((0, 0), None)) };
+    static KEPT: RefCell<Kept> = const { RefCell::new(Kept { number: (0, 0), root: None }) };
+}
+
+struct Kept {
+    number: (u64, u64),
+    root: Option<Arc<Root>>,
 }
 
 /// What readers see. Shared by all threads.
@@ -101,13 +106,19 @@ impl Store {
     /// With the root that is there now, or that was there when the caller's period began.
     fn with_root<R>(&self, read: impl FnOnce(&Root) -> R) -> R {
         let number = (self.number, self.root_number.load(Ordering::Relaxed));
-        ROOT.with(|kept| {
-            let is_kept = kept.try_borrow().is_ok_and(|kept| kept.0 == number);
+        KEPT.with(|kept| {
+            let is_kept = kept.try_borrow().is_ok_and(|kept| kept.number == number);
             if !is_kept && let Ok(mut kept) = kept.try_borrow_mut() {
-                *kept = (number, Some(self.root.load_full()));
+                *kept = Kept {
+                    number,
+                    root: Some(self.root.load_full()),
+                };
             }
             match kept.try_borrow().as_deref() {
-                Ok((kept, Some(root))) if *kept == number => read(root),
+                Ok(Kept {
+                    number: of,
+                    root: Some(root),
+                }) if *of == number => read(root),
                 // Within a read of another store.
                 _ => read(&self.root.load()),
             }

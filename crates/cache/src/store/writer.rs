@@ -67,12 +67,17 @@ pub(super) struct Change {
 impl Store {
     /// A store that takes at most `memory_max` bytes, and its one writer.
     pub fn new(memory_max: u64) -> (Arc<Store>, Writer) {
+        let seed = std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), memory_max);
+        Store::with_seed(memory_max, seed)
+    }
+
+    /// With the seed of its hashes.
+    pub(crate) fn with_seed(memory_max: u64, seed: u64) -> (Arc<Store>, Writer) {
         let arena = Arena::new(memory_max);
         let root = Root {
             tables: Box::default(),
             directory: Arc::clone(&arena.directory),
         };
-        let seed = std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), memory_max);
         let store = Arc::new(Store {
             sequence: AtomicU64::new(0),
             committed: AtomicU64::new(0),

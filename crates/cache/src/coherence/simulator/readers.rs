@@ -1,0 +1,287 @@
+//! Workers: their probes, reads, questions to the primary, and fills.
+
+use std::sync::Arc;
+
+use mysql_wire::gtid::GtidSet;
+
+use super::feed::key;
+use super::{Level, Mutant, Simulator, T, Violation, WORKERS};
+use crate::coherence::{Arrival, Fill, FillVerdict, Position, Probe, ReadIndex, SourceId, Verdict, Visible};
+use crate::store::{FillTicket, Filled, Found};
+
+#[derive(Default)]
+pub(super) struct Worker {
+    pub(super) index: ReadIndex,
+    probe: Option<(Probe, Sent)>,
+    pub(super) reads: Vec<Read>,
+    /// Who it takes for the primary.
+    pub(super) believes: usize,
+}
+
+enum Sent {
+    Under { to: usize },
+    Answered(Option<Position>),
+}
+
+pub(super) struct Read {
+    pub(super) level: Level,
+    pub(super) session: usize,
+    pub(super) group: u64,
+    pub(super) arrived: u64,
+    pub(super) arrival: Arrival,
+    /// What the session was told of.
+    pub(super) wants: GtidSet,
+    pub(super) fetch: Option<Fetch>,
+}
+
+/// A question to the primary, step by step.
+pub(super) struct Fetch {
+    fill: Fill,
+    ticket: Option<FillTicket>,
+    to: usize,
+    visible: Option<Visible>,
+    /// What SELECT saw.
+    value: Option<Option<u64>>,
+}
+
+/// Rows of the primary that are to be kept.
+pub(super) struct Pending {
+    fill: Fill,
+    ticket: FillTicket,
+    visible: Visible,
+    until: Position,
+    group: u64,
+    value: Option<u64>,
+}
+
+impl Simulator {
+    /// A worker does something for its probe, and for some of its reads.
+    pub(super) fn advance_worker(&mut self) -> Result<(), Violation> {
+        let worker = self.random.below(WORKERS);
+        if self.random.below(2) == 0 {
+            self.advance_probe(worker);
+        }
+        for read in (0..self.workers[worker].reads.len()).rev() {
+            if self.random.below(2) == 0 {
+                let read = self.workers[worker].reads.swap_remove(read);
+                self.advance_read(worker, read)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn advance_read(&mut self, worker: usize, mut read: Read) -> Result<(), Violation> {
+        let ended = if read.fetch.is_some() {
+            self.advance_fetch(&mut read)
+        } else if self.may_read(worker, &read) {
+            self.look(worker, &mut read)?
+        } else {
+            None
+        };
+        match ended {
+            Some(value) => {
+                self.done[read.level as usize] += 1;
+                self.truth.check(&read, self.now, value)
+            }
+            None => {
+                self.workers[worker].reads.push(read);
+                Ok(())
+            }
+        }
+    }
+
+    fn advance_probe(&mut self, worker: usize) {
+        let unchecked = self.is(Mutant::FencedPrimaryAnswers);
+        let late = self.is(Mutant::ProbeServesLateReads);
+        let Worker { probe, believes, .. } = &mut self.workers[worker];
+        match probe.take() {
+            Some((sent, Sent::Under { to })) => {
+                let server = self.truth.get(to);
+                let counts = !server.is_fenced() || unchecked;
+                let answer = counts.then(|| server.position(server.log.len()));
+                *probe = Some((sent, Sent::Answered(answer)));
+            }
+            Some((sent, Sent::Answered(answer))) => {
+                let answer = answer.map(|position| self.of_source(position));
+                let index = &mut self.workers[worker].index;
+                if answer.is_none() {
+                    self.workers[worker].believes = self.truth.last();
+                    self.workers[worker].index.end(sent, None);
+                } else if late {
+                    index.end(sent, None);
+                    if let Some(sent) = index.send() {
+                        index.end(sent, answer);
+                    }
+                } else {
+                    index.end(sent, answer);
+                }
+            }
+            None => {
+                let to = *believes;
+                let wanted = self.workers[worker].reads.iter().any(|read| {
+                    let index = &self.workers[worker].index;
+                    read.level == Level::Strong && index.verdict(read.arrival, &self.applied) == Verdict::Send
+                });
+                let Worker { index, probe, .. } = &mut self.workers[worker];
+                if wanted && let Some(sent) = index.send() {
+                    *probe = Some((sent, Sent::Under { to }));
+                }
+            }
+        }
+    }
+
+    fn of_source(&self, position: Position) -> Position {
+        let source = self.applied.position.as_ref().map(|position| position.source);
+        match (self.is(Mutant::SourcesMixed), source) {
+            (true, Some(source)) => Position { source, ..position },
+            _ => position,
+        }
+    }
+
+    fn may_read(&self, worker: usize, read: &Read) -> bool {
+        match read.level {
+            Level::Strong => match self.workers[worker].index.verdict(read.arrival, &self.applied) {
+                Verdict::Serve => true,
+                Verdict::WaitApplied(_) => self.is(Mutant::NoWaitForApplied),
+                Verdict::WaitProbe | Verdict::Send => false,
+            },
+            Level::Session => self.applied.has(&read.wants) || self.is(Mutant::SessionDoesNotWait),
+            Level::Eventual => true,
+        }
+    }
+
+    /// Reads both keys from the store, or begins to ask the primary.
+    fn look(&mut self, worker: usize, read: &mut Read) -> Result<Option<Option<u64>>, Violation> {
+        let (mut first, mut second) = (Vec::new(), Vec::new());
+        let found = self.store.snapshot(|view| {
+            [
+                view.get(T, &key(read.group, false), &mut first),
+                view.get(T, &key(read.group, true), &mut second),
+            ]
+        });
+        let Ok(found) = found else {
+            return Ok(None);
+        };
+        if found.contains(&Found::Missing) {
+            read.fetch = Some(self.begin_fetch(worker));
+            return Ok(None);
+        }
+        let value = |found, row: &[u8]| match found {
+            Found::Row => Some(Some(u64::from_le_bytes(row.try_into().unwrap()))),
+            Found::Absent => Some(None),
+            _ => None,
+        };
+        let (first, second) = (value(found[0], &first), value(found[1], &second));
+        if first != second {
+            return Err(format!(
+                "half a transaction of group {}: {first:?} {second:?}",
+                read.group
+            ));
+        }
+        Ok(first)
+    }
+
+    fn begin_fetch(&mut self, worker: usize) -> Fetch {
+        let fill = Fill::begin(Arc::clone(&self.applied));
+        let newer = self.is(Mutant::TicketNewerThanApplied);
+        let version = if newer {
+            self.store.version()
+        } else {
+            fill.begun().version
+        };
+        let ticket = self.store.fill_begin(T, version);
+        Fetch {
+            fill,
+            ticket,
+            to: self.workers[worker].believes,
+            visible: None,
+            value: None,
+        }
+    }
+
+    /// What the read ends with, if the primary's answer may be shown.
+    fn advance_fetch(&mut self, read: &mut Read) -> Option<Option<u64>> {
+        let mut fetch = read.fetch.take()?;
+        let server = self.truth.get(fetch.to);
+        if server.is_fenced() {
+            let last = self.truth.last();
+            self.workers.iter_mut().for_each(|worker| worker.believes = last);
+            return None;
+        }
+        let Some(visible) = fetch.visible.take() else {
+            let visible = Visible::Gtids(server.source(), server.sets[server.visible].clone());
+            read.fetch = Some(Fetch {
+                visible: Some(visible),
+                ..fetch
+            });
+            return None;
+        };
+        let Some(value) = fetch.value else {
+            let value = server.value(read.group, server.visible);
+            read.fetch = Some(Fetch {
+                visible: Some(visible),
+                value: Some(value),
+                ..fetch
+            });
+            return None;
+        };
+        let shown = fetch.fill.may_show(&visible) || self.is(Mutant::OldAnswerShown);
+        if !shown && !self.is(Mutant::FillOfOldAnswer) {
+            return None;
+        }
+        let ticket = if self.is(Mutant::TicketAfterSelect) {
+            self.store.fill_begin(T, self.store.version())
+        } else {
+            fetch.ticket
+        };
+        if let Some(ticket) = ticket {
+            let until = server.position(server.log.len());
+            let (fill, group) = (fetch.fill, read.group);
+            self.pending.push(Pending {
+                fill,
+                ticket,
+                visible,
+                until,
+                group,
+                value,
+            });
+        }
+        shown.then_some(value)
+    }
+
+    pub(super) fn try_fills(&mut self) {
+        for pending in std::mem::take(&mut self.pending) {
+            self.try_fill(pending);
+        }
+    }
+
+    fn try_fill(&mut self, pending: Pending) {
+        let everything = Visible::Everything(match &pending.visible {
+            Visible::Gtids(source, _) => *source,
+            _ => SourceId(0),
+        });
+        let visible = if self.is(Mutant::FillOfOldAnswer) {
+            &everything
+        } else {
+            &pending.visible
+        };
+        let until = match &pending.fill.begun().position {
+            Some(begun) if self.is(Mutant::FillOfNewAnswer) => begun,
+            _ => &pending.until,
+        };
+        match pending.fill.verdict(visible, until, &self.applied) {
+            FillVerdict::Wait => self.pending.push(pending),
+            FillVerdict::Drop => {}
+            FillVerdict::Store => {
+                let row = pending.value.map(u64::to_le_bytes);
+                for second in [false, true] {
+                    let row = row.as_ref().map(|row| &row[..]);
+                    let filled = self
+                        .writer
+                        .fill(&pending.ticket, &key(pending.group, second), row);
+                    self.kept += u64::from(filled == Filled::Stored);
+                }
+            }
+        }
+    }
+}
