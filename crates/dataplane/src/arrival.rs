@@ -409,9 +409,9 @@ pub(crate) async fn introduce(
     let (login, greeting) = handshake::greet(client, listener, &traits, control.id).await?;
     story.user = String::from_utf8_lossy(&login.user[..login.user.len().min(USER_SHOWN)]).into();
     control.introduce(About {
-        listener: listener.config.name.clone(),
-        user: story.user.to_string(),
-        client: peer.to_string(),
+        listener: listener.config.name.as_str().into(),
+        user: story.user.clone(),
+        client: peer.to_string().into(),
     });
     Ok(Introduced {
         login,

@@ -36,7 +36,7 @@ pub(crate) struct Authenticated {
     /// What the client proved itself with: good for logins on servers.
     pub(crate) credential: Credential,
     /// What servers may have instead while the password is being changed.
-    pub(crate) other_credential: Option<Credential>,
+    pub(crate) other_credential: Option<Box<Credential>>,
 }
 
 /// What a client says it is, and has answered so far.
@@ -123,7 +123,7 @@ async fn judge_in_time(
     let limit = listener.config.login_timeout;
     let judged = timeout(limit, judge(side, claim, accounts, listener)).await;
     let (applicant, credential) = judged.unwrap_or(Err(SessionError::LoginTimeout(limit)))?;
-    let other_credential = applicant.other_than(&credential);
+    let other_credential = applicant.other_than(&credential).map(Box::new);
     let user = applicant
         .user
         .begin_session()

@@ -91,9 +91,9 @@ impl Waiting {
 /// Whose session it is.
 #[derive(Debug)]
 pub(crate) struct About {
-    pub(crate) listener: String,
-    pub(crate) user: String,
-    pub(crate) client: String,
+    pub(crate) listener: Box<str>,
+    pub(crate) user: Box<str>,
+    pub(crate) client: Box<str>,
 }
 
 /// One session as its worker sees it.
@@ -172,7 +172,7 @@ impl Control {
 
     /// Who it is said to be; empty before it is known.
     pub(crate) fn user(&self) -> Option<String> {
-        self.about.borrow().as_ref().map(|about| about.user.clone())
+        self.about.borrow().as_ref().map(|about| about.user.to_string())
     }
 
     /// Says why the session holds its server connection.

@@ -213,9 +213,9 @@ impl Guest {
     /// Says whose session it is, to those who list sessions.
     pub(crate) fn introduce(&self, user: &str) {
         self.control.introduce(About {
-            listener: self.listener.config.name.clone(),
-            user: user.to_owned(),
-            client: self.peer.to_string(),
+            listener: self.listener.config.name.as_str().into(),
+            user: user.into(),
+            client: self.peer.to_string().into(),
         });
     }
 }

@@ -65,6 +65,8 @@ pub(crate) async fn serve(
             return error;
         }
     };
+    // Said by the account from here on.
+    story.user = Box::default();
     let Err(error) = run::run(&mut split).await;
     Box::pin(answer::farewell(&mut split, &error)).await;
     story.server = split.last_server.take();
@@ -164,7 +166,8 @@ fn open(
         host,
     } = proved;
     let client_capabilities = client.capabilities;
-    let key = key(&account.credential, client_capabilities, &traits, login.charset);
+    let shared = worker.pools.of(listener, &worker.metrics);
+    let own_key = key(&account.credential, client_capabilities, &traits, login.charset);
     let compression = handshake::agreed_compression(client_capabilities, login.zstd_level)
         .filter(|_| listener.config.compression);
     let nowhere = worker.metrics.server(listener.cluster.name(), telemetry::OTHER);
@@ -186,9 +189,8 @@ fn open(
         control: Rc::clone(control),
         worker: Rc::clone(worker),
         listener: Arc::clone(listener),
-        shared: worker.pools.of(listener, &worker.metrics),
-        shape: Shape::new(key.capabilities, client_capabilities),
-        key,
+        shape: Shape::new(own_key.capabilities, client_capabilities),
+        key: shared.share_key(own_key),
         account,
         wires: Wires {
             client: client.stream,
@@ -201,6 +203,7 @@ fn open(
         session: Session::new(start),
         rules: rules::OfSession::new(worker),
         lookups: lookup::OfSession::new(worker, listener),
+        shared,
         note: None,
         capabilities: client_capabilities & PASSED_ON,
         status: StatusFlags::AUTOCOMMIT,
@@ -227,14 +230,14 @@ fn open(
 }
 
 /// What the session's server connections have in common with those of others.
-fn key(credential: &Credential, client: Capabilities, traits: &ServerTraits, charset: u8) -> Rc<Key> {
+fn key(credential: &Credential, client: Capabilities, traits: &ServerTraits, charset: u8) -> Key {
     let wanted = (client & PASSED_ON).without(OWN_AFFAIR) | ALWAYS;
-    Rc::new(Key {
+    Key {
         user: Arc::clone(&credential.user),
         account: credential.account,
         capabilities: wanted & (traits.capabilities | Capabilities::LONG_PASSWORD),
         collation: charset,
-    })
+    }
 }
 
 /// What a session knows of itself before its first command.
@@ -298,7 +301,8 @@ async fn admit(split: &mut Split, sequence: u8) -> Result<(), SessionError> {
     rebuilt.map_err(|Refused(error)| error)?;
     split.status = connection.opened.status;
     split.pool().give_back(connection);
-    split.login.auth_response = Vec::new();
+    // Thousands of idle sessions keep their logins, for what comes after them.
+    (split.login.auth_response, split.login.auth_plugin) = (Vec::new(), None);
 
     let mut ok = OkPacket {
         status: split.status,
@@ -385,6 +389,7 @@ async fn become_user(
         .charset
         .map_or(split.login.charset, |charset| charset as u8);
     let new_key = key(&account.credential, split.capabilities, &split.traits, charset);
+    let new_key = split.shared.share_key(new_key);
     let old_key = std::mem::replace(&mut split.key, new_key);
     let old_account = std::mem::replace(&mut split.account, account);
     let old_schema = split.login.database.replace(request.database);

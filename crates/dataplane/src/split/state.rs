@@ -10,7 +10,7 @@ use mysql_wire::compression::Algorithm;
 use mysql_wire::{Capabilities, Login, PacketHeader, StatusFlags, write_packet};
 use net::Peer;
 use routing::PeakEwma;
-use session::{Baseline, Carried};
+use session::{Baseline, Carried, ClientTrackers};
 use telemetry::ServerSeries;
 use tokio::task::{AbortHandle, spawn_local};
 use upstream::{Connection, Key, Pool, Server, ServerId, ServerTraits};
@@ -197,8 +197,10 @@ pub(crate) struct ClusterOfWorker {
     born: Instant,
     /// As it was at the last choice: whether answers are to be timed.
     pub(crate) by_latency: Cell<bool>,
-    /// The states that sessions begin with, of which there are few: one allocation each.
+    /// What sessions begin with, of which there are few: one allocation each.
     common: RefCell<Vec<Rc<Carried>>>,
+    common_trackers: RefCell<Vec<Rc<ClientTrackers>>>,
+    common_keys: RefCell<Vec<Rc<Key>>>,
     housekeeping: AbortHandle,
 }
 
@@ -230,13 +232,28 @@ impl ClusterOfWorker {
 
     /// Has a session that has just begun share its state with others that begin so.
     pub(crate) fn share(&self, session: &mut session::Session) {
-        let mut common = self.common.borrow_mut();
-        match common.iter().find(|known| ***known == **session.carried()) {
-            Some(known) => session.share_carried(known),
-            None if common.len() < COMMON_MAX => common.push(Rc::clone(session.carried())),
-            None => {}
-        }
+        let carried = in_common(&self.common, Rc::clone(session.carried()));
+        session.share_carried(&carried);
+        let trackers = in_common(&self.common_trackers, Rc::clone(session.initial_trackers()));
+        session.share_trackers(&trackers);
     }
+
+    /// The key that others with the same use.
+    pub(crate) fn share_key(&self, key: Key) -> Rc<Key> {
+        in_common(&self.common_keys, Rc::new(key))
+    }
+}
+
+/// What was there before and is equal, or this for those who come later.
+fn in_common<T: PartialEq>(common: &RefCell<Vec<Rc<T>>>, own: Rc<T>) -> Rc<T> {
+    let mut common = common.borrow_mut();
+    if let Some(known) = common.iter().find(|known| **known == own) {
+        return Rc::clone(known);
+    }
+    if common.len() < COMMON_MAX {
+        common.push(Rc::clone(&own));
+    }
+    own
 }
 
 impl Drop for ClusterOfWorker {
@@ -281,6 +298,8 @@ impl Pools {
                 born: Instant::now(),
                 by_latency: Cell::new(false),
                 common: RefCell::default(),
+                common_trackers: RefCell::default(),
+                common_keys: RefCell::default(),
                 housekeeping,
             })
         });
