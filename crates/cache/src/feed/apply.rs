@@ -8,9 +8,9 @@ use std::sync::atomic::Ordering;
 
 use mysql_wire::binlog::{BinlogError, Decoder, Event, Gtid, Image, Kind, Layout, Query, Rows, TableMap};
 
+use super::board::{Board, Counts};
 use super::prepared::{Change, Prepared};
 use super::progress::Progress;
-use super::shared::{Board, Counts};
 use super::tables::{RETRY, State, Tables};
 use super::words::{Verb, verb};
 use crate::coherence::SourceId;

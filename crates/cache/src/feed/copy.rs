@@ -8,7 +8,6 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mysql_wire::Command;
 use mysql_wire::binlog::{BinaryRow, BinlogError, Zone};
 use mysql_wire::gtid::{Flavor, GtidSet};
 use tokio::sync::{Notify, mpsc, oneshot};
@@ -80,6 +79,23 @@ impl Batch {
             rest = behind;
             Some((key, row))
         })
+    }
+}
+
+/// One statement's part of a table.
+struct Chunk {
+    command: Vec<u8>,
+    mark: u64,
+    /// Rows that were read before, and those that the table has.
+    before: u64,
+    total: u64,
+}
+
+impl Chunk {
+    /// What has been read of the table, with so many rows of this chunk. The total is what the server guesses.
+    fn percent(&self, count: u64) -> u8 {
+        let read = self.before + count;
+        (read * 100 / self.total.max(read).max(1)).min(99) as u8
     }
 }
 
@@ -177,10 +193,13 @@ impl Copier {
         loop {
             let mark = self.mark(window).await;
             self.wait_until_visible(link).await?;
-            let command = pages.command(link).await?;
-            let rows = self
-                .chunk(link, mapping, &mut pages, command, mark, read, total)
-                .await?;
+            let chunk = Chunk {
+                command: pages.command(link).await?,
+                mark,
+                before: read,
+                total,
+            };
+            let rows = self.chunk(link, mapping, &mut pages, chunk).await?;
             if self.primary.flavor == Flavor::MariaDb {
                 link.query("COMMIT").await?;
             }
@@ -241,21 +260,16 @@ impl Copier {
         link: &mut Link,
         mapping: &Mapping,
         pages: &mut Pages,
-        command: Vec<u8>,
-        mark: u64,
-        before: u64,
-        total: u64,
+        chunk: Chunk,
     ) -> Result<u64, CopyError> {
-        debug_assert_eq!(command.first(), Some(&Command::STMT_EXECUTE.0));
-        link.send(&command).await?;
+        link.send(&chunk.command).await?;
         if !link.result_head().await? {
             return Err(LinkError::Malformed("a SELECT without rows").into());
         }
         let columns = &mapping.columns;
         let (mut key, mut row, mut last) = (Vec::new(), Vec::new(), Vec::new());
-        let mut batch = Batch::new(mark);
+        let mut batch = Batch::new(chunk.mark);
         let mut count = 0;
-        let percent = |count: u64| ((before + count) * 100 / total.max(before + count).max(1)).min(99) as u8;
         while let Some(packet) = link.row().await? {
             let mut values = Vec::with_capacity(columns.len());
             let mut reader = BinaryRow::new(packet, columns.len()).map_err(BinlogError::from)?;
@@ -276,14 +290,14 @@ impl Copier {
                     .collect();
             }
             if batch.lens.len() >= BATCH_ROWS || batch.bytes.len() >= BATCH_BYTES {
-                batch.percent = percent(count);
-                let full = std::mem::replace(&mut batch, Batch::new(mark));
+                batch.percent = chunk.percent(count);
+                let full = std::mem::replace(&mut batch, Batch::new(chunk.mark));
                 self.send(Message::Rows(full)).await?;
             }
         }
         pages.go_on_after(&last);
         batch.last = true;
-        batch.percent = percent(count);
+        batch.percent = chunk.percent(count);
         self.send(Message::Rows(batch)).await?;
         Ok(count)
     }

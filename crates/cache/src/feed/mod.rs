@@ -13,6 +13,7 @@
 
 mod account;
 mod apply;
+mod board;
 mod copy;
 mod dump;
 pub(crate) mod link;
@@ -20,7 +21,7 @@ mod pages;
 mod preflight;
 mod prepared;
 mod progress;
-mod shared;
+
 mod stream;
 mod tables;
 mod thread;
@@ -28,6 +29,6 @@ mod watch;
 mod window;
 mod words;
 
+pub use board::{Board, Fill, MappingState, Phase};
 pub(crate) use dump::source_id;
-pub use shared::{Board, Fill, MappingState, Phase};
 pub use thread::{Feed, FeedError};

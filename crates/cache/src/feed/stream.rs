@@ -14,10 +14,10 @@ use upstream::{Cluster, Server};
 
 use super::account::Replica;
 use super::apply::Applier;
+use super::board::{Board, Counts, Fill};
 use super::copy::{Batch, Copier, CopyError, Message};
 use super::dump::Dump;
 use super::link::LinkError;
-use super::shared::{Board, Counts, Fill};
 use super::tables::{RETRY, State};
 use super::watch::Watch;
 

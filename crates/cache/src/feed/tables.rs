@@ -8,7 +8,7 @@ use std::time::Duration;
 use config::CacheMapping;
 use tokio::time::Instant;
 
-use super::shared::{Board, MappingState, Phase};
+use super::board::{Board, MappingState, Phase};
 use super::window::Window;
 use super::words;
 use crate::coherence::Position;

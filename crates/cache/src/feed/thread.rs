@@ -15,8 +15,8 @@ use upstream::{Cluster, Server};
 
 use super::account::Replica;
 use super::apply::Applier;
+use super::board::{Board, Counts, Fill};
 use super::dump::{self, ER_FATAL_ERROR_READING_BINLOG};
-use super::shared::{Board, Counts, Fill};
 use super::stream::{Ended, Stream, Surroundings};
 use super::tables::Tables;
 use crate::coherence::Applied;

@@ -71,3 +71,67 @@ fn a_replica_that_lacks_something_means_a_copy(kind: Kind) {
         .unwrap();
     fed.assert_same_as(1, "t", SELECT);
 }
+
+/// The group elects another one, which has all.
+#[test]
+fn of_a_group() {
+    let mut wishes = Wishes::of(Kind::GroupReplication);
+    wishes.spec = Spec::new(Kind::GroupReplication).nodes(3);
+    wishes.topology = config::Topology::GroupReplication;
+    let fed = Fed::start(wishes, TABLE, vec![string("t", "test.t", &["id"], "c")]);
+    fed.assert_same("t", SELECT);
+    fed.sql("UPDATE t SET c = 'last words'");
+    fed.until_applied();
+    fed.sandbox.primary().kill9().unwrap();
+    let takes_writes = |at: usize| {
+        let sql = "INSERT INTO t VALUES (3, 'new primary')";
+        fed.sandbox.node(at).sql(sql).is_ok()
+    };
+    fed.until("another one takes writes", || takes_writes(1) || takes_writes(2));
+    let name = || {
+        fed.feed
+            .board()
+            .stream()
+            .strip_prefix("following ")
+            .map(str::to_owned)
+    };
+    fed.until("it is followed", || name().is_some_and(|name| name != "n0"));
+    let at = if name().as_deref() == Some("n1") { 1 } else { 2 };
+    fed.assert_same_as(at, "t", SELECT);
+    assert_eq!(fed.copies(), 1, "nothing was copied again");
+}
+
+/// Every node has a log of its own.
+#[test]
+fn of_galera() {
+    let mut wishes = Wishes::of(Kind::Galera);
+    wishes.spec = Spec::new(Kind::Galera).nodes(3).option("--log-slave-updates=ON");
+    wishes.topology = config::Topology::Galera;
+    let fed = Fed::start(wishes, TABLE, vec![string("t", "test.t", &["id"], "c")]);
+    fed.assert_same("t", SELECT);
+    fed.sandbox
+        .node(1)
+        .sql("UPDATE t SET c = 'written elsewhere'")
+        .unwrap();
+    fed.sandbox.sync().unwrap();
+    let expected = |at: usize| {
+        let rows = fed.sandbox.node(at).sql(SELECT).unwrap();
+        let mut rows: Vec<_> = rows.lines().map(str::to_owned).collect();
+        rows.sort();
+        rows
+    };
+    fed.until("the write is seen", || fed.rows("t") == expected(0));
+    let first = fed.feed.board().stream().to_string();
+    let at: usize = first.trim_start_matches("following n").parse().unwrap();
+    fed.sandbox.node(at).kill9().unwrap();
+    fed.until("another one is followed", || {
+        let stream = fed.feed.board().stream().to_string();
+        stream.starts_with("following") && stream != first
+    });
+    let other = (at + 1) % 3;
+    fed.sandbox
+        .node(other)
+        .sql("INSERT INTO t VALUES (3, 'new primary')")
+        .unwrap();
+    fed.until("its write is seen", || fed.rows("t") == expected(other));
+}

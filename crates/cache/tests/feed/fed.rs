@@ -41,6 +41,7 @@ pub(crate) struct Wishes {
     pub(crate) chunk: u32,
     pub(crate) memory_max: u64,
     pub(crate) bounded: bool,
+    pub(crate) tls: bool,
 }
 
 impl Wishes {
@@ -51,6 +52,7 @@ impl Wishes {
             chunk: 100,
             memory_max: 1 << 30,
             bounded: false,
+            tls: false,
         }
     }
 }
@@ -89,6 +91,11 @@ impl Fed {
         });
         let mut config = config::Cluster::new("main", servers.collect());
         config.topology = wishes.topology;
+        if wishes.tls {
+            config.tls.mode = config::TlsMode::Required;
+            config.tls.verify = config::Verify::Ca;
+            config.tls.ca = Some(sandbox.ca_file().to_owned());
+        }
         config.check.interval = Duration::from_millis(200);
         config.monitor = Some(config::Monitor {
             password: Some(Secret::new(sandbox::PASSWORD)),

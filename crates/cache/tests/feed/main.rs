@@ -5,7 +5,6 @@
 mod a_copy_under_load_converges;
 mod another_primary;
 mod fed;
-mod how_fast;
 mod tables_change;
 mod the_stream_goes_on;
 mod transactions;

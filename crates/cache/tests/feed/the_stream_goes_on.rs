@@ -12,6 +12,7 @@ on_both! {
     a_purged_log_means_a_copy
     a_log_that_begins_anew_means_a_copy
     a_server_that_does_not_fit_is_refused_by_name
+    links_are_encrypted_where_the_cluster_says_so
 }
 
 #[test]
@@ -168,6 +169,16 @@ fn a_log_that_begins_anew_means_a_copy(kind: Kind) {
     };
     fed.sql("UPDATE t SET c = 'after'");
     fed.until("it is copied again", || fed.copies() >= 2);
+    fed.assert_same("t", SELECT);
+}
+
+fn links_are_encrypted_where_the_cluster_says_so(kind: Kind) {
+    let mut wishes = Wishes::of(kind);
+    wishes.tls = true;
+    // Without TLS nobody gets in.
+    let sql = format!("{TABLE}; ALTER USER forebay REQUIRE SSL");
+    let fed = Fed::start(wishes, &sql, vec![string("t", "test.t", &["id"], "c")]);
+    fed.sql("UPDATE t SET c = 'hidden'");
     fed.assert_same("t", SELECT);
 }
 
