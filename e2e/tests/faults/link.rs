@@ -5,7 +5,7 @@ use std::ops::Deref;
 use std::sync::mpsc;
 use std::thread;
 
-use sandbox::Sandbox;
+use sandbox::{Node, Sandbox};
 use testkit::lossy_link::LossyLink;
 use tokio::runtime::Builder;
 use tokio::sync::oneshot;
@@ -19,7 +19,11 @@ pub(crate) struct Link {
 
 impl Link {
     pub(crate) fn to(server: &Sandbox) -> Self {
-        let target: SocketAddr = server.primary().address().parse().unwrap();
+        Self::to_node(server.primary())
+    }
+
+    pub(crate) fn to_node(server: &Node) -> Self {
+        let target: SocketAddr = server.address().parse().unwrap();
         let (started, link) = mpsc::channel();
         let (end, ended) = oneshot::channel();
         thread::spawn(move || {

@@ -8,6 +8,9 @@
 #[allow(dead_code, unreachable_pub, reason = "written for another program, too")]
 mod authentication;
 mod cluster;
+#[path = "../faults/link.rs"]
+#[allow(dead_code, unreachable_pub, reason = "written for another program, too")]
+mod link;
 #[path = "../differential/client.rs"]
 #[allow(dead_code, unreachable_pub, reason = "written for another program, too")]
 mod raw;
@@ -21,6 +24,7 @@ mod delays;
 mod ledger;
 mod many_clients_share_few_connections;
 mod reads_are_as_fresh_as_they_have_to_be;
+mod reads_go_by_what_rules_and_options_say;
 mod reads_spread_over_the_replicas;
 mod rules_decide_what_happens_to_statements;
 mod sessions_are_killed_by_their_number;
