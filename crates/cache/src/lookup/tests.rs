@@ -65,7 +65,7 @@ fn column(place: usize, name: &str, column_type: &str, collation: Option<&str>) 
         column_type: column_type.into(),
         charset: collation.map(|_| "utf8mb4".into()),
         collation: collation.map(Box::from),
-        is_virtual: false,
+        unlogged: false,
         invisible: false,
     }
 }
@@ -141,6 +141,7 @@ fn find(
         lookup: &lookup,
         text: text.as_bytes(),
         parameters,
+        told: None,
     };
     let mut key = Vec::new();
     (lookups.find(environment, &asked, &mut key), key)

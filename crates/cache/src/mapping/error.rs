@@ -33,8 +33,8 @@ pub enum Reason {
     NoColumn,
     #[error("its columns are not all visible to its account: grant SELECT on the table")]
     HiddenColumns,
-    #[error("is a virtual generated column, whose values are not in the binary log")]
-    Virtual,
+    #[error("is a generated column, whose values this server does not write to the binary log")]
+    Unlogged,
     #[error("columns of type {0} cannot be a key: their values are not compared exactly")]
     KeyType(String),
     #[error(

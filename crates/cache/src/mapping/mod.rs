@@ -326,8 +326,8 @@ impl Columns<'_> {
     /// Place in `read`.
     fn add(&mut self, place: usize) -> Result<usize, Reason> {
         let column = &self.shape.columns[place];
-        if column.is_virtual {
-            return Err(Reason::Virtual);
+        if column.unlogged {
+            return Err(Reason::Unlogged);
         }
         if let Some(at) = self.read.iter().position(|read| read.place == place) {
             return Ok(at);

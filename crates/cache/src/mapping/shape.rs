@@ -38,8 +38,8 @@ pub struct ColumnShape {
     pub column_type: Box<str>,
     pub charset: Option<Box<str>>,
     pub collation: Option<Box<str>>,
-    /// Computed when it is read.
-    pub is_virtual: bool,
+    /// Computed from others, and not in the binary log.
+    pub unlogged: bool,
     /// Not part of `SELECT *`.
     pub invisible: bool,
 }
@@ -74,7 +74,7 @@ pub fn questions(schema: &str, table: &str) -> [String; 6] {
              WHERE CONSTRAINT_SCHEMA = {schema} AND TABLE_NAME = {table}"
         ),
         "SELECT ENGINE FROM information_schema.ENGINES WHERE TRANSACTIONS = 'YES'".to_owned(),
-        "SHOW GLOBAL VARIABLES LIKE 'innodb_native_foreign_keys'".to_owned(),
+        "SHOW GLOBAL VARIABLES WHERE Variable_name IN ('innodb_native_foreign_keys', 'version')".to_owned(),
     ]
 }
 
@@ -82,16 +82,15 @@ impl TableShape {
     /// Reads the answers to [`questions`]. `None` where there is no such table.
     #[must_use]
     pub fn read(answers: &[Vec<TextRow>; 6]) -> Option<TableShape> {
-        let [tables, columns, indexes, constraints, engines, native] = answers;
+        let [tables, columns, indexes, constraints, engines, variables] = answers;
         let table = tables.first()?;
         let engine = text(table, 3);
         let transactional = engines
             .iter()
             .any(|row| text(row, 0).eq_ignore_ascii_case(engine));
         // Of MySQL 9.6 and later, which does them in SQL, and so in the binary log, unless this is on. Others do not know it.
-        let cascades_are_logged = native
-            .first()
-            .is_some_and(|row| text(row, 1).eq_ignore_ascii_case("OFF"));
+        let cascades_are_logged = variable(variables, "innodb_native_foreign_keys") == "OFF";
+        let generated_are_logged = logs_generated(variable(variables, "version"));
         let cascade = constraints
             .iter()
             .find(|row| !cascades_are_logged && [1, 2].iter().any(|&at| changes_rows(text(row, at))));
@@ -101,7 +100,10 @@ impl TableShape {
             kind: text(table, 2).into(),
             engine: engine.into(),
             transactional,
-            columns: columns.iter().map(column).collect(),
+            columns: columns
+                .iter()
+                .map(|row| column(row, generated_are_logged))
+                .collect(),
             unique: unique(indexes),
             cascade: cascade.map(|row| text(row, 0).into()),
         })
@@ -113,7 +115,24 @@ fn changes_rows(rule: &str) -> bool {
     ["CASCADE", "SET NULL", "SET DEFAULT"].contains(&rule)
 }
 
-fn column(row: &TextRow) -> ColumnShape {
+fn variable<'r>(rows: &'r [TextRow], name: &str) -> &'r str {
+    rows.iter()
+        .find(|row| text(row, 0) == name)
+        .map_or("", |row| text(row, 1))
+}
+
+/// Whether stored generated columns are in row events: MariaDB 10.11.19 has them there, 11.8.9 leaves them out of those of
+/// UPDATE, whatever `binlog_row_image` is.
+fn logs_generated(version: &str) -> bool {
+    let major: u32 = version
+        .split('.')
+        .next()
+        .and_then(|major| major.parse().ok())
+        .unwrap_or(0);
+    !version.contains("MariaDB") || major < 11
+}
+
+fn column(row: &TextRow, generated_are_logged: bool) -> ColumnShape {
     let optional = |at: usize| Some(text(row, at)).filter(|name| !name.is_empty()).map(Box::from);
     let extra = text(row, 6).to_ascii_uppercase();
     ColumnShape {
@@ -123,7 +142,7 @@ fn column(row: &TextRow) -> ColumnShape {
         column_type: text(row, 3).into(),
         charset: optional(4),
         collation: optional(5),
-        is_virtual: extra.contains("VIRTUAL"),
+        unlogged: extra.contains("VIRTUAL") || !generated_are_logged && extra.contains("STORED GENERATED"),
         invisible: extra.contains("INVISIBLE"),
     }
 }

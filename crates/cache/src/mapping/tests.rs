@@ -15,7 +15,7 @@ fn column(name: &str, column_type: &str, collation: Option<&str>) -> ColumnShape
         column_type: column_type.into(),
         charset: charset.map(Box::from),
         collation: collation.map(Box::from),
-        is_virtual: false,
+        unlogged: false,
         invisible: false,
     }
 }
@@ -394,10 +394,10 @@ fn errors_name_the_column() {
         (|_| (), "x", "v", "column x: the table has no such"),
         (|_| (), "id", "x", "column x: the table has no such"),
         (
-            |shape| shape.columns[1].is_virtual = true,
+            |shape| shape.columns[1].unlogged = true,
             "id",
             "*",
-            "column v: is a virtual",
+            "column v: is a generated column",
         ),
         (
             |shape| shape.columns[0].column_type = "double".into(),

@@ -138,7 +138,7 @@ mod tests {
             column_type: column_type.into(),
             charset: collation.map(|name| name.split('_').next().unwrap_or_default().into()),
             collation: collation.map(Box::from),
-            is_virtual: false,
+            unlogged: false,
             invisible: false,
         });
         let names: Vec<&str> = key.iter().map(|(name, ..)| *name).collect();

@@ -35,7 +35,7 @@ fn shape(table: &str, columns: &[(&str, &str)], key: &[&str]) -> TableShape {
         column_type: (*column_type).into(),
         charset: column_type.starts_with("varchar").then(|| "utf8mb4".into()),
         collation: column_type.starts_with("varchar").then(|| "utf8mb4_bin".into()),
-        is_virtual: false,
+        unlogged: false,
         invisible: false,
     };
     TableShape {

@@ -167,7 +167,7 @@ impl Served {
                 Found::Absent => return Some(None),
                 Found::Missing => return None,
                 Found::Busy => std::thread::yield_now(),
-                Found::Closed => panic!("{} is not served", mapping.name),
+                Found::Closed => panic!("{} is not served: {:?}", mapping.name, self.feed.board().states()),
             }
         }
     }
