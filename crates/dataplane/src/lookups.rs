@@ -42,6 +42,9 @@ pub trait Lookups {
         out: &'a mut Vec<u8>,
     ) -> Pin<Box<dyn Future<Output = Result<Answered, Left>> + 'a>>;
 
+    /// See [`Told::definitions`].
+    fn definitions(&self) -> u64;
+
     /// The primary has answered the lookup, with these packets as the client got them.
     fn learn(&self, lesson: Lesson, answer: &[u8]);
 }
@@ -87,6 +90,17 @@ pub struct Asked<'a> {
     pub text: &'a [u8],
     /// Of a prepared statement.
     pub parameters: Option<Parameters<'a>>,
+    /// Where the client need not be told of its columns again (MARIADB_CACHE_METADATA).
+    pub told: Option<Told<'a>>,
+}
+
+/// What a client was told of the columns of a prepared statement.
+#[derive(Debug, Clone, Copy)]
+pub struct Told<'a> {
+    /// As of when: what [`Lookups::definitions`] said before a server said that they are still what they were.
+    pub definitions: u64,
+    /// The answer in which it was: that to the prepare, or a result.
+    pub answer: &'a [u8],
 }
 
 /// The parameters of an execution.

@@ -65,6 +65,8 @@ struct Question {
     epoch: u32,
     candidates: Vec<(Arc<Mapping>, Box<[usize]>)>,
     key: Vec<u8>,
+    /// The answer in which the client was told of its columns, where that is another.
+    told: Option<Box<[u8]>>,
 }
 
 /// How often a row is tried to be read that changes all the time.
@@ -93,6 +95,23 @@ impl<M: Memory + 'static> PointLookups<M> {
             learned: RefCell::new(learned),
             row: RefCell::default(),
         }
+    }
+
+    /// Whether the answer depends on nothing that is not known.
+    fn may_answer(&self, environment: u32, asked: &Asked<'_>) -> Result<(), Left> {
+        let environments = self.environments.borrow();
+        let settings = environments.get(environment).filter(|settings| settings.is_known);
+        let settings = settings.ok_or(Left::Settings)?;
+        let caches = settings
+            .capabilities
+            .contains(Capabilities::MARIADB_CACHE_METADATA);
+        if caches && asked.parameters.is_some() {
+            let told = asked.told.ok_or(Left::Settings)?;
+            if told.definitions != self.memory.definitions() {
+                return Err(Left::Learned);
+            }
+        }
+        Ok(())
     }
 
     /// What a lookup that is not known yet needs to be learned; or why it cannot be.
@@ -132,6 +151,7 @@ impl<M: Memory + 'static> PointLookups<M> {
             epoch: learned.epoch(),
             candidates,
             key: key.clone(),
+            told: asked.told.map(|told| told.answer.into()),
         })
     }
 
@@ -139,7 +159,7 @@ impl<M: Memory + 'static> PointLookups<M> {
     fn conclusion(&self, question: &Question, bytes: &[u8]) -> Option<Result<Rc<Ready>, Left>> {
         let environments = self.environments.borrow();
         let settings = environments.get(question.environment)?;
-        let Some(answer) = Answer::read(bytes, settings.capabilities) else {
+        let Some(answer) = Answer::read(bytes, settings.capabilities, question.told.as_deref()) else {
             let is_error = bytes.get(PacketHeader::LEN) == Some(&ErrPacket::HEADER);
             return (!is_error).then_some(Err(Left::Settings));
         };
@@ -238,18 +258,8 @@ impl<M: Memory + 'static> Lookups for PointLookups<M> {
     }
 
     fn find(&self, Environment(environment): Environment, asked: &Asked<'_>, key: &mut Vec<u8>) -> Finding {
-        {
-            let environments = self.environments.borrow();
-            let is_known = |settings: &&environment::Settings| {
-                // A server leaves out the columns of a prepared statement that has told them before.
-                let caches = settings
-                    .capabilities
-                    .contains(Capabilities::MARIADB_CACHE_METADATA);
-                settings.is_known && !(caches && asked.parameters.is_some())
-            };
-            if environments.get(environment).filter(is_known).is_none() {
-                return Finding::Left(Left::Settings);
-            }
+        if let Err(reason) = self.may_answer(environment, asked) {
+            return Finding::Left(reason);
         }
         let shape = Shape::new(asked, environment);
         let learned = self.learned.borrow();
@@ -285,6 +295,10 @@ impl<M: Memory + 'static> Lookups for PointLookups<M> {
             let ready = plan.0.downcast::<Ready>().map_err(|_| Left::NotServed)?;
             self.make(&ready, key, consistency, own, out).await
         })
+    }
+
+    fn definitions(&self) -> u64 {
+        self.memory.definitions()
     }
 
     fn learn(&self, lesson: Lesson, answer: &[u8]) {

@@ -89,6 +89,7 @@ mod tests {
             lookup: &lookup,
             text: text.as_bytes(),
             parameters: None,
+            told: None,
         };
         what(Shape::new(&asked, environment))
     }

@@ -2,7 +2,7 @@ use std::cell::Cell;
 use std::collections::HashMap;
 
 use config::{CacheMapping, MappingKind};
-use dataplane::extension::{Parameters, Variable};
+use dataplane::extension::{Parameters, Told, Variable};
 use mysql_wire::StatusFlags;
 use mysql_wire::binlog::{Value, Zone};
 use sql_class::{Syntax, point_lookup};
@@ -228,6 +228,49 @@ fn prepared_statements_have_the_binary_protocol() {
         ..ONE_INT
     };
     assert_eq!(ask(&lookups, app, text, Some(null), STRONG), Err("Value".into()));
+}
+
+#[test]
+fn a_client_that_was_told_of_the_columns_is_not_told_again() {
+    let memory = fake();
+    let lookups = PointLookups::new(Rc::clone(&memory));
+    let app = environment(&lookups, "app", NO_EOF.with(Capabilities::MARIADB_CACHE_METADATA));
+    let text = "SELECT c FROM t WHERE id=?";
+    // The head of the answer to a prepare: one column, one parameter.
+    let prepared = packets(&[
+        &[0, 7, 0, 0, 0, 1, 0, 1, 0, 0, 0, 0],
+        &definition("", "", 3, 0),
+        &c(),
+    ]);
+    let find_told = |definitions| {
+        let lookup = point_lookup(text.as_bytes(), Syntax::default()).unwrap();
+        let asked = Asked {
+            lookup: &lookup,
+            text: text.as_bytes(),
+            parameters: Some(ONE_INT),
+            told: Some(Told {
+                definitions,
+                answer: &prepared,
+            }),
+        };
+        let mut key = Vec::new();
+        (lookups.find(app, &asked, &mut key), key)
+    };
+    let row = [&[0, 0, 3][..], b"one"].concat();
+    let answer: [&[u8]; 3] = [&[1, 0], &row, OK];
+    let (Finding::Learn(lesson), _) = find_told(1) else {
+        panic!("not to be learned")
+    };
+    lookups.learn(lesson, &packets(&answer));
+    let (Finding::Answer(plan), key) = find_told(1) else {
+        panic!("not learned")
+    };
+    let mut out = Vec::new();
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let answered = runtime.block_on(lookups.answer(plan, &key, EVENTUAL, None, &mut out));
+    assert_eq!((answered, out), (Ok(Answered { rows: 1 }), packets(&answer)));
+    // What it was told is of before a change.
+    assert!(matches!(find_told(0).0, Finding::Left(Left::Learned)));
 }
 
 #[test]

@@ -69,12 +69,16 @@ const SCHEMA: &str = "
 ";
 
 pub(crate) fn run(kind: Kind, mode: &str, test: fn(&Stage)) {
-    let stage = Stage::new(kind, mode);
+    run_at(kind, mode, "strong", test);
+}
+
+pub(crate) fn run_at(kind: Kind, mode: &str, consistency: &str, test: fn(&Stage)) {
+    let stage = Stage::new(kind, mode, consistency);
     test(&stage);
 }
 
 impl Stage {
-    fn new(kind: Kind, mode: &str) -> Self {
+    fn new(kind: Kind, mode: &str, consistency: &str) -> Self {
         let spec = Spec::new(kind).option("--log-bin-trust-function-creators=1");
         let sandbox = Sandbox::start(spec).unwrap();
         sandbox.primary().sql(SCHEMA).unwrap();
@@ -86,6 +90,7 @@ impl Stage {
             mode = "{mode}"
             cluster = "main"
             point_lookups = true
+            consistency = "{consistency}"
             [[user]]
             name = "app"
             password = "secret"

@@ -74,6 +74,14 @@ struct Prepared {
     /// The types that the server has.
     types: Option<Box<[u8]>>,
     has_long_data: bool,
+    /// What the client was told of its columns, where it need not be told again.
+    told: Option<ToldColumns>,
+}
+
+/// See [`lookups::Told`].
+struct ToldColumns {
+    definitions: u64,
+    answer: Box<[u8]>,
 }
 
 /// Prepared statements that are looked at; those beyond are the server's alone.
@@ -244,6 +252,10 @@ async fn serve(session: &mut Session, of: &mut OfSession, head: CommandHead) -> 
             (of.standing, of.next_transaction, of.has_diagnostics) = (Standing::Changed, false, false);
             forward(session, of, head, None).await
         }
+        Command::FIELD_LIST | Command::SET_OPTION => {
+            catch_up(session, of).await?;
+            forward(session, of, head, None).await
+        }
         Command::INIT_DB => {
             catch_up(session, of).await?;
             of.settings_change();
@@ -347,7 +359,7 @@ async fn lookup(session: &mut Session, of: &mut OfSession, head: CommandHead) ->
         Ok(environment) => find(session, of, head, environment),
         Err(reason) => left(session, reason),
     };
-    go_on(session, of, head, step).await
+    go_on(session, of, head, step, &mut None).await
 }
 
 fn left(session: &Session, reason: Left) -> Step {
@@ -373,6 +385,7 @@ fn find(session: &Session, of: &mut OfSession, head: CommandHead, environment: E
         lookup: &lookup,
         text,
         parameters: None,
+        told: None,
     };
     let finding = of.lookups.find(environment, &asked, &mut of.key);
     step(session, finding)
@@ -393,13 +406,14 @@ async fn go_on(
     of: &mut OfSession,
     head: CommandHead,
     step: Step,
+    recorder: &mut Option<Recorder>,
 ) -> Result<(), SessionError> {
     match step {
-        Step::Forward => forward_lookup(session, of, head, None).await,
+        Step::Forward => forward_lookup(session, of, head, recorder.as_mut()).await,
         Step::Learn(lesson) => {
             series(session).left(Left::Learned);
-            let mut recorder = Recorder::default();
-            forward_lookup(session, of, head, Some(&mut recorder)).await?;
+            let recorder = recorder.get_or_insert_default();
+            forward_lookup(session, of, head, Some(recorder)).await?;
             if let Some(answer) = recorder.answer() {
                 of.lookups.learn(lesson, answer);
             }
@@ -409,7 +423,7 @@ async fn go_on(
             Ok(()) => reply(session, of, head).await,
             Err(reason) => {
                 series(session).left(reason);
-                forward_lookup(session, of, head, None).await
+                forward_lookup(session, of, head, recorder.as_mut()).await
             }
         },
     }

@@ -1,15 +1,15 @@
 //! Prepared statements: their texts, and the types of parameters that the server has of them.
 
-use mysql_wire::Command;
 use mysql_wire::statement::{ExecuteHead, PrepareOk, statement_id};
+use mysql_wire::{Capabilities, Command};
 use sql_class::{Facts, point_lookup};
 
 use super::{
-    ANYTHING, OfSession, Prepared, STATEMENTS_MAX, Step, begins_with_select, catch_up, classify, forward,
-    forward_statement, go_on, left, settings, step,
+    ANYTHING, OfSession, Prepared, STATEMENTS_MAX, Step, ToldColumns, begins_with_select, catch_up, classify,
+    forward, forward_statement, go_on, left, settings, step,
 };
 use crate::error::SessionError;
-use crate::lookups::{self, Asked, Environment, Left, Parameters, Recorder};
+use crate::lookups::{self, Asked, Environment, Left, Parameters, Recorder, Told};
 use crate::session::{CommandHead, Session};
 
 /// COM_STMT_PREPARE: the statement is remembered by the id that the server gives it.
@@ -23,8 +23,16 @@ pub(super) async fn prepare(
     let payload = lookups::whole_payload(session.wires.up.unseen(), head.payload_len).unwrap_or_default();
     let text: Option<Box<[u8]>> = payload.get(1..).map(Box::from);
     let facts = text.as_ref().map_or(ANYTHING, |text| classify(session, of, text));
+    let definitions = of.lookups.definitions();
     let mut recorder = Recorder::default();
     forward(session, of, head, Some(&mut recorder)).await?;
+    let told = recorder
+        .answer()
+        .filter(|_| caches_columns(session))
+        .map(|answer| ToldColumns {
+            definitions,
+            answer: answer.into(),
+        });
     let prepared = recorder
         .head()
         .and_then(|payload| PrepareOk::decode(payload).ok());
@@ -40,6 +48,7 @@ pub(super) async fn prepare(
                 parameters: prepared.parameters,
                 types: None,
                 has_long_data: false,
+                told,
             },
         );
     }
@@ -97,7 +106,37 @@ pub(super) async fn execute(
     if !matches!(step, Step::Answer(_)) {
         note_types(of, id, sent);
     }
-    go_on(session, of, head, step).await
+    let definitions = of.lookups.definitions();
+    let mut recorder = caches_columns(session).then(Recorder::default);
+    go_on(session, of, head, step, &mut recorder).await?;
+    if let Some(recorder) = &recorder {
+        note_columns(of, id, definitions, recorder);
+    }
+    Ok(())
+}
+
+/// Columns that a client was told once are only told again when they have changed.
+fn caches_columns(session: &Session) -> bool {
+    session
+        .capabilities
+        .contains(Capabilities::MARIADB_CACHE_METADATA)
+}
+
+/// A server has answered an execution: what the client knows of the columns is of now.
+fn note_columns(of: &mut OfSession, id: u32, definitions: u64, recorder: &Recorder) {
+    let Some(statement) = of.statements.get_mut(&id) else {
+        return;
+    };
+    match (recorder.head(), &mut statement.told) {
+        (Some([_, 0]), Some(told)) => told.definitions = definitions,
+        (Some([_, 1]), told) => {
+            *told = recorder.answer().map(|answer| ToldColumns {
+                definitions,
+                answer: answer.into(),
+            });
+        }
+        _ => {}
+    }
 }
 
 async fn forward_execution(
@@ -157,6 +196,10 @@ fn find_execution(
                 types,
                 nulls,
                 values: payload.get(sent.len..)?,
+            }),
+            told: statement.told.as_ref().map(|told| Told {
+                definitions: told.definitions,
+                answer: &told.answer,
             }),
         };
         Some(of.lookups.find(environment, &asked, &mut of.key))

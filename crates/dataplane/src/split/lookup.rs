@@ -157,6 +157,7 @@ fn query_step(split: &mut Split, head: CommandHead) -> Option<Step> {
         lookup: &lookup,
         text,
         parameters: None,
+        told: None,
     };
     let finding = ready.map_or_else(Finding::Left, |ready| of.lookups.find(ready, &asked, &mut of.key));
     step(split, finding)
@@ -210,6 +211,7 @@ fn execute_step(split: &mut Split, head: CommandHead, id: u32, prepared: &Prepar
             nulls,
             values: payload.get(sent.len..)?,
         }),
+        told: None,
     };
     let of = split.lookups.as_mut()?;
     let finding = of.lookups.find(ready, &asked, &mut of.key);
