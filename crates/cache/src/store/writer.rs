@@ -53,7 +53,7 @@ pub(super) struct Opened {
     pub(super) directories: u64,
     /// Segments of buckets, and of further lines.
     pub(super) segments: [usize; 2],
-    /// The last transactions that changed keys of these hashes. Only in [`Mode::Bounded`].
+    /// The last transactions that changed keys of these hashes, from the one on that opened or truncated it. Only in [`Mode::Bounded`].
     changed: Box<[u64]>,
 }
 
@@ -112,7 +112,7 @@ impl Store {
 }
 
 impl Opened {
-    fn new(mode: Mode, opening: u64, served: bool) -> Opened {
+    fn new(mode: Mode, opening: u64, served: bool, since: u64) -> Opened {
         let table = Table {
             mode,
             opening,
@@ -128,7 +128,7 @@ impl Opened {
             shelves: Shelves::default(),
             row_bytes: 0,
             segments: [0; 2],
-            changed: vec![0; changes].into_boxed_slice(),
+            changed: vec![since; changes].into_boxed_slice(),
         }
     }
 
@@ -147,18 +147,18 @@ impl Writer {
     /// Makes an empty mapping that is not served yet. One that was open is closed before.
     pub fn open(&mut self, mapping: MappingId, mode: Mode) {
         self.close(mapping);
-        self.replace(mapping, mode, false);
+        self.replace(mapping, mode, false, self.next() - 1);
         self.publish();
         self.account();
     }
 
-    fn replace(&mut self, mapping: MappingId, mode: Mode, served: bool) {
+    fn replace(&mut self, mapping: MappingId, mode: Mode, served: bool, since: u64) {
         let at = mapping.0 as usize;
         if self.tables.len() <= at {
             self.tables.resize_with(at + 1, || None);
         }
         self.openings += 1;
-        self.tables[at] = Some(Opened::new(mode, self.openings, served));
+        self.tables[at] = Some(Opened::new(mode, self.openings, served, since));
     }
 
     /// From now on readers see the mapping, or do not. Not within a transaction.
@@ -181,6 +181,8 @@ impl Writer {
         self.arena.forsake(mapping.0);
         if self.arena.shrink(POOL_KEPT) {
             self.publish();
+            // The directory that readers have until now does not get the segments to come.
+            self.turn(|_| {});
         }
         self.account();
     }
@@ -192,7 +194,7 @@ impl Writer {
         };
         let (mode, served) = (opened.table.mode, opened.table.served.load(Ordering::Relaxed));
         self.drop_changes(mapping);
-        self.replace(mapping, mode, served);
+        self.replace(mapping, mode, served, self.next());
         let root = self.root();
         let version = self.next();
         self.turn(|store| {

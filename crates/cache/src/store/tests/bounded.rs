@@ -70,6 +70,12 @@ fn a_ticket_is_for_one_opening() {
     let ticket = store.fill_begin(T, store.version()).unwrap();
     writer.open(T, Mode::Bounded);
     assert_eq!(writer.fill(&ticket, b"a", Some(b"old")), Filled::Dropped);
+    // Of what was applied before a truncation that is not published yet.
+    let before = store.version();
+    writer.open(T, Mode::Bounded);
+    writer.truncate(T);
+    let ticket = store.fill_begin(T, before).unwrap();
+    assert_eq!(writer.fill(&ticket, b"a", Some(b"old")), Filled::Dropped);
     writer.open(T, Mode::Whole);
     assert_eq!(store.fill_begin(T, store.version()), None);
 }
