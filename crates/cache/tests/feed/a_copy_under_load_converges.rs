@@ -7,7 +7,7 @@ use sandbox::{Kind, Sandbox};
 
 use crate::fed::{Fed, Wishes, on_both, string};
 
-on_both! { a_table_at_rest a_table_that_is_written_to }
+on_both! { a_table_at_rest a_table_that_is_written_to what_is_not_visible_yet_is_waited_for }
 
 const TABLE: &str = "CREATE TABLE t (id INT PRIMARY KEY, c VARCHAR(60) NOT NULL); \
      CREATE PROCEDURE fill(IN rows_wanted INT) BEGIN DECLARE i INT DEFAULT 0; START TRANSACTION; \
@@ -74,4 +74,45 @@ fn write(sandbox: &Arc<Sandbox>, seed: u64, stop: &Arc<AtomicBool>) -> std::thre
         }
         count
     })
+}
+
+/// A transaction is sent before it is visible: here it waits for the acknowledgement of a replica that does not exist.
+fn what_is_not_visible_yet_is_waited_for(kind: Kind) {
+    let fed = Fed::start(
+        Wishes::of(kind),
+        &table(10),
+        vec![string("t", "test.t", &["id"], "c")],
+    );
+    fed.assert_same("t", SELECT);
+    fed.sql(match kind {
+        Kind::Mysql => {
+            "INSTALL PLUGIN rpl_semi_sync_source SONAME 'semisync_source.so'; \
+             SET GLOBAL rpl_semi_sync_source_timeout = 5000; SET GLOBAL rpl_semi_sync_source_enabled = ON"
+        }
+        _ => {
+            "SET GLOBAL rpl_semi_sync_master_wait_point = 'AFTER_SYNC'; SET GLOBAL rpl_semi_sync_master_timeout = 5000; \
+             SET GLOBAL rpl_semi_sync_master_enabled = ON"
+        }
+    });
+    let changed = fed.feed.board().changed_rows();
+    let sandbox = Arc::clone(&fed.sandbox);
+    let waiting = std::thread::spawn(move || {
+        sandbox
+            .primary()
+            .sql("UPDATE t SET c = 'sent' WHERE id = 3")
+            .unwrap()
+    });
+    fed.until("it is sent", || fed.feed.board().changed_rows() > changed);
+    let other = Fed::beside(&fed, vec![string("t", "test.t", &["id"], "c")]);
+    let gtids = fed.applied().gtids.clone();
+    other.until("another feed has it, too", || other.applied().has(&gtids));
+    assert_eq!(
+        fed.sql("SELECT c FROM t WHERE id = 3").trim(),
+        "row 3",
+        "not visible yet"
+    );
+    other.until_served("t");
+    assert!(other.rows("t").contains(&"3\tsent".to_owned()));
+    waiting.join().unwrap();
+    other.assert_same("t", SELECT);
 }
