@@ -266,6 +266,15 @@ impl Answer for Recorded<'_> {
     }
 }
 
+/// A buffer for the next answer, unless it has become one for large rows.
+pub(crate) fn kept(mut buffer: Vec<u8>) -> Vec<u8> {
+    const LARGE: usize = 4096;
+    if buffer.capacity() > LARGE {
+        buffer = Vec::new();
+    }
+    buffer
+}
+
 /// The longest command that is looked at.
 pub(crate) const COMMAND_MAX: usize = 4096;
 

@@ -302,7 +302,7 @@ impl Session {
 
     /// What its variables are where they are not carried.
     #[must_use]
-    pub fn baseline(&self) -> &Baseline {
+    pub fn baseline(&self) -> &Rc<Baseline> {
         &self.baseline
     }
 

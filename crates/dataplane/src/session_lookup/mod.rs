@@ -50,6 +50,8 @@ pub(crate) struct OfSession {
     /// The status that the environment is of.
     status: StatusFlags,
     statements: HashMap<u32, Prepared>,
+    /// When a command went to the server last, in ticks of the worker's clock.
+    sent: u32,
     /// The command of a lookup that the server does not know of.
     unknown_to_server: Vec<u8>,
     key: Vec<u8>,
@@ -83,6 +85,10 @@ struct ToldColumns {
     definitions: u64,
     answer: Box<[u8]>,
 }
+
+/// So that the server does not end a connection that it takes for idle, it gets a lookup now and then: after 10 seconds, in
+/// ticks of the worker's clock.
+const QUIET_MAX: u32 = 40;
 
 /// Prepared statements that are looked at; those beyond are the server's alone.
 const STATEMENTS_MAX: usize = 4096;
@@ -146,6 +152,7 @@ impl OfSession {
             has_diagnostics: false,
             status: StatusFlags::default(),
             statements: HashMap::new(),
+            sent: session.worker.clock.now(),
             unknown_to_server: Vec::new(),
             key: Vec::new(),
             out: Vec::new(),
@@ -277,6 +284,7 @@ async fn forward(
     head: CommandHead,
     recorder: Option<&mut Recorder>,
 ) -> Result<(), SessionError> {
+    of.sent = session.worker.clock.now();
     let exchanged = match recorder {
         Some(recorder) => forward_recorded(session, head, recorder).await,
         None => relay::forward(session, head).await,
@@ -473,6 +481,7 @@ async fn reply(session: &mut Session, of: &mut OfSession, head: CommandHead) -> 
     traffic.listener.bytes_to_clients.add(of.out.len() as u64);
     series(session).answered.inc();
     let said = say(session, &of.out).await;
+    of.out = lookups::kept(std::mem::take(&mut of.out));
     settle::command(session, head, said.map(|()| Exchanged::Sent))
 }
 

@@ -3,7 +3,7 @@
 use mysql_wire::{Capabilities, StatusFlags};
 use sql_class::Charset;
 
-use super::{OfSession, Standing, ask_server};
+use super::{OfSession, QUIET_MAX, Standing, ask_server};
 use crate::error::SessionError;
 use crate::lookups::{Environment, Left, Surroundings, Variable};
 use crate::session::Session;
@@ -38,7 +38,8 @@ pub(super) async fn ready(
 ) -> Result<Result<Environment, Left>, SessionError> {
     let status = StatusFlags(session.status.0 & LASTING.0);
     let stands_alone = status.contains(StatusFlags::AUTOCOMMIT) && !status.contains(StatusFlags::IN_TRANS);
-    if !stands_alone || std::mem::take(&mut of.next_transaction) {
+    let is_quiet = session.worker.clock.now().wrapping_sub(of.sent) > QUIET_MAX;
+    if !stands_alone || is_quiet || std::mem::take(&mut of.next_transaction) {
         return Ok(Err(Left::Session));
     }
     match of.standing {

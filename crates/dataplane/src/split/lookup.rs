@@ -10,7 +10,7 @@ use config::ReadConsistency;
 use mysql_wire::gtid::GtidSet;
 use mysql_wire::statement::ExecuteHead;
 use mysql_wire::{Capabilities, Command, Outcome, PacketHeader, StatusFlags};
-use session::{Carried, Prepared};
+use session::{Baseline, Carried, Prepared};
 use sql_class::{Class, Effects, Facts, PointLookup, point_lookup};
 use upstream::Key;
 
@@ -53,6 +53,7 @@ pub(crate) struct OfSession {
 /// What the environment was made of.
 struct Seen {
     carried: Rc<Carried>,
+    baseline: Rc<Baseline>,
     key: Rc<Key>,
     status: StatusFlags,
     environment: Environment,
@@ -263,6 +264,7 @@ fn environment(split: &mut Split) -> Environment {
     };
     if let Some(seen) = &of.seen
         && Rc::ptr_eq(&seen.carried, carried)
+        && Rc::ptr_eq(&seen.baseline, split.session.baseline())
         && Rc::ptr_eq(&seen.key, &split.key)
         && seen.status == status
     {
@@ -295,6 +297,7 @@ fn environment(split: &mut Split) -> Environment {
     });
     of.seen = Some(Seen {
         carried: Rc::clone(carried),
+        baseline: Rc::clone(split.session.baseline()),
         key: Rc::clone(&split.key),
         status,
         environment,
@@ -421,7 +424,7 @@ async fn reply(
         .add(out.len() as u64);
     let said = answer::say(split, &out).await;
     if let Some(of) = &mut split.lookups {
-        of.out = out;
+        of.out = lookups::kept(out);
     }
     said
 }
