@@ -83,11 +83,16 @@ pub(super) struct Identity {
 
 impl Primary {
     pub(super) fn new(config: &config::Cache, cluster: Arc<Cluster>) -> Self {
-        let is_group = cluster.config().topology == config::Topology::GroupReplication;
-        let table = config.mappings.first().filter(|_| is_group).map(|mapping| {
-            let (schema, table) = mapping.schema_and_table();
-            format!("{}.{}", name(schema), name(table))
-        });
+        let topology = cluster.config().topology;
+        let waits_at_tables = topology == config::Topology::GroupReplication;
+        let table = config
+            .mappings
+            .first()
+            .filter(|_| waits_at_tables)
+            .map(|mapping| {
+                let (schema, table) = mapping.schema_and_table();
+                format!("{}.{}", name(schema), name(table))
+            });
         let monitor = cluster.config().monitor.clone();
         let stand_in = || {
             let (user, password) = monitor
@@ -131,7 +136,12 @@ impl Primary {
             identity: self.identity(flavor),
             has_gtids: true,
         };
-        line.prepare().await?;
+        let topology = self.cluster.config().topology;
+        let in_group = matches!(
+            topology,
+            config::Topology::GroupReplication | config::Topology::Galera
+        );
+        line.prepare(in_group).await?;
         Ok(line)
     }
 
@@ -165,7 +175,7 @@ impl Primary {
 
 impl Line {
     /// Makes the session one whose answers mean what is read here.
-    async fn prepare(&mut self) -> Result<(), AskError> {
+    async fn prepare(&mut self, in_group: bool) -> Result<(), AskError> {
         self.link.query(SESSION).await?;
         let waits = match self.flavor {
             Flavor::MySql => "SET SESSION group_replication_consistency = 'BEFORE'",
@@ -173,8 +183,8 @@ impl Line {
         };
         match self.link.query(waits).await {
             // A server without groups may not know it.
-            Ok(_) | Err(LinkError::Refused(_)) => {}
-            Err(error) => return Err(error.into()),
+            Err(LinkError::Refused(_)) if !in_group => {}
+            other => drop(other?),
         }
         self.link
             .query("SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")
