@@ -2,7 +2,7 @@
 
 use std::future::poll_fn;
 use std::io;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Poll;
@@ -50,14 +50,8 @@ pub(super) async fn run(service: &Service, visit: Visit) -> Departure {
         input: Input::new(unread),
         desk: None,
     };
-    // A stranger has the time of a login to become known.
-    let deadline = tokio::time::Instant::now() + connection.guest.listener().login_timeout;
-    let departure = tokio::select! {
-        biased;
-        departure = connection.serve(true) => departure,
-        () = sleep_until(deadline) => Some(Departure::LoginTimeout),
-    };
-    match departure {
+    // Boxed, because it is over soon: a connection has no room for it later.
+    match Box::pin(connection.become_known()).await {
         Some(departure) => departure,
         None => connection.serve(false).await.unwrap_or(Departure::Gone),
     }
@@ -83,6 +77,16 @@ struct Batch {
 }
 
 impl Connection<'_> {
+    /// Serves a stranger, who has the time of a login to become known.
+    async fn become_known(&mut self) -> Option<Departure> {
+        let deadline = tokio::time::Instant::now() + self.guest.listener().login_timeout;
+        tokio::select! {
+            biased;
+            departure = self.serve(true) => departure,
+            () = sleep_until(deadline) => Some(Departure::LoginTimeout),
+        }
+    }
+
     /// Serves until the connection ends; `until_login`: or until the client has logged in.
     async fn serve(&mut self, until_login: bool) -> Option<Departure> {
         let mut was_full = false;
@@ -224,11 +228,10 @@ impl Connection<'_> {
 
     /// Waits until the store is as fresh as the client's level wants it for all that has come.
     async fn fresh(&self) -> Result<Result<(), String>, Departure> {
-        let fresh = self
-            .service
+        let fresh = self.service
             .reader
             .fresh(self.session.level, self.session.seen.as_deref());
-        let fresh = unless_ordered(&self.guest, fresh).await?;
+        let fresh = unless_ordered(&self.guest, pin!(fresh)).await?;
         Ok(fresh.map_err(|not_fresh| not_fresh.to_string()))
     }
 
@@ -239,7 +242,7 @@ impl Connection<'_> {
             tokio::task::yield_now().await;
             return Ok(());
         }
-        unless_ordered(&self.guest, sleep(PAUSE)).await
+        unless_ordered(&self.guest, pin!(sleep(PAUSE))).await
     }
 
     /// Finds out whether the user may read a mapping. `Some`: why nobody knows.
@@ -250,7 +253,7 @@ impl Connection<'_> {
         };
         let definitions = self.service.reader.board().definitions();
         let asked = rights.find_out(&self.guest, identity, mapping, definitions, known);
-        Ok(unless_ordered(&self.guest, asked).await?.err())
+        Ok(unless_ordered(&self.guest, pin!(asked)).await?.err())
     }
 
     /// Asks the server for the rows of a request, and executes it with them.
@@ -259,7 +262,7 @@ impl Connection<'_> {
         let args = parser.args(self.input.bytes());
         let wanted = execution(self.service, &self.guest, &mut self.session, batch, space).wanted(args);
         self.service.counts.asked_server.inc();
-        match unless_ordered(&self.guest, self.service.fetch(&wanted)).await? {
+        match unless_ordered(&self.guest, pin!(self.service.fetch(&wanted))).await? {
             Ok(fetched) => execution(self.service, &self.guest, &mut self.session, batch, space)
                 .request_fetched(args, fetched, out),
             Err(reason) => {
@@ -283,7 +286,8 @@ impl Connection<'_> {
                 login::hello(session, guest, args, out).await
             }
         };
-        if let Err(refusal) = unless_ordered(guest, logged_in).await? {
+        let logged_in = unless_ordered(guest, pin!(logged_in)).await?;
+        if let Err(refusal) = logged_in {
             self.refuse(&refusal, out);
         }
         Ok(())
@@ -390,11 +394,34 @@ fn execution<'e>(
     }
 }
 
-/// Waits for something, unless the session has to end before.
-async fn unless_ordered<T>(guest: &Guest, wait: impl Future<Output = T>) -> Result<T, Departure> {
-    tokio::select! {
-        biased;
-        done = wait => Ok(done),
-        order = guest.ordered(false) => Err(Departure::Told(order)),
+/// Waits for something, unless the session has to end before. Takes it where it is: whatever is moved has its place twice in
+/// every connection.
+async fn unless_ordered<T>(
+    guest: &Guest,
+    mut wait: Pin<&mut impl Future<Output = T>>,
+) -> Result<T, Departure> {
+    poll_fn(|cx| match wait.as_mut().poll(cx) {
+        Poll::Ready(done) => Poll::Ready(Ok(done)),
+        // A signal wakes the task.
+        Poll::Pending => match guest.due(false) {
+            Some(order) => Poll::Ready(Err(Departure::Told(order))),
+            None => Poll::Pending,
+        },
+    })
+    .await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn size_of_future<V, F: Future>(_: impl FnOnce(&'static Service, V) -> F) -> usize {
+        size_of::<F>()
+    }
+
+    #[test]
+    fn an_idle_connection_is_small() {
+        let size = size_of_future(|service, visit: Visit| run(service, visit));
+        assert!(size <= 1500, "{size} bytes");
     }
 }
