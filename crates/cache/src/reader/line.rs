@@ -14,7 +14,7 @@ use upstream::{Cluster, Direct, DirectError, ServerId};
 
 use crate::coherence::{Place, Position, SourceId};
 use crate::feed::link::{Link, LinkError, TextRow};
-use crate::feed::source_id;
+use crate::feed::{Board, source_id};
 use crate::mapping::{SESSION, name};
 
 /// "You have an error in your SQL syntax".
@@ -56,8 +56,7 @@ impl AskError {
 pub(super) struct Primary {
     pub(super) cluster: Arc<Cluster>,
     account: CacheAccount,
-    /// Some table, for those servers that wait for their group only before they read one.
-    table: Option<String>,
+    board: Arc<Board>,
 }
 
 /// A connection to the server that was the primary when it was opened.
@@ -69,6 +68,8 @@ pub(super) struct Line {
     address: String,
     status: &'static str,
     identity: [String; 2],
+    /// Which is read before all else.
+    table: Option<String>,
     /// Every transaction has a GTID. Always so with MariaDB.
     pub(super) has_gtids: bool,
 }
@@ -82,17 +83,7 @@ pub(super) struct Identity {
 }
 
 impl Primary {
-    pub(super) fn new(config: &config::Cache, cluster: Arc<Cluster>) -> Self {
-        let topology = cluster.config().topology;
-        let waits_at_tables = topology == config::Topology::GroupReplication;
-        let table = config
-            .mappings
-            .first()
-            .filter(|_| waits_at_tables)
-            .map(|mapping| {
-                let (schema, table) = mapping.schema_and_table();
-                format!("{}.{}", name(schema), name(table))
-            });
+    pub(super) fn new(config: &config::Cache, cluster: Arc<Cluster>, board: Arc<Board>) -> Self {
         let monitor = cluster.config().monitor.clone();
         let stand_in = || {
             let (user, password) = monitor
@@ -103,7 +94,7 @@ impl Primary {
         Self {
             cluster,
             account: config.account.clone().unwrap_or_else(stand_in),
-            table,
+            board,
         }
     }
 
@@ -126,6 +117,7 @@ impl Primary {
             error,
         })?;
         let flavor = direct.flavor;
+        let table = self.table();
         let mut line = Line {
             link: Link::new(direct),
             flavor,
@@ -133,7 +125,8 @@ impl Primary {
             server_name: server.name().to_owned(),
             address: server.address().to_string(),
             status: NEW_STATUS,
-            identity: self.identity(flavor),
+            identity: identity(flavor, table.as_deref()),
+            table,
             has_gtids: true,
         };
         let topology = self.cluster.config().topology;
@@ -148,28 +141,20 @@ impl Primary {
     /// The line goes to the primary of this moment.
     pub(super) fn is_current(&self, line: &Line) -> bool {
         let topology = self.cluster.topology();
-        topology
+        let is_primary = topology
             .primary()
-            .is_some_and(|primary| primary.server.id() == line.server)
+            .is_some_and(|primary| primary.server.id() == line.server);
+        is_primary && line.table == self.table()
     }
 
-    /// The question who this is, without and with its GTIDs, which cost a server that writes some waiting.
-    fn identity(&self, flavor: Flavor) -> [String; 2] {
-        let gtids = match flavor {
-            Flavor::MySql => "@@GLOBAL.gtid_executed",
-            Flavor::MariaDb => "@@GLOBAL.gtid_binlog_pos",
-        };
-        let (uuid, super_read_only) = match flavor {
-            Flavor::MySql => ("@@GLOBAL.server_uuid", "@@GLOBAL.super_read_only"),
-            Flavor::MariaDb => ("''", "0"),
-        };
-        let table = self.table.as_ref();
-        let read = table.map_or(String::new(), |table| {
-            format!(", (SELECT 1 FROM {table} LIMIT 1)")
-        });
-        ["''", gtids].map(|gtids| {
-            format!("SELECT {uuid}, @@GLOBAL.server_id, @@GLOBAL.read_only, {super_read_only}, {gtids}{read}")
-        })
+    /// Some table, where servers wait for their group only before they read one.
+    fn table(&self) -> Option<String> {
+        if self.cluster.config().topology != config::Topology::GroupReplication {
+            return None;
+        }
+        let mappings = self.board.mappings();
+        let mapping = mappings.all().first()?;
+        Some(format!("{}.{}", name(&mapping.schema), name(&mapping.table)))
     }
 }
 
@@ -249,6 +234,24 @@ impl Line {
             gtids: text(4).to_vec(),
         })
     }
+}
+
+/// The question who this is, without and with its GTIDs, which cost a server that writes some waiting.
+fn identity(flavor: Flavor, table: Option<&str>) -> [String; 2] {
+    let gtids = match flavor {
+        Flavor::MySql => "@@GLOBAL.gtid_executed",
+        Flavor::MariaDb => "@@GLOBAL.gtid_binlog_pos",
+    };
+    let (uuid, super_read_only) = match flavor {
+        Flavor::MySql => ("@@GLOBAL.server_uuid", "@@GLOBAL.super_read_only"),
+        Flavor::MariaDb => ("''", "0"),
+    };
+    let read = table.map_or(String::new(), |table| {
+        format!(", (SELECT 1 FROM {table} LIMIT 1)")
+    });
+    ["''", gtids].map(|gtids| {
+        format!("SELECT {uuid}, @@GLOBAL.server_id, @@GLOBAL.read_only, {super_read_only}, {gtids}{read}")
+    })
 }
 
 /// A variable that is not off.
