@@ -41,12 +41,14 @@ impl Cache {
         let (store, writer) = Store::new(config.memory_max.0);
         let feed = Feed::start(config, Arc::clone(&cluster), writer)?;
         telemetry.register(Arc::new(Series::new(feed.board(), &store)));
+        let redis = redis::Shared::new(config);
+        telemetry.register(Arc::clone(&redis) as _);
         Ok(Arc::new(Self {
             config: config.clone(),
             cluster,
             store,
             feed,
-            redis: redis::Shared::new(config),
+            redis,
         }))
     }
 

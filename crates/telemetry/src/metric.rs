@@ -144,6 +144,9 @@ metrics! {
     CACHE_FETCH_DURATION = Histogram "forebay_cache_fetch_duration_seconds" [] "seconds": "How long it took until the primary had answered with rows that may be shown.";
     CACHE_FILLS = Counter "forebay_cache_fills_total" ["result"] "rows": "Rows, and keys without one, that the primary told of and that were offered to memory in mode bounded, by result: kept (as far as nothing newer came) or dropped.";
 
+    REDIS_COMMANDS = Counter "forebay_redis_commands_total" [] "commands": "Commands of Redis clients, with those that were refused.";
+    REDIS_ERRORS = Counter "forebay_redis_error_replies_total" [] "replies": "Commands of Redis clients that were answered with an error.";
+
     RULE_HITS = Counter "forebay_rule_hits_total" ["rule"] "statements": "Statements that met a rule; prepared ones at each execution.";
     MIRRORED = Counter "forebay_mirrored_total" ["cluster", "result"] "statements": "Statements that a rule has copied to another cluster, by result: sent, failed, dropped (too many under way) or left_out (they need more of their session than its settings).";
 

@@ -43,7 +43,7 @@ use std::time::Instant;
 use dataplane::extension::{Departure, Visit};
 use mysql_wire::binlog::Zone;
 use resp_wire::Parser;
-use telemetry::Counter;
+use telemetry::{Counter, Samples, Source, catalog};
 
 use crate::mapping::MappingSet;
 use crate::reader::{Reader, Want};
@@ -131,6 +131,14 @@ impl Shared {
             totals.asked_server += worker.asked_server.get();
         }
         totals
+    }
+}
+
+impl Source for Shared {
+    fn collect(&self, out: &mut Samples) {
+        let totals = self.counts();
+        out.counter(&catalog::REDIS_COMMANDS, &[], totals.commands);
+        out.counter(&catalog::REDIS_ERRORS, &[], totals.errors);
     }
 }
 
