@@ -160,9 +160,9 @@ pub(crate) async fn change_user(session: &mut Session, head: CommandHead) -> Res
     let (user, status) = result?;
     // Refused: the client has the server's error, and whether the connection goes on is for the server to say.
     if let Some(status) = status {
-        session.worker.shared.registry.rename(session.control.id, &user);
         session.status = status;
         session.changed_user = Some(String::from_utf8_lossy(&user).into());
+        session.worker.shared.registry.rename(session.control.id, user.into());
     }
     Ok(())
 }

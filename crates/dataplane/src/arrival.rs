@@ -464,7 +464,7 @@ fn open(
         worker: worker.index,
         cluster: listener.cluster_serial,
         seat: Some((listener.key(&server), logged_in.thread_id)),
-        user: logged_in.user.into_boxed_slice(),
+        user: logged_in.user.into(),
     };
     worker.shared.registry.insert(control.id, place);
     Ok(Session {

@@ -7,7 +7,7 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::control::ServerKey;
 
@@ -29,7 +29,8 @@ pub(crate) struct Place {
     /// Its server, and the connection id that gave it. `None` in mode `split`, where both change with every statement: only
     /// the worker knows them.
     pub(crate) seat: Option<(ServerKey, u32)>,
-    pub(crate) user: Box<[u8]>,
+    /// Shared with the account, where that is known.
+    pub(crate) user: Arc<[u8]>,
 }
 
 /// All logged-in sessions of the process. Touched at login, at the end and by `KILL`, never by a query.
@@ -59,9 +60,9 @@ impl Registry {
     }
 
     /// The session goes on as another user (COM_CHANGE_USER).
-    pub(crate) fn rename(&self, id: u32, user: &[u8]) {
+    pub(crate) fn rename(&self, id: u32, user: Arc<[u8]>) {
         if let Some(place) = self.places().get_mut(&id) {
-            place.user = user.into();
+            place.user = user;
         }
     }
 

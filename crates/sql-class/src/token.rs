@@ -453,6 +453,17 @@ enum Version {
     Skipped,
 }
 
-const fn is_word_byte(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'$' || byte >= 0x80
+fn is_word_byte(byte: u8) -> bool {
+    WORD_BYTES[usize::from(byte)]
 }
+
+const WORD_BYTES: [bool; 256] = {
+    let mut table = [false; 256];
+    let mut at = 0;
+    while at < 256 {
+        let byte = at as u8;
+        table[at] = byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'$' || byte >= 0x80;
+        at += 1;
+    }
+    table
+};

@@ -122,8 +122,10 @@ pub(crate) fn replica(
     covers: impl Fn(&Server) -> bool,
     last_resort: bool,
 ) -> Option<Arc<Server>> {
-    let candidates = candidates(split, topology, tried, group, covers);
-    let place = routing::choose_replica(&candidates, &policy(split, group, last_resort), draw(split))?;
+    let policy = policy(split, group, last_resort);
+    let with_primary = policy.primary_reads || policy.last_resort;
+    let candidates = candidates(split, topology, tried, group, covers, with_primary);
+    let place = routing::choose_replica(&candidates, &policy, draw(split))?;
     topology
         .members
         .get(place)
@@ -137,7 +139,7 @@ pub(crate) fn replica_to_wait_for(
     tried: &[ServerId],
     group: Option<&str>,
 ) -> Option<Arc<Server>> {
-    let candidates = candidates(split, topology, tried, group, |_| false);
+    let candidates = candidates(split, topology, tried, group, |_| false, false);
     let place = routing::choose_to_wait_for(&candidates, &policy(split, group, false), draw(split))?;
     topology
         .members
@@ -152,7 +154,7 @@ pub(crate) fn explain(
     group: Option<&str>,
     covers: impl Fn(&Server) -> bool,
 ) -> Vec<Explanation> {
-    let candidates = candidates(split, topology, &[], group, covers);
+    let candidates = candidates(split, topology, &[], group, covers, true);
     let policy = policy(split, group, true);
     routing::explain_replica(&candidates, &policy, draw(split))
 }
@@ -172,13 +174,14 @@ fn policy(split: &Split, group: Option<&str>, last_resort: bool) -> ReadPolicy {
     }
 }
 
-/// The members as `routing` sees them. A cluster with more than a few takes an allocation.
+/// The members as `routing` sees them. `with_primary`: it may be the one. A cluster with more than a few takes an allocation.
 fn candidates(
     split: &Split,
     topology: &Topology,
     tried: &[ServerId],
     group: Option<&str>,
     covers: impl Fn(&Server) -> bool,
+    with_primary: bool,
 ) -> SmallVec<[ReadCandidate; 6]> {
     let config = split.pool().config();
     let groups = Groups::new(&config.groups);
@@ -188,6 +191,12 @@ fn candidates(
     let by_latency = config.read_balance == config::ReadBalance::Latency;
     split.shared.by_latency.set(by_latency);
     let of = |member: &Member| {
+        if member.role == Role::Primary && !with_primary {
+            return ReadCandidate {
+                available: false,
+                ..ReadCandidate::new(ReadRole::Primary)
+            };
+        }
         let server = &member.server;
         let max = server.max_connections();
         let (idle, busy) = split.pool().idle_and_busy(server.id());

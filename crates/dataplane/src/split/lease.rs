@@ -70,9 +70,10 @@ pub(crate) fn at_once(split: &mut Split, target: &Target) -> Now {
     };
     let want = split.session.carried();
     let own = Some(split.control.id);
-    let cost = |held: &Held| match session::cost(want, &held.carried) {
-        0 => u32::from(held.last_session != own),
-        _ => session::CANNOT,
+    let is_equal = |held: &Held| Rc::ptr_eq(want, &held.carried) || session::cost(want, &held.carried) == 0;
+    let cost = |held: &Held| match is_equal(held) {
+        true => u32::from(held.last_session != own),
+        false => session::CANNOT,
     };
     match split.pool().lease_at_once(&server, &split.key, cost) {
         Some(mut connection) => {
@@ -166,7 +167,8 @@ pub(crate) async fn bare_connection(
     loop {
         let connection = any_connection(split, server).await?;
         // One that a session has handed over in line may be one that cannot be made to fit: its seat does.
-        if session::cost(split.session.carried(), &connection.state.carried) != session::CANNOT {
+        let (want, have) = (split.session.carried(), &connection.state.carried);
+        if Rc::ptr_eq(want, have) || session::cost(want, have) != session::CANNOT {
             return Ok(connection);
         }
     }

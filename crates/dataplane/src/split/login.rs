@@ -180,7 +180,7 @@ fn open(
             worker: worker.index,
             seat: None,
             cluster: listener.cluster_serial,
-            user: account.user.name.as_bytes().into(),
+            user: Arc::clone(&account.user.name).into(),
         },
     );
     let start = start(&account, &login, &traits, Rc::default());
@@ -399,8 +399,8 @@ async fn become_user(
     split.compression = compression;
     match admitted {
         Ok(()) => {
-            let user = split.account.user.name.as_bytes();
-            split.worker.shared.registry.rename(split.control.id, user);
+            let user = Arc::clone(&split.account.user.name);
+            split.worker.shared.registry.rename(split.control.id, user.into());
             split.rules = rules::OfSession::new(&split.worker);
             split.shape.reset(split.key.capabilities, split.capabilities);
             Ok(())
