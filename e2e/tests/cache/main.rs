@@ -1,0 +1,15 @@
+//! Rows from memory on real servers: one behaviour a file, named as a sentence; [`stage`] is what they share.
+//!
+//! `FOREBAY_CACHE_SECONDS=300` makes the histories as long as one wishes.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+
+mod history;
+#[path = "../faults/link.rs"]
+#[allow(dead_code, reason = "written for another program, too")]
+mod link;
+mod redis;
+mod stage;
+
+mod reads_are_linearizable;
+mod sessions_see_their_own_writes;

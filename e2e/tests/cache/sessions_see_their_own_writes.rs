@@ -1,0 +1,93 @@
+//! At consistency `session` a session sees what it has written, however late the binary log arrives: SQL sessions of mode `split`
+//! by themselves, Redis clients by the GTIDs that they are given.
+
+use std::time::Duration;
+
+use e2e::client::{connect, options_at};
+use e2e::kind;
+use mysql_async::Conn;
+use mysql_async::prelude::Queryable;
+use sandbox::Kind;
+use testkit::lossy_link::Fault;
+
+use crate::redis::{Redis, Reply};
+use crate::stage::stage;
+
+const WRITES: u32 = 60;
+const LATE: Duration = Duration::from_millis(15);
+
+#[tokio::test]
+async fn by_sql() {
+    let stage = stage("split", "session").await;
+    stage.link.set_to_client(Fault::Delay(LATE));
+    let mut session = connect(&stage.gateway).await;
+    let before = stage.answered();
+    for count in 0..WRITES {
+        let value = format!("by-sql-{count}");
+        session
+            .query_drop(format!("UPDATE item SET v = '{value}' WHERE id = 2"))
+            .await
+            .unwrap();
+        let seen: Option<String> = session
+            .query_first("SELECT v FROM item WHERE id = 2")
+            .await
+            .unwrap();
+        assert_eq!(seen, Some(value));
+    }
+    let by_memory = stage.answered() - before;
+    assert!(
+        by_memory > f64::from(WRITES / 2),
+        "{by_memory} were answered from memory"
+    );
+}
+
+#[tokio::test]
+async fn by_redis() {
+    let stage = stage("session", "eventual").await;
+    stage.link.set_to_client(Fault::Delay(LATE));
+    let mut writer = Conn::new(options_at(stage.server.primary().port()))
+        .await
+        .unwrap();
+    let mut redis = Redis::connect(stage.redis).await.unwrap();
+    let last = match kind() {
+        Kind::Mysql => "SELECT @@gtid_executed",
+        _ => "SELECT @@last_gtid",
+    };
+    for count in 0..WRITES {
+        let value = format!("by-redis-{count}");
+        writer
+            .query_drop(format!("UPDATE item SET v = '{value}' WHERE id = 2"))
+            .await
+            .unwrap();
+        let gtids: String = writer.query_first(last).await.unwrap().unwrap();
+        let reply = redis
+            .ask(&["CLIENT", "CONSISTENCY", "SESSION", &gtids])
+            .await
+            .unwrap();
+        assert_eq!(reply, Reply::Line("OK".to_owned()));
+        let seen = redis.ask(&["GET", "item@2"]).await.unwrap();
+        assert_eq!(seen, Reply::Bulk(value.into_bytes()));
+    }
+}
+
+/// Without the GTIDs it does not, or these tests would show nothing.
+#[tokio::test]
+async fn and_without_gtids_the_log_is_late() {
+    let stage = stage("session", "eventual").await;
+    stage.link.set_to_client(Fault::Delay(LATE));
+    let mut writer = Conn::new(options_at(stage.server.primary().port()))
+        .await
+        .unwrap();
+    let mut redis = Redis::connect(stage.redis).await.unwrap();
+    let mut late = 0;
+    for count in 0..WRITES {
+        let value = format!("late-{count}");
+        writer
+            .query_drop(format!("UPDATE item SET v = '{value}' WHERE id = 2"))
+            .await
+            .unwrap();
+        let seen = redis.ask(&["GET", "item@2"]).await.unwrap();
+        late += u32::from(seen != Reply::Bulk(value.into_bytes()));
+    }
+    assert!(late > 0, "every write was seen at once");
+}
