@@ -1,9 +1,10 @@
 //! The statements that read a table in chunks: along an index, each from where the one before ended.
 
 use mysql_wire::Command;
-use mysql_wire::binlog::{ColumnKind, ColumnType, Value, Zone, text};
+use mysql_wire::binlog::{BinlogError, ColumnKind, ColumnType, Value, Zone, text};
 
-use super::link::{Link, LinkError};
+use super::copy::CopyError;
+use super::link::Link;
 use crate::mapping::{Mapping, TableShape, name};
 
 // Types of parameters in COM_STMT_EXECUTE.
@@ -58,10 +59,10 @@ impl Pages {
     }
 
     /// The command for the next chunk.
-    pub(super) async fn command(&mut self, link: &mut Link) -> Result<Vec<u8>, LinkError> {
+    pub(super) async fn command(&mut self, link: &mut Link) -> Result<Vec<u8>, CopyError> {
         if self.after.is_empty() {
             let id = link.prepare(&self.first).await?.statement_id;
-            return Ok(execute(id, &[], &[]));
+            return Ok(execute(id, &[], &[])?);
         }
         let id = match self.statement {
             Some(id) => id,
@@ -73,7 +74,7 @@ impl Pages {
         (0..self.key.len()).for_each(|last| order.extend(0..=last));
         let types: Vec<&ColumnType> = order.iter().map(|&at| &self.key[at].1).collect();
         let values: Vec<&Value<'_>> = order.iter().map(|&at| &self.after[at]).collect();
-        Ok(execute(id, &types, &values))
+        Ok(execute(id, &types, &values)?)
     }
 
     /// The last row of the chunk, by the places of the columns that are read. Empty where there was none.
@@ -125,32 +126,32 @@ fn behind(columns: &[String], parameters: &[String]) -> String {
 }
 
 /// COM_STMT_EXECUTE.
-fn execute(id: u32, types: &[&ColumnType], values: &[&Value<'_>]) -> Vec<u8> {
+fn execute(id: u32, types: &[&ColumnType], values: &[&Value<'_>]) -> Result<Vec<u8>, BinlogError> {
     let mut out = vec![Command::STMT_EXECUTE.0];
     out.extend_from_slice(&id.to_le_bytes());
     out.push(0);
     out.extend_from_slice(&1_u32.to_le_bytes());
     if values.is_empty() {
-        return out;
+        return Ok(out);
     }
     // None of them is NULL.
     out.resize(out.len() + values.len().div_ceil(8), 0);
     out.push(1);
     let (mut codes, mut bytes) = (Vec::new(), Vec::new());
     for (column, value) in types.iter().zip(values) {
-        codes.extend_from_slice(&put(column, value, &mut bytes));
+        codes.extend_from_slice(&put(column, value, &mut bytes)?);
     }
     out.extend_from_slice(&codes);
     out.extend_from_slice(&bytes);
-    out
+    Ok(out)
 }
 
 /// Appends a value, and returns the type and the flag for it.
-fn put(column: &ColumnType, value: &Value<'_>, out: &mut Vec<u8>) -> [u8; 2] {
+fn put(column: &ColumnType, value: &Value<'_>, out: &mut Vec<u8>) -> Result<[u8; 2], BinlogError> {
     let number = match *value {
         Value::Int(number) => {
             out.extend_from_slice(&number.to_le_bytes());
-            return [LONGLONG, 0];
+            return Ok([LONGLONG, 0]);
         }
         Value::UInt(number) | Value::Bit(number) | Value::Set(number) => Some(number),
         Value::Enum(index) => Some(u64::from(index)),
@@ -159,17 +160,19 @@ fn put(column: &ColumnType, value: &Value<'_>, out: &mut Vec<u8>) -> [u8; 2] {
     };
     if let Some(number) = number {
         out.extend_from_slice(&number.to_le_bytes());
-        return [LONGLONG, UNSIGNED];
+        return Ok([LONGLONG, UNSIGNED]);
     }
     let mut printed = Vec::new();
     let is_binary = matches!(
         column.kind,
         ColumnKind::Binary | ColumnKind::VarBinary | ColumnKind::Blob
     );
-    match value {
-        Value::Bytes(bytes) => printed.extend_from_slice(bytes),
-        // Keys are values that can be printed.
-        _ => drop(text(value, column, Zone::UTC, &mut printed)),
+    match (column.kind, value) {
+        (ColumnKind::Uuid | ColumnKind::Inet4 | ColumnKind::Inet6, _) => {
+            text(value, column, Zone::UTC, &mut printed)?;
+        }
+        (_, Value::Bytes(bytes)) => printed.extend_from_slice(bytes),
+        _ => text(value, column, Zone::UTC, &mut printed)?,
     }
     let len = printed.len() as u64;
     match len {
@@ -184,7 +187,7 @@ fn put(column: &ColumnType, value: &Value<'_>, out: &mut Vec<u8>) -> [u8; 2] {
         }
     }
     out.extend_from_slice(&printed);
-    [if is_binary { BLOB } else { VAR_STRING }, 0]
+    Ok([if is_binary { BLOB } else { VAR_STRING }, 0])
 }
 
 #[cfg(test)]
@@ -209,7 +212,8 @@ mod tests {
             7,
             &[&int, &blob],
             &[&Value::Int(-1), &Value::Bytes(b"ab"[..].into())],
-        );
+        )
+        .unwrap();
         let expected = b"\x17\x07\0\0\0\0\x01\0\0\0\0\x01\x08\0\xfc\0\xff\xff\xff\xff\xff\xff\xff\xff\x02ab";
         assert_eq!(packet, expected);
     }

@@ -197,6 +197,17 @@ fn keys_of_all_kinds_are_paged(kind: Kind) {
         ("year", "1990 + id"),
         ("enum('z','y','x','w','v','u','t','s','r','q','p')", "1 + id % 11"),
     ];
+    let of_mariadb = [
+        (
+            "uuid",
+            "concat('0000000', id % 10, '-0000-1000-8000-00000000000', id % 3)",
+        ),
+        ("inet6", "concat('2001:db8::', id * 7)"),
+    ];
+    let types = types
+        .into_iter()
+        .chain(of_mariadb.into_iter().filter(|_| kind == Kind::Mariadb));
+    let types: Vec<_> = types.collect();
     let mut sql = String::from("SET time_zone = '+00:00'; ");
     let mut mappings = Vec::new();
     for (at, (column, value)) in types.iter().enumerate() {
