@@ -111,6 +111,18 @@ impl Reader {
         }
     }
 
+    /// Counts reads that did not wait by themselves: another that came with them has waited in [`fresh`](Self::fresh), or there was
+    /// nothing to wait for.
+    pub fn note_reads(&self, level: Consistency, reads: u64) {
+        let cache = &self.metrics.cache;
+        let counter = match level {
+            Consistency::Eventual => &cache.eventual,
+            Consistency::Strong => &cache.strong,
+            Consistency::Session => &cache.session,
+        };
+        counter.add(reads);
+    }
+
     /// Looks into memory. [`Found::Absent`] is said only where the server would say so, too.
     #[inline]
     pub fn get(&self, mapping: &Mapping, key: &[u8], row: &mut Vec<u8>) -> Found {

@@ -14,7 +14,7 @@ use resp_wire::{Step, Writer};
 use tokio::io::AsyncWrite;
 use tokio::time::{sleep, sleep_until};
 
-use super::command::{self, Command};
+use super::command::{self, Command, Nature};
 use super::execute::{Execution, Next};
 use super::input::Input;
 use super::login;
@@ -74,6 +74,8 @@ struct Batch {
     fresh: Option<Result<(), String>>,
     last: Option<Command>,
     commands: u64,
+    /// Commands that read without having waited by themselves.
+    reads: u64,
 }
 
 impl Connection<'_> {
@@ -137,6 +139,7 @@ impl Connection<'_> {
             fresh: None,
             last: None,
             commands: 0,
+            reads: 0,
         };
         let worked = self.requests(&mut desk, &mut batch).await;
         let written = match &worked {
@@ -145,6 +148,9 @@ impl Connection<'_> {
             _ => self.write(&mut desk.out).await,
         };
         self.service.counts.commands.add(batch.commands);
+        if batch.reads > 0 {
+            self.service.reader.note_reads(self.session.level, batch.reads);
+        }
         if let Some(last) = batch.last {
             self.session.listed.worked(last);
         }
@@ -194,6 +200,7 @@ impl Connection<'_> {
         let replies = self.session.replies;
         batch.commands += 1;
         let mut waited = Waited::default();
+        let mut waits = false;
         let quits = loop {
             let Desk { parser, out, space } = &mut *desk;
             let args = parser.args(self.input.bytes());
@@ -203,7 +210,10 @@ impl Connection<'_> {
             match next {
                 Next::Done => break false,
                 Next::Quit => break true,
-                Next::Fresh => batch.fresh = Some(self.fresh().await?),
+                Next::Fresh => {
+                    waits = true;
+                    batch.fresh = Some(self.fresh().await?);
+                }
                 Next::Busy => self.pause(&mut waited).await?,
                 Next::Right(mapping) => {
                     if let Some(reason) = Box::pin(self.find_right(&mapping)).await? {
@@ -222,13 +232,20 @@ impl Connection<'_> {
                 }
             }
         };
+        match batch.last {
+            // What was fresh enough may not be so at another level.
+            Some(Command::Client | Command::Reset) => batch.fresh = None,
+            Some(command) if !waits && command.spec().nature == Nature::Read => batch.reads += 1,
+            _ => {}
+        }
         self.mute(replies, start, &mut desk.out);
         Ok(quits)
     }
 
     /// Waits until the store is as fresh as the client's level wants it for all that has come.
     async fn fresh(&self) -> Result<Result<(), String>, Departure> {
-        let fresh = self.service
+        let fresh = self
+            .service
             .reader
             .fresh(self.session.level, self.session.seen.as_deref());
         let fresh = unless_ordered(&self.guest, pin!(fresh)).await?;

@@ -134,6 +134,17 @@ fn the_level_is_chosen_by_the_listener_and_by_the_client() {
     assert!(late.starts_with("(MASTERDOWN "), "{late}");
     assert_eq!(client.ask("CLIENT CONSISTENCY eventual"), "OK");
     assert_eq!(client.ask("GET words@1"), "own");
+    // What a level allowed is no excuse for the next one, though the commands come together.
+    let late = "CLIENT CONSISTENCY session 0-1-999999999\r\nGET words@1\r\n";
+    client.send(format!("CLIENT CONSISTENCY session\r\nGET words@1\r\n{late}"));
+    let replies: Vec<String> = (0..4).map(|_| client.reply()).collect();
+    assert_eq!(replies[..3], ["OK", "own", "OK"]);
+    assert!(replies[3].starts_with("(MASTERDOWN "), "{replies:?}");
+    let metrics = stage.telemetry.encode();
+    assert!(
+        metrics.contains("forebay_cache_reads_total{consistency=\"eventual\"} 2"),
+        "{metrics}"
+    );
 }
 
 #[test]
