@@ -162,7 +162,11 @@ pub(crate) async fn change_user(session: &mut Session, head: CommandHead) -> Res
     if let Some(status) = status {
         session.status = status;
         session.changed_user = Some(String::from_utf8_lossy(&user).into());
-        session.worker.shared.registry.rename(session.control.id, user.into());
+        session
+            .worker
+            .shared
+            .registry
+            .rename(session.control.id, user.into());
     }
     Ok(())
 }
