@@ -190,7 +190,7 @@ impl Board {
         self.states.load_full()
     }
 
-    /// How the stream is: `following n1 (000002:4711)`, or why there is none.
+    /// How the stream is: `following n1`, or why there is none.
     pub fn stream(&self) -> Arc<String> {
         self.stream.load_full()
     }

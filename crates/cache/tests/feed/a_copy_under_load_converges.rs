@@ -3,11 +3,12 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use cache::feed::Phase;
 use sandbox::{Kind, Sandbox};
 
 use crate::fed::{Fed, Wishes, on_both, string};
 
-on_both! { a_table_at_rest a_table_that_is_written_to what_is_not_visible_yet_is_waited_for }
+on_both! { a_table_at_rest a_table_that_is_written_to a_table_that_does_not_fit_is_not_served what_is_not_visible_yet_is_waited_for }
 
 const TABLE: &str = "CREATE TABLE t (id INT PRIMARY KEY, c VARCHAR(60) NOT NULL); \
      CREATE PROCEDURE fill(IN rows_wanted INT) BEGIN DECLARE i INT DEFAULT 0; START TRANSACTION; \
@@ -115,4 +116,28 @@ fn what_is_not_visible_yet_is_waited_for(kind: Kind) {
     assert!(other.rows("t").contains(&"3\tsent".to_owned()));
     waiting.join().unwrap();
     other.assert_same("t", SELECT);
+}
+
+fn a_table_that_does_not_fit_is_not_served(kind: Kind) {
+    let mut wishes = Wishes::of(kind);
+    wishes.memory_max = 1 << 20;
+    let sql = format!(
+        "{}; CREATE TABLE small (id INT PRIMARY KEY, c INT); INSERT INTO small VALUES (1, 2)",
+        table(60_000)
+    );
+    let mappings = vec![
+        string("t", "test.t", &["id"], "c"),
+        string("small", "test.small", &["id"], "c"),
+    ];
+    let fed = Fed::start(wishes, &sql, mappings);
+    fed.until(
+        "it is said",
+        || matches!(fed.phase("t"), Phase::Stopped { reason } if reason.contains("memory_max")),
+    );
+    fed.sql("UPDATE t SET c = 'longer than before, by far' WHERE id < 100");
+    fed.assert_same("small", "SELECT id, c FROM small");
+    fed.sql("TRUNCATE t");
+    fed.until_applied();
+    fed.assert_same("t", SELECT);
+    fed.assert_same("small", "SELECT id, c FROM small");
 }
