@@ -12,7 +12,7 @@ use super::scan;
 use crate::mapping::{Column, Mapping};
 
 /// Bytes of one reply. A client that wants more at once is told so.
-pub(crate) const REPLY_MAX: usize = 128 << 20;
+pub(crate) const REPLY_MAX: usize = 64 << 20;
 
 /// Executes a command of [`Nature::Read`](super::command::Nature::Read).
 ///

@@ -252,6 +252,19 @@ fn a_key_that_names_no_mapping_is_an_error_that_says_what_to_do() {
 }
 
 #[test]
+fn a_reply_has_a_bound() {
+    let mut stage = Stage::new(Mode::Whole);
+    let long = Value::Bytes(vec![b'x'; 1 << 20].into());
+    stage.put(&Arc::clone(&stage.words), &[Value::Int(1), long]);
+    let mget = |count| format!("MGET{}", " words@1".repeat(count));
+    assert_eq!(
+        stage.ask(&mget(64)),
+        "ERR reply of more than 67108864 bytes: ask for fewer keys at once"
+    );
+    assert!(stage.ask(&mget(60)).len() > 60 << 20);
+}
+
+#[test]
 fn resp3_has_maps_and_nulls() {
     let mut stage = Stage::filled();
     stage.version = Version::V3;
