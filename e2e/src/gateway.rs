@@ -76,7 +76,7 @@ impl Gateway {
             }
             let log = gateway.log();
             assert!(
-                log.contains("another process is listening"),
+                log.contains("Address already in use") || log.contains("another process is listening"),
                 "the gateway ended at its start:\n{log}"
             );
         }
@@ -135,8 +135,20 @@ impl Gateway {
         self.try_get(page).expect("an answer from the admin server")
     }
 
+    /// The port of its admin server.
+    #[must_use]
+    pub fn admin_port(&self) -> u16 {
+        self.admin_port
+    }
+
     fn try_get(&self, page: &str) -> Option<(u16, String)> {
-        let mut stream = TcpStream::connect(("127.0.0.1", self.admin_port)).ok()?;
+        Self::page(self.admin_port, page)
+    }
+
+    /// Status and body of a page of the admin server on this port, where one answers.
+    #[must_use]
+    pub fn page(admin_port: u16, page: &str) -> Option<(u16, String)> {
+        let mut stream = TcpStream::connect(("127.0.0.1", admin_port)).ok()?;
         stream.set_read_timeout(Some(PATIENCE)).ok()?;
         write!(
             stream,
