@@ -43,6 +43,8 @@ struct State {
     waiting: Waiting,
     /// What probes said, and whom each of them serves: all up to that arrival. Both rise.
     answered: VecDeque<(Arrival, Position)>,
+    /// The driver has been told that somebody came since it looked last.
+    told: bool,
     /// Why the last probe had no answer.
     failure: Option<Arc<str>>,
 }
@@ -71,12 +73,15 @@ impl Index {
 
     /// Waits until all is applied that was acknowledged anywhere before this call.
     pub(super) async fn fresh(&self) -> Result<(), NotFresh> {
-        let place = {
+        let (place, told) = {
             let mut state = self.state.borrow_mut();
             let arrival = state.rule.arrive();
-            state.waiting.enter(arrival, Instant::now())
+            let place = state.waiting.enter(arrival, Instant::now());
+            (place, std::mem::replace(&mut state.told, true))
         };
-        self.arrived.notify_one();
+        if !told {
+            self.arrived.notify_one();
+        }
         let read = Read { index: self, place };
         poll_fn(|context| self.state.borrow_mut().waiting.poll(read.place, context)).await
     }
@@ -158,6 +163,7 @@ impl Index {
     fn settle(&self, applied: &Applied, now: Instant) -> (bool, bool) {
         let mut state = self.state.borrow_mut();
         let state = &mut *state;
+        state.told = false;
         while let Some((serves, position)) = state.answered.front() {
             let other_source = applied.source().is_some_and(|source| source != position.source);
             if applied.covers(position) {
