@@ -280,3 +280,92 @@ fn write(line: &Line, entries: &[Entry]) {
         word.store(entry.0, Ordering::Release);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::segments::Address;
+    use super::*;
+
+    /// Of one bucket and tag, but for the bit by which the first bucket is divided.
+    const STAYS: u64 = 7 << 48;
+    const GOES: u64 = 7 << 48 | BUCKETS_MIN;
+
+    fn hash_of(entry: Entry) -> u64 {
+        if entry.address() == Address(1) {
+            STAYS
+        } else {
+            GOES
+        }
+    }
+
+    #[test]
+    fn an_entry_that_moves_while_it_is_looked_for_is_not_taken_for_missing() {
+        let (index, mut growth) = (Index::new(), Growth::default());
+        index.first.add(0);
+        index.first.add(1);
+        growth
+            .insert(&index, STAYS, Entry::row(STAYS, Address(1), false))
+            .unwrap();
+        growth
+            .insert(&index, GOES, Entry::row(GOES, Address(2), false))
+            .unwrap();
+        let mut divided = false;
+        let found = index.search(GOES, |entry| {
+            if !std::mem::replace(&mut divided, true) {
+                growth.divide(&index, hash_of);
+            }
+            (entry.address() == Address(2)).then_some(())
+        });
+        assert_eq!(found, Err(Moved));
+        for (hash, address) in [(STAYS, 1), (GOES, 2)] {
+            let found = index.search(hash, |entry| (entry.address() == Address(address)).then_some(()));
+            assert_eq!(found, Ok(Some(())));
+        }
+        assert_eq!(index.search(1 << 48, |_| Some(())), Ok(None));
+    }
+
+    #[test]
+    fn a_bucket_that_is_full_goes_on_and_is_divided_as_a_whole() {
+        let (index, mut growth) = (Index::new(), Growth::default());
+        index.first.add(0);
+        index.first.add(1);
+        index.further.add(0);
+        let hash = |number: u64| number << 48 | (number % 3) * BUCKETS_MIN;
+        for number in 1..60 {
+            growth
+                .insert(
+                    &index,
+                    hash(number),
+                    Entry::row(hash(number), Address(number), false),
+                )
+                .unwrap();
+        }
+        for removed in (1..60).step_by(5) {
+            let word = growth
+                .find(&index, hash(removed), |entry| entry.address() == Address(removed))
+                .unwrap();
+            growth.remove(word);
+        }
+        growth.divide(&index, |entry| hash(entry.address().0));
+        for number in 1..60 {
+            let found = index.search(hash(number), |entry| {
+                (entry.address() == Address(number)).then_some(())
+            });
+            assert_eq!(found, Ok((number % 5 != 1).then_some(())), "{number}");
+        }
+        assert_eq!(growth.entries(), 59 - 12);
+    }
+
+    #[test]
+    fn buckets_take_the_bits_that_they_have() {
+        assert_eq!(
+            [bucket_of(0x7ff, 1024), bucket_of(0x400, 1024)],
+            [(0x3ff, 10), (0, 10)]
+        );
+        assert_eq!(
+            [bucket_of(0, 1025), bucket_of(0x400, 1025)],
+            [(0, 11), (0x400, 11)]
+        );
+        assert_eq!([bucket_of(1, 1025), bucket_of(0x401, 1025)], [(1, 10), (1, 10)]);
+    }
+}
