@@ -23,6 +23,7 @@ use super::rows::Space;
 use super::session::{Replies, Session};
 use super::{Desk, Present, Service};
 use crate::mapping::Mapping;
+use crate::store::NotRead;
 
 /// Bytes of replies that are collected before they are written: so much of a long pipeline is executed at once.
 const PORTION: usize = 64 * 1024;
@@ -214,7 +215,14 @@ impl Connection<'_> {
                     waits = true;
                     batch.fresh = Some(self.fresh().await?);
                 }
-                Next::Busy => self.pause(&mut waited).await?,
+                Next::Busy => {
+                    if !self.pause(&mut waited).await? {
+                        self.session.queue = None;
+                        let reason = NotRead::Busy.to_string();
+                        self.refuse(&Refusal::NotFresh(reason), &mut desk.out);
+                        break false;
+                    }
+                }
                 Next::Right(mapping) => {
                     if let Some(reason) = Box::pin(self.find_right(&mapping)).await? {
                         self.session.queue = None;
@@ -252,14 +260,18 @@ impl Connection<'_> {
         Ok(fresh.map_err(|not_fresh| not_fresh.to_string()))
     }
 
-    /// Waits a moment: a large transaction is being applied. First a turn of the runtime, then longer.
-    async fn pause(&self, waited: &mut Waited) -> Result<(), Departure> {
+    /// Waits a moment: a large transaction is being applied. First a turn of the runtime, then longer. False: it has taken too long.
+    async fn pause(&self, waited: &mut Waited) -> Result<bool, Departure> {
         waited.turns += 1;
         if waited.turns <= TURNS {
             tokio::task::yield_now().await;
-            return Ok(());
+            return Ok(true);
         }
-        unless_ordered(&self.guest, pin!(sleep(PAUSE))).await
+        if PAUSE * (waited.turns - TURNS) > self.service.shared.wait {
+            return Ok(false);
+        }
+        unless_ordered(&self.guest, pin!(sleep(PAUSE))).await?;
+        Ok(true)
     }
 
     /// Finds out whether the user may read a mapping. `Some`: why nobody knows.

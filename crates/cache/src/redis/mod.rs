@@ -38,7 +38,7 @@ mod tests;
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use dataplane::extension::{Departure, Visit};
 use mysql_wire::binlog::Zone;
@@ -61,6 +61,8 @@ pub struct Shared {
     started: Instant,
     counts: Mutex<Vec<Arc<Counts>>>,
     settings: server::Settings,
+    /// How long a read waits at most.
+    wait: Duration,
     /// In which TIMESTAMP values are shown.
     zone: Zone,
 }
@@ -112,6 +114,7 @@ impl Shared {
             clients: Arc::default(),
             started: Instant::now(),
             counts: Mutex::default(),
+            wait: config.strong_wait,
             // The feed refuses to start with any other.
             zone: Zone::parse(&config.time_zone.to_string()).unwrap_or(Zone::UTC),
             settings: server::Settings {
