@@ -36,16 +36,25 @@ impl History {
     }
 
     pub(crate) fn call(&self, client: u32, key: u32) -> Call {
-        let at = self.began.elapsed().as_nanos();
+        let at = self.now();
         Call { client, key, at }
     }
 
     pub(crate) fn read(&self, call: Call, value: &str) {
-        self.note(&call, false, value, self.began.elapsed().as_nanos());
+        self.read_until(call, self.now(), value);
+    }
+
+    /// A read that had its answer at that time.
+    pub(crate) fn read_until(&self, call: Call, end: u128, value: &str) {
+        self.note(&call, false, value, end);
+    }
+
+    pub(crate) fn now(&self) -> u128 {
+        self.began.elapsed().as_nanos()
     }
 
     pub(crate) fn written(&self, call: Call, value: &str) {
-        self.note(&call, true, value, self.began.elapsed().as_nanos());
+        self.note(&call, true, value, self.now());
     }
 
     /// A write that may be done at any time, or never.

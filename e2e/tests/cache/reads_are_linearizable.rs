@@ -7,12 +7,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use e2e::Gateway;
 use e2e::client::options_at;
 use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, Opts};
 use testkit::lossy_link::Fault;
 use tokio::runtime::Builder;
-use tokio::task::JoinSet;
+use tokio::task::{JoinSet, spawn_blocking};
 use tokio::time::{sleep, timeout};
 
 use crate::history::History;
@@ -24,6 +25,8 @@ const REDIS_READERS: u32 = 3;
 const SQL_READERS: u32 = 3;
 /// A pause between two writes of a client, so that the checker has no more operations than it can do.
 const PAUSE: Duration = Duration::from_millis(2);
+/// Reads by SQL that count together.
+const BATCH: usize = 20;
 /// An answer that takes so long is not waited for.
 const ANSWER: Duration = Duration::from_secs(10);
 
@@ -62,6 +65,7 @@ impl Crowd {
         let redis_readers: Vec<_> = (0..REDIS_READERS).map(client).collect();
         let sql_readers: Vec<_> = (0..SQL_READERS).map(client).collect();
         let (direct, through, redis) = (stage.server.primary().port(), stage.gateway.port(), stage.redis);
+        let admin_port = stage.gateway.admin_port();
         let all = async move {
             let mut tasks = JoinSet::new();
             for client in writers {
@@ -71,7 +75,7 @@ impl Crowd {
                 tasks.spawn(client.read_by_redis(redis));
             }
             for client in sql_readers {
-                tasks.spawn(client.read_by_sql(options_at(through).into()));
+                tasks.spawn(client.read_by_sql(options_at(through).into(), admin_port));
             }
             while let Some(ended) = tasks.join_next().await {
                 ended.unwrap();
@@ -175,7 +179,9 @@ impl Client {
         }
     }
 
-    async fn read_by_sql(self, gateway: Opts) {
+    /// Reads that go to the server are no part of the history: the server may show a transaction later than memory does, while it
+    /// is not acknowledged yet. So reads count in batches in which none was left to the server.
+    async fn read_by_sql(self, gateway: Opts, admin_port: u16) {
         let mut count = u64::from(self.number);
         while self.goes_on() {
             let Ok(mut session) = Conn::new(gateway.clone()).await else {
@@ -184,27 +190,49 @@ impl Client {
             };
             let client = self.history.client();
             while self.goes_on() {
-                count += 1;
-                let key = (count % u64::from(ROWS)) as u32 + 1;
-                let call = self.history.call(client, key);
-                let answer: Result<Option<String>, _> = match count % 2 {
-                    0 => {
-                        session
-                            .query_first(format!("SELECT v FROM item WHERE id = {key}"))
-                            .await
+                let before = left_to_server(admin_port).await;
+                let mut batch = Vec::new();
+                for _ in 0..BATCH {
+                    count += 1;
+                    let key = (count % u64::from(ROWS)) as u32 + 1;
+                    let call = self.history.call(client, key);
+                    let answer: Result<Option<String>, _> = match count % 2 {
+                        0 => {
+                            session
+                                .query_first(format!("SELECT v FROM item WHERE id = {key}"))
+                                .await
+                        }
+                        _ => {
+                            session
+                                .exec_first("SELECT v FROM item WHERE id = ?", (key,))
+                                .await
+                        }
+                    };
+                    let Ok(value) = answer else { break };
+                    batch.push((call, self.history.now(), value.expect("the row is there")));
+                }
+                if batch.len() < BATCH {
+                    break;
+                }
+                if before.is_some() && left_to_server(admin_port).await == before {
+                    self.counts.sql_reads.fetch_add(BATCH as u64, Ordering::Relaxed);
+                    for (call, end, value) in batch {
+                        self.history.read_until(call, end, &value);
                     }
-                    _ => {
-                        session
-                            .exec_first("SELECT v FROM item WHERE id = ?", (key,))
-                            .await
-                    }
-                };
-                let Ok(value) = answer else { break };
-                self.history.read(call, &value.expect("the row is there"));
-                self.counts.sql_reads.fetch_add(1, Ordering::Relaxed);
+                }
             }
         }
     }
+}
+
+/// Point lookups that were not answered from memory.
+async fn left_to_server(admin_port: u16) -> Option<String> {
+    let page = move || Gateway::page(admin_port, "/metrics");
+    let (_, metrics) = spawn_blocking(page).await.unwrap()?;
+    let left = metrics
+        .lines()
+        .filter(|line| line.starts_with("forebay_lookups_left_total"));
+    Some(left.collect::<Vec<_>>().join("\n"))
 }
 
 async fn trouble(stage: &mut Stage, round: u64) {
