@@ -161,7 +161,9 @@ impl<M: Memory + 'static> PointLookups<M> {
         let settings = environments.get(question.environment)?;
         let Some(answer) = Answer::read(bytes, settings.capabilities, question.told.as_deref()) else {
             let is_error = bytes.get(PacketHeader::LEN) == Some(&ErrPacket::HEADER);
-            return (!is_error).then_some(Err(Left::Settings));
+            // It tells a client once more what it was told already; the next will not.
+            let tells_again = question.told.is_some() && bytes.get(PacketHeader::LEN + 1) == Some(&1);
+            return (!is_error && !tells_again).then_some(Err(Left::Settings));
         };
         let rendering =
             |mapping| Rendering::new(mapping, &answer.columns, settings.zone, question.shape.is_binary);

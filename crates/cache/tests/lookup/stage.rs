@@ -68,22 +68,9 @@ const SCHEMA: &str = "
     GRANT SELECT (id, c) ON test.t TO few@'%';
 ";
 
-pub(crate) fn run(kind: Kind, mode: &str, test: fn(&Stage)) {
-    run_at(kind, mode, "strong", test);
-}
-
-pub(crate) fn run_at(kind: Kind, mode: &str, consistency: &str, test: fn(&Stage)) {
-    let stage = Stage::new(kind, mode, consistency);
-    test(&stage);
-}
-
-impl Stage {
-    fn new(kind: Kind, mode: &str, consistency: &str) -> Self {
-        let spec = Spec::new(kind).option("--log-bin-trust-function-creators=1");
-        let sandbox = Sandbox::start(spec).unwrap();
-        sandbox.primary().sql(SCHEMA).unwrap();
-        let text = format!(
-            r#"
+fn configuration(sandbox: &Sandbox, mode: &str, consistency: &str) -> String {
+    format!(
+        r#"
             workers = 1
             [[listener]]
             bind = "127.0.0.1:0"
@@ -117,10 +104,27 @@ impl Stage {
             key = ["a", "b"]
             value = ["v"]
             "#,
-            port = sandbox.primary().port(),
-            user = sandbox::USER,
-            password = sandbox::PASSWORD,
-        );
+        port = sandbox.primary().port(),
+        user = sandbox::USER,
+        password = sandbox::PASSWORD,
+    )
+}
+
+pub(crate) fn run(kind: Kind, mode: &str, test: fn(&Stage)) {
+    run_at(kind, mode, "strong", test);
+}
+
+pub(crate) fn run_at(kind: Kind, mode: &str, consistency: &str, test: fn(&Stage)) {
+    let stage = Stage::new(kind, mode, consistency);
+    test(&stage);
+}
+
+impl Stage {
+    fn new(kind: Kind, mode: &str, consistency: &str) -> Self {
+        let spec = Spec::new(kind).option("--log-bin-trust-function-creators=1");
+        let sandbox = Sandbox::start(spec).unwrap();
+        sandbox.primary().sql(SCHEMA).unwrap();
+        let text = configuration(&sandbox, mode, consistency);
         let config = Config::parse(&text, "lookup.toml").unwrap_or_else(|errors| panic!("{errors}"));
         let telemetry = Telemetry::new(config.workers, |byte| Command(byte).name());
         let build = {
