@@ -201,6 +201,10 @@ impl<'a> Reader<'a> {
                 self.lift(Class::Write);
             }
             (Keyword::SqlCalcFoundRows, _) => self.add(Effects::CALCULATES_FOUND_ROWS),
+            // Counts the rows of the query, not those of the plan that it answers with.
+            (Keyword::Analyze, Keyword::Select | Keyword::With | Keyword::Format) if self.is_mariadb() => {
+                self.add(Effects::CALCULATES_FOUND_ROWS);
+            }
             (Keyword::Next, Keyword::Value) if self.is_mariadb() => {
                 self.add(Effects::SEQUENCE);
                 self.lift(Class::Write);

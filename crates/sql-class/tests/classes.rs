@@ -80,11 +80,12 @@ fn reads() {
         read | EXPLAIN t 'a%'
         read | EXPLAIN SELECT 1
         read | EXPLAIN FORMAT=JSON SELECT 1
-        read | EXPLAIN ANALYZE SELECT 1
+        9 read | EXPLAIN ANALYZE SELECT 1
+        M read calculates-found-rows | ANALYZE SELECT 1
         read | EXPLAIN (SELECT 1)
         9 read | EXPLAIN FOR SCHEMA s SELECT 1
         read user-variables | EXPLAIN FORMAT=JSON INTO @x SELECT 1
-        M read | ANALYZE FORMAT=JSON SELECT 1
+        M read calculates-found-rows | ANALYZE FORMAT=JSON SELECT 1
         read user-variables | SELECT 1 INTO @a
         read user-variables | SELECT @a := 1
         read user-variables | SELECT @`a b`
