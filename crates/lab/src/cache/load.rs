@@ -172,7 +172,7 @@ impl Clients {
                 let connection = &self.connections[at];
                 load.operations += self.traffic.pipeline as u64;
                 let nanoseconds = connection.began.elapsed().as_nanos();
-                load.latency.saturating_record(nanoseconds as u64);
+                load.latency.record(nanoseconds as u64)?;
                 if began.elapsed() < duration {
                     self.ask(at)?;
                 } else {
