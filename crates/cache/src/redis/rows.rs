@@ -185,9 +185,9 @@ impl<'a> Rows<'a> {
         // SplitMix64, by Steele, Lea and Flood.
         self.space.random = self.space.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut bits = self.space.random;
-        bits = (bits ^ bits >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        bits = (bits ^ bits >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        bits ^ bits >> 31
+        bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        bits ^ (bits >> 31)
     }
 
     /// Reads the row of the key in `space`. `in_memory`: memory can tell which row that is.

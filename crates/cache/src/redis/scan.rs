@@ -126,7 +126,7 @@ pub(crate) fn scan(args: Args<'_>, rows: &Rows<'_>, out: &mut Writer<'_>) -> Res
     let cursor = if is_end {
         0
     } else {
-        place >> PLACE_SHIFT << MAPPING_BITS | id
+        (place >> PLACE_SHIFT << MAPPING_BITS) | id
     };
     out.array(2);
     out.bulk(cursor.to_string().as_bytes());

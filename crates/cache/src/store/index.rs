@@ -330,7 +330,7 @@ mod tests {
         index.first.add(0);
         index.first.add(1);
         index.further.add(0);
-        let hash = |number: u64| number << 48 | (number % 3) * BUCKETS_MIN;
+        let hash = |number: u64| (number << 48) | ((number % 3) * BUCKETS_MIN);
         for number in 1..60 {
             growth
                 .insert(
