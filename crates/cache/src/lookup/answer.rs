@@ -117,7 +117,9 @@ impl<'a> Answer<'a> {
             }
             [count @ 1..=250, 0] => {
                 let columns = told_columns(told?, capabilities)?;
-                if columns.len() != usize::from(count) {
+                let ends = capabilities.contains(Capabilities::DEPRECATE_EOF)
+                    || is_quiet_end(packets.next()?, capabilities);
+                if columns.len() != usize::from(count) || !ends {
                     return None;
                 }
                 columns
