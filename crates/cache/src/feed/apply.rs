@@ -224,7 +224,7 @@ impl Applier {
             Verb::Harmless => self.board.note_definition(),
             Verb::Savepoint => {}
             Verb::RollbackTo => self.rolled_back(),
-            Verb::Definition | Verb::Schema => {
+            Verb::Definition => {
                 for at in self.tables.concerned(&query.sql, query.schema) {
                     self.tables
                         .invalidate(at, "its definition is being changed", None);

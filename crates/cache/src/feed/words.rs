@@ -20,9 +20,7 @@ pub(super) enum Verb<'a> {
     Savepoint,
     /// Changes no rows and no shape of any table: accounts, statistics.
     Harmless,
-    /// Creates, drops or changes a schema and all in it.
-    Schema,
-    /// Creates, drops or changes tables, or may do so.
+    /// Creates, drops or changes tables, or schemas and all in them, or may do so.
     Definition,
     /// Changes rows without showing them: the log is not in row format for it.
     Unseen,
@@ -59,7 +57,6 @@ pub(super) fn verb(sql: &[u8]) -> Verb<'_> {
         {
             Verb::Harmless
         }
-        () if is(first, &["CREATE", "DROP", "ALTER"]) && is(second, &["DATABASE", "SCHEMA"]) => Verb::Schema,
         () if is(
             first,
             &[
@@ -96,7 +93,10 @@ pub(super) fn concerns(sql: &[u8], default: &[u8], schema: &str, table: &str) ->
     if !is_default && !mentions(sql, schema, |_| true) {
         return false;
     }
-    verb(sql) == Verb::Schema
+    // A schema goes with all its tables.
+    ["DATABASE", "SCHEMA"]
+        .iter()
+        .any(|word| mentions(sql, word.as_bytes(), |_| true))
         || mentions(sql, table, |before| match qualifier(before) {
             // Not a plain name: it may be ours in another form.
             Some(found) if found.is_empty() || !schema.iter().copied().all(is_plain) => true,
@@ -145,10 +145,26 @@ fn is_plain(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'$'
 }
 
+/// A byte between words.
+fn is_blank(byte: u8) -> bool {
+    byte.is_ascii_whitespace() || byte == b'\x0b'
+}
+
+/// Whether a comment of two dashes begins here.
+fn is_dashes(text: &[u8]) -> bool {
+    let behind = text.strip_prefix(b"--");
+    behind.is_some_and(|behind| {
+        behind
+            .first()
+            .is_none_or(|&byte| is_blank(byte) || byte.is_ascii_control())
+    })
+}
+
 /// Takes the next word; comments are passed, but for those that servers execute, whose opening is passed.
 fn word<'a>(rest: &mut &'a [u8]) -> &'a [u8] {
     loop {
-        *rest = rest.trim_ascii_start();
+        let blanks = rest.iter().take_while(|&&byte| is_blank(byte)).count();
+        *rest = &rest[blanks..];
         if rest.starts_with(b"/*!") || rest.starts_with(b"/*M!") {
             let opening = rest.iter().position(|&byte| byte == b'!').unwrap_or(0) + 1;
             let digits = rest[opening..]
@@ -159,7 +175,7 @@ fn word<'a>(rest: &mut &'a [u8]) -> &'a [u8] {
         } else if rest.starts_with(b"/*") {
             let end = rest.windows(2).skip(2).position(|pair| pair == b"*/");
             *rest = end.map_or(&[], |end| &rest[end + 4..]);
-        } else if rest.starts_with(b"#") || rest.starts_with(b"-- ") {
+        } else if rest.starts_with(b"#") || is_dashes(rest) {
             let end = rest.iter().position(|&byte| byte == b'\n');
             *rest = end.map_or(&[], |end| &rest[end + 1..]);
         } else if rest.starts_with(b"*/") || rest.starts_with(b"(") {
@@ -180,7 +196,7 @@ mod tests {
 
     #[test]
     fn first_words() {
-        let cases: [(&str, Verb); 23] = [
+        let cases: [(&str, Verb); 27] = [
             ("BEGIN", Verb::Begin),
             ("COMMIT", Verb::Commit),
             ("commit /* x */", Verb::Commit),
@@ -195,7 +211,11 @@ mod tests {
             ("/*!50001 CREATE TABLE t (a int) */", Verb::Definition),
             ("/*M!100100 ALTER TABLE t FORCE */", Verb::Definition),
             ("TRUNCATE t", Verb::Definition),
-            ("DROP DATABASE `s`", Verb::Schema),
+            ("DROP DATABASE `s`", Verb::Definition),
+            ("--\tc\n\x0bDROP DATABASE s", Verb::Definition),
+            ("--\nBEGIN", Verb::Begin),
+            ("-- c\n--", Verb::Harmless),
+            ("--1", Verb::Unseen),
             ("CREATE USER a", Verb::Harmless),
             ("SET PASSWORD FOR a = 'b'", Verb::Harmless),
             ("SET STATEMENT a=1 FOR DROP TABLE t", Verb::Definition),
@@ -224,6 +244,16 @@ mod tests {
             "ALTER DATABASE CHARACTER SET latin1",
         ] {
             assert!(concerned(sql, "shop"), "{sql}");
+        }
+        for sql in [
+            "CREATE OR REPLACE DATABASE shop",
+            "SET STATEMENT lock_wait_timeout=1 FOR DROP DATABASE shop",
+            "--\tc\nDROP DATABASE shop",
+            "--\nDROP SCHEMA `Shop`",
+            "/*!DROP*/ /**/ database/**/shop",
+        ] {
+            assert!(concerned(sql, "other"), "{sql}");
+            assert_eq!(verb(sql.as_bytes()), Verb::Definition, "{sql}");
         }
         assert!(concerned("TRUNCATE shop.items", "other"));
         assert!(concerned("TRUNCATE \"SHOP\".`items`", ""));

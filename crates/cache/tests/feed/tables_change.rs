@@ -118,6 +118,17 @@ fn a_schema_is_dropped(kind: Kind) {
     until_waiting(&fed, "no such table");
     fed.sql(sql);
     fed.assert_same("t", "SELECT id, c FROM shop.items");
+    if kind == Kind::Mariadb {
+        for drop in [
+            "CREATE OR REPLACE DATABASE shop",
+            "SET STATEMENT lock_wait_timeout = 5 FOR DROP DATABASE shop",
+        ] {
+            fed.sql(drop);
+            until_waiting(&fed, "no such table");
+            fed.sql(&sql.replace("CREATE DATABASE", "CREATE DATABASE IF NOT EXISTS"));
+            fed.assert_same("t", "SELECT id, c FROM shop.items");
+        }
+    }
 }
 
 fn a_table_changes_its_shape_while_it_is_copied(kind: Kind) {
