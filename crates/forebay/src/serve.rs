@@ -83,8 +83,10 @@ pub(crate) fn run(path: &Path) -> anyhow::Result<()> {
 fn extension<'a>(config: &'a config::Cache, telemetry: &'a Telemetry) -> BuildExtension<'a> {
     Box::new(|clusters| {
         let cluster = clusters.iter().find(|cluster| cluster.name() == config.cluster);
-        let cluster = cluster.ok_or_else(|| format!("there is no cluster {:?} for [cache]", config.cluster))?;
-        let cache = Cache::start(config, Arc::clone(cluster), telemetry).map_err(|error| error.to_string())?;
+        let cluster =
+            cluster.ok_or_else(|| format!("there is no cluster {:?} for [cache]", config.cluster))?;
+        let cache =
+            Cache::start(config, Arc::clone(cluster), telemetry).map_err(|error| error.to_string())?;
         Ok(cache as _)
     })
 }

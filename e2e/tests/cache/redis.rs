@@ -19,15 +19,6 @@ pub(crate) enum Reply {
     Array(Vec<Reply>),
 }
 
-impl Reply {
-    pub(crate) fn text(&self) -> Option<String> {
-        match self {
-            Self::Bulk(bytes) => Some(String::from_utf8_lossy(bytes).into_owned()),
-            _ => None,
-        }
-    }
-}
-
 pub(crate) struct Redis(BufStream<TcpStream>);
 
 impl Redis {
