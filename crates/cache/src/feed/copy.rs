@@ -23,7 +23,7 @@ use super::progress::Progress;
 use super::watch::end;
 use super::window::Window;
 use crate::coherence::{Position, SourceId};
-use crate::mapping::{Mapping, MappingError, SESSION, TableShape, questions};
+use crate::mapping::{Mapping, MappingError, SESSION, TableShape, last_question, questions};
 use crate::store::{MappingId, Mode};
 
 /// Rows, and their bytes, that are handed over at once: the stream has its turn between them.
@@ -176,7 +176,11 @@ impl Copier {
         for (answer, question) in answers.iter_mut().zip(questions(schema, table)) {
             *answer = link.query(&question).await?;
         }
-        Ok(TableShape::read(&answers))
+        let definition = match last_question(&answers) {
+            Some(question) => link.query(&question).await?,
+            None => Vec::new(),
+        };
+        Ok(TableShape::read(&answers, &definition))
     }
 
     async fn copy(

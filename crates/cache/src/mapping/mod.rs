@@ -24,7 +24,7 @@ pub use collation::{Comparison, Texts, comparison};
 pub use error::{KeyError, MappingError, Reason};
 pub use key::Decision;
 pub use set::MappingSet;
-pub use shape::{ColumnShape, SESSION, TableShape, TextRow, UniqueIndex, questions};
+pub use shape::{ColumnShape, SESSION, TableShape, TextRow, UniqueIndex, last_question, questions};
 pub(crate) use shape::{name, quoted};
 
 use crate::store::MappingId;

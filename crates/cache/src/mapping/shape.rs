@@ -6,7 +6,7 @@ use std::str::from_utf8;
 pub type TextRow = Vec<Option<Vec<u8>>>;
 
 /// The session in which the answers mean what is read here.
-pub const SESSION: &str = "SET NAMES utf8mb4, sql_mode = '', time_zone = '+00:00' \
+pub const SESSION: &str = "SET NAMES utf8mb4, sql_mode = '', time_zone = '+00:00', sql_quote_show_create = 1 \
      /*!80030 , SESSION show_gipk_in_create_table_and_information_schema = ON */";
 
 /// A table.
@@ -70,19 +70,32 @@ pub fn questions(schema: &str, table: &str) -> [String; 6] {
              WHERE {of_table} AND NON_UNIQUE = 0 ORDER BY INDEX_NAME, SEQ_IN_INDEX"
         ),
         format!(
-            "SELECT CONSTRAINT_NAME, UPDATE_RULE, DELETE_RULE FROM information_schema.REFERENTIAL_CONSTRAINTS \
-             WHERE CONSTRAINT_SCHEMA = {schema} AND TABLE_NAME = {table}"
+            "SELECT DISTINCT CONSTRAINT_NAME FROM information_schema.KEY_COLUMN_USAGE \
+             WHERE {of_table} AND REFERENCED_TABLE_NAME IS NOT NULL"
         ),
         "SELECT ENGINE FROM information_schema.ENGINES WHERE TRANSACTIONS = 'YES'".to_owned(),
         "SHOW GLOBAL VARIABLES WHERE Variable_name IN ('innodb_native_foreign_keys', 'version')".to_owned(),
     ]
 }
 
+/// The question after those, where the table has foreign keys. MariaDB shows their rules in `REFERENTIAL_CONSTRAINTS` only to
+/// accounts with more rights than SELECT.
+#[must_use]
+pub fn last_question(answers: &[Vec<TextRow>; 6]) -> Option<String> {
+    let [tables, _, _, foreign_keys, ..] = answers;
+    let table = tables.first().filter(|_| !foreign_keys.is_empty())?;
+    Some(format!(
+        "SHOW CREATE TABLE {}.{}",
+        name(text(table, 0)),
+        name(text(table, 1))
+    ))
+}
+
 impl TableShape {
-    /// Reads the answers to [`questions`]. `None` where there is no such table.
+    /// Reads the answers to [`questions`] and to the [`last_question`]. `None` where there is no such table.
     #[must_use]
-    pub fn read(answers: &[Vec<TextRow>; 6]) -> Option<TableShape> {
-        let [tables, columns, indexes, constraints, engines, variables] = answers;
+    pub fn read(answers: &[Vec<TextRow>; 6], definition: &[TextRow]) -> Option<TableShape> {
+        let [tables, columns, indexes, foreign_keys, engines, variables] = answers;
         let table = tables.first()?;
         let engine = text(table, 3);
         let transactional = engines
@@ -91,9 +104,11 @@ impl TableShape {
         // Of MySQL 9.6 and later, which does them in SQL, and so in the binary log, unless this is on. Others do not know it.
         let cascades_are_logged = variable(variables, "innodb_native_foreign_keys") == "OFF";
         let generated_are_logged = logs_generated(variable(variables, "version"));
-        let cascade = constraints
+        let definition = definition.first().map_or("", |row| text(row, 1));
+        let cascade = foreign_keys
             .iter()
-            .find(|row| !cascades_are_logged && [1, 2].iter().any(|&at| changes_rows(text(row, at))));
+            .map(|row| text(row, 0))
+            .find(|foreign_key| !cascades_are_logged && may_change_rows(foreign_key, definition));
         Some(TableShape {
             schema: text(table, 0).into(),
             table: text(table, 1).into(),
@@ -105,14 +120,20 @@ impl TableShape {
                 .map(|row| column(row, generated_are_logged))
                 .collect(),
             unique: unique(indexes),
-            cascade: cascade.map(|row| text(row, 0).into()),
+            cascade: cascade.map(Box::from),
         })
     }
 }
 
-/// Rules of foreign keys that the engine carries out by itself.
-fn changes_rows(rule: &str) -> bool {
-    ["CASCADE", "SET NULL", "SET DEFAULT"].contains(&rule)
+/// Whether the engine changes rows for this foreign key by itself; also where the table's definition does not show it.
+fn may_change_rows(foreign_key: &str, definition: &str) -> bool {
+    let begin = format!("  CONSTRAINT {} FOREIGN KEY ", name(foreign_key));
+    let mut found = definition.lines().filter_map(|line| line.strip_prefix(&*begin));
+    found.next().is_none_or(|rules| {
+        ["CASCADE", "SET NULL", "SET DEFAULT"]
+            .iter()
+            .any(|rule| rules.contains(rule))
+    })
 }
 
 fn variable<'r>(rows: &'r [TextRow], name: &str) -> &'r str {
@@ -188,4 +209,29 @@ pub(crate) fn quoted(text: &str) -> String {
 /// A name as in SQL.
 pub(crate) fn name(name: &str) -> String {
     format!("`{}`", name.replace('`', "``"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rules_of_foreign_keys_are_read_from_the_definition() {
+        let definition = "CREATE TABLE `child` (\n  `id` int(11) NOT NULL COMMENT 'ON DELETE CASCADE',\n  \
+            CONSTRAINT `gone` FOREIGN KEY (`p`) REFERENCES `parent` (`id`) ON DELETE CASCADE,\n  \
+            CONSTRAINT `null` FOREIGN KEY (`q`) REFERENCES `parent` (`id`) ON DELETE NO ACTION ON UPDATE SET NULL,\n  \
+            CONSTRAINT `a``b` FOREIGN KEY (`r`) REFERENCES `parent` (`id`)\n) ENGINE=InnoDB";
+        for (foreign_key, expected) in [
+            ("gone", true),
+            ("null", true),
+            ("a`b", false),
+            ("not shown", true),
+        ] {
+            assert_eq!(
+                may_change_rows(foreign_key, definition),
+                expected,
+                "{foreign_key}"
+            );
+        }
+    }
 }

@@ -1,10 +1,10 @@
 use cache::feed::Phase;
-use config::{CacheMapping, MappingKind};
+use config::{CacheAccount, CacheMapping, MappingKind, Secret};
 use sandbox::Kind;
 
 use crate::served::{hash, on_both, served, spec};
 
-on_both! { each_with_its_reason what_a_table_has_is_known }
+on_both! { each_with_its_reason with_the_documented_rights_alone what_a_table_has_is_known }
 
 fn each_with_its_reason(kind: Kind) {
     let sql = "CREATE TABLE test.parent (id INT PRIMARY KEY); \
@@ -65,6 +65,43 @@ fn each_with_its_reason(kind: Kind) {
             }
         },
     );
+}
+
+fn with_the_documented_rights_alone(kind: Kind) {
+    let rights = match kind {
+        Kind::Mysql => "REPLICATION SLAVE, REPLICATION CLIENT",
+        _ => "REPLICATION SLAVE, BINLOG MONITOR, SLAVE MONITOR",
+    };
+    let sql = format!(
+        "CREATE TABLE test.parent (id INT PRIMARY KEY); \
+         CREATE TABLE test.gone (id INT PRIMARY KEY, p INT, \
+           CONSTRAINT goes FOREIGN KEY (p) REFERENCES test.parent (id) ON DELETE CASCADE); \
+         CREATE TABLE test.emptied (id INT PRIMARY KEY, p INT, \
+           CONSTRAINT empties FOREIGN KEY (p) REFERENCES test.parent (id) ON UPDATE SET NULL); \
+         CREATE TABLE test.kept (id INT PRIMARY KEY, p INT, FOREIGN KEY (p) REFERENCES test.parent (id)); \
+         CREATE USER cache@'%' IDENTIFIED BY 'secret'; GRANT {rights} ON *.* TO cache@'%'; \
+         GRANT SELECT ON test.gone TO cache@'%'; GRANT SELECT ON test.emptied TO cache@'%'; \
+         GRANT SELECT ON test.kept TO cache@'%'"
+    );
+    let names = ["gone", "emptied", "kept"];
+    let mappings = names.map(|name| hash(name, &format!("test.{name}"), &["id"]));
+    let account = |config: &mut config::Cache| {
+        config.account = Some(CacheAccount::new("cache", Some(Secret::new("secret"))));
+    };
+    served(spec(kind), &sql, account, mappings.into(), |served| async move {
+        let logs_cascades = served
+            .sql("SHOW GLOBAL VARIABLES LIKE 'innodb_native_foreign_keys'")
+            .contains("OFF");
+        for (name, constraint) in [("gone", "goes"), ("emptied", "empties")] {
+            let phase = served.settled(name).await;
+            assert_eq!(phase == Phase::Serving, logs_cascades, "{phase}");
+            assert!(
+                logs_cascades || phase.to_string().contains(&format!("constraint {constraint} ")),
+                "{phase}"
+            );
+        }
+        assert_eq!(served.settled("kept").await, Phase::Serving);
+    });
 }
 
 fn what_a_table_has_is_known(kind: Kind) {
