@@ -166,8 +166,7 @@ impl Connection<'_> {
     }
 
     async fn requests(&mut self, desk: &mut Desk, batch: &mut Batch) -> Result<(), Departure> {
-        let definitions = self.service.reader.board().definitions();
-        self.session.rights.age(Instant::now(), definitions);
+        self.age_rights();
         loop {
             match desk.parser.parse(self.input.bytes(), self.session.limits()) {
                 Ok(Step::Incomplete) => return Ok(()),
@@ -195,6 +194,11 @@ impl Connection<'_> {
         }
     }
 
+    fn age_rights(&mut self) {
+        let definitions = self.service.reader.board().definitions();
+        self.session.rights.age(Instant::now(), definitions);
+    }
+
     /// Executes the request that the parser has found, whatever has to be waited for. True: the client said goodbye.
     async fn request(&mut self, desk: &mut Desk, batch: &mut Batch) -> Result<bool, Departure> {
         let start = desk.out.len();
@@ -214,6 +218,8 @@ impl Connection<'_> {
                 Next::Fresh => {
                     waits = true;
                     batch.fresh = Some(self.fresh().await?);
+                    // What was waited for may have been a REVOKE.
+                    self.age_rights();
                 }
                 Next::Busy => {
                     if !self.pause(&mut waited).await? {

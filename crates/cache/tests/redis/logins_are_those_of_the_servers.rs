@@ -52,6 +52,21 @@ fn a_user_reads_the_tables_that_it_may_read_and_grants_count_at_once() {
     }
 }
 
+/// More rows than can be applied before the next statement is executed.
+const MANY: &str = "INSERT INTO shop.words
+    WITH RECURSIVE n AS (SELECT 0 AS i UNION ALL SELECT i + 1 FROM n WHERE i < 400)
+    SELECT 1000 * a.i + b.i + 10, REPEAT('x', 50) FROM n a JOIN n b;";
+
+#[test]
+fn rights_that_were_taken_while_memory_is_behind_are_taken() {
+    let stage = Stage::start(Kind::Mariadb, "strong_wait = \"60s\"", "");
+    let mut client = stage.stranger();
+    client.expect(&[("AUTH reader secret", "OK"), ("GET words@1", "one")]);
+    stage.sql(&format!("{MANY} REVOKE SELECT ON shop.words FROM reader@'%'"));
+    let refused = "(NOPERM the user may not read the table of mapping 'words')";
+    client.expect(&[("GET words@1", refused)]);
+}
+
 #[test]
 fn clients_see_and_end_one_another() {
     let stage = Stage::start(Kind::Mariadb, "", "");
