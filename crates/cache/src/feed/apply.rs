@@ -225,21 +225,29 @@ impl Applier {
             Verb::Savepoint => {}
             Verb::RollbackTo => self.rolled_back(),
             Verb::Definition => {
+                // It may be a view, a routine, or what makes accounts.
+                self.board.note_definition();
                 for at in self.tables.concerned(&query.sql, query.schema) {
                     self.tables
                         .invalidate(at, "its definition is being changed", None);
                 }
             }
-            Verb::Unseen => {
-                for at in self.tables.concerned(&query.sql, query.schema) {
-                    let reason = "a change of its rows was logged as a statement: binlog_format must be ROW";
-                    self.tables.invalidate(at, reason, Some(RETRY));
-                }
-            }
+            Verb::Unseen => self.unseen(query),
         }
         match &self.group {
             Some(group) if !group.open => self.end(true),
             _ => Ok(()),
+        }
+    }
+
+    /// Rows were changed, and nobody says which: a view or a trigger may lead to any table.
+    fn unseen(&mut self, query: &Query<'_>) {
+        let named = self.tables.concerned(&query.sql, query.schema);
+        for at in 0..self.tables.all.len() {
+            if named.contains(&at) || self.tables.all[at].mapping().is_some() {
+                let reason = "a change of rows was logged as a statement: binlog_format must be ROW";
+                self.tables.invalidate(at, reason, Some(RETRY));
+            }
         }
     }
 
@@ -425,3 +433,6 @@ fn key_of(
 ) -> Result<(), BinlogError> {
     mapping.key_of(|column| image.value(layout, mapping.columns[column].place), key)
 }
+
+#[cfg(test)]
+mod tests;

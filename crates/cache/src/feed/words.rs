@@ -1,8 +1,8 @@
 //! What a statement in the binary log means for mapped tables.
 //!
 //! Wrong in one direction only: a statement that does not concern a table may be taken for one that does, which costs a
-//! copy. No statement that changes or replaces a mapped table is missed, however it is written: it must have the table's name
-//! in it, or drop the schema.
+//! copy. No statement that replaces a mapped table is missed, however it is written: it must have the table's name
+//! in it, or drop the schema. One that changes rows may do so through a view or a trigger, and may concern any table.
 
 /// A statement by its first words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,12 +31,15 @@ pub(super) fn verb(sql: &[u8]) -> Verb<'_> {
     let mut rest = sql;
     let first = word(&mut rest);
     let behind_first = rest;
-    let second = word(&mut rest);
+    let mut second = word(&mut rest);
     let is = |found: &[u8], words: &[&str]| {
         words
             .iter()
             .any(|word| found.eq_ignore_ascii_case(word.as_bytes()))
     };
+    if is(second, &["OR"]) && is(word(&mut rest), &["REPLACE"]) {
+        second = word(&mut rest);
+    }
     match () {
         () if is(first, &["BEGIN"]) => Verb::Begin,
         () if is(first, &["COMMIT"]) => Verb::Commit,
@@ -49,8 +52,7 @@ pub(super) fn verb(sql: &[u8]) -> Verb<'_> {
         () if is(first, &["ANALYZE"]) && is(second, &["TABLE", "LOCAL", "NO_WRITE_TO_BINLOG"]) => {
             Verb::Harmless
         }
-        // SET STATEMENT … FOR …, of MariaDB, may be anything.
-        () if is(first, &["SET"]) && is(second, &["STATEMENT"]) => Verb::Definition,
+        () if is(first, &["SET"]) && is(second, &["STATEMENT"]) => with_settings(rest),
         () if is(first, &["SET"]) => Verb::Harmless,
         () if is(first, &["CREATE", "DROP", "ALTER", "RENAME"])
             && is(second, &["USER", "ROLE", "SERVER"]) =>
@@ -70,6 +72,16 @@ pub(super) fn verb(sql: &[u8]) -> Verb<'_> {
         () if first.is_empty() && behind_first.is_empty() => Verb::Harmless,
         // SELECT of a function that writes, CALL, DO, or what is not known here.
         () => Verb::Unseen,
+    }
+}
+
+/// `SET STATEMENT … FOR …` of MariaDB, from behind the second word.
+fn with_settings(sql: &[u8]) -> Verb<'_> {
+    let mut parts = behind(sql, b"FOR");
+    match (parts.next(), parts.next()) {
+        (Some(statement), None) => verb(statement),
+        // A value may have the word in it.
+        _ => Verb::Unseen,
     }
 }
 
@@ -129,14 +141,23 @@ fn mentions(sql: &[u8], name: &[u8], follows: impl Fn(&[u8]) -> bool) -> bool {
     if name.is_empty() || !name.iter().copied().all(is_plain) {
         return true;
     }
+    behind(sql, name).any(|rest| follows(&sql[..sql.len() - rest.len() - name.len()]))
+}
+
+/// What is behind each place where `name` stands as a word.
+fn behind<'a>(sql: &'a [u8], name: &[u8]) -> impl Iterator<Item = &'a [u8]> {
     let starts = sql.windows(name.len()).enumerate();
     starts
         .filter(|(_, part)| part.eq_ignore_ascii_case(name))
-        .any(|(at, _)| {
+        .filter_map(|(at, _)| {
             let before = at.checked_sub(1).and_then(|at| sql.get(at));
-            let behind = sql.get(at + name.len());
-            let is_word = ![before, behind].into_iter().flatten().copied().any(is_plain);
-            is_word && follows(&sql[..at])
+            let rest = &sql[at + name.len()..];
+            let is_word = ![before, rest.first()]
+                .into_iter()
+                .flatten()
+                .copied()
+                .any(is_plain);
+            is_word.then_some(rest)
         })
 }
 
@@ -196,7 +217,7 @@ mod tests {
 
     #[test]
     fn first_words() {
-        let cases: [(&str, Verb); 27] = [
+        let cases: [(&str, Verb); 33] = [
             ("BEGIN", Verb::Begin),
             ("COMMIT", Verb::Commit),
             ("commit /* x */", Verb::Commit),
@@ -220,6 +241,12 @@ mod tests {
             ("SET PASSWORD FOR a = 'b'", Verb::Harmless),
             ("SET STATEMENT a=1 FOR DROP TABLE t", Verb::Definition),
             ("ANALYZE LOCAL TABLE t", Verb::Harmless),
+            ("SET STATEMENT a=1 FOR REVOKE b FROM c", Verb::Harmless),
+            ("SET STATEMENT a=1 FOR UPDATE t SET b = 1", Verb::Unseen),
+            ("SET STATEMENT a='x for y' FOR DROP TABLE t", Verb::Unseen),
+            ("CREATE OR REPLACE USER a", Verb::Harmless),
+            ("create or replace role a", Verb::Harmless),
+            ("CREATE OR REPLACE TABLE user (a INT)", Verb::Definition),
             ("INSERT INTO t VALUES (1)", Verb::Unseen),
             ("SELECT f()", Verb::Unseen),
             ("", Verb::Harmless),

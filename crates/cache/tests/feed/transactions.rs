@@ -141,6 +141,13 @@ fn statements_that_are_logged_as_such_stop_a_mapping(kind: Kind) {
     });
     fed.until_applied();
     fed.assert_same("t", SELECT);
+    // A view has another name than its table.
+    fed.sql("CREATE VIEW v AS SELECT * FROM t");
+    fed.sql("SET SESSION binlog_format = STATEMENT; SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ; UPDATE v SET c = 'hidden'");
+    fed.until("that is said", || {
+        fed.phase("t").to_string().contains("binlog_format must be ROW")
+    });
+    fed.assert_same("t", SELECT);
 }
 
 fn several_mappings_of_one_table(kind: Kind) {
