@@ -36,10 +36,15 @@ pub(super) struct Definition<'a> {
     pub(super) flags: u16,
 }
 
-/// What a status says of more than the session.
+/// What a status says of more than the session: it is not so for the next answer.
 const PASSING: StatusFlags = StatusFlags(
     StatusFlags::IN_TRANS.0
         | StatusFlags::MORE_RESULTS.0
+        | StatusFlags::NO_GOOD_INDEX_USED.0
+        | StatusFlags::NO_INDEX_USED.0
+        | StatusFlags::DB_DROPPED.0
+        | StatusFlags::METADATA_CHANGED.0
+        | StatusFlags::QUERY_WAS_SLOW.0
         | StatusFlags::CURSOR_EXISTS.0
         | StatusFlags::SESSION_STATE_CHANGED.0
         | StatusFlags::IN_TRANS_READONLY.0,
@@ -272,6 +277,20 @@ pub(super) mod tests {
             (
                 "session state",
                 vec![&[1], &id, row, &[0xfe, 0, 0, 2, 0x40, 0, 0, 0, 0]],
+            ),
+            ("slow", vec![&[1], &id, row, &[0xfe, 0, 0, 2, 0x08, 0, 0]]),
+            (
+                "other columns than prepared",
+                vec![&[1], &id, row, &[0xfe, 0, 0, 2, 0x04, 0, 0]],
+            ),
+            ("no index", vec![&[1], &id, row, &[0xfe, 0, 0, 0x22, 0, 0, 0]]),
+            (
+                "no good index",
+                vec![&[1], &id, row, &[0xfe, 0, 0, 0x12, 0, 0, 0]],
+            ),
+            (
+                "a schema is dropped",
+                vec![&[1], &id, row, &[0xfe, 0, 0, 2, 0x01, 0, 0]],
             ),
             ("an error", vec![b"\xff\x28\x04#42000no"]),
             (
