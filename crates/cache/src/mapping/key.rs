@@ -135,7 +135,8 @@ impl Rule {
     }
 
     /// Appends what a statement compares the column with, where the column's own rule decides: `column = value`.
-    pub(super) fn compared(&self, value: &Value<'_>, key: &mut Vec<u8>) -> Decision {
+    /// `charset`: that of the column, if it has one.
+    pub(super) fn compared(&self, value: &Value<'_>, charset: Option<&str>, key: &mut Vec<u8>) -> Decision {
         match (self, value) {
             (_, Value::Null) => Decision::Nowhere,
             (Rule::Integer { min, max }, Value::Int(_) | Value::UInt(_)) => {
@@ -146,7 +147,7 @@ impl Rule {
                 Decision::Memory
             }
             (Rule::Text { comparison, trimmed }, Value::Bytes(text)) => {
-                if std::str::from_utf8(text).is_err() || ends_in_vain(*comparison, *trimmed, text) {
+                if !is_within(charset, text) || ends_in_vain(*comparison, *trimmed, text) {
                     return Decision::Server;
                 }
                 decided(put_text(*comparison, text, key))
@@ -162,6 +163,18 @@ impl Rule {
             // Conversions of types are the server's.
             _ => Decision::Server,
         }
+    }
+}
+
+/// Whether a text is compared as it is: one that the column's character set may lack is an error for some servers, and the
+/// column is converted for others.
+fn is_within(charset: Option<&str>, text: &[u8]) -> bool {
+    let is_utf8 = std::str::from_utf8(text).is_ok();
+    match charset {
+        Some("utf8mb4") => is_utf8,
+        // Of up to three bytes.
+        Some("utf8mb3" | "utf8") => is_utf8 && text.iter().all(|&byte| byte < 0xf0),
+        _ => text.is_ascii(),
     }
 }
 

@@ -209,11 +209,10 @@ impl Mapping {
         if values.len() != self.key.len() {
             return Decision::Server;
         }
-        let decisions = self
-            .key
-            .iter()
-            .zip(values)
-            .map(|(part, value)| part.rule.compared(value, key));
+        let decisions = self.key.iter().zip(values).map(|(part, value)| {
+            let charset = self.columns[part.column].charset.as_deref();
+            part.rule.compared(value, charset, key)
+        });
         decisions.fold(Decision::Memory, worst)
     }
 

@@ -279,6 +279,27 @@ fn values_of_statements_are_compared_as_the_column_does_or_by_the_server() {
     }
 }
 
+#[test]
+fn texts_that_the_columns_character_set_may_lack_are_the_servers() {
+    let mut key = Vec::new();
+    for (collation, own, others) in [
+        ("latin1_bin", &["a"][..], &["é", "你", "😀"][..]),
+        ("ascii_bin", &["a"], &["é", "你", "😀"]),
+        ("utf8mb3_bin", &["a", "é", "你"], &["😀", "a😀"]),
+        ("utf8_bin", &["a", "é", "你"], &["😀"]),
+        ("utf8mb4_bin", &["a", "é", "你", "😀"], &[]),
+    ] {
+        let mapping = keyed("varchar(9)", Some(collation));
+        let mut decision = |text: &&str| mapping.key_from_values(&[bytes(text)], &mut key);
+        for text in own {
+            assert_eq!(decision(text), Decision::Memory, "{collation} {text}");
+        }
+        for text in others {
+            assert_eq!(decision(text), Decision::Server, "{collation} {text}");
+        }
+    }
+}
+
 /// `a` INT, `b` VARCHAR, `c` VARBINARY, and one more column.
 fn composite() -> Mapping {
     let columns = vec![
