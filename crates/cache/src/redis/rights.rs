@@ -11,13 +11,19 @@ use mysql_wire::{Command, ErrPacket, PacketHeader, write_packet};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::Mutex;
 use tokio::time::timeout;
-use upstream::login::Account;
-use upstream::{CredentialSecret, Direct};
+use upstream::login::{Account, LoginError};
+use upstream::{CredentialSecret, Direct, DirectError};
 
 use crate::mapping::{Mapping, name};
 
 /// How long a verdict stands that no statement in the binary log has called into question.
 const STANDS: Duration = Duration::from_secs(60);
+
+/// How long the old verdict stands each time that nobody could be asked, until it has stood for twice [`STANDS`].
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Too many connections, of all or of this user; or the server is going down, or takes none from here: no word of the account.
+const BUSY: [u16; 6] = [1040, 1053, 1129, 1203, 1226, 3032];
 
 /// "Access denied", "command denied to user for table", and "for column".
 const DENIED: [u16; 4] = [1044, 1045, 1142, 1143];
@@ -26,7 +32,8 @@ const DENIED: [u16; 4] = [1044, 1045, 1142, 1143];
 #[derive(Debug, Default)]
 pub(crate) struct Known {
     verdicts: Vec<(Arc<Mapping>, bool)>,
-    since: Option<Instant>,
+    /// When the first of them has to be asked for again.
+    until: Option<Instant>,
     /// The number of definitions and grants that were seen when the first of them was asked for.
     definitions: u64,
 }
@@ -44,26 +51,20 @@ impl Known {
     /// and grants, is another than it was.
     #[inline]
     pub(crate) fn age(&mut self, now: Instant, definitions: u64) {
-        let is_old = |since| now.duration_since(since) > STANDS || self.definitions != definitions;
-        if self.since.is_some_and(is_old) {
+        let is_old = |until| now >= until || self.definitions != definitions;
+        if self.until.is_some_and(is_old) {
             *self = Self::default();
         }
     }
 
     #[cfg(test)]
     pub(crate) fn grant(&mut self, mapping: &Arc<Mapping>) {
-        let verdict = Verdict {
-            mapping: Arc::clone(mapping),
-            may_read: true,
-            at: Instant::now(),
-            definitions: 0,
-        };
-        self.note(verdict);
+        self.note(Verdict::new(mapping, true, Instant::now(), 0));
     }
 
     fn note(&mut self, verdict: Verdict) {
-        // The eldest verdict says when all are asked for again.
-        self.since = Some(self.since.map_or(verdict.at, |since| since.min(verdict.at)));
+        let until = self.until.map_or(verdict.until, |until| until.min(verdict.until));
+        self.until = Some(until);
         self.definitions = if self.verdicts.is_empty() {
             verdict.definitions
         } else {
@@ -85,8 +86,20 @@ pub(crate) struct Rights {
 struct Verdict {
     mapping: Arc<Mapping>,
     may_read: bool,
+    /// When the server said so.
     at: Instant,
+    /// When it is asked again.
+    until: Instant,
     definitions: u64,
+}
+
+/// Why there is no answer.
+#[derive(Debug)]
+enum Unasked {
+    /// The server is away or busy: it takes nobody's rights.
+    Away(String),
+    /// It was asked, or could have been.
+    Failed(String),
 }
 
 impl Rights {
@@ -116,19 +129,14 @@ impl Rights {
             return Ok(());
         }
         let at = Instant::now();
-        let may_read = match ask(guest, identity, mapping).await {
-            Ok(may_read) => may_read,
-            // A server that is away takes nobody's rights.
-            Err(reason) => self
-                .latest(identity, mapping)
-                .map(|verdict| verdict.may_read)
-                .ok_or(reason)?,
-        };
-        let verdict = Verdict {
-            mapping: Arc::clone(mapping),
-            may_read,
-            at,
-            definitions,
+        let verdict = match ask(guest, identity, mapping).await {
+            Ok(may_read) => Verdict::new(mapping, may_read, at, definitions),
+            Err(Unasked::Away(reason)) => {
+                let latest = self.latest(identity, mapping);
+                let prolonged = latest.and_then(|latest| latest.prolonged(Instant::now(), definitions));
+                prolonged.ok_or(reason)?
+            }
+            Err(Unasked::Failed(reason)) => return Err(reason),
         };
         self.verdicts
             .borrow_mut()
@@ -147,8 +155,27 @@ impl Rights {
 }
 
 impl Verdict {
+    fn new(mapping: &Arc<Mapping>, may_read: bool, at: Instant, definitions: u64) -> Self {
+        Self {
+            mapping: Arc::clone(mapping),
+            may_read,
+            at,
+            until: at + STANDS,
+            definitions,
+        }
+    }
+
     fn stands(&self, definitions: u64) -> bool {
-        self.definitions == definitions && self.at.elapsed() < STANDS
+        self.definitions == definitions && Instant::now() < self.until
+    }
+
+    /// The same for a while longer, because nobody could be asked. `None` where that has lasted too long, or it is in question.
+    fn prolonged(self, now: Instant, definitions: u64) -> Option<Self> {
+        let last = self.at + 2 * STANDS;
+        (self.definitions == definitions && now < last).then(|| Self {
+            until: last.min(now + PATIENCE),
+            ..self
+        })
     }
 }
 
@@ -157,35 +184,51 @@ fn key(identity: &Identity, mapping: &Mapping) -> (Box<str>, u32) {
 }
 
 /// Asks the primary.
-async fn ask(guest: &Guest, identity: &Identity, mapping: &Mapping) -> Result<bool, String> {
+async fn ask(guest: &Guest, identity: &Identity, mapping: &Mapping) -> Result<bool, Unasked> {
     let cluster = guest.cluster();
     let topology = cluster.topology();
-    let primary = topology.primary().ok_or("there is no primary")?;
+    let primary = topology.primary();
+    let primary = primary.ok_or_else(|| Unasked::Away("there is no primary".into()))?;
     let credential = identity.credential();
     let CredentialSecret::Password(password) = &credential.secret else {
-        return Err("the account's password is not known".into());
+        return Err(Unasked::Failed("the account's password is not known".into()));
     };
     let account = Account {
         user: credential.user.as_bytes(),
         password: password.reveal().as_bytes(),
     };
-    let direct = Direct::open(cluster, &primary.server, account).await;
-    let mut direct = direct.map_err(|error| error.to_string())?;
+    let mut direct = match Direct::open(cluster, &primary.server, account).await {
+        Ok(direct) => direct,
+        Err(error) => return without_login(&error),
+    };
     let limit = cluster.config().login_timeout;
     let answer = timeout(limit, exchange(&mut direct, &question(mapping))).await;
-    let answer = answer.map_err(|_| format!("no answer within {limit:?}"))?;
-    let answer = answer.map_err(|error| error.to_string())?;
+    let answer = answer.map_err(|_| Unasked::Away(format!("no answer within {limit:?}")))?;
+    let answer = answer.map_err(|error| Unasked::Away(error.to_string()))?;
     let verdict = match ErrPacket::decode(&answer, direct.capabilities) {
         Ok(error) if DENIED.contains(&error.code) => Ok(false),
-        Ok(error) => Err(format!(
+        Ok(error) => Err(Unasked::Failed(format!(
             "{} (error {})",
             String::from_utf8_lossy(&error.message),
             error.code
-        )),
+        ))),
         Err(_) => Ok(true),
     };
     direct.close().await;
     verdict
+}
+
+/// What follows from a login that failed: who may not log in any more may read nothing.
+fn without_login(error: &DirectError) -> Result<bool, Unasked> {
+    let reason = error.to_string();
+    match error {
+        DirectError::Refused(packet) if !BUSY.contains(&packet.code) => Ok(false),
+        DirectError::Refused(_) | DirectError::Connect(_) => Err(Unasked::Away(reason)),
+        DirectError::Login { error, .. } => Err(match error {
+            LoginError::Io(_) | LoginError::Closed => Unasked::Away(reason),
+            _ => Unasked::Failed(reason),
+        }),
+    }
 }
 
 /// A statement that needs the right to read the mapping's columns, and reads nothing.
@@ -212,4 +255,40 @@ async fn exchange(direct: &mut Direct, sql: &str) -> io::Result<Vec<u8>> {
     let mut answer = vec![0; length.min(64 * 1024)];
     direct.stream.read_exact(&mut answer).await?;
     Ok(answer)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::redis::tests::mapping;
+
+    #[test]
+    fn an_old_verdict_is_prolonged_once_and_not_where_grants_have_changed() {
+        let at = Instant::now();
+        let verdict = || Verdict::new(&mapping(), true, at, 7);
+        let until = |now, definitions| Some(verdict().prolonged(now, definitions)?.until);
+        assert_eq!(until(at + STANDS, 7), Some(at + STANDS + PATIENCE));
+        assert_eq!(until(at + STANDS, 8), None);
+        let last = at + 2 * STANDS;
+        assert_eq!(until(last - PATIENCE / 2, 7), Some(last));
+        assert_eq!(until(last, 7), None);
+    }
+
+    #[test]
+    fn a_server_that_is_busy_does_not_say_no() {
+        let refused = |code| {
+            without_login(&DirectError::Refused(ErrPacket {
+                code,
+                sql_state: *b"HY000",
+                message: b"no".to_vec(),
+            }))
+        };
+        assert!(matches!(refused(1045), Ok(false)));
+        assert!(matches!(refused(3118), Ok(false)));
+        assert!(matches!(refused(1040), Err(Unasked::Away(_))));
+        assert!(matches!(
+            without_login(&DirectError::Connect("gone".into())),
+            Err(Unasked::Away(_))
+        ));
+    }
 }

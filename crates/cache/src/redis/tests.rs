@@ -163,6 +163,10 @@ impl Stage {
     }
 }
 
+pub(super) fn mapping() -> Arc<Mapping> {
+    Stage::new(Mode::Whole).words
+}
+
 fn text(text: &str) -> Value<'static> {
     Value::Bytes(text.as_bytes().to_vec().into())
 }

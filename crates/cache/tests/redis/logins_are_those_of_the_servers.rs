@@ -68,6 +68,22 @@ fn rights_that_were_taken_while_memory_is_behind_are_taken() {
 }
 
 #[test]
+fn a_user_whom_the_server_refuses_reads_nothing() {
+    for kind in [Kind::Mariadb, Kind::Mysql] {
+        let stage = Stage::start(kind, "", "");
+        let mut client = stage.stranger();
+        let refused = "(NOPERM the user may not read the table of mapping 'words')";
+        client.expect(&[("AUTH reader secret", "OK"), ("GET words@1", "one")]);
+        stage.sql("ALTER USER reader@'%' ACCOUNT LOCK");
+        client.expect(&[("GET words@1", refused)]);
+        stage.sql("ALTER USER reader@'%' ACCOUNT UNLOCK");
+        client.expect(&[("GET words@1", "one")]);
+        stage.sql("DROP USER reader@'%'");
+        client.expect(&[("GET words@1", refused), ("GET words@1", refused)]);
+    }
+}
+
+#[test]
 fn clients_see_and_end_one_another() {
     let stage = Stage::start(Kind::Mariadb, "", "");
     let (mut one, mut other) = (stage.client(), stage.client());
