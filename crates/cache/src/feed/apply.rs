@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use mysql_wire::binlog::{BinlogError, Decoder, Event, Gtid, Image, Kind, Layout, Query, Rows, TableMap};
 
 use super::board::{Board, Counts};
-use super::prepared::{Change, Prepared};
+use super::prepared::{Changes, Prepared};
 use super::progress::Progress;
 use super::tables::{RETRY, State, Tables};
 use super::words::{Verb, verb};
@@ -41,7 +41,7 @@ struct Group {
     /// Rows of it are in the store's hands.
     writing: bool,
     /// It is prepared only: its rows are kept until it is committed.
-    xa: Option<Vec<Change>>,
+    xa: Option<Changes>,
     xid: Vec<u8>,
 }
 
@@ -171,7 +171,7 @@ impl Applier {
             gtid,
             open,
             writing: false,
-            xa: xa.then(Vec::new),
+            xa: xa.then(|| Changes::new(self.tables.epoch)),
             xid: Vec::new(),
         });
     }
@@ -204,7 +204,7 @@ impl Applier {
             Verb::XaStart(_) => {
                 self.open();
                 if let Some(group) = &mut self.group {
-                    group.xa.get_or_insert_default();
+                    group.xa.get_or_insert_with(|| Changes::new(self.tables.epoch));
                 }
             }
             Verb::XaEnd(xid) => {
@@ -213,7 +213,8 @@ impl Applier {
                 }
             }
             Verb::XaCommit(xid) => {
-                self.xa_commit(xid);
+                let changes = self.prepared.take(xid);
+                self.apply(changes);
                 return self.end(true);
             }
             Verb::XaRollback(xid) => {
@@ -259,6 +260,11 @@ impl Applier {
 
     /// A part of the transaction is undone, and nobody says which.
     fn rolled_back(&mut self) {
+        if let Some(changes) = self.group.as_mut().and_then(|group| group.xa.as_mut())
+            && !changes.is_empty()
+        {
+            changes.spoil();
+        }
         for at in 0..self.tables.all.len() {
             if self.tables.all[at].mapping().is_some()
                 && self.group.as_ref().is_some_and(|group| group.writing)
@@ -279,37 +285,32 @@ impl Applier {
         let Some(group) = &mut self.group else {
             return Ok(());
         };
-        let changes = group.xa.take().unwrap_or_default();
+        let changes = group.xa.take();
         let xid = std::mem::take(&mut group.xid);
         if one_phase {
             self.apply(changes);
             return self.end(true);
         }
-        self.prepared.keep(xid, changes, self.tables.epoch);
+        if let Some(changes) = changes {
+            self.prepared.keep(xid, changes);
+        }
         self.end(false)
     }
 
-    fn xa_commit(&mut self, xid: &[u8]) {
-        match self.prepared.take(xid) {
-            Some((changes, epoch)) if epoch == self.tables.epoch => self.apply(changes),
-            // Prepared before this stream began, or before a copy that did not see it.
-            _ => {
-                for at in 0..self.tables.all.len() {
-                    if self.tables.all[at].mapping().is_some() {
-                        self.tables.invalidate(
-                            at,
-                            "a transaction was committed that was prepared before",
-                            None,
-                        );
-                    }
-                }
+    /// Writes what a transaction changed that was prepared.
+    fn apply(&mut self, changes: Option<Changes>) {
+        if let Some(list) = changes.and_then(|changes| changes.of(self.tables.epoch)) {
+            for change in list {
+                self.write(change.table, &change.key, change.row.as_deref());
             }
+            return;
         }
-    }
-
-    fn apply(&mut self, changes: Vec<Change>) {
-        for change in changes {
-            self.write(change.table, &change.key, change.row.as_deref());
+        // Prepared before this stream began, or before a copy that did not see it; or too large, or undone in part.
+        for at in 0..self.tables.all.len() {
+            if self.tables.all[at].mapping().is_some() {
+                let reason = "a transaction was committed whose changes are not known";
+                self.tables.invalidate(at, reason, None);
+            }
         }
     }
 
@@ -390,11 +391,7 @@ impl Applier {
 
     fn change(&mut self, at: usize, key: &[u8], row: Option<&[u8]>) {
         if let Some(changes) = self.group.as_mut().and_then(|group| group.xa.as_mut()) {
-            changes.push(Change {
-                table: at,
-                key: key.into(),
-                row: row.map(Box::from),
-            });
+            changes.push(self.prepared.room(), at, key, row);
         } else {
             self.write(at, key, row);
         }

@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
-/// Changes that are kept for later, in bytes. A transaction beyond that is forgotten, and its tables copied again when it is
-/// committed.
+/// Changes that are kept for later, in bytes. A transaction beyond that is forgotten, and all tables are copied again when it
+/// is committed.
 const KEPT_MAX: usize = 256 << 20;
 
 /// One row's change.
@@ -15,35 +15,81 @@ pub(super) struct Change {
     pub(super) row: Option<Box<[u8]>>,
 }
 
+/// What one transaction changes.
+pub(super) struct Changes {
+    list: Vec<Change>,
+    bytes: usize,
+    /// Of the tables, when it began.
+    epoch: u64,
+    /// Something is missing, or was undone.
+    broken: bool,
+}
+
+impl Changes {
+    pub(super) fn new(epoch: u64) -> Self {
+        Self {
+            list: Vec::new(),
+            bytes: 0,
+            epoch,
+            broken: false,
+        }
+    }
+
+    /// One more, as long as all together have no more than `room` bytes.
+    pub(super) fn push(&mut self, room: usize, table: usize, key: &[u8], row: Option<&[u8]>) {
+        let bytes = size_of::<Change>() + key.len() + row.map_or(0, <[u8]>::len);
+        if self.broken || self.bytes + bytes > room {
+            return self.spoil();
+        }
+        self.bytes += bytes;
+        self.list.push(Change {
+            table,
+            key: key.into(),
+            row: row.map(Box::from),
+        });
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    /// It is not known any more what it changes.
+    pub(super) fn spoil(&mut self) {
+        (self.list, self.bytes, self.broken) = (Vec::new(), 0, true);
+    }
+
+    /// All of them, if that is what tables changed that are still the same.
+    pub(super) fn of(self, epoch: u64) -> Option<Vec<Change>> {
+        (!self.broken && self.epoch == epoch).then_some(self.list)
+    }
+}
+
 /// Prepared transactions, by the names that the server writes.
 #[derive(Default)]
 pub(super) struct Prepared {
-    kept: HashMap<Vec<u8>, (Vec<Change>, u64)>,
+    kept: HashMap<Vec<u8>, Changes>,
     bytes: usize,
 }
 
 impl Prepared {
-    /// `epoch` is given back with them.
-    pub(super) fn keep(&mut self, xid: Vec<u8>, changes: Vec<Change>, epoch: u64) {
-        let bytes = size(&changes);
-        if self.bytes + bytes <= KEPT_MAX {
-            self.bytes += bytes;
-            self.kept.insert(xid, (changes, epoch));
+    /// Bytes that more changes may have.
+    pub(super) fn room(&self) -> usize {
+        KEPT_MAX.saturating_sub(self.bytes)
+    }
+
+    pub(super) fn keep(&mut self, xid: Vec<u8>, changes: Changes) {
+        self.take(&xid);
+        if changes.bytes <= self.room() {
+            self.bytes += changes.bytes;
+            self.kept.insert(xid, changes);
         }
     }
 
-    pub(super) fn take(&mut self, xid: &[u8]) -> Option<(Vec<Change>, u64)> {
-        let (changes, epoch) = self.kept.remove(xid)?;
-        self.bytes = self.bytes.saturating_sub(size(&changes));
-        Some((changes, epoch))
+    pub(super) fn take(&mut self, xid: &[u8]) -> Option<Changes> {
+        let changes = self.kept.remove(xid)?;
+        self.bytes = self.bytes.saturating_sub(changes.bytes);
+        Some(changes)
     }
-}
-
-fn size(changes: &[Change]) -> usize {
-    let one = |change: &Change| {
-        size_of::<Change>() + change.key.len() + change.row.as_ref().map_or(0, |row| row.len())
-    };
-    changes.iter().map(one).sum()
 }
 
 #[cfg(test)]
@@ -52,17 +98,33 @@ mod tests {
 
     #[test]
     fn what_is_too_much_is_not_kept() {
-        let change = |len: usize| Change {
-            table: 0,
-            key: vec![0; len].into(),
-            row: None,
-        };
         let mut prepared = Prepared::default();
-        prepared.keep(b"a".to_vec(), vec![change(KEPT_MAX)], 1);
-        assert!(prepared.take(b"a").is_none());
-        prepared.keep(b"b".to_vec(), vec![change(9)], 7);
-        let (changes, epoch) = prepared.take(b"b").unwrap();
-        assert_eq!((changes.len(), epoch, prepared.bytes), (1, 7, 0));
+        let mut changes = Changes::new(1);
+        changes.push(prepared.room(), 0, b"a", None);
+        assert!(changes.bytes > 0);
+        changes.push(prepared.room(), 0, &vec![0; KEPT_MAX], None);
+        assert_eq!((changes.list.capacity(), changes.bytes), (0, 0));
+        changes.push(prepared.room(), 0, b"a", None);
+        assert!(changes.is_empty(), "a part is of no use");
+        prepared.keep(b"a".to_vec(), changes);
+        assert!(prepared.take(b"a").unwrap().of(1).is_none());
+    }
+
+    #[test]
+    fn what_is_kept_is_given_back_once() {
+        let mut prepared = Prepared::default();
+        let changes = |epoch| {
+            let mut changes = Changes::new(epoch);
+            changes.push(KEPT_MAX, 0, b"key", Some(b"row"));
+            changes
+        };
+        prepared.keep(b"b".to_vec(), changes(7));
+        prepared.keep(b"c".to_vec(), changes(7));
+        prepared.keep(b"c".to_vec(), changes(7));
+        assert_eq!(KEPT_MAX - prepared.room(), 2 * changes(7).bytes);
+        assert_eq!(prepared.take(b"b").unwrap().of(7).unwrap().len(), 1);
         assert!(prepared.take(b"b").is_none());
+        assert!(prepared.take(b"c").unwrap().of(8).is_none(), "other tables");
+        assert_eq!(prepared.room(), KEPT_MAX);
     }
 }

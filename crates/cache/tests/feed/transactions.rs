@@ -104,6 +104,14 @@ fn prepared_ones_are_seen_when_they_are_committed(kind: Kind) {
     fed.sql("XA ROLLBACK 'b'; XA START 'c'; DELETE FROM t WHERE id = 8; XA END 'c'; XA COMMIT 'c' ONE PHASE");
     fed.assert_same("t", SELECT);
     assert_eq!(fed.copies(), 1);
+    // Undone in part; with a table without transactions the server writes that down.
+    if kind == Kind::Mariadb {
+        fed.sql(
+            "CREATE TABLE m (id INT) ENGINE = MyISAM; XA START 'e'; UPDATE t SET c = 'yes' WHERE id = 1; SAVEPOINT a; \
+             INSERT INTO m VALUES (2); UPDATE t SET c = 'no'; ROLLBACK TO a; XA END 'e'; XA PREPARE 'e'; XA COMMIT 'e'",
+        );
+        fed.assert_same("t", SELECT);
+    }
     // One that is prepared before the stream begins.
     fed.sql("XA START 'd'; UPDATE t SET c = 'at last'; XA END 'd'; XA PREPARE 'd'");
     fed.sql("FLUSH BINARY LOGS");

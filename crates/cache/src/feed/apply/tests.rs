@@ -188,3 +188,78 @@ fn what_may_change_grants_is_told() {
         assert_eq!(fed.served(), [true, true], "{sql}");
     }
 }
+
+/// An XA transaction that changes a row, and then is asked for `sql`.
+fn prepare(fed: &mut Fed, key: &[u8], sql: &str) {
+    fed.begin();
+    fed.sql("XA START X'61',X'',1");
+    fed.applier.change(0, b"first", Some(b"1"));
+    fed.sql("SAVEPOINT a");
+    fed.applier.change(0, key, Some(b"1"));
+    fed.sql(sql);
+    fed.sql("XA END X'61',X'',1");
+}
+
+const COMMIT: &str = "XA COMMIT X'61',X'',1";
+const NOT_KNOWN: &str = "a transaction was committed whose changes are not known";
+
+#[test]
+fn a_prepared_transaction_is_applied_when_it_is_committed() {
+    let mut fed = Fed::new();
+    prepare(&mut fed, b"second", "SAVEPOINT b");
+    fed.applier.inner(Kind::XaPrepare { one_phase: false }).unwrap();
+    assert!(!fed.has(b"first") && !fed.has(b"second"));
+    fed.begin();
+    fed.sql(COMMIT);
+    assert!(fed.has(b"first") && fed.has(b"second"));
+    assert_eq!(fed.served(), [true, true]);
+}
+
+#[test]
+fn what_a_prepared_transaction_has_undone_is_not_applied() {
+    for one_phase in [true, false] {
+        let mut fed = Fed::new();
+        prepare(&mut fed, b"second", "ROLLBACK TO a");
+        fed.applier.inner(Kind::XaPrepare { one_phase }).unwrap();
+        assert_eq!(fed.served(), [!one_phase; 2]);
+        if !one_phase {
+            fed.begin();
+            fed.sql(COMMIT);
+        }
+        assert_eq!(fed.served(), [false, false]);
+        assert_eq!(fed.reason(0), NOT_KNOWN);
+        fed.serve(0);
+        assert!(!fed.has(b"second"));
+    }
+}
+
+#[test]
+fn a_prepared_transaction_that_is_too_large_is_not_kept() {
+    let mut fed = Fed::new();
+    let large = vec![0; fed.applier.prepared.room()];
+    prepare(&mut fed, &large, "SAVEPOINT b");
+    let changes = fed.applier.group.as_ref().and_then(|group| group.xa.as_ref());
+    assert!(changes.unwrap().is_empty(), "not while it is read either");
+    fed.applier.inner(Kind::XaPrepare { one_phase: false }).unwrap();
+    assert_eq!(fed.served(), [true, true]);
+    fed.begin();
+    fed.sql(COMMIT);
+    assert_eq!(
+        (fed.served(), fed.reason(0)),
+        ([false, false], NOT_KNOWN.to_owned())
+    );
+}
+
+#[test]
+fn a_table_that_is_followed_in_the_middle_of_a_prepared_transaction_is_copied_again() {
+    let mut fed = Fed::new();
+    fed.begin();
+    fed.sql("XA START X'61',X'',1");
+    fed.applier.tables.invalidate(0, "", None);
+    fed.serve(0);
+    fed.applier.change(0, b"second", Some(b"1"));
+    fed.applier.inner(Kind::XaPrepare { one_phase: false }).unwrap();
+    fed.begin();
+    fed.sql(COMMIT);
+    assert_eq!(fed.reason(0), NOT_KNOWN);
+}
