@@ -77,6 +77,9 @@ impl Applier {
         if anew {
             self.prepared = Prepared::default();
             self.tables.invalidate_all("");
+        } else {
+            let by_gtid = self.progress.borrow().is_by_gtid();
+            self.tables.go_on(source, by_gtid);
         }
     }
 

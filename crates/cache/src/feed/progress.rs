@@ -141,6 +141,11 @@ impl Progress {
         Some(Position { source, place })
     }
 
+    /// Whether positions are GTIDs, and not places in files.
+    pub(super) fn is_by_gtid(&self) -> bool {
+        self.strict && matches!(self.gtids, GtidSet::MariaDb(_))
+    }
+
     pub(super) fn applied(&self, version: Version) -> Applied {
         Applied {
             version,

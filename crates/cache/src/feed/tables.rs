@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use super::board::{Board, MappingState, Phase};
 use super::window::Window;
 use super::words;
-use crate::coherence::Position;
+use crate::coherence::{Place, Position, SourceId};
 use crate::mapping::{Mapping, MappingSet};
 use crate::store::{MappingId, Mode, Stopped, Writer};
 
@@ -204,6 +204,19 @@ impl Tables {
         self.all
             .iter()
             .any(|table| matches!(table.state, State::CatchingUp { .. }))
+    }
+
+    /// A stream of `source` goes on. What waits for a position that it never comes to is copied again: that of another server, which may have
+    /// had more than this one, or one of another kind.
+    pub(super) fn go_on(&mut self, source: SourceId, by_gtid: bool) {
+        for at in 0..self.all.len() {
+            let State::CatchingUp { until, .. } = &self.all[at].state else {
+                continue;
+            };
+            if until.source != source || matches!(until.place, Place::MariaDb(_)) != by_gtid {
+                self.invalidate(at, "the primary changed before all was there", None);
+            }
+        }
     }
 
     /// Serves those that have caught up.

@@ -2,6 +2,7 @@ use std::borrow::Cow;
 
 use config::CacheMapping;
 use mysql_wire::binlog::Zone;
+use mysql_wire::gtid::{Flavor, GtidSet};
 
 use super::*;
 use crate::coherence::{Place, Position};
@@ -14,6 +15,13 @@ use crate::store::{Found, Store};
 struct Fed {
     applier: Applier,
     store: Arc<Store>,
+}
+
+fn here() -> Position {
+    Position {
+        source: SourceId(1),
+        place: Place::File { file: 1, offset: 4 },
+    }
 }
 
 fn column(ordinal: usize, name: &str) -> ColumnShape {
@@ -78,12 +86,8 @@ impl Fed {
         let id = crate::store::MappingId(at as u32);
         let mapping = Mapping::new(id, config, Some(&shape), Zone::UTC).unwrap();
         tables.follow(at, Arc::new(mapping), Rc::new(RefCell::new(Window::default())));
-        let here = Position {
-            source: SourceId(1),
-            place: Place::File { file: 1, offset: 4 },
-        };
-        tables.catch_up(at, here.clone());
-        tables.serve(&here);
+        tables.catch_up(at, here());
+        tables.serve(&here());
     }
 
     fn sql(&mut self, sql: &str) {
@@ -262,4 +266,25 @@ fn a_table_that_is_followed_in_the_middle_of_a_prepared_transaction_is_copied_ag
     fed.begin();
     fed.sql(COMMIT);
     assert_eq!(fed.reason(0), NOT_KNOWN);
+}
+
+#[test]
+fn what_waits_for_a_position_that_never_comes_is_copied_again() {
+    let catching_up = |source: u64, strict: bool, anew: bool| {
+        let mut fed = Fed::new();
+        fed.applier.tables.catch_up(0, here());
+        let gtids = GtidSet::parse(Flavor::MariaDb, b"0-1-7").unwrap();
+        fed.applier.progress.borrow_mut().begin(gtids, strict);
+        fed.applier.begin(SourceId(source), anew);
+        let is_waiting = fed.applier.tables.is_catching_up();
+        (is_waiting, fed.is_served(1))
+    };
+    assert_eq!(catching_up(1, false, false), (true, true));
+    assert_eq!(catching_up(2, false, false), (false, true), "another server");
+    assert_eq!(
+        catching_up(1, true, false),
+        (false, true),
+        "gtid_strict_mode is ON now"
+    );
+    assert_eq!(catching_up(1, false, true), (false, false));
 }
