@@ -100,6 +100,11 @@ impl Settings {
         let is = |name: &str, value: &str| {
             variable(name).is_some_and(|found| found.eq_ignore_ascii_case(value.as_bytes()))
         };
+        // A statement that names one of the two changes both; where both are known the character set is the newer one.
+        let connection = match variable("character_set_connection") {
+            Some(charset) => Some(charset),
+            None => variable("collation_connection").and_then(|name| name.split(|byte| *byte == b'_').next()),
+        };
         let zone = variable("time_zone").and_then(|zone| std::str::from_utf8(zone).ok());
         Self {
             identity: identity(surroundings).into(),
@@ -108,6 +113,7 @@ impl Settings {
             zone: zone.and_then(Zone::parse),
             is_known: is("character_set_client", "utf8mb4")
                 && is("character_set_results", "utf8mb4")
+                && connection.is_some_and(|charset| charset.eq_ignore_ascii_case(b"utf8mb4"))
                 && variable("sql_mode").is_some_and(is_harmless_mode)
                 && surroundings
                     .variables
@@ -222,9 +228,10 @@ mod tests {
         }
     }
 
-    const USUAL: [(&str, &str, bool); 4] = [
+    const USUAL: [(&str, &str, bool); 5] = [
         ("character_set_client", "utf8mb4", false),
         ("character_set_results", "utf8mb4", false),
+        ("collation_connection", "utf8mb4_general_ci", false),
         ("sql_mode", "ONLY_FULL_GROUP_BY,STRICT_TRANS_TABLES", false),
         ("time_zone", "+02:00", true),
     ];
@@ -242,6 +249,14 @@ mod tests {
         assert!(!known(&[("character_set_results", "", true)]));
         assert!(!known(&[("character_set_results", "DEFAULT", true)]));
         assert!(!known(&[("character_set_client", "latin1", true)]));
+        assert!(!known(&[("collation_connection", "latin1_swedish_ci", true)]));
+        assert!(!known(&[("character_set_connection", "latin1", true)]));
+        let older_collation = ("collation_connection", "latin1_swedish_ci", false);
+        assert!(known(&[
+            ("character_set_connection", "utf8mb4", true),
+            older_collation
+        ]));
+        assert!(!Settings::new(&surroundings(&[&USUAL[..2], &USUAL[3..]].concat())).is_known);
         assert!(!Settings::new(&surroundings(&[])).is_known);
         assert_eq!(Settings::new(&surroundings(&USUAL)).zone, Zone::parse("+02:00"));
     }

@@ -119,6 +119,7 @@ fn environment(lookups: &PointLookups<Rc<Fake>>, user: &str, capabilities: Capab
         variables: vec![
             variable("character_set_client", "utf8mb4"),
             variable("character_set_results", "utf8mb4"),
+            variable("character_set_connection", "utf8mb4"),
             variable("sql_mode", ""),
         ],
     })

@@ -4,7 +4,7 @@ use mysql_wire::Capabilities as C;
 
 use crate::stage::{Session, Stage, differs, execute, on_all, query};
 
-on_all!(texts executions privileges definitions);
+on_all!(texts charsets executions privileges definitions);
 
 /// Forms of the protocol.
 const FORMS: [C; 4] = [
@@ -81,6 +81,28 @@ fn texts(stage: &Stage) {
             }
         }
         assert_eq!(stage.answered(), before, "{}", stage.left());
+    }
+}
+
+fn charsets(stage: &Stage) {
+    let (mut direct, mut through) = stage.both("app", C::DEPRECATE_EOF);
+    let both = |direct: &mut Session, through: &mut Session, text: &str| {
+        let (expected, said) = (direct.sql(text), through.sql(text));
+        assert!(said == expected, "{}", differs(&query(text), &expected, &said));
+    };
+    let lookup = "SELECT v FROM bytes WHERE k='é'";
+    both(&mut direct, &mut through, "SET NAMES utf8mb4");
+    let expected = direct.sql(lookup);
+    stage.until_answered(&mut through, &query(lookup), &expected);
+    for collation in ["latin1_swedish_ci", "utf8mb4_bin", "latin1_bin"] {
+        both(
+            &mut direct,
+            &mut through,
+            &format!("SET collation_connection={collation}"),
+        );
+        for _ in 0..3 {
+            both(&mut direct, &mut through, lookup);
+        }
     }
 }
 

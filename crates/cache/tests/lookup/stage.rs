@@ -55,6 +55,8 @@ const SCHEMA: &str = "
         (-3, '', 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, '1000-01-01', 0, '9999-12-31', '1970-01-02', '', '', '', '', '', 'x', '', '');
     CREATE TABLE test.k (a VARCHAR(30) COLLATE utf8mb4_general_ci, b BIGINT, v VARCHAR(30), PRIMARY KEY (a, b)) CHARACTER SET utf8mb4;
     INSERT INTO test.k VALUES ('Key', 7, 'composite'), ('ä', 7, 'umlaut');
+    CREATE TABLE test.bytes (k VARBINARY(9) PRIMARY KEY, v VARCHAR(9)) CHARACTER SET utf8mb4;
+    INSERT INTO test.bytes VALUES (X'E9', 'latin1'), (X'C3A9', 'utf8'), ('e', 'ascii');
     CREATE TABLE test.u (id INT PRIMARY KEY, x INT);
     INSERT INTO test.u VALUES (1, 1), (2, 2);
     CREATE DATABASE other;
@@ -102,6 +104,12 @@ fn configuration(sandbox: &Sandbox, mode: &str, consistency: &str) -> String {
             kind = "hash"
             table = "test.k"
             key = ["a", "b"]
+            value = ["v"]
+            [[cache.mapping]]
+            name = "bytes"
+            kind = "hash"
+            table = "test.bytes"
+            key = ["k"]
             value = ["v"]
             "#,
         port = sandbox.primary().port(),
