@@ -100,8 +100,9 @@ fn charsets(stage: &Stage) {
             &mut through,
             &format!("SET collation_connection={collation}"),
         );
-        for _ in 0..3 {
-            both(&mut direct, &mut through, lookup);
+        // A value that is the same in both is no lesson for the other.
+        for text in ["SELECT v FROM bytes WHERE k='e'"; 3].into_iter().chain([lookup]) {
+            both(&mut direct, &mut through, text);
         }
     }
 }
