@@ -95,6 +95,31 @@ impl Variables {
         matches!(self.get(name), "ON" | "1")
     }
 
+    /// The name that this server has for it.
+    fn log_updates(&self) -> &'static str {
+        match self.get("log_replica_updates") {
+            "" => "log_slave_updates",
+            _ => "log_replica_updates",
+        }
+    }
+
+    fn logs_what_is_replicated(&self) -> bool {
+        self.is_on(self.log_updates())
+    }
+
+    fn must_log_what_is_replicated(&self, is_replica: bool) -> Result<(), PreflightError> {
+        let why = match () {
+            () if self.is_on("wsrep_on") => {
+                "what other nodes of a Galera cluster write is missing in the binary log otherwise"
+            }
+            () if is_replica => {
+                "what comes from the source of this server is missing in the binary log otherwise"
+            }
+            () => return Ok(()),
+        };
+        self.must(self.log_updates(), "ON", why)
+    }
+
     fn must(
         &self,
         name: &'static str,
@@ -112,6 +137,18 @@ impl Variables {
             why,
         })
     }
+}
+
+/// Whether a server is set up as a replica of another, running or not.
+async fn has_source(link: &mut Link, flavor: Flavor) -> Result<bool, LinkError> {
+    let rows = match flavor {
+        Flavor::MariaDb => link.query("SHOW ALL SLAVES STATUS").await?,
+        Flavor::MySql => match link.query("SHOW REPLICA STATUS").await {
+            Err(error) if error.code() == Some(ER_PARSE_ERROR) => link.query("SHOW SLAVE STATUS").await?,
+            rows => rows?,
+        },
+    };
+    Ok(!rows.is_empty())
 }
 
 /// Looks at a primary whose tables in `schemas` are mapped.
@@ -145,9 +182,9 @@ pub(super) async fn examine(
             why: "JSON values are kept as they are in the binary log",
         });
     }
-    if variables.is_on("wsrep_on") {
-        let why = "what other nodes of a Galera cluster write is missing in the binary log otherwise";
-        variables.must("log_slave_updates", "ON", why)?;
+    if !variables.logs_what_is_replicated() {
+        let is_replica = has_source(link, flavor).await?;
+        variables.must_log_what_is_replicated(is_replica)?;
     }
     if variables.get("sync_binlog") != "1" {
         tracing::warn!(
@@ -261,5 +298,29 @@ mod tests {
         );
         let error = variables.must("log_bin", "ON", "reasons").unwrap_err();
         assert_eq!(error.to_string(), "log_bin is unset, and must be ON: reasons");
+    }
+    #[test]
+    fn a_replica_must_log_what_it_replicates() {
+        let variables = |of: &[(&str, &str)]| {
+            let of = of
+                .iter()
+                .map(|&(name, value)| (name.to_owned(), value.to_owned()));
+            Variables(of.collect())
+        };
+        let on = variables(&[("log_slave_updates", "ON"), ("wsrep_on", "ON")]);
+        assert!(on.logs_what_is_replicated() && on.must_log_what_is_replicated(true).is_ok());
+        let off = variables(&[("log_slave_updates", "OFF")]);
+        assert!(!off.logs_what_is_replicated() && off.must_log_what_is_replicated(false).is_ok());
+        let error = off.must_log_what_is_replicated(true).unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "log_slave_updates is OFF, and must be ON: what comes from the source of this server is missing in the binary log \
+             otherwise"
+        );
+        let both = variables(&[("log_slave_updates", "OFF"), ("log_replica_updates", "OFF")]);
+        let error = both.must_log_what_is_replicated(true).unwrap_err().to_string();
+        assert!(error.starts_with("log_replica_updates is OFF"), "{error}");
+        let galera = variables(&[("log_slave_updates", "OFF"), ("wsrep_on", "ON")]);
+        assert!(galera.must_log_what_is_replicated(false).is_err());
     }
 }

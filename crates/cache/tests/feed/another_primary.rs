@@ -4,7 +4,11 @@ use sandbox::{Kind, Spec};
 
 use crate::fed::{Fed, Wishes, on_both, string};
 
-on_both! { a_replica_that_has_all_is_followed a_replica_that_lacks_something_means_a_copy }
+on_both! {
+    a_replica_that_has_all_is_followed
+    a_replica_that_lacks_something_means_a_copy
+    what_a_primary_replicates_must_be_in_its_log
+}
 
 const TABLE: &str =
     "CREATE TABLE t (id INT PRIMARY KEY, c VARCHAR(60)); INSERT INTO t VALUES (1, 'one'), (2, 'two')";
@@ -20,6 +24,32 @@ fn start(kind: Kind) -> Fed {
     let fed = Fed::start(wishes, TABLE, vec![string("t", "test.t", &["id"], "c")]);
     fed.assert_same("t", SELECT);
     fed
+}
+
+fn what_a_primary_replicates_must_be_in_its_log(kind: Kind) {
+    let mut wishes = Wishes::of(kind);
+    wishes.spec = wishes.spec.option("--log-slave-updates=OFF");
+    let (configure, forget) = match kind {
+        Kind::Mysql => (
+            "CHANGE REPLICATION SOURCE TO SOURCE_HOST = '127.0.0.1'",
+            "RESET REPLICA ALL",
+        ),
+        _ => (
+            "CHANGE MASTER 'other' TO MASTER_HOST = '127.0.0.1'",
+            "RESET SLAVE 'other' ALL",
+        ),
+    };
+    let fed = Fed::start(
+        wishes,
+        &format!("{TABLE}; {configure}"),
+        vec![string("t", "test.t", &["id"], "c")],
+    );
+    fed.until("that is refused", || {
+        let stream = fed.feed.board().stream();
+        stream.contains("_updates is OFF, and must be ON")
+    });
+    fed.sql(forget);
+    fed.assert_same("t", SELECT);
 }
 
 fn promote(fed: &Fed, kind: Kind) {

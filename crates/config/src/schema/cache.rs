@@ -45,7 +45,8 @@ section! {
 
     /// The account that reads the binary log and the mapped tables.
     pub struct CacheAccount {
-        /// User name. It needs REPLICATION SLAVE, REPLICATION CLIENT (MariaDB: BINLOG MONITOR) and SELECT on the mapped tables.
+        /// User name. It needs REPLICATION SLAVE, REPLICATION CLIENT (MariaDB: BINLOG MONITOR; also SLAVE MONITOR where
+        /// log_slave_updates is OFF) and SELECT on the mapped tables.
         pub user: String = required, Restart;
 
         /// Password of `user`; at most one of the three ways to give it.
