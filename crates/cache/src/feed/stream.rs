@@ -248,7 +248,7 @@ impl<'s> Stream<'s> {
             primary: self.dump.primary.clone(),
             source: self.dump.source,
             config: tables.all[at].config.clone(),
-            id: tables.fresh_id(),
+            id: tables.free_id(),
             mode: tables.mode(),
             zone: self.around.zone,
             chunk: self.around.copy_chunk,

@@ -102,7 +102,8 @@ pub(super) struct Tables {
     pub(super) writer: Writer,
     board: Arc<Board>,
     mode: Mode,
-    next_id: u32,
+    /// The last that was used.
+    last_id: u32,
     /// Grows when the mapping of a table changes.
     pub(super) epoch: u64,
 }
@@ -124,7 +125,7 @@ impl Tables {
                 config::CacheMode::Whole => Mode::Whole,
                 config::CacheMode::Bounded => Mode::Bounded,
             },
-            next_id: 0,
+            last_id: 0,
             epoch: 0,
         };
         tables.tell();
@@ -135,10 +136,9 @@ impl Tables {
         self.mode
     }
 
-    /// An id that no mapping had before.
-    pub(super) fn fresh_id(&mut self) -> MappingId {
-        self.next_id += 1;
-        MappingId(self.next_id)
+    /// An id that no mapping had before. It stays free until a mapping with it is followed: attempts that fail before that use up none.
+    pub(super) fn free_id(&self) -> MappingId {
+        MappingId(self.last_id + 1)
     }
 
     /// Places of those that map this table and follow the stream.
@@ -172,6 +172,7 @@ impl Tables {
 
     /// Its definition is known: from now on its changes are followed.
     pub(super) fn follow(&mut self, at: usize, mapping: Arc<Mapping>, window: Rc<RefCell<Window>>) {
+        self.last_id = self.last_id.max(mapping.id.0);
         self.writer.open(mapping.id, self.mode);
         let state = State::Copying {
             mapping,

@@ -83,7 +83,7 @@ impl Fed {
         let tables = &mut self.applier.tables;
         let config = &tables.all[at].config;
         let shape = shape(&config.name);
-        let id = crate::store::MappingId(at as u32);
+        let id = tables.free_id();
         let mapping = Mapping::new(id, config, Some(&shape), Zone::UTC).unwrap();
         tables.follow(at, Arc::new(mapping), Rc::new(RefCell::new(Window::default())));
         tables.catch_up(at, here());
@@ -114,7 +114,7 @@ impl Fed {
 
     /// Whether the row of a key is in memory.
     fn has(&self, key: &[u8]) -> bool {
-        let id = crate::store::MappingId(0);
+        let id = self.applier.tables.all[0].mapping().unwrap().id;
         self.store.get(id, key, &mut Vec::new()) == Found::Row
     }
 
@@ -287,4 +287,20 @@ fn what_waits_for_a_position_that_never_comes_is_copied_again() {
         "gtid_strict_mode is ON now"
     );
     assert_eq!(catching_up(1, false, true), (false, false));
+}
+
+#[test]
+fn attempts_that_fail_use_up_no_ids() {
+    let mut fed = Fed::new();
+    let tables = &mut fed.applier.tables;
+    let free = tables.free_id();
+    for _ in 0..5000 {
+        tables.read(0);
+        assert_eq!(tables.free_id(), free);
+        tables.invalidate(0, "no such table", None);
+    }
+    fed.serve(0);
+    let tables = &fed.applier.tables;
+    assert_eq!(tables.all[0].mapping().unwrap().id, free);
+    assert!(tables.free_id() > free, "never used twice");
 }
