@@ -120,6 +120,7 @@ impl Index {
                     probe,
                     serves,
                     sent: now,
+                    applied: Arc::clone(&known),
                     answer: Box::pin(prober.ask(by_gtid, self.limit)),
                 });
             }
@@ -131,6 +132,7 @@ impl Index {
                 biased;
                 (back, answer) = answered(&mut asking), if asking.is_some() => {
                     if let Some(asked) = asking.take() {
+                        let answer = counted(answer, &asked.applied);
                         pause_until = self.end(asked.probe, asked.serves, asked.sent, &answer, &applied, back.pause);
                     }
                     prober = Some(back);
@@ -278,7 +280,20 @@ struct Asking {
     probe: Probe,
     serves: Arrival,
     sent: Instant,
+    /// When it was sent.
+    applied: Arc<Applied>,
     answer: Pin<Box<dyn Future<Output = Answer>>>,
+}
+
+/// An answer, unless it is behind what was applied when the probe was sent: then the binary log is not the one that was followed.
+fn counted(answer: Result<Position, Arc<str>>, applied: &Applied) -> Result<Position, Arc<str>> {
+    let position = answer?;
+    match &applied.position {
+        Some(before) if before.source == position.source && !position.covers(before) => {
+            Err("the primary's binary log began anew".into())
+        }
+        _ => Ok(position),
+    }
 }
 
 /// Its answer. To be polled only while there is one.
@@ -447,6 +462,22 @@ mod tests {
         );
         assert_eq!(worker.apply(at(1, 50)), (false, false));
         assert_eq!(second.poll(), Poll::Ready(Ok(())));
+    }
+
+    #[test]
+    fn an_answer_behind_what_was_applied_is_none() {
+        let answer = |position| counted(Ok(position), &applied(at(1, 7)));
+        assert_eq!(answer(at(1, 7)), Ok(at(1, 7)));
+        assert_eq!(answer(at(1, 9)), Ok(at(1, 9)));
+        assert_eq!(answer(at(2, 4)), Ok(at(2, 4)), "of another server");
+        assert_eq!(
+            answer(at(1, 6)).unwrap_err(),
+            "the primary's binary log began anew".into()
+        );
+        let mut nowhere = (*applied(at(1, 7))).clone();
+        nowhere.position = None;
+        assert_eq!(counted(Ok(at(1, 6)), &nowhere), Ok(at(1, 6)));
+        assert!(counted(Err("gone".into()), &nowhere).is_err());
     }
 
     #[test]
