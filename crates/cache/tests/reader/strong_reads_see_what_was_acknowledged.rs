@@ -22,6 +22,39 @@ fn in_gtid_strict_mode() {
     every_write_is_seen(spec(Kind::Mariadb).option("--gtid-strict-mode=1"));
 }
 
+/// Its positions are smaller than those that were applied. MariaDB does not begin it anew while somebody follows it.
+#[test]
+fn in_a_log_that_begins_anew() {
+    served(
+        spec(Kind::Mysql),
+        SQL,
+        |_| (),
+        vec![hash("t", "test.t", &["id"])],
+        |served| async move {
+            served.mapping("t").await;
+            let mut client = served.client().await;
+            for v in 1..=50 {
+                let sql = format!("UPDATE test.t SET v = {v} WHERE id = 1");
+                client.query_drop(sql).await.unwrap();
+            }
+            served.reader.fresh(Consistency::Strong, None).await.unwrap();
+            client.query_drop("RESET BINARY LOGS AND GTIDS").await.unwrap();
+            client.query_drop("UPDATE test.t SET v = 51").await.unwrap();
+            let begun = std::time::Instant::now();
+            loop {
+                let fresh = served.reader.fresh(Consistency::Strong, None).await;
+                let mappings = served.reader.mappings();
+                if let (Ok(()), Some(mapping)) = (fresh, mappings.by_name(b"t")) {
+                    assert_eq!(served.remembered(mapping, "1"), Some(Some("1|51".to_owned())));
+                    return;
+                }
+                assert!(begun.elapsed().as_secs() < 60, "it is served again");
+                tokio::task::yield_now().await;
+            }
+        },
+    );
+}
+
 fn every_write_is_seen(spec: Spec) {
     served(
         spec,
