@@ -173,6 +173,13 @@ fn is_quiet_end(payload: &[u8], capabilities: Capabilities) -> bool {
 }
 
 impl<'a> Definition<'a> {
+    /// Its names are the same in all character sets that are like ASCII.
+    pub(super) fn is_ascii(&self) -> bool {
+        [self.schema, self.table, self.column]
+            .iter()
+            .all(|name| name.is_ascii())
+    }
+
     fn read(payload: &'a [u8], capabilities: Capabilities) -> Option<Self> {
         let mut rest = payload;
         let _catalog = text(&mut rest)?;

@@ -76,6 +76,9 @@ const MODES: &[&str] = &[
     "TRADITIONAL",
 ];
 
+/// Character sets in which ASCII is what it is in utf8mb4.
+const LIKE_ASCII: &[&str] = &["ascii", "latin1", "utf8", "utf8mb3", "utf8mb4"];
+
 /// Settings under which sessions get the same answers.
 #[derive(Debug)]
 pub(super) struct Settings {
@@ -87,6 +90,8 @@ pub(super) struct Settings {
     pub(super) zone: Option<Zone>,
     /// Lookups may be answered.
     pub(super) is_known: bool,
+    /// As long as all their texts, and those of the answer, are ASCII: the character sets are not all utf8mb4.
+    pub(super) is_ascii_only: bool,
 }
 
 impl Settings {
@@ -97,23 +102,33 @@ impl Settings {
                 .find(|variable| variable.name == name.as_bytes())
                 .map(|variable| variable.value)
         };
-        let is = |name: &str, value: &str| {
-            variable(name).is_some_and(|found| found.eq_ignore_ascii_case(value.as_bytes()))
-        };
         // A statement that names one of the two changes both; where both are known the character set is the newer one.
         let connection = match variable("character_set_connection") {
             Some(charset) => Some(charset),
             None => variable("collation_connection").and_then(|name| name.split(|byte| *byte == b'_').next()),
         };
+        let charsets = [
+            variable("character_set_client"),
+            variable("character_set_results"),
+            connection,
+        ];
+        let is_one_of = |charset: &Option<&[u8]>, known: &[&str]| {
+            charset.is_some_and(|charset| {
+                known
+                    .iter()
+                    .any(|known| charset.eq_ignore_ascii_case(known.as_bytes()))
+            })
+        };
+        let is_ascii_only = !charsets.iter().all(|charset| is_one_of(charset, &["utf8mb4"]));
         let zone = variable("time_zone").and_then(|zone| std::str::from_utf8(zone).ok());
         Self {
             identity: identity(surroundings).into(),
             schema: surroundings.schema.map(Box::from),
             capabilities: surroundings.capabilities,
             zone: zone.and_then(Zone::parse),
-            is_known: is("character_set_client", "utf8mb4")
-                && is("character_set_results", "utf8mb4")
-                && connection.is_some_and(|charset| charset.eq_ignore_ascii_case(b"utf8mb4"))
+            is_ascii_only,
+            is_known: charsets.iter().all(|charset| is_one_of(charset, LIKE_ASCII))
+                && (!is_ascii_only || surroundings.schema.is_none_or(<[u8]>::is_ascii))
                 && variable("sql_mode").is_some_and(is_harmless_mode)
                 && surroundings
                     .variables
@@ -248,9 +263,10 @@ mod tests {
         assert!(!known(&[("sql_mode", "PAD_CHAR_TO_FULL_LENGTH", true)]));
         assert!(!known(&[("character_set_results", "", true)]));
         assert!(!known(&[("character_set_results", "DEFAULT", true)]));
-        assert!(!known(&[("character_set_client", "latin1", true)]));
-        assert!(!known(&[("collation_connection", "latin1_swedish_ci", true)]));
-        assert!(!known(&[("character_set_connection", "latin1", true)]));
+        assert!(!known(&[("character_set_client", "sjis", true)]));
+        assert!(!known(&[("character_set_client", "binary", true)]));
+        assert!(!known(&[("collation_connection", "ucs2_bin", true)]));
+        assert!(!known(&[("character_set_connection", "gbk", true)]));
         let older_collation = ("collation_connection", "latin1_swedish_ci", false);
         assert!(known(&[
             ("character_set_connection", "utf8mb4", true),
@@ -259,6 +275,27 @@ mod tests {
         assert!(!Settings::new(&surroundings(&[&USUAL[..2], &USUAL[3..]].concat())).is_known);
         assert!(!Settings::new(&surroundings(&[])).is_known);
         assert_eq!(Settings::new(&surroundings(&USUAL)).zone, Zone::parse("+02:00"));
+    }
+
+    #[test]
+    fn character_sets_like_ascii_are_known_as_far_as_they_are_alike() {
+        let alike = |name: &'static str, value: &'static str| {
+            let settings = Settings::new(&surroundings(&[&[(name, value, true)][..], &USUAL].concat()));
+            assert!(settings.is_known, "{name} {value}");
+            settings.is_ascii_only
+        };
+        assert!(!alike("character_set_client", "utf8mb4"));
+        assert!(!alike("collation_connection", "utf8mb4_bin"));
+        for charset in ["latin1", "utf8mb3", "utf8", "ascii"] {
+            assert!(alike("character_set_client", charset));
+            assert!(alike("character_set_results", charset));
+            assert!(alike("character_set_connection", charset));
+        }
+        assert!(alike("collation_connection", "latin1_swedish_ci"));
+        let with_latin1 = [&[("character_set_results", "latin1", true)][..], &USUAL].concat();
+        let mut of_other_schema = surroundings(&with_latin1);
+        of_other_schema.schema = Some("é".as_bytes());
+        assert!(!Settings::new(&of_other_schema).is_known);
     }
 
     #[test]

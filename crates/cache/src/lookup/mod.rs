@@ -97,11 +97,14 @@ impl<M: Memory + 'static> PointLookups<M> {
         }
     }
 
-    /// Whether the answer depends on nothing that is not known.
-    fn may_answer(&self, environment: u32, asked: &Asked<'_>) -> Result<(), Left> {
+    /// Whether the answer depends on nothing that is not known; says whether that is so for ASCII only.
+    fn may_answer(&self, environment: u32, asked: &Asked<'_>) -> Result<bool, Left> {
         let environments = self.environments.borrow();
         let settings = environments.get(environment).filter(|settings| settings.is_known);
         let settings = settings.ok_or(Left::Settings)?;
+        if settings.is_ascii_only && !asked.text.is_ascii() {
+            return Err(Left::Settings);
+        }
         let caches = settings
             .capabilities
             .contains(Capabilities::MARIADB_CACHE_METADATA);
@@ -111,7 +114,7 @@ impl<M: Memory + 'static> PointLookups<M> {
                 return Err(Left::Learned);
             }
         }
-        Ok(())
+        Ok(settings.is_ascii_only)
     }
 
     /// What a lookup that is not known yet needs to be learned; or why it cannot be.
@@ -136,7 +139,8 @@ impl<M: Memory + 'static> PointLookups<M> {
             .filter_map(|mapping| Some((Arc::clone(mapping), order(mapping, asked.lookup)?)))
             .collect();
         let (mapping, order) = candidates.first().ok_or(Left::NotMapped)?;
-        if !values::key(mapping, order, asked.lookup, asked.parameters.as_ref(), key) {
+        let (parameters, is_ascii_only) = (asked.parameters.as_ref(), settings.is_ascii_only);
+        if !values::key(mapping, order, asked.lookup, parameters, is_ascii_only, key) {
             return Err(Left::Value);
         }
         let (learned, definitions) = (self.learned.borrow(), self.memory.definitions());
@@ -165,8 +169,16 @@ impl<M: Memory + 'static> PointLookups<M> {
             let tells_again = question.told.is_some() && bytes.get(PacketHeader::LEN + 1) == Some(&1);
             return (!is_error && !tells_again).then_some(Err(Left::Settings));
         };
-        let rendering =
-            |mapping| Rendering::new(mapping, &answer.columns, settings.zone, question.shape.is_binary);
+        let rendering = |mapping| {
+            let (zone, is_ascii_only) = (settings.zone, settings.is_ascii_only);
+            Rendering::new(
+                mapping,
+                &answer.columns,
+                zone,
+                question.shape.is_binary,
+                is_ascii_only,
+            )
+        };
         let mut candidates = question.candidates.iter();
         let fitting = candidates.find_map(|(mapping, order)| Some((mapping, order, rendering(mapping)?)));
         let Some((mapping, order, rendering)) = fitting else {
@@ -260,16 +272,18 @@ impl<M: Memory + 'static> Lookups for PointLookups<M> {
     }
 
     fn find(&self, Environment(environment): Environment, asked: &Asked<'_>, key: &mut Vec<u8>) -> Finding {
-        if let Err(reason) = self.may_answer(environment, asked) {
-            return Finding::Left(reason);
-        }
+        let is_ascii_only = match self.may_answer(environment, asked) {
+            Ok(is_ascii_only) => is_ascii_only,
+            Err(reason) => return Finding::Left(reason),
+        };
         let shape = Shape::new(asked, environment);
         let learned = self.learned.borrow();
         let hash = shape.hash(&learned.hashes);
         match learned.get(hash, &shape, self.memory.definitions()) {
             Some(Ok(ready)) => {
                 let parameters = asked.parameters.as_ref();
-                match values::key(&ready.mapping, &ready.order, asked.lookup, parameters, key) {
+                let (mapping, order) = (&ready.mapping, &ready.order);
+                match values::key(mapping, order, asked.lookup, parameters, is_ascii_only, key) {
                     true => Finding::Answer(Plan(Rc::clone(ready) as Rc<_>)),
                     false => Finding::Left(Left::Value),
                 }
@@ -349,6 +363,9 @@ fn put(ready: &Ready, key: &[u8], row: Option<&[u8]>, out: &mut Vec<u8>) -> Resu
         out.extend_from_slice(&[0, 0, 0, sequence]);
         let rendered = ready.rendering.put(key, row, out);
         let len = out.len() - at - PacketHeader::LEN;
+        if rendered.is_err() && ready.rendering.is_ascii_only {
+            return Err(Left::Settings);
+        }
         if rendered.is_err() || len >= PacketHeader::MAX_PAYLOAD {
             return Err(Left::Columns);
         }

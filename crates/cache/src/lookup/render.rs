@@ -20,6 +20,8 @@ pub(super) struct Rendering {
     columns: Vec<(Source, ColumnType)>,
     zone: Zone,
     is_binary: bool,
+    /// Other texts would be shown in another character set than they are here.
+    pub(super) is_ascii_only: bool,
 }
 
 /// In the text protocol.
@@ -30,18 +32,20 @@ const UNSIGNED: u16 = 0x20;
 
 impl Rendering {
     /// `None` where the mapping does not have a column, or what it has is not what the server says. `zone`: in which
-    /// TIMESTAMP values are shown, where that is known.
+    /// TIMESTAMP values are shown, where that is known. `is_ascii_only`: there are no rows with other texts.
     pub(super) fn new(
         mapping: &Mapping,
         definitions: &[Definition<'_>],
         zone: Option<Zone>,
         is_binary: bool,
+        is_ascii_only: bool,
     ) -> Option<Self> {
         let columns: Option<Vec<_>> = definitions
             .iter()
             .map(|definition| {
                 let is_mapped = definition.schema == mapping.schema.as_bytes()
-                    && definition.table == mapping.table.as_bytes();
+                    && definition.table == mapping.table.as_bytes()
+                    && (!is_ascii_only || definition.is_ascii());
                 let (source, column_type) = find(mapping, definition.column).filter(|_| is_mapped)?;
                 let is_same = kind_on_the_wire(column_type.kind) == Some(definition.kind)
                     && (!is_integer(column_type.kind)
@@ -54,13 +58,14 @@ impl Rendering {
             columns: columns?,
             zone: zone.unwrap_or(Zone::UTC),
             is_binary,
+            is_ascii_only,
         })
     }
 
     /// Appends the payload of the packet for a row.
     ///
     /// # Errors
-    /// The row is not one of the mapping.
+    /// The row is not one of the mapping, or has a text that is not ASCII where all must be.
     pub(super) fn put(&self, key: &[u8], row: &[u8], out: &mut Vec<u8>) -> Result<(), BinlogError> {
         if let [(Source::Kept(0), column)] = self.columns.as_slice() {
             let value = Value::decode(&mut { row })?;
@@ -98,8 +103,25 @@ impl Rendering {
             if value.is_null() {
                 out[nulls + (place + 2) / 8] |= 1 << ((place + 2) % 8);
             } else {
+                let at = out.len();
                 binary(&value, column, self.zone, out)?;
+                if is_text(column.kind) {
+                    let prefix = match out.get(at) {
+                        Some(252) => 3,
+                        Some(253) => 4,
+                        Some(254) => 9,
+                        _ => 1,
+                    };
+                    self.check(&out[(at + prefix).min(out.len())..])?;
+                }
             }
+        }
+        Ok(())
+    }
+
+    fn check(&self, shown: &[u8]) -> Result<(), BinlogError> {
+        if self.is_ascii_only && !shown.is_ascii() {
+            return Err(BinlogError::Value { kind: "ASCII text" });
         }
         Ok(())
     }
@@ -113,6 +135,7 @@ impl Rendering {
         let at = out.len();
         out.push(0);
         text(value, column, self.zone, out)?;
+        self.check(&out[at + 1..])?;
         let len = out.len() - at - 1;
         match len {
             0..=250 => out[at] = len as u8,
@@ -158,6 +181,21 @@ fn is_integer(kind: ColumnKind) -> bool {
             | ColumnKind::Int
             | ColumnKind::BigInt
     )
+}
+
+/// Whether the binary protocol shows it as a text, with its length in front.
+fn is_text(kind: ColumnKind) -> bool {
+    !is_integer(kind)
+        && !matches!(
+            kind,
+            ColumnKind::Float
+                | ColumnKind::Double
+                | ColumnKind::Year
+                | ColumnKind::Date
+                | ColumnKind::Time
+                | ColumnKind::DateTime
+                | ColumnKind::Timestamp
+        )
 }
 
 /// The type in a column's definition. <https://dev.mysql.com/doc/dev/mysql-server/latest/field__types_8h.html>

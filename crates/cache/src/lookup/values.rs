@@ -18,13 +18,15 @@ const STRING: u8 = 254;
 /// The flag beside a parameter's type.
 const UNSIGNED: u8 = 0x80;
 
-/// Writes the key. `order`: which condition is about which column of the key. False where only the server can say which row,
+/// Writes the key. `order`: which condition is about which column of the key; `is_ascii_only`: other texts are in a character
+/// set that is not read here. False where only the server can say which row,
 /// if any, is meant.
 pub(super) fn key(
     mapping: &Mapping,
     order: &[usize],
     lookup: &PointLookup<'_>,
     parameters: Option<&Parameters<'_>>,
+    is_ascii_only: bool,
     key: &mut Vec<u8>,
 ) -> bool {
     let mut given = [const { Value::Null }; CONDITIONS_MAX];
@@ -35,6 +37,7 @@ pub(super) fn key(
             (literal, _) => literal_value(literal),
         };
         match value {
+            Some(Value::Bytes(text)) if is_ascii_only && !text.is_ascii() => return false,
             Some(value) => given[place] = value,
             None => return false,
         }

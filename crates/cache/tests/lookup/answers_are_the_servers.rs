@@ -4,7 +4,7 @@ use mysql_wire::Capabilities as C;
 
 use crate::stage::{Session, Stage, differs, execute, on_all, query};
 
-on_all!(texts charsets executions privileges definitions);
+on_all!(texts charsets charsets_like_ascii executions privileges definitions);
 
 /// Forms of the protocol.
 const FORMS: [C; 4] = [
@@ -104,6 +104,75 @@ fn charsets(stage: &Stage) {
         for text in ["SELECT v FROM bytes WHERE k='e'"; 3].into_iter().chain([lookup]) {
             both(&mut direct, &mut through, text);
         }
+    }
+}
+
+/// What is ASCII in them is answered, and all else is the server's.
+fn charsets_like_ascii(stage: &Stage) {
+    let statements = [
+        "SELECT c AS name, id FROM t WHERE id=1",
+        "SELECT tiny,small,medium,big,zero,d,f,g,b,y,da,t,dt,ch,bi,vb,te,bl FROM t WHERE id=1",
+        "SELECT v FROM k WHERE a='Key' AND b=7",
+        "SELECT v FROM k WHERE a='none' AND b=7",
+        "SELECT v FROM bytes WHERE k='e'",
+    ];
+    let left = [
+        "SELECT e, s FROM t WHERE id=1",
+        "SELECT c, l FROM t WHERE id=1",
+        "SELECT c AS 'é' FROM t WHERE id=1",
+        "SELECT v FROM bytes WHERE k='é'",
+        "SELECT v FROM bytes WHERE k=x'e9'",
+        "SELECT v FROM k WHERE a='ä' AND b=7",
+    ];
+    for names in [
+        "SET NAMES latin1",
+        "SET NAMES utf8mb3",
+        "SET NAMES ascii",
+        "SET NAMES utf8mb4; SET character_set_results=latin1",
+        "SET NAMES latin1; SET collation_connection=utf8mb4_bin",
+        "SET NAMES utf8mb4; SET collation_connection=latin1_swedish_ci",
+    ] {
+        let (mut direct, mut through) = stage.both("app", C::DEPRECATE_EOF);
+        for statement in names.split("; ") {
+            assert_eq!(direct.sql(statement), through.sql(statement), "{statement}");
+        }
+        for text in statements {
+            let expected = direct.sql(text);
+            stage.until_answered(&mut through, &query(text), &expected);
+        }
+        let text = "SELECT c,tiny,big,d,g,b,dt,ch,te,l FROM t WHERE id=?";
+        let ids = [direct.prepare(text), through.prepare(text)];
+        for id in [-3_i32, 2] {
+            let asked = ids.map(|statement| execute(statement, &LONG, &[0], &id.to_le_bytes(), true));
+            let expected = direct.ask(&asked[0]);
+            stage.until_answered(&mut through, &asked[1], &expected);
+        }
+        let asked = ids.map(|statement| execute(statement, &LONG, &[0], &1_i32.to_le_bytes(), true));
+        let text = "SELECT v FROM bytes WHERE k=?";
+        let ids = [direct.prepare(text), through.prepare(text)];
+        let with = |key: &[u8]| ids.map(|statement| execute(statement, &VAR_STRING, &[0], key, true));
+        let ascii = with(b"\x01e");
+        let expected = direct.ask(&ascii[0]);
+        stage.until_answered(&mut through, &ascii[1], &expected);
+
+        let before = stage.answered();
+        for [at_server, at_gateway] in [asked, with("\u{2}é".as_bytes()), with(b"\x01\xe9")] {
+            let (expected, said) = (direct.ask(&at_server), through.ask(&at_gateway));
+            assert!(
+                said == expected,
+                "{names}: {}",
+                differs(&at_gateway, &expected, &said)
+            );
+        }
+        for text in left.iter().flat_map(|text| [text; 3]) {
+            let (expected, said) = (direct.sql(text), through.sql(text));
+            assert!(
+                said == expected,
+                "{names}: {}",
+                differs(&query(text), &expected, &said)
+            );
+        }
+        assert_eq!(stage.answered(), before, "{names}: {}", stage.left());
     }
 }
 
