@@ -329,7 +329,7 @@ async fn log_in(
 ) -> Result<Box<Session>, SessionError> {
     let limit = listener.config.login_timeout;
     let mut client = None;
-    let mut who = None;
+    let (mut who, mut as_of) = (None, None);
     let login = async {
         let introduced = introduce(&mut client, accepted, listener, control, story);
         let Introduced { login, local, .. } = tokio::time::timeout(limit, introduced)
@@ -337,6 +337,7 @@ async fn log_in(
             .unwrap_or(Err(SessionError::LoginTimeout(limit)))?;
         // The wait for a server has limits of its own, and is not the client's fault.
         let lease = lease(worker, listener, &story.client, &local).await?;
+        as_of = session_lookup::rights_of_login(worker, listener);
         attach(control, listener, &lease.server);
         story.server = Some(Arc::clone(&lease.server));
         let client = client.as_mut().ok_or(SessionError::ClientGone)?;
@@ -353,7 +354,7 @@ async fn log_in(
         (Ok(logged_in), Some(client)) => {
             let mut session = open(worker, control, client, logged_in, listener, series)?;
             session.lookups = who.and_then(|(user, collation)| {
-                session_lookup::OfSession::new(&session, &user, &story.client, collation)
+                session_lookup::OfSession::new(&session, &user, &story.client, collation, as_of)
             });
             Ok(Box::new(session))
         }

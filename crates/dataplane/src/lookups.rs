@@ -42,6 +42,10 @@ pub trait Lookups {
         out: &'a mut Vec<u8>,
     ) -> Pin<Box<dyn Future<Output = Result<Answered, Left>> + 'a>>;
 
+    /// As of which definitions and grants the rights of a session are that logs in from here on. `None` where grants have changed
+    /// just now: a server may not go by them yet.
+    fn rights_of_login(&self) -> Option<u64>;
+
     /// See [`Told::definitions`].
     fn definitions(&self) -> u64;
 
@@ -55,6 +59,7 @@ pub struct Surroundings<'a> {
     pub user: &'a [u8],
     /// Which of the accounts of that name; 0 where there is one.
     pub account: u64,
+    pub rights: Rights,
     /// Where it matters to the server from where the client comes.
     pub host: Option<IpAddr>,
     /// The current one.
@@ -68,6 +73,22 @@ pub struct Surroundings<'a> {
     /// Variables of the session that are not as the server's configuration has them, or whose value is known anyway.
     /// `is_set`: by the session.
     pub variables: Vec<Variable<'a>>,
+}
+
+/// As of when a server has the rights of a user: it keeps some of them from the login on, or from the choice of a schema.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Rights {
+    /// Those of the connections of a pool, whichever a statement gets.
+    Pooled,
+    /// Those of a connection that the session has for itself.
+    OfLogin {
+        /// What [`Lookups::rights_of_login`] said before the login.
+        as_of: Option<u64>,
+        /// They are known to be exactly those: nothing was on its way in the binary log.
+        is_certain: bool,
+        /// The number of the session.
+        session: u32,
+    },
 }
 
 /// A session's variable.
@@ -117,6 +138,8 @@ pub struct Parameters<'a> {
 pub enum Finding {
     /// Left to a server.
     Left(Left),
+    /// Left to a server. Before the next one the session's environment has to be asked for again.
+    Outdated,
     /// It goes to the primary, and what comes back is to be shown.
     Learn(Lesson),
     Answer(Plan),

@@ -2,7 +2,7 @@
 //!
 //! What is not listed here is not known not to matter: a session that has set it has no lookups.
 
-use dataplane::extension::{Surroundings, Variable};
+use dataplane::extension::{Rights, Surroundings, Variable};
 use mysql_wire::Capabilities;
 use mysql_wire::binlog::Zone;
 
@@ -95,7 +95,7 @@ pub(super) struct Settings {
 }
 
 impl Settings {
-    pub(super) fn new(surroundings: &Surroundings<'_>) -> Self {
+    fn new(surroundings: &Surroundings<'_>, identity: Box<[u8]>) -> Self {
         let variable = |name: &str| {
             let mut variables = surroundings.variables.iter();
             variables
@@ -122,7 +122,7 @@ impl Settings {
         let is_ascii_only = !charsets.iter().all(|charset| is_one_of(charset, &["utf8mb4"]));
         let zone = variable("time_zone").and_then(|zone| std::str::from_utf8(zone).ok());
         Self {
-            identity: identity(surroundings).into(),
+            identity,
             schema: surroundings.schema.map(Box::from),
             capabilities: surroundings.capabilities,
             zone: zone.and_then(Zone::parse),
@@ -152,8 +152,8 @@ fn is_harmless_mode(modes: &[u8]) -> bool {
     })
 }
 
-/// Two are equal where everything is.
-fn identity(surroundings: &Surroundings<'_>) -> Vec<u8> {
+/// Two are equal where everything is. `definitions` is the present number of definitions and grants.
+fn identity(surroundings: &Surroundings<'_>, definitions: u64) -> Vec<u8> {
     let mut out = Vec::new();
     let mut put = |bytes: &[u8]| {
         out.extend_from_slice(&(bytes.len() as u64).to_le_bytes());
@@ -161,6 +161,18 @@ fn identity(surroundings: &Surroundings<'_>) -> Vec<u8> {
     };
     put(surroundings.user);
     put(&surroundings.account.to_le_bytes());
+    // With the next grant everybody gets another number, and whoever may have logged in on the other side of it one alone.
+    let (kind, number) = match surroundings.rights {
+        Rights::Pooled => (0, 0),
+        Rights::OfLogin {
+            as_of: Some(as_of),
+            is_certain,
+            ..
+        } if is_certain || as_of == definitions => (1, as_of),
+        Rights::OfLogin { session, .. } => (2, u64::from(session)),
+    };
+    put(&[kind]);
+    put(&number.to_le_bytes());
     put(surroundings
         .host
         .map_or(String::new(), |host| host.to_string())
@@ -182,6 +194,8 @@ fn identity(surroundings: &Surroundings<'_>) -> Vec<u8> {
 #[derive(Debug, Default)]
 pub(super) struct Environments {
     all: Vec<Settings>,
+    /// As of which definitions and grants they all are.
+    definitions: u64,
     /// How often they were all forgotten.
     pub(super) era: u32,
 }
@@ -193,21 +207,39 @@ const KEPT_MAX: usize = 4096;
 const PLACE_BITS: u32 = 16;
 
 impl Environments {
-    pub(super) fn number(&mut self, surroundings: &Surroundings<'_>) -> u32 {
-        let identity = identity(surroundings);
+    pub(super) fn number(&mut self, surroundings: &Surroundings<'_>, definitions: u64) -> u32 {
+        if self.definitions != definitions {
+            self.definitions = definitions;
+            self.forget();
+        }
+        let identity = identity(surroundings, definitions);
         let known = self
             .all
             .iter()
             .position(|settings| *settings.identity == *identity);
         let place = known.unwrap_or_else(|| {
             if self.all.len() >= KEPT_MAX {
-                self.all.clear();
-                self.era = self.era.wrapping_add(1) & (u32::MAX >> PLACE_BITS);
+                self.forget();
             }
-            self.all.push(Settings::new(surroundings));
+            self.all.push(Settings::new(surroundings, identity.into()));
             self.all.len() - 1
         });
         self.era << PLACE_BITS | place as u32
+    }
+
+    fn forget(&mut self) {
+        self.all.clear();
+        self.era = self.era.wrapping_add(1) & (u32::MAX >> PLACE_BITS);
+    }
+
+    /// Whether whoever asks for a number now gets one as of these definitions and grants, as all have that there are.
+    pub(super) fn is_of(&self, definitions: u64) -> bool {
+        self.definitions == definitions
+    }
+
+    /// Whether it was not forgotten.
+    pub(super) fn has(&self, number: u32) -> bool {
+        self.get(number).is_some()
     }
 
     /// `None` for those that were forgotten.
@@ -234,6 +266,7 @@ mod tests {
         Surroundings {
             user: b"app",
             account: 0,
+            rights: Rights::Pooled,
             host: None,
             schema: Some(b"shop"),
             capabilities: Capabilities::PROTOCOL_41,
@@ -251,10 +284,14 @@ mod tests {
         ("time_zone", "+02:00", true),
     ];
 
+    fn settings(surroundings: &Surroundings<'_>) -> Settings {
+        Settings::new(surroundings, Box::default())
+    }
+
     #[test]
     fn only_settings_that_are_known_have_lookups() {
         let known = |more: &[(&'static str, &'static str, bool)]| {
-            Settings::new(&surroundings(&[more, &USUAL].concat())).is_known
+            settings(&surroundings(&[more, &USUAL].concat())).is_known
         };
         assert!(known(&[]));
         assert!(known(&[("foreign_key_checks", "OFF", true)]));
@@ -272,15 +309,15 @@ mod tests {
             ("character_set_connection", "utf8mb4", true),
             older_collation
         ]));
-        assert!(!Settings::new(&surroundings(&[&USUAL[..2], &USUAL[3..]].concat())).is_known);
-        assert!(!Settings::new(&surroundings(&[])).is_known);
-        assert_eq!(Settings::new(&surroundings(&USUAL)).zone, Zone::parse("+02:00"));
+        assert!(!settings(&surroundings(&[&USUAL[..2], &USUAL[3..]].concat())).is_known);
+        assert!(!settings(&surroundings(&[])).is_known);
+        assert_eq!(settings(&surroundings(&USUAL)).zone, Zone::parse("+02:00"));
     }
 
     #[test]
     fn character_sets_like_ascii_are_known_as_far_as_they_are_alike() {
         let alike = |name: &'static str, value: &'static str| {
-            let settings = Settings::new(&surroundings(&[&[(name, value, true)][..], &USUAL].concat()));
+            let settings = settings(&surroundings(&[&[(name, value, true)][..], &USUAL].concat()));
             assert!(settings.is_known, "{name} {value}");
             settings.is_ascii_only
         };
@@ -295,22 +332,48 @@ mod tests {
         let with_latin1 = [&[("character_set_results", "latin1", true)][..], &USUAL].concat();
         let mut of_other_schema = surroundings(&with_latin1);
         of_other_schema.schema = Some("é".as_bytes());
-        assert!(!Settings::new(&of_other_schema).is_known);
+        assert!(!settings(&of_other_schema).is_known);
     }
 
     #[test]
     fn equal_settings_have_one_number() {
         let mut all = Environments::default();
-        let usual = all.number(&surroundings(&USUAL));
-        let other = all.number(&surroundings(&[]));
+        let usual = all.number(&surroundings(&USUAL), 7);
+        let other = all.number(&surroundings(&[]), 7);
         assert_ne!(usual, other);
-        assert_eq!(all.number(&surroundings(&USUAL)), usual);
+        assert_eq!(all.number(&surroundings(&USUAL), 7), usual);
         for count in 0..KEPT_MAX {
             let mut many = surroundings(&USUAL);
             many.account = count as u64 + 1;
-            all.number(&many);
+            all.number(&many, 7);
         }
         assert!(all.get(usual).is_none(), "forgotten with all others");
-        assert_ne!(all.number(&surroundings(&USUAL)), usual);
+        assert_ne!(all.number(&surroundings(&USUAL), 7), usual);
+    }
+
+    #[test]
+    fn logins_share_what_is_certain_to_be_of_the_same_grants() {
+        let mut all = Environments::default();
+        let mut number = |as_of, is_certain, session, definitions| {
+            let mut surroundings = surroundings(&USUAL);
+            surroundings.rights = Rights::OfLogin {
+                as_of,
+                is_certain,
+                session,
+            };
+            all.number(&surroundings, definitions)
+        };
+        let before = number(Some(5), true, 1, 5);
+        assert_eq!(number(Some(5), false, 2, 5), before, "no grant since");
+        assert_ne!(number(None, false, 3, 5), before, "a grant just before");
+        let after = number(Some(5), true, 1, 6);
+        assert_ne!(after, before);
+        assert_eq!(number(Some(5), true, 4, 6), after);
+        let doubtful = number(Some(5), false, 2, 6);
+        assert_ne!(doubtful, after);
+        assert_eq!(number(Some(5), false, 2, 6), doubtful);
+        assert_ne!(number(Some(5), false, 5, 6), doubtful);
+        let later = number(Some(6), false, 6, 6);
+        assert!(later != after && later != doubtful);
     }
 }

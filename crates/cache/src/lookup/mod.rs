@@ -268,10 +268,23 @@ impl<M: Memory + 'static> PointLookups<M> {
 
 impl<M: Memory + 'static> Lookups for PointLookups<M> {
     fn environment(&self, surroundings: &Surroundings<'_>) -> Environment {
-        Environment(self.environments.borrow_mut().number(surroundings))
+        let definitions = self.memory.definitions();
+        let mut environments = self.environments.borrow_mut();
+        Environment(environments.number(surroundings, definitions))
+    }
+
+    fn rights_of_login(&self) -> Option<u64> {
+        let definitions = self.memory.definitions();
+        let learned = self.learned.borrow();
+        learned
+            .is_settled(definitions, Instant::now())
+            .then_some(definitions)
     }
 
     fn find(&self, Environment(environment): Environment, asked: &Asked<'_>, key: &mut Vec<u8>) -> Finding {
+        if !self.environments.borrow().has(environment) {
+            return Finding::Outdated;
+        }
         let is_ascii_only = match self.may_answer(environment, asked) {
             Ok(is_ascii_only) => is_ascii_only,
             Err(reason) => return Finding::Left(reason),
@@ -291,6 +304,9 @@ impl<M: Memory + 'static> Lookups for PointLookups<M> {
             Some(Err(reason)) => Finding::Left(*reason),
             None => {
                 drop(learned);
+                if !self.environments.borrow().is_of(self.memory.definitions()) {
+                    return Finding::Outdated;
+                }
                 match self.question(environment, asked, &shape, hash, key) {
                     Ok(question) => Finding::Learn(Lesson(Box::new(question))),
                     Err(reason) => Finding::Left(reason),

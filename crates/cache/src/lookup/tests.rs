@@ -2,7 +2,7 @@ use std::cell::Cell;
 use std::collections::HashMap;
 
 use config::{CacheMapping, MappingKind};
-use dataplane::extension::{Parameters, Told, Variable};
+use dataplane::extension::{Parameters, Rights, Told, Variable};
 use mysql_wire::StatusFlags;
 use mysql_wire::binlog::{Value, Zone};
 use sql_class::{Syntax, point_lookup};
@@ -111,6 +111,7 @@ fn environment(lookups: &PointLookups<Rc<Fake>>, user: &str, capabilities: Capab
     lookups.environment(&Surroundings {
         user: user.as_bytes(),
         account: 0,
+        rights: Rights::Pooled,
         host: None,
         schema: Some(b"shop"),
         capabilities,
@@ -160,6 +161,7 @@ fn ask(
         (Finding::Answer(plan), key) => (plan, key),
         (Finding::Learn(_), _) => return Err("learn".into()),
         (Finding::Left(reason), _) => return Err(format!("{reason:?}")),
+        (Finding::Outdated, _) => return Err("outdated".into()),
     };
     let mut out = Vec::new();
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
@@ -177,7 +179,7 @@ fn learn(
     match find(lookups, environment, text, parameters) {
         (Finding::Learn(lesson), _) => lookups.learn(lesson, &packets(answer)),
         (Finding::Left(reason), _) => panic!("{text}: {reason:?}"),
-        (Finding::Answer(_), _) => panic!("{text}: known"),
+        (Finding::Answer(_) | Finding::Outdated, _) => panic!("{text}: known, or outdated"),
     }
 }
 
@@ -308,6 +310,8 @@ fn a_change_of_definitions_or_grants_has_everything_learned_anew() {
     };
     memory.definitions.set(2);
     lookups.learn(lesson, &packets(&answer));
+    assert_eq!(ask(&lookups, app, text, None, STRONG), Err("outdated".into()));
+    let app = environment(&lookups, "app", EOF);
     assert_eq!(
         ask(&lookups, app, text, None, STRONG),
         Err("Learned".into()),

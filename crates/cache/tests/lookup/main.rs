@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test")]
 
 mod answers_are_the_servers;
+mod rights_are_those_of_the_session;
 mod sessions_see_their_own_writes;
 mod stage;
 mod what_comes_after_is_the_servers;

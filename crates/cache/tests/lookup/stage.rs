@@ -68,6 +68,9 @@ const SCHEMA: &str = "
     GRANT ALL ON other.* TO app@'%';
     CREATE USER few@'%' IDENTIFIED BY 'secret';
     GRANT SELECT (id, c) ON test.t TO few@'%';
+    CREATE USER wide@'%' IDENTIFIED BY 'secret';
+    GRANT SELECT ON *.* TO wide@'%';
+    GRANT SELECT ON test.u TO wide@'%';
 ";
 
 fn configuration(sandbox: &Sandbox, mode: &str, consistency: &str) -> String {
@@ -85,6 +88,9 @@ fn configuration(sandbox: &Sandbox, mode: &str, consistency: &str) -> String {
             password = "secret"
             [[user]]
             name = "few"
+            password = "secret"
+            [[user]]
+            name = "wide"
             password = "secret"
             [cluster.main]
             servers = ["127.0.0.1:{port}"]

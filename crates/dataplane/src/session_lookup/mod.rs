@@ -9,6 +9,7 @@
 //! says of its last statement is always of the client's last statement.
 
 mod prepared;
+mod rights;
 mod settings;
 
 use std::collections::HashMap;
@@ -21,6 +22,8 @@ use mysql_wire::{Command, PacketHeader, StatusFlags};
 use net::Peer;
 use sql_class::{Class, Effects, Facts, Syntax, facts, point_lookup};
 
+use self::rights::RightsOfSession;
+pub(crate) use self::rights::rights_of_login;
 use crate::control::Waiting;
 use crate::error::SessionError;
 use crate::lookups::{
@@ -41,6 +44,9 @@ pub(crate) struct OfSession {
     /// As of when the settings were asked for.
     syntax: Syntax,
     standing: Standing,
+    rights: RightsOfSession,
+    /// A statement may have changed the current role.
+    has_other_role: bool,
     /// How often settings have changed, or may have.
     changes: u32,
     /// A statement was about the next transaction only.
@@ -125,8 +131,14 @@ enum Step {
 }
 
 impl OfSession {
-    /// `None` where the listener's sessions have no lookups.
-    pub(crate) fn new(session: &Session, user: &[u8], client: &Peer, collation: u8) -> Option<Box<Self>> {
+    /// `None` where the listener's sessions have no lookups. `as_of`: what [`rights_of_login`] said before the login.
+    pub(crate) fn new(
+        session: &Session,
+        user: &[u8],
+        client: &Peer,
+        collation: u8,
+        as_of: Option<u64>,
+    ) -> Option<Box<Self>> {
         let lookups = lookups::of_listener(&session.worker, &session.listener)?;
         let traits = session.listener.cluster.traits()?;
         Some(Box::new(Self {
@@ -147,6 +159,8 @@ impl OfSession {
                 true => Standing::Doubtful,
                 false => Standing::Changed,
             },
+            rights: RightsOfSession::new(session, as_of),
+            has_other_role: false,
             changes: 0,
             next_transaction: false,
             has_diagnostics: false,
@@ -166,15 +180,25 @@ impl OfSession {
             .is_some_and(|primary| primary.server.id() == session.server.id())
     }
 
-    fn settings_change(&mut self) {
+    fn settings_change(&mut self, now: u32) {
+        self.rights.renew(self.lookups.rights_of_login(), now);
         self.changes = self.changes.wrapping_add(1);
         if !matches!(self.standing, Standing::Doubtful) {
             self.standing = Standing::Changed;
         }
     }
 
+    /// A lookup was answered from memory.
+    #[inline]
+    fn note_fresh(&mut self, now: u32) {
+        if self.consistency != ReadConsistency::Eventual && !self.rights.is_certain() {
+            self.rights.note_fresh(self.lookups.definitions(), now);
+        }
+    }
+
     /// A statement goes to the server.
-    fn note(&mut self, facts: &Facts) {
+    fn note(&mut self, facts: &Facts, now: u32) {
+        self.has_other_role |= facts.effects.contains(Effects::SET_ROLE);
         if facts.class == Class::Unknown || facts.effects.intersects(DOUBTFUL) {
             self.standing = Standing::Doubtful;
         }
@@ -188,7 +212,7 @@ impl OfSession {
                 | Class::Transaction
         );
         if !(keeps_settings && facts.statements == 1) {
-            self.settings_change();
+            self.settings_change(now);
         }
         self.next_transaction |= facts.effects.contains(Effects::NEXT_TRANSACTION);
     }
@@ -256,7 +280,13 @@ async fn serve(session: &mut Session, of: &mut OfSession, head: CommandHead) -> 
         Command::RESET_CONNECTION => {
             of.statements.clear();
             of.unknown_to_server.clear();
-            (of.standing, of.next_transaction, of.has_diagnostics) = (Standing::Changed, false, false);
+            of.standing = match of.has_other_role {
+                true => Standing::Doubtful,
+                false => Standing::Changed,
+            };
+            (of.next_transaction, of.has_diagnostics) = (false, false);
+            let now = session.worker.clock.now();
+            of.rights.renew(of.lookups.rights_of_login(), now);
             forward(session, of, head, None).await
         }
         Command::FIELD_LIST | Command::SET_OPTION => {
@@ -265,7 +295,7 @@ async fn serve(session: &mut Session, of: &mut OfSession, head: CommandHead) -> 
         }
         Command::INIT_DB => {
             catch_up(session, of).await?;
-            of.settings_change();
+            of.settings_change(session.worker.clock.now());
             forward(session, of, head, None).await
         }
         _ => forward_statement(session, of, head, &ANYTHING, false).await,
@@ -329,7 +359,7 @@ async fn forward_statement(
         catch_up(session, of).await?;
     }
     of.unknown_to_server.clear();
-    of.note(facts);
+    of.note(facts, session.worker.clock.now());
     forward(session, of, head, None).await
 }
 
@@ -396,11 +426,17 @@ fn find(session: &Session, of: &mut OfSession, head: CommandHead, environment: E
         told: None,
     };
     let finding = of.lookups.find(environment, &asked, &mut of.key);
-    step(session, finding)
+    step(session, of, finding)
 }
 
-fn step(session: &Session, finding: Finding) -> Step {
+fn step(session: &Session, of: &mut OfSession, finding: Finding) -> Step {
     match finding {
+        Finding::Outdated => {
+            if let Standing::Known(_) = of.standing {
+                of.standing = Standing::Changed;
+            }
+            left(session, Left::Learned)
+        }
         Finding::Left(reason) => left(session, reason),
         // What another server says may be of other definitions than those of the binary log.
         Finding::Learn(_) if !OfSession::is_primary(session) => left(session, Left::Learned),
@@ -428,7 +464,10 @@ async fn go_on(
             Ok(())
         }
         Step::Answer(plan) => match from_memory(session, of, plan).await? {
-            Ok(()) => reply(session, of, head).await,
+            Ok(()) => {
+                of.note_fresh(session.worker.clock.now());
+                reply(session, of, head).await
+            }
             Err(reason) => {
                 series(session).left(reason);
                 forward_lookup(session, of, head, recorder.as_mut()).await

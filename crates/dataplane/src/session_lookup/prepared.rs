@@ -204,5 +204,5 @@ fn find_execution(
         };
         Some(of.lookups.find(environment, &asked, &mut of.key))
     })();
-    found.map_or(Step::Forward, |finding| step(session, finding))
+    found.map_or(Step::Forward, |finding| step(session, of, finding))
 }

@@ -116,6 +116,7 @@ fn learn_settings(
     let environment = of.lookups.environment(&Surroundings {
         user: &of.user,
         account: 0,
+        rights: of.rights.said(),
         host: of.host,
         schema: values
             .last()

@@ -19,8 +19,8 @@ use crate::error::SessionError;
 use crate::flow::Flow;
 use crate::gateway::ListenerState;
 use crate::lookups::{
-    self, Asked, Environment, Finding, Left, Lesson, Lookups, Parameters, Plan, Recorder, Surroundings,
-    Variable,
+    self, Asked, Environment, Finding, Left, Lesson, Lookups, Parameters, Plan, Recorder, Rights,
+    Surroundings, Variable,
 };
 use crate::session::CommandHead;
 use crate::split::state::Split;
@@ -226,10 +226,17 @@ fn execute_step(split: &mut Split, head: CommandHead, id: u32, prepared: &Prepar
     step(split, finding)
 }
 
-fn step(split: &Split, finding: Finding) -> Option<Step> {
+fn step(split: &mut Split, finding: Finding) -> Option<Step> {
     match finding {
         Finding::Left(reason) => {
             split.lookup_series().left(reason);
+            None
+        }
+        Finding::Outdated => {
+            split.lookup_series().left(Left::Learned);
+            if let Some(of) = &mut split.lookups {
+                of.seen = None;
+            }
             None
         }
         Finding::Learn(lesson) => Some(Step::Learn(lesson)),
@@ -288,6 +295,7 @@ fn environment(split: &mut Split) -> Environment {
     let environment = of.lookups.environment(&Surroundings {
         user: split.key.user.as_bytes(),
         account: split.key.account,
+        rights: Rights::Pooled,
         host: None,
         schema: carried.schema(),
         capabilities: split.capabilities,

@@ -1,0 +1,67 @@
+//! As of when the server has the rights of a session.
+//!
+//! A server keeps rights on everything from the login on, and those on a schema from when it was chosen. So two sessions of
+//! one user may have different rights, and what one was told says nothing of the other, until both are known to have theirs as
+//! of the same grants.
+
+use crate::gateway::ListenerState;
+use crate::lookups::Rights;
+use crate::session::Session;
+use crate::worker::{TICK, Worker};
+
+/// What is known of the rights of a session.
+#[derive(Debug)]
+pub(super) struct RightsOfSession {
+    as_of: Option<u64>,
+    is_certain: bool,
+    session: u32,
+    /// In ticks of the worker's clock.
+    since: u32,
+}
+
+/// After so many ticks of the worker's clock a grant is in the binary log by which a server went before: a second, and one that had
+/// begun.
+const LOGGED: u32 = 1000 / TICK.as_millis() as u32 + 1;
+
+/// See [`Lookups::rights_of_login`](crate::lookups::Lookups::rights_of_login). `None`, too, where the listener's sessions have no lookups.
+pub(crate) fn rights_of_login(worker: &Worker, listener: &ListenerState) -> Option<u64> {
+    crate::lookups::of_listener(worker, listener)?.rights_of_login()
+}
+
+impl RightsOfSession {
+    pub(super) fn new(session: &Session, as_of: Option<u64>) -> Self {
+        Self {
+            as_of,
+            is_certain: false,
+            session: session.control.id,
+            since: session.worker.clock.now(),
+        }
+    }
+
+    /// A statement may have the server look at rights again, which are now as of `now_as_of`.
+    pub(super) fn renew(&mut self, now_as_of: Option<u64>, now: u32) {
+        if self.as_of != now_as_of {
+            // Some are older than others.
+            self.as_of = None;
+        }
+        self.is_certain = false;
+        self.since = now;
+    }
+
+    pub(super) fn is_certain(&self) -> bool {
+        self.is_certain
+    }
+
+    /// What the binary log had when a statement came, which was now, has been seen, and `definitions` counts it.
+    pub(super) fn note_fresh(&mut self, definitions: u64, now: u32) {
+        self.is_certain = self.as_of == Some(definitions) && now.wrapping_sub(self.since) > LOGGED;
+    }
+
+    pub(super) fn said(&self) -> Rights {
+        Rights::OfLogin {
+            as_of: self.as_of,
+            is_certain: self.is_certain,
+            session: self.session,
+        }
+    }
+}
