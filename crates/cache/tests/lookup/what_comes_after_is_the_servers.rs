@@ -1,11 +1,11 @@
 //! A lookup that was answered from memory leaves behind what it would have left behind on the server; and in the middle of
 //! something it is the server's.
 
-use mysql_wire::Capabilities as C;
+use mysql_wire::{Capabilities as C, Command};
 
-use crate::stage::{Stage, differs, on_all, query};
+use crate::stage::{Stage, differs, execute, on_all, query};
 
-on_all!(sequences);
+on_all!(sequences statements_that_are_gone);
 
 const LOOKUP: &str = "SELECT c FROM t WHERE id=1";
 const NOTHING: &str = "SELECT c FROM t WHERE id=99";
@@ -182,4 +182,51 @@ fn sequences(stage: &Stage) {
         "only {answered}: {}",
         stage.left()
     );
+}
+
+/// The client closes a statement that was answered from memory, or goes on with it.
+fn statements_that_are_gone(stage: &Stage) {
+    const INT: [u8; 2] = [3, 0];
+    let (mut direct, mut through) = stage.both("app", C::DEPRECATE_EOF);
+    let text = "SELECT c FROM t WHERE id=?";
+    let warm_up = [direct.prepare(text), through.prepare(text)];
+    let one = |id: u32| execute(id, &INT, &[0], &1_u32.to_le_bytes(), true);
+    let expected = direct.ask(&one(warm_up[0]));
+    stage.until_answered(&mut through, &one(warm_up[1]), &expected);
+    for command in [
+        Command::STMT_CLOSE,
+        Command::STMT_RESET,
+        Command::STMT_SEND_LONG_DATA,
+    ] {
+        for after in ["SHOW WARNINGS", "SELECT FOUND_ROWS()"] {
+            let ids = [direct.prepare(text), through.prepare(text)];
+            let rows = query("SELECT id FROM u");
+            let before = stage.answered();
+            let mut answers = [&mut direct, &mut through]
+                .into_iter()
+                .zip(ids)
+                .map(|(session, id)| {
+                    // The first has the server know the types.
+                    session.ask(&one(id));
+                    session.ask(&rows);
+                    let row = session.ask(&one(id));
+                    let mut request = [&[command.0], &id.to_le_bytes()[..]].concat();
+                    if command == Command::STMT_SEND_LONG_DATA {
+                        request.extend([0, 0, b'1']);
+                    }
+                    [row, session.ask(&request), session.sql(after)]
+                });
+            let (expected, said) = (answers.next().unwrap(), answers.next().unwrap());
+            for (expected, said) in expected.iter().zip(&said) {
+                assert!(
+                    said == expected,
+                    "{} {}",
+                    command.0,
+                    differs(&query(after), expected, said)
+                );
+            }
+            drop(answers);
+            assert!(stage.answered() > before, "{}", stage.left());
+        }
+    }
 }

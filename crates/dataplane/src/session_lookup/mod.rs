@@ -271,7 +271,12 @@ async fn serve(session: &mut Session, of: &mut OfSession, head: CommandHead) -> 
         Command::STMT_EXECUTE => prepared::execute(session, of, head).await,
         Command::STMT_PREPARE => prepared::prepare(session, of, head).await,
         Command::STMT_SEND_LONG_DATA | Command::STMT_RESET | Command::STMT_CLOSE => {
+            let is_to_come = prepared::is_about_the_same(&of.unknown_to_server, payload);
             prepared::note_statement(of, head.command, payload);
+            if is_to_come {
+                // Behind this the statement is another, or gone.
+                catch_up(session, of).await?;
+            }
             forward(session, of, head, None).await
         }
         Command::PING | Command::STATISTICS | Command::STMT_FETCH | Command::QUIT => {

@@ -71,6 +71,14 @@ pub(super) fn note_statement(of: &mut OfSession, command: Command, payload: &[u8
     }
 }
 
+/// Whether a command may be about the statement that another one executes.
+pub(super) fn is_about_the_same(execution: &[u8], payload: &[u8]) -> bool {
+    /// MariaDB's name for the statement that was prepared last.
+    const LAST: u32 = u32::MAX;
+    let id = |payload| statement_id(payload).ok().flatten();
+    id(execution).is_some_and(|executed| id(payload).is_none_or(|id| id == executed || id == LAST))
+}
+
 /// COM_STMT_EXECUTE.
 pub(super) async fn execute(
     session: &mut Session,
