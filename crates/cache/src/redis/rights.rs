@@ -19,6 +19,9 @@ use crate::mapping::{Mapping, name};
 /// How long a verdict stands that no statement in the binary log has called into question.
 const STANDS: Duration = Duration::from_secs(60);
 
+/// Verdicts that a worker keeps: of hundreds of users on tens of mappings.
+const KEPT_MAX: usize = 16 * 1024;
+
 /// How long the old verdict stands each time that nobody could be asked, until it has stood for twice [`STANDS`].
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -138,11 +141,21 @@ impl Rights {
             }
             Err(Unasked::Failed(reason)) => return Err(reason),
         };
-        self.verdicts
-            .borrow_mut()
-            .insert(key(identity, mapping), verdict.clone());
+        self.keep(key(identity, mapping), verdict.clone());
         known.note(verdict);
         Ok(())
+    }
+
+    /// Those that nobody would go by any more make room.
+    fn keep(&self, key: (Box<str>, u32), verdict: Verdict) {
+        let mut verdicts = self.verdicts.borrow_mut();
+        if verdicts.len() >= KEPT_MAX {
+            verdicts.retain(|_, kept| kept.stands(verdict.definitions));
+        }
+        if verdicts.len() >= KEPT_MAX {
+            verdicts.clear();
+        }
+        verdicts.insert(key, verdict);
     }
 
     fn latest(&self, identity: &Identity, mapping: &Arc<Mapping>) -> Option<Verdict> {
@@ -272,6 +285,27 @@ mod tests {
         let last = at + 2 * STANDS;
         assert_eq!(until(last - PATIENCE / 2, 7), Some(last));
         assert_eq!(until(last, 7), None);
+    }
+
+    #[test]
+    fn verdicts_that_are_kept_are_bounded() {
+        let (rights, mapping) = (Rights::default(), mapping());
+        let keep = |user: usize, definitions| {
+            let verdict = Verdict::new(&mapping, true, Instant::now(), definitions);
+            rights.keep((user.to_string().into(), 0), verdict);
+            rights.verdicts.borrow().len()
+        };
+        for user in 0..KEPT_MAX {
+            assert_eq!(keep(user, (user % 2) as u64), user + 1);
+        }
+        assert_eq!(
+            keep(KEPT_MAX, 1),
+            KEPT_MAX / 2 + 1,
+            "those before the last grant are gone"
+        );
+        for user in 0..2 * KEPT_MAX {
+            assert!(keep(user, 1) <= KEPT_MAX);
+        }
     }
 
     #[test]
