@@ -57,6 +57,8 @@ const SCHEMA: &str = "
     INSERT INTO test.k VALUES ('Key', 7, 'composite'), ('ä', 7, 'umlaut');
     CREATE TABLE test.bytes (k VARBINARY(9) PRIMARY KEY, v VARCHAR(9)) CHARACTER SET utf8mb4;
     INSERT INTO test.bytes VALUES (X'E9', 'latin1'), (X'C3A9', 'utf8'), ('e', 'ascii');
+    CREATE TABLE test.older (k VARCHAR(9) CHARACTER SET latin1 COLLATE latin1_bin PRIMARY KEY, v INT);
+    INSERT INTO test.older VALUES ('e', 1), (_latin1 X'E9', 2);
     CREATE TABLE test.u (id INT PRIMARY KEY, x INT);
     INSERT INTO test.u VALUES (1, 1), (2, 2);
     CREATE DATABASE other;
@@ -110,6 +112,12 @@ fn configuration(sandbox: &Sandbox, mode: &str, consistency: &str) -> String {
             kind = "hash"
             table = "test.k"
             key = ["a", "b"]
+            value = ["v"]
+            [[cache.mapping]]
+            name = "older"
+            kind = "hash"
+            table = "test.older"
+            key = ["k"]
             value = ["v"]
             [[cache.mapping]]
             name = "bytes"
