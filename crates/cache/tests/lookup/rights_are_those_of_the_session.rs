@@ -1,6 +1,6 @@
 //! A server keeps some rights of a session from its login on: what one session may read another of the same user may not.
 
-use mysql_wire::Capabilities as C;
+use mysql_wire::{Capabilities as C, Command};
 use sandbox::Kind;
 
 use crate::stage::{Stage, differs, query, run};
@@ -8,11 +8,13 @@ use crate::stage::{Stage, differs, query, run};
 #[test]
 fn mariadb() {
     run(Kind::Mariadb, "session", sessions_of_one_user);
+    run(Kind::Mariadb, "session", another_role);
 }
 
 #[test]
 fn mysql() {
     run(Kind::Mysql, "session", sessions_of_one_user);
+    run(Kind::Mysql, "session", another_role);
 }
 
 const LOOKUP: &str = "SELECT c FROM t WHERE id=1";
@@ -36,4 +38,23 @@ fn sessions_of_one_user(stage: &Stage) {
         let said = new.sql(LOOKUP);
         assert!(said == denied, "{}", differs(&query(LOOKUP), &denied, &said));
     }
+}
+
+/// Whether a reset brings the first role back is not known.
+fn another_role(stage: &Stage) {
+    let role = "CREATE ROLE other; GRANT SELECT ON test.* TO other; GRANT other TO wide@'%'";
+    stage.sandbox.primary().sql(role).unwrap();
+    let (mut direct, mut through) = stage.both("wide", C::DEPRECATE_EOF);
+    let reset = [Command::RESET_CONNECTION.0];
+    direct.ask(&reset);
+    through.ask(&reset);
+    let row = direct.sql(LOOKUP);
+    stage.until_answered(&mut through, &query(LOOKUP), &row);
+    assert_eq!(through.sql("SET ROLE other")[4], 0);
+    through.ask(&reset);
+    let before = stage.answered();
+    for _ in 0..3 {
+        assert!(through.sql(LOOKUP) == row);
+    }
+    assert_eq!(stage.answered(), before);
 }

@@ -65,3 +65,42 @@ impl RightsOfSession {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn logged_in(as_of: Option<u64>) -> RightsOfSession {
+        RightsOfSession {
+            as_of,
+            is_certain: false,
+            session: 9,
+            since: 100,
+        }
+    }
+
+    #[test]
+    fn what_was_on_its_way_at_the_login_leaves_doubts() {
+        let mut rights = logged_in(Some(5));
+        rights.note_fresh(5, 100 + LOGGED);
+        assert!(!rights.is_certain(), "too early");
+        rights.note_fresh(6, 101 + LOGGED);
+        assert!(!rights.is_certain(), "a grant that may have been before");
+        rights.note_fresh(5, 101 + LOGGED);
+        assert!(rights.is_certain());
+        let mut unsettled = logged_in(None);
+        unsettled.note_fresh(5, 1000);
+        assert!(!unsettled.is_certain());
+    }
+
+    #[test]
+    fn what_is_looked_at_again_after_a_grant_is_of_no_one_grant() {
+        let mut rights = logged_in(Some(5));
+        rights.note_fresh(5, 1000);
+        rights.renew(Some(5), 1000);
+        assert_eq!((rights.as_of, rights.is_certain()), (Some(5), false));
+        rights.renew(Some(6), 1000);
+        rights.renew(Some(5), 1000);
+        assert_eq!(rights.as_of, None);
+    }
+}
