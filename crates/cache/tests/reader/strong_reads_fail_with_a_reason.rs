@@ -36,7 +36,10 @@ fn when_the_server_is_read_only(kind: Kind) {
             served.sql("SET GLOBAL read_only = 0");
             let begun = Instant::now();
             while served.reader.fresh(Consistency::Strong, None).await.is_err() {
-                assert!(begun.elapsed() < Duration::from_secs(60), "it is the primary again");
+                assert!(
+                    begun.elapsed() < Duration::from_secs(60),
+                    "it is the primary again"
+                );
             }
             assert_eq!(
                 served.fetched(&mapping, &["1"]).await.unwrap(),
