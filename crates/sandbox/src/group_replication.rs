@@ -45,15 +45,25 @@ pub(crate) fn sync(nodes: &[Node]) -> Result<(), SandboxError> {
     replication::sync(Kind::Mysql, nodes)
 }
 
-/// Starts Group Replication on a running server and waits until it is a full member.
+/// Starts Group Replication on a running server and waits until it is a full member. A group that is just about to expel the
+/// member's former life refuses it, and takes it a moment later.
 fn join(node: &Node, first: bool) -> Result<(), SandboxError> {
-    node.sql(if first {
+    let start = if first {
         "SET GLOBAL group_replication_bootstrap_group=ON;
          START GROUP_REPLICATION;
          SET GLOBAL group_replication_bootstrap_group=OFF;"
     } else {
         "START GROUP_REPLICATION"
-    })?;
+    };
+    let mut refused = None;
+    let started = node.wait_for("starting Group Replication", || match node.sql(start) {
+        Err(error @ SandboxError::Sql { .. }) => {
+            refused = Some(error);
+            Ok(false)
+        }
+        done => done.map(|_| true),
+    });
+    started.map_err(|error| refused.unwrap_or(error))?;
     node.wait_for("joining the group", || {
         Ok(node.sql(MEMBER_STATE)?.trim() == "ONLINE")
     })
