@@ -182,10 +182,13 @@ func login(plugin string, changes ...func(*mysql.Config)) {
 	equal(rows(conn, "SELECT SUBSTRING_INDEX(USER(), '@', 1)"), [][]any{{user}}, "user")
 }
 
-// forgetCachedPassword makes the next login of the account a full one: the server drops it from its cache.
+// forgetCachedPassword makes the next login of the account a full one: the server drops it from its cache, and a gateway that
+// knows the server's accounts reads it again within FOREBAY_ACCOUNTS_DELAY_MS.
 func forgetCachedPassword(plugin string) {
 	user := account(plugin)
 	exec(connected(nil), fmt.Sprintf("ALTER USER %s@'%%' IDENTIFIED WITH %s BY '%s secret'", user, plugin, user))
+	delay, _ := time.ParseDuration(os.Getenv("FOREBAY_ACCOUNTS_DELAY_MS") + "ms")
+	time.Sleep(delay)
 }
 
 // spy keeps what the server sent on a plain link.

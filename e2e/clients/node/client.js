@@ -83,10 +83,14 @@ async function login(plugin, options) {
   });
 }
 
-/** Makes the next login of the account a full one: the server drops it from its cache. */
+/**
+ * Makes the next login of the account a full one: the server drops it from its cache, and a gateway that knows the server's
+ * accounts reads it again within FOREBAY_ACCOUNTS_DELAY_MS.
+ */
 async function forgetCachedPassword(plugin) {
   const user = account(plugin);
   await connected({}, (connection) => rows(connection, `ALTER USER ${user}@'%' IDENTIFIED WITH ${plugin} BY '${user} secret'`));
+  await new Promise((done) => setTimeout(done, Number(process.env.FOREBAY_ACCOUNTS_DELAY_MS)));
 }
 
 /** caching_sha2_password that tells whether the server sent its public key, that is, wanted full authentication. */
