@@ -103,7 +103,7 @@ fn is_temporal(wire: WireColumn, column: &ColumnType, new: u8, old: u8) -> bool 
         // MariaDB's own format with fractions has the same code, and its length is nowhere.
         return column.decimals == 0;
     }
-    wire.code == new && wire.meta == u16::from(column.decimals)
+    wire.code == new && column.decimals <= 6 && wire.meta == u16::from(column.decimals)
 }
 
 /// The value that `bytes` of a column mean. [`check`] was passed.
@@ -305,6 +305,15 @@ mod tests {
         );
         let micros = b"\x7f\xff\xfe\xf0\xbd\xc1";
         assert_eq!(of(ColumnKind::Time, code::TIME2, 6, micros), time(0, 1, 999_999));
+    }
+
+    #[test]
+    fn times_have_six_decimals_at_most() {
+        let mut column = ColumnType::new(ColumnKind::Time);
+        for (decimals, fits) in [(6, true), (7, false), (255, false)] {
+            column.decimals = decimals;
+            assert_eq!(check(wire(code::TIME2, decimals.into()), &column).is_ok(), fits);
+        }
     }
 
     #[test]
