@@ -41,6 +41,7 @@ impl Cache {
         let (store, writer) = Store::new(config.memory_max.0);
         let feed = Feed::start(config, Arc::clone(&cluster), writer)?;
         telemetry.register(Arc::new(Series::new(feed.board(), &store)));
+        telemetry.register(Arc::clone(feed.board().tracking()) as _);
         let redis = redis::Shared::new(config);
         telemetry.register(Arc::clone(&redis) as _);
         Ok(Arc::new(Self {

@@ -16,5 +16,7 @@ mod metrics;
 pub mod reader;
 pub mod redis;
 pub mod store;
+mod tracking;
 
 pub use cache::Cache;
+pub use tracking::Tracking;

@@ -146,6 +146,10 @@ metrics! {
 
     REDIS_COMMANDS = Counter "forebay_redis_commands_total" [] "commands": "Commands of Redis clients, with those that were refused.";
     REDIS_ERRORS = Counter "forebay_redis_error_replies_total" [] "replies": "Commands of Redis clients that were answered with an error.";
+    REDIS_TRACKING_CLIENTS = Gauge "forebay_redis_tracking_clients" [] "clients": "Redis clients that keep values themselves and are told when rows change (CLIENT TRACKING).";
+    REDIS_TRACKING_KEYS = Gauge "forebay_redis_tracking_keys" [] "keys": "Keys that are remembered for these clients, as tracking_keys_max counts them.";
+    REDIS_TRACKING_EVICTED = Counter "forebay_redis_tracking_evicted_total" [] "keys": "Keys that made room for others, because tracking_keys_max was reached; their clients were told that they have changed.";
+    REDIS_INVALIDATIONS = Counter "forebay_redis_invalidations_total" [] "keys": "Keys that clients were told to forget, and times that a client was told to forget all.";
 
     RULE_HITS = Counter "forebay_rule_hits_total" ["rule"] "statements": "Statements that met a rule; prepared ones at each execution.";
     MIRRORED = Counter "forebay_mirrored_total" ["cluster", "result"] "statements": "Statements that a rule has copied to another cluster, by result: sent, failed, dropped (too many under way) or left_out (they need more of their session than its settings).";

@@ -16,6 +16,7 @@ use super::words::{Verb, verb};
 use crate::coherence::SourceId;
 use crate::mapping::Mapping;
 use crate::store::Version;
+use crate::tracking::Touched;
 
 /// Applies a stream. What it has applied is in `progress`, and visible in the store.
 pub(super) struct Applier {
@@ -28,6 +29,8 @@ pub(super) struct Applier {
     group: Option<Group>,
     bindings: HashMap<u64, Binding>,
     prepared: Prepared,
+    /// For clients that keep values themselves.
+    pub(super) touched: Touched,
     key: Vec<u8>,
     old_key: Vec<u8>,
     row: Vec<u8>,
@@ -60,6 +63,7 @@ impl Applier {
             progress: Rc::new(RefCell::new(Progress::nowhere())),
             version: Version::default(),
             source: SourceId(0),
+            touched: Touched::new(Arc::clone(board.tracking())),
             board,
             group: None,
             bindings: HashMap::new(),
@@ -96,6 +100,7 @@ impl Applier {
     pub(super) fn cut(&mut self) {
         if self.group.take().is_some_and(|group| group.writing) {
             self.tables.writer.rollback();
+            self.touched.rollback();
         }
         self.bindings.clear();
         self.progress.borrow_mut().cut();
@@ -187,8 +192,10 @@ impl Applier {
         if group.writing {
             if commit {
                 self.version = self.tables.writer.commit();
+                self.touched.commit();
             } else {
                 self.tables.writer.rollback();
+                self.touched.rollback();
             }
         }
         Counts::add(&self.board.counts.transactions, 1);
@@ -412,6 +419,7 @@ impl Applier {
             writer.begin();
             group.writing = true;
         }
+        self.touched.note(mapping.id, key);
         let written = match row {
             Some(row) => writer.put(mapping.id, key, row),
             None => writer.remove(mapping.id, key),

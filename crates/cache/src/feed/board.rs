@@ -11,6 +11,7 @@ use tokio::sync::{mpsc, watch};
 use crate::coherence::Applied;
 use crate::mapping::MappingSet;
 use crate::store::FillTicket;
+use crate::tracking::Tracking;
 
 /// Rows from the server that wait for being kept.
 const FILLS_MAX: usize = 1024;
@@ -26,6 +27,7 @@ pub struct Board {
     states: ArcSwap<Vec<MappingState>>,
     stream: ArcSwap<String>,
     fills: mpsc::Sender<Fill>,
+    tracking: Arc<Tracking>,
     pub(crate) counts: Counts,
 }
 
@@ -146,7 +148,7 @@ impl Counts {
 }
 
 impl Board {
-    pub(super) fn new(applied: Applied) -> (Arc<Self>, mpsc::Receiver<Fill>) {
+    pub(super) fn new(applied: Applied, tracking: Arc<Tracking>) -> (Arc<Self>, mpsc::Receiver<Fill>) {
         let (fills, orders) = mpsc::channel(FILLS_MAX);
         let board = Self {
             applied: watch::Sender::new(Arc::new(applied)),
@@ -155,6 +157,7 @@ impl Board {
             states: ArcSwap::default(),
             stream: ArcSwap::default(),
             fills,
+            tracking,
             counts: Counts::default(),
         };
         (Arc::new(board), orders)
@@ -183,6 +186,11 @@ impl Board {
 
     pub(super) fn note_definition(&self) {
         self.definitions.fetch_add(1, Ordering::Release);
+    }
+
+    /// Who is told which rows have changed.
+    pub fn tracking(&self) -> &Arc<Tracking> {
+        &self.tracking
     }
 
     /// How all mappings are, in the order of the configuration.
@@ -235,8 +243,10 @@ impl Board {
     }
 
     pub(super) fn set_mappings(&self, mappings: MappingSet) {
-        self.mappings.store(Arc::new(mappings));
+        let mappings = Arc::new(mappings);
+        self.mappings.store(Arc::clone(&mappings));
         self.note_definition();
+        self.tracking.set_open(&mappings);
     }
 
     pub(super) fn set_states(&self, states: Vec<MappingState>) {

@@ -227,6 +227,7 @@ impl<'s> Stream<'s> {
             self.applier.tables.serve(&reached);
         }
         self.around.board.publish(applied);
+        self.applier.touched.tell();
         self.applied.notify_one();
     }
 

@@ -21,6 +21,7 @@ use super::stream::{Ended, Stream, Surroundings};
 use super::tables::Tables;
 use crate::coherence::Applied;
 use crate::store::{Version, Writer};
+use crate::tracking::Tracking;
 
 /// Pauses between attempts: the first, and the longest.
 const PAUSE_MIN: Duration = Duration::from_millis(50);
@@ -59,7 +60,7 @@ impl Feed {
             position: None,
             gtids: GtidSet::empty(Flavor::MySql),
         };
-        let (board, fills) = Board::new(nothing);
+        let (board, fills) = Board::new(nothing, Tracking::new(config.tracking_keys_max));
         let (stop, stopped) = watch::channel(false);
         let around = Surroundings {
             cluster,
@@ -129,6 +130,8 @@ impl Follower {
             if *self.around.stop.borrow() {
                 return;
             }
+            // Nobody knows for how long nothing will be heard of changes.
+            self.around.board.tracking().invalidate_all();
             let name = server.name();
             tracing::warn!(server = name, reason, "binary log is not followed");
             self.around

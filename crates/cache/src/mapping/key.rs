@@ -92,6 +92,15 @@ impl Rule {
         }
     }
 
+    /// Every value is named by one text.
+    pub(super) fn has_one_text(&self, column: &ColumnType) -> bool {
+        match self {
+            Rule::Integer { .. } => column.zerofill == 0,
+            Rule::Text { comparison, .. } => self.is_exact() && !comparison.pad,
+            Rule::Fixed(_) | Rule::Bytes | Rule::Printed => true,
+        }
+    }
+
     /// Appends a value of a row. False where only the server knows which other texts are the same.
     pub(super) fn stored(&self, value: &Value<'_>, key: &mut Vec<u8>) -> bool {
         match (self, value) {

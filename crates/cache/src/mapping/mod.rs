@@ -222,6 +222,14 @@ impl Mapping {
         self.key.iter().all(|part| part.rule.is_exact())
     }
 
+    /// Every row has one Redis key that names it: no other text means the same.
+    #[must_use]
+    pub fn has_one_text(&self) -> bool {
+        self.key
+            .iter()
+            .all(|part| part.rule.has_one_text(&self.columns[part.column].column_type))
+    }
+
     /// Whether "not in memory" leaves it open that a row has this key: there are rows whose keys only the server can
     /// compare. To be asked after the memory was.
     #[must_use]

@@ -33,6 +33,10 @@ section! {
         /// The time zone in which values of TIMESTAMP columns are shown over the Redis protocol.
         pub time_zone: ZoneOffset = default(ZoneOffset::UTC), Restart;
 
+        /// Keys of which is remembered that Redis clients keep them themselves (`CLIENT TRACKING`), those of two clients counted twice, and long ones
+        /// several times. Where there are more, some are forgotten, and their clients are told that they have changed.
+        pub tracking_keys_max: u32 = default(1_000_000) unit "keys" in 1..=1_000_000_000, Restart;
+
         /// Rows that the first copy of a table reads with one statement.
         pub copy_chunk: u32 = default(5000) unit "rows" in 1..=1_000_000, Restart;
 

@@ -67,7 +67,10 @@ impl Fed {
         let mut config = config::Cache::new("main");
         config.mappings = vec![mapping("items"), mapping("other")];
         let (store, writer) = Store::new(1 << 24);
-        let (board, _fills) = Board::new(Progress::nowhere().applied(Version::default()));
+        let (board, _fills) = Board::new(
+            Progress::nowhere().applied(Version::default()),
+            crate::Tracking::new(1000),
+        );
         let tables = Tables::new(&config, writer, Arc::clone(&board));
         let mut fed = Self {
             applier: Applier::new(tables, board),
