@@ -1,6 +1,6 @@
 //! The packets of a binlog dump as events.
 
-use flate2::Crc;
+use crc32fast::Hasher;
 
 use super::BinlogError;
 use super::event::{self, Event, HEADER_LEN, Header, Kind};
@@ -162,9 +162,9 @@ fn is_intact(event: &[u8]) -> bool {
 }
 
 fn crc(parts: &[&[u8]]) -> u32 {
-    let mut crc = Crc::new();
+    let mut crc = Hasher::new();
     parts.iter().for_each(|part| crc.update(part));
-    crc.sum()
+    crc.finalize()
 }
 
 #[cfg(test)]
