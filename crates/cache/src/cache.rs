@@ -67,6 +67,17 @@ impl Cache {
 }
 
 impl Extension for Cache {
+    fn reload(&self, config: &config::Config) {
+        // With another cluster, or none, they wait for the restart that this takes.
+        let ours = config
+            .cache
+            .as_ref()
+            .filter(|new| new.cluster == self.config.cluster);
+        if let Some(new) = ours {
+            self.feed.reload(new);
+        }
+    }
+
     fn on_worker(&self, worker: &WorkerHandle) -> Rc<dyn OnWorker> {
         let reader = Reader::new(
             &self.config,

@@ -150,3 +150,22 @@ max_connections = 5
     "#]]
     .assert_eq(&format!("{diff}\n"));
 }
+
+#[test]
+fn mappings_of_the_cache_are_taken_over_live() {
+    let cache = |mappings: &str| {
+        format!("{OLD}[cache]\ncluster = \"main\"\naccount = {{ user = \"a\" }}\n{mappings}")
+    };
+    let mapping = |name: &str, key: &str| {
+        format!(
+            "[[cache.mapping]]\nname = \"{name}\"\nkind = \"string\"\ntable = \"s.t\"\nkey = [\"{key}\"]\nvalue = [\"v\"]\n"
+        )
+    };
+    let old = parse(&cache(&[mapping("a", "id"), mapping("b", "id")].concat()));
+    let new = parse(&cache(&[mapping("b", "other"), mapping("c", "id")].concat()));
+    let diff = old.diff(&new);
+    assert_eq!(diff.changes.len(), 3, "{diff}");
+    assert!(diff.needs_restart().next().is_none(), "{diff}");
+    let gone = old.diff(&parse(OLD));
+    assert_eq!(gone.needs_restart().count(), 1, "{gone}");
+}

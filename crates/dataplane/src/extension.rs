@@ -37,6 +37,9 @@ pub trait Extension: Send + Sync {
     /// What of it lives on a worker. Called once on each worker's thread, in its runtime, before the first connection comes: it
     /// may use `spawn_local`.
     fn on_worker(&self, worker: &WorkerHandle) -> Rc<dyn OnWorker>;
+
+    /// Takes over what a new configuration changes for it and what needs no restart. It cannot be refused any more.
+    fn reload(&self, _config: &config::Config) {}
 }
 
 /// How the data plane makes its extension once the clusters are there: all of them are given.

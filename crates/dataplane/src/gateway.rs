@@ -285,6 +285,9 @@ impl Gateway {
                 return Err(error);
             }
         }
+        if let Some(extension) = self.extension.get() {
+            extension.reload(config);
+        }
         self.shared.zone.store(config.zone.clone().map(Arc::new));
         self.shared
             .max_connections

@@ -179,7 +179,7 @@ impl Applier {
             gtid,
             open,
             writing: false,
-            xa: xa.then(|| Changes::new(self.tables.epoch)),
+            xa: xa.then(|| Changes::new(self.tables.last_id())),
             xid: Vec::new(),
         });
     }
@@ -214,7 +214,9 @@ impl Applier {
             Verb::XaStart(_) => {
                 self.open();
                 if let Some(group) = &mut self.group {
-                    group.xa.get_or_insert_with(|| Changes::new(self.tables.epoch));
+                    group
+                        .xa
+                        .get_or_insert_with(|| Changes::new(self.tables.last_id()));
                 }
             }
             Verb::XaEnd(xid) => {
@@ -309,17 +311,21 @@ impl Applier {
 
     /// Writes what a transaction changed that was prepared.
     fn apply(&mut self, changes: Option<Changes>) {
-        if let Some(list) = changes.and_then(|changes| changes.of(self.tables.epoch)) {
-            for change in list {
-                self.write(change.table, &change.key, change.row.as_deref());
-            }
-            return;
-        }
         // Prepared before this stream began, or before a copy that did not see it; or too large, or undone in part.
         for at in 0..self.tables.all.len() {
-            if self.tables.all[at].mapping().is_some() {
+            let unknown = |id| !changes.as_ref().is_some_and(|changes| changes.is_of(id));
+            if self.tables.all[at]
+                .mapping()
+                .is_some_and(|mapping| unknown(mapping.id))
+            {
                 let reason = "a transaction was committed whose changes are not known";
                 self.tables.invalidate(at, reason, None);
+            }
+        }
+        let places = self.tables.places();
+        for change in changes.map(Changes::into_list).unwrap_or_default() {
+            if let Some(&at) = places.get(&change.mapping) {
+                self.write(at, &change.key, change.row.as_deref());
             }
         }
     }
@@ -400,8 +406,9 @@ impl Applier {
     }
 
     fn change(&mut self, at: usize, key: &[u8], row: Option<&[u8]>) {
-        if let Some(changes) = self.group.as_mut().and_then(|group| group.xa.as_mut()) {
-            changes.push(self.prepared.room(), at, key, row);
+        let xa = self.group.as_mut().and_then(|group| group.xa.as_mut());
+        if let (Some(changes), Some(mapping)) = (xa, self.tables.all[at].mapping()) {
+            changes.push(self.prepared.room(), mapping.id, key, row);
         } else {
             self.write(at, key, row);
         }

@@ -18,7 +18,7 @@ use super::account::Replica;
 use super::dump::{DumpError, gtids_at, snapshot};
 use super::link::{Link, LinkError};
 use super::pages::Pages;
-use super::preflight::{FilePosition, Primary};
+use super::preflight::{FilePosition, PreflightError, Primary};
 use super::progress::Progress;
 use super::watch::end;
 use super::window::Window;
@@ -105,6 +105,9 @@ pub(super) enum CopyError {
     /// It cannot be mapped as it is.
     #[error(transparent)]
     Mapping(#[from] MappingError),
+    /// Its changes are not in the binary log.
+    #[error(transparent)]
+    Preflight(#[from] PreflightError),
     #[error(transparent)]
     Connect(#[from] DirectError),
     #[error(transparent)]
@@ -139,6 +142,7 @@ pub(super) struct Copier {
 
 impl Copier {
     pub(super) async fn run(mut self) -> Result<(), CopyError> {
+        self.primary.filters.show(self.config.schema_and_table().0)?;
         let (mut link, _) = self.replica.connect(&self.cluster, &self.server).await?;
         self.prepare(&mut link).await?;
         let shape = self.shape(&mut link).await?;

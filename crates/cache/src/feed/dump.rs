@@ -58,11 +58,10 @@ pub(super) async fn open(
     replica: &Replica,
     cluster: &Cluster,
     server: &Server,
-    schemas: &[String],
     progress: &mut Progress,
 ) -> Result<Dump, DumpError> {
     let (mut link, flavor) = replica.connect(cluster, server).await?;
-    let mut primary = preflight::examine(&mut link, flavor, schemas).await?;
+    let mut primary = preflight::examine(&mut link, flavor).await?;
     let source = source_id(
         flavor,
         &primary.uuid,

@@ -78,7 +78,12 @@ impl Link {
     pub(crate) async fn send(&mut self, payload: &[u8]) -> Result<(), LinkError> {
         let mut bytes = Vec::with_capacity(PacketHeader::LEN + payload.len());
         write_packet(&mut bytes, &mut 0, payload);
-        self.stream.write_all(&bytes).await?;
+        self.write(&bytes).await
+    }
+
+    /// Sends packets.
+    pub(crate) async fn write(&mut self, packets: &[u8]) -> Result<(), LinkError> {
+        self.stream.write_all(packets).await?;
         self.stream.flush().await?;
         Ok(())
     }
@@ -157,9 +162,7 @@ impl Link {
             let payload = [&[Command::QUERY.0], sql.as_bytes()].concat();
             write_packet(&mut bytes, &mut 0, &payload);
         }
-        self.stream.write_all(&bytes).await?;
-        self.stream.flush().await?;
-        Ok(())
+        self.write(&bytes).await
     }
 
     /// The rows of the next answer.

@@ -37,6 +37,7 @@ pub(super) struct Primary {
     pub(super) logs_cascades: bool,
     /// `SHOW BINARY LOG STATUS` is known.
     pub(super) new_words: bool,
+    pub(super) filters: Filters,
 }
 
 /// A file of the binary log and an offset in it.
@@ -50,6 +51,12 @@ pub(super) struct FilePosition {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Status {
     pub(super) end: FilePosition,
+    filters: Filters,
+}
+
+/// Which schemas are in the binary log. It changes with a restart of the server only.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Filters {
     do_db: String,
     ignore_db: String,
 }
@@ -151,12 +158,8 @@ async fn has_source(link: &mut Link, flavor: Flavor) -> Result<bool, LinkError> 
     Ok(!rows.is_empty())
 }
 
-/// Looks at a primary whose tables in `schemas` are mapped.
-pub(super) async fn examine(
-    link: &mut Link,
-    flavor: Flavor,
-    schemas: &[String],
-) -> Result<Primary, PreflightError> {
+/// Looks at a primary.
+pub(super) async fn examine(link: &mut Link, flavor: Flavor) -> Result<Primary, PreflightError> {
     let variables = Variables::read(link).await?;
     variables.must(
         "log_bin",
@@ -200,11 +203,9 @@ pub(super) async fn examine(
         strict: variables.is_on("gtid_strict_mode"),
         logs_cascades: variables.is_on("innodb_native_foreign_keys"),
         new_words: true,
+        filters: Filters::default(),
     };
-    let status = primary.status(link).await?;
-    for schema in schemas {
-        status.shows(schema)?;
-    }
+    primary.filters = primary.status(link).await?.filters;
     Ok(primary)
 }
 
@@ -239,15 +240,17 @@ impl Primary {
             .map_err(|_| LinkError::Malformed("no offset in the binary log"))?;
         Ok(Status {
             end: FilePosition { file, offset },
-            do_db: next(),
-            ignore_db: next(),
+            filters: Filters {
+                do_db: next(),
+                ignore_db: next(),
+            },
         })
     }
 }
 
-impl Status {
+impl Filters {
     /// Changes of `schema` are in the binary log.
-    fn shows(&self, schema: &str) -> Result<(), PreflightError> {
+    pub(super) fn show(&self, schema: &str) -> Result<(), PreflightError> {
         let lists = |list: &str| {
             list.split(',')
                 .any(|name| name.trim().eq_ignore_ascii_case(schema))
@@ -270,18 +273,14 @@ mod tests {
 
     #[test]
     fn filters_are_seen() {
-        let status = |do_db: &str, ignore_db: &str| Status {
-            end: FilePosition {
-                file: "binlog.000001".to_owned(),
-                offset: 4,
-            },
+        let filters = |do_db: &str, ignore_db: &str| Filters {
             do_db: do_db.to_owned(),
             ignore_db: ignore_db.to_owned(),
         };
-        assert!(status("", "").shows("shop").is_ok());
-        assert!(status("a,shop", "b").shows("shop").is_ok());
-        assert!(status("a,b", "").shows("shop").is_err());
-        let error = status("", "mysql,shop").shows("shop").unwrap_err();
+        assert!(filters("", "").show("shop").is_ok());
+        assert!(filters("a,shop", "b").show("shop").is_ok());
+        assert!(filters("a,b", "").show("shop").is_err());
+        let error = filters("", "mysql,shop").show("shop").unwrap_err();
         assert_eq!(
             error.to_string(),
             "changes of schema shop are not in the binary log (binlog_ignore_db)"

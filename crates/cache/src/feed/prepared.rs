@@ -2,14 +2,15 @@
 
 use std::collections::HashMap;
 
+use crate::store::MappingId;
+
 /// Changes that are kept for later, in bytes. A transaction beyond that is forgotten, and all tables are copied again when it
 /// is committed.
 const KEPT_MAX: usize = 256 << 20;
 
 /// One row's change.
 pub(super) struct Change {
-    /// Place among the tables.
-    pub(super) table: usize,
+    pub(super) mapping: MappingId,
     pub(super) key: Box<[u8]>,
     /// `None`: the row is gone.
     pub(super) row: Option<Box<[u8]>>,
@@ -19,31 +20,31 @@ pub(super) struct Change {
 pub(super) struct Changes {
     list: Vec<Change>,
     bytes: usize,
-    /// Of the tables, when it began.
-    epoch: u64,
+    /// The last mapping that was followed when it began.
+    last: MappingId,
     /// Something is missing, or was undone.
     broken: bool,
 }
 
 impl Changes {
-    pub(super) fn new(epoch: u64) -> Self {
+    pub(super) fn new(last: MappingId) -> Self {
         Self {
             list: Vec::new(),
             bytes: 0,
-            epoch,
+            last,
             broken: false,
         }
     }
 
     /// One more, as long as all together have no more than `room` bytes.
-    pub(super) fn push(&mut self, room: usize, table: usize, key: &[u8], row: Option<&[u8]>) {
+    pub(super) fn push(&mut self, room: usize, mapping: MappingId, key: &[u8], row: Option<&[u8]>) {
         let bytes = size_of::<Change>() + key.len() + row.map_or(0, <[u8]>::len);
         if self.broken || self.bytes + bytes > room {
             return self.spoil();
         }
         self.bytes += bytes;
         self.list.push(Change {
-            table,
+            mapping,
             key: key.into(),
             row: row.map(Box::from),
         });
@@ -58,9 +59,14 @@ impl Changes {
         (self.list, self.bytes, self.broken) = (Vec::new(), 0, true);
     }
 
-    /// All of them, if that is what tables changed that are still the same.
-    pub(super) fn of(self, epoch: u64) -> Option<Vec<Change>> {
-        (!self.broken && self.epoch == epoch).then_some(self.list)
+    /// Whether all that it changes of this mapping is known.
+    pub(super) fn is_of(&self, mapping: MappingId) -> bool {
+        !self.broken && mapping <= self.last
+    }
+
+    /// What is known of its changes.
+    pub(super) fn into_list(self) -> Vec<Change> {
+        self.list
     }
 }
 
@@ -99,32 +105,38 @@ mod tests {
     #[test]
     fn what_is_too_much_is_not_kept() {
         let mut prepared = Prepared::default();
-        let mut changes = Changes::new(1);
-        changes.push(prepared.room(), 0, b"a", None);
+        let mapping = MappingId(1);
+        let mut changes = Changes::new(mapping);
+        changes.push(prepared.room(), mapping, b"a", None);
         assert!(changes.bytes > 0);
-        changes.push(prepared.room(), 0, &vec![0; KEPT_MAX], None);
+        changes.push(prepared.room(), mapping, &vec![0; KEPT_MAX], None);
         assert_eq!((changes.list.capacity(), changes.bytes), (0, 0));
-        changes.push(prepared.room(), 0, b"a", None);
+        changes.push(prepared.room(), mapping, b"a", None);
         assert!(changes.is_empty(), "a part is of no use");
         prepared.keep(b"a".to_vec(), changes);
-        assert!(prepared.take(b"a").unwrap().of(1).is_none());
+        assert!(!prepared.take(b"a").unwrap().is_of(mapping));
     }
 
     #[test]
     fn what_is_kept_is_given_back_once() {
         let mut prepared = Prepared::default();
-        let changes = |epoch| {
-            let mut changes = Changes::new(epoch);
-            changes.push(KEPT_MAX, 0, b"key", Some(b"row"));
+        let changes = || {
+            let mut changes = Changes::new(MappingId(7));
+            changes.push(KEPT_MAX, MappingId(3), b"key", Some(b"row"));
             changes
         };
-        prepared.keep(b"b".to_vec(), changes(7));
-        prepared.keep(b"c".to_vec(), changes(7));
-        prepared.keep(b"c".to_vec(), changes(7));
-        assert_eq!(KEPT_MAX - prepared.room(), 2 * changes(7).bytes);
-        assert_eq!(prepared.take(b"b").unwrap().of(7).unwrap().len(), 1);
+        prepared.keep(b"b".to_vec(), changes());
+        prepared.keep(b"c".to_vec(), changes());
+        prepared.keep(b"c".to_vec(), changes());
+        assert_eq!(KEPT_MAX - prepared.room(), 2 * changes().bytes);
+        let taken = prepared.take(b"b").unwrap();
+        assert!(
+            taken.is_of(MappingId(7)) && !taken.is_of(MappingId(8)),
+            "one that was not followed then"
+        );
+        assert_eq!(taken.into_list().len(), 1);
         assert!(prepared.take(b"b").is_none());
-        assert!(prepared.take(b"c").unwrap().of(8).is_none(), "other tables");
+        assert!(prepared.take(b"c").is_some());
         assert_eq!(prepared.room(), KEPT_MAX);
     }
 }

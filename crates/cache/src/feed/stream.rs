@@ -5,6 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use config::CacheMapping;
 use mysql_wire::ErrPacket;
 use mysql_wire::binlog::{BinlogError, Decoder, Packet, Zone};
 use tokio::sync::{Notify, mpsc, watch};
@@ -59,6 +60,8 @@ pub(super) struct Surroundings {
     pub(super) zone: Zone,
     /// Rows.
     pub(super) copy_chunk: u32,
+    /// The mappings of the configuration.
+    pub(super) wanted: watch::Receiver<Vec<CacheMapping>>,
     pub(super) stop: watch::Receiver<bool>,
 }
 
@@ -129,6 +132,7 @@ impl<'s> Stream<'s> {
     /// Follows it until it ends.
     pub(super) async fn follow(&mut self) -> Ended {
         self.applier.begin(self.dump.source, self.dump.anew);
+        self.applier.tables.must_be_logged(&self.dump.primary.filters);
         self.publish();
         let ended = loop {
             if let Err(ended) = self.turn().await {
@@ -172,6 +176,7 @@ impl<'s> Stream<'s> {
             _ = self.around.stop.changed() => return Err(Ended::Stopped),
             message = messages, if !writing => self.message(message).await,
             Some(fill) = self.fills.recv() => self.fill(&fill),
+            _ = self.around.wanted.changed(), if !writing => self.arrange(),
             () = std::future::ready(()), if more => {}
             filled = self.dump.link.fill() => filled?,
             _ = cluster.wait_for_topology_change(generation) => {}
@@ -229,6 +234,21 @@ impl<'s> Stream<'s> {
         self.around.board.publish(applied);
         self.applier.touched.tell();
         self.applied.notify_one();
+    }
+
+    /// Takes over which mappings are wanted. The one that is being copied may have another place then.
+    fn arrange(&mut self) {
+        let wanted = self.around.wanted.borrow_and_update().clone();
+        let tables = &mut self.applier.tables;
+        let copied = self
+            .copying
+            .take()
+            .map(|copying| (tables.all[copying.at].config.clone(), copying));
+        tables.arrange(&wanted);
+        self.copying = copied.and_then(|(config, mut copying)| {
+            copying.at = tables.all.iter().position(|table| table.config == config)?;
+            Some(copying)
+        });
     }
 
     /// Ends a copy that is of no use any more, and begins the next.
@@ -296,7 +316,7 @@ impl<'s> Stream<'s> {
     fn failed(&mut self, at: usize, result: Result<Result<(), CopyError>, tokio::task::JoinError>) {
         let (reason, delay) = match result {
             Ok(Ok(())) => return,
-            Ok(Err(CopyError::Mapping(error))) => (error.to_string(), RETRY),
+            Ok(Err(error @ (CopyError::Mapping(_) | CopyError::Preflight(_)))) => (error.to_string(), RETRY),
             Ok(Err(error)) => (format!("cannot be copied: {error}"), Duration::from_secs(1)),
             Err(error) => (format!("copier ended: {error}"), RETRY),
         };

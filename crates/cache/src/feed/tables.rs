@@ -1,6 +1,7 @@
 //! The mapped tables, and how far each is on its way to being served.
 
 use std::cell::RefCell;
+use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,6 +10,7 @@ use config::CacheMapping;
 use tokio::time::Instant;
 
 use super::board::{Board, MappingState, Phase};
+use super::preflight::Filters;
 use super::window::Window;
 use super::words;
 use crate::coherence::{Place, Position, SourceId};
@@ -17,6 +19,9 @@ use crate::store::{MappingId, Mode, Stopped, Writer};
 
 /// Time until a table that cannot be served is tried again.
 pub(super) const RETRY: Duration = Duration::from_secs(10);
+
+/// Ids are told apart by their last bits by those who have no room for more; these bits all set are nobody's.
+const SLOT_MASK: u32 = MappingId::SLOTS - 1;
 
 /// A mapping of the configuration.
 pub(super) struct Table {
@@ -78,6 +83,14 @@ impl State {
 }
 
 impl Table {
+    fn new(config: CacheMapping) -> Self {
+        let (from, reason) = (None, String::new());
+        Self {
+            config,
+            state: State::Waiting { from, reason },
+        }
+    }
+
     /// The mapping whose rows follow the stream.
     pub(super) fn mapping(&self) -> Option<&Arc<Mapping>> {
         self.state.mapping()
@@ -104,21 +117,14 @@ pub(super) struct Tables {
     mode: Mode,
     /// The last that was used.
     last_id: u32,
-    /// Grows when the mapping of a table changes.
+    /// Grows when the mapping of a table or its place changes.
     pub(super) epoch: u64,
 }
 
 impl Tables {
     pub(super) fn new(config: &config::Cache, writer: Writer, board: Arc<Board>) -> Self {
-        let all = config.mappings.iter().map(|config| Table {
-            config: config.clone(),
-            state: State::Waiting {
-                from: None,
-                reason: String::new(),
-            },
-        });
         let tables = Self {
-            all: all.collect(),
+            all: config.mappings.iter().cloned().map(Table::new).collect(),
             writer,
             board,
             mode: match config.mode {
@@ -136,9 +142,54 @@ impl Tables {
         self.mode
     }
 
-    /// An id that no mapping had before. It stays free until a mapping with it is followed: attempts that fail before that use up none.
+    /// These are wanted from now on, in this order. What is as it was stays as it is, with all its rows; others are to be copied.
+    /// Not within a transaction of the store.
+    pub(super) fn arrange(&mut self, wanted: &[CacheMapping]) {
+        let mut before = std::mem::take(&mut self.all);
+        for config in wanted {
+            let known = before.iter().position(|table| table.config == *config);
+            let table = known.map_or_else(|| Table::new(config.clone()), |at| before.swap_remove(at));
+            self.all.push(table);
+        }
+        for Table { config, state } in before {
+            tracing::info!(
+                mapping = config.name,
+                table = config.table,
+                "mapping is not configured like this any more"
+            );
+            if let Some(mapping) = state.mapping() {
+                self.writer.close(mapping.id);
+            }
+        }
+        self.epoch += 1;
+        self.publish();
+    }
+
+    /// An id that no mapping had before, and whose [slot](MappingId::slot) none has now. It stays free until a mapping with it is followed:
+    /// attempts that fail before that use up none.
     pub(super) fn free_id(&self) -> MappingId {
-        MappingId(self.last_id + 1)
+        let live = self
+            .all
+            .iter()
+            .filter_map(|table| Some(table.mapping()?.id.slot()));
+        let live: HashSet<u32> = live.chain([0, SLOT_MASK]).collect();
+        let free = (self.last_id + 1..)
+            .map(MappingId)
+            .find(|id| !live.contains(&id.slot()));
+        // There are fewer mappings than slots.
+        free.unwrap_or(MappingId(self.last_id + 1))
+    }
+
+    /// The last id that a mapping has got.
+    pub(super) fn last_id(&self) -> MappingId {
+        MappingId(self.last_id)
+    }
+
+    /// The places of those that follow the stream.
+    pub(super) fn places(&self) -> HashMap<MappingId, usize> {
+        let all = self.all.iter().enumerate();
+        all.filter_map(|(at, table)| Some((table.mapping()?.id, at)))
+            .collect()
     }
 
     /// Places of those that map this table and follow the stream.
@@ -216,6 +267,18 @@ impl Tables {
             };
             if until.source != source || matches!(until.place, Place::MariaDb(_)) != by_gtid {
                 self.invalidate(at, "the primary changed before all was there", None);
+            }
+        }
+    }
+
+    /// Those go whose changes do not come, on a primary that logs these schemas.
+    pub(super) fn must_be_logged(&mut self, filters: &Filters) {
+        for at in 0..self.all.len() {
+            let Some(mapping) = self.all[at].mapping() else {
+                continue;
+            };
+            if let Err(error) = filters.show(&mapping.schema) {
+                self.invalidate(at, &error.to_string(), Some(RETRY));
             }
         }
     }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use config::CacheMapping;
 use mysql_wire::binlog::Zone;
 use mysql_wire::gtid::{Flavor, GtidSet};
 use tokio::runtime::Builder;
@@ -41,6 +42,7 @@ pub enum FeedError {
 /// A running feed. It stops when this is dropped.
 pub struct Feed {
     board: Arc<Board>,
+    wanted: watch::Sender<Vec<CacheMapping>>,
     stop: watch::Sender<bool>,
     thread: Option<JoinHandle<()>>,
 }
@@ -62,20 +64,16 @@ impl Feed {
         };
         let (board, fills) = Board::new(nothing, Tracking::new(config.tracking_keys_max));
         let (stop, stopped) = watch::channel(false);
+        let (wanted, is_wanted) = watch::channel(config.mappings.clone());
         let around = Surroundings {
             cluster,
             replica,
             board: Arc::clone(&board),
             zone,
             copy_chunk: config.copy_chunk,
+            wanted: is_wanted,
             stop: stopped,
         };
-        let mut schemas: Vec<String> = config
-            .mappings
-            .iter()
-            .map(|mapping| mapping.schema_and_table().0.to_owned())
-            .collect();
-        schemas.dedup();
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let config = config.clone();
         let run = move || {
@@ -85,16 +83,28 @@ impl Feed {
                 around,
                 applier,
                 fills,
-                schemas,
             };
             LocalSet::new().block_on(&runtime, follower.run());
         };
         let thread = std::thread::Builder::new().name("feed".to_owned()).spawn(run)?;
         Ok(Self {
             board,
+            wanted,
             stop,
             thread: Some(thread),
         })
+    }
+
+    /// Takes over the mappings of a configuration. Those that are new or changed are copied, those that are gone are dropped with their rows,
+    /// the others go on as they are. It happens soon, not at once.
+    pub fn reload(&self, config: &config::Cache) {
+        self.wanted.send_if_modified(|wanted| {
+            let differs = *wanted != config.mappings;
+            if differs {
+                wanted.clone_from(&config.mappings);
+            }
+            differs
+        });
     }
 
     /// What it shows.
@@ -119,7 +129,6 @@ struct Follower {
     around: Surroundings,
     applier: Applier,
     fills: mpsc::Receiver<Fill>,
-    schemas: Vec<String>,
 }
 
 impl Follower {
@@ -142,11 +151,22 @@ impl Follower {
             } else {
                 PAUSE_MAX.min(pause * 2)
             };
-            tokio::select! {
-                () = sleep(pause) => {}
-                _ = self.around.stop.changed() => return,
+            let pausing = sleep(pause);
+            tokio::pin!(pausing);
+            loop {
+                tokio::select! {
+                    () = &mut pausing => break,
+                    _ = self.around.stop.changed() => return,
+                    _ = self.around.wanted.changed() => self.arrange(),
+                }
             }
         }
+    }
+
+    /// Takes over which mappings are wanted.
+    fn arrange(&mut self) {
+        let wanted = self.around.wanted.borrow_and_update().clone();
+        self.applier.tables.arrange(&wanted);
     }
 
     /// The primary, as soon as there is one. `None` when the gateway stops.
@@ -163,6 +183,7 @@ impl Follower {
             tokio::select! {
                 _ = self.around.cluster.wait_for_topology_change(topology.generation) => {}
                 _ = self.around.stop.changed() => return None,
+                _ = self.around.wanted.changed() => self.arrange(),
             }
         }
     }
@@ -173,13 +194,7 @@ impl Follower {
         let opened = {
             let mut progress = self.applier.progress.borrow().clone();
             let limit = around.cluster.config().connect_timeout + around.cluster.config().login_timeout * 2;
-            let open = dump::open(
-                &around.replica,
-                &around.cluster,
-                server,
-                &self.schemas,
-                &mut progress,
-            );
+            let open = dump::open(&around.replica, &around.cluster, server, &mut progress);
             let mut stop = around.stop.clone();
             let opened = tokio::select! {
                 opened = timeout(limit, open) => opened,

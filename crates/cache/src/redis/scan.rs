@@ -10,11 +10,11 @@ use super::glob;
 use super::refusal::Refusal;
 use super::rows::{Rows, Stop};
 use crate::mapping::Mapping;
-use crate::store::{Found, NotRead};
+use crate::store::{Found, MappingId, NotRead};
 
 /// A cursor is the place within a mapping and, in its last bits, which mapping. Some clients keep it in a floating point number,
 /// exact up to 2^53. The store's cursors are below 2^48, and their last bits mean nothing unless a mapping has 2^41 buckets.
-const MAPPING_BITS: u32 = 12;
+const MAPPING_BITS: u32 = MappingId::SLOTS.ilog2();
 const PLACE_SHIFT: u32 = 7;
 /// Rows that one call looks at, at most.
 const COUNT_MAX: i64 = 10_000;
@@ -76,10 +76,10 @@ impl<'a> Options<'a> {
     }
 }
 
-/// The mappings that one may look through, in the order of their ids.
+/// The mappings that one may look through, in the order of their slots.
 fn readable<'a>(rows: &Rows<'a>) -> Result<Vec<&'a Arc<Mapping>>, Stop> {
     let mut all: Vec<_> = rows.mappings.all().iter().collect();
-    all.sort_unstable_by_key(|mapping| mapping.id);
+    all.sort_unstable_by_key(|mapping| mapping.id.slot());
     if let Some(mapping) = all.iter().find(|mapping| rows.rights.of(mapping).is_none()) {
         return Err(Stop::Right(Arc::clone(mapping)));
     }
@@ -100,33 +100,31 @@ pub(crate) fn scan(args: Args<'_>, rows: &Rows<'_>, out: &mut Writer<'_>) -> Res
     if let Some(kind) = options.kind {
         mappings.retain(|mapping| kind.eq_ignore_ascii_case(mapping.kind.word().as_bytes()));
     }
-    let (mut id, mut place) = (
+    let (mut slot, mut place) = (
         options.cursor & ((1 << MAPPING_BITS) - 1),
         options.cursor >> MAPPING_BITS << PLACE_SHIFT,
     );
     let mut found = Seen::default();
-    while let Some(mapping) = mappings.iter().find(|mapping| u64::from(mapping.id.0) >= id) {
-        if u64::from(mapping.id.0) > id {
+    let of = |mapping: &Mapping| u64::from(mapping.id.slot());
+    while let Some(mapping) = mappings.iter().find(|mapping| of(mapping) >= slot) {
+        if of(mapping) > slot {
             place = 0;
         }
-        id = u64::from(mapping.id.0);
+        slot = of(mapping);
         let left = options.count.saturating_sub(found.looked_at).max(1);
         place = found.look(mapping, rows, place, left, options.pattern)?;
         if place == 0 {
-            id += 1;
+            slot += 1;
         }
         if found.looked_at >= options.count {
             break;
         }
     }
-    let is_end = place == 0 && !mappings.iter().any(|mapping| u64::from(mapping.id.0) >= id);
-    if id >> MAPPING_BITS > 0 {
-        return Err(Refusal::Cursor.into());
-    }
+    let is_end = place == 0 && !mappings.iter().any(|mapping| of(mapping) >= slot);
     let cursor = if is_end {
         0
     } else {
-        (place >> PLACE_SHIFT << MAPPING_BITS) | id
+        (place >> PLACE_SHIFT << MAPPING_BITS) | slot
     };
     out.array(2);
     out.bulk(cursor.to_string().as_bytes());

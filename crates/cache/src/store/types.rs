@@ -1,8 +1,21 @@
 //! The words of the store's interface.
 
-/// Which mapping: small numbers, given by whoever makes mappings; a number may be used again after it was closed.
+/// Which mapping: numbers given by whoever makes mappings. The store allows that one is used again after it was closed; the feed never
+/// does that, so that whoever remembers one does not get another mapping's rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MappingId(pub u32);
+
+impl MappingId {
+    /// How many slots there are.
+    pub const SLOTS: u32 = 1 << 12;
+
+    /// A small number, from 1 to `SLOTS` - 2, that no other mapping has at the same time: for cursors, which have little room. Later it
+    /// is another's.
+    #[must_use]
+    pub fn slot(self) -> u32 {
+        self.0 % Self::SLOTS
+    }
+}
 
 /// How many transactions have become visible. It only rises, over failovers, too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]

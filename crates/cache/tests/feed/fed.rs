@@ -124,6 +124,13 @@ impl Fed {
         }
     }
 
+    /// The configuration has these mappings now.
+    pub(crate) fn reload(&self, mappings: Vec<CacheMapping>) {
+        let mut config = config::Cache::new("main");
+        config.mappings = mappings;
+        self.feed.reload(&config);
+    }
+
     pub(crate) fn sql(&self, sql: &str) -> String {
         self.sandbox.primary().sql(sql).unwrap()
     }

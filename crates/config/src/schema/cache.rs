@@ -43,8 +43,8 @@ section! {
         /// The number under which the gateway shows among the replicas of a server; no server and no other gateway may have it.
         pub server_id: Option<u32> = default(None, "drawn at random at start") in Some(1)..=Some(u32::MAX), Restart;
 
-        /// The tables, and what of them is kept.
-        pub mappings as "mapping": Vec<CacheMapping> = default(Vec::new()), Restart;
+        /// The tables, and what of them is kept. A reload copies those that are new or changed; the others are served meanwhile.
+        pub mappings as "mapping": Vec<CacheMapping> = default(Vec::new()), Live;
     }
 
     /// The account that reads the binary log and the mapped tables.
@@ -66,20 +66,20 @@ section! {
     /// One kind of rows of one table: what finds a row, and what is kept of it.
     pub struct CacheMapping [label name] {
         /// The first part of its Redis keys, before the `@`.
-        pub name: String = required, Restart;
+        pub name: String = required, Live;
 
         /// `string`: one column, for GET. `hash`: columns by their names, for HGET.
-        pub kind: MappingKind = required, Restart;
+        pub kind: MappingKind = required, Live;
 
         /// The table as `schema.table`.
-        pub table: String = required, Restart;
+        pub table: String = required, Live;
 
         /// The columns that find a row: those of a unique index without NULL. In Redis keys their values stand in this order,
         /// joined with `:`; a `:` or `\` inside one has a `\` before it.
-        pub key: Vec<String> = required, Restart;
+        pub key: Vec<String> = required, Live;
 
         /// The columns that are kept. `["*"]` is all of them, for `hash`.
-        pub value: Vec<String> = required, Restart;
+        pub value: Vec<String> = required, Live;
     }
 }
 

@@ -9,7 +9,7 @@ use crate::coherence::{Place, Position};
 use crate::feed::board::Phase;
 use crate::feed::window::Window;
 use crate::mapping::{ColumnShape, TableShape, UniqueIndex};
-use crate::store::{Found, Store};
+use crate::store::{Found, MappingId, Store};
 
 /// `shop.items (id INT PRIMARY KEY, v INT)` and `shop.other`, both served.
 struct Fed {
@@ -306,4 +306,55 @@ fn attempts_that_fail_use_up_no_ids() {
     let tables = &fed.applier.tables;
     assert_eq!(tables.all[0].mapping().unwrap().id, free);
     assert!(tables.free_id() > free, "never used twice");
+}
+
+#[test]
+fn ids_differ_in_their_slots() {
+    let mut fed = Fed::new();
+    let fixed = fed.applier.tables.all[1].mapping().unwrap().id.slot();
+    for _ in 0..9000 {
+        fed.applier.tables.invalidate(0, "so", None);
+        fed.serve(0);
+        let slot = fed.applier.tables.all[0].mapping().unwrap().id.slot();
+        assert!(
+            slot != fixed && (1..MappingId::SLOTS - 1).contains(&slot),
+            "{slot}"
+        );
+    }
+}
+
+#[test]
+fn what_is_wanted_still_goes_on_as_it_was() {
+    let mut fed = Fed::new();
+    fed.begin();
+    fed.sql("XA START X'61',X'',1");
+    fed.applier.change(0, b"k", Some(b"row"));
+    fed.applier.change(1, b"k", Some(b"row"));
+    fed.sql("XA END X'61',X'',1");
+    fed.applier.inner(Kind::XaPrepare { one_phase: false }).unwrap();
+    let [items, other] = [0, 1].map(|at| fed.applier.tables.all[at].config.clone());
+    let mut changed = items.clone();
+    changed.value = vec!["id".to_owned()];
+    fed.applier.tables.arrange(&[other.clone(), changed.clone()]);
+    assert_eq!(fed.served(), [true, false], "in the order of the configuration");
+    assert_eq!(fed.applier.tables.all[0].config, other);
+    fed.serve(1);
+    fed.begin();
+    fed.sql("XA COMMIT X'61',X'',1");
+    assert_eq!(
+        fed.served(),
+        [true, false],
+        "what it changed of the other one is known"
+    );
+    assert!(fed.has(b"k"));
+    fed.applier.tables.arrange(&[changed]);
+    assert_eq!(fed.store.memory().row_count, 0);
+    let names: Vec<_> = fed
+        .applier
+        .board
+        .states()
+        .iter()
+        .map(|state| state.name.clone())
+        .collect();
+    assert_eq!(names, ["items".into()]);
 }
