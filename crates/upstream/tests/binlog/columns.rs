@@ -205,7 +205,26 @@ pub(crate) fn mariadb() -> Columns {
     columns
 }
 
+/// Without the types that a server of this version (`10.6.12-MariaDB`) lacks.
+pub(crate) fn known_to(version: &str, columns: Columns) -> Columns {
+    let mut numbers = version.split('.').map_while(|number| number.parse::<u32>().ok());
+    let version = (numbers.next().unwrap(), numbers.next().unwrap());
+    let known = |(_, literal): &(String, Literal)| literal.since() <= version;
+    columns.into_iter().filter(known).collect()
+}
+
 impl Literal {
+    /// The first version of the server with such a type.
+    fn since(self) -> (u32, u32) {
+        match self {
+            Literal::Uuid => (10, 7),
+            Literal::Inet4 => (10, 10),
+            Literal::Vector => (9, 0),
+            Literal::MariaDbVector => (11, 7),
+            _ => (0, 0),
+        }
+    }
+
     pub(crate) fn make(self, random: &mut Random) -> String {
         if random.below(12) == 0 {
             return "NULL".to_owned();

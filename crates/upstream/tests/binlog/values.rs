@@ -103,6 +103,7 @@ async fn check(spec: Spec, flavor: Flavor, declarations: Vec<(String, Literal)>)
         .parse()
         .unwrap();
     let mut tables = Vec::new();
+    let declarations = columns::known_to(sandbox.version(), declarations);
     for (at, (declaration, literal)) in declarations.into_iter().enumerate() {
         tables.push(fill(&mut link, &mut random, format!("t{at}"), declaration, literal).await);
     }
