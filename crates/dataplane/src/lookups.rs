@@ -20,7 +20,7 @@ use telemetry::{Counter, Samples, catalog};
 
 use crate::flow::Flow;
 use crate::gateway::ListenerState;
-use crate::relay::Answer;
+use crate::relay::{Answer, Wires};
 use crate::worker::Worker;
 
 /// What answers lookups on one worker.
@@ -30,6 +30,27 @@ pub trait Lookups {
 
     /// What to do about a lookup. Writes the key of the row into `key` where it is to be answered.
     fn find(&self, environment: Environment, asked: &Asked<'_>, key: &mut Vec<u8>) -> Finding;
+
+    /// What to do about another execution of a prepared statement that [has only
+    /// parameters](PointLookup::has_only_parameters), for which `plan` was found in the same surroundings. `None`: it has to be
+    /// found anew.
+    fn find_again(
+        &self,
+        plan: &Plan,
+        parameters: &Parameters<'_>,
+        told: Option<Told<'_>>,
+        key: &mut Vec<u8>,
+    ) -> Option<Finding>;
+
+    /// Like [`answer`](Self::answer), where nothing has to be waited for. `None`: something has to be, and nothing was done.
+    fn answer_now(
+        &self,
+        plan: &Plan,
+        key: &[u8],
+        consistency: ReadConsistency,
+        own: Option<&GtidSet>,
+        out: &mut Vec<u8>,
+    ) -> Option<Result<Answered, Left>>;
 
     /// Appends the packets of the answer to `out`, numbered from 1, once it is as fresh as it has to be. `own`: the GTIDs of
     /// what the session has written, where its consistency is that of the session.
@@ -146,6 +167,7 @@ pub enum Finding {
 }
 
 /// What was learned that the answer is made with.
+#[derive(Clone)]
 pub struct Plan(pub Rc<dyn Any>);
 
 /// What is known of a lookup before its answer.
@@ -287,6 +309,20 @@ impl Answer for Recorded<'_> {
     fn resume_after_local_infile(&mut self) {
         self.tracker.resume_after_local_infile();
     }
+}
+
+/// Has an answer written to the client before its next command is read. False where that has to be done in another way.
+pub(crate) fn put(wires: &mut Wires, packets: &[u8]) -> bool {
+    if !wires.down.is_empty() || wires.down.is_pending() || packets.len() > net::buffer::CAPACITY {
+        return false;
+    }
+    if wires.client.begin_command().is_err() {
+        return false;
+    }
+    // A buffer of the worker's pool, instead of memory of the session's own.
+    wires.down.fill(packets);
+    wires.down.approve(packets.len());
+    true
 }
 
 /// A buffer for the next answer, unless it has become one for large rows.

@@ -4,7 +4,7 @@
 
 use std::convert::Infallible;
 use std::future::poll_fn;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use mysql_wire::{Command, PacketHeader, WireError};
 
@@ -30,7 +30,9 @@ pub(crate) async fn serve(session: &mut Session) -> Result<Infallible, SessionEr
             session.capabilities,
         ) {
             Need::Forward if session.lookups.is_some() => {
-                Box::pin(session_lookup::command(session, head)).await?;
+                if !session_lookup::at_once(session, head) {
+                    Box::pin(session_lookup::command(session, head)).await?;
+                }
             }
             Need::Forward => {
                 let exchanged = relay::forward(session, head).await;
@@ -69,6 +71,9 @@ async fn accept(session: &mut Session) -> Result<CommandHead, SessionError> {
 
 fn poll_accept(cx: &mut Context<'_>, session: &mut Session) -> Poll<Result<CommandHead, SessionError>> {
     loop {
+        if session.wires.down.is_pending() {
+            ready!(poll_answer(cx, session))?;
+        }
         if let Some(signal) = session.control.due(session.is_free()) {
             return Poll::Ready(Err(session.signalled(signal)));
         }
@@ -86,6 +91,16 @@ fn poll_accept(cx: &mut Context<'_>, session: &mut Session) -> Poll<Result<Comma
             Poll::Ready(Err(error)) => return Poll::Ready(Err(SessionError::ClientFailed(error))),
             Poll::Pending => return poll_last_words(cx, session).map(Err),
         }
+    }
+}
+
+/// Writes an answer of the gateway's own to the command before.
+fn poll_answer(cx: &mut Context<'_>, session: &mut Session) -> Poll<Result<(), SessionError>> {
+    let wires = &mut session.wires;
+    let written = wires.down.poll_write(cx, &mut wires.client);
+    match session.control.due(false) {
+        Some(signal) if written.is_pending() => Poll::Ready(Err(session.signalled(signal))),
+        _ => written.map_err(SessionError::ClientFailed),
     }
 }
 

@@ -51,12 +51,20 @@ impl<'a> PointLookup<'a> {
         &self.conditions[..self.count]
     }
 
-    /// Whether it has no values of its own, or nothing but values of its own, and which.
+    /// Whether any of its values is to come with the execution.
     #[must_use]
     pub fn has_parameters(&self) -> bool {
         self.conditions()
             .iter()
             .any(|condition| condition.value == Value::Parameter)
+    }
+
+    /// Whether all of its values are to come with the execution: all executions of its text look the same.
+    #[must_use]
+    pub fn has_only_parameters(&self) -> bool {
+        self.conditions()
+            .iter()
+            .all(|condition| condition.value == Value::Parameter)
     }
 }
 
@@ -105,10 +113,19 @@ const NO_COLUMNS: [&str; 16] = [
     "UTC_TIMESTAMP",
 ];
 
+/// The length of the shortest of them.
+const SHORTEST: usize = 3;
+
+fn is_no_column(name: &[u8]) -> bool {
+    NO_COLUMNS
+        .iter()
+        .any(|word| name.eq_ignore_ascii_case(word.as_bytes()))
+}
+
 impl<'a> Scanner<'a> {
     fn lookup(&mut self) -> Option<PointLookup<'a>> {
         self.space()?;
-        self.word("SELECT").then_some(())?;
+        self.word(b"SELECT").then_some(())?;
         self.gap()?;
         self.columns()?;
         let (schema, table) = self.table()?;
@@ -121,7 +138,7 @@ impl<'a> Scanner<'a> {
         loop {
             *lookup.conditions.get_mut(lookup.count)? = self.condition()?;
             lookup.count += 1;
-            if !self.word("AND") {
+            if !self.word(b"AND") {
                 break;
             }
             self.gap()?;
@@ -143,7 +160,7 @@ impl<'a> Scanner<'a> {
                 self.column_or_star()?;
             }
             self.space()?;
-            if self.word("AS") {
+            if self.word(b"AS") {
                 self.gap()?;
                 self.name()?;
                 self.space()?;
@@ -153,7 +170,7 @@ impl<'a> Scanner<'a> {
                 self.space()?;
                 continue;
             }
-            self.word("FROM").then_some(())?;
+            self.word(b"FROM").then_some(())?;
             return self.gap();
         }
     }
@@ -186,13 +203,13 @@ impl<'a> Scanner<'a> {
             _ => (None, first),
         };
         self.space()?;
-        if !self.word("WHERE") {
-            if self.word("AS") {
+        if !self.word(b"WHERE") {
+            if self.word(b"AS") {
                 self.gap()?;
             }
             self.name()?;
             self.space()?;
-            self.word("WHERE").then_some(())?;
+            self.word(b"WHERE").then_some(())?;
         }
         self.gap()?;
         Some((schema, table))
@@ -210,11 +227,7 @@ impl<'a> Scanner<'a> {
             }
         }
         let is_word = is_bare && self.at - start == column.len();
-        if is_word
-            && NO_COLUMNS
-                .iter()
-                .any(|word| column.eq_ignore_ascii_case(word.as_bytes()))
-        {
+        if is_word && column.len() >= SHORTEST && is_no_column(column) {
             return None;
         }
         self.space()?;
@@ -258,16 +271,13 @@ impl<'a> Scanner<'a> {
     }
 
     fn digits(&mut self) -> Option<u64> {
-        let rest = &self.sql[self.at..];
-        let len = rest
-            .iter()
-            .position(|byte| !byte.is_ascii_digit())
-            .unwrap_or(rest.len());
+        let start = self.at;
         let mut value = 0_u64;
-        for digit in rest.get(..len).filter(|digits| !digits.is_empty())? {
+        while let Some(digit @ b'0'..=b'9') = self.byte() {
             value = value.checked_mul(10)?.checked_add(u64::from(digit - b'0'))?;
+            self.at += 1;
         }
-        self.at += len;
+        (self.at > start).then_some(())?;
         // `1.0`, `1e3`, `1abc`, `0x1F`, `1AND`: not for certain.
         let goes_on = matches!(self.byte(), Some(byte) if is_word_byte(byte) || byte == b'.' || byte >= 0x80);
         (!goes_on).then_some(value)
@@ -290,7 +300,7 @@ impl<'a> Scanner<'a> {
 
     /// `LIMIT n` with more than nothing: a key finds at most one row.
     fn limit(&mut self) -> Option<()> {
-        if self.word("LIMIT") {
+        if self.word(b"LIMIT") {
             self.gap()?;
             (self.digits()? > 0).then_some(())?;
             self.space()?;
@@ -304,12 +314,12 @@ impl<'a> Scanner<'a> {
             b'`' => b'`',
             b'"' if self.syntax.ansi_quotes => b'"',
             b'a'..=b'z' | b'A'..=b'Z' | b'_' => {
-                let rest = &self.sql[self.at..];
-                let len = rest.iter().position(|&byte| !is_word_byte(byte));
-                let name = &rest[..len.unwrap_or(rest.len())];
-                self.at += name.len();
+                let start = self.at;
+                while self.byte().is_some_and(is_word_byte) {
+                    self.at += 1;
+                }
                 let is_over = !matches!(self.byte(), Some(b'$' | b'(' | 0x80..));
-                return is_over.then_some(name);
+                return is_over.then_some(&self.sql[start..self.at]);
             }
             _ => return None,
         };
@@ -324,13 +334,17 @@ impl<'a> Scanner<'a> {
         Some(&self.sql[start..end])
     }
 
-    /// Consumes a word in any case, if it is the next.
-    fn word(&mut self, word: &str) -> bool {
-        let end = self.at + word.len();
-        let is_next = self
-            .sql
-            .get(self.at..end)
-            .is_some_and(|next| next.eq_ignore_ascii_case(word.as_bytes()))
+    /// Consumes a word of capital letters in any case, if it is the next.
+    #[inline]
+    fn word<const LEN: usize>(&mut self, word: &[u8; LEN]) -> bool {
+        let Some(next) = self.sql[self.at..].first_chunk::<LEN>() else {
+            return false;
+        };
+        if next[0] & !LOWER != word[0] || next[LEN - 1] & !LOWER != word[LEN - 1] {
+            return false;
+        }
+        let end = self.at + LEN;
+        let is_next = next.eq_ignore_ascii_case(word)
             && !matches!(self.sql.get(end), Some(&byte) if is_word_byte(byte) || byte >= 0x80 || matches!(byte, b'$' | b'.'));
         if is_next {
             self.at = end;
@@ -347,7 +361,19 @@ impl<'a> Scanner<'a> {
     }
 
     /// Space and plain comments. `None`: a comment that may mean something.
+    #[inline]
     fn space(&mut self) -> Option<()> {
+        if self.byte() == Some(b' ') {
+            self.at += 1;
+        }
+        match self.byte() {
+            Some(b' ' | b'\t' | b'\n' | b'\r' | b'/') => self.more_space(),
+            _ => Some(()),
+        }
+    }
+
+    #[cold]
+    fn more_space(&mut self) -> Option<()> {
         loop {
             match self.byte() {
                 Some(b' ' | b'\t' | b'\n' | b'\r') => self.at += 1,
@@ -372,11 +398,27 @@ impl<'a> Scanner<'a> {
         (!means_something).then_some(())
     }
 
+    #[inline]
     fn byte(&self) -> Option<u8> {
         self.sql.get(self.at).copied()
     }
 }
 
-const fn is_word_byte(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || byte == b'_'
+/// What sets a small letter apart from the capital.
+const LOWER: u8 = 0x20;
+
+/// Letters, digits and `_`.
+const WORD_BYTES: [bool; 256] = {
+    let mut is_word = [false; 256];
+    let mut byte = 0;
+    while byte < 128 {
+        is_word[byte] = (byte as u8).is_ascii_alphanumeric() || byte == b'_' as usize;
+        byte += 1;
+    }
+    is_word
+};
+
+#[inline]
+fn is_word_byte(byte: u8) -> bool {
+    WORD_BYTES[usize::from(byte)]
 }

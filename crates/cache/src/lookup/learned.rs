@@ -27,6 +27,9 @@ pub(super) struct Ready {
     pub(super) rendering: Rendering,
     /// As of which definitions and grants.
     pub(super) definitions: u64,
+    pub(super) epoch: u32,
+    /// The head says that the client knows of its columns.
+    pub(super) needs_told: bool,
 }
 
 /// A shape, and what came of it.
@@ -74,7 +77,7 @@ impl Learned {
         definitions: u64,
     ) -> Option<&Result<Rc<Ready>, Left>> {
         let entry = self.entries.get(&hash)?;
-        let is_current = entry.definitions == definitions && self.epoch.wrapping_sub(entry.epoch) < 2;
+        let is_current = entry.definitions == definitions && self.is_of_now(entry.epoch);
         (is_current && shape.is(&entry.shape)).then_some(&entry.what)
     }
 
@@ -102,6 +105,11 @@ impl Learned {
 
     pub(super) fn epoch(&self) -> u32 {
         self.epoch
+    }
+
+    /// Whether what was learned in that epoch is still good.
+    pub(super) fn is_of_now(&self, epoch: u32) -> bool {
+        self.epoch.wrapping_sub(epoch) < 2
     }
 
     /// Time has passed.

@@ -23,14 +23,15 @@ mod tests;
 
 use std::cell::RefCell;
 use std::future::Future;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
 use std::time::Instant;
 
 use config::ReadConsistency;
 use dataplane::extension::{
-    Answered, Asked, Environment, Finding, Left, Lesson, Lookups, Plan, Surroundings,
+    Answered, Asked, Environment, Finding, Left, Lesson, Lookups, Parameters, Plan, Surroundings, Told,
 };
 use mysql_wire::gtid::GtidSet;
 use mysql_wire::{Capabilities, ErrPacket, PacketHeader, write_packet};
@@ -67,6 +68,15 @@ struct Question {
     key: Vec<u8>,
     /// The answer in which the client was told of its columns, where that is another.
     told: Option<Box<[u8]>>,
+}
+
+/// What a look into memory has found.
+enum Looked {
+    Answered(Result<Answered, Left>),
+    /// The primary has to be asked.
+    Missing,
+    /// The row is being changed.
+    Busy,
 }
 
 /// How often a row is tried to be read that changes all the time.
@@ -195,6 +205,8 @@ impl<M: Memory + 'static> PointLookups<M> {
             end: answer.end.into(),
             rendering,
             definitions: question.definitions,
+            epoch: question.epoch,
+            needs_told: question.told.is_some(),
         })))
     }
 
@@ -230,28 +242,44 @@ impl<M: Memory + 'static> PointLookups<M> {
         if consistency != ReadConsistency::Eventual && !self.memory.fresh(consistency, own).await {
             return Err(Left::NotFresh);
         }
-        // What is asked for after this may be of other definitions.
-        if ready.definitions != self.memory.definitions() {
-            return Err(Left::Learned);
-        }
         for _ in 0..BUSY_MAX {
-            let found = {
-                let mut row = self.row.borrow_mut();
-                let found = self.memory.get(&ready.mapping, key, &mut row);
-                if found == Found::Row {
-                    return put(ready, key, Some(&row), out);
-                }
-                found
-            };
-            match found {
-                Found::Absent if ready.mapping.may_be_beyond() => return Err(Left::Value),
-                Found::Absent => return put(ready, key, None, out),
-                Found::Missing => return self.fetched(ready, key, out).await,
-                Found::Closed => return Err(Left::NotServed),
-                Found::Busy | Found::Row => yield_now().await,
+            match self.look(ready, key, out) {
+                Looked::Answered(answered) => return answered,
+                Looked::Missing => return self.fetched(ready, key, out).await,
+                Looked::Busy => yield_now().await,
             }
         }
         Err(Left::NotServed)
+    }
+
+    /// Looks into memory, which is as fresh as it has to be.
+    fn look(&self, ready: &Ready, key: &[u8], out: &mut Vec<u8>) -> Looked {
+        // What is asked for after this may be of other definitions.
+        if ready.definitions != self.memory.definitions() {
+            return Looked::Answered(Err(Left::Learned));
+        }
+        let mut row = self.row.borrow_mut();
+        Looked::Answered(match self.memory.get(&ready.mapping, key, &mut row) {
+            Found::Row => put(ready, key, Some(&row), out),
+            Found::Absent if ready.mapping.may_be_beyond() => Err(Left::Value),
+            Found::Absent => put(ready, key, None, out),
+            Found::Closed => Err(Left::NotServed),
+            Found::Missing => return Looked::Missing,
+            Found::Busy => return Looked::Busy,
+        })
+    }
+
+    /// Whether memory is as fresh as that at this moment, as far as that can be said without a question.
+    fn is_fresh_now(&self, consistency: ReadConsistency, own: Option<&GtidSet>) -> bool {
+        match consistency {
+            ReadConsistency::Eventual => true,
+            ReadConsistency::Session => {
+                let mut fresh = pin!(self.memory.fresh(consistency, own));
+                let polled = fresh.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+                polled == Poll::Ready(true)
+            }
+            ReadConsistency::Strong => false,
+        }
     }
 
     /// The answer by the primary's row.
@@ -312,6 +340,50 @@ impl<M: Memory + 'static> Lookups for PointLookups<M> {
                     Err(reason) => Finding::Left(reason),
                 }
             }
+        }
+    }
+
+    fn find_again(
+        &self,
+        plan: &Plan,
+        parameters: &Parameters<'_>,
+        told: Option<Told<'_>>,
+        key: &mut Vec<u8>,
+    ) -> Option<Finding> {
+        let ready = plan.0.downcast_ref::<Ready>()?;
+        let definitions = self.memory.definitions();
+        if ready.definitions != definitions || !self.learned.borrow().is_of_now(ready.epoch) {
+            return None;
+        }
+        // A client that keeps columns in mind, and has to be told of them again.
+        if ready.needs_told && told.is_none_or(|told| told.definitions != definitions) {
+            return None;
+        }
+        let is_ascii_only = ready.rendering.is_ascii_only;
+        let (mapping, order) = (&ready.mapping, &ready.order);
+        Some(
+            match values::key_of_parameters(mapping, order, parameters, is_ascii_only, key) {
+                true => Finding::Answer(plan.clone()),
+                false => Finding::Left(Left::Value),
+            },
+        )
+    }
+
+    fn answer_now(
+        &self,
+        plan: &Plan,
+        key: &[u8],
+        consistency: ReadConsistency,
+        own: Option<&GtidSet>,
+        out: &mut Vec<u8>,
+    ) -> Option<Result<Answered, Left>> {
+        let ready = plan.0.downcast_ref::<Ready>()?;
+        if !self.is_fresh_now(consistency, own) {
+            return None;
+        }
+        match self.look(ready, key, out) {
+            Looked::Answered(answered) => Some(answered),
+            Looked::Missing | Looked::Busy => None,
         }
     }
 

@@ -2,7 +2,8 @@
 
 use dataplane::extension::Parameters;
 use mysql_wire::binlog::Value;
-use sql_class::{CONDITIONS_MAX, PointLookup, Value as Literal};
+use smallvec::SmallVec;
+use sql_class::{PointLookup, Value as Literal};
 
 use crate::mapping::{Decision, Mapping};
 
@@ -29,28 +30,52 @@ pub(super) fn key(
     is_ascii_only: bool,
     key: &mut Vec<u8>,
 ) -> bool {
-    let mut given = [const { Value::Null }; CONDITIONS_MAX];
     let mut sent = parameters.map(Sent::new);
-    for (place, condition) in lookup.conditions().iter().enumerate() {
-        let value = match (condition.value, &mut sent) {
+    let values = lookup
+        .conditions()
+        .iter()
+        .map(|condition| match (condition.value, &mut sent) {
             (Literal::Parameter, Some(sent)) => sent.next(),
             (literal, _) => literal_value(literal),
-        };
+        });
+    // Whoever sends more than the statement has means something that is not understood here.
+    write(mapping, order, values, is_ascii_only, key) && sent.is_none_or(|mut sent| sent.is_over())
+}
+
+/// The same for a statement that has only parameters.
+pub(super) fn key_of_parameters(
+    mapping: &Mapping,
+    order: &[usize],
+    parameters: &Parameters<'_>,
+    is_ascii_only: bool,
+    key: &mut Vec<u8>,
+) -> bool {
+    let mut sent = Sent::new(parameters);
+    let values = order.iter().map(|_| sent.next());
+    write(mapping, order, values, is_ascii_only, key) && sent.is_over()
+}
+
+/// Writes the key with these values in the order of the conditions.
+fn write<'v>(
+    mapping: &Mapping,
+    order: &[usize],
+    values: impl Iterator<Item = Option<Value<'v>>>,
+    is_ascii_only: bool,
+    key: &mut Vec<u8>,
+) -> bool {
+    let mut given: SmallVec<[Value<'v>; 2]> = SmallVec::new();
+    for value in values {
         match value {
             Some(Value::Bytes(text)) if is_ascii_only && !text.is_ascii() => return false,
-            Some(value) => given[place] = value,
+            Some(value) => given.push(value),
             None => return false,
         }
     }
-    // Whoever sends more than the statement has means something that is not understood here.
-    if sent.is_some_and(|mut sent| !sent.is_over()) {
-        return false;
+    let is_in_order = order.iter().enumerate().all(|(at, place)| at == *place);
+    if !is_in_order {
+        given = order.iter().map(|&place| given[place].clone()).collect();
     }
-    let mut values = [const { Value::Null }; CONDITIONS_MAX];
-    for (value, &place) in values.iter_mut().zip(order) {
-        *value = std::mem::replace(&mut given[place], Value::Null);
-    }
-    mapping.key_from_values(&values[..order.len()], key) == Decision::Memory
+    mapping.key_from_values(&given, key) == Decision::Memory
 }
 
 fn literal_value(literal: Literal<'_>) -> Option<Value<'_>> {

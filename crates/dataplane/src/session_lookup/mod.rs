@@ -8,6 +8,7 @@
 //! `SHOW WARNINGS`), which is any but a plain SELECT, the lookup is executed on the server first, for nobody. So what a server
 //! says of its last statement is always of the client's last statement.
 
+mod now;
 mod prepared;
 mod rights;
 mod settings;
@@ -18,10 +19,12 @@ use std::net::IpAddr;
 use std::rc::Rc;
 
 use config::ReadConsistency;
+use foldhash::fast::RandomState;
 use mysql_wire::{Command, PacketHeader, StatusFlags};
 use net::Peer;
 use sql_class::{Class, Effects, Facts, Syntax, facts, point_lookup};
 
+pub(crate) use self::now::at_once;
 use self::rights::RightsOfSession;
 pub(crate) use self::rights::rights_of_login;
 use crate::control::Waiting;
@@ -55,11 +58,13 @@ pub(crate) struct OfSession {
     has_diagnostics: bool,
     /// The status that the environment is of.
     status: StatusFlags,
-    statements: HashMap<u32, Prepared>,
+    statements: HashMap<u32, Prepared, RandomState>,
     /// When a command went to the server last, in ticks of the worker's clock.
     sent: u32,
     /// The command of a lookup that the server does not know of.
     unknown_to_server: Vec<u8>,
+    /// What [`at_once`] has found of the command under way.
+    found: Found,
     key: Vec<u8>,
     out: Vec<u8>,
 }
@@ -84,6 +89,10 @@ struct Prepared {
     has_long_data: bool,
     /// What the client was told of its columns, where it need not be told again.
     told: Option<ToldColumns>,
+    /// Whether it is a lookup, where it is read like that.
+    is_lookup: Option<(Syntax, bool)>,
+    /// How it was answered, in which environment, if all its values are parameters.
+    plan: Option<(Environment, Plan)>,
 }
 
 /// See [`lookups::Told`].
@@ -130,6 +139,16 @@ enum Step {
     Answer(Plan),
 }
 
+/// What was found of a command.
+#[derive(Default)]
+enum Found {
+    /// Nothing: nobody has looked, or something has to be waited for first.
+    #[default]
+    Nothing,
+    NoLookup,
+    Lookup(Step),
+}
+
 impl OfSession {
     /// `None` where the listener's sessions have no lookups. `as_of`: what [`rights_of_login`] said before the login.
     pub(crate) fn new(
@@ -165,9 +184,10 @@ impl OfSession {
             next_transaction: false,
             has_diagnostics: false,
             status: StatusFlags::default(),
-            statements: HashMap::new(),
+            statements: HashMap::default(),
             sent: session.worker.clock.now(),
             unknown_to_server: Vec::new(),
+            found: Found::default(),
             key: Vec::new(),
             out: Vec::new(),
         }))
@@ -254,21 +274,22 @@ pub(crate) async fn command(session: &mut Session, head: CommandHead) -> Result<
 }
 
 async fn serve(session: &mut Session, of: &mut OfSession, head: CommandHead) -> Result<(), SessionError> {
+    let found = std::mem::take(&mut of.found);
     let payload = session.payload(head);
     match head.command {
         Command::QUERY => {
+            match found {
+                Found::Lookup(step) => return go_on(session, of, head, step, &mut None).await,
+                Found::Nothing => return lookup(session, of, head).await,
+                Found::NoLookup => {}
+            }
             let text =
                 lookups::text(payload, session.capabilities).filter(|_| payload.len() == head.payload_len);
-            let is_lookup =
-                |text| point_lookup(text, of.syntax).is_some_and(|lookup| !lookup.has_parameters());
-            if payload.len() <= lookups::COMMAND_MAX && text.is_some_and(is_lookup) {
-                return lookup(session, of, head).await;
-            }
             let facts = text.map_or(ANYTHING, |text| classify(session, of, text));
             let is_select = text.is_some_and(begins_with_select);
             forward_statement(session, of, head, &facts, is_select).await
         }
-        Command::STMT_EXECUTE => prepared::execute(session, of, head).await,
+        Command::STMT_EXECUTE => prepared::execute(session, of, head, found).await,
         Command::STMT_PREPARE => prepared::prepare(session, of, head).await,
         Command::STMT_SEND_LONG_DATA | Command::STMT_RESET | Command::STMT_CLOSE => {
             let is_to_come = prepared::is_about_the_same(&of.unknown_to_server, payload);
@@ -511,8 +532,16 @@ async fn from_memory(
     Ok(answered.map(drop))
 }
 
-/// Sends the answer, and remembers what the server does not know.
+/// Sends the answer.
 async fn reply(session: &mut Session, of: &mut OfSession, head: CommandHead) -> Result<(), SessionError> {
+    note_answered(session, of, head);
+    let said = say(session, &of.out).await;
+    of.out = lookups::kept(std::mem::take(&mut of.out));
+    settle::command(session, head, said.map(|()| Exchanged::Sent))
+}
+
+/// Remembers what the server does not know, and counts.
+fn note_answered(session: &mut Session, of: &mut OfSession, head: CommandHead) {
     let payload = lookups::whole_payload(session.wires.up.unseen(), head.payload_len).unwrap_or_default();
     of.unknown_to_server.clear();
     of.unknown_to_server.extend_from_slice(payload);
@@ -524,9 +553,6 @@ async fn reply(session: &mut Session, of: &mut OfSession, head: CommandHead) -> 
     traffic.listener.bytes_from_clients.add(len as u64);
     traffic.listener.bytes_to_clients.add(of.out.len() as u64);
     series(session).answered.inc();
-    let said = say(session, &of.out).await;
-    of.out = lookups::kept(std::mem::take(&mut of.out));
-    settle::command(session, head, said.map(|()| Exchanged::Sent))
 }
 
 async fn say(session: &mut Session, packets: &[u8]) -> Result<(), Broken> {

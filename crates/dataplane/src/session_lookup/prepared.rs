@@ -2,14 +2,14 @@
 
 use mysql_wire::statement::{ExecuteHead, PrepareOk, statement_id};
 use mysql_wire::{Capabilities, Command};
-use sql_class::{Facts, point_lookup};
+use sql_class::{Facts, Syntax, point_lookup};
 
 use super::{
-    ANYTHING, OfSession, Prepared, STATEMENTS_MAX, Step, ToldColumns, begins_with_select, catch_up, classify,
-    forward, forward_statement, go_on, left, settings, step,
+    ANYTHING, Found, OfSession, Prepared, STATEMENTS_MAX, Step, ToldColumns, begins_with_select, catch_up,
+    classify, forward, forward_statement, go_on, left, settings, step,
 };
 use crate::error::SessionError;
-use crate::lookups::{self, Asked, Environment, Left, Parameters, Recorder, Told};
+use crate::lookups::{self, Asked, Environment, Finding, Left, Parameters, Recorder, Told};
 use crate::session::{CommandHead, Session};
 
 /// COM_STMT_PREPARE: the statement is remembered by the id that the server gives it.
@@ -49,6 +49,8 @@ pub(super) async fn prepare(
                 types: None,
                 has_long_data: false,
                 told,
+                is_lookup: None,
+                plan: None,
             },
         );
     }
@@ -79,32 +81,97 @@ pub(super) fn is_about_the_same(execution: &[u8], payload: &[u8]) -> bool {
     id(execution).is_some_and(|executed| id(payload).is_none_or(|id| id == executed || id == LAST))
 }
 
+/// COM_STMT_EXECUTE of a statement that was answered before. `None`: more has to be looked at.
+pub(super) fn execute_now(session: &Session, of: &mut OfSession, head: CommandHead) -> Option<Found> {
+    let environment = settings::ready_now(session, of)?;
+    let payload = lookups::whole_payload(session.wires.up.unseen(), head.payload_len)?;
+    let statement = of.statements.get(&statement_id(payload).ok().flatten()?)?;
+    let (known_in, plan) = statement.plan.as_ref()?;
+    if *known_in != environment || statement.changes != of.changes {
+        return None;
+    }
+    let sent = ExecuteHead::decode(payload, statement.parameters, session.capabilities).ok()?;
+    if !statement.may_answer(&sent) {
+        return None;
+    }
+    let parameters = statement.parameters_of(&sent, payload)?;
+    let finding = of
+        .lookups
+        .find_again(plan, &parameters, statement.told(), &mut of.key)?;
+    Some(Found::Lookup(step(session, of, finding)))
+}
+
+impl Prepared {
+    /// Whether the server needs nothing that comes with this execution, and it may be answered without it.
+    fn may_answer(&self, sent: &ExecuteHead) -> bool {
+        let has_types = self.parameters == 0
+            || (self.types.is_some()
+                && sent
+                    .types()
+                    .is_none_or(|types| Some(types) == self.types.as_deref()));
+        has_types && !sent.opens_cursor && sent.attributes == 0 && !self.has_long_data
+    }
+
+    fn parameters_of<'a>(&'a self, sent: &'a ExecuteHead, payload: &'a [u8]) -> Option<Parameters<'a>> {
+        let (types, nulls) = match self.parameters {
+            0 => (&[][..], &[][..]),
+            _ => (
+                sent.types().or(self.types.as_deref())?,
+                payload.get(sent.nulls()?)?,
+            ),
+        };
+        Some(Parameters {
+            types,
+            nulls,
+            values: payload.get(sent.len..)?,
+        })
+    }
+
+    fn told(&self) -> Option<Told<'_>> {
+        let told = self.told.as_ref()?;
+        Some(Told {
+            definitions: told.definitions,
+            answer: &told.answer,
+        })
+    }
+
+    fn is_lookup(&mut self, syntax: Syntax) -> bool {
+        match self.is_lookup {
+            Some((known, is_lookup)) if known == syntax => is_lookup,
+            _ => {
+                let is_lookup = point_lookup(&self.text, syntax).is_some();
+                self.is_lookup = Some((syntax, is_lookup));
+                is_lookup
+            }
+        }
+    }
+}
+
 /// COM_STMT_EXECUTE.
 pub(super) async fn execute(
     session: &mut Session,
     of: &mut OfSession,
     head: CommandHead,
+    found: Found,
 ) -> Result<(), SessionError> {
     let payload = lookups::whole_payload(session.wires.up.unseen(), head.payload_len).unwrap_or_default();
     let id = statement_id(payload).ok().flatten();
-    let Some((id, statement)) = id.and_then(|id| Some((id, of.statements.get(&id)?))) else {
+    let Some((id, statement)) = id.and_then(|id| Some((id, of.statements.get_mut(&id)?))) else {
         return forward_statement(session, of, head, &ANYTHING, false).await;
     };
-    let (facts, is_select) = (statement.facts.clone(), begins_with_select(&statement.text));
     let sent = ExecuteHead::decode(payload, statement.parameters, session.capabilities).ok();
-    let may_answer = sent.as_ref().is_some_and(|sent| {
-        let has_types = statement.parameters == 0
-            || sent.types().or(statement.types.as_deref()) == statement.types.as_deref();
-        let has_types = has_types && (statement.parameters == 0 || statement.types.is_some());
-        has_types && !sent.opens_cursor && sent.attributes == 0 && !statement.has_long_data
-    });
-    let is_lookup = statement.changes == of.changes && point_lookup(&statement.text, of.syntax).is_some();
+    let may_answer = sent.as_ref().is_some_and(|sent| statement.may_answer(sent));
+    let is_lookup = statement.changes == of.changes && statement.is_lookup(of.syntax);
     if !is_lookup {
+        let (facts, is_select) = (statement.facts.clone(), begins_with_select(&statement.text));
         return forward_execution(session, of, head, id, sent, &facts, is_select).await;
     }
-    let step = match settings::ready(session, of).await? {
-        Ok(environment) => find_execution(session, of, head, id, environment),
-        Err(reason) => left(session, reason),
+    let step = match found {
+        Found::Lookup(step) => step,
+        Found::Nothing | Found::NoLookup => match settings::ready(session, of).await? {
+            Ok(environment) => find_execution(session, of, head, id, environment),
+            Err(reason) => left(session, reason),
+        },
     };
     let step = match step {
         // Its types are what the server needs for those to come.
@@ -190,27 +257,22 @@ fn find_execution(
         if sent.opens_cursor || sent.attributes > 0 || statement.has_long_data {
             return None;
         }
-        let (types, nulls) = match statement.parameters {
-            0 => (&[][..], &[][..]),
-            _ => (
-                sent.types().or(statement.types.as_deref())?,
-                payload.get(sent.nulls()?)?,
-            ),
-        };
         let asked = Asked {
             lookup: &lookup,
             text: &statement.text,
-            parameters: Some(Parameters {
-                types,
-                nulls,
-                values: payload.get(sent.len..)?,
-            }),
-            told: statement.told.as_ref().map(|told| Told {
-                definitions: told.definitions,
-                answer: &told.answer,
-            }),
+            parameters: Some(statement.parameters_of(&sent, payload)?),
+            told: statement.told(),
         };
-        Some(of.lookups.find(environment, &asked, &mut of.key))
+        let finding = of.lookups.find(environment, &asked, &mut of.key);
+        Some((finding, lookup.has_only_parameters()))
     })();
-    found.map_or(Step::Forward, |finding| step(session, of, finding))
+    let Some((finding, is_same_for_all)) = found else {
+        return Step::Forward;
+    };
+    if let (Finding::Answer(plan), true, Some(statement)) =
+        (&finding, is_same_for_all, of.statements.get_mut(&id))
+    {
+        statement.plan = Some((environment, plan.clone()));
+    }
+    step(session, of, finding)
 }

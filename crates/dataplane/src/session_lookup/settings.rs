@@ -31,12 +31,31 @@ const LASTING: StatusFlags = StatusFlags(
         | StatusFlags::IN_TRANS_READONLY.0,
 );
 
+fn lasting(status: StatusFlags) -> StatusFlags {
+    StatusFlags(status.0 & LASTING.0)
+}
+
+/// The session's environment, where a statement of its stands alone and the environment is known.
+pub(super) fn ready_now(session: &Session, of: &OfSession) -> Option<Environment> {
+    let status = lasting(session.status);
+    let stands_alone = status.contains(StatusFlags::AUTOCOMMIT) && !status.contains(StatusFlags::IN_TRANS);
+    let is_quiet = session.worker.clock.now().wrapping_sub(of.sent) > QUIET_MAX;
+    match of.standing {
+        Standing::Known(environment)
+            if stands_alone && !is_quiet && !of.next_transaction && of.status == status =>
+        {
+            Some(environment)
+        }
+        _ => None,
+    }
+}
+
 /// The session's environment, where a statement of its stands alone.
 pub(super) async fn ready(
     session: &mut Session,
     of: &mut OfSession,
 ) -> Result<Result<Environment, Left>, SessionError> {
-    let status = StatusFlags(session.status.0 & LASTING.0);
+    let status = lasting(session.status);
     let stands_alone = status.contains(StatusFlags::AUTOCOMMIT) && !status.contains(StatusFlags::IN_TRANS);
     let is_quiet = session.worker.clock.now().wrapping_sub(of.sent) > QUIET_MAX;
     if !stands_alone || is_quiet || std::mem::take(&mut of.next_transaction) {

@@ -148,6 +148,16 @@ pub(crate) async fn say(split: &mut Split, packets: &[u8]) -> Result<(), Session
     written.map_err(SessionError::ClientFailed)
 }
 
+/// Writes what was said to the command before and is still on its way.
+pub(crate) fn poll_rest(cx: &mut Context<'_>, split: &mut Split) -> Poll<Result<(), SessionError>> {
+    let wires = &mut split.wires;
+    let written = wires.down.poll_write(cx, &mut wires.client);
+    match split.control.due(false) {
+        Some(signal) if written.is_pending() => Poll::Ready(Err(signal_only(signal, &split.listener))),
+        _ => written.map_err(SessionError::ClientFailed),
+    }
+}
+
 /// Between two commands of a session that holds a connection its server has nothing to say but why it ends it. The session
 /// has lost what was on the connection, so it ends, too.
 pub(crate) fn poll_last_words(cx: &mut Context<'_>, split: &mut Split) -> Poll<SessionError> {

@@ -1,7 +1,7 @@
 //! Waiting for a client's command, and its statement.
 
 use std::future::poll_fn;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use mysql_wire::query::Query;
 use mysql_wire::{Capabilities, Command, PacketHeader};
@@ -25,6 +25,9 @@ pub(crate) async fn accept(split: &mut Split) -> Result<CommandHead, SessionErro
 
 fn poll_accept(cx: &mut Context<'_>, split: &mut Split) -> Poll<Result<CommandHead, SessionError>> {
     loop {
+        if split.wires.down.is_pending() {
+            ready!(answer::poll_rest(cx, split))?;
+        }
         if let Some(signal) = split.control.due(split.is_free()) {
             return Poll::Ready(Err(split.signalled(signal)));
         }

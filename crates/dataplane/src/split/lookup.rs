@@ -4,14 +4,16 @@
 //! is a read like any other; the connection of the statement before does not know of it, which [`found_rows`] says to those
 //! who ask that connection.
 
+use std::collections::HashMap;
 use std::rc::Rc;
 
 use config::ReadConsistency;
+use foldhash::fast::RandomState;
 use mysql_wire::gtid::GtidSet;
 use mysql_wire::statement::ExecuteHead;
 use mysql_wire::{Capabilities, Command, Outcome, PacketHeader, StatusFlags};
 use session::{Baseline, Carried, Prepared};
-use sql_class::{Class, Effects, Facts, PointLookup, point_lookup};
+use sql_class::{Class, Effects, Facts, point_lookup};
 use upstream::Key;
 
 use crate::control::Waiting;
@@ -48,6 +50,30 @@ pub(crate) struct OfSession {
     /// Of the lookup under way.
     key: Vec<u8>,
     out: Vec<u8>,
+    /// How prepared statements were answered that have only parameters, by their ids.
+    plans: HashMap<u32, Planned, RandomState>,
+    /// What the session has written, and the text that it is of.
+    own: Option<(Box<[u8]>, GtidSet)>,
+}
+
+/// See [`OfSession::plans`].
+struct Planned {
+    text: Rc<[u8]>,
+    environment: Environment,
+    plan: Plan,
+}
+
+/// Statements whose plans are kept.
+const PLANS_MAX: usize = 256;
+
+/// What a look at a statement has come to.
+pub(crate) enum Looked {
+    /// It is none that may be a lookup, or is not answered here: it takes the usual way.
+    Elsewhere,
+    /// It is to [go on](go_on) here. Nothing has been done about it yet.
+    GoesOn,
+    /// Its answer is on its way to the client.
+    Answered,
 }
 
 /// What the environment was made of.
@@ -78,6 +104,8 @@ impl OfSession {
             rows: None,
             key: Vec::new(),
             out: Vec::new(),
+            plans: HashMap::default(),
+            own: None,
         }))
     }
 }
@@ -139,10 +167,10 @@ pub(crate) fn recorder(lookups: &mut Option<Box<OfSession>>, on_primary: bool) -
     Some(recorder)
 }
 
-/// COM_QUERY: whether it is a lookup that is to [go on](go_on) here. Nothing has been done about it yet.
-pub(crate) fn query(split: &mut Split, head: CommandHead) -> bool {
+/// COM_QUERY.
+pub(crate) fn query(split: &mut Split, head: CommandHead) -> Looked {
     let step = query_step(split, head);
-    take_up(split, step)
+    take_up(split, head, None, step)
 }
 
 fn query_step(split: &mut Split, head: CommandHead) -> Option<Step> {
@@ -171,22 +199,59 @@ fn text_of(up: &Flow, head: CommandHead, capabilities: Capabilities) -> Option<&
     )
 }
 
-/// COM_STMT_EXECUTE, likewise.
-pub(crate) fn execute(split: &mut Split, head: CommandHead, id: u32, prepared: &Prepared) -> bool {
+/// COM_STMT_EXECUTE.
+pub(crate) fn execute(split: &mut Split, head: CommandHead, id: u32, prepared: &Prepared) -> Looked {
     let step = execute_step(split, head, id, prepared);
-    take_up(split, step)
+    take_up(split, head, Some((id, prepared.digest)), step)
 }
 
-fn take_up(split: &mut Split, step: Option<Step>) -> bool {
-    let is_taken_up = step.is_some();
-    if let Some(of) = &mut split.lookups {
-        of.step = step;
+/// Answers what can be answered at once. `prepared`: the id and the digest of the statement that is executed.
+fn take_up(split: &mut Split, head: CommandHead, prepared: Option<(u32, u64)>, step: Option<Step>) -> Looked {
+    let Some(step) = step else {
+        return Looked::Elsewhere;
+    };
+    if let Step::Answer(plan) = &step
+        && answer_now(split, head, prepared, plan)
+    {
+        return Looked::Answered;
     }
-    is_taken_up
+    if let Some(of) = &mut split.lookups {
+        of.step = Some(step);
+    }
+    Looked::GoesOn
+}
+
+fn answer_now(split: &mut Split, head: CommandHead, prepared: Option<(u32, u64)>, plan: &Plan) -> bool {
+    let Some(mut of) = split.lookups.take() else {
+        return false;
+    };
+    let consistency = of.consistency(split);
+    let mut out = std::mem::take(&mut of.out);
+    out.clear();
+    let answered = of
+        .lookups
+        .answer_now(plan, &of.key, consistency, of.own(consistency), &mut out);
+    let rows = match answered {
+        Some(Ok(answered)) if lookups::put(&mut split.wires, &out) => Some(answered.rows),
+        _ => None,
+    };
+    let len = out.len();
+    of.out = lookups::kept(out);
+    split.lookups = Some(of);
+    if let Some(rows) = rows {
+        note_answered(split, head, prepared, rows, len);
+        split.wires.traffic.to_client += len as u64;
+    }
+    rows.is_some()
 }
 
 fn execute_step(split: &mut Split, head: CommandHead, id: u32, prepared: &Prepared) -> Option<Step> {
-    let lookup: PointLookup<'_> = point_lookup(&prepared.text, split.session.syntax())?;
+    let planned = split.lookups.as_ref()?.plans.get(&id);
+    let has_plan = planned.is_some_and(|planned| Rc::ptr_eq(&planned.text, &prepared.text));
+    let lookup = match has_plan {
+        true => None,
+        false => Some(point_lookup(&prepared.text, split.session.syntax())?),
+    };
     let is_current = Rc::ptr_eq(&prepared.context, split.session.carried())
         || prepared.context == *split.session.carried();
     let ready = match ready(split, head, Some((id, prepared.digest))) {
@@ -204,18 +269,31 @@ fn execute_step(split: &mut Split, head: CommandHead, id: u32, prepared: &Prepar
         0 => (&[][..], &[][..]),
         _ => (types?, payload.get(sent.nulls()?)?),
     };
-    let asked = Asked {
-        lookup: &lookup,
-        text: &prepared.text,
-        parameters: Some(Parameters {
-            types,
-            nulls,
-            values: payload.get(sent.len..)?,
-        }),
-        told: None,
+    let parameters = Parameters {
+        types,
+        nulls,
+        values: payload.get(sent.len..)?,
     };
     let of = split.lookups.as_mut()?;
-    let finding = of.lookups.find(ready, &asked, &mut of.key);
+    let again = of.find_again(id, ready, &parameters).filter(|_| has_plan);
+    let finding = match again {
+        Some(finding) => finding,
+        None => {
+            let lookup = match lookup {
+                Some(lookup) => lookup,
+                None => point_lookup(&prepared.text, split.session.syntax())?,
+            };
+            let asked = Asked {
+                lookup: &lookup,
+                text: &prepared.text,
+                parameters: Some(parameters),
+                told: None,
+            };
+            let finding = of.lookups.find(ready, &asked, &mut of.key);
+            of.keep_plan(id, ready, &asked, &prepared.text, &finding);
+            finding
+        }
+    };
     // The client sends them once, and whoever executes it next has to have them.
     if let (Finding::Answer(_), Some(types)) = (&finding, sent.types())
         && prepared.types.as_deref() != Some(types)
@@ -362,33 +440,87 @@ async fn from_memory(split: &mut Split, plan: Plan) -> Result<Result<u64, Left>,
     let Some(mut of) = split.lookups.take() else {
         return Ok(Err(Left::Session));
     };
-    let (consistency, own) = consistency(split, of.consistency);
+    let consistency = of.consistency(split);
     split.control.mark(Waiting::Server);
-    of.out.clear();
+    let mut out = std::mem::take(&mut of.out);
+    out.clear();
     let answered = of
         .lookups
-        .answer(plan, &of.key, consistency, own.as_ref(), &mut of.out);
+        .answer(plan, &of.key, consistency, of.own(consistency), &mut out);
     let answered = tokio::select! {
         biased;
         signal = split.control.signalled(false) => Err(split.signalled(signal)),
         answered = answered => Ok(answered),
     };
+    of.out = out;
     split.lookups = Some(of);
     Ok(answered?.map(|answered| answered.rows))
 }
 
-/// How fresh the answer must be. What the session has written and cannot name is there for certain only when all is.
-fn consistency(split: &Split, wanted: ReadConsistency) -> (ReadConsistency, Option<GtidSet>) {
-    if wanted != ReadConsistency::Session {
-        return (wanted, None);
+impl OfSession {
+    /// How fresh the answer must be. What the session has written and cannot name is there for certain only when all is.
+    fn consistency(&mut self, split: &Split) -> ReadConsistency {
+        if self.consistency != ReadConsistency::Session {
+            return self.consistency;
+        }
+        let Some(text) = split.session.gtid() else {
+            self.own = None;
+            return match split.session.has_untracked_writes() {
+                true => ReadConsistency::Strong,
+                false => ReadConsistency::Session,
+            };
+        };
+        if self.own.as_ref().is_none_or(|(known, _)| **known != *text) {
+            let own = GtidSet::parse(fresh::flavor(split), text).ok();
+            self.own = own.map(|own| (text.into(), own));
+        }
+        match self.own {
+            Some(_) => ReadConsistency::Session,
+            None => ReadConsistency::Strong,
+        }
     }
-    match split.session.gtid() {
-        None if split.session.has_untracked_writes() => (ReadConsistency::Strong, None),
-        None => (ReadConsistency::Session, None),
-        Some(text) => match GtidSet::parse(fresh::flavor(split), text) {
-            Ok(own) => (ReadConsistency::Session, Some(own)),
-            Err(_) => (ReadConsistency::Strong, None),
-        },
+
+    /// What the session has written, where that matters.
+    fn own(&self, consistency: ReadConsistency) -> Option<&GtidSet> {
+        let (_, own) = self.own.as_ref()?;
+        (consistency == ReadConsistency::Session).then_some(own)
+    }
+
+    fn find_again(
+        &mut self,
+        id: u32,
+        environment: Environment,
+        parameters: &Parameters<'_>,
+    ) -> Option<Finding> {
+        let planned = self.plans.get(&id)?;
+        if planned.environment != environment {
+            return None;
+        }
+        self.lookups
+            .find_again(&planned.plan, parameters, None, &mut self.key)
+    }
+
+    fn keep_plan(
+        &mut self,
+        id: u32,
+        environment: Environment,
+        asked: &Asked<'_>,
+        text: &Rc<[u8]>,
+        finding: &Finding,
+    ) {
+        let Finding::Answer(plan) = finding else { return };
+        if !asked.lookup.has_only_parameters() {
+            return;
+        }
+        if self.plans.len() >= PLANS_MAX {
+            self.plans.clear();
+        }
+        let planned = Planned {
+            text: Rc::clone(text),
+            environment,
+            plan: plan.clone(),
+        };
+        self.plans.insert(id, planned);
     }
 }
 
@@ -400,7 +532,28 @@ async fn reply(
     rows: u64,
 ) -> Result<(), SessionError> {
     let about = prepared.as_ref().map(|(id, prepared)| (*id, prepared.digest));
-    run::with_statement(split, head, Some(&PLAIN), about, |session, statement| {
+    let Some(of) = &mut split.lookups else {
+        return Ok(());
+    };
+    let out = std::mem::take(&mut of.out);
+    note_answered(split, head, about, rows, out.len());
+    let said = answer::say(split, &out).await;
+    if let Some(of) = &mut split.lookups {
+        of.out = lookups::kept(out);
+    }
+    said
+}
+
+/// What the session knows of an answer from memory, and what is counted. `prepared`: the id and the digest of the statement
+/// that was executed; `answer`: its bytes.
+fn note_answered(
+    split: &mut Split,
+    head: CommandHead,
+    prepared: Option<(u32, u64)>,
+    rows: u64,
+    answer: usize,
+) {
+    run::with_statement(split, head, Some(&PLAIN), prepared, |session, statement| {
         session.begin(statement);
     });
     split.session.end(&Outcome {
@@ -419,20 +572,8 @@ async fn reply(
     traffic.listener.bytes_from_clients.add(len as u64);
     split.wires.up.discard(len);
     split.lookup_series().answered.inc();
-    let Some(of) = &mut split.lookups else {
-        return Ok(());
-    };
-    of.rows = Some(rows);
-    let out = std::mem::take(&mut of.out);
-    split
-        .wires
-        .traffic
-        .listener
-        .bytes_to_clients
-        .add(out.len() as u64);
-    let said = answer::say(split, &out).await;
     if let Some(of) = &mut split.lookups {
-        of.out = lookups::kept(out);
+        of.rows = Some(rows);
     }
-    said
+    split.wires.traffic.listener.bytes_to_clients.add(answer as u64);
 }

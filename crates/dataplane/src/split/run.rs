@@ -16,6 +16,7 @@ use crate::split::choose::{self, Target};
 use crate::split::command;
 use crate::split::last::Left;
 use crate::split::lease::Now;
+use crate::split::lookup::Looked;
 use crate::split::observe::Observed;
 use crate::split::prepared::Renaming;
 use crate::split::rules::TimeLimit;
@@ -75,8 +76,12 @@ fn is_replication(command: Command) -> bool {
 
 /// COM_QUERY.
 fn query(split: &mut Split, head: CommandHead) -> Step<'_> {
-    if split.lookups.is_some() && lookup::query(split, head) {
-        return Step::to_the_end(lookup::go_on(split, head, None));
+    if split.lookups.is_some() {
+        match lookup::query(split, head) {
+            Looked::Answered => return Step::Done,
+            Looked::GoesOn => return Step::to_the_end(lookup::go_on(split, head, None)),
+            Looked::Elsewhere => {}
+        }
     }
     let facts = command::facts(split, head);
     if note::concerns(split, head) {

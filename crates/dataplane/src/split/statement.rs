@@ -16,6 +16,7 @@ use crate::relay::{Ended, Exchanged};
 use crate::session::CommandHead;
 use crate::split::choose::Target;
 use crate::split::lease::Now;
+use crate::split::lookup::Looked;
 use crate::split::prepared::{Renaming, ServerStatement, close_packet};
 use crate::split::run::{
     begin, exchange, keep_to_send_again, let_go, needs_no_priming, refuse, relay, settle, with_statement,
@@ -128,8 +129,12 @@ pub(crate) fn execute(split: &mut Split, head: CommandHead) -> Step<'_> {
     if rules::concern(split) {
         return Step::to_the_end(rules::execute(split, head, id, prepared));
     }
-    if split.lookups.is_some() && lookup::execute(split, head, id, &prepared) {
-        return Step::to_the_end(lookup::go_on(split, head, Some((id, prepared))));
+    if split.lookups.is_some() {
+        match lookup::execute(split, head, id, &prepared) {
+            Looked::Answered => return Step::Done,
+            Looked::GoesOn => return Step::to_the_end(lookup::go_on(split, head, Some((id, prepared)))),
+            Looked::Elsewhere => {}
+        }
     }
     usual_execute(split, head, id, prepared)
 }

@@ -8,6 +8,8 @@ use crate::error::SessionError;
 pub(crate) enum Step<'a> {
     /// It is to be relayed: everything is ready for it.
     Relay,
+    /// It is at its end, and its answer on its way.
+    Done,
     /// Something has to be waited for first. True where it is to be relayed after that, false where it is at its end.
     ///
     /// Boxed: every session has room for the command and its answer only.
@@ -26,6 +28,7 @@ impl<'a> Step<'a> {
     pub(crate) async fn ready_to_relay(self) -> Result<bool, SessionError> {
         match self {
             Self::Relay => Ok(true),
+            Self::Done => Ok(false),
             Self::Wait(rest) => rest.await,
         }
     }
