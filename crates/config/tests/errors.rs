@@ -448,7 +448,7 @@ accounts = { from = "server", interval = "1ms" }
 "#,
         expect![[r#"
             f.toml:6:1: cluster.a.monitor: expected an account, since `accounts` is "servers", found nothing: the option is missing
-            f.toml:12:21: cluster.b.accounts.from: expected "configured" or "servers", found "server"; did you mean `servers`?
+            f.toml:12:21: cluster.b.accounts.from: expected "configured" or "servers" or "pass-through", found "server"; did you mean `servers`?
             f.toml:12:42: cluster.b.accounts.interval: expected a duration from "1s" to "1d", found "1ms"
         "#]],
     );

@@ -1,4 +1,5 @@
-//! Who may log in at listeners of mode `split`: the configured accounts, and behind them those of the cluster's servers.
+//! Who may log in at listeners of mode `split`: the configured accounts, and behind them those of the cluster's servers, as far
+//! as they are read or tried.
 //!
 //! All workers share one value of this, through reloads: a session that changes its user is measured by the accounts of that
 //! moment.
@@ -7,7 +8,7 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use config::Secret;
-use upstream::{Cluster, Credential, ServerAccount};
+use upstream::{Cluster, Credential, CredentialSecret, LeaseError, ServerAccount};
 
 use crate::password_checks::PasswordChecks;
 use crate::users::{Applicant, Plugin, Users};
@@ -60,7 +61,39 @@ impl Accounts {
             let (cluster, user) = (cluster.name(), String::from_utf8_lossy(name));
             tracing::warn!(cluster, %user, reason, "account of the servers cannot log in here: list it in [[user]]");
         }
+        if !applicant.exists()
+            && cluster.passes_accounts()
+            && let Ok(text) = std::str::from_utf8(name)
+        {
+            return Applicant::passing(text, cluster.passed(name).as_ref());
+        }
         applicant
+    }
+
+    /// What to log in with on servers, where a server decides ([`Applicant::passes`]) and has let the applicant in.
+    ///
+    /// # Errors
+    /// No server could be asked, or it refuses the account for another reason than its password.
+    pub(crate) async fn pass(
+        &self,
+        applicant: &Applicant,
+        proof: &Proof,
+        cluster: &Arc<Cluster>,
+    ) -> Result<Option<Credential>, LeaseError> {
+        let password = match proof {
+            Proof::Answer { plugin, nonce, bytes } => {
+                applicant.check(*plugin, nonce, bytes).and_then(password_of)
+            }
+            Proof::Password(password) => Some(password.clone()),
+            Proof::Nothing => None,
+        };
+        let Some(password) = password else { return Ok(None) };
+        let account = cluster.pass(&applicant.user.name, &password).await?;
+        Ok(account.map(|account| Credential {
+            user: Arc::clone(&applicant.user.name),
+            account: account.id(),
+            secret: CredentialSecret::Password(password),
+        }))
     }
 
     /// What to log in with on servers, where the proof is right.
@@ -87,5 +120,12 @@ impl Accounts {
             }
         }
         None
+    }
+}
+
+fn password_of(credential: Credential) -> Option<Secret> {
+    match credential.secret {
+        CredentialSecret::Password(password) => Some(password),
+        CredentialSecret::NativeStage1(_) => None,
     }
 }

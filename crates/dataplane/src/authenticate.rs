@@ -11,7 +11,8 @@
 //! | `client_ed25519` | asked again, for its nonce is longer than the greeting's |
 //! | any other, or none | asked for the plugin of our greeting |
 //!
-//! An account that does not exist goes the same way with the same packets, and fails at its end: see `users`.
+//! An account that does not exist goes the same way with the same packets, and fails at its end: see `users`. Where the servers
+//! decide on accounts that nobody has listed (`pass-through`), those send the password itself as well.
 
 use config::Secret;
 use mysql_wire::{AuthMoreData, AuthSwitch, ChangeUser, Greeting, Login};
@@ -159,9 +160,18 @@ async fn judge(
     };
     let with_password = !says_no_password(&answer);
     let proof = match answer.plugin {
-        Plugin::CachingSha2 => caching_sha2(side, answer, &applicant, &listener.rsa_key, of_servers).await?,
+        Plugin::CachingSha2 => {
+            let in_full = of_servers || cluster.passes_accounts();
+            caching_sha2(side, answer, &applicant, &listener.rsa_key, in_full).await?
+        }
         _ => answer.into_proof(),
     };
+    let denied = || access_denied(claim.user, claim.host, with_password);
+    if applicant.passes() {
+        let passed = accounts.pass(&applicant, &proof, cluster).await;
+        let credential = passed.map_err(SessionError::NoServer)?.ok_or_else(denied)?;
+        return Ok((applicant, credential));
+    }
     if let Some(credential) = accounts.judge(&applicant, &proof, cluster).await {
         return Ok((applicant, credential));
     }
@@ -172,11 +182,16 @@ async fn judge(
             return Ok((applicant, credential));
         }
     }
-    Err(SessionError::AccessDenied {
-        user: String::from_utf8_lossy(claim.user).into_owned(),
-        host: host_name(claim.host),
+    Err(denied())
+}
+
+/// What a client is told whose password is wrong.
+pub(crate) fn access_denied(user: &[u8], host: &Peer, with_password: bool) -> SessionError {
+    SessionError::AccessDenied {
+        user: String::from_utf8_lossy(user).into_owned(),
+        host: host_name(host),
         with_password,
-    })
+    }
 }
 
 /// The answer in the login packet, where it can be judged. An empty one is none: clients send that as well when the
@@ -196,8 +211,11 @@ fn early_answer(claim: &Claim<'_>, applicant: &Applicant) -> Option<Answer> {
 }
 
 /// The plugin that the client has, where its answers can be checked; else the one that the client was greeted with, since it
-/// has that, too; else the one that everybody has.
+/// has that, too; else the one that everybody has. Where a server decides, only one will do.
 fn plugin_to_ask_for(claim: &Claim<'_>, applicant: &Applicant) -> Plugin {
+    if applicant.passes() {
+        return Plugin::CachingSha2;
+    }
     [claim.plugin, claim.default_plugin]
         .into_iter()
         .filter_map(Plugin::by_name)

@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use aws_lc_rs::constant_time::verify_slices_are_equal;
 use config::Secret;
 use mysql_wire::auth::{self, SlowHash};
-use upstream::{AccountSecret, Credential, CredentialSecret, ServerAccounts, StoredSecret};
+use upstream::{AccountSecret, Credential, CredentialSecret, PassedAccount, ServerAccounts, StoredSecret};
 
 /// The accounts of one configuration.
 pub(crate) struct Users {
@@ -39,6 +39,8 @@ pub(crate) struct User {
     pub(crate) name: Arc<str>,
     /// The present secret and the other one, or the present one twice.
     secrets: [Known; 2],
+    /// Where a server has let it in: its number. Else 0.
+    passed: u64,
     /// Sessions, carried over from configuration to configuration.
     active: Arc<AtomicU32>,
 }
@@ -58,6 +60,8 @@ enum Known {
 pub(crate) struct Applicant {
     pub(crate) user: Arc<User>,
     exists: bool,
+    /// Nobody has listed it: a server decides.
+    passes: bool,
 }
 
 /// Authentication plugins that the gateway can check answers of.
@@ -123,10 +127,15 @@ impl Users {
             Some(Arc::new(User::of_servers(name, [first, last])))
         };
         match configured.or_else(of_servers) {
-            Some(user) => Applicant { user, exists: true },
+            Some(user) => Applicant {
+                user,
+                exists: true,
+                passes: false,
+            },
             None => Applicant {
                 user: self.decoy(name, servers),
                 exists: false,
+                passes: false,
             },
         }
     }
@@ -157,6 +166,7 @@ impl User {
         Self {
             name: config.name.as_str().into(),
             secrets: [first.clone(), other.unwrap_or(first)],
+            passed: 0,
             active,
             config,
         }
@@ -167,6 +177,19 @@ impl User {
         Self {
             name: name.into(),
             secrets: secrets.map(|secret| Known::Stored(Arc::clone(secret))),
+            passed: 0,
+            active: Arc::default(),
+            config: config::User::new(name, None),
+        }
+    }
+
+    /// An account that a server has let in, or has yet to. Nothing limits its sessions here: the servers may.
+    fn passing(name: &str, account: Option<&PassedAccount>) -> Self {
+        let secret = Known::new(account.map(PassedAccount::password), None);
+        Self {
+            name: name.into(),
+            secrets: [secret.clone(), secret],
+            passed: account.map_or(0, PassedAccount::id),
             active: Arc::default(),
             config: config::User::new(name, None),
         }
@@ -210,7 +233,7 @@ impl User {
             user: Arc::clone(&self.name),
             account: match known {
                 Known::Stored(stored) => stored.id(),
-                Known::Password(..) | Known::Native(_) => 0,
+                Known::Password(..) | Known::Native(_) => self.passed,
             },
             secret,
         }
@@ -227,9 +250,28 @@ impl fmt::Debug for User {
 }
 
 impl Applicant {
-    /// Whether an answer of this plugin can be checked, whichever of the secrets it was made with.
+    /// Whoever wants to log in under a name that nobody has listed, where a server decides. `account`: what it has said of that
+    /// name before.
+    pub(crate) fn passing(name: &str, account: Option<&PassedAccount>) -> Self {
+        Self {
+            user: Arc::new(User::passing(name, account)),
+            exists: account.is_some(),
+            passes: true,
+        }
+    }
+
+    /// Whether it is a server that says what the password is worth: [`Accounts::pass`](crate::accounts::Accounts::pass).
+    pub(crate) fn passes(&self) -> bool {
+        self.passes
+    }
+
+    /// Whether an answer of this plugin can be checked, whichever of the secrets it was made with. Where a server decides it
+    /// has to be the plugin that can send the password itself.
     pub(crate) fn can_use(&self, plugin: Plugin) -> bool {
-        self.user.can_use(plugin)
+        match self.passes {
+            true => plugin == Plugin::CachingSha2,
+            false => self.user.can_use(plugin),
+        }
     }
 
     pub(crate) fn exists(&self) -> bool {
@@ -273,6 +315,9 @@ impl Applicant {
     /// on servers and clients at different times. Those of servers' accounts may be of different accounts, and who has shown one
     /// has not shown the other.
     pub(crate) fn other_than(&self, used: &Credential) -> Option<Credential> {
+        if self.passes {
+            return None;
+        }
         let credentials = self.user.secrets.iter().filter_map(|known| match known {
             Known::Password(password, _) => {
                 let password = CredentialSecret::Password(password.clone());

@@ -35,7 +35,7 @@ mod traits;
 
 pub use mysql_wire::gtid::Flavor;
 
-pub use accounts::{AccountSecret, SECRETS_MAX, ServerAccount, ServerAccounts, StoredSecret};
+pub use accounts::{AccountSecret, PassedAccount, SECRETS_MAX, ServerAccount, ServerAccounts, StoredSecret};
 pub use cluster::{Cluster, ServerChange, ServerEvent};
 pub use direct::{Direct, DirectError};
 pub use error::{ConnectFailure, LeaseError, ServerReason, UpstreamError};

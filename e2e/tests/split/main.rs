@@ -16,6 +16,7 @@ mod link;
 mod raw;
 
 mod a_new_primary_is_followed;
+mod accounts_may_be_left_to_the_servers;
 mod accounts_may_be_the_servers_own;
 mod an_explanation_comes_with_the_warnings;
 mod answers_stay_in_step;

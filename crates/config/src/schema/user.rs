@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::listener::ReadConsistency;
-use crate::duration::{days, secs};
+use crate::duration::{days, hours, secs};
 use crate::secret::Secret;
 use crate::section::{choice, section};
 use crate::value::Value;
@@ -54,15 +54,24 @@ section! {
     /// Who may log in at listeners of mode `split`, besides `[[user]]`.
     pub struct Accounts [short "from"] {
         /// `servers`: the accounts in the primary's `mysql.user`, too, which the account of `monitor` must be able to read
-        /// (MariaDB: `mysql.global_priv`). An account of the same name in `[[user]]` goes first.
+        /// (MariaDB: `mysql.global_priv`). `pass-through`: whoever a server lets in; the client has to send its password, in a way
+        /// that its link allows. An account of the same name in `[[user]]` goes first.
         pub from: AccountsFrom = default(AccountsFrom::Configured), Live;
 
         /// Time between two reads. A login that fails, and one that a server refuses, make for another one within a second.
+        /// With `pass-through`, time for which a server's word on a password is taken; the next login after it asks again.
         pub interval: Duration = default(secs(30)) in secs(1)..=days(1), Live;
 
         /// Whether a password that was sent in full and is right stays in memory for later logins of the same account, as in
-        /// the cache of a server. Without it every login of an account with a hash of `caching_sha2_password` has to send it.
+        /// the cache of a server. Without it every login of an account with a hash of `caching_sha2_password` has to send it, and
+        /// every login with `pass-through` is tried on a server.
         pub keep_passwords: bool = default(true), Live;
+
+        /// Passwords that are kept with `pass-through`; further ones take the place of that which was not used for longest.
+        pub passwords_max: u32 = default(10_000) unit "accounts" in 1..=1_000_000, Live;
+
+        /// With `pass-through`, time after which a password that nobody has logged in with is forgotten.
+        pub forget_after: Duration = default(hours(1)) in secs(1)..=days(365), Live;
     }
 }
 
@@ -73,8 +82,9 @@ choice! {
         Configured = "configured",
         /// Those, and what the servers have.
         Servers = "servers",
+        /// The first, and whoever a server lets in.
+        PassThrough = "pass-through",
     }
-
 
     /// When a server connection goes back to the pool.
     pub enum Pooling {

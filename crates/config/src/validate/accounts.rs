@@ -56,8 +56,8 @@ pub(crate) fn users_differ(users: &[User], report: &mut Report<'_>, earlier: &[U
 
 /// A listener that checks passwords itself must know some.
 pub(super) fn some_user(listener: &Listener, config: &Config, path: &str, report: &mut Report<'_>) {
-    let of_servers = config.clusters.get(&listener.cluster);
-    let of_servers = of_servers.is_some_and(|cluster| cluster.accounts.from == AccountsFrom::Servers);
+    let cluster = config.clusters.get(&listener.cluster);
+    let of_servers = cluster.is_some_and(|cluster| cluster.accounts.from != AccountsFrom::Configured);
     let known = !config.users.is_empty() || config.users_file.is_some() || of_servers;
     let broken = report.is_wrong("user") || report.is_wrong("users_file");
     let checks = listener.mode == Mode::Split && listener.protocol == Protocol::Mysql;

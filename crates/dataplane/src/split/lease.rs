@@ -181,6 +181,8 @@ async fn any_connection(split: &Split, server: &Arc<Server>) -> Result<Connectio
     };
     // What is known of the servers' accounts may be out of date.
     split.listener.cluster.want_accounts();
+    let used = &split.account.credential;
+    split.listener.cluster.forget_passed(&used.user, used.account);
     match &split.account.other_credential {
         Some(other) => Box::pin(lease_as(split, server, other)).await,
         None => Err(Refused(SessionError::NoServer(refused))),
@@ -188,7 +190,7 @@ async fn any_connection(split: &Split, server: &Arc<Server>) -> Result<Connectio
 }
 
 /// The server has refused the account, as it does where it has another password.
-fn is_denied(error: &LeaseError) -> bool {
+pub(crate) fn is_denied(error: &LeaseError) -> bool {
     const ER_ACCESS_DENIED_ERROR: u16 = 1045;
     matches!(error, LeaseError::Refused { packet, .. } if packet.code == ER_ACCESS_DENIED_ERROR)
 }

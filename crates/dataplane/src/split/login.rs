@@ -291,7 +291,7 @@ async fn admit(split: &mut Split, sequence: u8) -> Result<(), SessionError> {
     split.session.change_user(without_baseline);
     let mut connection = lease::bare_connection(split, &server)
         .await
-        .map_err(|Refused(error)| error)?;
+        .map_err(|Refused(error)| not_admitted(split, error))?;
     let baseline = Rc::clone(&connection.state.baseline);
     let start = start(&split.account, &split.login, &split.traits, baseline);
     split.session.change_user(start);
@@ -321,6 +321,17 @@ async fn admit(split: &mut Split, sequence: u8) -> Result<(), SessionError> {
     split.wires.client = handshake::compressed(client, split.compression, Toward::Client)
         .map_err(SessionError::ClientFailed)?;
     Ok(())
+}
+
+/// What the client is told where the server does not take its account. One that only servers know has another password now.
+fn not_admitted(split: &Split, error: SessionError) -> SessionError {
+    let passed = split.account.credential.account != 0 && split.listener.cluster.passes_accounts();
+    match &error {
+        SessionError::NoServer(refused) if passed && lease::is_denied(refused) => {
+            authenticate::access_denied(split.account.user.name.as_bytes(), &split.host, true)
+        }
+        _ => error,
+    }
 }
 
 /// A server to try the account on: the primary, or where there is none any that can be read from.

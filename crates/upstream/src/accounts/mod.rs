@@ -7,8 +7,11 @@
 //! A name may have several accounts, one for each pattern of hosts, with passwords of their own. Which of them a server
 //! takes the gateway for is the server's affair: here are the secrets, at most [`SECRETS_MAX`] a name, and each has a number
 //! ([`AccountSecret::id`]) by which connections of one account are kept apart from those of another.
+//!
+//! Or nothing is read, and whoever nobody knows is tried (`passed`).
 
 mod entry;
+mod passed;
 mod watch;
 
 use std::collections::HashMap;
@@ -24,7 +27,9 @@ use tokio::sync::{Notify, watch as latest};
 
 use crate::cluster::Cluster;
 use entry::{Entry, Method};
+use passed::Passed;
 
+pub use passed::PassedAccount;
 pub(crate) use watch::watch;
 
 /// Secrets of one name; the accounts of further ones cannot log in.
@@ -176,9 +181,8 @@ impl AccountSecret {
     /// One that was not seen before.
     #[must_use]
     pub fn new(stored: StoredSecret) -> Arc<Self> {
-        static NEXT: AtomicU64 = AtomicU64::new(1);
         Arc::new(Self {
-            id: NEXT.fetch_add(1, Ordering::Relaxed),
+            id: next_id(),
             stored,
             kept: OnceLock::new(),
         })
@@ -209,6 +213,12 @@ impl AccountSecret {
     }
 }
 
+/// A number that no account has had.
+fn next_id() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
 impl fmt::Debug for AccountSecret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("AccountSecret")
@@ -227,6 +237,8 @@ pub(crate) struct Accounts {
     begun: AtomicU64,
     /// Of those, how many have ended; 0 is none. They are one behind the other.
     ended: latest::Sender<u64>,
+    /// Accounts that are not read but tried.
+    passed: Passed,
 }
 
 impl Default for Accounts {
@@ -236,6 +248,7 @@ impl Default for Accounts {
             wanted: Notify::new(),
             begun: AtomicU64::new(0),
             ended: latest::Sender::new(0),
+            passed: Passed::default(),
         }
     }
 }

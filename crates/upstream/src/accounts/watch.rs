@@ -17,6 +17,9 @@ use crate::topology::{Bounds, Connection, Role, Rows};
 /// Least time between the beginnings of two reads, however many logins fail.
 const MIN_GAP: Duration = Duration::from_secs(1);
 
+/// How often passwords of accounts that are not read are looked through for those that nobody uses.
+const CLEAN_INTERVAL: Duration = Duration::from_secs(30);
+
 /// What is read at most: more is an error, and nothing is known then.
 const BOUNDS: Bounds = Bounds {
     rows: 200_000,
@@ -64,7 +67,8 @@ pub(crate) async fn watch(cluster: Arc<Cluster>) {
             .filter(|_| config.accounts.from == AccountsFrom::Servers)
         else {
             accounts.known.store(None);
-            accounts.wanted.notified().await;
+            accounts.passed.clean(&config.accounts);
+            let _ = timeout(CLEAN_INTERVAL, accounts.wanted.notified()).await;
             continue;
         };
         let begun = Instant::now();
@@ -133,7 +137,7 @@ async fn read(
 }
 
 /// The primary has them first; replicas have them as well. Waits where there is neither, as in the first moments.
-async fn server(cluster: &Cluster) -> Arc<Server> {
+pub(super) async fn server(cluster: &Cluster) -> Arc<Server> {
     let mut topology = cluster.topology();
     loop {
         let members = topology.members.iter();
