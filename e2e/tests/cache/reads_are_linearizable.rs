@@ -1,6 +1,6 @@
 //! Clients write rows on the primary itself, others read them from memory, by Redis and by SQL. What they see is what they
 //! would see of rows that are in one place: also while the primary is killed, the gateway is killed, its connections are cut,
-//! and the binary log is long.
+//! the binary log is long, and the table gets another definition.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -23,6 +23,8 @@ use crate::stage::{ROWS, Stage, stage};
 const WRITERS: u32 = 3;
 const REDIS_READERS: u32 = 3;
 const SQL_READERS: u32 = 3;
+/// Kinds of trouble.
+const TROUBLES: u64 = 6;
 /// A pause between two writes of a client, so that the checker has no more operations than it can do.
 const PAUSE: Duration = Duration::from_millis(2);
 /// Reads by SQL that count together.
@@ -247,7 +249,7 @@ async fn left_to_server(admin_port: u16) -> Option<String> {
 }
 
 async fn trouble(stage: &mut Stage, round: u64) {
-    match round % 5 {
+    match round % TROUBLES {
         0 => {
             let statement = "UPDATE item SET n = n + 1 WHERE id > 10";
             for _ in 0..5 {
@@ -268,6 +270,12 @@ async fn trouble(stage: &mut Stage, round: u64) {
             stage.gateway.kill9();
             stage.gateway.restart().await;
         }
+        4 => {
+            for change in ["ADD COLUMN w INT FIRST", "DROP COLUMN w"] {
+                let sql = format!("ALTER TABLE item {change}");
+                stage.server.primary().sql(&sql).unwrap();
+            }
+        }
         _ => {
             stage.link.set_to_client(Fault::Delay(Duration::from_millis(20)));
             sleep(Duration::from_millis(300)).await;
@@ -282,19 +290,19 @@ async fn under_trouble(mode: &str) {
     let crowd = Crowd::gather(&stage);
     let deadline = tokio::time::Instant::now() + Duration::from_secs(seconds());
     let mut round = 0;
-    while round < 5 || tokio::time::Instant::now() < deadline {
+    while round < TROUBLES || tokio::time::Instant::now() < deadline {
         trouble(&mut stage, round).await;
         sleep(Duration::from_millis(300)).await;
         round += 1;
     }
     crowd.has_done(100).await;
-    let by_memory = stage.answered();
+    eventually(
+        "the gateway, which was killed once, has answered enough from memory",
+        async || stage.answered() > 100.0,
+    )
+    .await;
     let (linearizable, said) = crowd.disperse();
     assert!(linearizable, "{said}");
-    assert!(
-        by_memory > 100.0,
-        "{by_memory} statements were answered from memory"
-    );
     eprintln!("{mode}: {said}");
 }
 
