@@ -65,6 +65,8 @@ const SCHEMA: &str = "
     CREATE TABLE other.t (id INT PRIMARY KEY, c VARCHAR(9));
     INSERT INTO other.t VALUES (1, 'other');
     CREATE FUNCTION test.fr() RETURNS INT READS SQL DATA RETURN FOUND_ROWS();
+    CREATE FUNCTION test.rc() RETURNS INT READS SQL DATA RETURN ROW_COUNT();
+    CREATE PROCEDURE test.what_it_found() SELECT FOUND_ROWS();
     CREATE USER app@'%' IDENTIFIED BY 'secret';
     GRANT ALL ON test.* TO app@'%';
     GRANT ALL ON other.* TO app@'%';

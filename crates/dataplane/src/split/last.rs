@@ -38,8 +38,31 @@ pub(crate) fn put_values(split: &mut Split, head: CommandHead, facts: &Facts, le
     split.say_command(&changed);
 }
 
+/// Has the leased connection say of the session's last statement what it may be asked. `command`: the one by which it gets the
+/// session's last insert id. True where there was something to do; a connection that refuses is given up.
+pub(crate) async fn bring_about(
+    split: &mut Split,
+    command: Option<Vec<u8>>,
+    facts: &Facts,
+) -> Result<bool, Refused> {
+    let primed = match command {
+        Some(command) => prime(split, command).await.map(|()| true),
+        None => Ok(false),
+    };
+    let done = match primed {
+        Ok(primed) => lookup::bring_about(split, facts)
+            .await
+            .map(|found| found || primed),
+        Err(refused) => Err(refused),
+    };
+    if done.is_err() {
+        lease::abandon(split);
+    }
+    done
+}
+
 /// Gives a connection that was just leased the session's last insert id, by the command that the session has made.
-pub(crate) async fn prime(split: &mut Split, command: Vec<u8>) -> Result<(), Refused> {
+async fn prime(split: &mut Split, command: Vec<u8>) -> Result<(), Refused> {
     let capabilities = split.key.capabilities;
     let replies = lease::ask_on_lease(split, &ask::framed(capabilities, vec![command])).await?;
     let reply = replies.first();

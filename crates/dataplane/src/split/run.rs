@@ -215,12 +215,7 @@ async fn prime(split: &mut Split, head: CommandHead, facts: &Facts) -> Result<bo
     let command = with_statement(split, head, Some(facts), None, |session, statement| {
         session.prime(statement)
     });
-    let Some(command) = command else { return Ok(false) };
-    let primed = last::prime(split, command).await;
-    if primed.is_err() {
-        lease::abandon(split);
-    }
-    primed.map(|()| true)
+    last::bring_about(split, command, facts).await
 }
 
 /// Gives back a connection that the session holds only for what this statement does not ask for: the warnings of the last.

@@ -191,10 +191,7 @@ async fn lease_and_execute(
         let command = with_statement(split, head, Some(facts), about, |session, statement| {
             session.prime(statement)
         });
-        if let Some(command) = command
-            && let Err(refused) = Box::pin(last::prime(split, command)).await
-        {
-            lease::abandon(split);
+        if let Err(refused) = Box::pin(last::bring_about(split, command, facts)).await {
             return Box::pin(answer::refuse(split, refused)).await.map(|()| false);
         }
     }

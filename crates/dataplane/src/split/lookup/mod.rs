@@ -2,7 +2,9 @@
 //!
 //! Only one that stands alone: the session holds no connection, no transaction is open, no rule concerns it. To the session it
 //! is a read like any other; the connection of the statement before does not know of it, which [`found_rows`] says to those
-//! who ask that connection.
+//! who ask that connection ([`behind`]).
+
+mod behind;
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -11,11 +13,12 @@ use config::ReadConsistency;
 use foldhash::fast::RandomState;
 use mysql_wire::gtid::GtidSet;
 use mysql_wire::statement::ExecuteHead;
-use mysql_wire::{Capabilities, Command, Outcome, PacketHeader, StatusFlags};
+use mysql_wire::{Capabilities, Outcome, PacketHeader, StatusFlags};
 use session::{Baseline, Carried, Prepared};
 use sql_class::{Class, Effects, Facts, point_lookup};
 use upstream::Key;
 
+pub(crate) use self::behind::{bring_about, found_rows, note_sent};
 use crate::control::Waiting;
 use crate::error::SessionError;
 use crate::flow::Flow;
@@ -107,49 +110,6 @@ impl OfSession {
             plans: HashMap::default(),
             own: None,
         }))
-    }
-}
-
-/// What FOUND_ROWS() says, where that is of a lookup, of which no connection knows.
-pub(crate) fn found_rows(split: &Split) -> Option<u64> {
-    split.lookups.as_ref()?.rows
-}
-
-/// A command is about to be sent, of which the session knows.
-#[cold]
-fn forget_rows(split: &mut Split, command: Command) {
-    let (class, effects) = split.session.statement();
-    let payload = split
-        .wires
-        .up
-        .unseen()
-        .get(PacketHeader::LEN + 1..)
-        .unwrap_or_default();
-    let word = payload.trim_ascii_start().get(..4).unwrap_or_default();
-    let keeps = match class {
-        Class::Session | Class::Begin | Class::BeginReadOnly | Class::Transaction => true,
-        Class::Write => split.session.dialect().is_mariadb(),
-        // `SHOW WARNINGS` and the like, in plain words.
-        Class::Read => effects.contains(Effects::READS_DIAGNOSTICS) && word.eq_ignore_ascii_case(b"SHOW"),
-        _ => false,
-    };
-    let runs_sql = matches!(
-        command,
-        Command::QUERY | Command::STMT_EXECUTE | Command::STMT_BULK_EXECUTE
-    );
-    if runs_sql
-        && !keeps
-        && let Some(of) = &mut split.lookups
-    {
-        of.rows = None;
-    }
-}
-
-/// A command is about to be sent.
-#[inline]
-pub(crate) fn note_sent(split: &mut Split, command: Command) {
-    if found_rows(split).is_some() {
-        forget_rows(split, command);
     }
 }
 
