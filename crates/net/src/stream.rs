@@ -4,7 +4,7 @@ use std::io;
 use std::net::{Shutdown, SocketAddr};
 use std::path::Path;
 use std::pin::Pin;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
 use socket2::{SockRef, TcpKeepalive};
@@ -123,6 +123,23 @@ impl Stream {
             Self::Compressed(stream) => stream.carrier().end_writing(),
             Self::Detached => Err(detached()),
         }
+    }
+
+    /// Whether bytes or the end of the stream have come, which nobody has asked for: then the stream is of no use any more, since
+    /// one of them may be lost. Nobody is woken when some come. On a plain socket no system call, as a rule: the runtime knows.
+    pub fn has_news(&mut self) -> bool {
+        let mut byte = [0; 1];
+        let read = match self {
+            Self::Tcp(stream) => stream.try_read(&mut byte),
+            Self::Unix(stream) => stream.try_read(&mut byte),
+            Self::Tls(_) | Self::Compressed(_) | Self::Detached => {
+                let mut cx = Context::from_waker(Waker::noop());
+                return Pin::new(self)
+                    .poll_read(&mut cx, &mut ReadBuf::new(&mut byte))
+                    .is_ready();
+            }
+        };
+        !matches!(read, Err(error) if error.kind() == io::ErrorKind::WouldBlock)
     }
 
     /// Whether the bytes on the wire are encrypted.

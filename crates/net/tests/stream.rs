@@ -150,3 +150,39 @@ async fn a_waiting_read_needs_no_buffer() {
     assert_eq!(buffer::in_use_count(), before);
     assert!(Pin::new(&mut stream).get_mut().peer().is_ok());
 }
+
+/// Waits until the runtime knows what has come.
+async fn readable(stream: &Stream) {
+    let Stream::Tcp(stream) = stream else {
+        unreachable!("a pair is of plain sockets");
+    };
+    stream.readable().await.unwrap();
+}
+
+#[tokio::test]
+async fn bytes_and_the_end_that_nobody_asked_for_are_news() {
+    let (mut stream, mut other) = pair().await;
+    assert!(!stream.has_news());
+    other.write_all(b"x").unwrap();
+    readable(&stream).await;
+    assert!(stream.has_news());
+    let (mut stream, other) = pair().await;
+    drop(other);
+    readable(&stream).await;
+    assert!(stream.has_news());
+    assert!(Stream::Detached.has_news(), "no connection is a lost one");
+}
+
+#[tokio::test]
+async fn who_waits_for_bytes_is_woken_though_somebody_looks_for_news() {
+    let (mut stream, mut other) = pair().await;
+    let mut buffer = buffer::take();
+    let reading = std::future::poll_fn(|cx| {
+        let read = poll_read_into(cx, &mut stream, &mut buffer);
+        assert!(read.is_ready() || !stream.has_news());
+        read
+    });
+    let answering = async { other.write_all(b"answer").unwrap() };
+    let (read, ()) = tokio::join!(biased; reading, answering);
+    assert_eq!(read.unwrap(), 6);
+}

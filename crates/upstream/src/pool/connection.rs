@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use config::Secret;
 use mysql_wire::{Capabilities, Command, PacketHeader, StatusFlags};
 use net::Stream;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::AsyncWrite;
 
 use super::arming;
 use super::exchange::{Exchange, ExchangeError};
@@ -214,16 +214,6 @@ impl<S> fmt::Debug for Connection<S> {
 }
 
 impl<S> Idle<S> {
-    /// Whether bytes or the end of the stream have come, which nobody has asked for. No system call, as a rule: the runtime
-    /// knows.
-    pub(super) fn has_news(&mut self) -> bool {
-        let mut byte = [0; 1];
-        let mut room = ReadBuf::new(&mut byte);
-        Pin::new(&mut self.stream)
-            .poll_read(&mut Context::from_waker(Waker::noop()), &mut room)
-            .is_ready()
-    }
-
     /// Whether the server still answers.
     pub(super) async fn answers(&mut self, limit: Duration) -> bool {
         let capabilities = self.opened.capabilities;

@@ -385,7 +385,7 @@ impl<S> Pool<S> {
         if max > 0 && server.sessions() > max {
             return Some(Closed::Limit);
         }
-        idle.has_news().then_some(Closed::Broken)
+        idle.stream.has_news().then_some(Closed::Broken)
     }
 
     /// Gives a connection to whoever waits for it, or its seat, or keeps it.
