@@ -44,5 +44,6 @@ pub use schema::{
     TlsVersion, Topology, User, Verify,
 };
 pub use secret::Secret;
+pub use validate::MAPPINGS_MAX;
 pub use value::FileMode;
 pub use zone_offset::ZoneOffset;

@@ -9,6 +9,7 @@ use std::sync::atomic::Ordering;
 use mysql_wire::binlog::{BinlogError, Decoder, Event, Gtid, Image, Kind, Layout, Query, Rows, TableMap};
 
 use super::board::{Board, Counts};
+use super::containers;
 use super::prepared::{Changes, Prepared};
 use super::progress::Progress;
 use super::tables::{RETRY, State, Tables};
@@ -29,6 +30,8 @@ pub(super) struct Applier {
     group: Option<Group>,
     bindings: HashMap<u64, Binding>,
     prepared: Prepared,
+    /// The mapping tables are not as they were.
+    pub(super) containers_changed: bool,
     /// For clients that keep values themselves.
     pub(super) touched: Touched,
     key: Vec<u8>,
@@ -54,6 +57,8 @@ struct Binding {
     /// Of [`Tables`], when `targets` was made.
     epoch: u64,
     targets: Vec<(usize, Layout)>,
+    /// It is a mapping table.
+    is_container: bool,
 }
 
 impl Applier {
@@ -68,6 +73,7 @@ impl Applier {
             group: None,
             bindings: HashMap::new(),
             prepared: Prepared::default(),
+            containers_changed: false,
             key: Vec::new(),
             old_key: Vec::new(),
             row: Vec::new(),
@@ -240,6 +246,7 @@ impl Applier {
             Verb::Definition => {
                 // It may be a view, a routine, or what makes accounts.
                 self.board.note_definition();
+                self.containers_changed |= containers::concerned(&query.sql, query.schema);
                 for at in self.tables.concerned(&query.sql, query.schema) {
                     self.tables
                         .invalidate(at, "its definition is being changed", None);
@@ -255,6 +262,7 @@ impl Applier {
 
     /// Rows were changed, and nobody says which: a view or a trigger may lead to any table.
     fn unseen(&mut self, query: &Query<'_>) {
+        self.containers_changed |= containers::concerned(&query.sql, query.schema);
         let named = self.tables.concerned(&query.sql, query.schema);
         for at in 0..self.tables.all.len() {
             if named.contains(&at) || self.tables.all[at].mapping().is_some() {
@@ -322,6 +330,7 @@ impl Applier {
                 self.tables.invalidate(at, reason, None);
             }
         }
+        self.containers_changed |= changes.as_ref().is_none_or(|changes| changes.containers);
         let places = self.tables.places();
         for change in changes.map(Changes::into_list).unwrap_or_default() {
             if let Some(&at) = places.get(&change.mapping) {
@@ -336,8 +345,13 @@ impl Applier {
             return;
         }
         let targets = self.targets(&map);
-        let (id, epoch) = (map.table_id, self.tables.epoch);
-        self.bindings.insert(id, Binding { map, epoch, targets });
+        let binding = Binding {
+            epoch: self.tables.epoch,
+            targets,
+            is_container: containers::is_one(&map.schema, &map.table),
+            map,
+        };
+        self.bindings.insert(binding.map.table_id, binding);
     }
 
     /// The mappings of a table that follow the stream, with how its rows are read.
@@ -363,6 +377,12 @@ impl Applier {
         if binding.epoch != self.tables.epoch {
             binding.targets = self.targets(&binding.map);
             binding.epoch = self.tables.epoch;
+        }
+        if binding.is_container {
+            match self.group.as_mut().and_then(|group| group.xa.as_mut()) {
+                Some(changes) => changes.containers = true,
+                None => self.containers_changed = true,
+            }
         }
         for (at, layout) in &binding.targets {
             if let Err(error) = self.rows_of(*at, layout, rows) {

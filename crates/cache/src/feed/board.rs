@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use arc_swap::ArcSwap;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Notify, mpsc, watch};
 
 use crate::coherence::Applied;
 use crate::mapping::MappingSet;
@@ -28,6 +28,7 @@ pub struct Board {
     stream: ArcSwap<String>,
     fills: mpsc::Sender<Fill>,
     tracking: Arc<Tracking>,
+    flush: Notify,
     pub(crate) counts: Counts,
 }
 
@@ -46,6 +47,8 @@ pub struct MappingState {
     pub name: Box<str>,
     /// `schema.table`.
     pub table: Box<str>,
+    /// The mapping table that it is a row of. `None`: the configuration has it.
+    pub row_of: Option<Box<str>>,
     pub phase: Phase,
 }
 
@@ -67,7 +70,7 @@ pub enum Phase {
     /// Its rows are there, and not yet as new as the newest of them.
     CatchingUp,
     Serving,
-    /// It cannot be served, until its table is changed or the gateway is started again.
+    /// It cannot be served, until its table or its definition is changed, or somebody asks for another try.
     Stopped {
         reason: Box<str>,
     },
@@ -158,6 +161,7 @@ impl Board {
             stream: ArcSwap::default(),
             fills,
             tracking,
+            flush: Notify::new(),
             counts: Counts::default(),
         };
         (Arc::new(board), orders)
@@ -193,7 +197,17 @@ impl Board {
         &self.tracking
     }
 
-    /// How all mappings are, in the order of the configuration.
+    /// Has the mapping tables read again, and what cannot be served tried again at once. Nothing that is served is disturbed.
+    pub fn flush(&self) {
+        self.flush.notify_one();
+    }
+
+    pub(super) async fn flushed(&self) {
+        self.flush.notified().await;
+    }
+
+    /// How all mappings are, in the order of the configuration, then of the mapping tables; then, by the names of their tables, rows that are
+    /// no mappings.
     pub fn states(&self) -> Arc<Vec<MappingState>> {
         self.states.load_full()
     }

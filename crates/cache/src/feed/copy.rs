@@ -200,7 +200,7 @@ impl Copier {
         let mut read = 0;
         loop {
             let mark = self.mark(window).await;
-            self.wait_until_visible(link).await?;
+            wait_until_visible(link, &self.primary, &self.progress).await?;
             let chunk = Chunk {
                 command: pages.command(link).await?,
                 mark,
@@ -235,31 +235,6 @@ impl Copier {
             self.applied.notified().await;
         }
         window.borrow_mut().mark()
-    }
-
-    /// What is applied now the next SELECT sees.
-    async fn wait_until_visible(&mut self, link: &mut Link) -> Result<(), CopyError> {
-        let (gtids, transaction) = {
-            let progress = self.progress.borrow();
-            (progress.gtids().clone(), progress.transaction().cloned())
-        };
-        match self.primary.flavor {
-            Flavor::MySql if self.primary.gtids => {
-                let sql = format!("SELECT GTID_SUBSET('{gtids}', @@GLOBAL.gtid_executed)");
-                while link.value(&sql).await?.as_deref() != Some("1") {
-                    sleep(LOOK_AGAIN).await;
-                }
-            }
-            // The locking read waits for whoever is about to be visible.
-            Flavor::MySql => {}
-            Flavor::MariaDb => {
-                while !shows(link, &gtids, transaction.as_ref()).await? {
-                    link.query("COMMIT").await?;
-                    sleep(LOOK_AGAIN).await;
-                }
-            }
-        }
-        Ok(())
     }
 
     /// Reads the rows of one statement and hands them over. Returns how many.
@@ -313,6 +288,35 @@ impl Copier {
     async fn send(&self, message: Message) -> Result<(), CopyError> {
         self.out.send(message).await.map_err(|_| CopyError::GivenUp)
     }
+}
+
+/// What is applied now the next SELECT sees: on MySQL without GTIDs if it is `FOR SHARE`, on MariaDB until the next `COMMIT`.
+pub(super) async fn wait_until_visible(
+    link: &mut Link,
+    primary: &Primary,
+    progress: &RefCell<Progress>,
+) -> Result<(), CopyError> {
+    let (gtids, transaction) = {
+        let progress = progress.borrow();
+        (progress.gtids().clone(), progress.transaction().cloned())
+    };
+    match primary.flavor {
+        Flavor::MySql if primary.gtids => {
+            let sql = format!("SELECT GTID_SUBSET('{gtids}', @@GLOBAL.gtid_executed)");
+            while link.value(&sql).await?.as_deref() != Some("1") {
+                sleep(LOOK_AGAIN).await;
+            }
+        }
+        // The locking read waits for whoever is about to be visible.
+        Flavor::MySql => {}
+        Flavor::MariaDb => {
+            while !shows(link, &gtids, transaction.as_ref()).await? {
+                link.query("COMMIT").await?;
+                sleep(LOOK_AGAIN).await;
+            }
+        }
+    }
+    Ok(())
 }
 
 /// MariaDB: begins a transaction, and says whether its snapshot has all that is applied.

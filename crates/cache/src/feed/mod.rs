@@ -14,6 +14,7 @@
 mod account;
 mod apply;
 mod board;
+mod containers;
 mod copy;
 mod dump;
 pub(crate) mod link;
@@ -30,5 +31,6 @@ mod window;
 mod words;
 
 pub use board::{Board, Fill, MappingState, Phase};
+pub use containers::MAPPING_TABLES;
 pub(crate) use dump::source_id;
 pub use thread::{Feed, FeedError};

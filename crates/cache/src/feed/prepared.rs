@@ -24,6 +24,8 @@ pub(super) struct Changes {
     last: MappingId,
     /// Something is missing, or was undone.
     broken: bool,
+    /// It changes the mapping tables.
+    pub(super) containers: bool,
 }
 
 impl Changes {
@@ -33,6 +35,7 @@ impl Changes {
             bytes: 0,
             last,
             broken: false,
+            containers: false,
         }
     }
 
@@ -56,7 +59,7 @@ impl Changes {
 
     /// It is not known any more what it changes.
     pub(super) fn spoil(&mut self) {
-        (self.list, self.bytes, self.broken) = (Vec::new(), 0, true);
+        (self.list, self.bytes, self.broken, self.containers) = (Vec::new(), 0, true, true);
     }
 
     /// Whether all that it changes of this mapping is known.

@@ -16,6 +16,7 @@ use upstream::{Cluster, Server};
 use super::account::Replica;
 use super::apply::Applier;
 use super::board::{Board, Counts, Fill};
+use super::containers::{Answers, Containers, Reading, Refused, Wanted};
 use super::copy::{Batch, Copier, CopyError, Message};
 use super::dump::Dump;
 use super::link::LinkError;
@@ -60,9 +61,18 @@ pub(super) struct Surroundings {
     pub(super) zone: Zone,
     /// Rows.
     pub(super) copy_chunk: u32,
-    /// The mappings of the configuration.
-    pub(super) wanted: watch::Receiver<Vec<CacheMapping>>,
+    /// What the configuration says of mappings.
+    pub(super) wanted: watch::Receiver<Wanted>,
+    pub(super) containers: Containers,
     pub(super) stop: watch::Receiver<bool>,
+}
+
+impl Surroundings {
+    /// Takes over what the configuration says now; and what mappings there are to be.
+    pub(super) fn arrangement(&mut self) -> (Vec<CacheMapping>, Vec<Refused>) {
+        self.containers.want(self.wanted.borrow_and_update().clone());
+        self.containers.arrangement()
+    }
 }
 
 /// A copy that is under way.
@@ -79,6 +89,9 @@ impl Drop for Copying {
     }
 }
 
+/// What ends at some time.
+type Later<T> = Pin<Box<dyn Future<Output = T>>>;
+
 /// A stream, and what goes on beside it.
 pub(super) struct Stream<'s> {
     pub(super) around: &'s mut Surroundings,
@@ -88,10 +101,12 @@ pub(super) struct Stream<'s> {
     dump: Dump,
     decoder: Decoder,
     copying: Option<Copying>,
+    /// Of mapping tables.
+    reading: Option<Later<Result<Answers, CopyError>>>,
     applied: Rc<Notify>,
     heard: bool,
     /// Ends when the binary log is not the one any more that is followed.
-    watch: Pin<Box<dyn Future<Output = ()>>>,
+    watch: Later<()>,
 }
 
 impl<'s> Stream<'s> {
@@ -118,6 +133,7 @@ impl<'s> Stream<'s> {
             dump,
             decoder: Decoder::new(),
             copying: None,
+            reading: None,
             applied: Rc::new(Notify::new()),
             heard: false,
             watch: Box::pin(watch.run()),
@@ -131,6 +147,7 @@ impl<'s> Stream<'s> {
 
     /// Follows it until it ends.
     pub(super) async fn follow(&mut self) -> Ended {
+        self.around.containers.ask(Duration::ZERO);
         self.applier.begin(self.dump.source, self.dump.anew);
         self.applier.tables.must_be_logged(&self.dump.primary.filters);
         self.publish();
@@ -149,6 +166,7 @@ impl<'s> Stream<'s> {
     async fn turn(&mut self) -> Result<(), Ended> {
         let more = self.apply()?;
         self.manage_copies();
+        self.manage_containers();
         if more {
             // Others of this thread: the copier.
             tokio::task::yield_now().await;
@@ -163,6 +181,7 @@ impl<'s> Stream<'s> {
             Some(_) => None,
             None => self.applier.tables.next_due(),
         };
+        let due = due.into_iter().chain(self.around.containers.due()).min();
         let due = due.unwrap_or_else(|| Instant::now() + RETRY);
         let writing = self.applier.is_writing();
         let messages = async {
@@ -171,12 +190,20 @@ impl<'s> Stream<'s> {
                 None => std::future::pending().await,
             }
         };
+        let answers = async {
+            match &mut self.reading {
+                Some(reading) => reading.await,
+                None => std::future::pending().await,
+            }
+        };
         tokio::select! {
             biased;
             _ = self.around.stop.changed() => return Err(Ended::Stopped),
             message = messages, if !writing => self.message(message).await,
             Some(fill) = self.fills.recv() => self.fill(&fill),
-            _ = self.around.wanted.changed(), if !writing => self.arrange(),
+            Ok(()) = self.around.wanted.changed(), if !writing => self.arrange(),
+            answers = answers, if !writing => self.have_read_containers(answers),
+            () = self.around.board.flushed() => self.flush(),
             () = std::future::ready(()), if more => {}
             filled = self.dump.link.fill() => filled?,
             _ = cluster.wait_for_topology_change(generation) => {}
@@ -238,17 +265,48 @@ impl<'s> Stream<'s> {
 
     /// Takes over which mappings are wanted. The one that is being copied may have another place then.
     fn arrange(&mut self) {
-        let wanted = self.around.wanted.borrow_and_update().clone();
+        let (wanted, refused) = self.around.arrangement();
         let tables = &mut self.applier.tables;
         let copied = self
             .copying
             .take()
             .map(|copying| (tables.all[copying.at].config.clone(), copying));
-        tables.arrange(&wanted);
+        tables.arrange(wanted, refused);
         self.copying = copied.and_then(|(config, mut copying)| {
             copying.at = tables.all.iter().position(|table| table.config == config)?;
             Some(copying)
         });
+    }
+
+    /// Has the mapping tables read where that is due.
+    fn manage_containers(&mut self) {
+        if self.applier.containers_changed && !self.applier.progress.borrow().is_in_transaction() {
+            self.applier.containers_changed = false;
+            self.around.containers.ask(Duration::ZERO);
+        }
+        if self.reading.is_some() || !self.around.containers.take_due() {
+            return;
+        }
+        let reading = Reading {
+            replica: self.around.replica.clone(),
+            cluster: Arc::clone(&self.around.cluster),
+            server: Arc::clone(&self.server),
+            primary: self.dump.primary.clone(),
+            progress: Rc::clone(&self.applier.progress),
+        };
+        self.reading = Some(Box::pin(reading.run()));
+    }
+
+    fn have_read_containers(&mut self, answers: Result<Answers, CopyError>) {
+        self.reading = None;
+        self.around.containers.answered(answers);
+        self.arrange();
+    }
+
+    /// Reads mapping tables again, and tries again what cannot be served.
+    fn flush(&mut self) {
+        self.around.containers.ask(Duration::ZERO);
+        self.applier.tables.retry();
     }
 
     /// Ends a copy that is of no use any more, and begins the next.
@@ -314,13 +372,16 @@ impl<'s> Stream<'s> {
     }
 
     fn failed(&mut self, at: usize, result: Result<Result<(), CopyError>, tokio::task::JoinError>) {
-        let (reason, delay) = match result {
+        let (mut reason, delay) = match result {
             Ok(Ok(())) => return,
             Ok(Err(error @ (CopyError::Mapping(_) | CopyError::Preflight(_)))) => (error.to_string(), RETRY),
             Ok(Err(error)) => (format!("cannot be copied: {error}"), Duration::from_secs(1)),
             Err(error) => (format!("copier ended: {error}"), RETRY),
         };
         let table = &self.applier.tables.all[at].config;
+        if let Some(row_of) = &table.row_of {
+            reason = format!("{reason} (a row of {row_of})");
+        }
         tracing::warn!(
             mapping = table.name,
             table = table.table,

@@ -10,6 +10,7 @@ use config::CacheMapping;
 use tokio::time::Instant;
 
 use super::board::{Board, MappingState, Phase};
+use super::containers::Refused;
 use super::preflight::Filters;
 use super::window::Window;
 use super::words;
@@ -115,6 +116,8 @@ pub(super) struct Tables {
     pub(super) writer: Writer,
     board: Arc<Board>,
     mode: Mode,
+    /// What of the mapping tables is no mapping.
+    refused: Vec<Refused>,
     /// The last that was used.
     last_id: u32,
     /// Grows when the mapping of a table or its place changes.
@@ -131,6 +134,7 @@ impl Tables {
                 config::CacheMode::Whole => Mode::Whole,
                 config::CacheMode::Bounded => Mode::Bounded,
             },
+            refused: Vec::new(),
             last_id: 0,
             epoch: 0,
         };
@@ -144,18 +148,26 @@ impl Tables {
 
     /// These are wanted from now on, in this order. What is as it was stays as it is, with all its rows; others are to be copied.
     /// Not within a transaction of the store.
-    pub(super) fn arrange(&mut self, wanted: &[CacheMapping]) {
+    pub(super) fn arrange(&mut self, wanted: Vec<CacheMapping>, refused: Vec<Refused>) {
+        let refused: Vec<_> = refused
+            .into_iter()
+            .filter(|refused| !refused.is_overridden)
+            .collect();
+        if refused == self.refused && wanted.iter().eq(self.all.iter().map(|table| &table.config)) {
+            return;
+        }
+        self.refused = refused;
         let mut before = std::mem::take(&mut self.all);
         for config in wanted {
-            let known = before.iter().position(|table| table.config == *config);
-            let table = known.map_or_else(|| Table::new(config.clone()), |at| before.swap_remove(at));
+            let known = before.iter().position(|table| table.config == config);
+            let table = known.map_or_else(|| Table::new(config), |at| before.swap_remove(at));
             self.all.push(table);
         }
         for Table { config, state } in before {
             tracing::info!(
                 mapping = config.name,
                 table = config.table,
-                "mapping is not configured like this any more"
+                "mapping is removed, or defined in another way"
             );
             if let Some(mapping) = state.mapping() {
                 self.writer.close(mapping.id);
@@ -163,6 +175,17 @@ impl Tables {
         }
         self.epoch += 1;
         self.publish();
+    }
+
+    /// What cannot be served is tried again now.
+    pub(super) fn retry(&mut self) {
+        for at in 0..self.all.len() {
+            let (State::Waiting { reason, .. } | State::Stopped { reason }) = &self.all[at].state else {
+                continue;
+            };
+            let (from, reason) = (None, reason.clone());
+            self.set(at, State::Waiting { from, reason });
+        }
     }
 
     /// An id that no mapping had before, and whose [slot](MappingId::slot) none has now. It stays free until a mapping with it is followed:
@@ -389,7 +412,15 @@ impl Tables {
             let name = table.config.name.as_str().into();
             (name, table.state.phase().to_string().into())
         });
-        self.board.set_mappings(MappingSet::new(served, unready));
+        let refused = self.refused.iter().filter_map(|refused| {
+            let reason = format!(
+                "a row of {} that is no mapping: {}",
+                refused.table, refused.reason
+            );
+            Some((refused.name.as_deref()?.into(), reason.into()))
+        });
+        self.board
+            .set_mappings(MappingSet::new(served, refused.chain(unready)));
         self.tell();
     }
 
@@ -397,8 +428,11 @@ impl Tables {
         let states = self.all.iter().map(|table| MappingState {
             name: table.config.name.as_str().into(),
             table: table.config.table.as_str().into(),
+            row_of: table.config.row_of.as_deref().map(Box::from),
             phase: table.state.phase(),
         });
-        self.board.set_states(states.collect());
+        let mut states: Vec<_> = states.collect();
+        states.extend(self.refused.iter().map(Refused::state));
+        self.board.set_states(states);
     }
 }

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use config::CacheMapping;
 use mysql_wire::binlog::Zone;
 use mysql_wire::gtid::{Flavor, GtidSet};
 use tokio::runtime::Builder;
@@ -17,6 +16,7 @@ use upstream::{Cluster, Server};
 use super::account::Replica;
 use super::apply::Applier;
 use super::board::{Board, Counts, Fill};
+use super::containers::{Containers, Wanted};
 use super::dump::{self, ER_FATAL_ERROR_READING_BINLOG};
 use super::stream::{Ended, Stream, Surroundings};
 use super::tables::Tables;
@@ -42,7 +42,7 @@ pub enum FeedError {
 /// A running feed. It stops when this is dropped.
 pub struct Feed {
     board: Arc<Board>,
-    wanted: watch::Sender<Vec<CacheMapping>>,
+    wanted: watch::Sender<Wanted>,
     stop: watch::Sender<bool>,
     thread: Option<JoinHandle<()>>,
 }
@@ -64,7 +64,7 @@ impl Feed {
         };
         let (board, fills) = Board::new(nothing, Tracking::new(config.tracking_keys_max));
         let (stop, stopped) = watch::channel(false);
-        let (wanted, is_wanted) = watch::channel(config.mappings.clone());
+        let (wanted, is_wanted) = watch::channel(Wanted::of(config));
         let around = Surroundings {
             cluster,
             replica,
@@ -72,6 +72,7 @@ impl Feed {
             zone,
             copy_chunk: config.copy_chunk,
             wanted: is_wanted,
+            containers: Containers::new(Wanted::of(config)),
             stop: stopped,
         };
         let runtime = Builder::new_current_thread().enable_all().build()?;
@@ -98,11 +99,10 @@ impl Feed {
     /// Takes over the mappings of a configuration. Those that are new or changed are copied, those that are gone are dropped with their rows,
     /// the others go on as they are. It happens soon, not at once.
     pub fn reload(&self, config: &config::Cache) {
+        let new = Wanted::of(config);
         self.wanted.send_if_modified(|wanted| {
-            let differs = *wanted != config.mappings;
-            if differs {
-                wanted.clone_from(&config.mappings);
-            }
+            let differs = *wanted != new;
+            *wanted = new;
             differs
         });
     }
@@ -157,7 +157,7 @@ impl Follower {
                 tokio::select! {
                     () = &mut pausing => break,
                     _ = self.around.stop.changed() => return,
-                    _ = self.around.wanted.changed() => self.arrange(),
+                    Ok(()) = self.around.wanted.changed() => self.arrange(),
                 }
             }
         }
@@ -165,8 +165,8 @@ impl Follower {
 
     /// Takes over which mappings are wanted.
     fn arrange(&mut self) {
-        let wanted = self.around.wanted.borrow_and_update().clone();
-        self.applier.tables.arrange(&wanted);
+        let (wanted, refused) = self.around.arrangement();
+        self.applier.tables.arrange(wanted, refused);
     }
 
     /// The primary, as soon as there is one. `None` when the gateway stops.
@@ -183,7 +183,7 @@ impl Follower {
             tokio::select! {
                 _ = self.around.cluster.wait_for_topology_change(topology.generation) => {}
                 _ = self.around.stop.changed() => return None,
-                _ = self.around.wanted.changed() => self.arrange(),
+                Ok(()) = self.around.wanted.changed() => self.arrange(),
             }
         }
     }

@@ -46,6 +46,8 @@ pub enum Reason {
     Nullable,
     #[error("there is no unique index over exactly these columns: {0}")]
     NoUniqueIndex(String),
+    #[error("there is no unique index {0} over exactly these columns: {1}")]
+    OtherIndex(String, String),
     #[error("columns of type {0} are not kept")]
     ValueType(String),
     #[error(transparent)]

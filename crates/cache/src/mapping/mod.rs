@@ -123,7 +123,7 @@ impl Mapping {
             kind: config.kind,
             schema: shape.schema.clone(),
             table: shape.table.clone(),
-            index: unique_index(shape, &key, &columns)?,
+            index: unique_index(shape, &key, &columns, config.index.as_deref())?,
             column_types,
             columns,
             zone,
@@ -386,15 +386,26 @@ impl Columns<'_> {
     }
 }
 
-/// The index that makes the key one row's.
-fn unique_index(shape: &TableShape, key: &[KeyColumn], columns: &[Column]) -> Result<UniqueIndex, Reason> {
+/// The index that makes the key one row's: the one of this name, where one is named.
+fn unique_index(
+    shape: &TableShape,
+    key: &[KeyColumn],
+    columns: &[Column],
+    named: Option<&str>,
+) -> Result<UniqueIndex, Reason> {
+    let is_named =
+        |index: &UniqueIndex| named.is_none_or(|name| index.name.to_lowercase() == name.to_lowercase());
     let is_key = |name: &str| key.iter().any(|part| &*columns[part.column].name == name);
     let mut found = shape
         .unique
         .iter()
-        .filter(|index| index.columns.len() == key.len() && index.columns.iter().all(|name| is_key(name)));
+        .filter(|index| index.columns.len() == key.len() && index.columns.iter().all(|name| is_key(name)))
+        .filter(|index| is_named(index));
     found.next().cloned().ok_or_else(|| {
         let names: Vec<&str> = key.iter().map(|part| &*columns[part.column].name).collect();
-        Reason::NoUniqueIndex(names.join(", "))
+        match named {
+            Some(index) => Reason::OtherIndex(index.to_owned(), names.join(", ")),
+            None => Reason::NoUniqueIndex(names.join(", ")),
+        }
     })
 }

@@ -42,6 +42,7 @@ pub(crate) struct Wishes {
     pub(crate) memory_max: u64,
     pub(crate) bounded: bool,
     pub(crate) tls: bool,
+    pub(crate) mapping_tables: bool,
 }
 
 impl Wishes {
@@ -53,6 +54,7 @@ impl Wishes {
             memory_max: 1 << 30,
             bounded: false,
             tls: false,
+            mapping_tables: false,
         }
     }
 }
@@ -111,6 +113,7 @@ impl Fed {
         ));
         config.mappings = mappings;
         config.copy_chunk = wishes.chunk;
+        config.mapping_tables = wishes.mapping_tables;
         if wishes.bounded {
             config.mode = config::CacheMode::Bounded;
         }
@@ -126,8 +129,12 @@ impl Fed {
 
     /// The configuration has these mappings now.
     pub(crate) fn reload(&self, mappings: Vec<CacheMapping>) {
+        self.reload_with(false, mappings);
+    }
+
+    pub(crate) fn reload_with(&self, mapping_tables: bool, mappings: Vec<CacheMapping>) {
         let mut config = config::Cache::new("main");
-        config.mappings = mappings;
+        (config.mapping_tables, config.mappings) = (mapping_tables, mappings);
         self.feed.reload(&config);
     }
 

@@ -5,6 +5,7 @@
 mod a_copy_under_load_converges;
 mod another_primary;
 mod fed;
+mod mapping_tables;
 mod mappings_change;
 mod tables_change;
 mod the_stream_goes_on;

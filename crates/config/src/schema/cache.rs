@@ -43,6 +43,10 @@ section! {
         /// The number under which the gateway shows among the replicas of a server; no server and no other gateway may have it.
         pub server_id: Option<u32> = default(None, "drawn at random at start") in Some(1)..=Some(u32::MAX), Restart;
 
+        /// Mappings are also read from the tables `forebay.string_containers` and `forebay.hash_containers` of the primary, and followed
+        /// there. Whoever may write to these tables says what is kept; who may read it is asked of the server in any case.
+        pub mapping_tables: bool = default(false), Live;
+
         /// The tables, and what of them is kept. A reload copies those that are new or changed; the others are served meanwhile.
         pub mappings as "mapping": Vec<CacheMapping> = default(Vec::new()), Live;
     }
@@ -80,6 +84,12 @@ section! {
 
         /// The columns that are kept. `["*"]` is all of them, for `hash`.
         pub value: Vec<String> = required, Live;
+
+        /// The unique index over the columns of `key`, where it is named.
+        pub index: Option<String> = internal(None), Live;
+
+        /// The table of mappings that it is a row of.
+        pub row_of: Option<String> = internal(None), Live;
     }
 }
 
@@ -132,6 +142,7 @@ impl CacheMapping {
             table: table.to_owned(),
             key: owned(key),
             value: owned(value),
+            ..Self::stand_in()
         }
     }
 

@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 
 use super::accounts::is_qualified;
-use super::{at_most_one, names_differ, needs};
+use super::{NAME_MAX, at_most_one, names_differ, needs};
 use crate::report::Report;
 use crate::schema::{Cache, CacheMapping, Config, Listener, MappingKind, Mode, Protocol};
 use crate::suggest;
 
-/// Mappings in a configuration. Every row event is held against them.
-const MAPPINGS_MAX: usize = 1000;
+/// Mappings that there may be. Every row event is held against them.
+pub const MAPPINGS_MAX: usize = 1000;
 
 /// Columns of a key: the most that an index has.
 const KEY_COLUMNS_MAX: usize = 16;
@@ -42,13 +42,41 @@ pub(super) fn cache(config: &Config, report: &mut Report<'_>) {
     let names = cache.mappings.iter().map(|mapping| mapping.name.as_str());
     names_differ(names, |index| format!("cache.mapping[{index}]"), report);
     for (index, mapping) in cache.mappings.iter().enumerate() {
-        let path = format!("cache.mapping[{index}]");
-        name(mapping, &path, report);
-        table(mapping, &path, report);
-        columns("key", &mapping.key, KEY_COLUMNS_MAX, &path, report);
-        columns("value", &mapping.value, COLUMNS_MAX, &path, report);
-        value_fits_kind(mapping, &path, report);
+        of_mapping(mapping, &format!("cache.mapping[{index}]"), report);
     }
+}
+
+impl CacheMapping {
+    /// Whether it could be one of a configuration.
+    ///
+    /// # Errors
+    /// The first mistake, in words.
+    pub fn check(&self) -> Result<(), String> {
+        if !(1..=NAME_MAX).contains(&self.name.len()) {
+            let len = self.name.len();
+            return Err(format!(
+                "name: expected 1 to {NAME_MAX} bytes of text, found {len}"
+            ));
+        }
+        let mut report = Report::new("", "");
+        of_mapping(self, "", &mut report);
+        let Err(errors) = report.finish() else {
+            return Ok(());
+        };
+        let first = errors.0.first().map(|error| {
+            let key = error.key.trim_start_matches('.');
+            format!("{key}: expected {}, found {}", error.expected, error.found)
+        });
+        Err(first.unwrap_or_default())
+    }
+}
+
+fn of_mapping(mapping: &CacheMapping, path: &str, report: &mut Report<'_>) {
+    name(mapping, path, report);
+    table(mapping, path, report);
+    columns("key", &mapping.key, KEY_COLUMNS_MAX, path, report);
+    columns("value", &mapping.value, COLUMNS_MAX, path, report);
+    value_fits_kind(mapping, path, report);
 }
 
 /// Checks what a listener says about the cache.

@@ -10,6 +10,7 @@ mod topology;
 use std::collections::BTreeMap;
 
 pub(crate) use accounts::{users, users_differ};
+pub use cache::MAPPINGS_MAX;
 
 use crate::address::BindAddress;
 use crate::report::Report;

@@ -335,7 +335,9 @@ fn what_is_wanted_still_goes_on_as_it_was() {
     let [items, other] = [0, 1].map(|at| fed.applier.tables.all[at].config.clone());
     let mut changed = items.clone();
     changed.value = vec!["id".to_owned()];
-    fed.applier.tables.arrange(&[other.clone(), changed.clone()]);
+    fed.applier
+        .tables
+        .arrange(vec![other.clone(), changed.clone()], Vec::new());
     assert_eq!(fed.served(), [true, false], "in the order of the configuration");
     assert_eq!(fed.applier.tables.all[0].config, other);
     fed.serve(1);
@@ -347,7 +349,7 @@ fn what_is_wanted_still_goes_on_as_it_was() {
         "what it changed of the other one is known"
     );
     assert!(fed.has(b"k"));
-    fed.applier.tables.arrange(&[changed]);
+    fed.applier.tables.arrange(vec![changed], Vec::new());
     assert_eq!(fed.store.memory().row_count, 0);
     let names: Vec<_> = fed
         .applier
