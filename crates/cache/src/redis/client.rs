@@ -1,5 +1,7 @@
 //! `CLIENT`: what a connection says of itself and asks of others.
 
+use std::sync::Arc;
+
 use config::ReadConsistency;
 use dataplane::extension::Guest;
 use mysql_wire::gtid::{Flavor, GtidSet};
@@ -7,16 +9,20 @@ use resp_wire::{Args, Writer, parse_integer};
 
 use super::refusal::{Refusal, shown};
 use super::session::{Replies, Session};
+use super::tracking;
+use crate::tracking::Tracking;
 
 const HELP: &[&str] = &[
     "CLIENT <subcommand> [<arg> ...]. Subcommands are:",
+    "CACHING (YES|NO)",
+    "    Say for the next command whether its keys are tracked, in the modes OPTIN and OPTOUT.",
     "CONSISTENCY [EVENTUAL|STRONG|SESSION [<gtids>]]",
     "    Say or set how fresh reads of this connection are. SESSION waits for the transactions",
     "    of the GTID set, which is that of the session's own writes.",
     "GETNAME",
     "    Return the name of the current connection.",
     "GETREDIR",
-    "    Return -1: tracking is not served.",
+    "    Return 0 while the current connection tracks, else -1.",
     "ID",
     "    Return the ID of the current connection.",
     "INFO",
@@ -31,6 +37,10 @@ const HELP: &[&str] = &[
     "    Control the replies sent to the current connection.",
     "SETINFO (LIB-NAME|LIB-VER) <value>, SETNAME <name>",
     "    Set what others see of the current connection.",
+    "TRACKING (ON|OFF) [BCAST] [PREFIX <prefix> [...]] [OPTIN] [OPTOUT] [NOLOOP]",
+    "    Have this connection told when rows change whose values the client keeps. It takes RESP3.",
+    "TRACKINGINFO",
+    "    Report how the current connection tracks.",
 ];
 
 /// The longest name that a client may give itself or its library.
@@ -43,6 +53,7 @@ const NAME_MAX: usize = 256;
 pub(crate) fn client(
     session: &mut Session,
     guest: &Guest,
+    table: &Arc<Tracking>,
     args: Args<'_>,
     out: &mut Writer<'_>,
 ) -> Result<(), Refusal> {
@@ -83,14 +94,16 @@ pub(crate) fn client(
             out.simple("OK");
         }
         (b"unblock", 3 | 4) => out.integer(0),
-        (b"getredir", 2) => out.integer(-1),
+        (b"getredir", 2) => out.integer(tracking::redirection(session)),
         (b"tracking", 3..) => {
-            if on_or_off(args)? {
-                return Err(Refusal::Other("CLIENT TRACKING is not served".into()));
-            }
+            tracking::tracking(session, table, args)?;
             out.simple("OK");
         }
-        (b"trackinginfo", 2) => tracking_info(out),
+        (b"trackinginfo", 2) => tracking::tracking_info(session, out),
+        (b"caching", 3) => {
+            tracking::caching(session, args)?;
+            out.simple("OK");
+        }
         (b"consistency", 2..=4) => consistency(session, args, out)?,
         (b"help", 2) => super::server::help(HELP, out),
         _ => return Err(unknown()),
@@ -159,10 +172,9 @@ fn list(session: &Session, filters: Args<'_>) -> Result<String, Refusal> {
     Ok(lines)
 }
 
-fn on_or_off(args: Args<'_>) -> Result<bool, Refusal> {
+fn on_or_off(args: Args<'_>) -> Result<(), Refusal> {
     match args.get(2).unwrap_or_default().to_ascii_lowercase().as_slice() {
-        b"on" => Ok(true),
-        b"off" => Ok(false),
+        b"on" | b"off" => Ok(()),
         _ => Err(Refusal::Syntax),
     }
 }
@@ -193,17 +205,6 @@ fn kill(session: &Session, guest: &Guest, args: Args<'_>) -> Result<(), Refusal>
         Some(card) if card.told().user == session.listed.told().user && guest.kill(card.id()) => Ok(()),
         _ => Err(Refusal::Other("No such client, or one of another user".into())),
     }
-}
-
-fn tracking_info(out: &mut Writer<'_>) {
-    out.map(3);
-    out.bulk(b"flags");
-    out.set(1);
-    out.bulk(b"off");
-    out.bulk(b"redirect");
-    out.integer(-1);
-    out.bulk(b"prefixes");
-    out.array(0);
 }
 
 fn consistency(session: &mut Session, args: Args<'_>, out: &mut Writer<'_>) -> Result<(), Refusal> {

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::fmt::Write;
 use std::ops::Deref;
-use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -28,6 +28,7 @@ pub(crate) struct Card {
     /// Seconds after `since` when the last command came.
     seconds: AtomicU32,
     protocol: AtomicU8,
+    tracks: AtomicBool,
 }
 
 /// What the client said of itself.
@@ -58,6 +59,7 @@ impl Clients {
             command: AtomicU8::new(0),
             seconds: AtomicU32::new(0),
             protocol: AtomicU8::new(2),
+            tracks: AtomicBool::new(false),
         });
         self.cards().insert(id, Arc::clone(&card));
         Listed {
@@ -135,6 +137,11 @@ impl Card {
         self.protocol.store(number, Ordering::Relaxed);
     }
 
+    /// Whether the client is told when rows change.
+    pub(crate) fn tracks(&self, tracks: bool) {
+        self.tracks.store(tracks, Ordering::Relaxed);
+    }
+
     /// A client's commands came, the last of them was this.
     #[inline]
     pub(crate) fn worked(&self, last: Command) {
@@ -147,6 +154,7 @@ impl Card {
     pub(crate) fn describe(&self, line: &mut String) {
         let told = self.lock();
         let age = self.since.elapsed();
+        let tracks = self.tracks.load(Ordering::Relaxed);
         let last = Duration::from_secs(u64::from(self.seconds.load(Ordering::Relaxed)));
         let command = usize::from(self.command.load(Ordering::Relaxed));
         let command = command
@@ -155,16 +163,18 @@ impl Card {
         // A `String` takes everything.
         let _ = write!(
             line,
-            "id={} addr={} laddr={} fd=-1 name={} age={} idle={} flags=N db=0 sub=0 psub=0 ssub=0 multi=-1 watch=0 cmd={} user={} \
-             redir=-1 resp={} lib-name={} lib-ver={}",
+            "id={} addr={} laddr={} fd=-1 name={} age={} idle={} flags={} db=0 sub=0 psub=0 ssub=0 multi=-1 watch=0 cmd={} user={} \
+             redir={} resp={} lib-name={} lib-ver={}",
             self.id,
             self.address,
             self.local_address,
             told.name,
             age.as_secs(),
             age.saturating_sub(last).as_secs(),
+            if tracks { 't' } else { 'N' },
             command.map_or("NULL", |spec| spec.name),
             told.user,
+            if tracks { 0 } else { -1 },
             self.protocol.load(Ordering::Relaxed),
             told.library,
             told.library_version,

@@ -21,9 +21,11 @@ use super::login;
 use super::refusal::{Refusal, UnknownCommand};
 use super::rows::Space;
 use super::session::{Replies, Session};
+use super::tracking;
 use super::{Desk, Present, Service};
 use crate::mapping::Mapping;
 use crate::store::NotRead;
+use crate::tracking::Mail;
 
 /// Bytes of replies that are collected before they are written: so much of a long pipeline is executed at once.
 const PORTION: usize = 64 * 1024;
@@ -68,6 +70,14 @@ struct Connection<'s> {
     desk: Option<Box<Desk>>,
 }
 
+/// What a connection has waited for.
+enum Came {
+    /// So many bytes of the client; 0 are the end.
+    Bytes(usize),
+    /// Something to tell it.
+    Mail,
+}
+
 /// Requests that came together.
 struct Batch {
     mappings: Rc<Present>,
@@ -99,6 +109,15 @@ impl Connection<'_> {
             {
                 return Some(departure);
             }
+            if let Some(mail) = self
+                .session
+                .tracking
+                .as_ref()
+                .and_then(|tracked| tracked.take_mail())
+                && let Err(departure) = Box::pin(self.tell(mail)).await
+            {
+                return Some(departure);
+            }
             if until_login && self.session.identity.is_some() {
                 return None;
             }
@@ -107,8 +126,9 @@ impl Connection<'_> {
                 tokio::task::yield_now().await;
             }
             match self.receive().await {
-                Ok(0) => return Some(Departure::Gone),
-                Ok(n) => {
+                Ok(Came::Mail) => was_full = false,
+                Ok(Came::Bytes(0)) => return Some(Departure::Gone),
+                Ok(Came::Bytes(n)) => {
                     was_full = n >= buffer::CAPACITY / 2;
                     self.guest.add_from_client(n);
                 }
@@ -117,18 +137,66 @@ impl Connection<'_> {
         }
     }
 
-    /// Waits for bytes.
-    async fn receive(&mut self) -> Result<usize, Departure> {
+    /// Waits for bytes, or for something that the client has to be told.
+    async fn receive(&mut self) -> Result<Came, Departure> {
         self.guest.waits_for_client();
         poll_fn(|cx| {
             if let Some(order) = self.guest.due(true) {
                 return Poll::Ready(Err(Departure::Told(order)));
             }
-            self.input
-                .poll_read(cx, &mut self.stream)
-                .map_err(Departure::Failed)
+            if let Poll::Ready(read) = self.input.poll_read(cx, &mut self.stream) {
+                return Poll::Ready(read.map(Came::Bytes).map_err(Departure::Failed));
+            }
+            match &self.session.tracking {
+                Some(tracked) => tracked.poll_mail(cx).map(|()| Ok(Came::Mail)),
+                None => Poll::Pending,
+            }
         })
         .await
+    }
+
+    /// Tells the client which keys have changed. Only between two requests: what changed during one is told behind its reply.
+    async fn tell(&mut self, mut mail: Mail) -> Result<(), Departure> {
+        self.guest.works();
+        if self
+            .session
+            .tracking
+            .as_ref()
+            .is_some_and(|tracked| tracked.is_broadcast())
+        {
+            mail = self.readable(mail).await?;
+        }
+        let mut desk = self.desk.take().unwrap_or_else(|| self.service.take_desk());
+        tracking::tell(&mail, &mut Writer::new(&mut desk.out, self.session.version));
+        let written = self.write(&mut desk.out).await;
+        self.put_away(desk);
+        written
+    }
+
+    /// What of it the client's user may read.
+    async fn readable(&mut self, mail: Mail) -> Result<Mail, Departure> {
+        let Mail::Keys(mut keys) = mail else {
+            return Ok(mail);
+        };
+        self.age_rights();
+        let mappings = self.service.mappings();
+        let mut allowed = Vec::with_capacity(keys.len());
+        for key in &keys {
+            let name = key.split(|&byte| byte == b'@').next().unwrap_or_default();
+            let Some(mapping) = mappings.0.by_name(name) else {
+                return Ok(Mail::All);
+            };
+            if self.session.rights.of(mapping).is_none() {
+                self.find_right(mapping).await?;
+            }
+            match self.session.rights.of(mapping) {
+                Some(verdict) => allowed.push(verdict),
+                None => return Ok(Mail::All),
+            }
+        }
+        let mut allowed = allowed.into_iter();
+        keys.retain(|_| allowed.next().unwrap_or(false));
+        Ok(Mail::Keys(keys))
     }
 
     /// Executes the requests that are there.
@@ -155,14 +223,19 @@ impl Connection<'_> {
         if let Some(last) = batch.last {
             self.session.listed.worked(last);
         }
-        desk.out.clear();
         self.input.rest();
+        self.put_away(desk);
+        worked.and(written)
+    }
+
+    /// A desk is kept while part of a request is there.
+    fn put_away(&mut self, mut desk: Box<Desk>) {
+        desk.out.clear();
         if desk.parser.is_within_request() {
             self.desk = Some(desk);
         } else {
             self.service.give_back(desk);
         }
-        worked.and(written)
     }
 
     async fn requests(&mut self, desk: &mut Desk, batch: &mut Batch) -> Result<(), Departure> {
@@ -206,12 +279,14 @@ impl Connection<'_> {
         batch.commands += 1;
         let mut waited = Waited::default();
         let mut waits = false;
+        let mut command;
         let quits = loop {
             let Desk { parser, out, space } = &mut *desk;
             let args = parser.args(self.input.bytes());
             let mut execution = execution(self.service, &self.guest, &mut self.session, batch, space);
             let next = execution.request(args, out);
-            batch.last = execution.last.or(batch.last);
+            command = execution.last;
+            batch.last = command.or(batch.last);
             match next {
                 Next::Done => break false,
                 Next::Quit => break true,
@@ -251,6 +326,12 @@ impl Connection<'_> {
             Some(Command::Client | Command::Reset) => batch.fresh = None,
             Some(command) if !waits && command.spec().nature == Nature::Read => batch.reads += 1,
             _ => {}
+        }
+        if let Some(tracked) = &mut self.session.tracking
+            && command != Some(Command::Client)
+            && self.session.queue.is_none()
+        {
+            tracked.end_command();
         }
         self.mute(replies, start, &mut desk.out);
         Ok(quits)

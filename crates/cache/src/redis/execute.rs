@@ -15,6 +15,7 @@ use super::refusal::{Refusal, UnknownCommand};
 use super::rows::{Rows, Source, Space, Stop, Wanted};
 use super::server;
 use super::session::Session;
+use super::tracking::Tracked;
 use super::transaction::Queue;
 use crate::mapping::{Mapping, MappingSet};
 
@@ -177,6 +178,7 @@ impl Execution<'_> {
             zone: self.service.shared.zone,
             source,
             rights: &self.session.rights,
+            tracker: self.session.tracking.as_deref().and_then(Tracked::reader),
             space: self.space,
         }
     }
@@ -195,7 +197,7 @@ impl Execution<'_> {
             }
             Command::Select if args.get(1) == Some(b"0") => out.simple("OK"),
             Command::Select => return Err(Refusal::Database.into()),
-            _ => client::client(self.session, self.guest, args, out)?,
+            _ => client::client(self.session, self.guest, self.service.tracking(), args, out)?,
         }
         Ok(Next::Done)
     }

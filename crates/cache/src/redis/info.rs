@@ -40,10 +40,7 @@ pub(crate) fn info(service: &Service, asked: Args<'_>) -> String {
         line(&mut text, format_args!("# {title}"));
         match *section {
             "server" => server(service, &mut text),
-            "clients" => line(
-                &mut text,
-                format_args!("connected_clients:{}", service.shared.clients.count()),
-            ),
+            "clients" => clients(service, &mut text),
             "memory" => memory(service, &mut text),
             "persistence" => persistence(service, &mut text),
             "stats" => stats(service, &mut text),
@@ -80,6 +77,13 @@ fn server(service: &Service, text: &mut String) {
     line(text, format_args!("uptime_in_days:{}", up / 86_400));
 }
 
+fn clients(service: &Service, text: &mut String) {
+    let connected = service.shared.clients.count();
+    line(text, format_args!("connected_clients:{connected}"));
+    let tracking = service.tracking().clients_count();
+    line(text, format_args!("tracking_clients:{tracking}"));
+}
+
 fn memory(service: &Service, text: &mut String) {
     let memory = service.store().memory();
     line(text, format_args!("used_memory:{}", memory.held));
@@ -106,6 +110,8 @@ fn stats(service: &Service, text: &mut String) {
     line(text, format_args!("total_commands_processed:{}", counts.commands));
     line(text, format_args!("total_error_replies:{}", counts.errors));
     line(text, format_args!("asked_server:{}", counts.asked_server));
+    let keys = service.tracking().keys_count();
+    line(text, format_args!("tracking_total_keys:{keys}"));
 }
 
 fn rows_in_memory(service: &Service) -> u64 {

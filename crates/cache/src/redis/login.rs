@@ -7,8 +7,9 @@ use super::client::said;
 use super::refusal::Refusal;
 use super::session::Session;
 
-/// Of Redis: what this server's commands and replies are like. Some clients want to know that much.
-pub(crate) const REDIS_VERSION: &str = "7.2.0";
+/// Of Redis: what this server's commands and replies are like. Some clients want to know that much: those that keep values themselves ask for a
+/// server `redis` of at least this version.
+pub(crate) const REDIS_VERSION: &str = "7.4.0";
 
 /// The user of `AUTH` with a password alone.
 const DEFAULT_USER: &[u8] = b"default";
@@ -84,7 +85,7 @@ fn greet(guest: &Guest, out: &mut Writer<'_>) {
         out.bulk(value.as_bytes());
     };
     out.map(7);
-    text(out, "server", "forebay");
+    text(out, "server", "redis");
     text(out, "version", REDIS_VERSION);
     out.bulk(b"proto");
     out.integer(match out.version() {

@@ -5,7 +5,7 @@
 //!
 //! ```text
 //! input → connection → command ┬→ reads, scan   rows from memory (rows)
-//!                              ├→ client, login what belongs to the connection (session, clients)
+//!                              ├→ client, login what belongs to the connection (session, clients, tracking)
 //!                              ├→ transaction   MULTI … EXEC, at one position
 //!                              └→ server, info  what the server says of itself
 //! ```
@@ -30,6 +30,7 @@ mod rows;
 mod scan;
 mod server;
 mod session;
+mod tracking;
 mod transaction;
 
 #[cfg(test)]
@@ -48,6 +49,7 @@ use telemetry::{Counter, Samples, Source, catalog};
 use crate::mapping::MappingSet;
 use crate::reader::{Reader, Want};
 use crate::store::Store;
+use crate::tracking::Tracking;
 
 /// Desks that a worker keeps.
 const DESKS_MAX: usize = 64;
@@ -166,6 +168,10 @@ impl Service {
     pub async fn serve(&self, visit: Visit) -> Departure {
         self.counts.connections.inc();
         connection::run(self, visit).await
+    }
+
+    fn tracking(&self) -> &Arc<Tracking> {
+        self.reader.board().tracking()
     }
 
     fn store(&self) -> &Store {

@@ -10,6 +10,7 @@ use super::rights::Known;
 use crate::mapping::{Decision, Mapping, MappingSet};
 use crate::reader::Want;
 use crate::store::{Found, NotRead, Store, View};
+use crate::tracking::Tracker;
 
 /// Why a command stops half way.
 #[derive(Debug)]
@@ -80,6 +81,8 @@ pub(crate) struct Rows<'a> {
     pub(crate) source: Source<'a>,
     /// What the user may read.
     pub(crate) rights: &'a Known,
+    /// Whoever has to know of keys before they are read.
+    pub(crate) tracker: Option<&'a Tracker>,
     /// Memory that lasts from one command to the next.
     pub(crate) space: &'a mut Space,
 }
@@ -140,6 +143,9 @@ impl<'a> Rows<'a> {
             key: shown(redis_key),
             reason: error.to_string(),
         })?;
+        if let Some(tracker) = self.tracker {
+            tracker.reads(mapping, &self.space.key, decision, redis_key);
+        }
         let found = match decision {
             Decision::Nowhere => false,
             Decision::Memory => self.get(mapping, true)?,

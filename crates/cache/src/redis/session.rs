@@ -6,6 +6,7 @@ use mysql_wire::gtid::GtidSet;
 use resp_wire::{Limits, Version};
 
 use super::clients::Listed;
+use super::tracking::Tracked;
 use super::transaction::Queue;
 
 /// The state of a connection between two commands.
@@ -24,6 +25,8 @@ pub(crate) struct Session {
     pub(crate) listed: Listed,
     /// The mappings whose tables the user is known to be allowed to read.
     pub(crate) rights: super::rights::Known,
+    /// It is told when rows change.
+    pub(crate) tracking: Option<Box<Tracked>>,
 }
 
 /// Which replies a client wants (`CLIENT REPLY`).
@@ -47,6 +50,7 @@ impl Session {
             replies: Replies::On,
             listed,
             rights: super::rights::Known::default(),
+            tracking: None,
         }
     }
 
@@ -66,6 +70,12 @@ impl Session {
         self.rights = super::rights::Known::default();
     }
 
+    /// It tracks like this from here on.
+    pub(crate) fn track(&mut self, tracking: Option<Box<Tracked>>) {
+        self.listed.tracks(tracking.is_some());
+        self.tracking = tracking;
+    }
+
     /// As at first (`RESET`).
     pub(crate) fn reset(&mut self, guest: &Guest) {
         self.listed.tell(|told| *told = super::clients::Told::default());
@@ -78,8 +88,11 @@ impl Session {
         self.rights = super::rights::Known::default();
     }
 
-    /// Another protocol from here on.
+    /// Another protocol from here on. In RESP2 nothing can be told that was not asked for.
     pub(crate) fn speak(&mut self, version: Version) {
+        if version == Version::V2 {
+            self.track(None);
+        }
         self.version = version;
         self.listed.speaks(version);
     }

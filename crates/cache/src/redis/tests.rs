@@ -136,6 +136,7 @@ impl Stage {
             zone: Zone::UTC,
             source,
             rights: &self.rights,
+            tracker: None,
             space: &mut self.space,
         };
         reads::read(command, args, &mut rows, &mut Writer::new(&mut out, self.version))?;

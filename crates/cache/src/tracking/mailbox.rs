@@ -33,21 +33,24 @@ pub(crate) enum Mail {
 }
 
 impl Mailbox {
-    /// A key has changed.
-    pub(super) fn put(&self, key: &[u8]) {
+    /// Keys have changed.
+    pub(super) fn put<'k>(&self, changed: impl IntoIterator<Item = &'k [u8]>) {
         let mut inside = lock(&self.inside);
-        inside.bytes += key.len() + KEY_COST;
-        let is_full = inside.bytes > MAIL_MAX;
-        match &mut inside.mail {
-            Some(Mail::All) => return,
-            mail if is_full => *mail = Some(Mail::All),
-            Some(Mail::Keys(keys)) => {
-                keys.push(key.into());
-                return;
+        for key in changed {
+            inside.bytes += key.len() + KEY_COST;
+            let is_full = inside.bytes > MAIL_MAX;
+            match &mut inside.mail {
+                Some(Mail::All) => break,
+                mail if is_full => *mail = Some(Mail::All),
+                Some(Mail::Keys(keys)) => keys.push(key.into()),
+                mail => *mail = Some(Mail::Keys(vec![key.into()])),
             }
-            mail => *mail = Some(Mail::Keys(vec![key.into()])),
         }
-        let waker = inside.waker.take();
+        let waker = if inside.mail.is_some() {
+            inside.waker.take()
+        } else {
+            None
+        };
         drop(inside);
         waker.into_iter().for_each(Waker::wake);
     }
@@ -90,19 +93,18 @@ mod tests {
     fn mail_is_bounded() {
         let mailbox = Mailbox::default();
         assert_eq!(mailbox.take(), None);
-        mailbox.put(b"user@1");
-        mailbox.put(b"user@2");
+        mailbox.put([b"user@1".as_slice(), b"user@2"]);
         let keys = vec![b"user@1".as_slice().into(), b"user@2".as_slice().into()];
         assert_eq!(mailbox.take(), Some(Mail::Keys(keys)));
         for _ in 0..MAIL_MAX {
-            mailbox.put(b"user@1");
+            mailbox.put([b"user@1".as_slice()]);
         }
         assert_eq!(mailbox.take(), Some(Mail::All));
-        mailbox.put(b"user@3");
+        mailbox.put([b"user@3".as_slice()]);
         mailbox.put_all();
-        mailbox.put(b"user@3");
+        mailbox.put([b"user@3".as_slice()]);
         assert_eq!((mailbox.take(), mailbox.take()), (Some(Mail::All), None));
-        mailbox.put(b"user@3");
+        mailbox.put([b"user@3".as_slice()]);
         assert_eq!(
             mailbox.take(),
             Some(Mail::Keys(vec![b"user@3".as_slice().into()]))

@@ -14,9 +14,10 @@
 //! The same holds for mappings that are closed: the feed takes their keys out, and nothing is remembered of a mapping that is not open.
 //! The client is told at once instead.
 //!
-//! While nobody tracks, the feed notes nothing but that it did not. A client that begins counts itself, and the feed looks at the count
-//! after it has made changes visible, with a fence between the two on either side: so either the feed sees the client, and then
-//! tells it to forget everything, or the client sees the changes.
+//! While nobody tracks, the feed notes nothing but that it did not; it looks once a transaction whether somebody does. A client that begins
+//! counts itself, and the feed looks at the count again after it has made changes visible, with a fence between the two on
+//! either side: so either the feed sees the client, and has it forget everything if it did not note all changes, or the client sees the
+//! changes.
 
 mod mailbox;
 mod table;
@@ -64,6 +65,13 @@ struct Client {
     mailbox: Arc<Mailbox>,
     /// It is told of all keys that begin with one of these, whatever it has read.
     prefixes: Option<Prefixes>,
+}
+
+/// A row that has changed.
+struct Broadcast<'m> {
+    mapping: &'m Mapping,
+    /// The key, where there is one text that names it.
+    text: Option<Box<[u8]>>,
 }
 
 /// Beginnings of keys.
@@ -122,7 +130,8 @@ impl Tracking {
             .collect();
         let mut kept = lock(&self.open);
         let closes = kept.keys().any(|id| !open.contains_key(id));
-        self.table.set_open(|id| open.contains_key(&id), open.keys().copied());
+        self.table
+            .set_open(|id| open.contains_key(&id), open.keys().copied());
         *kept = open;
         drop(kept);
         if closes {
@@ -148,9 +157,10 @@ impl Tracking {
         self.table.len()
     }
 
+    /// Whether somebody tracks who may not see what was made visible before.
     fn is_active(&self) -> bool {
         fence(Ordering::SeqCst);
-        self.active.load(Ordering::Relaxed) > 0
+        self.clients_count() > 0
     }
 
     fn tell_all(&self) {
@@ -159,36 +169,44 @@ impl Tracking {
         clients.all.values().for_each(|client| client.mailbox.put_all());
     }
 
-    /// Tells the clients of keys that were taken out.
+    /// Tells the clients of keys that were taken out: each of all its keys at once.
     fn tell(&self, taken: &Taken) {
-        if taken.is_empty() {
-            return;
-        }
-        let clients = self.clients();
-        let mut told = 0;
+        let mut keys: Vec<(u64, &[u8])> = Vec::new();
         for text in taken {
-            for client in text.clients.iter().filter_map(|number| clients.all.get(number)) {
-                client.mailbox.put(&text.text);
-                told += 1;
+            keys.extend(text.clients.iter().map(|&number| (number, &*text.text)));
+        }
+        // In the order in which they changed.
+        keys.sort_by_key(|(number, _)| *number);
+        let clients = if keys.is_empty() { return } else { self.clients() };
+        for of_client in keys.chunk_by(|(one, _), (other, _)| one == other) {
+            if let Some(client) = clients.all.get(&of_client[0].0) {
+                client.mailbox.put(of_client.iter().map(|(_, key)| *key));
+                self.told.fetch_add(of_client.len() as u64, Ordering::Relaxed);
             }
         }
-        self.told.fetch_add(told, Ordering::Relaxed);
     }
 
-    /// Tells the clients that want to know of all keys of a mapping. `text`: the key, where there is one text that names it.
-    fn broadcast(&self, mapping: &Mapping, text: Option<&[u8]>) {
+    /// Tells the clients that want to know of all keys of some kind.
+    fn broadcast(&self, changed: &[Broadcast<'_>]) {
         let clients = self.clients();
-        let mut told = 0;
-        for client in clients.all.values() {
-            let Some(prefixes) = &client.prefixes else { continue };
-            match text {
-                Some(text) if prefixes.iter().any(|prefix| text.starts_with(prefix)) => client.mailbox.put(text),
-                None if prefixes.iter().any(|prefix| may_begin(mapping, prefix)) => client.mailbox.put_all(),
-                _ => continue,
+        let all = clients.all.values();
+        for (client, prefixes) in all.filter_map(|client| Some((client, client.prefixes.as_ref()?))) {
+            let has = |key: &[u8]| prefixes.iter().any(|prefix| key.starts_with(prefix));
+            let may_have = |mapping| prefixes.iter().any(|prefix| may_begin(mapping, prefix));
+            let keys: Vec<&[u8]> = changed
+                .iter()
+                .filter_map(|changed| changed.text.as_deref())
+                .filter(|key| has(key))
+                .collect();
+            let mut nameless = changed.iter().filter(|changed| changed.text.is_none());
+            if nameless.any(|changed| may_have(changed.mapping)) {
+                client.mailbox.put_all();
+                self.told.fetch_add(1, Ordering::Relaxed);
+            } else {
+                self.told.fetch_add(keys.len() as u64, Ordering::Relaxed);
+                client.mailbox.put(keys);
             }
-            told += 1;
         }
-        self.told.fetch_add(told, Ordering::Relaxed);
     }
 
     fn has_broadcasts(&self) -> bool {
@@ -210,12 +228,12 @@ impl Tracker {
             // No change will ever give it a row.
             Decision::Nowhere => return,
         };
-        let (remembered, taken) = self
-            .tracking
-            .table
-            .remember(mapping.id.0, key, by_server, text, self.number);
+        let (remembered, taken) =
+            self.tracking
+                .table
+                .remember(mapping.id.0, key, by_server, text, self.number);
         if remembered == Remembered::NotOpen {
-            self.mailbox.put(text);
+            self.mailbox.put([text]);
         }
         self.tracking.tell(&taken);
     }

@@ -82,7 +82,11 @@ impl Table {
         text: &[u8],
         client: u64,
     ) -> (Remembered, Taken) {
-        let at = if by_server { BY_SERVER } else { self.shard_of(mapping, key) };
+        let at = if by_server {
+            BY_SERVER
+        } else {
+            self.shard_of(mapping, key)
+        };
         let mut shard = self.shard(at);
         let Some(keys) = shard.mappings.get_mut(&mapping) else {
             return (Remembered::NotOpen, Taken::new());
@@ -130,7 +134,9 @@ impl Table {
     pub(super) fn take_by_server(&self, mapping: u32, taken: &mut Taken) {
         let mut shard = self.shard(BY_SERVER);
         let keys = shard.mappings.get_mut(&mapping);
-        let all = keys.map(|keys| std::mem::take(&mut keys.by_server)).unwrap_or_default();
+        let all = keys
+            .map(|keys| std::mem::take(&mut keys.by_server))
+            .unwrap_or_default();
         for texts in all.into_values() {
             shard.used -= weights(&texts);
             taken.extend(texts);
@@ -143,7 +149,9 @@ impl Table {
         for at in 0..SHARDS {
             let mut shard = self.shard(at);
             let keys = shard.mappings.get_mut(&mapping);
-            let all = keys.map(|keys| std::mem::take(&mut keys.in_memory)).unwrap_or_default();
+            let all = keys
+                .map(|keys| std::mem::take(&mut keys.in_memory))
+                .unwrap_or_default();
             for texts in all.into_values() {
                 shard.used -= weights(&texts);
                 taken.extend(texts);
@@ -218,11 +226,9 @@ fn add(texts: &mut Texts, text: &[u8], client: u64) {
         }
         return;
     }
-    let mut clients = Vec::with_capacity(1);
-    clients.push(client);
     texts.push(Text {
         text: text.into(),
-        clients,
+        clients: vec![client],
     });
 }
 
@@ -232,5 +238,8 @@ fn weight(text: &[u8]) -> usize {
 }
 
 fn weights(texts: &[Text]) -> usize {
-    texts.iter().map(|text| weight(&text.text) * text.clients.len()).sum()
+    texts
+        .iter()
+        .map(|text| weight(&text.text) * text.clients.len())
+        .sum()
 }

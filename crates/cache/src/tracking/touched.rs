@@ -5,11 +5,11 @@ use std::sync::Arc;
 use mysql_wire::binlog::Value;
 
 use super::table::Taken;
-use super::{Tracking, lock};
+use super::{Broadcast, Tracking, lock};
 use crate::mapping::Mapping;
 use crate::store::MappingId;
 
-/// Bytes of keys that are noted. With more everybody is told to forget everything.
+/// Bytes of keys that are noted, with their ends. With more everybody is told to forget everything.
 const TOUCHED_MAX: usize = 4 << 20;
 /// The memory that is kept from one time to the next, in bytes.
 const KEPT_MAX: usize = 256 * 1024;
@@ -19,6 +19,8 @@ pub(crate) struct Touched {
     tracking: Arc<Tracking>,
     /// Somebody tracks, as far as is known.
     collects: bool,
+    /// The open transaction has changed something.
+    is_open: bool,
     /// One behind the other.
     bytes: Vec<u8>,
     /// Each with its end in `bytes`.
@@ -28,7 +30,6 @@ pub(crate) struct Touched {
     /// Touched were not noted: of what is committed, and of the transaction that is open.
     missed: bool,
     missed_open: bool,
-    text: Vec<u8>,
 }
 
 impl Touched {
@@ -36,19 +37,24 @@ impl Touched {
         Self {
             tracking,
             collects: false,
+            is_open: false,
             bytes: Vec::new(),
             keys: Vec::new(),
             committed: 0,
             missed: false,
             missed_open: false,
-            text: Vec::new(),
         }
     }
 
     /// The open transaction changes the row of a key.
     #[inline]
     pub(crate) fn note(&mut self, mapping: MappingId, key: &[u8]) {
-        if !self.collects || self.bytes.len() + key.len() > TOUCHED_MAX {
+        if !self.is_open {
+            self.is_open = true;
+            self.collects |= self.tracking.clients_count() > 0;
+        }
+        let bytes = self.bytes.len() + size_of_val(&*self.keys) + key.len();
+        if !self.collects || bytes > TOUCHED_MAX {
             self.missed_open = true;
             return;
         }
@@ -60,12 +66,14 @@ impl Touched {
     pub(crate) fn commit(&mut self) {
         self.missed |= self.missed_open;
         self.missed_open = false;
+        self.is_open = false;
         self.committed = self.keys.len();
     }
 
     /// The open transaction did not happen.
     pub(crate) fn rollback(&mut self) {
         self.missed_open = false;
+        self.is_open = false;
         self.keys.truncate(self.committed);
         let end = self.keys.last().map_or(0, |(_, end)| *end);
         self.bytes.truncate(end);
@@ -93,8 +101,8 @@ impl Touched {
 
     fn tell_each(&mut self) {
         let open = lock(&self.tracking.open);
-        let broadcasts = self.tracking.has_broadcasts();
-        let mut taken = Taken::new();
+        let has_broadcasts = self.tracking.has_broadcasts();
+        let (mut taken, mut broadcasts) = (Taken::new(), Vec::new());
         let mut start = 0;
         for &(id, end) in &self.keys[..self.committed] {
             let key = &self.bytes[start..end];
@@ -104,12 +112,15 @@ impl Touched {
             if !mapping.compares_exactly() {
                 take_unsure(&self.tracking, mapping, key, &mut taken);
             }
-            if broadcasts {
-                let text = text(mapping, key, &mut self.text);
-                self.tracking.broadcast(mapping, text.then_some(&self.text));
+            if has_broadcasts {
+                let text = text(mapping, key);
+                broadcasts.push(Broadcast { mapping, text });
             }
         }
         self.tracking.tell(&taken);
+        if has_broadcasts {
+            self.tracking.broadcast(&broadcasts);
+        }
     }
 
     /// What belongs to the open transaction stays.
@@ -142,10 +153,12 @@ fn take_unsure(tracking: &Tracking, mapping: &Mapping, key: &[u8], taken: &mut T
     }
 }
 
-/// Writes the Redis key of a row. False where it has several, or none that is known.
-fn text(mapping: &Mapping, key: &[u8], text: &mut Vec<u8>) -> bool {
-    text.clear();
-    text.extend_from_slice(mapping.name.as_bytes());
-    text.push(b'@');
-    mapping.has_one_text() && mapping.key_text(key, text).is_ok()
+/// The Redis key of a row, unless it has several, or none that is known.
+fn text(mapping: &Mapping, key: &[u8]) -> Option<Box<[u8]>> {
+    if !mapping.has_one_text() {
+        return None;
+    }
+    let mut text = [mapping.name.as_bytes(), b"@"].concat();
+    mapping.key_text(key, &mut text).ok()?;
+    Some(text.into())
 }

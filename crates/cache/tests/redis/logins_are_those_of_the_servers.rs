@@ -24,7 +24,7 @@ fn nobody_reads_who_has_not_logged_in() {
     let refused = client.ask("HELLO 3");
     assert!(refused.starts_with("(NOAUTH HELLO must be called"), "{refused}");
     let greeted = client.ask(&format!("HELLO 3 AUTH {USER} {PASSWORD} SETNAME app"));
-    assert!(greeted.starts_with("{server forebay version "), "{greeted}");
+    assert!(greeted.starts_with("{server redis version "), "{greeted}");
     client.expect(&[
         ("CLIENT GETNAME", "app"),
         ("HGETALL items@7:n", "{name nut}"),
@@ -94,7 +94,6 @@ fn clients_see_and_end_one_another() {
         ("CLIENT SETINFO LIB-NAME lib", "OK"),
         ("CLIENT SETNAME 'a b'", "(ERR Client names cannot contain spaces, newlines or special characters, nor more than 256 bytes.)"),
         ("CLIENT NO-EVICT ON", "OK"),
-        ("CLIENT TRACKING ON", "(ERR CLIENT TRACKING is not served)"),
         ("SELECT 0", "OK"),
         ("SELECT 1", "(ERR DB index is out of range: there is database 0)"),
     ]);

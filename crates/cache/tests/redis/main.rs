@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test")]
 
+mod clients_keep_values;
 mod connections_are_bounded;
 mod logins_are_those_of_the_servers;
 mod rows_are_read;
