@@ -30,6 +30,12 @@ pub trait Gateway: Send + Sync + 'static {
     /// # Errors
     /// What is wrong with the configuration, in words. The one in force stays.
     fn reload(&self) -> Result<String, String>;
+
+    /// The rows in memory. `None` where no `[cache]` is configured.
+    fn cache(&self) -> Option<CacheStatus>;
+
+    /// Has mapping tables read again, and mappings that cannot be served tried again. False where no `[cache]` is configured.
+    fn flush_cache(&self) -> bool;
 }
 
 /// A snapshot of the gateway. Field names are a contract with scripts.
@@ -98,6 +104,38 @@ pub struct ServerStatus {
     pub lag_seconds: Option<f64>,
     /// Sessions that hold a connection to it.
     pub sessions: u64,
+}
+
+/// The rows in memory. Field names are a contract with scripts.
+#[derive(Clone, Debug, Serialize)]
+pub struct CacheStatus {
+    /// The binary log that is followed, or why none is.
+    pub stream: String,
+    /// How far the rows are behind the primary's.
+    pub lag_seconds: f64,
+    /// For rows and their index.
+    pub memory_bytes: u64,
+    /// The most that it may be.
+    pub memory_max_bytes: u64,
+    /// Mappings, in the order of the configuration, then those of mapping tables; then rows of these that are no mappings.
+    pub mappings: Vec<MappingStatus>,
+}
+
+/// One mapping, or what should have been one.
+#[derive(Clone, Debug, Serialize)]
+pub struct MappingStatus {
+    /// Its name; of a row that is no mapping, with its table and a slash before it.
+    pub name: String,
+    /// `schema.table`.
+    pub table: String,
+    /// The mapping table that it is a row of. `None`: the configuration has it.
+    pub row_of: Option<String>,
+    /// The word of the metric.
+    pub state: String,
+    /// The state in words, with what is in the way.
+    pub reason: String,
+    /// Rows that readers have, where it is served.
+    pub rows: Option<u64>,
 }
 
 /// One session. Field names are a contract with scripts.

@@ -21,6 +21,7 @@ mod routes;
 mod server;
 
 pub use gateway::{
-    ClusterStatus, Gateway, ListenerStatus, PinStatus, ServerStatus, SessionStatus, Status, WorkerStatus,
+    CacheStatus, ClusterStatus, Gateway, ListenerStatus, MappingStatus, PinStatus, ServerStatus,
+    SessionStatus, Status, WorkerStatus,
 };
 pub use server::{AdminError, bind, serve};

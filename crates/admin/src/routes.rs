@@ -22,6 +22,8 @@ GET  /readyz            200 when new sessions are served; otherwise 503 and why
 GET  /status            listeners, clusters, servers and workers, as JSON
 GET  /sessions          what sessions are doing, and why they hold a server connection, as JSON; ?limit=N of each worker,
                         ?pinned=true only those that hold one
+GET  /cache             mappings and how they are, as JSON
+PUT  /cache/flush       reads mapping tables again, and tries again what cannot be served
 PUT  /log?level=LEVEL   changes what is logged
 PUT  /reload            reads the configuration again
 ";
@@ -42,6 +44,8 @@ pub(crate) fn router(telemetry: Arc<Telemetry>, gateway: Arc<dyn Gateway>) -> Ro
         .route("/readyz", get(readyz))
         .route("/status", get(status))
         .route("/sessions", get(sessions))
+        .route("/cache", get(cache))
+        .route("/cache/flush", put(flush_cache).post(flush_cache))
         .route("/log", put(log).post(log))
         .route("/reload", put(reload).post(reload))
         .fallback(|| async { (StatusCode::NOT_FOUND, INDEX) })
@@ -95,6 +99,24 @@ async fn sessions(
     sessions.retain(|session| !query.pinned || !session.pins.is_empty());
     sessions.truncate(query.limit.saturating_mul(sight.telemetry.workers().len()));
     Json(sessions)
+}
+
+async fn cache(State(sight): State<Sight>) -> Response {
+    match sight.gateway.cache() {
+        Some(cache) => Json(cache).into_response(),
+        None => no_cache(),
+    }
+}
+
+async fn flush_cache(State(sight): State<Sight>) -> Response {
+    match sight.gateway.flush_cache() {
+        true => "ok\n".into_response(),
+        false => no_cache(),
+    }
+}
+
+fn no_cache() -> Response {
+    (StatusCode::NOT_FOUND, "no [cache] is configured\n").into_response()
 }
 
 #[derive(Deserialize)]

@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use admin::{
-    ClusterStatus, Gateway, ListenerStatus, PinStatus, ServerStatus, SessionStatus, Status, WorkerStatus,
+    CacheStatus, ClusterStatus, Gateway, ListenerStatus, MappingStatus, PinStatus, ServerStatus,
+    SessionStatus, Status, WorkerStatus,
 };
 use telemetry::Telemetry;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -101,6 +102,29 @@ impl Gateway for Fake {
             1 => Ok("cluster.main.servers: changed\n".into()),
             _ => Err("forebay.toml:3:1: workrs: unknown option".into()),
         }
+    }
+
+    fn cache(&self) -> Option<CacheStatus> {
+        let is_flushed = !self.done.lock().expect("no panic").is_empty();
+        is_flushed.then(|| CacheStatus {
+            stream: "following db-1".into(),
+            lag_seconds: 0.5,
+            memory_bytes: 1000,
+            memory_max_bytes: 2000,
+            mappings: vec![MappingStatus {
+                name: "user".into(),
+                table: "shop.users".into(),
+                row_of: None,
+                state: "serving".into(),
+                reason: "serving".into(),
+                rows: Some(3),
+            }],
+        })
+    }
+
+    fn flush_cache(&self) -> bool {
+        self.done.lock().expect("no panic").push("flush".into());
+        true
     }
 }
 
@@ -258,6 +282,19 @@ async fn the_log_level_is_changed_by_put_and_by_post() {
         server.done(),
         ["level debug", "level info,net=trace", "level loud"]
     );
+}
+
+#[tokio::test]
+async fn the_cache_is_shown_and_flushed() {
+    let server = Server::start();
+    assert_eq!(server.ask("GET /cache", "").await.code, 404, "there is none yet");
+    assert_eq!(server.ask("POST /cache/flush", "").await.code, 200);
+    assert_eq!(server.done(), ["flush"]);
+    let answer = server.ask("GET /cache", "").await;
+    let cache: serde_json::Value = serde_json::from_str(&answer.body).expect("JSON");
+    assert_eq!(cache["stream"], "following db-1");
+    assert_eq!(cache["mappings"][0]["rows"], 3);
+    assert_eq!(server.ask("GET /cache/flush", "").await.code, 405);
 }
 
 #[tokio::test]

@@ -64,6 +64,8 @@ enum Docs {
     Options,
     /// Every metric with type, unit and labels.
     Metrics,
+    /// The SQL statements that make the tables of `mapping_tables = true`.
+    MappingTables,
 }
 
 #[derive(Subcommand)]
@@ -150,6 +152,7 @@ fn docs(what: &Docs) {
     match what {
         Docs::Options => print!("{}", config::docs::text()),
         Docs::Metrics => print!("{}", telemetry::docs::text()),
+        Docs::MappingTables => print!("{}", cache::feed::MAPPING_TABLES),
     }
 }
 

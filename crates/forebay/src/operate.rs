@@ -5,7 +5,11 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-use admin::{ClusterStatus, ListenerStatus, PinStatus, ServerStatus, SessionStatus, Status, WorkerStatus};
+use admin::{
+    CacheStatus, ClusterStatus, ListenerStatus, MappingStatus, PinStatus, ServerStatus, SessionStatus,
+    Status, WorkerStatus,
+};
+use cache::Cache;
 use config::{Config, Reload};
 use dataplane::Gateway;
 use telemetry::Telemetry;
@@ -22,6 +26,7 @@ pub(crate) struct Operator {
     /// What a restart would change is what differs from this.
     started_with: Config,
     pub(crate) gateway: Arc<Gateway>,
+    cache: Option<Arc<Cache>>,
     pub(crate) telemetry: Arc<Telemetry>,
     log: LogHandle,
     started: Instant,
@@ -32,6 +37,7 @@ impl Operator {
         path: PathBuf,
         config: Config,
         gateway: Arc<Gateway>,
+        cache: Option<Arc<Cache>>,
         telemetry: Arc<Telemetry>,
         log: LogHandle,
     ) -> Arc<Self> {
@@ -40,6 +46,7 @@ impl Operator {
             started_with: config.clone(),
             config: Mutex::new(config),
             gateway,
+            cache,
             telemetry,
             log,
             started: Instant::now(),
@@ -209,6 +216,42 @@ impl admin::Gateway for Operator {
 
     fn reload(&self) -> Result<String, String> {
         self.reload_and_log("asked by admin")
+    }
+
+    fn cache(&self) -> Option<CacheStatus> {
+        self.cache.as_deref().map(cache_status)
+    }
+
+    fn flush_cache(&self) -> bool {
+        if let Some(cache) = &self.cache {
+            info!("cache flushed: what is not served is tried again");
+            cache.board().flush();
+        }
+        self.cache.is_some()
+    }
+}
+
+fn cache_status(cache: &Cache) -> CacheStatus {
+    let (board, store) = (cache.board(), cache.store());
+    let memory = store.memory();
+    let served = board.mappings();
+    let mappings = board.states();
+    let mappings = mappings.iter().map(|mapping| MappingStatus {
+        name: mapping.name.to_string(),
+        table: mapping.table.to_string(),
+        row_of: mapping.row_of.as_deref().map(str::to_owned),
+        state: mapping.phase.label().to_owned(),
+        reason: mapping.phase.to_string(),
+        rows: served
+            .by_name(mapping.name.as_bytes())
+            .and_then(|mapping| store.len(mapping.id)),
+    });
+    CacheStatus {
+        stream: board.stream().to_string(),
+        lag_seconds: board.lag(),
+        memory_bytes: memory.held,
+        memory_max_bytes: memory.memory_max,
+        mappings: mappings.collect(),
     }
 }
 

@@ -1,5 +1,6 @@
 //! `forebay serve`: puts the parts together, and turns signals and changed files into calls.
 
+use std::cell::OnceCell;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -49,8 +50,12 @@ pub(crate) fn run(path: &Path) -> anyhow::Result<()> {
             .as_ref()
             .map(|admin| admin::bind(admin.bind))
             .transpose()?;
-        let cache = config.cache.as_ref().map(|cache| extension(cache, &telemetry));
-        let gateway = Gateway::start(&config, Arc::clone(&telemetry), cache).context("cannot start")?;
+        let cache = OnceCell::new();
+        let extension = config
+            .cache
+            .as_ref()
+            .map(|config| extension(config, &telemetry, &cache));
+        let gateway = Gateway::start(&config, Arc::clone(&telemetry), extension).context("cannot start")?;
         telemetry.control.config_reloaded(true);
         telemetry.register(Arc::clone(&gateway) as _);
         telemetry.register(Arc::new(log.clone()));
@@ -58,6 +63,7 @@ pub(crate) fn run(path: &Path) -> anyhow::Result<()> {
             path.to_owned(),
             config,
             Arc::clone(&gateway),
+            cache.into_inner(),
             Arc::clone(&telemetry),
             log.clone(),
         );
@@ -79,15 +85,19 @@ pub(crate) fn run(path: &Path) -> anyhow::Result<()> {
     ended
 }
 
-/// How the data plane makes the cache of one of its clusters.
-fn extension<'a>(config: &'a config::Cache, telemetry: &'a Telemetry) -> BuildExtension<'a> {
+/// How the data plane makes the cache of one of its clusters, which is then in `made`.
+fn extension<'a>(
+    config: &'a config::Cache,
+    telemetry: &'a Telemetry,
+    made: &'a OnceCell<Arc<Cache>>,
+) -> BuildExtension<'a> {
     Box::new(|clusters| {
         let cluster = clusters.iter().find(|cluster| cluster.name() == config.cluster);
         let cluster =
             cluster.ok_or_else(|| format!("there is no cluster {:?} for [cache]", config.cluster))?;
         let cache =
             Cache::start(config, Arc::clone(cluster), telemetry).map_err(|error| error.to_string())?;
-        Ok(cache as _)
+        Ok(Arc::clone(made.get_or_init(|| cache)) as _)
     })
 }
 
