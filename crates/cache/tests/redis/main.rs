@@ -7,4 +7,5 @@ mod connections_are_bounded;
 mod logins_are_those_of_the_servers;
 mod rows_are_read;
 mod stage;
+mod tls_is_as_the_listener_says;
 mod transactions_see_one_position;

@@ -11,8 +11,10 @@ use cache::feed::Phase;
 use config::Config;
 use dataplane::Gateway;
 use dataplane::extension::Extension;
+use rustls::{ClientConnection, StreamOwned};
 use sandbox::{Kind, Sandbox, Spec};
 use telemetry::Telemetry;
+use testkit::certificates::Certificates;
 use tokio::runtime::{Builder, LocalOptions};
 use tokio::sync::oneshot;
 
@@ -22,6 +24,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 pub(crate) struct Stage {
     pub(crate) sandbox: Sandbox,
     pub(crate) telemetry: Arc<Telemetry>,
+    certificates: Certificates,
     cache: Arc<Cache>,
     gateway: Arc<Gateway>,
     end: Option<(oneshot::Sender<()>, JoinHandle<()>)>,
@@ -74,16 +77,21 @@ LISTENER
 "#;
 
 impl Stage {
-    /// `mode`: further options of `[cache]`; `listener`: of the listener.
+    /// `mode`: further options of `[cache]`; `listener`: of the listener. Files of certificates are in `FOLDER`.
     pub(crate) fn start(kind: Kind, mode: &str, listener: &str) -> Self {
         let sandbox = Sandbox::start(Spec::new(kind)).unwrap();
         sandbox.primary().sql(TABLES).unwrap();
+        let certificates = Certificates::generate().unwrap();
+        let folder = sandbox.folder().join("listener");
+        std::fs::create_dir(&folder).unwrap();
+        certificates.write_to(&folder).unwrap();
         let text = CONFIG
             .replace("SERVER", &sandbox.primary().address())
             .replace("USER", sandbox::USER)
             .replace("PASSWORD", sandbox::PASSWORD)
             .replace("MODE", mode)
-            .replace("LISTENER", listener);
+            .replace("LISTENER", listener)
+            .replace("FOLDER", folder.to_str().unwrap());
         let config = Config::parse(&text, "test.toml").unwrap();
         let telemetry = Telemetry::new(config.workers, |_| "");
         let (end, ended) = oneshot::channel();
@@ -116,6 +124,7 @@ impl Stage {
         let stage = Self {
             sandbox,
             telemetry,
+            certificates,
             cache,
             gateway,
             end: Some((end, thread)),
@@ -151,6 +160,14 @@ impl Stage {
         Client(BufReader::new(stream))
     }
 
+    /// A client of TLS. `identified`: it shows a certificate.
+    pub(crate) fn tls_client(&self, identified: bool) -> Client<TlsStream> {
+        let config = self.certificates.client_config(identified).unwrap();
+        let connection = ClientConnection::new(config, "localhost".try_into().unwrap()).unwrap();
+        let stream = self.stranger().0.into_inner();
+        Client(BufReader::new(StreamOwned::new(connection, stream)))
+    }
+
     /// A client that may read everything.
     pub(crate) fn client(&self) -> Client {
         let mut client = self.stranger();
@@ -174,9 +191,11 @@ impl Drop for Stage {
 }
 
 /// A Redis client that shows replies in one line: strings as they are, `nil`, `(error …)`, `[a b]`, `{a b}` for maps.
-pub(crate) struct Client(pub(crate) BufReader<TcpStream>);
+pub(crate) struct Client<S = TcpStream>(pub(crate) BufReader<S>);
 
-impl Client {
+pub(crate) type TlsStream = StreamOwned<ClientConnection, TcpStream>;
+
+impl<S: Read + Write> Client<S> {
     /// Sends bytes.
     pub(crate) fn send(&mut self, bytes: impl AsRef<[u8]>) {
         self.0.get_mut().write_all(bytes.as_ref()).unwrap();
