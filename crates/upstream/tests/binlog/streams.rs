@@ -340,6 +340,25 @@ async fn rows_longer_than_a_packet_come_whole() {
     }
 }
 
+/// MySQL does the same, and needs files beside its program for it.
+#[tokio::test]
+async fn an_encrypted_log_comes_in_the_clear() {
+    let keys = std::env::temp_dir().join(format!("forebay-keys-{}", std::process::id()));
+    std::fs::write(&keys, "1;a7addd9adea9978fda19f21e6be98788\n").unwrap();
+    let spec = Spec::new(sandbox::Kind::Mariadb)
+        .option("--plugin-load-add=file_key_management")
+        .option(format!("--file-key-management-filename={}", keys.display()))
+        .option("--encrypt-binlog=ON");
+    let (sandbox, mut link) = start(spec).await;
+    std::fs::remove_file(&keys).unwrap();
+    let have = executed(&mut link, Flavor::MariaDb).await;
+    link.query("INSERT INTO t VALUES (1, 'a secret')").await;
+    let log = std::fs::read(sandbox.primary().data_folder().join("binlog.000001")).unwrap();
+    assert!(!log.windows(8).any(|bytes| bytes == b"a secret"));
+    let mut stream = dump(&sandbox, &have).await;
+    assert_eq!(stream.until("write").await.last().unwrap(), "write 1");
+}
+
 #[tokio::test]
 async fn a_purged_log_is_refused() {
     for kind in [sandbox::Kind::Mariadb, sandbox::Kind::Mysql] {
