@@ -11,5 +11,6 @@ mod link;
 mod redis;
 mod stage;
 
+mod mappings_come_and_go;
 mod reads_are_linearizable;
 mod sessions_see_their_own_writes;
