@@ -3,6 +3,8 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"os"
@@ -35,6 +37,19 @@ func connect(password string, protocol int) *redis.Client {
 		Addr: "127.0.0.1:" + os.Getenv("REDIS_PORT"), Username: "app", Password: password, Protocol: protocol,
 		MaxRetries: -1, ReadTimeout: 10 * time.Second,
 	})
+}
+
+func connectTLS(certificates []tls.Certificate) (*redis.Client, error) {
+	pem, err := os.ReadFile(os.Getenv("REDIS_TLS") + "/ca.pem")
+	if err != nil {
+		return nil, err
+	}
+	authorities := x509.NewCertPool()
+	authorities.AppendCertsFromPEM(pem)
+	return redis.NewClient(&redis.Options{
+		Addr: "127.0.0.1:" + os.Getenv("REDIS_TLS_PORT"), Username: "app", Password: "secret", MaxRetries: -1,
+		TLSConfig: &tls.Config{RootCAs: authorities, Certificates: certificates},
+	}), nil
 }
 
 func main() {
@@ -122,5 +137,25 @@ func main() {
 			}
 		}
 		return nil
+	})
+	fmt.Println("absent tracking: it keeps no values")
+	check("tls", func() error {
+		folder := os.Getenv("REDIS_TLS")
+		certificate, err := tls.LoadX509KeyPair(folder+"/client-cert.pem", folder+"/client-key.pem")
+		if err != nil {
+			return err
+		}
+		secure, err := connectTLS([]tls.Certificate{certificate})
+		if err != nil {
+			return err
+		}
+		return same(secure.Get(ctx, "name@1").Val(), "Ada")
+	})
+	check("tls.refused", func() error {
+		stranger, err := connectTLS(nil)
+		if err == nil && stranger.Get(ctx, "name@1").Err() == nil {
+			return errors.New("nobody asked for a certificate")
+		}
+		return err
 	})
 }

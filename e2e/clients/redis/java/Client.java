@@ -10,10 +10,12 @@ import java.util.Objects;
 import redis.clients.jedis.DefaultJedisClientConfig;
 import redis.clients.jedis.HostAndPort;
 import redis.clients.jedis.Jedis;
+import redis.clients.jedis.JedisPooled;
 import redis.clients.jedis.Pipeline;
 import redis.clients.jedis.RedisProtocol;
 import redis.clients.jedis.Response;
 import redis.clients.jedis.Transaction;
+import redis.clients.jedis.csc.CacheConfig;
 import redis.clients.jedis.exceptions.JedisAccessControlException;
 import redis.clients.jedis.exceptions.JedisDataException;
 import redis.clients.jedis.params.ScanParams;
@@ -112,5 +114,26 @@ public final class Client {
                 same(client.get("name@3"), "java-" + i);
             }
         });
+        check("tracking", () -> {
+            HostAndPort address = new HostAndPort("127.0.0.1", Integer.parseInt(System.getenv("REDIS_PORT")));
+            try (JedisPooled keeping = new JedisPooled(address, DefaultJedisClientConfig.builder().user("app").password("secret")
+                .protocol(RedisProtocol.RESP3).build(), CacheConfig.builder().maxSize(100).build())) {
+                for (int i = 0; i < 10; i++) {
+                    sql("UPDATE item SET name = 'kept-" + i + "' WHERE id = 3");
+                    long deadline = System.nanoTime() + 10_000_000_000L;
+                    while (!keeping.get("name@3").equals("kept-" + i)) {
+                        same(System.nanoTime() < deadline, true);
+                    }
+                }
+                keeping.get("name@1");
+                long hits = keeping.getCache().getStats().getHitCount();
+                for (int i = 0; i < 1000; i++) {
+                    same(keeping.get("name@1"), "Ada");
+                }
+                same(keeping.getCache().getStats().getHitCount() - hits, 1000L);
+            }
+        });
+        System.out.println("absent tls: it takes certificates from Java's own kind of files only");
+        System.out.println("absent tls.refused: it takes certificates from Java's own kind of files only");
     }
 }

@@ -1,9 +1,10 @@
 // Checks node-redis or ioredis against a listener of the Redis protocol: see ../run.
 'use strict';
 const { execSync } = require('child_process');
+const { readFileSync } = require('fs');
 const { isDeepStrictEqual, inspect } = require('util');
 
-const port = Number(process.env.REDIS_PORT);
+const port = (tls) => Number(tls ? process.env.REDIS_TLS_PORT : process.env.REDIS_PORT);
 
 async function check(name, test) {
   try {
@@ -36,15 +37,16 @@ function sql(statement) {
 const flavors = {
   async 'node-redis'() {
     const { createClient } = require('redis');
-    const connect = async (password, version) => {
-      const options = { socket: { host: '127.0.0.1', port, reconnectStrategy: false }, username: 'app', password };
-      const client = createClient({ ...options, RESP: version });
+    const connect = async (password, version, tls, more) => {
+      const socket = { host: '127.0.0.1', port: port(tls), reconnectStrategy: false, ...tls, tls: Boolean(tls) };
+      const client = createClient({ socket, username: 'app', password, RESP: version, ...more });
       client.on('error', () => {});
       await client.connect();
       return client;
     };
     return {
       connect,
+      keeping: () => connect('secret', 3, undefined, { clientSideCache: { ttl: 0, maxEntries: 0, evictPolicy: 'LRU' } }),
       versions: [2, 3],
       ping: (client) => client.ping(),
       get: (client, key) => client.get(key),
@@ -64,9 +66,9 @@ const flavors = {
   },
   async ioredis() {
     const Redis = require('ioredis');
-    const connect = async (password) => {
+    const connect = async (password, version, tls) => {
       const client = new Redis({
-        host: '127.0.0.1', port, username: 'app', password, retryStrategy: null, maxRetriesPerRequest: 0, lazyConnect: true,
+        host: '127.0.0.1', port: port(tls), tls, username: 'app', password, retryStrategy: null, maxRetriesPerRequest: 0, lazyConnect: true,
       });
       let said;
       client.on('error', (error) => { said = error; });
@@ -141,7 +143,46 @@ async function main() {
       same(await is.get(client, 'name@3'), `node-${i}`);
     }
   });
+  if (is.keeping) {
+    await check('tracking', async () => {
+      const keeping = await is.keeping();
+      for (let i = 0; i < 10; i++) {
+        sql(`UPDATE item SET name = 'kept-${i}' WHERE id = 3`);
+        const deadline = Date.now() + 10000;
+        while ((await is.get(keeping, 'name@3')) !== `kept-${i}`) {
+          if (Date.now() > deadline) throw new Error('an old value is kept');
+          await new Promise((resolve) => setImmediate(resolve));
+        }
+      }
+      await is.get(keeping, 'name@1');
+      const before = await commands(client);
+      for (let i = 0; i < 1000; i++) same(await is.get(keeping, 'name@1'), 'Ada');
+      if ((await commands(client)) - before > 500) throw new Error('nothing is kept');
+      await is.end(keeping);
+    });
+  } else {
+    console.log('absent tracking: it keeps no values');
+  }
+  const file = (name) => readFileSync(`${process.env.REDIS_TLS}/${name}.pem`);
+  const trusted = { ca: file('ca'), servername: 'localhost' };
+  await check('tls', async () => {
+    const secure = await is.connect('secret', 3, { ...trusted, cert: file('client-cert'), key: file('client-key') });
+    same(await is.get(secure, 'name@1'), 'Ada');
+    await is.end(secure);
+  });
+  await check('tls.refused', async () => {
+    try {
+      await is.ping(await is.connect('secret', 3, trusted));
+    } catch {
+      return;
+    }
+    throw new Error('nobody asked for a certificate');
+  });
   await is.end(client);
+}
+
+async function commands(client) {
+  return Number(/total_commands_processed:(\d+)/.exec(await client.info('stats'))[1]);
 }
 
 main().then(() => process.exit(0), (error) => {

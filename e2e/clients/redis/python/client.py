@@ -2,8 +2,10 @@
 
 import os
 import subprocess
+import time
 
 import redis
+from redis.cache import CacheConfig
 
 
 def check(name):
@@ -21,11 +23,16 @@ def same(found, expected):
     assert found == expected, f"found {found!r}, expected {expected!r}"
 
 
-def connect(password="secret", protocol=3):
+def connect(password="secret", protocol=3, port="REDIS_PORT", **options):
     return redis.Redis(
-        host="127.0.0.1", port=int(os.environ["REDIS_PORT"]), username="app", password=password,
-        protocol=protocol, decode_responses=True, socket_timeout=10, retry=None,
+        host="127.0.0.1", port=int(os.environ[port]), username="app", password=password,
+        protocol=protocol, decode_responses=True, socket_timeout=10, retry=None, **options,
     )
+
+
+def connect_tls(**options):
+    folder = os.environ["REDIS_TLS"]
+    return connect(port="REDIS_TLS_PORT", ssl=True, ssl_ca_certs=f"{folder}/ca.pem", **options)
 
 
 def sql(statement):
@@ -117,3 +124,38 @@ def _():
     for i in range(10):
         sql(f"UPDATE item SET name = 'python-{i}' WHERE id = 3")
         same(client.get("name@3"), f"python-{i}")
+
+
+def commands():
+    return client.info("stats")["total_commands_processed"]
+
+
+@check("tracking")
+def _():
+    keeps = connect(cache_config=CacheConfig())
+    for i in range(10):
+        sql(f"UPDATE item SET name = 'kept-{i}' WHERE id = 3")
+        deadline = time.monotonic() + 10
+        while keeps.get("name@3") != f"kept-{i}":
+            assert time.monotonic() < deadline, f"{keeps.get('name@3')} is kept"
+    keeps.get("name@1")
+    before = commands()
+    same({keeps.get("name@1") for _ in range(1000)}, {"Ada"})
+    assert commands() - before < 500, "nothing is kept"
+
+
+@check("tls")
+def _():
+    folder = os.environ["REDIS_TLS"]
+    secure = connect_tls(ssl_certfile=f"{folder}/client-cert.pem", ssl_keyfile=f"{folder}/client-key.pem")
+    same(secure.get("name@1"), "Ada")
+
+
+@check("tls.refused")
+def _():
+    for stranger in [connect_tls(), connect(port="REDIS_TLS_PORT")]:
+        try:
+            stranger.get("name@1")
+        except redis.ConnectionError:
+            continue
+        raise AssertionError("nobody asked for a certificate")
