@@ -40,6 +40,7 @@ pub(crate) fn read(
     if let Some(root) = load::root(&text, &mut inside) {
         users = UsersFile::read(&root, "", &mut inside).map_or_else(Vec::new, |file| file.users);
         validate::users(&users, &mut inside);
+        validate::strong_users(&users, config, &mut inside);
         validate::users_differ(&users, &mut inside, &config.users, report);
         files::user_secrets(&mut users, path.parent().unwrap_or(folder), &mut inside);
     }

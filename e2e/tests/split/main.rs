@@ -30,6 +30,7 @@ mod reads_spread_over_the_replicas;
 mod rules_decide_what_happens_to_statements;
 mod sessions_are_killed_by_their_number;
 mod sessions_of_others_are_never_mixed_up;
+mod several_servers_may_take_writes;
 mod transactions_stay_on_one_server;
 mod two_primaries_get_no_writes;
 mod two_sessions_take_turns_on_one_connection;

@@ -26,6 +26,7 @@ pub(super) struct Cluster {
     /// What `route` is for each of its hostgroups.
     pub(super) routes: BTreeMap<u64, String>,
     pub(super) primary_reads: bool,
+    pub(super) max_writers: u64,
     pub(super) comment: String,
 }
 
@@ -230,6 +231,7 @@ fn defined(dump: &Dump, listed: &[Listed], notes: &mut Notes) -> Result<Vec<Clus
                 groups: BTreeMap::new(),
                 routes: BTreeMap::from([(writer, "primary".to_owned()), (reader, "replicas".to_owned())]),
                 primary_reads,
+                max_writers: max_writers(row, topology, table, writer, notes)?,
                 comment: row.filled("comment").unwrap_or_default().to_owned(),
             });
         }
@@ -237,12 +239,26 @@ fn defined(dump: &Dump, listed: &[Listed], notes: &mut Notes) -> Result<Vec<Clus
     Ok(clusters)
 }
 
-fn columns_of_hostgroups(row: &Row, table: &str, writer: u64, notes: &mut Notes) -> Result<(), ImportError> {
-    if let Some(writers) = row.number("max_writers")?.filter(|writers| *writers > 1) {
+/// Servers that take writes at the same time. ProxySQL gives each statement to any of them.
+fn max_writers(
+    row: &Row,
+    topology: Topology,
+    table: &str,
+    writer: u64,
+    notes: &mut Notes,
+) -> Result<u64, ImportError> {
+    const MAX: u64 = 64;
+    let writers = row.number("max_writers")?.unwrap_or(1).clamp(1, MAX);
+    if writers > 1 && topology != Topology::Replication {
         notes.add(format!(
-            "{table} {writer}: max_writers = {writers}; there is one primary at a time here"
+            "{table} {writer}: max_writers = {writers}: each session keeps to one of them here"
         ));
+        return Ok(writers);
     }
+    Ok(1)
+}
+
+fn columns_of_hostgroups(row: &Row, table: &str, writer: u64, notes: &mut Notes) -> Result<(), ImportError> {
     if let Some(behind) = row
         .number("max_transactions_behind")?
         .filter(|behind| *behind > 0)
@@ -331,6 +347,7 @@ fn founded(hostgroup: u64, listed: &[Listed], notes: &mut Notes) -> Cluster {
         groups: BTreeMap::new(),
         routes: BTreeMap::from([(hostgroup, "primary".to_owned())]),
         primary_reads: false,
+        max_writers: 1,
         comment: String::new(),
     }
 }

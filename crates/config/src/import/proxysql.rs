@@ -93,6 +93,9 @@ fn write_cluster(cluster: &Cluster, dump: &Dump, toml: &mut Toml, notes: &mut No
     toml.comment(&cluster.comment);
     toml.text("topology", cluster.topology.word());
     toml.option("servers", &servers(cluster));
+    if cluster.max_writers > 1 {
+        toml.option("max_writers", &cluster.max_writers.to_string());
+    }
     if cluster.primary_reads {
         toml.option("primary_reads", "true");
     }

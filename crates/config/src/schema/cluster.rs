@@ -32,6 +32,11 @@ section! {
         /// Who may log in at listeners of mode `split`: `"servers"`, or a table where that is not all.
         pub accounts: Accounts = default(Accounts::default()), Live;
 
+        /// Servers that take writes at the same time, where several can: with `galera`, and with `group-replication` where all
+        /// members are primaries. A session keeps to one of them, and its reads go to the others only as far as `primary_reads`
+        /// lets them. Not together with `read_consistency = "strong"`, nor with `[cache]`.
+        pub max_writers: u32 = default(1) unit "servers" in 1..=64, Live;
+
         /// Time that a statement for the primary waits while there is none.
         pub failover_wait: Duration = default(secs(10)) in Duration::ZERO..=hours(1), Live;
 

@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 
 pub(crate) use accounts::{users, users_differ};
 pub use cache::MAPPINGS_MAX;
+pub(crate) use topology::strong_users;
 
 use crate::address::BindAddress;
 use crate::report::Report;
@@ -44,6 +45,7 @@ pub(crate) fn validate(config: &Config, report: &mut Report<'_>) {
         options_of_split(listener, &path, report);
     }
     users(&config.users, report);
+    strong_users(&config.users, config, report);
     rules::rules(config, report);
     cache::cache(config, report);
     topology::zone(config.zone.as_deref(), "zone", report);
@@ -53,6 +55,7 @@ pub(crate) fn validate(config: &Config, report: &mut Report<'_>) {
         servers(cluster, &path, report);
         rules::groups(cluster, &path, report);
         topology::roles(cluster, config, &path, report);
+        topology::writers(cluster, config, &path, report);
         accounts::of_servers(cluster, &path, report);
         if let Some(monitor) = &cluster.monitor {
             accounts::monitor(monitor, &format!("{path}.monitor"), report);

@@ -2,7 +2,7 @@
 
 use super::{NAME_MAX, needs};
 use crate::report::Report;
-use crate::schema::{Cluster, Config, Listener, Mode, Role, Topology};
+use crate::schema::{Cluster, Config, Listener, Mode, ReadConsistency, Role, Topology, User};
 
 /// Roles are either written or found out, never both; and a cluster whose roles are written has one primary where somebody
 /// needs it.
@@ -22,6 +22,56 @@ pub(super) fn roles(cluster: &Cluster, config: &Config, path: &str, report: &mut
         let need = format!("an account, since `topology` is \"{topology}\"");
         needs("monitor", cluster.monitor.is_some(), &need, path, report);
         no_roles(cluster, path, report);
+    }
+}
+
+/// Several servers may take writes where they can, and where nobody needs to know what all of them have taken.
+pub(super) fn writers(cluster: &Cluster, config: &Config, path: &str, report: &mut Report<'_>) {
+    let path = format!("{path}.max_writers");
+    if cluster.max_writers == 1 || report.is_wrong(&path) {
+        return;
+    }
+    let splits = |listener: &Listener| listener.mode == Mode::Split && listener.cluster == cluster.name;
+    let strong = |consistency| consistency == Some(ReadConsistency::Strong);
+    let listener = (config.listeners.iter())
+        .position(|listener| splits(listener) && strong(Some(listener.read_consistency)));
+    let rule = config.rules.iter().position(|rule| strong(rule.read_consistency));
+    let cached = (config.cache.as_ref()).is_some_and(|cache| cache.cluster == cluster.name);
+    let why = if !matches!(cluster.topology, Topology::GroupReplication | Topology::Galera) {
+        format!("`topology` is \"{}\"", cluster.topology.word())
+    } else if cached {
+        format!("the [cache] of line {} follows one", report.line("cache"))
+    } else if let Some(index) = listener {
+        let line = report.line(&format!("listener[{index}].read_consistency"));
+        format!("reads are \"strong\" in line {line}")
+    } else if let Some(index) = rule {
+        let line = report.line(&format!("rule[{index}].read_consistency"));
+        format!("reads are \"strong\" in line {line}")
+    } else {
+        return;
+    };
+    let found = cluster.max_writers.to_string();
+    report.wrong(&path, format!("1, since {why}"), found).hint(None);
+}
+
+/// No account reads everybody's writes where several servers take them.
+pub(crate) fn strong_users(users: &[User], config: &Config, report: &mut Report<'_>) {
+    let several = |listener: &&Listener| {
+        let cluster = config.clusters.get(&listener.cluster);
+        listener.mode == Mode::Split && cluster.is_some_and(|cluster| cluster.max_writers > 1)
+    };
+    let Some(listener) = config.listeners.iter().find(several) else {
+        return;
+    };
+    for (index, user) in users.iter().enumerate() {
+        if user.read_consistency == Some(ReadConsistency::Strong) {
+            let expected = format!(
+                "another one than \"strong\", since [cluster.{}] has `max_writers`",
+                listener.cluster
+            );
+            let path = format!("user[{index}].read_consistency");
+            report.wrong(&path, expected, "\"strong\"").hint(None);
+        }
     }
 }
 

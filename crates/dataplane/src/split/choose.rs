@@ -190,8 +190,11 @@ fn candidates(
     let zone = zone.as_ref().map(|zone| zone.as_str());
     let by_latency = config.read_balance == config::ReadBalance::Latency;
     split.shared.by_latency.set(by_latency);
-    let of = |member: &Member| {
-        if member.role == Role::Primary && !with_primary {
+    let own = split.writer(topology).map(|writer| writer.server.id());
+    let has_all = |server: &Server| own == Some(server.id()) || covers(server);
+    let of = |(at, member): (usize, &Member)| {
+        let is_writer = topology.writers.contains(&at);
+        if is_writer && !with_primary {
             return ReadCandidate {
                 available: false,
                 ..ReadCandidate::new(ReadRole::Primary)
@@ -202,16 +205,20 @@ fn candidates(
         let (idle, busy) = split.pool().idle_and_busy(server.id());
         let role = match member.role {
             Role::Primary => ReadRole::Primary,
+            Role::Replica if is_writer => ReadRole::Primary,
             Role::Replica => ReadRole::Replica,
             Role::Unusable => ReadRole::Unusable,
         };
         ReadCandidate {
             admitted: group.is_none() && groups.is_empty() || groups.admits(server.name(), group),
-            available: server.takes_statements() && !tried.contains(&server.id()),
+            // Another one that takes writes has not everything, as the only one would.
+            available: server.takes_statements()
+                && !tried.contains(&server.id())
+                && (!is_writer || has_all(server)),
             full: max > 0 && server.sessions() >= max && idle == 0,
             backup: server.is_backup(),
             other_zone: is_elsewhere(zone, member.zone.as_deref()),
-            applied: member.role == Role::Primary || covers(server),
+            applied: has_all(server),
             lag: member.lag,
             weight: server.weight(),
             outstanding: busy,
@@ -223,7 +230,7 @@ fn candidates(
             ..ReadCandidate::new(role)
         }
     };
-    topology.members.iter().map(of).collect()
+    topology.members.iter().enumerate().map(of).collect()
 }
 
 fn is_elsewhere(own: Option<&str>, other: Option<&str>) -> bool {

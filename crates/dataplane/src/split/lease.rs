@@ -17,7 +17,7 @@ use crate::split::fresh;
 use crate::split::lookup;
 use crate::split::prepared::OnServer;
 use crate::split::series::Ran;
-use crate::split::server::{Chosen, is_primary, server};
+use crate::split::server::{Chosen, server};
 use crate::split::state::{Held, Leased, Refused, Split};
 
 /// Servers that are tried for one statement before it is refused.
@@ -93,14 +93,14 @@ fn usual(split: &Split, target: &Target) -> Option<(Arc<Server>, bool)> {
     let topology = split.pool().topology();
     match target {
         Target::Primary { .. } if topology.refuse_writes.is_none() => {
-            let primary = &topology.primary()?.server;
+            let primary = &split.writer(&topology)?.server;
             primary.takes_statements().then(|| (Arc::clone(primary), true))
         }
         Target::Replica => {
             let freshness = fresh::known(split)?;
             let covers = |server: &Server| freshness.covered_by(server);
             let server = choose::replica(split, &topology, &[], None, covers, false)?;
-            let is_primary = is_primary(&topology, &server);
+            let is_primary = split.is_writer(&topology, &server);
             (is_primary || !fresh::is_galera(split)).then_some((server, is_primary))
         }
         Target::Primary { .. } | Target::Group { .. } | Target::Named(_) => None,

@@ -1,6 +1,7 @@
 //! From an accepted connection to a session of mode `split`: the gateway itself checks the password, and a server shows that
 //! the account and its schema are right.
 
+use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -220,6 +221,7 @@ fn open(
         lost_on: None,
         says_it_itself: false,
         last_prepared: 0,
+        writer: Cell::default(),
         last_server: None,
         host,
         login: Box::new(login),

@@ -70,7 +70,7 @@ async fn fresh_replica(
     if let Some(server) = choose::replica(split, &topology, tried, group, covers, false) {
         return Ok(Some(Chosen::Server(
             Arc::clone(&server),
-            is_primary(&topology, &server),
+            split.is_writer(&topology, &server),
         )));
     }
     if let Freshness::Position(position) = &freshness
@@ -98,15 +98,9 @@ async fn fresh_replica(
     });
     let last_resort = choose::replica(split, &topology, tried, group, covers, true);
     Ok(last_resort.map(|server| {
-        let is_primary = is_primary(&topology, &server);
+        let is_primary = split.is_writer(&topology, &server);
         Chosen::Server(server, is_primary)
     }))
-}
-
-pub(crate) fn is_primary(topology: &Topology, server: &Server) -> bool {
-    topology
-        .primary()
-        .is_some_and(|primary| primary.server.id() == server.id())
 }
 
 fn named(split: &Split, name: &str) -> Result<Chosen, Refused> {
@@ -118,7 +112,7 @@ fn named(split: &Split, name: &str) -> Result<Chosen, Refused> {
     match found {
         Some(member) => Ok(Chosen::Server(
             Arc::clone(&member.server),
-            is_primary(&topology, &member.server),
+            split.is_writer(&topology, &member.server),
         )),
         None => Err(Refused(SessionError::NoSuchServer(name.into()))),
     }
@@ -133,7 +127,7 @@ async fn primary(split: &Split, tried: &[ServerId]) -> Result<Arc<Server>, Refus
         if let Some(reason) = &topology.refuse_writes {
             return Err(Refused(SessionError::WritesRefused(reason.clone())));
         }
-        if let Some(primary) = topology.primary()
+        if let Some(primary) = split.writer(&topology)
             && primary.server.takes_statements()
             && !tried.contains(&primary.server.id())
         {
@@ -155,11 +149,14 @@ pub(crate) async fn other_primary(split: &Split, refusing: &Server) -> Result<()
     let deadline = Instant::now() + split.listener.cluster.config().failover_wait;
     let mut topology = before.clone();
     loop {
-        let is_another = topology
-            .primary()
-            .is_some_and(|primary| primary.server.id() != refusing.id());
+        let another = topology
+            .writers()
+            .find(|writer| writer.server.id() != refusing.id());
+        if let Some(another) = another {
+            split.writer.set(Some(another.server.id()));
+        }
         let has_come_back = topology.generation != before.generation && topology.primary().is_some();
-        if is_another || has_come_back {
+        if another.is_some() || has_come_back {
             return Ok(());
         }
         topology = match next_topology(split, &topology, deadline).await {

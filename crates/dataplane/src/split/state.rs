@@ -13,7 +13,7 @@ use routing::PeakEwma;
 use session::{Baseline, Carried, ClientTrackers};
 use telemetry::ServerSeries;
 use tokio::task::{AbortHandle, spawn_local};
-use upstream::{Connection, Key, Pool, Server, ServerId, ServerTraits};
+use upstream::{Connection, Key, Member, Pool, Server, ServerId, ServerTraits, Topology};
 
 use crate::authenticate::Authenticated;
 use crate::control::{Control, Signal};
@@ -98,6 +98,8 @@ pub(crate) struct Split {
     pub(crate) says_it_itself: bool,
     /// The client's id of the statement it prepared last.
     pub(crate) last_prepared: u32,
+    /// Of several servers that take writes, the one that takes this session's.
+    pub(crate) writer: Cell<Option<ServerId>>,
     /// Of the last server, for the log.
     pub(crate) last_server: Option<Arc<Server>>,
     /// The client as accounts and messages name it.
@@ -181,6 +183,21 @@ impl Split {
     }
 
     /// The configuration's word for this statement, this account or this listener.
+    /// The server that takes this session's writes: the primary, or always the same of several, as long as it takes any.
+    pub(crate) fn writer<'t>(&self, topology: &'t Topology) -> Option<&'t Member> {
+        if topology.writers.len() < 2 {
+            return topology.primary();
+        }
+        let writer = topology.writer_of(self.writer.get(), self.control.id)?;
+        self.writer.set(Some(writer.server.id()));
+        Some(writer)
+    }
+
+    pub(crate) fn is_writer(&self, topology: &Topology, server: &Server) -> bool {
+        self.writer(topology)
+            .is_some_and(|writer| writer.server.id() == server.id())
+    }
+
     pub(crate) fn read_consistency(&self) -> config::ReadConsistency {
         let user = self.account.user.config.read_consistency;
         let rule = self.rules.read_consistency();

@@ -8,7 +8,7 @@ use config::ServerAddress;
 
 use super::connection::{Blind, Meaning};
 use super::damping::Damper;
-use super::decide::{Judged, Verdict, decide};
+use super::decide::{self, Judged, Verdict};
 use super::lag::LagGauge;
 use super::look::{Finding, Named};
 use super::observation::{Address, Facts, Identity, Observation, Sight};
@@ -27,6 +27,8 @@ pub(super) struct Memory {
     seen: HashMap<ServerId, Seen>,
     /// The last primary, whether or not it is still there.
     incumbent: Option<ServerId>,
+    /// All that take writes.
+    writers: Vec<ServerId>,
     damper: Damper,
     conflict_since: Option<Instant>,
     without_primary_since: Option<Instant>,
@@ -117,7 +119,7 @@ impl Memory {
             mut members,
             primary: found,
             conflict,
-        } = decide(config.topology, &observations, incumbent);
+        } = decide::decide(config.topology, &observations, incumbent);
         let damping = config
             .monitor
             .as_ref()
@@ -140,6 +142,15 @@ impl Memory {
             Some(_) => None,
             None => self.without_primary_since.or(Some(now)),
         };
+        let before: Vec<usize> = self.writers.iter().filter_map(|id| place(*id)).collect();
+        let max = config.max_writers as usize;
+        let writers = primary.map_or_else(Vec::new, |primary| {
+            decide::writers(config.topology, &observations, &members, primary, &before, max)
+        });
+        for &at in writers.iter().skip(1) {
+            members[at].reason.push_str(", and takes writes as well");
+        }
+        self.writers = writers.iter().map(|at| servers[*at].id()).collect();
         let refuse_writes = self.confirm(conflict, &observations, servers, now);
         let members = servers.iter().zip(members).map(|(server, judged)| Member {
             server: Arc::clone(server),
@@ -152,6 +163,7 @@ impl Memory {
         Topology {
             members: members.collect(),
             primary,
+            writers,
             generation: 0,
             refuse_writes,
         }

@@ -97,7 +97,9 @@ pub struct Topology {
     pub members: Vec<Member>,
     /// Place of the primary in `members`. None: statements for it wait, within `failover_wait`.
     pub primary: Option<usize>,
-    /// Grows with every change of members, roles, primary or `refuse_writes`. Lags and reasons alone do not count.
+    /// Places of all that take writes, the primary first: more than it only with `max_writers`.
+    pub writers: Vec<usize>,
+    /// Grows with every change of members, roles, primary, writers or `refuse_writes`. Lags and reasons alone do not count.
     pub generation: u64,
     /// Several servers take writes and nobody can tell which of them is right: none gets any. Says so to clients.
     pub refuse_writes: Option<String>,
@@ -110,6 +112,22 @@ impl Topology {
         self.members.get(self.primary?)
     }
 
+    /// Those that take writes, the primary first.
+    pub fn writers(&self) -> impl Iterator<Item = &Member> {
+        self.writers.iter().filter_map(|at| self.members.get(*at))
+    }
+
+    /// The one that takes the writes of a session: the one that it `kept` to so far, as long as that takes any, or one by its
+    /// number.
+    #[must_use]
+    pub fn writer_of(&self, kept: Option<ServerId>, session: u32) -> Option<&Member> {
+        if self.writers.len() < 2 {
+            return self.primary();
+        }
+        let kept = self.writers().find(|member| Some(member.server.id()) == kept);
+        kept.or_else(|| self.writers().nth(session as usize % self.writers.len()))
+    }
+
     /// The member that `server` is.
     #[must_use]
     pub fn member(&self, server: ServerId) -> Option<&Member> {
@@ -120,6 +138,7 @@ impl Topology {
     fn same_roles(&self, other: &Self) -> bool {
         let role = |member: &Member| (member.server.id(), member.role, member.zone.clone());
         self.primary == other.primary
+            && self.writers == other.writers
             && self.refuse_writes == other.refuse_writes
             && self.members.iter().map(role).eq(other.members.iter().map(role))
     }

@@ -1,6 +1,7 @@
 //! Kind `galera`: MariaDB Galera Cluster, Percona XtraDB Cluster.
 //!
-//! Every node takes writes, and writes of two nodes to the same row make one of them fail. So one node gets them all:
+//! Every node takes writes, and writes of two nodes to the same row make one of them fail. So one node gets them all,
+//! unless `max_writers` says otherwise:
 //! the one that had them, as long as it can, or else the one with the lowest `wsrep_local_index`, on which several
 //! gateways agree that start at the same time. Two gateways that disagree for a while cost such failures and no data.
 //!
@@ -42,6 +43,20 @@ pub(super) fn decide(servers: &[Observation], incumbent: Option<usize>) -> Verdi
         )
     };
     Verdict::of((0..servers.len()).map(judge).collect(), conflict)
+}
+
+/// Nodes that can take writes, those first that are the first to be chosen.
+pub(super) fn writers(servers: &[Observation]) -> Vec<usize> {
+    let facts = |at: usize| match servers[at].sight.facts() {
+        Some(Facts::Galera(facts)) => Some(facts),
+        _ => None,
+    };
+    let can = |at: &usize| {
+        facts(*at).is_some_and(|facts| facts.state == NodeState::Synced && facts.writable && serves(facts))
+    };
+    let mut writers: Vec<usize> = (0..servers.len()).filter(can).collect();
+    writers.sort_by_key(|at| facts(*at).map(|facts| facts.index));
+    writers
 }
 
 fn settle(servers: &[Observation], facts: &[Option<&GaleraFacts>], incumbent: Option<usize>) -> Claim {

@@ -6,7 +6,7 @@
 //! it has applied what it had received.
 //!
 //! Where all members are primaries (multi-primary mode) one of them gets the writes, always the same as long as it is
-//! there, and the others take reads.
+//! there, and the others take reads; or more than one, as `max_writers` says.
 
 use super::{Claim, Judged, Verdict, facts, names};
 use crate::topology::observation::{Facts, GroupFacts, GroupMember, MemberState, Observation};
@@ -23,6 +23,16 @@ pub(super) fn decide(servers: &[Observation], incumbent: Option<usize>) -> Verdi
         .then(|| format!("{} are primaries of the same group", names(servers, &candidates)));
     let judge = |at: usize| group.judge(at, primary, &candidates);
     Verdict::of((0..servers.len()).map(judge).collect(), conflict)
+}
+
+/// Members that can take writes where all are primaries, those first that are the first to be chosen.
+pub(super) fn writers(servers: &[Observation]) -> Vec<usize> {
+    let group = Group::new(servers);
+    let can =
+        |at: &usize| group.is_candidate(*at) && group.facts[*at].is_some_and(|facts| !facts.single_primary);
+    let mut writers: Vec<usize> = (0..servers.len()).filter(can).collect();
+    writers.sort_by_key(|at| group.facts[*at].map(|facts| &facts.uuid));
+    writers
 }
 
 struct Group<'a> {

@@ -73,6 +73,33 @@ pub(super) fn decide(kind: config::Topology, servers: &[Observation], incumbent:
     verdict
 }
 
+/// Who takes writes, at most `max`: the primary, and replicas that can as well. Those of `before` stay, and nobody new is chosen
+/// unseen.
+pub(super) fn writers(
+    kind: config::Topology,
+    servers: &[Observation],
+    members: &[Judged],
+    primary: usize,
+    before: &[usize],
+    max: usize,
+) -> Vec<usize> {
+    let can = match kind {
+        _ if max < 2 => Vec::new(),
+        config::Topology::Static | config::Topology::Replication => Vec::new(),
+        config::Topology::GroupReplication => group_replication::writers(servers),
+        config::Topology::Galera => galera::writers(servers),
+    };
+    let further = |at: &usize| *at != primary && members[*at].role == Role::Replica;
+    let (old, new): (Vec<usize>, Vec<usize>) =
+        (can.into_iter().filter(further)).partition(|at| before.contains(at));
+    let new = new.into_iter().filter(|at| servers[*at].sight.is_clear());
+    std::iter::once(primary)
+        .chain(old)
+        .chain(new)
+        .take(max.max(1))
+        .collect()
+}
+
 impl Verdict {
     fn of(members: Vec<Judged>, conflict: Option<String>) -> Self {
         Self {

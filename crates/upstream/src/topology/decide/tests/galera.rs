@@ -68,3 +68,39 @@ const CLUSTERS: &[Row] = &[
 fn who_is_what_in_a_cluster() {
     check(config::Topology::Galera, CLUSTERS, observe);
 }
+
+/// Who takes writes, of at most `max`.
+fn writers(texts: &[&str], before: &[usize], max: usize) -> Vec<usize> {
+    let servers: Vec<Observation> = (0..).zip(texts).map(|(at, text)| observe(at, text)).collect();
+    let verdict = decide(config::Topology::Galera, &servers, before.first().copied());
+    let of = |primary| {
+        super::super::writers(
+            config::Topology::Galera,
+            &servers,
+            &verdict.members,
+            primary,
+            before,
+            max,
+        )
+    };
+    verdict.primary.map_or_else(Vec::new, of)
+}
+
+#[test]
+fn several_may_take_writes() {
+    assert_eq!(writers(&["4", "4", "4"], &[], 1), [0]);
+    assert_eq!(writers(&["4", "4", "4"], &[], 2), [0, 1]);
+    assert_eq!(writers(&["4", "4", "4"], &[], 9), [0, 1, 2]);
+    // Who was there before stays.
+    assert_eq!(writers(&["4", "4", "4"], &[1, 2], 2), [1, 2]);
+    assert_eq!(writers(&["4", "4 !", "4"], &[1, 2], 2), [0, 2]);
+    assert_eq!(writers(&["4", "4", "4 ~"], &[1, 2], 2), [1, 2]);
+    assert_eq!(writers(&["4", "4 ~"], &[0], 2), [0], "nobody is chosen unseen");
+    for cannot in ["2", "4 x", "4 n", "4 c", "4 o", "4 ?"] {
+        assert_eq!(writers(&["4", cannot, "4"], &[0, 1], 2), [0, 2], "{cannot}");
+    }
+    assert!(
+        writers(&["4 #5/1", "4 #6/1"], &[0, 1], 2).is_empty(),
+        "two clusters"
+    );
+}

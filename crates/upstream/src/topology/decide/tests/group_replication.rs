@@ -165,3 +165,27 @@ fn reasons_are_for_people() {
         ]
     );
 }
+
+#[test]
+fn several_may_take_writes() {
+    let writers = |texts: &[&str], max| {
+        let kind = config::Topology::GroupReplication;
+        let servers: Vec<Observation> = (0..).zip(texts).map(|(at, text)| observe(at, text)).collect();
+        let Verdict { members, primary, .. } = decide(kind, &servers, None);
+        primary.map(|primary| super::super::writers(kind, &servers, &members, primary, &[], max))
+    };
+    let all = ["PPP w m", "PPP w m", "PPP w m"];
+    assert_eq!(writers(&all, 1), Some(vec![0]));
+    assert_eq!(writers(&all, 2), Some(vec![0, 1]));
+    assert_eq!(writers(&all, 9), Some(vec![0, 1, 2]));
+    assert_eq!(
+        writers(&["PPr w m", "PPr m", "PPr m"], 9),
+        Some(vec![0]),
+        "the others take no writes yet"
+    );
+    assert_eq!(
+        writers(&["PSS w", "PSS", "PSS"], 9),
+        Some(vec![0]),
+        "single-primary mode"
+    );
+}
