@@ -17,7 +17,7 @@ use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, Sleep, sleep_until, timeout};
 
 use super::NotFresh;
-use super::line::{AskError, Line, Primary, end_of_log, gtid_position};
+use super::line::{AskError, Line, Primary};
 use super::waiting::{Place, Waiting};
 use crate::coherence::{self, Applied, Arrival, Position, Probe, ReadIndex, Verdict};
 
@@ -336,13 +336,7 @@ impl Prober {
             None => self.primary.connect().await?,
         };
         let line = self.line.insert(line);
-        if by_gtid {
-            let (identity, _) = line.ask(true, &[]).await?;
-            return gtid_position(identity.source, &identity.gtids);
-        }
-        let (identity, answers) = line.ask(false, &[line.status()]).await?;
-        let rows = answers.first().ok_or(AskError::Malformed("no status"))?;
-        end_of_log(identity.source, rows)
+        line.position(by_gtid).await
     }
 }
 

@@ -12,6 +12,7 @@ use mysql_wire::gtid::{Flavor, MariaDbPosition};
 use upstream::login::Account;
 use upstream::{Cluster, Direct, DirectError, ServerId};
 
+use super::question::Asks;
 use crate::coherence::{Place, Position, SourceId};
 use crate::feed::link::{Link, LinkError, TextRow};
 use crate::feed::{Board, source_id};
@@ -68,6 +69,8 @@ pub(super) struct Line {
     address: String,
     status: &'static str,
     identity: [String; 2],
+    /// Where the primary is: without and with GTIDs.
+    pub(super) asks: [Asks; 2],
     /// Which is read before all else.
     table: Option<String>,
     /// Every transaction has a GTID. Always so with MariaDB.
@@ -126,6 +129,7 @@ impl Primary {
             address: server.address().to_string(),
             status: NEW_STATUS,
             identity: identity(flavor, table.as_deref()),
+            asks: Default::default(),
             table,
             has_gtids: true,
         };
@@ -211,7 +215,7 @@ impl Line {
         if let Some(error) = refused {
             return Err(error.into());
         }
-        let identity = self.identified(&answers.remove(0))?;
+        let identity = self.identified(with_gtids, &answers.remove(0))?;
         Ok((identity, answers))
     }
 
@@ -220,27 +224,50 @@ impl Line {
         self.status
     }
 
-    fn identified(&self, rows: &[TextRow]) -> Result<Identity, AskError> {
+    /// The question who this is.
+    pub(super) fn identity(&self, with_gtids: bool) -> &str {
+        &self.identity[usize::from(with_gtids)]
+    }
+
+    fn identified(&self, with_gtids: bool, rows: &[TextRow]) -> Result<Identity, AskError> {
         let row = rows.first().ok_or(AskError::Malformed("no identity"))?;
         let text = |at: usize| row.get(at).and_then(Option::as_deref).unwrap_or_default();
-        if [2, 3].iter().any(|&at| is_on(text(at))) {
+        let gtids = if with_gtids { text(1) } else { b"" };
+        Ok(Identity {
+            source: self.source(text(0))?,
+            gtids: gtids.to_vec(),
+        })
+    }
+
+    /// Who this is, if it is the primary: `server_uuid`, `server_id`, `read_only`, `super_read_only`.
+    pub(super) fn source(&self, words: &[u8]) -> Result<SourceId, AskError> {
+        const NOBODY: AskError = AskError::Malformed("no identity");
+        let words = std::str::from_utf8(words).map_err(|_| NOBODY)?;
+        let mut words = words.split(',');
+        let [
+            Some(uuid),
+            Some(server_id),
+            Some(read_only),
+            Some(super_read_only),
+            None,
+        ] = [(); 5].map(|()| words.next())
+        else {
+            return Err(NOBODY);
+        };
+        if is_on(read_only) || is_on(super_read_only) {
             return Err(AskError::ReadOnly(self.server_name.clone()));
         }
-        let uuid = String::from_utf8_lossy(text(0));
-        let server_id = std::str::from_utf8(text(1)).ok().and_then(|id| id.parse().ok());
-        let server_id = server_id.ok_or(AskError::Malformed("no server_id"))?;
-        Ok(Identity {
-            source: source_id(self.flavor, &uuid, server_id, &self.address),
-            gtids: text(4).to_vec(),
-        })
+        let server_id = server_id.parse().map_err(|_| NOBODY)?;
+        Ok(source_id(self.flavor, uuid, server_id, &self.address))
     }
 }
 
-/// The question who this is, without and with its GTIDs, which cost a server that writes some waiting.
+/// The question who this is, without and with its GTIDs, which cost a server that writes some waiting. One value has all
+/// that seldom changes, so that it can be compared as a whole.
 fn identity(flavor: Flavor, table: Option<&str>) -> [String; 2] {
     let gtids = match flavor {
-        Flavor::MySql => "@@GLOBAL.gtid_executed",
-        Flavor::MariaDb => "@@GLOBAL.gtid_binlog_pos",
+        Flavor::MySql => ", @@GLOBAL.gtid_executed",
+        Flavor::MariaDb => ", @@GLOBAL.gtid_binlog_pos",
     };
     let (uuid, super_read_only) = match flavor {
         Flavor::MySql => ("@@GLOBAL.server_uuid", "@@GLOBAL.super_read_only"),
@@ -249,14 +276,16 @@ fn identity(flavor: Flavor, table: Option<&str>) -> [String; 2] {
     let read = table.map_or(String::new(), |table| {
         format!(", (SELECT 1 FROM {table} LIMIT 1)")
     });
-    ["''", gtids].map(|gtids| {
-        format!("SELECT {uuid}, @@GLOBAL.server_id, @@GLOBAL.read_only, {super_read_only}, {gtids}{read}")
+    ["", gtids].map(|gtids| {
+        format!(
+            "SELECT CONCAT_WS(',', {uuid}, @@GLOBAL.server_id, @@GLOBAL.read_only, {super_read_only}){gtids}{read}"
+        )
     })
 }
 
 /// A variable that is not off.
-fn is_on(value: &[u8]) -> bool {
-    !value.eq_ignore_ascii_case(b"OFF") && value != b"0"
+fn is_on(value: &str) -> bool {
+    !value.eq_ignore_ascii_case("OFF") && value != "0"
 }
 
 /// The position in a row of `SHOW BINARY LOG STATUS`.
@@ -273,14 +302,18 @@ pub(super) fn end_of_log(source: SourceId, rows: &[TextRow]) -> Result<Position,
 
 /// The position of a file by its name, and an offset.
 pub(super) fn file_position(source: SourceId, file: &str, offset: &str) -> Result<Position, AskError> {
-    let number = file.rsplit('.').next().and_then(|digits| digits.parse().ok());
-    match (number, offset.parse()) {
+    match (file_number(file), offset.parse()) {
         (Some(file), Ok(offset)) => Ok(Position {
             source,
             place: Place::File { file, offset },
         }),
         _ => Err(AskError::Malformed("no position in its binary log")),
     }
+}
+
+/// Files are numbered by the end of their names.
+pub(super) fn file_number(file: &str) -> Option<u32> {
+    file.rsplit('.').next()?.parse().ok()
 }
 
 /// The position that GTIDs of MariaDB are.

@@ -3,6 +3,7 @@
 mod fetch;
 mod index;
 mod line;
+mod question;
 mod sql;
 mod waiting;
 

@@ -26,6 +26,10 @@ fn when_the_server_is_read_only(kind: Kind) {
         vec![hash("t", "test.t", &["id"])],
         |served| async move {
             let mapping = served.mapping("t").await;
+            for _ in 0..3 {
+                // By now the question is a prepared one.
+                served.reader.fresh(Consistency::Strong, None).await.unwrap();
+            }
             served.sql("SET GLOBAL read_only = 1");
             let error = served.reader.fresh(Consistency::Strong, None).await.unwrap_err();
             assert!(says_why(&error.to_string()), "{error}");

@@ -7,13 +7,34 @@ use sandbox::{Kind, Spec};
 
 use crate::served::{hash, on_both, served, spec};
 
-on_both! { one_reader_at_a_time many_readers_share_probes }
+on_both! { one_reader_at_a_time many_readers_share_probes probes_are_prepared_statements }
 
 const SQL: &str =
     "CREATE TABLE test.t (id INT PRIMARY KEY, v INT NOT NULL); INSERT INTO test.t VALUES (1, 0)";
 
 fn one_reader_at_a_time(kind: Kind) {
     every_write_is_seen(spec(kind));
+}
+
+fn probes_are_prepared_statements(kind: Kind) {
+    served(
+        spec(kind),
+        SQL,
+        |_| (),
+        vec![hash("t", "test.t", &["id"])],
+        |served| async move {
+            served.mapping("t").await;
+            for _ in 0..5 {
+                served.reader.fresh(Consistency::Strong, None).await.unwrap();
+            }
+            let mut client = served.client().await;
+            let executed: Option<(String, u64)> = client
+                .query_first("SHOW GLOBAL STATUS LIKE 'Com_stmt_execute'")
+                .await
+                .unwrap();
+            assert!(executed.unwrap().1 >= 10, "two for each probe");
+        },
+    );
 }
 
 /// Positions are GTIDs then.
