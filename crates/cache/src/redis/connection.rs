@@ -14,6 +14,7 @@ use resp_wire::{Step, Writer};
 use tokio::io::AsyncWrite;
 use tokio::time::{sleep, sleep_until};
 
+use super::ahead;
 use super::command::{self, Command, Nature};
 use super::execute::{Execution, Next};
 use super::input::Input;
@@ -87,6 +88,8 @@ struct Batch {
     commands: u64,
     /// Commands that read without having waited by themselves.
     reads: u64,
+    /// What the server said for the requests that come next.
+    ahead: ahead::Fetched,
 }
 
 impl Connection<'_> {
@@ -209,6 +212,7 @@ impl Connection<'_> {
             last: None,
             commands: 0,
             reads: 0,
+            ahead: ahead::Fetched::new(),
         };
         let worked = self.requests(&mut desk, &mut batch).await;
         let written = match &worked {
@@ -245,7 +249,7 @@ impl Connection<'_> {
                 Ok(Step::Incomplete) => return Ok(()),
                 Ok(Step::Skip(n)) => self.input.consume(n),
                 Ok(Step::Request(n)) => {
-                    let quits = self.request(desk, batch).await?;
+                    let quits = self.request(desk, batch, n).await?;
                     self.input.consume(n);
                     if quits {
                         return Err(Departure::Quit);
@@ -272,19 +276,26 @@ impl Connection<'_> {
         self.session.rights.age(Instant::now(), definitions);
     }
 
-    /// Executes the request that the parser has found, whatever has to be waited for. True: the client said goodbye.
-    async fn request(&mut self, desk: &mut Desk, batch: &mut Batch) -> Result<bool, Departure> {
+    /// Executes the request that the parser has found, whatever has to be waited for. `size`: its bytes. True: the client said goodbye.
+    async fn request(&mut self, desk: &mut Desk, batch: &mut Batch, size: usize) -> Result<bool, Departure> {
         let start = desk.out.len();
         let replies = self.session.replies;
         batch.commands += 1;
         let mut waited = Waited::default();
         let mut waits = false;
+        let mut fetched = batch.ahead.pop_front();
         let mut command;
         let quits = loop {
             let Desk { parser, out, space } = &mut *desk;
             let args = parser.args(self.input.bytes());
             let mut execution = execution(self.service, &self.guest, &mut self.session, batch, space);
-            let next = execution.request(args, out);
+            let next = match fetched.take() {
+                None => execution.request(args, out),
+                Some(rows) => {
+                    execution.request_fetched(args, rows, out);
+                    Next::Done
+                }
+            };
             command = execution.last;
             batch.last = command.or(batch.last);
             match next {
@@ -312,7 +323,7 @@ impl Connection<'_> {
                     }
                 }
                 Next::Ask => {
-                    Box::pin(self.ask(desk, batch)).await?;
+                    Box::pin(self.ask(desk, batch, size)).await?;
                     break false;
                 }
                 Next::Auth | Next::Hello => {
@@ -372,15 +383,25 @@ impl Connection<'_> {
         Ok(unless_ordered(&self.guest, pin!(asked)).await?.err())
     }
 
-    /// Asks the server for the rows of a request, and executes it with them.
-    async fn ask(&mut self, desk: &mut Desk, batch: &Batch) -> Result<(), Departure> {
+    /// Asks the server for the rows of a request, and executes it with them. What comes behind it is asked for, too.
+    async fn ask(&mut self, desk: &mut Desk, batch: &mut Batch, size: usize) -> Result<(), Departure> {
         let Desk { parser, out, space } = desk;
         let args = parser.args(self.input.bytes());
-        let wanted = execution(self.service, &self.guest, &mut self.session, batch, space).wanted(args);
+        let mut asking = execution(self.service, &self.guest, &mut self.session, batch, space);
+        let mut wanted = asking.wanted(args);
+        let own = wanted.len();
+        let behind = &self.input.bytes()[size..];
+        let counts = ahead::look(&mut asking, behind, &mut wanted);
         self.service.counts.asked_server.inc();
         match unless_ordered(&self.guest, pin!(self.service.fetch(&wanted))).await? {
-            Ok(fetched) => execution(self.service, &self.guest, &mut self.session, batch, space)
-                .request_fetched(args, fetched, out),
+            Ok(fetched) => {
+                let mut fetched = fetched.into_iter();
+                let mut next = |count| fetched.by_ref().take(count).collect();
+                let own = next(own);
+                batch.ahead = counts.into_iter().map(next).collect();
+                execution(self.service, &self.guest, &mut self.session, batch, space)
+                    .request_fetched(args, own, out);
+            }
             Err(reason) => {
                 self.session.queue = None;
                 self.refuse(&Refusal::NotFetched(reason), out);

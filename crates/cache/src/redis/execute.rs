@@ -302,6 +302,25 @@ impl Execution<'_> {
         wanted
     }
 
+    /// Whether the server has to be asked for a request that comes later. Nothing of it is executed.
+    pub(crate) fn asks(&mut self, args: Args<'_>) -> bool {
+        let tracked = self.session.tracking.as_ref();
+        // What a client said of the next command it did not say of those behind it.
+        if self.session.queue.is_some() || tracked.is_some_and(|tracked| tracked.has_said()) {
+            return false;
+        }
+        let command = self.check(args);
+        let Some(command) = command
+            .ok()
+            .filter(|command| command.spec().nature == Nature::Read)
+        else {
+            return false;
+        };
+        let mut nowhere = Vec::new();
+        let mut out = Writer::new(&mut nowhere, self.session.version);
+        matches!(self.read(command, args, &mut out), Err(Stop::Ask))
+    }
+
     /// Executes a request with the rows that [`wanted`](Self::wanted) asked for.
     pub(crate) fn request_fetched(
         &mut self,
@@ -310,6 +329,7 @@ impl Execution<'_> {
         out: &mut Vec<u8>,
     ) {
         let start = out.len();
+        self.last = args.get(0).and_then(Command::find);
         let mut out = Writer::new(out, self.session.version);
         let queue = self.session.queue.take();
         let (service, guest) = (self.service, self.guest);

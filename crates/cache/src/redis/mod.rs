@@ -14,6 +14,7 @@
 //! enough for them, and are answered with one write. Whatever that takes belongs to the worker and is lent to the connection: an
 //! idle connection holds no buffer.
 
+mod ahead;
 mod client;
 mod clients;
 mod command;

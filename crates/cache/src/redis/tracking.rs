@@ -65,6 +65,11 @@ impl Tracked {
         self.said = false;
     }
 
+    /// `CLIENT CACHING` has been said for the command that is being executed.
+    pub(crate) fn has_said(&self) -> bool {
+        self.said
+    }
+
     /// It is told of keys that it has not read.
     pub(crate) fn is_broadcast(&self) -> bool {
         matches!(self.mode, Mode::Broadcast(_))

@@ -2,7 +2,7 @@
 
 use sandbox::Kind;
 
-use crate::stage::Stage;
+use crate::stage::{Client, Stage};
 
 #[test]
 fn rows_are_read_by_key_and_a_change_is_seen_at_once() {
@@ -52,6 +52,64 @@ fn rows_that_are_not_in_memory_are_asked_for_in_bounded_mode() {
     }
     stage.sql("UPDATE shop.words SET word = 'two' WHERE id = 1; INSERT INTO shop.words VALUES (3, 'three')");
     assert_eq!(client.ask("MGET words@1 words@3"), "[two three]");
+}
+
+/// How often the server was asked for rows.
+fn asked_server(client: &mut Client) -> u32 {
+    let info = client.ask("INFO stats");
+    let asked = info.lines().find_map(|line| line.strip_prefix("asked_server:"));
+    asked.unwrap().parse().unwrap()
+}
+
+#[test]
+fn rows_of_a_pipeline_are_asked_for_together() {
+    let stage = Stage::start(Kind::Mariadb, "mode = \"bounded\"", "");
+    let rows: Vec<String> = (100..1100).map(|id| format!("({id}, 'w{id}')")).collect();
+    stage.sql(&format!("INSERT INTO shop.words VALUES {}", rows.join(", ")));
+    let mut client = stage.client();
+    let before = asked_server(&mut client);
+    let mut request = String::new();
+    let mut replies = Vec::new();
+    for id in 100..1100 {
+        request += &format!("GET words@{id}\r\n");
+        replies.push(format!("w{id}"));
+        // What needs no row, or fails, or reads several, is in its place.
+        for (every, line, reply) in [
+            (7, "ECHO on", "on"),
+            (
+                11,
+                "GET nothing@1",
+                "(ERR no mapping 'nothing': `INFO mappings` lists the mappings)",
+            ),
+            (13, "MGET words@1 words@5 words@100", "[one nil w100]"),
+            (17, "HGETALL items@7:n", "[name nut]"),
+            (
+                19,
+                "HGETALL words@1",
+                "(WRONGTYPE Operation against a key holding the wrong kind of value)",
+            ),
+        ] {
+            if id % every == 0 {
+                request += &format!("{line}\r\n");
+                replies.push(reply.to_owned());
+            }
+        }
+    }
+    client.send(&request);
+    for (at, reply) in replies.iter().enumerate() {
+        assert_eq!(client.reply(), *reply, "{at}");
+    }
+    let asked = asked_server(&mut client) - before;
+    assert!((5..500).contains(&asked), "{asked}");
+    // Nothing but misses.
+    let (request, replies): (Vec<_>, Vec<_>) = (2000..2200)
+        .map(|id| (format!("GET words@{id}\r\n"), "nil"))
+        .unzip();
+    let before = asked_server(&mut client);
+    client.send(request.concat());
+    assert!(replies.iter().all(|reply| client.reply() == *reply));
+    let asked = asked_server(&mut client) - before;
+    assert!(asked < 50, "{asked}");
 }
 
 #[test]
