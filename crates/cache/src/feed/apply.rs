@@ -10,6 +10,7 @@ use mysql_wire::binlog::{BinlogError, Decoder, Event, Gtid, Image, Kind, Layout,
 
 use super::board::{Board, Counts};
 use super::containers;
+use super::indexes::IndexChange;
 use super::prepared::{Changes, Prepared};
 use super::progress::Progress;
 use super::tables::{RETRY, State, Tables};
@@ -247,16 +248,30 @@ impl Applier {
                 // It may be a view, a routine, or what makes accounts.
                 self.board.note_definition();
                 self.containers_changed |= containers::concerned(&query.sql, query.schema);
-                for at in self.tables.concerned(&query.sql, query.schema) {
-                    self.tables
-                        .invalidate(at, "its definition is being changed", None);
-                }
+                self.defined(query);
             }
             Verb::Unseen => self.unseen(query),
         }
         match &self.group {
             Some(group) if !group.open => self.end(true),
             _ => Ok(()),
+        }
+    }
+
+    /// Tables are not what they were. Where only indexes have come and gone, and not the mapping's, its rows stay.
+    fn defined(&mut self, query: &Query<'_>) {
+        let indexes = IndexChange::read(&query.sql);
+        for at in self.tables.concerned(&query.sql, query.schema) {
+            let mapping = self.tables.all[at].mapping();
+            let index = mapping.map(|mapping| &*mapping.index.name);
+            let stays = indexes
+                .as_ref()
+                .zip(index)
+                .is_some_and(|(change, index)| change.keeps(index));
+            if !stays {
+                self.tables
+                    .invalidate(at, "its definition is being changed", None);
+            }
         }
     }
 

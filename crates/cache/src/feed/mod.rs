@@ -17,6 +17,7 @@ mod board;
 mod containers;
 mod copy;
 mod dump;
+mod indexes;
 pub(crate) mod link;
 mod pages;
 mod preflight;

@@ -1,5 +1,7 @@
 //! Statements that change tables without row events.
 
+use std::sync::Arc;
+
 use cache::feed::Phase;
 use sandbox::Kind;
 
@@ -11,6 +13,7 @@ on_both! {
     rename_swaps_tables
     alter_gives_it_another_shape
     partitions_are_exchanged
+    indexes_come_and_go_without_a_copy
     a_schema_is_dropped
     a_table_changes_its_shape_while_it_is_copied
     other_tables_change_nothing
@@ -104,6 +107,39 @@ fn partitions_are_exchanged(kind: Kind) {
         fed.until_applied();
         fed.assert_same("t", SELECT);
     }
+}
+
+fn indexes_come_and_go_without_a_copy(kind: Kind) {
+    let sql = "CREATE TABLE t (pk INT AUTO_INCREMENT PRIMARY KEY, id INT NOT NULL, c VARCHAR(60), UNIQUE KEY k (id)); \
+         INSERT INTO t (id, c) VALUES (1, 'one'), (2, 'two')";
+    let fed = start(kind, sql);
+    let before = fed.until_served("t");
+    for (round, change) in [
+        "CREATE INDEX by_c ON t (c)",
+        "ALTER TABLE t ADD UNIQUE KEY both_ (id, c), COMMENT = 'with indexes', ALGORITHM = COPY",
+        "ALTER TABLE test.t ADD INDEX (c(10) DESC), DROP INDEX by_c",
+        "DROP INDEX `both_` ON t",
+        "CREATE UNIQUE INDEX second ON t (id)",
+    ]
+    .iter()
+    .enumerate()
+    {
+        fed.sql(&format!(
+            "UPDATE t SET c = 'before {round}'; {change}; INSERT INTO t (id, c) VALUES (10 + {round}, 'behind'); \
+             UPDATE t SET c = 'behind {round}' WHERE id = 1"
+        ));
+        fed.assert_same("t", SELECT);
+        assert!(Arc::ptr_eq(&before, &fed.until_served("t")), "{change}");
+    }
+    assert_eq!(fed.copies(), 1);
+    fed.sql("DROP INDEX k ON t");
+    fed.until_applied();
+    fed.assert_same("t", SELECT);
+    assert_eq!(&*fed.until_served("t").index.name, "second");
+    fed.sql("ALTER TABLE t DROP INDEX second");
+    until_waiting(&fed, "no unique index");
+    fed.sql("CREATE UNIQUE INDEX third ON t (id)");
+    fed.assert_same("t", SELECT);
 }
 
 fn a_schema_is_dropped(kind: Kind) {
