@@ -1,7 +1,7 @@
 //! What was learned of lookups: how their answers look, and that this user has the right to them.
 
 use std::cell::Cell;
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -41,10 +41,36 @@ struct Entry {
     what: Result<Rc<Ready>, Left>,
 }
 
+/// A shape whose answers were not what memory had at that moment: it was behind, or ahead, or shows rows otherwise.
+#[derive(Debug)]
+struct Doubt {
+    shape: Kept,
+    ready: Rc<Ready>,
+    /// Rows that the server has shown, the newest last.
+    shown: VecDeque<Shown>,
+}
+
+/// A row that the server has shown, or that it showed none.
+#[derive(Debug)]
+pub(super) struct Shown {
+    pub(super) key: Vec<u8>,
+    pub(super) row: Option<Box<[u8]>>,
+}
+
+/// Doubts that are kept.
+const DOUBTS_MAX: usize = 256;
+
+/// Rows of a doubt: memory is seldom behind by more changes of one row.
+const SHOWN_MAX: usize = 32;
+
+/// The longest row of a doubt, in bytes.
+const SHOWN_LEN_MAX: usize = 512;
+
 /// Everything that was learned on one worker.
 #[derive(Debug)]
 pub(super) struct Learned {
     entries: HashMap<u64, Entry, RandomState>,
+    doubts: HashMap<u64, Doubt, RandomState>,
     pub(super) hashes: RandomState,
     epoch: u32,
     seen: Cell<(u64, Option<Instant>)>,
@@ -63,6 +89,7 @@ impl Learned {
     pub(super) fn new(definitions: u64) -> Self {
         Self {
             entries: HashMap::default(),
+            doubts: HashMap::default(),
             hashes: RandomState::default(),
             epoch: 0,
             seen: Cell::new((definitions, None)),
@@ -89,6 +116,7 @@ impl Learned {
         epoch: u32,
         what: Result<Rc<Ready>, Left>,
     ) {
+        self.doubts.remove(&hash);
         if self.entries.len() >= KEPT_MAX {
             self.entries.clear();
         }
@@ -101,6 +129,41 @@ impl Learned {
                 what,
             },
         );
+    }
+
+    /// Keeps what the server has shown and memory has not: once memory does, the shape is known.
+    pub(super) fn doubt(&mut self, hash: u64, shape: Kept, ready: Rc<Ready>, shown: Shown) {
+        if shown.row.as_ref().is_some_and(|row| row.len() > SHOWN_LEN_MAX) {
+            return;
+        }
+        if self.doubts.len() >= DOUBTS_MAX {
+            self.doubts.clear();
+        }
+        let doubt = self.doubts.entry(hash).or_insert_with(|| Doubt {
+            shape: shape.clone(),
+            ready: Rc::clone(&ready),
+            shown: VecDeque::new(),
+        });
+        if doubt.shape != shape || doubt.ready.definitions != ready.definitions {
+            doubt.shown.clear();
+        }
+        (doubt.shape, doubt.ready) = (shape, ready);
+        if doubt.shown.len() >= SHOWN_MAX {
+            doubt.shown.pop_front();
+        }
+        doubt.shown.push_back(shown);
+    }
+
+    /// What would be known of a shape if memory showed any of these rows.
+    pub(super) fn doubts(
+        &self,
+        hash: u64,
+        shape: &Shape<'_>,
+        definitions: u64,
+    ) -> Option<(&Rc<Ready>, impl Iterator<Item = &Shown>)> {
+        let doubt = self.doubts.get(&hash)?;
+        let is_current = doubt.ready.definitions == definitions && self.is_of_now(doubt.ready.epoch);
+        (is_current && shape.is(&doubt.shape)).then(|| (&doubt.ready, doubt.shown.iter()))
     }
 
     pub(super) fn epoch(&self) -> u32 {
@@ -118,6 +181,8 @@ impl Learned {
         let epoch = self.epoch;
         self.entries
             .retain(|_, entry| epoch.wrapping_sub(entry.epoch) < 2);
+        self.doubts
+            .retain(|_, doubt| epoch.wrapping_sub(doubt.ready.epoch) < 2);
     }
 
     /// Whether nothing has changed just now, so that what a server says goes by the definitions and grants that it has logged.

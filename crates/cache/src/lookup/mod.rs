@@ -8,7 +8,8 @@
 //! What is learned is everything of the answer but the row, for this user, these settings and this text without its values;
 //! that the server has answered also shows that the user may read these columns. It is forgotten when the binary log
 //! shows a change of a mapped table's definition or of grants, and after a minute. When an answer is learned its row is
-//! compared with the one that memory would have given: lookups whose rows come out otherwise are never answered.
+//! compared with the one that memory would have given: lookups whose rows come out otherwise are never answered. Where memory
+//! is behind, the rows that the server has shown are kept, and compared again with the next lookup.
 
 mod answer;
 mod environment;
@@ -27,7 +28,7 @@ use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use config::ReadConsistency;
 use dataplane::extension::{
@@ -42,7 +43,7 @@ pub use self::memory::Memory;
 
 use self::answer::Answer;
 use self::environment::Environments;
-use self::learned::{EPOCH, Learned, Ready};
+use self::learned::{EPOCH, Learned, Ready, Shown};
 use self::render::Rendering;
 use self::shape::{Kept, Shape};
 use crate::mapping::Mapping;
@@ -70,6 +71,13 @@ struct Question {
     told: Option<Box<[u8]>>,
 }
 
+/// What follows from a server's answer.
+enum Conclusion {
+    Known(Result<Rc<Ready>, Left>),
+    /// Memory has another row than the one that the server has shown: another version of it, or it shows it otherwise.
+    Doubtful(Rc<Ready>, Option<Box<[u8]>>),
+}
+
 /// What a look into memory has found.
 enum Looked {
     Answered(Result<Answered, Left>),
@@ -78,6 +86,9 @@ enum Looked {
     /// The row is being changed.
     Busy,
 }
+
+/// How often changes of definitions and grants are looked for where no lookup comes.
+const LOOK: Duration = Duration::from_millis(250);
 
 /// How often a row is tried to be read that changes all the time.
 const BUSY_MAX: usize = 64;
@@ -88,10 +99,17 @@ impl<M: Memory + 'static> PointLookups<M> {
         let lookups = Rc::new(Self::new(memory));
         let weak = Rc::downgrade(&lookups);
         spawn_local(async move {
+            let mut began = Instant::now();
             loop {
-                tokio::time::sleep(EPOCH).await;
+                tokio::time::sleep(LOOK).await;
                 let Some(lookups) = weak.upgrade() else { return };
-                lookups.learned.borrow_mut().next_epoch();
+                let (mut learned, now) = (lookups.learned.borrow_mut(), Instant::now());
+                // Seen now, a change is settled by the time that a lookup comes.
+                learned.is_settled(lookups.memory.definitions(), now);
+                if now.duration_since(began) >= EPOCH {
+                    learned.next_epoch();
+                    began = now;
+                }
             }
         });
         lookups
@@ -170,14 +188,14 @@ impl<M: Memory + 'static> PointLookups<M> {
     }
 
     /// What follows from an answer. `None`: nothing.
-    fn conclusion(&self, question: &Question, bytes: &[u8]) -> Option<Result<Rc<Ready>, Left>> {
+    fn conclusion(&self, question: &Question, bytes: &[u8]) -> Option<Conclusion> {
         let environments = self.environments.borrow();
         let settings = environments.get(question.environment)?;
         let Some(answer) = Answer::read(bytes, settings.capabilities, question.told.as_deref()) else {
             let is_error = bytes.get(PacketHeader::LEN) == Some(&ErrPacket::HEADER);
             // It tells a client once more what it was told already; the next will not.
             let tells_again = question.told.is_some() && bytes.get(PacketHeader::LEN + 1) == Some(&1);
-            return (!is_error && !tells_again).then_some(Err(Left::Settings));
+            return (!is_error && !tells_again).then_some(Conclusion::Known(Err(Left::Settings)));
         };
         let rendering = |mapping| {
             let (zone, is_ascii_only) = (settings.zone, settings.is_ascii_only);
@@ -192,12 +210,10 @@ impl<M: Memory + 'static> PointLookups<M> {
         let mut candidates = question.candidates.iter();
         let fitting = candidates.find_map(|(mapping, order)| Some((mapping, order, rendering(mapping)?)));
         let Some((mapping, order, rendering)) = fitting else {
-            return Some(Err(Left::Columns));
+            return Some(Conclusion::Known(Err(Left::Columns)));
         };
-        if !self.shows_the_same(mapping, &rendering, &question.key, answer.row) {
-            return None;
-        }
-        Some(Ok(Rc::new(Ready {
+        let is_same = self.shows_the_same(mapping, &rendering, &question.key, answer.row);
+        let ready = Rc::new(Ready {
             mapping: Arc::clone(mapping),
             order: order.clone(),
             head: answer.head.into(),
@@ -207,7 +223,29 @@ impl<M: Memory + 'static> PointLookups<M> {
             definitions: question.definitions,
             epoch: question.epoch,
             needs_told: question.told.is_some(),
-        })))
+        });
+        Some(match is_same {
+            true => Conclusion::Known(Ok(ready)),
+            false => Conclusion::Doubtful(ready, answer.row.map(Box::from)),
+        })
+    }
+
+    /// What is known of a shape now that memory has a row that the server has shown before.
+    fn settled(&self, hash: u64, shape: &Shape<'_>) -> Option<Rc<Ready>> {
+        let definitions = self.memory.definitions();
+        let ready = {
+            let learned = self.learned.borrow();
+            let (ready, mut shown) = learned.doubts(hash, shape, definitions)?;
+            let is_shown = shown.any(|shown| {
+                self.shows_the_same(&ready.mapping, &ready.rendering, &shown.key, shown.row.as_deref())
+            });
+            is_shown.then(|| Rc::clone(ready))?
+        };
+        let what = Ok(Rc::clone(&ready));
+        self.learned
+            .borrow_mut()
+            .put(hash, shape.kept(), definitions, ready.epoch, what);
+        Some(ready)
     }
 
     /// Whether memory has the row that the server has shown, printed alike. What a bounded mapping does not have is not
@@ -321,19 +359,15 @@ impl<M: Memory + 'static> Lookups for PointLookups<M> {
         let learned = self.learned.borrow();
         let hash = shape.hash(&learned.hashes);
         match learned.get(hash, &shape, self.memory.definitions()) {
-            Some(Ok(ready)) => {
-                let parameters = asked.parameters.as_ref();
-                let (mapping, order) = (&ready.mapping, &ready.order);
-                match values::key(mapping, order, asked.lookup, parameters, is_ascii_only, key) {
-                    true => Finding::Answer(Plan(Rc::clone(ready) as Rc<_>)),
-                    false => Finding::Left(Left::Value),
-                }
-            }
+            Some(Ok(ready)) => answered_by(ready, asked, is_ascii_only, key),
             Some(Err(reason)) => Finding::Left(*reason),
             None => {
                 drop(learned);
                 if !self.environments.borrow().is_of(self.memory.definitions()) {
                     return Finding::Outdated;
+                }
+                if let Some(ready) = self.settled(hash, &shape) {
+                    return answered_by(&ready, asked, is_ascii_only, key);
                 }
                 match self.question(environment, asked, &shape, hash, key) {
                     Ok(question) => Finding::Learn(Lesson(Box::new(question))),
@@ -412,18 +446,32 @@ impl<M: Memory + 'static> Lookups for PointLookups<M> {
         if question.definitions != self.memory.definitions() {
             return;
         }
-        if let Some(what) = self.conclusion(&question, answer) {
-            let Question {
-                hash,
-                shape,
-                definitions,
-                epoch,
-                ..
-            } = *question;
-            self.learned
-                .borrow_mut()
-                .put(hash, shape, definitions, epoch, what);
+        let Some(conclusion) = self.conclusion(&question, answer) else {
+            return;
+        };
+        let Question {
+            hash,
+            shape,
+            definitions,
+            epoch,
+            key,
+            ..
+        } = *question;
+        let mut learned = self.learned.borrow_mut();
+        match conclusion {
+            Conclusion::Known(what) => learned.put(hash, shape, definitions, epoch, what),
+            Conclusion::Doubtful(ready, row) => learned.doubt(hash, shape, ready, Shown { key, row }),
         }
+    }
+}
+
+/// What to do about a lookup of which all is known.
+fn answered_by(ready: &Rc<Ready>, asked: &Asked<'_>, is_ascii_only: bool, key: &mut Vec<u8>) -> Finding {
+    let parameters = asked.parameters.as_ref();
+    let (mapping, order) = (&ready.mapping, &ready.order);
+    match values::key(mapping, order, asked.lookup, parameters, is_ascii_only, key) {
+        true => Finding::Answer(Plan(Rc::clone(ready) as Rc<_>)),
+        false => Finding::Left(Left::Value),
     }
 }
 

@@ -356,6 +356,91 @@ fn what_memory_would_show_otherwise_is_never_answered() {
 }
 
 #[test]
+fn what_memory_shows_later_is_answered_then() {
+    let memory = fake();
+    let lookups = PointLookups::new(Rc::clone(&memory));
+    let app = environment(&lookups, "app", EOF);
+    let text = "SELECT c FROM t WHERE id=1";
+    let comes = |value: &'static [u8]| {
+        let row = encoded(&[Value::Bytes(value.into()), Value::Null]);
+        memory.rows.borrow_mut().insert(encoded(&[Value::Int(1)]), row);
+    };
+    for row in [&b"\x03two"[..], b"\x05three", b"\x04four"] {
+        learn(&lookups, app, text, None, &[&[1], &c(), END, row, END]);
+    }
+    comes(b"other");
+    assert_eq!(ask(&lookups, app, text, None, STRONG), Err("learn".into()));
+    comes(b"three");
+    let other = environment(&lookups, "other", EOF);
+    assert_eq!(ask(&lookups, other, text, None, STRONG), Err("learn".into()));
+    let three = packets(&[&[1], &c(), END, b"\x05three", END]);
+    assert_eq!(ask(&lookups, app, text, None, STRONG), Ok(three));
+    // And by rows of other keys, too.
+    let two = "SELECT c FROM t WHERE id=2";
+    assert_eq!(
+        ask(&lookups, app, two, None, STRONG),
+        Ok(packets(&[&[1], &c(), END, END]))
+    );
+}
+
+#[test]
+fn what_was_shown_before_a_change_of_definitions_counts_no_more() {
+    let memory = fake();
+    let lookups = PointLookups::new(Rc::clone(&memory));
+    let app = environment(&lookups, "app", EOF);
+    let text = "SELECT c FROM t WHERE id=1";
+    learn(&lookups, app, text, None, &[&[1], &c(), END, b"\x03two", END]);
+    memory.definitions.set(2);
+    let row = encoded(&[Value::Bytes(b"two"[..].into()), Value::Null]);
+    memory.rows.borrow_mut().insert(encoded(&[Value::Int(1)]), row);
+    let app = environment(&lookups, "app", EOF);
+    assert!(ask(&lookups, app, text, None, STRONG).is_err());
+}
+
+#[test]
+fn executions_are_answered_without_their_text() {
+    let memory = fake();
+    let lookups = PointLookups::new(Rc::clone(&memory));
+    let app = environment(&lookups, "app", NO_EOF);
+    let text = "SELECT c FROM t WHERE id=?";
+    let row = [&[0, 0, 3][..], b"one"].concat();
+    let answer: [&[u8]; 4] = [&[1], &c(), &row, OK];
+    learn(&lookups, app, text, Some(ONE_INT), &answer);
+    let (Finding::Answer(plan), _) = find(&lookups, app, text, Some(ONE_INT)) else {
+        panic!("not known");
+    };
+    let mut key = Vec::new();
+    let again = |parameters: &Parameters<'_>, key: &mut Vec<u8>| {
+        matches!(
+            lookups.find_again(&plan, parameters, None, key),
+            Some(Finding::Answer(_))
+        )
+    };
+    assert!(again(&ONE_INT, &mut key));
+    let mut out = Vec::new();
+    let now = |level, key: &[u8], out: &mut Vec<u8>| lookups.answer_now(&plan, key, level, None, out);
+    assert!(
+        now(STRONG, &key, &mut out).is_none(),
+        "the primary is to be asked"
+    );
+    assert!(matches!(now(EVENTUAL, &key, &mut out), Some(Ok(_))));
+    assert_eq!(out, packets(&answer));
+    let nothing = Parameters {
+        nulls: &[1],
+        values: &[],
+        ..ONE_INT
+    };
+    assert!(!again(&nothing, &mut key));
+    memory.definitions.set(2);
+    assert!(lookups.find_again(&plan, &ONE_INT, None, &mut key).is_none());
+    memory.definitions.set(1);
+    lookups.learned.borrow_mut().next_epoch();
+    assert!(again(&ONE_INT, &mut key));
+    lookups.learned.borrow_mut().next_epoch();
+    assert!(lookups.find_again(&plan, &ONE_INT, None, &mut key).is_none());
+}
+
+#[test]
 fn columns_that_are_not_the_mappings_are_the_servers() {
     let lookups = PointLookups::new(fake());
     let app = environment(&lookups, "app", EOF);
