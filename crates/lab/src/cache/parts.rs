@@ -155,52 +155,80 @@ impl<'a> Bench<'a> {
         Ok(())
     }
 
+    /// Strong and eventual reads take turns in who is first: the writers run on, and their server warms up.
     fn updates(&self, gateway: &Gateway, report: &mut Report) -> anyhow::Result<()> {
         for &rate in &self.args.updates {
-            let (mut ratios, mut strong_p99, mut quiet_p99, mut written) = (vec![], vec![], vec![], vec![]);
-            for _ in 0..self.args.rounds {
+            let mut rounds: [Vec<(Sample, f64)>; 3] = Default::default();
+            for round in 0..self.args.rounds {
                 self.progress.set_message(format!("{rate} updates a second"));
                 let _writers = Writers::start(&self.server, TABLE, self.args.rows, rate)?;
-                let (began, before) = (Instant::now(), updates_run(&self.server)?);
-                let eventual = self.round(&gateway.eventual, gateway.pid(), self.traffic())?;
-                let strong = self.round(&gateway.strong, gateway.pid(), self.traffic())?;
                 let few = Traffic {
                     clients: FEW_CLIENTS,
                     ..self.traffic()
                 };
-                quiet_p99.push(self.round(&gateway.strong, gateway.pid(), few)?.p99_ms);
-                written.push((updates_run(&self.server)? - before) / began.elapsed().as_secs_f64());
-                ratios.push(strong.ops / eventual.ops);
-                strong_p99.push(strong.p99_ms);
+                let mut contenders = [
+                    (0, &gateway.eventual, self.traffic()),
+                    (1, &gateway.strong, self.traffic()),
+                    (2, &gateway.strong, few),
+                ];
+                contenders[..2].rotate_left(round % 2);
+                for (at, target, traffic) in contenders {
+                    let (began, before) = (Instant::now(), updates_run(&self.server)?);
+                    let sample = self.round(target, gateway.pid(), traffic)?;
+                    let written = (updates_run(&self.server)? - before) / began.elapsed().as_secs_f64();
+                    rounds[at].push((sample, written));
+                }
             }
-            let what = format!("{rate} updates/s wanted");
-            report.add("updates", format!("{what}: done"), "/s", written, None);
-            let wanted = Some(Wanted::AtLeast(0.9));
-            report.add(
-                "updates",
-                format!("{what}: strong/eventual, op/s"),
-                "",
-                ratios,
-                wanted,
-            );
-            let clients = self.args.clients;
-            report.add(
-                "updates",
-                format!("{what}: strong, p99, {clients} clients"),
-                "ms",
-                strong_p99,
-                None,
-            );
-            let wanted = Some(Wanted::AtMost(2.0));
-            report.add(
-                "updates",
-                format!("{what}: strong, p99, {FEW_CLIENTS} clients"),
-                "ms",
-                quiet_p99,
-                wanted,
-            );
+            self.report_updates(rate, &rounds, report);
         }
         Ok(())
+    }
+
+    fn report_updates(&self, rate: u32, rounds: &[Vec<(Sample, f64)>; 3], report: &mut Report) {
+        let [eventual, strong, few] = rounds;
+        let what = format!("{rate} updates/s wanted");
+        let clients = self.args.clients;
+        for (name, samples) in [("eventual", eventual), ("strong", strong)] {
+            let written = samples.iter().map(|(_, written)| *written);
+            report.add(
+                "updates",
+                format!("{what}: done beside {name}"),
+                "/s",
+                written,
+                None,
+            );
+            let cpu = samples.iter().map(|(sample, _)| sample.cpu_us);
+            report.add("updates", format!("{what}: {name}, CPU"), "us/op", cpu, None);
+        }
+        let pairs = || strong.iter().zip(eventual);
+        report.add(
+            "updates",
+            format!("{what}: strong/eventual, op/s"),
+            "",
+            pairs().map(|(strong, eventual)| strong.0.ops / eventual.0.ops),
+            Some(Wanted::AtLeast(0.9)),
+        );
+        report.add(
+            "updates",
+            format!("{what}: strong/eventual, CPU"),
+            "",
+            pairs().map(|(strong, eventual)| strong.0.cpu_us / eventual.0.cpu_us),
+            None,
+        );
+        report.add(
+            "updates",
+            format!("{what}: strong, p99, {clients} clients"),
+            "ms",
+            strong.iter().map(|(sample, _)| sample.p99_ms),
+            None,
+        );
+        report.add(
+            "updates",
+            format!("{what}: strong, p99, {FEW_CLIENTS} clients"),
+            "ms",
+            few.iter().map(|(sample, _)| sample.p99_ms),
+            Some(Wanted::AtMost(2.0)),
+        );
     }
 
     fn hits(&self, gateway: &Gateway, report: &mut Report) -> anyhow::Result<()> {
