@@ -23,7 +23,7 @@ use super::progress::Progress;
 use super::watch::end;
 use super::window::Window;
 use crate::coherence::{Position, SourceId};
-use crate::mapping::{Mapping, MappingError, SESSION, TableShape, last_question, questions};
+use crate::mapping::{Mapping, MappingError, SESSION, TableShape, last_question, name, questions};
 use crate::store::{MappingId, Mode};
 
 /// Rows, and their bytes, that are handed over at once: the stream has its turn between them.
@@ -176,6 +176,7 @@ impl Copier {
 
     async fn shape(&self, link: &mut Link) -> Result<Option<TableShape>, CopyError> {
         let (schema, table) = self.config.schema_and_table();
+        opened(link, schema, table).await?;
         let mut answers: [_; 6] = std::array::from_fn(|_| Vec::new());
         for (answer, question) in answers.iter_mut().zip(questions(schema, table)) {
             *answer = link.query(&question).await?;
@@ -287,6 +288,16 @@ impl Copier {
 
     async fn send(&self, message: Message) -> Result<(), CopyError> {
         self.out.send(message).await.map_err(|_| CopyError::GivenUp)
+    }
+}
+
+/// Waits until definitions that are in the binary log are those that the server shows: MySQL logs a statement first, and has the table
+/// locked until then. There may be no such table.
+async fn opened(link: &mut Link, schema: &str, table: &str) -> Result<(), CopyError> {
+    let sql = format!("SELECT 1 FROM {}.{} LIMIT 0", name(schema), name(table));
+    match link.query(&sql).await {
+        Ok(_) | Err(LinkError::Refused(_)) => Ok(()),
+        Err(error) => Err(error.into()),
     }
 }
 

@@ -92,6 +92,21 @@ fn alter_gives_it_another_shape(kind: Kind) {
     until_waiting(&fed, "no unique index");
 }
 
+/// A statement is in the binary log before the server goes by the definition that it makes: here a while before.
+#[test]
+fn mysql_logs_a_definition_before_it_shows_it() {
+    let mut wishes = Wishes::of(Kind::Mysql);
+    wishes.spec = wishes.spec.option("--binlog-group-commit-sync-delay=200000");
+    let sql = "CREATE TABLE t (id INT PRIMARY KEY, c VARCHAR(60), d VARCHAR(60)); INSERT INTO t VALUES (1, 'c', 'd')";
+    let fed = Fed::start(wishes, sql, vec![string("t", "test.t", &["id"], "c")]);
+    fed.assert_same("t", SELECT);
+    fed.sql("ALTER TABLE t MODIFY c VARCHAR(60) AFTER d");
+    fed.until_applied();
+    fed.until_served("t");
+    fed.sql("UPDATE t SET d = 'other'");
+    fed.assert_same("t", SELECT);
+}
+
 fn partitions_are_exchanged(kind: Kind) {
     let sql = "CREATE TABLE t (id INT PRIMARY KEY, c VARCHAR(60)) PARTITION BY RANGE (id) \
          (PARTITION low VALUES LESS THAN (100), PARTITION high VALUES LESS THAN MAXVALUE); \
