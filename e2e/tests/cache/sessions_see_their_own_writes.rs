@@ -19,8 +19,13 @@ const LATE: Duration = Duration::from_millis(15);
 #[tokio::test]
 async fn by_sql() {
     let stage = stage("split", "session").await;
-    stage.link.set_to_client(Fault::Delay(LATE));
     let mut session = connect(&stage.gateway).await;
+    // The grants of the accounts are just made. What is learned then is another statement than the one that counts.
+    while stage.answered() == 0.0 {
+        let warm_up = "SELECT v AS w FROM item WHERE id = 1";
+        session.query_drop(warm_up).await.unwrap();
+    }
+    stage.link.set_to_client(Fault::Delay(LATE));
     let before = stage.answered();
     for count in 0..WRITES {
         let value = format!("by-sql-{count}");
@@ -36,7 +41,7 @@ async fn by_sql() {
     }
     let by_memory = stage.answered() - before;
     assert!(
-        by_memory >= f64::from(WRITES / 4),
+        by_memory >= f64::from(WRITES * 3 / 4),
         "{by_memory} were answered from memory"
     );
 }
