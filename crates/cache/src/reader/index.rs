@@ -3,6 +3,9 @@
 //! A task of its own asks the primary, so that no client's end stops what others wait for. The rule is
 //! [`ReadIndex`]'s: a probe serves the reads that had arrived when it was sent. As soon as it is answered the next may be
 //! sent, while the reads of the first still wait for the answer to be applied.
+//!
+//! Where many read at a time, a probe gives way once to all that is ready on the worker: reads that have come and were not yet looked
+//! at share it, and those that the last one has served are answered before.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -14,6 +17,7 @@ use std::time::Duration;
 
 use telemetry::Worker;
 use tokio::sync::{Notify, watch};
+use tokio::task::yield_now;
 use tokio::time::{Instant, Sleep, sleep_until, timeout};
 
 use super::NotFresh;
@@ -24,6 +28,9 @@ use crate::coherence::{self, Applied, Arrival, Position, Probe, ReadIndex, Verdi
 /// Pauses between probes that fail: the first, and the longest.
 const PAUSE_MIN: Duration = Duration::from_millis(2);
 const PAUSE_MAX: Duration = Duration::from_millis(200);
+
+/// So many reads of one probe are many.
+const MANY: u64 = 8;
 
 /// Far enough for a timer that nothing waits for.
 const LONG: Duration = Duration::from_secs(3600);
@@ -45,6 +52,9 @@ struct State {
     answered: VecDeque<(Arrival, Position)>,
     /// The driver has been told that somebody came since it looked last.
     told: bool,
+    /// Reads that came since the last probe was sent, and those that came for that one.
+    came: u64,
+    shared: u64,
     /// Why the last probe had no answer.
     failure: Option<Arc<str>>,
 }
@@ -75,8 +85,7 @@ impl Index {
     pub(super) async fn fresh(&self) -> Result<(), NotFresh> {
         let (place, told) = {
             let mut state = self.state.borrow_mut();
-            let arrival = state.rule.arrive();
-            let place = state.waiting.enter(arrival, Instant::now());
+            let place = state.enter(Instant::now());
             (place, std::mem::replace(&mut state.told, true))
         };
         if !told {
@@ -100,12 +109,19 @@ impl Index {
         let mut asking: Option<Asking> = None;
         let mut pause_until = Instant::now();
         let mut timer = Box::pin(sleep_until(Instant::now() + LONG));
+        let mut gave_way = false;
         loop {
             let now = Instant::now();
             let known = Arc::clone(&applied.borrow_and_update());
             let (wants_probe, waits_for_feed) = self.settle(&known, now);
-            if wants_probe
-                && pause_until <= now
+            let asks_now = wants_probe && asking.is_none() && pause_until <= now;
+            if asks_now && !gave_way && self.is_crowded() {
+                gave_way = true;
+                yield_now().await;
+                continue;
+            }
+            gave_way = false;
+            if asks_now
                 && let Some((probe, serves)) = self.send()
                 && let Some(prober) = prober.take()
             {
@@ -202,7 +218,14 @@ impl Index {
     fn send(&self) -> Option<(Probe, Arrival)> {
         let mut state = self.state.borrow_mut();
         let serves = state.waiting.last()?;
-        Some((state.rule.send()?, serves))
+        let probe = state.rule.send()?;
+        state.shared = std::mem::take(&mut state.came);
+        Some((probe, serves))
+    }
+
+    /// Many reads share a probe, as far as the last one tells.
+    fn is_crowded(&self) -> bool {
+        self.state.borrow().shared >= MANY
     }
 
     /// Takes the end of a probe, and tells until when to wait with the next.
@@ -258,6 +281,12 @@ impl Index {
 }
 
 impl State {
+    fn enter(&mut self, now: Instant) -> Place {
+        self.came += 1;
+        let arrival = self.rule.arrive();
+        self.waiting.enter(arrival, now)
+    }
+
     /// Why reads wait.
     fn reason(&self, applied: &Applied) -> Arc<str> {
         match (&self.failure, &applied.position, self.answered.front()) {
@@ -383,9 +412,7 @@ mod tests {
         }
 
         fn arrive(&self) -> Read<'_> {
-            let mut state = self.index.state.borrow_mut();
-            let arrival = state.rule.arrive();
-            let place = state.waiting.enter(arrival, self.now);
+            let place = self.index.state.borrow_mut().enter(self.now);
             Read {
                 index: &self.index,
                 place,
@@ -435,6 +462,22 @@ mod tests {
         let probe = worker.index.send().unwrap();
         worker.answer(probe, Ok(at(1, 9)));
         assert_eq!(late.poll(), Poll::Ready(Ok(())), "applied already");
+    }
+
+    #[test]
+    fn a_probe_gives_way_where_the_last_one_served_many() {
+        let worker = Worker::new();
+        let mut round = |reads: u64| {
+            let reads: Vec<_> = (0..reads).map(|_| worker.arrive()).collect();
+            let probe = worker.index.send().unwrap();
+            worker.answer(probe, Ok(at(1, 0)));
+            assert!(reads.iter().all(|read| read.poll().is_ready()));
+            worker.index.is_crowded()
+        };
+        assert_eq!(
+            [1, MANY - 1, MANY, 3 * MANY, 1].map(&mut round),
+            [false, false, true, true, false]
+        );
     }
 
     #[test]
