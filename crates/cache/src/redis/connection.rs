@@ -89,7 +89,7 @@ struct Batch {
     /// Commands that read without having waited by themselves.
     reads: u64,
     /// What the server said for the requests that come next.
-    ahead: ahead::Fetched,
+    ahead: Option<Box<ahead::Fetched>>,
 }
 
 impl Connection<'_> {
@@ -212,7 +212,7 @@ impl Connection<'_> {
             last: None,
             commands: 0,
             reads: 0,
-            ahead: ahead::Fetched::new(),
+            ahead: None,
         };
         let worked = self.requests(&mut desk, &mut batch).await;
         let written = match &worked {
@@ -283,13 +283,13 @@ impl Connection<'_> {
         batch.commands += 1;
         let mut waited = Waited::default();
         let mut waits = false;
-        let mut fetched = batch.ahead.pop_front();
         let mut command;
         let quits = loop {
             let Desk { parser, out, space } = &mut *desk;
             let args = parser.args(self.input.bytes());
+            let fetched = batch.ahead.as_mut().and_then(|ahead| ahead.pop_front());
             let mut execution = execution(self.service, &self.guest, &mut self.session, batch, space);
-            let next = match fetched.take() {
+            let next = match fetched {
                 None => execution.request(args, out),
                 Some(rows) => {
                     execution.request_fetched(args, rows, out);
@@ -398,7 +398,7 @@ impl Connection<'_> {
                 let mut fetched = fetched.into_iter();
                 let mut next = |count| fetched.by_ref().take(count).collect();
                 let own = next(own);
-                batch.ahead = counts.into_iter().map(next).collect();
+                batch.ahead = Some(Box::new(counts.into_iter().map(next).collect()));
                 execution(self.service, &self.guest, &mut self.session, batch, space)
                     .request_fetched(args, own, out);
             }

@@ -184,6 +184,11 @@ impl Table {
         }
     }
 
+    /// Takes a part of all keys out: one of [`SHARDS`].
+    pub(super) fn take_part(&self, part: usize) -> Taken {
+        empty(&mut self.shard(part % SHARDS))
+    }
+
     /// How much is remembered.
     pub(super) fn len(&self) -> usize {
         (0..SHARDS).map(|at| self.shard(at).used).sum()

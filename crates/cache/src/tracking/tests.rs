@@ -210,6 +210,20 @@ fn what_cannot_be_remembered_is_told_at_once() {
 }
 
 #[test]
+fn nothing_is_remembered_when_nobody_tracks_any_more() {
+    let mut fed = Fed::new(100_000);
+    let client = fed.client();
+    for number in 0..1000 {
+        reads(&client, &fed.numbers, &number.to_string());
+    }
+    drop(client);
+    for _ in 0..100 {
+        fed.tell();
+    }
+    assert_eq!(fed.tracking.keys_count(), 0);
+}
+
+#[test]
 fn texts_that_are_the_same_are_told_as_the_client_wrote_them() {
     let mut fed = Fed::new(1000);
     let client = fed.client();

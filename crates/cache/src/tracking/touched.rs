@@ -30,6 +30,8 @@ pub(crate) struct Touched {
     /// Touched were not noted: of what is committed, and of the transaction that is open.
     missed: bool,
     missed_open: bool,
+    /// The part of the table that is emptied next while nobody tracks.
+    part: usize,
 }
 
 impl Touched {
@@ -43,6 +45,7 @@ impl Touched {
             committed: 0,
             missed: false,
             missed_open: false,
+            part: 0,
         }
     }
 
@@ -88,6 +91,9 @@ impl Touched {
             self.keys = Vec::new();
             self.bytes = Vec::new();
             self.committed = 0;
+            self.part += 1;
+            // Nearly always of clients that are gone; one that has begun just now is told.
+            self.tracking.tell(&self.tracking.table.take_part(self.part));
             return;
         }
         self.collects = true;

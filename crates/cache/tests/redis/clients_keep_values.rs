@@ -252,6 +252,7 @@ fn the_end_of_a_stream_is_told_as_all() {
 #[test]
 fn nobody_keeps_an_old_value() {
     for mode in ["mode = \"whole\"", "mode = \"bounded\"\nmemory_max = \"1MiB\""] {
+        let mode = &format!("{mode}\nstrong_wait = \"60s\"");
         let stage = Stage::start(Kind::Mariadb, mode, "");
         let done = AtomicBool::new(false);
         let kept: Vec<(HashMap<String, String>, Client)> = std::thread::scope(|threads| {
