@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test")]
 
 mod answers_are_the_servers;
+mod bounded_memory_fetches_what_it_lacks;
+mod replicas_do_not_matter;
 mod rights_are_those_of_the_session;
 mod sessions_see_their_own_writes;
 mod stage;

@@ -37,7 +37,7 @@ pub(crate) struct Stage {
     telemetry: Arc<Telemetry>,
     control: Option<(oneshot::Sender<()>, JoinHandle<()>)>,
     pub(crate) sandbox: Sandbox,
-    kind: Kind,
+    pub(crate) kind: Kind,
     pub(crate) is_split: bool,
 }
 
@@ -61,6 +61,11 @@ const SCHEMA: &str = "
     INSERT INTO test.older VALUES ('e', 1), (_latin1 X'E9', 2);
     CREATE TABLE test.u (id INT PRIMARY KEY, x INT);
     INSERT INTO test.u VALUES (1, 1), (2, 2);
+    CREATE TABLE test.many (id INT PRIMARY KEY, v VARCHAR(6000)) CHARACTER SET latin1;
+    INSERT INTO test.many SELECT a.d + 8 * b.d + 64 * c.d, REPEAT(CHAR(97 + a.d), 5000 + a.d + b.d + c.d) FROM
+        (SELECT 0 d UNION SELECT 1 UNION SELECT 2 UNION SELECT 3 UNION SELECT 4 UNION SELECT 5 UNION SELECT 6 UNION SELECT 7) a,
+        (SELECT 0 d UNION SELECT 1 UNION SELECT 2 UNION SELECT 3 UNION SELECT 4 UNION SELECT 5 UNION SELECT 6 UNION SELECT 7) b,
+        (SELECT 0 d UNION SELECT 1 UNION SELECT 2 UNION SELECT 3 UNION SELECT 4 UNION SELECT 5 UNION SELECT 6 UNION SELECT 7) c;
     CREATE DATABASE other;
     CREATE TABLE other.t (id INT PRIMARY KEY, c VARCHAR(9));
     INSERT INTO other.t VALUES (1, 'other');
@@ -77,7 +82,30 @@ const SCHEMA: &str = "
     GRANT SELECT ON test.u TO wide@'%';
 ";
 
-fn configuration(sandbox: &Sandbox, mode: &str, consistency: &str) -> String {
+/// What a stage is made of.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Setup {
+    pub(crate) kind: Kind,
+    pub(crate) mode: &'static str,
+    pub(crate) consistency: &'static str,
+    /// Servers: the first is the primary of the others.
+    pub(crate) nodes: usize,
+    /// Options of `[cache]`.
+    pub(crate) cache: &'static str,
+}
+
+fn configuration(sandbox: &Sandbox, setup: Setup) -> String {
+    let Setup {
+        mode,
+        consistency,
+        cache,
+        ..
+    } = setup;
+    let servers: Vec<_> = sandbox
+        .nodes()
+        .iter()
+        .map(|node| format!("\"{}\"", node.address()))
+        .collect();
     format!(
         r#"
             workers = 1
@@ -97,11 +125,13 @@ fn configuration(sandbox: &Sandbox, mode: &str, consistency: &str) -> String {
             name = "wide"
             password = "secret"
             [cluster.main]
-            servers = ["127.0.0.1:{port}"]
+            servers = [{servers}]
+            {topology}
             check = {{ interval = "200ms", rise = 1 }}
             monitor = {{ user = "{user}", password = "{password}", interval = "200ms" }}
             [cache]
             cluster = "main"
+            {cache}
             account = {{ user = "{user}", password = "{password}" }}
             [[cache.mapping]]
             name = "t"
@@ -109,6 +139,12 @@ fn configuration(sandbox: &Sandbox, mode: &str, consistency: &str) -> String {
             table = "test.t"
             key = ["id"]
             value = ["*"]
+            [[cache.mapping]]
+            name = "many"
+            kind = "string"
+            table = "test.many"
+            key = ["id"]
+            value = ["v"]
             [[cache.mapping]]
             name = "k"
             kind = "hash"
@@ -128,27 +164,46 @@ fn configuration(sandbox: &Sandbox, mode: &str, consistency: &str) -> String {
             key = ["k"]
             value = ["v"]
             "#,
-        port = sandbox.primary().port(),
+        servers = servers.join(", "),
+        topology = match servers.len() {
+            1 => "",
+            _ => "topology = \"replication\"",
+        },
         user = sandbox::USER,
         password = sandbox::PASSWORD,
     )
 }
 
-pub(crate) fn run(kind: Kind, mode: &str, test: fn(&Stage)) {
+pub(crate) fn run(kind: Kind, mode: &'static str, test: fn(&Stage)) {
     run_at(kind, mode, "strong", test);
 }
 
-pub(crate) fn run_at(kind: Kind, mode: &str, consistency: &str, test: fn(&Stage)) {
-    let stage = Stage::new(kind, mode, consistency);
-    test(&stage);
+pub(crate) fn run_at(kind: Kind, mode: &'static str, consistency: &'static str, test: fn(&Stage)) {
+    let setup = Setup {
+        kind,
+        mode,
+        consistency,
+        nodes: 1,
+        cache: "",
+    };
+    run_with(setup, test);
+}
+
+pub(crate) fn run_with(setup: Setup, test: fn(&Stage)) {
+    test(&Stage::new(setup));
 }
 
 impl Stage {
-    fn new(kind: Kind, mode: &str, consistency: &str) -> Self {
-        let spec = Spec::new(kind).option("--log-bin-trust-function-creators=1");
+    fn new(setup: Setup) -> Self {
+        let Setup {
+            kind, mode, nodes, ..
+        } = setup;
+        let spec = Spec::new(kind)
+            .nodes(nodes)
+            .option("--log-bin-trust-function-creators=1");
         let sandbox = Sandbox::start(spec).unwrap();
         sandbox.primary().sql(SCHEMA).unwrap();
-        let text = configuration(&sandbox, mode, consistency);
+        let text = configuration(&sandbox, setup);
         let config = Config::parse(&text, "lookup.toml").unwrap_or_else(|errors| panic!("{errors}"));
         let telemetry = Telemetry::new(config.workers, |byte| Command(byte).name());
         let build = {
@@ -223,6 +278,18 @@ impl Stage {
                 since.elapsed() < PATIENCE,
                 "{} is not answered from memory: {}",
                 shown(request),
+                self.left()
+            );
+        }
+    }
+
+    /// Waits until something is so.
+    pub(crate) fn until(&self, mut what: impl FnMut() -> bool) {
+        let since = Instant::now();
+        while !what() {
+            assert!(
+                since.elapsed() < PATIENCE,
+                "it did not come true: {}",
                 self.left()
             );
         }
