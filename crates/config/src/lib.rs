@@ -40,8 +40,8 @@ pub use schema::{
     Accounts, AccountsFrom, Admin, Balance, Cache, CacheAccount, CacheMapping, CacheMode, Check, CheckKind,
     ClientAuth, Cluster, ClusterTls, Config, Group, Listener, ListenerTls, Log, LogFormat, MappingKind, Mode,
     Monitor, OnDown, PinRule, Pool, Pooling, Protocol, ReadBalance, ReadConsistency,
-    ReadConsistency as Consistency, Reuse, Role, Rule, Server, ServerCompression, StatementClass, TlsMode,
-    TlsVersion, Topology, User, Verify,
+    ReadConsistency as Consistency, Reuse, Role, Rule, Server, ServerCompression, Srv, StatementClass,
+    TlsMode, TlsVersion, Topology, User, Verify,
 };
 pub use secret::Secret;
 pub use validate::MAPPINGS_MAX;

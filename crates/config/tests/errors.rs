@@ -455,48 +455,6 @@ accounts = { from = "server", interval = "1ms" }
 }
 
 #[test]
-fn several_writers_are_only_where_they_can_be() {
-    told(
-        r#"
-[[listener]]
-bind = "127.0.0.1:6033"
-mode = "split"
-cluster = "a"
-[[listener]]
-bind = "127.0.0.1:6034"
-mode = "split"
-cluster = "b"
-read_consistency = "strong"
-[[user]]
-name = "app"
-password = "x"
-[[user]]
-name = "strict"
-password = "x"
-read_consistency = "strong"
-[cluster.a]
-topology = "galera"
-servers = ["db1"]
-monitor = { user = "forebay" }
-max_writers = 3
-[cluster.b]
-topology = "group-replication"
-servers = ["db1"]
-monitor = { user = "forebay" }
-max_writers = 2
-[cluster.c]
-servers = ["db1"]
-max_writers = 2
-"#,
-        expect![[r#"
-            f.toml:17:20: user[1].read_consistency: expected another one than "strong", since [cluster.a] has `max_writers`, found "strong"
-            f.toml:27:15: cluster.b.max_writers: expected 1, since reads are "strong" in line 10, found 2
-            f.toml:30:15: cluster.c.max_writers: expected 1, since `topology` is "static", found 2
-        "#]],
-    );
-}
-
-#[test]
 fn roles_that_servers_say_are_not_written() {
     told_after(
         r#"

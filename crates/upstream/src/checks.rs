@@ -13,6 +13,7 @@ use crate::cluster::{Cluster, ServerChange};
 use crate::health::Change;
 use crate::probe::probe;
 use crate::server::{Server, ServerId};
+use crate::srv;
 use crate::topology;
 
 /// Least time between the beginnings of two checks of a server, however often traffic suspects it.
@@ -29,6 +30,7 @@ impl Cluster {
         let phases = RandomState::new();
         tasks.spawn(topology::discover(Arc::clone(&self)));
         tasks.spawn(accounts::watch(Arc::clone(&self)));
+        tasks.spawn(srv::watch(Arc::clone(&self)));
         loop {
             let servers = self.servers();
             watched.retain(|id, both| {

@@ -50,6 +50,8 @@ pub struct Cluster {
     pub(crate) pools: Pools,
     pub(crate) follow: Follow,
     pub(crate) accounts: Accounts,
+    /// There is another `srv` option, or there may be.
+    pub(crate) srv_changed: Notify,
 }
 
 /// What a session in the queue gets in the end.
@@ -117,6 +119,7 @@ impl Cluster {
             pools: Pools::default(),
             follow,
             accounts: Accounts::default(),
+            srv_changed: Notify::new(),
         }))
     }
 
@@ -219,7 +222,10 @@ impl Cluster {
             .iter()
             .map(|server| self.keep_or_add(&old, server))
             .collect();
-        servers.iter().for_each(|server| server.set_discovered(false));
+        for server in &servers {
+            server.set_discovered(false);
+            server.set_by_dns(false);
+        }
         if config.monitor.as_ref().is_some_and(|monitor| monitor.discover) {
             let configured: Vec<_> = servers.iter().map(|server| server.address().clone()).collect();
             let discovered = old.iter().filter(|old| old.is_discovered());
@@ -229,8 +235,17 @@ impl Cluster {
                     .cloned(),
             );
         }
+        if config.srv.is_some() {
+            let is_listed = |named: &Arc<Server>| servers.iter().any(|server| server.id() == named.id());
+            let named: Vec<_> = old
+                .iter()
+                .filter(|old| old.is_by_dns() && !is_listed(old))
+                .collect();
+            servers.extend(named.into_iter().cloned());
+        }
         self.tls.store(tls);
         self.config.store(Arc::new(config));
+        self.srv_changed.notify_one();
         self.config_number.fetch_add(1, Ordering::Release);
         self.replace_servers(servers.clone(), "no longer in the configuration");
         self.combine_traits();
@@ -431,6 +446,40 @@ impl Cluster {
         self.renew_topology();
         self.servers_changed.notify_one();
         true
+    }
+
+    /// Takes over which servers DNS names. Those of the configuration stay what they are, whoever names them.
+    pub(crate) fn take_named(self: &Arc<Self>, named: &[config::Server]) {
+        let changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let old = self.servers.load_full();
+        let is_own = |server: &&Arc<Server>| !server.is_by_dns() && !server.is_discovered();
+        let own: Vec<_> = old.iter().filter(is_own).cloned().collect();
+        let is_new = |config: &&config::Server| {
+            own.iter()
+                .all(|own| own.name() != config.name && *own.address() != config.address)
+        };
+        let named: Vec<_> = (named.iter().filter(is_new))
+            .map(|config| self.keep_or_add(&old, config))
+            .collect();
+        for server in &named {
+            server.set_discovered(false);
+            server.set_by_dns(true);
+        }
+        let other = old.iter().filter(|server| server.is_discovered()).cloned();
+        let servers: Vec<_> = own.into_iter().chain(named).chain(other).collect();
+        let same = servers
+            .iter()
+            .map(|server| server.id())
+            .eq(old.iter().map(|server| server.id()));
+        if same {
+            return;
+        }
+        self.replace_servers(servers, "SRV records do not name it any more");
+        self.combine_traits();
+        drop(changing);
+        self.renew_topology();
+        self.servers_changed.notify_one();
+        self.serve_queue();
     }
 
     /// Lets a server go that was discovered.

@@ -30,12 +30,13 @@ mod probe;
 mod queue;
 mod seat;
 mod server;
+mod srv;
 mod topology;
 mod traits;
 
 pub use mysql_wire::gtid::Flavor;
 
-pub use accounts::{AccountSecret, PassedAccount, SECRETS_MAX, ServerAccount, ServerAccounts, StoredSecret};
+pub use accounts::{AccountSecret, NO_VERDICTS, SECRETS_MAX, ServerAccount, ServerAccounts, StoredSecret};
 pub use cluster::{Cluster, ServerChange, ServerEvent};
 pub use direct::{Direct, DirectError};
 pub use error::{ConnectFailure, LeaseError, ServerReason, UpstreamError};

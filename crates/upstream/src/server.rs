@@ -42,6 +42,7 @@ pub struct Server {
     place: ArcSwap<Place>,
     /// Other members named it; it is not in the configuration.
     discovered: AtomicBool,
+    by_dns: AtomicBool,
     /// Seats taken. Sequentially consistent, see [`crate::queue::Queue`].
     sessions: AtomicU32,
     /// [`Availability`], for the choice: the short form of `health`.
@@ -146,6 +147,7 @@ impl Server {
             backup: AtomicBool::new(config.backup),
             place: ArcSwap::from_pointee(Place::of(config)),
             discovered: AtomicBool::new(false),
+            by_dns: AtomicBool::new(false),
             sessions: AtomicU32::new(0),
             availability: AtomicU8::new(Availability::Unknown as u8),
             warming_since_ms: AtomicU64::new(0),
@@ -237,6 +239,15 @@ impl Server {
 
     pub(crate) fn set_discovered(&self, discovered: bool) {
         self.discovered.store(discovered, Ordering::Relaxed);
+    }
+
+    /// Whether it is here because SRV records name it.
+    pub(crate) fn is_by_dns(&self) -> bool {
+        self.by_dns.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_by_dns(&self, by_dns: bool) {
+        self.by_dns.store(by_dns, Ordering::Relaxed);
     }
 
     /// What the configuration says of its place in the cluster.

@@ -22,6 +22,10 @@ section! {
         /// The servers: addresses (port 3306 where none is given), or tables where a server needs more than that.
         pub servers: Vec<Server> = required, Live;
 
+        /// Further servers, named by SRV records in DNS: the records' name, or a table where that is not all. `servers` may be
+        /// empty then.
+        pub srv: Option<Srv> = default(None), Live;
+
         /// How it is known which server is the primary, and which servers there are: nothing but the list (`static`, with
         /// the `role` of each server), or what the servers say.
         pub topology: Topology = default(Topology::Static), Live;
@@ -112,6 +116,19 @@ section! {
 
         /// Encryption of server links. The files are read again when they change.
         pub tls: ClusterTls = default(ClusterTls::default()), Live;
+    }
+
+    /// Servers that DNS names.
+    pub struct Srv [short "name"] {
+        /// Name of the SRV records, in full: `_mysql._tcp.db.example.com`. They are looked up every `dns_interval`. A record's weight is
+        /// that of the server; those of another priority than the first are backups.
+        pub name: String = required, Live;
+
+        /// The name server that is asked: IP address and port.
+        pub server: Option<String> = default(None, "those of `/etc/resolv.conf`"), Live;
+
+        /// Sessions on each of the servers at the same time; 0 is no limit.
+        pub max_connections: u32 = default(0) unit "sessions" in 0..=10_000_000, Live;
     }
 
     /// One server.
@@ -218,6 +235,16 @@ impl Server {
         Self {
             name: address.to_string(),
             address,
+            ..Self::stand_in()
+        }
+    }
+}
+
+impl Srv {
+    /// Records of that name, with every option at its default.
+    pub fn new(name: impl Into<String>) -> Self {
+        Self {
+            name: name.into(),
             ..Self::stand_in()
         }
     }

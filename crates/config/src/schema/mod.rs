@@ -18,7 +18,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 pub use cache::{Cache, CacheAccount, CacheMapping, CacheMode, MappingKind};
-pub use cluster::{Balance, Cluster, OnDown, ReadBalance, Role, Server, ServerCompression, Topology};
+pub use cluster::{Balance, Cluster, OnDown, ReadBalance, Role, Server, ServerCompression, Srv, Topology};
 pub use listener::{Listener, Mode, Protocol, ReadConsistency};
 pub use pool::{Pool, Reuse};
 pub use rules::{Group, PinRule, Rule, StatementClass};

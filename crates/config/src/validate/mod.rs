@@ -54,6 +54,7 @@ pub(crate) fn validate(config: &Config, report: &mut Report<'_>) {
         cluster_name(name, &path, report);
         servers(cluster, &path, report);
         rules::groups(cluster, &path, report);
+        topology::srv(cluster, &path, report);
         topology::roles(cluster, config, &path, report);
         topology::writers(cluster, config, &path, report);
         accounts::of_servers(cluster, &path, report);
@@ -313,6 +314,7 @@ fn servers(cluster: &Cluster, path: &str, report: &mut Report<'_>) {
         return;
     }
     match cluster.servers.len() {
+        0 if cluster.srv.is_some() => return,
         0 => return report.wrong(&path, "at least one server", "none").hint(None),
         count if count > SERVERS_MAX => {
             return report

@@ -1,8 +1,14 @@
 //! Which server is the primary, and what has to be known to find out.
 
+use std::net::SocketAddr;
+
 use super::{NAME_MAX, needs};
 use crate::report::Report;
 use crate::schema::{Cluster, Config, Listener, Mode, ReadConsistency, Role, Topology, User};
+
+/// Longest name in DNS and longest part of one, in bytes (RFC 1035, 2.3.4).
+const DNS_NAME_MAX: usize = 253;
+const LABEL_MAX: usize = 63;
 
 /// Roles are either written or found out, never both; and a cluster whose roles are written has one primary where somebody
 /// needs it.
@@ -22,6 +28,37 @@ pub(super) fn roles(cluster: &Cluster, config: &Config, path: &str, report: &mut
         let need = format!("an account, since `topology` is \"{topology}\"");
         needs("monitor", cluster.monitor.is_some(), &need, path, report);
         no_roles(cluster, path, report);
+    }
+}
+
+/// A name that can be asked for, and somebody to ask.
+pub(super) fn srv(cluster: &Cluster, path: &str, report: &mut Report<'_>) {
+    let Some(srv) = &cluster.srv else { return };
+    let is_label = |label: &str| {
+        (1..=LABEL_MAX).contains(&label.len())
+            && (label.bytes()).all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'))
+    };
+    let name = srv.name.trim_end_matches('.');
+    if name.len() > DNS_NAME_MAX || !name.split('.').all(is_label) {
+        let found = format!("{name:?}");
+        let path = format!("{path}.srv.name");
+        report
+            .wrong(&path, "a name such as \"_mysql._tcp.db.example.com\"", found)
+            .hint(None);
+    }
+    if let Some(server) = srv
+        .server
+        .as_deref()
+        .filter(|server| server.parse::<SocketAddr>().is_err())
+    {
+        let path = format!("{path}.srv.server");
+        report
+            .wrong(
+                &path,
+                "an IP address and port (\"127.0.0.1:53\", \"[::1]:53\")",
+                format!("{server:?}"),
+            )
+            .hint(None);
     }
 }
 

@@ -1,0 +1,81 @@
+//! Who names the servers of a cluster, and how many of them take writes.
+
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test stops where something is not as it must be"
+)]
+
+use config::Config;
+use expect_test::{Expect, expect};
+
+/// Compares the messages for a text.
+fn told(text: &str, expected: Expect) {
+    let errors = Config::parse(text, "f.toml").unwrap_err();
+    expected.assert_eq(&format!("{errors}\n"));
+}
+
+#[test]
+fn servers_may_be_left_to_dns() {
+    told(
+        r#"
+[[listener]]
+bind = "127.0.0.1:6033"
+cluster = "a"
+[cluster.a]
+servers = []
+srv = "_mysql._tcp.db.example.com."
+[cluster.b]
+servers = []
+srv = { name = "_mysql..example.com", server = "localhost" }
+[cluster.c]
+servers = []
+"#,
+        expect![[r#"
+            f.toml:10:16: cluster.b.srv.name: expected a name such as "_mysql._tcp.db.example.com", found "_mysql..example.com"
+            f.toml:10:48: cluster.b.srv.server: expected an IP address and port ("127.0.0.1:53", "[::1]:53"), found "localhost"
+            f.toml:12:11: cluster.c.servers: expected at least one server, found none
+        "#]],
+    );
+}
+
+#[test]
+fn several_writers_are_only_where_they_can_be() {
+    told(
+        r#"
+[[listener]]
+bind = "127.0.0.1:6033"
+mode = "split"
+cluster = "a"
+[[listener]]
+bind = "127.0.0.1:6034"
+mode = "split"
+cluster = "b"
+read_consistency = "strong"
+[[user]]
+name = "app"
+password = "x"
+[[user]]
+name = "strict"
+password = "x"
+read_consistency = "strong"
+[cluster.a]
+topology = "galera"
+servers = ["db1"]
+monitor = { user = "forebay" }
+max_writers = 3
+[cluster.b]
+topology = "group-replication"
+servers = ["db1"]
+monitor = { user = "forebay" }
+max_writers = 2
+[cluster.c]
+servers = ["db1"]
+max_writers = 2
+"#,
+        expect![[r#"
+            f.toml:17:20: user[1].read_consistency: expected another one than "strong", since [cluster.a] has `max_writers`, found "strong"
+            f.toml:27:15: cluster.b.max_writers: expected 1, since reads are "strong" in line 10, found 2
+            f.toml:30:15: cluster.c.max_writers: expected 1, since `topology` is "static", found 2
+        "#]],
+    );
+}
