@@ -64,13 +64,15 @@ impl Accounts {
         if !applicant.exists()
             && cluster.passes_accounts()
             && let Ok(text) = std::str::from_utf8(name)
+            && !text.contains('\0')
         {
             return Applicant::passing(text, cluster.passed(name).as_ref());
         }
         applicant
     }
 
-    /// What to log in with on servers, where a server decides ([`Applicant::passes`]) and has let the applicant in.
+    /// What to log in with on servers, where a server decides ([`Applicant::passes`]) and has let the applicant in. Never
+    /// without a password: nobody would have shown anything.
     ///
     /// # Errors
     /// No server could be asked, or it refuses the account for another reason than its password.
@@ -87,11 +89,13 @@ impl Accounts {
             Proof::Password(password) => Some(password.clone()),
             Proof::Nothing => None,
         };
-        let Some(password) = password else { return Ok(None) };
+        let Some(password) = password.filter(|password| !password.reveal().is_empty()) else {
+            return Ok(None);
+        };
         let account = cluster.pass(&applicant.user.name, &password).await?;
         Ok(account.map(|account| Credential {
             user: Arc::clone(&applicant.user.name),
-            account: account.id(),
+            account,
             secret: CredentialSecret::Password(password),
         }))
     }

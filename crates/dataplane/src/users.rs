@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use aws_lc_rs::constant_time::verify_slices_are_equal;
 use config::Secret;
 use mysql_wire::auth::{self, SlowHash};
-use upstream::{AccountSecret, Credential, CredentialSecret, PassedAccount, ServerAccounts, StoredSecret};
+use upstream::{AccountSecret, Credential, CredentialSecret, ServerAccounts, StoredSecret};
 
 /// The accounts of one configuration.
 pub(crate) struct Users {
@@ -39,8 +39,6 @@ pub(crate) struct User {
     pub(crate) name: Arc<str>,
     /// The present secret and the other one, or the present one twice.
     secrets: [Known; 2],
-    /// Where a server has let it in: its number. Else 0.
-    passed: u64,
     /// Sessions, carried over from configuration to configuration.
     active: Arc<AtomicU32>,
 }
@@ -166,7 +164,6 @@ impl User {
         Self {
             name: config.name.as_str().into(),
             secrets: [first.clone(), other.unwrap_or(first)],
-            passed: 0,
             active,
             config,
         }
@@ -177,19 +174,17 @@ impl User {
         Self {
             name: name.into(),
             secrets: secrets.map(|secret| Known::Stored(Arc::clone(secret))),
-            passed: 0,
             active: Arc::default(),
             config: config::User::new(name, None),
         }
     }
 
     /// An account that a server has let in, or has yet to. Nothing limits its sessions here: the servers may.
-    fn passing(name: &str, account: Option<&PassedAccount>) -> Self {
-        let secret = Known::new(account.map(PassedAccount::password), None);
+    fn passing(name: &str, password: Option<&Secret>) -> Self {
+        let secret = Known::new(password, None);
         Self {
             name: name.into(),
             secrets: [secret.clone(), secret],
-            passed: account.map_or(0, PassedAccount::id),
             active: Arc::default(),
             config: config::User::new(name, None),
         }
@@ -233,7 +228,7 @@ impl User {
             user: Arc::clone(&self.name),
             account: match known {
                 Known::Stored(stored) => stored.id(),
-                Known::Password(..) | Known::Native(_) => self.passed,
+                Known::Password(..) | Known::Native(_) => 0,
             },
             secret,
         }
@@ -250,12 +245,12 @@ impl fmt::Debug for User {
 }
 
 impl Applicant {
-    /// Whoever wants to log in under a name that nobody has listed, where a server decides. `account`: what it has said of that
-    /// name before.
-    pub(crate) fn passing(name: &str, account: Option<&PassedAccount>) -> Self {
+    /// Whoever wants to log in under a name that nobody has listed, where a server decides. `password`: the one that it has let
+    /// in before.
+    pub(crate) fn passing(name: &str, password: Option<&Secret>) -> Self {
         Self {
-            user: Arc::new(User::passing(name, account)),
-            exists: account.is_some(),
+            user: Arc::new(User::passing(name, password)),
+            exists: password.is_some(),
             passes: true,
         }
     }

@@ -1,5 +1,7 @@
 //! Accounts that nobody has listed and nobody reads: a login is tried on a server, and its word is taken for a while.
 
+use std::time::{Duration, Instant};
+
 use e2e::{Gateway, Setup, client, eventually, kind};
 use mysql_async::{Conn, Error, OptsBuilder, SslOpts};
 use mysql_wire::{Capabilities, Greeting, Login, auth, write_packet};
@@ -217,6 +219,31 @@ async fn and_forgotten_when_a_server_refuses_it() {
     assert!(!is_let_in(&gateway, "passed_refused", "hunter2").await);
     assert!(!is_known(&gateway, "passed_refused").await);
     assert!(is_let_in(&gateway, "passed_refused", "hunter3").await);
+}
+
+/// Its limit is reached by the connections that the gateway itself keeps: that says nothing of the password.
+#[tokio::test]
+async fn nor_by_a_server_that_is_too_busy_to_say() {
+    let sandbox = cluster::single();
+    account(sandbox, "passed_busy");
+    sql(
+        sandbox,
+        "ALTER USER passed_busy@'%' WITH MAX_USER_CONNECTIONS 2",
+    );
+    let gateway = setup(sandbox, ", interval = \"1s\"").start();
+    let begun = Instant::now();
+    let mut both = Vec::new();
+    for _ in 0..2 {
+        let mut session = log_in(&gateway, "passed_busy", "hunter2").await.unwrap();
+        assert_eq!(ask(&mut session, "BEGIN").await, Ok(None));
+        both.push(session);
+    }
+    for session in &mut both {
+        assert_eq!(ask(session, "ROLLBACK").await, Ok(None));
+    }
+    while begun.elapsed() < Duration::from_secs(3) {
+        assert!(is_let_in(&gateway, "passed_busy", "hunter2").await);
+    }
 }
 
 #[tokio::test]

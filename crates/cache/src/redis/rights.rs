@@ -12,7 +12,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::Mutex;
 use tokio::time::timeout;
 use upstream::login::{Account, LoginError};
-use upstream::{CredentialSecret, Direct, DirectError};
+use upstream::{CredentialSecret, Direct, DirectError, NO_VERDICTS};
 
 use crate::mapping::{Mapping, name};
 
@@ -24,9 +24,6 @@ const KEPT_MAX: usize = 16 * 1024;
 
 /// How long the old verdict stands each time that nobody could be asked, until it has stood for twice [`STANDS`].
 const PATIENCE: Duration = Duration::from_secs(5);
-
-/// Too many connections, of all or of this user; or the server is going down, or takes none from here: no word of the account.
-const BUSY: [u16; 6] = [1040, 1053, 1129, 1203, 1226, 3032];
 
 /// "Access denied", "command denied to user for table", and "for column".
 const DENIED: [u16; 4] = [1044, 1045, 1142, 1143];
@@ -101,6 +98,8 @@ struct Verdict {
 enum Unasked {
     /// The server is away or busy: it takes nobody's rights.
     Away(String),
+    /// This session's account is not let in any more, and may read nothing. Others of that name may have another password.
+    LockedOut,
     /// It was asked, or could have been.
     Failed(String),
 }
@@ -138,6 +137,10 @@ impl Rights {
                 let latest = self.latest(identity, mapping);
                 let prolonged = latest.and_then(|latest| latest.prolonged(Instant::now(), definitions));
                 prolonged.ok_or(reason)?
+            }
+            Err(Unasked::LockedOut) => {
+                known.note(Verdict::new(mapping, false, at, definitions));
+                return Ok(());
             }
             Err(Unasked::Failed(reason)) => return Err(reason),
         };
@@ -212,7 +215,7 @@ async fn ask(guest: &Guest, identity: &Identity, mapping: &Mapping) -> Result<bo
     };
     let mut direct = match Direct::open(cluster, &primary.server, account).await {
         Ok(direct) => direct,
-        Err(error) => return without_login(&error),
+        Err(error) => return Err(without_login(&error)),
     };
     let limit = cluster.config().login_timeout;
     let answer = timeout(limit, exchange(&mut direct, &question(mapping))).await;
@@ -231,16 +234,16 @@ async fn ask(guest: &Guest, identity: &Identity, mapping: &Mapping) -> Result<bo
     verdict
 }
 
-/// What follows from a login that failed: who may not log in any more may read nothing.
-fn without_login(error: &DirectError) -> Result<bool, Unasked> {
+/// What follows from a login that failed.
+fn without_login(error: &DirectError) -> Unasked {
     let reason = error.to_string();
     match error {
-        DirectError::Refused(packet) if !BUSY.contains(&packet.code) => Ok(false),
-        DirectError::Refused(_) | DirectError::Connect(_) => Err(Unasked::Away(reason)),
-        DirectError::Login { error, .. } => Err(match error {
+        DirectError::Refused(packet) if !NO_VERDICTS.contains(&packet.code) => Unasked::LockedOut,
+        DirectError::Refused(_) | DirectError::Connect(_) => Unasked::Away(reason),
+        DirectError::Login { error, .. } => match error {
             LoginError::Io(_) | LoginError::Closed => Unasked::Away(reason),
             _ => Unasked::Failed(reason),
-        }),
+        },
     }
 }
 
@@ -317,12 +320,12 @@ mod tests {
                 message: b"no".to_vec(),
             }))
         };
-        assert!(matches!(refused(1045), Ok(false)));
-        assert!(matches!(refused(3118), Ok(false)));
-        assert!(matches!(refused(1040), Err(Unasked::Away(_))));
+        assert!(matches!(refused(1045), Unasked::LockedOut));
+        assert!(matches!(refused(3118), Unasked::LockedOut));
+        assert!(matches!(refused(1040), Unasked::Away(_)));
         assert!(matches!(
             without_login(&DirectError::Connect("gone".into())),
-            Err(Unasked::Away(_))
+            Unasked::Away(_)
         ));
     }
 }

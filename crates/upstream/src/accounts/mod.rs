@@ -29,11 +29,14 @@ use crate::cluster::Cluster;
 use entry::{Entry, Method};
 use passed::Passed;
 
-pub use passed::PassedAccount;
 pub(crate) use watch::watch;
 
 /// Secrets of one name; the accounts of further ones cannot log in.
 pub const SECRETS_MAX: usize = 2;
+
+/// Refusals of a login that say nothing of the account: too many connections, of all or of this user; or the server is going
+/// down, or takes none from here.
+pub const NO_VERDICTS: [u16; 6] = [1040, 1053, 1129, 1203, 1226, 3032];
 
 /// Longest wait of a login for accounts to be read.
 const RENEWAL_LIMIT: Duration = Duration::from_secs(5);

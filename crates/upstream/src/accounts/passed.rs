@@ -3,19 +3,24 @@
 //!
 //! What is kept is the password of accounts that a server has let in, and nothing of those that it has refused. It is tried
 //! again when it is used after `interval`, and goes when a server refuses it, when nobody has used it for `forget_after`, and when
-//! there are too many others.
+//! there are too many others. A server that is away or busy says nothing of a password: then one that is known stands for ten
+//! times `interval`.
+//!
+//! Each password of a name has a number, by which connections that were opened with it are kept apart from others. It is found
+//! again by a keyed hash, so that it stays the same where passwords are not kept, and where two are used in turn.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use aws_lc_rs::constant_time::verify_slices_are_equal;
+use aws_lc_rs::hmac;
+use aws_lc_rs::rand::SystemRandom;
 use config::{AccountsFrom, Secret, TlsMode};
 use mysql_wire::{Command, ErrPacket};
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
-use super::{next_id, watch};
+use super::{NO_VERDICTS, next_id, watch};
 use crate::cluster::Cluster;
 use crate::connect::{self, For};
 use crate::error::{ConnectFailure, LeaseError, Seconds};
@@ -27,46 +32,43 @@ use crate::server::{Server, now};
 /// Logins that are tried on servers at the same time; further ones wait, no longer than a login may take.
 const TRIALS_MAX: usize = 8;
 
+/// How many times `interval` a password stands that no server says anything of.
+const PATIENCE: u32 = 10;
+
+/// Least time between two attempts to have it said.
+const RETRY: Duration = Duration::from_secs(1);
+
 /// "Access denied", with a password and without: about this password, and no more.
 const DENIALS: [u16; 2] = [1045, 1698];
-
-/// An account that a server has let in.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PassedAccount {
-    id: u64,
-    password: Secret,
-}
 
 /// What a cluster keeps of such accounts.
 pub(crate) struct Passed {
     known: Mutex<HashMap<Box<[u8]>, Known>>,
     trials: Semaphore,
+    /// Of the hashes of passwords.
+    key: Option<hmac::Key>,
 }
 
 struct Known {
-    account: PassedAccount,
+    /// Of the password that was let in last.
+    number: Number,
+    /// Of the one before.
+    former: Option<Number>,
+    /// `None` where passwords are not kept.
+    password: Option<Secret>,
     /// When a server has let it in last.
     tried: Instant,
+    /// When it is tried again.
+    stands_until: Instant,
     /// When somebody has come with it last.
     used: Instant,
 }
 
-impl PassedAccount {
-    /// Its number, never 0 and never another's: the same for as long as the password stays the same and is known.
-    #[must_use]
-    pub fn id(&self) -> u64 {
-        self.id
-    }
-
-    /// The password that it was let in with.
-    #[must_use]
-    pub fn password(&self) -> &Secret {
-        &self.password
-    }
-
-    fn has(&self, password: &Secret) -> bool {
-        verify_slices_are_equal(self.password.reveal().as_bytes(), password.reveal().as_bytes()).is_ok()
-    }
+#[derive(Clone)]
+struct Number {
+    id: u64,
+    /// `None`: there was no key for it, and the number is not found again.
+    password: Option<hmac::Tag>,
 }
 
 impl Default for Passed {
@@ -74,6 +76,7 @@ impl Default for Passed {
         Self {
             known: Mutex::default(),
             trials: Semaphore::new(TRIALS_MAX),
+            key: hmac::Key::generate(hmac::HMAC_SHA256, &SystemRandom::new()).ok(),
         }
     }
 }
@@ -85,53 +88,47 @@ impl Cluster {
         self.config().accounts.from == AccountsFrom::PassThrough
     }
 
-    /// What is known of the account of that name. Its password was right at some time, and need not be any more: ask
+    /// The password that an account of that name was let in with last. It need not be right any more: ask
     /// [`pass`](Self::pass).
     #[must_use]
-    pub fn passed(&self, name: &[u8]) -> Option<PassedAccount> {
-        self.accounts
-            .passed
-            .known()
-            .get(name)
-            .map(|known| known.account.clone())
+    pub fn passed(&self, name: &[u8]) -> Option<Secret> {
+        let known = self.accounts.passed.known();
+        known.get(name).and_then(|known| known.password.clone())
     }
 
     /// Whether a server lets an account in with this password: by what was found out within `interval`, or by a login on the
-    /// primary (or, where there is none, on a replica). `None`: it does not.
+    /// primary (or, where there is none, on a replica). `None`: it does not. Else the number of this account and password:
+    /// never 0, and never another's.
     ///
     /// # Errors
-    /// No server could be asked, or it refuses the account for another reason than its password.
-    pub async fn pass(
-        self: &Arc<Self>,
-        name: &str,
-        password: &Secret,
-    ) -> Result<Option<PassedAccount>, LeaseError> {
+    /// No server could be asked, and none for long; or it refuses the account for another reason than its password.
+    pub async fn pass(self: &Arc<Self>, name: &str, password: &Secret) -> Result<Option<u64>, LeaseError> {
         let passed = &self.accounts.passed;
-        if let Some(account) = passed.fresh(name, password, &self.config().accounts) {
-            return Ok(Some(account));
+        if let Some(id) = passed.fresh(name, password, &self.config().accounts) {
+            return Ok(Some(id));
         }
         // It is never closed.
         let _permit = passed.trials.acquire().await;
         let config = self.config();
         // Of many who come at the same time one tries.
-        if let Some(account) = passed.fresh(name, password, &config.accounts) {
-            return Ok(Some(account));
+        if let Some(id) = passed.fresh(name, password, &config.accounts) {
+            return Ok(Some(id));
         }
         let server = watch::server(self).await;
         let tried = try_login(self, &config, &server, name, password).await;
         match tried {
             Ok(()) => Ok(Some(passed.note(name, password, &config.accounts))),
-            Err(LeaseError::Refused { packet, server }) => {
-                if packet.code == ER_CON_COUNT_ERROR {
-                    return Err(LeaseError::Refused { packet, server });
-                }
-                passed.forget(name.as_bytes(), |account| account.has(password));
-                match DENIALS.contains(&packet.code) {
-                    true => Ok(None),
-                    false => Err(LeaseError::Refused { packet, server }),
+            Err(error) if is_no_verdict(&error) => {
+                let known = passed.without_verdict(name, password, &config.accounts);
+                known.map(Some).ok_or(error)
+            }
+            Err(error) => {
+                passed.forget(name.as_bytes(), |known| passed.is_of(&known.number, password));
+                match error {
+                    LeaseError::Refused { packet, .. } if DENIALS.contains(&packet.code) => Ok(None),
+                    error => Err(error),
                 }
             }
-            Err(error) => Err(error),
         }
     }
 
@@ -139,60 +136,93 @@ impl Cluster {
     pub fn forget_passed(&self, name: &str, id: u64) {
         self.accounts
             .passed
-            .forget(name.as_bytes(), |account| account.id == id);
+            .forget(name.as_bytes(), |known| known.number.id == id);
     }
 }
 
-/// "Too many connections": nothing about the account.
-const ER_CON_COUNT_ERROR: u16 = 1040;
+/// Whether the server could not be asked, or was too busy to say.
+fn is_no_verdict(error: &LeaseError) -> bool {
+    match error {
+        LeaseError::Refused { packet, .. } => NO_VERDICTS.contains(&packet.code),
+        LeaseError::ConnectFailed { .. } => true,
+        _ => false,
+    }
+}
 
 impl Passed {
     fn known(&self) -> MutexGuard<'_, HashMap<Box<[u8]>, Known>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The account, where the password is the one that a server has let in a short while ago.
-    fn fresh(&self, name: &str, password: &Secret, options: &config::Accounts) -> Option<PassedAccount> {
+    fn is_of(&self, number: &Number, password: &Secret) -> bool {
+        let (Some(key), Some(tag)) = (&self.key, &number.password) else {
+            return false;
+        };
+        hmac::verify(key, password.reveal().as_bytes(), tag.as_ref()).is_ok()
+    }
+
+    fn number(&self, password: &Secret) -> Number {
+        let sign = |key| hmac::sign(key, password.reveal().as_bytes());
+        Number {
+            id: next_id(),
+            password: self.key.as_ref().map(sign),
+        }
+    }
+
+    /// The account's number, where the password is the one that a server has let in a short while ago.
+    fn fresh(&self, name: &str, password: &Secret, options: &config::Accounts) -> Option<u64> {
         let mut all = self.known();
         let known = all.get_mut(name.as_bytes())?;
         let now = now();
-        let is_fresh = now.saturating_duration_since(known.tried) < options.interval;
-        (is_fresh && known.account.has(password)).then(|| {
+        let is_fresh = options.keep_passwords && now < known.stands_until;
+        (is_fresh && self.is_of(&known.number, password)).then(|| {
             known.used = now;
-            known.account.clone()
+            known.number.id
+        })
+    }
+
+    /// The account's number, where the password is the one that a server has let in last, and that was not too long ago.
+    fn without_verdict(&self, name: &str, password: &Secret, options: &config::Accounts) -> Option<u64> {
+        let mut all = self.known();
+        let known = all.get_mut(name.as_bytes())?;
+        let (now, last) = (now(), known.tried + PATIENCE * options.interval);
+        (now < last && self.is_of(&known.number, password)).then(|| {
+            known.used = now;
+            known.stands_until = last.min(now + RETRY);
+            known.number.id
         })
     }
 
     /// A server has let this account in just now.
-    fn note(&self, name: &str, password: &Secret, options: &config::Accounts) -> PassedAccount {
+    fn note(&self, name: &str, password: &Secret, options: &config::Accounts) -> u64 {
         let now = now();
         let mut all = self.known();
         forget_old(&mut all, options.forget_after, now);
-        let before = all.get(name.as_bytes()).map(|known| &known.account);
-        let account = match before.filter(|account| account.has(password)) {
-            Some(account) => account.clone(),
-            None => PassedAccount {
-                id: next_id(),
-                password: password.clone(),
-            },
+        let (number, former) = match all.remove(name.as_bytes()) {
+            None => (self.number(password), None),
+            Some(known) if self.is_of(&known.number, password) => (known.number, known.former),
+            Some(Known { number, former, .. }) => {
+                let back = former.filter(|former| self.is_of(former, password));
+                (back.unwrap_or_else(|| self.number(password)), Some(number))
+            }
         };
-        if options.keep_passwords {
-            let known = Known {
-                account: account.clone(),
-                tried: now,
-                used: now,
-            };
-            all.insert(name.as_bytes().into(), known);
-            while all.len() > options.passwords_max as usize && forget_oldest(&mut all) {}
-        } else {
-            all.clear();
-        }
-        account
+        let id = number.id;
+        let known = Known {
+            number,
+            former,
+            password: options.keep_passwords.then(|| password.clone()),
+            tried: now,
+            stands_until: now + options.interval,
+            used: now,
+        };
+        all.insert(name.as_bytes().into(), known);
+        while all.len() > options.passwords_max as usize && forget_oldest(&mut all) {}
+        id
     }
 
-    fn forget(&self, name: &[u8], is_meant: impl Fn(&PassedAccount) -> bool) {
+    fn forget(&self, name: &[u8], is_meant: impl Fn(&Known) -> bool) {
         let mut all = self.known();
-        if all.get(name).is_some_and(|known| is_meant(&known.account)) {
+        if all.get(name).is_some_and(is_meant) {
             all.remove(name);
         }
     }
@@ -200,11 +230,12 @@ impl Passed {
     /// Drops what nobody has used for too long, or what is not to be kept any more.
     pub(super) fn clean(&self, options: &config::Accounts) {
         let mut all = self.known();
-        match options.from {
-            AccountsFrom::PassThrough if options.keep_passwords => {
-                forget_old(&mut all, options.forget_after, now());
-            }
-            _ => all.clear(),
+        if options.from != AccountsFrom::PassThrough {
+            all.clear();
+        }
+        forget_old(&mut all, options.forget_after, now());
+        if !options.keep_passwords {
+            all.values_mut().for_each(|known| known.password = None);
         }
     }
 }
@@ -260,9 +291,13 @@ async fn try_login(
     };
     match timeout(limit, login::login(stream, &greeting, account, tls)).await {
         Ok(Ok(mut logged_in)) => {
-            // The verdict is there; how the connection ends is the server's affair.
-            let mut quit = Packets::new(&mut logged_in.stream, 0);
-            let _ = timeout(limit, quit.send_command(&[Command::QUIT.0])).await;
+            // The verdict is there. The connection counts among the account's until the server has closed it.
+            let mut packets = Packets::new(&mut logged_in.stream, 0);
+            let _ = timeout(limit, async {
+                packets.send_command(&[Command::QUIT.0]).await?;
+                packets.receive().await
+            })
+            .await;
             Ok(())
         }
         Ok(Err(LoginError::Refused(packet))) => Err(refused(packet)),
@@ -295,27 +330,31 @@ mod tests {
     fn a_password_that_was_let_in_is_known_and_no_other() {
         let (passed, options) = (Passed::default(), options());
         assert_eq!(passed.fresh("app", &secret("hunter2"), &options), None);
-        let account = passed.note("app", &secret("hunter2"), &options);
-        assert_eq!(
-            passed.fresh("app", &secret("hunter2"), &options),
-            Some(account.clone())
-        );
+        let id = passed.note("app", &secret("hunter2"), &options);
+        assert_eq!(passed.fresh("app", &secret("hunter2"), &options), Some(id));
         assert_eq!(passed.fresh("app", &secret("hunter3"), &options), None);
         assert_eq!(passed.fresh("other", &secret("hunter2"), &options), None);
         // The same account as long as its password is the same.
-        assert_eq!(
-            passed.note("app", &secret("hunter2"), &options).id(),
-            account.id()
-        );
+        assert_eq!(passed.note("app", &secret("hunter2"), &options), id);
         let changed = passed.note("app", &secret("hunter3"), &options);
-        assert_ne!(changed.id(), account.id());
+        assert_ne!(changed, id);
         assert_eq!(passed.fresh("app", &secret("hunter2"), &options), None);
         // Late news about the one before.
-        passed.forget(b"app", |known| known.id == account.id());
+        passed.forget(b"app", |known| known.number.id == id);
         assert!(passed.fresh("app", &secret("hunter3"), &options).is_some());
-        passed.forget(b"app", |known| known.id == changed.id());
+        passed.forget(b"app", |known| known.number.id == changed);
         assert_eq!(passed.fresh("app", &secret("hunter3"), &options), None);
-        assert!(!format!("{changed:?}").contains("hunter"));
+    }
+
+    #[test]
+    fn two_passwords_in_turn_have_two_numbers() {
+        let (passed, options) = (Passed::default(), options());
+        let ids: Vec<u64> = ["one", "two", "one", "two"]
+            .iter()
+            .map(|password| passed.note("app", &secret(password), &options))
+            .collect();
+        assert_eq!(ids[..2], ids[2..]);
+        assert_ne!(ids[0], ids[1]);
     }
 
     #[test]
@@ -325,12 +364,9 @@ mod tests {
             interval: Duration::ZERO,
             ..options()
         };
-        let account = passed.note("app", &secret("hunter2"), &always_old);
+        let id = passed.note("app", &secret("hunter2"), &always_old);
         assert_eq!(passed.fresh("app", &secret("hunter2"), &always_old), None);
-        assert_eq!(
-            passed.note("app", &secret("hunter2"), &always_old).id(),
-            account.id()
-        );
+        assert_eq!(passed.note("app", &secret("hunter2"), &always_old), id);
         passed.clean(&options());
         assert_eq!(passed.known().len(), 1);
         passed.clean(&config::Accounts {
@@ -341,6 +377,38 @@ mod tests {
     }
 
     #[test]
+    fn a_password_stands_for_a_while_where_no_server_says_anything() {
+        let (passed, options) = (Passed::default(), options());
+        let id = passed.note("app", &secret("hunter2"), &options);
+        let stands = |password| passed.without_verdict("app", &secret(password), &options);
+        assert_eq!((stands("hunter2"), stands("hunter3")), (Some(id), None));
+        let none = config::Accounts {
+            interval: Duration::ZERO,
+            ..options.clone()
+        };
+        assert_eq!(passed.without_verdict("app", &secret("hunter2"), &none), None);
+        let refused = |code| {
+            is_no_verdict(&LeaseError::Refused {
+                server: "db1".into(),
+                packet: ErrPacket {
+                    code,
+                    sql_state: *b"HY000",
+                    message: b"no".to_vec(),
+                },
+            })
+        };
+        for (code, is_none) in [
+            (1040, true),
+            (1226, true),
+            (1045, false),
+            (3118, false),
+            (1130, false),
+        ] {
+            assert_eq!(refused(code), is_none, "{code}");
+        }
+    }
+
+    #[test]
     fn they_are_no_more_than_they_may_be() {
         let (passed, options) = (Passed::default(), options());
         for name in ["a", "b", "c"] {
@@ -348,11 +416,21 @@ mod tests {
         }
         assert_eq!(passed.known().len(), 2);
         assert!(passed.fresh("c", &secret("hunter2"), &options).is_some());
+    }
+
+    #[test]
+    fn where_passwords_are_not_kept_numbers_are() {
+        let passed = Passed::default();
         let none_kept = config::Accounts {
             keep_passwords: false,
-            ..options
+            ..options()
         };
-        passed.note("d", &secret("hunter2"), &none_kept);
-        assert_eq!(passed.known().len(), 0);
+        let id = passed.note("app", &secret("hunter2"), &none_kept);
+        assert!(passed.known().values().all(|known| known.password.is_none()));
+        assert_eq!(passed.fresh("app", &secret("hunter2"), &none_kept), None);
+        assert_eq!(passed.note("app", &secret("hunter2"), &none_kept), id);
+        passed.note("app", &secret("hunter2"), &options());
+        passed.clean(&none_kept);
+        assert!(passed.known().values().all(|known| known.password.is_none()));
     }
 }
