@@ -6,7 +6,7 @@ use std::net::TcpStream;
 use std::process::Command;
 
 use e2e::{Gateway, Setup, eventually, program, servers_with};
-use sandbox::{PASSWORD, USER, free_port};
+use sandbox::{PASSWORD, Sandbox, USER, free_port};
 use tokio::sync::oneshot;
 
 use crate::redis::{Redis, Reply};
@@ -103,7 +103,13 @@ async fn they_do() {
     assert!(gateway.reload(setup(true, std::slice::from_ref(&number))).await);
     until_error(redis, "item@1", "").await;
 
-    // The tables.
+    rows_of_tables_are_mappings(&server, &gateway, redis).await;
+
+    stop.send(()).unwrap();
+    assert!(reader.await.unwrap() > 0);
+}
+
+async fn rows_of_tables_are_mappings(server: &Sandbox, gateway: &Gateway, redis: u16) {
     let printed = Command::new(program())
         .args(["docs", "mapping-tables"])
         .output()
@@ -131,10 +137,7 @@ async fn they_do() {
         "{}",
         gateway.log()
     );
-    assert!(post(&gateway, "/cache/flush").starts_with("HTTP/1.1 200"));
+    assert!(post(gateway, "/cache/flush").starts_with("HTTP/1.1 200"));
     server.primary().sql("DROP DATABASE forebay").unwrap();
     until_error(redis, "h@1", "").await;
-
-    stop.send(()).unwrap();
-    assert!(reader.await.unwrap() > 0);
 }
