@@ -176,7 +176,7 @@ impl<'a> Parser<'a> {
                 self.text()?;
             } else if self.sees("USING") {
                 self.using()?;
-            } else if !self.take("VISIBLE") && !self.take("INVISIBLE") && !(how && self.how()) {
+            } else if !(self.take("VISIBLE") || self.take("INVISIBLE") || how && self.how()) {
                 return Some(());
             }
         }
