@@ -226,10 +226,7 @@ async fn and_forgotten_when_a_server_refuses_it() {
 async fn nor_by_a_server_that_is_too_busy_to_say() {
     let sandbox = cluster::single();
     account(sandbox, "passed_busy");
-    sql(
-        sandbox,
-        "ALTER USER passed_busy@'%' WITH MAX_USER_CONNECTIONS 2",
-    );
+    sql(sandbox, "ALTER USER passed_busy@'%' WITH MAX_USER_CONNECTIONS 2");
     let gateway = setup(sandbox, ", interval = \"1s\"").start();
     let begun = Instant::now();
     let mut both = Vec::new();
