@@ -203,6 +203,17 @@ impl Stage {
             .option("--log-bin-trust-function-creators=1");
         let sandbox = Sandbox::start(spec).unwrap();
         sandbox.primary().sql(SCHEMA).unwrap();
+        let since = Instant::now();
+        for replica in &sandbox.nodes()[1..] {
+            // The last statement of the schema.
+            let is_there = || {
+                let grants = replica.sql("SHOW GRANTS FOR wide@'%'");
+                grants.is_ok_and(|grants| grants.contains("`u`"))
+            };
+            while !is_there() {
+                assert!(since.elapsed() < PATIENCE, "the replica does not follow");
+            }
+        }
         let text = configuration(&sandbox, setup);
         let config = Config::parse(&text, "lookup.toml").unwrap_or_else(|errors| panic!("{errors}"));
         let telemetry = Telemetry::new(config.workers, |byte| Command(byte).name());
