@@ -94,6 +94,39 @@ pub(crate) struct Setup {
     pub(crate) cache: &'static str,
 }
 
+const MAPPINGS: &str = r#"
+    [[cache.mapping]]
+    name = "t"
+    kind = "hash"
+    table = "test.t"
+    key = ["id"]
+    value = ["*"]
+    [[cache.mapping]]
+    name = "many"
+    kind = "string"
+    table = "test.many"
+    key = ["id"]
+    value = ["v"]
+    [[cache.mapping]]
+    name = "k"
+    kind = "hash"
+    table = "test.k"
+    key = ["a", "b"]
+    value = ["v"]
+    [[cache.mapping]]
+    name = "older"
+    kind = "hash"
+    table = "test.older"
+    key = ["k"]
+    value = ["v"]
+    [[cache.mapping]]
+    name = "bytes"
+    kind = "hash"
+    table = "test.bytes"
+    key = ["k"]
+    value = ["v"]
+"#;
+
 fn configuration(sandbox: &Sandbox, setup: Setup) -> String {
     let Setup {
         mode,
@@ -133,36 +166,7 @@ fn configuration(sandbox: &Sandbox, setup: Setup) -> String {
             cluster = "main"
             {cache}
             account = {{ user = "{user}", password = "{password}" }}
-            [[cache.mapping]]
-            name = "t"
-            kind = "hash"
-            table = "test.t"
-            key = ["id"]
-            value = ["*"]
-            [[cache.mapping]]
-            name = "many"
-            kind = "string"
-            table = "test.many"
-            key = ["id"]
-            value = ["v"]
-            [[cache.mapping]]
-            name = "k"
-            kind = "hash"
-            table = "test.k"
-            key = ["a", "b"]
-            value = ["v"]
-            [[cache.mapping]]
-            name = "older"
-            kind = "hash"
-            table = "test.older"
-            key = ["k"]
-            value = ["v"]
-            [[cache.mapping]]
-            name = "bytes"
-            kind = "hash"
-            table = "test.bytes"
-            key = ["k"]
-            value = ["v"]
+            {MAPPINGS}
             "#,
         servers = servers.join(", "),
         topology = match servers.len() {
