@@ -192,6 +192,10 @@ impl Containers {
 
     /// They have been read.
     pub(super) fn answered(&mut self, answers: Result<Answers, CopyError>) {
+        if !self.wanted.tables {
+            // It was asked before the configuration changed.
+            return;
+        }
         match answers {
             Ok(answers) => {
                 for (contents, answer) in self.contents.iter_mut().zip(answers) {

@@ -212,7 +212,7 @@ impl<M: Memory + 'static> PointLookups<M> {
         let Some((mapping, order, rendering)) = fitting else {
             return Some(Conclusion::Known(Err(Left::Columns)));
         };
-        let is_same = self.shows_the_same(mapping, &rendering, &question.key, answer.row);
+        let is_same = self.shows_the_same(mapping, &rendering, &question.key, answer.row) != Some(false);
         let ready = Rc::new(Ready {
             mapping: Arc::clone(mapping),
             order: order.clone(),
@@ -237,7 +237,9 @@ impl<M: Memory + 'static> PointLookups<M> {
             let learned = self.learned.borrow();
             let (ready, mut shown) = learned.doubts(hash, shape, definitions)?;
             let is_shown = shown.any(|shown| {
-                self.shows_the_same(&ready.mapping, &ready.rendering, &shown.key, shown.row.as_deref())
+                let same =
+                    self.shows_the_same(&ready.mapping, &ready.rendering, &shown.key, shown.row.as_deref());
+                same == Some(true)
             });
             is_shown.then(|| Rc::clone(ready))?
         };
@@ -248,25 +250,24 @@ impl<M: Memory + 'static> PointLookups<M> {
         Some(ready)
     }
 
-    /// Whether memory has the row that the server has shown, printed alike. What a bounded mapping does not have is not
-    /// compared.
+    /// Whether memory has the row that the server has shown, printed alike. `None`: a bounded mapping does not have it.
     fn shows_the_same(
         &self,
         mapping: &Mapping,
         rendering: &Rendering,
         key: &[u8],
         shown: Option<&[u8]>,
-    ) -> bool {
+    ) -> Option<bool> {
         let mut row = self.row.borrow_mut();
-        match self.memory.get(mapping, key, &mut row) {
+        Some(match self.memory.get(mapping, key, &mut row) {
             Found::Row => {
                 let mut payload = Vec::new();
                 rendering.put(key, &row, &mut payload).is_ok() && shown == Some(payload.as_slice())
             }
             Found::Absent => shown.is_none(),
-            Found::Missing => true,
+            Found::Missing => return None,
             Found::Busy | Found::Closed => false,
-        }
+        })
     }
 
     async fn make(

@@ -391,9 +391,16 @@ impl Connection<'_> {
         let mut wanted = asking.wanted(args);
         let own = wanted.len();
         let behind = &self.input.bytes()[size..];
-        let counts = ahead::look(&mut asking, behind, &mut wanted);
+        let mut counts = ahead::look(&mut asking, behind, &mut wanted);
         self.service.counts.asked_server.inc();
-        match unless_ordered(&self.guest, pin!(self.service.fetch(&wanted))).await? {
+        let mut fetched = unless_ordered(&self.guest, pin!(self.service.fetch(&wanted))).await?;
+        if fetched.is_err() && !counts.is_empty() {
+            // It may be about a row of those behind.
+            counts.clear();
+            wanted.truncate(own);
+            fetched = unless_ordered(&self.guest, pin!(self.service.fetch(&wanted))).await?;
+        }
+        match fetched {
             Ok(fetched) => {
                 let mut fetched = fetched.into_iter();
                 let mut next = |count| fetched.by_ref().take(count).collect();

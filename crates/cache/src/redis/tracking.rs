@@ -134,12 +134,19 @@ pub(crate) fn tracking(
     let mode = options.mode(before)?;
     let mut tracked = match session.tracking.take() {
         Some(before) if before.mode == mode || !before.is_broadcast() => before,
-        _ => Box::new(Tracked {
-            tracker: tracking.begin(mode.prefixes()),
-            mode: mode.clone(),
-            no_loop,
-            said: false,
-        }),
+        before => {
+            let tracker = tracking.begin(mode.prefixes());
+            if before.is_some() {
+                // What it had yet to be told went with the former tracker.
+                tracker.tell_all();
+            }
+            Box::new(Tracked {
+                tracker,
+                mode: mode.clone(),
+                no_loop,
+                said: false,
+            })
+        }
     };
     (tracked.mode, tracked.no_loop) = (mode, no_loop);
     session.track(Some(tracked));

@@ -243,6 +243,11 @@ impl Tracker {
         self.mailbox.poll(cx)
     }
 
+    /// Tells this client that anything may have changed.
+    pub(crate) fn tell_all(&self) {
+        self.mailbox.put_all();
+    }
+
     /// Takes it.
     pub(crate) fn take_mail(&self) -> Option<Mail> {
         self.mailbox.take()
