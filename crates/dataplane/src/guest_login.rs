@@ -11,7 +11,7 @@ use mysql_wire::{Command, write_packet};
 use tokio::io::AsyncWriteExt;
 use tokio::time::timeout;
 use upstream::login::{self, Account, LoginError, Tls};
-use upstream::{Credential, CredentialSecret, Lease, read_greeting};
+use upstream::{Credential, CredentialSecret, Lease, NO_VERDICTS, read_greeting};
 
 use crate::accounts::Proof;
 use crate::extension::Guest;
@@ -146,8 +146,9 @@ impl Guest {
         };
         let mut logged_in = match login::login(stream, &greeting, account, tls).await {
             Ok(logged_in) => logged_in,
-            // "Too many connections" says nothing about the password.
-            Err(LoginError::Refused(packet)) if packet.code != 1040 => return Err(NotAdmitted::Denied),
+            Err(LoginError::Refused(packet)) if !NO_VERDICTS.contains(&packet.code) => {
+                return Err(NotAdmitted::Denied);
+            }
             Err(error) => return Err(unchecked(&error)),
         };
         let mut quit = Vec::new();

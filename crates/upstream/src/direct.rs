@@ -18,6 +18,9 @@ use crate::packets::Packets;
 use crate::server::Server;
 use crate::topology::flavor;
 
+/// How long a server may take to close a connection that says good-bye.
+const PARTING: Duration = Duration::from_secs(1);
+
 /// A connection that is ready for its first command. TLS is as the cluster has it; nothing is compressed.
 #[derive(Debug)]
 pub struct Direct {
@@ -98,11 +101,15 @@ impl Direct {
         })
     }
 
-    /// Says good-bye, to a server that listens: not in the middle of an answer.
+    /// Says good-bye, to a server that listens: not in the middle of an answer. Then waits for a moment until the server has
+    /// closed the connection, which counts among the account's until then.
     pub async fn close(mut self) {
+        let mut packets = Packets::new(&mut self.stream, 0);
         // Whoever is gone already needs none.
-        let _ = Packets::new(&mut self.stream, 0)
-            .send_command(&[Command::QUIT.0])
-            .await;
+        let _ = timeout(PARTING, async {
+            packets.send_command(&[Command::QUIT.0]).await?;
+            packets.receive().await
+        })
+        .await;
     }
 }

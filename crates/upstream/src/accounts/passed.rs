@@ -15,18 +15,14 @@ use std::time::{Duration, Instant};
 
 use aws_lc_rs::hmac;
 use aws_lc_rs::rand::SystemRandom;
-use config::{AccountsFrom, Secret, TlsMode};
-use mysql_wire::{Command, ErrPacket};
+use config::{AccountsFrom, Secret};
 use tokio::sync::Semaphore;
-use tokio::time::timeout;
 
 use super::{NO_VERDICTS, next_id, watch};
 use crate::cluster::Cluster;
-use crate::connect::{self, For};
-use crate::error::{ConnectFailure, LeaseError, Seconds};
-use crate::greeting::{GreetingError, read_greeting};
-use crate::login::{self, Account, LoginError, Tls};
-use crate::packets::Packets;
+use crate::direct::{Direct, DirectError};
+use crate::error::{ConnectFailure, LeaseError};
+use crate::login::{Account, LoginError};
 use crate::server::{Server, now};
 
 /// Logins that are tried on servers at the same time; further ones wait, no longer than a login may take.
@@ -110,16 +106,17 @@ impl Cluster {
         // It is never closed.
         let _permit = passed.trials.acquire().await;
         let config = self.config();
+        let options = &config.accounts;
         // Of many who come at the same time one tries.
-        if let Some(id) = passed.fresh(name, password, &config.accounts) {
+        if let Some(id) = passed.fresh(name, password, options) {
             return Ok(Some(id));
         }
         let server = watch::server(self).await;
-        let tried = try_login(self, &config, &server, name, password).await;
+        let tried = try_login(self, &server, name, password).await;
         match tried {
-            Ok(()) => Ok(Some(passed.note(name, password, &config.accounts))),
+            Ok(()) => Ok(Some(passed.note(name, password, options))),
             Err(error) if is_no_verdict(&error) => {
-                let known = passed.without_verdict(name, password, &config.accounts);
+                let known = passed.without_verdict(name, password, options);
                 known.map(Some).ok_or(error)
             }
             Err(error) => {
@@ -253,65 +250,48 @@ fn forget_oldest(all: &mut HashMap<Box<[u8]>, Known>) -> bool {
 /// Logs in on a server, and leaves again.
 async fn try_login(
     cluster: &Cluster,
-    config: &config::Cluster,
     server: &Server,
     name: &str,
     password: &Secret,
 ) -> Result<(), LeaseError> {
-    let limit = config.login_timeout;
-    let failed = |reason: String| LeaseError::ConnectFailed {
-        cluster: cluster.name().to_owned(),
-        failures: vec![ConnectFailure {
-            id: server.id(),
-            server: server.name().to_owned(),
-            reason,
-        }],
-    };
-    let refused = |packet: ErrPacket| LeaseError::Refused {
-        server: server.name().to_owned(),
-        packet,
-    };
-    let connected = connect::connect(server, config, For::Gateway, config.connect_timeout).await;
-    let mut stream = connected.map_err(|error| failed(error.reason))?;
-    let greeting = match read_greeting(&mut stream, limit).await {
-        Ok((greeting, _)) => greeting,
-        Err(GreetingError::Refused(packet)) => return Err(refused(packet)),
-        Err(error) => return Err(failed(error.to_string())),
-    };
-    cluster.note_greeting(server, &greeting);
-    let connector = cluster.tls();
-    let tls = connector.as_deref().map(|connector| Tls {
-        connector,
-        server_name: server.tls_name(),
-        required: config.tls.mode == TlsMode::Required,
-    });
     let account = Account {
         user: name.as_bytes(),
         password: password.reveal().as_bytes(),
     };
-    match timeout(limit, login::login(stream, &greeting, account, tls)).await {
-        Ok(Ok(mut logged_in)) => {
-            // The verdict is there. The connection counts among the account's until the server has closed it.
-            let mut packets = Packets::new(&mut logged_in.stream, 0);
-            let _ = timeout(limit, async {
-                packets.send_command(&[Command::QUIT.0]).await?;
-                packets.receive().await
-            })
-            .await;
-            Ok(())
+    let opened = Direct::open(cluster, server, account).await;
+    let direct = opened.map_err(|error| {
+        let (reason, server_name) = (error.to_string(), server.name().to_owned());
+        match error {
+            DirectError::Refused(packet) => LeaseError::Refused {
+                server: server_name,
+                packet,
+            },
+            DirectError::Connect(_)
+            | DirectError::Login {
+                error: LoginError::Io(_) | LoginError::Closed,
+                ..
+            } => LeaseError::ConnectFailed {
+                cluster: cluster.name().to_owned(),
+                failures: vec![ConnectFailure {
+                    id: server.id(),
+                    server: server_name,
+                    reason,
+                }],
+            },
+            DirectError::Login { .. } => LeaseError::Unusable {
+                server: server_name,
+                reason,
+            },
         }
-        Ok(Err(LoginError::Refused(packet))) => Err(refused(packet)),
-        Ok(Err(LoginError::Io(error))) => Err(failed(error.to_string())),
-        Ok(Err(error)) => Err(LeaseError::Unusable {
-            server: server.name().to_owned(),
-            reason: format!("login of user {name}: {error}"),
-        }),
-        Err(_) => Err(failed(format!("login not finished within {}", Seconds(limit)))),
-    }
+    })?;
+    direct.close().await;
+    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
+    use mysql_wire::ErrPacket;
+
     use super::*;
 
     fn options() -> config::Accounts {
