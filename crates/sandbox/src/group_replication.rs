@@ -38,6 +38,14 @@ pub(crate) fn start(
 /// Starts a stopped or killed node, which joins the others again; they must still be a majority.
 pub(crate) fn rejoin(node: &Node) -> Result<(), SandboxError> {
     node.launch(&[])?;
+    // Its attempts to join would look to the others like signs of life of the member that it was.
+    let its_state = format!(
+        "SELECT member_state FROM performance_schema.replication_group_members WHERE member_id = '{}'",
+        node.sql("SELECT @@server_uuid")?.trim()
+    );
+    node.wait_for("the group to expel the member that it was", || {
+        Ok(node.ask_others(&its_state).iter().all(String::is_empty))
+    })?;
     join(node, false)
 }
 

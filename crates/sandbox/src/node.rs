@@ -144,8 +144,25 @@ impl Node {
     /// # Errors
     /// The server refused one (those before it are done), or did not answer.
     pub fn sql(&self, statements: &str) -> Result<String, SandboxError> {
-        let mut client = self
-            .client()
+        self.run(self.client(), statements)
+    }
+
+    /// What [`sql`](Self::sql) returns on each other server of the sandbox that answers.
+    pub(crate) fn ask_others(&self, statements: &str) -> Vec<String> {
+        let sandbox = self.folder.parent().into_iter().flat_map(fs::read_dir).flatten();
+        let folders = sandbox.flatten().map(|entry| entry.path());
+        let others = folders.filter(|folder| *folder != self.folder && folder.join("socket").exists());
+        others
+            .filter_map(|folder| {
+                let mut client = self.client_of(&folder.join("socket"));
+                client.arg("--connect-timeout=2");
+                self.run(client, statements).ok()
+            })
+            .collect()
+    }
+
+    fn run(&self, mut client: Command, statements: &str) -> Result<String, SandboxError> {
+        let mut client = client
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -171,10 +188,14 @@ impl Node {
     /// The client program as [`Node::sql`] runs it, for those who want to write statements over a longer time.
     #[must_use]
     pub fn client(&self) -> Command {
+        self.client_of(&self.socket)
+    }
+
+    fn client_of(&self, socket: &Path) -> Command {
         let mut client = Command::new(&self.client);
         client
             .args(["--no-defaults", "--batch", "--skip-column-names", "--user=root"])
-            .arg(format!("--socket={}", self.socket.display()))
+            .arg(format!("--socket={}", socket.display()))
             .arg(DATABASE);
         client
     }
