@@ -1,5 +1,6 @@
 //! A server with mapped tables, and a feed of it.
 
+use std::cell::RefCell;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -159,11 +160,15 @@ impl Fed {
     }
 
     pub(crate) fn until_served(&self, name: &str) -> Arc<Mapping> {
+        // What is said to be served may be none any more a moment later.
+        let served = RefCell::new(None);
         self.until(&format!("{name} is served"), || {
-            self.phase(name) == Phase::Serving
+            let is_served = self.phase(name) == Phase::Serving;
+            let mappings = self.feed.board().mappings();
+            *served.borrow_mut() = mappings.by_name(name.as_bytes()).cloned();
+            is_served && served.borrow().is_some()
         });
-        let mappings = self.feed.board().mappings();
-        Arc::clone(mappings.by_name(name.as_bytes()).unwrap())
+        served.into_inner().unwrap()
     }
 
     pub(crate) fn applied(&self) -> Arc<Applied> {

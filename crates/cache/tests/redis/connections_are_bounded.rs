@@ -95,7 +95,9 @@ fn a_broken_protocol_ends_the_connection_with_a_word() {
         stranger.reply(),
         "(ERR Protocol error: unauthenticated multibulk length)"
     );
-    assert!(stage.telemetry.encode().contains("reason=\"protocol\"} 5"));
+    stage.until("all five are counted", || {
+        stage.telemetry.encode().contains("reason=\"protocol\"} 5")
+    });
 }
 
 #[test]
