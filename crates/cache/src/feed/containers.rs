@@ -328,6 +328,9 @@ impl Reading {
     pub(super) async fn run(self) -> Result<Answers, CopyError> {
         let (mut link, _) = self.replica.connect(&self.cluster, &self.server).await?;
         link.query(SESSION).await?;
+        // Nobody's lock may keep the tables from being read again.
+        link.query("SET SESSION lock_wait_timeout = 10, innodb_lock_wait_timeout = 10")
+            .await?;
         wait_until_visible(&mut link, &self.primary, &self.progress).await?;
         let is_shown = self.primary.filters.show(SCHEMA);
         let lock = match self.primary.flavor {
