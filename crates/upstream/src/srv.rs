@@ -236,6 +236,7 @@ mod tests {
     use proptest::prelude::*;
     use simple_dns::ResourceRecord;
     use simple_dns::rdata::SRV;
+    use tokio::net::TcpListener;
 
     use super::*;
 
@@ -320,12 +321,21 @@ mod tests {
         assert_eq!(name_servers(text), expected);
     }
 
+    /// The same port of both kinds, which somebody else may have one of.
+    async fn one_port() -> (UdpSocket, TcpListener) {
+        loop {
+            let udp = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+            if let Ok(tcp) = TcpListener::bind(udp.local_addr().unwrap()).await {
+                return (udp, tcp);
+            }
+        }
+    }
+
     /// A name server that cuts short what it says over UDP.
     #[tokio::test]
     async fn a_long_answer_comes_over_tcp() {
-        let udp = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+        let (udp, tcp) = one_port().await;
         let address = udp.local_addr().unwrap();
-        let tcp = tokio::net::TcpListener::bind(address).await.unwrap();
         let serve = async {
             let mut bytes = [0; 512];
             let (length, client) = udp.recv_from(&mut bytes).await.unwrap();
