@@ -3,12 +3,13 @@
 use std::time::{Duration, Instant};
 
 use e2e::{Gateway, Setup, client, eventually, kind};
-use mysql_async::{Conn, Error, OptsBuilder, SslOpts};
+use mysql_async::{Conn, SslOpts};
 use mysql_wire::{Capabilities, Greeting, Login, auth, write_packet};
-use sandbox::{Certificates, DATABASE, Kind, Sandbox};
+use sandbox::{Certificates, Kind, Sandbox};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
+use crate::accounts::{account, is_let_in, log_in, options, sql};
 use crate::cluster::{self, ask};
 
 /// A gateway that knows nobody, in front of one server.
@@ -22,42 +23,6 @@ fn setup(sandbox: &Sandbox, options: &str) -> Setup {
         .mode("split")
         .top("workers = 1")
         .cluster(&format!("accounts = {{ from = \"pass-through\"{options} }}"))
-}
-
-fn options(gateway: &Gateway, user: &str, password: &str) -> OptsBuilder {
-    cluster::options(gateway)
-        .user(Some(user.to_owned()))
-        .pass(Some(password.to_owned()))
-        .db_name(Some(DATABASE))
-}
-
-async fn log_in(gateway: &Gateway, user: &str, password: &str) -> Result<Conn, Error> {
-    Conn::new(options(gateway, user, password)).await
-}
-
-/// Whether this password is taken; a refusal is the one that clients expect.
-async fn is_let_in(gateway: &Gateway, user: &str, password: &str) -> bool {
-    match log_in(gateway, user, password).await {
-        Ok(mut session) => {
-            let is = ask(&mut session, "SELECT CURRENT_USER()").await;
-            assert_eq!(is, Ok(Some(format!("{user}@%"))));
-            true
-        }
-        Err(error) => {
-            assert_eq!(client::code(&error), 1045, "{error}");
-            false
-        }
-    }
-}
-
-fn sql(sandbox: &Sandbox, statements: &str) {
-    sandbox.primary().sql(statements).unwrap();
-}
-
-fn account(sandbox: &Sandbox, name: &str) {
-    let statements =
-        format!("CREATE USER {name}@'%' IDENTIFIED BY 'hunter2'; GRANT ALL ON test.* TO {name}@'%'");
-    sql(sandbox, &statements);
 }
 
 /// Whether the fast answer is enough to a client that has not sent its password: whether the gateway knows it.

@@ -3,9 +3,10 @@
 use std::process::Stdio;
 
 use e2e::{Gateway, Setup, client, eventually, kind};
-use mysql_async::{Conn, Error, OptsBuilder, SslOpts};
+use mysql_async::{Conn, SslOpts};
 use sandbox::{Certificates, DATABASE, Kind, Sandbox};
 
+use crate::accounts::{account, is_let_in, log_in, options, sql};
 use crate::cluster::{self, ask, monitor};
 
 /// A gateway that knows nobody but the account of its monitor.
@@ -26,43 +27,6 @@ fn setup_with(sandbox: &Sandbox, option: &str) -> Setup {
         .cluster(&format!(
             "accounts = {{ from = \"servers\", interval = \"1s\"{option} }}"
         ))
-}
-
-fn options(gateway: &Gateway, user: &str, password: &str) -> OptsBuilder {
-    cluster::options(gateway)
-        .user(Some(user.to_owned()))
-        .pass(Some(password.to_owned()))
-        .db_name(Some(DATABASE))
-}
-
-async fn log_in(gateway: &Gateway, user: &str, password: &str) -> Result<Conn, Error> {
-    Conn::new(options(gateway, user, password)).await
-}
-
-/// Whether this password is taken; a refusal is the one that clients expect.
-async fn is_let_in(gateway: &Gateway, user: &str, password: &str) -> bool {
-    match log_in(gateway, user, password).await {
-        Ok(mut session) => {
-            let is = ask(&mut session, "SELECT CURRENT_USER()").await;
-            assert_eq!(is, Ok(Some(format!("{user}@%"))));
-            true
-        }
-        Err(error) => {
-            assert_eq!(client::code(&error), 1045, "{error}");
-            false
-        }
-    }
-}
-
-fn sql(sandbox: &Sandbox, statements: &str) {
-    sandbox.primary().sql(statements).unwrap();
-}
-
-/// Makes an account with the password `hunter2`.
-fn account(sandbox: &Sandbox, name: &str) {
-    let statements =
-        format!("CREATE USER {name}@'%' IDENTIFIED BY 'hunter2'; GRANT ALL ON test.* TO {name}@'%'");
-    sql(sandbox, &statements);
 }
 
 #[tokio::test]

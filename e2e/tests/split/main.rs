@@ -1,9 +1,10 @@
-//! Mode `split` on real servers: one behaviour a file, named as a sentence; [`cluster`] is what they share.
+//! Mode `split` on real servers: one behaviour a file, named as a sentence; [`cluster`] and [`accounts`] are what they share.
 //!
 //! `FOREBAY_SPLIT_OPERATIONS=1000000` makes the tests of fresh reads as long as one wishes.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
+mod accounts;
 #[path = "../differential/authentication.rs"]
 #[allow(dead_code, unreachable_pub, reason = "written for another program, too")]
 mod authentication;

@@ -175,15 +175,7 @@ fn open(
     let mut up = Flow::default();
     up.fill(&client.unread);
     control.set_limits(arrival::idle_limits(listener));
-    worker.shared.registry.insert(
-        control.id,
-        Place {
-            worker: worker.index,
-            seat: None,
-            cluster: listener.cluster_serial,
-            user: Arc::clone(&account.user.name).into(),
-        },
-    );
+    register(worker, control, listener, &account);
     let start = start(&account, &login, &traits, Rc::default());
     let sequence = client.sequence;
     let split = Split {
@@ -229,6 +221,17 @@ fn open(
         compression,
     };
     Ok((Box::new(split), sequence))
+}
+
+/// From now on others find the session by its number.
+fn register(worker: &Worker, control: &Control, listener: &ListenerState, account: &Authenticated) {
+    let place = Place {
+        worker: worker.index,
+        seat: None,
+        cluster: listener.cluster_serial,
+        user: Arc::clone(&account.user.name).into(),
+    };
+    worker.shared.registry.insert(control.id, place);
 }
 
 /// What the session's server connections have in common with those of others.
