@@ -5,12 +5,34 @@
 
 /// Farther from the point, numbers have an exponent.
 const PLAIN_MAX: i32 = 15;
+/// With fewer digits no DOUBLE is half way between two numbers that are read as itself.
+const TIE_DIGITS: usize = 15;
 /// Significant digits of a FLOAT.
 const FLOAT_DIGITS: usize = 6;
 
 /// The shortest digits that are read as the same number again.
 pub(super) fn put_double(number: f64, out: &mut Vec<u8>) {
-    put(&format!("{number:e}"), out);
+    put(&shortest(number), out);
+}
+
+/// As Rust writes it, but for numbers half way between two shortest ones: of those the servers print the even one
+/// (1594374757768783.25 as `….2`), and Rust the larger.
+fn shortest(number: f64) -> String {
+    let shortest = format!("{number:e}");
+    let digits = shortest
+        .bytes()
+        .take_while(|&byte| byte != b'e')
+        .filter(u8::is_ascii_digit)
+        .count();
+    if digits < TIE_DIGITS {
+        return shortest;
+    }
+    let even = format!("{number:.*e}", digits - 1);
+    if even.parse() == Ok(number) {
+        even
+    } else {
+        shortest
+    }
 }
 
 /// Six digits, rounded from what the number is exactly.
@@ -31,6 +53,13 @@ pub(super) fn put_fixed(number: f64, decimals: u8, out: &mut Vec<u8>) {
     let decimals = usize::from(decimals);
     let shortest = format!("{number}");
     let fraction = shortest.split_once('.').map_or(0, |(_, fraction)| fraction.len());
+    // Of two that are as near, the even one: see `shortest`.
+    let even = format!("{number:.fraction$}");
+    let shortest = if even.parse() == Ok(number) {
+        even
+    } else {
+        shortest
+    };
     if fraction > decimals {
         out.extend_from_slice(format!("{number:.decimals$}").as_bytes());
         return;
@@ -114,6 +143,9 @@ mod tests {
             (f64::MAX, "1.7976931348623157e308"),
             (5e-324, "5e-324"),
             (-123.456e20, "-1.23456e22"),
+            (1_594_374_757_768_783.25, "1594374757768783.2"),
+            (1_594_374_757_768_783.75, "1594374757768783.8"),
+            (2_f64.powi(-44), "0.00000000000005684341886080802"),
         ] {
             assert_eq!(shown(|out| put_double(number, out)), text);
         }
@@ -139,6 +171,7 @@ mod tests {
             (f64::from(0.1_f32), 10, "0.1000000015"),
             (1.0, 0, "1"),
             (-2.5, 2, "-2.50"),
+            (81_971_740_857_850.625, 5, "81971740857850.62000"),
             (1e22, 1, "10000000000000000000000.0"),
         ] {
             assert_eq!(shown(|out| put_fixed(number, decimals, out)), text);
