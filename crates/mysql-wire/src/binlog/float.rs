@@ -53,9 +53,9 @@ pub(super) fn put_fixed(number: f64, decimals: u8, out: &mut Vec<u8>) {
     let decimals = usize::from(decimals);
     let shortest = format!("{number}");
     let fraction = shortest.split_once('.').map_or(0, |(_, fraction)| fraction.len());
-    // Of two that are as near, the even one: see `shortest`.
+    // Of two that are as near, the even one: see `shortest`. Whole numbers are never half way.
     let even = format!("{number:.fraction$}");
-    let shortest = if even.parse() == Ok(number) {
+    let shortest = if fraction > 0 && even.parse() == Ok(number) {
         even
     } else {
         shortest
