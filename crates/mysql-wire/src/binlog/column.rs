@@ -350,7 +350,7 @@ mod tests {
             ("set('','a')", "utf8mb4", "empty member"),
             ("enum('?')", "utf8mb4", "question mark"),
             ("enum('a'", "utf8mb4", "column type enum"),
-            ("decimal(70,2)", "utf8mb4", "DECIMAL"),
+            ("decimal(82,2)", "utf8mb4", "DECIMAL"),
         ] {
             let found = ColumnType::parse(text, Some(charset)).unwrap_err().to_string();
             assert!(found.contains(error), "{found}");

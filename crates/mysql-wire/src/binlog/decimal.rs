@@ -8,7 +8,9 @@ use super::BinlogError;
 
 /// Bytes of 0 to 9 digits.
 const GROUP_BYTES: [usize; 10] = [0, 1, 1, 2, 2, 3, 3, 4, 4, 4];
-pub(super) const PRECISION_MAX: u8 = 65;
+/// A column has at most 65 digits. A calculated number inside a JSON document may have all that the server calculates with:
+/// nine groups of nine.
+pub(super) const PRECISION_MAX: u8 = 81;
 pub(super) const SCALE_MAX: u8 = 38;
 const INVALID: BinlogError = BinlogError::Value { kind: "decimal" };
 
@@ -127,12 +129,27 @@ mod tests {
         assert_eq!(pack(b"-1234567890.1234", 14, 4).unwrap(), negative);
     }
 
+    /// `JSON_ARRAY(CAST('-…' AS DECIMAL(60,21)))`, as MySQL 9.7 logs it: 45 digits before the point, of which six are zeros.
+    #[test]
+    fn a_document_has_more_digits_than_a_column() {
+        let packed = [
+            0x7f, 0xff, 0xfd, 0x0c, 0xd3, 0x40, 0x0c, 0xfc, 0xf5, 0xc0, 0xb6, 0xa1, 0xfc, 0xb7, 0x02, 0x48,
+            0xc6, 0x20, 0x06, 0x2a, 0xf8, 0xe0, 0x4d, 0x28, 0xf6, 0xa3, 0x49, 0x94, 0xfc, 0xfc,
+        ];
+        let mut out = Vec::new();
+        put(&packed, 66, 21, &mut out).unwrap();
+        assert_eq!(
+            out,
+            b"-755750777091171919710055115191970979797.119517911157070955771"
+        );
+    }
+
     proptest! {
         #[test]
-        fn digits_round_trip(precision in 1..=65_u8, scale in 0..=30_u8, negative: bool, digits in "[0-9]{65}") {
+        fn digits_round_trip(precision in 1..=PRECISION_MAX, scale in 0..=30_u8, negative: bool, digits in "[0-9]{81}") {
             let scale = scale.min(precision);
             let whole = &digits[..usize::from(precision - scale)];
-            let fraction = &digits[65 - usize::from(scale)..];
+            let fraction = &digits[81 - usize::from(scale)..];
             let trimmed = whole.trim_start_matches('0');
             let number = format!("{}{}{fraction}", if trimmed.is_empty() { "0" } else { trimmed }, if scale > 0 { "." } else { "" });
             let zero = number.bytes().all(|byte| byte == b'0' || byte == b'.');
