@@ -1,7 +1,7 @@
 //! Random responses, written at once as the server of a newer client and of an older client would: reshaped, the one is the
 //! other, however the bytes are cut.
 //!
-//! `FOREBAY_SEED=n` runs one seed again.
+//! `FOREBAY_SEED=n` runs one seed again, `FOREBAY_SEEDS=n` runs as many.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
@@ -403,7 +403,8 @@ fn reshaped_responses_are_those_of_an_older_server() {
     if let Ok(seed) = std::env::var("FOREBAY_SEED") {
         return check(seed.parse().expect("FOREBAY_SEED is a number"));
     }
-    for seed in 0..60 {
+    let asked = std::env::var("FOREBAY_SEEDS").ok();
+    for seed in 0..asked.map_or(60, |seeds| seeds.parse().expect("FOREBAY_SEEDS is a number")) {
         println!("FOREBAY_SEED={seed}");
         check(seed);
     }

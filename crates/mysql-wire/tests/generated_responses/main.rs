@@ -1,7 +1,7 @@
 //! Random valid responses over all capability combinations: the tracker agrees with a decoder that reads every
 //! field of every packet, however the bytes are cut.
 //!
-//! `FOREBAY_SEED=n` runs one seed again.
+//! `FOREBAY_SEED=n` runs one seed again, `FOREBAY_SEEDS=n` runs as many.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
@@ -122,7 +122,8 @@ fn random_responses_end_where_a_full_decoder_says() {
     if let Ok(seed) = std::env::var("FOREBAY_SEED") {
         return check(seed.parse().expect("FOREBAY_SEED is a number"));
     }
-    for seed in 0..12 {
+    let asked = std::env::var("FOREBAY_SEEDS").ok();
+    for seed in 0..asked.map_or(12, |seeds| seeds.parse().expect("FOREBAY_SEEDS is a number")) {
         println!("FOREBAY_SEED={seed}");
         check(seed);
     }

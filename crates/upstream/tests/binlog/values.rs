@@ -1,4 +1,5 @@
-//! Random values of every type are the same in the binary log and in SELECTs.
+//! Random values of every type are the same in the binary log and in SELECTs. `FOREBAY_BINLOG_ROWS=900` makes as many of
+//! each column, `FOREBAY_SEED` repeats a run.
 
 use std::collections::HashMap;
 
@@ -13,8 +14,18 @@ use crate::columns::{self, Literal};
 use crate::link::{Link, TextRow};
 use crate::random::Random;
 
-const ROWS: usize = 60;
 const ZONE: &str = "+05:30";
+
+/// Copies of rows have ids from here on.
+const COPIES: usize = 1_000_000;
+
+/// Values of each column.
+fn rows() -> usize {
+    let asked = std::env::var("FOREBAY_BINLOG_ROWS").ok();
+    let rows = asked.map_or(60, |text| text.parse().expect("FOREBAY_BINLOG_ROWS is a number"));
+    assert!((1..COPIES).contains(&rows), "FOREBAY_BINLOG_ROWS={rows}");
+    rows
+}
 
 /// A table with one column of interest.
 struct Table {
@@ -119,9 +130,10 @@ async fn check(spec: Spec, flavor: Flavor, declarations: Vec<(String, Literal)>)
     let mut wrong = Vec::new();
     for table in &tables {
         let table_seen = &seen[table.name.as_str()];
-        assert_eq!(table_seen.rows.len(), ROWS, "{}", table.declaration);
-        assert_eq!(table_seen.deletes, ROWS, "{}", table.declaration);
-        let of_table = (1..=ROWS).filter_map(|id| compare(table, id, &table_seen.rows[&(id as i64)]).err());
+        let rows = table.text.len();
+        assert_eq!(table_seen.rows.len(), rows, "{}", table.declaration);
+        assert_eq!(table_seen.deletes, rows, "{}", table.declaration);
+        let of_table = (1..=rows).filter_map(|id| compare(table, id, &table_seen.rows[&(id as i64)]).err());
         // More of the same tell nothing.
         wrong.extend(of_table.take(2));
     }
@@ -145,10 +157,11 @@ async fn fill(
         "CREATE TABLE {name} (id INT PRIMARY KEY, v {declaration})"
     ))
     .await;
-    let first: Vec<String> = (1..=ROWS).map(|id| format!("({id}, NULL)")).collect();
+    let rows = rows();
+    let first: Vec<String> = (1..=rows).map(|id| format!("({id}, NULL)")).collect();
     link.query(&format!("INSERT INTO {name} VALUES {}", first.join(",")))
         .await;
-    for id in 1..=ROWS {
+    for id in 1..=rows {
         let value = literal.make(random);
         link.query(&format!("UPDATE IGNORE {name} SET v = {value} WHERE id = {id}"))
             .await;
@@ -162,11 +175,13 @@ async fn fill(
             .await;
     }
     link.query(&format!("UPDATE {name} SET id = -id")).await;
-    link.query(&format!("INSERT INTO {name} SELECT id + 1000, v FROM {name}"))
+    link.query(&format!("INSERT INTO {name} SELECT id + {COPIES}, v FROM {name}"))
         .await;
-    link.query(&format!("DELETE FROM {name} WHERE id > 1000")).await;
+    link.query(&format!("DELETE FROM {name} WHERE id > {COPIES}"))
+        .await;
     let select = format!("SELECT v FROM {name} ORDER BY id");
     let text = link.query(&select).await;
+    assert_eq!(text.len(), rows, "{declaration}");
     let binary = link.execute(&select).await;
     link.query(&format!("SET time_zone = '{ZONE}'")).await;
     let zoned = link.query(&select).await;

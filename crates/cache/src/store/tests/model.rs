@@ -89,7 +89,8 @@ fn scanned(store: &Store, model: &Model) {
 
 #[test]
 fn random_transactions_do_what_they_do_to_a_map() {
-    for seed in 0..6 {
+    let asked = std::env::var("FOREBAY_SEEDS").ok();
+    for seed in 0..asked.map_or(6, |seeds| seeds.parse().expect("FOREBAY_SEEDS is a number")) {
         run(seed, 400, 50);
         run(seed, 100, 5000);
     }

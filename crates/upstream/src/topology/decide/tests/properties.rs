@@ -67,7 +67,7 @@ fn may_write(server: &Observation) -> bool {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(4000))]
+    #![proptest_config(ProptestConfig::with_cases(ProptestConfig::default().cases.max(4000)))]
 
     #[test]
     fn a_primary_may_write_and_is_sure((kind, texts, incumbent) in any_cluster()) {
