@@ -53,7 +53,7 @@ impl Setup {
             cluster: String::new(),
             cluster_tables: String::new(),
             tables: String::new(),
-            check: "interval = \"200ms\"\ntimeout = \"1s\"\nrise = 1\nfall = 2\n".to_owned(),
+            check: "interval = \"200ms\"\ntimeout = \"2s\"\nrise = 1\nfall = 2\n".to_owned(),
         }
     }
 

@@ -10,7 +10,7 @@ on_both! { when_the_server_is_read_only when_the_server_does_not_answer }
 const SQL: &str = "CREATE TABLE test.t (id INT PRIMARY KEY); INSERT INTO test.t VALUES (1)";
 
 fn short(config: &mut config::Cache) {
-    config.strong_wait = Duration::from_millis(300);
+    config.strong_wait = Duration::from_secs(2);
 }
 
 /// The probe finds it out, or the monitor of the cluster is faster.

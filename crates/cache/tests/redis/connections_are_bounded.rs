@@ -120,7 +120,7 @@ fn a_client_that_does_not_read_ends_when_its_time_is_over() {
 
 #[test]
 fn a_client_that_does_not_log_in_ends_when_its_time_is_over() {
-    let stage = Stage::start(Kind::Mariadb, "", "login_timeout = \"300ms\"");
+    let stage = Stage::start(Kind::Mariadb, "", "login_timeout = \"2s\"");
     let mut known = stage.client();
     let mut stranger = stage.stranger();
     assert_eq!(stranger.ask("PING"), "(NOAUTH Authentication required.)");

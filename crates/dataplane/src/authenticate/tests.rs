@@ -526,7 +526,7 @@ async fn an_account_has_no_more_sessions_than_it_may() {
 #[tokio::test]
 async fn a_client_that_does_not_answer_has_only_so_long() {
     let mut stage = Stage::new(&accounts()).await;
-    stage.listener.config.login_timeout = Duration::from_millis(50);
+    stage.listener.config.login_timeout = Duration::from_secs(1);
     let client = async {
         let mut client = ByHand::greeted(&stage).await;
         client.log_in("app", "dialog", vec![]).await;

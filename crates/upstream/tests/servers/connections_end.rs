@@ -15,7 +15,7 @@ use crate::sessions_share_connections::{lease, on_a_worker, pool_of, seats};
 
 fn quick_checks(config: &mut config::Cluster) {
     config.check.interval = Duration::from_millis(50);
-    config.check.timeout = Duration::from_millis(200);
+    config.check.timeout = Duration::from_secs(1);
     config.check.rise = 1;
     config.check.fall = 2;
 }
@@ -98,7 +98,7 @@ fn a_connection_is_tried_before_it_is_used_after_a_while() {
     on_a_worker(async {
         let (pool, server) = pool_of(&host, |config| {
             config.pool.ping_after = Duration::from_millis(1);
-            config.login_timeout = Duration::from_millis(100);
+            config.login_timeout = Duration::from_secs(1);
         });
         let first = lease(&pool, &server, "u").await.unwrap();
         let id = first.thread_id;
@@ -242,7 +242,7 @@ fn a_suspicion_makes_connections_be_tried_and_does_not_close_them() {
     on_a_worker(async {
         let (pool, server) = pool_of(&host, |config| {
             quick_checks(config);
-            config.login_timeout = Duration::from_millis(200);
+            config.login_timeout = Duration::from_secs(1);
         });
         let keeping = spawn_local(Rc::clone(&pool).run());
         let checks = tokio::spawn(Arc::clone(pool.cluster()).run_checks());

@@ -418,7 +418,7 @@ fn a_first_statement_that_fails_is_said() {
 #[test]
 fn a_server_that_is_full_makes_sessions_wait() {
     let mut fixture = Fixture::start(Spec::new(Kind::Mariadb).option("--max-connections=10"));
-    fixture.config.queue_timeout = Duration::from_millis(1500);
+    fixture.config.queue_timeout = Duration::from_secs(6);
     on_a_worker(async {
         let account = credential(sandbox::USER, sandbox::PASSWORD);
         let (pool, server) = fixture.pool();

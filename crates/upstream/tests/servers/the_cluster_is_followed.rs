@@ -148,7 +148,7 @@ async fn mariadb_replication_through_a_failover() {
     // Dead, and nobody promoted: reads go on.
     followed.with_node(0, |node| node.kill9().unwrap()).await;
     let took = followed.until_roles("the primary is lost", &[U, R, R]).await;
-    assert!(took < Duration::from_secs(1), "{took:?}");
+    assert!(took < Duration::from_secs(5), "{took:?}");
 
     followed
         .sql(1, "STOP SLAVE; RESET SLAVE ALL; SET GLOBAL read_only=0")
@@ -156,7 +156,7 @@ async fn mariadb_replication_through_a_failover() {
     let promoted = Instant::now();
     until("the new primary is found", || followed.primary() == Some(1)).await;
     assert!(
-        promoted.elapsed() < Duration::from_secs(1),
+        promoted.elapsed() < Duration::from_secs(5),
         "{:?}",
         promoted.elapsed()
     );
