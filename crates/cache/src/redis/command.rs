@@ -11,6 +11,8 @@ pub(crate) enum Nature {
     Connection,
     /// Those of a transaction.
     Transaction,
+    /// Something for those who look after the gateway.
+    Operate,
 }
 
 /// Where the keys are among the arguments, as `COMMAND INFO` says it: the first, the last (from the end if negative) and the
@@ -92,6 +94,7 @@ commands! {
     Exec "exec" 1 Transaction [] "transactions" "Executes the commands of a transaction, at one position.";
     Exists "exists" -2 Read [1 -1 1] "generic" "Counts the keys that have a row.";
     Expiretime "expiretime" 2 Read [1 1 1] "generic" "Says that a key does not expire.";
+    Flush "flush" 1 Operate [] "server" "Has mappings read again, and what is not served tried again.";
     Get "get" 2 Read [1 1 1] "string" "Returns the value of a key.";
     Getrange "getrange" 4 Read [1 1 1] "string" "Returns a part of the value of a key.";
     Hello "hello" -1 Connection [] "connection" "Chooses the protocol, and logs in.";

@@ -17,6 +17,7 @@ use tokio::time::{sleep, sleep_until};
 use super::ahead;
 use super::command::{self, Command, Nature};
 use super::execute::{Execution, Next};
+use super::flush;
 use super::input::Input;
 use super::login;
 use super::refusal::{Refusal, UnknownCommand};
@@ -318,7 +319,7 @@ impl Connection<'_> {
                 Next::Right(mapping) => {
                     if let Some(reason) = Box::pin(self.find_right(&mapping)).await? {
                         self.session.queue = None;
-                        self.refuse(&Refusal::NotFetched(reason), out);
+                        self.refuse(&Refusal::NotAsked(reason), out);
                         break false;
                     }
                 }
@@ -326,8 +327,8 @@ impl Connection<'_> {
                     Box::pin(self.ask(desk, batch, size)).await?;
                     break false;
                 }
-                Next::Auth | Next::Hello => {
-                    Box::pin(self.log_in(desk)).await?;
+                Next::Auth | Next::Hello | Next::Flush => {
+                    Box::pin(self.await_server(desk)).await?;
                     break false;
                 }
             }
@@ -411,27 +412,32 @@ impl Connection<'_> {
             }
             Err(reason) => {
                 self.session.queue = None;
-                self.refuse(&Refusal::NotFetched(reason), out);
+                self.refuse(&Refusal::NotAsked(reason), out);
             }
         }
         Ok(())
     }
 
-    async fn log_in(&mut self, desk: &mut Desk) -> Result<(), Departure> {
+    /// Executes a request about which a server has the last word.
+    async fn await_server(&mut self, desk: &mut Desk) -> Result<(), Departure> {
         let Desk { parser, out, .. } = desk;
         let args = parser.args(self.input.bytes());
-        let is_auth = args.get(0).and_then(Command::find) == Some(Command::Auth);
-        let (session, guest) = (&mut self.session, &self.guest);
-        let logged_in = async {
-            if is_auth {
-                let version = session.version;
-                login::auth(session, guest, args, &mut Writer::new(out, version)).await
-            } else {
-                login::hello(session, guest, args, out).await
+        let command = args.get(0).and_then(Command::find);
+        let (service, session, guest) = (self.service, &mut self.session, &self.guest);
+        let version = session.version;
+        let executed = async {
+            match command {
+                Some(Command::Auth) => {
+                    login::auth(session, guest, args, &mut Writer::new(out, version)).await
+                }
+                Some(Command::Flush) => {
+                    flush::flush(service, session, guest, &mut Writer::new(out, version)).await
+                }
+                _ => login::hello(session, guest, args, out).await,
             }
         };
-        let logged_in = unless_ordered(guest, pin!(logged_in)).await?;
-        if let Err(refusal) = logged_in {
+        let executed = unless_ordered(guest, pin!(executed)).await?;
+        if let Err(refusal) = executed {
             self.refuse(&refusal, out);
         }
         Ok(())

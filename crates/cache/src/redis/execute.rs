@@ -37,6 +37,8 @@ pub(crate) enum Next {
     /// Log in.
     Auth,
     Hello,
+    /// Have mappings read again, if the user may.
+    Flush,
 }
 
 /// What one request is executed with.
@@ -113,6 +115,7 @@ impl Execution<'_> {
             }
             Nature::Connection => self.connection(command, args, out),
             Nature::Transaction => self.transaction(command, out),
+            Nature::Operate => Ok(Next::Flush),
         }
     }
 
@@ -235,7 +238,7 @@ impl Execution<'_> {
                 return self.connection(command, args, out);
             }
             Command::Multi => return Err(Refusal::NestedMulti.into()),
-            Command::Auth | Command::Hello | Command::Client => {
+            Command::Auth | Command::Hello | Command::Client | Command::Flush => {
                 queue.spoil();
                 return Err(Refusal::NotInTransaction(command.spec().name).into());
             }
@@ -338,7 +341,7 @@ impl Execution<'_> {
             out.rewind(start);
             let refusal = match stop {
                 Stop::Refused(refusal) => refusal,
-                Stop::Busy | Stop::Ask | Stop::Right(_) => Refusal::NotFetched("rows changed".into()),
+                Stop::Busy | Stop::Ask | Stop::Right(_) => Refusal::NotAsked("rows changed".into()),
             };
             self.refuse(&refusal, &mut out);
         }
@@ -375,7 +378,7 @@ fn exec_each(
         let executed = match command.spec().nature {
             Nature::Read => reads::read(command, args, rows, out),
             Nature::Say => say(service, guest, command, args, out).map_err(Stop::from),
-            Nature::Connection | Nature::Transaction => {
+            Nature::Connection | Nature::Transaction | Nature::Operate => {
                 out.simple("OK");
                 Ok(())
             }

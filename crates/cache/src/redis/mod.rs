@@ -6,6 +6,7 @@
 //! ```text
 //! input → connection → command ┬→ reads, scan   rows from memory (rows)
 //!                              ├→ client, login what belongs to the connection (session, clients, tracking)
+//!                              ├→ flush         mappings are read again
 //!                              ├→ transaction   MULTI … EXEC, at one position
 //!                              └→ server, info  what the server says of itself
 //! ```
@@ -20,6 +21,7 @@ mod clients;
 mod command;
 mod connection;
 mod execute;
+mod flush;
 mod glob;
 mod info;
 mod input;

@@ -21,6 +21,8 @@ pub(crate) enum Refusal {
     NotAdmitted(String),
     #[error("NOPERM the user may not read the table of mapping '{0}'")]
     NoRight(String),
+    #[error("NOPERM only those may FLUSH who may do so on the server: the user lacks the privilege RELOAD")]
+    NoFlush,
     #[error("NOPROTO unsupported protocol version")]
     Protocol,
     #[error("{}", .0)]
@@ -56,7 +58,7 @@ pub(crate) enum Refusal {
     #[error("MASTERDOWN {0}")]
     NotFresh(String),
     #[error("ERR the server could not be asked: {0}")]
-    NotFetched(String),
+    NotAsked(String),
     #[error("ERR MULTI calls can not be nested")]
     NestedMulti,
     #[error("ERR {0} without MULTI")]

@@ -1,4 +1,4 @@
-//! Which tables a user may read. The servers decide: they are asked as that user, by a statement that reads nothing.
+//! Which tables a user may read, and whether it may flush. The servers decide: they are asked as that user, by a statement that does nothing.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -25,8 +25,11 @@ const KEPT_MAX: usize = 16 * 1024;
 /// How long the old verdict stands each time that nobody could be asked, until it has stood for twice [`STANDS`].
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// "Access denied", "command denied to user for table", and "for column".
-const DENIED: [u16; 4] = [1044, 1045, 1142, 1143];
+/// "Access denied", "command denied to user for table", and "for column"; a privilege on everything is lacking.
+const DENIED: [u16; 5] = [1044, 1045, 1142, 1143, 1227];
+
+/// A statement that needs the privilege of those who flush, and does nothing: there is no such table. It is not put into the binary log.
+const FLUSH: &str = "FLUSH LOCAL TABLES `forebay`.`no such table`";
 
 /// What a session knows of its user's rights. Empty at first.
 #[derive(Debug, Default)]
@@ -80,6 +83,8 @@ pub(crate) struct Rights {
     verdicts: RefCell<HashMap<(Box<str>, u32), Verdict>>,
     /// One question at a time.
     asking: Mutex<()>,
+    /// The same for those who want to flush: nobody else waits behind them.
+    asking_to_flush: Mutex<()>,
 }
 
 #[derive(Debug, Clone)]
@@ -131,7 +136,7 @@ impl Rights {
             return Ok(());
         }
         let at = Instant::now();
-        let verdict = match ask(guest, identity, mapping).await {
+        let verdict = match ask(guest, identity, &question(mapping)).await {
             Ok(may_read) => Verdict::new(mapping, may_read, at, definitions),
             Err(Unasked::Away(reason)) => {
                 let latest = self.latest(identity, mapping);
@@ -147,6 +152,19 @@ impl Rights {
         self.keep(key(identity, mapping), verdict.clone());
         known.note(verdict);
         Ok(())
+    }
+
+    /// Finds out whether the user of a session may flush. That is seldom wanted: nothing is kept of it.
+    ///
+    /// # Errors
+    /// Nobody could be asked; in words for a person.
+    pub(crate) async fn may_flush(&self, guest: &Guest, identity: &Identity) -> Result<bool, String> {
+        let _one_at_a_time = self.asking_to_flush.lock().await;
+        match ask(guest, identity, FLUSH).await {
+            Ok(may_flush) => Ok(may_flush),
+            Err(Unasked::LockedOut) => Ok(false),
+            Err(Unasked::Away(reason) | Unasked::Failed(reason)) => Err(reason),
+        }
     }
 
     /// Those that nobody would go by any more make room.
@@ -199,8 +217,8 @@ fn key(identity: &Identity, mapping: &Mapping) -> (Box<str>, u32) {
     (identity.user().into(), mapping.id.0)
 }
 
-/// Asks the primary.
-async fn ask(guest: &Guest, identity: &Identity, mapping: &Mapping) -> Result<bool, Unasked> {
+/// Asks the primary whether it lets the user execute a statement, which has one packet for an answer.
+async fn ask(guest: &Guest, identity: &Identity, sql: &str) -> Result<bool, Unasked> {
     let cluster = guest.cluster();
     let topology = cluster.topology();
     let primary = topology.primary();
@@ -218,7 +236,7 @@ async fn ask(guest: &Guest, identity: &Identity, mapping: &Mapping) -> Result<bo
         Err(error) => return Err(without_login(&error)),
     };
     let limit = cluster.config().login_timeout;
-    let answer = timeout(limit, exchange(&mut direct, &question(mapping))).await;
+    let answer = timeout(limit, exchange(&mut direct, sql)).await;
     let answer = answer.map_err(|_| Unasked::Away(format!("no answer within {limit:?}")))?;
     let answer = answer.map_err(|error| Unasked::Away(error.to_string()))?;
     let verdict = match ErrPacket::decode(&answer, direct.capabilities) {

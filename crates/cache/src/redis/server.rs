@@ -70,6 +70,7 @@ fn describe(spec: &Spec, out: &mut Writer<'_>) {
         Nature::Say => &["loading", "stale"],
         Nature::Connection => &["noscript", "loading", "stale", "fast", "no_auth"],
         Nature::Transaction => &["noscript", "loading", "stale", "fast"],
+        Nature::Operate => &["admin", "noscript", "loading", "stale"],
     };
     out.set(flags.len());
     flags.iter().for_each(|flag| out.simple(flag));
@@ -82,6 +83,7 @@ fn describe(spec: &Spec, out: &mut Writer<'_>) {
         Nature::Say => "@slow",
         Nature::Connection => "@connection",
         Nature::Transaction => "@transaction",
+        Nature::Operate => "@admin",
     };
     out.set(1);
     out.simple(category);
