@@ -14,7 +14,7 @@ use crate::control::Waiting;
 use crate::error::{During, SessionError};
 use crate::relay::{self, Broken, Exchanged};
 use crate::session::{CommandHead, Session};
-use crate::session_lookup;
+use crate::session_lookup::{self, AtOnce};
 use crate::settle;
 
 /// Serves commands until the session ends, and says why it ended.
@@ -29,11 +29,15 @@ pub(crate) async fn serve(session: &mut Session) -> Result<Infallible, SessionEr
             head.payload_len,
             session.capabilities,
         ) {
-            Need::Forward if session.lookups.is_some() => {
-                if !session_lookup::at_once(session, head) {
-                    Box::pin(session_lookup::command(session, head)).await?;
+            Need::Forward if session.lookups.is_some() => match session_lookup::at_once(session, head) {
+                AtOnce::Answered => {}
+                AtOnce::Forward => {
+                    let exchanged = relay::forward(session, head).await;
+                    session_lookup::note_outcome(session, &exchanged);
+                    settle::command(session, head, exchanged)?;
                 }
-            }
+                AtOnce::Waits => Box::pin(session_lookup::command(session, head)).await?,
+            },
             Need::Forward => {
                 let exchanged = relay::forward(session, head).await;
                 settle::command(session, head, exchanged)?;

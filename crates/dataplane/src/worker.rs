@@ -1,12 +1,14 @@
 //! A worker: one thread, one single-threaded runtime, and the sessions that live on it with both of their sockets.
 
-use std::cell::{Cell, OnceCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use foldhash::fast::RandomState;
 use net::{Accepted, buffer};
 use routing::Draw;
+use sql_class::KnownFacts;
 use tokio::runtime::{Builder, LocalOptions, LocalRuntime};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::oneshot;
@@ -79,6 +81,8 @@ pub(crate) struct Worker {
     pub(crate) pools: Pools,
     pub(crate) rules: RulesOnWorker,
     pub(crate) mirrors: Mirrors,
+    /// What statements are that come again and again.
+    pub(crate) known_facts: RefCell<KnownFacts<RandomState>>,
     /// Who serves listeners of other protocols.
     pub(crate) extension: OnceCell<Rc<dyn OnWorker>>,
     /// For the turns of balancing.
@@ -135,6 +139,7 @@ pub(crate) fn run(
         pools: Pools::default(),
         rules: RulesOnWorker::default(),
         mirrors: Mirrors::default(),
+        known_facts: RefCell::default(),
         extension: OnceCell::new(),
         turns: Cell::new(0),
         clock: Rc::default(),

@@ -21,6 +21,8 @@ pub fn fuzz_facts(data: &[u8]) {
         assert_eq!((facts.class, facts.effects), (Class::Read, Effects::NONE));
     }
 
+    fuzz_outline(sql, syntax);
+
     let digest = crate::digest(sql, syntax);
     assert_eq!(digest, crate::digest(sql, syntax));
 
@@ -50,6 +52,27 @@ pub fn fuzz_facts(data: &[u8]) {
         assert!(whole.class >= first.class && whole.statements >= first.statements);
         assert!(whole.effects.contains(first.effects));
     }
+}
+
+/// Statements with one outline are the same, however quotes and characters are read.
+fn fuzz_outline(sql: &[u8], syntax: Syntax) {
+    let (mut outline, mut again) = (Vec::new(), Vec::new());
+    if !crate::outline::outline(sql, &mut outline) {
+        return;
+    }
+    let facts = crate::facts(sql, syntax);
+    assert_eq!(
+        facts,
+        crate::facts(&outline, syntax),
+        "{}",
+        outline.escape_ascii()
+    );
+    let plain = Syntax {
+        dialect: syntax.dialect,
+        ..Syntax::default()
+    };
+    assert_eq!(facts, crate::facts(sql, plain), "{}", sql.escape_ascii());
+    assert!(crate::outline::outline(&outline, &mut again) && again == outline);
 }
 
 fn syntax(flags: u8) -> Syntax {

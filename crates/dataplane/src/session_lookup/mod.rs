@@ -22,9 +22,9 @@ use config::ReadConsistency;
 use foldhash::fast::RandomState;
 use mysql_wire::{Command, PacketHeader, StatusFlags};
 use net::Peer;
-use sql_class::{Class, Effects, Facts, Syntax, facts, point_lookup};
+use sql_class::{Class, Effects, Facts, Syntax, point_lookup};
 
-pub(crate) use self::now::at_once;
+pub(crate) use self::now::{AtOnce, at_once, note_outcome};
 use self::rights::RightsOfSession;
 pub(crate) use self::rights::rights_of_login;
 use crate::control::Waiting;
@@ -80,7 +80,7 @@ enum Standing {
 
 struct Prepared {
     text: Box<[u8]>,
-    facts: Facts,
+    other: Other,
     /// The session's `changes` when it was prepared: names and quotes mean what they meant then.
     changes: u32,
     parameters: u16,
@@ -127,6 +127,11 @@ const ANYTHING: Facts = Facts {
     hint: None,
 };
 
+const ANY_OTHER: Other = Other {
+    facts: ANYTHING,
+    is_select: false,
+};
+
 /// Collations of character sets in which a part of a character can be a backslash or a quote: of big5, sjis, gbk, cp932, gb18030.
 const TRAILING_QUOTES: [u8; 11] = [1, 13, 28, 84, 87, 88, 95, 96, 248, 249, 250];
 /// Those character sets.
@@ -145,8 +150,15 @@ enum Found {
     /// Nothing: nobody has looked, or something has to be waited for first.
     #[default]
     Nothing,
-    NoLookup,
+    Other(Other),
     Lookup(Step),
+}
+
+/// A statement that goes to the server like any other.
+#[derive(Debug, Clone)]
+struct Other {
+    facts: Facts,
+    is_select: bool,
 }
 
 impl OfSession {
@@ -216,7 +228,30 @@ impl OfSession {
         }
     }
 
-    /// A statement goes to the server.
+    /// Whether a statement leaves nothing behind of the one before: whether the server knows of that does not matter.
+    fn is_replaced_by(&self, other: &Other) -> bool {
+        let Other { facts, is_select } = other;
+        !self.has_diagnostics
+            && *is_select
+            && facts.class == Class::Read
+            && facts.effects == Effects::NONE
+            && facts.statements == 1
+    }
+
+    /// A statement that is no lookup goes to the server, which knows of what was before, or it does not matter.
+    fn note_sent(&mut self, facts: &Facts, now: u32) {
+        self.unknown_to_server.clear();
+        self.note(facts, now);
+        self.sent = now;
+    }
+
+    fn note_outcome(&mut self, exchanged: &Result<Exchanged, Broken>) {
+        if let Ok(Exchanged::Done(outcome)) = exchanged {
+            self.has_diagnostics |= outcome.error.is_some() || outcome.warnings > 0;
+        }
+    }
+
+    /// What a statement that goes to the server may change.
     fn note(&mut self, facts: &Facts, now: u32) {
         self.has_other_role |= facts.effects.contains(Effects::SET_ROLE);
         if facts.class == Class::Unknown || facts.effects.intersects(DOUBTFUL) {
@@ -245,7 +280,8 @@ fn classify(session: &Session, of: &OfSession, text: &[u8]) -> Facts {
         no_backslash_escapes: session.status.contains(StatusFlags::NO_BACKSLASH_ESCAPES),
         ..of.syntax
     };
-    let found = facts(text, syntax(of.syntax.ansi_quotes));
+    let mut known_facts = session.worker.known_facts.borrow_mut();
+    let found = known_facts.facts(text, syntax(of.syntax.ansi_quotes));
     let names = |set: &[u8]| text.windows(set.len()).any(|word| word.eq_ignore_ascii_case(set));
     if found.class == Class::Session && TRAILING_QUOTES_SETS.iter().any(|set| names(set)) {
         return ANYTHING;
@@ -253,7 +289,7 @@ fn classify(session: &Session, of: &OfSession, text: &[u8]) -> Facts {
     if !matches!(of.standing, Standing::Changed) || !text.contains(&b'"') {
         return found;
     }
-    let other = facts(text, syntax(!of.syntax.ansi_quotes));
+    let other = known_facts.facts(text, syntax(!of.syntax.ansi_quotes));
     Facts {
         class: found.class.max(other.class),
         effects: found.effects.with(other.effects),
@@ -277,18 +313,11 @@ async fn serve(session: &mut Session, of: &mut OfSession, head: CommandHead) -> 
     let found = std::mem::take(&mut of.found);
     let payload = session.payload(head);
     match head.command {
-        Command::QUERY => {
-            match found {
-                Found::Lookup(step) => return go_on(session, of, head, step, &mut None).await,
-                Found::Nothing => return lookup(session, of, head).await,
-                Found::NoLookup => {}
-            }
-            let text =
-                lookups::text(payload, session.capabilities).filter(|_| payload.len() == head.payload_len);
-            let facts = text.map_or(ANYTHING, |text| classify(session, of, text));
-            let is_select = text.is_some_and(begins_with_select);
-            forward_statement(session, of, head, &facts, is_select).await
-        }
+        Command::QUERY => match found {
+            Found::Lookup(step) => go_on(session, of, head, step, &mut None).await,
+            Found::Other(other) => forward_statement(session, of, head, &other).await,
+            Found::Nothing => lookup(session, of, head).await,
+        },
         Command::STMT_EXECUTE => prepared::execute(session, of, head, found).await,
         Command::STMT_PREPARE => prepared::prepare(session, of, head).await,
         Command::STMT_SEND_LONG_DATA | Command::STMT_RESET | Command::STMT_CLOSE => {
@@ -324,7 +353,7 @@ async fn serve(session: &mut Session, of: &mut OfSession, head: CommandHead) -> 
             of.settings_change(session.worker.clock.now());
             forward(session, of, head, None).await
         }
-        _ => forward_statement(session, of, head, &ANYTHING, false).await,
+        _ => forward_statement(session, of, head, &ANY_OTHER).await,
     }
 }
 
@@ -345,9 +374,7 @@ async fn forward(
         Some(recorder) => forward_recorded(session, head, recorder).await,
         None => relay::forward(session, head).await,
     };
-    if let Ok(Exchanged::Done(outcome)) = &exchanged {
-        of.has_diagnostics |= outcome.error.is_some() || outcome.warnings > 0;
-    }
+    of.note_outcome(&exchanged);
     settle::command(session, head, exchanged)
 }
 
@@ -373,19 +400,12 @@ async fn forward_statement(
     session: &mut Session,
     of: &mut OfSession,
     head: CommandHead,
-    facts: &Facts,
-    is_select: bool,
+    other: &Other,
 ) -> Result<(), SessionError> {
-    let replaces_all = !of.has_diagnostics
-        && is_select
-        && facts.class == Class::Read
-        && facts.effects == Effects::NONE
-        && facts.statements == 1;
-    if !replaces_all {
+    if !of.is_replaced_by(other) {
         catch_up(session, of).await?;
     }
-    of.unknown_to_server.clear();
-    of.note(facts, session.worker.clock.now());
+    of.note_sent(&other.facts, session.worker.clock.now());
     forward(session, of, head, None).await
 }
 

@@ -1,35 +1,66 @@
-//! Lookups for which nothing has to be waited: settings are known, the answer was learned, and memory is as fresh as it has to be.
+//! Statements for which nothing has to be waited: lookups where settings are known, the answer was learned, and memory is as fresh as
+//! it has to be; and what is no lookup, where the server knows of all that was before.
 //!
 //! Most are, and no future is made for them.
 
 use mysql_wire::Command;
 use sql_class::point_lookup;
 
-use super::{Found, OfSession, Step, note_answered, prepared, settings, step};
+use super::{
+    ANYTHING, Found, OfSession, Other, Step, begins_with_select, classify, note_answered, prepared, settings,
+    step,
+};
 use crate::lookups::{self, Asked, Plan};
-use crate::relay::Exchanged;
+use crate::relay::{Broken, Exchanged};
 use crate::session::{CommandHead, Session};
 use crate::settle;
 
-/// Answers a lookup for which nothing has to be waited: the answer is then on its way to the client. False: [`command`](super::command) goes on.
-pub(crate) fn at_once(session: &mut Session, head: CommandHead) -> bool {
+/// What was done about a command at once.
+pub(crate) enum AtOnce {
+    /// Its answer is on its way to the client.
+    Answered,
+    /// It is to be forwarded as it is, and its outcome [noted](note_outcome).
+    Forward,
+    /// [`command`](super::command) goes on.
+    Waits,
+}
+
+/// Does what can be done about a command without waiting.
+pub(crate) fn at_once(session: &mut Session, head: CommandHead) -> AtOnce {
     let Some(mut of) = session.lookups.take() else {
-        return false;
+        return AtOnce::Forward;
     };
     of.found = match head.command {
         Command::QUERY => query_now(session, &mut of, head),
         Command::STMT_EXECUTE => prepared::execute_now(session, &mut of, head).unwrap_or_default(),
         _ => Found::Nothing,
     };
-    let is_answered = match &of.found {
+    let done = match &of.found {
         Found::Lookup(Step::Answer(plan)) => {
             let plan = plan.clone();
-            answer_now(session, &mut of, head, &plan)
+            match answer_now(session, &mut of, head, &plan) {
+                true => AtOnce::Answered,
+                false => AtOnce::Waits,
+            }
         }
-        _ => false,
+        Found::Other(other) if of.unknown_to_server.is_empty() || of.is_replaced_by(other) => {
+            let other = std::mem::take(&mut of.found);
+            if let Found::Other(other) = other {
+                of.note_sent(&other.facts, session.worker.clock.now());
+            }
+            AtOnce::Forward
+        }
+        _ => AtOnce::Waits,
     };
     session.lookups = Some(of);
-    is_answered
+    done
+}
+
+/// A command that was forwarded at once has ended.
+pub(crate) fn note_outcome(session: &mut Session, exchanged: &Result<Exchanged, Broken>) {
+    if let Some(of) = &mut session.lookups {
+        of.note_outcome(exchanged);
+    }
 }
 
 fn query_now(session: &Session, of: &mut OfSession, head: CommandHead) -> Found {
@@ -39,7 +70,7 @@ fn query_now(session: &Session, of: &mut OfSession, head: CommandHead) -> Found 
         (!lookup.has_parameters()).then_some((text, lookup))
     });
     let Some((text, lookup)) = lookup else {
-        return Found::NoLookup;
+        return Found::Other(other_query(session, of, head));
     };
     let Some(environment) = settings::ready_now(session, of) else {
         return Found::Nothing;
@@ -52,6 +83,16 @@ fn query_now(session: &Session, of: &mut OfSession, head: CommandHead) -> Found 
     };
     let finding = of.lookups.find(environment, &asked, &mut of.key);
     Found::Lookup(step(session, of, finding))
+}
+
+/// COM_QUERY with something else, or that was not seen to its end.
+fn other_query(session: &Session, of: &OfSession, head: CommandHead) -> Other {
+    let payload = session.payload(head);
+    let text = lookups::text(payload, session.capabilities).filter(|_| payload.len() == head.payload_len);
+    Other {
+        facts: text.map_or(ANYTHING, |text| classify(session, of, text)),
+        is_select: text.is_some_and(begins_with_select),
+    }
 }
 
 fn answer_now(session: &mut Session, of: &mut OfSession, head: CommandHead, plan: &Plan) -> bool {

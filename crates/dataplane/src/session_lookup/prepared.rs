@@ -2,11 +2,11 @@
 
 use mysql_wire::statement::{ExecuteHead, PrepareOk, statement_id};
 use mysql_wire::{Capabilities, Command};
-use sql_class::{Facts, Syntax, point_lookup};
+use sql_class::{Syntax, point_lookup};
 
 use super::{
-    ANYTHING, Found, OfSession, Prepared, STATEMENTS_MAX, Step, ToldColumns, begins_with_select, catch_up,
-    classify, forward, forward_statement, go_on, left, settings, step,
+    ANY_OTHER, ANYTHING, Found, OfSession, Other, Prepared, STATEMENTS_MAX, Step, ToldColumns,
+    begins_with_select, catch_up, classify, forward, forward_statement, go_on, left, settings, step,
 };
 use crate::error::SessionError;
 use crate::lookups::{self, Asked, Environment, Finding, Left, Parameters, Recorder, Told};
@@ -22,7 +22,10 @@ pub(super) async fn prepare(
     catch_up(session, of).await?;
     let payload = lookups::whole_payload(session.wires.up.unseen(), head.payload_len).unwrap_or_default();
     let text: Option<Box<[u8]>> = payload.get(1..).map(Box::from);
-    let facts = text.as_ref().map_or(ANYTHING, |text| classify(session, of, text));
+    let other = Other {
+        facts: text.as_ref().map_or(ANYTHING, |text| classify(session, of, text)),
+        is_select: text.as_ref().is_some_and(|text| begins_with_select(text)),
+    };
     let definitions = of.lookups.definitions();
     let mut recorder = Recorder::default();
     forward(session, of, head, Some(&mut recorder)).await?;
@@ -43,7 +46,7 @@ pub(super) async fn prepare(
             prepared.statement_id,
             Prepared {
                 text,
-                facts,
+                other,
                 changes: of.changes,
                 parameters: prepared.parameters,
                 types: None,
@@ -81,13 +84,18 @@ pub(super) fn is_about_the_same(execution: &[u8], payload: &[u8]) -> bool {
     id(execution).is_some_and(|executed| id(payload).is_none_or(|id| id == executed || id == LAST))
 }
 
-/// COM_STMT_EXECUTE of a statement that was answered before. `None`: more has to be looked at.
+/// COM_STMT_EXECUTE of a statement that was answered before, or is no lookup. `None`: more has to be looked at.
 pub(super) fn execute_now(session: &Session, of: &mut OfSession, head: CommandHead) -> Option<Found> {
-    let environment = settings::ready_now(session, of)?;
     let payload = lookups::whole_payload(session.wires.up.unseen(), head.payload_len)?;
-    let statement = of.statements.get(&statement_id(payload).ok().flatten()?)?;
+    let id = statement_id(payload).ok().flatten()?;
+    let statement = of.statements.get_mut(&id)?;
+    if !statement.may_be_lookup(of.changes, of.syntax) {
+        return Some(Found::Other(statement.begin_other(payload, session.capabilities)));
+    }
+    let environment = settings::ready_now(session, of)?;
+    let statement = of.statements.get(&id)?;
     let (known_in, plan) = statement.plan.as_ref()?;
-    if *known_in != environment || statement.changes != of.changes {
+    if *known_in != environment {
         return None;
     }
     let sent = ExecuteHead::decode(payload, statement.parameters, session.capabilities).ok()?;
@@ -135,6 +143,32 @@ impl Prepared {
         })
     }
 
+    /// Whether it is a lookup, and means what it meant when it was prepared.
+    fn may_be_lookup(&mut self, changes: u32, syntax: Syntax) -> bool {
+        self.changes == changes && self.is_lookup(syntax)
+    }
+
+    /// An execution that is no lookup goes to the server.
+    fn begin_other(&mut self, payload: &[u8], capabilities: Capabilities) -> Other {
+        self.note_types(ExecuteHead::decode(payload, self.parameters, capabilities).ok());
+        self.other.clone()
+    }
+
+    /// An execution goes to the server, with its types.
+    fn note_types(&mut self, sent: Option<ExecuteHead>) {
+        self.has_long_data = false;
+        match sent {
+            Some(sent) => {
+                if let Some(types) = sent.types()
+                    && self.types.as_deref() != Some(types)
+                {
+                    self.types = Some(types.into());
+                }
+            }
+            None => self.types = None,
+        }
+    }
+
     fn is_lookup(&mut self, syntax: Syntax) -> bool {
         match self.is_lookup {
             Some((known, is_lookup)) if known == syntax => is_lookup,
@@ -154,21 +188,23 @@ pub(super) async fn execute(
     head: CommandHead,
     found: Found,
 ) -> Result<(), SessionError> {
+    if let Found::Other(other) = &found {
+        return forward_statement(session, of, head, other).await;
+    }
     let payload = lookups::whole_payload(session.wires.up.unseen(), head.payload_len).unwrap_or_default();
     let id = statement_id(payload).ok().flatten();
     let Some((id, statement)) = id.and_then(|id| Some((id, of.statements.get_mut(&id)?))) else {
-        return forward_statement(session, of, head, &ANYTHING, false).await;
+        return forward_statement(session, of, head, &ANY_OTHER).await;
     };
+    if !statement.may_be_lookup(of.changes, of.syntax) {
+        let other = statement.begin_other(payload, session.capabilities);
+        return forward_statement(session, of, head, &other).await;
+    }
     let sent = ExecuteHead::decode(payload, statement.parameters, session.capabilities).ok();
     let may_answer = sent.as_ref().is_some_and(|sent| statement.may_answer(sent));
-    let is_lookup = statement.changes == of.changes && statement.is_lookup(of.syntax);
-    if !is_lookup {
-        let (facts, is_select) = (statement.facts.clone(), begins_with_select(&statement.text));
-        return forward_execution(session, of, head, id, sent, &facts, is_select).await;
-    }
     let step = match found {
         Found::Lookup(step) => step,
-        Found::Nothing | Found::NoLookup => match settings::ready(session, of).await? {
+        _ => match settings::ready(session, of).await? {
             Ok(environment) => find_execution(session, of, head, id, environment),
             Err(reason) => left(session, reason),
         },
@@ -178,8 +214,8 @@ pub(super) async fn execute(
         Step::Answer(_) if !may_answer => left(session, Left::Learned),
         step => step,
     };
-    if !matches!(step, Step::Answer(_)) {
-        note_types(of, id, sent);
+    if let (false, Some(statement)) = (matches!(step, Step::Answer(_)), of.statements.get_mut(&id)) {
+        statement.note_types(sent);
     }
     let definitions = of.lookups.definitions();
     let mut recorder = caches_columns(session).then(Recorder::default);
@@ -211,34 +247,6 @@ fn note_columns(of: &mut OfSession, id: u32, definitions: u64, recorder: &Record
             });
         }
         _ => {}
-    }
-}
-
-async fn forward_execution(
-    session: &mut Session,
-    of: &mut OfSession,
-    head: CommandHead,
-    id: u32,
-    sent: Option<ExecuteHead>,
-    facts: &Facts,
-    is_select: bool,
-) -> Result<(), SessionError> {
-    note_types(of, id, sent);
-    forward_statement(session, of, head, facts, is_select).await
-}
-
-/// An execution goes to the server, with its types.
-fn note_types(of: &mut OfSession, id: u32, sent: Option<ExecuteHead>) {
-    if let Some(statement) = of.statements.get_mut(&id) {
-        statement.has_long_data = false;
-        match sent {
-            Some(sent) => {
-                if let Some(types) = sent.types() {
-                    statement.types = Some(types.into());
-                }
-            }
-            None => statement.types = None,
-        }
     }
 }
 
