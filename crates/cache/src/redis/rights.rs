@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -80,11 +81,21 @@ impl Known {
 /// The verdicts of a worker, so that many sessions of one user ask once.
 #[derive(Debug, Default)]
 pub(crate) struct Rights {
-    verdicts: RefCell<HashMap<(Box<str>, u32), Verdict>>,
+    verdicts: RefCell<HashMap<Key, Verdict>>,
+    hasher: RandomState,
     /// One question at a time.
     asking: Mutex<()>,
     /// The same for those who want to flush: nobody else waits behind them.
     asking_to_flush: Mutex<()>,
+}
+
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Key {
+    user: Arc<str>,
+    account: u64,
+    /// The password, by a hash that only this process can make.
+    secret: u64,
+    mapping: u32,
 }
 
 #[derive(Debug, Clone)]
@@ -149,7 +160,7 @@ impl Rights {
             }
             Err(Unasked::Failed(reason)) => return Err(reason),
         };
-        self.keep(key(identity, mapping), verdict.clone());
+        self.keep(self.key(identity, mapping), verdict.clone());
         known.note(verdict);
         Ok(())
     }
@@ -168,7 +179,7 @@ impl Rights {
     }
 
     /// Those that nobody would go by any more make room.
-    fn keep(&self, key: (Box<str>, u32), verdict: Verdict) {
+    fn keep(&self, key: Key, verdict: Verdict) {
         let mut verdicts = self.verdicts.borrow_mut();
         if verdicts.len() >= KEPT_MAX {
             verdicts.retain(|_, kept| kept.stands(verdict.definitions));
@@ -179,9 +190,24 @@ impl Rights {
         verdicts.insert(key, verdict);
     }
 
+    /// Accounts of one name, each for clients of other hosts, may have other rights: what tells them apart is what was proved.
+    fn key(&self, identity: &Identity, mapping: &Mapping) -> Key {
+        let credential = identity.credential();
+        let secret = match &credential.secret {
+            CredentialSecret::Password(password) => self.hasher.hash_one(password.reveal()),
+            CredentialSecret::NativeStage1(hash) => self.hasher.hash_one(hash),
+        };
+        Key {
+            user: Arc::clone(&credential.user),
+            account: credential.account,
+            secret,
+            mapping: mapping.id.0,
+        }
+    }
+
     fn latest(&self, identity: &Identity, mapping: &Arc<Mapping>) -> Option<Verdict> {
         let verdicts = self.verdicts.borrow();
-        let found = verdicts.get(&key(identity, mapping));
+        let found = verdicts.get(&self.key(identity, mapping));
         found
             .filter(|verdict| Arc::ptr_eq(&verdict.mapping, mapping))
             .cloned()
@@ -211,10 +237,6 @@ impl Verdict {
             ..self
         })
     }
-}
-
-fn key(identity: &Identity, mapping: &Mapping) -> (Box<str>, u32) {
-    (identity.user().into(), mapping.id.0)
 }
 
 /// Asks the primary whether it lets the user execute a statement, which has one packet for an answer.
@@ -313,7 +335,13 @@ mod tests {
         let (rights, mapping) = (Rights::default(), mapping());
         let keep = |user: usize, definitions| {
             let verdict = Verdict::new(&mapping, true, Instant::now(), definitions);
-            rights.keep((user.to_string().into(), 0), verdict);
+            let key = Key {
+                user: user.to_string().into(),
+                account: 0,
+                secret: 0,
+                mapping: 0,
+            };
+            rights.keep(key, verdict);
             rights.verdicts.borrow().len()
         };
         for user in 0..KEPT_MAX {

@@ -83,6 +83,22 @@ fn a_user_whom_the_server_refuses_reads_nothing() {
     }
 }
 
+/// Servers may have two accounts of a name, for clients of other hosts, and other rights for each.
+#[test]
+fn rights_are_those_of_the_password_that_was_shown() {
+    let user = "[[user]]\nname = \"reader\"\npassword = \"secret\"\nother_password = \"other\"";
+    let stage = Stage::start(Kind::Mariadb, "", user);
+    let mut client = stage.stranger();
+    client.expect(&[("AUTH reader secret", "OK"), ("GET words@1", "one")]);
+    let refused = "(NOPERM the user may not read the table of mapping 'words')";
+    for _ in 0..8 {
+        // On either worker.
+        let mut client = stage.stranger();
+        client.expect(&[("AUTH reader other", "OK"), ("GET words@1", refused)]);
+    }
+    client.expect(&[("GET words@1", "one")]);
+}
+
 #[test]
 fn clients_see_and_end_one_another() {
     let stage = Stage::start(Kind::Mariadb, "", "");
