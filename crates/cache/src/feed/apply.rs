@@ -20,6 +20,10 @@ use crate::mapping::Mapping;
 use crate::store::Version;
 use crate::tracking::Touched;
 
+/// Numbers of tables that are remembered from one transaction to the next. Each transaction names its tables anew; servers give a
+/// table another number whenever they open it anew.
+const BINDINGS_MAX: usize = 1024;
+
 /// Applies a stream. What it has applied is in `progress`, and visible in the store.
 pub(super) struct Applier {
     pub(super) tables: Tables,
@@ -177,6 +181,9 @@ impl Applier {
     }
 
     fn gtid(&mut self, gtid: Gtid) {
+        if self.bindings.len() > BINDINGS_MAX {
+            self.bindings.clear();
+        }
         let (open, xa) = match &gtid {
             // MariaDB says so here, MySQL by what follows.
             Gtid::MariaDb { flags, .. } => (flags & Gtid::STANDALONE == 0, flags & Gtid::PREPARED_XA != 0),

@@ -177,6 +177,26 @@ fn what_changes_no_rows_of_mapped_tables_leaves_them_served() {
     }
 }
 
+/// Temporary names, TRUNCATE and full table caches give a table ever new numbers.
+#[test]
+fn numbers_of_tables_are_not_kept_for_ever() {
+    let mut fed = Fed::new();
+    for table_id in 0..10_000 {
+        fed.begin();
+        let map = TableMap {
+            table_id,
+            schema: (*b"shop").into(),
+            table: (*b"not mapped").into(),
+            columns: Arc::new([]),
+            is_mariadb: false,
+        };
+        fed.applier.inner(Kind::TableMap(map)).unwrap();
+        assert!(fed.applier.bindings.contains_key(&table_id));
+        fed.sql("COMMIT");
+    }
+    assert!(fed.applier.bindings.len() <= BINDINGS_MAX + 1);
+}
+
 #[test]
 fn what_may_change_grants_is_told() {
     for sql in [
