@@ -19,7 +19,7 @@ const KEPT_MAX: usize = 16 << 20;
 /// The longest packet accepted, in bytes: the longest that a server sends.
 const PACKET_MAX: usize = (1 << 30) + 1024;
 
-/// The longest result of [`Link::query`] that is kept, in bytes of values.
+/// The longest result of [`Link::query`] that is kept, in bytes of memory.
 const RESULT_MAX: usize = 16 << 20;
 
 /// A row of text; `None` is NULL.
@@ -40,6 +40,8 @@ pub(crate) enum LinkError {
     Wire(#[from] WireError),
     #[error("server broke the protocol: {0}")]
     Malformed(&'static str),
+    #[error("a result that is too long")]
+    TooLong,
 }
 
 impl LinkError {
@@ -167,14 +169,19 @@ impl Link {
 
     /// The rows of the next answer.
     pub(crate) async fn result(&mut self) -> Result<Vec<TextRow>, LinkError> {
+        self.result_within(&mut { RESULT_MAX }).await
+    }
+
+    /// The rows of the next answer, as far as there is `room`, in bytes of memory, which they take.
+    pub(crate) async fn result_within(&mut self, room: &mut usize) -> Result<Vec<TextRow>, LinkError> {
         let mut rows = Vec::new();
-        let mut room = RESULT_MAX;
         if self.result_head().await? {
             while let Some(packet) = self.row().await? {
-                room = room
-                    .checked_sub(packet.len())
-                    .ok_or(LinkError::Malformed("a result that is too long"))?;
-                rows.push(text_row(packet)?);
+                *room = room.checked_sub(packet.len()).ok_or(LinkError::TooLong)?;
+                let row = text_row(packet)?;
+                let values = row.len() * size_of::<Option<Vec<u8>>>();
+                *room = room.checked_sub(values).ok_or(LinkError::TooLong)?;
+                rows.push(row);
             }
         }
         Ok(rows)

@@ -33,6 +33,9 @@ const BEGIN: &str = "START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY";
 const SNAPSHOT: &str = "SHOW STATUS LIKE 'binlog_snapshot_%'";
 const COMMIT: &str = "COMMIT";
 
+/// The longest rows that one question may bring where the asker says nothing else, in bytes of memory.
+pub const BYTES_MAX: usize = 64 << 20;
+
 /// A key whose row is wanted.
 #[derive(Clone, Copy, Debug)]
 pub struct Want<'a> {
@@ -65,6 +68,13 @@ pub(super) struct Fetcher {
     lines: Semaphore,
     limit: Duration,
     metrics: Arc<telemetry::Worker>,
+}
+
+/// What the primary is asked for.
+struct Question {
+    parts: Vec<Part>,
+    /// That all rows may take, in bytes of memory.
+    bytes_max: usize,
 }
 
 /// One statement of a question, and which of the wants it is for.
@@ -102,12 +112,17 @@ impl Fetcher {
         }
     }
 
-    /// The rows of these keys, all of one moment that is not before this call.
-    pub(super) async fn fetch(&self, wants: &[Want<'_>]) -> Result<Vec<Option<Vec<u8>>>, NotFetched> {
+    /// The rows of these keys, all of one moment that is not before this call, if they take no more than `bytes_max` of memory.
+    pub(super) async fn fetch(
+        &self,
+        wants: &[Want<'_>],
+        bytes_max: usize,
+    ) -> Result<Vec<Option<Vec<u8>>>, NotFetched> {
         let begun = Instant::now();
         let parts = parts(wants).map_err(|error| NotFetched::new(error.to_string()))?;
+        let question = Question { parts, bytes_max };
         let last = RefCell::new(None);
-        let fetched = match timeout(self.limit, self.until_shown(&parts, wants, &last)).await {
+        let fetched = match timeout(self.limit, self.until_shown(&question, wants, &last)).await {
             Ok(fetched) => fetched,
             Err(_) => {
                 let reason = last.take();
@@ -129,7 +144,7 @@ impl Fetcher {
     /// Asks until there is an answer that may be shown. `last` is why the last one was none.
     async fn until_shown(
         &self,
-        parts: &[Part],
+        question: &Question,
         wants: &[Want<'_>],
         last: &RefCell<Option<Arc<str>>>,
     ) -> Result<Vec<Option<Vec<u8>>>, NotFetched> {
@@ -137,9 +152,9 @@ impl Fetcher {
         loop {
             let fill = Fill::begin(Arc::clone(&self.applied.borrow()));
             let tickets = self.tickets(wants, &fill);
-            let reason = match self.ask(parts, fill.begun()).await {
+            let reason = match self.ask(question, fill.begun()).await {
                 Ok(answer) if fill.may_show(&answer.visible) => {
-                    let rows = read(parts, wants, &answer.rows);
+                    let rows = read(question, wants, &answer.rows);
                     let rows = rows.map_err(|error| NotFetched::new(error.to_string()))?;
                     self.keep(fill, &answer, wants, &tickets, &rows);
                     let rows = rows.into_iter().map(|row| row.map(|row| row.row));
@@ -163,11 +178,11 @@ impl Fetcher {
     }
 
     /// One exchange with the primary. A connection that is gone is no reason to fail: another one is tried.
-    async fn ask(&self, parts: &[Part], begun: &Applied) -> Result<Answer, AskError> {
+    async fn ask(&self, question: &Question, begun: &Applied) -> Result<Answer, AskError> {
         let _permit = self.lines.acquire().await.map_err(|_| AskError::NoPrimary)?;
         let idle = self.idle.borrow_mut().pop();
         if let Some(mut line) = idle.filter(|line| self.primary.is_current(line)) {
-            match exchange(&mut line, parts, begun).await {
+            match exchange(&mut line, question, begun).await {
                 Ok(answer) => {
                     self.idle.borrow_mut().push(line);
                     return Ok(answer);
@@ -177,7 +192,7 @@ impl Fetcher {
             }
         }
         let mut line = self.primary.connect().await?;
-        let answer = exchange(&mut line, parts, begun).await?;
+        let answer = exchange(&mut line, question, begun).await?;
         self.idle.borrow_mut().push(line);
         Ok(answer)
     }
@@ -263,12 +278,13 @@ fn parts(wants: &[Want<'_>]) -> Result<Vec<Part>, BinlogError> {
 
 /// The rows of the wants, out of the answers to the parts.
 fn read(
-    parts: &[Part],
+    question: &Question,
     wants: &[Want<'_>],
     answers: &[Vec<TextRow>],
-) -> Result<Vec<Option<Row>>, BinlogError> {
+) -> Result<Vec<Option<Row>>, AskError> {
     let mut found: Vec<Option<Row>> = wants.iter().map(|_| None).collect();
-    for (part, answer) in parts.iter().zip(answers) {
+    let mut room = question.bytes_max;
+    for (part, answer) in question.parts.iter().zip(answers) {
         for values in answer {
             let Some(&first) = part.wants.first() else {
                 continue;
@@ -277,6 +293,9 @@ fn read(
             let same = |&&at: &&usize| part.wants.len() == 1 || wants[at].key == row.key;
             let places: Vec<usize> = part.wants.iter().filter(same).copied().collect();
             for at in places {
+                // A key that is wanted many times has its row as often.
+                let left = room.checked_sub(row.key.len() + row.row.len());
+                room = left.ok_or(AskError::TooLong(question.bytes_max))?;
                 found[at] = Some(row.clone());
             }
         }
@@ -285,16 +304,17 @@ fn read(
 }
 
 /// Asks for the parts in one snapshot.
-async fn exchange(line: &mut Line, parts: &[Part], begun: &Applied) -> Result<Answer, AskError> {
+async fn exchange(line: &mut Line, question: &Question, begun: &Applied) -> Result<Answer, AskError> {
     match line.flavor {
-        Flavor::MySql => exchange_mysql(line, parts).await,
-        Flavor::MariaDb => exchange_mariadb(line, parts, begun).await,
+        Flavor::MySql => exchange_mysql(line, question).await,
+        Flavor::MariaDb => exchange_mariadb(line, question, begun).await,
     }
 }
 
 /// What is visible is `gtid_executed`, read before the snapshot is taken. Without GTIDs nothing says what a snapshot has; then
 /// rows are read with locks, which wait for transactions that are in the binary log and not visible yet.
-async fn exchange_mysql(line: &mut Line, parts: &[Part]) -> Result<Answer, AskError> {
+async fn exchange_mysql(line: &mut Line, question: &Question) -> Result<Answer, AskError> {
+    let parts = &question.parts;
     let (begin, lock) = match line.has_gtids {
         true => (BEGIN, ""),
         false => ("START TRANSACTION", " FOR SHARE"),
@@ -303,7 +323,7 @@ async fn exchange_mysql(line: &mut Line, parts: &[Part]) -> Result<Answer, AskEr
     let mut statements = vec![begin];
     statements.extend(questions.iter().map(String::as_str));
     statements.extend([COMMIT, line.status()]);
-    let (identity, answers) = line.ask(line.has_gtids, &statements).await?;
+    let (identity, answers) = line.ask(line.has_gtids, &statements, question.bytes_max).await?;
     let until = end_of_log(identity.source, answers.last().map_or(&[], Vec::as_slice))?;
     let visible = match line.has_gtids {
         true => {
@@ -320,7 +340,8 @@ async fn exchange_mysql(line: &mut Line, parts: &[Part]) -> Result<Answer, AskEr
 }
 
 /// The snapshot says itself where it is.
-async fn exchange_mariadb(line: &mut Line, parts: &[Part], begun: &Applied) -> Result<Answer, AskError> {
+async fn exchange_mariadb(line: &mut Line, question: &Question, begun: &Applied) -> Result<Answer, AskError> {
+    let parts = &question.parts;
     let by_gtid = matches!(
         begun.position,
         Some(Position {
@@ -333,7 +354,7 @@ async fn exchange_mariadb(line: &mut Line, parts: &[Part], begun: &Applied) -> R
     if !by_gtid {
         statements.push(COMMIT);
     }
-    let (identity, mut answers) = line.ask(false, &statements).await?;
+    let (identity, mut answers) = line.ask(false, &statements, question.bytes_max).await?;
     let rows = answers.split_off(2);
     let rows: Vec<Vec<TextRow>> = rows.into_iter().take(parts.len()).collect();
     let snapshot = answers.pop().ok_or(AskError::Malformed("no snapshot"))?;

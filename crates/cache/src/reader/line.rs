@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use config::CacheAccount;
+use mysql_wire::binlog::BinlogError;
 use mysql_wire::gtid::{Flavor, MariaDbPosition};
 use upstream::login::Account;
 use upstream::{Cluster, Direct, DirectError, ServerId};
@@ -29,6 +30,9 @@ const NEW_STATUS: &str = "SHOW BINARY LOG STATUS";
 /// All others.
 const OLD_STATUS: &str = "SHOW MASTER STATUS";
 
+/// The longest answers where no rows are asked for, in bytes.
+pub(super) const POSITION_MAX: usize = 16 << 20;
+
 /// Why the primary has not answered.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum AskError {
@@ -44,12 +48,20 @@ pub(super) enum AskError {
     Link(#[from] LinkError),
     #[error("the primary's answer makes no sense: {0}")]
     Malformed(&'static str),
+    #[error("the primary's answer makes no sense: {0}")]
+    Row(#[from] BinlogError),
+    #[error("the primary's answer is longer than {0} bytes: ask for fewer keys at once")]
+    TooLong(usize),
 }
 
 impl AskError {
     /// Asking again does not help: other refusals (a lock, a group that is not whole) pass.
     pub(super) fn is_final(&self) -> bool {
-        matches!(self, Self::Link(error) if error.code().is_some_and(|code| FINAL.contains(&code)))
+        match self {
+            Self::Link(error) => error.code().is_some_and(|code| FINAL.contains(&code)),
+            Self::Row(_) | Self::TooLong(_) => true,
+            _ => false,
+        }
     }
 }
 
@@ -192,13 +204,15 @@ impl Line {
         Ok(())
     }
 
-    /// Sends statements behind the question who this is, and reads all answers. The first error ends it, when all that were sent
-    /// are answered.
+    /// Sends statements behind the question who this is, and reads all answers, which together take no more than `bytes_max` of memory.
+    /// The first error of the server ends it, when all that were sent are answered.
     pub(super) async fn ask(
         &mut self,
         with_gtids: bool,
         statements: &[&str],
+        bytes_max: usize,
     ) -> Result<(Identity, Vec<Vec<TextRow>>), AskError> {
+        let mut room = bytes_max;
         let mut all = Vec::with_capacity(statements.len() + 1);
         all.push(self.identity[usize::from(with_gtids)].as_str());
         all.extend_from_slice(statements);
@@ -206,9 +220,10 @@ impl Line {
         let mut answers = Vec::with_capacity(all.len());
         let mut refused = None;
         for _ in 0..all.len() {
-            match self.link.result().await {
+            match self.link.result_within(&mut room).await {
                 Ok(rows) => answers.push(rows),
                 Err(error @ LinkError::Refused(_)) => refused = refused.or(Some(error)),
+                Err(LinkError::TooLong) => return Err(AskError::TooLong(bytes_max)),
                 Err(error) => return Err(error.into()),
             }
         }

@@ -18,7 +18,7 @@ use tokio::task::{AbortHandle, spawn_local};
 use tokio::time::{Instant, timeout};
 use upstream::Cluster;
 
-pub use fetch::{NotFetched, Want};
+pub use fetch::{BYTES_MAX, NotFetched, Want};
 
 use crate::coherence::Applied;
 use crate::feed::Board;
@@ -137,9 +137,21 @@ impl Reader {
     /// to memory where it has room for them (mode `bounded`).
     ///
     /// # Errors
-    /// The primary does not tell within `strong_wait`.
+    /// The primary does not tell within `strong_wait`, or the rows take more than [`BYTES_MAX`].
     pub async fn fetch(&self, wants: &[Want<'_>]) -> Result<Vec<Option<Vec<u8>>>, NotFetched> {
-        self.fetcher.fetch(wants).await
+        self.fetch_within(wants, BYTES_MAX).await
+    }
+
+    /// The same for rows that take no more than `bytes_max` of memory, together.
+    ///
+    /// # Errors
+    /// As those of [`fetch`](Self::fetch).
+    pub async fn fetch_within(
+        &self,
+        wants: &[Want<'_>],
+        bytes_max: usize,
+    ) -> Result<Vec<Option<Vec<u8>>>, NotFetched> {
+        self.fetcher.fetch(wants, bytes_max).await
     }
 
     /// The rows themselves, for those who read several at once.

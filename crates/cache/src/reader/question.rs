@@ -4,7 +4,7 @@
 
 use mysql_wire::{Command, write_packet};
 
-use super::line::{AskError, Line, end_of_log, file_number, gtid_position};
+use super::line::{AskError, Line, POSITION_MAX, end_of_log, file_number, gtid_position};
 use crate::coherence::{Place, Position, SourceId};
 use crate::feed::link::{Link, LinkError};
 
@@ -67,10 +67,10 @@ impl Line {
 
     async fn position_by_text(&mut self, by_gtid: bool) -> Result<Position, AskError> {
         if by_gtid {
-            let (identity, _) = self.ask(true, &[]).await?;
+            let (identity, _) = self.ask(true, &[], POSITION_MAX).await?;
             return gtid_position(identity.source, &identity.gtids);
         }
-        let (identity, answers) = self.ask(false, &[self.status()]).await?;
+        let (identity, answers) = self.ask(false, &[self.status()], POSITION_MAX).await?;
         let rows = answers.first().ok_or(AskError::Malformed("no status"))?;
         end_of_log(identity.source, rows)
     }

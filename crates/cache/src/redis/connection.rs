@@ -389,24 +389,12 @@ impl Connection<'_> {
         let Desk { parser, out, space } = desk;
         let args = parser.args(self.input.bytes());
         let mut asking = execution(self.service, &self.guest, &mut self.session, batch, space);
-        let mut wanted = asking.wanted(args);
-        let own = wanted.len();
-        let behind = &self.input.bytes()[size..];
-        let mut counts = ahead::look(&mut asking, behind, &mut wanted);
+        let question = ahead::Question::new(&mut asking, args, &self.input.bytes()[size..]);
         self.service.counts.asked_server.inc();
-        let mut fetched = unless_ordered(&self.guest, pin!(self.service.fetch(&wanted))).await?;
-        if fetched.is_err() && !counts.is_empty() {
-            // It may be about a row of those behind.
-            counts.clear();
-            wanted.truncate(own);
-            fetched = unless_ordered(&self.guest, pin!(self.service.fetch(&wanted))).await?;
-        }
-        match fetched {
-            Ok(fetched) => {
-                let mut fetched = fetched.into_iter();
-                let mut next = |count| fetched.by_ref().take(count).collect();
-                let own = next(own);
-                batch.ahead = Some(Box::new(counts.into_iter().map(next).collect()));
+        match unless_ordered(&self.guest, pin!(question.ask(self.service))).await? {
+            Ok(mut fetched) => {
+                let own = fetched.pop_front().unwrap_or_default();
+                batch.ahead = Some(Box::new(fetched));
                 execution(self.service, &self.guest, &mut self.session, batch, space)
                     .request_fetched(args, own, out);
             }

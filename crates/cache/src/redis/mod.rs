@@ -96,6 +96,7 @@ pub struct Service {
     shared: Arc<Shared>,
     counts: Arc<Counts>,
     rights: rights::Rights,
+    pace: ahead::Pace,
     mappings: RefCell<Rc<Present>>,
     #[expect(clippy::vec_box, reason = "desks are lent and come back as they are")]
     desks: RefCell<Vec<Box<Desk>>>,
@@ -163,6 +164,7 @@ impl Service {
             shared,
             counts,
             rights: rights::Rights::default(),
+            pace: ahead::Pace::default(),
             desks: RefCell::default(),
         }
     }
@@ -191,10 +193,11 @@ impl Service {
         Rc::clone(&kept)
     }
 
-    /// The rows of keys, in their order, from the server.
-    async fn fetch(&self, wanted: &[rows::Wanted]) -> Result<Vec<Option<Vec<u8>>>, String> {
+    /// The rows of keys, in their order, from the server, if they take no more than `bytes_max` of memory.
+    async fn fetch(&self, wanted: &[rows::Wanted], bytes_max: usize) -> Result<Vec<Option<Vec<u8>>>, String> {
         let wants: Vec<Want<'_>> = wanted.iter().map(rows::Wanted::want).collect();
-        self.reader.fetch(&wants).await.map_err(|error| error.to_string())
+        let fetched = self.reader.fetch_within(&wants, bytes_max).await;
+        fetched.map_err(|error| error.to_string())
     }
 
     fn take_desk(&self) -> Box<Desk> {

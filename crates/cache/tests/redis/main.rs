@@ -5,6 +5,7 @@
 mod clients_keep_values;
 mod connections_are_bounded;
 mod logins_are_those_of_the_servers;
+mod long_rows_are_bounded;
 mod mappings_are_flushed;
 mod rows_are_read;
 mod stage;
