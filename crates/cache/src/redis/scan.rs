@@ -13,7 +13,8 @@ use crate::mapping::Mapping;
 use crate::store::{Found, MappingId, NotRead};
 
 /// A cursor is the place within a mapping and, in its last bits, which mapping. Some clients keep it in a floating point number,
-/// exact up to 2^53. The store's cursors are below 2^48, and their last bits mean nothing unless a mapping has 2^41 buckets.
+/// exact up to 2^53. The store's cursors are below 2^48, and their last bits mean nothing unless a mapping has 2^41 buckets. A cursor that is
+/// kept over as many copies as there are [slots](MappingId::SLOTS) may begin in the middle of another mapping.
 const MAPPING_BITS: u32 = MappingId::SLOTS.ilog2();
 const PLACE_SHIFT: u32 = 7;
 /// Rows that one call looks at, at most.
@@ -76,10 +77,10 @@ impl<'a> Options<'a> {
     }
 }
 
-/// The mappings that one may look through, in the order of their slots.
+/// The mappings that one may look through, in the order of their names, which they keep when they are copied again.
 fn readable<'a>(rows: &Rows<'a>) -> Result<Vec<&'a Arc<Mapping>>, Stop> {
     let mut all: Vec<_> = rows.mappings.all().iter().collect();
-    all.sort_unstable_by_key(|mapping| mapping.id.slot());
+    all.sort_unstable_by(|one, other| one.name.cmp(&other.name));
     if let Some(mapping) = all.iter().find(|mapping| rows.rights.of(mapping).is_none()) {
         return Err(Stop::Right(Arc::clone(mapping)));
     }
@@ -87,7 +88,8 @@ fn readable<'a>(rows: &Rows<'a>) -> Result<Vec<&'a Arc<Mapping>>, Stop> {
     Ok(all)
 }
 
-/// `SCAN cursor [MATCH pattern] [COUNT count] [TYPE kind]`: one mapping after the other.
+/// `SCAN cursor [MATCH pattern] [COUNT count] [TYPE kind]`: one mapping after the other. Where the cursor's mapping is not there any more, it
+/// begins anew: a key may be returned twice, and none is left out that is there all the time.
 ///
 /// # Errors
 /// What the client is told.
@@ -100,32 +102,27 @@ pub(crate) fn scan(args: Args<'_>, rows: &Rows<'_>, out: &mut Writer<'_>) -> Res
     if let Some(kind) = options.kind {
         mappings.retain(|mapping| kind.eq_ignore_ascii_case(mapping.kind.word().as_bytes()));
     }
-    let (mut slot, mut place) = (
-        options.cursor & ((1 << MAPPING_BITS) - 1),
-        options.cursor >> MAPPING_BITS << PLACE_SHIFT,
-    );
-    let mut found = Seen::default();
+    let slot = options.cursor & ((1 << MAPPING_BITS) - 1);
     let of = |mapping: &Mapping| u64::from(mapping.id.slot());
-    while let Some(mapping) = mappings.iter().find(|mapping| of(mapping) >= slot) {
-        if of(mapping) > slot {
-            place = 0;
-        }
-        slot = of(mapping);
+    let (mut at, mut place) = match mappings.iter().position(|mapping| of(mapping) == slot) {
+        Some(at) => (at, options.cursor >> MAPPING_BITS << PLACE_SHIFT),
+        None => (0, 0),
+    };
+    let mut found = Seen::default();
+    while let Some(mapping) = mappings.get(at) {
         let left = options.count.saturating_sub(found.looked_at).max(1);
         place = found.look(mapping, rows, place, left, options.pattern)?;
         if place == 0 {
-            slot += 1;
+            at += 1;
         }
         if found.looked_at >= options.count {
             break;
         }
     }
-    let is_end = place == 0 && !mappings.iter().any(|mapping| of(mapping) >= slot);
-    let cursor = if is_end {
-        0
-    } else {
-        (place >> PLACE_SHIFT << MAPPING_BITS) | slot
-    };
+    // No mapping has slot 0.
+    let cursor = mappings
+        .get(at)
+        .map_or(0, |mapping| (place >> PLACE_SHIFT << MAPPING_BITS) | of(mapping));
     out.array(2);
     out.bulk(cursor.to_string().as_bytes());
     out.array(found.keys.len());

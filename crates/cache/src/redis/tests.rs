@@ -53,31 +53,34 @@ fn shape(table: &str, columns: &[(&str, &str)], key: &[&str]) -> TableShape {
     }
 }
 
+fn words(id: u32) -> Arc<Mapping> {
+    let config = CacheMapping::new("words", MappingKind::String, "shop.words", &["id"], &["word"]);
+    let shape = shape("words", &[("id", "int"), ("word", "varchar(100)")], &["id"]);
+    Arc::new(Mapping::new(MappingId(id), &config, Some(&shape), Zone::UTC).unwrap())
+}
+
+fn items(id: u32) -> Arc<Mapping> {
+    let (key, value) = (["shop", "code"], ["name", "price"]);
+    let config = CacheMapping::new("items", MappingKind::Hash, "shop.items", &key, &value);
+    let columns = [
+        ("shop", "int"),
+        ("code", "varchar(20)"),
+        ("name", "varchar(100)"),
+        ("price", "int"),
+    ];
+    let shape = shape("items", &columns, &key);
+    Arc::new(Mapping::new(MappingId(id), &config, Some(&shape), Zone::UTC).unwrap())
+}
+
+fn set(words: &Arc<Mapping>, items: &Arc<Mapping>) -> MappingSet {
+    let unready = [("later".into(), "copying, 43 %".into())];
+    MappingSet::new([Arc::clone(words), Arc::clone(items)], unready)
+}
+
 impl Stage {
     fn new(mode: Mode) -> Self {
-        let words = CacheMapping::new("words", MappingKind::String, "shop.words", &["id"], &["word"]);
-        let items = CacheMapping::new(
-            "items",
-            MappingKind::Hash,
-            "shop.items",
-            &["shop", "code"],
-            &["name", "price"],
-        );
-        let words_shape = shape("words", &[("id", "int"), ("word", "varchar(100)")], &["id"]);
-        let columns = [
-            ("shop", "int"),
-            ("code", "varchar(20)"),
-            ("name", "varchar(100)"),
-            ("price", "int"),
-        ];
-        let items_shape = shape("items", &columns, &["shop", "code"]);
-        let mapping = |id, config, shape| {
-            Arc::new(Mapping::new(MappingId(id), config, Some(shape), Zone::UTC).unwrap())
-        };
-        let words = mapping(0, &words, &words_shape);
-        let items = mapping(1, &items, &items_shape);
-        let unready = [("later".into(), "copying, 43 %".into())];
-        let mappings = MappingSet::new([Arc::clone(&words), Arc::clone(&items)], unready);
+        let (words, items) = (words(7), items(8));
+        let mappings = set(&words, &items);
         let (store, mut writer) = Store::new(1 << 30);
         let mut rights = Known::default();
         for mapping in [&words, &items] {
@@ -107,6 +110,20 @@ impl Stage {
             &[Value::Int(-7), text("a:b"), text("bolt"), Value::Null],
         );
         stage
+    }
+
+    /// A mapping is copied again, and has no rows at first.
+    fn replace(&mut self, mapping: &Arc<Mapping>) {
+        let place = match mapping.kind {
+            MappingKind::String => &mut self.words,
+            MappingKind::Hash => &mut self.items,
+        };
+        let old = std::mem::replace(place, Arc::clone(mapping));
+        self.writer.close(old.id);
+        self.writer.open(mapping.id, Mode::Whole);
+        self.writer.serve(mapping.id, true);
+        self.rights.grant(mapping);
+        self.mappings = set(&self.words, &self.items);
     }
 
     fn put(&mut self, mapping: &Mapping, values: &[Value<'static>]) {
@@ -312,6 +329,15 @@ fn what_memory_does_not_know_is_asked_for_in_the_order_of_the_request() {
 
 /// All keys of a scan and how many calls it took.
 fn scan(stage: &mut Stage, options: &str) -> (Vec<String>, usize) {
+    scan_meanwhile(stage, options, |_, _| ())
+}
+
+/// The same while something is done after each call.
+fn scan_meanwhile(
+    stage: &mut Stage,
+    options: &str,
+    mut meanwhile: impl FnMut(&mut Stage, usize),
+) -> (Vec<String>, usize) {
     let (mut keys, mut cursor, mut calls) = (Vec::new(), "0".to_owned(), 0);
     loop {
         let reply = stage.ask(&format!("SCAN {cursor} {options}"));
@@ -327,6 +353,7 @@ fn scan(stage: &mut Stage, options: &str) -> (Vec<String>, usize) {
             keys.sort_unstable();
             return (keys, calls);
         }
+        meanwhile(stage, calls);
     }
 }
 
@@ -349,6 +376,36 @@ fn a_scan_goes_through_all_mappings() {
         ("SCAN 0 COUNT 0", "ERR syntax error"),
         ("SCAN 0 MATCH", "ERR syntax error"),
     ]);
+}
+
+#[test]
+fn a_scan_leaves_nothing_out_when_mappings_are_copied_again() {
+    let fill = |stage: &mut Stage, which: &str| {
+        for id in 0..20 {
+            let (words, items) = (Arc::clone(&stage.words), Arc::clone(&stage.items));
+            match which {
+                "words" => stage.put(&words, &[Value::Int(id), text("x")]),
+                _ => stage.put(&items, &[Value::Int(id), text("a"), text("x"), Value::Null]),
+            }
+        }
+    };
+    for (when, which) in (1..20).flat_map(|when| [(when, "words"), (when, "items")]) {
+        // Ids only rise, but their slots begin anew.
+        for id in [9, MappingId::SLOTS + 3] {
+            let mut stage = Stage::new(Mode::Whole);
+            fill(&mut stage, "words");
+            fill(&mut stage, "items");
+            let (mut keys, _) = scan_meanwhile(&mut stage, "COUNT 3", |stage, calls| {
+                if calls == when {
+                    let copied = if which == "words" { words(id) } else { items(id) };
+                    stage.replace(&copied);
+                    fill(stage, which);
+                }
+            });
+            keys.dedup();
+            assert_eq!(keys.len(), 40, "{which} copied after {when} calls, with id {id}");
+        }
+    }
 }
 
 #[test]
