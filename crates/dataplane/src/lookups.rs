@@ -116,6 +116,7 @@ pub enum Rights {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Variable<'a> {
     pub name: &'a [u8],
+    /// Empty where it is not known, too.
     pub value: &'a [u8],
     /// By the session; otherwise it is what every session begins with.
     pub is_set: bool,

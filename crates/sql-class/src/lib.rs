@@ -7,6 +7,7 @@
 //! What it cannot know: the default schema (after `USE performance_schema` a table of that schema has no schema in the
 //! text), IGNORE_SPACE and ORACLE in `sql_mode`, and what views, triggers and stored routines do.
 
+mod assigned;
 mod calls;
 mod classify;
 mod digest;
@@ -28,6 +29,7 @@ mod token;
 mod variables;
 mod words;
 
+pub use assigned::assigned;
 pub use calls::{Call, calls};
 pub use classify::facts;
 pub use digest::{Digest, digest};

@@ -36,10 +36,15 @@ const HARMLESS: &[&str] = &[
     "optimizer_switch",
     "query_cache_type",
     "read_buffer_size",
+    "session_track_schema",
+    "session_track_state_change",
+    "session_track_transaction_info",
     "sort_buffer_size",
+    "sql_auto_is_null",
     "sql_mode",
     "sql_notes",
     "sql_quote_show_create",
+    "sql_safe_updates",
     "sql_warnings",
     "time_zone",
     "tmp_table_size",
@@ -140,7 +145,6 @@ impl Settings {
 
 fn is_harmless(variable: &Variable<'_>) -> bool {
     HARMLESS.iter().any(|name| name.as_bytes() == variable.name)
-        || variable.name.starts_with(b"session_track_")
 }
 
 fn is_harmless_mode(modes: &[u8]) -> bool {

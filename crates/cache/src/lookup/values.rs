@@ -88,7 +88,10 @@ fn literal_value(literal: Literal<'_>) -> Option<Value<'_>> {
             negative: true,
             magnitude,
         } => 0_i64.checked_sub_unsigned(magnitude).map(Value::Int),
-        Literal::Text(text) => Some(Value::Bytes(text.into())),
+        // MySQL warns of a text that is none.
+        Literal::Text(text) => std::str::from_utf8(text)
+            .is_ok()
+            .then(|| Value::Bytes(text.into())),
         Literal::Parameter => None,
     }
 }

@@ -4,6 +4,7 @@
 
 mod answers_are_the_servers;
 mod bounded_memory_fetches_what_it_lacks;
+mod doubts_are_left_to_the_server;
 mod replicas_do_not_matter;
 mod rights_are_those_of_the_session;
 mod sessions_see_their_own_writes;

@@ -13,7 +13,7 @@ mod prepared;
 mod rights;
 mod settings;
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::future::poll_fn;
 use std::net::IpAddr;
 use std::rc::Rc;
@@ -22,7 +22,7 @@ use config::ReadConsistency;
 use foldhash::fast::RandomState;
 use mysql_wire::{Command, PacketHeader, StatusFlags};
 use net::Peer;
-use sql_class::{Class, Effects, Facts, Syntax, point_lookup};
+use sql_class::{Class, Effects, Facts, Syntax, assigned, point_lookup};
 
 pub(crate) use self::now::{AtOnce, at_once, note_outcome};
 use self::rights::RightsOfSession;
@@ -58,6 +58,8 @@ pub(crate) struct OfSession {
     has_diagnostics: bool,
     /// The status that the environment is of.
     status: StatusFlags,
+    /// Variables that the session has set, beside those whose values are asked for.
+    set: BTreeSet<Box<[u8]>>,
     statements: HashMap<u32, Prepared, RandomState>,
     /// When a command went to the server last, in ticks of the worker's clock.
     sent: u32,
@@ -108,6 +110,9 @@ const QUIET_MAX: u32 = 40;
 /// Prepared statements that are looked at; those beyond are the server's alone.
 const STATEMENTS_MAX: usize = 4096;
 
+/// Variables that are remembered to be set.
+const SET_MAX: usize = 64;
+
 /// What may leave something on the connection that changes what a lookup finds, and that nobody can ask for.
 const DOUBTFUL: Effects = Effects::TEMPORARY_TABLE
     .with(Effects::LOCKS_TABLES)
@@ -130,6 +135,7 @@ const ANYTHING: Facts = Facts {
 const ANY_OTHER: Other = Other {
     facts: ANYTHING,
     is_select: false,
+    sets: Vec::new(),
 };
 
 /// Collations of character sets in which a part of a character can be a backslash or a quote: of big5, sjis, gbk, cp932, gb18030.
@@ -159,6 +165,8 @@ enum Found {
 struct Other {
     facts: Facts,
     is_select: bool,
+    /// Variables that it sets.
+    sets: Vec<Box<[u8]>>,
 }
 
 impl OfSession {
@@ -196,6 +204,7 @@ impl OfSession {
             next_transaction: false,
             has_diagnostics: false,
             status: StatusFlags::default(),
+            set: BTreeSet::new(),
             statements: HashMap::default(),
             sent: session.worker.clock.now(),
             unknown_to_server: Vec::new(),
@@ -230,7 +239,7 @@ impl OfSession {
 
     /// Whether a statement leaves nothing behind of the one before: whether the server knows of that does not matter.
     fn is_replaced_by(&self, other: &Other) -> bool {
-        let Other { facts, is_select } = other;
+        let Other { facts, is_select, .. } = other;
         !self.has_diagnostics
             && *is_select
             && facts.class == Class::Read
@@ -239,9 +248,13 @@ impl OfSession {
     }
 
     /// A statement that is no lookup goes to the server, which knows of what was before, or it does not matter.
-    fn note_sent(&mut self, facts: &Facts, now: u32) {
+    fn note_sent(&mut self, other: &Other, now: u32) {
         self.unknown_to_server.clear();
-        self.note(facts, now);
+        self.set.extend(other.sets.iter().cloned());
+        if self.set.len() > SET_MAX {
+            self.standing = Standing::Doubtful;
+        }
+        self.note(&other.facts, now);
         self.sent = now;
     }
 
@@ -274,28 +287,36 @@ impl OfSession {
 }
 
 /// Looks at a statement, however the settings are that were not asked for.
-fn classify(session: &Session, of: &OfSession, text: &[u8]) -> Facts {
+fn classify(session: &Session, of: &OfSession, text: &[u8]) -> Other {
     let syntax = |ansi_quotes| Syntax {
         ansi_quotes,
         no_backslash_escapes: session.status.contains(StatusFlags::NO_BACKSLASH_ESCAPES),
         ..of.syntax
     };
     let mut known_facts = session.worker.known_facts.borrow_mut();
-    let found = known_facts.facts(text, syntax(of.syntax.ansi_quotes));
+    let mut found = Other {
+        facts: known_facts.facts(text, syntax(of.syntax.ansi_quotes)),
+        is_select: begins_with_select(text),
+        sets: Vec::new(),
+    };
+    if matches!(of.standing, Standing::Changed) && text.contains(&b'"') {
+        let other = known_facts.facts(text, syntax(!of.syntax.ansi_quotes));
+        found.facts.class = found.facts.class.max(other.class);
+        found.facts.effects = found.facts.effects.with(other.effects);
+        found.facts.statements = found.facts.statements.max(other.statements);
+    }
     let names = |set: &[u8]| text.windows(set.len()).any(|word| word.eq_ignore_ascii_case(set));
-    if found.class == Class::Session && TRAILING_QUOTES_SETS.iter().any(|set| names(set)) {
-        return ANYTHING;
+    match found.facts.class {
+        Class::Session if TRAILING_QUOTES_SETS.iter().any(|set| names(set)) => return ANY_OTHER,
+        Class::Session | Class::Administration => {
+            match assigned(text, syntax(of.syntax.ansi_quotes)) {
+                Some(sets) => found.sets = sets,
+                None => return ANY_OTHER,
+            }
+        }
+        _ => {}
     }
-    if !matches!(of.standing, Standing::Changed) || !text.contains(&b'"') {
-        return found;
-    }
-    let other = known_facts.facts(text, syntax(!of.syntax.ansi_quotes));
-    Facts {
-        class: found.class.max(other.class),
-        effects: found.effects.with(other.effects),
-        statements: found.statements.max(other.statements),
-        hint: None,
-    }
+    found
 }
 
 /// Forwards a command, or answers it.
@@ -334,6 +355,7 @@ async fn serve(session: &mut Session, of: &mut OfSession, head: CommandHead) -> 
         }
         Command::RESET_CONNECTION => {
             of.statements.clear();
+            of.set.clear();
             of.unknown_to_server.clear();
             of.standing = match of.has_other_role {
                 true => Standing::Doubtful,
@@ -405,7 +427,7 @@ async fn forward_statement(
     if !of.is_replaced_by(other) {
         catch_up(session, of).await?;
     }
-    of.note_sent(&other.facts, session.worker.clock.now());
+    of.note_sent(other, session.worker.clock.now());
     forward(session, of, head, None).await
 }
 

@@ -6,10 +6,7 @@
 use mysql_wire::Command;
 use sql_class::point_lookup;
 
-use super::{
-    ANYTHING, Found, OfSession, Other, Step, begins_with_select, classify, note_answered, prepared, settings,
-    step,
-};
+use super::{ANY_OTHER, Found, OfSession, Other, Step, classify, note_answered, prepared, settings, step};
 use crate::lookups::{self, Asked, Plan};
 use crate::relay::{Broken, Exchanged};
 use crate::session::{CommandHead, Session};
@@ -46,7 +43,7 @@ pub(crate) fn at_once(session: &mut Session, head: CommandHead) -> AtOnce {
         Found::Other(other) if of.unknown_to_server.is_empty() || of.is_replaced_by(other) => {
             let other = std::mem::take(&mut of.found);
             if let Found::Other(other) = other {
-                of.note_sent(&other.facts, session.worker.clock.now());
+                of.note_sent(&other, session.worker.clock.now());
             }
             AtOnce::Forward
         }
@@ -89,10 +86,7 @@ fn query_now(session: &Session, of: &mut OfSession, head: CommandHead) -> Found 
 fn other_query(session: &Session, of: &OfSession, head: CommandHead) -> Other {
     let payload = session.payload(head);
     let text = lookups::text(payload, session.capabilities).filter(|_| payload.len() == head.payload_len);
-    Other {
-        facts: text.map_or(ANYTHING, |text| classify(session, of, text)),
-        is_select: text.is_some_and(begins_with_select),
-    }
+    text.map_or(ANY_OTHER, |text| classify(session, of, text))
 }
 
 fn answer_now(session: &mut Session, of: &mut OfSession, head: CommandHead, plan: &Plan) -> bool {

@@ -5,8 +5,8 @@ use mysql_wire::{Capabilities, Command};
 use sql_class::{Syntax, point_lookup};
 
 use super::{
-    ANY_OTHER, ANYTHING, Found, OfSession, Other, Prepared, STATEMENTS_MAX, Step, ToldColumns,
-    begins_with_select, catch_up, classify, forward, forward_statement, go_on, left, settings, step,
+    ANY_OTHER, Found, OfSession, Other, Prepared, STATEMENTS_MAX, Step, ToldColumns, catch_up, classify,
+    forward, forward_statement, go_on, left, settings, step,
 };
 use crate::error::SessionError;
 use crate::lookups::{self, Asked, Environment, Finding, Left, Parameters, Recorder, Told};
@@ -22,10 +22,9 @@ pub(super) async fn prepare(
     catch_up(session, of).await?;
     let payload = lookups::whole_payload(session.wires.up.unseen(), head.payload_len).unwrap_or_default();
     let text: Option<Box<[u8]>> = payload.get(1..).map(Box::from);
-    let other = Other {
-        facts: text.as_ref().map_or(ANYTHING, |text| classify(session, of, text)),
-        is_select: text.as_ref().is_some_and(|text| begins_with_select(text)),
-    };
+    let other = text
+        .as_ref()
+        .map_or(ANY_OTHER, |text| classify(session, of, text));
     let definitions = of.lookups.definitions();
     let mut recorder = Recorder::default();
     forward(session, of, head, Some(&mut recorder)).await?;

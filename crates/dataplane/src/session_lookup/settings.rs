@@ -19,6 +19,9 @@ const SETTINGS: [&str; 6] = [
     "sql_select_limit",
 ];
 
+/// What `collation_connection` says as well.
+const OF_COLLATION: &str = "character_set_connection";
+
 /// The value of `sql_select_limit` that is none.
 const NO_LIMIT: &[u8] = b"18446744073709551615";
 
@@ -132,6 +135,15 @@ fn learn_settings(
         value,
         is_set: false,
     });
+    let is_asked = |name: &[u8]| {
+        let mut asked = SETTINGS.iter().chain(&[OF_COLLATION]);
+        asked.any(|asked| asked.as_bytes() == name)
+    };
+    let set = of.set.iter().filter(|name| !is_asked(name)).map(|name| Variable {
+        name,
+        value: b"",
+        is_set: true,
+    });
     let environment = of.lookups.environment(&Surroundings {
         user: &of.user,
         account: 0,
@@ -144,7 +156,7 @@ fn learn_settings(
         capabilities,
         collation: of.collation,
         status: of.status,
-        variables: variables.collect(),
+        variables: variables.chain(set).collect(),
     });
     of.standing = Standing::Known(environment);
     Ok(environment)

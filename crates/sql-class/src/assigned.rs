@@ -1,0 +1,180 @@
+//! Which variables a text with `SET` sets.
+
+use crate::keyword::Keyword;
+use crate::reader::unquoted;
+use crate::syntax::Syntax;
+use crate::token::{Kind, Token, Tokenizer};
+
+/// The system variables that the `SET` statements of a text may set, of the session or of the server, in lower case. None of them
+/// for `SET NAMES` and the like, nor for what holds for one statement or the next transaction only. `None`: it is not
+/// understood.
+#[must_use]
+pub fn assigned(sql: &[u8], syntax: Syntax) -> Option<Vec<Box<[u8]>>> {
+    let mut tokens = Tokenizer::new(sql, syntax);
+    let next = tokens.next();
+    let mut assignments = Assignments {
+        tokens,
+        next,
+        found: Vec::new(),
+    };
+    while assignments.next.kind != Kind::End {
+        assignments.statement()?;
+    }
+    (!assignments.tokens.doubtful).then_some(assignments.found)
+}
+
+struct Assignments<'a> {
+    tokens: Tokenizer<'a>,
+    next: Token,
+    found: Vec<Box<[u8]>>,
+}
+
+impl<'a> Assignments<'a> {
+    /// One statement and its semicolon.
+    fn statement(&mut self) -> Option<()> {
+        if self.step().keyword == Keyword::Set {
+            match self.next.keyword {
+                // What they do is an effect, or is over with the statement.
+                Keyword::Password
+                | Keyword::Role
+                | Keyword::Default
+                | Keyword::Resource
+                | Keyword::Transaction
+                | Keyword::Statement => {}
+                _ => self.assignments()?,
+            }
+        }
+        while !self.at_end() {
+            // One within another statement.
+            if self.step().keyword == Keyword::Set && self.next.kind != Kind::Operator {
+                return None;
+            }
+        }
+        self.step();
+        Some(())
+    }
+
+    fn assignments(&mut self) -> Option<()> {
+        loop {
+            if self.is_scope() {
+                self.step();
+                if self.next.keyword == Keyword::Transaction {
+                    return Some(());
+                }
+            }
+            self.assignment()?;
+            if self.next.kind != Kind::Comma {
+                return Some(());
+            }
+            self.step();
+        }
+    }
+
+    fn assignment(&mut self) -> Option<()> {
+        let target = self.step();
+        let mut name = self.name(target)?;
+        let is_charset = ["NAMES", "CHARACTER", "CHARSET", "CHAR"]
+            .iter()
+            .any(|word| name.eq_ignore_ascii_case(word.as_bytes()));
+        while self.next.kind == Kind::Dot {
+            self.step();
+            let part = self.step();
+            name = self.name(part)?;
+        }
+        let operator = self.tokens.text(self.next);
+        let is_assigned = self.next.kind == Kind::Operator && (operator == b"=" || operator == b":=");
+        match target.kind {
+            Kind::Variable if is_assigned => {}
+            _ if is_assigned => self.found.push(name.to_ascii_lowercase().into()),
+            _ if is_charset => {}
+            _ => return None,
+        }
+        let mut open = 0_usize;
+        while !self.at_end() && (open > 0 || self.next.kind != Kind::Comma) {
+            match self.step().kind {
+                Kind::Open => open += 1,
+                Kind::Close => open = open.saturating_sub(1),
+                _ => {}
+            }
+        }
+        Some(())
+    }
+
+    fn is_scope(&self) -> bool {
+        self.next.kind == Kind::Word
+            && ["GLOBAL", "SESSION", "LOCAL", "PERSIST", "PERSIST_ONLY"]
+                .iter()
+                .any(|word| self.tokens.text(self.next).eq_ignore_ascii_case(word.as_bytes()))
+    }
+
+    fn name(&self, token: Token) -> Option<&'a [u8]> {
+        let text = self.tokens.text(token);
+        match token.kind {
+            Kind::Word | Kind::Name | Kind::Quoted => Some(unquoted(text)),
+            Kind::System => Some(unquoted(&text[2..])),
+            Kind::Variable => Some(text),
+            _ => None,
+        }
+    }
+
+    fn at_end(&self) -> bool {
+        matches!(self.next.kind, Kind::Semicolon | Kind::End)
+    }
+
+    fn step(&mut self) -> Token {
+        let token = self.next;
+        self.next = self.tokens.next();
+        token
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(sql: &str) -> Option<String> {
+        let found = assigned(sql.as_bytes(), Syntax::default())?;
+        let names: Vec<_> = found.iter().map(|name| String::from_utf8_lossy(name)).collect();
+        Some(names.join(" "))
+    }
+
+    #[test]
+    fn variables_however_they_are_written() {
+        for (sql, expected) in [
+            ("SET a=1", "a"),
+            (
+                "set A:=1, @b=2, @@c=(SELECT 1, 2), @@session.D = 4, LOCAL e=5, `f`=6",
+                "a c d e f",
+            ),
+            ("SET GLOBAL a=1, b=2", "a b"),
+            ("SET @@global.a=1; SELECT 1; SET b=2;", "a b"),
+            ("SET NAMES utf8mb4 COLLATE utf8mb4_bin, a=1", "a"),
+            ("SET CHARACTER SET latin1", ""),
+            ("SET charset latin1", ""),
+            ("SET SESSION TRANSACTION READ ONLY", ""),
+            ("SET TRANSACTION READ ONLY", ""),
+            ("SET STATEMENT a=1 FOR SELECT 1", ""),
+            ("SET session_a=1, globals=2", "session_a globals"),
+            ("USE test", ""),
+            ("", ""),
+        ] {
+            assert_eq!(names(sql).as_deref(), Some(expected), "{sql}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_understood() {
+        for sql in [
+            "SET a",
+            "SET 1=2",
+            "SET STATEMENT a=1 FOR SET b=2",
+            "UPDATE t SET a=1",
+            "SET global=2",
+            "BEGIN NOT ATOMIC SET a=1; END",
+            "SET a='open",
+            "SET",
+        ] {
+            assert_eq!(names(sql), None, "{sql}");
+        }
+    }
+}
