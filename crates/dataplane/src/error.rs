@@ -54,6 +54,10 @@ pub(crate) enum SessionError {
         "this session is bound to the connection to {server} ({reasons}), which is not the primary's; the statement was not executed"
     )]
     PinnedToReplica { server: String, reasons: String },
+    #[error(
+        "server {server} is no longer the primary, and this session is bound to the connection to it ({reasons}); the statement was not executed, connect again"
+    )]
+    Demoted { server: String, reasons: String },
     /// A server's words.
     #[error("the session's state could not be set on server {server}: {} {}", .packet.code, String::from_utf8_lossy(&.packet.message))]
     StateRefused { server: String, packet: ErrPacket },
@@ -103,6 +107,9 @@ pub(crate) enum SessionError {
     StatementTimeout { mariadb: bool },
     #[error("FOREBAY: {0}")]
     GatewayStatement(String),
+    /// Logins of server connections that sessions share have eight bits for it, COM_CHANGE_USER has sixteen.
+    #[error("'{0}' in COM_CHANGE_USER, where this gateway passes those up to 255; say it in SET NAMES ... COLLATE")]
+    UnknownCollation(u16),
     /// In mode `split`, in the words of a server. The account may exist or not.
     #[error("Access denied for user '{user}'@'{host}' (using password: {})", yes_or_no(.with_password))]
     AccessDenied {
@@ -206,6 +213,7 @@ impl SessionError {
             | Self::PrepareRefused(_) => EndReason::NoServer,
             Self::KilledItself { .. } | Self::Interrupted => EndReason::Killed,
             Self::UnknownStatement { .. }
+            | Self::UnknownCollation(_)
             | Self::NoCursor(_)
             | Self::NotInProtocol
             | Self::Malformed
@@ -219,7 +227,7 @@ impl SessionError {
             | Self::RuleLimit { .. }
             | Self::GatewayStatement(_) => EndReason::Protocol,
             Self::TooManySessions | Self::TooManyUserSessions { .. } => EndReason::TooManySessions,
-            Self::ServerGone { .. } => EndReason::ServerGone,
+            Self::ServerGone { .. } | Self::Demoted { .. } => EndReason::ServerGone,
             Self::ServerProtocol { .. } => EndReason::Protocol,
             Self::ServerDown { .. } => EndReason::ServerDown,
             Self::ServerTimeout { .. } | Self::StatementTimeout { .. } => EndReason::ServerTimeout,
@@ -248,6 +256,7 @@ impl SessionError {
             | Self::AccessDenied { .. }
             | Self::NoSuchServer(_)
             | Self::UnknownStatement { .. }
+            | Self::UnknownCollation(_)
             | Self::NoCursor(_)
             | Self::NotInProtocol
             | Self::Malformed
@@ -277,6 +286,7 @@ impl SessionError {
             | Self::NoServerInRole
             | Self::NoPrimary(_)
             | Self::WritesRefused(_)
+            | Self::Demoted { .. }
             | Self::StateRefused { .. }
             | Self::PrepareRefused(_)
             | Self::StatementChanged
@@ -301,6 +311,7 @@ impl SessionError {
                 | Self::ClientIdle
                 | Self::Killed
                 | Self::KilledItself { .. }
+                | Self::Demoted { .. }
                 | Self::Drained
                 | Self::Shutdown
         )
@@ -348,9 +359,11 @@ impl SessionError {
             Self::GatewayStatement(_) => (1064, b"42000"),
             Self::NoSuchSession(_) => (1094, b"HY000"),
             Self::KillFailed(_) => (1095, b"HY000"),
+            Self::UnknownCollation(_) => (1115, b"42000"),
             Self::RefusedByRule(_) => (1148, b"42000"),
             Self::StatementTooLong(_) => (1153, b"08S01"),
             Self::ServerGone { .. }
+            | Self::Demoted { .. }
             | Self::ServerProtocol { .. }
             | Self::ServerDown { .. }
             | Self::ServerTimeout { .. } => (1158, b"08S01"),
@@ -393,10 +406,12 @@ impl SessionError {
             | Self::NoServerSeen
             | Self::ServerLogin { .. } => "Can't connect to a MySQL server: ",
             Self::ServerGone { .. }
+            | Self::Demoted { .. }
             | Self::ServerProtocol { .. }
             | Self::ServerDown { .. }
             | Self::ServerTimeout { .. } => "Lost connection to MySQL server: ",
             Self::NoSuchSession(_) => "Unknown thread id: ",
+            Self::UnknownCollation(_) => "Unknown character set: ",
             Self::ClientProtocol(_) | Self::PacketTooLong(_) => "Malformed communication packet: ",
             Self::LoginTimeout(_) => "Got timeout reading communication packets: ",
             Self::ClientTooOld(_) => "Client does not support the login: ",

@@ -244,3 +244,26 @@ fn and_so_does_the_statement_prepared_last() {
         [&UNKNOWN; 4]
     );
 }
+
+/// Collations from 256 on, as `utf8mb4_0900_bin` of MySQL, have no place in a login. None is taken for another.
+#[test]
+fn a_collation_that_cannot_be_passed_is_refused() {
+    let gateway = gateway(1);
+    let mut client = connect(&gateway);
+    let mut payload = client.change_user_payload(USER, PASSWORD, SCHEMA);
+    let schema = [SCHEMA.as_bytes(), b"\0"].concat();
+    let charset = payload
+        .windows(schema.len())
+        .position(|window| window == schema)
+        .unwrap()
+        + schema.len();
+    payload[charset..charset + 2].copy_from_slice(&309_u16.to_le_bytes());
+    client.send_payload(0, &payload).unwrap();
+    let error = client.packet().unwrap().payload;
+    assert_eq!((error[0], u16::from_le_bytes([error[1], error[2]])), (0xff, 1115));
+    let text = String::from_utf8_lossy(&error);
+    assert!(text.contains("Unknown character set: '309'"), "{text}");
+    if e2e::kind() == sandbox::Kind::Mariadb {
+        assert_eq!(client.ask("SELECT 7"), [b"\x017"], "as at MariaDB, the session goes on");
+    }
+}

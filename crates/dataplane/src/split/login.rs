@@ -372,11 +372,15 @@ pub(crate) async fn change_user(split: &mut Split, head: CommandHead) -> Result<
     let changed = async {
         let request = side.read().await.map_err(client_read)?;
         let request = ChangeUser::decode(&request, split.capabilities).map_err(malformed)?;
+        let charset = match request.charset {
+            Some(charset) => u8::try_from(charset).map_err(|_| SessionError::UnknownCollation(charset))?,
+            None => split.login.charset,
+        };
         // Those of today, not of when the session came.
         let (accounts, listener) = (&split.worker.shared.accounts, &split.listener);
         let account =
             authenticate::reauthenticate(&mut side, &request, &split.host, accounts, listener).await?;
-        Ok((request, account))
+        Ok((request, charset, account))
     };
     let changed = tokio::select! {
         biased;
@@ -386,7 +390,7 @@ pub(crate) async fn change_user(split: &mut Split, head: CommandHead) -> Result<
     split.wires.up.fill(&side.into_unread());
     split.error_sequence = Some(sequence);
     match changed {
-        Ok((request, account)) => become_user(split, request, account, sequence).await,
+        Ok((request, charset, account)) => become_user(split, request, charset, account, sequence).await,
         Err(error) => {
             split.session.change_user_refused();
             stay_user(split, error, sequence).await
@@ -398,12 +402,10 @@ pub(crate) async fn change_user(split: &mut Split, head: CommandHead) -> Result<
 async fn become_user(
     split: &mut Split,
     request: ChangeUser,
+    charset: u8,
     account: Authenticated,
     sequence: u8,
 ) -> Result<(), SessionError> {
-    let charset = request
-        .charset
-        .map_or(split.login.charset, |charset| charset as u8);
     let new_key = key(&account.credential, split.capabilities, &split.traits, charset);
     let new_key = split.shared.share_key(new_key);
     let old_key = std::mem::replace(&mut split.key, new_key);
