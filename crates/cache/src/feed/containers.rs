@@ -60,6 +60,9 @@ const COLUMNS: &str = "name, db_schema, db_table, key_column, value_column, uniq
 /// Time until tables are read again after a connection failed.
 const AGAIN: Duration = Duration::from_secs(1);
 
+/// What is the matter with a table at first.
+const UNREAD: &str = "has not been read yet";
+
 /// "Unknown database", "table doesn't exist".
 const MISSING: [u16; 2] = [1049, 1146];
 
@@ -139,6 +142,7 @@ pub(super) type Answers = [Answer; 2];
 struct Contents {
     rows: Vec<TextRow>,
     trouble: Option<String>,
+    was_read: bool,
 }
 
 /// The mappings of the configuration with those of the tables.
@@ -214,6 +218,15 @@ impl Containers {
         }
     }
 
+    /// Which of the tables has never been read, and why: there may be mappings of any name.
+    pub(super) fn unread(&self) -> Option<String> {
+        let mut tables = self.contents.iter().zip(TABLES);
+        let (contents, (_, table, _)) =
+            tables.find(|(contents, _)| self.wanted.tables && !contents.was_read)?;
+        let trouble = contents.trouble.as_deref().unwrap_or(UNREAD);
+        Some(format!("{table} {trouble}"))
+    }
+
     /// The mappings that there are to be, in order, and what cannot be one. Says what is new of the latter.
     pub(super) fn arrangement(&mut self) -> (Vec<CacheMapping>, Vec<Refused>) {
         let mut all = Collected::new(&self.wanted.mappings);
@@ -246,6 +259,7 @@ impl Containers {
 
 impl Contents {
     fn take(&mut self, answer: Answer) {
+        self.was_read |= !matches!(answer, Answer::Refused(_));
         (self.rows, self.trouble) = match answer {
             Answer::Rows(rows) => (rows, None),
             Answer::Missing => (Vec::new(), None),

@@ -68,10 +68,12 @@ pub(super) struct Surroundings {
 }
 
 impl Surroundings {
-    /// Takes over what the configuration says now; and what mappings there are to be.
-    pub(super) fn arrangement(&mut self) -> (Vec<CacheMapping>, Vec<Refused>) {
+    /// Takes over what the configuration says now; and what mappings there are to be, what cannot be one,
+    /// and why there may be others.
+    pub(super) fn arrangement(&mut self) -> (Vec<CacheMapping>, Vec<Refused>, Option<String>) {
         self.containers.want(self.wanted.borrow_and_update().clone());
-        self.containers.arrangement()
+        let (wanted, refused) = self.containers.arrangement();
+        (wanted, refused, self.containers.unread())
     }
 }
 
@@ -265,13 +267,13 @@ impl<'s> Stream<'s> {
 
     /// Takes over which mappings are wanted. The one that is being copied may have another place then.
     fn arrange(&mut self) {
-        let (wanted, refused) = self.around.arrangement();
+        let (wanted, refused, unread) = self.around.arrangement();
         let tables = &mut self.applier.tables;
         let copied = self
             .copying
             .take()
             .map(|copying| (tables.all[copying.at].config.clone(), copying));
-        tables.arrange(wanted, refused);
+        tables.arrange(wanted, refused, unread);
         self.copying = copied.and_then(|(config, mut copying)| {
             copying.at = tables.all.iter().position(|table| table.config == config)?;
             Some(copying)

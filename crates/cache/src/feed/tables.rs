@@ -10,7 +10,7 @@ use config::CacheMapping;
 use tokio::time::Instant;
 
 use super::board::{Board, MappingState, Phase};
-use super::containers::Refused;
+use super::containers::{Containers, Refused, Wanted};
 use super::preflight::Filters;
 use super::window::Window;
 use super::words;
@@ -118,6 +118,8 @@ pub(super) struct Tables {
     mode: Mode,
     /// What of the mapping tables is no mapping.
     refused: Vec<Refused>,
+    /// Why there may be mappings whose names are not known.
+    unread: Option<String>,
     /// The last that was used.
     last_id: u32,
     /// Grows when the mapping of a table or its place changes.
@@ -135,10 +137,11 @@ impl Tables {
                 config::CacheMode::Bounded => Mode::Bounded,
             },
             refused: Vec::new(),
+            unread: Containers::new(Wanted::of(config)).unread(),
             last_id: 0,
             epoch: 0,
         };
-        tables.tell();
+        tables.publish();
         tables
     }
 
@@ -147,16 +150,22 @@ impl Tables {
     }
 
     /// These are wanted from now on, in this order. What is as it was stays as it is, with all its rows; others are to be copied.
-    /// Not within a transaction of the store.
-    pub(super) fn arrange(&mut self, wanted: Vec<CacheMapping>, refused: Vec<Refused>) {
+    /// `unread`: why there may be others. Not within a transaction of the store.
+    pub(super) fn arrange(
+        &mut self,
+        wanted: Vec<CacheMapping>,
+        refused: Vec<Refused>,
+        unread: Option<String>,
+    ) {
         let refused: Vec<_> = refused
             .into_iter()
             .filter(|refused| !refused.is_overridden)
             .collect();
-        if refused == self.refused && wanted.iter().eq(self.all.iter().map(|table| &table.config)) {
+        let is_same = refused == self.refused && unread == self.unread;
+        if is_same && wanted.iter().eq(self.all.iter().map(|table| &table.config)) {
             return;
         }
-        self.refused = refused;
+        (self.refused, self.unread) = (refused, unread);
         let mut before = std::mem::take(&mut self.all);
         for config in wanted {
             let known = before.iter().position(|table| table.config == config);
@@ -419,8 +428,9 @@ impl Tables {
             );
             Some((refused.name.as_deref()?.into(), reason.into()))
         });
+        let unread = self.unread.as_deref().map(Box::from);
         self.board
-            .set_mappings(MappingSet::new(served, refused.chain(unready)));
+            .set_mappings(MappingSet::new(served, refused.chain(unready)).with_unread(unread));
         self.tell();
     }
 

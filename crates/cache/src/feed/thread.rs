@@ -165,8 +165,8 @@ impl Follower {
 
     /// Takes over which mappings are wanted.
     fn arrange(&mut self) {
-        let (wanted, refused) = self.around.arrangement();
-        self.applier.tables.arrange(wanted, refused);
+        let (wanted, refused, unread) = self.around.arrangement();
+        self.applier.tables.arrange(wanted, refused, unread);
     }
 
     /// The primary, as soon as there is one. `None` when the gateway stops.

@@ -15,6 +15,8 @@ pub struct MappingSet {
     by_table: HashMap<Box<[u8]>, Vec<usize>, RandomState>,
     /// Names of mappings that are not ready, and why.
     unready: HashMap<Box<[u8]>, Box<str>, RandomState>,
+    /// Why there may be mappings whose names are not known.
+    unread: Option<Box<str>>,
 }
 
 impl MappingSet {
@@ -35,6 +37,12 @@ impl MappingSet {
             .map(|(name, reason)| (name.as_bytes().into(), reason))
             .collect();
         set
+    }
+
+    /// The same where there may be further mappings, and why they are not known yet.
+    #[must_use]
+    pub fn with_unread(self, unread: Option<Box<str>>) -> MappingSet {
+        MappingSet { unread, ..self }
     }
 
     /// In no particular order.
@@ -60,10 +68,16 @@ impl MappingSet {
         names.map(|(name, reason)| (str::from_utf8(name).unwrap_or_default(), &**reason))
     }
 
-    /// Why a mapping that is configured is not among them.
+    /// Why a mapping that is configured, or may be, is not among them.
     #[must_use]
     pub fn unready(&self, name: &[u8]) -> Option<&str> {
-        self.unready.get(name).map(|reason| &**reason)
+        self.unready.get(name).map(|reason| &**reason).or(self.unread())
+    }
+
+    /// Why there may be mappings whose names are not known.
+    #[must_use]
+    pub fn unread(&self) -> Option<&str> {
+        self.unread.as_deref()
     }
 }
 

@@ -95,7 +95,8 @@ fn memory(service: &Service, text: &mut String) {
 /// ioredis begins when `loading` is 0: as soon as one mapping is served.
 fn persistence(service: &Service, text: &mut String) {
     let mappings = &service.mappings().0;
-    let is_loading = mappings.all().is_empty() && mappings.all_unready().next().is_some();
+    let are_to_come = mappings.unread().is_some() || mappings.all_unready().next().is_some();
+    let is_loading = mappings.all().is_empty() && are_to_come;
     line(text, format_args!("loading:{}", u8::from(is_loading)));
     line(text, format_args!("rdb_changes_since_last_save:0"));
     line(text, format_args!("aof_enabled:0"));

@@ -72,6 +72,7 @@ fn items(id: u32) -> Arc<Mapping> {
     Arc::new(Mapping::new(MappingId(id), &config, Some(&shape), Zone::UTC).unwrap())
 }
 
+/// What the two of a stage are in, with a third that is not served yet.
 fn set(words: &Arc<Mapping>, items: &Arc<Mapping>) -> MappingSet {
     let unready = [("later".into(), "copying, 43 %".into())];
     MappingSet::new([Arc::clone(words), Arc::clone(items)], unready)
@@ -325,6 +326,24 @@ fn what_memory_does_not_know_is_asked_for_in_the_order_of_the_request() {
     let source = Source::Fetched(fetched.into_iter());
     let reply = stage.read("MGET words@1 words@x words@2 words@3", source);
     assert_eq!(reply.unwrap(), "*4 $3 one $-1 $-1 $5 three");
+}
+
+#[test]
+fn a_name_that_may_become_that_of_a_mapping_is_no_error_of_the_client() {
+    let mut stage = Stage::filled();
+    let unread = "forebay.hash_containers has not been read yet";
+    stage.mappings = set(&stage.words, &stage.items).with_unread(Some(unread.into()));
+    stage.expect(&[
+        (
+            "GET wort@1",
+            "LOADING mapping 'wort' is not served yet: forebay.hash_containers has not been read yet",
+        ),
+        (
+            "GET later@1",
+            "LOADING mapping 'later' is not served yet: copying, 43 %",
+        ),
+        ("GET words@1", "$6 héllo"),
+    ]);
 }
 
 /// All keys of a scan and how many calls it took.

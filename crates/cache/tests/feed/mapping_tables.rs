@@ -15,6 +15,7 @@ on_both! {
     tables_that_go_take_their_mappings_along
     a_prepared_transaction_counts_when_it_is_committed
     a_flush_tries_again
+    until_they_have_been_read_there_may_be_mappings_of_any_name
 }
 
 const TABLES: &str = "CREATE TABLE t (id INT PRIMARY KEY, c VARCHAR(60)); INSERT INTO t VALUES (1, 'one'), (2, 'two'); \
@@ -194,4 +195,20 @@ fn a_flush_tries_again(kind: Kind) {
     assert!(matches!(fed.phase("t"), Phase::Stopped { .. }));
     fed.feed.board().flush();
     fed.assert_same("t", "SELECT id, c FROM t");
+}
+
+fn until_they_have_been_read_there_may_be_mappings_of_any_name(kind: Kind) {
+    let unreadable = "CREATE DATABASE forebay; CREATE TABLE forebay.hash_containers (name INT)";
+    let fed = start(kind, unreadable, vec![string("t", "test.t", &["id"], "c")]);
+    fed.assert_same("t", "SELECT id, c FROM t");
+    let why = || fed.feed.board().mappings().unready(b"other").map(str::to_owned);
+    fed.until("it cannot be read", || {
+        why().is_some_and(|why| why.starts_with("forebay.hash_containers cannot be read: "))
+    });
+    fed.sql("DROP TABLE forebay.hash_containers");
+    fed.until("there is no other mapping", || why().is_none());
+    // What was read once is known.
+    fed.sql("CREATE TABLE forebay.hash_containers (name INT)");
+    until_reason(&fed, "forebay.hash_containers", "cannot be read");
+    assert_eq!(why(), None);
 }

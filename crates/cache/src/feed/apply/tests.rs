@@ -357,7 +357,7 @@ fn what_is_wanted_still_goes_on_as_it_was() {
     changed.value = vec!["id".to_owned()];
     fed.applier
         .tables
-        .arrange(vec![other.clone(), changed.clone()], Vec::new());
+        .arrange(vec![other.clone(), changed.clone()], Vec::new(), None);
     assert_eq!(fed.served(), [true, false], "in the order of the configuration");
     assert_eq!(fed.applier.tables.all[0].config, other);
     fed.serve(1);
@@ -369,7 +369,7 @@ fn what_is_wanted_still_goes_on_as_it_was() {
         "what it changed of the other one is known"
     );
     assert!(fed.has(b"k"));
-    fed.applier.tables.arrange(vec![changed], Vec::new());
+    fed.applier.tables.arrange(vec![changed], Vec::new(), None);
     assert_eq!(fed.store.memory().row_count, 0);
     let names: Vec<_> = fed
         .applier
