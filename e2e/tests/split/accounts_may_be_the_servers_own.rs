@@ -178,6 +178,27 @@ async fn unless_they_say_too_little() {
 }
 
 #[tokio::test]
+async fn and_are_locked_for_new_sessions_at_once() {
+    let sandbox = cluster::single();
+    account(sandbox, "shut");
+    let gateway = setup(sandbox).start();
+    // Its connection is idle in the pool when the account is locked.
+    assert!(is_let_in(&gateway, "shut", "hunter2").await);
+    sql(sandbox, "ALTER USER shut@'%' ACCOUNT LOCK");
+    eventually("nobody new comes in", async || {
+        log_in(&gateway, "shut", "hunter2")
+            .await
+            .is_err_and(|error| error.to_string().contains("locked"))
+    })
+    .await;
+    sql(sandbox, "ALTER USER shut@'%' ACCOUNT UNLOCK");
+    eventually("it is open again", async || {
+        is_let_in(&gateway, "shut", "hunter2").await
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn behind_those_that_are_listed() {
     let sandbox = cluster::single();
     account(sandbox, "listed");

@@ -21,6 +21,8 @@ use crate::topology::{Row, Rows};
 pub(super) struct Entry {
     pub(super) name: Box<[u8]>,
     pub(super) method: Method,
+    /// Servers let nobody in by it: it is locked, or its password has expired by `PASSWORD EXPIRE`.
+    pub(super) is_closed: bool,
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -39,13 +41,14 @@ fn of_row(row: Row<'_>) -> Vec<Entry> {
     let Some(name) = row.bytes(&["User"]).filter(|name| !name.is_empty()) else {
         return Vec::new();
     };
-    let methods = match row.bytes(&["Priv"]) {
+    let (methods, is_closed) = match row.bytes(&["Priv"]) {
         Some(text) => of_json(text),
-        None => of_columns(row),
+        None => (of_columns(row), is_closed(row)),
     };
     let entry = |method| Entry {
         name: name.into(),
         method,
+        is_closed,
     };
     methods.into_iter().map(entry).collect()
 }
@@ -69,28 +72,37 @@ fn of_columns(row: Row<'_>) -> Vec<Method> {
     methods
 }
 
+fn is_closed(row: Row<'_>) -> bool {
+    ["account_locked", "password_expired"]
+        .iter()
+        .any(|column| row.bytes(&[column]) == Some(b"Y"))
+}
+
 /// `mysql.global_priv` of MariaDB: one plugin, or several of which one is enough. The empty one among those is the outer one.
-fn of_json(text: &[u8]) -> Vec<Method> {
+/// And whether nobody is let in by it: `PASSWORD EXPIRE` puts the last change to the beginning of time.
+fn of_json(text: &[u8]) -> (Vec<Method>, bool) {
     let Ok(account) = serde_json::from_slice::<Value>(text) else {
-        return vec![Method::Unusable(
-            "its entry in mysql.global_priv is not understood".to_owned(),
-        )];
+        let reason = "its entry in mysql.global_priv is not understood".to_owned();
+        return (vec![Method::Unusable(reason)], false);
     };
     if account["is_role"].as_bool() == Some(true) {
-        return Vec::new();
+        return (Vec::new(), false);
     }
+    let is_closed = account["account_locked"].as_bool() == Some(true)
+        || account["password_last_changed"].as_u64() == Some(0);
     let of = |value: &Value| {
         let text = |key: &str| value[key].as_str().unwrap_or_default();
         method(text("plugin"), text("authentication_string").as_bytes())
     };
     let is_outer = |value: &Value| value.as_object().is_some_and(serde_json::Map::is_empty);
-    match account["auth_or"].as_array() {
+    let methods = match account["auth_or"].as_array() {
         Some(each) => each
             .iter()
             .map(|value| of(if is_outer(value) { &account } else { value }))
             .collect(),
         None => vec![of(&account)],
-    }
+    };
+    (methods, is_closed)
 }
 
 fn method(plugin: &str, stored: &[u8]) -> Method {
@@ -194,6 +206,33 @@ mod tests {
         assert!(is_unusable(&mariadb(r#"{"access":0}"#), "no password"));
         assert!(is_unusable(&mariadb("nonsense"), "not understood"));
         assert_eq!(mariadb(r#"{"is_role":true}"#), []);
+    }
+
+    #[test]
+    fn accounts_that_are_locked_are_told() {
+        let json = |rest: &str| {
+            let text =
+                format!(r#"{{"plugin":"mysql_native_password","authentication_string":"{HASH}"{rest}}}"#);
+            let rows = Rows::of(&["User", "Priv"], &[&[Some("app"), Some(&text)]]);
+            entries(&rows)[0].is_closed
+        };
+        assert!(!json("") && !json(r#","account_locked":false,"password_last_changed":1"#));
+        assert!(json(r#","account_locked":true"#) && json(r#","password_last_changed":0"#));
+        let columns = [
+            "User",
+            "plugin",
+            "authentication_string",
+            "account_locked",
+            "password_expired",
+        ];
+        let row = |locked, expired| {
+            let rows = Rows::of(
+                &columns,
+                &[&[Some("app"), Some(""), Some(HASH), Some(locked), Some(expired)]],
+            );
+            entries(&rows)[0].is_closed
+        };
+        assert_eq!([row("N", "N"), row("Y", "N"), row("N", "Y")], [false, true, true]);
     }
 
     #[test]

@@ -107,13 +107,22 @@ impl ServerAccounts {
         self.usual_rounds
     }
 
-    /// A table of entries in the order in which they are preferred. Secrets that were there before stay what they are.
+    /// A table of entries in the order in which they are preferred. Secrets that were there before stay what they are; those that
+    /// are closed have a new number each time, so that it is the servers who refuse them, and no connection that was opened before
+    /// lets anybody in.
     fn new(entries: Vec<Entry>, earlier: Option<&Self>) -> Self {
         let mut by_name: HashMap<Box<[u8]>, ServerAccount> = HashMap::new();
         let mut rounds: HashMap<u32, usize> = HashMap::new();
-        for Entry { name, method } in entries {
+        for Entry {
+            name,
+            method,
+            is_closed,
+        } in entries
+        {
             let known = by_name.entry(name);
-            let before = earlier.and_then(|table| table.get(known.key()));
+            let before = earlier
+                .filter(|_| !is_closed)
+                .and_then(|table| table.get(known.key()));
             let account = known.or_insert_with(|| ServerAccount::Secrets(Vec::new()));
             match (method, account) {
                 (Method::Secret(stored), ServerAccount::Secrets(secrets)) => {
@@ -154,6 +163,7 @@ impl<N: Into<Box<[u8]>>> FromIterator<(N, StoredSecret)> for ServerAccounts {
         let entry = |(name, stored): (N, StoredSecret)| Entry {
             name: name.into(),
             method: Method::Secret(stored),
+            is_closed: false,
         };
         Self::new(accounts.into_iter().map(entry).collect(), None)
     }
@@ -296,6 +306,7 @@ mod tests {
         Entry {
             name: name.as_bytes().into(),
             method: Method::Secret(StoredSecret::Native([byte; 20])),
+            is_closed: false,
         }
     }
 
@@ -303,6 +314,7 @@ mod tests {
         Entry {
             name: name.as_bytes().into(),
             method: Method::Secret(StoredSecret::Slow(SlowHash::of_nobody(rounds))),
+            is_closed: false,
         }
     }
 
@@ -310,6 +322,7 @@ mod tests {
         Entry {
             name: name.as_bytes().into(),
             method: Method::Unusable("a reason".to_owned()),
+            is_closed: false,
         }
     }
 

@@ -46,11 +46,11 @@ const OF_MARIADB: [&str; 2] = [
 ];
 const OF_MYSQL: [&str; 2] = [
     concat!(
-        "SELECT User, plugin, authentication_string, User_attributes FROM mysql.user",
+        "SELECT User, plugin, authentication_string, account_locked, password_expired, User_attributes FROM mysql.user",
         chosen!()
     ),
     concat!(
-        "SELECT User, plugin, authentication_string FROM mysql.user",
+        "SELECT User, plugin, authentication_string, account_locked, password_expired FROM mysql.user",
         chosen!()
     ),
 ];
