@@ -124,6 +124,9 @@ func main() {
 		}
 		return nil
 	})
+	check("flush", func() error {
+		return same(client.Do(ctx, "FLUSH").Val(), "OK")
+	})
 	check("fresh", func() error {
 		for i := 0; i < 10; i++ {
 			statement := fmt.Sprintf("UPDATE item SET name = 'go-%d' WHERE id = 3", i)

@@ -108,6 +108,10 @@ public final class Client {
             }
             throw new AssertionError("a write was taken");
         });
+        check("flush", () -> {
+            Object reply = client.sendCommand(() -> "FLUSH".getBytes(StandardCharsets.UTF_8));
+            same(new String((byte[]) reply, StandardCharsets.UTF_8), "OK");
+        });
         check("fresh", () -> {
             for (int i = 0; i < 10; i++) {
                 sql("UPDATE item SET name = 'java-" + i + "' WHERE id = 3");

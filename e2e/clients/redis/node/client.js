@@ -61,6 +61,7 @@ const flavors = {
         return keys.length;
       },
       set: (client) => client.set('name@1', 'x'),
+      flush: (client) => client.sendCommand(['FLUSH']),
       end: (client) => client.close(),
     };
   },
@@ -100,6 +101,7 @@ const flavors = {
         return count;
       },
       set: (client) => client.set('name@1', 'x'),
+      flush: (client) => client.call('FLUSH'),
       end: (client) => client.quit(),
     };
   },
@@ -137,6 +139,7 @@ async function main() {
   await check('transaction', async () => same(await is.transaction(client), ['Ada', 'Bob']));
   await check('scan', async () => same(await is.scan(client, 'number@*'), 1000));
   await check('write.refused', () => refused(() => is.set(client), 'SQL'));
+  await check('flush', async () => same(await is.flush(client), 'OK'));
   await check('fresh', async () => {
     for (let i = 0; i < 10; i++) {
       sql(`UPDATE item SET name = 'node-${i}' WHERE id = 3`);

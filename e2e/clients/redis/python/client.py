@@ -119,6 +119,11 @@ def _():
     raise AssertionError("a write was taken")
 
 
+@check("flush")
+def _():
+    same(client.execute_command("FLUSH"), "OK")
+
+
 @check("fresh")
 def _():
     for i in range(10):
