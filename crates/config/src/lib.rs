@@ -41,7 +41,7 @@ pub use schema::{
     ClientAuth, Cluster, ClusterTls, Config, Group, Listener, ListenerTls, Log, LogFormat, MappingKind, Mode,
     Monitor, OnDown, PinRule, Pool, Pooling, Protocol, ReadBalance, ReadConsistency,
     ReadConsistency as Consistency, Reuse, Role, Rule, Server, ServerCompression, Srv, StatementClass,
-    TlsMode, TlsVersion, Topology, User, Verify,
+    TlsMode, TlsVersion, Topology, TransactionReads, User, Verify,
 };
 pub use secret::Secret;
 pub use validate::MAPPINGS_MAX;

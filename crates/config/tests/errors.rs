@@ -386,6 +386,42 @@ other_native_hash = "*2470C0C06DEE42FD1618BB99005ADCA2EC9D1E19"
 }
 
 #[test]
+fn where_transactions_read_is_said_in_mode_split_and_not_with_strong_reads() {
+    told(
+        r#"
+[[listener]]
+bind = "127.0.0.1:6033"
+cluster = "main"
+transaction_reads = "replica"
+[[listener]]
+bind = "127.0.0.1:6034"
+mode = "split"
+cluster = "main"
+read_consistency = "strong"
+transaction_reads = "replica"
+[[listener]]
+bind = "127.0.0.1:6035"
+mode = "split"
+cluster = "main"
+transaction_reads = "replicas"
+
+[[user]]
+name = "app"
+password = "p"
+transaction_reads = "primary"
+
+[cluster.main]
+servers = [{ address = "db1", role = "primary" }]
+"#,
+        expect![[r#"
+            f.toml:5:1: listener[0].transaction_reads: expected this option only in mode "split", found it in mode "session", where reads go where writes go
+            f.toml:11:21: listener[1].transaction_reads: expected "primary", since `read_consistency` is "strong", found "replica"
+            f.toml:16:21: listener[2].transaction_reads: expected "primary" or "replica", found "replicas"; did you mean `replica`?
+        "#]],
+    );
+}
+
+#[test]
 fn splitting_needs_accounts_and_a_primary() {
     told(
         r#"

@@ -170,8 +170,12 @@ impl Pins {
         &self.0
     }
 
+    pub(crate) fn get(&self, reason: PinReason) -> Option<Pin> {
+        self.0.iter().find(|pin| pin.reason == reason).copied()
+    }
+
     pub(crate) fn has(&self, reason: PinReason) -> bool {
-        self.0.iter().any(|pin| pin.reason == reason)
+        self.get(reason).is_some()
     }
 
     pub(crate) fn add(&mut self, reason: PinReason, digest: u64, since_ms: u64) {

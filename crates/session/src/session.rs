@@ -6,13 +6,13 @@ mod text;
 
 use std::rc::Rc;
 
-use mysql_wire::{Command, StatusFlags};
+use mysql_wire::{Command, OkPacket, StatusFlags};
 use sql_class::{Charset, Class, Dialect, Effects, Facts, Syntax};
 
 use self::text::Collation;
 use crate::pin::Pins;
 use crate::variables::{AUTOCOMMIT, CHARACTER_SET_CLIENT, DEFAULT, SQL_MODE, has_mode};
-use crate::{Baseline, Carried, ClientTrackers, Pin, PinReason, Statements};
+use crate::{Baseline, Carried, ClientTrackers, Pin, PinReason, Statements, TransactionInfo};
 
 /// A session at its start, or after COM_CHANGE_USER.
 #[derive(Debug, Clone)]
@@ -298,6 +298,31 @@ impl Session {
             true => Rc::new(self.carried.with_diagnostics()),
             false => Rc::clone(&self.carried),
         }
+    }
+
+    /// Its open transaction, in which nothing was executed but reads, goes on on another connection, where one has just begun:
+    /// `begun` is that server's answer. What the connection that it leaves has once the transaction is rolled back there, for the
+    /// next one's [`crate::rebuild`].
+    #[must_use]
+    pub fn move_transaction(&mut self, begun: &OkPacket) -> Rc<Carried> {
+        debug_assert!(self.in_transaction());
+        let open = self.pins.get(PinReason::Transaction);
+        self.pins.remove(PinReason::Transaction);
+        self.pins.remove(PinReason::Unsettled);
+        self.has_written = false;
+        let left = self.leave();
+        // The client knows that it is in a transaction.
+        self.observe_ok(begun);
+        if let Some(pin) = open {
+            self.pins.add(pin.reason, pin.digest, pin.since_ms);
+        }
+        left
+    }
+
+    /// Its client is told what its transactions have done so far.
+    #[must_use]
+    pub fn shows_transactions(&self) -> bool {
+        self.trackers.enabled && self.trackers.transaction_info != TransactionInfo::Off
     }
 
     /// What its variables are where they are not carried.

@@ -245,6 +245,53 @@ fn a_transaction_pins_from_its_first_to_its_last_answer() {
 }
 
 #[test]
+fn a_transaction_of_reads_may_go_on_elsewhere() {
+    let mut session = session(MARIADB);
+    let open = StatusFlags::AUTOCOMMIT.with(StatusFlags::IN_TRANS);
+    let [begun, has_read, over] =
+        [b"T_______", b"T_R___S_", b"________"].map(|state| [Change::TransactionState(state)]);
+    let says = |session: &mut Session, text, status, changes| {
+        let says = Says {
+            status,
+            changes,
+            ..FINE
+        };
+        run(session, text, &says);
+    };
+    says(&mut session, "BEGIN", open, &begun);
+    says(&mut session, "SELECT 1 FROM t", open, &has_read);
+    let failed = Says {
+        error: Some(1146),
+        ..FINE
+    };
+    run(&mut session, "SELECT 1 FROM nope", &failed);
+    assert!(
+        session
+            .pins()
+            .iter()
+            .any(|pin| pin.reason == PinReason::Unsettled)
+    );
+    let since = session.pins()[0];
+    let mut there = OkPacket {
+        status: open,
+        ..OkPacket::default()
+    };
+    begun[0].encode(&mut there.session_state);
+    let left = session.move_transaction(&there);
+    let own = session.carried();
+    assert!(
+        session::cost(own, &left) > 0,
+        "the error is still to be seen there"
+    );
+    assert_eq!(session::cost(own, own), 0);
+    assert_eq!(session.pins(), [since], "begun when it was begun");
+    assert!(session.in_transaction() && !session.has_written());
+    says(&mut session, "COMMIT", StatusFlags::AUTOCOMMIT, &over);
+    run(&mut session, "SELECT 1 FROM t", &FINE);
+    assert!(!session.is_pinned() && !session.in_transaction());
+}
+
+#[test]
 fn what_may_be_asked_for_next_is_held_until_something_else_is_asked() {
     let mut session = session(MYSQL);
     run(

@@ -114,6 +114,7 @@ metrics! {
 
     STATEMENTS = Counter "forebay_split_statements_total" ["ran"] "statements": "Statements of mode split, by where they ran: primary, replica, or held (on the connection that their session holds).";
     READS_AT_PRIMARY = Counter "forebay_split_reads_at_primary_total" ["why"] "statements": "Reads that could have gone to a replica and went to the primary: not_fresh (no replica had what they must see within read_wait), position_unknown (the primary does not say what has been written), no_replica.";
+    TRANSACTIONS_ON_REPLICAS = Counter "forebay_split_transactions_on_replicas_total" ["what"] "transactions": "Transactions that may write, where `transaction_reads` is replica: begun (on a replica), moved (to the primary, by their first statement that was no plain read).";
     READS_RETRIED = Counter "forebay_split_reads_retried_total" [] "statements": "Reads that were sent to another server because theirs was lost before it answered.";
     SESSIONS_PINNED = Gauge "forebay_split_sessions_pinned" [] "sessions": "Sessions that hold a server connection between two commands.";
     PINS = Counter "forebay_split_pins_total" ["reason"] "pins": "Times that a session kept its server connection after a statement, by reason.";

@@ -86,6 +86,25 @@ fn answers_over_shared_connections_are_the_servers() {
     compare_with(&servers, [setup], true);
 }
 
+/// Transactions begin on a replica and move to the primary. Both are one server under two names, so that no replica is behind.
+#[test]
+fn answers_of_transactions_that_move_are_the_servers() {
+    let servers = e2e::servers_with(1, OPTIONS);
+    let port = servers[0].primary().port();
+    let server =
+        |host, role| format!("{{ address = \"{host}:{port}\", max_connections = 8, role = \"{role}\" }}");
+    let users = [(USER, PASSWORD), (READER, READER_PASSWORD), (OPEN, "")]
+        .map(|(name, password)| format!("[[user]]\nname = {name:?}\npassword = {password:?}\n"));
+    let setup = Setup::in_front_of(&servers)
+        .mode("split")
+        .servers([server("127.0.0.1", "primary"), server("localhost", "replica")])
+        .listener("transaction_reads = \"replica\"\nread_consistency = \"eventual\"")
+        .top("shutdown_timeout = \"1s\"")
+        .cluster("pool = { idle_timeout = \"200ms\", reuse = \"oldest\" }")
+        .tables(&users.concat());
+    compare_with(&servers, [setup], true);
+}
+
 fn compare_with<const COUNT: usize>(servers: &[sandbox::Sandbox], setups: [Setup; COUNT], shared: bool) {
     let address = servers[0].primary().address();
     let gateways = setups.map(Setup::start);

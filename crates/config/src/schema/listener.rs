@@ -35,6 +35,11 @@ section! {
         /// writes. `strong`: every session sees every write that was acknowledged before.
         pub read_consistency: ReadConsistency = default(ReadConsistency::Session), NewSessions;
 
+        /// Where reads of a transaction run that begins with a plain `BEGIN` or `START TRANSACTION`, in mode `split`. `primary`: on
+        /// the primary, as all of it. `replica`: on a replica up to the first statement that is no plain read, which begins the
+        /// transaction anew on the primary: the reads before it are from another server, whose data may be older.
+        pub transaction_reads: TransactionReads = default(TransactionReads::Primary), NewSessions;
+
         /// How fresh rows from memory are: those of Redis clients and of `point_lookups`. `strong`: every read sees every write that
         /// was acknowledged before. `session`: a session sees its own writes. `eventual`: what has arrived.
         pub consistency: ReadConsistency = default(ReadConsistency::Strong), NewSessions;
@@ -100,6 +105,14 @@ choice! {
         Session = "session",
         /// With every write that was acknowledged before.
         Strong = "strong",
+    }
+
+    /// Where a transaction that may write reads before it writes.
+    pub enum TransactionReads {
+        /// Where it writes.
+        Primary = "primary",
+        /// On a replica.
+        Replica = "replica",
     }
 }
 

@@ -19,7 +19,7 @@ use std::time::Duration;
 
 pub use cache::{Cache, CacheAccount, CacheMapping, CacheMode, MappingKind};
 pub use cluster::{Balance, Cluster, OnDown, ReadBalance, Role, Server, ServerCompression, Srv, Topology};
-pub use listener::{Listener, Mode, Protocol, ReadConsistency};
+pub use listener::{Listener, Mode, Protocol, ReadConsistency, TransactionReads};
 pub use pool::{Pool, Reuse};
 pub use rules::{Group, PinRule, Rule, StatementClass};
 pub use tls::{ClientAuth, ClusterTls, ListenerTls, TlsMode, TlsVersion, Verify};

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::listener::ReadConsistency;
+use super::listener::{ReadConsistency, TransactionReads};
 use crate::duration::{days, hours, secs};
 use crate::secret::Secret;
 use crate::section::{choice, section};
@@ -46,6 +46,9 @@ section! {
 
         /// How fresh reads on replicas are.
         pub read_consistency: Option<ReadConsistency> = default(None, "the listener's"), NewSessions;
+
+        /// Where transactions read before they write.
+        pub transaction_reads: Option<TransactionReads> = default(None, "the listener's"), NewSessions;
 
         /// Sessions of this account at the same time; further ones are refused with error 1226.
         pub max_connections: Option<u32> = default(None) unit "sessions" in Some(1)..=Some(10_000_000), Live;

@@ -21,9 +21,10 @@ const COLUMNS_MAX: usize = 4096;
 const IDENTIFIER_MAX: usize = 64;
 
 /// Options of listeners that say something about MySQL alone.
-const OF_MYSQL: [&str; 5] = [
+const OF_MYSQL: [&str; 6] = [
     "mode",
     "read_consistency",
+    "transaction_reads",
     "point_lookups",
     "compression",
     "rsa_key",

@@ -16,7 +16,7 @@ pub(crate) use topology::strong_users;
 use crate::address::BindAddress;
 use crate::report::Report;
 use crate::schema::{Check, CheckKind, ClientAuth, Cluster, ClusterTls, Config, Listener, ListenerTls, Mode};
-use crate::schema::{Server, TlsMode, Verify};
+use crate::schema::{ReadConsistency, Server, TlsMode, TransactionReads, Verify};
 use crate::suggest;
 
 /// Servers in one cluster. Every one of them is checked all the time and scanned for every new session.
@@ -43,6 +43,7 @@ pub(crate) fn validate(config: &Config, report: &mut Report<'_>) {
         listener_tls(&listener.tls, &format!("{path}.tls"), report);
         accounts::some_user(listener, config, &path, report);
         options_of_split(listener, &path, report);
+        strong_transactions(listener, &path, report);
     }
     users(&config.users, report);
     strong_users(&config.users, config, report);
@@ -215,14 +216,32 @@ fn options_of_split(listener: &Listener, path: &str, report: &mut Report<'_>) {
     if listener.mode == Mode::Split || report.is_wrong(&mode) {
         return;
     }
-    let option = format!("{path}.read_consistency");
-    if report.is_written(&option) && !report.is_wrong(&option) {
-        let found = format!(
-            "it in mode \"{}\", where reads go where writes go",
-            listener.mode.word()
-        );
+    for option in ["read_consistency", "transaction_reads"] {
+        let option = format!("{path}.{option}");
+        if report.is_written(&option) && !report.is_wrong(&option) {
+            let found = format!(
+                "it in mode \"{}\", where reads go where writes go",
+                listener.mode.word()
+            );
+            report
+                .wrong_key(&option, "this option only in mode \"split\"", found)
+                .hint(None);
+        }
+    }
+}
+
+/// What a transaction has read on a replica before it writes is not what was last acknowledged.
+fn strong_transactions(listener: &Listener, path: &str, report: &mut Report<'_>) {
+    let option = format!("{path}.transaction_reads");
+    let is_strong = listener.read_consistency == ReadConsistency::Strong;
+    if listener.transaction_reads == TransactionReads::Replica && is_strong && !report.is_wrong(&option) {
+        let found = "\"replica\"";
         report
-            .wrong_key(&option, "this option only in mode \"split\"", found)
+            .wrong(
+                &option,
+                "\"primary\", since `read_consistency` is \"strong\"",
+                found,
+            )
             .hint(None);
     }
 }

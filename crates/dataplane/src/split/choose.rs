@@ -10,7 +10,7 @@ use sql_class::{Class, Effects, Facts, Hint};
 use upstream::{Member, Role, Server, ServerId, Topology};
 
 use crate::split::state::Split;
-use crate::split::{lookup, rules};
+use crate::split::{lookup, rules, transaction};
 
 /// Where a statement may run.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,11 +30,13 @@ pub(crate) enum Target {
     },
     /// On the server of this name, by a hint.
     Named(Box<str>),
+    /// On the connection that the session holds for a transaction that may still leave it.
+    Held,
 }
 
 /// What keeps a read from a replica: it depends on this session's connection or on this very server, it leaves something
 /// behind, or nobody knows.
-const PRIMARY_ONLY: Effects = Effects::USER_VARIABLES
+pub(crate) const PRIMARY_ONLY: Effects = Effects::USER_VARIABLES
     .with(Effects::TAKES_USER_LOCK)
     .with(Effects::RELEASES_ALL_LOCKS)
     .with(Effects::NEEDS_USER_LOCKS)
@@ -73,6 +75,9 @@ const PRIMARY_ONLY: Effects = Effects::USER_VARIABLES
 
 /// Where a statement goes that is not bound to the connection the session holds.
 pub(crate) fn target(split: &Split, facts: &Facts) -> Target {
+    if transaction::is_on_replica(split) {
+        return transaction::target(split, facts);
+    }
     if lookup::learns(split) {
         return Target::Primary { for_writing: false };
     }
@@ -108,7 +113,7 @@ impl Target {
     pub(crate) fn group(&self) -> Option<&str> {
         match self {
             Self::Group { name, .. } => Some(name),
-            Self::Primary { .. } | Self::Replica | Self::Named(_) => None,
+            Self::Primary { .. } | Self::Replica | Self::Named(_) | Self::Held => None,
         }
     }
 }

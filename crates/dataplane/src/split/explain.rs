@@ -10,10 +10,11 @@ use crate::error::SessionError;
 use crate::session::CommandHead;
 use crate::split::choose::{self, Target};
 use crate::split::command;
+use crate::split::fresh::Freshness;
 use crate::split::rows::result_set;
 use crate::split::run::refuse;
 use crate::split::state::Split;
-use crate::split::{answer, fresh, rules};
+use crate::split::{answer, fresh, rules, transaction};
 
 /// Executes a statement for the gateway.
 pub(crate) async fn statement(split: &mut Split, head: CommandHead) -> Result<(), SessionError> {
@@ -83,17 +84,24 @@ pub(crate) async fn explain(split: &mut Split, text: &str) -> Vec<Vec<String>> {
     let looks = rules::explain(split, text.as_bytes(), &facts);
     looks.into_iter().for_each(|(rule, look)| say(&rule, look));
     if split.lease.is_some() {
+        if transaction::is_on_replica(split) {
+            say("target", target_in_words(&choose::target(split, &facts)));
+        }
         rules::explained(split);
         let reasons = split.session.pins().iter().map(|pin| pin.reason.label());
         say("pinned", reasons.collect::<Vec<_>>().join(", "));
         say("server", split.server_name().to_owned());
         return rows;
     }
-    let target = choose::target(split, &facts);
+    let target = match transaction::may_begin(split, text.as_bytes(), &facts) {
+        true => Target::Replica,
+        false => choose::target(split, &facts),
+    };
     say("target", target_in_words(&target));
     let topology = split.listener.cluster.topology();
     if matches!(target, Target::Replica | Target::Group { .. }) {
-        let freshness = fresh::needed(split, &topology).await;
+        let freshness = fresh::needed(split).await.unwrap_or(Freshness::Primary);
+        let topology = split.listener.cluster.topology();
         let covers = |server: &upstream::Server| freshness.covered_by(server);
         let reasons = choose::explain(split, &topology, target.group(), covers);
         let mut server = None;
@@ -124,6 +132,7 @@ fn target_in_words(target: &Target) -> String {
         Target::Replica => "replica".to_owned(),
         Target::Group { name, .. } => format!("group {name}"),
         Target::Named(name) => format!("server {name}"),
+        Target::Held => "held".to_owned(),
     }
 }
 

@@ -19,6 +19,7 @@ use crate::split::prepared::OnServer;
 use crate::split::series::Ran;
 use crate::split::server::{Chosen, server};
 use crate::split::state::{Held, Leased, Refused, Split};
+use crate::split::transaction;
 
 /// Servers that are tried for one statement before it is refused.
 const TRIES_MAX: usize = 4;
@@ -35,6 +36,7 @@ pub(crate) async fn go_on(split: &mut Split, target: &Target, now: Now) -> Resul
     match now {
         Now::Leased => Ok(()),
         Now::Refused => Err(pinned_elsewhere(split)),
+        Now::Moves => Box::pin(transaction::go_to_primary(split)).await,
         Now::Wait(chosen) => in_time(split, target, chosen).await,
     }
 }
@@ -44,6 +46,8 @@ pub(crate) enum Now {
     Leased,
     /// A statement for the primary in a session that is bound to a replica's connection.
     Refused,
+    /// A statement that a transaction on a replica goes on to the primary for.
+    Moves,
     /// Nothing; but a server has been chosen, which is where to wait, and whether it is the primary.
     Wait(Option<(Arc<Server>, bool)>),
 }
@@ -52,6 +56,9 @@ pub(crate) enum Now {
 pub(crate) fn at_once(split: &mut Split, target: &Target) -> Now {
     split.was_pinned = split.lease.is_some();
     if let Some(leased) = &split.lease {
+        if leased.moves_on && *target != Target::Held && split.session.in_transaction() {
+            return transaction::leaves(split, target);
+        }
         // In a transaction on a replica the server itself judges what may be done.
         let is_at_home = leased.is_primary || split.session.in_transaction();
         let must_leave = matches!(target, Target::Primary { for_writing: true }) && !is_at_home;
@@ -103,7 +110,7 @@ fn usual(split: &Split, target: &Target) -> Option<(Arc<Server>, bool)> {
             let is_primary = split.is_writer(&topology, &server);
             (is_primary || !fresh::is_galera(split)).then_some((server, is_primary))
         }
-        Target::Primary { .. } | Target::Group { .. } | Target::Named(_) => None,
+        Target::Primary { .. } | Target::Group { .. } | Target::Named(_) | Target::Held => None,
     }
 }
 
@@ -114,7 +121,7 @@ fn may_leave(split: &Split) -> bool {
 }
 
 /// The way that may wait: for freshness, for a primary, in line, for a new connection, for its state.
-async fn in_time(
+pub(crate) async fn in_time(
     split: &mut Split,
     target: &Target,
     mut chosen: Option<(Arc<Server>, bool)>,
@@ -320,11 +327,12 @@ pub(crate) fn attach(split: &mut Split, mut connection: Connection<Held>, is_pri
     split.lease = Some(Leased {
         connection,
         is_primary,
+        moves_on: false,
     });
 }
 
 /// Takes the connection out of the session's hands.
-fn detach(split: &mut Split) -> Option<Connection<Held>> {
+pub(crate) fn detach(split: &mut Split) -> Option<Connection<Held>> {
     let mut leased = split.lease.take()?;
     if std::mem::take(&mut split.counted_as_pinned) {
         split.series().pinned.dec();

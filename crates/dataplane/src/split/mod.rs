@@ -36,6 +36,7 @@ mod state;
 mod statement;
 mod step;
 mod strong;
+mod transaction;
 
 pub(crate) use kill::shoot;
 pub(crate) use login::{dialect, serve};

@@ -22,7 +22,9 @@ use crate::split::prepared::Renaming;
 use crate::split::rules::TimeLimit;
 use crate::split::state::{Refused, Split};
 use crate::split::step::Step;
-use crate::split::{answer, explain, kill, last, lease, login, lookup, note, rules, server, statement};
+use crate::split::{
+    answer, explain, kill, last, lease, login, lookup, note, rules, server, statement, transaction,
+};
 
 /// Serves commands until the session ends, and says why it ended.
 pub(crate) async fn run(split: &mut Split) -> Result<Infallible, SessionError> {
@@ -56,7 +58,9 @@ fn rare_command<'a>(
             Command::STMT_CLOSE => statement::close(split, head).await,
             Command::STMT_RESET => statement::reset(split, head).await,
             Command::STMT_FETCH | Command::STMT_SEND_LONG_DATA => statement::go_on(split, head).await,
-            Command::PING if split.lease.is_none() => answer::ok(split).await,
+            Command::PING if split.lease.is_none() || transaction::is_on_replica(split) => {
+                answer::ok(split).await
+            }
             Command::QUIT => Err(SessionError::ClientQuit),
             Command::RESET_CONNECTION => reset_connection(split, head).await,
             Command::CHANGE_USER => login::change_user(split, head).await,
@@ -113,7 +117,10 @@ fn usual_query(split: &mut Split, head: CommandHead, facts: Facts) -> Step<'_> {
     if facts.effects.intersects(RARE) {
         return Step::to_the_end(rare_query(split, head, facts));
     }
-    let target = choose::target(split, &facts);
+    if transaction::begins(split, head, &facts) {
+        return Step::Wait(Box::pin(transaction::begin_on_replica(split, head, facts)));
+    }
+    let target = transaction::end(split, head, &facts).unwrap_or_else(|| choose::target(split, &facts));
     keep_to_send_again(split, head, &facts);
     match lease::at_once(split, &target) {
         Now::Leased if needs_no_priming(&facts) => {
@@ -394,7 +401,8 @@ async fn release(split: &mut Split) -> Result<(), SessionError> {
 }
 
 /// The session holds its connection on; said in the metrics where that is news.
-fn keep(split: &mut Split) {
+pub(crate) fn keep(split: &mut Split) {
+    transaction::note_kept(split);
     split.control.show_pins(split.session.pins());
     if split.counted_as_pinned {
         return;

@@ -25,6 +25,15 @@ pub(crate) enum AtPrimary {
     NoReplica,
 }
 
+/// What became of a transaction that reads on a replica before it writes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum OnReplica {
+    /// It has begun there.
+    Begun,
+    /// It has gone on to the primary.
+    Moved,
+}
+
 /// The series of one worker, written by its thread only.
 #[derive(Debug, Default)]
 pub(crate) struct SplitSeries {
@@ -34,6 +43,7 @@ pub(crate) struct SplitSeries {
     pub(crate) retried: Counter,
     ran: [Counter; 3],
     at_primary: [Counter; 3],
+    on_replicas: [Counter; 2],
     pins: [Counter; PinReason::ALL.len()],
 }
 
@@ -49,6 +59,8 @@ const AT_PRIMARY: [(AtPrimary, &str); 3] = [
     (AtPrimary::NoReplica, "no_replica"),
 ];
 
+const ON_REPLICAS: [(OnReplica, &str); 2] = [(OnReplica::Begun, "begun"), (OnReplica::Moved, "moved")];
+
 impl SplitSeries {
     pub(crate) fn ran(&self, ran: Ran) {
         self.ran[ran as usize].inc();
@@ -56,6 +68,10 @@ impl SplitSeries {
 
     pub(crate) fn at_primary(&self, why: AtPrimary) {
         self.at_primary[why as usize].inc();
+    }
+
+    pub(crate) fn on_replica(&self, what: OnReplica) {
+        self.on_replicas[what as usize].inc();
     }
 
     /// A session keeps its connection for this reason.
@@ -73,6 +89,9 @@ impl SplitSeries {
         }
         for ((_, label), count) in AT_PRIMARY.iter().zip(&self.at_primary) {
             out.counter(&catalog::READS_AT_PRIMARY, &[label], count.get());
+        }
+        for ((_, label), count) in ON_REPLICAS.iter().zip(&self.on_replicas) {
+            out.counter(&catalog::TRANSACTIONS_ON_REPLICAS, &[label], count.get());
         }
         for (reason, count) in PinReason::ALL.iter().zip(&self.pins) {
             out.counter(&catalog::PINS, &[reason.label()], count.get());

@@ -51,6 +51,8 @@ pub(crate) struct Leased {
     pub(crate) connection: Connection<Held>,
     /// It was leased as the primary's.
     pub(crate) is_primary: bool,
+    /// The transaction that was begun on it goes on to the primary with its first statement that is no plain read.
+    pub(crate) moves_on: bool,
 }
 
 /// A logged-in session in mode `split`.

@@ -23,7 +23,7 @@ use crate::split::run::{
 };
 use crate::split::state::{Refused, Split};
 use crate::split::step::Step;
-use crate::split::{answer, ask, choose, command, last, lease, lookup, rules};
+use crate::split::{answer, ask, choose, command, last, lease, lookup, rules, transaction};
 
 /// MariaDB's clients mean the statement prepared last by this id.
 const LAST_PREPARED: u32 = u32::MAX;
@@ -158,7 +158,7 @@ fn usual_execute(split: &mut Split, head: CommandHead, id: u32, prepared: Prepar
     if split.lease.is_some() {
         let_go(split, head, Some(&prepared.facts), Some((id, prepared.digest)));
     }
-    let target = choose::target(split, &prepared.facts);
+    let target = transaction::target_of_execution(split, head, &prepared.facts);
     let now = lease::at_once(split, &target);
     let is_usual = head.command == Command::STMT_EXECUTE
         && matches!(now, Now::Leased)
@@ -420,13 +420,14 @@ pub(crate) async fn go_on(split: &mut Split, head: CommandHead) -> Result<(), Se
         forget_diagnostics(split);
         return refuse(split, SessionError::NoCursor(id)).await;
     }
-    let target = choose::target(split, &prepared.facts);
+    let target = transaction::target_of_execution(split, head, &prepared.facts);
     if let Err(refused) = lease::lease(split, &target).await {
-        return if head.command == Command::STMT_FETCH {
-            answer::refuse(split, refused).await
-        } else {
-            // There is no answer to long data: the execution that follows will fail in its place.
-            answer::discard(split).await.map(drop)
+        return match head.command {
+            Command::STMT_FETCH => answer::refuse(split, refused).await,
+            // There is no answer to long data, and the transaction must not go on without it.
+            _ if split.session.in_transaction() => Err(refused.0),
+            // The execution that follows will fail in its place.
+            _ => answer::discard(split).await.map(drop),
         };
     }
     if !is_known_here(split, head, id, &prepared)

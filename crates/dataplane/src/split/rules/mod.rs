@@ -406,6 +406,12 @@ pub(crate) fn routes(split: &Split) -> bool {
         .is_some_and(|verdict| verdict.route.is_some())
 }
 
+/// Whether a rule says of the statement under way that it belongs to the primary.
+pub(crate) fn wants_primary(split: &Split) -> bool {
+    let route = split.rules.verdict().and_then(|verdict| verdict.route.as_ref());
+    matches!(route, Some(Route::Primary))
+}
+
 /// What the session is to think of a statement that must not bind it.
 pub(crate) fn overlooked(split: &Split, facts: &Facts) -> Option<Facts> {
     let never = split.rules.verdict()?.pin == Some(PinRule::Never);

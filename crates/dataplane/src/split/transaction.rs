@@ -1,0 +1,364 @@
+//! Transactions that read on a replica before they write: `transaction_reads = "replica"`.
+//!
+//! ```text
+//! BEGIN ─ on a replica ┬ plain reads ─ there
+//!                      ├ COMMIT, ROLLBACK ─ there, and that was it
+//!                      └ anything else: START TRANSACTION on the primary, ROLLBACK on the replica ─ on the primary
+//! ```
+//!
+//! What was read is from another snapshot than what is written, on another server: that is the price, and why it is an option.
+//! All else is as on one server. A transaction of which it is not certain that it can move begins on the primary, and a
+//! statement that is not certainly a plain read moves it. It leaves the replica only once it has begun on the primary: where
+//! that fails, the statement is refused and the transaction is as it was. What was read is never read again.
+
+use config::{Pooling, ReadConsistency, TransactionReads};
+use mysql_wire::{Command, OkPacket, StatusFlags};
+use session::PinReason;
+use sql_class::{Class, Effects, Facts, Hint};
+use upstream::Connection;
+
+use crate::error::{During, SessionError};
+use crate::session::CommandHead;
+use crate::split::ask::{self, AskError};
+use crate::split::choose::{self, PRIMARY_ONLY, Target};
+use crate::split::lease::{self, Now};
+use crate::split::series::OnReplica;
+use crate::split::state::{Held, Refused, Split};
+use crate::split::{answer, command, fresh, rules, run};
+
+const BEGINNINGS: [&str; 3] = ["BEGIN", "BEGIN WORK", "START TRANSACTION"];
+const ENDS: [&str; 4] = ["COMMIT", "COMMIT WORK", "ROLLBACK", "ROLLBACK WORK"];
+
+/// What a statement may ask of the one before it on this connection, which keeps it here.
+const OF_THE_LAST: Effects = Effects::READS_DIAGNOSTICS
+    .with(Effects::READS_FOUND_ROWS)
+    .with(Effects::READS_ROW_COUNT);
+
+/// The flags of COM_STMT_EXECUTE that open a cursor.
+const CURSOR_TYPES: u8 = 0b111;
+
+const TO_PRIMARY: Target = Target::Primary { for_writing: true };
+
+/// The session is in a transaction on a replica that goes on to the primary when it writes.
+pub(crate) fn is_on_replica(split: &Split) -> bool {
+    split.lease.as_ref().is_some_and(|leased| leased.moves_on) && split.session.in_transaction()
+}
+
+/// Where a statement of such a transaction goes.
+pub(crate) fn target(split: &Split, facts: &Facts) -> Target {
+    match stays(split, facts) {
+        true => Target::Held,
+        false => Target::Primary {
+            for_writing: !matches!(facts.class, Class::Read | Class::Session),
+        },
+    }
+}
+
+fn stays(split: &Split, facts: &Facts) -> bool {
+    let leaves = Effects(PRIMARY_ONLY.0 & !OF_THE_LAST.0);
+    let is_read = facts.class == Class::Read
+        && !facts.effects.intersects(leaves)
+        && matches!(facts.hint, None | Some(Hint::Replica));
+    // By a rule it may have to be fresher than what the transaction has begun with.
+    let is_as_fresh = !matches!(
+        split.rules.read_consistency(),
+        Some(ReadConsistency::Session | ReadConsistency::Strong)
+    );
+    // `GET DIAGNOSTICS` of what is there to be asked for.
+    let asks = facts.effects.contains(Effects::READS_DIAGNOSTICS) && has_pin(split, PinReason::Diagnostics);
+    let asks = asks && facts.class == Class::Session;
+    (is_read || asks) && is_as_fresh && !split.keeps_connection && !rules::wants_primary(split)
+}
+
+fn has_pin(split: &Split, reason: PinReason) -> bool {
+    split.session.pins().iter().any(|pin| pin.reason == reason)
+}
+
+/// The end of such a transaction, in a COM_QUERY: where it is.
+pub(crate) fn end(split: &Split, head: CommandHead, facts: &Facts) -> Option<Target> {
+    let is_end = facts.class == Class::Transaction
+        && is_on_replica(split)
+        && !split.keeps_connection
+        && !rules::wants_primary(split)
+        && is_one_of(&ENDS, text(split, head), facts);
+    is_end.then_some(Target::Held)
+}
+
+/// Where the execution of a prepared statement goes. A cursor, and what was sent for a bulk, would stay behind.
+pub(crate) fn target_of_execution(split: &Split, head: CommandHead, facts: &Facts) -> Target {
+    let target = choose::target(split, facts);
+    if target != Target::Held {
+        return target;
+    }
+    let flags = command::payload(split, head).get(5).copied();
+    match head.command == Command::STMT_EXECUTE && flags.is_some_and(|flags| flags & CURSOR_TYPES == 0) {
+        true => target,
+        false => TO_PRIMARY,
+    }
+}
+
+/// The text of a COM_QUERY.
+fn text(split: &Split, head: CommandHead) -> &[u8] {
+    command::text(command::payload(split, head), split.capabilities).unwrap_or_default()
+}
+
+/// Whether it is one of these words and nothing else.
+fn is_one_of(known: &[&str], text: &[u8], facts: &Facts) -> bool {
+    let text = text.trim_ascii();
+    let text = text.strip_suffix(b";").unwrap_or(text);
+    let words = || {
+        text.split(u8::is_ascii_whitespace)
+            .filter(|word| !word.is_empty())
+    };
+    let is = |known: &&str| {
+        let known = known.split(' ').map(str::as_bytes);
+        words().count() == known.clone().count()
+            && words()
+                .zip(known)
+                .all(|(word, known)| word.eq_ignore_ascii_case(known))
+    };
+    facts.effects == Effects::NONE && facts.statements == 1 && facts.hint.is_none() && known.iter().any(is)
+}
+
+/// Whether a COM_QUERY begins a transaction that may read on a replica.
+pub(crate) fn begins(split: &Split, head: CommandHead, facts: &Facts) -> bool {
+    facts.class == Class::Begin && may_begin(split, text(split, head), facts)
+}
+
+/// The same of a text.
+pub(crate) fn may_begin(split: &Split, text: &[u8], facts: &Facts) -> bool {
+    let config = &split.account.user.config;
+    let wanted = config
+        .transaction_reads
+        .unwrap_or(split.listener.config.transaction_reads);
+    wanted == TransactionReads::Replica
+        && facts.class == Class::Begin
+        && is_one_of(&BEGINNINGS, text, facts)
+        && config.pooling == Pooling::Transaction
+        && split.lease.is_none()
+        && !split.keeps_connection
+        && !split.session.in_transaction()
+        && split.session.autocommit()
+        && !split.session.shows_transactions()
+        && !rules::routes(split)
+        && choose::consistency(split) != ReadConsistency::Strong
+        && reads_lock_nothing(split)
+}
+
+/// Not under SERIALIZABLE, nor where the level is not known.
+fn reads_lock_nothing(split: &Split) -> bool {
+    let level = |name| split.session.variable(name);
+    let level = level(b"transaction_isolation").or_else(|| level(b"tx_isolation"));
+    level.is_some_and(|level| {
+        let known: [&[u8]; 3] = [b"REPEATABLE-READ", b"READ-COMMITTED", b"READ-UNCOMMITTED"];
+        known.iter().any(|known| level.eq_ignore_ascii_case(known))
+    })
+}
+
+/// What it takes until the client's `BEGIN` can be sent. False where it has come to its end.
+pub(crate) async fn begin_on_replica(
+    split: &mut Split,
+    head: CommandHead,
+    facts: Facts,
+) -> Result<bool, SessionError> {
+    if let Err(refused) = lease::lease(split, &Target::Replica).await {
+        return answer::refuse(split, refused).await.map(|()| false);
+    }
+    if let Some(leased) = split.lease.as_mut().filter(|leased| !leased.is_primary) {
+        leased.moves_on = true;
+        split.series().on_replica(OnReplica::Begun);
+    }
+    run::begin(split, head, Some(&facts));
+    Ok(true)
+}
+
+/// The connection is kept after a statement: its transaction may be over, and the next one on it is another.
+pub(crate) fn note_kept(split: &mut Split) {
+    let is_open = split.session.in_transaction();
+    if let Some(leased) = &mut split.lease {
+        leased.moves_on &= is_open;
+    }
+}
+
+/// A statement of such a transaction does not stay, unless something binds the session to the connection. What reads leave on
+/// it can be left behind.
+pub(crate) fn leaves(split: &Split, target: &Target) -> Now {
+    let is_left_behind = |reason: PinReason| {
+        matches!(reason, PinReason::Transaction | PinReason::Unsettled) || reason.ends_with_next_statement()
+    };
+    let is_bound = !split.session.pins().iter().all(|pin| is_left_behind(pin.reason));
+    match target {
+        Target::Primary { for_writing: false } if is_bound => Now::Leased,
+        _ if is_bound => Now::Refused,
+        _ => Now::Moves,
+    }
+}
+
+/// Takes the session's transaction from its replica to the primary.
+pub(crate) async fn go_to_primary(split: &mut Split) -> Result<(), Refused> {
+    if stands_on_primary(split) {
+        return Ok(());
+    }
+    if has_pin(split, PinReason::Unsettled) && !is_open(split).await? {
+        // The server has rolled it back.
+        lease::abandon(split);
+        split.status.remove(StatusFlags::IN_TRANS);
+        return lease_primary(split).await;
+    }
+    // What came unasked from the replica is no answer of the primary's.
+    let in_step = split.wires.down.is_empty();
+    split.wires.down.clear();
+    let Some(replica) = lease::detach(split) else {
+        return lease_primary(split).await;
+    };
+    match begin_on_primary(split).await {
+        Ok(begun) => {
+            split.series().on_replica(OnReplica::Moved);
+            leave(split, replica, &begun, in_step).await;
+            Ok(())
+        }
+        Err(refused) => {
+            drop(lease::detach(split));
+            lease::attach(split, replica, false);
+            if let Some(leased) = &mut split.lease {
+                leased.moves_on = true;
+            }
+            run::keep(split);
+            Err(refused)
+        }
+    }
+}
+
+/// The replica has become the primary: the transaction is where it belongs.
+fn stands_on_primary(split: &mut Split) -> bool {
+    let topology = split.listener.cluster.topology();
+    let is_primary = match &split.lease {
+        Some(leased) => split.is_writer(&topology, &leased.connection.server),
+        None => false,
+    };
+    if let Some(leased) = split.lease.as_mut().filter(|_| is_primary) {
+        (leased.is_primary, leased.moves_on) = (true, false);
+    }
+    is_primary
+}
+
+/// Asks the server whether the transaction has survived the last statement's error. Where it does not answer, the session goes
+/// on only to be told that its server is gone.
+async fn is_open(split: &mut Split) -> Result<bool, Refused> {
+    let asked = lease::ask_on_lease(split, &[vec![Command::PING.0]]).await;
+    let gone = |_| {
+        Refused(SessionError::ServerGone {
+            server: split.server_name().to_owned(),
+            during: During::Transaction,
+        })
+    };
+    let replies = asked.map_err(|Refused(error)| match error.ends_session() {
+        true => Refused(error),
+        false => gone(error),
+    })?;
+    let status = replies.first().map(|reply| reply.outcome.status);
+    Ok(status.is_some_and(|status| status.contains(StatusFlags::IN_TRANS)))
+}
+
+async fn lease_primary(split: &mut Split) -> Result<(), Refused> {
+    match lease::at_once(split, &TO_PRIMARY) {
+        Now::Wait(chosen) => lease::in_time(split, &TO_PRIMARY, chosen).await,
+        Now::Leased | Now::Refused | Now::Moves => Ok(()),
+    }
+}
+
+/// Leases a connection to the primary and begins the transaction there.
+async fn begin_on_primary(split: &mut Split) -> Result<OkPacket, Refused> {
+    lease_primary(split).await?;
+    let capabilities = split.key.capabilities;
+    let begin = ask::query(capabilities, "START TRANSACTION");
+    let replies = lease::ask_on_lease(split, &[begin]).await?;
+    // The session's last statement was not on this connection, nor is it the last on it.
+    split.was_pinned = false;
+    if let Some(leased) = &mut split.lease {
+        leased.connection.state.last_session = None;
+    }
+    if let Some(packet) = replies.first().and_then(|reply| reply.error(capabilities)) {
+        return Err(Refused(SessionError::StateRefused {
+            server: split.server_name().to_owned(),
+            packet,
+        }));
+    }
+    let ok = replies.first().and_then(|reply| reply.packet(0));
+    let ok = ok.and_then(|packet| OkPacket::decode(packet, capabilities).ok());
+    ok.filter(|ok| ok.status.contains(StatusFlags::IN_TRANS))
+        .ok_or_else(|| {
+            Refused(SessionError::ServerLogin {
+                server: split.server_name().to_owned(),
+                cause: AskError::Unexpected("START TRANSACTION").to_string(),
+            })
+        })
+}
+
+/// Ends the transaction on the replica, and gives that connection back. Where this fails it is closed, and nothing is lost.
+async fn leave(split: &mut Split, mut replica: Connection<Held>, begun: &OkPacket, in_step: bool) {
+    fresh::leave(&mut replica.state, split.session.move_transaction(begun));
+    replica.state.statements.let_go();
+    if !in_step || split.control.is_aimed_at() {
+        return;
+    }
+    // In full, whatever `completion_type` says.
+    let rollback = ask::query(replica.capabilities, "ROLLBACK AND NO CHAIN NO RELEASE");
+    let asked = lease::asked(split, &mut replica, &[rollback]).await;
+    let is_over = asked.is_ok_and(|replies| {
+        replies.first().is_some_and(|reply| {
+            let outcome = &reply.outcome;
+            outcome.error.is_none() && !outcome.status.contains(StatusFlags::IN_TRANS)
+        })
+    });
+    if is_over {
+        split.pool().give_back(replica);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sql_class::Syntax;
+
+    use super::*;
+
+    fn is(known: &[&str], text: &str) -> bool {
+        let facts = sql_class::facts(text.as_bytes(), Syntax::default());
+        is_one_of(known, text.as_bytes(), &facts)
+    }
+
+    #[test]
+    fn only_the_plain_beginnings_may_be_on_a_replica() {
+        for text in ["BEGIN", "begin work", " Start\n TRANSACTION ; ", "BEGIN;"] {
+            assert!(is(&BEGINNINGS, text), "{text}");
+        }
+        for text in [
+            "START TRANSACTION WITH CONSISTENT SNAPSHOT",
+            "START TRANSACTION READ WRITE",
+            "START TRANSACTION READ ONLY",
+            "BEGIN; SELECT 1",
+            "BEGIN NOT ATOMIC",
+            "/* forebay: primary */ BEGIN",
+            "XA START 'a'",
+            "BEGIN -- ",
+            "",
+        ] {
+            assert!(!is(&BEGINNINGS, text), "{text}");
+        }
+    }
+
+    #[test]
+    fn and_only_the_plain_ends_end_there() {
+        assert!(is(&ENDS, "commit") && is(&ENDS, "ROLLBACK WORK;"));
+        for text in [
+            "COMMIT AND CHAIN",
+            "ROLLBACK TO a",
+            "ROLLBACK RELEASE",
+            "COMMIT; BEGIN",
+            "SAVEPOINT a",
+            "COMMIT /* */",
+        ] {
+            assert!(!is(&ENDS, text), "{text}");
+        }
+    }
+}
