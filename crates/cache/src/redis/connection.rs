@@ -1,7 +1,6 @@
 //! The life of a connection: read, execute all that came, write, again.
 
 use std::future::poll_fn;
-use std::io;
 use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -11,7 +10,6 @@ use std::time::{Duration, Instant};
 use dataplane::extension::{Departure, Guest, Visit};
 use net::{Stream, buffer};
 use resp_wire::{Step, Writer};
-use tokio::io::AsyncWrite;
 use tokio::time::{sleep, sleep_until};
 
 use super::ahead;
@@ -20,6 +18,7 @@ use super::execute::{Execution, Next};
 use super::flush;
 use super::input::Input;
 use super::login;
+use super::output;
 use super::refusal::{Refusal, UnknownCommand};
 use super::rows::Space;
 use super::session::{Replies, Session};
@@ -30,9 +29,7 @@ use crate::store::NotRead;
 use crate::tracking::Mail;
 
 /// Bytes of replies that are collected before they are written: so much of a long pipeline is executed at once.
-const PORTION: usize = 64 * 1024;
-/// The room for replies that is kept from one portion to the next, in bytes.
-const OUT_KEPT: usize = 4 * PORTION;
+pub(super) const PORTION: usize = 64 * 1024;
 /// Turns of the runtime that a request waits for a readable state of the store before it sleeps.
 const TURNS: u32 = 8;
 /// How long it sleeps each time after that.
@@ -172,7 +169,7 @@ impl Connection<'_> {
         }
         let mut desk = self.desk.take().unwrap_or_else(|| self.service.take_desk());
         tracking::tell(&mail, &mut Writer::new(&mut desk.out, self.session.version));
-        let written = self.write(&mut desk.out).await;
+        let written = output::write(&mut self.stream, &self.guest, &mut desk.out).await;
         self.put_away(desk);
         written
     }
@@ -219,7 +216,7 @@ impl Connection<'_> {
         let written = match &worked {
             // Nobody would read it.
             Err(Departure::Failed(_) | Departure::Told(_)) => Ok(()),
-            _ => self.write(&mut desk.out).await,
+            _ => output::write(&mut self.stream, &self.guest, &mut desk.out).await,
         };
         self.service.counts.commands.add(batch.commands);
         if batch.reads > 0 {
@@ -267,7 +264,7 @@ impl Connection<'_> {
                 }
             }
             if desk.out.len() >= PORTION {
-                self.write(&mut desk.out).await?;
+                output::write(&mut self.stream, &self.guest, &mut desk.out).await?;
             }
         }
     }
@@ -462,48 +459,6 @@ impl Connection<'_> {
                 self.session.replies = Replies::On;
             }
             (_, Replies::On | Replies::SkipNext) => {}
-        }
-    }
-
-    /// Writes all of `out`. Nothing is read while the client does not take it: what waits for it is one portion and one reply.
-    async fn write(&mut self, out: &mut Vec<u8>) -> Result<(), Departure> {
-        let mut written = 0;
-        let mut waits = false;
-        let done = poll_fn(|cx| {
-            while written < out.len() {
-                match Pin::new(&mut self.stream).poll_write(cx, &out[written..]) {
-                    Poll::Ready(Ok(0)) => {
-                        return Poll::Ready(Err(Departure::Failed(io::ErrorKind::WriteZero.into())));
-                    }
-                    Poll::Ready(Ok(n)) => {
-                        written += n;
-                        waits = false;
-                    }
-                    Poll::Ready(Err(error)) => return Poll::Ready(Err(Departure::Failed(error))),
-                    Poll::Pending => return self.blocked(&mut waits),
-                }
-            }
-            match Pin::new(&mut self.stream).poll_flush(cx) {
-                Poll::Ready(flushed) => Poll::Ready(flushed.map_err(Departure::Failed)),
-                Poll::Pending => self.blocked(&mut waits),
-            }
-        })
-        .await;
-        self.guest.add_to_client(written);
-        out.clear();
-        out.shrink_to(OUT_KEPT);
-        done
-    }
-
-    /// The client takes nothing now: it may do so for as long as it may be silent.
-    fn blocked(&self, waits: &mut bool) -> Poll<Result<(), Departure>> {
-        if !*waits {
-            *waits = true;
-            self.guest.waits_for_client();
-        }
-        match self.guest.due(false) {
-            Some(order) => Poll::Ready(Err(Departure::Told(order))),
-            None => Poll::Pending,
         }
     }
 }

@@ -26,6 +26,7 @@ mod glob;
 mod info;
 mod input;
 mod login;
+mod output;
 mod reads;
 mod refusal;
 mod rights;

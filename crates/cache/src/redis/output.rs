@@ -1,0 +1,60 @@
+//! Replies on their way to a client.
+
+use std::future::poll_fn;
+use std::io;
+use std::pin::Pin;
+use std::task::Poll;
+
+use dataplane::extension::{Departure, Guest};
+use net::Stream;
+use tokio::io::AsyncWrite;
+
+use super::connection::PORTION;
+
+/// The room for replies that is kept from one portion to the next, in bytes.
+const OUT_KEPT: usize = 4 * PORTION;
+
+/// Writes all of `out`. Nothing is read while the client does not take it: what waits for it is one portion and one reply.
+///
+/// # Errors
+/// The client is gone, or takes too long.
+pub(super) async fn write(stream: &mut Stream, guest: &Guest, out: &mut Vec<u8>) -> Result<(), Departure> {
+    let mut written = 0;
+    let mut waits = false;
+    let done = poll_fn(|cx| {
+        while written < out.len() {
+            match Pin::new(&mut *stream).poll_write(cx, &out[written..]) {
+                Poll::Ready(Ok(0)) => {
+                    return Poll::Ready(Err(Departure::Failed(io::ErrorKind::WriteZero.into())));
+                }
+                Poll::Ready(Ok(n)) => {
+                    written += n;
+                    waits = false;
+                }
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(Departure::Failed(error))),
+                Poll::Pending => return blocked(guest, &mut waits),
+            }
+        }
+        match Pin::new(&mut *stream).poll_flush(cx) {
+            Poll::Ready(flushed) => Poll::Ready(flushed.map_err(Departure::Failed)),
+            Poll::Pending => blocked(guest, &mut waits),
+        }
+    })
+    .await;
+    guest.add_to_client(written);
+    out.clear();
+    out.shrink_to(OUT_KEPT);
+    done
+}
+
+/// The client takes nothing now: it may do so for as long as it may be silent.
+fn blocked(guest: &Guest, waits: &mut bool) -> Poll<Result<(), Departure>> {
+    if !*waits {
+        *waits = true;
+        guest.waits_for_client();
+    }
+    match guest.due(false) {
+        Some(order) => Poll::Ready(Err(Departure::Told(order))),
+        None => Poll::Pending,
+    }
+}
