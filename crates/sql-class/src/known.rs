@@ -41,9 +41,18 @@ const NOTHING: Known = Known {
 impl<S: BuildHasher> KnownFacts<S> {
     /// See [`facts`](crate::facts).
     pub fn facts(&mut self, sql: &[u8], syntax: Syntax) -> Facts {
-        if !outline(sql, &mut self.outline) || self.outline.is_empty() {
-            return crate::facts(sql, syntax);
+        self.certain_facts(sql, syntax).0
+    }
+
+    /// The same, and whether they are certain not to depend on anything of the syntax but the dialect.
+    pub fn certain_facts(&mut self, sql: &[u8], syntax: Syntax) -> (Facts, bool) {
+        match outline(sql, &mut self.outline) && !self.outline.is_empty() {
+            true => (self.of_outline(sql, syntax), true),
+            false => (crate::facts(sql, syntax), false),
         }
+    }
+
+    fn of_outline(&mut self, sql: &[u8], syntax: Syntax) -> Facts {
         if self.places.is_empty() {
             self.places.resize(PLACES, NOTHING);
         }

@@ -11,6 +11,7 @@ const OUTLINE_MAX: usize = 1024;
 enum Mark {
     /// Stays as it is.
     Plain,
+    /// The same, and a digit behind it is no number.
     Letter,
     Digit,
     /// `'`
@@ -41,9 +42,19 @@ const MARKS: [Mark; 256] = {
     marks
 };
 
-#[inline]
-fn mark(sql: &[u8], at: usize) -> Mark {
-    sql.get(at).map_or(Mark::Plain, |byte| MARKS[usize::from(*byte)])
+/// What is neither plain nor a letter.
+const STOPS: [bool; 256] = {
+    let mut stops = [false; 256];
+    let mut at = 0;
+    while at < 256 {
+        stops[at] = !matches!(MARKS[at], Mark::Plain | Mark::Letter);
+        at += 1;
+    }
+    stops
+};
+
+fn mark(byte: u8) -> Mark {
+    MARKS[usize::from(byte)]
 }
 
 /// Writes the outline of a text. False where it has none.
@@ -51,10 +62,9 @@ pub(crate) fn outline(sql: &[u8], out: &mut Vec<u8>) -> bool {
     out.clear();
     // What is before `kept` was written.
     let (mut at, mut kept) = (0, 0);
-    while at < sql.len() {
-        match mark(sql, at) {
-            Mark::Plain => at += 1,
-            Mark::Letter => at = word_end(sql, at),
+    while let Some(len) = sql[at..].iter().position(|byte| STOPS[usize::from(*byte)]) {
+        at += len;
+        match mark(sql[at]) {
             Mark::Digit => {
                 let end = word_end(sql, at);
                 if is_number(sql, at, end) {
@@ -83,6 +93,7 @@ pub(crate) fn outline(sql: &[u8], out: &mut Vec<u8>) -> bool {
                 (b'/', Some(b'*')) | (b'-', Some(b'-')) => return false,
                 _ => at += 1,
             },
+            Mark::Plain | Mark::Letter => at += 1,
             Mark::Unsure => return false,
         }
     }
@@ -99,18 +110,20 @@ fn keep(piece: &[u8], out: &mut Vec<u8>) -> bool {
     true
 }
 
-#[inline]
-fn word_end(sql: &[u8], mut at: usize) -> usize {
-    while matches!(mark(sql, at), Mark::Letter | Mark::Digit) {
-        at += 1;
-    }
-    at
+fn word_end(sql: &[u8], from: usize) -> usize {
+    let rest = &sql[from..];
+    let len = rest
+        .iter()
+        .position(|byte| !matches!(mark(*byte), Mark::Letter | Mark::Digit));
+    from + len.unwrap_or(rest.len())
 }
 
-/// Whether a word that begins with a digit is nothing but a whole number: no part of a name, of a variable, or of a number with a dot.
+/// Whether digits are a whole number: no part of a name, of a variable, or of a number with a dot. `end`: of the word that goes
+/// on or begins with them.
 fn is_number(sql: &[u8], start: usize, end: usize) -> bool {
     let before = start.checked_sub(1).map(|before| sql[before]);
-    let joins = matches!(before, Some(b'.' | b'@')) || sql.get(end) == Some(&b'.');
+    let joins = before.is_some_and(|byte| matches!(byte, b'.' | b'@') || mark(byte) == Mark::Letter)
+        || sql.get(end) == Some(&b'.');
     !joins && sql[start..end].iter().all(u8::is_ascii_digit)
 }
 

@@ -294,12 +294,13 @@ fn classify(session: &Session, of: &OfSession, text: &[u8]) -> Other {
         ..of.syntax
     };
     let mut known_facts = session.worker.known_facts.borrow_mut();
+    let (facts, is_certain) = known_facts.certain_facts(text, syntax(of.syntax.ansi_quotes));
     let mut found = Other {
-        facts: known_facts.facts(text, syntax(of.syntax.ansi_quotes)),
+        facts,
         is_select: begins_with_select(text),
         sets: Vec::new(),
     };
-    if matches!(of.standing, Standing::Changed) && text.contains(&b'"') {
+    if !is_certain && matches!(of.standing, Standing::Changed) && text.contains(&b'"') {
         let other = known_facts.facts(text, syntax(!of.syntax.ansi_quotes));
         found.facts.class = found.facts.class.max(other.class);
         found.facts.effects = found.facts.effects.with(other.effects);
@@ -308,12 +309,10 @@ fn classify(session: &Session, of: &OfSession, text: &[u8]) -> Other {
     let names = |set: &[u8]| text.windows(set.len()).any(|word| word.eq_ignore_ascii_case(set));
     match found.facts.class {
         Class::Session if TRAILING_QUOTES_SETS.iter().any(|set| names(set)) => return ANY_OTHER,
-        Class::Session | Class::Administration => {
-            match assigned(text, syntax(of.syntax.ansi_quotes)) {
-                Some(sets) => found.sets = sets,
-                None => return ANY_OTHER,
-            }
-        }
+        Class::Session | Class::Administration => match assigned(text, syntax(of.syntax.ansi_quotes)) {
+            Some(sets) => found.sets = sets,
+            None => return ANY_OTHER,
+        },
         _ => {}
     }
     found

@@ -101,7 +101,10 @@ pub(crate) fn facts(split: &Split, head: CommandHead) -> Facts {
     let payload = payload(split, head);
     let seen_whole = payload.len() == head.payload_len && head.payload_len < PacketHeader::MAX_PAYLOAD;
     match text(payload, split.capabilities) {
-        Some(text) if seen_whole => sql_class::facts(text, split.session.syntax()),
+        Some(text) if seen_whole => {
+            let mut known = split.worker.known_facts.borrow_mut();
+            known.facts(text, split.session.syntax())
+        }
         Some(text) => {
             let mut facts = sql_class::facts(text, split.session.syntax());
             facts.class = facts.class.max(Class::Write);
