@@ -79,6 +79,7 @@ enum Came {
 
 /// Requests that came together.
 struct Batch {
+    began: Instant,
     mappings: Rc<Present>,
     /// Whether the store is fresh enough for them; or why not.
     fresh: Option<Result<(), String>>,
@@ -179,7 +180,7 @@ impl Connection<'_> {
         let Mail::Keys(mut keys) = mail else {
             return Ok(mail);
         };
-        self.age_rights();
+        self.age_rights(Instant::now());
         let mappings = self.service.mappings();
         let mut allowed = Vec::with_capacity(keys.len());
         for key in &keys {
@@ -205,6 +206,7 @@ impl Connection<'_> {
         self.guest.works();
         let mut desk = self.desk.take().unwrap_or_else(|| self.service.take_desk());
         let mut batch = Batch {
+            began: Instant::now(),
             mappings: self.service.mappings(),
             fresh: None,
             last: None,
@@ -241,7 +243,7 @@ impl Connection<'_> {
     }
 
     async fn requests(&mut self, desk: &mut Desk, batch: &mut Batch) -> Result<(), Departure> {
-        self.age_rights();
+        self.age_rights(batch.began);
         loop {
             match desk.parser.parse(self.input.bytes(), self.session.limits()) {
                 Ok(Step::Incomplete) => return Ok(()),
@@ -269,9 +271,9 @@ impl Connection<'_> {
         }
     }
 
-    fn age_rights(&mut self) {
+    fn age_rights(&mut self, now: Instant) {
         let definitions = self.service.reader.board().definitions();
-        self.session.rights.age(Instant::now(), definitions);
+        self.session.rights.age(now, definitions);
     }
 
     /// Executes the request that the parser has found, whatever has to be waited for. `size`: its bytes. True: the client said goodbye.
@@ -303,7 +305,7 @@ impl Connection<'_> {
                     waits = true;
                     batch.fresh = Some(self.fresh().await?);
                     // What was waited for may have been a REVOKE.
-                    self.age_rights();
+                    self.age_rights(batch.began);
                 }
                 Next::Busy => {
                     if !self.pause(&mut waited).await? {
