@@ -399,11 +399,6 @@ mode = "split"
 cluster = "main"
 read_consistency = "strong"
 transaction_reads = "replica"
-[[listener]]
-bind = "127.0.0.1:6035"
-mode = "split"
-cluster = "main"
-transaction_reads = "replicas"
 
 [[user]]
 name = "app"
@@ -416,7 +411,6 @@ servers = [{ address = "db1", role = "primary" }]
         expect![[r#"
             f.toml:5:1: listener[0].transaction_reads: expected this option only in mode "split", found it in mode "session", where reads go where writes go
             f.toml:11:21: listener[1].transaction_reads: expected "primary", since `read_consistency` is "strong", found "replica"
-            f.toml:16:21: listener[2].transaction_reads: expected "primary" or "replica", found "replicas"; did you mean `replica`?
         "#]],
     );
 }
