@@ -8,6 +8,7 @@
 //! `SHOW WARNINGS`), which is any but a plain SELECT, the lookup is executed on the server first, for nobody. So what a server
 //! says of its last statement is always of the client's last statement.
 
+mod classify;
 mod now;
 mod prepared;
 mod rights;
@@ -22,8 +23,9 @@ use config::ReadConsistency;
 use foldhash::fast::RandomState;
 use mysql_wire::{Command, PacketHeader, StatusFlags};
 use net::Peer;
-use sql_class::{Class, Effects, Facts, Syntax, assigned, point_lookup};
+use sql_class::{Class, Effects, Facts, Syntax, point_lookup};
 
+use self::classify::{ANY_OTHER, Other, TRAILING_QUOTES, classify};
 pub(crate) use self::now::{AtOnce, at_once, note_outcome};
 use self::rights::RightsOfSession;
 pub(crate) use self::rights::rights_of_login;
@@ -124,25 +126,6 @@ const DOUBTFUL: Effects = Effects::TEMPORARY_TABLE
     .with(Effects::XA)
     .with(Effects::INCOMPLETE);
 
-/// A statement of which nothing is known.
-const ANYTHING: Facts = Facts {
-    class: Class::Unknown,
-    effects: Effects::INCOMPLETE,
-    statements: 1,
-    hint: None,
-};
-
-const ANY_OTHER: Other = Other {
-    facts: ANYTHING,
-    is_select: false,
-    sets: Vec::new(),
-};
-
-/// Collations of character sets in which a part of a character can be a backslash or a quote: of big5, sjis, gbk, cp932, gb18030.
-const TRAILING_QUOTES: [u8; 11] = [1, 13, 28, 84, 87, 88, 95, 96, 248, 249, 250];
-/// Those character sets.
-const TRAILING_QUOTES_SETS: [&[u8]; 5] = [b"big5", b"sjis", b"gbk", b"cp932", b"gb18030"];
-
 /// What is to be done about a command.
 enum Step {
     Forward,
@@ -158,15 +141,6 @@ enum Found {
     Nothing,
     Other(Other),
     Lookup(Step),
-}
-
-/// A statement that goes to the server like any other.
-#[derive(Debug, Clone)]
-struct Other {
-    facts: Facts,
-    is_select: bool,
-    /// Variables that it sets.
-    sets: Vec<Box<[u8]>>,
 }
 
 impl OfSession {
@@ -286,38 +260,6 @@ impl OfSession {
     }
 }
 
-/// Looks at a statement, however the settings are that were not asked for.
-fn classify(session: &Session, of: &OfSession, text: &[u8]) -> Other {
-    let syntax = |ansi_quotes| Syntax {
-        ansi_quotes,
-        no_backslash_escapes: session.status.contains(StatusFlags::NO_BACKSLASH_ESCAPES),
-        ..of.syntax
-    };
-    let mut known_facts = session.worker.known_facts.borrow_mut();
-    let (facts, is_certain) = known_facts.certain_facts(text, syntax(of.syntax.ansi_quotes));
-    let mut found = Other {
-        facts,
-        is_select: begins_with_select(text),
-        sets: Vec::new(),
-    };
-    if !is_certain && matches!(of.standing, Standing::Changed) && text.contains(&b'"') {
-        let other = known_facts.facts(text, syntax(!of.syntax.ansi_quotes));
-        found.facts.class = found.facts.class.max(other.class);
-        found.facts.effects = found.facts.effects.with(other.effects);
-        found.facts.statements = found.facts.statements.max(other.statements);
-    }
-    let names = |set: &[u8]| text.windows(set.len()).any(|word| word.eq_ignore_ascii_case(set));
-    match found.facts.class {
-        Class::Session if TRAILING_QUOTES_SETS.iter().any(|set| names(set)) => return ANY_OTHER,
-        Class::Session | Class::Administration => match assigned(text, syntax(of.syntax.ansi_quotes)) {
-            Some(sets) => found.sets = sets,
-            None => return ANY_OTHER,
-        },
-        _ => {}
-    }
-    found
-}
-
 /// Forwards a command, or answers it.
 pub(crate) async fn command(session: &mut Session, head: CommandHead) -> Result<(), SessionError> {
     let Some(mut of) = session.lookups.take() else {
@@ -376,12 +318,6 @@ async fn serve(session: &mut Session, of: &mut OfSession, head: CommandHead) -> 
         }
         _ => forward_statement(session, of, head, &ANY_OTHER).await,
     }
-}
-
-fn begins_with_select(text: &[u8]) -> bool {
-    let text = text.trim_ascii_start();
-    text.get(..6)
-        .is_some_and(|word| word.eq_ignore_ascii_case(b"SELECT"))
 }
 
 async fn forward(
