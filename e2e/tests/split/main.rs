@@ -20,6 +20,7 @@ mod a_new_primary_is_followed;
 mod accounts_may_be_left_to_the_servers;
 mod accounts_may_be_the_servers_own;
 mod an_explanation_comes_with_the_warnings;
+mod an_old_primary_is_left;
 mod answers_stay_in_step;
 mod cursors_and_long_data_stay_with_their_session;
 mod delays;

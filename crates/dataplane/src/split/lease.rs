@@ -7,7 +7,7 @@ use mysql_wire::{Capabilities, ErrPacket};
 use net::Stream;
 use session::Carried;
 use sql_class::Dialect;
-use upstream::{Cluster, Connection, Credential, LeaseError, Opened, Server, ServerId};
+use upstream::{Cluster, Connection, Credential, LeaseError, Opened, Role, Server, ServerId};
 
 use crate::control::Waiting;
 use crate::error::SessionError;
@@ -35,7 +35,7 @@ pub(crate) async fn lease(split: &mut Split, target: &Target) -> Result<(), Refu
 pub(crate) async fn go_on(split: &mut Split, target: &Target, now: Now) -> Result<(), Refused> {
     match now {
         Now::Leased => Ok(()),
-        Now::Refused => Err(pinned_elsewhere(split)),
+        Now::Refused => Err(bound_elsewhere(split)),
         Now::Moves => Box::pin(transaction::go_to_primary(split)).await,
         Now::Wait(chosen) => in_time(split, target, chosen).await,
     }
@@ -44,7 +44,7 @@ pub(crate) async fn go_on(split: &mut Split, target: &Target, now: Now) -> Resul
 /// What is to be had without waiting.
 pub(crate) enum Now {
     Leased,
-    /// A statement for the primary in a session that is bound to a replica's connection.
+    /// A statement for another server in a session that is bound to its connection.
     Refused,
     /// A statement that a transaction on a replica goes on to the primary for.
     Moves,
@@ -55,14 +55,13 @@ pub(crate) enum Now {
 /// The usual way, which waits for nothing: the connection that is held, or an idle one that looks like the session already.
 pub(crate) fn at_once(split: &mut Split, target: &Target) -> Now {
     split.was_pinned = split.lease.is_some();
+    judge_anew(split);
     if let Some(leased) = &split.lease {
         if leased.moves_on && *target != Target::Held && split.session.in_transaction() {
             return transaction::leaves(split, target);
         }
-        // In a transaction on a replica the server itself judges what may be done.
-        let is_at_home = leased.is_primary || split.session.in_transaction();
-        let must_leave = matches!(target, Target::Primary { for_writing: true }) && !is_at_home;
-        if !must_leave {
+        // In a transaction the server itself judges what may be done.
+        if split.session.in_transaction() || may_stay(split, leased, target) {
             split.series().ran(Ran::Held);
             return Now::Leased;
         }
@@ -92,6 +91,41 @@ pub(crate) fn at_once(split: &mut Split, target: &Target) -> Now {
     }
 }
 
+/// What the server of a connection is now that is held for longer than a statement. Roles that nobody knows for certain are not
+/// news: its server is out of sight for a moment, or claims to be the primary, as another does.
+fn judge_anew(split: &mut Split) {
+    let Some(leased) = &split.lease else { return };
+    let topology = split.pool().topology();
+    if leased.generation == topology.generation {
+        return;
+    }
+    let server = &leased.connection.server;
+    let is_primary = split.is_writer(&topology, server);
+    let role = topology.member(server.id()).map(|member| member.role);
+    let is_certain = is_primary || topology.primary.is_some() || role == Some(Role::Replica);
+    let generation = topology.generation;
+    drop(topology);
+    if let Some(leased) = &mut split.lease {
+        leased.generation = generation;
+        if is_certain {
+            leased.is_demoted = !is_primary && (leased.is_demoted || leased.is_primary);
+            leased.is_primary = is_primary;
+        }
+    }
+}
+
+/// Whether a statement that is in no transaction may run on the connection that is held.
+fn may_stay(split: &Split, leased: &Leased, target: &Target) -> bool {
+    match target {
+        Target::Named(name) if **name == *leased.connection.server.name() => true,
+        _ if leased.is_demoted => false,
+        Target::Primary { for_writing: true } => {
+            leased.is_primary && split.pool().topology().refuse_writes.is_none()
+        }
+        _ => true,
+    }
+}
+
 /// The server for a statement about which there is nothing unusual, and whether it is the primary.
 fn usual(split: &Split, target: &Target) -> Option<(Arc<Server>, bool)> {
     if split.lost_on.is_some() {
@@ -118,6 +152,10 @@ fn usual(split: &Split, target: &Target) -> Option<(Arc<Server>, bool)> {
 fn may_leave(split: &Split) -> bool {
     let mut pins = split.session.pins().iter();
     !split.keeps_connection && pins.all(|pin| pin.reason.ends_with_next_statement())
+}
+
+fn is_demoted(split: &Split) -> bool {
+    split.lease.as_ref().is_some_and(|leased| leased.is_demoted)
 }
 
 /// The way that may wait: for freshness, for a primary, in line, for a new connection, for its state.
@@ -327,6 +365,8 @@ pub(crate) fn attach(split: &mut Split, mut connection: Connection<Held>, is_pri
     split.lease = Some(Leased {
         connection,
         is_primary,
+        is_demoted: false,
+        generation: 0,
         moves_on: false,
     });
 }
@@ -442,11 +482,23 @@ fn may_try_another(error: &SessionError) -> bool {
     )
 }
 
-/// A statement for the primary in a session that is bound to a replica's connection.
-fn pinned_elsewhere(split: &Split) -> Refused {
-    let reasons = split.session.pins().iter().map(|pin| pin.reason.label());
-    Refused(SessionError::PinnedToReplica {
-        server: split.server_name().to_owned(),
-        reasons: reasons.collect::<Vec<_>>().join(", "),
-    })
+/// A statement for another server in a session that is bound to its connection.
+fn bound_elsewhere(split: &Split) -> Refused {
+    let mut reasons: Vec<_> = split
+        .session
+        .pins()
+        .iter()
+        .map(|pin| pin.reason.label())
+        .collect();
+    if split.keeps_connection {
+        reasons.push("kept");
+    }
+    let (server, reasons) = (split.server_name().to_owned(), reasons.join(", "));
+    if is_demoted(split) {
+        return Refused(SessionError::Demoted { server, reasons });
+    }
+    match &split.pool().topology().refuse_writes {
+        Some(reason) => Refused(SessionError::WritesRefused(reason.clone())),
+        None => Refused(SessionError::PinnedToReplica { server, reasons }),
+    }
 }

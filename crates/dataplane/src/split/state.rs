@@ -49,8 +49,12 @@ pub(crate) struct Held {
 /// A server connection in the hands of a session; its stream is in the session's wires.
 pub(crate) struct Leased {
     pub(crate) connection: Connection<Held>,
-    /// It was leased as the primary's.
+    /// Its server takes this session's writes, as of `generation`.
     pub(crate) is_primary: bool,
+    /// Its server did, and another does now, or none.
+    pub(crate) is_demoted: bool,
+    /// Of the topology by which that was judged last; 0 is none.
+    pub(crate) generation: u64,
     /// The transaction that was begun on it goes on to the primary with its first statement that is no plain read.
     pub(crate) moves_on: bool,
 }
