@@ -132,6 +132,32 @@ impl Carried {
         }
     }
 
+    /// Whether every text means the same under both when it is prepared.
+    #[must_use]
+    pub fn means_the_same(&self, other: &Self) -> bool {
+        self.schema == other.schema && self.meaning().eq(other.meaning())
+    }
+
+    fn meaning(&self) -> impl Iterator<Item = &(Rc<[u8]>, Rc<[u8]>)> {
+        self.variables
+            .iter()
+            .filter(|(name, _)| variables::gives_meaning(name))
+    }
+
+    /// This, but a text means what it means under `context`; what was prepared without a schema names everything in full. None
+    /// for a connection without one, which would not be without one again.
+    pub(crate) fn meaning_as(&self, context: &Self) -> Option<Self> {
+        let mut there = self.clone();
+        match (self.schema(), context.schema()) {
+            (None, Some(_)) => return None,
+            (here, Some(schema)) if here != Some(schema) => there.set_schema(Some(schema)),
+            _ => {}
+        }
+        self.meaning().for_each(|(name, _)| there.unset(name));
+        context.meaning().for_each(|(name, value)| there.set(name, value));
+        Some(there)
+    }
+
     fn place(&self, name: &[u8]) -> Result<usize, usize> {
         self.variables.binary_search_by(|(other, _)| (**other).cmp(name))
     }
@@ -176,6 +202,23 @@ mod tests {
         assert_eq!(carried.variable(b"sql_mode"), None);
         let names: Vec<_> = carried.variables().map(|(name, _)| name.to_vec()).collect();
         assert_eq!(names, [b"autocommit".to_vec(), b"time_zone".to_vec()]);
+    }
+
+    #[test]
+    fn a_text_means_the_same_whatever_does_not_concern_it() {
+        let mut one = Carried::fresh(Some(b"a"), false);
+        one.set(b"autocommit", b"OFF");
+        one.set(b"sql_mode", b"ANSI_QUOTES");
+        let mut other = Carried::fresh(Some(b"a"), true);
+        other.set(b"sql_mode", b"ANSI_QUOTES");
+        other.set(b"transaction_isolation", b"SERIALIZABLE");
+        assert!(one.means_the_same(&other));
+        other.set(b"sql_mode", b"");
+        assert!(!one.means_the_same(&other));
+        one.unset(b"sql_mode");
+        assert!(!one.means_the_same(&other));
+        other.unset(b"sql_mode");
+        assert!(!one.means_the_same(&Carried::fresh(Some(b"b"), false)));
     }
 
     #[test]

@@ -57,6 +57,28 @@ pub fn rebuild(want: &Carried, have: &Carried, baseline: &Baseline, _dialect: Di
     commands
 }
 
+/// There and back: the payloads of the commands after which every text means on a connection what it means under some other
+/// state, and of those that make it again what it was, whatever has become of the first. They do nothing else, so they may be
+/// sent in a transaction.
+pub type Excursion = (Vec<Vec<u8>>, Vec<Vec<u8>>);
+
+/// From `here` to where a text means what it means under `context`. None where there is no way back: to no schema, or to a
+/// collation that is not known.
+pub(crate) fn excursion(
+    context: &Carried,
+    here: &Carried,
+    knows_collation: bool,
+    baseline: &Baseline,
+    dialect: Dialect,
+) -> Option<Excursion> {
+    let there = here.meaning_as(context)?;
+    if !knows_collation && Charsets::of(&there, baseline) != Charsets::of(here, baseline) {
+        return None;
+    }
+    let from = |have, want| rebuild(want, have, baseline, dialect);
+    Some((from(here, &there), from(&there, here)))
+}
+
 fn assignments(want: &Carried, have: &Carried, baseline: &Baseline, charset_too: bool) -> Assignments {
     let mut set = Assignments::default();
     let target = Charsets::of(want, baseline);
@@ -378,6 +400,34 @@ mod tests {
         assert_eq!(all[0], "SET character_set_client=utf8mb4");
         assert_eq!(all[1], "init_db: \\xc3\\xa9");
         assert!(all[2].contains("NAMES 'utf8mb4'"));
+    }
+
+    #[test]
+    fn an_excursion_changes_what_gives_meaning_and_nothing_else() {
+        let context = carried(
+            Some("old"),
+            &[
+                ("autocommit", "OFF"),
+                ("sql_mode", "ANSI_QUOTES"),
+                ("tx_read_only", "ON"),
+            ],
+        );
+        let here = carried(Some("new"), &[("character_set_results", "latin1")]);
+        let text = |commands: Vec<Vec<u8>>| {
+            let of = |payload: &Vec<u8>| String::from_utf8_lossy(&payload[1..]).into_owned();
+            commands.iter().map(of).collect::<Vec<_>>()
+        };
+        let (there, back) = excursion(&context, &here, false, &baseline(), MYSQL).unwrap();
+        assert_eq!(text(there), ["old", "SET sql_mode='ANSI_QUOTES'"]);
+        assert_eq!(text(back), ["new", "SET sql_mode=DEFAULT"]);
+        // What was prepared without a schema names everything in full.
+        let (context, here) = (carried(None, &[]), carried(Some("new"), &[("autocommit", "OFF")]));
+        let nothing = Some((Vec::new(), Vec::new()));
+        assert_eq!(excursion(&context, &here, true, &baseline(), MYSQL), nothing);
+        assert_eq!(excursion(&here, &context, true, &baseline(), MYSQL), None);
+        let context = carried(None, &[("character_set_client", "latin1")]);
+        assert!(excursion(&context, &here, true, &baseline(), MYSQL).is_some());
+        assert_eq!(excursion(&context, &here, false, &baseline(), MYSQL), None);
     }
 
     #[test]

@@ -13,7 +13,8 @@ pub struct Prepared {
     pub facts: Rc<Facts>,
     pub digest: u64,
     pub params: u16,
-    /// The session's state when it was prepared: what names without a schema, quotes and literals in it mean.
+    /// The session's state when it was prepared: what names without a schema, quotes and literals in it mean, for
+    /// [`crate::Session::excursion`].
     pub context: Rc<Carried>,
     /// The parameter types that the client sent last: it sends them once, and each server connection needs them.
     pub types: Option<Rc<[u8]>>,

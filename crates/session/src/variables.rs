@@ -22,6 +22,26 @@ pub(crate) const CHARSETS: [&[u8]; 4] = [
     COLLATION_CONNECTION,
 ];
 
+/// Beside the schema, what a text's meaning hangs on when it is prepared. To set one of these has no other effect: not even a
+/// transaction takes notice.
+const OF_MEANING: &[&[u8]] = &[
+    CHARACTER_SET_CLIENT,
+    CHARACTER_SET_CONNECTION,
+    COLLATION_CONNECTION,
+    SQL_MODE,
+    b"old_mode", // MariaDB: what `utf8` is
+    // MySQL looks at these when it prepares a statement, MariaDB when it executes it (the first three tested on both).
+    b"time_zone",
+    b"default_week_format",
+    b"div_precision_increment",
+    b"optimizer_switch",
+];
+
+/// Whether a text may mean something else under another value.
+pub(crate) fn gives_meaning(name: &[u8]) -> bool {
+    OF_MEANING.contains(&name)
+}
+
 /// What a report of a variable means for the session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Meaning {

@@ -8,7 +8,8 @@ use sql_class::Effects;
 
 use super::Session;
 use super::text::Collation;
-use crate::PinReason;
+use crate::rebuild::{Excursion, excursion};
+use crate::{Baseline, Carried, PinReason};
 use crate::variables::{self, CHARACTER_SET_CONNECTION, COLLATION_CONNECTION, Meaning, meaning};
 
 impl Session {
@@ -45,6 +46,28 @@ impl Session {
         }
         self.status = ok.status;
         shown
+    }
+
+    /// What makes texts mean on its connection what they mean under `context`, and the way back. None where there is none. What
+    /// the server may have to report of the last statement has to be known before: its OK would be lost.
+    #[must_use]
+    pub fn excursion(&self, context: &Carried, baseline: &Baseline) -> Option<Excursion> {
+        let knows_collation = !self.pins.has(PinReason::Uncarried);
+        excursion(context, &self.carried, knows_collation, baseline, self.dialect)
+    }
+
+    /// The answer to a command of an [`Session::excursion`]: of what it reports, the transaction alone is the session's.
+    pub fn observe_excursion(&mut self, ok: &OkPacket) {
+        for change in changes(&ok.session_state).flatten() {
+            let is_lasting = matches!(
+                change,
+                Change::TransactionState(_) | Change::Characteristics(_) | Change::Gtids(_)
+            );
+            if is_lasting {
+                self.learn(&change);
+            }
+        }
+        self.status = ok.status;
     }
 
     /// What the client wants to see holds for the OK packet that says so, too.

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use mysql_wire::StatusFlags;
 
+use crate::Random;
 use crate::op::Op;
 
 pub(crate) const LOGIN_COLLATION: &str = "utf8mb4_unicode_ci";
@@ -72,6 +73,8 @@ pub(crate) struct Transaction {
 
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Prepared {
+    /// What its text means.
+    pub(crate) meaning: String,
     pub(crate) long_data: u32,
     pub(crate) cursor: Option<u32>,
 }
@@ -180,6 +183,14 @@ impl Connection {
             warnings: Vec::new(),
             pending: Pending::default(),
             reported: ("________".into(), String::new()),
+        }
+    }
+
+    /// Closes a statement now and then, as a gateway does that keeps few.
+    pub(crate) fn make_room(&mut self, id: u32, random: &mut Random) {
+        let held = |prepared: &Prepared| prepared.long_data > 0 || prepared.cursor.is_some();
+        if random.one_in(4) && !self.statements.get(&id).is_some_and(held) {
+            self.statements.remove(&id);
         }
     }
 
@@ -359,8 +370,13 @@ impl Connection {
             Op::Rollback => (self.transaction, self.next_isolation) = (None, None),
             Op::NextIsolation(_) if self.transaction.is_some() => return Err(1568),
             Op::NextIsolation(level) => self.next_isolation = Some((*level).into()),
-            Op::Prepare(_) => {
-                self.statements.insert(id, Prepared::default());
+            Op::Prepare(_, false) if self.schema.is_none() => return Err(1046),
+            Op::Prepare(_, is_qualified) => {
+                let prepared = Prepared {
+                    meaning: self.meaning(*is_qualified),
+                    ..Prepared::default()
+                };
+                self.statements.insert(id, prepared);
             }
             Op::Close(_) => {
                 self.statements.remove(&id);
@@ -377,7 +393,7 @@ impl Connection {
                 let rows = if *cursor {
                     vec![]
                 } else {
-                    vec![long_data.to_string()]
+                    vec![format!("{long_data} {}", prepared.meaning)]
                 };
                 return Ok(Given {
                     rows: Some(rows),
@@ -401,10 +417,22 @@ impl Connection {
                 });
             }
             Op::LongData(_) => self.statements.get_mut(&id).ok_or(1243_u16)?.long_data += 1,
-            Op::ResetStatement(_) => *self.statements.get_mut(&id).ok_or(1243_u16)? = Prepared::default(),
+            Op::ResetStatement(_) => {
+                let prepared = self.statements.get_mut(&id).ok_or(1243_u16)?;
+                (prepared.long_data, prepared.cursor) = (0, None);
+            }
             _ => return self.execute_rest(op),
         }
         done()
+    }
+
+    /// What a text means that is prepared now.
+    fn meaning(&self, is_qualified: bool) -> String {
+        // Not the time zone: what a SET that failed has changed of it is not known in time.
+        let names = ["sql_mode", "character_set_client", "collation_connection"];
+        let values = names.map(|name| self.variable(name)).join(" ");
+        let schema = self.schema.as_deref().filter(|_| !is_qualified);
+        format!("{} {values}", schema.unwrap_or("-"))
     }
 
     fn execute_rest(&mut self, op: &Op) -> Result<Given, u16> {

@@ -51,9 +51,11 @@ impl Writer {
     }
 
     /// Learns from what the client saw: which statements it has.
-    pub(crate) fn note(&mut self, client: usize, op: &Op, _seen: &[Seen]) {
+    pub(crate) fn note(&mut self, client: usize, op: &Op, seen: &[Seen]) {
         match op {
-            Op::Prepare(slot) => self.clients[client].slots[usize::from(*slot)] = true,
+            Op::Prepare(slot, _) => {
+                self.clients[client].slots[usize::from(*slot)] = *seen == [Seen::Nothing];
+            }
             Op::Close(slot) => self.clients[client].slots[usize::from(*slot)] = false,
             Op::ResetConnection => self.clients[client].slots = [false; 3],
             _ => {}
@@ -67,8 +69,8 @@ impl Writer {
         }
         let has = |slot: u8| self.clients[client].slots[usize::from(slot)];
         match op {
-            Op::Prepare(slot) if has(slot) => None,
-            Op::Prepare(_) => Some(op),
+            Op::Prepare(slot, _) if has(slot) => None,
+            Op::Prepare(..) => Some(op),
             _ if op.slot().is_some_and(|slot| !has(slot)) => None,
             op => Some(op),
         }
@@ -77,7 +79,7 @@ impl Writer {
     fn prepared(&self, client: usize, random: &mut Random) -> Op {
         let slot = random.below(3) as u8;
         if !self.clients[client].slots[usize::from(slot)] {
-            return Op::Prepare(slot);
+            return Op::Prepare(slot, random.one_in(3));
         }
         match random.below(9) {
             0 => Op::Close(slot),
@@ -200,7 +202,8 @@ fn read(random: &mut Random) -> Op {
 fn write(random: &mut Random) -> Op {
     match random.below(8) {
         0 => Op::Insert {
-            explicit: Some(1000 + random.below(1000) as u64),
+            // None that a server has given before: it would refuse that one.
+            explicit: Some(1_000_000 * (1 + random.below(1000) as u64)),
             warns: false,
         },
         1 => Op::Insert {

@@ -80,7 +80,8 @@ impl Direct {
             return vec![Seen::Nothing];
         }
         let replies = self.server.run(connection, op, op.slot().unwrap_or(0).into());
-        if !op.command().has_response() || matches!(op, Op::Prepare(_) | Op::Ping) {
+        let is_prepared = matches!(op, Op::Prepare(..)) && replies.iter().all(Result::is_ok);
+        if !op.command().has_response() || is_prepared || *op == Op::Ping {
             return vec![Seen::Nothing];
         }
         let seen = |reply: &Reply| match reply {

@@ -60,7 +60,8 @@ pub(crate) enum Op {
     ShowWarnings,
     Fail,
     SyntaxError,
-    Prepare(u8),
+    /// `true`: a text that names its schema.
+    Prepare(u8, bool),
     Close(u8),
     Execute {
         slot: u8,
@@ -94,7 +95,7 @@ impl Op {
     pub(crate) fn command(&self) -> Command {
         match self {
             Op::InitDb(_) => Command::INIT_DB,
-            Op::Prepare(_) => Command::STMT_PREPARE,
+            Op::Prepare(..) => Command::STMT_PREPARE,
             Op::Close(_) => Command::STMT_CLOSE,
             Op::Execute { .. } => Command::STMT_EXECUTE,
             Op::Fetch(_) => Command::STMT_FETCH,
@@ -110,7 +111,7 @@ impl Op {
     /// The statement that a command of prepared statements is about.
     pub(crate) fn slot(&self) -> Option<u8> {
         match self {
-            Op::Prepare(slot) | Op::Close(slot) | Op::Execute { slot, .. } => Some(*slot),
+            Op::Prepare(slot, _) | Op::Close(slot) | Op::Execute { slot, .. } => Some(*slot),
             Op::Fetch(slot) | Op::LongData(slot) | Op::ResetStatement(slot) => Some(*slot),
             _ => None,
         }

@@ -1,5 +1,6 @@
 //! A gateway as it should be: sessions on few connections, each given back after every statement that leaves it free.
 
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use mysql_wire::session_state::{Change, changes};
@@ -10,7 +11,7 @@ use session::{
 };
 use sql_class::Dialect;
 
-use crate::connection::{Armed, Given, LOGIN_COLLATION};
+use crate::connection::{self, Armed, Given, LOGIN_COLLATION};
 use crate::op::Op;
 use crate::server::{Reply, Server};
 use crate::{Random, Seen};
@@ -33,9 +34,14 @@ pub(crate) struct Gateway {
     /// What each connection has, as the gateway knows it; `None` while a session holds it.
     idle: Vec<Option<Rc<Carried>>>,
     baseline: Rc<Baseline>,
+    /// Statements as they were when their clients prepared them.
+    meanings: BTreeMap<u32, connection::Prepared>,
     /// The last statement's trackers need not be the client's own.
     pub(crate) trackers_differ: bool,
 }
+
+/// A text that means the same under any schema.
+const QUALIFIED: &[u8] = b"SELECT ? FROM shop.t";
 
 /// What a statement came to, for one that only the server can answer.
 pub(crate) const UNKNOWN: &str = "only the server knows";
@@ -85,6 +91,7 @@ impl Gateway {
             clients: (0..clients).map(client).collect(),
             idle: Vec::new(),
             baseline,
+            meanings: BTreeMap::new(),
             trackers_differ: false,
         }
     }
@@ -134,6 +141,7 @@ impl Gateway {
             return vec![Seen::Nothing];
         }
 
+        let was_held = self.clients[at].held.is_some();
         let connection = self.lease(at, random);
         if let Some(payload) = self.clients[at].session.prime(&statement) {
             let ok = self.send(connection, &payload);
@@ -141,13 +149,17 @@ impl Gateway {
             self.clients[at].trackers_differ |= self.clients[at].session.is_pinned();
             let _ = self.clients[at].session.observe_ok(&ok);
         }
-        if let Op::Prepare(slot) = op {
-            return self.prepare(at, *slot);
+        if let Op::Prepare(slot, _) = op {
+            return self.prepare(at, connection, *slot, op, &statement);
         }
-        if let (Some(id), Some(_)) = (id, op.slot())
-            && !self.server.connections[connection].has_statement(id_on_server(at, id))
-        {
-            let _ = self.server.run(connection, &Op::Prepare(0), id_on_server(at, id));
+        if let (Some(id), Some(_)) = (id, op.slot()) {
+            // Under which collation one is prepared that is not carried, nobody knows a second time.
+            if !self.pins(at).contains(&"uncarried-variable") {
+                self.server.connections[connection].make_room(id_on_server(at, id), random);
+            }
+            if !self.server.connections[connection].has_statement(id_on_server(at, id)) {
+                self.prepare_again(at, connection, id, op, was_held);
+            }
         }
         let holds_found_rows = self.clients[at].calculated;
         let session = &mut self.clients[at].session;
@@ -283,19 +295,86 @@ impl Gateway {
 
     fn send(&mut self, connection: usize, payload: &[u8]) -> OkPacket {
         let mariadb = self.server.dialect.is_mariadb();
-        self.server.connections[connection].rebuild(payload, mariadb)
+        let before = self.server.variable(connection, "autocommit");
+        let ok = self.server.connections[connection].rebuild(payload, mariadb);
+        if before == "OFF" && self.server.variable(connection, "autocommit") == "ON" {
+            self.server.commit(connection);
+        }
+        ok
     }
 
-    fn prepare(&mut self, at: usize, slot: u8) -> Vec<Seen> {
+    fn prepare(
+        &mut self,
+        at: usize,
+        connection: usize,
+        slot: u8,
+        op: &Op,
+        statement: &Statement<'_>,
+    ) -> Vec<Seen> {
         let client = &mut self.clients[at];
         let facts = Rc::new(Op::Execute { slot, cursor: false }.facts());
-        let prepared = Prepared::new(Rc::from(&b"SELECT ?"[..]), facts, 0xfeed, 1);
+        let text = match op {
+            Op::Prepare(_, true) => QUALIFIED,
+            _ => b"SELECT ? FROM t",
+        };
+        let mut prepared = Prepared::new(Rc::from(text), facts, 0xfeed, 1);
+        prepared.context = Rc::clone(client.session.carried());
         let id = client.session.statements().insert(prepared).unwrap();
-        client.slots[usize::from(slot)] = Some(id);
-        if !client.session.is_pinned() {
-            self.give_back(at);
+        client.session.begin(statement);
+        let reply = self.server.run(connection, op, id_on_server(at, id)).remove(0);
+        let error = reply.err();
+        client.session.end(&Outcome {
+            error,
+            ..Outcome::default()
+        });
+        match error {
+            None => {
+                client.slots[usize::from(slot)] = Some(id);
+                let id = id_on_server(at, id);
+                let known = self.server.connections[connection].statements[&id].clone();
+                self.meanings.insert(id, known);
+            }
+            Some(_) => drop(client.session.statements().remove(id)),
         }
-        vec![Seen::Nothing]
+        self.settle(at, connection);
+        vec![error.map_or(Seen::Nothing, Seen::Error)]
+    }
+
+    /// The connection does not have the statement: it is prepared there, and means what it meant.
+    fn prepare_again(&mut self, at: usize, connection: usize, id: u32, op: &Op, was_held: bool) {
+        let prepared = self.clients[at].session.statements().get(id).unwrap().clone();
+        let warnings = self.server.connections[connection].warnings.clone();
+        if was_held {
+            for (_, ok) in self.server.run(connection, &Op::Ping, 0).into_iter().flatten() {
+                self.clients[at].trackers_differ |= !ok.session_state.is_empty();
+                let _ = self.clients[at].session.observe_ok(&ok);
+            }
+        }
+        let session = &self.clients[at].session;
+        let Some((there, back)) = session.excursion(&prepared.context, &self.baseline) else {
+            // A gateway refuses the execution; here there is a way.
+            let known = self.meanings[&id_on_server(at, id)].clone();
+            let statements = &mut self.server.connections[connection].statements;
+            statements.insert(id_on_server(at, id), known);
+            return;
+        };
+        for payload in there {
+            let ok = self.send(connection, &payload);
+            self.clients[at].session.observe_excursion(&ok);
+        }
+        let again = Op::Prepare(0, *prepared.text == *QUALIFIED);
+        let reply = self
+            .server
+            .run(connection, &again, id_on_server(at, id))
+            .remove(0);
+        assert!(reply.is_ok(), "{reply:?}");
+        for payload in back {
+            let ok = self.send(connection, &payload);
+            self.clients[at].session.observe_excursion(&ok);
+        }
+        if !matches!(op, Op::Execute { .. }) {
+            self.server.connections[connection].warnings = warnings; // lost, which is a pity, no more
+        }
     }
 
     fn close(&mut self, at: usize, slot: u8, statement: &Statement<'_>) -> Vec<Seen> {

@@ -122,7 +122,7 @@ impl Server {
                     connection.warnings = vec![1265];
                 }
                 // No status and no trackers in the answers to these, if there are any.
-                let silent = matches!(op, Op::Prepare(_) | Op::Close(_) | Op::LongData(_));
+                let silent = matches!(op, Op::Prepare(..) | Op::Close(_) | Op::LongData(_));
                 let ok = match silent {
                     true => OkPacket::default(),
                     false => connection.ok(&given, mariadb),
@@ -264,7 +264,7 @@ impl Server {
         }
     }
 
-    fn commit(&mut self, at: usize) {
+    pub(crate) fn commit(&mut self, at: usize) {
         let connection = &mut self.connections[at];
         connection.table_lock = false;
         if let Some(open) = connection.transaction.take() {
