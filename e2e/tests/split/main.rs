@@ -34,6 +34,7 @@ mod servers_may_be_named_by_dns;
 mod sessions_are_killed_by_their_number;
 mod sessions_of_others_are_never_mixed_up;
 mod several_servers_may_take_writes;
+mod statements_are_prepared_again_where_they_are_not_known;
 mod transactions_may_read_on_a_replica_first;
 mod transactions_stay_on_one_server;
 mod two_primaries_get_no_writes;

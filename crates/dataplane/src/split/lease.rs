@@ -427,20 +427,6 @@ pub(crate) async fn ask_on_lease(
     }
 }
 
-/// The commands that put the leased connection into another state than the session's, and those that put it back.
-pub(crate) fn excursion(split: &Split, context: &Rc<Carried>) -> (Vec<Vec<u8>>, Vec<Vec<u8>>) {
-    let here = split.session.carried();
-    let Some(leased) = split.lease.as_ref().filter(|_| !Rc::ptr_eq(here, context)) else {
-        return (Vec::new(), Vec::new());
-    };
-    let baseline = &leased.connection.state.baseline;
-    let from = |have, want| {
-        let commands = session::rebuild(want, have, baseline, dialect(split));
-        ask::framed(split.key.capabilities, commands)
-    };
-    (from(here, context), from(context, here))
-}
-
 /// Makes the leased connection what it was when it was opened, and gives it back.
 pub(crate) async fn give_back_as_new(split: &mut Split) -> Result<(), String> {
     let limit = split.listener.cluster.config().login_timeout;

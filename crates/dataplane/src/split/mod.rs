@@ -27,6 +27,7 @@ mod lookup;
 mod note;
 mod observe;
 mod prepared;
+mod reprepare;
 mod rows;
 mod rules;
 mod run;

@@ -50,7 +50,7 @@ impl OnServer {
         self.uses += 1;
         let found = self.statements.iter_mut().find(|statement| {
             (Rc::ptr_eq(&statement.text, text) || statement.text == *text)
-                && (Rc::ptr_eq(&statement.context, context) || statement.context == *context)
+                && (Rc::ptr_eq(&statement.context, context) || statement.context.means_the_same(context))
                 && statement.held_by.is_none_or(|holder| holder == client_id)
         })?;
         found.used = self.uses;

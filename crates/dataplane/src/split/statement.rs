@@ -21,9 +21,9 @@ use crate::split::prepared::{Renaming, ServerStatement, close_packet};
 use crate::split::run::{
     begin, exchange, keep_to_send_again, let_go, needs_no_priming, refuse, relay, settle, with_statement,
 };
-use crate::split::state::{Refused, Split};
+use crate::split::state::Split;
 use crate::split::step::Step;
-use crate::split::{answer, ask, choose, command, last, lease, lookup, rules, transaction};
+use crate::split::{answer, choose, command, last, lease, lookup, reprepare, rules, transaction};
 
 /// MariaDB's clients mean the statement prepared last by this id.
 const LAST_PREPARED: u32 = u32::MAX;
@@ -231,10 +231,10 @@ async fn begin_here(
     prepared: &Prepared,
 ) -> Result<bool, SessionError> {
     if !is_known_here(split, head, id, prepared)
-        && let Err(refused) = Box::pin(prepare_here(split, id, prepared)).await
+        && let Err(why) = Box::pin(reprepare::prepare_here(split, id, prepared)).await
     {
         lease::abandon(split);
-        return Box::pin(answer::refuse(split, refused)).await.map(|()| false);
+        return Box::pin(refuse(split, why.into())).await.map(|()| false);
     }
     if let Err(error) = address(split, head, id, prepared) {
         lease::release_unused(split);
@@ -292,53 +292,6 @@ fn is_known_here(split: &mut Split, head: CommandHead, id: u32, prepared: &Prepa
     state.statements.remove(superfluous);
     state.to_close.push(superfluous);
     false
-}
-
-/// Prepares a statement on the connection that was leased, under the state in which the client prepared it.
-async fn prepare_here(split: &mut Split, id: u32, prepared: &Prepared) -> Result<(), Refused> {
-    let mut command = Vec::with_capacity(prepared.text.len() + 1);
-    command.push(Command::STMT_PREPARE.0);
-    command.extend_from_slice(&prepared.text);
-    let (there, back) = lease::excursion(split, &prepared.context);
-    let at = there.len();
-    let commands: Vec<_> = there.into_iter().chain([command]).chain(back).collect();
-    let replies = lease::ask_on_lease(split, &commands).await?;
-    for (index, reply) in replies.iter().enumerate() {
-        if let Some(error) = reply.error(split.key.capabilities) {
-            return Err(Refused(if index == at {
-                SessionError::PrepareRefused(error)
-            } else {
-                SessionError::StateRefused {
-                    server: split.server_name().to_owned(),
-                    packet: error,
-                }
-            }));
-        }
-    }
-    let (server_id, params) = replies
-        .get(at)
-        .and_then(prepared_ids)
-        .ok_or(Refused(unknown_statement(id, Command::STMT_EXECUTE)))?;
-    if params != prepared.params {
-        return Err(Refused(SessionError::StatementChanged));
-    }
-    split.worker.metrics.reprepares.inc();
-    if let Some(leased) = &mut split.lease {
-        let state = &mut leased.connection.state;
-        let evicted =
-            state
-                .statements
-                .add(server_id, Rc::clone(&prepared.text), Rc::clone(&prepared.context));
-        state.to_close.extend(evicted);
-    }
-    Ok(())
-}
-
-/// The id and the count of parameters in the answer to COM_STMT_PREPARE.
-fn prepared_ids(reply: &ask::Reply) -> Option<(u32, u16)> {
-    let head = reply.packet(0)?.first_chunk::<9>()?;
-    let [_, a, b, c, d, _, _, p0, p1] = *head;
-    Some((u32::from_le_bytes([a, b, c, d]), u16::from_le_bytes([p0, p1])))
 }
 
 /// Puts the server's id into the command, and the parameter types where the server has others or none. Statements of
@@ -431,10 +384,10 @@ pub(crate) async fn go_on(split: &mut Split, head: CommandHead) -> Result<(), Se
         };
     }
     if !is_known_here(split, head, id, &prepared)
-        && let Err(Refused(error)) = prepare_here(split, id, &prepared).await
+        && let Err(why) = reprepare::prepare_here(split, id, &prepared).await
     {
         lease::abandon(split);
-        return Err(error);
+        return Err(why.into());
     }
     if let Some(leased) = &mut split.lease
         && let Some(on_server) =
@@ -523,7 +476,7 @@ fn prepared_of(split: &mut Split, head: CommandHead) -> Option<(u32, Prepared)> 
 }
 
 /// In the words of servers, which say the same of a bulk execution as of a plain one.
-fn unknown_statement(id: u32, command: Command) -> SessionError {
+pub(crate) fn unknown_statement(id: u32, command: Command) -> SessionError {
     let command = match command {
         Command::STMT_BULK_EXECUTE => Command::STMT_EXECUTE,
         command => command,

@@ -1,0 +1,128 @@
+//! A statement that the leased connection does not have is prepared there, on the way to its execution.
+//!
+//! The session may be in the middle of a transaction: nothing is sent here that a transaction takes notice of, and where the
+//! server refuses, all that the session holds on the connection stays.
+
+use std::rc::Rc;
+
+use mysql_wire::{Command, OkPacket};
+use session::{Carried, Excursion, Prepared};
+
+use crate::error::SessionError;
+use crate::split::state::{Refused, Split};
+use crate::split::statement::unknown_statement;
+use crate::split::{ask, lease};
+
+/// Why a statement was not prepared.
+pub(crate) enum NotPrepared {
+    /// It cannot be. The connection is as it was.
+    Refused(SessionError),
+    /// What has become of the connection is not known.
+    Lost(SessionError),
+}
+
+impl From<NotPrepared> for SessionError {
+    fn from(not_prepared: NotPrepared) -> Self {
+        match not_prepared {
+            NotPrepared::Refused(error) | NotPrepared::Lost(error) => error,
+        }
+    }
+}
+
+/// Prepares a statement on the connection that was leased, so that it means what it has meant when the client prepared it.
+pub(crate) async fn prepare_here(split: &mut Split, id: u32, prepared: &Prepared) -> Result<(), NotPrepared> {
+    let has_changed = !split.session.carried().means_the_same(&prepared.context);
+    if has_changed && split.was_pinned {
+        learn_what_comes_late(split).await?;
+    }
+    let (there, back) = match has_changed {
+        true => {
+            excursion(split, &prepared.context).ok_or(NotPrepared::Refused(SessionError::StatementChanged))?
+        }
+        false => (Vec::new(), Vec::new()),
+    };
+    let mut command = Vec::with_capacity(prepared.text.len() + 1);
+    command.push(Command::STMT_PREPARE.0);
+    command.extend_from_slice(&prepared.text);
+    let at = there.len();
+    let commands: Vec<_> = there.into_iter().chain([command]).chain(back).collect();
+    let replies = ask(split, &commands).await?;
+    for (_, reply) in replies.iter().enumerate().filter(|(index, _)| *index != at) {
+        if let Some(ok) = ok(split, reply) {
+            split.session.observe_excursion(&ok);
+        }
+    }
+    let error_in = |replies: &[ask::Reply]| {
+        let mut errors = replies.iter();
+        errors.find_map(|reply| reply.error(split.key.capabilities))
+    };
+    let (until, back) = replies.split_at(replies.len().min(at + 1));
+    if let Some(packet) = error_in(back) {
+        return Err(NotPrepared::Lost(SessionError::StateRefused {
+            server: split.server_name().to_owned(),
+            packet,
+        }));
+    }
+    let refused = error_in(until).map(SessionError::PrepareRefused);
+    let ids = until.get(at).and_then(prepared_ids);
+    match (refused, ids) {
+        (None, Some((server_id, params))) if params == prepared.params => {
+            remember(split, server_id, prepared);
+            Ok(())
+        }
+        (None, None) => Err(NotPrepared::Lost(unknown_statement(id, Command::STMT_EXECUTE))),
+        (refused, ids) => {
+            // Of no use: it means something else than the client's.
+            if let Some(leased) = &mut split.lease {
+                leased.connection.state.to_close.extend(ids.map(|(id, _)| id));
+            }
+            Err(NotPrepared::Refused(
+                refused.unwrap_or(SessionError::StatementChanged),
+            ))
+        }
+    }
+}
+
+fn excursion(split: &Split, context: &Carried) -> Option<Excursion> {
+    let baseline = &split.lease.as_ref()?.connection.state.baseline;
+    let (there, back) = split.session.excursion(context, baseline)?;
+    let framed = |commands| ask::framed(split.key.capabilities, commands);
+    Some((framed(there), framed(back)))
+}
+
+/// What the session's last statement has set may be reported with the next OK only, which must be none of an excursion's.
+async fn learn_what_comes_late(split: &mut Split) -> Result<(), NotPrepared> {
+    let replies = ask(split, &[vec![Command::PING.0]]).await?;
+    if let Some(ok) = replies.first().and_then(|reply| ok(split, reply)) {
+        split.session.observe_ok(&ok);
+    }
+    Ok(())
+}
+
+async fn ask(split: &mut Split, commands: &[Vec<u8>]) -> Result<Vec<ask::Reply>, NotPrepared> {
+    let asked = lease::ask_on_lease(split, commands).await;
+    asked.map_err(|Refused(error)| NotPrepared::Lost(error))
+}
+
+fn ok(split: &Split, reply: &ask::Reply) -> Option<OkPacket> {
+    OkPacket::decode(reply.packet(0)?, split.key.capabilities).ok()
+}
+
+/// The id and the count of parameters in the answer to COM_STMT_PREPARE.
+fn prepared_ids(reply: &ask::Reply) -> Option<(u32, u16)> {
+    match *reply.packet(0)?.first_chunk::<9>()? {
+        [0, a, b, c, d, _, _, p0, p1] => {
+            Some((u32::from_le_bytes([a, b, c, d]), u16::from_le_bytes([p0, p1])))
+        }
+        _ => None,
+    }
+}
+
+fn remember(split: &mut Split, server_id: u32, prepared: &Prepared) {
+    split.worker.metrics.reprepares.inc();
+    let Some(leased) = &mut split.lease else { return };
+    let state = &mut leased.connection.state;
+    let (text, context) = (Rc::clone(&prepared.text), Rc::clone(&prepared.context));
+    let evicted = state.statements.add(server_id, text, context);
+    state.to_close.extend(evicted);
+}
