@@ -7,7 +7,7 @@ use e2e::{Gateway, client, kind};
 use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, Statement, Value};
 use mysql_wire::{Capabilities, Command};
-use sandbox::{Kind, PASSWORD, USER};
+use sandbox::{DATABASE, Kind, PASSWORD, USER};
 
 use crate::cluster::{self, ask};
 use crate::raw::{Client, Identity};
@@ -256,6 +256,66 @@ async fn and_they_mean_what_they_meant() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// A statement that the server will not prepare is a statement that failed: the transaction goes on.
+#[tokio::test]
+async fn and_a_refusal_ends_no_transaction() {
+    let gateway = gateway();
+    sql(
+        "CREATE DATABASE prepared_again_later; CREATE TABLE prepared_again_later.t (n INT);
+         CREATE TABLE prepared_again.changing (n INT); CREATE TABLE prepared_again.going (n INT)",
+    );
+    let mut session = cluster::connect_to(&gateway, SCHEMA).await;
+    let other_parameters = session.prep("SELECT n FROM changing LIMIT 1").await.unwrap();
+    let no_table = session.prep("SELECT n FROM going").await.unwrap();
+    session.query_drop("USE prepared_again_later").await.unwrap();
+    let no_schema = session.prep("SELECT n FROM t").await.unwrap();
+    session.query_drop("USE prepared_again").await.unwrap();
+    let insert = session.prep("INSERT INTO refused VALUES (?)").await.unwrap();
+    sql("DROP TABLE prepared_again.going; DROP DATABASE prepared_again_later");
+    session.query_drop("BEGIN").await.unwrap();
+    for (row, refused, code) in [(40, no_table, 1146), (50, no_schema, 1049)] {
+        session.exec_drop(&insert, (row,)).await.unwrap();
+        assert_eq!(executed(&mut session, &refused).await, Err(code));
+        assert_eq!(sql("SELECT COUNT(*) FROM prepared_again.refused"), "0\n");
+    }
+    executed(&mut session, &other_parameters).await.unwrap();
+    session.exec_drop(&insert, (60,)).await.unwrap();
+    session.query_drop("COMMIT").await.unwrap();
+    assert_eq!(
+        ask(&mut session, "SELECT COUNT(*) FROM refused").await,
+        Ok(Some("3".to_owned()))
+    );
+    session.disconnect().await.unwrap();
+}
+
+/// A connection that cannot be made again what it was is lost, and with it what the session has there.
+#[tokio::test]
+async fn and_a_session_that_loses_its_transaction_ends() {
+    let gateway = gateway();
+    sql("CREATE DATABASE prepared_again_gone");
+    let mut session = cluster::connect_to(&gateway, SCHEMA).await;
+    let statement = session.prep("SELECT n FROM t").await.unwrap();
+    session.prep("SELECT 0").await.unwrap();
+    all(
+        &mut session,
+        &[
+            "USE prepared_again_gone",
+            "BEGIN",
+            "INSERT INTO prepared_again.lost VALUES (1)",
+        ],
+    )
+    .await;
+    sql("DROP DATABASE prepared_again_gone");
+    assert_eq!(executed(&mut session, &statement).await, Err(1049));
+    session
+        .query_drop("DO 1")
+        .await
+        .expect_err("the session has ended");
+    assert_eq!(sql("SELECT COUNT(*) FROM prepared_again.lost"), "0\n");
+    let mut later = cluster::connect_to(&gateway, DATABASE).await;
+    assert_eq!(ask(&mut later, "SELECT 1").await, Ok(Some("1".to_owned())));
 }
 
 /// Whatever was prepared without a schema names its tables in full.

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use mysql_wire::{Capabilities, ErrPacket};
+use mysql_wire::{Capabilities, ErrPacket, StatusFlags};
 use net::Stream;
 use session::Carried;
 use sql_class::Dialect;
@@ -456,6 +456,7 @@ pub(crate) fn abandon(split: &mut Split) {
     split.wires.down.clear();
     drop(detach(split));
     split.session.lost();
+    split.status.remove(StatusFlags::IN_TRANS);
 }
 
 /// Whether another server may do what this one did not: nothing of the statement was sent yet.

@@ -5,13 +5,14 @@
 
 use std::rc::Rc;
 
-use mysql_wire::{Command, OkPacket};
+use mysql_wire::{Command, OkPacket, Outcome};
 use session::{Carried, Excursion, Prepared};
 
 use crate::error::SessionError;
+use crate::session::CommandHead;
 use crate::split::state::{Refused, Split};
-use crate::split::statement::unknown_statement;
-use crate::split::{ask, lease};
+use crate::split::statement::{begin_prepared, unknown_statement};
+use crate::split::{answer, ask, lease};
 
 /// Why a statement was not prepared.
 pub(crate) enum NotPrepared {
@@ -125,4 +126,37 @@ fn remember(split: &mut Split, server_id: u32, prepared: &Prepared) {
     let (text, context) = (Rc::clone(&prepared.text), Rc::clone(&prepared.context));
     let evicted = state.statements.add(server_id, text, context);
     state.to_close.extend(evicted);
+}
+
+/// The server has not prepared the statement. To a session that is bound to the connection, by a transaction, say, that is an
+/// execution that failed; where the connection is lost, so is what bound it, and the session ends.
+pub(crate) async fn not_prepared(
+    split: &mut Split,
+    head: CommandHead,
+    id: u32,
+    prepared: &Prepared,
+    not_prepared: NotPrepared,
+) -> Result<(), SessionError> {
+    let mut pins = split.session.pins().iter();
+    let is_bound = split.keeps_connection || pins.any(|pin| !pin.reason.ends_with_next_statement());
+    let error = match not_prepared {
+        NotPrepared::Refused(error) if is_bound => {
+            let failed = Outcome {
+                error: error.to_packet().map(|packet| packet.code),
+                ..Outcome::default()
+            };
+            begin_prepared(split, head, id, prepared);
+            split.session.end(&failed);
+            error
+        }
+        NotPrepared::Lost(error) if is_bound => {
+            split.error_sequence = Some(answer::discard(split).await?.wrapping_add(1));
+            return Err(error);
+        }
+        NotPrepared::Refused(error) | NotPrepared::Lost(error) => {
+            lease::abandon(split);
+            error
+        }
+    };
+    answer::refuse(split, Refused(error)).await
 }

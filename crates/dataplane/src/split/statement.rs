@@ -233,8 +233,9 @@ async fn begin_here(
     if !is_known_here(split, head, id, prepared)
         && let Err(why) = Box::pin(reprepare::prepare_here(split, id, prepared)).await
     {
-        lease::abandon(split);
-        return Box::pin(refuse(split, why.into())).await.map(|()| false);
+        return Box::pin(reprepare::not_prepared(split, head, id, prepared, why))
+            .await
+            .map(|()| false);
     }
     if let Err(error) = address(split, head, id, prepared) {
         lease::release_unused(split);
@@ -259,7 +260,7 @@ fn forget_types(split: &mut Split, id: u32, prepared: &Prepared) {
     }
 }
 
-fn begin_prepared(split: &mut Split, head: CommandHead, id: u32, prepared: &Prepared) {
+pub(crate) fn begin_prepared(split: &mut Split, head: CommandHead, id: u32, prepared: &Prepared) {
     let about = Some((id, prepared.digest));
     with_statement(split, head, Some(&prepared.facts), about, |session, statement| {
         session.begin(statement);
