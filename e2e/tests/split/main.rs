@@ -26,6 +26,7 @@ mod cursors_and_long_data_stay_with_their_session;
 mod delays;
 mod ledger;
 mod many_clients_share_few_connections;
+mod no_read_is_older_than_promised;
 mod reads_are_as_fresh_as_they_have_to_be;
 mod reads_go_by_what_rules_and_options_say;
 mod reads_spread_over_the_replicas;

@@ -1,7 +1,11 @@
 //! How fresh a replica has to be for a read, and the wait for it.
 
+use std::rc::Rc;
+use std::time::Duration;
+
 use config::ReadConsistency;
 use mysql_wire::gtid::{Flavor, GtidSet};
+use session::Carried;
 use sql_class::Dialect;
 use tokio::time::{Instant, timeout};
 use upstream::{Connection, Server, Topology};
@@ -73,7 +77,7 @@ pub(crate) async fn synced(
     if connection.state.syncs_reads == wanted || !is_galera(split) {
         return Ok(connection);
     }
-    let statement = format!("SET SESSION wsrep_sync_wait={}", u8::from(wanted));
+    let statement = sync_wait(split.session.carried(), wanted);
     let command = ask::query(connection.capabilities, &statement);
     let replies = lease::asked(split, &mut connection, std::slice::from_ref(&command)).await?;
     if let Some(packet) = replies
@@ -89,7 +93,36 @@ pub(crate) async fn synced(
     Ok(connection)
 }
 
-fn own_writes(split: &Split) -> Freshness {
+const SYNC_WAIT: &[u8] = b"wsrep_sync_wait";
+/// The older name of its first bit.
+const CAUSAL_READS: &[u8] = b"wsrep_causal_reads";
+
+/// What the session has set or else the server's own, and the gateway's bit.
+pub(crate) fn sync_wait(carried: &Carried, wanted: bool) -> String {
+    let own = carried.variable(SYNC_WAIT);
+    let own = own.and_then(|value| str::from_utf8(value).ok()?.parse::<u32>().ok());
+    let own = own.map_or("@@GLOBAL.wsrep_sync_wait".to_owned(), |bits| bits.to_string());
+    let is_causal = matches!(carried.variable(CAUSAL_READS), Some(b"ON" | b"1"));
+    format!(
+        "SET SESSION wsrep_sync_wait={own} | {}",
+        u8::from(wanted || is_causal)
+    )
+}
+
+/// A session leaves a connection in this state. Where it is another one than it came with, be it equal, something was set on it.
+pub(crate) fn leave(state: &mut Held, carried: Rc<Carried>) {
+    state.syncs_reads &= Rc::ptr_eq(&state.carried, &carried);
+    state.carried = carried;
+}
+
+/// Whether a connection goes on waiting when its state becomes another.
+pub(crate) fn keeps_sync_wait(from: &Carried, to: &Carried) -> bool {
+    [SYNC_WAIT, CAUSAL_READS]
+        .iter()
+        .all(|name| from.variable(name) == to.variable(name))
+}
+
+pub(crate) fn own_writes(split: &Split) -> Freshness {
     match split.session.gtid() {
         None if split.session.has_untracked_writes() => Freshness::Primary,
         None => Freshness::Any,
@@ -114,6 +147,16 @@ pub(crate) async fn wait(
     position: &GtidSet,
 ) -> Result<bool, Refused> {
     let limit = split.listener.cluster.config().read_wait;
+    wait_for(split, connection, position, limit).await
+}
+
+/// Waits on a server until it has the position; false where it has not within `limit`.
+pub(crate) async fn wait_for(
+    split: &Split,
+    connection: &mut Connection<Held>,
+    position: &GtidSet,
+    limit: Duration,
+) -> Result<bool, Refused> {
     if limit.is_zero() {
         return Ok(false);
     }

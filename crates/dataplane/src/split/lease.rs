@@ -291,7 +291,9 @@ pub(crate) async fn rebuild(split: &Split, connection: &mut Connection<Held>) ->
         // What the gateway is warned of is not for the session to see.
         set_state(split, connection, vec![session::clear_diagnostics()]).await?;
     }
-    connection.state.carried = Rc::clone(want);
+    let state = &mut connection.state;
+    state.syncs_reads &= fresh::keeps_sync_wait(&state.carried, want);
+    state.carried = Rc::clone(want);
     Ok(())
 }
 
@@ -386,7 +388,7 @@ pub(crate) fn detach(split: &mut Split) -> Option<Connection<Held>> {
 pub(crate) fn give_back(split: &mut Split) {
     debug_assert!(split.wires.down.is_empty() && !split.wires.down.is_pending());
     if let Some(mut connection) = detach(split) {
-        connection.state.carried = split.session.leave();
+        fresh::leave(&mut connection.state, split.session.leave());
         connection.state.last_session = Some(split.control.id);
         connection.state.statements.let_go();
         if split.control.is_aimed_at() {

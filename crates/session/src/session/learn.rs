@@ -6,11 +6,11 @@ use mysql_wire::OkPacket;
 use mysql_wire::session_state::{Change, changes};
 use sql_class::Effects;
 
-use super::Session;
 use super::text::Collation;
+use super::Session;
 use crate::rebuild::{Excursion, excursion};
-use crate::{Baseline, Carried, PinReason};
 use crate::variables::{self, CHARACTER_SET_CONNECTION, COLLATION_CONNECTION, Meaning, meaning};
+use crate::{Baseline, Carried, PinReason};
 
 impl Session {
     /// Every OK packet with session state, in their order. Gives back the session state that the client itself is to
@@ -191,6 +191,10 @@ impl Session {
 
     fn carry(&mut self, name: &[u8], value: &[u8]) {
         if self.carried.variable(name) == Some(value) {
+            if name.starts_with(b"wsrep_") {
+                // On this connection it may have been more, for the gateway's sake: another allocation says that it was set.
+                self.carried = Rc::new(Carried::clone(&self.carried));
+            }
             return;
         }
         if !self.carried.has_room(name, value) {
