@@ -1,10 +1,109 @@
 //! What a read must see is asked of the right server, and is there on the server that answers.
 
-use e2e::{Setup, kind};
+use e2e::{Setup, eventually, kind};
 use mysql_async::prelude::Queryable;
-use sandbox::{Kind, PASSWORD, Sandbox, Spec, USER};
+use sandbox::{Kind, Node, PASSWORD, Sandbox, Spec, USER};
 
+use crate::a_new_primary_is_followed::promote;
 use crate::cluster::{self, ask};
+
+const READ: &str = "SELECT v FROM fresh.cells WHERE id = 1";
+
+fn cells(sandbox: &Sandbox) {
+    cluster::schema(
+        sandbox,
+        "fresh",
+        "CREATE TABLE cells (id INT PRIMARY KEY, v INT); INSERT INTO cells VALUES (1, 0), (2, 0)",
+    );
+}
+
+/// A monitor that looks once, and again only when it is told to.
+fn seldom() -> String {
+    format!("monitor = {{ user = {USER:?}, password = {PASSWORD:?}, interval = \"60s\" }}")
+}
+
+fn strong(sandbox: &Sandbox) -> Setup {
+    Setup::of_addresses(sandbox.addresses())
+        .mode("split")
+        .tables(&cluster::user(USER, PASSWORD))
+        .listener("read_consistency = \"strong\"")
+}
+
+/// The server takes no more writes.
+fn close(node: &Node) {
+    let statement = match kind() {
+        Kind::Mysql => "SET GLOBAL super_read_only = ON",
+        _ => "SET GLOBAL read_only = ON",
+    };
+    node.sql(statement).unwrap();
+}
+
+/// A switchover by hand, of which nobody has told the gateway.
+#[tokio::test]
+async fn strong_reads_do_not_believe_the_last_primary() {
+    let sandbox = cluster::replicated();
+    cells(&sandbox);
+    let setup = strong(&sandbox).cluster(&format!("topology = \"replication\"\n{}", seldom()));
+    let gateway = cluster::start(setup, 2).await;
+    let mut session = cluster::connect(&gateway).await;
+    assert_eq!(ask(&mut session, READ).await, Ok(Some("0".to_owned())));
+    let (old, new) = (sandbox.node(0), sandbox.node(1));
+    close(old);
+    promote(new);
+    // The third goes on following the old one, and has all that that has.
+    new.sql("UPDATE fresh.cells SET v = 1 WHERE id = 1").unwrap();
+    for _ in 0..10 {
+        assert_eq!(ask(&mut session, READ).await, Ok(Some("1".to_owned())));
+    }
+}
+
+/// Who the primary is was written down by somebody who may have closed it on purpose.
+#[tokio::test]
+async fn a_static_primary_may_be_closed() {
+    let sandbox = Sandbox::start(Spec::new(kind()).nodes(2)).unwrap();
+    cells(&sandbox);
+    close(sandbox.primary());
+    let servers = ["primary", "replica"]
+        .iter()
+        .zip(sandbox.addresses())
+        .map(|(role, address)| format!("{{ address = {address:?}, role = {role:?} }}"));
+    let setup = strong(&sandbox)
+        .servers(servers)
+        .cluster("failover_wait = \"1s\"");
+    let gateway = cluster::start(setup, 1).await;
+    let mut session = cluster::connect(&gateway).await;
+    assert_eq!(ask(&mut session, READ).await, Ok(Some("0".to_owned())));
+}
+
+/// The primary of a group that cannot ask the others does not know what they have agreed on.
+#[tokio::test]
+async fn nor_a_primary_that_has_lost_its_group() {
+    if kind() != Kind::Mysql {
+        return;
+    }
+    let sandbox = Sandbox::start(Spec::new(Kind::GroupReplication).nodes(3)).unwrap();
+    cells(&sandbox);
+    let monitor = seldom().replace(" }", ", discover = false }");
+    let setup = strong(&sandbox)
+        .servers([format!("{:?}", sandbox.primary().address())])
+        .cluster(&format!(
+            "topology = \"group-replication\"\nfailover_wait = \"2s\"\n{monitor}"
+        ));
+    let gateway = cluster::start(setup, 0).await;
+    let mut session = cluster::connect(&gateway).await;
+    let there = Ok(Some("0".to_owned()));
+    assert_eq!(ask(&mut session, READ).await, there);
+    let others = &sandbox.nodes()[1..];
+    others.iter().for_each(|node| node.freeze().unwrap());
+    // For some seconds it takes itself for what it was.
+    assert_eq!(sandbox.primary().sql("SELECT @@read_only").unwrap().trim(), "0");
+    assert_eq!(ask(&mut session, READ).await, Err(1290));
+    others.iter().for_each(|node| node.thaw().unwrap());
+    eventually("the group has found together again", async || {
+        ask(&mut session, READ).await == there
+    })
+    .await;
+}
 
 /// A server that a session has left with another wait than the gateway's.
 #[tokio::test]

@@ -55,24 +55,44 @@ impl Reply {
 
     /// The first column of the first row of a text result with one column, on a connection with DEPRECATE_EOF.
     pub(crate) fn value(&self) -> Option<&[u8]> {
+        let [value] = self.row()?;
+        value
+    }
+
+    /// The first row of a text result with so many columns, likewise. NULL is `None`.
+    pub(crate) fn row<const COLUMNS: usize>(&self) -> Option<[Option<&[u8]>; COLUMNS]> {
         if !self.outcome.is_result_set || self.outcome.rows == 0 {
             return None;
         }
-        // Column count, one definition, the row: a value is its length and its bytes, NULL is 0xfb.
-        let row = self.packet(2)?;
-        match *row.first()? {
-            len @ 0..=250 => row.get(1..1 + usize::from(len)),
-            252 => {
-                let len = u16::from_le_bytes(row.get(1..3)?.try_into().ok()?);
-                row.get(3..3 + usize::from(len))
-            }
-            253 => {
-                let len = u32::from_le_bytes([*row.get(1)?, *row.get(2)?, *row.get(3)?, 0]);
-                row.get(4..4 + len as usize)
-            }
-            _ => None,
+        // Column count, the definitions, the row.
+        let mut rest = self.packet(1 + COLUMNS)?;
+        let mut row = [None; COLUMNS];
+        for value in &mut row {
+            *value = take_value(&mut rest)?;
         }
+        Some(row)
     }
+}
+
+/// A value is its length and its bytes, NULL is 0xfb.
+fn take_value<'r>(rest: &mut &'r [u8]) -> Option<Option<&'r [u8]>> {
+    let (first, tail) = rest.split_first()?;
+    let (len, tail) = match *first {
+        len @ 0..=250 => (usize::from(len), tail),
+        251 => {
+            *rest = tail;
+            return Some(None);
+        }
+        252 => (usize::from(u16::from_le_bytes(*tail.first_chunk()?)), &tail[2..]),
+        253 => {
+            let [a, b, c] = *tail.first_chunk()?;
+            (u32::from_le_bytes([a, b, c, 0]) as usize, &tail[3..])
+        }
+        _ => return None,
+    };
+    let (value, tail) = tail.split_at_checked(len)?;
+    *rest = tail;
+    Some(Some(value))
 }
 
 /// Sends all commands and reads all answers. An answer that is an error does not end it.

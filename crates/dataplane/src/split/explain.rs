@@ -10,6 +10,7 @@ use crate::error::SessionError;
 use crate::session::CommandHead;
 use crate::split::choose::{self, Target};
 use crate::split::command;
+use crate::split::fresh::Freshness;
 use crate::split::rows::result_set;
 use crate::split::run::refuse;
 use crate::split::state::Split;
@@ -99,7 +100,8 @@ pub(crate) async fn explain(split: &mut Split, text: &str) -> Vec<Vec<String>> {
     say("target", target_in_words(&target));
     let topology = split.listener.cluster.topology();
     if matches!(target, Target::Replica | Target::Group { .. }) {
-        let freshness = fresh::needed(split, &topology).await;
+        let freshness = fresh::needed(split).await.unwrap_or(Freshness::Primary);
+        let topology = split.listener.cluster.topology();
         let covers = |server: &upstream::Server| freshness.covered_by(server);
         let reasons = choose::explain(split, &topology, target.group(), covers);
         let mut server = None;

@@ -8,7 +8,7 @@ use mysql_wire::gtid::{Flavor, GtidSet};
 use session::Carried;
 use sql_class::Dialect;
 use tokio::time::{Instant, timeout};
-use upstream::{Connection, Server, Topology};
+use upstream::{Connection, Server};
 
 use crate::error::SessionError;
 use crate::split::ask::{self, AskError};
@@ -49,17 +49,14 @@ pub(crate) fn known(split: &Split) -> Option<Freshness> {
 }
 
 /// What the session's next read must see.
-pub(crate) async fn needed(split: &Split, topology: &Topology) -> Freshness {
+pub(crate) async fn needed(split: &Split) -> Result<Freshness, Refused> {
     match choose::consistency(split) {
         // Its nodes wait by themselves: see `synced`.
-        _ if is_galera(split) => Freshness::Any,
-        ReadConsistency::Eventual => Freshness::Any,
-        ReadConsistency::Session => own_writes(split),
+        _ if is_galera(split) => Ok(Freshness::Any),
+        ReadConsistency::Eventual => Ok(Freshness::Any),
+        ReadConsistency::Session => Ok(own_writes(split)),
         // Boxed, as in `wait`: what few reads need has no place in every session.
-        ReadConsistency::Strong => match Box::pin(strong::position(split, topology)).await {
-            Some(position) => Freshness::Position(position),
-            None => Freshness::Primary,
-        },
+        ReadConsistency::Strong => Box::pin(strong::needed(split)).await,
     }
 }
 

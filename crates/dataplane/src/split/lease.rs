@@ -312,7 +312,7 @@ async fn set_state(
     }
 }
 
-fn state_refused(server: &Server, packet: ErrPacket) -> SessionError {
+pub(crate) fn state_refused(server: &Server, packet: ErrPacket) -> SessionError {
     SessionError::StateRefused {
         server: server.name().to_owned(),
         packet,
@@ -462,7 +462,7 @@ pub(crate) fn abandon(split: &mut Split) {
 }
 
 /// Whether another server may do what this one did not: nothing of the statement was sent yet.
-fn may_try_another(error: &SessionError) -> bool {
+pub(crate) fn may_try_another(error: &SessionError) -> bool {
     matches!(
         error,
         SessionError::NoServer(LeaseError::ConnectFailed { .. } | LeaseError::NoServerAvailable { .. })

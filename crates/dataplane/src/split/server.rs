@@ -60,12 +60,12 @@ async fn fresh_replica(
     tried: &[ServerId],
 ) -> Result<Option<Chosen>, Refused> {
     let group = target.group();
-    let topology = split.listener.cluster.topology();
     let freshness = match target {
         // What is no read sees what its server has.
         Target::Group { is_read: false, .. } => Freshness::Any,
-        _ => fresh::needed(split, &topology).await,
+        _ => fresh::needed(split).await?,
     };
+    let topology = split.listener.cluster.topology();
     let covers = |server: &Server| freshness.covered_by(server);
     if let Some(server) = choose::replica(split, &topology, tried, group, covers, false) {
         return Ok(Some(Chosen::Server(
@@ -170,7 +170,7 @@ pub(crate) async fn other_primary(split: &Split, refusing: &Server) -> Result<()
 }
 
 /// Waits for the cluster to change, or for a server of it to be taken again.
-async fn next_topology(
+pub(crate) async fn next_topology(
     split: &Split,
     topology: &Topology,
     deadline: Instant,

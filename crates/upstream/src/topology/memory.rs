@@ -159,6 +159,7 @@ impl Memory {
             lag: judged.lag,
             zone: server.place().zone.clone(),
             flavor: server.traits().map(|traits| flavor(&traits.server_version)),
+            identity: self.identity(server),
         });
         Topology {
             members: members.collect(),
@@ -202,6 +203,11 @@ impl Memory {
             .zip(servers)
             .all(|(observation, server)| !observation.sight.is_clear() || seen_since(server));
         conflict.filter(|_| confirmed)
+    }
+
+    fn identity(&self, server: &Server) -> Option<Arc<str>> {
+        let identity = self.seen.get(&server.id())?.identity.as_ref()?;
+        Some(Arc::from(identity.0.as_str()))
     }
 
     fn observe(&self, server: &Server, now: Instant) -> Observation {

@@ -88,6 +88,9 @@ pub struct Member {
     pub zone: Option<Arc<str>>,
     /// `None` until it has greeted.
     pub flavor: Option<Flavor>,
+    /// Who it was at its last look, by what no two of a cluster have in common: `server_uuid` of MySQL, `server_id` of MariaDB. Of
+    /// Galera it is nothing that can be asked for.
+    pub identity: Option<Arc<str>>,
 }
 
 /// All servers of a cluster and what each is good for, at one moment.
