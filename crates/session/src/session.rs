@@ -1,6 +1,7 @@
 //! One session: what it is told, and what it answers.
 
 mod learn;
+mod own;
 mod settle;
 mod text;
 
@@ -345,7 +346,8 @@ impl Session {
             .or_else(|| self.baseline.variable(name))
     }
 
-    /// Of its last write, as the server reported it.
+    /// Of its writes, as the server reported them, and maybe of some that others have committed in between. Not to be read as GTIDs
+    /// where there are too many of them.
     #[must_use]
     pub fn gtid(&self) -> Option<&[u8]> {
         self.gtid.as_deref()

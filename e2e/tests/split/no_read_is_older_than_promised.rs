@@ -1,6 +1,7 @@
 //! What a read must see is asked of the right server, and is there on the server that answers.
 
 use e2e::{Setup, eventually, kind};
+use mysql_async::Conn;
 use mysql_async::prelude::Queryable;
 use sandbox::{Kind, Node, PASSWORD, Sandbox, Spec, USER};
 
@@ -148,4 +149,49 @@ async fn what_one_session_sets_is_no_other_ones_wait() {
     }
     assert_eq!(ask(&mut one, read).await, is(1));
     assert_eq!(ask(&mut other, read).await, is(1));
+}
+
+/// The last write of a session is on the replica, and the one before is not.
+#[tokio::test]
+async fn a_session_sees_all_its_writes_and_not_only_the_last() {
+    if kind() != Kind::Mysql {
+        return;
+    }
+    let spec = Spec::new(Kind::Mysql)
+        .nodes(2)
+        .option("--replica-parallel-workers=4")
+        .option("--replica-preserve-commit-order=OFF");
+    let sandbox = Sandbox::start(spec).unwrap();
+    cells(&sandbox);
+    let setup = cluster::split(&sandbox).cluster("read_wait = \"200ms\"\nmax_lag = \"60s\"");
+    let gateway = cluster::start(setup, 1).await;
+    let mut session = cluster::connect(&gateway).await;
+    let replica = sandbox.node(1);
+    // Nothing is applied to the first row while this is open.
+    replica.sql("SET GLOBAL super_read_only = OFF").unwrap();
+    let mut blocker = Conn::new(e2e::client::options_at(replica.port())).await.unwrap();
+    blocker.query_drop("BEGIN").await.unwrap();
+    blocker
+        .query_drop("SELECT * FROM fresh.cells WHERE id = 1 FOR UPDATE")
+        .await
+        .unwrap();
+    for id in 1..=2 {
+        let write = format!("UPDATE fresh.cells SET v = 1 WHERE id = {id}");
+        session.query_drop(write).await.unwrap();
+    }
+    eventually("the replica has the second write", async || {
+        replica
+            .sql("SELECT v FROM fresh.cells WHERE id = 2")
+            .unwrap()
+            .trim()
+            == "1"
+    })
+    .await;
+    assert_eq!(ask(&mut session, READ).await, Ok(Some("1".to_owned())));
+    blocker.disconnect().await.unwrap();
+    sandbox.sync().unwrap();
+    let on_replica = || gateway.metric("forebay_split_statements_total", &["ran=\"replica\""]);
+    let before = on_replica();
+    assert_eq!(ask(&mut session, READ).await, Ok(Some("1".to_owned())));
+    assert_eq!(on_replica(), before + 1.0, "both writes are there");
 }

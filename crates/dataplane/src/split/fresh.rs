@@ -54,9 +54,37 @@ pub(crate) async fn needed(split: &Split) -> Result<Freshness, Refused> {
         // Its nodes wait by themselves: see `synced`.
         _ if is_galera(split) => Ok(Freshness::Any),
         ReadConsistency::Eventual => Ok(Freshness::Any),
-        ReadConsistency::Session => Ok(own_writes(split)),
+        ReadConsistency::Session => Ok(not_lost(split, own_writes(split))),
         // Boxed, as in `wait`: what few reads need has no place in every session.
         ReadConsistency::Strong => Box::pin(strong::needed(split)).await,
+    }
+}
+
+/// What the primary lacks although it has the session's last write, was lost with the primary before it, or never was: a number
+/// between two writes that no transaction has. No replica can have it. All that the primary has does instead, for a
+/// session's writes come one after another. Only of a write that the primary itself has made it is certain that it was
+/// looked at later.
+fn not_lost(split: &Split, own: Freshness) -> Freshness {
+    let Freshness::Position(position) = &own else {
+        return own;
+    };
+    let topology = split.pool().topology();
+    let primary = topology.primary();
+    let last = split.session.last_gtid().filter(|last| {
+        let maker = match position.flavor() {
+            Flavor::MySql => last.split(|&byte| byte == b':').next(),
+            Flavor::MariaDb => last.split(|&byte| byte == b'-').nth(1),
+        };
+        let primary = primary.and_then(|primary| primary.identity.as_deref());
+        primary.is_some() && maker == primary.map(str::as_bytes)
+    });
+    let last = last.and_then(|last| GtidSet::parse(position.flavor(), &last).ok());
+    let all = primary.and_then(|primary| primary.server.applied());
+    match (all, last) {
+        (Some(all), Some(last)) if all.covers(&last) && !all.covers(position) => {
+            Freshness::Position(GtidSet::clone(&all))
+        }
+        _ => own,
     }
 }
 

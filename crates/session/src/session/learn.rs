@@ -7,7 +7,7 @@ use mysql_wire::session_state::{Change, changes};
 use sql_class::Effects;
 
 use super::text::Collation;
-use super::Session;
+use super::{Session, own};
 use crate::rebuild::{Excursion, excursion};
 use crate::variables::{self, CHARACTER_SET_CONNECTION, COLLATION_CONNECTION, Meaning, meaning};
 use crate::{Baseline, Carried, PinReason};
@@ -115,7 +115,7 @@ impl Session {
     }
 
     fn learn_gtid(&mut self, gtid: &[u8]) {
-        self.gtid = Some(gtid.into());
+        self.gtid = Some(own::with(self.gtid.as_deref(), gtid));
         self.current.gtid = true;
         // What came without one before was nothing, or is covered: the server has reported every write since.
         if !self.pins.has(PinReason::BinlogOff) {
