@@ -58,6 +58,13 @@ pub(crate) enum SessionError {
         "server {server} is no longer the primary, and this session is bound to the connection to it ({reasons}); the statement was not executed, connect again"
     )]
     Demoted { server: String, reasons: String },
+    #[error(
+        "server {server}, the primary, does not have within failover_wait ({limit:?}) what this session has written before"
+    )]
+    NotCaughtUp {
+        server: String,
+        limit: std::time::Duration,
+    },
     /// A server's words.
     #[error("the session's state could not be set on server {server}: {} {}", .packet.code, String::from_utf8_lossy(&.packet.message))]
     StateRefused { server: String, packet: ErrPacket },
@@ -108,7 +115,9 @@ pub(crate) enum SessionError {
     #[error("FOREBAY: {0}")]
     GatewayStatement(String),
     /// Logins of server connections that sessions share have eight bits for it, COM_CHANGE_USER has sixteen.
-    #[error("'{0}' in COM_CHANGE_USER, where this gateway passes those up to 255; say it in SET NAMES ... COLLATE")]
+    #[error(
+        "'{0}' in COM_CHANGE_USER, where this gateway passes those up to 255; say it in SET NAMES ... COLLATE"
+    )]
     UnknownCollation(u16),
     /// In mode `split`, in the words of a server. The account may exist or not.
     #[error("Access denied for user '{user}'@'{host}' (using password: {})", yes_or_no(.with_password))]
@@ -209,6 +218,7 @@ impl SessionError {
             | Self::NoPrimary(_)
             | Self::WritesRefused(_)
             | Self::PinnedToReplica { .. }
+            | Self::NotCaughtUp { .. }
             | Self::StateRefused { .. }
             | Self::PrepareRefused(_) => EndReason::NoServer,
             Self::KilledItself { .. } | Self::Interrupted => EndReason::Killed,
@@ -287,6 +297,7 @@ impl SessionError {
             | Self::NoPrimary(_)
             | Self::WritesRefused(_)
             | Self::Demoted { .. }
+            | Self::NotCaughtUp { .. }
             | Self::StateRefused { .. }
             | Self::PrepareRefused(_)
             | Self::StatementChanged
@@ -372,7 +383,10 @@ impl SessionError {
             Self::UnknownStatement { .. } => (1243, b"HY000"),
             Self::ClientTooOld(_) => (1251, b"08004"),
             // "The MySQL server is running with the %s option so it cannot execute this statement"
-            Self::NoPrimary(_) | Self::WritesRefused(_) | Self::PinnedToReplica { .. } => (1290, b"HY000"),
+            Self::NoPrimary(_)
+            | Self::WritesRefused(_)
+            | Self::NotCaughtUp { .. }
+            | Self::PinnedToReplica { .. } => (1290, b"HY000"),
             Self::NotInProtocol => (1295, b"HY000"),
             Self::Interrupted | Self::Killed | Self::KilledItself { mariadb: false } => (1317, b"70100"),
             Self::NoCursor(_) => (1421, b"HY000"),

@@ -66,6 +66,8 @@ struct Current {
     was_pinned: bool,
     /// A GTID was reported.
     gtid: bool,
+    /// It has committed something, as far as can be known.
+    wrote: bool,
     /// It may have set trackers.
     sets_trackers: bool,
     /// It ends the transaction without a trace.
@@ -338,6 +340,12 @@ impl Session {
         (self.current.class, self.current.effects)
     }
 
+    /// Whether the last statement has committed something, as far as can be known.
+    #[must_use]
+    pub fn has_just_written(&self) -> bool {
+        self.current.wrote
+    }
+
     /// A variable as this session sees it, as far as that is known.
     #[must_use]
     pub fn variable(&self, name: &[u8]) -> Option<&[u8]> {
@@ -525,6 +533,7 @@ impl Current {
             was_open: false,
             was_pinned: false,
             gtid: false,
+            wrote: false,
             sets_trackers: false,
             rolls_back: false,
             handler: HandlerStep::Other,

@@ -2,14 +2,17 @@
 
 use std::collections::HashSet;
 
-use e2e::{Gateway, Setup, eventually, kind};
+use e2e::{Gateway, Setup, client, eventually, kind};
 use mysql_async::Conn;
 use mysql_async::prelude::Queryable;
-use sandbox::{Kind, PASSWORD, Sandbox, Spec, USER};
+use sandbox::{Kind, Node, PASSWORD, Sandbox, Spec, USER};
 
 use crate::cluster::{self, ask};
 
 const SESSIONS: usize = 8;
+
+const READ: &str = "SELECT v FROM cells WHERE id = 1";
+const READ_AT_WRITER: &str = "/* forebay: primary */ SELECT v FROM cells WHERE id = 1";
 
 /// Galera where the server is MariaDB, a group of primaries where it is MySQL. Each server has a table with its own port.
 fn group() -> (Sandbox, &'static str) {
@@ -155,4 +158,81 @@ async fn and_all_may_be_among_them() {
     let single = cluster::start(setup(&sandbox, topology, 1), 2).await;
     let sessions = spread(&single, 1).await;
     assert_eq!(ports(&sessions).len(), 1);
+}
+
+/// Locks the table on a server, so that it applies nothing of what others write to it, and can be read even so.
+async fn hold_back(node: &Node) -> Conn {
+    let mut holding = Conn::new(client::options_at(node.port())).await.unwrap();
+    holding.query_drop("LOCK TABLES cells READ").await.unwrap();
+    holding
+}
+
+/// Whether a session of the gateway's waits there for what others have written, or its read does by itself.
+fn is_waited_for(node: &Node) -> bool {
+    let waiting = "SELECT COUNT(*) FROM information_schema.processlist
+        WHERE command = 'Query' AND time > 0
+            AND (info LIKE 'SELECT WAIT_FOR_EXECUTED_GTID_SET%' OR info = 'SELECT 1' OR info LIKE '%SELECT v FROM cells%')
+            AND info NOT LIKE '%processlist%'";
+    node.sql(waiting).unwrap().trim() != "0"
+}
+
+/// The server of a session is lost, and the others have yet to apply what the session wrote there. Whichever takes its place, the
+/// session sees its writes.
+async fn its_writes_go_with_a_session(writers: u32, read: &str) {
+    let (sandbox, topology) = group();
+    let setup = setup(&sandbox, topology, writers).cluster("failover_wait = \"50s\"");
+    let gateway = cluster::start(setup, 2).await;
+    let mut session = cluster::connect(&gateway).await;
+    session
+        .query_drop("REPLACE INTO cells VALUES (1, 1)")
+        .await
+        .unwrap();
+    let old = writer(&mut session).await;
+    sandbox.sync().unwrap();
+    let (dead, others): (Vec<_>, Vec<_>) = sandbox.nodes().iter().partition(|node| node.port() == old);
+    let mut holding = Vec::new();
+    for node in &others {
+        holding.push(hold_back(node).await);
+    }
+    session
+        .query_drop("REPLACE INTO cells VALUES (1, 2)")
+        .await
+        .unwrap();
+    dead[0].kill9().unwrap();
+
+    let reads = async {
+        let mut seen = Err(0);
+        eventually("reads go on", async || {
+            seen = ask(&mut session, read).await;
+            seen.is_ok()
+        })
+        .await;
+        assert_eq!(seen, Ok(Some("2".to_owned())));
+    };
+    let lets_go = async {
+        eventually("the read waits", async || {
+            others.iter().any(|node| is_waited_for(node))
+        })
+        .await;
+        for mut holding in holding {
+            holding.query_drop("UNLOCK TABLES").await.unwrap();
+        }
+    };
+    tokio::join!(reads, lets_go);
+    assert_ne!(writer(&mut session).await, old);
+}
+
+#[tokio::test]
+async fn and_what_a_session_has_written_goes_with_it() {
+    its_writes_go_with_a_session(3, READ).await;
+}
+
+#[tokio::test]
+async fn and_so_it_does_where_it_writes() {
+    its_writes_go_with_a_session(3, READ_AT_WRITER).await;
+}
+
+#[tokio::test]
+async fn and_so_it_does_where_only_one_does() {
+    its_writes_go_with_a_session(1, READ_AT_WRITER).await;
 }

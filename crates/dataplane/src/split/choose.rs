@@ -196,7 +196,8 @@ fn candidates(
     let by_latency = config.read_balance == config::ReadBalance::Latency;
     split.shared.by_latency.set(by_latency);
     let own = split.writer(topology).map(|writer| writer.server.id());
-    let has_all = |server: &Server| own == Some(server.id()) || covers(server);
+    let has_all =
+        |server: &Server| own == Some(server.id()) && split.has_own_writes(server) || covers(server);
     let of = |(at, member): (usize, &Member)| {
         let is_writer = topology.writers.contains(&at);
         if is_writer && !with_primary {

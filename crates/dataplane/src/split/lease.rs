@@ -12,6 +12,7 @@ use upstream::{Cluster, Connection, Credential, LeaseError, Opened, Role, Server
 use crate::control::Waiting;
 use crate::error::SessionError;
 use crate::split::ask::{self, AskError};
+use crate::split::catch_up::caught_up;
 use crate::split::choose::{self, Target};
 use crate::split::fresh;
 use crate::split::lookup;
@@ -135,7 +136,8 @@ fn usual(split: &Split, target: &Target) -> Option<(Arc<Server>, bool)> {
     match target {
         Target::Primary { .. } if topology.refuse_writes.is_none() => {
             let primary = &split.writer(&topology)?.server;
-            primary.takes_statements().then(|| (Arc::clone(primary), true))
+            let is_ready = primary.takes_statements() && split.has_own_writes(primary);
+            is_ready.then(|| (Arc::clone(primary), true))
         }
         Target::Replica => {
             let freshness = fresh::known(split)?;
@@ -177,6 +179,9 @@ pub(crate) async fn in_time(
             },
         };
         let leased = match connection(split, &server).await {
+            Ok(connection) if is_primary && !split.has_own_writes(&server) => {
+                Box::pin(caught_up(split, connection)).await
+            }
             Ok(connection) if !is_primary && fresh::is_galera(split) => {
                 Box::pin(fresh::synced(split, connection)).await
             }

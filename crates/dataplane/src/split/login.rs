@@ -214,6 +214,7 @@ fn open(
         says_it_itself: false,
         last_prepared: 0,
         writer: Cell::default(),
+        written_on: None,
         last_server: None,
         host,
         login: Box::new(login),

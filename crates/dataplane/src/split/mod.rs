@@ -15,6 +15,7 @@
 
 mod answer;
 pub(crate) mod ask;
+mod catch_up;
 mod choose;
 mod command;
 mod explain;

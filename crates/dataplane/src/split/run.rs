@@ -362,6 +362,7 @@ pub(crate) async fn settle(split: &mut Split, ended: Ended) -> Result<(), Sessio
                 split.listener.cluster.look_again();
             }
             split.session.end(&outcome);
+            split.note_written();
             release(split).await
         }
         Ok(Exchanged::Sent) => {

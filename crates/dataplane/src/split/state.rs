@@ -106,6 +106,8 @@ pub(crate) struct Split {
     pub(crate) last_prepared: u32,
     /// Of several servers that take writes, the one that takes this session's.
     pub(crate) writer: Cell<Option<ServerId>>,
+    /// The server that has all that this session has written: where it wrote last, or one that has caught up with that since.
+    pub(crate) written_on: Option<ServerId>,
     /// Of the last server, for the log.
     pub(crate) last_server: Option<Arc<Server>>,
     /// The client as accounts and messages name it.
@@ -202,6 +204,27 @@ impl Split {
     pub(crate) fn is_writer(&self, topology: &Topology, server: &Server) -> bool {
         self.writer(topology)
             .is_some_and(|writer| writer.server.id() == server.id())
+    }
+
+    /// Whether this one of those that take the session's writes has all of them.
+    pub(crate) fn has_own_writes(&self, server: &Server) -> bool {
+        self.written_on.is_none_or(|on| on == server.id())
+            || self.read_consistency() == config::ReadConsistency::Eventual
+    }
+
+    /// The last statement has ended: what it has written is on this server. What a rule or a hint has written anywhere else reaches
+    /// the others in groups alone, where all apply all.
+    pub(crate) fn note_written(&mut self) {
+        let Some(leased) = self.lease.as_ref().filter(|_| self.session.has_just_written()) else {
+            return;
+        };
+        let applies_all = matches!(
+            self.pool().config().topology,
+            config::Topology::Galera | config::Topology::GroupReplication
+        );
+        if leased.is_primary || applies_all {
+            self.written_on = Some(leased.connection.server.id());
+        }
     }
 
     pub(crate) fn read_consistency(&self) -> config::ReadConsistency {

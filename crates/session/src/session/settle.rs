@@ -213,6 +213,7 @@ impl Session {
             was_open,
             was_pinned: false,
             gtid: false,
+            wrote: false,
             sets_trackers: may_set && may_set_trackers(text),
             handler: handler_step(effects, statements, text),
             rolls_back: class == Class::Transaction && statements == 1 && begins_with_rollback(text),
@@ -294,9 +295,9 @@ impl Session {
         // A server that has reported one GTID reports them all: what comes without was no write after all.
         let reports = self.gtid.is_some() && !self.pins.has(PinReason::BinlogOff);
         let nothing = nothing || self.current.rolls_back || reports;
-        if !in_transaction && has_written && !self.current.gtid && !nothing {
-            self.untracked_writes = true;
-        }
+        let untracked = !in_transaction && has_written && !self.current.gtid && !nothing;
+        self.untracked_writes |= untracked;
+        self.current.wrote = untracked || self.current.gtid;
     }
 
     /// Locks that the statement has released for certain.

@@ -1,0 +1,68 @@
+//! A session that has written on one server comes to another that takes its writes now: that one may have them yet to apply.
+//!
+//! Asked for once, before the first statement there, be it a read or a write. From then on the server has all that the session has
+//! written.
+
+use config::Topology;
+use mysql_wire::ErrPacket;
+use upstream::Connection;
+
+use crate::error::SessionError;
+use crate::split::fresh::{self, Freshness};
+use crate::split::state::{Held, Refused, Split};
+use crate::split::{ask, lease};
+
+/// Waits on a connection to the session's writer until that has the session's writes.
+pub(crate) async fn caught_up(
+    split: &mut Split,
+    mut connection: Connection<Held>,
+) -> Result<Connection<Held>, Refused> {
+    if fresh::is_galera(split) {
+        sync(split, &mut connection).await?;
+    } else {
+        wait(split, &mut connection).await?;
+    }
+    split.written_on = Some(connection.server.id());
+    Ok(connection)
+}
+
+/// By GTIDs. In a group no write is lost that was acknowledged, so this ends; asynchronous replication may have lost it with its
+/// server, and then nobody will ever have it.
+async fn wait(split: &Split, connection: &mut Connection<Held>) -> Result<(), Refused> {
+    let freshness = fresh::own_writes(split);
+    let Freshness::Position(position) = &freshness else {
+        return Ok(());
+    };
+    if freshness.covered_by(&connection.server) {
+        return Ok(());
+    }
+    let config = split.pool().config();
+    let (in_group, limit) = match config.topology {
+        Topology::GroupReplication => (true, config.failover_wait),
+        _ => (false, config.read_wait),
+    };
+    if fresh::wait_for(split, connection, position, limit).await? || !in_group {
+        return Ok(());
+    }
+    Err(Refused(SessionError::NotCaughtUp {
+        server: connection.server.name().to_owned(),
+        limit,
+    }))
+}
+
+/// Galera: has the node apply all that the cluster has committed so far.
+async fn sync(split: &Split, connection: &mut Connection<Held>) -> Result<(), Refused> {
+    let capabilities = connection.capabilities;
+    let set = |wanted| ask::query(capabilities, &fresh::sync_wait(split.session.carried(), wanted));
+    let read = ask::query(capabilities, "SELECT 1");
+    let commands = [set(true), read, set(connection.state.syncs_reads)];
+    let replies = lease::asked(split, connection, &commands).await?;
+    let refused = |packet: ErrPacket| {
+        Refused(SessionError::StateRefused {
+            server: connection.server.name().to_owned(),
+            packet,
+        })
+    };
+    let error = replies.iter().find_map(|reply| reply.error(capabilities));
+    error.map_or(Ok(()), |packet| Err(refused(packet)))
+}
