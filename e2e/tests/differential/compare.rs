@@ -49,9 +49,17 @@ pub fn differences(
             (direct, gateway) => (direct.map_or(&[][..], |it| it), gateway.map_or(&[][..], |it| it)),
         };
         for (place, request) in step.requests.iter().enumerate() {
-            let before = direct[..place.min(direct.len())].last().or(earlier.last());
+            let executes = request.payload.first() == Some(&Command::STMT_EXECUTE.0);
+            let before = match executes {
+                true => before_preparing(steps, side, index, place),
+                false => direct[..place.min(direct.len())].last().or(earlier.last()),
+            };
             if shared
-                && asks_for_diagnostics(&request.label)
+                && asks_for_diagnostics(if executes {
+                    text_of(request, steps)
+                } else {
+                    &request.label
+                })
                 && has_forgotten(before, gateway.get(place), capabilities)
             {
                 continue;
@@ -102,6 +110,25 @@ fn has_forgotten(before: Option<&Answer>, gateway: Option<&Answer>, capabilities
         [0xfe, low, high, _, _] => shows_none && (*low, *high) == (0, 0),
         payload => shows_none && OkPacket::decode(payload, capabilities).is_ok_and(|ok| ok.warnings == 0),
     }
+}
+
+/// What the direct connection was told last, but for statements that were prepared and closed: that leaves the diagnostics alone.
+fn before_preparing<'s>(steps: &[Step], direct: &'s Side, index: usize, place: usize) -> Option<&'s Answer> {
+    let of_step = |at: usize, until: usize| {
+        let answers = direct.steps.get(at).map_or(&[][..], |answers| answers);
+        steps[at].requests[..until].iter().zip(answers).rev()
+    };
+    let earlier = (0..index)
+        .rev()
+        .flat_map(|at| of_step(at, steps[at].requests.len()));
+    let mut all = of_step(index, place).chain(earlier);
+    let (_, answer) = all.find(|(request, answer)| {
+        let first = answer.packets.first();
+        first.is_some_and(|packet| {
+            request.prepares.is_none() || packet.physical.payload.first() == Some(&0xff)
+        })
+    })?;
+    Some(answer)
 }
 
 /// What the gateway says itself of prepared statements: unknown, without a cursor, malformed.
@@ -299,15 +326,20 @@ fn without_transaction_state(payload: &mut Vec<u8>, capabilities: Capabilities) 
 
 /// Whether a procedure is called: one that changes nothing is answered with the count of rows of the statement before it.
 fn calls(request: &Request, steps: &[Step]) -> bool {
+    let text = text_of(request, steps);
+    text.contains("CALL ") || text.contains("EXECUTE ")
+}
+
+/// The statement's label, or that of the command that prepared it.
+fn text_of<'s>(request: &'s Request, steps: &'s [Step]) -> &'s str {
     let prepared = |slot| {
         let mut requests = steps.iter().flat_map(|step| &step.requests);
         requests.find(|request| request.prepares == Some(slot))
     };
-    let text = match request.patch {
+    match request.patch {
         Patch::Statement(slot) => prepared(slot).map_or("", |prepare| &prepare.label),
         _ => &request.label,
-    };
-    text.contains("CALL ") || text.contains("EXECUTE ")
+    }
 }
 
 fn without_affected_rows(answer: &mut Answer, capabilities: Capabilities) {
