@@ -36,7 +36,7 @@ async fn wait(split: &Split, connection: &mut Connection<Held>) -> Result<(), Re
     if freshness.covered_by(&connection.server) {
         return Ok(());
     }
-    let config = split.pool().config();
+    let config = split.listener.cluster.config();
     let (in_group, limit) = match config.topology {
         Topology::GroupReplication => (true, config.failover_wait),
         _ => (false, config.read_wait),
