@@ -85,7 +85,13 @@ impl Gateway {
 
     fn spawn(setup: Setup) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let (port, admin_port) = (free_port().unwrap(), free_port().unwrap());
+        let port = free_port().unwrap();
+        let admin_port = loop {
+            let other = free_port().unwrap();
+            if other != port {
+                break other;
+            }
+        };
         fs::write(config_in(folder.path()), setup.to_toml(port, admin_port)).unwrap();
         Self {
             process: launch(folder.path()),
