@@ -264,6 +264,10 @@ fn a_collation_that_cannot_be_passed_is_refused() {
     let text = String::from_utf8_lossy(&error);
     assert!(text.contains("Unknown character set: '309'"), "{text}");
     if e2e::kind() == sandbox::Kind::Mariadb {
-        assert_eq!(client.ask("SELECT 7"), [b"\x017"], "as at MariaDB, the session goes on");
+        assert_eq!(
+            client.ask("SELECT 7"),
+            [b"\x017"],
+            "as at MariaDB, the session goes on"
+        );
     }
 }

@@ -3,10 +3,10 @@
 
 use std::sync::Once;
 
-use e2e::{Gateway, kind};
+use e2e::{Gateway, Setup, kind};
 use mysql_async::Conn;
 use mysql_async::prelude::Queryable;
-use sandbox::Kind;
+use sandbox::{Kind, PASSWORD, USER};
 
 use crate::cluster::{self, ask};
 
@@ -100,6 +100,33 @@ async fn the_count_of_rows() {
     other.query_drop("SELECT n FROM rows_of LIMIT 2").await.unwrap();
     assert_eq!(number(&mut own, "SELECT FOUND_ROWS()").await, 4);
     assert_eq!(number(&mut other, "SELECT FOUND_ROWS()").await, 2);
+}
+
+/// The session's last statement ran on a replica; the one before it, on the connection to the primary.
+#[tokio::test]
+async fn the_count_of_rows_that_another_server_has_sent() {
+    let sandbox = cluster::single();
+    let port = sandbox.primary().port();
+    let server =
+        |host, role| format!("{{ address = \"{host}:{port}\", max_connections = 2, role = \"{role}\" }}");
+    let gateway = Setup::of_addresses(sandbox.addresses())
+        .mode("split")
+        .servers([server("127.0.0.1", "primary"), server("localhost", "replica")])
+        .listener("read_consistency = \"eventual\"")
+        .tables(&cluster::user(USER, PASSWORD))
+        .start();
+    let _ = sessions(1).await; // makes the tables
+    let mut own = cluster::connect_to(&gateway, SCHEMA).await;
+    for rows in [2, 4, 3] {
+        own.query_drop("INSERT INTO t (v) VALUES (1), (2)").await.unwrap();
+        own.query_drop(format!("SELECT n FROM rows_of LIMIT {rows}"))
+            .await
+            .unwrap();
+        assert_eq!(number(&mut own, "SELECT FOUND_ROWS()").await, rows);
+        own.query_drop("INSERT INTO t (v) VALUES (1), (2)").await.unwrap();
+        own.query_drop("SELECT n FROM rows_of LIMIT 1").await.unwrap();
+        assert_eq!(number(&mut own, "SELECT ROW_COUNT()").await, -1);
+    }
 }
 
 #[tokio::test]

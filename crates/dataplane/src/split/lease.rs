@@ -275,6 +275,7 @@ pub(crate) fn held(metrics: &telemetry::Worker, cluster: &Cluster, opened: &Open
         statements: OnServer::new(cluster.config().pool.prepared_max),
         to_close: Vec::new(),
         last_session: None,
+        last_turn: 0,
         syncs_reads: false,
         series: metrics.server(cluster.name(), opened.server.name()),
     }
@@ -348,13 +349,13 @@ pub(crate) fn not_asked(server: &Server, error: AskError) -> SessionError {
     }
 }
 
-/// Whether the last statement on the leased connection was this session's, and nothing came in between.
+/// Whether the last statement on the leased connection was this session's last, and nothing came in between.
 pub(crate) fn is_as_it_was_left(split: &Split) -> bool {
-    let last = split
-        .lease
-        .as_ref()
-        .map(|leased| leased.connection.state.last_session);
-    (split.was_pinned || last == Some(Some(split.control.id))) && lookup::found_rows(split).is_none()
+    let is_last = split.lease.as_ref().is_some_and(|leased| {
+        let held = &leased.connection.state;
+        held.last_session == Some(split.control.id) && held.last_turn == split.turn
+    });
+    (split.was_pinned || is_last) && lookup::found_rows(split).is_none()
 }
 
 /// Hands the connection to the session: its stream goes into the session's wires.
@@ -395,6 +396,8 @@ pub(crate) fn give_back(split: &mut Split) {
     if let Some(mut connection) = detach(split) {
         fresh::leave(&mut connection.state, split.session.leave());
         connection.state.last_session = Some(split.control.id);
+        split.turn = split.turn.wrapping_add(1);
+        connection.state.last_turn = split.turn;
         connection.state.statements.let_go();
         if split.control.is_aimed_at() {
             return;

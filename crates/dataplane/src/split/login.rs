@@ -203,6 +203,7 @@ fn open(
         commands: 0,
         error_sequence: Some(sequence),
         keeps_connection: false,
+        turn: 0,
         was_pinned: false,
         counted_as_pinned: false,
         may_go_elsewhere: false,

@@ -41,6 +41,8 @@ pub(crate) struct Held {
     pub(crate) to_close: Vec<u32>,
     /// The session whose statement was the last on it, with nothing of anybody else's since.
     pub(crate) last_session: Option<u32>,
+    /// Which of its turns that session had on it.
+    pub(crate) last_turn: u32,
     /// Galera: reads on it wait for what other nodes have written.
     pub(crate) syncs_reads: bool,
     pub(crate) series: Arc<ServerSeries>,
@@ -85,6 +87,8 @@ pub(crate) struct Split {
     pub(crate) error_sequence: Option<u8>,
     /// The connection is the session's own from here on: what it does there (replication) is not understood.
     pub(crate) keeps_connection: bool,
+    /// How often the session has given a connection back.
+    pub(crate) turn: u32,
     /// The session was bound to its connection before the command under way.
     pub(crate) was_pinned: bool,
     /// It is counted among those that hold a connection.
