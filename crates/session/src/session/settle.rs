@@ -424,7 +424,7 @@ impl Session {
             }
             None => {}
             Some(_) if not_executed && !self.current.was_open => {}
-            Some(_) if harmless && !self.current.was_open && statements <= 1 => {}
+            Some(_) if harmless && !self.current.was_open && (statements <= 1 || class == Class::Read) => {}
             Some(_) => self.pin(PinReason::Unsettled),
         }
         if self.current.sets_trackers {
