@@ -110,7 +110,9 @@ impl ServerAccounts {
     /// A table of entries in the order in which they are preferred. Secrets that were there before stay what they are; those that
     /// are closed have a new number each time, so that it is the servers who refuse them, and no connection that was opened before
     /// lets anybody in.
-    fn new(entries: Vec<Entry>, earlier: Option<&Self>) -> Self {
+    fn new(mut entries: Vec<Entry>, earlier: Option<&Self>) -> Self {
+        // One hash may be that of an account that is closed and of one that is not.
+        entries.sort_by_key(|entry| entry.is_closed);
         let mut by_name: HashMap<Box<[u8]>, ServerAccount> = HashMap::new();
         let mut rounds: HashMap<u32, usize> = HashMap::new();
         for Entry {

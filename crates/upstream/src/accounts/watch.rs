@@ -35,8 +35,8 @@ macro_rules! chosen {
     };
 }
 
-/// The first that the server does not refuse: the second is for older servers, and for want of privileges.
-const OF_MARIADB: [&str; 2] = [
+/// The first that the server does not refuse: the others are for older servers, and for want of privileges.
+const OF_MARIADB: &[&str] = &[
     concat!("SELECT User, Priv FROM mysql.global_priv", chosen!()),
     concat!(
         "SELECT User, plugin, IF(authentication_string = '', Password, authentication_string) AS authentication_string
@@ -44,13 +44,17 @@ const OF_MARIADB: [&str; 2] = [
         chosen!()
     ),
 ];
-const OF_MYSQL: [&str; 2] = [
+const OF_MYSQL: &[&str] = &[
     concat!(
         "SELECT User, plugin, authentication_string, account_locked, password_expired, User_attributes FROM mysql.user",
         chosen!()
     ),
     concat!(
         "SELECT User, plugin, authentication_string, account_locked, password_expired FROM mysql.user",
+        chosen!()
+    ),
+    concat!(
+        "SELECT User, plugin, authentication_string FROM mysql.user",
         chosen!()
     ),
 ];
@@ -116,22 +120,27 @@ async fn read(
     let connection = Connection::open(cluster, server, config, monitor, monitor.timeout).await;
     let in_words = |reason: String| format!("server {}: {reason}", server.name());
     let mut connection = connection.map_err(|blind| in_words(blind.reason))?;
-    let [first, second] = match connection.flavor {
+    let questions = match connection.flavor {
         Flavor::MariaDb => OF_MARIADB,
         Flavor::MySql => OF_MYSQL,
     };
-    let refused = match connection.query_within(first, BOUNDS).await {
-        Ok(rows) => {
-            connection.close().await;
-            return Ok(rows);
+    let mut rows = Err(in_words("nothing to ask".to_owned()));
+    for question in questions {
+        match connection.query_within(question, BOUNDS).await {
+            Ok(found) => {
+                rows = Ok(found);
+                break;
+            }
+            Err(error) => {
+                let is_refusal = error.is_refusal();
+                rows = Err(in_words(error.to_string()));
+                if !is_refusal {
+                    break;
+                }
+            }
         }
-        Err(error) => error,
-    };
-    let rows = match refused.is_refusal() {
-        true => connection.query_within(second, BOUNDS).await,
-        false => Err(refused),
-    };
-    let rows = rows.map_err(|error| in_words(error.to_string()))?;
+    }
+    let rows = rows?;
     connection.close().await;
     Ok(rows)
 }
