@@ -35,6 +35,10 @@ const OF_MEANING: &[&[u8]] = &[
     b"default_week_format",
     b"div_precision_increment",
     b"optimizer_switch",
+    // Lengths and types of what a statement makes of them may be fixed when it is prepared (not tested).
+    b"group_concat_max_len",
+    b"windowing_use_high_precision",
+    b"explicit_defaults_for_timestamp",
 ];
 
 /// Whether a text may mean something else under another value.

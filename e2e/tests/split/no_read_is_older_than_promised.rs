@@ -1,5 +1,7 @@
 //! What a read must see is asked of the right server, and is there on the server that answers.
 
+use std::time::Duration;
+
 use e2e::{Setup, eventually, kind};
 use mysql_async::Conn;
 use mysql_async::prelude::Queryable;
@@ -74,6 +76,27 @@ async fn a_static_primary_may_be_closed() {
     let gateway = cluster::start(setup, 1).await;
     let mut session = cluster::connect(&gateway).await;
     assert_eq!(ask(&mut session, READ).await, Ok(Some("0".to_owned())));
+}
+
+/// Who does not wait for another primary waits for the answer of this one.
+#[tokio::test]
+async fn a_primary_has_time_to_answer() {
+    let sandbox = cluster::replicated();
+    cells(&sandbox);
+    let setup = strong(&sandbox).cluster(&format!(
+        "topology = \"replication\"\nfailover_wait = \"0s\"\n{}",
+        seldom()
+    ));
+    let gateway = cluster::start(setup, 2).await;
+    let mut session = cluster::connect(&gateway).await;
+    assert_eq!(ask(&mut session, READ).await, Ok(Some("0".to_owned())));
+    sandbox.primary().freeze().unwrap();
+    let thaw = async {
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        sandbox.primary().thaw().unwrap();
+    };
+    let (answer, ()) = tokio::join!(ask(&mut session, READ), thaw);
+    assert_eq!(answer, Ok(Some("0".to_owned())));
 }
 
 /// The primary of a group that cannot ask the others does not know what they have agreed on.

@@ -330,7 +330,7 @@ async fn what_statements_leave_is_as_on_one_server() {
 async fn a_move_that_fails_leaves_them_as_they_were() {
     let sandbox = cluster::replicated();
     cluster::schema(&sandbox, "kept", "CREATE TABLE t (id INT PRIMARY KEY)");
-    let setup = split(&sandbox).cluster("failover_wait = \"200ms\"");
+    let setup = split(&sandbox).cluster("failover_wait = \"200ms\"\nmax_lag = \"60s\"");
     let gateway = cluster::start(setup, 2).await;
     let mut session = cluster::connect_to(&gateway, "kept").await;
     let port = begin(&mut session, &sandbox).await;
@@ -349,8 +349,12 @@ async fn a_move_that_fails_leaves_them_as_they_were() {
     session.query_drop("ROLLBACK").await.unwrap();
     let rows = sandbox.primary().sql("SELECT COUNT(*) FROM kept.t").unwrap();
     assert_eq!(rows.trim(), "0");
+    sandbox.sync().unwrap();
     begin(&mut session, &sandbox).await;
-    session.query_drop("INSERT INTO t VALUES (1)").await.unwrap();
+    eventually("a write moves", async || {
+        session.query_drop("INSERT INTO t VALUES (1)").await.is_ok()
+    })
+    .await;
     session.query_drop("COMMIT").await.unwrap();
     let rows = sandbox.primary().sql("SELECT COUNT(*) FROM kept.t").unwrap();
     assert_eq!(rows.trim(), "1");

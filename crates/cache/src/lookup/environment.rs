@@ -135,6 +135,7 @@ impl Settings {
             is_known: charsets.iter().all(|charset| is_one_of(charset, LIKE_ASCII))
                 && (!is_ascii_only || surroundings.schema.is_none_or(<[u8]>::is_ascii))
                 && variable("sql_mode").is_some_and(is_harmless_mode)
+                && variable("session_track_system_variables").is_none_or(is_harmless_tracking)
                 && surroundings
                     .variables
                     .iter()
@@ -154,6 +155,12 @@ fn is_harmless_mode(modes: &[u8]) -> bool {
             .iter()
             .any(|mode| word.eq_ignore_ascii_case(mode.as_bytes()))
     })
+}
+
+/// MySQL counts statements, and lookups are none; other variables do not change by themselves.
+fn is_harmless_tracking(variables: &[u8]) -> bool {
+    let mut names = variables.split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
+    names.all(|name| name != b"*" && !name.eq_ignore_ascii_case(b"statement_id"))
 }
 
 /// Two are equal where everything is. `definitions` is the present number of definitions and grants.

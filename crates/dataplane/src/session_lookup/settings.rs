@@ -10,13 +10,14 @@ use crate::session::Session;
 use crate::split::ask;
 
 /// What the answer to a lookup depends on, on both servers.
-const SETTINGS: [&str; 6] = [
+const SETTINGS: [&str; 7] = [
     "character_set_client",
     "character_set_results",
     "collation_connection",
     "sql_mode",
     "time_zone",
     "sql_select_limit",
+    "session_track_system_variables",
 ];
 
 /// What `collation_connection` says as well.

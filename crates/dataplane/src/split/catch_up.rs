@@ -38,7 +38,7 @@ async fn wait(split: &Split, connection: &mut Connection<Held>) -> Result<(), Re
     }
     let config = split.listener.cluster.config();
     let (in_group, limit) = match config.topology {
-        Topology::GroupReplication => (true, config.failover_wait),
+        Topology::GroupReplication => (true, config.failover_wait.max(config.read_wait)),
         _ => (false, config.read_wait),
     };
     if fresh::wait_for(split, connection, position, limit).await? || !in_group {

@@ -6,7 +6,7 @@
 use std::rc::Rc;
 
 use mysql_wire::{Command, OkPacket, Outcome};
-use session::{Carried, Excursion, Prepared};
+use session::{Carried, Excursion, PinReason, Prepared};
 
 use crate::error::SessionError;
 use crate::session::CommandHead;
@@ -137,8 +137,11 @@ pub(crate) async fn not_prepared(
     prepared: &Prepared,
     not_prepared: NotPrepared,
 ) -> Result<(), SessionError> {
-    let mut pins = split.session.pins().iter();
-    let is_bound = split.keeps_connection || pins.any(|pin| !pin.reason.ends_with_next_statement());
+    let is_lasting = |reason: PinReason| !reason.ends_with_next_statement();
+    let pins = || split.session.pins().iter().map(|pin| pin.reason);
+    let is_bound = split.keeps_connection || pins().any(is_lasting);
+    let has_state = split.keeps_connection
+        || pins().any(|reason| is_lasting(reason) && reason != PinReason::SessionPooling);
     let error = match not_prepared {
         NotPrepared::Refused(error) if is_bound => {
             let failed = Outcome {
@@ -149,7 +152,7 @@ pub(crate) async fn not_prepared(
             split.session.end(&failed);
             error
         }
-        NotPrepared::Lost(error) if is_bound => {
+        NotPrepared::Lost(error) if has_state => {
             split.error_sequence = Some(answer::discard(split).await?.wrapping_add(1));
             return Err(error);
         }

@@ -12,6 +12,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use mysql_wire::gtid::{Flavor, GtidSet};
 use tokio::sync::oneshot;
@@ -24,6 +25,9 @@ use crate::split::fresh::{Freshness, flavor};
 use crate::split::lease;
 use crate::split::server::next_topology;
 use crate::split::state::{Held, Refused, Split};
+
+/// How long the primary is asked at least, however short `failover_wait` is.
+const ANSWER_MIN: Duration = Duration::from_secs(5);
 
 /// The question that is under way on a worker for one cluster, and who waits for the next.
 #[derive(Default)]
@@ -105,7 +109,7 @@ pub(crate) async fn needed(split: &Split) -> Result<Freshness, Refused> {
         let asked = tokio::select! {
             biased;
             signal = split.control.signalled(false) => return Err(Refused(split.signalled(signal))),
-            asked = timeout_at(deadline, answer(split, &topology)) => asked,
+            asked = timeout_at(deadline.max(Instant::now() + ANSWER_MIN), answer(split, &topology)) => asked,
         };
         match asked.unwrap_or(Ok(Answer::Nobody))? {
             Answer::Position(position) => return Ok(Freshness::Position(position)),
