@@ -2,31 +2,17 @@
 
 use e2e::{Gateway, kind};
 use mysql_wire::Capabilities;
-use sandbox::{DATABASE, Kind, PASSWORD, USER};
+use sandbox::{DATABASE, Kind};
 
 use crate::cluster;
-use crate::raw::{Client, Identity};
+use crate::raw::Client;
 
 /// In front of the text of COM_QUERY: no attributes; one, `forebay_explain`, with a text as its value.
 const NONE: &str = "\0\x01";
 const ASKING: &str = "\x01\x01\0\x01\x0f\0\x0fforebay_explain\x011";
 
 fn connect(gateway: &Gateway) -> Client {
-    let identity = Identity {
-        user: USER,
-        password: PASSWORD,
-        database: Some(DATABASE),
-        charset: 45,
-        capabilities: Capabilities::PROTOCOL_41
-            | Capabilities::SECURE_CONNECTION
-            | Capabilities::PLUGIN_AUTH
-            | Capabilities::CONNECT_WITH_DB
-            | Capabilities::TRANSACTIONS
-            | Capabilities::QUERY_ATTRIBUTES,
-    };
-    let (client, verdict) = Client::connect(&gateway.address(), &identity).unwrap();
-    assert_eq!(verdict.payload[0], 0, "{:?}", verdict.payload);
-    client
+    cluster::connect_raw(&gateway.address(), DATABASE, Capabilities::QUERY_ATTRIBUTES)
 }
 
 /// The rows of an answer as text, with the lengths of their values.

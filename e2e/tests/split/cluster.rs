@@ -8,7 +8,10 @@ use std::sync::OnceLock;
 use e2e::{Gateway, Setup, client, eventually, kind};
 use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, OptsBuilder};
+use mysql_wire::Capabilities;
 use sandbox::{DATABASE, Kind, Node, PASSWORD, Sandbox, Spec, USER};
+
+use crate::raw::{Client, Identity};
 
 /// The table with the port of the server it is on.
 pub(crate) const WHERE_AM_I: &str = "SELECT port FROM test.where_am_i";
@@ -115,6 +118,25 @@ pub(crate) fn options(gateway: &Gateway) -> OptsBuilder {
     client::options(gateway)
         .max_allowed_packet(Some(1 << 24))
         .wait_timeout(Some(28_800))
+}
+
+/// Logs in with a client whose packets are written by hand. `further`: what it can do beyond the usual.
+pub(crate) fn connect_raw(address: &str, schema: &'static str, further: Capabilities) -> Client {
+    let identity = Identity {
+        user: USER,
+        password: PASSWORD,
+        database: Some(schema),
+        charset: 45,
+        capabilities: Capabilities::PROTOCOL_41
+            | Capabilities::SECURE_CONNECTION
+            | Capabilities::PLUGIN_AUTH
+            | Capabilities::CONNECT_WITH_DB
+            | Capabilities::TRANSACTIONS
+            | further,
+    };
+    let (client, verdict) = Client::connect(address, &identity).unwrap();
+    assert_eq!(verdict.payload[0], 0, "{:?}", verdict.payload);
+    client
 }
 
 /// A session in this schema.

@@ -7,7 +7,7 @@ use mysql_wire::{Capabilities, Command};
 use sandbox::{PASSWORD, USER};
 
 use crate::cluster;
-use crate::raw::{Client, Identity};
+use crate::raw::Client;
 
 const SCHEMA: &str = "cursors";
 const CURSOR: u8 = 1;
@@ -28,24 +28,7 @@ fn gateway(connections: u32) -> Gateway {
 }
 
 fn connect(gateway: &Gateway) -> Client {
-    connect_to(&gateway.address())
-}
-
-fn connect_to(address: &str) -> Client {
-    let identity = Identity {
-        user: USER,
-        password: PASSWORD,
-        database: Some(SCHEMA),
-        charset: 45,
-        capabilities: Capabilities::PROTOCOL_41
-            | Capabilities::SECURE_CONNECTION
-            | Capabilities::PLUGIN_AUTH
-            | Capabilities::CONNECT_WITH_DB
-            | Capabilities::TRANSACTIONS,
-    };
-    let (client, verdict) = Client::connect(address, &identity).unwrap();
-    assert_eq!(verdict.payload[0], 0, "{:?}", verdict.payload);
-    client
+    cluster::connect_raw(&gateway.address(), SCHEMA, Capabilities::default())
 }
 
 fn send(client: &mut Client, command: Command, body: &[u8]) {
@@ -238,7 +221,14 @@ fn and_so_does_the_statement_prepared_last() {
         answers
     };
     let answers = story(&mut connect(&gateway));
-    assert_eq!(answers, story(&mut connect_to(&server)));
+    assert_eq!(
+        answers,
+        story(&mut cluster::connect_raw(
+            &server,
+            SCHEMA,
+            Capabilities::default()
+        ))
+    );
     assert_eq!(
         [&answers[0], &answers[2], &answers[3], &answers[4]],
         [&UNKNOWN; 4]

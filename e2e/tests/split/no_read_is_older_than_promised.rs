@@ -91,6 +91,7 @@ async fn a_primary_has_time_to_answer() {
     let mut session = cluster::connect(&gateway).await;
     assert_eq!(ask(&mut session, READ).await, Ok(Some("0".to_owned())));
     sandbox.primary().freeze().unwrap();
+    // Not to wait for something: it is how slow the primary is.
     let thaw = async {
         tokio::time::sleep(Duration::from_millis(200)).await;
         sandbox.primary().thaw().unwrap();

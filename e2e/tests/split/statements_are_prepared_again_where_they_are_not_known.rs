@@ -7,10 +7,10 @@ use e2e::{Gateway, client, kind};
 use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, Statement, Value};
 use mysql_wire::{Capabilities, Command};
-use sandbox::{DATABASE, Kind, PASSWORD, USER};
+use sandbox::{DATABASE, Kind};
 
 use crate::cluster::{self, ask};
-use crate::raw::{Client, Identity};
+use crate::raw::Client;
 
 const SCHEMA: &str = "prepared_again";
 const OTHER: &str = "prepared_again_elsewhere";
@@ -101,18 +101,7 @@ fn send(client: &mut Client, command: Command, body: &[u8]) -> Vec<u8> {
 fn and_so_it_does_with_parameters_in_pieces() {
     const LONG_BLOB: u8 = 251;
     let gateway = gateway();
-    let identity = Identity {
-        user: USER,
-        password: PASSWORD,
-        database: Some(SCHEMA),
-        charset: 45,
-        capabilities: Capabilities::PROTOCOL_41
-            | Capabilities::SECURE_CONNECTION
-            | Capabilities::PLUGIN_AUTH
-            | Capabilities::CONNECT_WITH_DB
-            | Capabilities::TRANSACTIONS,
-    };
-    let (mut session, _) = Client::connect(&gateway.address(), &identity).unwrap();
+    let mut session = cluster::connect_raw(&gateway.address(), SCHEMA, Capabilities::default());
     let prepared = send(
         &mut session,
         Command::STMT_PREPARE,

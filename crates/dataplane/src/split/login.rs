@@ -177,7 +177,6 @@ fn open(
     control.set_limits(arrival::idle_limits(listener));
     register(worker, control, listener, &account);
     let start = start(&account, &login, &traits, Rc::default());
-    let sequence = client.sequence;
     let split = Split {
         control: Rc::clone(control),
         worker: Rc::clone(worker),
@@ -201,7 +200,7 @@ fn open(
         capabilities: client_capabilities & PASSED_ON,
         status: StatusFlags::AUTOCOMMIT,
         commands: 0,
-        error_sequence: Some(sequence),
+        error_sequence: Some(client.sequence),
         keeps_connection: false,
         turn: 0,
         was_pinned: false,
@@ -222,7 +221,7 @@ fn open(
         traits,
         compression,
     };
-    Ok((Box::new(split), sequence))
+    Ok((Box::new(split), client.sequence))
 }
 
 /// From now on others find the session by its number.

@@ -119,16 +119,13 @@ impl Gateway {
         let id = op
             .slot()
             .and_then(|slot| self.clients[at].slots[usize::from(slot)]);
+        let is_query = op.command() == Command::QUERY;
         let statement = Statement {
             command: op.command(),
-            facts: Some(&facts).filter(|_| op.command() == Command::QUERY),
+            facts: is_query.then_some(&facts),
             argument: id.unwrap_or(u32::from(*op == Op::SetOption(false))),
             digest: 0xfeed,
-            text: if op.command() == Command::QUERY {
-                text.as_bytes()
-            } else {
-                b""
-            },
+            text: if is_query { text.as_bytes() } else { b"" },
             now_ms,
         };
         if self.clients[at].held.is_some() && !self.clients[at].session.needs_its_connection(&statement) {
