@@ -201,6 +201,12 @@ impl Server {
         self.state.load_full()
     }
 
+    /// Who waits in line for a connection to it, on all workers.
+    #[must_use]
+    pub fn waiting(&self) -> u32 {
+        u32::try_from(self.line.len()).unwrap_or(u32::MAX)
+    }
+
     /// Seats taken: sessions on it and connections being made.
     #[must_use]
     pub fn sessions(&self) -> u32 {

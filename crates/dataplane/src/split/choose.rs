@@ -227,7 +227,8 @@ fn candidates(
             applied: has_all(server),
             lag: member.lag,
             weight: server.weight(),
-            outstanding: busy,
+            // Where all are full, the shortest line.
+            outstanding: busy.saturating_add(server.waiting()),
             latency_us: if by_latency {
                 split.shared.expected_us(server.id())
             } else {
