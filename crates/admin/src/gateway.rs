@@ -64,7 +64,7 @@ pub struct ListenerStatus {
     pub name: String,
     /// Address or path it listens on, as bound.
     pub bind: String,
-    /// `tcp` or `session`.
+    /// `tcp`, `session` or `split`.
     pub mode: String,
     /// The cluster its sessions go to.
     pub cluster: String,

@@ -161,7 +161,9 @@ pub(crate) async fn change_user(session: &mut Session, head: CommandHead) -> Res
     // Refused: the client has the server's error, and whether the connection goes on is for the server to say.
     if let Some(status) = status {
         session.status = status;
-        session.changed_user = Some(String::from_utf8_lossy(&user).into());
+        let shown = String::from_utf8_lossy(&user);
+        session.control.name_user(&shown);
+        session.changed_user = Some(shown.into());
         session
             .worker
             .shared

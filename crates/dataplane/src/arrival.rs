@@ -13,9 +13,9 @@ use telemetry::{ListenerSeries, ServerSeries};
 use tokio::io::AsyncWriteExt;
 use tokio::task::spawn_local;
 use tracing::info;
-use upstream::{Lease, LeaseError, Seat, Server, ServerTraits, Status};
+use upstream::{ConnectFailure, Lease, LeaseError, Seat, Server, ServerTraits, Status};
 
-use crate::control::{About, Control, IdleLimits, Signal, Waiting};
+use crate::control::{Control, IdleLimits, Signal, Waiting};
 use crate::error::SessionError;
 use crate::extension;
 use crate::flow::Flow;
@@ -89,6 +89,7 @@ async fn run(
     let started = Instant::now();
     let id = worker.shared.registry.new_id();
     let control = Rc::new(Control::new(id, Rc::clone(&worker.clock)));
+    control.introduce(&listener.config.name, &accepted.peer());
     poll_fn(|cx| {
         control.remember_waker(cx);
         Poll::Ready(())
@@ -200,12 +201,8 @@ async fn forward_bytes(
     series: &Arc<ListenerSeries>,
     story: &mut Story,
 ) -> SessionError {
-    let paired = tokio::select! {
-        biased;
-        paired = Box::pin(pair_up(worker, control, accepted, listener, series, story)) => paired,
-        signal = control.signalled(true) => Err(signal_as_error(signal, "", listener)),
-    };
-    let mut pair = match paired {
+    let pairing = Box::pin(pair_up(worker, control, accepted, listener, series, story));
+    let mut pair = match unless_told(control, listener, pairing).await {
         Ok(pair) => pair,
         Err(error) => return error,
     };
@@ -233,8 +230,9 @@ async fn pair_up(
     let mut client = Stream::from_accepted(accepted).map_err(SessionError::ClientFailed)?;
     let (peer, unread) = proxy::read_header(&mut client, listener).await?;
     story.client = peer;
+    control.introduce(&listener.config.name, &peer);
     let local = client.local().unwrap_or(Peer::Unix);
-    let lease = match lease(worker, listener, &peer, &local).await {
+    let lease = match lease(worker, listener, &peer, &local, Vec::new()).await {
         Ok(lease) => lease,
         Err(error) => {
             refuse(worker, &mut client, 0, Capabilities::default(), &error).await;
@@ -263,15 +261,17 @@ async fn pair_up(
     }))
 }
 
-/// Leases a server, and counts what came of it on the servers that were tried.
+/// Leases a server beside those that were `tried` before, and counts what came of it.
 async fn lease(
     worker: &Worker,
     listener: &ListenerState,
     peer: &Peer,
     local: &Peer,
+    tried: Vec<ConnectFailure>,
 ) -> Result<Lease, SessionError> {
     let began = Instant::now();
-    let leased = listener.cluster.lease(peer, local).await;
+    let counted = tried.len();
+    let leased = listener.cluster.lease_beside(peer, local, tried).await;
     let series = |server: &str| worker.metrics.server(listener.cluster.name(), server);
     let failures = match &leased {
         Ok(lease) => {
@@ -285,6 +285,7 @@ async fn lease(
     };
     failures
         .iter()
+        .skip(counted)
         .for_each(|failure| series(&failure.server).connect_failures.inc());
     leased.map_err(SessionError::NoServer)
 }
@@ -332,25 +333,19 @@ async fn log_in(
     let (mut who, mut as_of) = (None, None);
     let login = async {
         let introduced = introduce(&mut client, accepted, listener, control, story);
-        let Introduced { login, local, .. } = tokio::time::timeout(limit, introduced)
-            .await
-            .unwrap_or(Err(SessionError::LoginTimeout(limit)))?;
+        let introduced = async {
+            let introduced = tokio::time::timeout(limit, introduced).await;
+            introduced.unwrap_or(Err(SessionError::LoginTimeout(limit)))
+        };
+        let Introduced { login, local, .. } = unless_told(control, listener, introduced).await?;
         // The wait for a server has limits of its own, and is not the client's fault.
-        let lease = lease(worker, listener, &story.client, &local).await?;
+        let server = find_server(worker, control, listener, story, &local).await?;
         as_of = session_lookup::rights_of_login(worker, listener);
-        attach(control, listener, &lease.server);
-        story.server = Some(Arc::clone(&lease.server));
         let client = client.as_mut().ok_or(SessionError::ClientGone)?;
         who = Some((login.user.clone(), login.charset));
-        handshake::log_in(client, login, lease, listener).await
+        handshake::log_in(client, login, server, listener, control).await
     };
-    let ended = tokio::select! {
-        biased;
-        result = login => Ok(result),
-        signal = control.signalled(true) => Err(signal),
-    };
-    let result = ended.unwrap_or_else(|signal| Err(signal_as_error(signal, story.server_name(), listener)));
-    match (result, client) {
+    match (login.await, client) {
         (Ok(logged_in), Some(client)) => {
             let mut session = open(worker, control, client, logged_in, listener, series)?;
             session.lookups = who.and_then(|(user, collation)| {
@@ -372,6 +367,58 @@ async fn log_in(
             }
             Err(error)
         }
+    }
+}
+
+/// A server that greets. One that takes the connection and does not, or says no in place of its greeting, knows nothing of the
+/// client yet: another one is tried. The client hears why only where there is none.
+async fn find_server(
+    worker: &Worker,
+    control: &Control,
+    listener: &ListenerState,
+    story: &mut Story,
+    local: &Peer,
+) -> Result<(Lease, Greeting), SessionError> {
+    let mut tried = Vec::new();
+    let mut refusal = None;
+    loop {
+        let leasing = lease(worker, listener, &story.client, local, tried);
+        let mut lease = match (unless_told(control, listener, leasing).await, refusal) {
+            (Ok(lease), _) => lease,
+            (Err(SessionError::NoServer(_)), Some(refusal)) => return Err(refusal),
+            (Err(error), _) => return Err(error),
+        };
+        let server = Arc::clone(&lease.server);
+        attach(control, listener, &server);
+        story.server = Some(Arc::clone(&server));
+        match handshake::greeted(&mut lease, listener, control).await {
+            Ok(greeting) => return Ok((lease, greeting)),
+            Err(error @ (SessionError::ServerRefused { .. } | SessionError::ServerLogin { .. })) => {
+                let series = worker.metrics.server(listener.cluster.name(), server.name());
+                series.connect_failures.inc();
+                tried = lease.failures;
+                tried.push(ConnectFailure {
+                    id: server.id(),
+                    server: server.name().to_owned(),
+                    reason: error.to_string(),
+                });
+                refusal = Some(error);
+            }
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// What comes of a wait in which nothing is left undone when the session is told to end.
+async fn unless_told<T>(
+    control: &Control,
+    listener: &ListenerState,
+    wait: impl Future<Output = Result<T, SessionError>>,
+) -> Result<T, SessionError> {
+    tokio::select! {
+        biased;
+        result = wait => result,
+        signal = control.signalled(true) => Err(signal_as_error(signal, "", listener)),
     }
 }
 
@@ -397,6 +444,7 @@ pub(crate) async fn introduce(
     let mut stream = Stream::from_accepted(accepted).map_err(SessionError::ClientFailed)?;
     let (peer, unread) = proxy::read_header(&mut stream, listener).await?;
     story.client = peer;
+    control.introduce(&listener.config.name, &peer);
     let local = stream.local().unwrap_or(Peer::Unix);
     *client = Some(Client {
         stream,
@@ -409,11 +457,7 @@ pub(crate) async fn introduce(
     let traits = traits.ok_or(SessionError::NoServerSeen)?;
     let (login, greeting) = handshake::greet(client, listener, &traits, control.id).await?;
     story.user = String::from_utf8_lossy(&login.user[..login.user.len().min(USER_SHOWN)]).into();
-    control.introduce(About {
-        listener: listener.config.name.as_str().into(),
-        user: story.user.clone(),
-        client: peer.to_string().into(),
-    });
+    control.name_user(&story.user);
     Ok(Introduced {
         login,
         greeting,

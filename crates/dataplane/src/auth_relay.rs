@@ -9,6 +9,7 @@
 //! | `caching_sha2_password`, full | the password, NUL-terminated | request `02`, the server's RSA key, the password encrypted |
 //! | `sha256_password` | the password, NUL-terminated | request `01`, the server's RSA key, the password encrypted |
 //! | `mysql_clear_password`, `dialog` | the password | the password |
+//! | `authentication_openid_connect_client` | a token that is as good as a password | the same |
 //!
 //! Sources: <https://dev.mysql.com/doc/dev/mysql-server/latest/page_caching_sha2_authentication_exchanges.html>,
 //! `sql/auth/sha2_password.cc` and `sql-common/client_authentication.cc` of MySQL 9.
@@ -92,6 +93,7 @@ const CACHING_SHA2: &[u8] = b"caching_sha2_password";
 const SHA256: &[u8] = b"sha256_password";
 const DIALOG: &[u8] = b"dialog";
 const CLEAR: &[u8] = b"mysql_clear_password";
+const OPENID: &[u8] = b"authentication_openid_connect_client";
 /// `caching_sha2_password` says: the fast way did, my OK follows.
 const FAST_WAY_DID: &[u8] = &[1, 3];
 /// `caching_sha2_password` says: the fast way does not do, send the password.
@@ -258,7 +260,7 @@ impl<'k> AuthRelay<'k> {
     }
 
     fn refuse_exposure(&self, plugin: &[u8]) -> Result<(), SessionError> {
-        let in_the_clear = plugin == CLEAR || plugin == DIALOG;
+        let in_the_clear = [CLEAR, DIALOG, OPENID].contains(&plugin);
         if in_the_clear
             && self.links.client.is_secure(plugin)
             && !self.links.server.is_secure(plugin)
@@ -326,5 +328,28 @@ mod tests {
             relay.client_said(key_request.clone()).unwrap(),
             Step::ToServer(key_request)
         );
+    }
+
+    #[test]
+    fn what_is_as_good_as_a_password_does_not_leave_a_secure_link_either() {
+        let key = PrivateKey::generate().unwrap();
+        for plugin in [
+            "mysql_clear_password",
+            "dialog",
+            "authentication_openid_connect_client",
+        ] {
+            let switch = [b"\xfe", plugin.as_bytes(), b"\0"].concat();
+            for (client, server, exposed) in [
+                (Link::Tls, Link::Plain, true),
+                (Link::Unix, Link::Plain, true),
+                (Link::Tls, Link::Tls, false),
+                (Link::Plain, Link::Plain, false),
+            ] {
+                let mut relay = AuthRelay::new(links(client, server), &key);
+                let step = relay.server_said(switch.clone());
+                let refused = matches!(step, Err(SessionError::PasswordExposed(_)));
+                assert_eq!(refused, exposed, "{plugin}, {client:?} to {server:?}");
+            }
+        }
     }
 }

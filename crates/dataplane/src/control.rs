@@ -10,12 +10,13 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use net::Peer;
 use session::Pin;
 use upstream::ServerId;
 
 use crate::describe::{PinStatus, SessionStatus};
 
-/// What a session is asked to do. A later, stronger one replaces an earlier one.
+/// What a session is asked to do. Of several the strongest counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Signal {
     /// End at the next moment outside a command and a transaction: the server is taken out of service.
@@ -39,6 +40,23 @@ pub(crate) enum Signal {
 }
 
 impl Signal {
+    /// The strongest first.
+    const ALL: [Self; 9] = [
+        Self::ShutdownNow,
+        Self::DrainNow,
+        Self::Kill,
+        Self::ServerDown,
+        Self::StatementTimeout,
+        Self::ServerTimeout,
+        Self::ClientIdle,
+        Self::Shutdown,
+        Self::Drain,
+    ];
+
+    fn bit(self) -> u16 {
+        1 << self as u16
+    }
+
     /// Whether the session may first finish its command and its transaction.
     pub(crate) fn waits_for_a_free_moment(self) -> bool {
         matches!(self, Self::Drain | Self::Shutdown)
@@ -90,16 +108,18 @@ impl Waiting {
 
 /// Whose session it is.
 #[derive(Debug)]
-pub(crate) struct About {
-    pub(crate) listener: Box<str>,
-    pub(crate) user: Box<str>,
-    pub(crate) client: Box<str>,
+struct About {
+    listener: Box<str>,
+    /// Empty before the login.
+    user: Box<str>,
+    client: Box<str>,
 }
 
 /// One session as its worker sees it.
 pub(crate) struct Control {
     pub(crate) id: u32,
-    signal: Cell<Option<Signal>>,
+    /// The bits of those that were raised.
+    raised: Cell<u16>,
     waker: RefCell<Option<Waker>>,
     waiting: Cell<Waiting>,
     since_tick: Cell<u32>,
@@ -141,10 +161,10 @@ impl Control {
     pub(crate) fn new(id: u32, clock: Rc<Clock>) -> Self {
         Self {
             id,
-            signal: Cell::new(None),
+            raised: Cell::new(0),
             waker: RefCell::new(None),
             waiting: Cell::new(Waiting::Login),
-            since_tick: Cell::new(0),
+            since_tick: Cell::new(clock.now()),
             server: Cell::new(None),
             thread_id: Cell::new(0),
             aims: Cell::new(0),
@@ -165,9 +185,20 @@ impl Control {
         self.server.set(Some(server));
     }
 
-    /// Says whose session it is.
-    pub(crate) fn introduce(&self, about: About) {
-        *self.about.borrow_mut() = Some(Box::new(about));
+    /// Says where the session came in, and who is at the other end.
+    pub(crate) fn introduce(&self, listener: &str, client: &Peer) {
+        *self.about.borrow_mut() = Some(Box::new(About {
+            listener: listener.into(),
+            user: "".into(),
+            client: client.to_string().into(),
+        }));
+    }
+
+    /// Says whose session it is from here on.
+    pub(crate) fn name_user(&self, user: &str) {
+        if let Some(about) = self.about.borrow_mut().as_mut() {
+            about.user = user.into();
+        }
     }
 
     /// Who it is said to be; empty before it is known.
@@ -242,8 +273,12 @@ impl Control {
     pub(crate) fn detach(&self) {
         self.server.set(None);
         self.pins.borrow_mut().clear();
-        if self.signal.get().is_some_and(Signal::is_about_a_server) {
-            self.signal.set(None);
+        if self.raised.get() != 0 {
+            let of_server = Signal::ALL
+                .into_iter()
+                .filter(|signal| signal.is_about_a_server());
+            let of_server = of_server.fold(0, |bits, signal| bits | signal.bit());
+            self.raised.set(self.raised.get() & !of_server);
         }
     }
 
@@ -257,8 +292,9 @@ impl Control {
     }
 
     pub(crate) fn raise(&self, signal: Signal) {
-        if self.signal.get().is_none_or(|present| present < signal) {
-            self.signal.set(Some(signal));
+        let before = self.raised.get();
+        if before & signal.bit() == 0 {
+            self.raised.set(before | signal.bit());
             if let Some(waker) = self.waker.borrow().as_ref() {
                 waker.wake_by_ref();
             }
@@ -267,15 +303,19 @@ impl Control {
 
     #[cfg(test)]
     fn signal(&self) -> Option<Signal> {
-        self.signal.get()
+        self.due(true)
     }
 
     /// The signal that ends the session now, given whether it is at a free moment.
     #[inline]
     pub(crate) fn due(&self, free: bool) -> Option<Signal> {
-        self.signal
-            .get()
-            .filter(|signal| free || !signal.waits_for_a_free_moment())
+        let raised = self.raised.get();
+        if raised == 0 {
+            return None;
+        }
+        let is_due =
+            |signal: &Signal| raised & signal.bit() != 0 && (free || !signal.waits_for_a_free_moment());
+        Signal::ALL.into_iter().find(is_due)
     }
 
     /// Waits for the signal that ends the session now. For waits that do not look at signals by themselves.
@@ -393,12 +433,25 @@ mod tests {
     }
 
     #[test]
-    fn a_stronger_signal_replaces_a_weaker_one_and_never_the_reverse() {
+    fn the_strongest_signal_counts() {
         let control = control();
         control.raise(Signal::Drain);
         control.raise(Signal::Kill);
         control.raise(Signal::Drain);
         assert_eq!(control.signal(), Some(Signal::Kill));
+        assert!(Signal::ALL.is_sorted_by(|a, b| a > b));
+    }
+
+    #[test]
+    fn what_is_about_the_session_stays_when_its_server_is_left() {
+        for own in [Signal::Shutdown, Signal::Kill, Signal::ClientIdle] {
+            let control = control();
+            control.raise(Signal::ServerDown);
+            control.raise(own);
+            control.raise(Signal::DrainNow);
+            control.detach();
+            assert_eq!(control.signal(), Some(own));
+        }
     }
 
     #[test]
@@ -430,5 +483,23 @@ mod tests {
         pass(1);
         control.check_idle();
         assert_eq!(control.signal(), Some(Signal::ClientIdle));
+    }
+
+    #[test]
+    fn a_session_shows_who_it_is_and_waits_from_its_beginning_on() {
+        let clock: Rc<Clock> = Rc::default();
+        (0..1000).for_each(|_| clock.advance());
+        let control = Control::new(1, Rc::clone(&clock));
+        control.introduce("front", &Peer::Unix);
+        (0..4).for_each(|_| clock.advance());
+        let described = || control.describe(0, 0, Duration::from_millis(250)).0;
+        let session = described();
+        assert_eq!((session.waits_for, session.waiting_seconds), ("login", 1.0));
+        assert_eq!((session.listener.as_str(), session.user.as_str()), ("front", ""));
+        control.name_user("app");
+        assert_eq!(
+            (described().user.as_str(), described().listener.as_str()),
+            ("app", "front")
+        );
     }
 }

@@ -19,7 +19,7 @@ use tokio::io::AsyncReadExt;
 use upstream::Cluster;
 
 use crate::arrival::{self, Story};
-use crate::control::{About, Control, Signal, Waiting};
+use crate::control::{Control, Signal, Waiting};
 use crate::error::SessionError;
 use crate::gateway::ListenerState;
 use crate::proxy;
@@ -216,11 +216,7 @@ impl Guest {
 
     /// Says whose session it is, to those who list sessions.
     pub(crate) fn introduce(&self, user: &str) {
-        self.control.introduce(About {
-            listener: self.listener.config.name.as_str().into(),
-            user: user.into(),
-            client: self.peer.to_string().into(),
-        });
+        self.control.name_user(user);
     }
 }
 
@@ -253,7 +249,7 @@ pub(crate) async fn serve(
         peer: story.client,
         local: stream.local().unwrap_or(Peer::Unix),
     };
-    guest.introduce("");
+    control.introduce(&listener.config.name, &guest.peer);
     control.set_limits(arrival::idle_limits(listener));
     control.mark(Waiting::Client);
     let visit = Visit {

@@ -5,22 +5,30 @@
 //! the plugin of the account with a nonce of its own (auth switch request), the client is asked the same, and
 //! from there on both talk to each other. It is the one switch that every client with CLIENT_PLUGIN_AUTH understands.
 
+mod compression;
+mod give_up;
+
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
 use aws_lc_rs::rand::{SecureRandom, SystemRandom};
-use config::{ServerCompression, TlsMode};
+use config::TlsMode;
 use mysql_wire::compression::Algorithm;
 use mysql_wire::{Capabilities, ChangeUser, Greeting, Login, OkPacket, SslRequest, StatusFlags};
-use net::{Stream, Toward};
+use net::Stream;
 use tokio::time::timeout;
 use upstream::{Cluster, GreetingError, Lease, Server, ServerTraits};
 
 use crate::auth_relay::{AuthRelay, Links, Step};
+use crate::control::Control;
 use crate::error::{During, SessionError};
 use crate::gateway::ListenerState;
+use crate::session::signal_as_error;
 use crate::side::{ReadError, Side, malformed};
+
+pub(crate) use compression::{agreed_compression, compressed};
+use compression::{compression_flag, server_compression, zstd_level};
 
 /// The plugin named in logins to servers; see the head of this file.
 const NO_SUCH_PLUGIN: &[u8] = b"forebay_ask_the_client";
@@ -62,17 +70,6 @@ const RESPONSE_LAYOUT: Capabilities = Capabilities::PROTOCOL_41
     .with(Capabilities::MARIADB_PROGRESS)
     .with(Capabilities::MARIADB_EXTENDED_METADATA)
     .with(Capabilities::MARIADB_CACHE_METADATA);
-
-/// MySQL's own default.
-const DEFAULT_ZSTD_LEVEL: u8 = 3;
-
-/// What a client asks for goes for what it sends. We compress on the thread that serves others, too.
-const MAX_ZSTD_LEVEL: u8 = 6;
-
-/// How long a server may take to refuse a login that its client has left.
-const GIVE_UP_LIMIT: Duration = Duration::from_secs(1);
-/// Packets of a server in a login that its client has left: a switch, the questions of a plugin, the verdict.
-const GIVE_UP_ROUNDS: usize = 8;
 
 /// The client's side, up to its login packet.
 pub(crate) struct Client {
@@ -209,12 +206,13 @@ pub(crate) fn nonce<const LEN: usize>() -> io::Result<[u8; LEN]> {
     }))
 }
 
-/// Logs the client in on a leased server, whose connection has just been opened.
+/// Logs the client in on a leased server, which has greeted. A signal that ends the session ends it in order.
 pub(crate) async fn log_in(
     client: &mut Client,
     login: Login,
-    mut lease: Lease,
+    (mut lease, greeting): (Lease, Greeting),
     listener: &Arc<ListenerState>,
+    control: &Control,
 ) -> Result<LoggedIn, SessionError> {
     let server = Arc::clone(&lease.server);
     let failed = |cause: String| SessionError::ServerLogin {
@@ -222,8 +220,13 @@ pub(crate) async fn log_in(
         cause,
     };
     let cluster = listener.cluster.config();
-    let greeting = read_greeting(&mut lease, &listener.cluster, cluster.login_timeout).await?;
-    let capabilities = agree(client.capabilities, &greeting).map_err(failed)?;
+    let (capabilities, with_tls) = match agree(client.capabilities, cluster.tls.mode, &greeting) {
+        Ok(agreed) => agreed,
+        Err(cause) => {
+            give_up::after_greeting(&mut lease.stream, &greeting).await;
+            return Err(failed(cause));
+        }
+    };
     let server_compression = server_compression(cluster.compression, &greeting);
     let client_compression =
         agreed_compression(client.capabilities, login.zstd_level).filter(|_| listener.config.compression);
@@ -235,7 +238,7 @@ pub(crate) async fn log_in(
         ..login
     };
     let mut sequence = 1;
-    if wants_tls(cluster.tls.mode, &greeting).map_err(failed)? {
+    if with_tls {
         forwarded.capabilities.insert(Capabilities::SSL);
         let started = timeout(cluster.login_timeout, start_tls(lease, listener, &forwarded)).await;
         let started = started.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
@@ -255,8 +258,8 @@ pub(crate) async fn log_in(
         &mut client_side,
         &mut server_side,
         listener,
-        &server,
         capabilities,
+        (&server, control),
     )
     .await;
     let (client_unread, server_unread) = (client_side.into_unread(), server_side.into_unread());
@@ -273,15 +276,35 @@ pub(crate) async fn log_in(
     })
 }
 
-/// What the client and this server both can.
+/// The server's greeting, unless the session is told to end before it comes.
+pub(crate) async fn greeted(
+    lease: &mut Lease,
+    listener: &ListenerState,
+    control: &Control,
+) -> Result<Greeting, SessionError> {
+    let limit = listener.cluster.config().login_timeout;
+    tokio::select! {
+        biased;
+        greeting = read_greeting(lease, &listener.cluster, limit) => greeting,
+        signal = control.signalled(true) => {
+            give_up::before_greeting(&mut lease.stream).await;
+            Err(signal_as_error(signal, lease.server.name(), listener))
+        }
+    }
+}
+
+/// What the client and this server both can, and whether over TLS.
 ///
 /// # Errors
-/// The client was offered what changes the layout of packets, and this server cannot do it.
-fn agree(client: Capabilities, greeting: &Greeting) -> Result<Capabilities, String> {
+/// The client was offered what changes the layout of packets, and this server cannot do it; or the server has no TLS and
+/// must have.
+fn agree(client: Capabilities, tls: TlsMode, greeting: &Greeting) -> Result<(Capabilities, bool), String> {
+    let with_tls = wants_tls(tls, greeting)?;
     let offered = client & PASSED_ON;
     let missing = offered.without(greeting.capabilities) & RESPONSE_LAYOUT;
     if missing == Capabilities::default() {
-        Ok(offered & (greeting.capabilities | Capabilities::LONG_PASSWORD))
+        let agreed = offered & (greeting.capabilities | Capabilities::LONG_PASSWORD);
+        Ok((agreed, with_tls))
     } else {
         Err(format!(
             "it lacks {missing:?}, which other servers of the cluster have"
@@ -289,46 +312,29 @@ fn agree(client: Capabilities, greeting: &Greeting) -> Result<Capabilities, Stri
     }
 }
 
-/// The authentication, within the listener's time, and left in order where the client does not see it through.
+/// The authentication, within the listener's time, and left in order where the client does not see it through or the session
+/// is told to end.
 async fn answer_in_time(
     client: &mut Side<'_>,
     server_side: &mut Side<'_>,
     listener: &ListenerState,
-    server: &Server,
     capabilities: Capabilities,
+    (server, control): (&Server, &Control),
 ) -> Result<Vec<u8>, SessionError> {
     let limit = listener.config.login_timeout;
     let mut relay = auth_relay(client, server_side, listener, capabilities);
     let answers = authenticate(client, server_side, &mut relay, listener, server.name());
-    let answered = timeout(limit, answers).await;
-    let answered = answered.unwrap_or(Err(SessionError::LoginTimeout(limit)));
+    let answered = tokio::select! {
+        biased;
+        answered = timeout(limit, answers) => answered.unwrap_or(Err(SessionError::LoginTimeout(limit))),
+        signal = control.signalled(true) => Err(signal_as_error(signal, server.name(), listener)),
+    };
     match &answered {
         Err(SessionError::ServerLogin { cause, .. }) => listener.cluster.suspect(server, cause),
         Ok(_) | Err(SessionError::LoginRefused | SessionError::ServerGone { .. }) => {}
-        Err(_) => give_up_in_order(server_side, &mut relay).await,
+        Err(_) => give_up::in_authentication(server_side, &mut relay).await,
     }
     answered
-}
-
-/// Lets the server refuse a login that its client does not see through: see [`AuthRelay::wrong_answer`].
-async fn give_up_in_order(server: &mut Side<'_>, relay: &mut AuthRelay<'_>) {
-    let refused = async {
-        for _ in 0..GIVE_UP_ROUNDS {
-            if relay.is_over() {
-                break;
-            }
-            if let Some(answer) = relay.wrong_answer() {
-                server.write(&answer).await?;
-            }
-            let packet = server.read().await.map_err(ReadError::into_io)?;
-            if let Ok(Step::ToServer(payload)) = relay.server_said(packet) {
-                server.write(&payload).await?;
-            }
-        }
-        io::Result::Ok(())
-    };
-    // A server that does not answer has more to worry about.
-    let _: Result<io::Result<()>, _> = timeout(GIVE_UP_LIMIT, refused).await;
 }
 
 /// COM_CHANGE_USER: the same as a login, on connections that are logged in. Returns the user and the status
@@ -444,57 +450,6 @@ async fn start_tls(lease: Lease, listener: &ListenerState, login: &Login) -> io:
         },
         sequence,
     ))
-}
-
-/// What a client and this gateway use between them. zlib wins where a client offers both, as in MySQL's server
-/// (`sql_authentication.cc`).
-pub(crate) fn agreed_compression(client: Capabilities, zstd_level: Option<u8>) -> Option<Algorithm> {
-    if client.contains(Capabilities::COMPRESS) {
-        Some(Algorithm::Zlib)
-    } else if client.contains(Capabilities::ZSTD_COMPRESSION) {
-        Some(Algorithm::Zstd {
-            level: zstd_level.unwrap_or(DEFAULT_ZSTD_LEVEL).min(MAX_ZSTD_LEVEL),
-        })
-    } else {
-        None
-    }
-}
-
-/// What the configuration asks for, where the server can.
-fn server_compression(wanted: ServerCompression, greeting: &Greeting) -> Option<Algorithm> {
-    let algorithm = match wanted {
-        ServerCompression::Off => return None,
-        ServerCompression::Zlib => Algorithm::Zlib,
-        ServerCompression::Zstd => Algorithm::Zstd {
-            level: DEFAULT_ZSTD_LEVEL,
-        },
-    };
-    greeting
-        .capabilities
-        .contains(compression_flag(algorithm))
-        .then_some(algorithm)
-}
-
-fn compression_flag(algorithm: Algorithm) -> Capabilities {
-    match algorithm {
-        Algorithm::Zlib => Capabilities::COMPRESS,
-        Algorithm::Zstd { .. } => Capabilities::ZSTD_COMPRESSION,
-    }
-}
-
-fn zstd_level(algorithm: Algorithm) -> Option<u8> {
-    match algorithm {
-        Algorithm::Zlib => None,
-        Algorithm::Zstd { level } => Some(level),
-    }
-}
-
-/// The stream with the compression that was agreed on, which begins after the login.
-pub(crate) fn compressed(stream: Stream, algorithm: Option<Algorithm>, toward: Toward) -> io::Result<Stream> {
-    match algorithm {
-        Some(algorithm) => net::compressed(stream, algorithm, toward),
-        None => Ok(stream),
-    }
 }
 
 fn auth_relay<'k>(

@@ -1,7 +1,7 @@
 //! `forebay import`: reads a file of another gateway, prints ours, and says on standard error what has no equal.
 
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -33,7 +33,7 @@ pub(crate) fn run(import: &Import) -> anyhow::Result<ExitCode> {
     let Import::Proxysql { file, strict } = import;
     let text = read(file).with_context(|| file.display().to_string())?;
     let imported = config::import::proxysql(&text).with_context(|| file.display().to_string())?;
-    io::stdout().write_all(imported.toml.as_bytes())?;
+    crate::print(&imported.toml)?;
     for note in &imported.without_equal {
         eprintln!("{note}");
     }

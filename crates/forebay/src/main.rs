@@ -4,7 +4,8 @@ mod import;
 mod operate;
 mod serve;
 
-use std::path::PathBuf;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context;
@@ -92,10 +93,7 @@ fn main() -> ExitCode {
             Ok(code) => return code,
             Err(error) => Err(error),
         },
-        Command::Docs { what } => {
-            docs(&what);
-            Ok(())
-        }
+        Command::Docs { what } => docs(&what),
         Command::Sandbox { command } => sandbox(command),
         Command::Demo { once } => lab::demo::run(once),
         Command::Bench(bench) => bench.run(),
@@ -109,8 +107,18 @@ fn main() -> ExitCode {
     }
 }
 
-fn check(path: &std::path::Path) -> anyhow::Result<()> {
-    let config = config::Config::load(path)?;
+/// The configuration; where there is none, with what to do about it.
+fn load(path: &Path) -> anyhow::Result<config::Config> {
+    config::Config::load(path).map_err(|errors| match path.try_exists() {
+        Ok(false) => {
+            anyhow::anyhow!("{errors}; name the file with --config (how to begin one: forebay docs options)")
+        }
+        Ok(true) | Err(_) => errors.into(),
+    })
+}
+
+fn check(path: &Path) -> anyhow::Result<()> {
+    let config = load(path)?;
     for listener in config
         .listeners
         .iter()
@@ -139,20 +147,30 @@ fn check(path: &std::path::Path) -> anyhow::Result<()> {
         .values()
         .map(|cluster| cluster.servers.len())
         .sum();
-    println!(
-        "{}: ok ({} listeners, {} clusters, {servers} servers)",
+    print(&format!(
+        "{}: ok ({} listeners, {} clusters, {servers} servers)\n",
         path.display(),
         config.listeners.len(),
         config.clusters.len()
-    );
-    Ok(())
+    ))
 }
 
-fn docs(what: &Docs) {
+fn docs(what: &Docs) -> anyhow::Result<()> {
     match what {
-        Docs::Options => print!("{}", config::docs::text()),
-        Docs::Metrics => print!("{}", telemetry::docs::text()),
-        Docs::MappingTables => print!("{}", cache::feed::MAPPING_TABLES),
+        Docs::Options => print(&config::docs::text()),
+        Docs::Metrics => print(&telemetry::docs::text()),
+        Docs::MappingTables => print(cache::feed::MAPPING_TABLES),
+    }
+}
+
+/// Writes to standard output. Whoever reads it may have read enough (`forebay docs options | head`).
+fn print(text: &str) -> anyhow::Result<()> {
+    let mut out = io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(error).context("cannot write to standard output")
+        }
+        _ => Ok(()),
     }
 }
 

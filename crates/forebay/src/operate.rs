@@ -162,7 +162,13 @@ impl admin::Gateway for Operator {
         if self.gateway.is_draining() {
             reasons.push("shutting down".to_owned());
         }
+        let listeners = self.gateway.listeners();
+        let has_clients = |cluster: &str| listeners.iter().any(|listener| listener.cluster == cluster);
+        // One that gets copies of statements only may be down without anybody's noticing.
         for cluster in self.gateway.clusters() {
+            if !has_clients(cluster.name()) {
+                continue;
+            }
             if !cluster
                 .servers()
                 .iter()

@@ -30,7 +30,7 @@ const LOG_FLUSH_LIMIT: Duration = Duration::from_secs(2);
 
 /// Runs the gateway until it is told to end.
 pub(crate) fn run(path: &Path) -> anyhow::Result<()> {
-    let mut config = Config::load(path)?;
+    let mut config = crate::load(path)?;
     let log = telemetry::log::init(&config.log)?;
     settle_max_connections(&mut config)?;
     let telemetry = Telemetry::new(config.workers, |byte| mysql_wire::Command(byte).name());
@@ -38,6 +38,7 @@ pub(crate) fn run(path: &Path) -> anyhow::Result<()> {
         .enable_all()
         .build_local(LocalOptions::default())?;
     let ended = runtime.block_on(async {
+        let signals = Signals::catch()?;
         info!(
             version = env!("CARGO_PKG_VERSION"),
             config = %path.display(),
@@ -79,7 +80,7 @@ pub(crate) fn run(path: &Path) -> anyhow::Result<()> {
             });
         }
         spawn_local(watch(Arc::clone(&operator)));
-        take_signals(&operator).await
+        take_signals(&operator, signals).await
     });
     log.flush(LOG_FLUSH_LIMIT);
     ended
@@ -114,10 +115,14 @@ pub(crate) fn settle_max_connections(config: &mut Config) -> anyhow::Result<()> 
         .max_connections
         .unwrap_or(possible.clamp(1, DEFAULT_MAX_CONNECTIONS) as u32);
     let needed = per_session * u64::from(wanted) + spare;
+    let or_fewer = match possible {
+        0 => String::new(),
+        possible => format!(" or set max_connections to at most {possible}"),
+    };
     anyhow::ensure!(
         present >= needed,
         "max_connections = {wanted} needs {needed} file descriptors, and this process may have {present}; raise the limit \
-         (systemd: LimitNOFILE={needed}, shell: ulimit -n {needed}) or set max_connections to at most {possible}"
+         (systemd: LimitNOFILE={needed}, shell: ulimit -n {needed}){or_fewer}"
     );
     config.max_connections = Some(wanted);
     Ok(())
@@ -143,11 +148,32 @@ fn descriptors(config: &Config) -> (u64, u64) {
     }
 }
 
+/// The signals that mean something. One that comes before they are looked at is not lost, and a SIGHUP at the start does not
+/// end the process.
+struct Signals {
+    hangup: Signal,
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    fn catch() -> anyhow::Result<Self> {
+        let catch = |kind| signal(kind).context("cannot catch signals");
+        Ok(Self {
+            hangup: catch(SignalKind::hangup())?,
+            terminate: catch(SignalKind::terminate())?,
+            interrupt: catch(SignalKind::interrupt())?,
+        })
+    }
+}
+
 /// Waits for signals until one of them ends the process.
-async fn take_signals(operator: &Arc<Operator>) -> anyhow::Result<()> {
-    let mut hangup = signal(SignalKind::hangup())?;
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
+async fn take_signals(operator: &Arc<Operator>, signals: Signals) -> anyhow::Result<()> {
+    let Signals {
+        mut hangup,
+        mut terminate,
+        mut interrupt,
+    } = signals;
     loop {
         tokio::select! {
             _ = hangup.recv() => {

@@ -38,9 +38,22 @@ impl Cluster {
     /// # Errors
     /// See [`LeaseError`].
     pub async fn lease(self: &Arc<Self>, client: &Peer, local: &Peer) -> Result<Lease, LeaseError> {
+        self.lease_beside(client, local, Vec::new()).await
+    }
+
+    /// The same, beside the servers of `failures`, which took the connection and no session. They stay the first among the
+    /// failures of the answer.
+    ///
+    /// # Errors
+    /// See [`LeaseError`].
+    pub async fn lease_beside(
+        self: &Arc<Self>,
+        client: &Peer,
+        local: &Peer,
+        mut failures: Vec<ConnectFailure>,
+    ) -> Result<Lease, LeaseError> {
         let config = self.config();
         let mut queue_time = QueueTime::new(config.queue_timeout);
-        let mut failures: Vec<ConnectFailure> = Vec::new();
         loop {
             let seat = self.seat(&config, &failures, &mut queue_time).await?;
             let server = Arc::clone(seat.server());

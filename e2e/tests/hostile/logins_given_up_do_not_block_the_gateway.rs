@@ -163,3 +163,41 @@ async fn of_an_account_with_another_plugin() {
 async fn of_nobody() {
     is_not_blocked_by("", &[End::Early, End::WhenAsked]).await;
 }
+
+#[tokio::test]
+async fn when_the_gateway_stops_in_the_middle_of_them() {
+    let servers = servers_with(1, &["--max-connect-errors=10"]);
+    let server = servers[0].primary();
+    server.sql(CREATE_GUEST).unwrap();
+    let mut gateway = Setup::of_addresses([relay_to(&server.address())]).start();
+    let mut asked = Vec::new();
+    for _ in 0..MANY {
+        let mut raw = Raw::connect(gateway.port()).await.unwrap();
+        raw.begin_login().await.unwrap();
+        raw.packet().await.unwrap();
+        asked.push(raw);
+    }
+    gateway.terminate();
+    assert!(gateway.exit().await.success(), "{}", gateway.log());
+    gateway.restart().await;
+    let session = Conn::new(client::options(&gateway)).await.unwrap();
+    session.disconnect().await.unwrap();
+}
+
+#[tokio::test]
+async fn on_a_server_that_cannot_do_what_the_configuration_asks_for() {
+    let without_tls = match kind() {
+        Kind::Mariadb => "--skip-ssl",
+        _ => "--tls-version=",
+    };
+    let servers = servers_with(1, &["--max-connect-errors=10", without_tls]);
+    let setup = Setup::of_addresses([relay_to(&servers[0].primary().address())]);
+    let mut gateway = setup.clone().cluster_tls("mode = \"required\"").start();
+    for _ in 0..MANY {
+        let error = Conn::new(client::options(&gateway)).await.unwrap_err();
+        assert_eq!(client::code(&error), 1429, "{error}");
+    }
+    assert!(gateway.reload(setup).await, "{}", gateway.log());
+    let session = Conn::new(client::options(&gateway)).await.unwrap();
+    session.disconnect().await.unwrap();
+}
