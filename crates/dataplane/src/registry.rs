@@ -1,11 +1,12 @@
 //! Which session is where: connection ids as clients know them, and the server threads behind them.
 //!
 //! A client learns its connection id from our greeting, before a server is chosen, so the id is ours. `KILL` and
-//! COM_PROCESS_KILL name such an id, or one that `CONNECTION_ID()` or the process list of a server gave. Ours start at
-//! 2^30: servers count from one and do not get there, so the two are not taken for one another. (Nor at 2^31, which some
+//! COM_PROCESS_KILL name such an id, or one that `CONNECTION_ID()` or the process list of a server gave. Ours are from
+//! 2^30 on: servers count from one and do not get there, so the two are not taken for one another. (Nor at 2^31, which some
 //! clients keep in a signed integer, such as MariaDB Connector/J 4.0.)
 
 use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -34,13 +35,26 @@ pub(crate) struct Place {
 }
 
 /// All logged-in sessions of the process. Touched at login, at the end and by `KILL`, never by a query.
-#[derive(Default)]
 pub(crate) struct Registry {
     next: AtomicU32,
     places: Mutex<HashMap<u32, Place>>,
 }
 
+impl Default for Registry {
+    /// Ids begin anywhere: a `KILL` that comes to another gateway, or after a restart, finds nobody, rather than somebody else's session.
+    fn default() -> Self {
+        Self::from(RandomState::new().hash_one(()) as u32)
+    }
+}
+
 impl Registry {
+    fn from(last: u32) -> Self {
+        Self {
+            next: AtomicU32::new(last),
+            places: Mutex::default(),
+        }
+    }
+
     /// An id that no session of this process has.
     pub(crate) fn new_id(&self) -> u32 {
         loop {
@@ -83,7 +97,7 @@ mod tests {
 
     #[test]
     fn ids_are_ours_and_skip_those_in_use_after_a_wrap() {
-        let registry = Registry::default();
+        let registry = Registry::from(0);
         let first = registry.new_id();
         assert_eq!(first, OURS | 1);
         assert!(is_ours(first) && is_ours(2 * OURS - 1) && !is_ours(2 * OURS) && !is_ours(OURS - 1));
@@ -99,5 +113,11 @@ mod tests {
         assert_eq!(registry.find(first), Some(place));
         registry.remove(first);
         assert_eq!(registry.find(first), None);
+    }
+
+    #[test]
+    fn two_gateways_do_not_give_the_same_ids() {
+        let [one, other] = [Registry::default(), Registry::default()];
+        assert_ne!(one.new_id(), other.new_id());
     }
 }
