@@ -112,10 +112,14 @@ metrics! {
     POOL_WAIT_REJECTED = Counter "forebay_pool_wait_rejected_total" ["cluster", "server"] "sessions": "Sessions turned away because queue_max sessions were in line for the server already.";
     POOL_LEASE_DURATION = Histogram "forebay_pool_lease_duration_seconds" ["cluster", "server"] "seconds": "How long sessions used a connection before they gave it back.";
 
+    ACCOUNTS_KNOWN = Gauge "forebay_accounts_known" ["cluster"] "accounts": "Accounts that nobody has listed and that the gateway knows: those of the servers, where `accounts` is servers; those with a password that a server has let in, where it is pass-through.";
+    ACCOUNT_TRIALS = Counter "forebay_account_trials_total" ["cluster", "result"] "logins": "Logins on servers by which accounts that nobody has listed were tried, where `accounts` is pass-through, by result: let_in, denied (no such account, or another password), refused (for another reason), no_verdict (the server was away, full, or too busy to say).";
+
     STATEMENTS = Counter "forebay_split_statements_total" ["ran"] "statements": "Statements of mode split, by where they ran: primary, replica, or held (on the connection that their session holds).";
     READS_AT_PRIMARY = Counter "forebay_split_reads_at_primary_total" ["why"] "statements": "Reads that could have gone to a replica and went to the primary: not_fresh (no replica had what they must see within read_wait), position_unknown (the primary does not say what has been written), no_replica.";
     TRANSACTIONS_ON_REPLICAS = Counter "forebay_split_transactions_on_replicas_total" ["what"] "transactions": "Transactions that may write, where `transaction_reads` is replica: begun (on a replica), moved (to the primary, by their first statement that was no plain read).";
     READS_RETRIED = Counter "forebay_split_reads_retried_total" [] "statements": "Reads that were sent to another server because theirs was lost before it answered.";
+    LOST_WRITES = Counter "forebay_split_writes_lost_total" [] "sessions": "Sessions that had written what was lost with the primary that had it, as found out when they came to the next one.";
     SESSIONS_PINNED = Gauge "forebay_split_sessions_pinned" [] "sessions": "Sessions that hold a server connection between two commands.";
     PINS = Counter "forebay_split_pins_total" ["reason"] "pins": "Times that a session kept its server connection after a statement, by reason.";
     REPREPARES = Counter "forebay_statements_prepared_again_total" [] "statements": "Prepared statements of clients that were prepared again on another server connection.";
@@ -147,6 +151,7 @@ metrics! {
 
     REDIS_COMMANDS = Counter "forebay_redis_commands_total" [] "commands": "Commands of Redis clients, with those that were refused.";
     REDIS_ERRORS = Counter "forebay_redis_error_replies_total" [] "replies": "Commands of Redis clients that were answered with an error.";
+    REDIS_TOO_LARGE = Counter "forebay_redis_too_large_total" ["bound"] "commands": "Commands of Redis clients that were refused for their size, by bound: request (more than 1 MiB, those between MULTI and EXEC together), reply (more than 64 MiB) or rows (of the server, for one command, more than 64 MiB).";
     REDIS_TRACKING_CLIENTS = Gauge "forebay_redis_tracking_clients" [] "clients": "Redis clients that keep values themselves and are told when rows change (CLIENT TRACKING).";
     REDIS_TRACKING_KEYS = Gauge "forebay_redis_tracking_keys" [] "keys": "Keys that are remembered for these clients, as tracking_keys_max counts them.";
     REDIS_TRACKING_EVICTED = Counter "forebay_redis_tracking_evicted_total" [] "keys": "Keys that made room for others, because tracking_keys_max was reached; their clients were told that they have changed.";

@@ -388,7 +388,7 @@ impl Cluster {
                 server.line.dismiss();
                 return;
             }
-            if server.line.is_held(server.sessions()) {
+            if !server.line.wants_seats() || server.line.ceiling.is_reached(server.sessions()) {
                 return;
             }
             let Some(seat) = Seat::take(self, server) else {

@@ -81,6 +81,31 @@ pub enum LeaseError {
     },
 }
 
+impl LeaseError {
+    /// Whether the server itself has refused a connection for having too many.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        /// "Too many connections".
+        const ER_CON_COUNT_ERROR: u16 = 1040;
+        matches!(self, Self::Refused { packet, .. } if packet.code == ER_CON_COUNT_ERROR)
+    }
+
+    /// Whether it has for having too many of this user. The resource is named so in any language.
+    pub(crate) fn is_user_full(&self) -> bool {
+        /// "User already has more than 'max_user_connections' active connections".
+        const ER_TOO_MANY_USER_CONNECTIONS: u16 = 1203;
+        /// "User has exceeded the '...' resource", of which there are several.
+        const ER_USER_LIMIT_REACHED: u16 = 1226;
+        const RESOURCE: &[u8] = b"max_user_connections";
+        let Self::Refused { packet, .. } = self else {
+            return false;
+        };
+        let mut words = packet.message.windows(RESOURCE.len());
+        packet.code == ER_TOO_MANY_USER_CONNECTIONS
+            || packet.code == ER_USER_LIMIT_REACHED && words.any(|words| words == RESOURCE)
+    }
+}
+
 /// Why a server takes no sessions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerReason {

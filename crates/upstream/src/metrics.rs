@@ -2,8 +2,10 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use config::AccountsFrom;
 use telemetry::{Histogram, Samples, Source, catalog};
 
+use crate::accounts::Trial;
 use crate::cluster::Cluster;
 use crate::server::Status;
 use crate::topology::Role;
@@ -45,6 +47,7 @@ impl Source for Cluster {
             out.counter(&catalog::POOL_WAIT_REJECTED, labels, get(&line.rejected));
         }
         self.collect_topology(out);
+        self.collect_accounts(out);
         self.pools.collect(cluster, out);
         let labels = &[cluster];
         let queue = self.queue();
@@ -59,6 +62,24 @@ impl Source for Cluster {
 }
 
 impl Cluster {
+    fn collect_accounts(&self, out: &mut Samples) {
+        let from = self.config().accounts.from;
+        let known = match from {
+            AccountsFrom::Configured => return,
+            AccountsFrom::Servers => self.accounts().map_or(0, |known| known.len()),
+            AccountsFrom::PassThrough => self.accounts.passed().count(),
+        };
+        let known = i64::try_from(known).unwrap_or(i64::MAX);
+        out.gauge(&catalog::ACCOUNTS_KNOWN, &[self.name()], known);
+        if from == AccountsFrom::PassThrough {
+            for trial in Trial::ALL {
+                let labels = &[self.name(), trial.label()];
+                let count = self.accounts.passed().results(trial);
+                out.counter(&catalog::ACCOUNT_TRIALS, labels, count);
+            }
+        }
+    }
+
     fn collect_topology(&self, out: &mut Samples) {
         let cluster = self.name();
         let topology = self.topology();

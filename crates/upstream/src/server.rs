@@ -225,6 +225,21 @@ impl Server {
         self.max_connections.load(Ordering::SeqCst)
     }
 
+    /// Whether all connections that it may have are taken, by its limit here or, as far as that is known, by its own.
+    #[inline]
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        let (sessions, max) = (self.sessions(), self.max_connections());
+        max > 0 && sessions >= max || self.line.ceiling.is_reached(sessions)
+    }
+
+    /// Whether it has no room for a single connection of ours, as it has said itself a moment ago: nothing can come free.
+    #[inline]
+    #[must_use]
+    pub fn has_no_room(&self) -> bool {
+        self.line.ceiling.is_reached(0)
+    }
+
     /// Whether it takes sessions only when no normal server is available.
     #[must_use]
     pub fn is_backup(&self) -> bool {
@@ -433,7 +448,9 @@ impl Server {
         }
     }
 
-    fn warmth_permille(&self, slow_start: Duration) -> u32 {
+    /// How far it has come in its slow start: from 1 to [`routing::WARM`].
+    #[must_use]
+    pub fn warmth_permille(&self, slow_start: Duration) -> u32 {
         match self.warming_since_ms.load(Ordering::Relaxed) {
             // No clock is read for the usual case.
             0 => routing::WARM,

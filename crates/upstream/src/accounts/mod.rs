@@ -12,6 +12,7 @@
 
 mod entry;
 mod passed;
+mod trial;
 mod watch;
 
 use std::collections::HashMap;
@@ -29,6 +30,7 @@ use crate::cluster::Cluster;
 use entry::{Entry, Method};
 use passed::Passed;
 
+pub(crate) use passed::Trial;
 pub(crate) use watch::watch;
 
 /// Secrets of one name; the accounts of further ones cannot log in.
@@ -254,6 +256,12 @@ pub(crate) struct Accounts {
     ended: latest::Sender<u64>,
     /// Accounts that are not read but tried.
     passed: Passed,
+}
+
+impl Accounts {
+    pub(crate) fn passed(&self) -> &Passed {
+        &self.passed
+    }
 }
 
 impl Default for Accounts {

@@ -10,6 +10,7 @@
 //! again by a keyed hash, so that it stays the same where passwords are not kept, and where two are used in turn.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -18,12 +19,11 @@ use aws_lc_rs::rand::SystemRandom;
 use config::{AccountsFrom, Secret};
 use tokio::sync::Semaphore;
 
+use super::trial::try_login;
 use super::{NO_VERDICTS, next_id, watch};
 use crate::cluster::Cluster;
-use crate::direct::{Direct, DirectError};
-use crate::error::{ConnectFailure, LeaseError};
-use crate::login::{Account, LoginError};
-use crate::server::{Server, now};
+use crate::error::LeaseError;
+use crate::server::now;
 
 /// Logins that are tried on servers at the same time; further ones wait, no longer than a login may take.
 const TRIALS_MAX: usize = 8;
@@ -41,8 +41,45 @@ const DENIALS: [u16; 2] = [1045, 1698];
 pub(crate) struct Passed {
     known: Mutex<HashMap<Box<[u8]>, Known>>,
     trials: Semaphore,
+    /// What came of them.
+    results: [AtomicU64; Trial::ALL.len()],
     /// Of the hashes of passwords.
     key: Option<hmac::Key>,
+}
+
+/// What came of a login that was tried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Trial {
+    LetIn,
+    /// There is no such account, or it has another password.
+    Denied,
+    /// For another reason.
+    Refused,
+    /// The server could not be asked, or was too busy to say.
+    NoVerdict,
+}
+
+impl Trial {
+    pub(crate) const ALL: [Self; 4] = [Self::LetIn, Self::Denied, Self::Refused, Self::NoVerdict];
+
+    /// The word in metrics.
+    pub(crate) const fn label(self) -> &'static str {
+        match self {
+            Self::LetIn => "let_in",
+            Self::Denied => "denied",
+            Self::Refused => "refused",
+            Self::NoVerdict => "no_verdict",
+        }
+    }
+
+    fn of(tried: &Result<(), LeaseError>) -> Self {
+        match tried {
+            Ok(()) => Self::LetIn,
+            Err(error) if is_no_verdict(error) => Self::NoVerdict,
+            Err(LeaseError::Refused { packet, .. }) if DENIALS.contains(&packet.code) => Self::Denied,
+            Err(_) => Self::Refused,
+        }
+    }
 }
 
 struct Known {
@@ -72,6 +109,7 @@ impl Default for Passed {
         Self {
             known: Mutex::default(),
             trials: Semaphore::new(TRIALS_MAX),
+            results: Default::default(),
             key: hmac::Key::generate(hmac::HMAC_SHA256, &SystemRandom::new()).ok(),
         }
     }
@@ -113,19 +151,19 @@ impl Cluster {
         }
         let server = watch::server(self).await;
         let tried = try_login(self, &server, name, password).await;
+        let trial = Trial::of(&tried);
+        passed.results[trial as usize].fetch_add(1, Ordering::Relaxed);
+        if matches!(trial, Trial::Denied | Trial::Refused) {
+            passed.forget(name.as_bytes(), |known| passed.is_of(&known.number, password));
+        }
         match tried {
             Ok(()) => Ok(Some(passed.note(name, password, options))),
-            Err(error) if is_no_verdict(&error) => {
+            Err(_) if trial == Trial::Denied => Ok(None),
+            Err(error) if trial == Trial::NoVerdict => {
                 let known = passed.without_verdict(name, password, options);
                 known.map(Some).ok_or(error)
             }
-            Err(error) => {
-                passed.forget(name.as_bytes(), |known| passed.is_of(&known.number, password));
-                match error {
-                    LeaseError::Refused { packet, .. } if DENIALS.contains(&packet.code) => Ok(None),
-                    error => Err(error),
-                }
-            }
+            Err(error) => Err(error),
         }
     }
 
@@ -141,12 +179,22 @@ impl Cluster {
 fn is_no_verdict(error: &LeaseError) -> bool {
     match error {
         LeaseError::Refused { packet, .. } => NO_VERDICTS.contains(&packet.code),
-        LeaseError::ConnectFailed { .. } => true,
-        _ => false,
+        LeaseError::Unusable { .. } => false,
+        _ => true,
     }
 }
 
 impl Passed {
+    /// Accounts of which a password is known.
+    pub(crate) fn count(&self) -> usize {
+        self.known().len()
+    }
+
+    /// How many trials have come to this end.
+    pub(crate) fn results(&self, trial: Trial) -> u64 {
+        self.results[trial as usize].load(Ordering::Relaxed)
+    }
+
     fn known(&self) -> MutexGuard<'_, HashMap<Box<[u8]>, Known>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -245,47 +293,6 @@ fn forget_oldest(all: &mut HashMap<Box<[u8]>, Known>) -> bool {
     let oldest = all.iter().min_by_key(|(_, known)| known.used);
     let name = oldest.map(|(name, _)| name.clone());
     name.is_some_and(|name| all.remove(&name).is_some())
-}
-
-/// Logs in on a server, and leaves again.
-async fn try_login(
-    cluster: &Cluster,
-    server: &Server,
-    name: &str,
-    password: &Secret,
-) -> Result<(), LeaseError> {
-    let account = Account {
-        user: name.as_bytes(),
-        password: password.reveal().as_bytes(),
-    };
-    let opened = Direct::open(cluster, server, account).await;
-    let direct = opened.map_err(|error| {
-        let (reason, server_name) = (error.to_string(), server.name().to_owned());
-        match error {
-            DirectError::Refused(packet) => LeaseError::Refused {
-                server: server_name,
-                packet,
-            },
-            DirectError::Connect(_)
-            | DirectError::Login {
-                error: LoginError::Io(_) | LoginError::Closed,
-                ..
-            } => LeaseError::ConnectFailed {
-                cluster: cluster.name().to_owned(),
-                failures: vec![ConnectFailure {
-                    id: server.id(),
-                    server: server_name,
-                    reason,
-                }],
-            },
-            DirectError::Login { .. } => LeaseError::Unusable {
-                server: server_name,
-                reason,
-            },
-        }
-    })?;
-    direct.close().await;
-    Ok(())
 }
 
 #[cfg(test)]

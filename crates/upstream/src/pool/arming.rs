@@ -185,6 +185,11 @@ impl Arming {
         Ok(baseline)
     }
 
+    /// The statement that switches the trackers on.
+    pub(super) fn trackers(&self) -> &str {
+        &self.tracked.trackers
+    }
+
     /// What makes a connection as it was after [`first`](Self::first), once a COM_RESET_CONNECTION has set every variable to
     /// its global value.
     pub(super) fn again(&self, capabilities: Capabilities, baseline: &Baseline) -> Vec<Vec<u8>> {

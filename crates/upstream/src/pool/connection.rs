@@ -84,6 +84,12 @@ impl Opened {
     pub fn is_mariadb(&self) -> bool {
         is_mariadb(&self.version)
     }
+
+    /// The statement that switches the trackers on, and changes nothing else.
+    #[must_use]
+    pub fn trackers(&self) -> &str {
+        self.arming.trackers()
+    }
 }
 
 /// A connection to a server, leased to a session. Dropping it closes it and frees its seat; to be used again it must be

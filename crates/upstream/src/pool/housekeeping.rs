@@ -10,6 +10,8 @@ use tokio::time::{Instant, MissedTickBehavior, sleep};
 use super::line::PATIENCE;
 use super::series::Closed;
 use super::{Credential, Key, Pool};
+use crate::accounts::NO_VERDICTS;
+use crate::error::LeaseError;
 use crate::seat::Seat;
 use crate::server::{Availability, Server, ServerId, now};
 
@@ -87,10 +89,16 @@ impl<S: 'static> Pool<S> {
     /// Looks after the sessions of this worker that wait: one timer for all of them.
     fn look_after_lines(&self) {
         let (now, mut has_called) = (now(), false);
+        let mut may_try = Vec::new();
         for shelf in self.shelves.borrow().iter() {
             let line = &shelf.server().line;
-            has_called |= !line.is_empty() && line.look_after(self.member.id, now);
+            if !line.is_empty() {
+                let found = line.look_after(self.member.id, now);
+                has_called |= found.has_called;
+                may_try.extend(found.may_try.then(|| Arc::clone(shelf.server())));
+            }
         }
+        may_try.iter().for_each(|server| self.cluster.serve_line(server));
         if has_called {
             self.cluster.pools.call();
         }
@@ -104,30 +112,41 @@ impl<S: 'static> Pool<S> {
             shelves.iter().map(|shelf| Arc::clone(shelf.server())).collect()
         };
         for server in servers {
-            if server.line.lift(now) {
+            let line = &server.line;
+            if line.ceiling.lift(server.sessions(), line.wants_seats(), now) {
                 self.cluster.serve_line(&server);
             }
-            while !server.line.is_empty() || self.is_wanted_elsewhere(&server) {
-                let Some(key) = self.with_shelf(&server, |shelf| shelf.oldest()) else {
-                    break;
-                };
-                let turn = server.line.next_for(self.member.id, &key, now);
-                if turn.is_none() && !self.is_wanted_elsewhere(&server) {
-                    break;
-                }
-                let Some(idle) = self.with_shelf(&server, |shelf| shelf.take_oldest(&key)) else {
-                    break;
-                };
-                match turn {
-                    Some(turn) => {
-                        if let Some(back) = self.deliver(turn, idle) {
-                            self.place(back, now);
-                        }
-                    }
-                    None => drop(idle.close(Closed::Handover)),
+            while self.give_up_one(&server, now) {}
+        }
+    }
+
+    /// Gives an idle connection to `server`, or its seat, to one who waits; false where nobody does, or has no use for any.
+    fn give_up_one(&self, server: &Arc<Server>, now: std::time::Instant) -> bool {
+        let is_wanted_elsewhere = self.is_wanted_elsewhere(server);
+        if server.line.is_empty() && !is_wanted_elsewhere {
+            return false;
+        }
+        let keys = self.with_shelf(server, |shelf| shelf.oldest());
+        let mut turns = keys
+            .iter()
+            .filter_map(|key| Some((key, server.line.next_for(self.member.id, key, now)?)));
+        let (key, turn) = match (turns.next(), keys.first()) {
+            (Some((key, turn)), _) => (key, Some(turn)),
+            (None, Some(oldest)) if is_wanted_elsewhere => (oldest, None),
+            (None, _) => return false,
+        };
+        let Some(idle) = self.with_shelf(server, |shelf| shelf.take_oldest(key)) else {
+            return false;
+        };
+        match turn {
+            Some(turn) => {
+                if let Some(back) = self.deliver(turn, idle) {
+                    self.place(back, now);
                 }
             }
+            None => drop(idle.close(Closed::Handover)),
         }
+        true
     }
 
     /// Opens one connection to each server that lacks some, for the account that was used last.
@@ -150,7 +169,8 @@ impl<S: 'static> Pool<S> {
                 .collect()
         };
         for (server, (key, credential)) in wanted {
-            if !server.line.is_held(server.sessions())
+            if !server.line.ceiling.is_reached(server.sessions())
+                && !server.line.full_users.contains(&key.user, now())
                 && let Some(seat) = Seat::take(&self.cluster, &server)
             {
                 warming.servers.push(server.id());
@@ -172,13 +192,27 @@ impl<S: 'static> Pool<S> {
         // An error has been counted, and a suspicion raised where there is reason to.
         let opened = self.open(&server, &key, &credential, seat).await;
         let success = opened.is_ok();
-        if let Ok(idle) = opened {
-            self.place(idle, now());
+        match opened {
+            Ok(idle) => self.place(idle, now()),
+            Err(error) if speaks_against_account(&error) => {
+                self.with_shelf(&server, |shelf| shelf.forget_credential(&key));
+            }
+            Err(_) => {}
         }
         Warmed {
             server: server.id(),
             success,
         }
+    }
+}
+
+/// Whether the same login would fail again: with a password that was changed, say. Servers lock accounts of which that
+/// happens too often, so it is left to the next session to try.
+fn speaks_against_account(error: &LeaseError) -> bool {
+    match error {
+        LeaseError::Refused { packet, .. } => !NO_VERDICTS.contains(&packet.code),
+        LeaseError::Unusable { .. } => true,
+        _ => false,
     }
 }
 

@@ -5,23 +5,24 @@
 //! close and a login. Strictly first come, first served would pay that cost all the time where several workers share a full server.
 //! Here the first one in line gets every seat that comes free; a *connection* stays with those who can use it as it is while they do not wait
 //! much less than the others: see [`Line::next_for`].
+//!
+//! Who waits because the server takes no more connections of its user ([`Wish::confined`]) has no use for a seat, but for a connection
+//! of that user, or the seat of one; and does not hold up the others.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot;
 
 use super::Key;
+use super::refusals::{Ceiling, FullUsers};
 use crate::seat::Seat;
 
 /// How long one waits before other workers give up their connections for it. A connection of its own worker usually
 /// comes back sooner than a new one can be made.
 pub(crate) const PATIENCE: Duration = Duration::from_millis(5);
-
-/// How long a server is believed that it is full: it may be because of others, who go away without our knowing.
-const FULL_FOR: Duration = Duration::from_secs(1);
 
 /// What ends a wait.
 #[derive(Debug)]
@@ -42,26 +43,93 @@ pub(crate) struct Line {
     /// Its length. Sequentially consistent, together with the seats taken: whoever frees a seat sees the line, or whoever
     /// has just joined it sees the seat.
     waiting: AtomicUsize,
-    waiters: Mutex<VecDeque<Waiter>>,
+    /// Those of them who have a use for a seat. Sequentially consistent likewise.
+    seekers: AtomicUsize,
+    waiters: Mutex<Waiters>,
     tickets: AtomicU64,
-    /// Connections at which the server itself said that it was full, 0 while it has not; and since when that counts.
-    ceiling: AtomicU32,
-    ceiling_since: Mutex<Option<Instant>>,
+    /// What the server itself has said.
+    pub(crate) ceiling: Ceiling,
+    pub(crate) full_users: FullUsers,
     pub(crate) timeouts: AtomicU64,
     pub(crate) rejected: AtomicU64,
+}
+
+/// What somebody waits for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wish<'k> {
+    /// Of its worker.
+    pub(crate) pool: u64,
+    pub(crate) key: &'k Key,
+    pub(crate) since: Instant,
+    pub(crate) until: Instant,
+    /// Other workers are asked from the beginning.
+    pub(crate) called: bool,
+    /// The server takes no more connections of its user.
+    pub(crate) confined: bool,
 }
 
 #[derive(Debug)]
 struct Waiter {
     ticket: u64,
-    /// Of its worker.
     pool: u64,
     key: Key,
     since: Instant,
     until: Instant,
     /// Has waited for [`PATIENCE`]: other workers are asked.
     called: bool,
+    confined: bool,
     answer: oneshot::Sender<Grant>,
+}
+
+/// All of them, first come first.
+#[derive(Debug, Default)]
+struct Waiters {
+    all: VecDeque<Waiter>,
+    /// Those that are confined.
+    confined: usize,
+}
+
+impl Waiters {
+    fn remove(&mut self, position: usize) -> Option<Waiter> {
+        let waiter = self.all.remove(position)?;
+        self.confined -= usize::from(waiter.confined);
+        Some(waiter)
+    }
+
+    /// The places of those of one user who are confined, if any is at all.
+    fn confined(&self, user: &str) -> impl Iterator<Item = usize> {
+        let all = self.all.iter().enumerate().take(match self.confined {
+            0 => 0,
+            _ => self.all.len(),
+        });
+        all.filter(move |(_, waiter)| waiter.confined && *waiter.key.user == *user)
+            .map(|(position, _)| position)
+    }
+
+    /// It may have a seat as anybody may.
+    fn release(&mut self, position: usize) {
+        if let Some(waiter) = self.all.get_mut(position)
+            && std::mem::take(&mut waiter.confined)
+        {
+            self.confined -= 1;
+        }
+    }
+}
+
+impl Waiter {
+    /// Whether the end of a connection with this key is of use.
+    fn can_use_the_seat_of(&self, key: &Key) -> bool {
+        !self.confined || self.key.user == key.user
+    }
+}
+
+/// What has come of a look after those in line.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct LookedAfter {
+    /// Somebody has waited for [`PATIENCE`]: wake the other workers.
+    pub(crate) has_called: bool,
+    /// Somebody may try to open one more of its user: serve the line.
+    pub(crate) may_try: bool,
 }
 
 /// One who has left the line to be served.
@@ -89,83 +157,59 @@ impl Line {
         self.waiting.load(Ordering::SeqCst)
     }
 
-    /// The server itself has refused a connection for being full, with so many others of ours.
-    pub(crate) fn hold(&self, others: u32, now: Instant) {
-        // With none of ours nothing would come free by itself.
-        if others > 0 {
-            let mut since = self.ceiling_since.lock().unwrap_or_else(PoisonError::into_inner);
-            *since = Some(now);
-            self.ceiling.store(others, Ordering::SeqCst);
-        }
-    }
-
-    /// Whether the server itself has said that it has no room for more than so many connections.
-    pub(crate) fn is_held(&self, sessions: u32) -> bool {
-        let ceiling = self.ceiling.load(Ordering::SeqCst);
-        ceiling > 0 && sessions >= ceiling
-    }
-
-    /// Believes it no longer after a while. True when that is now; then the caller serves the line.
-    pub(crate) fn lift(&self, now: Instant) -> bool {
-        if self.ceiling.load(Ordering::SeqCst) == 0 {
-            return false;
-        }
-        let mut since = self.ceiling_since.lock().unwrap_or_else(PoisonError::into_inner);
-        let over = since.is_none_or(|since| now.saturating_duration_since(since) >= FULL_FOR);
-        if over {
-            *since = None;
-            self.ceiling.store(0, Ordering::SeqCst);
-        }
-        over
+    /// Whether anybody has a use for a seat.
+    pub(crate) fn wants_seats(&self) -> bool {
+        self.seekers.load(Ordering::SeqCst) > 0
     }
 
     /// Joins the line, unless `max` are in it. After joining the caller must serve the line once: a seat may have become
     /// free in between. Who joins must [leave](Self::leave).
-    pub(crate) fn join(
-        &self,
-        pool: u64,
-        key: &Key,
-        since: Instant,
-        until: Instant,
-        max: usize,
-    ) -> Option<(u64, oneshot::Receiver<Grant>)> {
+    pub(crate) fn join(&self, wish: Wish<'_>, max: usize) -> Option<(u64, oneshot::Receiver<Grant>)> {
         let mut waiters = self.lock();
-        if waiters.len() >= max {
+        if waiters.all.len() >= max {
             self.rejected.fetch_add(1, Ordering::Relaxed);
             return None;
         }
         let ticket = self.tickets.fetch_add(1, Ordering::Relaxed);
         let (answer, receiver) = oneshot::channel();
-        waiters.push_back(Waiter {
+        waiters.confined += usize::from(wish.confined);
+        waiters.all.push_back(Waiter {
             ticket,
-            pool,
-            key: key.clone(),
-            since,
-            until,
-            called: false,
+            pool: wish.pool,
+            key: wish.key.clone(),
+            since: wish.since,
+            until: wish.until,
+            called: wish.called,
+            confined: wish.confined,
             answer,
         });
         self.publish(&waiters);
         Some((ticket, receiver))
     }
 
-    /// Looks after those of one worker, every now and then: [`Grant::Late`] to those whose time is over. True where somebody has
-    /// waited for [`PATIENCE`] since the last look; then the caller wakes the other workers.
-    pub(crate) fn look_after(&self, pool: u64, now: Instant) -> bool {
-        let (mut has_called, mut late, mut index) = (false, Vec::new(), 0);
+    /// Looks after those of one worker, every now and then: [`Grant::Late`] to those whose time is over.
+    pub(crate) fn look_after(&self, pool: u64, now: Instant) -> LookedAfter {
+        let (mut found, mut late, mut index) = (LookedAfter::default(), Vec::new(), 0);
         let mut waiters = self.lock();
-        while let Some(waiter) = waiters.get_mut(index) {
-            let is_own = waiter.pool == pool;
-            if is_own && now >= waiter.until {
+        while let Some(waiter) = waiters.all.get_mut(index) {
+            if waiter.pool != pool {
+                index += 1;
+                continue;
+            }
+            if now >= waiter.until {
                 late.extend(waiters.remove(index));
                 continue;
             }
-            if is_own && !waiter.called && now.saturating_duration_since(waiter.since) >= PATIENCE {
-                (waiter.called, has_called) = (true, true);
+            if !waiter.called && now.saturating_duration_since(waiter.since) >= PATIENCE {
+                (waiter.called, found.has_called) = (true, true);
+            }
+            if waiter.confined && self.full_users.may_try(&waiter.key.user, now) {
+                found.may_try = true;
+                waiters.release(index);
             }
             index += 1;
         }
-        if !late.is_empty() {
+        if !late.is_empty() || found.may_try {
             self.publish(&waiters);
         }
         drop(waiters);
@@ -173,22 +217,35 @@ impl Line {
             // Who is gone need not be told.
             let _ = waiter.answer.send(Grant::Late);
         }
-        has_called
+        found
+    }
+
+    /// The server has let one of this user in who was to try: two more may. True where there are any; then the caller serves
+    /// the line.
+    pub(crate) fn let_try(&self, user: &str) -> bool {
+        let mut waiters = self.lock();
+        let next: Vec<usize> = waiters.confined(user).take(2).collect();
+        for position in &next {
+            waiters.release(*position);
+        }
+        self.publish(&waiters);
+        !next.is_empty()
     }
 
     pub(crate) fn leave(&self, ticket: u64) {
         let mut waiters = self.lock();
-        if let Some(position) = position(&waiters, ticket) {
+        if let Some(position) = position(&waiters.all, ticket) {
             waiters.remove(position);
             self.publish(&waiters);
         }
     }
 
-    /// Gives a seat to the first in line who is still there; back when there is nobody.
+    /// Gives a seat to the first in line who is still there and has a use for it; back when there is nobody.
     pub(crate) fn give(&self, mut seat: Seat) -> Result<(), Seat> {
         loop {
             // Not sent under the lock: a seat that nobody takes is dropped, and that serves this line.
-            let Some(waiter) = self.take(|_| Some(0)) else {
+            let seeker = |waiters: &VecDeque<Waiter>| waiters.iter().position(|waiter| !waiter.confined);
+            let Some(waiter) = self.take(seeker) else {
                 return Err(seat);
             };
             match waiter.answer.send(Grant::Seat(seat)) {
@@ -206,16 +263,18 @@ impl Line {
         let is_same = |waiter: &Waiter| waiter.pool == pool && waiter.key == *key;
         let mut same = false;
         let waiter = self.take(|waiters| {
+            let mut others = waiters.iter();
             let Some(first_same) = waiters.iter().position(is_same) else {
-                return waiters
-                    .iter()
-                    .position(|waiter| waiter.pool == pool || waiter.called);
+                return others.position(|waiter| {
+                    (waiter.pool == pool || waiter.called) && waiter.can_use_the_seat_of(key)
+                });
             };
             same = true;
             let waited = |position: usize| now.saturating_duration_since(waiters[position].since);
-            if first_same > 0 && waited(0) > PATIENCE + 2 * waited(first_same) {
+            let first = others.position(|waiter| waiter.can_use_the_seat_of(key))?;
+            if first < first_same && waited(first) > PATIENCE + 2 * waited(first_same) {
                 same = false;
-                return Some(0);
+                return Some(first);
             }
             Some(first_same)
         })?;
@@ -232,7 +291,7 @@ impl Line {
             let mut waiters = self.lock();
             let all = std::mem::take(&mut *waiters);
             self.publish(&waiters);
-            all
+            all.all
         };
         for waiter in waiters {
             // Who is gone need not be told.
@@ -242,17 +301,19 @@ impl Line {
 
     fn take(&self, choose: impl FnOnce(&VecDeque<Waiter>) -> Option<usize>) -> Option<Waiter> {
         let mut waiters = self.lock();
-        let position = choose(&waiters)?;
+        let position = choose(&waiters.all)?;
         let waiter = waiters.remove(position);
         self.publish(&waiters);
         waiter
     }
 
-    fn publish(&self, waiters: &VecDeque<Waiter>) {
-        self.waiting.store(waiters.len(), Ordering::SeqCst);
+    fn publish(&self, waiters: &Waiters) {
+        let count = waiters.all.len();
+        self.waiting.store(count, Ordering::SeqCst);
+        self.seekers.store(count - waiters.confined, Ordering::SeqCst);
     }
 
-    fn lock(&self) -> MutexGuard<'_, VecDeque<Waiter>> {
+    fn lock(&self) -> MutexGuard<'_, Waiters> {
         self.waiters.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -303,9 +364,19 @@ mod tests {
         }
 
         fn joins(&mut self, ms: u64, pool: u64, user: &str) -> u64 {
-            let until = self.at(ms + 1000);
-            let joined = self.line.join(pool, &key(user), self.at(ms), until, 9);
-            let (ticket, answer) = joined.unwrap();
+            self.joins_as(ms, pool, &key(user), false)
+        }
+
+        fn joins_as(&mut self, ms: u64, pool: u64, key: &Key, confined: bool) -> u64 {
+            let wish = Wish {
+                pool,
+                key,
+                since: self.at(ms),
+                until: self.at(ms + 1000),
+                called: false,
+                confined,
+            };
+            let (ticket, answer) = self.line.join(wish, 9).unwrap();
             self.present.push(answer);
             ticket
         }
@@ -337,9 +408,9 @@ mod tests {
             None,
             "it has not called, and may be served over there"
         );
-        assert!(play.line.look_after(ELSEWHERE, play.at(5)));
+        assert!(play.line.look_after(ELSEWHERE, play.at(5)).has_called);
         assert!(
-            !play.line.look_after(ELSEWHERE, play.at(5)),
+            !play.line.look_after(ELSEWHERE, play.at(5)).has_called,
             "it has called already"
         );
         let other = play.joins(1, HERE, "v");
@@ -368,11 +439,15 @@ mod tests {
         let second = play.joins(0, HERE, "u");
         play.line.leave(first);
         assert_eq!(play.line.len(), 1);
-        assert!(
-            play.line
-                .join(HERE, &key("u"), play.at(0), play.at(9), 1)
-                .is_none()
-        );
+        let one_too_many = Wish {
+            pool: HERE,
+            key: &key("u"),
+            since: play.at(0),
+            until: play.at(9),
+            called: false,
+            confined: false,
+        };
+        assert!(play.line.join(one_too_many, 1).is_none());
         assert_eq!(play.line.rejected.load(Ordering::Relaxed), 1);
         assert_eq!(play.next(0), Some((second, true)));
     }
@@ -407,6 +482,52 @@ mod tests {
         assert_eq!(play.next(1000), Some((far, false)));
     }
 
+    #[test]
+    fn who_is_confined_gets_what_was_of_its_user_and_holds_up_nobody() {
+        let mut play = Play::new();
+        let other = Key {
+            collation: 8,
+            ..key("u")
+        };
+        let confined = play.joins_as(0, HERE, &key("v"), true);
+        let of_same_user = play.joins_as(0, HERE, &other, true);
+        assert!(!play.line.wants_seats() && play.line.len() == 2);
+        let seeker = play.joins(90, HERE, "w");
+        assert!(play.line.wants_seats());
+        assert_eq!(
+            play.next(100),
+            Some((of_same_user, false)),
+            "of another key, and its own user"
+        );
+        assert_eq!(play.next(100), Some((seeker, false)));
+        assert_eq!(play.next(100), None);
+        // Others need not be there for long to be served first.
+        let near = play.joins(100, HERE, "u");
+        assert_eq!(play.next(101), Some((near, true)));
+        play.line.leave(confined);
+        assert!(play.line.is_empty() && !play.line.wants_seats());
+    }
+
+    #[test]
+    fn who_is_confined_may_try_now_and_then_and_more_where_that_helps() {
+        let mut play = Play::new();
+        for ms in 0..4 {
+            play.joins_as(ms, HERE, &key("u"), true);
+        }
+        play.line.full_users.note(&"u".into(), play.at(0));
+        assert!(!play.line.look_after(HERE, play.at(99)).may_try);
+        assert!(
+            !play.line.look_after(ELSEWHERE, play.at(100)).may_try,
+            "everybody by the own worker"
+        );
+        assert!(play.line.look_after(HERE, play.at(100)).may_try);
+        assert_eq!(play.line.lock().confined, 3, "one");
+        assert!(!play.line.let_try("v") && play.line.let_try("u"));
+        assert_eq!(play.line.lock().confined, 1, "and two");
+        play.line.dismiss();
+        assert!(!play.line.wants_seats() && !play.line.let_try("u"));
+    }
+
     /// Two who each take the only seat, or wait for it, and let it go: without anything else that could wake them.
     #[test]
     fn no_wakeup_is_lost() {
@@ -422,8 +543,15 @@ mod tests {
                     let free = server.line.is_empty().then(|| Seat::take(&cluster, &server));
                     let seat = free.flatten().unwrap_or_else(|| {
                         let now = Instant::now();
-                        let joined = server.line.join(pool, &key("u"), now, now, 9);
-                        let (_, answer) = joined.unwrap();
+                        let wish = Wish {
+                            pool,
+                            key: &key("u"),
+                            since: now,
+                            until: now,
+                            called: false,
+                            confined: false,
+                        };
+                        let (_, answer) = server.line.join(wish, 9).unwrap();
                         cluster.serve_line(&server);
                         match answer.blocking_recv() {
                             Ok(Grant::Seat(seat)) => seat,

@@ -7,8 +7,8 @@
 //! to change (or else the oldest: [`config::Reuse`]); a new one, where the server has a seat; the seat of an idle connection of another key; a place in line.
 //! What a connection's state is and what it costs is the owner's business (`S`); that nothing is left to read, too.
 //!
-//! A server that says itself that it is full is taken at its word for a second: sessions wait for what the others give
-//! back, where the operator has set no limit or too high a one.
+//! A server that says itself that it is full, or has enough of one user, is taken at its word for a while ([refusals]): sessions wait
+//! for what the others give back, where the operator has set no limit or too high a one.
 //!
 //! A connection that is dropped is closed, whoever held it, and its seat is free for the next in line. So futures and
 //! connections can be dropped anywhere.
@@ -20,6 +20,7 @@ mod housekeeping;
 mod line;
 mod open;
 mod place;
+mod refusals;
 mod series;
 mod shelf;
 
@@ -36,8 +37,8 @@ use tokio::sync::Notify;
 pub(crate) use self::arming::Tracked;
 pub use self::connection::{Baseline, Connection, Credential, CredentialSecret, Key, Opened};
 use self::connection::{Idle, Life, Parts};
-pub(crate) use self::line::Line;
-use self::line::{Grant, Turn};
+use self::line::Turn;
+pub(crate) use self::line::{Grant, Line, Wish};
 use self::open::Opening;
 use self::place::Place;
 pub(crate) use self::series::Pools;
@@ -48,9 +49,6 @@ use crate::error::LeaseError;
 use crate::seat::Seat;
 use crate::server::{Availability, Server, ServerId, now};
 use crate::topology::Topology;
-
-/// "Too many connections".
-const ER_CON_COUNT_ERROR: u16 = 1040;
 
 /// Time for the answer to a ping, where the login may take longer.
 const PING_LIMIT: Duration = Duration::from_secs(1);
@@ -176,11 +174,13 @@ impl<S> Pool<S> {
     }
 
     /// A connection to `server` for `key`. `credential` is for a new one; `cost` says what one
-    /// that others have used would cost to use, 0 being the best and `u32::MAX` none that will do. Waits in line for `queue_timeout` where the server is full. Dropping the
-    /// future gives everything back.
+    /// that others have used would cost to use, 0 being the best and `u32::MAX` none that will do. Waits in line for `queue_timeout`
+    /// where the server is full, by the operator's limit or its own. Dropping the future gives everything back.
     ///
     /// # Errors
-    /// See [`LeaseError`]; nothing has been sent for the session then.
+    /// See [`LeaseError`]; nothing has been sent for the session then. Where the server says itself that it is full
+    /// ([`LeaseError::is_full`]) and no connection of ours is there that could come free, the first to hear it is told at once:
+    /// another server may have room, and to ask again is to wait in line.
     pub async fn lease(
         &self,
         server: &Arc<Server>,
@@ -189,16 +189,20 @@ impl<S> Pool<S> {
         cost: impl Fn(&S) -> u32,
     ) -> Result<Connection<S>, LeaseError> {
         let mut since = None;
+        let mut of_user: Option<Box<LeaseError>> = None;
         loop {
-            let seat = match self.wait_for(server, key, &cost, &mut since).await? {
-                Ok((idle, now)) => return Ok(begin(idle, now)),
-                Err(seat) => seat,
+            let seat = match self.wait_for(server, key, &cost, &mut since).await {
+                Ok(Ok((idle, now))) => return Ok(begin(idle, now)),
+                Ok(Err(seat)) => seat,
+                // What the server has said is more to the point.
+                Err(error) => return Err(of_user.map_or(error, |refusal| *refusal)),
             };
             // Boxed: every session has room for a lease, and few ever open a connection.
             match Box::pin(self.open(server, key, credential, seat)).await {
                 Ok(idle) => return Ok(begin(idle, now())),
-                // The server's own limit: what others of us have comes free in time.
-                Err(error) if is_full(&error) && server.line.is_held(u32::MAX) => {}
+                // The server's own limits: what others of us have comes free in time.
+                Err(error) if error.is_user_full() => of_user = Some(Box::new(error)),
+                Err(error) if error.is_full() && (since.is_some() || server.sessions() > 0) => {}
                 Err(error) => return Err(error),
             }
         }
@@ -212,7 +216,7 @@ impl<S> Pool<S> {
         key: &Rc<Key>,
         cost: impl Fn(&S) -> u32,
     ) -> Option<Connection<S>> {
-        if !server.line.is_empty() || self.check_available(server).is_err() {
+        if server.line.wants_seats() || self.check_available(server).is_err() {
             return None;
         }
         let now = now();
@@ -267,7 +271,10 @@ impl<S> Pool<S> {
                     Err(None) => place = None,
                 },
                 Found::Seat(seat) => return Ok(Err(seat)),
-                Found::Nothing => place = Some(Place::join(self, server, key, *since.get_or_insert(now))?),
+                Found::Nothing => {
+                    let since = *since.get_or_insert(now);
+                    place = Some(Place::join(self, server, key, since, now)?);
+                }
             }
         }
     }
@@ -288,17 +295,27 @@ impl<S> Pool<S> {
     fn find(&self, server: &Arc<Server>, key: &Rc<Key>, now: Instant, cost: impl Fn(&S) -> u32) -> Found<S> {
         let reuse = self.terms().config.pool.reuse;
         self.with_shelf(server, |shelf| {
-            if let Some(idle) = shelf.take(key, now, reuse, cost) {
+            if let Some(idle) = shelf.take(key, now, reuse, &cost) {
                 return Found::Idle(idle);
             }
+            let is_user_full = server.line.full_users.contains(&key.user, now);
             // Those who are in line already come first.
-            if server.line.is_empty()
-                && !server.line.is_held(server.sessions())
+            if !is_user_full
+                && !server.line.wants_seats()
+                && !server.line.ceiling.is_reached(server.sessions())
                 && let Some(seat) = Seat::take(&self.cluster, server)
             {
                 return Found::Seat(seat);
             }
-            match shelf.evict(key).and_then(|idle| idle.close(Closed::Handover)) {
+            // Not one of the newest; but better than none.
+            if let Some(idle) = shelf.take(key, now, config::Reuse::Oldest, &cost) {
+                return Found::Idle(idle);
+            }
+            let evicted = match is_user_full {
+                true => shelf.evict_of(&key.user),
+                false => shelf.evict(key),
+            };
+            match evicted.and_then(|idle| idle.close(Closed::Handover)) {
                 Some(seat) => Found::Seat(seat),
                 None => Found::Nothing,
             }
@@ -349,16 +366,25 @@ impl<S> Pool<S> {
             credential,
         };
         let opened = opening.open(known.as_ref()).await;
+        let now = now();
         let (stream, opened) = opened.inspect_err(|error| {
             series.open_failures.inc();
-            if is_full(error) {
-                // Before the seat goes, or it would go to the next who is refused.
-                server.line.hold(server.sessions().saturating_sub(1), now());
+            // Before the seat goes, or it would go to the next who is refused.
+            if error.is_full() {
+                server
+                    .line
+                    .ceiling
+                    .lower(server.sessions().saturating_sub(1), now);
+            } else if error.is_user_full() {
+                server.line.full_users.note(&key.user, now);
             }
         })?;
         let kept = (config.pool.min_idle > 0).then_some(credential);
         self.with_shelf(server, |shelf| shelf.note(&opened, kept));
-        let now = now();
+        let others_may = server.line.ceiling.raise(server.sessions(), now);
+        if server.line.full_users.let_in(&key.user) && server.line.let_try(&key.user) || others_may {
+            self.cluster.serve_line(server);
+        }
         Ok(Idle(Box::new(Parts {
             stream,
             state: (self.fresh)(&opened),
@@ -488,11 +514,6 @@ impl<S> fmt::Debug for Pool<S> {
 
 fn suits<S>(idle: &Idle<S>, cost: impl Fn(&S) -> u32) -> bool {
     cost(&idle.state) < u32::MAX
-}
-
-/// Whether the server has refused a connection for having too many.
-fn is_full(error: &LeaseError) -> bool {
-    matches!(error, LeaseError::Refused { packet, .. } if packet.code == ER_CON_COUNT_ERROR)
 }
 
 /// In use from now on.

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot;
 
-use super::line::Grant;
+use super::line::{Grant, Wish};
 use super::{Found, Key, Pool};
 use crate::error::LeaseError;
 use crate::server::{Server, ServerId, now};
@@ -24,17 +24,26 @@ pub(super) struct Place<'p, S> {
 }
 
 impl<'p, S> Place<'p, S> {
-    /// The last place in the line, for one who has waited since `since`.
+    /// The last place in the line at `now`, for one who has waited since `since`.
     pub(super) fn join(
         pool: &'p Pool<S>,
         server: &Arc<Server>,
         key: &Key,
         since: Instant,
+        now: Instant,
     ) -> Result<Self, LeaseError> {
         let config = Arc::clone(&pool.terms().config);
         let max = config.queue_max as usize;
         let limit = config.queue_timeout;
-        let Some((ticket, answer)) = server.line.join(pool.member.id, key, since, since + limit, max) else {
+        let wish = Wish {
+            pool: pool.member.id,
+            key,
+            since,
+            until: since + limit,
+            called: false,
+            confined: server.line.full_users.contains(&key.user, now),
+        };
+        let Some((ticket, answer)) = server.line.join(wish, max) else {
             return Err(LeaseError::QueueFull {
                 cluster: pool.cluster.name().to_owned(),
                 server: Some(server.name().to_owned()),

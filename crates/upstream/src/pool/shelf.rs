@@ -88,13 +88,25 @@ impl<S> Shelf<S> {
         Some(rack.idle.remove(0))
     }
 
-    /// The key of the one that nobody has used for longest.
-    pub(super) fn oldest(&self) -> Option<Rc<Key>> {
-        self.racks
+    /// The one of a user that nobody has used for longest.
+    pub(super) fn evict_of(&mut self, user: &str) -> Option<Idle<S>> {
+        let (_, rack) = self
+            .racks
+            .iter_mut()
+            .filter(|(key, rack)| *key.user == *user && !rack.idle.is_empty())
+            .min_by_key(|(_, rack)| rack.idle.first().map(|idle| idle.life.since))?;
+        Some(rack.idle.remove(0))
+    }
+
+    /// The keys there are connections of, those first of which nobody has used one for longest.
+    pub(super) fn oldest(&self) -> Vec<Rc<Key>> {
+        let idle = self
+            .racks
             .iter()
-            .filter_map(|(key, rack)| Some((rack.idle.first()?.life.since, key)))
-            .min_by_key(|(since, _)| *since)
-            .map(|(_, key)| Rc::clone(key))
+            .filter_map(|(key, rack)| Some((rack.idle.first()?.life.since, key)));
+        let mut keys: Vec<_> = idle.collect();
+        keys.sort_by_key(|(since, _)| *since);
+        keys.into_iter().map(|(_, key)| Rc::clone(key)).collect()
     }
 
     /// The one of this key that nobody has used for longest.
@@ -118,6 +130,13 @@ impl<S> Shelf<S> {
         rack.used = now();
         rack.credential = credential.cloned();
         rack.baseline = Some(Rc::clone(&opened.baseline));
+    }
+
+    /// No connection is opened for nobody by this key's account, until a session has opened one.
+    pub(super) fn forget_credential(&mut self, key: &Rc<Key>) {
+        if let Some(rack) = self.racks.get_mut(key) {
+            rack.credential = None;
+        }
     }
 
     /// Closes those for which there is a reason.

@@ -39,6 +39,14 @@ pub(crate) struct Host {
     pub(crate) silent: AtomicBool,
     /// Logins are not answered.
     pub(crate) stuck: AtomicBool,
+    /// Logins are refused.
+    pub(crate) denied: AtomicBool,
+    /// Others have taken all its connections.
+    pub(crate) full: AtomicBool,
+    /// Connections that it takes at most; 0 is no limit.
+    pub(crate) max: AtomicUsize,
+    /// Connections and logins that it has refused.
+    pub(crate) refused: AtomicUsize,
     kick: Notify,
 }
 
@@ -147,6 +155,13 @@ async fn converse(mut stream: TcpStream, id: u32, host: &Host) -> std::io::Resul
     if host.silent.load(Ordering::SeqCst) {
         std::future::pending::<()>().await;
     }
+    let max = host.max.load(Ordering::SeqCst);
+    if host.full.load(Ordering::SeqCst) || max > 0 && host.open() >= max {
+        host.refused.fetch_add(1, Ordering::SeqCst);
+        return stream
+            .write_all(&packet(0, b"\xff\x10\x04#08004Too many connections"))
+            .await;
+    }
     stream.write_all(&packet(0, &payload)).await?;
     let mut received = Vec::new();
     let login = receive(&mut stream, &mut received).await?;
@@ -158,6 +173,12 @@ async fn converse(mut stream: TcpStream, id: u32, host: &Host) -> std::io::Resul
     // A check.
     if user == "forebay_probe" {
         return Ok(());
+    }
+    if host.denied.load(Ordering::SeqCst) {
+        host.refused.fetch_add(1, Ordering::SeqCst);
+        return stream
+            .write_all(&packet(2, b"\xff\x15\x04#28000Access denied"))
+            .await;
     }
     host.users.lock().unwrap().push(user);
     let _guest = Guest::enter(host);

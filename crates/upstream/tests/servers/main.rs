@@ -13,6 +13,7 @@ mod play;
 mod pools_on_real_servers;
 mod real_servers_die_and_come_back;
 mod real_servers_never_block_us;
+mod servers_have_limits_of_their_own;
 mod sessions_share_connections;
 mod the_cluster_is_followed;
 mod workers_share_a_server;

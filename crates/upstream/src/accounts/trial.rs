@@ -1,0 +1,170 @@
+//! A login on a server by which a password is tried: within the server's limits, in line with those who want a connection of
+//! the pools.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use config::Secret;
+use mysql_wire::Capabilities;
+use tokio::time::timeout_at;
+
+use crate::cluster::{Cluster, reason};
+use crate::direct::{Direct, DirectError};
+use crate::error::{ConnectFailure, LeaseError};
+use crate::login::{Account, LoginError};
+use crate::pool::{Grant, Key, Wish};
+use crate::seat::Seat;
+use crate::server::{Availability, Server, now};
+
+/// A number that no pool has.
+const NO_POOL: u64 = u64::MAX;
+
+/// Logs in, and leaves again. Waits for `queue_timeout` where the server is full, or has enough of this user: idle connections make
+/// room.
+///
+/// # Errors
+/// The server could not be asked, or it refuses the account.
+pub(super) async fn try_login(
+    cluster: &Arc<Cluster>,
+    server: &Arc<Server>,
+    name: &str,
+    password: &Secret,
+) -> Result<(), LeaseError> {
+    let until = now() + cluster.config().queue_timeout;
+    // All that is of interest is whose it is.
+    let key = Key {
+        user: name.into(),
+        account: 0,
+        capabilities: Capabilities::default(),
+        collation: 0,
+    };
+    let mut refusal = None;
+    loop {
+        let seat = seat(cluster, server, &key, until).await;
+        let seat = seat.map_err(|error| refusal.take().unwrap_or(error))?;
+        let tried = log_in(cluster, server, name, password).await;
+        let (others, now) = (server.sessions().saturating_sub(1), now());
+        // Before the seat goes, or it would go to the next who is refused.
+        match tried {
+            Ok(()) => {
+                server.line.ceiling.raise(others + 1, now);
+            }
+            Err(error) if error.is_full() => {
+                server.line.ceiling.lower(others, now);
+                refusal = Some(error);
+                continue;
+            }
+            Err(error) if error.is_user_full() => {
+                server.line.full_users.note(&key.user, now);
+                refusal = Some(error);
+                continue;
+            }
+            Err(error) => return Err(error),
+        }
+        drop(seat);
+        return Ok(());
+    }
+}
+
+/// A seat on this server, at once or in line.
+async fn seat(
+    cluster: &Arc<Cluster>,
+    server: &Arc<Server>,
+    key: &Key,
+    until: Instant,
+) -> Result<Seat, LeaseError> {
+    let (line, since) = (&server.line, now());
+    let gone = || LeaseError::NoServerAvailable {
+        cluster: cluster.name().to_owned(),
+        servers: vec![reason(server)],
+    };
+    if server.availability() == Availability::No {
+        return Err(gone());
+    }
+    let confined = line.full_users.contains(&key.user, since);
+    let is_free = !confined && !line.wants_seats() && !line.ceiling.is_reached(server.sessions());
+    if is_free && let Some(seat) = Seat::take(cluster, server) {
+        return Ok(seat);
+    }
+    let wish = Wish {
+        pool: NO_POOL,
+        key,
+        since,
+        until,
+        called: true,
+        confined,
+    };
+    let config = cluster.config();
+    let (cluster_name, server_name) = (cluster.name().to_owned(), Some(server.name().to_owned()));
+    let Some((ticket, answer)) = line.join(wish, config.queue_max as usize) else {
+        return Err(LeaseError::QueueFull {
+            cluster: cluster_name,
+            server: server_name,
+            queue_max: config.queue_max,
+        });
+    };
+    let _place = Place { server, ticket };
+    // A seat may have become free between the look and the joining; and pools may keep connections that they do not use.
+    cluster.serve_line(server);
+    cluster.pools.call();
+    match timeout_at(until.into(), answer).await {
+        Ok(Ok(Grant::Seat(seat))) => Ok(seat),
+        Ok(_) => Err(gone()),
+        Err(_) => {
+            line.timeouts.fetch_add(1, Ordering::Relaxed);
+            Err(LeaseError::QueueTimeout {
+                cluster: cluster_name,
+                server: server_name,
+                waited: config.queue_timeout,
+            })
+        }
+    }
+}
+
+/// A place in line, which it leaves when it is dropped.
+struct Place<'s> {
+    server: &'s Server,
+    ticket: u64,
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        self.server.line.leave(self.ticket);
+    }
+}
+
+async fn log_in(cluster: &Cluster, server: &Server, name: &str, password: &Secret) -> Result<(), LeaseError> {
+    let account = Account {
+        user: name.as_bytes(),
+        password: password.reveal().as_bytes(),
+    };
+    let opened = Direct::open(cluster, server, account).await;
+    let direct = opened.map_err(|error| {
+        let (reason, server_name) = (error.to_string(), server.name().to_owned());
+        match error {
+            DirectError::Refused(packet) => LeaseError::Refused {
+                server: server_name,
+                packet,
+            },
+            DirectError::Connect(_)
+            | DirectError::Login {
+                error: LoginError::Io(_) | LoginError::Closed,
+                ..
+            } => LeaseError::ConnectFailed {
+                cluster: cluster.name().to_owned(),
+                failures: vec![ConnectFailure {
+                    id: server.id(),
+                    server: server_name,
+                    reason,
+                }],
+            },
+            DirectError::Login { .. } => LeaseError::Unusable {
+                server: server_name,
+                reason,
+            },
+        }
+    })?;
+    direct.close().await;
+    Ok(())
+}
