@@ -1,7 +1,7 @@
 //! Addresses: where a listener binds and where a server is found.
 
 use std::fmt;
-use std::net::{Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 /// The port of a server that is written without one.
@@ -110,6 +110,26 @@ impl ServerAddress {
     }
 }
 
+impl ServerAddress {
+    /// Whether both are the same place, however it is written.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        match (self, other) {
+            (
+                Self::Host { host, port },
+                Self::Host {
+                    host: other,
+                    port: at,
+                },
+            ) => {
+                let ip = |text: &str| text.parse::<IpAddr>().ok();
+                let plain = |text: &str| text.trim_end_matches('.').to_ascii_lowercase();
+                port == at && (ip(host).is_some() && ip(host) == ip(other) || plain(host) == plain(other))
+            }
+            _ => self == other,
+        }
+    }
+}
+
 impl fmt::Display for ServerAddress {
     /// The form in which it may be written, always with the port.
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -139,10 +159,16 @@ fn parse_port(text: &str) -> Option<u16> {
     (port != 0).then_some(port)
 }
 
-/// Letters, digits, `-`, `_` and `.`: also container names that are no proper DNS names.
+/// Letters, digits, `-`, `_` and `.`: also container names that are no proper DNS names. What ends like an IPv4 address must be one:
+/// no name does (RFC 3696, 2), and a slip in an address would be looked up in vain for ever.
 fn is_host_name(host: &str) -> bool {
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
-    !host.is_empty() && host.len() <= HOST_MAX && host.bytes().all(allowed)
+    let last = host.trim_end_matches('.').rsplit('.').next().unwrap_or_default();
+    let is_number = last.bytes().all(|byte| byte.is_ascii_digit());
+    !host.is_empty()
+        && host.len() <= HOST_MAX
+        && host.bytes().all(allowed)
+        && (!is_number || host.parse::<Ipv4Addr>().is_ok())
 }
 
 #[cfg(test)]
@@ -165,12 +191,28 @@ mod tests {
             host("db-1.example.com", 3307)
         );
         assert_eq!(ServerAddress::parse("127.0.0.1:3306"), host("127.0.0.1", 3306));
+        assert_eq!(
+            ServerAddress::parse("db.example.com.:3306"),
+            host("db.example.com.", 3306)
+        );
         assert_eq!(ServerAddress::parse("[::1]:3307"), host("::1", 3307));
         assert_eq!(ServerAddress::parse("[fe80::2]"), host("fe80::2", 3306));
         assert_eq!(
             ServerAddress::parse("unix:/run/m.sock"),
             Some(ServerAddress::Unix("/run/m.sock".into()))
         );
+    }
+
+    #[test]
+    fn one_place_may_be_written_in_several_ways() {
+        let same = |a: &str, b: &str| {
+            let (a, b) = (ServerAddress::parse(a).unwrap(), ServerAddress::parse(b).unwrap());
+            assert_eq!(a.is_same(&b), b.is_same(&a));
+            a.is_same(&b)
+        };
+        assert!(same("db1", "DB1.:3306") && same("[::1]", "[0:0::1]:3306"));
+        assert!(same("/run/m.sock", "unix:/run/m.sock"));
+        assert!(!same("db1", "db1:3307") && !same("127.0.0.1", "[::1]") && !same("db1", "/db1"));
     }
 
     #[test]
@@ -186,6 +228,11 @@ mod tests {
             "::1:3306",
             "[::1",
             "[db1]",
+            "10.0.0.300",
+            "10.0.1:3306",
+            "127.0.0.1.:3306",
+            "3306",
+            "..",
             "a b",
             "unix:m",
         ];

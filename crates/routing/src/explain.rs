@@ -31,7 +31,7 @@ pub enum Explanation {
     Stale,
     /// Neither primary nor replica at the moment.
     Unusable,
-    /// Down, or tried already.
+    /// Down, without room, or tried already.
     Unavailable,
     /// Not among those that the rule or the hint names.
     NotAdmitted,
@@ -66,7 +66,7 @@ impl fmt::Display for Explanation {
             }
             Self::Stale => "has not applied the write that the read must see",
             Self::Unusable => "neither primary nor replica at the moment",
-            Self::Unavailable => "down, or tried already",
+            Self::Unavailable => "down, without room, or tried already",
             Self::NotAdmitted => "not among the servers that were asked for",
         };
         out.write_str(words)

@@ -288,7 +288,7 @@ fn merged<'l>(rows: impl Iterator<Item = &'l Listed>, reader: u64) -> Vec<Server
     for Listed { hostgroup, server } in rows {
         match servers.iter_mut().find(|known| known.address == server.address) {
             Some(known) => {
-                known.max_connections += server.max_connections;
+                known.max_connections = known.max_connections.saturating_add(server.max_connections);
                 known.max_lag_s = known.max_lag_s.max(server.max_lag_s);
                 known.use_ssl |= server.use_ssl;
                 known.compression |= server.compression;
@@ -394,7 +394,7 @@ fn place(hostgroup: u64, listed: &[Listed], clusters: &mut Vec<Cluster>, uses: &
             .find(|known| known.address == server.address)
         {
             Some(known) => {
-                known.max_connections += server.max_connections;
+                known.max_connections = known.max_connections.saturating_add(server.max_connections);
                 cluster.primary_reads |= is_static && known.role == Some(Role::Primary);
             }
             None => {

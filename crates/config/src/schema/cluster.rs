@@ -81,8 +81,8 @@ section! {
         /// New sessions that wait for a seat at the same time. One more is refused at once.
         pub queue_max: u32 = default(1000) unit "sessions" in 0..=1_000_000, Live;
 
-        /// A server that came up gets its full share of new sessions only after this time, and a growing share before.
-        /// `0s` is at once.
+        /// A server that came up gets its full share of new sessions (in mode `split`, of reads) only after this time, and a growing share
+        /// before. `0s` is at once.
         pub slow_start: Duration = default(Duration::ZERO) in Duration::ZERO..=hours(24), Live;
 
         /// Time for the sessions of a server that was removed from the configuration to end by themselves.

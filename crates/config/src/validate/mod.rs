@@ -365,7 +365,7 @@ fn addresses_differ(servers: &[Server], path: &str, report: &mut Report<'_>) {
         }
         if let Some(first) = servers[..index]
             .iter()
-            .position(|earlier| earlier.address == server.address)
+            .position(|earlier| earlier.address.is_same(&server.address))
         {
             let line = report.line(&format!("{path}[{first}]"));
             let found = format!("{} a second time, first in line {line}", server.address);
