@@ -180,6 +180,11 @@ pub fn prime_last_insert_id(id: u64) -> Vec<u8> {
     query(&format!("SET last_insert_id={id}"))
 }
 
+/// The command that has a connection report its LAST_INSERT_ID(), and changes nothing.
+pub(crate) fn ask_last_insert_id() -> Vec<u8> {
+    query("SET last_insert_id=LAST_INSERT_ID()")
+}
+
 /// The command to send after a [`rebuild`] of which an answer had warnings: they are not for the session to see.
 #[must_use]
 pub fn clear_diagnostics() -> Vec<u8> {

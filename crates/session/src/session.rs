@@ -89,12 +89,26 @@ enum HandlerStep {
     Unclear,
 }
 
+/// What is known of LAST_INSERT_ID() after the last statements on the connection at hand.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum Made {
+    /// What it is.
+    #[default]
+    Known,
+    /// It is what an OK packet said, or it was not changed: the id may be one that the statement itself gave.
+    Said,
+    /// A statement may have made one of which no packet tells.
+    Unseen,
+}
+
 /// What belongs to the last statement and may be asked for on another connection.
 #[derive(Debug, Clone, Copy, Default)]
 struct Last {
     insert_id: u64,
-    /// What it was if the last one is wrongly guessed.
+    /// What it was when that was known last.
     insert_id_before: u64,
+    /// Those that OK packets said since, a bit each.
+    insert_ids_said: u64,
     row_count: i64,
     found_rows: Option<u64>,
     warnings: u16,
@@ -123,8 +137,9 @@ pub struct Session {
     characteristics: bool,
     /// It has written something for which no GTID came.
     untracked_writes: bool,
-    /// The last insert id is what an OK packet said, which may be an id that the statement itself gave.
-    insert_id_is_guess: bool,
+    insert_id: Made,
+    /// What it was when the connection was asked for the id, until it answers.
+    insert_id_asked: Made,
     /// LAST_INSERT_ID() of the connection at hand is this session's.
     insert_id_is_there: bool,
     /// The connection at hand has warnings or an error to show.
@@ -142,6 +157,11 @@ pub struct Session {
 
 /// There may be fifteen thousand of them, idle.
 const _: () = assert!(size_of::<Session>() <= 448);
+
+/// The bit of an id among those that were said.
+const fn id_bit(id: u64) -> u64 {
+    1 << (id.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58)
+}
 
 const IDLE: [u8; 8] = *b"________";
 
@@ -167,7 +187,8 @@ impl Session {
             has_written: false,
             characteristics: false,
             untracked_writes: false,
-            insert_id_is_guess: false,
+            insert_id: Made::Known,
+            insert_id_asked: Made::Known,
             insert_id_is_there: false,
             diagnostics_are_there: false,
             handlers: Some(0),
@@ -242,6 +263,22 @@ impl Session {
         self.autocommit
     }
 
+    /// The status flags that its variables have in an answer outside of any transaction.
+    #[must_use]
+    pub fn status_at_rest(&self) -> StatusFlags {
+        let mut status = StatusFlags::default();
+        if self.autocommit {
+            status.insert(StatusFlags::AUTOCOMMIT);
+        }
+        if self.syntax.no_backslash_escapes {
+            status.insert(StatusFlags::NO_BACKSLASH_ESCAPES);
+        }
+        if self.syntax.ansi_quotes && self.dialect.is_mariadb() {
+            status.insert(StatusFlags::ANSI_QUOTES);
+        }
+        status
+    }
+
     /// `START TRANSACTION READ ONLY`.
     #[must_use]
     pub fn transaction_is_read_only(&self) -> bool {
@@ -295,6 +332,8 @@ impl Session {
             "a connection is given back in spite of {:?}",
             self.pins()
         );
+        // Who was not asked before is believed.
+        self.insert_id = Made::Known;
         self.insert_id_is_there = false;
         self.diagnostics_are_there = false;
         match has_diagnostics {
@@ -383,19 +422,32 @@ impl Session {
     /// sure asks the connection before it gives it back, and calls [`Session::learn_last_insert_id`].
     #[must_use]
     pub fn knows_last_insert_id(&self) -> bool {
-        !self.insert_id_is_guess && !self.pins.has(PinReason::LastInsertId)
+        self.insert_id == Made::Known && !self.pins.has(PinReason::LastInsertId)
     }
 
-    /// The connection was asked for its LAST_INSERT_ID(), right after the statement.
+    /// What to ask the connection for the id that is not known, before it is given back: its OK goes to
+    /// [`Session::observe_ok`]. None where it is known.
+    #[must_use]
+    pub fn ask_last_insert_id(&mut self) -> Option<Vec<u8>> {
+        let asked = std::mem::take(&mut self.insert_id);
+        (asked != Made::Known).then(|| {
+            self.insert_id_asked = asked;
+            crate::rebuild::ask_last_insert_id()
+        })
+    }
+
+    /// The connection has said what its LAST_INSERT_ID() is.
     pub fn learn_last_insert_id(&mut self, id: u64) {
-        if self.insert_id_is_there || id == self.last.insert_id {
+        let made = std::mem::take(&mut self.insert_id);
+        let was_said = self.last.insert_ids_said & id_bit(id) != 0;
+        if self.insert_id_is_there || made == Made::Unseen || was_said || id == self.last.insert_id {
             self.last.insert_id = id;
             self.insert_id_is_there = true;
-        } else if self.insert_id_is_guess {
-            // Another session's: this one's statement has made none, but given an id itself.
+        } else if made == Made::Said {
+            // Another session's: this one's statements have made none, but given ids themselves.
             self.last.insert_id = self.last.insert_id_before;
         }
-        self.insert_id_is_guess = false;
+        self.last.insert_ids_said = 0;
         self.pins.remove(PinReason::LastInsertId);
     }
 
@@ -488,7 +540,7 @@ impl Session {
         self.stray_cursor = false;
         self.unlocked = Effects::NONE;
         self.has_written = false;
-        self.insert_id_is_guess = false;
+        (self.insert_id, self.insert_id_asked) = (Made::Known, Made::Known);
         self.insert_id_is_there = false;
         self.diagnostics_are_there = false;
         self.needs_rearming = false;

@@ -485,3 +485,74 @@ fn a_lost_connection_takes_everything_with_it_and_a_reset_too() {
         assert_eq!(reasons(&session), [PinReason::SessionPooling]);
     }
 }
+
+/// An answer to an INSERT has the id that the statement gave as well as one that the server made.
+#[test]
+fn ids_that_a_statement_gives_are_told_from_those_that_the_server_makes() {
+    let mut session = session(MARIADB);
+    let inserts = |session: &mut Session, text: &str, id: u64| {
+        let facts = sql_class::facts(text.as_bytes(), session.syntax());
+        session.begin(&statement(Command::QUERY, text, Some(&facts), 0));
+        session.end(&Outcome {
+            status: FINE.status,
+            has_status: true,
+            affected_rows: 1,
+            last_insert_id: id,
+            ..Outcome::default()
+        });
+    };
+    // What the connection is asked, its answer, and what the session's id is then.
+    let asked = |session: &mut Session, answer: &'static [u8]| {
+        let question = session.ask_last_insert_id().unwrap();
+        assert_eq!(question, b"\x03SET last_insert_id=LAST_INSERT_ID()");
+        let (name, value) = (&b"last_insert_id"[..], answer);
+        let mut ok = OkPacket::default();
+        Change::Variable { name, value }.encode(&mut ok.session_state);
+        session.observe_ok(&ok);
+        assert!(session.knows_last_insert_id() && session.ask_last_insert_id().is_none());
+        let _ = session.leave();
+        session.last_insert_id()
+    };
+    inserts(&mut session, "INSERT INTO t (v) VALUES (1)", 7);
+    assert_eq!(asked(&mut session, b"7"), 7);
+    inserts(&mut session, "INSERT INTO t VALUES (500)", 500);
+    assert_eq!(asked(&mut session, b"99"), 7, "99 is another session's");
+    for id in [8, 600, 601] {
+        inserts(&mut session, "INSERT INTO t VALUES (?)", id);
+    }
+    assert_eq!(asked(&mut session, b"8"), 8);
+    for id in [602, 603] {
+        inserts(&mut session, "INSERT INTO t VALUES (?)", id);
+    }
+    assert_eq!(asked(&mut session, b"99"), 8);
+    inserts(&mut session, "INSERT INTO t VALUES () RETURNING id", 0);
+    assert_eq!(asked(&mut session, b"9"), 9);
+    inserts(&mut session, "DELETE FROM t RETURNING id", 0);
+    assert!(session.knows_last_insert_id());
+    // Where nobody asks, the answer is believed.
+    inserts(&mut session, "INSERT INTO t (v) VALUES (1)", 10);
+    let _ = session.leave();
+    assert!(session.knows_last_insert_id() && session.last_insert_id() == 10);
+}
+
+#[test]
+fn a_session_that_starts_over_has_the_status_of_its_servers_variables() {
+    let variable = |name: &str, value: &str| (name.as_bytes().to_vec(), value.as_bytes().to_vec());
+    let baseline = [
+        variable("autocommit", "OFF"),
+        variable("sql_mode", "ANSI_QUOTES,NO_BACKSLASH_ESCAPES"),
+    ];
+    let escapes = StatusFlags::NO_BACKSLASH_ESCAPES;
+    for (dialect, expected) in [
+        (MYSQL, escapes),
+        (MARIADB, escapes.with(StatusFlags::ANSI_QUOTES)),
+    ] {
+        let mut session = Session::new(Start {
+            baseline: Rc::new(baseline.iter().cloned().collect()),
+            ..start(dialect)
+        });
+        session.reset();
+        assert_eq!(session.status_at_rest(), expected);
+    }
+    assert_eq!(session(MYSQL).status_at_rest(), StatusFlags::AUTOCOMMIT);
+}

@@ -139,6 +139,8 @@ effects! {
     SETS_AUTOCOMMIT = 35, "sets-autocommit";
     /// `FOREBAY …`: a statement for the gateway itself.
     GATEWAY = 36, "gateway";
+    /// MariaDB's `INSERT … RETURNING`: the answer has rows in the place of the id that was made.
+    RETURNS_INSERTED = 37, "returns-inserted";
 }
 
 impl Effects {

@@ -22,6 +22,8 @@ pub(crate) struct Reader<'a> {
     pub(crate) notes_calls: bool,
     /// Off where `@` belongs to an account.
     pub(crate) notes_variables: bool,
+    /// The statement inserts rows.
+    pub(crate) inserts: bool,
     /// The statement is a stored program: semicolons after it may be its own.
     pub(crate) program: bool,
 }
@@ -57,6 +59,7 @@ impl<'a> Reader<'a> {
             effects: Effects::NONE,
             notes_calls: true,
             notes_variables: true,
+            inserts: false,
             program: false,
         }
     }
@@ -199,6 +202,9 @@ impl<'a> Reader<'a> {
             (Keyword::Into, Keyword::Outfile | Keyword::Dumpfile) => {
                 self.add(Effects::SERVER_FILE);
                 self.lift(Class::Write);
+            }
+            (Keyword::Returning, _) if self.inserts && self.is_mariadb() => {
+                self.add(Effects::RETURNS_INSERTED);
             }
             (Keyword::SqlCalcFoundRows, _) => self.add(Effects::CALCULATES_FOUND_ROWS),
             // Counts the rows of the query, not those of the plan that it answers with.

@@ -164,7 +164,9 @@ fn changes() {
         "
         write | INSERT INTO t (a, b) VALUES (1, 2) ON DUPLICATE KEY UPDATE a = VALUES(a)
         write | INSERT t VALUE (1)
-        write | INSERT INTO s.t (a) VALUES (1) RETURNING a
+        9 write | INSERT INTO s.t (a) VALUES (1) RETURNING a
+        M write returns-inserted | INSERT INTO s.t (a) VALUES (1) RETURNING a
+        M write returns-inserted | REPLACE t SELECT 1 RETURNING *
         write | INSERT HIGH_PRIORITY IGNORE INTO `t` (a) SELECT 1
         write | INSERT INTO t PARTITION (p0) (a) VALUES (1)
         write | REPLACE t SET a = 1

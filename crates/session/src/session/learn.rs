@@ -7,7 +7,7 @@ use mysql_wire::session_state::{Change, changes};
 use sql_class::Effects;
 
 use super::text::Collation;
-use super::{Session, own};
+use super::{Made, Session, own};
 use crate::rebuild::{Excursion, excursion};
 use crate::variables::{self, CHARACTER_SET_CONNECTION, COLLATION_CONNECTION, Meaning, meaning};
 use crate::{Baseline, Carried, PinReason};
@@ -156,7 +156,10 @@ impl Session {
                 let value = str::from_utf8(value).ok().and_then(|text| text.parse().ok());
                 match value {
                     Some(value) => {
-                        self.insert_id_is_there = true;
+                        match std::mem::take(&mut self.insert_id_asked) {
+                            Made::Known => self.insert_id_is_there = true,
+                            asked => self.insert_id = asked,
+                        }
                         self.learn_last_insert_id(value);
                     }
                     None => self.pin(PinReason::LastInsertId),

@@ -18,6 +18,12 @@ const ORIGINS_MAX: usize = 8;
 const TOO_MUCH: &[u8] = b"*";
 
 impl Session {
+    /// Of its writes these alone are there: the others were lost with the server that had them, and nobody will ever have them.
+    pub fn keep_gtids(&mut self, kept: &[u8]) {
+        // Some, be there none: the server reports its writes.
+        self.gtid = Some(kept.into());
+    }
+
     /// Its last write alone, of what [`Session::gtid`] gives. `None` where that cannot be told.
     #[must_use]
     pub fn last_gtid(&self) -> Option<Vec<u8>> {
@@ -28,7 +34,7 @@ impl Session {
 /// What was known, and what was written last: a GTID, or a set of them.
 pub(super) fn with(known: Option<&[u8]>, last: &[u8]) -> Box<[u8]> {
     match known {
-        None => last.into(),
+        None | Some([]) => last.into(),
         Some(known) => merged(known, last).unwrap_or_else(|| TOO_MUCH.into()),
     }
 }
@@ -250,6 +256,14 @@ mod tests {
         ] {
             let expected = (set.to_owned(), Some(last.to_owned()));
             assert_eq!(after(reports), expected, "{reports:?}");
+        }
+    }
+
+    #[test]
+    fn after_all_was_lost_it_begins_anew() {
+        for last in [A, "0-1-7"] {
+            let last = if last == A { long("A:7") } else { last.to_owned() };
+            assert_eq!(*with(Some(b""), last.as_bytes()), *last.as_bytes());
         }
     }
 

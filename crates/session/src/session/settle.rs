@@ -6,7 +6,7 @@ use mysql_wire::{Command, Outcome, StatusFlags};
 use sql_class::{Class, Dialect, Effects, Facts};
 
 use super::text::{Collation, may_set_trackers, sets_once};
-use super::{Current, HandlerStep, IDLE, Session, Statement};
+use super::{Current, HandlerStep, IDLE, Made, Session, Statement, id_bit};
 use crate::variables::AUTOCOMMIT;
 use crate::{Pin, PinReason, prime_last_insert_id};
 
@@ -36,7 +36,11 @@ const MAY_TOUCH_INSERT_ID: Effects = Effects::READS_LAST_INSERT_ID
     .with(Effects::CALLS_PROCEDURE)
     .with(Effects::UNKNOWN_FUNCTION)
     .with(Effects::TEXT_PREPARE)
+    .with(Effects::LOADS_DATA)
     .with(Effects::INCOMPLETE);
+
+/// Rows with new ids, of which the answer says nothing.
+const MAKES_ID_UNSEEN: Effects = Effects::LOADS_DATA.with(Effects::RETURNS_INSERTED);
 
 /// `HANDLER name OPEN …`, `HANDLER name CLOSE`, `HANDLER name READ …`, in plain words.
 fn handler_step(effects: Effects, statements: u32, text: &[u8]) -> HandlerStep {
@@ -79,7 +83,7 @@ impl Session {
     /// What to send first, on the connection that was leased and rebuilt, where the statement reads LAST_INSERT_ID(), or may
     /// do so or set it unseen, and the connection has another session's. To be asked for every statement that has effects.
     /// What the server reports with its OK goes to [`Session::observe_ok`], like everything on a connection that the
-    /// session holds.
+    /// session holds; then there may be one more.
     #[must_use]
     pub fn prime(&mut self, statement: &Statement<'_>) -> Option<Vec<u8>> {
         let (class, effects, statements) = self.what_it_does(statement);
@@ -94,6 +98,9 @@ impl Session {
         if self.insert_id_is_there || !may_touch {
             return None;
         }
+        if let Some(ask) = self.ask_last_insert_id() {
+            return Some(ask);
+        }
         self.insert_id_is_there = true;
         Some(prime_last_insert_id(self.last.insert_id))
     }
@@ -105,6 +112,7 @@ impl Session {
             return;
         }
         self.current = self.current_of(statement);
+        self.insert_id_asked = Made::Known;
         let lost_with_it =
             |pin: &Pin| pin.reason != PinReason::SessionPooling && !self.ends_with(pin.reason, statement);
         self.current.was_pinned = self.pins.as_slice().iter().any(lost_with_it);
@@ -476,12 +484,7 @@ impl Session {
             (false, false) => i64::try_from(outcome.affected_rows).unwrap_or(i64::MAX),
             _ => -1,
         };
-        if outcome.last_insert_id != 0 {
-            self.last.insert_id_before = self.last.insert_id;
-            self.last.insert_id = outcome.last_insert_id;
-            self.insert_id_is_guess = true;
-            self.pins.remove(PinReason::LastInsertId);
-        }
+        self.settle_insert_id(outcome);
         if effects.contains(Effects::CALLS_PROCEDURE) {
             // A procedure's inserts count, and no OK tells of them.
             self.pin(PinReason::LastInsertId);
@@ -496,6 +499,24 @@ impl Session {
             // said above
         } else if outcome.is_result_set && matches!(class, Class::Read | Class::LockingRead) {
             self.last.found_rows = Some(outcome.rows);
+        }
+    }
+}
+
+impl Session {
+    fn settle_insert_id(&mut self, outcome: &Outcome) {
+        if self.insert_id == Made::Known {
+            (self.last.insert_id_before, self.last.insert_ids_said) = (self.last.insert_id, 0);
+        }
+        if outcome.last_insert_id != 0 {
+            self.last.insert_id = outcome.last_insert_id;
+            self.last.insert_ids_said |= id_bit(outcome.last_insert_id);
+            if self.insert_id == Made::Known {
+                self.insert_id = Made::Said;
+            }
+            self.pins.remove(PinReason::LastInsertId);
+        } else if outcome.error.is_none() && self.current.effects.intersects(MAKES_ID_UNSEEN) {
+            self.insert_id = Made::Unseen;
         }
     }
 }

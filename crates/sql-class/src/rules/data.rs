@@ -16,6 +16,7 @@ impl Reader<'_> {
 
     pub(super) fn change(&mut self, verb: Keyword) -> Class {
         if matches!(verb, Keyword::Insert | Keyword::Replace) {
+            self.inserts = true;
             self.insert_target();
         }
         Class::Write

@@ -22,6 +22,7 @@ impl Reader<'_> {
         self.lifted = Class::Read;
         self.notes_calls = true;
         self.notes_variables = true;
+        self.inserts = false;
         let class = self.statement_within(0);
         self.rest();
         class.max(self.lifted)
