@@ -70,6 +70,16 @@ impl GtidSet {
         }
     }
 
+    /// What of this is in `other`, too. Of MariaDB that is how far both are in each domain.
+    #[must_use]
+    pub fn common(&self, other: &GtidSet) -> GtidSet {
+        match (self, other) {
+            (GtidSet::MySql(set), GtidSet::MySql(other)) => GtidSet::MySql(set.common(other)),
+            (GtidSet::MariaDb(position), GtidSet::MariaDb(other)) => GtidSet::MariaDb(position.common(other)),
+            _ => GtidSet::empty(self.flavor()),
+        }
+    }
+
     /// Adds all of `other`.
     ///
     /// # Errors

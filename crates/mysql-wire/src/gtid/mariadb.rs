@@ -56,6 +56,26 @@ impl MariaDbPosition {
         })
     }
 
+    /// The nearer of both, in the domains that both have.
+    #[must_use]
+    pub fn common(&self, other: &MariaDbPosition) -> MariaDbPosition {
+        let nearer = |own: &Gtid| {
+            let place = other
+                .last
+                .binary_search_by_key(&own.domain, |gtid| gtid.domain)
+                .ok()?;
+            let theirs = other.last[place];
+            Some(if theirs.sequence < own.sequence {
+                theirs
+            } else {
+                *own
+            })
+        };
+        MariaDbPosition {
+            last: self.last.iter().filter_map(nearer).collect(),
+        }
+    }
+
     /// Goes on to `other`, in the domains where it is farther.
     ///
     /// # Errors
@@ -150,6 +170,13 @@ mod tests {
         assert!(position("").is_empty());
         let max = "4294967295-4294967295-18446744073709551615";
         assert_eq!(position(max).to_string(), max);
+    }
+
+    #[test]
+    fn the_nearer_of_two_positions_is_what_they_have_in_common() {
+        let own = position("0-1-7,1-1-3,2-1-5");
+        let theirs = position("0-2-6,1-2-9");
+        assert_eq!(own.common(&theirs).to_string(), "0-2-6,1-1-3");
     }
 
     #[test]

@@ -103,6 +103,35 @@ impl MySqlSet {
         })
     }
 
+    /// This transaction is here. The tag is as servers write it, empty for none.
+    #[must_use]
+    pub fn contains(&self, uuid: [u8; 16], tag: &str, number: u64) -> bool {
+        let place = self
+            .sources
+            .binary_search_by(|source| (source.origin.uuid, &*source.origin.tag).cmp(&(uuid, tag)));
+        let interval = Interval {
+            first: number,
+            last: number,
+        };
+        place.is_ok_and(|index| self.sources[index].has(interval))
+    }
+
+    /// What is in both.
+    #[must_use]
+    pub fn common(&self, other: &MySqlSet) -> MySqlSet {
+        let mut common = MySqlSet::default();
+        for source in &self.sources {
+            let Ok(place) = other.place(&source.origin) else {
+                continue;
+            };
+            let intervals = source.common(&other.sources[place]);
+            if !intervals.is_empty() {
+                common.insert(&source.origin, &intervals);
+            }
+        }
+        common
+    }
+
     /// Adds all of `other`.
     ///
     /// # Errors
@@ -195,12 +224,31 @@ impl MySqlSet {
 }
 
 impl Source {
+    fn common(&self, other: &Source) -> Vec<Interval> {
+        let mut common = Vec::new();
+        let (mut own, mut theirs) = (self.intervals.iter(), other.intervals.iter());
+        let (mut next_own, mut next_theirs) = (own.next(), theirs.next());
+        while let (Some(one), Some(another)) = (next_own, next_theirs) {
+            let (first, last) = (one.first.max(another.first), one.last.min(another.last));
+            if first <= last {
+                common.push(Interval { first, last });
+            }
+            match one.last < another.last {
+                true => next_own = own.next(),
+                false => next_theirs = theirs.next(),
+            }
+        }
+        common
+    }
+
     fn covers(&self, want: &Source) -> bool {
-        want.intervals.iter().all(|want| {
-            let index = self.intervals.partition_point(|have| have.last < want.first);
-            let have = self.intervals.get(index);
-            have.is_some_and(|have| have.first <= want.first && want.last <= have.last)
-        })
+        want.intervals.iter().all(|&want| self.has(want))
+    }
+
+    fn has(&self, want: Interval) -> bool {
+        let index = self.intervals.partition_point(|have| have.last < want.first);
+        let have = self.intervals.get(index);
+        have.is_some_and(|have| have.first <= want.first && want.last <= have.last)
     }
 
     /// Joins the interval with those that it touches.
@@ -319,6 +367,33 @@ mod tests {
 
     fn text(set: &MySqlSet) -> String {
         set.to_string().replace(A, "A").replace(B, "B")
+    }
+
+    #[test]
+    fn one_transaction_is_in_a_set_or_not() {
+        let set = set("A:2-4:7,B:x:5");
+        let [a, b] = [A, B].map(|uuid| parse_uuid(uuid.as_bytes()).unwrap());
+        let found: Vec<u64> = (1..=8).filter(|&number| set.contains(a, "", number)).collect();
+        assert_eq!(found, [2, 3, 4, 7]);
+        assert!(set.contains(b, "x", 5) && !set.contains(b, "", 5) && !set.contains(a, "x", 2));
+    }
+
+    #[test]
+    fn two_sets_have_in_common_what_is_in_both() {
+        for (one, another, common) in [
+            ("A:1-5:8:10-20", "A:4-9:12:14-30,B:3", "A:4-5:8:12:14-20"),
+            ("A:1-5,B:3", "A:6-9,B:x:3", ""),
+            ("A:7,B:x:1-3", "A:1-9,B:x:2-9", "A:7,B:x:2-3"),
+            ("", "A:1", ""),
+        ] {
+            for (one, another) in [(one, another), (another, one)] {
+                assert_eq!(
+                    text(&set(one).common(&set(another))),
+                    common,
+                    "{one} and {another}"
+                );
+            }
+        }
     }
 
     #[test]
