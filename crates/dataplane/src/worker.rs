@@ -42,9 +42,10 @@ pub(crate) enum Message {
         id: u32,
         signal: Signal,
     },
-    /// Kills the statement that a session of mode `split` has under way.
-    KillStatement {
+    /// Kills a session of mode `split`, or the statement that it has under way.
+    KillInPool {
         id: u32,
+        query_only: bool,
         cluster: Arc<Cluster>,
         reply: oneshot::Sender<Result<(), String>>,
     },
@@ -163,11 +164,17 @@ async fn take_messages(worker: &Rc<Worker>, mut inbox: UnboundedReceiver<Message
                 spawn_local(arrival::turn_away(Rc::clone(worker), accepted, listener));
             }
             Message::Raise { id, signal } => worker.sessions.raise(id, signal),
-            Message::KillStatement { id, cluster, reply } => {
+            Message::KillInPool {
+                id,
+                query_only,
+                cluster,
+                reply,
+            } => {
                 let control = worker.sessions.find(id);
                 spawn_local(async move {
                     let killed = match control {
-                        Some(control) => split::shoot(control, cluster).await,
+                        Some(control) if query_only => split::shoot(control, cluster).await,
+                        Some(control) => split::end(control, cluster).await,
                         None => Ok(()),
                     };
                     // Whoever asked may have gone.

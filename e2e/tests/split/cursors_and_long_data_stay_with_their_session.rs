@@ -127,10 +127,14 @@ fn although_others_work_in_between() {
     other.ask("COMMIT");
 }
 
-/// Sends a text in three pieces, between which the other session works.
 fn insert_in_pieces(own: &mut Client, row: u8, other: &mut Client) {
-    const LONG_BLOB: u8 = 251;
     let id = prepare(own, &format!("INSERT INTO texts VALUES ({row}, ?)"));
+    in_pieces(own, id, row, other);
+}
+
+/// Executes a statement with a text in three pieces, between which the other session works.
+fn in_pieces(own: &mut Client, id: [u8; 4], row: u8, other: &mut Client) {
+    const LONG_BLOB: u8 = 251;
     for piece in 0..3 {
         let data = format!("piece {piece} of {row};");
         let body = [id.as_slice(), &[0, 0], data.as_bytes()].concat();
@@ -161,6 +165,65 @@ fn and_so_do_parameters_in_pieces() {
         .map(|row| format!("piece 0 of {row};piece 1 of {row};piece 2 of {row};"))
         .collect();
     assert_eq!(texts.lines().collect::<Vec<_>>(), expected);
+}
+
+/// Parameters of another statement, which begin right after the execution, end no cursor.
+#[test]
+fn also_one_beside_the_other() {
+    let gateway = gateway(2);
+    let (mut own, mut other) = (connect(&gateway), connect(&gateway));
+    let id = prepare(&mut own, "SELECT n FROM t ORDER BY n");
+    let pieces = prepare(&mut own, "UPDATE texts SET text = ? WHERE id = 0");
+    for _ in 0..2 {
+        open(&mut own, id);
+        in_pieces(&mut own, pieces, 0, &mut other);
+        other.ask("SELECT n FROM t");
+        assert_eq!(fetch(&mut own, id, 2), (vec![1, 2], false));
+        in_pieces(&mut own, pieces, 0, &mut other);
+        other.ask("SELECT n FROM t");
+        assert_eq!(fetch(&mut own, id, 9), (vec![3, 4, 5], true));
+    }
+}
+
+/// Data for a parameter that there is not are an error of whoever sent them.
+#[test]
+fn and_so_do_errors_of_such_parameters() {
+    let gateway = gateway(1);
+    let (mut own, mut other) = (connect(&gateway), connect(&gateway));
+    let text = "UPDATE texts SET text = ? WHERE id = 9";
+    let execute = |client: &mut Client, id: [u8; 4]| {
+        let body = [id.as_slice(), &[0, 1, 0, 0, 0, 0, 1, 253, 0, 1, b'x']].concat();
+        send(client, Command::STMT_EXECUTE, &body);
+        let answer = client.packet().unwrap().payload;
+        (answer[0], u16::from_le_bytes([answer[1], answer[2]]))
+    };
+    let id = prepare(&mut own, text);
+    let wrong = [id.as_slice(), &[7, 0], b"nothing"].concat();
+    send(&mut own, Command::STMT_SEND_LONG_DATA, &wrong);
+    assert_eq!(execute(&mut own, id), (0xff, 1210));
+    send(&mut own, Command::STMT_CLOSE, &id);
+    let id = prepare(&mut own, "DO ?");
+    assert_eq!(execute(&mut own, id).0, 0);
+    let id = prepare(&mut other, text);
+    assert_eq!(execute(&mut other, id).0, 0);
+}
+
+/// Whoever reads by a cursor may write before everything is read.
+#[tokio::test]
+async fn where_the_session_can_write() {
+    const SCHEMA: &str = "cursors_of_many_servers";
+    let sandbox = cluster::shared();
+    let tables = "CREATE TABLE t (n INT PRIMARY KEY); INSERT INTO t VALUES (1), (2), (3)";
+    cluster::schema(sandbox, SCHEMA, tables);
+    let gateway = cluster::start(cluster::split(sandbox), 2).await;
+    let mut own = cluster::connect_raw(&gateway.address(), SCHEMA, Capabilities::default());
+    let id = prepare(&mut own, "SELECT n FROM t ORDER BY n");
+    open(&mut own, id);
+    assert_eq!(fetch(&mut own, id, 2), (vec![1, 2], false));
+    own.ask("INSERT INTO t VALUES (9)");
+    assert_eq!(fetch(&mut own, id, 2), (vec![3], true));
+    open(&mut own, id);
+    assert_eq!(fetch(&mut own, id, 9), (vec![1, 2, 3, 9], true));
 }
 
 /// COM_INIT_DB is carried as `USE` is, by sessions that share one connection.

@@ -44,3 +44,4 @@ mod users_log_in_with_the_gateway;
 mod what_a_session_holds_is_kept_for_it;
 mod what_a_session_sets_is_its_own;
 mod what_a_statement_leaves_is_told_to_its_session;
+mod writes_that_were_lost_are_waited_for_once;

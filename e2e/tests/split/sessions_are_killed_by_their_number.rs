@@ -3,7 +3,8 @@
 
 use e2e::{Gateway, client, eventually};
 use mysql_async::prelude::Queryable;
-use sandbox::{PASSWORD, USER};
+use mysql_wire::{Capabilities, Command};
+use sandbox::{DATABASE, PASSWORD, USER};
 
 use crate::cluster::{self, narrow};
 
@@ -63,6 +64,50 @@ async fn while_a_statement_runs() {
         client::code(&killed.unwrap_err()) == 1094
     })
     .await;
+}
+
+/// A server goes on with a statement whose client is gone, and commits it.
+#[tokio::test]
+async fn with_what_it_does() {
+    let gateway = gateway();
+    let mut holder = cluster::connect(&gateway).await;
+    holder
+        .query_drop("CREATE TABLE killed (id INT PRIMARY KEY, v INT)")
+        .await
+        .unwrap();
+    holder
+        .query_drop("INSERT INTO killed VALUES (1, 1)")
+        .await
+        .unwrap();
+    for over in ["KILL", "COM_PROCESS_KILL"] {
+        let mut killer = cluster::connect_raw(&gateway.address(), DATABASE, Capabilities::default());
+        let mut victim = cluster::connect(&gateway).await;
+        let id = victim.id();
+        holder.query_drop("BEGIN").await.unwrap();
+        holder.query_drop("UPDATE killed SET v = 2").await.unwrap();
+        let waiting = tokio::spawn(async move {
+            let update = "UPDATE killed SET v = 3 WHERE id = 1 AND 'waits' <> ''";
+            victim.query_drop(update).await
+        });
+        runs("waits").await;
+        if over == "KILL" {
+            killer.ask(&format!("KILL {id}"));
+        } else {
+            let kill = [&[Command::PROCESS_KILL.0], id.to_le_bytes().as_slice()].concat();
+            killer.send_payload(0, &kill).unwrap();
+            assert_eq!(killer.packet().unwrap().payload[0], 0);
+        }
+        waiting.await.unwrap().unwrap_err();
+        let others = "SELECT COUNT(*) FROM information_schema.processlist
+                      WHERE info LIKE '%waits%' AND id <> CONNECTION_ID()";
+        eventually("nobody waits", async || {
+            cluster::single().primary().sql(others).unwrap().trim() == "0"
+        })
+        .await;
+        holder.query_drop("COMMIT").await.unwrap();
+        let v: Option<u8> = holder.query_first("SELECT v FROM killed").await.unwrap();
+        assert_eq!(v, Some(2), "{over}");
+    }
 }
 
 #[tokio::test]

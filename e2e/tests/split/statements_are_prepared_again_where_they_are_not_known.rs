@@ -333,3 +333,90 @@ async fn and_so_are_those_from_before_the_first_schema() {
     }
     session.disconnect().await.unwrap();
 }
+
+/// A client that prepares and never executes leaves nothing behind: statements that a connection has already are closed.
+#[tokio::test]
+async fn as_many_as_there_may_be() {
+    const ROUNDS: usize = 400;
+    let gateway = gateway();
+    let mut session = cluster::connect_to(&gateway, SCHEMA).await;
+    let count = || {
+        let status = sql("SHOW GLOBAL STATUS LIKE 'Prepared_stmt_count'");
+        let count = status.split_whitespace().nth(1).unwrap();
+        count.parse::<usize>().unwrap()
+    };
+    let before = count();
+    for _ in 0..ROUNDS {
+        let statement = session.prep("INSERT INTO t VALUES (?)").await.unwrap();
+        session.close(statement).await.unwrap();
+    }
+    // Others prepare, too.
+    assert!(count() < before + ROUNDS / 2, "{} of {ROUNDS}", count() - before);
+}
+
+/// A server that refuses to prepare a statement again costs nobody a connection.
+#[tokio::test]
+async fn and_the_connection_stays_where_that_is_refused() {
+    let gateway = gateway();
+    let mut own = cluster::connect_to(&gateway, SCHEMA).await;
+    own.query_drop("CREATE TABLE leaves (n INT)").await.unwrap();
+    let statement = own.prep("SELECT n FROM leaves").await.unwrap();
+    own.prep("DO 1").await.unwrap();
+    own.query_drop("DROP TABLE leaves").await.unwrap();
+    let id: Option<u32> = own.query_first("SELECT @@pseudo_thread_id").await.unwrap();
+    for _ in 0..3 {
+        assert_eq!(executed(&mut own, &statement).await, Err(1146));
+        let errors: Vec<(String, u16, String)> = own.query("SHOW ERRORS").await.unwrap();
+        assert_eq!(errors[0].1, 1146);
+        assert_eq!(executed(&mut own, &statement).await, Err(1146));
+        // What it holds now is the error alone.
+        own.query_drop("SELECT 1").await.unwrap();
+        let mut other = cluster::connect_to(&gateway, SCHEMA).await;
+        let others: Vec<(String, u16, String)> = other.query("SHOW WARNINGS").await.unwrap();
+        assert!(others.is_empty(), "{others:?}");
+        let same: Option<u32> = other.query_first("SELECT @@pseudo_thread_id").await.unwrap();
+        assert_eq!(same, id);
+    }
+}
+
+/// What was prepared without a schema has none, wherever it is executed.
+#[tokio::test]
+async fn without_the_schema_that_they_had_not() {
+    let gateway = gateway();
+    let mut answers = Vec::new();
+    for gateway in [None, Some(&gateway)] {
+        let mut session = match gateway {
+            None => Conn::new(client::options_at(cluster::single().primary().port()).db_name(None::<String>))
+                .await
+                .unwrap(),
+            Some(gateway) => Conn::new(cluster::options(gateway).db_name(None::<String>))
+                .await
+                .unwrap(),
+        };
+        let statement = session.prep("SELECT DATABASE(), SCHEMA() IS NULL").await.unwrap();
+        let before: Option<(Option<String>, bool)> = session.exec_first(&statement, ()).await.unwrap();
+        session.query_drop("USE prepared_again").await.unwrap();
+        session.prep("DO 2").await.unwrap();
+        let after: Option<(Option<String>, bool)> = session.exec_first(&statement, ()).await.unwrap();
+        answers.push((before, after));
+    }
+    assert_eq!(answers[0], answers[1]);
+}
+
+/// What fails may have set something before: that is known when the next statement is prepared.
+#[tokio::test]
+async fn under_what_a_failed_statement_has_set() {
+    let gateway = gateway();
+    let mut session = cluster::connect_to(&gateway, SCHEMA).await;
+    session
+        .query_drop(
+            "CREATE PROCEDURE sets_and_fails() BEGIN SET time_zone = '+05:00'; SIGNAL SQLSTATE '45000'; END",
+        )
+        .await
+        .unwrap();
+    session.query_drop("CALL sets_and_fails()").await.unwrap_err();
+    let statement = session.prep("SELECT HOUR(FROM_UNIXTIME(0))").await.unwrap();
+    session.prep("DO 3").await.unwrap();
+    let hour: Option<i64> = session.exec_first(&statement, ()).await.unwrap();
+    assert_eq!(hour, Some(5));
+}

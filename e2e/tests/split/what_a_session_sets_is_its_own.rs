@@ -397,3 +397,39 @@ async fn until_it_is_reset() {
     assert_eq!(ask(&mut own, buffer).await, Ok(Some("0".to_owned())));
     assert_eq!(ask(&mut other, buffer).await, Ok(Some("1".to_owned())));
 }
+
+/// What a client wants to be told of its session is its own affair; the gateway goes on being told everything.
+#[tokio::test]
+async fn also_where_its_client_is_told_nothing() {
+    let turns = Turns::over(1);
+    let (mut own, mut other) = (turns.session().await, turns.session().await);
+    for script in [
+        &[
+            "SET session_track_schema = OFF",
+            "USE mysql",
+            "SET sort_buffer_size = 131072",
+        ][..],
+        &["BEGIN", "SET session_track_schema = OFF", "USE mysql", "COMMIT"],
+        &[
+            "BEGIN",
+            "SET session_track_system_variables = ''",
+            "SET sort_buffer_size = 131072",
+            "USE mysql",
+            "COMMIT",
+        ],
+    ] {
+        for statement in script {
+            own.query_drop(*statement).await.unwrap();
+        }
+        let question = "SELECT CONCAT(DATABASE(), ' ', @@sort_buffer_size = 131072)";
+        for _ in 0..2 {
+            let has_buffer = script.iter().any(|statement| statement.contains("buffer"));
+            let expected = format!("mysql {}", u8::from(has_buffer));
+            assert_eq!(ask(&mut own, question).await, Ok(Some(expected)), "{script:?}");
+            let others = Ok(Some("settings 0".to_owned()));
+            assert_eq!(ask(&mut other, question).await, others, "{script:?}");
+        }
+        own.reset().await.unwrap();
+        own.query_drop("USE settings").await.unwrap();
+    }
+}

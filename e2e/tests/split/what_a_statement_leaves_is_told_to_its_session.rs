@@ -193,7 +193,99 @@ async fn the_connection_id() {
         assert_eq!(number(&mut other, "SELECT CONNECTION_ID()").await, others);
         let named: Option<mysql_async::Row> = own.query_first("SELECT CONNECTION_ID()").await.unwrap();
         assert_eq!(named.unwrap().columns_ref()[0].name_str(), "CONNECTION_ID()");
+        // Also of a statement that is prepared, and of a text that both prepare.
+        for (session, id) in [(&mut own, mine), (&mut other, others)] {
+            let told: Option<i64> = session.exec_first("SELECT CONNECTION_ID()", ()).await.unwrap();
+            assert_eq!(told, Some(id));
+            let told: Option<i64> = session
+                .exec_first("SELECT ? + CONNECTION_ID()", (1,))
+                .await
+                .unwrap();
+            assert_eq!(told, Some(id + 1));
+        }
     }
+}
+
+/// Ids that a statement gives are none that the server makes.
+#[tokio::test]
+async fn the_last_insert_id_is_one_that_the_server_made() {
+    let (gateway, mut own, mut other) = sessions(1).await;
+    let port = cluster::single().primary().port();
+    let mut direct = Conn::new(e2e::client::options_at(port).db_name(Some(SCHEMA)))
+        .await
+        .unwrap();
+    let scripts: &[&[&str]] = &[
+        &["INSERT INTO ids (id) VALUES (500)"],
+        &[
+            "INSERT INTO ids (v) VALUES (1)",
+            "INSERT INTO ids (id) VALUES (600)",
+        ],
+        &[
+            "INSERT INTO ids (v) VALUES (1)",
+            "REPLACE INTO ids (id) VALUES (600)",
+        ],
+        &[
+            "BEGIN",
+            "INSERT INTO ids (v) VALUES (1)",
+            "INSERT INTO ids (id) VALUES (700)",
+        ],
+        &[
+            "BEGIN",
+            "INSERT INTO ids (v) VALUES (1)",
+            "INSERT INTO ids (id) VALUES (700)",
+            "COMMIT",
+        ],
+        &[
+            "INSERT INTO ids (v) VALUES (1)",
+            "INSERT INTO ids (v) SELECT 2",
+            "INSERT INTO ids (id) SELECT 800",
+        ],
+        &[
+            "INSERT INTO ids (v) VALUES (1)",
+            "INSERT INTO ids (id, v) VALUES (1, 2) ON DUPLICATE KEY UPDATE v = 3",
+        ],
+        &[
+            "INSERT INTO ids (v) VALUES (1)",
+            "INSERT INTO ids (v) VALUES (1) ON DUPLICATE KEY UPDATE v = 3",
+        ],
+        &["INSERT INTO ids (v) VALUES (1), (2)", "UPDATE ids SET v = 9"],
+        &[
+            "INSERT INTO ids (v) VALUES (1)",
+            "INSERT INTO ids (id, v) VALUES (NULL, 1), (900, 1)",
+        ],
+    ];
+    let mut scripts = scripts.to_vec();
+    if kind() == Kind::Mariadb {
+        scripts.push(&["INSERT INTO ids (v) VALUES (1) RETURNING id"]);
+        scripts.push(&[
+            "INSERT INTO ids (v) VALUES (1)",
+            "INSERT INTO ids (v) VALUES (1) RETURNING v",
+        ]);
+        scripts.push(&["INSERT INTO ids (v) VALUES (1)", "DELETE FROM ids RETURNING v"]);
+    }
+    for script in scripts {
+        let mut told = Vec::new();
+        for session in [&mut direct, &mut own] {
+            session.query_drop("DROP TABLE IF EXISTS ids").await.unwrap();
+            session
+                .query_drop("CREATE TABLE ids (id INT AUTO_INCREMENT PRIMARY KEY, v INT) AUTO_INCREMENT = 50")
+                .await
+                .unwrap();
+            for statement in script {
+                session.query_drop(*statement).await.unwrap();
+            }
+            if *script.last().unwrap() == "COMMIT" || script[0] != "BEGIN" {
+                other
+                    .query_drop("INSERT INTO other (v) VALUES (1)")
+                    .await
+                    .unwrap();
+            }
+            told.push(number(session, "SELECT LAST_INSERT_ID()").await);
+            session.query_drop("COMMIT").await.unwrap();
+        }
+        assert_eq!(told[0], told[1], "{script:?}");
+    }
+    drop(gateway);
 }
 
 /// On a replica nothing binds a session that has only read, so that the next write finds its way.
@@ -215,6 +307,13 @@ async fn warnings_of_a_replica_do_not_keep_a_session_there() {
     session.query_drop("BEGIN").await.unwrap();
     session.query_drop("INSERT INTO t VALUES (4)").await.unwrap();
     session.query_drop("COMMIT").await.unwrap();
+    // Nor one that prepares what is right on the connection of the statement before alone.
+    session.query_drop("SELECT CAST('x' AS SIGNED)").await.unwrap();
+    let prepared = session.prep("SELECT FOUND_ROWS()").await.unwrap();
+    session.query_drop("INSERT INTO t VALUES (5)").await.unwrap();
+    session.query_drop("SELECT * FROM t LIMIT 3").await.unwrap();
+    let found: Option<u64> = session.exec_first(&prepared, ()).await.unwrap();
+    assert_eq!(found, Some(3));
     let rows: Option<u8> = session.query_first("SELECT COUNT(*) FROM t").await.unwrap();
-    assert_eq!(rows, Some(4));
+    assert_eq!(rows, Some(5));
 }

@@ -95,6 +95,11 @@ fn take_value<'r>(rest: &mut &'r [u8]) -> Option<Option<&'r [u8]>> {
     Some(Some(value))
 }
 
+/// A value in ASCII, whatever `character_set_results` is: some have more bytes for each character.
+pub(crate) fn plain(value: Option<&[u8]>) -> Option<Vec<u8>> {
+    value.map(|value| value.iter().copied().filter(|&byte| byte != 0).collect())
+}
+
 /// Sends all commands and reads all answers. An answer that is an error does not end it.
 ///
 /// To be dropped together with the connection only: after a cancelled conversation nobody knows what comes next on it.

@@ -5,6 +5,8 @@
 
 use config::Topology;
 use mysql_wire::ErrPacket;
+use mysql_wire::gtid::{Flavor, GtidSet};
+use tracing::warn;
 use upstream::Connection;
 
 use crate::error::SessionError;
@@ -28,7 +30,7 @@ pub(crate) async fn caught_up(
 
 /// By GTIDs. In a group no write is lost that was acknowledged, so this ends; asynchronous replication may have lost it with its
 /// server, and then nobody will ever have it.
-async fn wait(split: &Split, connection: &mut Connection<Held>) -> Result<(), Refused> {
+async fn wait(split: &mut Split, connection: &mut Connection<Held>) -> Result<(), Refused> {
     let freshness = fresh::own_writes(split);
     let Freshness::Position(position) = &freshness else {
         return Ok(());
@@ -41,13 +43,50 @@ async fn wait(split: &Split, connection: &mut Connection<Held>) -> Result<(), Re
         Topology::GroupReplication => (true, config.failover_wait.max(config.read_wait)),
         _ => (false, config.read_wait),
     };
-    if fresh::wait_for(split, connection, position, limit).await? || !in_group {
-        return Ok(());
+    let is_there = fresh::wait_for(split, connection, position, limit).await?;
+    match in_group {
+        _ if is_there => Ok(()),
+        true => Err(Refused(SessionError::NotCaughtUp {
+            server: connection.server.name().to_owned(),
+            limit,
+        })),
+        // Whoever does not wait has not found out anything.
+        false if limit.is_zero() => Ok(()),
+        false => forget_lost(split, connection, position).await,
     }
-    Err(Refused(SessionError::NotCaughtUp {
-        server: connection.server.name().to_owned(),
-        limit,
-    }))
+}
+
+/// The new primary lacks some of the session's writes, and follows nobody who could have them: a read that waited for those would
+/// always wait in vain.
+async fn forget_lost(
+    split: &mut Split,
+    connection: &mut Connection<Held>,
+    position: &GtidSet,
+) -> Result<(), Refused> {
+    let executed = match position.flavor() {
+        Flavor::MySql => "SELECT @@GLOBAL.gtid_executed LIMIT 1",
+        Flavor::MariaDb => "SELECT @@GLOBAL.gtid_current_pos LIMIT 1",
+    };
+    let command = ask::query(connection.capabilities, executed);
+    let replies = lease::asked(split, connection, &[command]).await?;
+    let executed = replies.first().and_then(|reply| ask::plain(reply.value()));
+    let executed = executed.and_then(|text| GtidSet::parse(position.flavor(), &text).ok());
+    let Some(executed) = executed.filter(|executed| !executed.covers(position)) else {
+        return Ok(());
+    };
+    let kept = position.common(&executed).to_string();
+    warn!(
+        session = split.control.id,
+        cluster = split.listener.cluster.name(),
+        server = connection.server.name(),
+        user = %split.account.user.name,
+        written = %position,
+        kept,
+        "what a session has written was lost with the former primary"
+    );
+    split.series().lost_writes.inc();
+    split.session.keep_gtids(kept.as_bytes());
+    Ok(())
 }
 
 /// Galera: has the node apply all that the cluster has committed so far.

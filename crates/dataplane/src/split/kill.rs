@@ -11,13 +11,13 @@ use sql_class::Facts;
 use tokio::sync::oneshot;
 
 use crate::classify::Kill;
-use crate::control::Control;
+use crate::control::{Control, Signal};
 use crate::error::SessionError;
 use crate::registry::{Place, is_ours};
 use crate::session::CommandHead;
-use crate::split::answer;
-use crate::split::run::{on_primary, refuse};
+use crate::split::run::{elsewhere, on_primary, refuse};
 use crate::split::state::Split;
+use crate::split::{answer, command};
 use crate::worker::Message;
 use upstream::Cluster;
 
@@ -28,9 +28,22 @@ pub(crate) async fn statement(
     kill: Kill,
     facts: &Facts,
 ) -> Result<(), SessionError> {
-    if !is_ours(kill.id) {
-        return on_primary(split, head, facts).await;
+    match is_ours(kill.id) {
+        true => session(split, kill).await,
+        false => on_primary(split, head, facts).await,
     }
+}
+
+/// COM_PROCESS_KILL.
+pub(crate) async fn process_kill(split: &mut Split, head: CommandHead) -> Result<(), SessionError> {
+    match command::kill(split, head).filter(|kill| is_ours(kill.id)) {
+        Some(kill) => session(split, kill).await,
+        None => elsewhere(split, head).await,
+    }
+}
+
+/// Kills what the gateway gave this id.
+async fn session(split: &mut Split, kill: Kill) -> Result<(), SessionError> {
     let registry = &split.worker.shared.registry;
     let place = registry.find(kill.id).filter(|place| is_own(split, place));
     let Some(place) = place else {
@@ -46,17 +59,18 @@ pub(crate) async fn statement(
             mariadb: split.session.syntax().dialect.is_mariadb(),
         });
     }
-    if !kill.query_only {
-        split.worker.shared.kill(place.worker, kill.id);
-        return answer::ok(split).await;
-    }
     let (reply, killed) = oneshot::channel();
     let cluster = Arc::clone(&split.listener.cluster);
-    let id = kill.id;
-    split
-        .worker
-        .shared
-        .tell(place.worker, Message::KillStatement { id, cluster, reply });
+    let message = Message::KillInPool {
+        id: kill.id,
+        query_only: kill.query_only,
+        cluster,
+        reply,
+    };
+    split.worker.shared.tell(place.worker, message);
+    if !kill.query_only {
+        return answer::ok(split).await;
+    }
     // A worker that has stopped has no statement under way.
     match killed.await.unwrap_or(Ok(())) {
         Ok(()) => answer::ok(split).await,
@@ -67,6 +81,21 @@ pub(crate) async fn statement(
 /// Whether a session is the same user's, in the same cluster: what a server asks, too.
 fn is_own(split: &Split, place: &Place) -> bool {
     place.cluster == split.listener.cluster_serial && *place.user == *split.account.user.name.as_bytes()
+}
+
+/// On the worker of the session: ends it, and has the connection that it holds killed by the account that watches the servers: a server
+/// goes on with a statement whose client is gone, and commits it.
+pub(crate) async fn end(control: Rc<Control>, cluster: Arc<Cluster>) -> Result<(), String> {
+    let seat = control.seat();
+    let _aim = control.aim();
+    control.raise(Signal::Kill);
+    match seat {
+        Some((server, thread_id)) if thread_id != 0 => {
+            let kill = format!("KILL {thread_id}");
+            cluster.run_by_account(server.server, &kill).await
+        }
+        _ => Ok(()),
+    }
 }
 
 /// On the worker of the session: has the statement under way killed by the account that watches the servers.

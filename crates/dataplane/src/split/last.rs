@@ -3,13 +3,17 @@
 //! On a connection that was somebody else's in between a server would answer with that session's figures. So the
 //! connection is given this session's last insert id, and the figures that cannot be set are written into the statement.
 
-use mysql_wire::{OkPacket, PacketHeader};
-use sql_class::{Effects, Facts};
+use std::rc::Rc;
+
+use mysql_wire::{Command, OkPacket, Outcome, PacketHeader};
+use session::Prepared;
+use sql_class::{Effects, Facts, Syntax};
 
 use crate::error::SessionError;
 use crate::session::CommandHead;
+use crate::split::run::with_statement;
 use crate::split::state::{Refused, Split};
-use crate::split::{ask, command, lease, lookup};
+use crate::split::{answer, ask, command, lease, lookup};
 
 /// What the connection at hand still says of the session's last statement.
 #[derive(Debug, Clone, Copy)]
@@ -38,27 +42,84 @@ pub(crate) fn put_values(split: &mut Split, head: CommandHead, facts: &Facts, le
     split.say_command(&changed);
 }
 
-/// Has the leased connection say of the session's last statement what it may be asked. `command`: the one by which it gets the
-/// session's last insert id. True where there was something to do; a connection that refuses is given up.
+/// Has the leased connection say of the session's last statement what it may be asked. `prepared`: the id and the digest of the
+/// statement that is executed. True where there was something to do; after an error the connection has to be
+/// [given up](give_up).
 pub(crate) async fn bring_about(
     split: &mut Split,
-    command: Option<Vec<u8>>,
+    head: CommandHead,
     facts: &Facts,
+    prepared: Option<(u32, u64)>,
 ) -> Result<bool, Refused> {
-    let primed = match command {
-        Some(command) => prime(split, command).await.map(|()| true),
-        None => Ok(false),
-    };
-    let done = match primed {
-        Ok(primed) => lookup::bring_about(split, facts)
-            .await
-            .map(|found| found || primed),
-        Err(refused) => Err(refused),
-    };
-    if done.is_err() {
-        lease::abandon(split);
+    let mut primed = false;
+    while let Some(command) = with_statement(split, head, Some(facts), prepared, |session, statement| {
+        session.prime(statement)
+    }) {
+        prime(split, command).await?;
+        primed = true;
     }
-    done
+    let found = lookup::bring_about(split, facts).await?;
+    Ok(found || primed)
+}
+
+/// The session is about to give its connection back, after a statement whose rows have ids that it may have given itself: then
+/// LAST_INSERT_ID() does not know them. `sent`: the statement, where nothing else was executed.
+pub(crate) async fn learn_insert_id(split: &mut Split, outcome: &Outcome, sent: Option<Box<[u8]>>) {
+    if split.keeps_connection || split.session.is_pinned() {
+        return;
+    }
+    let sent = sent.filter(|_| outcome.last_insert_id != 0);
+    if sent.is_some_and(|sent| !may_give(split, &sent, outcome.last_insert_id)) {
+        return;
+    }
+    let Some(ask) = split.session.ask_last_insert_id() else {
+        return;
+    };
+    match prime(split, ask).await {
+        Ok(()) => {
+            lease::give_back(split);
+            // It is not as the statement has left it.
+            split.turn = split.turn.wrapping_add(1);
+        }
+        Err(_) => lease::abandon(split),
+    }
+}
+
+/// Whether a statement may have given the id itself: it is there in some form, or comes from somewhere else.
+fn may_give(split: &mut Split, packet: &[u8], id: u64) -> bool {
+    let payload = packet.get(PacketHeader::LEN..).unwrap_or_default();
+    let has = |text: &[u8], part: &[u8]| {
+        let mut windows = text.windows(part.len());
+        windows.any(|window| window.eq_ignore_ascii_case(part))
+    };
+    let elsewhere = |text: &[u8]| {
+        let mut parts = [&b"select"[..], b"duplicate", b"@"].into_iter();
+        parts.any(|part| has(text, part))
+    };
+    if has(payload, id.to_string().as_bytes()) {
+        return true;
+    }
+    if payload.first() == Some(&Command::QUERY.0) {
+        return elsewhere(payload);
+    }
+    let binary = id.to_le_bytes();
+    let len = binary.len() - id.leading_zeros() as usize / 8;
+    let statement = payload.get(1..5).and_then(|id| id.try_into().ok());
+    let statement = statement.and_then(|id| split.session.statements().get(u32::from_le_bytes(id)));
+    let text = statement.map(|prepared| Rc::clone(&prepared.text));
+    text.is_none_or(|text| elsewhere(&text) || has(&text, id.to_string().as_bytes()))
+        || payload.windows(len).any(|window| *window == binary[..len])
+}
+
+/// The leased connection has failed before the client's command was sent. A session that held something there ends with it: its
+/// client must not go on as if that were still so.
+pub(crate) async fn give_up(split: &mut Split, refused: Refused) -> Result<(), SessionError> {
+    if lease::holds_state(split) {
+        split.error_sequence = Some(answer::discard(split).await?.wrapping_add(1));
+        return Err(refused.0);
+    }
+    lease::abandon(split);
+    answer::refuse(split, refused).await
 }
 
 /// Gives a connection that was just leased the session's last insert id, by the command that the session has made.
@@ -78,6 +139,20 @@ async fn prime(split: &mut Split, command: Vec<u8>) -> Result<(), Refused> {
         split.session.observe_ok(&ok);
     }
     Ok(())
+}
+
+/// Puts the session's own id into a statement that was to be prepared, and is right whenever it is executed. The text that is
+/// prepared then; `None` where it is the client's.
+pub(crate) fn put_own_id(split: &mut Split, head: CommandHead, facts: &Facts) -> Option<Vec<u8>> {
+    const ID_ALONE: Left = Left {
+        is_own: true,
+        is_untouched: true,
+    };
+    let (command, text) = command::payload(split, head).split_first()?;
+    let (command, changed) = (*command, with_values(split, text, facts, ID_ALONE)?);
+    split.wires.up.discard(PacketHeader::LEN + head.payload_len);
+    split.say_command(&[&[command], changed.as_slice()].concat());
+    Some(changed)
 }
 
 /// The text with this session's figures in the place of the functions that a server would answer with another's. `None` where
@@ -103,7 +178,19 @@ pub(crate) fn with_values(split: &Split, text: &[u8], facts: &Facts, left: Left)
     if values.is_empty() {
         return None;
     }
-    let syntax = split.session.syntax();
+    with_calls(text, split.session.syntax(), &values)
+}
+
+/// The text of a statement that was prepared without a schema, for a connection that has one: what it asks for the schema it is answered
+/// as on its own. `None` where it is right as it is.
+pub(crate) fn without_schema(split: &Split, prepared: &Prepared) -> Option<Vec<u8>> {
+    let is_needed = prepared.context.schema().is_none() && split.session.carried().schema().is_some();
+    let values = ["DATABASE", "SCHEMA"].map(|function| (function, "NULL".to_owned()));
+    is_needed.then(|| with_calls(&prepared.text, split.session.syntax(), &values))?
+}
+
+/// The text with values in the place of calls of functions without arguments. `None` where there are no such calls.
+fn with_calls(text: &[u8], syntax: Syntax, values: &[(&str, String)]) -> Option<Vec<u8>> {
     let mut places: Vec<_> = values
         .iter()
         .flat_map(|(function, value)| {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use mysql_wire::{Capabilities, ErrPacket, StatusFlags};
 use net::Stream;
-use session::Carried;
+use session::{Carried, PinReason};
 use sql_class::Dialect;
 use upstream::{Cluster, Connection, Credential, LeaseError, Opened, Role, Server, ServerId};
 
@@ -156,6 +156,21 @@ fn may_leave(split: &Split) -> bool {
     !split.keeps_connection && pins.all(|pin| pin.reason.ends_with_next_statement())
 }
 
+/// Whether something of the session is on its connection that is lost with it.
+pub(crate) fn holds_state(split: &Split) -> bool {
+    let is_lost =
+        |reason: PinReason| !reason.ends_with_next_statement() && reason != PinReason::SessionPooling;
+    split.keeps_connection || split.session.pins().iter().any(|pin| is_lost(pin.reason))
+}
+
+/// Gives back a connection to a replica that the session holds for answers alone: one that is kept for longer has to take writes.
+pub(crate) fn leave_replica(split: &mut Split) {
+    let is_replica = split.lease.as_ref().is_some_and(|leased| !leased.is_primary);
+    if is_replica && !split.session.in_transaction() && may_leave(split) {
+        give_back(split);
+    }
+}
+
 fn is_demoted(split: &Split) -> bool {
     split.lease.as_ref().is_some_and(|leased| leased.is_demoted)
 }
@@ -168,6 +183,7 @@ pub(crate) async fn in_time(
 ) -> Result<(), Refused> {
     split.control.mark(Waiting::Login);
     let mut tried: Vec<ServerId> = split.lost_on.into_iter().collect();
+    let mut was_full = false;
     loop {
         let (server, is_primary) = match chosen.take() {
             Some(chosen) => chosen,
@@ -192,7 +208,13 @@ pub(crate) async fn in_time(
                 attach(split, connection, is_primary);
                 return Ok(());
             }
-            Err(Refused(error)) if may_try_another(&error) && tried.len() + 1 < TRIES_MAX => {
+            // Another server may have room; else to ask again is to wait in line.
+            Err(Refused(SessionError::NoServer(error))) if error.is_full() && !was_full => was_full = true,
+            Err(Refused(error))
+                if tried.len() + 1 < TRIES_MAX
+                    && (may_try_another(&error)
+                        || !is_primary && *target == Target::Replica && is_refused(&error)) =>
+            {
                 tried.push(server.id());
             }
             Err(refused) => return Err(refused),
@@ -476,6 +498,15 @@ pub(crate) fn may_try_another(error: &SessionError) -> bool {
         SessionError::NoServer(LeaseError::ConnectFailed { .. } | LeaseError::NoServerAvailable { .. })
             | SessionError::ServerLogin { .. }
             | SessionError::ServerRefused { .. }
+    )
+}
+
+/// Whether a server refuses the account, or is of no use to it. Of a replica that says nothing: it may have yet to learn of an account that
+/// was made just now.
+fn is_refused(error: &SessionError) -> bool {
+    matches!(
+        error,
+        SessionError::NoServer(LeaseError::Refused { .. } | LeaseError::Unusable { .. })
     )
 }
 

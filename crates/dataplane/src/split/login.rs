@@ -295,9 +295,14 @@ async fn admit(split: &mut Split, sequence: u8) -> Result<(), SessionError> {
     // Ids of statements go on, so that one from before COM_CHANGE_USER means none.
     let without_baseline = start(&split.account, &split.login, &split.traits, Rc::default());
     split.session.change_user(without_baseline);
-    let mut connection = lease::bare_connection(split, &server)
-        .await
-        .map_err(|Refused(error)| not_admitted(split, error))?;
+    let connection = match lease::bare_connection(split, &server).await {
+        // To ask again is to wait in line.
+        Err(Refused(SessionError::NoServer(error))) if error.is_full() => {
+            lease::bare_connection(split, &server).await
+        }
+        leased => leased,
+    };
+    let mut connection = connection.map_err(|Refused(error)| not_admitted(split, error))?;
     let baseline = Rc::clone(&connection.state.baseline);
     let start = start(&split.account, &split.login, &split.traits, baseline);
     split.session.change_user(start);
@@ -419,6 +424,7 @@ async fn become_user(
     match admitted {
         Ok(()) => {
             let user = Arc::clone(&split.account.user.name);
+            split.control.name_user(&user);
             split.worker.shared.registry.rename(split.control.id, user.into());
             split.rules = rules::OfSession::new(&split.worker);
             split.shape.reset(split.key.capabilities, split.capabilities);
@@ -440,6 +446,6 @@ async fn stay_user(split: &mut Split, error: SessionError, sequence: u8) -> Resu
         return Err(error);
     }
     split.session.rearmed();
-    split.status = StatusFlags::AUTOCOMMIT;
+    split.status = split.session.status_at_rest();
     answer::tell(split, sequence, error).await
 }

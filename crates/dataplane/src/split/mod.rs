@@ -14,6 +14,7 @@
 //! the client's own here, in `prepared`.
 
 mod answer;
+mod arm;
 pub(crate) mod ask;
 mod catch_up;
 mod choose;
@@ -40,7 +41,7 @@ mod step;
 mod strong;
 mod transaction;
 
-pub(crate) use kill::shoot;
+pub(crate) use kill::{end, shoot};
 pub(crate) use login::{dialect, serve};
 pub(crate) use rules::{Book, Mirrors, OnWorker as RulesOnWorker};
 pub(crate) use series::SplitSeries;

@@ -7,12 +7,14 @@ use std::rc::Rc;
 
 use mysql_wire::{Command, OkPacket, Outcome};
 use session::{Carried, Excursion, PinReason, Prepared};
+use sql_class::{Class, Effects, Facts};
 
 use crate::error::SessionError;
 use crate::session::CommandHead;
+use crate::split::run::with_statement;
 use crate::split::state::{Refused, Split};
-use crate::split::statement::{begin_prepared, unknown_statement};
-use crate::split::{answer, ask, lease};
+use crate::split::statement::unknown_statement;
+use crate::split::{answer, ask, last, lease, run};
 
 /// Why a statement was not prepared.
 pub(crate) enum NotPrepared {
@@ -42,9 +44,9 @@ pub(crate) async fn prepare_here(split: &mut Split, id: u32, prepared: &Prepared
         }
         false => (Vec::new(), Vec::new()),
     };
-    let mut command = Vec::with_capacity(prepared.text.len() + 1);
-    command.push(Command::STMT_PREPARE.0);
-    command.extend_from_slice(&prepared.text);
+    let text = last::without_schema(split, prepared);
+    let mut command = vec![Command::STMT_PREPARE.0];
+    command.extend_from_slice(text.as_deref().unwrap_or(&prepared.text));
     let at = there.len();
     let commands: Vec<_> = there.into_iter().chain([command]).chain(back).collect();
     let replies = ask(split, &commands).await?;
@@ -91,6 +93,16 @@ fn excursion(split: &Split, context: &Carried) -> Option<Excursion> {
     Some((framed(there), framed(back)))
 }
 
+/// A statement is about to be prepared under what the session has set, which is known but for what the last statement has set and is
+/// yet to be reported: the answer to a preparation reports nothing.
+pub(crate) async fn learn_what_is_late(split: &mut Split) -> Result<(), NotPrepared> {
+    let is_late = |reason| matches!(reason, PinReason::Unsettled | PinReason::SetStatement);
+    match split.session.pins().iter().any(|pin| is_late(pin.reason)) {
+        true => learn_what_comes_late(split).await,
+        false => Ok(()),
+    }
+}
+
 /// What the session's last statement has set may be reported with the next OK only, which must be none of an excursion's.
 async fn learn_what_comes_late(split: &mut Split) -> Result<(), NotPrepared> {
     let replies = ask(split, &[vec![Command::PING.0]]).await?;
@@ -128,8 +140,8 @@ fn remember(split: &mut Split, server_id: u32, prepared: &Prepared) {
     state.to_close.extend(evicted);
 }
 
-/// The server has not prepared the statement. To a session that is bound to the connection, by a transaction, say, that is an
-/// execution that failed; where the connection is lost, so is what bound it, and the session ends.
+/// The server has not prepared the statement: to the session that is an execution that failed. Where the connection is lost, so is
+/// what bound the session to it.
 pub(crate) async fn not_prepared(
     split: &mut Split,
     head: CommandHead,
@@ -137,29 +149,29 @@ pub(crate) async fn not_prepared(
     prepared: &Prepared,
     not_prepared: NotPrepared,
 ) -> Result<(), SessionError> {
-    let is_lasting = |reason: PinReason| !reason.ends_with_next_statement();
-    let pins = || split.session.pins().iter().map(|pin| pin.reason);
-    let is_bound = split.keeps_connection || pins().any(is_lasting);
-    let has_state = split.keeps_connection
-        || pins().any(|reason| is_lasting(reason) && reason != PinReason::SessionPooling);
     let error = match not_prepared {
-        NotPrepared::Refused(error) if is_bound => {
-            let failed = Outcome {
-                error: error.to_packet().map(|packet| packet.code),
-                ..Outcome::default()
-            };
-            begin_prepared(split, head, id, prepared);
-            split.session.end(&failed);
-            error
-        }
-        NotPrepared::Lost(error) if has_state => {
-            split.error_sequence = Some(answer::discard(split).await?.wrapping_add(1));
-            return Err(error);
-        }
-        NotPrepared::Refused(error) | NotPrepared::Lost(error) => {
-            lease::abandon(split);
-            error
-        }
+        NotPrepared::Refused(error) => error,
+        NotPrepared::Lost(error) => return last::give_up(split, Refused(error)).await,
     };
+    let failed = Outcome {
+        error: error.to_packet().map(|packet| packet.code),
+        ..Outcome::default()
+    };
+    // Nothing of what it would have done was done.
+    let nothing = Facts {
+        class: Class::Read,
+        effects: Effects::NONE,
+        statements: 1,
+        hint: None,
+    };
+    let about = Some((id, prepared.digest));
+    with_statement(split, head, Some(&nothing), about, |session, statement| {
+        session.begin(statement);
+    });
+    split.session.end(&failed);
+    lease::release_unused(split);
+    if split.lease.is_some() {
+        run::keep(split);
+    }
     answer::refuse(split, Refused(error)).await
 }

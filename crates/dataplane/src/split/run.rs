@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mysql_wire::{Command, PacketHeader, StatusFlags};
-use session::{PinReason, Statement};
+use session::Statement;
 use sql_class::{Class, Effects, Facts};
 
 use crate::error::SessionError;
@@ -23,7 +23,7 @@ use crate::split::rules::TimeLimit;
 use crate::split::state::{Refused, Split};
 use crate::split::step::Step;
 use crate::split::{
-    answer, explain, kill, last, lease, login, lookup, note, rules, server, statement, transaction,
+    answer, arm, explain, kill, last, lease, login, lookup, note, rules, server, statement, transaction,
 };
 
 /// Serves commands until the session ends, and says why it ended.
@@ -64,6 +64,7 @@ fn rare_command<'a>(
             Command::QUIT => Err(SessionError::ClientQuit),
             Command::RESET_CONNECTION => reset_connection(split, head).await,
             Command::CHANGE_USER => login::change_user(split, head).await,
+            Command::PROCESS_KILL => kill::process_kill(split, head).await,
             _ if is_replication(head.command) => {
                 split.keeps_connection = true;
                 elsewhere(split, head).await
@@ -148,9 +149,9 @@ async fn lease_and_begin(
         return Box::pin(answer::refuse(split, refused)).await.map(|()| false);
     }
     if !needs_no_priming(&facts)
-        && let Err(refused) = Box::pin(prime(split, head, &facts)).await
+        && let Err(refused) = Box::pin(last::bring_about(split, head, &facts, None)).await
     {
-        return Box::pin(answer::refuse(split, refused)).await.map(|()| false);
+        return Box::pin(last::give_up(split, refused)).await.map(|()| false);
     }
     begin(split, head, Some(&facts));
     Ok(true)
@@ -192,9 +193,9 @@ async fn rare_query(split: &mut Split, head: CommandHead, facts: Facts) -> Resul
         return answer::refuse(split, refused).await;
     }
     let is_own = lease::is_as_it_was_left(split);
-    let primed = match prime(split, head, &facts).await {
+    let primed = match last::bring_about(split, head, &facts, None).await {
         Ok(primed) => primed,
-        Err(refused) => return answer::refuse(split, refused).await,
+        Err(refused) => return last::give_up(split, refused).await,
     };
     begin(split, head, Some(&facts));
     let is_untouched = is_own && !primed;
@@ -215,14 +216,6 @@ pub(crate) async fn on_primary(
         relay(split, head.command).await?;
     }
     Ok(())
-}
-
-/// Sends what has to be so on the leased connection before the statement. True where there was something.
-async fn prime(split: &mut Split, head: CommandHead, facts: &Facts) -> Result<bool, Refused> {
-    let command = with_statement(split, head, Some(facts), None, |session, statement| {
-        session.prime(statement)
-    });
-    last::bring_about(split, command, facts).await
 }
 
 /// Gives back a connection that the session holds only for what this statement does not ask for: the warnings of the last.
@@ -352,7 +345,8 @@ pub(crate) async fn settle(split: &mut Split, ended: Ended) -> Result<(), Sessio
             Box::pin(go_elsewhere(split)).await
         }
         Ok(Exchanged::Done(outcome)) => {
-            (split.again, split.lost_on, split.refusals) = (None, None, 0);
+            let sent = split.again.take();
+            (split.lost_on, split.refusals) = (None, 0);
             if outcome.has_status {
                 split.status = outcome.status;
             } else if outcome.error.is_some() && !split.session.in_transaction() {
@@ -363,12 +357,13 @@ pub(crate) async fn settle(split: &mut Split, ended: Ended) -> Result<(), Sessio
             }
             split.session.end(&outcome);
             split.note_written();
+            if !split.session.knows_last_insert_id() {
+                Box::pin(last::learn_insert_id(split, &outcome, sent)).await;
+            }
             release(split).await
         }
-        Ok(Exchanged::Sent) => {
-            split.session.end(&mysql_wire::Outcome::default());
-            release(split).await
-        }
+        // The session knows of it, and there is no answer that could end it.
+        Ok(Exchanged::Sent) => release(split).await,
         Ok(Exchanged::Streaming) => Box::pin(stream(split)).await,
         Err(broken) => {
             // Nobody knows what has become of a write.
@@ -389,8 +384,11 @@ pub(crate) async fn settle(split: &mut Split, ended: Ended) -> Result<(), Sessio
 /// Gives the connection back, unless the session needs it on.
 async fn release(split: &mut Split) -> Result<(), SessionError> {
     rules::overlook_change(split);
-    if split.session.needs_rearming() && is_bound_by_trackers_alone(split) {
-        return Box::pin(rearm(split)).await;
+    if split.session.needs_rearming() {
+        Box::pin(arm::again(split)).await?;
+        if split.lease.is_none() {
+            return Ok(());
+        }
     }
     let keeps = split.keeps_connection || split.account.user.config.pooling == config::Pooling::Session;
     if keeps || split.session.is_pinned() {
@@ -415,20 +413,6 @@ pub(crate) fn keep(split: &mut Split) {
         .pins()
         .iter()
         .for_each(|pin| split.series().pin(pin.reason));
-}
-
-/// The client has changed what the server reports of its session: the gateway needs it as it was.
-async fn rearm(split: &mut Split) -> Result<(), SessionError> {
-    if lease::give_back_as_new(split).await.is_err() {
-        lease::abandon(split);
-    }
-    split.session.rearmed();
-    Ok(())
-}
-
-fn is_bound_by_trackers_alone(split: &Split) -> bool {
-    let pins = split.session.pins();
-    !split.keeps_connection && pins.iter().all(|pin| pin.reason == PinReason::Trackers)
 }
 
 /// The connection was lost in the middle of a command, or the session was told to end.
@@ -549,7 +533,7 @@ async fn stream(split: &mut Split) -> Result<(), SessionError> {
 }
 
 /// A command that is no statement: to the primary, or to where the session is.
-async fn elsewhere(split: &mut Split, head: CommandHead) -> Result<(), SessionError> {
+pub(crate) async fn elsewhere(split: &mut Split, head: CommandHead) -> Result<(), SessionError> {
     let_go(split, head, None, None);
     if let Err(refused) = lease::lease(split, &Target::Primary { for_writing: false }).await {
         return answer::refuse(split, refused).await;
@@ -565,7 +549,7 @@ async fn reset_connection(split: &mut Split, head: CommandHead) -> Result<(), Se
     if split.lease.is_none() {
         split.session.reset();
         split.session.rearmed();
-        split.status = StatusFlags::AUTOCOMMIT;
+        split.status = split.session.status_at_rest();
         return answer::ok(split).await;
     }
     begin(split, head, None);

@@ -41,6 +41,8 @@ pub(crate) struct SplitSeries {
     pub(crate) pinned: Gauge,
     /// Reads that were sent again to another server, after theirs was lost before it answered.
     pub(crate) retried: Counter,
+    /// Sessions of whose writes some were lost with the primary that had them.
+    pub(crate) lost_writes: Counter,
     ran: [Counter; 3],
     at_primary: [Counter; 3],
     on_replicas: [Counter; 2],
@@ -84,6 +86,7 @@ impl SplitSeries {
     pub(crate) fn collect(&self, out: &mut Samples) {
         out.gauge(&catalog::SESSIONS_PINNED, &[], self.pinned.get());
         out.counter(&catalog::READS_RETRIED, &[], self.retried.get());
+        out.counter(&catalog::LOST_WRITES, &[], self.lost_writes.get());
         for ((_, label), count) in RAN.iter().zip(&self.ran) {
             out.counter(&catalog::STATEMENTS, &[label], count.get());
         }

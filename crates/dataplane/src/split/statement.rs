@@ -9,7 +9,7 @@ use std::rc::Rc;
 use mysql_wire::statement::ExecuteHead;
 use mysql_wire::{Capabilities, Command, PacketHeader};
 use session::Prepared;
-use sql_class::Effects;
+use sql_class::{Effects, Facts};
 
 use crate::error::SessionError;
 use crate::relay::{Ended, Exchanged};
@@ -21,7 +21,7 @@ use crate::split::prepared::{Renaming, ServerStatement, close_packet};
 use crate::split::run::{
     begin, exchange, keep_to_send_again, let_go, needs_no_priming, refuse, relay, settle, with_statement,
 };
-use crate::split::state::Split;
+use crate::split::state::{Refused, Split};
 use crate::split::step::Step;
 use crate::split::{answer, choose, command, last, lease, lookup, reprepare, rules, transaction};
 
@@ -51,32 +51,24 @@ pub(crate) async fn prepare_as_it_is(split: &mut Split, head: CommandHead) -> Re
     if !seen_whole {
         return refuse(split, SessionError::StatementTooLong(head.payload_len)).await;
     }
-    let context = Rc::clone(split.session.carried());
     let digest = sql_class::digest(&text, split.session.syntax()).hash;
-    let mut prepared = Prepared::new(Rc::clone(&text), Rc::new(facts.clone()), digest, 0);
-    prepared.context = Rc::clone(&context);
+    let prepared = Prepared::new(Rc::clone(&text), Rc::new(facts.clone()), digest, 0);
     let id = match split.session.statements().insert(prepared) {
         Ok(id) => id,
         Err(full) => return refuse(split, SessionError::TooManyStatements(full.limit)).await,
     };
-    let_go(split, head, None, None);
-    // What cannot be written into a prepared statement is right only on the connection of the statement before.
-    if facts
-        .effects
-        .intersects(Effects::READS_ROW_COUNT.with(Effects::READS_FOUND_ROWS))
-    {
-        split.keeps_connection = true;
-    }
-    // Any server can prepare what only the primary can execute.
-    let target = match choose::target(split, &facts) {
-        Target::Primary { .. } => Target::Primary { for_writing: false },
-        target => target,
-    };
-    if let Err(refused) = lease::lease(split, &target).await {
+    if let Err(refused) = lease_to_prepare(split, head, &facts).await {
         split.session.statements().remove(id);
         return answer::refuse(split, refused).await;
     }
+    if let Err(why) = reprepare::learn_what_is_late(split).await {
+        split.session.statements().remove(id);
+        return last::give_up(split, Refused(why.into())).await;
+    }
     begin(split, head, None);
+    close_superfluous(split);
+    let text = last::put_own_id(split, head, &facts).map_or(text, Rc::from);
+    let context = Rc::clone(split.session.carried());
     let mut renaming = Renaming::new(id);
     let ended = exchange(split, head.command, Some(&mut renaming)).await;
     match (renaming.prepared(), &ended) {
@@ -89,6 +81,7 @@ pub(crate) async fn prepare_as_it_is(split: &mut Split, head: CommandHead) -> Re
         ) => {
             if let Some(prepared) = split.session.statements().get_mut(id) {
                 prepared.params = params;
+                (prepared.text, prepared.context) = (Rc::clone(&text), Rc::clone(&context));
             }
             split.last_prepared = id;
             keep(split, server_id, text, context, id);
@@ -100,7 +93,35 @@ pub(crate) async fn prepare_as_it_is(split: &mut Split, head: CommandHead) -> Re
     settle(split, ended).await
 }
 
-/// Remembers what the connection has prepared. A second one of the same text is closed at once.
+/// A connection on which the statement can be prepared: where it will be executed, or what can be read from only.
+async fn lease_to_prepare(split: &mut Split, head: CommandHead, facts: &Facts) -> Result<(), Refused> {
+    let_go(split, head, None, None);
+    // What cannot be written into a prepared statement is right only on the connection of the statement before.
+    let asks = Effects::READS_ROW_COUNT.with(Effects::READS_FOUND_ROWS);
+    let keeps = facts.effects.intersects(asks);
+    if keeps {
+        lease::leave_replica(split);
+    }
+    // Any server can prepare what only the primary can execute.
+    let target = match choose::target(split, facts) {
+        Target::Primary { .. } => Target::Primary { for_writing: false },
+        target => target,
+    };
+    lease::lease(split, &target).await?;
+    // A read-only transaction on a replica holds the connection as long as that has to be.
+    split.keeps_connection |= keeps && split.lease.as_ref().is_some_and(|leased| leased.is_primary);
+    Ok(())
+}
+
+/// Closes, ahead of the command that is about to be sent, statements of which the connection has too many.
+fn close_superfluous(split: &mut Split) {
+    let Some(leased) = &mut split.lease else { return };
+    let closing = leased.connection.state.to_close.drain(..).flat_map(close_packet);
+    let closing: Vec<u8> = closing.collect();
+    split.wires.up.say(&closing);
+}
+
+/// Remembers what the connection has prepared. A second one of the same text is closed with the next command for a statement.
 fn keep(split: &mut Split, server_id: u32, text: Rc<[u8]>, context: Rc<session::Carried>, id: u32) {
     let Some(leased) = &mut split.lease else { return };
     let statements = &mut leased.connection.state.statements;
@@ -188,11 +209,8 @@ async fn lease_and_execute(
     let facts = &prepared.facts;
     if !needs_no_priming(facts) {
         let about = Some((id, prepared.digest));
-        let command = with_statement(split, head, Some(facts), about, |session, statement| {
-            session.prime(statement)
-        });
-        if let Err(refused) = Box::pin(last::bring_about(split, command, facts)).await {
-            return Box::pin(answer::refuse(split, refused)).await.map(|()| false);
+        if let Err(refused) = Box::pin(last::bring_about(split, head, facts, about)).await {
+            return Box::pin(last::give_up(split, refused)).await.map(|()| false);
         }
     }
     if !begin_here(split, head, id, &prepared).await? {
@@ -314,7 +332,8 @@ fn address(split: &mut Split, head: CommandHead, id: u32, prepared: &Prepared) -
     }
     let parsed = ExecuteHead::decode(payload, prepared.params, split.key.capabilities)
         .map_err(SessionError::ClientProtocol)?;
-    on_server.held_by = parsed.opens_cursor.then_some(id);
+    // Servers remember that data in pieces was wrong, until they are told to forget it.
+    on_server.held_by = (parsed.opens_cursor || prepared.long_data).then_some(id);
     let Some(types) = parsed.types() else {
         let changed = match &prepared.types {
             // The client means the types that it sent last.
@@ -378,10 +397,8 @@ pub(crate) async fn go_on(split: &mut Split, head: CommandHead) -> Result<(), Se
     if let Err(refused) = lease::lease(split, &target).await {
         return match head.command {
             Command::STMT_FETCH => answer::refuse(split, refused).await,
-            // There is no answer to long data, and the transaction must not go on without it.
-            _ if split.session.in_transaction() => Err(refused.0),
-            // The execution that follows will fail in its place.
-            _ => answer::discard(split).await.map(drop),
+            // There is no answer to long data, and the statement must not be executed without it.
+            _ => Err(refused.0),
         };
     }
     if !is_known_here(split, head, id, &prepared)

@@ -20,7 +20,7 @@ use tokio::time::{Instant, timeout_at};
 use upstream::{Connection, Member, Topology};
 
 use crate::error::SessionError;
-use crate::split::ask::{self, Reply};
+use crate::split::ask::{self, Reply, plain};
 use crate::split::fresh::{Freshness, flavor};
 use crate::split::lease;
 use crate::split::server::next_topology;
@@ -255,24 +255,19 @@ impl Question {
             true => reply
                 .row()
                 .and_then(|[position, who, read_only, super_read_only]| {
-                    let is_off = |value| matches!(text(value).as_deref(), Some(b"0" | b"OFF"));
-                    let who = text(who)?;
+                    let is_off = |value| matches!(plain(value).as_deref(), Some(b"0" | b"OFF"));
+                    let who = plain(who)?;
                     let is_known = identity.is_none_or(|identity| identity.as_bytes() == who);
                     (is_known && is_off(read_only) && is_off(super_read_only)).then_some(position)
                 }),
             false => reply.row().map(|[position]| position),
         };
-        match position.map(|position| GtidSet::parse(self.flavor, &text(position).unwrap_or_default())) {
+        match position.map(|position| GtidSet::parse(self.flavor, &plain(position).unwrap_or_default())) {
             None => Answer::Nobody,
             Some(Ok(position)) if !position.is_empty() => Answer::Position(position),
             Some(_) => Answer::Primary,
         }
     }
-}
-
-/// In ASCII, whatever `character_set_results` is: some have more bytes for each character.
-fn text(value: Option<&[u8]>) -> Option<Vec<u8>> {
-    value.map(|value| value.iter().copied().filter(|&byte| byte != 0).collect())
 }
 
 #[cfg(test)]

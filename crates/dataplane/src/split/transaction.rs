@@ -84,16 +84,21 @@ pub(crate) fn end(split: &Split, head: CommandHead, facts: &Facts) -> Option<Tar
     is_end.then_some(Target::Held)
 }
 
-/// Where the execution of a prepared statement goes. A cursor, and what was sent for a bulk, would stay behind.
+/// Where the execution of a prepared statement goes. A cursor, and what was sent in pieces or for a bulk, stays where it is: it
+/// would be left behind by a transaction that moves, and a session that is bound to a replica by it could not write.
 pub(crate) fn target_of_execution(split: &Split, head: CommandHead, facts: &Facts) -> Target {
     let target = choose::target(split, facts);
-    if target != Target::Held {
+    if !matches!(target, Target::Held | Target::Replica) {
         return target;
     }
     let flags = command::payload(split, head).get(5).copied();
-    match head.command == Command::STMT_EXECUTE && flags.is_some_and(|flags| flags & CURSOR_TYPES == 0) {
-        true => target,
-        false => TO_PRIMARY,
+    let leaves_nothing =
+        head.command == Command::STMT_EXECUTE && flags.is_some_and(|flags| flags & CURSOR_TYPES == 0);
+    let is_asked_for = facts.hint == Some(Hint::Replica) || rules::routes(split);
+    match target {
+        Target::Held if !leaves_nothing => TO_PRIMARY,
+        Target::Replica if !leaves_nothing && !is_asked_for => Target::Primary { for_writing: false },
+        target => target,
     }
 }
 

@@ -153,11 +153,23 @@ impl Copy {
         let outcome = ask::run(&mut connection.stream, capabilities, &payload)
             .await
             .ok()?;
+        if outcome.error.is_some() || outcome.warnings > 0 {
+            self.clear_diagnostics(&mut connection).await?;
+        }
         // A connection on which a transaction has begun is closed: nobody would end it.
         if !outcome.status.contains(StatusFlags::IN_TRANS) {
             pool.give_back(connection);
         }
         Some(())
+    }
+
+    /// What the copy is warned of is not for the session that has the connection next.
+    async fn clear_diagnostics(&self, connection: &mut Connection<Held>) -> Option<()> {
+        let capabilities = connection.opened.capabilities;
+        let commands = ask::framed(capabilities, vec![session::clear_diagnostics()]);
+        let replies = ask::ask(&mut connection.stream, capabilities, &commands).await;
+        let done = replies.ok()?.iter().all(|reply| reply.outcome.error.is_none());
+        done.then_some(())
     }
 
     /// Gives the connection what the session has set.

@@ -1,0 +1,53 @@
+//! The client has changed what its server reports of the session, or nobody knows what is reported: the gateway needs it as it was.
+
+use mysql_wire::OkPacket;
+use session::PinReason;
+
+use crate::error::SessionError;
+use crate::split::state::{Refused, Split};
+use crate::split::{ask, lease};
+
+/// Has the server report again. A connection that is held for nothing else is given back, as one that was just opened.
+pub(crate) async fn again(split: &mut Split) -> Result<(), SessionError> {
+    if is_bound_by_this_alone(split) {
+        if lease::give_back_as_new(split).await.is_err() {
+            lease::abandon(split);
+        }
+    } else {
+        // What the next statements set must not go unseen until the session is free.
+        arm(split).await.map_err(|Refused(error)| error)?;
+    }
+    split.session.rearmed();
+    Ok(())
+}
+
+fn is_bound_by_this_alone(split: &Split) -> bool {
+    let pins = split.session.pins();
+    !split.keeps_connection && pins.iter().all(|pin| pin.reason == PinReason::Trackers)
+}
+
+async fn arm(split: &mut Split) -> Result<(), Refused> {
+    let Some(leased) = &split.lease else {
+        return Ok(());
+    };
+    let capabilities = split.key.capabilities;
+    let mut trackers = leased.connection.trackers();
+    // MySQL lets nobody change this one in a transaction.
+    if split.session.in_transaction()
+        && let Some((others, _)) = trackers.split_once(", session_track_gtids")
+    {
+        trackers = others;
+    }
+    let command = ask::query(capabilities, trackers);
+    let replies = lease::ask_on_lease(split, &[command]).await?;
+    let reply = replies.first();
+    if let Some(packet) = reply.and_then(|reply| reply.error(capabilities)) {
+        let server = split.server_name().to_owned();
+        return Err(Refused(SessionError::StateRefused { server, packet }));
+    }
+    let ok = reply.and_then(|reply| OkPacket::decode(reply.packet(0)?, capabilities).ok());
+    if let Some(ok) = ok {
+        split.session.observe_excursion(&ok);
+    }
+    Ok(())
+}
