@@ -6,13 +6,18 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use mysql_wire::binlog::{BinlogError, Decoder, Event, Gtid, Image, Kind, Layout, Query, Rows, TableMap};
+use mysql_wire::binlog::{
+    BinlogError, Decoder, Event, Gtid, Header, Image, Kind, Layout, Query, Rows, TableMap,
+};
+use mysql_wire::gtid::GtidSet;
 
 use super::board::{Board, Counts};
 use super::containers;
 use super::indexes::IndexChange;
+use super::preflight::FilePosition;
 use super::prepared::{Changes, Prepared};
 use super::progress::Progress;
+use super::stream::Ended;
 use super::tables::{RETRY, State, Tables};
 use super::words::{Verb, verb};
 use crate::coherence::SourceId;
@@ -31,6 +36,7 @@ pub(super) struct Applier {
     /// The store's last transaction.
     pub(super) version: Version,
     source: SourceId,
+    resumed: Option<Resumed>,
     board: Arc<Board>,
     group: Option<Group>,
     bindings: HashMap<u64, Binding>,
@@ -42,6 +48,15 @@ pub(super) struct Applier {
     key: Vec<u8>,
     old_key: Vec<u8>,
     row: Vec<u8>,
+}
+
+/// A stream that leaves out what is applied, and has besides what was not. That must all be behind what it leaves out: a transaction that
+/// only this server had, before others that are applied already, would bring old rows back.
+struct Resumed {
+    /// Behind this all is new.
+    until: FilePosition,
+    /// Something has come.
+    received: bool,
 }
 
 /// The transaction that is being read.
@@ -73,6 +88,7 @@ impl Applier {
             progress: Rc::new(RefCell::new(Progress::nowhere())),
             version: Version::default(),
             source: SourceId(0),
+            resumed: None,
             touched: Touched::new(Arc::clone(board.tracking())),
             board,
             group: None,
@@ -85,10 +101,20 @@ impl Applier {
         }
     }
 
-    /// A stream begins. `anew`: it does not go on where the one before was.
-    pub(super) fn begin(&mut self, source: SourceId, anew: bool) {
+    /// A stream begins. `anew`: it does not go on where the one before was. `had`: it goes on by GTIDs, and this the server had when
+    /// its log ended there.
+    pub(super) fn begin(&mut self, source: SourceId, anew: bool, had: Option<(GtidSet, FilePosition)>) {
+        if self.source != source {
+            // Another server may have other definitions and grants.
+            self.board.note_definition();
+        }
         self.source = source;
         self.cut();
+        let missing = had.filter(|(had, _)| !self.progress.borrow().gtids().covers(had));
+        self.resumed = missing.map(|(_, until)| Resumed {
+            until,
+            received: false,
+        });
         if anew {
             self.prepared = Prepared::default();
             self.tables.invalidate_all("");
@@ -117,6 +143,16 @@ impl Applier {
         self.progress.borrow_mut().cut();
     }
 
+    /// It is not known yet whether this server's log goes on where that of the one before ended.
+    pub(super) fn is_resuming(&self) -> bool {
+        self.resumed.is_some()
+    }
+
+    /// The same, when rows that do not belong there may have come already.
+    pub(super) fn is_in_doubt(&self) -> bool {
+        self.resumed.as_ref().is_some_and(|resumed| resumed.received)
+    }
+
     /// The store has a part of a transaction: nobody else may write.
     pub(super) fn is_writing(&self) -> bool {
         self.group.as_ref().is_some_and(|group| group.writing)
@@ -126,7 +162,8 @@ impl Applier {
     ///
     /// # Errors
     /// The stream cannot be followed any more.
-    pub(super) fn event(&mut self, event: Event<'_>, decoder: &Decoder) -> Result<(), BinlogError> {
+    pub(super) fn event(&mut self, event: Event<'_>, decoder: &Decoder) -> Result<(), Ended> {
+        self.check_order(&event)?;
         if let Kind::Gtid(_) = event.kind {
             // Where it ends nobody can go on.
             self.progress.borrow_mut().enter_transaction();
@@ -148,11 +185,35 @@ impl Applier {
         }
     }
 
-    fn inner(&mut self, kind: Kind<'_>) -> Result<(), BinlogError> {
+    /// What comes between two transactions begins where the one before ended, unless the server has left out some.
+    fn check_order(&self, event: &Event<'_>) -> Result<(), Ended> {
+        if !self.is_in_doubt() {
+            return Ok(());
+        }
+        let progress = self.progress.borrow();
+        let header = &event.header;
+        let start = match event.kind {
+            // Those that the server makes up are nowhere.
+            Kind::Gtid(_) | Kind::Rotate { .. } if header.next_position > 0 => {
+                header.next_position.wrapping_sub(header.size)
+            }
+            // MariaDB sends one that is in no file when it has left out something.
+            Kind::GtidList if header.flags & Header::ARTIFICIAL != 0 => header.next_position,
+            // Tells where the server is now. So does MySQL then.
+            Kind::Heartbeat { file, offset } if self.group.is_none() && progress.is_in(file) => offset as u32,
+            _ => return Ok(()),
+        };
+        match progress.leaves_out(start) {
+            true => Err(Ended::OutOfOrder),
+            false => Ok(()),
+        }
+    }
+
+    fn inner(&mut self, kind: Kind<'_>) -> Result<(), Ended> {
         match kind {
             Kind::Rows(rows) => self.rows(&rows),
             Kind::TableMap(map) => self.table_map(map),
-            Kind::Gtid(gtid) => self.gtid(gtid),
+            Kind::Gtid(gtid) => self.gtid(gtid)?,
             Kind::Xid(_) => self.end(true)?,
             Kind::Query(query) => self.query(&query)?,
             Kind::XaPrepare { one_phase } => self.xa_prepare(one_phase)?,
@@ -177,10 +238,28 @@ impl Applier {
         if self.group.is_none() {
             self.board.counts.last_event.store(0, Ordering::Relaxed);
             self.progress.borrow_mut().rotate(self.source, file, offset);
+            self.note_resumed();
         }
     }
 
-    fn gtid(&mut self, gtid: Gtid) {
+    /// What was in doubt is so no more when the stream has come far enough.
+    fn note_resumed(&mut self) {
+        let progress = self.progress.borrow();
+        self.resumed = self
+            .resumed
+            .take()
+            .filter(|resumed| !progress.has_passed(&resumed.until));
+    }
+
+    fn gtid(&mut self, gtid: Gtid) -> Result<(), Ended> {
+        let mut progress = self.progress.borrow_mut();
+        match &gtid {
+            // Numbers of MySQL are given once.
+            Gtid::MySql { .. } if gtid.is_in(progress.gtids()) => return Err(Ended::Reset),
+            Gtid::Anonymous => progress.note_unnumbered(),
+            Gtid::MySql { .. } | Gtid::MariaDb { .. } => {}
+        }
+        drop(progress);
         if self.bindings.len() > BINDINGS_MAX {
             self.bindings.clear();
         }
@@ -196,6 +275,7 @@ impl Applier {
             xa: xa.then(|| Changes::new(self.tables.last_id())),
             xid: Vec::new(),
         });
+        Ok(())
     }
 
     /// The transaction ends.
@@ -210,12 +290,21 @@ impl Applier {
             } else {
                 self.tables.writer.rollback();
                 self.touched.rollback();
+                // Rows of a copy may have given way to what is undone now.
+                self.tables
+                    .abandon_copies("a transaction was rolled back meanwhile");
             }
         }
         Counts::add(&self.board.counts.transactions, 1);
         let mut progress = self.progress.borrow_mut();
         group.gtid.add_to(progress.gtids_mut())?;
         progress.leave_transaction();
+        progress.note_new();
+        drop(progress);
+        if let Some(resumed) = &mut self.resumed {
+            resumed.received = true;
+            self.note_resumed();
+        }
         Ok(())
     }
 
@@ -276,6 +365,7 @@ impl Applier {
                 .zip(index)
                 .is_some_and(|(change, index)| change.keeps(index));
             if !stays {
+                self.tables.all[at].mismatches = 0;
                 self.tables
                     .invalidate(at, "its definition is being changed", None);
             }
@@ -384,9 +474,12 @@ impl Applier {
                 continue;
             };
             match Layout::new(map, &mapping.column_types) {
-                Ok(layout) => targets.push((at, layout)),
+                Ok(layout) => {
+                    self.tables.all[at].mismatches = 0;
+                    targets.push((at, layout));
+                }
                 // Its definition was read before or after it was changed, and the change is still to come; or it is not understood.
-                Err(error) => self.tables.invalidate(at, &error.to_string(), Some(SHAPE_RETRY)),
+                Err(error) => self.tables.mismatched(at, &error.to_string()),
             }
         }
         targets
@@ -478,9 +571,6 @@ impl Applier {
         }
     }
 }
-
-/// Time until a table is looked at again whose rows are not what its definition says.
-const SHAPE_RETRY: std::time::Duration = std::time::Duration::from_millis(200);
 
 fn key_of(
     mapping: &Mapping,

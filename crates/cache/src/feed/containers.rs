@@ -16,7 +16,7 @@ use upstream::{Cluster, Server};
 
 use super::account::Replica;
 use super::board::{MappingState, Phase};
-use super::copy::{CopyError, wait_until_visible};
+use super::copy::{COMMITTED, CopyError, wait_until_visible};
 use super::preflight::Primary;
 use super::progress::Progress;
 use super::tables::RETRY;
@@ -342,6 +342,7 @@ impl Reading {
     pub(super) async fn run(self) -> Result<Answers, CopyError> {
         let (mut link, _) = self.replica.connect(&self.cluster, &self.server).await?;
         link.query(SESSION).await?;
+        link.query(COMMITTED).await?;
         // Nobody's lock may keep the tables from being read again.
         link.query("SET SESSION lock_wait_timeout = 10, innodb_lock_wait_timeout = 10")
             .await?;

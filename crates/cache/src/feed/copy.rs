@@ -30,6 +30,9 @@ use crate::store::{MappingId, Mode};
 const BATCH_ROWS: usize = 512;
 const BATCH_BYTES: usize = 1 << 20;
 
+/// Of what is not committed nobody says whether it ever is: not what a server's own default may show.
+pub(super) const COMMITTED: &str = "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ";
+
 /// Time between two looks whether the server shows a transaction already.
 const LOOK_AGAIN: Duration = Duration::from_millis(2);
 
@@ -166,6 +169,7 @@ impl Copier {
 
     async fn prepare(&self, link: &mut Link) -> Result<(), CopyError> {
         link.query(SESSION).await?;
+        link.query(COMMITTED).await?;
         let limits = match self.primary.flavor {
             Flavor::MySql => "SET SESSION max_execution_time = 0, net_write_timeout = 600",
             Flavor::MariaDb => "SET SESSION max_statement_time = 0, net_write_timeout = 600",
@@ -177,7 +181,7 @@ impl Copier {
     async fn shape(&self, link: &mut Link) -> Result<Option<TableShape>, CopyError> {
         let (schema, table) = self.config.schema_and_table();
         opened(link, schema, table).await?;
-        let mut answers: [_; 6] = std::array::from_fn(|_| Vec::new());
+        let mut answers: [_; 5] = std::array::from_fn(|_| Vec::new());
         for (answer, question) in answers.iter_mut().zip(questions(schema, table)) {
             *answer = link.query(&question).await?;
         }

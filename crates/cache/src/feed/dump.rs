@@ -8,6 +8,7 @@ use tokio::time::{Instant, sleep};
 use upstream::{Cluster, DirectError, Server};
 
 use super::account::Replica;
+use super::copy::COMMITTED;
 use super::link::{Link, LinkError};
 use super::preflight::{self, FilePosition, PreflightError, Primary};
 use super::progress::Progress;
@@ -36,6 +37,16 @@ pub(super) enum DumpError {
     Gtids(#[from] mysql_wire::WireError),
 }
 
+impl DumpError {
+    /// The server logs nothing: what is changed now nobody will ever see in its log.
+    pub(super) fn is_without_log(&self) -> bool {
+        matches!(
+            self,
+            Self::Preflight(PreflightError::Variable { name: "log_bin", .. })
+        )
+    }
+}
+
 /// A stream that has been asked for.
 pub(super) struct Dump {
     pub(super) link: Link,
@@ -43,6 +54,8 @@ pub(super) struct Dump {
     pub(super) source: SourceId,
     /// Rows that are in memory may show what this server never had: they have to go.
     pub(super) anew: bool,
+    /// What the server had before its log came to this end, where the stream leaves out what is applied.
+    pub(super) had: Option<(GtidSet, FilePosition)>,
 }
 
 /// What names a server and its binary log.
@@ -70,6 +83,7 @@ pub(super) async fn open(
     );
     let (has, kept) = verdict(&mut link, flavor, source, progress).await?;
     let here = progress.place_in(source).filter(|_| kept).cloned();
+    let mut had = None;
     let start = match here {
         Some(here) if here.offset <= u64::from(u32::MAX) => {
             progress.cut();
@@ -78,6 +92,7 @@ pub(super) async fn open(
         _ if kept => {
             let gtids = progress.gtids().clone();
             progress.begin(gtids.clone(), primary.strict);
+            had = Some((has, primary.status(&mut link).await?.end));
             Begin::After(gtids)
         }
         _ => present(&mut link, &mut primary, source, has, progress).await?,
@@ -88,6 +103,7 @@ pub(super) async fn open(
         primary,
         source,
         anew: !kept,
+        had,
     })
 }
 
@@ -99,16 +115,18 @@ async fn verdict(
     progress: &Progress,
 ) -> Result<(GtidSet, bool), DumpError> {
     let applied = progress.applied(Version::default());
+    // Of transactions without GTIDs only the server knows that they came from.
+    let is_same = applied
+        .position
+        .as_ref()
+        .is_some_and(|position| position.source == source);
+    let comparable = is_same || progress.is_numbered();
     let given_up = Instant::now() + UNDER_WAY;
     loop {
         let has = executed(link, flavor).await?;
-        let kept = takeover(&applied, source, Some(&has)) == Takeover::Resume;
+        let kept = comparable && takeover(&applied, source, Some(&has)) == Takeover::Resume;
         // MySQL has sent transactions whose commit is under way.
-        let may_come = applied
-            .position
-            .as_ref()
-            .is_some_and(|position| position.source == source);
-        if kept || !may_come || Instant::now() >= given_up {
+        if kept || !is_same || Instant::now() >= given_up {
             return Ok((has, kept));
         }
         sleep(HEARTBEAT / 10).await;
@@ -165,8 +183,7 @@ async fn present(
 
 /// MariaDB: begins a transaction and tells where in the binary log its snapshot is.
 pub(super) async fn snapshot(link: &mut Link) -> Result<FilePosition, LinkError> {
-    link.query("SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")
-        .await?;
+    link.query(COMMITTED).await?;
     link.query("START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY")
         .await?;
     let rows = link.query("SHOW STATUS LIKE 'binlog_snapshot_%'").await?;

@@ -18,6 +18,12 @@ pub(super) enum PreflightError {
     /// The server filters its binary log by schema.
     #[error("changes of schema {schema} are not in the binary log ({option})")]
     Filtered { schema: String, option: &'static str },
+    /// It does so for other schemas. Statements are filtered by the default schema of whoever runs them, and not logged where that is none.
+    #[error(
+        "statements that change tables of schema {schema} may be missing in the binary log: {option} must not be set, since it goes by \
+         the default schema of a session and not by the table's"
+    )]
+    StatementsFiltered { schema: String, option: &'static str },
     #[error(transparent)]
     Link(#[from] LinkError),
 }
@@ -249,20 +255,21 @@ impl Primary {
 }
 
 impl Filters {
-    /// Changes of `schema` are in the binary log.
+    /// All changes of `schema` are in the binary log.
     pub(super) fn show(&self, schema: &str) -> Result<(), PreflightError> {
         let lists = |list: &str| {
             list.split(',')
                 .any(|name| name.trim().eq_ignore_ascii_case(schema))
         };
-        let option = match () {
-            () if !self.do_db.is_empty() && !lists(&self.do_db) => "binlog_do_db",
-            () if lists(&self.ignore_db) => "binlog_ignore_db",
+        let (option, is_filtered) = match () {
+            () if !self.do_db.is_empty() => ("binlog_do_db", !lists(&self.do_db)),
+            () if !self.ignore_db.is_empty() => ("binlog_ignore_db", lists(&self.ignore_db)),
             () => return Ok(()),
         };
-        Err(PreflightError::Filtered {
-            schema: schema.to_owned(),
-            option,
+        let schema = schema.to_owned();
+        Err(match is_filtered {
+            true => PreflightError::Filtered { schema, option },
+            false => PreflightError::StatementsFiltered { schema, option },
         })
     }
 }
@@ -277,14 +284,21 @@ mod tests {
             do_db: do_db.to_owned(),
             ignore_db: ignore_db.to_owned(),
         };
-        assert!(filters("", "").show("shop").is_ok());
-        assert!(filters("a,shop", "b").show("shop").is_ok());
-        assert!(filters("a,b", "").show("shop").is_err());
-        let error = filters("", "mysql,shop").show("shop").unwrap_err();
+        let why = |do_db: &str, ignore_db: &str| {
+            let shown = filters(do_db, ignore_db).show("shop");
+            shown.err().map(|error| error.to_string()).unwrap_or_default()
+        };
+        assert_eq!(why("", ""), "");
         assert_eq!(
-            error.to_string(),
-            "changes of schema shop are not in the binary log (binlog_ignore_db)"
+            [why("a,b", ""), why("", "mysql,shop")],
+            ["do", "ignore"]
+                .map(|which| format!("changes of schema shop are not in the binary log (binlog_{which}_db)"))
         );
+        for (do_db, ignore_db, option) in [("a,shop", "b", "binlog_do_db"), ("", "mysql", "binlog_ignore_db")]
+        {
+            let error = why(do_db, ignore_db);
+            assert!(error.contains(&format!("{option} must not be set")), "{error}");
+        }
     }
 
     #[test]

@@ -18,6 +18,10 @@ pub(super) struct Progress {
     /// Behind the last transaction of this stream.
     transaction: Option<FilePosition>,
     gtids: GtidSet,
+    /// All that is applied is in `gtids`, from the first transaction on.
+    numbered: bool,
+    /// The stream leaves out what is applied, of which there may be some behind `file`.
+    skipping: bool,
     /// Positions are GTIDs of MariaDB.
     strict: bool,
     /// A transaction has begun and not ended.
@@ -35,6 +39,8 @@ impl Progress {
             reading: 0,
             transaction: None,
             gtids: GtidSet::empty(Flavor::MySql),
+            numbered: true,
+            skipping: false,
             strict: false,
             in_transaction: false,
         }
@@ -45,18 +51,21 @@ impl Progress {
         *self = Self {
             gtids,
             strict,
+            skipping: true,
             ..Self::nowhere()
         };
     }
 
-    /// A stream begins, or goes on, right here.
+    /// A stream begins, or goes on, right here. Of MySQL it is one whose transactions have no GTIDs, or not all of them.
     pub(super) fn begin_at(&mut self, source: SourceId, file: FilePosition, gtids: GtidSet, strict: bool) {
         *self = Self {
             source: Some(source),
             transaction: Some(file.clone()),
             reading: file.offset,
             file,
+            numbered: gtids.flavor() == Flavor::MariaDb,
             gtids,
+            skipping: false,
             strict,
             in_transaction: false,
         };
@@ -114,6 +123,27 @@ impl Progress {
         self.in_transaction
     }
 
+    /// A transaction has come that has no GTID.
+    pub(super) fn note_unnumbered(&mut self) {
+        self.numbered = false;
+    }
+
+    /// GTIDs say of another server whether it has all that is applied.
+    pub(super) fn is_numbered(&self) -> bool {
+        self.numbered
+    }
+
+    /// Between what has come and `start` in the same file is something that does not come. Low 32 bits of an offset.
+    pub(super) fn leaves_out(&self, start: u32) -> bool {
+        let gap = start.wrapping_sub(self.reading as u32);
+        self.source.is_some() && (1..u32::MAX / 2).contains(&gap)
+    }
+
+    /// The file that is read now.
+    pub(super) fn is_in(&self, file: &[u8]) -> bool {
+        self.file.file.as_bytes() == file
+    }
+
     pub(super) fn gtids(&self) -> &GtidSet {
         &self.gtids
     }
@@ -122,9 +152,19 @@ impl Progress {
         &mut self.gtids
     }
 
-    /// Where to go on in the files of `source`, where it is known.
+    /// Where to go on in the files of `source`, where it is known, and nothing behind it is applied.
     pub(super) fn place_in(&self, source: SourceId) -> Option<&FilePosition> {
-        (self.source == Some(source)).then_some(&self.file)
+        (self.source == Some(source) && !self.skipping).then_some(&self.file)
+    }
+
+    /// Nothing behind this is applied.
+    pub(super) fn note_new(&mut self) {
+        self.skipping = false;
+    }
+
+    /// All before `place` in the files of the stream has come, or is left out.
+    pub(super) fn has_passed(&self, place: &FilePosition) -> bool {
+        self.source.is_some() && self.file.covers(place)
     }
 
     /// Behind the last transaction, where its place is known.
@@ -241,6 +281,32 @@ mod tests {
         assert_eq!(progress.transaction(), Some(&at("bin.000002", 500)));
         progress.reach(600);
         assert_eq!(progress.place_in(source), Some(&at("bin.000002", 600)));
+    }
+
+    #[test]
+    fn what_does_not_come_is_noticed() {
+        let mut progress = Progress::nowhere();
+        assert!(!progress.leaves_out(700), "nothing is known");
+        assert!(!progress.has_passed(&at("bin.000001", 4)));
+        progress.rotate(SourceId(1), b"bin.000002", 4);
+        progress.reach(700);
+        assert!(progress.is_in(b"bin.000002") && !progress.is_in(b"bin.000003"));
+        assert!(!progress.leaves_out(700) && progress.leaves_out(701) && !progress.leaves_out(600));
+        assert!(progress.has_passed(&at("bin.000002", 700)) && !progress.has_passed(&at("bin.000002", 701)));
+        progress.reach(u32::MAX);
+        progress.reach(20);
+        assert!(!progress.leaves_out(20) && progress.leaves_out(40));
+    }
+
+    #[test]
+    fn a_stream_that_leaves_things_out_goes_on_by_gtid_until_something_new_has_come() {
+        let (mut progress, source) = (Progress::nowhere(), SourceId(1));
+        progress.begin(GtidSet::empty(Flavor::MySql), false);
+        progress.rotate(source, b"bin.000002", 4);
+        progress.reach(700);
+        assert_eq!(progress.place_in(source), None);
+        progress.note_new();
+        assert_eq!(progress.place_in(source), Some(&at("bin.000002", 700)));
     }
 
     #[test]

@@ -29,6 +29,9 @@ const TURN: usize = 1024;
 /// Rows of a copy that become visible at once: whoever reads other mappings waits for no more than these.
 const COPIED_AT_ONCE: usize = 256;
 
+/// Rows from the server that are kept before the stream has its turn again.
+const FILLS_AT_ONCE: usize = 64;
+
 /// Time without a heartbeat after which a stream is taken for dead.
 const SILENCE: Duration = Duration::from_secs(5);
 
@@ -49,6 +52,8 @@ pub(super) enum Ended {
     EndOfStream,
     #[error("the server's binary log began anew")]
     Reset,
+    #[error("the server has transactions before others that are applied already")]
+    OutOfOrder,
     #[error("nothing heard for {} s", SILENCE.as_secs())]
     Silence,
 }
@@ -107,6 +112,8 @@ pub(super) struct Stream<'s> {
     reading: Option<Later<Result<Answers, CopyError>>>,
     applied: Rc<Notify>,
     heard: bool,
+    /// When something came. Whatever else goes on here does not keep a dead stream alive.
+    last_heard: Instant,
     /// Ends when the binary log is not the one any more that is followed.
     watch: Later<()>,
 }
@@ -138,6 +145,7 @@ impl<'s> Stream<'s> {
             reading: None,
             applied: Rc::new(Notify::new()),
             heard: false,
+            last_heard: Instant::now(),
             watch: Box::pin(watch.run()),
         }
     }
@@ -147,10 +155,16 @@ impl<'s> Stream<'s> {
         self.heard
     }
 
+    /// It ended before it was known whether all that has come belongs there.
+    pub(super) fn was_in_doubt(&self) -> bool {
+        self.applier.is_in_doubt()
+    }
+
     /// Follows it until it ends.
     pub(super) async fn follow(&mut self) -> Ended {
         self.around.containers.ask(Duration::ZERO);
-        self.applier.begin(self.dump.source, self.dump.anew);
+        self.applier
+            .begin(self.dump.source, self.dump.anew, self.dump.had.take());
         self.applier.tables.must_be_logged(&self.dump.primary.filters);
         self.publish();
         let ended = loop {
@@ -167,6 +181,7 @@ impl<'s> Stream<'s> {
     /// What has come, then what comes next.
     async fn turn(&mut self) -> Result<(), Ended> {
         let more = self.apply()?;
+        self.keep_fills();
         self.manage_copies();
         self.manage_containers();
         if more {
@@ -178,7 +193,6 @@ impl<'s> Stream<'s> {
         if self.is_superseded() {
             return Err(Ended::OtherPrimary);
         }
-        let silent = Instant::now() + SILENCE;
         let due = match &self.copying {
             Some(_) => None,
             None => self.applier.tables.next_due(),
@@ -202,16 +216,19 @@ impl<'s> Stream<'s> {
             biased;
             _ = self.around.stop.changed() => return Err(Ended::Stopped),
             message = messages, if !writing => self.message(message).await,
-            Some(fill) = self.fills.recv() => self.fill(&fill),
             Ok(()) = self.around.wanted.changed(), if !writing => self.arrange(),
             answers = answers, if !writing => self.have_read_containers(answers),
             () = self.around.board.flushed() => self.flush(),
             () = std::future::ready(()), if more => {}
-            filled = self.dump.link.fill() => filled?,
+            filled = self.dump.link.fill() => {
+                filled?;
+                self.last_heard = Instant::now();
+            }
+            Some(fill) = self.fills.recv() => self.fill(&fill),
             _ = cluster.wait_for_topology_change(generation) => {}
             () = sleep_until(due) => {}
             () = &mut self.watch => return Err(Ended::Reset),
-            () = sleep_until(silent) => return Err(Ended::Silence),
+            () = sleep_until(self.last_heard + SILENCE) => return Err(Ended::Silence),
         }
         Ok(())
     }
@@ -240,6 +257,7 @@ impl<'s> Stream<'s> {
         }
         if count > 0 {
             self.heard = true;
+            self.last_heard = Instant::now();
             self.around.board.counts.note_heard();
             self.publish();
         }
@@ -249,18 +267,16 @@ impl<'s> Stream<'s> {
     /// Shows what is applied, and serves what has caught up.
     fn publish(&mut self) {
         let progress = self.applier.progress.borrow();
-        let reached = self
-            .applier
-            .tables
-            .is_catching_up()
-            .then(|| progress.position())
-            .flatten();
         let applied = progress.applied(self.applier.version);
         drop(progress);
-        if let Some(reached) = reached {
-            self.applier.tables.serve(&reached);
+        // Until it is known that this server's log goes on where the one before ended, reads that demand something wait.
+        if applied.position.is_none() || !self.applier.is_resuming() {
+            let is_catching_up = self.applier.tables.is_catching_up();
+            if let Some(reached) = applied.position.as_ref().filter(|_| is_catching_up) {
+                self.applier.tables.serve(reached);
+            }
+            self.around.board.publish(applied);
         }
-        self.around.board.publish(applied);
         self.applier.touched.tell();
         self.applied.notify_one();
     }
@@ -422,6 +438,14 @@ impl<'s> Stream<'s> {
         }
         Counts::add(&self.around.board.counts.copied_rows, kept);
         tables.copied(at, kept, batch.percent);
+    }
+
+    /// Those that wait, however busy the stream is; and not so many that it waits.
+    fn keep_fills(&mut self) {
+        for _ in 0..FILLS_AT_ONCE {
+            let Ok(fill) = self.fills.try_recv() else { return };
+            self.fill(&fill);
+        }
     }
 
     fn fill(&mut self, fill: &Fill) {

@@ -21,6 +21,10 @@ use crate::store::{MappingId, Mode, Stopped, Writer};
 /// Time until a table that cannot be served is tried again.
 pub(super) const RETRY: Duration = Duration::from_secs(10);
 
+/// Time until a table is looked at again whose rows are not what its definition says: first, and at most. Each time is twice the one
+/// before, or a table that is never understood would be copied again and again.
+const MISMATCH_RETRY: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(120));
+
 /// Ids are told apart by their last bits by those who have no room for more; these bits all set are nobody's.
 const SLOT_MASK: u32 = MappingId::SLOTS - 1;
 
@@ -28,6 +32,8 @@ const SLOT_MASK: u32 = MappingId::SLOTS - 1;
 pub(super) struct Table {
     pub(super) config: CacheMapping,
     pub(super) state: State,
+    /// How often its rows were not what its definition says, since they last were.
+    pub(super) mismatches: u32,
 }
 
 pub(super) enum State {
@@ -89,6 +95,7 @@ impl Table {
         Self {
             config,
             state: State::Waiting { from, reason },
+            mismatches: 0,
         }
     }
 
@@ -172,7 +179,7 @@ impl Tables {
             let table = known.map_or_else(|| Table::new(config), |at| before.swap_remove(at));
             self.all.push(table);
         }
-        for Table { config, state } in before {
+        for Table { config, state, .. } in before {
             tracing::info!(
                 mapping = config.name,
                 table = config.table,
@@ -342,6 +349,15 @@ impl Tables {
         self.set(at, State::Waiting { from, reason });
     }
 
+    /// Its rows are not what its definition says.
+    pub(super) fn mismatched(&mut self, at: usize, reason: &str) {
+        let (first, most) = MISMATCH_RETRY;
+        let times = self.all[at].mismatches;
+        self.all[at].mismatches = times.saturating_add(1);
+        let delay = first.saturating_mul(1_u32.checked_shl(times).unwrap_or(u32::MAX));
+        self.invalidate(at, reason, Some(delay.min(most)));
+    }
+
     /// It is served no more until something changes about it.
     pub(super) fn stop(&mut self, at: usize, reason: &str) {
         self.drop_rows(at, reason);
@@ -362,7 +378,7 @@ impl Tables {
         }
     }
 
-    /// Those whose copy depends on a connection that is gone.
+    /// Those whose copy cannot go on: the connection is gone, or rows are missing.
     pub(super) fn abandon_copies(&mut self, reason: &str) {
         for at in 0..self.all.len() {
             if let State::Reading | State::Copying { .. } = self.all[at].state {

@@ -202,13 +202,18 @@ impl Follower {
             };
             match opened {
                 Ok(Ok(dump)) => Ok((dump, progress)),
-                Ok(Err(error)) => Err(error.to_string()),
-                Err(_) => Err("no answer".to_owned()),
+                Ok(Err(error)) => Err((error.to_string(), error.is_without_log())),
+                Err(_) => Err(("no answer".to_owned(), false)),
             }
         };
         let (dump, progress) = match opened {
             Ok(opened) => opened,
-            Err(reason) => return (reason, false),
+            Err((reason, is_without_log)) => {
+                if is_without_log {
+                    self.applier.forget(&reason);
+                }
+                return (reason, false);
+            }
         };
         Counts::add(&around.board.counts.connects, 1);
         tracing::info!(server = server.name(), anew = dump.anew, "binary log is followed");
@@ -224,11 +229,12 @@ impl Follower {
         let ended = stream.follow().await;
         let heard = stream.was_heard();
         // What comes next is not there any more, or it is not what would have come.
+        let is_in_doubt = stream.was_in_doubt();
         let is_lost = match &ended {
             Ended::Refused(error) => error.code == ER_FATAL_ERROR_READING_BINLOG,
-            ended => matches!(ended, Ended::Reset),
+            ended => matches!(ended, Ended::Reset | Ended::OutOfOrder),
         };
-        if is_lost {
+        if is_lost || is_in_doubt {
             self.applier.forget(&ended.to_string());
         }
         (ended.to_string(), heard)

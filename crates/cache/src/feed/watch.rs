@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mysql_wire::gtid::{Flavor, GtidSet};
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 use upstream::{Cluster, Server};
 
 use super::account::Replica;
@@ -19,6 +19,9 @@ use crate::coherence::{Place, Position, SourceId};
 
 /// Time between two looks.
 const INTERVAL: Duration = Duration::from_secs(1);
+
+/// Time after which a look is given up, with its connection.
+const ANSWER: Duration = Duration::from_secs(10);
 
 /// A primary, and how it is reached.
 pub(super) struct Watch {
@@ -36,11 +39,11 @@ impl Watch {
         let mut link = None;
         loop {
             sleep(INTERVAL).await;
-            match self.look(&mut link).await {
-                Ok(true) => {}
-                Ok(false) => return,
+            match timeout(ANSWER, self.look(&mut link)).await {
+                Ok(Ok(true)) => {}
+                Ok(Ok(false)) => return,
                 // The stream finds out what is wrong.
-                Err(_) => link = None,
+                Ok(Err(_)) | Err(_) => link = None,
             }
         }
     }

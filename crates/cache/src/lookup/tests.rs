@@ -77,7 +77,6 @@ fn fake() -> Rc<Fake> {
         table: "t".into(),
         kind: "BASE TABLE".into(),
         engine: "InnoDB".into(),
-        transactional: true,
         columns: vec![
             column(1, "id", "int", None),
             column(2, "c", "varchar(9)", Some("utf8mb4_bin")),

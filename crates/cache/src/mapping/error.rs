@@ -22,8 +22,10 @@ pub enum Reason {
     NoTable,
     #[error("it is a {0}: only plain tables have all their changes in the binary log")]
     NotPlain(String),
-    #[error("its engine is {0}, which has no transactions")]
+    #[error("its engine is {0}: only of InnoDB it is known that the binary log shows all that readers see")]
     Engine(String),
+    #[error("it is one of the server itself, which changes it without a trace in the binary log")]
+    OfTheServer,
     #[error(
         "its rows change with those of another table (constraint {0} with CASCADE or SET NULL), and this server does not \
          write such changes to the binary log"

@@ -33,6 +33,13 @@ use key::Rule;
 /// The name that stands for all columns.
 const ALL: &str = "*";
 
+/// Of others it is not known that their changes are in the binary log of the server that is asked (FEDERATED, SPIDER, NDB), in the order in
+/// which they become visible.
+const ENGINE: &str = "InnoDB";
+
+/// The schema whose tables servers write to by themselves: GRANT, statistics, positions of replicas.
+const OF_THE_SERVER: &str = "mysql";
+
 /// Rows of one table, by one key.
 #[derive(Debug)]
 pub struct Mapping {
@@ -298,8 +305,11 @@ fn plain(shape: &TableShape) -> Result<(), Reason> {
     if &*shape.kind != "BASE TABLE" {
         return Err(Reason::NotPlain(shape.kind.to_string()));
     }
-    if !shape.transactional {
+    if !shape.engine.eq_ignore_ascii_case(ENGINE) {
         return Err(Reason::Engine(shape.engine.to_string()));
+    }
+    if shape.schema.eq_ignore_ascii_case(OF_THE_SERVER) {
+        return Err(Reason::OfTheServer);
     }
     if let Some(constraint) = &shape.cascade {
         return Err(Reason::Cascade(constraint.to_string()));

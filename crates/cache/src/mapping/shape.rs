@@ -5,9 +5,12 @@ use std::str::from_utf8;
 /// A row of a text result; `None` is NULL.
 pub type TextRow = Vec<Option<Vec<u8>>>;
 
-/// The session in which the answers mean what is read here.
-pub const SESSION: &str = "SET NAMES utf8mb4, sql_mode = '', time_zone = '+00:00', sql_quote_show_create = 1 \
-     /*!80030 , SESSION show_gipk_in_create_table_and_information_schema = ON */";
+/// The session in which the answers mean what is read here, whatever the server's defaults are. Each SELECT shows what is committed when it
+/// begins: not what was when a transaction began that never ends (`autocommit`, `completion_type`), or when somebody asked the same
+/// (the query cache of MariaDB).
+pub const SESSION: &str = "SET NAMES utf8mb4, autocommit = 1, completion_type = 0, sql_mode = '', time_zone = '+00:00', \
+     sql_quote_show_create = 1 /*!80030 , SESSION show_gipk_in_create_table_and_information_schema = ON */ \
+     /*M! , query_cache_type = 0 */";
 
 /// A table.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,7 +21,6 @@ pub struct TableShape {
     /// `BASE TABLE`, or something else.
     pub kind: Box<str>,
     pub engine: Box<str>,
-    pub transactional: bool,
     /// In the order of the table, which is that of the binary log.
     pub columns: Vec<ColumnShape>,
     /// Unique indexes over whole columns.
@@ -54,7 +56,7 @@ pub struct UniqueIndex {
 
 /// The questions about a table, in order. Run [`SESSION`] before.
 #[must_use]
-pub fn questions(schema: &str, table: &str) -> [String; 6] {
+pub fn questions(schema: &str, table: &str) -> [String; 5] {
     let (schema, table) = (quoted(schema), quoted(table));
     let of_table = format!("TABLE_SCHEMA = {schema} AND TABLE_NAME = {table}");
     [
@@ -73,7 +75,6 @@ pub fn questions(schema: &str, table: &str) -> [String; 6] {
             "SELECT DISTINCT CONSTRAINT_NAME FROM information_schema.KEY_COLUMN_USAGE \
              WHERE {of_table} AND REFERENCED_TABLE_NAME IS NOT NULL"
         ),
-        "SELECT ENGINE FROM information_schema.ENGINES WHERE TRANSACTIONS = 'YES'".to_owned(),
         "SHOW GLOBAL VARIABLES WHERE Variable_name IN ('innodb_native_foreign_keys', 'version')".to_owned(),
     ]
 }
@@ -81,7 +82,7 @@ pub fn questions(schema: &str, table: &str) -> [String; 6] {
 /// The question after those, where the table has foreign keys. MariaDB shows their rules in `REFERENTIAL_CONSTRAINTS` only to
 /// accounts with more rights than SELECT.
 #[must_use]
-pub fn last_question(answers: &[Vec<TextRow>; 6]) -> Option<String> {
+pub fn last_question(answers: &[Vec<TextRow>; 5]) -> Option<String> {
     let [tables, _, _, foreign_keys, ..] = answers;
     let table = tables.first().filter(|_| !foreign_keys.is_empty())?;
     Some(format!(
@@ -94,13 +95,9 @@ pub fn last_question(answers: &[Vec<TextRow>; 6]) -> Option<String> {
 impl TableShape {
     /// Reads the answers to [`questions`] and to the [`last_question`]. `None` where there is no such table.
     #[must_use]
-    pub fn read(answers: &[Vec<TextRow>; 6], definition: &[TextRow]) -> Option<TableShape> {
-        let [tables, columns, indexes, foreign_keys, engines, variables] = answers;
+    pub fn read(answers: &[Vec<TextRow>; 5], definition: &[TextRow]) -> Option<TableShape> {
+        let [tables, columns, indexes, foreign_keys, variables] = answers;
         let table = tables.first()?;
-        let engine = text(table, 3);
-        let transactional = engines
-            .iter()
-            .any(|row| text(row, 0).eq_ignore_ascii_case(engine));
         // Of MySQL 9.6 and later, which does them in SQL, and so in the binary log, unless this is on. Others do not know it.
         let cascades_are_logged = variable(variables, "innodb_native_foreign_keys") == "OFF";
         let generated_are_logged = logs_generated(variable(variables, "version"));
@@ -113,8 +110,7 @@ impl TableShape {
             schema: text(table, 0).into(),
             table: text(table, 1).into(),
             kind: text(table, 2).into(),
-            engine: engine.into(),
-            transactional,
+            engine: text(table, 3).into(),
             columns: columns
                 .iter()
                 .map(|row| column(row, generated_are_logged))

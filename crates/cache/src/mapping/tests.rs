@@ -27,7 +27,6 @@ fn shape(columns: Vec<ColumnShape>, unique: &[&str]) -> TableShape {
         table: "items".into(),
         kind: "BASE TABLE".into(),
         engine: "InnoDB".into(),
-        transactional: true,
         columns: numbered
             .map(|(place, column)| ColumnShape {
                 ordinal: place + 1,
@@ -379,12 +378,17 @@ fn errors_name_mapping_and_table() {
         "mapping m: table shop.items: there is no such table, or its account may not read it"
     );
     type Case<'c> = (fn(&mut TableShape), &'c [&'c str], &'c str);
-    let cases: [Case<'_>; 6] = [
+    let cases: [Case<'_>; 7] = [
         (|shape| shape.kind = "VIEW".into(), &["id"], "it is a VIEW"),
         (
-            |shape| shape.transactional = false,
+            |shape| shape.engine = "FEDERATED".into(),
             &["id"],
-            "its engine is InnoDB",
+            "its engine is FEDERATED",
+        ),
+        (
+            |shape| shape.schema = "mysql".into(),
+            &["id"],
+            "of the server itself",
         ),
         (
             |shape| shape.cascade = Some("fk".into()),

@@ -147,7 +147,6 @@ mod tests {
             table: "t`t".into(),
             kind: "BASE TABLE".into(),
             engine: "InnoDB".into(),
-            transactional: true,
             columns: columns.collect(),
             unique: vec![UniqueIndex {
                 name: "PRIMARY".into(),

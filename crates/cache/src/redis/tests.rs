@@ -43,7 +43,6 @@ fn shape(table: &str, columns: &[(&str, &str)], key: &[&str]) -> TableShape {
         table: table.into(),
         kind: "BASE TABLE".into(),
         engine: "InnoDB".into(),
-        transactional: true,
         columns: columns.iter().enumerate().map(column).collect(),
         unique: vec![UniqueIndex {
             name: "PRIMARY".into(),

@@ -28,7 +28,6 @@ fn mapping(id: u32, name: &str, column_type: &str, collation: Option<&str>) -> A
         table: name.into(),
         kind: "BASE TABLE".into(),
         engine: "InnoDB".into(),
-        transactional: true,
         columns: vec![
             column(1, "id", column_type, collation),
             column(2, "v", "bigint", None),

@@ -8,7 +8,13 @@ use sandbox::{Kind, Sandbox};
 
 use crate::fed::{Fed, Wishes, on_both, string};
 
-on_both! { a_table_at_rest a_table_that_is_written_to a_table_that_does_not_fit_is_not_served what_is_not_visible_yet_is_waited_for }
+on_both! {
+    a_table_at_rest
+    a_table_that_is_written_to
+    of_a_server_whose_sessions_begin_without_autocommit
+    a_table_that_does_not_fit_is_not_served
+    what_is_not_visible_yet_is_waited_for
+}
 
 const TABLE: &str = "CREATE TABLE t (id INT PRIMARY KEY, c VARCHAR(60) NOT NULL); \
      CREATE PROCEDURE fill(IN rows_wanted INT) BEGIN DECLARE i INT DEFAULT 0; START TRANSACTION; \
@@ -49,6 +55,24 @@ fn a_table_that_is_written_to(kind: Kind) {
     assert!(written > 0);
     fed.assert_same("t", SELECT);
     assert_eq!(fed.copies(), 1);
+}
+
+/// Every chunk is as new as it can be, and not as the first one.
+fn of_a_server_whose_sessions_begin_without_autocommit(kind: Kind) {
+    let mut wishes = Wishes::of(kind);
+    wishes.chunk = 20;
+    let sql = format!(
+        "{} SET GLOBAL autocommit = 0, GLOBAL completion_type = 1",
+        table(20_000)
+    );
+    let fed = Fed::start(wishes, &sql, vec![string("t", "test.t", &["id"], "c")]);
+    fed.until(
+        "it is being copied",
+        || matches!(fed.phase("t"), Phase::Copying { rows, .. } if rows > 0),
+    );
+    fed.sql("UPDATE t SET c = 'later' WHERE id > 19000; COMMIT AND NO CHAIN");
+    fed.assert_same("t", SELECT);
+    assert!(fed.rows("t").contains(&"20000\tlater".to_owned()));
 }
 
 /// Changes rows here and there until it is stopped. Returns how many statements it ran.

@@ -7,6 +7,7 @@ use crate::fed::{Fed, Wishes, on_both, string};
 on_both! {
     a_replica_that_has_all_is_followed
     a_replica_that_lacks_something_means_a_copy
+    a_replica_with_changes_of_its_own_means_a_copy
     what_a_primary_replicates_must_be_in_its_log
 }
 
@@ -71,7 +72,10 @@ fn a_replica_that_has_all_is_followed(kind: Kind) {
     promote(&fed, kind);
     fed.sandbox
         .node(1)
-        .sql("INSERT INTO t VALUES (3, 'new primary')")
+        .sql(
+            "INSERT INTO t VALUES (3, 'new primary'); FLUSH BINARY LOGS; UPDATE t SET c = 'another log' WHERE id = 2; \
+             FLUSH BINARY LOGS; FLUSH BINARY LOGS; DELETE FROM t WHERE id = 1",
+        )
         .unwrap();
     fed.assert_same_as(1, "t", SELECT);
     assert!(fed.feed.board().stream().contains("n1"));
@@ -100,6 +104,28 @@ fn a_replica_that_lacks_something_means_a_copy(kind: Kind) {
         .sql("INSERT INTO t VALUES (3, 'new primary')")
         .unwrap();
     fed.assert_same_as(1, "t", SELECT);
+}
+
+/// It was changed by itself, and then by what it replicates. Its log has the former, which the feed has not seen, before the latter.
+fn a_replica_with_changes_of_its_own_means_a_copy(kind: Kind) {
+    let fed = start(kind);
+    let own = match kind {
+        Kind::Mysql => "SET GLOBAL super_read_only = 0",
+        // In the same domain the replica would stop.
+        _ => "SET SESSION gtid_domain_id = 7",
+    };
+    fed.sandbox.sync().unwrap();
+    let change = format!("{own}; UPDATE t SET c = 'its own' WHERE id = 1");
+    fed.sandbox.node(1).sql(&change).unwrap();
+    fed.sql("UPDATE t SET c = 'replicated'");
+    fed.until_applied();
+    fed.sandbox.sync().unwrap();
+    fed.sandbox.primary().kill9().unwrap();
+    promote(&fed, kind);
+    fed.until("it is copied again", || fed.copies() == 2);
+    fed.assert_same_as(1, "t", SELECT);
+    let rows = fed.rows("t");
+    assert_eq!(rows, ["1\treplicated", "2\treplicated"]);
 }
 
 /// The group elects another one, which has all.

@@ -15,6 +15,11 @@ use mysql_wire::gtid::{Flavor, GtidSet};
 use sandbox::{Kind, Sandbox, Spec};
 use upstream::Cluster;
 
+use self::proxy::Proxy;
+
+#[path = "proxy.rs"]
+mod proxy;
+
 /// Far above what anything here needs: a busy machine is no failure.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -32,6 +37,8 @@ pub(crate) struct Fed {
     pub(crate) feed: Feed,
     pub(crate) store: Arc<Store>,
     pub(crate) sandbox: Arc<Sandbox>,
+    /// In front of the first node, where one is wished for.
+    pub(crate) proxy: Option<Proxy>,
     checks: Option<(JoinHandle<()>, tokio::sync::oneshot::Sender<()>)>,
 }
 
@@ -44,6 +51,8 @@ pub(crate) struct Wishes {
     pub(crate) bounded: bool,
     pub(crate) tls: bool,
     pub(crate) mapping_tables: bool,
+    /// The feed reaches the first node through one.
+    pub(crate) proxy: bool,
 }
 
 impl Wishes {
@@ -56,6 +65,7 @@ impl Wishes {
             bounded: false,
             tls: false,
             mapping_tables: false,
+            proxy: false,
         }
     }
 }
@@ -84,10 +94,12 @@ impl Fed {
     }
 
     fn of(sandbox: Arc<Sandbox>, wishes: &Wishes, mappings: Vec<CacheMapping>) -> Self {
+        let proxy = wishes.proxy.then(|| Proxy::start(sandbox.primary().port()));
         let servers = sandbox.nodes().iter().map(|node| {
+            let proxy = proxy.as_ref().filter(|_| node.index() == 0);
             let mut server = config::Server::new(ServerAddress::Host {
                 host: "127.0.0.1".to_owned(),
-                port: node.port(),
+                port: proxy.map_or(node.port(), |proxy| proxy.port),
             });
             server.name = format!("n{}", node.index());
             server
@@ -124,6 +136,7 @@ impl Fed {
             feed,
             store,
             sandbox,
+            proxy,
             checks,
         }
     }

@@ -10,3 +10,4 @@ mod mappings_change;
 mod tables_change;
 mod the_stream_goes_on;
 mod transactions;
+mod what_one_kind_of_server_does;

@@ -12,6 +12,7 @@ on_both! {
     a_purged_log_means_a_copy
     a_log_that_begins_anew_means_a_copy
     a_server_that_does_not_fit_is_refused_by_name
+    a_log_of_some_schemas_is_refused
     links_are_encrypted_where_the_cluster_says_so
 }
 
@@ -74,6 +75,23 @@ fn a_cut_stream_is_taken_up_again(kind: Kind) {
         fed.assert_same("t", SELECT);
     }
     assert_eq!(fed.copies(), 1, "nothing was copied again");
+}
+
+/// Something else has the feed's attention all the time.
+#[test]
+fn a_dead_stream_is_noticed() {
+    let mut wishes = Wishes::of(Kind::Mariadb);
+    wishes.proxy = true;
+    let fed = Fed::start(wishes, TABLE, vec![string("t", "test.t", &["id"], "c")]);
+    fed.assert_same("t", SELECT);
+    fed.proxy.as_ref().unwrap().freeze();
+    fed.sql("UPDATE t SET c = 'behind'");
+    fed.until("another stream is opened", || {
+        fed.feed.board().flush();
+        fed.feed.board().streams() == 2
+    });
+    fed.assert_same("t", SELECT);
+    assert_eq!(fed.copies(), 1);
 }
 
 fn a_transaction_that_was_cut_is_read_again(kind: Kind) {
@@ -198,4 +216,23 @@ fn a_server_that_does_not_fit_is_refused_by_name(kind: Kind) {
     assert!(matches!(fed.phase("t"), Phase::Waiting { .. }));
     fed.sql("SET GLOBAL binlog_row_image = FULL");
     fed.assert_same("t", SELECT);
+}
+
+/// Without a schema of its own a session's TRUNCATE is not logged where schemas are filtered, whichever they are.
+fn a_log_of_some_schemas_is_refused(kind: Kind) {
+    for (option, reason) in [
+        ("--binlog-ignore-db=other", "binlog_ignore_db must not be set"),
+        ("--binlog-do-db=test", "binlog_do_db must not be set"),
+        (
+            "--binlog-do-db=other",
+            "test are not in the binary log (binlog_do_db)",
+        ),
+    ] {
+        let mut wishes = Wishes::of(kind);
+        wishes.spec = wishes.spec.option(option);
+        let fed = Fed::start(wishes, TABLE, vec![string("t", "test.t", &["id"], "c")]);
+        fed.until("the option is named", || {
+            fed.phase("t").to_string().contains(reason)
+        });
+    }
 }

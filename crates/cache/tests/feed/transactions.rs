@@ -9,6 +9,7 @@ on_both! {
     a_large_one_is_visible_as_a_whole
     what_is_rolled_back_is_never_seen
     prepared_ones_are_seen_when_they_are_committed
+    what_is_not_committed_is_not_copied
     compressed_ones_are_read
     statements_that_are_logged_as_such_stop_a_mapping
     several_mappings_of_one_table
@@ -122,6 +123,19 @@ fn prepared_ones_are_seen_when_they_are_committed(kind: Kind) {
     fed.assert_same("t", SELECT);
 }
 
+/// Also where sessions of the server see it.
+fn what_is_not_committed_is_not_copied(kind: Kind) {
+    let mut wishes = Wishes::of(kind);
+    wishes.spec = wishes.spec.option("--transaction-isolation=READ-UNCOMMITTED");
+    let sql = "CREATE TABLE t (id INT PRIMARY KEY, c VARCHAR(60)); INSERT INTO t VALUES (1, 'one'), (2, 'two'); \
+               XA START 'x'; UPDATE t SET c = 'not committed' WHERE id = 1; INSERT INTO t VALUES (3, 'not there'); XA END 'x'; XA PREPARE 'x'";
+    let fed = Fed::start(wishes, sql, vec![string("t", "test.t", &["id"], "c")]);
+    fed.until_served("t");
+    fed.sql("XA ROLLBACK 'x'");
+    fed.assert_same("t", SELECT);
+    assert_eq!(fed.rows("t"), ["1\tone", "2\ttwo"]);
+}
+
 fn compressed_ones_are_read(kind: Kind) {
     let mut wishes = Wishes::of(kind);
     wishes.spec = match kind {
@@ -191,6 +205,9 @@ fn keys_of_all_kinds_are_paged(kind: Kind) {
         ("bigint unsigned", "id * 900000000000000000"),
         ("smallint", "id * 900 - 10000"),
         ("decimal(12,3)", "id / 7 - 1"),
+        // As DOUBLE they are all the same.
+        ("decimal(30,1)", "10000000000000000000000000.5 + id"),
+        ("decimal(30,0) unsigned", "90071992547409930 + id"),
         (
             "varchar(20) character set utf8mb4 collate utf8mb4_general_ci",
             "concat(char(97 + id * 7 % 20), id, ' x')",

@@ -104,6 +104,15 @@ impl Gtid {
     /// MariaDB's flag of `XA COMMIT` and `XA ROLLBACK`.
     pub const COMPLETED_XA: u8 = 0x80;
 
+    /// This transaction is among those that are known. Never said of MariaDB's, where only the last ones are.
+    #[must_use]
+    pub fn is_in(&self, set: &GtidSet) -> bool {
+        match (self, set) {
+            (Gtid::MySql { uuid, tag, number }, GtidSet::MySql(set)) => set.contains(*uuid, tag, *number),
+            _ => false,
+        }
+    }
+
     /// Adds this transaction to those that are known.
     ///
     /// # Errors
@@ -139,6 +148,9 @@ pub struct Query<'a> {
 }
 
 impl Header {
+    /// Flag of events that the server makes up for a stream.
+    pub const ARTIFICIAL: u16 = 0x20;
+
     pub(super) fn read(reader: &mut Reader<'_>) -> Result<Header, WireError> {
         const FIELD: &str = "event header";
         Ok(Header {

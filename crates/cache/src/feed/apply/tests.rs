@@ -43,7 +43,6 @@ fn shape(table: &str) -> TableShape {
         table: table.into(),
         kind: "BASE TABLE".into(),
         engine: "InnoDB".into(),
-        transactional: true,
         columns: vec![column(1, "id"), column(2, "v")],
         unique: vec![UniqueIndex {
             name: "PRIMARY".into(),
@@ -81,16 +80,21 @@ impl Fed {
         fed
     }
 
-    /// The copy of a table comes to its end.
-    fn serve(&mut self, at: usize) {
+    /// The copy of a table begins.
+    fn copy(&mut self, at: usize) {
         let tables = &mut self.applier.tables;
         let config = &tables.all[at].config;
         let shape = shape(&config.name);
         let id = tables.free_id();
         let mapping = Mapping::new(id, config, Some(&shape), Zone::UTC).unwrap();
         tables.follow(at, Arc::new(mapping), Rc::new(RefCell::new(Window::default())));
-        tables.catch_up(at, here());
-        tables.serve(&here());
+    }
+
+    /// The copy of a table comes to its end.
+    fn serve(&mut self, at: usize) {
+        self.copy(at);
+        self.applier.tables.catch_up(at, here());
+        self.applier.tables.serve(&here());
     }
 
     fn sql(&mut self, sql: &str) {
@@ -175,6 +179,43 @@ fn what_changes_no_rows_of_mapped_tables_leaves_them_served() {
         fed.sql(sql);
         assert_eq!(fed.served(), [true, true], "{sql}");
     }
+}
+
+/// Its rows keep those of a copy out, and are none.
+#[test]
+fn what_is_rolled_back_while_a_table_is_copied_means_another_copy() {
+    for (sql, is_copied) in [("COMMIT", true), ("ROLLBACK", false)] {
+        let mut fed = Fed::new();
+        fed.applier.tables.invalidate(0, "", None);
+        fed.copy(0);
+        fed.begin();
+        fed.sql("BEGIN");
+        fed.applier.change(0, b"k", Some(b"row"));
+        fed.sql(sql);
+        let state = &fed.applier.tables.all[0].state;
+        assert_eq!(matches!(state, State::Copying { .. }), is_copied, "{sql}");
+        assert!(fed.is_served(1));
+    }
+}
+
+#[test]
+fn a_table_that_is_never_understood_is_copied_less_and_less() {
+    let mut fed = Fed::new();
+    let mismatch = |fed: &mut Fed| {
+        fed.applier.tables.mismatched(0, "so");
+        let State::Waiting { from: Some(from), .. } = fed.applier.tables.all[0].state else {
+            panic!("{}", fed.reason(0))
+        };
+        from - tokio::time::Instant::now()
+    };
+    let first = mismatch(&mut fed);
+    let second = mismatch(&mut fed);
+    assert!(second > first + first / 2, "{first:?} {second:?}");
+    let last = (0..50).map(|_| mismatch(&mut fed)).max().unwrap();
+    assert!(last > 100 * first && last < 1000 * first, "{last:?}");
+    fed.begin();
+    fed.sql("ALTER TABLE items FORCE");
+    assert!(mismatch(&mut fed) < second, "its definition was changed");
 }
 
 /// Temporary names, TRUNCATE and full table caches give a table ever new numbers.
@@ -298,7 +339,7 @@ fn what_waits_for_a_position_that_never_comes_is_copied_again() {
         fed.applier.tables.catch_up(0, here());
         let gtids = GtidSet::parse(Flavor::MariaDb, b"0-1-7").unwrap();
         fed.applier.progress.borrow_mut().begin(gtids, strict);
-        fed.applier.begin(SourceId(source), anew);
+        fed.applier.begin(SourceId(source), anew, None);
         let is_waiting = fed.applier.tables.is_catching_up();
         (is_waiting, fed.is_served(1))
     };
@@ -379,4 +420,107 @@ fn what_is_wanted_still_goes_on_as_it_was() {
         .map(|state| state.name.clone())
         .collect();
     assert_eq!(names, ["items".into()]);
+}
+
+/// A stream that goes on behind 0-1-7 on a server that had more, when its log ended at 500.
+fn resumed() -> Fed {
+    let mut fed = Fed::new();
+    let gtids = |text: &str| GtidSet::parse(Flavor::MariaDb, text.as_bytes()).unwrap();
+    fed.applier.progress.borrow_mut().begin(gtids("0-1-7"), false);
+    let until = FilePosition {
+        file: "bin.000001".to_owned(),
+        offset: 500,
+    };
+    fed.applier
+        .begin(SourceId(1), false, Some((gtids("0-1-7,7-2-3"), until)));
+    let file = b"bin.000001";
+    fed.applier.inner(Kind::Rotate { file, offset: 4 }).unwrap();
+    fed
+}
+
+fn header(places: std::ops::Range<u32>) -> Header {
+    Header {
+        timestamp: 0,
+        code: 0,
+        server_id: 1,
+        size: places.end - places.start,
+        next_position: places.end,
+        flags: 0,
+    }
+}
+
+impl Fed {
+    fn event(&mut self, places: std::ops::Range<u32>, kind: Kind<'_>) -> Result<(), Ended> {
+        let header = header(places);
+        self.applier.event(Event { header, kind }, &Decoder::new())
+    }
+
+    fn transaction(&mut self, places: std::ops::Range<u32>) -> Result<(), Ended> {
+        let gtid = Gtid::MariaDb {
+            domain: 7,
+            server: 2,
+            sequence: 1,
+            flags: 0,
+        };
+        self.event(places.start..places.end - 20, Kind::Gtid(gtid))?;
+        self.event(places.end - 20..places.end, Kind::Xid(1))
+    }
+
+    fn heartbeat(&mut self, offset: u32) -> Result<(), Ended> {
+        let (file, offset) = (&b"bin.000001"[..], u64::from(offset));
+        self.event(0..0, Kind::Heartbeat { file, offset })
+    }
+}
+
+#[test]
+fn what_a_server_leaves_out_comes_before_what_is_new() {
+    let mut fed = resumed();
+    fed.transaction(200..300).unwrap();
+    fed.heartbeat(300).unwrap();
+    fed.transaction(300..400).unwrap();
+    assert!(fed.applier.is_resuming() && fed.applier.is_in_doubt());
+    fed.transaction(400..500).unwrap();
+    assert!(!fed.applier.is_resuming());
+    fed.transaction(900..1000).unwrap();
+
+    let mut fed = resumed();
+    fed.heartbeat(450).unwrap();
+    assert!(fed.applier.is_resuming() && !fed.applier.is_in_doubt());
+    fed.heartbeat(500).unwrap();
+    assert!(!fed.applier.is_resuming());
+
+    type Next = fn(&mut Fed) -> Result<(), Ended>;
+    let nexts: [Next; 3] = [
+        |fed| fed.heartbeat(400),
+        |fed| fed.transaction(350..400),
+        |fed| {
+            let mut header = header(360..400);
+            header.flags = Header::ARTIFICIAL;
+            let kind = Kind::GtidList;
+            fed.applier.event(Event { header, kind }, &Decoder::new())
+        },
+    ];
+    for next in nexts {
+        let mut fed = resumed();
+        fed.transaction(200..300).unwrap();
+        assert!(matches!(next(&mut fed), Err(Ended::OutOfOrder)));
+    }
+}
+
+#[test]
+fn a_transaction_that_comes_twice_is_of_another_log() {
+    let mut fed = Fed::new();
+    let mut come = |number: u64| {
+        let gtid = Gtid::MySql {
+            uuid: [7; 16],
+            tag: Box::default(),
+            number,
+        };
+        fed.applier.inner(Kind::Gtid(gtid))?;
+        fed.applier.inner(Kind::Xid(1))
+    };
+    come(1).unwrap();
+    come(3).unwrap();
+    come(2).unwrap();
+    assert!(matches!(come(3), Err(Ended::Reset)));
 }
