@@ -101,10 +101,23 @@ fn main() -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("forebay: {error:#}");
+            eprintln!("forebay: {}", words(&error));
             ExitCode::FAILURE
         }
     }
+}
+
+/// An error with its causes, of which some are in its own words already.
+fn words(error: &anyhow::Error) -> String {
+    let mut words = String::new();
+    for cause in error.chain().map(ToString::to_string) {
+        if words.is_empty() {
+            words = cause;
+        } else if !words.contains(&cause) {
+            words = format!("{words}: {cause}");
+        }
+    }
+    words
 }
 
 /// The configuration; where there is none, with what to do about it.

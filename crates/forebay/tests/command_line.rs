@@ -5,6 +5,8 @@
     reason = "a test stops where something is not as it must be"
 )]
 
+use std::net::TcpListener;
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 #[test]
@@ -21,4 +23,31 @@ fn a_reader_that_has_read_enough_is_no_error() {
         let said = String::from_utf8_lossy(&output.stderr);
         assert_eq!((output.status.code(), said.as_ref()), (Some(0), ""), "{what}");
     }
+}
+
+#[test]
+fn an_address_that_is_taken_is_told_once_with_the_next_step() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap();
+    let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join("taken.toml");
+    let config = format!(
+        "max_connections = 1\n[[listener]]\nbind = {:?}\ncluster = \"main\"\n[cluster.main]\nservers = [\"127.0.0.1:1\"]\n",
+        address.to_string()
+    );
+    std::fs::write(&file, config).unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_forebay"))
+        .args(["serve", "--config"])
+        .arg(&file)
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let said = String::from_utf8_lossy(&output.stderr);
+    let last = said.lines().last().unwrap_or_default();
+    assert_eq!(
+        last,
+        format!(
+            "forebay: cannot start: cannot listen on {address}: Address already in use (os error 98); another process or another \
+             listener uses this address (`ss -ltnp` shows which)"
+        )
+    );
 }
