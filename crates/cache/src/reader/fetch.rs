@@ -48,12 +48,24 @@ pub struct Want<'a> {
 #[error("the row is not in memory, and {reason}")]
 pub struct NotFetched {
     pub reason: Arc<str>,
+    /// There were rows, longer than was asked for.
+    pub too_long: bool,
 }
 
 impl NotFetched {
     fn new(reason: impl Into<Arc<str>>) -> Self {
         Self {
             reason: reason.into(),
+            too_long: false,
+        }
+    }
+}
+
+impl From<AskError> for NotFetched {
+    fn from(error: AskError) -> Self {
+        Self {
+            reason: error.to_string().into(),
+            too_long: matches!(error, AskError::TooLong(_)),
         }
     }
 }
@@ -127,7 +139,7 @@ impl Fetcher {
             Err(_) => {
                 let reason = last.take();
                 let reason = reason.unwrap_or_else(|| AskError::Timeout(self.limit).to_string().into());
-                Err(NotFetched { reason })
+                Err(NotFetched::new(reason))
             }
         };
         let cache = &self.metrics.cache;
@@ -154,15 +166,14 @@ impl Fetcher {
             let tickets = self.tickets(wants, &fill);
             let reason = match self.ask(question, fill.begun()).await {
                 Ok(answer) if fill.may_show(&answer.visible) => {
-                    let rows = read(question, wants, &answer.rows);
-                    let rows = rows.map_err(|error| NotFetched::new(error.to_string()))?;
+                    let rows = read(question, wants, &answer.rows)?;
                     self.keep(fill, &answer, wants, &tickets, &rows);
                     let rows = rows.into_iter().map(|row| row.map(|row| row.row));
                     return Ok(rows.collect());
                 }
                 Ok(_) if fill.begun().position.is_none() => "the binary log is not followed yet".into(),
                 Ok(_) => "the primary does not show yet what memory has shown".into(),
-                Err(error) if error.is_final() => return Err(NotFetched::new(error.to_string())),
+                Err(error) if error.is_final() => return Err(error.into()),
                 Err(error) => Arc::from(error.to_string()),
             };
             last.replace(Some(reason));

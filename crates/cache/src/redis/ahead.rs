@@ -13,7 +13,7 @@ use resp_wire::{Args, Parser, Step};
 use super::Service;
 use super::execute::Execution;
 use super::rows::Wanted;
-use crate::reader;
+use crate::reader::{self, NotFetched};
 
 /// Rows that one question is for, if it is for several requests.
 const ROWS_MAX: usize = 200;
@@ -91,8 +91,8 @@ impl Question {
     /// Asks the server. The rows are there for the first request, and perhaps for those behind it.
     ///
     /// # Errors
-    /// Why there are none for the first; in words for a person.
-    pub(crate) async fn ask(mut self, service: &Service) -> Result<Fetched, String> {
+    /// Why there are none for the first.
+    pub(crate) async fn ask(mut self, service: &Service) -> Result<Fetched, NotFetched> {
         let is_alone = self.counts.len() == 1;
         let bytes_max = if is_alone { reader::BYTES_MAX } else { BYTES_MAX };
         let mut fetched = service.fetch(&self.wanted, bytes_max).await;

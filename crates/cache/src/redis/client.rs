@@ -22,7 +22,8 @@ const HELP: &[&str] = &[
     "GETNAME",
     "    Return the name of the current connection.",
     "GETREDIR",
-    "    Return 0 while the current connection tracks, else -1.",
+    "    Return the ID of the connection that is told in the place of the current one, 0 where that is itself,",
+    "    -1 while it does not track.",
     "ID",
     "    Return the ID of the current connection.",
     "INFO",
@@ -37,8 +38,9 @@ const HELP: &[&str] = &[
     "    Control the replies sent to the current connection.",
     "SETINFO (LIB-NAME|LIB-VER) <value>, SETNAME <name>",
     "    Set what others see of the current connection.",
-    "TRACKING (ON|OFF) [BCAST] [PREFIX <prefix> [...]] [OPTIN] [OPTOUT] [NOLOOP]",
-    "    Have this connection told when rows change whose values the client keeps. It takes RESP3.",
+    "TRACKING (ON|OFF) [REDIRECT <id>] [BCAST] [PREFIX <prefix> [...]] [OPTIN] [OPTOUT] [NOLOOP]",
+    "    Have this connection told when rows change whose values the client keeps. It takes RESP3, or another",
+    "    connection of the same user, which has subscribed to __redis__:invalidate.",
     "TRACKINGINFO",
     "    Report how the current connection tracks.",
 ];
@@ -94,7 +96,7 @@ pub(crate) fn client(
             out.simple("OK");
         }
         (b"unblock", 3 | 4) => out.integer(0),
-        (b"getredir", 2) => out.integer(tracking::redirection(session)),
+        (b"getredir", 2) => out.integer(session.listed.redirection()),
         (b"tracking", 3..) => {
             tracking::tracking(session, table, args)?;
             out.simple("OK");
@@ -157,8 +159,12 @@ fn list(session: &Session, filters: Args<'_>) -> Result<String, Refusal> {
         }
         Some(option) if option.eq_ignore_ascii_case(b"type") && filters.len() == 2 => {
             match filters.get(1).unwrap_or_default().to_ascii_lowercase().as_slice() {
-                b"normal" => clients.all(),
-                b"master" | b"replica" | b"slave" | b"pubsub" => Vec::new(),
+                kind @ (b"normal" | b"pubsub") => {
+                    let mut all = clients.all();
+                    all.retain(|card| card.letters().is_some() == (kind == b"pubsub"));
+                    all
+                }
+                b"master" | b"replica" | b"slave" => Vec::new(),
                 other => return Err(Refusal::Other(format!("Unknown client type '{}'", shown(other)))),
             }
         }

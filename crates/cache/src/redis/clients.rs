@@ -3,11 +3,15 @@
 use std::collections::HashMap;
 use std::fmt::Write;
 use std::ops::Deref;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::command::Command;
+use crate::tracking::Mailbox;
+
+/// Nobody is told when rows change, as `CLIENT GETREDIR` says it.
+const NOBODY: i64 = -1;
 
 /// All clients of the Redis protocol, on all workers. Touched when one comes, goes, or is asked for.
 #[derive(Debug, Default)]
@@ -18,6 +22,8 @@ pub(crate) struct Clients {
 /// What is said of a client.
 #[derive(Debug)]
 pub(crate) struct Card {
+    /// The list it is on.
+    clients: Arc<Clients>,
     id: u32,
     address: Box<str>,
     local_address: Box<str>,
@@ -28,7 +34,9 @@ pub(crate) struct Card {
     /// Seconds after `since` when the last command came.
     seconds: AtomicU32,
     protocol: AtomicU8,
-    tracks: AtomicBool,
+    redirection: AtomicI64,
+    /// What it is told on behalf of others, while it has subscribed to that.
+    letters: Mutex<Option<Arc<Mailbox>>>,
 }
 
 /// What the client said of itself.
@@ -42,15 +50,13 @@ pub(crate) struct Told {
 
 /// A client among the others, until this is dropped.
 #[derive(Debug)]
-pub(crate) struct Listed {
-    clients: Arc<Clients>,
-    card: Arc<Card>,
-}
+pub(crate) struct Listed(Arc<Card>);
 
 impl Clients {
     /// A client comes.
     pub(crate) fn enlist(self: &Arc<Self>, id: u32, address: String, local_address: String) -> Listed {
         let card = Arc::new(Card {
+            clients: Arc::clone(self),
             id,
             address: address.into(),
             local_address: local_address.into(),
@@ -59,13 +65,11 @@ impl Clients {
             command: AtomicU8::new(0),
             seconds: AtomicU32::new(0),
             protocol: AtomicU8::new(2),
-            tracks: AtomicBool::new(false),
+            redirection: AtomicI64::new(NOBODY),
+            letters: Mutex::default(),
         });
         self.cards().insert(id, Arc::clone(&card));
-        Listed {
-            clients: Arc::clone(self),
-            card,
-        }
+        Listed(card)
     }
 
     /// How many there are.
@@ -94,7 +98,7 @@ impl Clients {
 impl Listed {
     /// The list it is on.
     pub(crate) fn clients(&self) -> &Arc<Clients> {
-        &self.clients
+        &self.0.clients
     }
 }
 
@@ -102,13 +106,13 @@ impl Deref for Listed {
     type Target = Card;
 
     fn deref(&self) -> &Card {
-        &self.card
+        &self.0
     }
 }
 
 impl Drop for Listed {
     fn drop(&mut self) {
-        self.clients.cards().remove(&self.card.id);
+        self.0.clients.cards().remove(&self.0.id);
     }
 }
 
@@ -137,9 +141,29 @@ impl Card {
         self.protocol.store(number, Ordering::Relaxed);
     }
 
-    /// Whether the client is told when rows change.
-    pub(crate) fn tracks(&self, tracks: bool) {
-        self.tracks.store(tracks, Ordering::Relaxed);
+    /// Who is told when rows change that the client keeps: 0 is itself, `None` is nobody.
+    pub(crate) fn tracks(&self, redirection: Option<u32>) {
+        let redirection = redirection.map_or(NOBODY, i64::from);
+        self.redirection.store(redirection, Ordering::Relaxed);
+    }
+
+    /// See [`tracks`](Self::tracks); -1 is nobody.
+    pub(crate) fn redirection(&self) -> i64 {
+        self.redirection.load(Ordering::Relaxed)
+    }
+
+    /// From here on it is told on behalf of others.
+    pub(crate) fn subscribe(&self) -> Arc<Mailbox> {
+        Arc::clone(self.lock_letters().get_or_insert_default())
+    }
+
+    pub(crate) fn unsubscribe(&self) {
+        *self.lock_letters() = None;
+    }
+
+    /// Where to put what it is to be told, if it has subscribed to that.
+    pub(crate) fn letters(&self) -> Option<Arc<Mailbox>> {
+        self.lock_letters().clone()
     }
 
     /// A client's commands came, the last of them was this.
@@ -154,7 +178,14 @@ impl Card {
     pub(crate) fn describe(&self, line: &mut String) {
         let told = self.lock();
         let age = self.since.elapsed();
-        let tracks = self.tracks.load(Ordering::Relaxed);
+        let redirection = self.redirection();
+        let is_subscribed = self.lock_letters().is_some();
+        let flags = match (redirection != NOBODY, is_subscribed) {
+            (false, false) => "N",
+            (true, false) => "t",
+            (false, true) => "P",
+            (true, true) => "Pt",
+        };
         let last = Duration::from_secs(u64::from(self.seconds.load(Ordering::Relaxed)));
         let command = usize::from(self.command.load(Ordering::Relaxed));
         let command = command
@@ -163,22 +194,25 @@ impl Card {
         // A `String` takes everything.
         let _ = write!(
             line,
-            "id={} addr={} laddr={} fd=-1 name={} age={} idle={} flags={} db=0 sub=0 psub=0 ssub=0 multi=-1 watch=0 cmd={} user={} \
-             redir={} resp={} lib-name={} lib-ver={}",
+            "id={} addr={} laddr={} fd=-1 name={} age={} idle={} flags={flags} db=0 sub={} psub=0 ssub=0 multi=-1 watch=0 cmd={} user={} \
+             redir={redirection} resp={} lib-name={} lib-ver={}",
             self.id,
             self.address,
             self.local_address,
             told.name,
             age.as_secs(),
             age.saturating_sub(last).as_secs(),
-            if tracks { 't' } else { 'N' },
+            u8::from(is_subscribed),
             command.map_or("NULL", |spec| spec.name),
             told.user,
-            if tracks { 0 } else { -1 },
             self.protocol.load(Ordering::Relaxed),
             told.library,
             told.library_version,
         );
+    }
+
+    fn lock_letters(&self) -> MutexGuard<'_, Option<Arc<Mailbox>>> {
+        self.letters.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn lock(&self) -> MutexGuard<'_, Told> {

@@ -124,11 +124,13 @@ commands! {
     Scan "scan" -2 Read [] "generic" "Returns some of the keys that have a row in memory.";
     Select "select" 2 Connection [] "connection" "Chooses database 0, the only one.";
     Strlen "strlen" 2 Read [1 1 1] "string" "Returns the length of the value of a key.";
+    Subscribe "subscribe" -2 Connection [] "pubsub" "Has this connection told when rows change that others keep.";
     Substr "substr" 4 Read [1 1 1] "string" "Returns a part of the value of a key.";
     Time "time" 1 Say [] "server" "Returns the time.";
     Touch "touch" -2 Read [1 -1 1] "generic" "Counts the keys that have a row.";
     Ttl "ttl" 2 Read [1 1 1] "generic" "Says that a key does not expire.";
     Type "type" 2 Read [1 1 1] "generic" "Says what kind of value a key has.";
+    Unsubscribe "unsubscribe" -1 Connection [] "pubsub" "Ends that.";
     Unwatch "unwatch" 1 Transaction [] "transactions" "Does nothing: no key is watched.";
 }
 

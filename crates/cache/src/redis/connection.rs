@@ -22,11 +22,11 @@ use super::output;
 use super::refusal::{Refusal, UnknownCommand};
 use super::rows::Space;
 use super::session::{Replies, Session};
-use super::tracking;
+use super::tracking::{self, Tracked};
 use super::{Desk, Present, Service};
 use crate::mapping::Mapping;
 use crate::store::NotRead;
-use crate::tracking::Mail;
+use crate::tracking::{Mail, Mailbox};
 
 /// Bytes of replies that are collected before they are written: so much of a long pipeline is executed at once.
 pub(super) const PORTION: usize = 64 * 1024;
@@ -77,6 +77,12 @@ enum Came {
     Mail,
 }
 
+/// What a client has to be told, on its own behalf and on that of others.
+struct News {
+    own: Option<Mail>,
+    letters: Option<Mail>,
+}
+
 /// Requests that came together.
 struct Batch {
     began: Instant,
@@ -106,19 +112,22 @@ impl Connection<'_> {
     async fn serve(&mut self, until_login: bool) -> Option<Departure> {
         let mut was_full = false;
         loop {
-            if !self.input.bytes().is_empty()
-                && let Err(departure) = self.work().await
+            // What has changed before a request is told before it: a client hears of a change before it is shown what came later.
+            if let Some(news) = self.news()
+                && let Err(departure) = Box::pin(self.tell_news(news)).await
             {
                 return Some(departure);
             }
-            if let Some(mail) = self
-                .session
-                .tracking
-                .as_ref()
-                .and_then(|tracked| tracked.take_mail())
-                && let Err(departure) = Box::pin(self.tell(mail)).await
-            {
-                return Some(departure);
+            if !self.input.bytes().is_empty() {
+                if let Err(departure) = self.work().await {
+                    return Some(departure);
+                }
+                // What has changed meanwhile is told behind its reply.
+                if let Some(news) = self.news()
+                    && let Err(departure) = Box::pin(self.tell_news(news)).await
+                {
+                    return Some(departure);
+                }
             }
             if until_login && self.session.identity.is_some() {
                 return None;
@@ -139,6 +148,23 @@ impl Connection<'_> {
         }
     }
 
+    /// What there is to tell the client.
+    fn news(&self) -> Option<News> {
+        let own = self.session.tracking.as_deref().and_then(Tracked::take_mail);
+        let letters = self.session.letters.as_deref().and_then(Mailbox::take);
+        (own.is_some() || letters.is_some()).then_some(News { own, letters })
+    }
+
+    async fn tell_news(&mut self, News { own, letters }: News) -> Result<(), Departure> {
+        if let Some(mail) = own {
+            self.tell(mail).await?;
+        }
+        if let Some(mail) = letters {
+            self.say(|_, out| tracking::tell(&mail, out)).await?;
+        }
+        Ok(())
+    }
+
     /// Waits for bytes, or for something that the client has to be told.
     async fn receive(&mut self) -> Result<Came, Departure> {
         self.guest.waits_for_client();
@@ -149,27 +175,44 @@ impl Connection<'_> {
             if let Poll::Ready(read) = self.input.poll_read(cx, &mut self.stream) {
                 return Poll::Ready(read.map(Came::Bytes).map_err(Departure::Failed));
             }
-            match &self.session.tracking {
-                Some(tracked) => tracked.poll_mail(cx).map(|()| Ok(Came::Mail)),
-                None => Poll::Pending,
+            let mail = self.session.tracking.as_deref();
+            let mail = mail.map_or(Poll::Pending, |tracked| tracked.poll_mail(cx));
+            let letters = self.session.letters.as_deref();
+            let letters = letters.map_or(Poll::Pending, |letters| letters.poll(cx));
+            match (mail, letters) {
+                (Poll::Pending, Poll::Pending) => Poll::Pending,
+                _ => Poll::Ready(Ok(Came::Mail)),
             }
         })
         .await
     }
 
-    /// Tells the client which keys have changed. Only between two requests: what changed during one is told behind its reply.
+    /// Tells the client which keys have changed, or the one that is told in its place. Only between two requests: what changed
+    /// during one is told behind its reply.
     async fn tell(&mut self, mut mail: Mail) -> Result<(), Departure> {
+        let Some(tracked) = &self.session.tracking else {
+            return Ok(());
+        };
+        let to = tracked.redirection();
         self.guest.works();
-        if self
-            .session
-            .tracking
-            .as_ref()
-            .is_some_and(|tracked| tracked.is_broadcast())
-        {
+        if tracked.is_broadcast() {
             mail = self.readable(mail).await?;
         }
+        self.say(|session, out| match to {
+            0 => tracking::tell(&mail, out),
+            to => tracking::redirect(&mail, session, to, out),
+        })
+        .await
+    }
+
+    /// Writes something that the client has not asked for.
+    async fn say(&mut self, write: impl FnOnce(&Session, &mut Writer<'_>)) -> Result<(), Departure> {
+        self.guest.works();
         let mut desk = self.desk.take().unwrap_or_else(|| self.service.take_desk());
-        tracking::tell(&mail, &mut Writer::new(&mut desk.out, self.session.version));
+        write(
+            &self.session,
+            &mut Writer::new(&mut desk.out, self.session.version),
+        );
         let written = output::write(&mut self.stream, &self.guest, &mut desk.out).await;
         self.put_away(desk);
         written
@@ -256,7 +299,9 @@ impl Connection<'_> {
                     }
                 }
                 Ok(Step::TooLarge(n)) => {
+                    let (start, replies) = (desk.out.len(), self.session.replies);
                     self.refuse_large(desk);
+                    self.mute(replies, start, &mut desk.out);
                     self.input.consume(n);
                 }
                 Err(error) => {
@@ -397,9 +442,9 @@ impl Connection<'_> {
                 execution(self.service, &self.guest, &mut self.session, batch, space)
                     .request_fetched(args, own, out);
             }
-            Err(reason) => {
+            Err(error) => {
                 self.session.queue = None;
-                self.refuse(&Refusal::NotAsked(reason), out);
+                self.refuse(&error.into(), out);
             }
         }
         Ok(())
@@ -431,7 +476,7 @@ impl Connection<'_> {
     }
 
     fn refuse(&self, refusal: &Refusal, out: &mut Vec<u8>) {
-        self.service.counts.errors.inc();
+        self.service.counts.refuses(refusal);
         Writer::new(out, self.session.version).error(&refusal.to_string());
     }
 

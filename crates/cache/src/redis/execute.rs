@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use config::ReadConsistency;
 use dataplane::extension::Guest;
-use resp_wire::{Args, Writer};
+use resp_wire::{Args, Writer, parse_integer};
 
 use super::Service;
 use super::client;
@@ -15,6 +15,7 @@ use super::refusal::{Refusal, UnknownCommand};
 use super::rows::{Rows, Source, Space, Stop, Wanted};
 use super::server;
 use super::session::Session;
+use super::subscribe;
 use super::tracking::Tracked;
 use super::transaction::Queue;
 use crate::mapping::{Mapping, MappingSet};
@@ -80,7 +81,7 @@ impl Execution<'_> {
 
     /// Tells the client why not.
     pub(crate) fn refuse(&mut self, refusal: &Refusal, out: &mut Writer<'_>) {
-        self.service.counts.errors.inc();
+        self.service.counts.refuses(refusal);
         out.error(&refusal.to_string());
     }
 
@@ -107,6 +108,10 @@ impl Execution<'_> {
                     return Ok(Next::Fresh);
                 }
                 self.read(command, args, out)?;
+                Ok(Next::Done)
+            }
+            Nature::Say if command == Command::Ping && args.len() <= 2 && self.session.only_listens() => {
+                subscribe::pong(args, out);
                 Ok(Next::Done)
             }
             Nature::Say => {
@@ -141,6 +146,13 @@ impl Execution<'_> {
         let spec = command.spec();
         if !spec.takes(args.len()) {
             return Err(Refusal::Arity(spec.name));
+        }
+        let is_for_listeners = matches!(
+            command,
+            Command::Subscribe | Command::Unsubscribe | Command::Ping | Command::Quit | Command::Reset
+        );
+        if self.session.only_listens() && !is_for_listeners {
+            return Err(Refusal::Subscribed(spec.name));
         }
         Ok(command)
     }
@@ -198,8 +210,9 @@ impl Execution<'_> {
                 self.session.reset(self.guest);
                 out.simple("RESET");
             }
-            Command::Select if args.get(1) == Some(b"0") => out.simple("OK"),
-            Command::Select => return Err(Refusal::Database.into()),
+            Command::Select => select(args, out)?,
+            Command::Subscribe => subscribe::subscribe(self.session, args, out)?,
+            Command::Unsubscribe => subscribe::unsubscribe(self.session, args, out),
             _ => client::client(self.session, self.guest, self.service.tracking(), args, out)?,
         }
         Ok(Next::Done)
@@ -238,7 +251,12 @@ impl Execution<'_> {
                 return self.connection(command, args, out);
             }
             Command::Multi => return Err(Refusal::NestedMulti.into()),
-            Command::Auth | Command::Hello | Command::Client | Command::Flush => {
+            Command::Auth
+            | Command::Hello
+            | Command::Client
+            | Command::Flush
+            | Command::Subscribe
+            | Command::Unsubscribe => {
                 queue.spoil();
                 return Err(Refusal::NotInTransaction(command.spec().name).into());
             }
@@ -378,6 +396,7 @@ fn exec_each(
         let executed = match command.spec().nature {
             Nature::Read => reads::read(command, args, rows, out),
             Nature::Say => say(service, guest, command, args, out).map_err(Stop::from),
+            Nature::Connection if command == Command::Select => select(args, out).map_err(Stop::from),
             Nature::Connection | Nature::Transaction | Nature::Operate => {
                 out.simple("OK");
                 Ok(())
@@ -385,7 +404,7 @@ fn exec_each(
         };
         if let Err(Stop::Refused(refusal)) = executed {
             out.rewind(begin);
-            service.counts.errors.inc();
+            service.counts.refuses(&refusal);
             out.error(&refusal.to_string());
         } else {
             executed?;
@@ -395,6 +414,16 @@ fn exec_each(
         }
         Ok(())
     })
+}
+
+/// `SELECT`: there is database 0.
+fn select(args: Args<'_>, out: &mut Writer<'_>) -> Result<(), Refusal> {
+    match parse_integer(args.get(1).unwrap_or_default()) {
+        Some(0) => out.simple("OK"),
+        Some(_) => return Err(Refusal::Database),
+        None => return Err(Refusal::NotAnInteger),
+    }
+    Ok(())
 }
 
 /// Executes a command of [`Nature::Say`].

@@ -4,7 +4,7 @@ use dataplane::extension::{Guest, NotAdmitted};
 use resp_wire::{Args, Version, Writer, parse_integer};
 
 use super::client::said;
-use super::refusal::Refusal;
+use super::refusal::{Refusal, shown};
 use super::session::Session;
 
 /// Of Redis: what this server's commands and replies are like. Some clients want to know that much: those that keep values themselves ask for a
@@ -48,7 +48,11 @@ pub(crate) async fn hello(
         None => session.version,
         Some(Some(2)) => Version::V2,
         Some(Some(3)) => Version::V3,
-        Some(_) => return Err(Refusal::Protocol),
+        Some(Some(_)) => return Err(Refusal::Protocol),
+        Some(None) => {
+            let text = "Protocol version is not an integer or out of range";
+            return Err(Refusal::Other(text.into()));
+        }
     };
     let (mut login, mut name) = (None, None);
     let mut rest = args.from(2);
@@ -62,7 +66,10 @@ pub(crate) async fn hello(
                 name = Some(said(rest, 1, "Client names")?);
                 2
             }
-            _ => return Err(Refusal::Other("Syntax error in HELLO option".into())),
+            _ => {
+                let option = shown(option);
+                return Err(Refusal::Other(format!("Syntax error in HELLO option '{option}'")));
+            }
         };
         rest = rest.from(taken);
     }

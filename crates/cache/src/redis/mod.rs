@@ -34,6 +34,7 @@ mod rows;
 mod scan;
 mod server;
 mod session;
+mod subscribe;
 mod tracking;
 mod transaction;
 
@@ -50,8 +51,9 @@ use mysql_wire::binlog::Zone;
 use resp_wire::Parser;
 use telemetry::{Counter, Samples, Source, catalog};
 
+use self::refusal::{Bound, Refusal};
 use crate::mapping::MappingSet;
-use crate::reader::{Reader, Want};
+use crate::reader::{NotFetched, Reader, Want};
 use crate::store::Store;
 use crate::tracking::Tracking;
 
@@ -79,7 +81,19 @@ struct Counts {
     connections: Counter,
     commands: Counter,
     errors: Counter,
+    /// Refusals by [`Bound`].
+    too_large: [Counter; Bound::LABELS.len()],
     asked_server: Counter,
+}
+
+impl Counts {
+    /// A client is told why its command is not executed.
+    fn refuses(&self, refusal: &Refusal) {
+        self.errors.inc();
+        if let Some(bound) = refusal.bound() {
+            self.too_large[bound as usize].inc();
+        }
+    }
 }
 
 /// Counts of all workers.
@@ -88,6 +102,7 @@ struct Totals {
     connections: u64,
     commands: u64,
     errors: u64,
+    too_large: [u64; Bound::LABELS.len()],
     asked_server: u64,
 }
 
@@ -138,6 +153,9 @@ impl Shared {
             totals.connections += worker.connections.get();
             totals.commands += worker.commands.get();
             totals.errors += worker.errors.get();
+            for (total, counter) in totals.too_large.iter_mut().zip(&worker.too_large) {
+                *total += counter.get();
+            }
             totals.asked_server += worker.asked_server.get();
         }
         totals
@@ -149,6 +167,9 @@ impl Source for Shared {
         let totals = self.counts();
         out.counter(&catalog::REDIS_COMMANDS, &[], totals.commands);
         out.counter(&catalog::REDIS_ERRORS, &[], totals.errors);
+        for (label, count) in Bound::LABELS.iter().zip(totals.too_large) {
+            out.counter(&catalog::REDIS_TOO_LARGE, &[label], count);
+        }
     }
 }
 
@@ -195,10 +216,13 @@ impl Service {
     }
 
     /// The rows of keys, in their order, from the server, if they take no more than `bytes_max` of memory.
-    async fn fetch(&self, wanted: &[rows::Wanted], bytes_max: usize) -> Result<Vec<Option<Vec<u8>>>, String> {
+    async fn fetch(
+        &self,
+        wanted: &[rows::Wanted],
+        bytes_max: usize,
+    ) -> Result<Vec<Option<Vec<u8>>>, NotFetched> {
         let wants: Vec<Want<'_>> = wanted.iter().map(rows::Wanted::want).collect();
-        let fetched = self.reader.fetch_within(&wants, bytes_max).await;
-        fetched.map_err(|error| error.to_string())
+        self.reader.fetch_within(&wants, bytes_max).await
     }
 
     fn take_desk(&self) -> Box<Desk> {

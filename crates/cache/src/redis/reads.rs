@@ -6,13 +6,28 @@ use resp_wire::{Args, Writer, parse_integer};
 
 use super::command::Command;
 use super::glob;
-use super::refusal::Refusal;
+use super::refusal::{Refusal, shown};
 use super::rows::{Rows, Stop};
 use super::scan;
+use super::server::help;
 use crate::mapping::{Column, Mapping};
 
 /// Bytes of one reply. A client that wants more at once is told so.
 pub(crate) const REPLY_MAX: usize = 64 << 20;
+
+const MEMORY_HELP: &[&str] = &[
+    "MEMORY <subcommand> [<arg> ...]. Subcommands are:",
+    "USAGE <key> [SAMPLES <count>]",
+    "    Return the bytes that a row takes in memory, with its share of the index.",
+];
+
+const OBJECT_HELP: &[&str] = &[
+    "OBJECT <subcommand> [<arg> ...]. Subcommands are:",
+    "ENCODING <key>",
+    "    Return how Redis would keep a value of this kind.",
+    "FREQ <key>, IDLETIME <key>, REFCOUNT <key>",
+    "    Return 0, 0 and 1.",
+];
 
 /// Executes a command of [`Nature::Read`](super::command::Nature::Read).
 ///
@@ -327,13 +342,25 @@ impl<'a> Reading<'_, 'a, '_> {
     }
 
     fn memory(&mut self, args: Args<'_>) -> Result<(), Stop> {
-        let name = arg(args, 1);
-        if !name.eq_ignore_ascii_case(b"usage") || args.len() < 3 {
-            return Err(Refusal::Subcommand {
-                command: "MEMORY",
-                name: super::refusal::shown(name),
+        let name = arg(args, 1).to_ascii_lowercase();
+        match (name.as_slice(), args.len()) {
+            (b"usage", 3) => {}
+            // All of a row is counted, however much of it was asked for.
+            (b"usage", 5) if arg(args, 3).eq_ignore_ascii_case(b"samples") => {
+                parse_integer(arg(args, 4)).ok_or(Refusal::NotAnInteger)?;
             }
-            .into());
+            (b"usage", 4..) => return Err(Refusal::Syntax.into()),
+            (b"help", 2) => {
+                help(MEMORY_HELP, self.out);
+                return Ok(());
+            }
+            _ => {
+                return Err(Refusal::Subcommand {
+                    command: "MEMORY",
+                    name: shown(&name),
+                }
+                .into());
+            }
         }
         let (mapping, exists) = self.there_is(arg(args, 2))?;
         if exists {
@@ -347,9 +374,13 @@ impl<'a> Reading<'_, 'a, '_> {
     fn object(&mut self, args: Args<'_>) -> Result<(), Stop> {
         let name = arg(args, 1).to_ascii_lowercase();
         let (b"encoding" | b"refcount" | b"idletime" | b"freq", 3) = (name.as_slice(), args.len()) else {
+            if matches!((name.as_slice(), args.len()), (b"help", 2)) {
+                help(OBJECT_HELP, self.out);
+                return Ok(());
+            }
             return Err(Refusal::Subcommand {
                 command: "OBJECT",
-                name: super::refusal::shown(&name),
+                name: shown(&name),
             }
             .into());
         };

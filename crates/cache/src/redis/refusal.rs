@@ -3,6 +3,7 @@
 use std::fmt;
 
 use super::command;
+use crate::reader::NotFetched;
 
 /// Why a command is not executed, or came to nothing. `Display` gives the whole reply: a word in capitals that programs look
 /// at, as Redis has it, and a text for people.
@@ -15,7 +16,7 @@ pub(crate) enum Refusal {
          option can be used to authenticate the client and select the RESP protocol version at the same time"
     )]
     HelloWithoutLogin,
-    #[error("WRONGPASS {0}")]
+    #[error("WRONGPASS {0}.")]
     Denied(String),
     #[error("ERR {0}")]
     NotAdmitted(String),
@@ -37,7 +38,7 @@ pub(crate) enum Refusal {
     NotAnInteger,
     #[error("ERR invalid cursor")]
     Cursor,
-    #[error("ERR DB index is out of range: there is database 0")]
+    #[error("ERR DB index is out of range")]
     Database,
     #[error("ERR request of more than {0} bytes")]
     TooLarge(usize),
@@ -59,16 +60,59 @@ pub(crate) enum Refusal {
     NotFresh(String),
     #[error("ERR the server could not be asked: {0}")]
     NotAsked(String),
+    #[error("ERR the server could not be asked: {0}")]
+    RowsTooLarge(NotFetched),
     #[error("ERR MULTI calls can not be nested")]
     NestedMulti,
     #[error("ERR {0} without MULTI")]
     WithoutMulti(String),
     #[error("EXECABORT Transaction discarded because of previous errors.")]
     Aborted,
+    #[error(
+        "ERR Can't execute '{0}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context"
+    )]
+    Subscribed(&'static str),
     #[error("ERR '{0}' is not allowed inside a transaction")]
     NotInTransaction(&'static str),
     #[error("ERR {0}")]
     Other(String),
+}
+
+/// What of a request was larger than it may be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Bound {
+    /// Itself, or those between MULTI and EXEC.
+    Request,
+    Reply,
+    /// The rows of the server.
+    Rows,
+}
+
+impl Bound {
+    /// All of them, as metrics name them, in their order.
+    pub(crate) const LABELS: [&str; 3] = ["request", "reply", "rows"];
+}
+
+impl Refusal {
+    /// The bound that it is about, if it is about one.
+    pub(crate) fn bound(&self) -> Option<Bound> {
+        match self {
+            Self::TooLarge(_) => Some(Bound::Request),
+            Self::ReplyTooLarge(_) => Some(Bound::Reply),
+            Self::RowsTooLarge(_) => Some(Bound::Rows),
+            _ => None,
+        }
+    }
+}
+
+impl From<NotFetched> for Refusal {
+    fn from(error: NotFetched) -> Self {
+        if error.too_long {
+            Self::RowsTooLarge(error)
+        } else {
+            Self::NotAsked(error.to_string())
+        }
+    }
 }
 
 /// A command that is not served.

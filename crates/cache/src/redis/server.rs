@@ -14,6 +14,24 @@ pub(crate) fn help(lines: &[&str], out: &mut Writer<'_>) {
     lines.iter().for_each(|line| out.simple(line));
 }
 
+const COMMAND_HELP: &[&str] = &[
+    "COMMAND <subcommand> [<arg> ...]. Subcommands are:",
+    "(no subcommand), INFO [<command> ...]",
+    "    Return how commands are called.",
+    "COUNT, LIST",
+    "    Return how many commands there are, or their names.",
+    "DOCS [<command> ...]",
+    "    Return what commands are for.",
+    "GETKEYS <command> <arg> ...",
+    "    Return the keys of a command.",
+];
+
+const CONFIG_HELP: &[&str] = &[
+    "CONFIG <subcommand> [<arg> ...]. Subcommands are:",
+    "GET <pattern> [<pattern> ...]",
+    "    Return the settings whose names fit.",
+];
+
 /// `COMMAND [COUNT | LIST | INFO … | DOCS … | GETKEYS …]`.
 ///
 /// # Errors
@@ -50,6 +68,7 @@ pub(crate) fn command(args: Args<'_>, out: &mut Writer<'_>) -> Result<(), Refusa
             document(specs(), specs().count(), out);
         }
         (b"getkeys", 3..) => get_keys(named, out)?,
+        (b"help", 2) => help(COMMAND_HELP, out),
         (name, _) => {
             return Err(Refusal::Subcommand {
                 command: "COMMAND",
@@ -152,6 +171,10 @@ pub(crate) fn config(
     let name = args.get(1).unwrap_or_default().to_ascii_lowercase();
     match (name.as_slice(), args.len()) {
         (b"get", 3..) => {}
+        (b"help", 2) => {
+            help(CONFIG_HELP, out);
+            return Ok(());
+        }
         (b"set" | b"rewrite" | b"resetstat", _) => {
             return Err(Refusal::Other(format!(
                 "CONFIG {} is refused: the gateway's configuration is a file",

@@ -1,5 +1,7 @@
 //! What a Redis connection is: its user, its protocol, its level, its transaction.
 
+use std::sync::Arc;
+
 use config::ReadConsistency;
 use dataplane::extension::{Guest, Identity};
 use mysql_wire::gtid::GtidSet;
@@ -8,6 +10,7 @@ use resp_wire::{Limits, Version};
 use super::clients::Listed;
 use super::tracking::Tracked;
 use super::transaction::Queue;
+use crate::tracking::Mailbox;
 
 /// The state of a connection between two commands.
 pub(crate) struct Session {
@@ -27,6 +30,8 @@ pub(crate) struct Session {
     pub(crate) rights: super::rights::Known,
     /// It is told when rows change.
     pub(crate) tracking: Option<Box<Tracked>>,
+    /// It has subscribed to being told on behalf of others.
+    pub(crate) letters: Option<Arc<Mailbox>>,
 }
 
 /// Which replies a client wants (`CLIENT REPLY`).
@@ -51,6 +56,7 @@ impl Session {
             listed,
             rights: super::rights::Known::default(),
             tracking: None,
+            letters: None,
         }
     }
 
@@ -72,7 +78,7 @@ impl Session {
 
     /// It tracks like this from here on.
     pub(crate) fn track(&mut self, tracking: Option<Box<Tracked>>) {
-        self.listed.tracks(tracking.is_some());
+        self.listed.tracks(tracking.as_deref().map(Tracked::redirection));
         self.tracking = tracking;
     }
 
@@ -80,6 +86,8 @@ impl Session {
     pub(crate) fn reset(&mut self, guest: &Guest) {
         self.listed.tell(|told| *told = super::clients::Told::default());
         self.speak(Version::V2);
+        self.track(None);
+        self.unsubscribe();
         self.identity = None;
         self.level = guest.listener().consistency;
         self.seen = None;
@@ -88,9 +96,27 @@ impl Session {
         self.rights = super::rights::Known::default();
     }
 
-    /// Another protocol from here on. In RESP2 nothing can be told that was not asked for.
+    /// It is told on behalf of others from here on.
+    pub(crate) fn subscribe(&mut self) {
+        self.letters = Some(self.listed.subscribe());
+    }
+
+    pub(crate) fn unsubscribe(&mut self) {
+        if self.letters.take().is_some() {
+            self.listed.unsubscribe();
+        }
+    }
+
+    /// In RESP2 a connection that has subscribed says nothing else until it has done with that.
+    #[inline]
+    pub(crate) fn only_listens(&self) -> bool {
+        self.letters.is_some() && self.version == Version::V2
+    }
+
+    /// Another protocol from here on. In RESP2 a connection cannot be told by itself what it has not asked for.
     pub(crate) fn speak(&mut self, version: Version) {
-        if version == Version::V2 {
+        let tracked = self.tracking.as_deref();
+        if version == Version::V2 && tracked.is_some_and(|tracked| tracked.redirection() == 0) {
             self.track(None);
         }
         self.version = version;

@@ -5,8 +5,9 @@
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use resp_wire::{Args, Version, Writer};
+use resp_wire::{Args, Version, Writer, parse_integer};
 
+use super::clients::Card;
 use super::refusal::{Refusal, shown};
 use super::session::Session;
 use crate::tracking::{Mail, Prefixes, Tracker, Tracking};
@@ -15,12 +16,17 @@ use crate::tracking::{Mail, Prefixes, Tracker, Tracking};
 const PREFIXES_MAX: usize = 64;
 const PREFIX_BYTES_MAX: usize = 4096;
 
+/// By messages of which connections are told on behalf of others, in RESP2.
+pub(crate) const CHANNEL: &str = "__redis__:invalidate";
+
 /// What a client that tracks has said.
 #[derive(Debug)]
 pub(crate) struct Tracked {
     tracker: Tracker,
     mode: Mode,
     no_loop: bool,
+    /// The connection that is told in its place; 0 is itself.
+    redirection: u32,
     /// `CLIENT CACHING` has been said for the next command.
     said: bool,
 }
@@ -75,6 +81,11 @@ impl Tracked {
         matches!(self.mode, Mode::Broadcast(_))
     }
 
+    /// The connection that is told in its place; 0 is itself.
+    pub(crate) fn redirection(&self) -> u32 {
+        self.redirection
+    }
+
     /// Ready when it has to be told something.
     pub(crate) fn poll_mail(&self, cx: &mut Context<'_>) -> Poll<()> {
         self.tracker.poll_mail(cx)
@@ -86,13 +97,22 @@ impl Tracked {
     }
 }
 
-/// Writes what a client has to be told.
+/// Writes what a client has to be told: in RESP2 as messages of the channel to which it has subscribed.
 pub(crate) fn tell(mail: &Mail, out: &mut Writer<'_>) {
-    if matches!(mail, Mail::Keys(keys) if keys.is_empty()) {
+    if is_nothing(mail) {
         return;
     }
-    out.push(2);
-    out.bulk(b"invalidate");
+    match out.version() {
+        Version::V2 => {
+            out.array(3);
+            out.bulk(b"message");
+            out.bulk(CHANNEL.as_bytes());
+        }
+        Version::V3 => {
+            out.push(2);
+            out.bulk(b"invalidate");
+        }
+    }
     match mail {
         Mail::All => out.null(),
         Mail::Keys(keys) => {
@@ -100,6 +120,29 @@ pub(crate) fn tell(mail: &Mail, out: &mut Writer<'_>) {
             keys.iter().for_each(|key| out.bulk(key));
         }
     }
+}
+
+fn is_nothing(mail: &Mail) -> bool {
+    matches!(mail, Mail::Keys(keys) if keys.is_empty())
+}
+
+/// Has another connection told in the place of this one. Where that one has gone, in RESP3 this one is told so.
+pub(crate) fn redirect(mail: &Mail, session: &Session, to: u32, out: &mut Writer<'_>) {
+    match target(session, to).and_then(|card| card.letters()) {
+        Some(letters) => letters.pass_on(mail),
+        None if session.version == Version::V3 && !is_nothing(mail) => {
+            out.push(2);
+            out.bulk(b"tracking-redir-broken");
+            out.integer(i64::from(to));
+        }
+        None => {}
+    }
+}
+
+/// A connection that may be told in the place of this one: one of the same user.
+fn target(session: &Session, id: u32) -> Option<Arc<Card>> {
+    let card = session.listed.clients().find(id)?;
+    (card.told().user == session.listed.told().user).then_some(card)
 }
 
 /// `CLIENT TRACKING ON|OFF [REDIRECT id] [PREFIX prefix …] [BCAST] [OPTIN] [OPTOUT] [NOLOOP]`.
@@ -121,9 +164,10 @@ pub(crate) fn tracking(
         session.track(None);
         return Ok(());
     }
-    if session.version == Version::V2 {
+    let redirection = options.redirection(session)?;
+    if session.version == Version::V2 && redirection == 0 {
         return Err(other(
-            "CLIENT TRACKING ON takes RESP3 (HELLO 3): RESP2 has no messages that nobody asked for",
+            "CLIENT TRACKING ON takes RESP3 (HELLO 3), or REDIRECT: RESP2 has no messages that nobody asked for",
         ));
     }
     let before = session.tracking.as_deref().map(|before| &before.mode);
@@ -144,11 +188,12 @@ pub(crate) fn tracking(
                 tracker,
                 mode: mode.clone(),
                 no_loop,
+                redirection,
                 said: false,
             })
         }
     };
-    (tracked.mode, tracked.no_loop) = (mode, no_loop);
+    (tracked.mode, tracked.no_loop, tracked.redirection) = (mode, no_loop, redirection);
     session.track(Some(tracked));
     Ok(())
 }
@@ -160,6 +205,7 @@ struct Options {
     opt_in: bool,
     opt_out: bool,
     no_loop: bool,
+    redirection: Option<i64>,
 }
 
 impl Options {
@@ -176,10 +222,12 @@ impl Options {
                     options.prefixes.push(prefix.into());
                     taken = 2;
                 }
-                (b"redirect", Some(_)) => {
-                    return Err(other(
-                        "REDIRECT is not served: in RESP3 (HELLO 3) a connection is told by itself",
-                    ));
+                (b"redirect", Some(id)) => {
+                    if options.redirection.is_some() {
+                        return Err(other("A client can only redirect to a single other client"));
+                    }
+                    options.redirection = Some(parse_integer(id).ok_or(Refusal::NotAnInteger)?);
+                    taken = 2;
                 }
                 _ => return Err(Refusal::Syntax),
             }
@@ -200,6 +248,23 @@ impl Options {
             return Err(other("You can't specify both OPTIN mode and OPTOUT mode"));
         }
         Ok(())
+    }
+
+    /// The connection that is to be told; 0 is the client itself. Redis takes one that has not subscribed, too, and drops what
+    /// it would be told.
+    fn redirection(&self, session: &Session) -> Result<u32, Refusal> {
+        let id = self.redirection.unwrap_or(0);
+        if id == 0 {
+            return Ok(0);
+        }
+        let card = u32::try_from(id).ok().and_then(|id| target(session, id));
+        let card = card.ok_or_else(|| other("The client ID you want redirect to does not exist"))?;
+        if card.letters().is_none() {
+            return Err(Refusal::Other(format!(
+                "The client ID you want redirect to has not subscribed to {CHANNEL}"
+            )));
+        }
+        Ok(card.id())
     }
 
     /// A client that tracks in a mode may ask for this.
@@ -308,21 +373,20 @@ pub(crate) fn tracking_info(session: &Session, out: &mut Writer<'_>) {
         if tracked.no_loop {
             flags.push("noloop");
         }
+        let to = tracked.redirection;
+        if to > 0 && target(session, to).is_none_or(|card| card.letters().is_none()) {
+            flags.push("broken_redirect");
+        }
     }
     out.map(3);
     out.bulk(b"flags");
     out.set(flags.len());
     flags.iter().for_each(|flag| out.bulk(flag.as_bytes()));
     out.bulk(b"redirect");
-    out.integer(redirection(session));
+    out.integer(session.listed.redirection());
     out.bulk(b"prefixes");
     out.array(prefixes.len());
     prefixes.iter().for_each(|prefix| out.bulk(prefix));
-}
-
-/// `CLIENT GETREDIR`: 0 is the connection itself, -1 that it does not track.
-pub(crate) fn redirection(session: &Session) -> i64 {
-    if session.tracking.is_some() { 0 } else { -1 }
 }
 
 fn other(text: &str) -> Refusal {

@@ -12,7 +12,7 @@ const KEY_COST: usize = 32;
 
 /// Filled by any thread, emptied by the client's connection.
 #[derive(Debug, Default)]
-pub(super) struct Mailbox {
+pub(crate) struct Mailbox {
     inside: Mutex<Inside>,
 }
 
@@ -33,8 +33,16 @@ pub(crate) enum Mail {
 }
 
 impl Mailbox {
+    /// Passes on what another was to be told.
+    pub(crate) fn pass_on(&self, mail: &Mail) {
+        match mail {
+            Mail::All => self.put_all(),
+            Mail::Keys(keys) => self.put(keys.iter().map(|key| &**key)),
+        }
+    }
+
     /// Keys have changed.
-    pub(super) fn put<'k>(&self, changed: impl IntoIterator<Item = &'k [u8]>) {
+    pub(crate) fn put<'k>(&self, changed: impl IntoIterator<Item = &'k [u8]>) {
         let mut inside = lock(&self.inside);
         for key in changed {
             inside.bytes += key.len() + KEY_COST;
@@ -56,7 +64,7 @@ impl Mailbox {
     }
 
     /// Anything may have changed.
-    pub(super) fn put_all(&self) {
+    pub(crate) fn put_all(&self) {
         let mut inside = lock(&self.inside);
         inside.mail = Some(Mail::All);
         let waker = inside.waker.take();
@@ -65,7 +73,7 @@ impl Mailbox {
     }
 
     /// Ready when something is there.
-    pub(super) fn poll(&self, cx: &mut Context<'_>) -> Poll<()> {
+    pub(crate) fn poll(&self, cx: &mut Context<'_>) -> Poll<()> {
         let mut inside = lock(&self.inside);
         if inside.mail.is_some() {
             return Poll::Ready(());
@@ -78,7 +86,7 @@ impl Mailbox {
     }
 
     /// Takes what is there.
-    pub(super) fn take(&self) -> Option<Mail> {
+    pub(crate) fn take(&self) -> Option<Mail> {
         let mut inside = lock(&self.inside);
         inside.bytes = 0;
         inside.mail.take()

@@ -34,10 +34,9 @@ use std::task::{Context, Poll};
 use telemetry::{Samples, Source, catalog};
 
 use crate::mapping::{Decision, Mapping, MappingSet};
-use mailbox::Mailbox;
 use table::{Remembered, Table, Taken};
 
-pub(crate) use mailbox::Mail;
+pub(crate) use mailbox::{Mail, Mailbox};
 pub(crate) use touched::Touched;
 
 /// Clients that track, and the keys that are remembered for them. Shared by all threads.

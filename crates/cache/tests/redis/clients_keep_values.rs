@@ -127,7 +127,9 @@ fn options_that_do_not_go_together_are_refused() {
         ("PREFIX a", "PREFIX option requires BCAST mode"),
         ("BCAST OPTIN", "not compatible with BCAST"),
         ("OPTIN OPTOUT", "both OPTIN mode and OPTOUT"),
-        ("REDIRECT 7", "REDIRECT is not served"),
+        ("REDIRECT 7", "The client ID you want redirect to does not exist"),
+        ("REDIRECT x", "value is not an integer"),
+        ("REDIRECT 7 REDIRECT 8", "only redirect to a single other client"),
         (
             "BCAST PREFIX a PREFIX ab",
             "Prefix 'ab' overlaps with an existing prefix 'a'",
@@ -179,6 +181,97 @@ fn options_that_do_not_go_together_are_refused() {
             .contains("overlaps")
     );
     assert!(client.ask("CLIENT INFO").contains(" flags=t "));
+}
+
+/// A client that has subscribed, and its id.
+fn subscribed(stage: &Stage) -> (Client, String) {
+    let mut client = stage.client();
+    let id = client.ask("CLIENT ID");
+    client.expect(&[(
+        "SUBSCRIBE __redis__:invalidate",
+        "[subscribe __redis__:invalidate 1]",
+    )]);
+    (client, id)
+}
+
+#[test]
+fn another_connection_is_told_in_its_place() {
+    let stage = Stage::start(Kind::Mariadb, "", "");
+    let (mut told, id) = subscribed(&stage);
+    let mut client = stage.client();
+    let redirected = format!("CLIENT TRACKING ON REDIRECT {id}");
+    let message = |keys: &str| format!("[message __redis__:invalidate {keys}]");
+    client.expect(&[
+        (&redirected, "OK"),
+        ("CLIENT GETREDIR", &id),
+        ("GET words@1", "one"),
+        ("MGET words@2 words@3", "[nil nil]"),
+    ]);
+    stage.sql("START TRANSACTION; UPDATE shop.words SET word = 'uno'; INSERT INTO shop.words VALUES (3, 'drei'); COMMIT");
+    assert_eq!(told.reply(), message("[words@1 words@2 words@3]"));
+    // It says nothing else.
+    let only = "(ERR Can't execute 'get': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context)";
+    told.expect(&[
+        ("PING", "[pong ]"),
+        ("PING x", "[pong x]"),
+        ("GET words@1", only),
+        ("SUBSCRIBE news", "(ERR the only channel is __redis__:invalidate)"),
+    ]);
+    let list = client.ask("CLIENT LIST TYPE pubsub");
+    assert!(
+        list.contains(&format!("id={id} ")) && list.contains(" flags=P ") && list.contains(" sub=1 "),
+        "{list}"
+    );
+    assert_eq!(list.lines().count(), 1, "{list}");
+    assert!(client.ask("CLIENT INFO").contains(&format!(" redir={id} ")));
+
+    let info = |flags: &str| format!("[flags {flags} redirect {id} prefixes []]");
+    client.expect(&[("CLIENT TRACKINGINFO", &info("[on]"))]);
+    told.expect(&[
+        ("UNSUBSCRIBE", "[unsubscribe __redis__:invalidate 0]"),
+        ("UNSUBSCRIBE", "[unsubscribe nil 0]"),
+        ("GET words@1", "uno"),
+    ]);
+    client.expect(&[
+        ("CLIENT TRACKINGINFO", &info("[on broken_redirect]")),
+        (
+            &redirected,
+            "(ERR The client ID you want redirect to has not subscribed to __redis__:invalidate)",
+        ),
+        ("CLIENT TRACKING OFF", "OK"),
+        ("CLIENT GETREDIR", "-1"),
+    ]);
+    told.expect(&[(
+        "SUBSCRIBE __redis__:invalidate",
+        "[subscribe __redis__:invalidate 1]",
+    )]);
+    client.expect(&[(&redirected, "OK"), ("GET words@1", "uno")]);
+    stage.sql("TRUNCATE shop.words");
+    assert_eq!(told.reply(), message("nil"));
+}
+
+#[test]
+fn another_connection_of_the_same_user_is_told_of_what_that_user_may_read() {
+    let stage = Stage::start(Kind::Mariadb, "", "");
+    let (mut told, id) = subscribed(&stage);
+    let mut reader = stage.stranger();
+    reader.ask("AUTH reader secret");
+    let refused = reader.ask(&format!("CLIENT TRACKING ON REDIRECT {id}"));
+    assert!(refused.contains("does not exist"), "{refused}");
+    // In RESP3, too, and with prefixes.
+    let mut client = stage.stranger();
+    client.ask(&format!("HELLO 3 AUTH {USER} {PASSWORD}"));
+    assert_eq!(
+        client.ask(&format!("CLIENT TRACKING ON BCAST PREFIX words@1 REDIRECT {id}")),
+        "OK"
+    );
+    stage.sql("INSERT INTO shop.words VALUES (10, 'ten'), (20, 'twenty')");
+    assert_eq!(told.reply(), "[message __redis__:invalidate [words@10]]");
+    client.is_told_nothing();
+    // What it can tell nobody it says itself, where it can.
+    told.expect(&[("RESET", "RESET")]);
+    stage.sql("INSERT INTO shop.words VALUES (11, 'eleven')");
+    assert_eq!(client.reply(), format!("[tracking-redir-broken {id}]"));
 }
 
 #[test]

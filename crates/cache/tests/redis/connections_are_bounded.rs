@@ -51,6 +51,12 @@ fn bytes_that_are_promised_are_not_waited_for_with_memory() {
     client.send(format!("*200001\r\n$4\r\nMGET\r\n{}", keys.concat()));
     assert_eq!(client.reply(), "(ERR request of more than 1048576 bytes)");
     assert_eq!(client.ask("GET words@1"), "one");
+    // Nor is there a reply to it where there is to be none.
+    client.send("CLIENT REPLY SKIP\r\n");
+    client.send(format!("*200001\r\n$4\r\nMGET\r\n{}", keys.concat()));
+    assert_eq!(client.ask("GET words@1"), "one");
+    let counted = "forebay_redis_too_large_total{bound=\"request\"} 2";
+    assert!(stage.telemetry.encode().contains(counted));
     // So many requests that the buffer is full of them, and one that is longer than the buffer.
     let key = "words@1 ".repeat(10_000);
     let reply = client.ask(&format!("MGET {key}"));

@@ -70,6 +70,8 @@ fn a_row_that_is_wanted_too_often_at_once_is_refused() {
         "(ERR the server could not be asked: the row is not in memory, and the primary's answer is longer than 67108864 bytes: ask for \
          fewer keys at once)"
     );
+    let counted = "forebay_redis_too_large_total{bound=\"rows\"} 1";
+    assert!(stage.telemetry.encode().contains(counted));
     let row = client.ask("GET words@9");
     assert_eq!(row.len(), LONG);
     let several = client.ask(&format!("MGET{}", " words@9".repeat(100)));

@@ -47,9 +47,11 @@ fn a_transaction_is_executed_as_a_whole_or_not_at_all() {
         ("GET words@1", "QUEUED"),
         ("PING", "QUEUED"),
         ("HGET words@1 word", "QUEUED"),
+        ("SELECT 0", "QUEUED"),
+        ("SELECT 1", "QUEUED"),
         (
             "EXEC",
-            "[one PONG (WRONGTYPE Operation against a key holding the wrong kind of value)]",
+            "[one PONG (WRONGTYPE Operation against a key holding the wrong kind of value) OK (ERR DB index is out of range)]",
         ),
         ("MULTI", "OK"),
         (
