@@ -36,7 +36,7 @@ pub(crate) fn replicated() -> Sandbox {
 }
 
 /// Gives every server the table with its port, which is not replicated.
-fn tell_ports(sandbox: &Sandbox) {
+pub(crate) fn tell_ports(sandbox: &Sandbox) {
     for node in sandbox.nodes() {
         let statements = format!(
             "SET sql_log_bin = 0; CREATE TABLE where_am_i (port INT); INSERT INTO where_am_i VALUES ({});",

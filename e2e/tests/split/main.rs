@@ -32,6 +32,7 @@ mod reads_go_by_what_rules_and_options_say;
 mod reads_spread_over_the_replicas;
 mod rules_decide_what_happens_to_statements;
 mod servers_may_be_named_by_dns;
+mod servers_may_have_no_room_for_a_moment;
 mod sessions_are_killed_by_their_number;
 mod sessions_of_others_are_never_mixed_up;
 mod several_servers_may_take_writes;

@@ -207,7 +207,6 @@ fn candidates(
             };
         }
         let server = &member.server;
-        let max = server.max_connections();
         let (idle, busy) = split.pool().idle_and_busy(server.id());
         let role = match member.role {
             Role::Primary => ReadRole::Primary,
@@ -219,14 +218,16 @@ fn candidates(
             admitted: group.is_none() && groups.is_empty() || groups.admits(server.name(), group),
             // Another one that takes writes has not everything, as the only one would.
             available: server.takes_statements()
+                && (group.is_some() || !server.has_no_room())
                 && !tried.contains(&server.id())
                 && (!is_writer || has_all(server)),
-            full: max > 0 && server.sessions() >= max && idle == 0,
+            full: idle == 0 && server.is_full(),
             backup: server.is_backup(),
             other_zone: is_elsewhere(zone, member.zone.as_deref()),
             applied: has_all(server),
             lag: member.lag,
             weight: server.weight(),
+            warmth_permille: server.warmth_permille(config.slow_start),
             // Where all are full, the shortest line.
             outstanding: busy.saturating_add(server.waiting()),
             latency_us: if by_latency {

@@ -38,9 +38,7 @@ pub(crate) async fn server(
     if let Target::Named(name) = target {
         return named(split, name);
     }
-    primary(split, tried)
-        .await
-        .map(|server| Chosen::Server(server, true))
+    primary(split).await.map(|server| Chosen::Server(server, true))
 }
 
 /// Whether a group has a server that could take the statement if only it were as fresh as a read needs it: then the primary has
@@ -118,8 +116,9 @@ fn named(split: &Split, name: &str) -> Result<Chosen, Refused> {
     }
 }
 
-/// The primary, for which is waited where there is none: `failover_wait`.
-async fn primary(split: &Split, tried: &[ServerId]) -> Result<Arc<Server>, Refused> {
+/// The primary, for which is waited where there is none: `failover_wait`. One that was tried may have come back: while it has not it
+/// is suspected, and takes no statements.
+async fn primary(split: &Split) -> Result<Arc<Server>, Refused> {
     let cluster = &split.listener.cluster;
     let mut topology = cluster.topology();
     let mut deadline = None;
@@ -129,7 +128,6 @@ async fn primary(split: &Split, tried: &[ServerId]) -> Result<Arc<Server>, Refus
         }
         if let Some(primary) = split.writer(&topology)
             && primary.server.takes_statements()
-            && !tried.contains(&primary.server.id())
         {
             return Ok(Arc::clone(&primary.server));
         }
