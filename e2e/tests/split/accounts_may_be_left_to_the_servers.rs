@@ -134,6 +134,12 @@ async fn and_is_known_from_then_on() {
         is_known(&gateway, "passed_again").await,
         "nor a known one forgotten"
     );
+    let tried = |result| gateway.metric("forebay_account_trials_total", &[&format!("result={result:?}")]);
+    assert_eq!(
+        ["let_in", "denied", "refused", "no_verdict"].map(tried),
+        [1.0, 2.0, 0.0, 0.0]
+    );
+    assert_eq!(gateway.metric("forebay_accounts_known", &[]), 1.0);
 
     let forgetful = setup(sandbox, ", keep_passwords = false").start();
     for _ in 0..2 {

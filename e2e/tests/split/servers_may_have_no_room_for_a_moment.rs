@@ -42,14 +42,18 @@ async fn fill(node: &Node) -> Vec<Conn> {
 }
 
 #[tokio::test]
-async fn a_read_that_is_lost_with_the_only_server_waits_until_it_is_back() {
-    let sandbox = Sandbox::start(Spec::new(kind())).unwrap();
+async fn the_only_server_is_waited_for() {
+    let sandbox = Sandbox::start(Spec::new(kind()).option("--max-connections=20")).unwrap();
     let node = sandbox.primary();
     sql(
         &sandbox,
         "CREATE TABLE test.locked (n INT PRIMARY KEY); INSERT INTO test.locked VALUES (7)",
     );
-    let gateway = narrow(&sandbox, 4).cluster("failover_wait = \"60s\"").start();
+    let gateway = narrow(&sandbox, 4)
+        .cluster("failover_wait = \"60s\"\nqueue_timeout = \"60s\"\npool.idle_timeout = \"100ms\"")
+        .start();
+
+    // A read that is lost with it is sent again when it is back.
     let mut locker = Conn::new(direct(node)).await.unwrap();
     locker.query_drop("LOCK TABLES locked WRITE").await.unwrap();
     let mut session = cluster::connect(&gateway).await;
@@ -63,6 +67,23 @@ async fn a_read_that_is_lost_with_the_only_server_waits_until_it_is_back() {
     node.restart().unwrap();
     let read = timeout(LONG, reading).await.unwrap().unwrap();
     assert_eq!(read, Ok(Some("7".to_owned())));
+
+    // A login waits for room where others have taken it all.
+    eventually("it has no connection", async || {
+        gateway.metric("forebay_pool_idle", &[]) == 0.0
+    })
+    .await;
+    let others = fill(node).await;
+    let waiting = tokio::spawn({
+        let options = cluster::options(&gateway);
+        async move { Conn::new(options).await.map(drop) }
+    });
+    eventually("it waits", async || {
+        gateway.metric("forebay_pool_waiting", &[]) == 1.0
+    })
+    .await;
+    drop(others);
+    timeout(LONG, waiting).await.unwrap().unwrap().unwrap();
 }
 
 #[tokio::test]
@@ -125,31 +146,6 @@ async fn a_replica_that_does_not_know_the_account_is_passed_over() {
     for _ in 0..4 {
         assert_eq!(where_am_i(&mut session).await, sandbox.primary().port());
     }
-}
-
-#[tokio::test]
-async fn a_login_waits_for_room() {
-    let sandbox = Sandbox::start(Spec::new(kind()).option("--max-connections=20")).unwrap();
-    let gateway = narrow(&sandbox, 4)
-        .cluster("queue_timeout = \"60s\"\npool.idle_timeout = \"100ms\"")
-        .start();
-    // The server has greeted, and nothing of the gateway is left there.
-    drop(cluster::connect(&gateway).await);
-    eventually("it has no connection", async || {
-        gateway.metric("forebay_pool_idle", &[]) == 0.0
-    })
-    .await;
-    let mut others = fill(sandbox.primary()).await;
-    let waiting = tokio::spawn({
-        let options = cluster::options(&gateway);
-        async move { Conn::new(options).await.map(drop) }
-    });
-    eventually("it waits", async || {
-        gateway.metric("forebay_pool_waiting", &[]) == 1.0
-    })
-    .await;
-    others.clear();
-    timeout(LONG, waiting).await.unwrap().unwrap().unwrap();
 }
 
 /// Some of them on connections that others of the same account cannot use as they are, and on two workers.

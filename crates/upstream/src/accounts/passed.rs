@@ -34,6 +34,10 @@ const PATIENCE: u32 = 10;
 /// Least time between two attempts to have it said.
 const RETRY: Duration = Duration::from_secs(1);
 
+/// How long a password that is known waits for room on a full server, to be tried again: it stands all the same, and others want to
+/// be tried.
+const WAIT_OF_KNOWN: Duration = Duration::from_millis(100);
+
 /// "Access denied", with a password and without: about this password, and no more.
 const DENIALS: [u16; 2] = [1045, 1698];
 
@@ -150,7 +154,11 @@ impl Cluster {
             return Ok(Some(id));
         }
         let server = watch::server(self).await;
-        let tried = try_login(self, &server, name, password).await;
+        let patience = match passed.knows(name, password) {
+            true => config.queue_timeout.min(WAIT_OF_KNOWN),
+            false => config.queue_timeout,
+        };
+        let tried = try_login(self, &server, name, password, patience).await;
         let trial = Trial::of(&tried);
         passed.results[trial as usize].fetch_add(1, Ordering::Relaxed);
         if matches!(trial, Trial::Denied | Trial::Refused) {
@@ -224,6 +232,13 @@ impl Passed {
             known.used = now;
             known.number.id
         })
+    }
+
+    /// Whether the password is the one that a server has let in last.
+    fn knows(&self, name: &str, password: &Secret) -> bool {
+        let all = self.known();
+        let known = all.get(name.as_bytes());
+        known.is_some_and(|known| self.is_of(&known.number, password))
     }
 
     /// The account's number, where the password is the one that a server has let in last, and that was not too long ago.

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use config::Secret;
 use mysql_wire::Capabilities;
@@ -20,8 +20,8 @@ use crate::server::{Availability, Server, now};
 /// A number that no pool has.
 const NO_POOL: u64 = u64::MAX;
 
-/// Logs in, and leaves again. Waits for `queue_timeout` where the server is full, or has enough of this user: idle connections make
-/// room.
+/// Logs in, and leaves again. Waits for as long as `patience` where the server is full, or has enough of this user: idle connections
+/// make room.
 ///
 /// # Errors
 /// The server could not be asked, or it refuses the account.
@@ -30,8 +30,9 @@ pub(super) async fn try_login(
     server: &Arc<Server>,
     name: &str,
     password: &Secret,
+    patience: Duration,
 ) -> Result<(), LeaseError> {
-    let until = now() + cluster.config().queue_timeout;
+    let until = now() + patience;
     // All that is of interest is whose it is.
     let key = Key {
         user: name.into(),
@@ -116,7 +117,7 @@ async fn seat(
             Err(LeaseError::QueueTimeout {
                 cluster: cluster_name,
                 server: server_name,
-                waited: config.queue_timeout,
+                waited: until.saturating_duration_since(since),
             })
         }
     }

@@ -6,10 +6,9 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use config::{AccountsFrom, Secret};
-use telemetry::{Samples, Source, Telemetry};
 use tokio::task::spawn_local;
-use tokio::time::sleep;
-use upstream::{Cluster, LeaseError};
+use tokio::time::{sleep, timeout};
+use upstream::LeaseError;
 
 use crate::host;
 use crate::play::until;
@@ -123,7 +122,7 @@ fn passwords_are_tried_within_the_limits() {
             let (cluster, secret) = (Arc::clone(&cluster), secret.clone());
             spawn_local(async move { cluster.pass("v", &secret).await })
         };
-        until("it waits", || waiting(&cluster)).await;
+        until("it waits", || server.waiting() == 1).await;
         pool.give_back(busy);
         let id = trying.await.unwrap().unwrap();
         assert!(id.is_some());
@@ -157,16 +156,28 @@ fn a_password_that_cannot_be_tried_stands() {
     });
 }
 
-/// Logins that wait for a seat.
-fn waiting(cluster: &Arc<Cluster>) -> bool {
-    struct Shared(Arc<Cluster>);
-    impl Source for Shared {
-        fn collect(&self, out: &mut Samples) {
-            self.0.collect(out);
-        }
-    }
-    let telemetry = Telemetry::new(1, |_| "other");
-    telemetry.register(Arc::new(Shared(Arc::clone(cluster))));
-    let line = r#"forebay_pool_waiting{cluster="main",server="a"} 1"#;
-    telemetry.encode().lines().any(|found| found == line)
+/// Nor is one that is known kept waiting for it: it stands for a while.
+#[test]
+fn a_known_password_does_not_wait_for_room() {
+    let host = host::start();
+    on_a_worker(async {
+        let (pool, server) = pool_of(&host, |config| {
+            pass_through(config);
+            config.accounts.interval = Duration::from_millis(500);
+        });
+        let cluster = Arc::clone(pool.cluster());
+        let secret = Secret::new("hunter2");
+        let id = cluster.pass("v", &secret).await.unwrap();
+        let _busy = lease(&pool, &server, "u").await.unwrap();
+        sleep(Duration::from_millis(501)).await;
+        let again = timeout(Duration::from_secs(30), cluster.pass("v", &secret)).await;
+        assert_eq!(again.unwrap(), Ok(id));
+        let unknown = timeout(Duration::from_millis(10), cluster.pass("w", &secret)).await;
+        assert!(unknown.is_err(), "it waits");
+        assert_eq!(
+            (server.sessions(), server.waiting()),
+            (1, 0),
+            "and has left the line"
+        );
+    });
 }
