@@ -73,6 +73,8 @@ struct Current {
     /// It ends the transaction without a trace.
     rolls_back: bool,
     handler: HandlerStep,
+    /// What FOUND_ROWS() says after it is not known.
+    counts_rows: bool,
     /// `SET STATEMENT … FOR`, and then maybe another SET.
     sets_twice: bool,
     collation: Collation,
@@ -589,6 +591,7 @@ impl Current {
             sets_trackers: false,
             rolls_back: false,
             handler: HandlerStep::Other,
+            counts_rows: false,
             sets_twice: false,
             collation: Collation::Unclear,
         }

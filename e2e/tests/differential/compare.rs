@@ -270,7 +270,8 @@ fn as_shared(answer: &Answer, request: &Request, capabilities: Capabilities) -> 
         {
             packet.physical.payload.truncate(ERROR_HEAD_LEN);
         }
-        after_definition = packet.role == Role::Definition;
+        // Or behind their number, for a client that wants none.
+        after_definition = matches!(packet.role, Role::Definition | Role::Head);
         // Ids of statements are counted by the session, and MariaDB counts others, too.
         if packet.role == Role::Head
             && let [0x00, id @ ..] = &mut packet.physical.payload[..]

@@ -102,6 +102,55 @@ async fn the_count_of_rows() {
     assert_eq!(number(&mut other, "SELECT FOUND_ROWS()").await, 2);
 }
 
+/// Of a statement that is no query, and holds none, a server counts no rows. (MySQL those of an UPDATE.)
+#[tokio::test]
+async fn the_count_of_rows_of_a_statement_before_the_last() {
+    let (_gateway, mut own, mut other) = sessions(2).await;
+    let port = cluster::single().primary().port();
+    let mut direct = Conn::new(e2e::client::options_at(port).db_name(Some(SCHEMA)))
+        .await
+        .unwrap();
+    let mut wrong = Vec::new();
+    for between in [
+        "CREATE TABLE counted (n INT)",
+        "ALTER TABLE counted ADD COLUMN m INT",
+        "INSERT INTO counted VALUES (1, 1), (2, 2)",
+        "DELETE FROM counted WHERE n = 2",
+        "TRUNCATE TABLE counted",
+        "RENAME TABLE counted TO recounted",
+        "DROP TABLE recounted",
+        "CREATE OR REPLACE VIEW seen AS SELECT 1 AS n",
+        "SET sort_buffer_size = DEFAULT",
+        "COMMIT",
+        "DO 1",
+    ] {
+        let mut told = Vec::new();
+        for session in [&mut direct, &mut own] {
+            session.query_drop("DROP TABLE IF EXISTS unknown").await.unwrap();
+            session.query_drop("SELECT n FROM rows_of LIMIT 3").await.unwrap();
+            session.query_drop(between).await.unwrap();
+            for _ in 0..2 {
+                other.query_drop("SELECT n FROM rows_of").await.unwrap();
+            }
+            told.push(number(session, "SELECT FOUND_ROWS()").await);
+            if told.len() == 1 {
+                let undo = match between {
+                    "CREATE TABLE counted (n INT)" => "DROP TABLE counted",
+                    "ALTER TABLE counted ADD COLUMN m INT" => "ALTER TABLE counted DROP COLUMN m",
+                    "RENAME TABLE counted TO recounted" => "RENAME TABLE recounted TO counted",
+                    "DROP TABLE recounted" => "CREATE TABLE recounted (n INT)",
+                    _ => "DO 1",
+                };
+                session.query_drop(undo).await.unwrap();
+            }
+        }
+        if told[0] != told[1] {
+            wrong.push(format!("{between}: {} there, {} here", told[0], told[1]));
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
 /// The session's last statement ran on a replica; the one before it, on the connection to the primary.
 #[tokio::test]
 async fn the_count_of_rows_that_another_server_has_sent() {

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use mysql_wire::{Command, Outcome, StatusFlags};
 use sql_class::{Class, Dialect, Effects, Facts};
 
-use super::text::{Collation, may_set_trackers, sets_once};
+use super::text::{Collation, may_count_rows, may_set_trackers, sets_once};
 use super::{Current, HandlerStep, IDLE, Made, Session, Statement, id_bit};
 use crate::variables::AUTOCOMMIT;
 use crate::{Pin, PinReason, prime_last_insert_id};
@@ -224,6 +224,12 @@ impl Session {
             wrote: false,
             sets_trackers: may_set && may_set_trackers(text),
             handler: handler_step(effects, statements, text),
+            counts_rows: match class {
+                Class::Write | Class::Ddl => {
+                    self.last.found_rows.is_some() && may_count_rows(text, self.dialect.is_mariadb())
+                }
+                class => class >= Class::Write && !self.dialect.is_mariadb(),
+            },
             rolls_back: class == Class::Transaction && statements == 1 && begins_with_rollback(text),
             sets_twice: effects.contains(Effects::SET_STATEMENT) && !sets_once(text),
             collation: match may_set && !effects.intersects(opaque) {
@@ -489,10 +495,9 @@ impl Session {
             // A procedure's inserts count, and no OK tells of them.
             self.pin(PinReason::LastInsertId);
         }
-        if effects.contains(Effects::CALCULATES_FOUND_ROWS) || statements > 1 {
+        let calculates = effects.contains(Effects::CALCULATES_FOUND_ROWS);
+        if calculates || statements > 1 || self.current.counts_rows {
             self.last.found_rows = None;
-        } else if class >= Class::Write && !self.dialect.is_mariadb() {
-            self.last.found_rows = None; // MySQL counts the rows that an UPDATE looked at
         } else if effects.contains(Effects::READS_DIAGNOSTICS) {
             self.last.found_rows = None; // SHOW WARNINGS leaves it, SELECT @@warning_count does not
         } else if outcome.status.contains(StatusFlags::CURSOR_EXISTS) {

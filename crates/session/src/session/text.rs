@@ -38,6 +38,18 @@ pub(super) fn may_set_trackers(text: &[u8]) -> bool {
     text.len() > LOOK_MAX || contains(&text.to_ascii_lowercase(), b"session_track")
 }
 
+/// Whether a statement that changes something may count rows that FOUND_ROWS() knows: those of a query within it, and of an UPDATE
+/// on MySQL (tested on both servers).
+pub(super) fn may_count_rows(text: &[u8], is_mariadb: bool) -> bool {
+    let has = |word: &[u8]| {
+        let mut windows = text.windows(word.len());
+        windows.any(|window| window.eq_ignore_ascii_case(word))
+    };
+    let is_view = has(b"view") && !has(b"table");
+    let queries = has(b"select") && !is_view;
+    text.is_empty() || text.len() > LOOK_MAX || queries || !is_mariadb && has(b"update")
+}
+
 /// Whether there is one `SET` in the text and no more.
 pub(super) fn sets_once(text: &[u8]) -> bool {
     text.len() <= LOOK_MAX && find_all(&text.to_ascii_lowercase(), b"set").count() == 1
@@ -122,6 +134,21 @@ mod tests {
         ] {
             assert_eq!(of(unclear), Collation::Unclear, "{unclear}");
         }
+    }
+
+    #[test]
+    fn rows_are_counted_by_queries_and_by_updates() {
+        let counts = |text: &str| [true, false].map(|is_mariadb| may_count_rows(text.as_bytes(), is_mariadb));
+        for text in [
+            "INSERT INTO t VALUES (1)",
+            "delete from t",
+            "CREATE VIEW v AS SELECT 1",
+        ] {
+            assert_eq!(counts(text), [false; 2], "{text}");
+        }
+        assert_eq!(counts("Update t SET a = 1"), [false, true]);
+        assert_eq!(counts("INSERT INTO t Select 1"), [true; 2]);
+        assert_eq!(counts(""), [true; 2]);
     }
 
     #[test]

@@ -112,7 +112,6 @@ impl Server {
                 match (&given.rows, op) {
                     (Some(_), Op::ShowWarnings) => {}
                     (Some(rows), _) => connection.found_rows = rows.len() as u64,
-                    (None, Op::Insert { .. }) if !mariadb => connection.found_rows = 7,
                     _ => {}
                 }
                 if matches!(op, Op::CalcFoundRows) {
