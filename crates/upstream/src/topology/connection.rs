@@ -30,6 +30,11 @@ pub(crate) struct Connection {
     pub(super) old_words: bool,
     /// Who follows the server, as of an earlier look, and how many looks may still go by with that.
     pub(super) replicas: (Rows, u32),
+    /// It has been told why the heartbeat table says nothing.
+    pub(super) heartbeat_is_missed: bool,
+    /// For logs.
+    pub(super) cluster: String,
+    pub(super) server: String,
 }
 
 /// Why a server could not be asked.
@@ -111,6 +116,9 @@ impl Connection {
             flavor: flavor(&greeting.server_version),
             old_words: false,
             replicas: (Rows::default(), 0),
+            heartbeat_is_missed: false,
+            cluster: cluster.name().to_owned(),
+            server: server.name().to_owned(),
         })
     }
 

@@ -133,6 +133,7 @@ async fn mariadb_replication_through_a_failover() {
     let spec = Spec::new(Kind::Mariadb).nodes(3);
     let followed = Followed::start(spec, config::Topology::Replication, 3).await;
     followed.until_roles("the first picture", &[P, R, R]).await;
+    a_heartbeat_tells_the_lag(&followed).await;
     let topology = followed.cluster.topology();
     assert_eq!(topology.refuse_writes, None);
     assert_eq!(topology.members[1].flavor, Some(Flavor::MariaDb));
@@ -231,6 +232,33 @@ async fn mysql_replication_with_a_replica_that_stops() {
     assert!(!has(1));
     followed.sql(1, "START REPLICA IO_THREAD").await;
     until("the replica has it", || has(1)).await;
+    a_heartbeat_tells_the_lag(&followed).await;
+}
+
+/// The newest row of a table does, in a column of ours or as `pt-heartbeat` writes it. Without a right to it the server says how far it is
+/// behind.
+async fn a_heartbeat_tells_the_lag(followed: &Followed) {
+    let tables = "CREATE DATABASE beat; CREATE TABLE beat.plain (ts TIMESTAMP(6) NOT NULL); \
+        CREATE TABLE beat.pt (ts VARCHAR(26) NOT NULL, server_id INT UNSIGNED PRIMARY KEY); \
+        INSERT INTO beat.plain VALUES (NOW(6) - INTERVAL 9 HOUR), (NOW(6) - INTERVAL 1 HOUR); \
+        INSERT INTO beat.pt VALUES (DATE_FORMAT(NOW(6) - INTERVAL 2 HOUR, '%Y-%m-%dT%H:%i:%s.%f'), 1); \
+        GRANT SELECT ON beat.* TO watch";
+    followed.sql(0, tables).await;
+    let hours = || {
+        let lag = followed.cluster.topology().members[1].lag;
+        lag.map(|lag| lag.as_secs() / 3600)
+    };
+    let mut config = (*followed.cluster.config()).clone();
+    for (table, behind) in [("beat.plain", 1), ("beat.pt", 2)] {
+        if let Some(monitor) = &mut config.monitor {
+            monitor.heartbeat_table = Some(table.to_owned());
+        }
+        followed.cluster.reload(config.clone()).unwrap();
+        until(table, || hours() == Some(behind)).await;
+    }
+    followed.sql(0, "REVOKE SELECT ON beat.* FROM watch").await;
+    until("the server says it", || hours() == Some(0)).await;
+    followed.sql(0, "DROP DATABASE beat").await;
 }
 
 #[tokio::test]

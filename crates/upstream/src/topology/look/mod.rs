@@ -57,7 +57,7 @@ fn optional<T>(result: Result<T, QueryError>) -> Result<Option<T>, QueryError> {
     }
 }
 
-/// The age of the newest row in the heartbeat table, by the server's own clock.
+/// The age of the newest row in the heartbeat table, by the server's own clock. Where there is none, that is told once a connection.
 async fn heartbeat(
     connection: &mut Connection,
     monitor: &config::Monitor,
@@ -73,8 +73,25 @@ async fn heartbeat(
         "SELECT TIMESTAMPDIFF(MICROSECOND, MAX(ts), NOW(6)) AS age FROM {}",
         quoted.join(".")
     );
-    let rows = optional(connection.query(&statement).await)?;
-    let age: Option<i64> = rows.and_then(|rows| rows.first()?.number(&["age"]));
+    let (age, reason) = match connection.query(&statement).await {
+        Ok(rows) => (
+            rows.first().and_then(|row| row.number::<i64>(&["age"])),
+            "it has no time in its column `ts`".to_owned(),
+        ),
+        Err(error) if error.is_refusal() => (None, error.to_string()),
+        Err(error) => return Err(error),
+    };
+    let was_missed = std::mem::replace(&mut connection.heartbeat_is_missed, age.is_none());
+    if age.is_none() && !was_missed {
+        let (cluster, server) = (&connection.cluster, &connection.server);
+        tracing::warn!(
+            cluster,
+            server,
+            table,
+            reason,
+            "heartbeat table tells nothing: the lag is what the server says itself"
+        );
+    }
     // A primary whose clock is ahead is no primary of the future.
     Ok(age.map(|age| std::time::Duration::from_micros(age.max(0).unsigned_abs())))
 }
