@@ -484,6 +484,7 @@ pub(crate) async fn stream(wires: &mut Wires, control: &Control) -> Result<(), B
     control.mark(Waiting::Stream);
     let mut up_ended = false;
     let mut down_ended = false;
+    let mut server_refuses = false;
     let approve_all = |flow: &mut Flow| {
         let n = flow.unseen().len();
         flow.approve(n);
@@ -506,7 +507,16 @@ pub(crate) async fn stream(wires: &mut Wires, control: &Control) -> Result<(), B
         } = wires;
         let moved_up = poll_pipe(cx, client, server, up, &mut up_ended, Broken::Client, |_| {
             Broken::Server
-        })?;
+        });
+        let moved_up = match moved_up {
+            // It takes no more, and may have said why.
+            Err(Broken::Server) => {
+                up.clear();
+                (up_ended, server_refuses) = (true, true);
+                0
+            }
+            moved => moved?,
+        };
         let moved_down = poll_pipe(
             cx,
             server,
@@ -522,7 +532,11 @@ pub(crate) async fn stream(wires: &mut Wires, control: &Control) -> Result<(), B
             control.mark(Waiting::Stream);
         }
         if up_ended && down_ended && !up.is_pending() && !down.is_pending() {
-            Poll::Ready(Ok(()))
+            Poll::Ready(if server_refuses {
+                Err(Broken::Server)
+            } else {
+                Ok(())
+            })
         } else {
             Poll::Pending
         }
