@@ -36,11 +36,11 @@ pub(super) fn select<'k>(
     Ok(sql)
 }
 
-/// The text of a FLOAT has fewer digits than it, that of a DOUBLE has all.
+/// The text of a FLOAT has fewer digits than it, that of a DOUBLE has all. A product keeps the sign of a zero.
 fn expression(column: &Column) -> String {
     let name = name(&column.name);
     match column.column_type.kind {
-        ColumnKind::Float => format!("{name} + 0e0"),
+        ColumnKind::Float => format!("{name} * 1e0"),
         _ => name,
     }
 }
@@ -177,7 +177,7 @@ mod tests {
         asked(
             &id,
             &["7", "-1"],
-            &expect!["SELECT `id`, `v` + 0e0 FROM `s`.`t``t` WHERE (`id` = 7) OR (`id` = -1)"],
+            &expect!["SELECT `id`, `v` * 1e0 FROM `s`.`t``t` WHERE (`id` = 7) OR (`id` = -1)"],
         );
         let composite = mapping(&[
             ("a", "varchar(9)", Some("utf8mb4_general_ci")),
@@ -187,7 +187,7 @@ mod tests {
             &composite,
             &["é:2026-01-31"],
             &expect![
-                "SELECT `a`, `b`, `v` + 0e0 FROM `s`.`t``t` WHERE (`a` = _utf8mb4 x'c3a9' AND `b` = '2026-01-31')"
+                "SELECT `a`, `b`, `v` * 1e0 FROM `s`.`t``t` WHERE (`a` = _utf8mb4 x'c3a9' AND `b` = '2026-01-31')"
             ],
         );
         let latin1 = mapping(&[("a", "varchar(9)", Some("latin1_swedish_ci"))]);
@@ -195,14 +195,14 @@ mod tests {
             &latin1,
             &["é"],
             &expect![
-                "SELECT `a`, `v` + 0e0 FROM `s`.`t``t` WHERE (`a` = CONVERT(_utf8mb4 x'c3a9' USING latin1) AND CONVERT(CONVERT(_utf8mb4 x'c3a9' USING latin1) USING utf8mb4) COLLATE utf8mb4_bin = _utf8mb4 x'c3a9')"
+                "SELECT `a`, `v` * 1e0 FROM `s`.`t``t` WHERE (`a` = CONVERT(_utf8mb4 x'c3a9' USING latin1) AND CONVERT(CONVERT(_utf8mb4 x'c3a9' USING latin1) USING utf8mb4) COLLATE utf8mb4_bin = _utf8mb4 x'c3a9')"
             ],
         );
         let binary = mapping(&[("a", "varbinary(9)", None), ("b", "decimal(5,2)", None)]);
         asked(
             &binary,
             &[":1.50"],
-            &expect!["SELECT `a`, `b`, `v` + 0e0 FROM `s`.`t``t` WHERE (`a` = x'' AND `b` = 1.50)"],
+            &expect!["SELECT `a`, `b`, `v` * 1e0 FROM `s`.`t``t` WHERE (`a` = x'' AND `b` = 1.50)"],
         );
     }
 
