@@ -1,5 +1,6 @@
 //! One session: what it is told, and what it answers.
 
+mod insert_id;
 mod learn;
 mod own;
 mod settle;
@@ -10,6 +11,7 @@ use std::rc::Rc;
 use mysql_wire::{Command, OkPacket, StatusFlags};
 use sql_class::{Charset, Class, Dialect, Effects, Facts, Syntax};
 
+use self::insert_id::{Made, Said};
 use self::text::Collation;
 use crate::pin::Pins;
 use crate::variables::{AUTOCOMMIT, CHARACTER_SET_CLIENT, DEFAULT, SQL_MODE, has_mode};
@@ -91,26 +93,14 @@ enum HandlerStep {
     Unclear,
 }
 
-/// What is known of LAST_INSERT_ID() after the last statements on the connection at hand.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-enum Made {
-    /// What it is.
-    #[default]
-    Known,
-    /// It is what an OK packet said, or it was not changed: the id may be one that the statement itself gave.
-    Said,
-    /// A statement may have made one of which no packet tells.
-    Unseen,
-}
-
 /// What belongs to the last statement and may be asked for on another connection.
 #[derive(Debug, Clone, Copy, Default)]
 struct Last {
     insert_id: u64,
     /// What it was when that was known last.
     insert_id_before: u64,
-    /// Those that OK packets said since, a bit each.
-    insert_ids_said: u64,
+    /// Those that OK packets said since.
+    insert_ids_said: Said,
     row_count: i64,
     found_rows: Option<u64>,
     warnings: u16,
@@ -159,11 +149,6 @@ pub struct Session {
 
 /// There may be fifteen thousand of them, idle.
 const _: () = assert!(size_of::<Session>() <= 448);
-
-/// The bit of an id among those that were said.
-const fn id_bit(id: u64) -> u64 {
-    1 << (id.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58)
-}
 
 const IDLE: [u8; 8] = *b"________";
 
@@ -441,7 +426,7 @@ impl Session {
     /// The connection has said what its LAST_INSERT_ID() is.
     pub fn learn_last_insert_id(&mut self, id: u64) {
         let made = std::mem::take(&mut self.insert_id);
-        let was_said = self.last.insert_ids_said & id_bit(id) != 0;
+        let was_said = std::mem::take(&mut self.last.insert_ids_said).has(id);
         if self.insert_id_is_there || made == Made::Unseen || was_said || id == self.last.insert_id {
             self.last.insert_id = id;
             self.insert_id_is_there = true;
@@ -449,7 +434,6 @@ impl Session {
             // Another session's: this one's statements have made none, but given ids themselves.
             self.last.insert_id = self.last.insert_id_before;
         }
-        self.last.insert_ids_said = 0;
         self.pins.remove(PinReason::LastInsertId);
     }
 

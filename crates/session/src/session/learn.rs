@@ -6,8 +6,9 @@ use mysql_wire::OkPacket;
 use mysql_wire::session_state::{Change, changes};
 use sql_class::Effects;
 
+use super::insert_id::Made;
 use super::text::Collation;
-use super::{Made, Session, own};
+use super::{Session, own};
 use crate::rebuild::{Excursion, excursion};
 use crate::variables::{self, CHARACTER_SET_CONNECTION, COLLATION_CONNECTION, Meaning, meaning};
 use crate::{Baseline, Carried, PinReason};

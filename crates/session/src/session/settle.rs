@@ -5,8 +5,9 @@ use std::rc::Rc;
 use mysql_wire::{Command, Outcome, StatusFlags};
 use sql_class::{Class, Dialect, Effects, Facts};
 
+use super::insert_id::{Made, Said};
 use super::text::{Collation, may_count_rows, may_set_trackers, sets_once};
-use super::{Current, HandlerStep, IDLE, Made, Session, Statement, id_bit};
+use super::{Current, HandlerStep, IDLE, Session, Statement};
 use crate::variables::AUTOCOMMIT;
 use crate::{Pin, PinReason, prime_last_insert_id};
 
@@ -511,11 +512,12 @@ impl Session {
 impl Session {
     fn settle_insert_id(&mut self, outcome: &Outcome) {
         if self.insert_id == Made::Known {
-            (self.last.insert_id_before, self.last.insert_ids_said) = (self.last.insert_id, 0);
+            self.last.insert_id_before = self.last.insert_id;
+            self.last.insert_ids_said = Said::default();
         }
         if outcome.last_insert_id != 0 {
             self.last.insert_id = outcome.last_insert_id;
-            self.last.insert_ids_said |= id_bit(outcome.last_insert_id);
+            self.last.insert_ids_said.add(outcome.last_insert_id);
             if self.insert_id == Made::Known {
                 self.insert_id = Made::Said;
             }
