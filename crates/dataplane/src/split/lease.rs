@@ -7,7 +7,7 @@ use mysql_wire::{Capabilities, ErrPacket, StatusFlags};
 use net::Stream;
 use session::{Carried, PinReason};
 use sql_class::Dialect;
-use upstream::{Cluster, Connection, Credential, LeaseError, Opened, Role, Server, ServerId};
+use upstream::{Cluster, Connection, Credential, LeaseError, Opened, Role, Server, ServerId, Topology};
 
 use crate::control::Waiting;
 use crate::error::SessionError;
@@ -17,7 +17,7 @@ use crate::split::choose::{self, Target};
 use crate::split::fresh;
 use crate::split::lookup;
 use crate::split::prepared::OnServer;
-use crate::split::series::Ran;
+use crate::split::series::{AtPrimary, Ran};
 use crate::split::server::{Chosen, server};
 use crate::split::state::{Held, Leased, Refused, Split};
 use crate::split::transaction;
@@ -134,13 +134,13 @@ fn usual(split: &Split, target: &Target) -> Option<(Arc<Server>, bool)> {
     }
     let topology = split.pool().topology();
     match target {
-        Target::Primary { .. } if topology.refuse_writes.is_none() => {
-            let primary = &split.writer(&topology)?.server;
-            let is_ready = primary.takes_statements() && split.has_own_writes(primary);
-            is_ready.then(|| (Arc::clone(primary), true))
-        }
+        Target::Primary { .. } if topology.refuse_writes.is_none() => usual_primary(split, &topology),
         Target::Replica => {
             let freshness = fresh::known(split)?;
+            if topology.members.len() == 1 {
+                split.series().at_primary(AtPrimary::NoReplica);
+                return usual_primary(split, &topology);
+            }
             let covers = |server: &Server| freshness.covered_by(server);
             let server = choose::replica(split, &topology, &[], None, covers, false)?;
             let is_primary = split.is_writer(&topology, &server);
@@ -148,6 +148,12 @@ fn usual(split: &Split, target: &Target) -> Option<(Arc<Server>, bool)> {
         }
         Target::Primary { .. } | Target::Group { .. } | Target::Named(_) | Target::Held => None,
     }
+}
+
+fn usual_primary(split: &Split, topology: &Topology) -> Option<(Arc<Server>, bool)> {
+    let primary = &split.writer(topology)?.server;
+    let is_ready = primary.takes_statements() && split.has_own_writes(primary);
+    is_ready.then(|| (Arc::clone(primary), true))
 }
 
 /// Whether all that the session holds are answers that it may ask for: rather lose those than refuse a statement.
