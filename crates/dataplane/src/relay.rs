@@ -195,6 +195,8 @@ pub(crate) struct Exchange<'a, A> {
     /// Where the client compresses: the number of its next packet, which is given anew.
     next_number: Option<u8>,
     event: Event,
+    /// When the command was sent; `None` where that is now.
+    since: Option<Instant>,
 }
 
 impl<'a, A: Answer> Exchange<'a, A> {
@@ -214,6 +216,16 @@ impl<'a, A: Answer> Exchange<'a, A> {
             look_again: false,
             next_number: None,
             event: Event::More,
+            since: None,
+        }
+    }
+
+    /// The command was sent then, and its whole answer has been read.
+    pub(crate) fn of_whole_answer(response: &'a mut A, control: &'a Control, since: Instant) -> Self {
+        Self {
+            look_again: true,
+            since: Some(since),
+            ..Self::new(response, control, true)
         }
     }
 
@@ -229,7 +241,7 @@ impl<'a, A: Answer> Exchange<'a, A> {
         let forwarded = wires.traffic.to_client;
         self.next_number = wires.client.is_compressed().then_some(0);
         self.control.mark(Waiting::Server);
-        let started = Instant::now();
+        let started = self.since.unwrap_or_else(Instant::now);
         poll_fn(|cx| {
             let result = ready!(self.poll(cx, wires));
             let answer_begun = wires.traffic.to_client != forwarded;

@@ -16,6 +16,7 @@ pub struct KnownFacts<S> {
     /// None until it is asked first.
     places: Vec<Known>,
     outline: Vec<u8>,
+    number: Option<u64>,
 }
 
 #[derive(Debug, Clone)]
@@ -44,8 +45,15 @@ impl<S: BuildHasher> KnownFacts<S> {
         self.certain_facts(sql, syntax).0
     }
 
-    /// The same, and whether they are certain not to depend on anything of the syntax but the dialect.
+    /// A number that the statement asked for last has in common with those that differ from it in values only, and in all
+    /// likelihood with no other; `None` where such are not told apart.
+    pub fn number(&self) -> Option<u64> {
+        self.number
+    }
+
+    /// What [`facts`](Self::facts) says, and whether that is certain not to depend on anything of the syntax but the dialect.
     pub fn certain_facts(&mut self, sql: &[u8], syntax: Syntax) -> (Facts, bool) {
+        self.number = None;
         match outline(sql, &mut self.outline) && !self.outline.is_empty() {
             true => (self.of_outline(sql, syntax), true),
             false => (crate::facts(sql, syntax), false),
@@ -56,7 +64,9 @@ impl<S: BuildHasher> KnownFacts<S> {
         if self.places.is_empty() {
             self.places.resize(PLACES, NOTHING);
         }
-        let place = self.hasher.hash_one(self.outline.as_slice()) as usize & (PLACES - 1);
+        let number = self.hasher.hash_one(self.outline.as_slice());
+        self.number = Some(number);
+        let place = number as usize & (PLACES - 1);
         let known = &mut self.places[place];
         if known.outline != self.outline || known.dialect != syntax.dialect {
             let found = crate::facts(sql, syntax);

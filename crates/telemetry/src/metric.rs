@@ -120,6 +120,9 @@ metrics! {
     TRANSACTIONS_ON_REPLICAS = Counter "forebay_split_transactions_on_replicas_total" ["what"] "transactions": "Transactions that may write, where `transaction_reads` is replica: begun (on a replica), moved (to the primary, by their first statement that was no plain read).";
     READS_RETRIED = Counter "forebay_split_reads_retried_total" [] "statements": "Reads that were sent to another server because theirs was lost before it answered.";
     LOST_WRITES = Counter "forebay_split_writes_lost_total" [] "sessions": "Sessions that had written what was lost with the primary that had it, as found out when they came to the next one.";
+    READS_PIPELINED = Counter "forebay_split_reads_pipelined_total" [] "statements": "Reads that were sent together with those of other sessions down one connection, while all connections to their server were in use (`pipeline_max`), and were answered there.";
+    READS_IN_PIPELINES = Gauge "forebay_split_reads_in_pipelines" [] "statements": "Reads that wait together for a connection, or there for their answers, now.";
+    PIPELINES_LEFT = Counter "forebay_split_reads_left_pipeline_total" ["why"] "statements": "Reads that were sent together with others and had to go alone after that: no_connection (none in time; they fail), lost (the connection), slow (they, or one before them, took more than 20 ms), unclean (an error, a warning, a change of the session), long (an answer of more than 64 KiB), unprepared (on that connection).";
     SESSIONS_PINNED = Gauge "forebay_split_sessions_pinned" [] "sessions": "Sessions that hold a server connection between two commands.";
     PINS = Counter "forebay_split_pins_total" ["reason"] "pins": "Times that a session kept its server connection after a statement, by reason.";
     REPREPARES = Counter "forebay_statements_prepared_again_total" [] "statements": "Prepared statements of clients that were prepared again on another server connection.";

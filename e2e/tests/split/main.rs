@@ -27,6 +27,7 @@ mod delays;
 mod ledger;
 mod many_clients_share_few_connections;
 mod no_read_is_older_than_promised;
+mod quick_reads_go_together;
 mod reads_are_as_fresh_as_they_have_to_be;
 mod reads_go_by_what_rules_and_options_say;
 mod reads_spread_over_the_replicas;

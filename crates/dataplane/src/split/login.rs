@@ -210,6 +210,7 @@ fn open(
         refusals: 0,
         again: None,
         leaves_nothing: false,
+        number: None,
         lost_on: None,
         says_it_itself: false,
         last_prepared: 0,

@@ -28,6 +28,7 @@ mod login;
 mod lookup;
 mod note;
 mod observe;
+mod pipeline;
 mod prepared;
 mod reprepare;
 mod rows;

@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use mysql_wire::{Command, PacketHeader, StatusFlags};
 use session::Statement;
@@ -23,7 +23,8 @@ use crate::split::rules::TimeLimit;
 use crate::split::state::{Refused, Split};
 use crate::split::step::Step;
 use crate::split::{
-    answer, arm, explain, kill, last, lease, login, lookup, note, rules, server, statement, transaction,
+    answer, arm, explain, kill, last, lease, login, lookup, note, pipeline, rules, server, statement,
+    transaction,
 };
 
 /// Serves commands until the session ends, and says why it ended.
@@ -31,7 +32,7 @@ pub(crate) async fn run(split: &mut Split) -> Result<Infallible, SessionError> {
     loop {
         let head = command::accept(split).await?;
         split.commands += 1;
-        (split.again, split.may_go_elsewhere) = (None, false);
+        (split.again, split.may_go_elsewhere, split.number) = (None, false, None);
         split.worker.metrics.commands[usize::from(head.command.0)].inc();
         let step = match head.command {
             Command::QUERY => query(split, head),
@@ -95,6 +96,7 @@ fn query(split: &mut Split, head: CommandHead) -> Step<'_> {
     if rules::concern(split) {
         return Step::to_the_end(rules::query(split, head, facts));
     }
+    split.number = pipeline::number(split, &facts);
     usual_query(split, head, facts)
 }
 
@@ -128,6 +130,9 @@ fn usual_query(split: &mut Split, head: CommandHead, facts: Facts) -> Step<'_> {
             begin(split, head, Some(&facts));
             Step::Relay
         }
+        Now::Wait(Some(on)) if pipeline::takes(split, &on.0) => {
+            Step::Wait(Box::pin(pipeline::query(split, head, facts, on, target)))
+        }
         now => Step::Wait(Box::pin(lease_and_begin(split, head, facts, target, now))),
     }
 }
@@ -138,7 +143,7 @@ pub(crate) fn needs_no_priming(facts: &Facts) -> bool {
 }
 
 /// What it may take until a statement of text can be sent. False where it has come to its end.
-async fn lease_and_begin(
+pub(crate) async fn lease_and_begin(
     split: &mut Split,
     head: CommandHead,
     facts: Facts,
@@ -287,7 +292,26 @@ pub(crate) fn with_statement<T>(
 }
 
 /// Sends the command that the client sent, or that was put in its place, and relays the answer.
-pub(crate) async fn exchange(split: &mut Split, command: Command, renaming: Option<&mut Renaming>) -> Ended {
+pub(crate) fn exchange<'a>(
+    split: &'a mut Split,
+    command: Command,
+    renaming: Option<&'a mut Renaming>,
+) -> impl Future<Output = Ended> + 'a {
+    exchange_since(split, command, renaming, None)
+}
+
+/// Relays an answer that is there already, to a command that was sent then.
+pub(crate) async fn exchange_arrived(split: &mut Split, command: Command, since: Instant) -> Ended {
+    split.says_it_itself = true;
+    exchange_since(split, command, None, Some(since)).await
+}
+
+async fn exchange_since(
+    split: &mut Split,
+    command: Command,
+    renaming: Option<&mut Renaming>,
+    arrived: Option<Instant>,
+) -> Ended {
     if let Err(broken) = split.wires.begin_command() {
         return Ended {
             result: Err(broken),
@@ -298,6 +322,7 @@ pub(crate) async fn exchange(split: &mut Split, command: Command, renaming: Opti
             took: Duration::ZERO,
         };
     }
+    let said = split.wires.traffic.to_client;
     split.shape.begin(command, split.lasting_status());
     // What the gateway says instead is one packet and waits in the flow.
     let request_done = std::mem::take(&mut split.says_it_itself);
@@ -315,9 +340,17 @@ pub(crate) async fn exchange(split: &mut Split, command: Command, renaming: Opti
         limit: limit.as_ref(),
         recorder: lookup::recorder(&mut split.lookups, on_primary),
     };
-    let exchange = Exchange::new(&mut observed, &split.control, request_done);
+    let exchange = match arrived {
+        None => Exchange::new(&mut observed, &split.control, request_done),
+        Some(since) => Exchange::of_whole_answer(&mut observed, &split.control, since),
+    };
     let ended = exchange.run_to_end(&mut split.wires).await;
     split.took_no_writes = observed.took_no_writes;
+    if arrived.is_none()
+        && let Some(number) = split.number
+    {
+        pipeline::note_alone(split, number, &ended, split.wires.traffic.to_client - said);
+    }
     if let Some(leased) = &split.lease
         && split.shared.by_latency.get()
     {

@@ -3,6 +3,8 @@
 use session::PinReason;
 use telemetry::{Counter, Gauge, Samples, catalog};
 
+use crate::split::pipeline::Left;
+
 /// Where a statement ran.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Ran {
@@ -43,6 +45,11 @@ pub(crate) struct SplitSeries {
     pub(crate) retried: Counter,
     /// Sessions of whose writes some were lost with the primary that had them.
     pub(crate) lost_writes: Counter,
+    /// Statements that wait for an answer together with others, now.
+    pub(crate) in_pipelines: Gauge,
+    /// Those that were answered so.
+    pub(crate) pipelined: Counter,
+    pipelines_left: [Counter; PIPELINES_LEFT.len()],
     ran: [Counter; 3],
     at_primary: [Counter; 3],
     on_replicas: [Counter; 2],
@@ -63,7 +70,22 @@ const AT_PRIMARY: [(AtPrimary, &str); 3] = [
 
 const ON_REPLICAS: [(OnReplica, &str); 2] = [(OnReplica::Begun, "begun"), (OnReplica::Moved, "moved")];
 
+const PIPELINES_LEFT: [&str; 6] = ["no_connection", "lost", "slow", "unclean", "long", "unprepared"];
+
 impl SplitSeries {
+    /// A statement was to be answered together with others, and was not.
+    pub(crate) fn pipeline_left(&self, left: &Left) {
+        let place = match left {
+            Left::NoConnection(_) => 0,
+            Left::Lost => 1,
+            Left::Slow => 2,
+            Left::Unclean => 3,
+            Left::Long => 4,
+            Left::Unprepared => 5,
+        };
+        self.pipelines_left[place].inc();
+    }
+
     pub(crate) fn ran(&self, ran: Ran) {
         self.ran[ran as usize].inc();
     }
@@ -87,6 +109,11 @@ impl SplitSeries {
         out.gauge(&catalog::SESSIONS_PINNED, &[], self.pinned.get());
         out.counter(&catalog::READS_RETRIED, &[], self.retried.get());
         out.counter(&catalog::LOST_WRITES, &[], self.lost_writes.get());
+        out.gauge(&catalog::READS_IN_PIPELINES, &[], self.in_pipelines.get());
+        out.counter(&catalog::READS_PIPELINED, &[], self.pipelined.get());
+        for (label, count) in PIPELINES_LEFT.iter().zip(&self.pipelines_left) {
+            out.counter(&catalog::PIPELINES_LEFT, &[label], count.get());
+        }
         for ((_, label), count) in RAN.iter().zip(&self.ran) {
             out.counter(&catalog::STATEMENTS, &[label], count.get());
         }

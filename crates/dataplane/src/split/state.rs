@@ -25,6 +25,7 @@ use crate::session::{as_error, signal_as_error};
 use crate::split::lease;
 use crate::split::lookup;
 use crate::split::observe::Shape;
+use crate::split::pipeline::Pipelines;
 use crate::split::prepared::OnServer;
 use crate::split::rules;
 use crate::split::series::SplitSeries;
@@ -102,6 +103,8 @@ pub(crate) struct Split {
     pub(crate) again: Option<Box<[u8]>>,
     /// Whether that is a read that leaves nothing behind, however often it is executed.
     pub(crate) leaves_nothing: bool,
+    /// What the command under way has in common with those that differ in values only; see `pipeline`.
+    pub(crate) number: Option<u64>,
     /// The server that was lost with it.
     pub(crate) lost_on: Option<ServerId>,
     /// The next command to be relayed is not what the client sent but waits in the flow, whole.
@@ -242,6 +245,7 @@ impl Split {
 pub(crate) struct ClusterOfWorker {
     pub(crate) pool: Rc<Pool<Held>>,
     pub(crate) read_index: ReadIndex,
+    pub(crate) pipelines: Pipelines,
     /// How long servers take to answer, where reads are balanced by that; times are counted from `born`.
     answers: RefCell<HashMap<ServerId, PeakEwma>>,
     born: Instant,
@@ -344,6 +348,7 @@ impl Pools {
             Rc::new(ClusterOfWorker {
                 pool,
                 read_index: ReadIndex::default(),
+                pipelines: Pipelines::default(),
                 answers: RefCell::default(),
                 born: Instant::now(),
                 by_latency: Cell::new(false),

@@ -23,7 +23,7 @@ use crate::split::run::{
 };
 use crate::split::state::{Refused, Split};
 use crate::split::step::Step;
-use crate::split::{answer, choose, command, last, lease, lookup, reprepare, rules, transaction};
+use crate::split::{answer, choose, command, last, lease, lookup, pipeline, reprepare, rules, transaction};
 
 /// MariaDB's clients mean the statement prepared last by this id.
 const LAST_PREPARED: u32 = u32::MAX;
@@ -176,6 +176,7 @@ pub(crate) async fn execute_prepared(
 /// The same, up to the command itself.
 fn usual_execute(split: &mut Split, head: CommandHead, id: u32, prepared: Prepared) -> Step<'_> {
     keep_to_send_again(split, head, &prepared.facts);
+    split.number = pipeline::number_of_execution(split, head, &prepared);
     if split.lease.is_some() {
         let_go(split, head, Some(&prepared.facts), Some((id, prepared.digest)));
     }
@@ -189,13 +190,16 @@ fn usual_execute(split: &mut Split, head: CommandHead, id: u32, prepared: Prepar
         begin_prepared(split, head, id, &prepared);
         return Step::Relay;
     }
-    Step::Wait(Box::pin(lease_and_execute(
-        split, head, id, prepared, target, now,
-    )))
+    Step::Wait(match now {
+        Now::Wait(Some(on)) if pipeline::takes(split, &on.0) => {
+            Box::pin(pipeline::execute(split, head, (id, prepared), on, target))
+        }
+        now => Box::pin(lease_and_execute(split, head, id, prepared, target, now)),
+    })
 }
 
 /// What it may take until a prepared statement can be executed. False where it has come to its end.
-async fn lease_and_execute(
+pub(crate) async fn lease_and_execute(
     split: &mut Split,
     head: CommandHead,
     id: u32,

@@ -1,0 +1,167 @@
+//! Answers that come one after another on one connection.
+
+use std::future::poll_fn;
+use std::io;
+use std::time::Duration;
+
+use mysql_wire::{Capabilities, Command, Event, Outcome, ResponseTracker, StatusFlags, WireError};
+use net::Stream;
+use net::buffer::{self, Buffer};
+use tokio::time::timeout;
+
+/// Time without a byte of an answer after which those behind it no longer wait for it.
+const PATIENCE: Duration = Duration::from_millis(20);
+
+/// Time without a byte of an answer that nobody waits for any more, before the connection is given up.
+const DISCARDING: Duration = Duration::from_secs(5);
+
+/// What has become of an answer.
+pub(super) enum Next {
+    /// It has come, and its statement has left nothing behind.
+    Clean,
+    /// It has come; but it is an error, or warns, or something of its session has changed.
+    Unclean,
+    /// It is not there yet.
+    Late,
+    /// It is longer than a buffer.
+    Long,
+}
+
+/// Why nothing more can be read.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum AnswersError {
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    #[error(transparent)]
+    Wire(#[from] WireError),
+    #[error("an answer that nobody has asked for")]
+    Unexpected,
+}
+
+/// What has been read of them.
+pub(super) struct Answers {
+    tracker: ResponseTracker,
+    buffer: Buffer,
+    /// An answer has been asked for and has not been taken.
+    under_way: bool,
+    /// Its bytes that were looked at.
+    seen: usize,
+    reports_state: bool,
+}
+
+impl Answers {
+    pub(super) fn new(capabilities: Capabilities) -> Self {
+        let mut tracker = ResponseTracker::new(capabilities);
+        tracker.inspect_state(true);
+        Self {
+            tracker,
+            buffer: buffer::take(),
+            under_way: false,
+            seen: 0,
+            reports_state: false,
+        }
+    }
+
+    /// Reads the next answer, which is that to `command`.
+    pub(super) async fn next(&mut self, stream: &mut Stream, command: Command) -> Result<Next, AnswersError> {
+        self.begin(command);
+        loop {
+            if let Some(outcome) = self.look()? {
+                return Ok(match self.is_clean(&outcome) {
+                    true => Next::Clean,
+                    false => Next::Unclean,
+                });
+            }
+            if self.buffer.spare().is_empty() {
+                self.buffer.compact();
+            }
+            if self.buffer.is_full() {
+                return Ok(Next::Long);
+            }
+            match timeout(PATIENCE, self.read(stream)).await {
+                Ok(read) => read?,
+                Err(_) => return Ok(Next::Late),
+            }
+        }
+    }
+
+    /// The answer that has come.
+    pub(super) fn take(&mut self) -> Vec<u8> {
+        let answer = self.buffer.filled()[..self.seen].to_vec();
+        self.pass();
+        self.under_way = false;
+        answer
+    }
+
+    /// Reads the answers to these commands, the first of which may be under way.
+    pub(super) async fn discard(
+        &mut self,
+        stream: &mut Stream,
+        commands: Vec<Command>,
+    ) -> Result<(), AnswersError> {
+        for command in commands {
+            self.begin(command);
+            while self.look()?.is_none() {
+                self.pass();
+                self.buffer.compact();
+                let read = timeout(DISCARDING, self.read(stream)).await;
+                read.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
+            }
+            self.pass();
+            self.under_way = false;
+        }
+        match self.is_empty() {
+            true => Ok(()),
+            false => Err(AnswersError::Unexpected),
+        }
+    }
+
+    /// Nothing has come that is not the answer to something.
+    pub(super) fn is_empty(&self) -> bool {
+        self.buffer.filled().is_empty()
+    }
+
+    fn begin(&mut self, command: Command) {
+        if !self.under_way {
+            self.tracker.begin(command);
+            (self.under_way, self.seen, self.reports_state) = (true, 0, false);
+        }
+    }
+
+    /// Looks at what has come; the end of the answer where it is there.
+    fn look(&mut self) -> Result<Option<Outcome>, AnswersError> {
+        loop {
+            let progress = self.tracker.advance(&self.buffer.filled()[self.seen..])?;
+            self.seen += progress.consumed;
+            match progress.event {
+                Event::Done(outcome) => return Ok(Some(outcome)),
+                Event::More => return Ok(None),
+                Event::State => {
+                    self.reports_state = true;
+                    self.tracker.pass_state();
+                }
+                Event::LocalInfile | Event::Stream => return Err(AnswersError::Unexpected),
+            }
+        }
+    }
+
+    fn is_clean(&self, outcome: &Outcome) -> bool {
+        outcome.error.is_none()
+            && outcome.warnings == 0
+            && outcome.is_result_set
+            && !self.reports_state
+            && !outcome.status.contains(StatusFlags::IN_TRANS)
+    }
+
+    /// What was looked at is of no use any more.
+    fn pass(&mut self) {
+        self.buffer.consume(std::mem::take(&mut self.seen));
+    }
+
+    async fn read(&mut self, stream: &mut Stream) -> Result<(), AnswersError> {
+        match poll_fn(|cx| net::poll_read_into(cx, stream, &mut self.buffer)).await? {
+            0 => Err(io::Error::from(io::ErrorKind::UnexpectedEof).into()),
+            _ => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,225 @@
+//! Quick reads of several sessions, sent down one server connection without waiting for each other's answers.
+//!
+//! Only while all connections to their server are in use, so that each would wait in line for one of its own. Those that come in the
+//! meantime join one [batch](batch), which has one place in the line, and leaves with the next connection: one write and about one
+//! read of the server's side for all of them, and no idle server between two of them.
+//!
+//! What goes so has nothing to do with what comes before or after it: plain reads, with nothing that binds their session, of
+//! sessions whose state is the same. And it was quick when it ran alone: nobody is to wait for somebody else's long report. A
+//! statement that gets no such answer all the same (it takes long, it fails, it warns, the connection is lost) is executed again, alone: it
+//! leaves nothing behind, and nothing of its answer has been seen. Each has one such try.
+
+mod answers;
+mod batch;
+mod execution;
+mod quick;
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Instant;
+
+use mysql_wire::{Command, PacketHeader};
+use session::Prepared;
+use sql_class::{Class, Effects, Facts};
+use upstream::{Key, Server};
+
+pub(crate) use self::batch::Left;
+use self::batch::{Answered, Batch};
+use self::execution::Execution;
+use self::quick::QuickStatements;
+use crate::control::Waiting;
+use crate::error::SessionError;
+use crate::relay::Ended;
+use crate::session::CommandHead;
+use crate::split::choose::Target;
+use crate::split::lease::Now;
+use crate::split::run::{self, begin, keep_to_send_again, settle};
+use crate::split::series::Ran;
+use crate::split::state::{Refused, Split};
+use crate::split::{answer, fresh, rules, statement};
+use crate::worker::Worker;
+
+/// The batches of one worker and cluster that wait for a connection, and what it knows of statements.
+#[derive(Default)]
+pub(crate) struct Pipelines {
+    waiting: batch::Waiting,
+    quick: QuickStatements,
+}
+
+/// What a statement of text that was just looked at has in common with those that differ in values only; `None` for one that never goes
+/// with others.
+pub(crate) fn number(split: &Split, facts: &Facts) -> Option<u64> {
+    let number = split.worker.known_facts.borrow().number();
+    number.filter(|_| is_plain(facts))
+}
+
+/// The same of the execution of a prepared statement.
+pub(crate) fn number_of_execution(split: &mut Split, head: CommandHead, prepared: &Prepared) -> Option<u64> {
+    let goes = head.command == Command::STMT_EXECUTE && is_plain(&prepared.facts) && !rules::concern(split);
+    goes.then_some(prepared.digest)
+}
+
+fn is_plain(facts: &Facts) -> bool {
+    facts.effects == Effects::NONE && facts.class == Class::Read && facts.statements == 1
+}
+
+/// Says of a statement that has run alone whether it may go with others the next time.
+pub(crate) fn note_alone(split: &Split, number: u64, ended: &Ended, answer_len: u64) {
+    split.shared.pipelines.quick.note(number, ended, answer_len);
+}
+
+/// Whether the command under way, which would have to wait for a connection to this server, goes with others.
+pub(crate) fn takes(split: &Split, server: &Server) -> bool {
+    let is_quick = |number| split.shared.pipelines.quick.contains(number);
+    split.number.is_some_and(is_quick)
+        && split.again.is_some()
+        && is_full(split, server)
+        && !keeps_connections(split)
+}
+
+fn keeps_connections(split: &Split) -> bool {
+    // Packets of a compressed connection are numbered command by command.
+    let is_compressed = split.pool().config().compression != config::ServerCompression::Off;
+    split.keeps_connection
+        || is_compressed
+        || split.lookups.is_some()
+        || split.account.user.config.pooling == config::Pooling::Session
+        || fresh::is_galera(split)
+}
+
+/// Whether who wants a connection to it now has to wait for somebody to give one back.
+fn is_full(split: &Split, server: &Server) -> bool {
+    if split.pool().config().pool.pipeline_max <= 1 {
+        return false;
+    }
+    let max = server.max_connections();
+    let (idle, _) = split.pool().idle_and_busy(server.id());
+    server.waiting() > 0 || max > 0 && server.sessions() >= max && idle == 0
+}
+
+/// Sends the statement of text at the head of what the client sent with others, or alone where that comes to nothing. False where it has
+/// come to its end.
+pub(crate) async fn query(
+    split: &mut Split,
+    head: CommandHead,
+    facts: Facts,
+    (server, is_primary): (Arc<Server>, bool),
+    target: Target,
+) -> Result<bool, SessionError> {
+    let since = Instant::now();
+    match with_others(split, &server, None).await {
+        Ok(Some(answered)) => {
+            begin(split, head, Some(&facts));
+            relay_arrived(split, head, (answered, is_primary), since).await
+        }
+        Ok(None) => {
+            keep_to_send_again(split, head, &facts);
+            run::lease_and_begin(split, head, facts, target, Now::Wait(None)).await
+        }
+        Err(refused) => answer::refuse(split, refused).await.map(|()| false),
+    }
+}
+
+/// The same for the execution of a prepared statement.
+pub(crate) async fn execute(
+    split: &mut Split,
+    head: CommandHead,
+    (id, prepared): (u32, Prepared),
+    (server, is_primary): (Arc<Server>, bool),
+    target: Target,
+) -> Result<bool, SessionError> {
+    let since = Instant::now();
+    let answered = match Execution::of(split, id, &prepared) {
+        Some(execution) => with_others(split, &server, Some(execution)).await,
+        None => Ok(None),
+    };
+    match answered {
+        Ok(Some(answered)) => {
+            statement::begin_prepared(split, head, id, &prepared);
+            relay_arrived(split, head, (answered, is_primary), since).await
+        }
+        Ok(None) => {
+            keep_to_send_again(split, head, &prepared.facts);
+            statement::lease_and_execute(split, head, id, prepared, target, Now::Wait(None)).await
+        }
+        Err(refused) => answer::refuse(split, refused).await.map(|()| false),
+    }
+}
+
+async fn relay_arrived(
+    split: &mut Split,
+    head: CommandHead,
+    (answered, is_primary): (Answered, bool),
+    since: Instant,
+) -> Result<bool, SessionError> {
+    take_in(split, answered, is_primary);
+    let ended = run::exchange_arrived(split, head.command, since).await;
+    settle(split, ended).await.map(|()| false)
+}
+
+/// `None` where the statement has to go alone.
+async fn with_others(
+    split: &mut Split,
+    server: &Arc<Server>,
+    execution: Option<Execution>,
+) -> Result<Option<Answered>, Refused> {
+    let Some((number, command)) = split.number.zip(split.again.take()) else {
+        return Ok(None);
+    };
+    split.control.mark(Waiting::Login);
+    let _counted = Counted::new(&split.worker);
+    let answer = Batch::join(split, server, number, command, execution);
+    let answer = tokio::select! {
+        biased;
+        signal = split.control.signalled(false) => return Err(Refused(split.signalled(signal))),
+        answer = answer => answer,
+    };
+    let left = match answer {
+        Ok(Ok(answered)) => return Ok(Some(answered)),
+        Ok(Err(Left::NoConnection(error))) => return Err(Refused(SessionError::NoServer(error))),
+        Ok(Err(left)) => left,
+        // The batch was dropped with its task.
+        Err(_) => Left::Lost,
+    };
+    split.series().pipeline_left(&left);
+    Ok(None)
+}
+
+/// A statement that waits for an answer together with others.
+struct Counted(Rc<Worker>);
+
+impl Counted {
+    fn new(worker: &Rc<Worker>) -> Self {
+        worker.shared.split_series[worker.index].in_pipelines.inc();
+        Self(Rc::clone(worker))
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.shared.split_series[self.0.index].in_pipelines.dec();
+    }
+}
+
+/// The answer takes the place of what would be read from a connection.
+fn take_in(split: &mut Split, answered: Answered, is_primary: bool) {
+    let command_len = PacketHeader::parse(split.wires.up.unseen())
+        .map_or(0, |header| PacketHeader::LEN + header.payload_len);
+    split.wires.up.discard(command_len);
+    split.wires.traffic.server = answered.series;
+    split.wires.traffic.add_up(command_len);
+    split.wires.down.fill(&answered.bytes);
+    split.last_server = Some(answered.server);
+    // What the connection that the session had last says of its last statement is of the one before.
+    split.turn = split.turn.wrapping_add(1);
+    split
+        .series()
+        .ran(if is_primary { Ran::Primary } else { Ran::Replica });
+    split.series().pipelined.inc();
+}
+
+/// Whose connections, and what state on them, a session shares with others.
+fn is_same(split: &Split, batch: &Batch) -> bool {
+    let is_same_key = |key: &Rc<Key>| Rc::ptr_eq(key, &split.key) || **key == *split.key;
+    is_same_key(&batch.key) && Rc::ptr_eq(&batch.carried, split.session.carried())
+}
