@@ -39,8 +39,6 @@ pub(super) struct Primary {
     pub(super) gtids: bool,
     /// MariaDB: GTIDs of a domain grow without exception (`gtid_strict_mode=ON`).
     pub(super) strict: bool,
-    /// Changes made by foreign keys of other tables are in the binary log.
-    pub(super) logs_cascades: bool,
     /// `SHOW BINARY LOG STATUS` is known.
     pub(super) new_words: bool,
     pub(super) filters: Filters,
@@ -67,7 +65,7 @@ pub(super) struct Filters {
     ignore_db: String,
 }
 
-const NAMES: [&str; 14] = [
+const NAMES: [&str; 13] = [
     "log_bin",
     "binlog_format",
     "binlog_row_image",
@@ -80,8 +78,7 @@ const NAMES: [&str; 14] = [
     "wsrep_on",
     "log_slave_updates",
     "log_replica_updates",
-    "version",
-    "innodb_native_foreign_keys",
+    "slave_run_triggers_for_rbr",
 ];
 
 /// The value of a variable; empty where the server has none of that name.
@@ -131,6 +128,11 @@ impl Variables {
             () => return Ok(()),
         };
         self.must(self.log_updates(), "ON", why)
+    }
+
+    /// MariaDB: a replica may run triggers for rows that it gets, without a word in its own log.
+    fn runs_triggers_in_silence(&self) -> bool {
+        self.get("slave_run_triggers_for_rbr").eq_ignore_ascii_case("YES")
     }
 
     fn must(
@@ -195,6 +197,13 @@ pub(super) async fn examine(link: &mut Link, flavor: Flavor) -> Result<Primary, 
         let is_replica = has_source(link, flavor).await?;
         variables.must_log_what_is_replicated(is_replica)?;
     }
+    if variables.runs_triggers_in_silence() && has_source(link, flavor).await? {
+        variables.must(
+            "slave_run_triggers_for_rbr",
+            "LOGGING",
+            "what triggers of this replica change is missing in the binary log otherwise",
+        )?;
+    }
     if variables.get("sync_binlog") != "1" {
         tracing::warn!(
             sync_binlog = variables.get("sync_binlog"),
@@ -207,7 +216,6 @@ pub(super) async fn examine(link: &mut Link, flavor: Flavor) -> Result<Primary, 
         server_id: variables.get("server_id").parse().unwrap_or(0),
         gtids: flavor == Flavor::MariaDb || variables.is_on("gtid_mode"),
         strict: variables.is_on("gtid_strict_mode"),
-        logs_cascades: variables.is_on("innodb_native_foreign_keys"),
         new_words: true,
         filters: Filters::default(),
     };

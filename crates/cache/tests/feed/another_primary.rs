@@ -53,6 +53,25 @@ fn what_a_primary_replicates_must_be_in_its_log(kind: Kind) {
     fed.assert_same("t", SELECT);
 }
 
+/// They are not in its log.
+#[test]
+fn triggers_that_a_replica_runs_by_itself_are_refused() {
+    let mut wishes = Wishes::of(Kind::Mariadb);
+    wishes.spec = wishes.spec.option("--slave-run-triggers-for-rbr=YES");
+    let configure = "CHANGE MASTER 'other' TO MASTER_HOST = '127.0.0.1'";
+    let fed = Fed::start(
+        wishes,
+        &format!("{TABLE}; {configure}"),
+        vec![string("t", "test.t", &["id"], "c")],
+    );
+    fed.until("that is refused", || {
+        let stream = fed.feed.board().stream();
+        stream.contains("slave_run_triggers_for_rbr is YES, and must be LOGGING")
+    });
+    fed.sql("SET GLOBAL slave_run_triggers_for_rbr = LOGGING");
+    fed.assert_same("t", SELECT);
+}
+
 fn promote(fed: &Fed, kind: Kind) {
     let sql = match kind {
         Kind::Mysql => {
