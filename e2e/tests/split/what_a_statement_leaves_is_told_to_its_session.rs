@@ -255,86 +255,72 @@ async fn the_connection_id() {
     }
 }
 
+/// Statements with ids that they give, and ids that the server makes.
+const GIVEN: &[&str] = &[
+    "INSERT INTO ids (id) VALUES (500)",
+    "INSERT INTO ids (v) VALUES (1); INSERT INTO ids (id) VALUES (600)",
+    "INSERT INTO ids (v) VALUES (1); REPLACE INTO ids (id) VALUES (600)",
+    "BEGIN; INSERT INTO ids (v) VALUES (1); INSERT INTO ids (id) VALUES (700)",
+    "BEGIN; INSERT INTO ids (v) VALUES (1); INSERT INTO ids (id) VALUES (700); COMMIT",
+    "INSERT INTO ids (v) VALUES (1); INSERT INTO ids (v) SELECT 2; INSERT INTO ids (id) SELECT 800",
+    "INSERT INTO ids (v) VALUES (1); INSERT INTO ids (id, v) VALUES (1, 2) ON DUPLICATE KEY UPDATE v = 3",
+    "INSERT INTO ids (v) VALUES (1); INSERT INTO ids (v) VALUES (1) ON DUPLICATE KEY UPDATE v = 3",
+    "INSERT INTO ids (v) VALUES (1), (2); UPDATE ids SET v = 9",
+    "INSERT INTO ids (v) VALUES (1); INSERT INTO ids (id, v) VALUES (NULL, 1), (900, 1)",
+];
+
+const GIVEN_ON_MARIADB: &[&str] = &[
+    "INSERT INTO ids (v) VALUES (1) RETURNING id",
+    "INSERT INTO ids (v) VALUES (1); INSERT INTO ids (v) VALUES (1) RETURNING v",
+    "INSERT INTO ids (v) VALUES (1); DELETE FROM ids RETURNING v",
+];
+
+/// Plays the script on a new table, and says what the last id is after another session has made one, too.
+async fn last_id_after(session: &mut Conn, other: &mut Conn, script: &str, prepared: bool) -> i64 {
+    session.query_drop("DROP TABLE IF EXISTS ids").await.unwrap();
+    let create = "CREATE TABLE ids (id INT AUTO_INCREMENT PRIMARY KEY, v INT) AUTO_INCREMENT = 50";
+    session.query_drop(create).await.unwrap();
+    for statement in script.split("; ") {
+        match prepared && statement.contains("INTO") {
+            true => session.exec_drop(statement, ()).await.unwrap(),
+            false => session.query_drop(statement).await.unwrap(),
+        }
+    }
+    if script.ends_with("COMMIT") || !script.starts_with("BEGIN") {
+        let insert = "INSERT INTO other (v) VALUES (1)";
+        other.query_drop(insert).await.unwrap();
+    }
+    let id = number(session, "SELECT LAST_INSERT_ID()").await;
+    session.query_drop("COMMIT").await.unwrap();
+    id
+}
+
 /// Ids that a statement gives are none that the server makes.
 #[tokio::test]
 async fn the_last_insert_id_is_one_that_the_server_made() {
-    let (gateway, mut own, mut other) = sessions(1).await;
+    let (_gateway, mut own, mut other) = sessions(1).await;
     let port = cluster::single().primary().port();
     let mut direct = Conn::new(e2e::client::options_at(port).db_name(Some(SCHEMA)))
         .await
         .unwrap();
-    let scripts: &[&[&str]] = &[
-        &["INSERT INTO ids (id) VALUES (500)"],
-        &[
-            "INSERT INTO ids (v) VALUES (1)",
-            "INSERT INTO ids (id) VALUES (600)",
-        ],
-        &[
-            "INSERT INTO ids (v) VALUES (1)",
-            "REPLACE INTO ids (id) VALUES (600)",
-        ],
-        &[
-            "BEGIN",
-            "INSERT INTO ids (v) VALUES (1)",
-            "INSERT INTO ids (id) VALUES (700)",
-        ],
-        &[
-            "BEGIN",
-            "INSERT INTO ids (v) VALUES (1)",
-            "INSERT INTO ids (id) VALUES (700)",
-            "COMMIT",
-        ],
-        &[
-            "INSERT INTO ids (v) VALUES (1)",
-            "INSERT INTO ids (v) SELECT 2",
-            "INSERT INTO ids (id) SELECT 800",
-        ],
-        &[
-            "INSERT INTO ids (v) VALUES (1)",
-            "INSERT INTO ids (id, v) VALUES (1, 2) ON DUPLICATE KEY UPDATE v = 3",
-        ],
-        &[
-            "INSERT INTO ids (v) VALUES (1)",
-            "INSERT INTO ids (v) VALUES (1) ON DUPLICATE KEY UPDATE v = 3",
-        ],
-        &["INSERT INTO ids (v) VALUES (1), (2)", "UPDATE ids SET v = 9"],
-        &[
-            "INSERT INTO ids (v) VALUES (1)",
-            "INSERT INTO ids (id, v) VALUES (NULL, 1), (900, 1)",
-        ],
-    ];
-    let mut scripts = scripts.to_vec();
-    if kind() == Kind::Mariadb {
-        scripts.push(&["INSERT INTO ids (v) VALUES (1) RETURNING id"]);
-        scripts.push(&[
-            "INSERT INTO ids (v) VALUES (1)",
-            "INSERT INTO ids (v) VALUES (1) RETURNING v",
-        ]);
-        scripts.push(&["INSERT INTO ids (v) VALUES (1)", "DELETE FROM ids RETURNING v"]);
-    }
-    for script in scripts {
-        let mut told = Vec::new();
-        for session in [&mut direct, &mut own] {
-            session.query_drop("DROP TABLE IF EXISTS ids").await.unwrap();
-            session
-                .query_drop("CREATE TABLE ids (id INT AUTO_INCREMENT PRIMARY KEY, v INT) AUTO_INCREMENT = 50")
-                .await
-                .unwrap();
-            for statement in script {
-                session.query_drop(*statement).await.unwrap();
-            }
-            if *script.last().unwrap() == "COMMIT" || script[0] != "BEGIN" {
-                other
-                    .query_drop("INSERT INTO other (v) VALUES (1)")
-                    .await
-                    .unwrap();
-            }
-            told.push(number(session, "SELECT LAST_INSERT_ID()").await);
-            session.query_drop("COMMIT").await.unwrap();
+    let on_mariadb = GIVEN_ON_MARIADB.iter().filter(|_| kind() == Kind::Mariadb);
+    for script in GIVEN.iter().chain(on_mariadb) {
+        for prepared in [false, true] {
+            let expected = last_id_after(&mut direct, &mut other, script, prepared).await;
+            let told = last_id_after(&mut own, &mut other, script, prepared).await;
+            assert_eq!(told, expected, "{script}");
         }
-        assert_eq!(told[0], told[1], "{script:?}");
     }
-    drop(gateway);
+    own.query_drop("INSERT INTO ids (v) VALUES (1)").await.unwrap();
+    let id = number(&mut own, "SELECT LAST_INSERT_ID()").await;
+    own.exec_drop("INSERT INTO ids (id) VALUES (?)", (123_456,))
+        .await
+        .unwrap();
+    other
+        .query_drop("INSERT INTO other (v) VALUES (1)")
+        .await
+        .unwrap();
+    assert_eq!(number(&mut own, "SELECT LAST_INSERT_ID()").await, id);
 }
 
 /// On a replica nothing binds a session that has only read, so that the next write finds its way.
