@@ -280,6 +280,39 @@ async fn and_a_long_answer_comes_whole() {
     );
 }
 
+/// Without autocommit a read begins a transaction, which has a connection of its own.
+#[tokio::test]
+async fn unless_they_begin_a_transaction() {
+    let gateway = in_line_gateway();
+    let mut holder = cluster::connect(&gateway).await;
+    let mut sessions = Vec::new();
+    for _ in 0..3 {
+        let mut session = cluster::connect_to(&gateway, "in_line").await;
+        session.query_drop("SET autocommit = 0").await.unwrap();
+        cluster::ask(&mut session, "SELECT 'x'").await.unwrap();
+        session.query_drop("COMMIT").await.unwrap();
+        sessions.push(session);
+    }
+    holder.query_drop("BEGIN").await.unwrap();
+    let mut asking = JoinSet::new();
+    for (at, mut session) in sessions.into_iter().enumerate() {
+        asking.spawn(async move {
+            let answer = cluster::ask(&mut session, "SELECT 'y'").await;
+            session.query_drop("COMMIT").await.unwrap();
+            answer
+        });
+        eventually("it waits alone", async || {
+            gateway.metric("forebay_pool_waiting", &[]) == at as f64 + 1.0
+        })
+        .await;
+    }
+    assert_eq!(gateway.metric("forebay_split_reads_in_pipelines", &[]), 0.0);
+    holder.query_drop("COMMIT").await.unwrap();
+    for answer in asking.join_all().await {
+        assert_eq!(answer, Ok(Some("y".to_owned())));
+    }
+}
+
 /// Connections that are killed under them are nobody's trouble.
 #[tokio::test]
 async fn and_a_lost_connection_costs_nobody_an_answer() {

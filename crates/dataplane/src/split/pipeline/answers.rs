@@ -19,8 +19,10 @@ const DISCARDING: Duration = Duration::from_secs(5);
 pub(super) enum Next {
     /// It has come, and its statement has left nothing behind.
     Clean,
-    /// It has come; but it is an error, or warns, or something of its session has changed.
+    /// It has come; but it is an error, or warns.
     Unclean,
+    /// It has come, and something of its session has changed: the connection, with what was sent down it after that, is of no use.
+    Changed,
     /// It is not there yet.
     Late,
     /// It is longer than a buffer.
@@ -67,10 +69,7 @@ impl Answers {
         self.begin(command);
         loop {
             if let Some(outcome) = self.look()? {
-                return Ok(match self.is_clean(&outcome) {
-                    true => Next::Clean,
-                    false => Next::Unclean,
-                });
+                return Ok(self.judge(&outcome));
             }
             if self.buffer.spare().is_empty() {
                 self.buffer.compact();
@@ -145,12 +144,14 @@ impl Answers {
         }
     }
 
-    fn is_clean(&self, outcome: &Outcome) -> bool {
-        outcome.error.is_none()
-            && outcome.warnings == 0
-            && outcome.is_result_set
-            && !self.reports_state
-            && !outcome.status.contains(StatusFlags::IN_TRANS)
+    fn judge(&self, outcome: &Outcome) -> Next {
+        if self.reports_state || outcome.status.contains(StatusFlags::IN_TRANS) {
+            Next::Changed
+        } else if outcome.error.is_some() || outcome.warnings > 0 || !outcome.is_result_set {
+            Next::Unclean
+        } else {
+            Next::Clean
+        }
     }
 
     /// What was looked at is of no use any more.

@@ -214,9 +214,14 @@ impl Batch {
                     member.leaves(Left::Unclean);
                     continue;
                 }
+                Ok(Next::Changed) => {
+                    shared.pipelines.quick.forget(member.number);
+                    member.leaves(Left::Unclean);
+                    // The others are told by dropping them.
+                    return Err(());
+                }
                 Ok(Next::Late) => Left::Slow,
                 Ok(Next::Long) => Left::Long,
-                // The others are told by dropping them.
                 Err(_) => return Err(()),
             };
             shared.pipelines.quick.forget(member.number);

@@ -77,10 +77,14 @@ pub(crate) fn takes(split: &Split, server: &Server) -> bool {
         && !keeps_connections(split)
 }
 
+/// Whether what the session does has to do with the connection it is done on.
 fn keeps_connections(split: &Split) -> bool {
     // Packets of a compressed connection are numbered command by command.
     let is_compressed = split.pool().config().compression != config::ServerCompression::Off;
-    split.keeps_connection
+    // A read begins a transaction.
+    let begins = !split.session.autocommit();
+    begins
+        || split.keeps_connection
         || is_compressed
         || split.lookups.is_some()
         || split.account.user.config.pooling == config::Pooling::Session
