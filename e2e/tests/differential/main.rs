@@ -88,7 +88,7 @@ fn answers_over_shared_connections_are_the_servers() {
         .servers([server])
         .top("shutdown_timeout = \"1s\"")
         // Each script begins when the connections of the one before are gone.
-        .cluster("pool = { idle_timeout = \"200ms\", reuse = \"oldest\" }")
+        .cluster("pool = { idle_timeout = \"100ms\", reuse = \"oldest\" }")
         .tables(&users.concat());
     compare_with(&servers, [setup], true);
 }
@@ -107,7 +107,7 @@ fn answers_of_transactions_that_move_are_the_servers() {
         .servers([server("127.0.0.1", "primary"), server("localhost", "replica")])
         .listener("transaction_reads = \"replica\"\nread_consistency = \"eventual\"")
         .top("shutdown_timeout = \"1s\"")
-        .cluster("pool = { idle_timeout = \"200ms\", reuse = \"oldest\" }")
+        .cluster("pool = { idle_timeout = \"100ms\", reuse = \"oldest\" }")
         .tables(&users.concat());
     compare_but(&servers, [setup], true, &KNOWN_OF_TWO_SERVERS);
 }

@@ -22,6 +22,8 @@ pub const READER_PASSWORD: &str = "a password with ünïcode";
 pub const XA_NAMES: [&str; 2] = ["'one'", "'two','branch',7"];
 /// How long a session may take to be gone from the server after its connection was closed.
 const GONE_LIMIT: Duration = Duration::from_secs(30);
+/// Between two looks whether it is. Without a pause the looks would take the core from what they wait for.
+const LOOK: Duration = Duration::from_millis(2);
 
 /// Direct connections beside those that are compared.
 pub struct Stage {
@@ -90,7 +92,7 @@ impl Stage {
                 begin.elapsed() < GONE_LIMIT,
                 "a session does not leave the server"
             );
-            std::thread::yield_now();
+            std::thread::sleep(LOOK);
         }
     }
 }
