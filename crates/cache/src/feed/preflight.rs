@@ -18,7 +18,7 @@ pub(super) enum PreflightError {
     /// The server filters its binary log by schema.
     #[error("changes of schema {schema} are not in the binary log ({option})")]
     Filtered { schema: String, option: &'static str },
-    /// It does so for other schemas. Statements are filtered by the default schema of whoever runs them, and not logged where that is none.
+    /// It does so for other schemas. Rows are filtered by the schema of their table, statements by the default one of whoever runs them.
     #[error(
         "statements that change tables of schema {schema} may be missing in the binary log: {option} must not be set, since it goes by \
          the default schema of a session and not by the table's"

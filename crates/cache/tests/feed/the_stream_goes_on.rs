@@ -218,7 +218,7 @@ fn a_server_that_does_not_fit_is_refused_by_name(kind: Kind) {
     fed.assert_same("t", SELECT);
 }
 
-/// Without a schema of its own a session's TRUNCATE is not logged where schemas are filtered, whichever they are.
+/// `USE other; TRUNCATE test.t` is not in it.
 fn a_log_of_some_schemas_is_refused(kind: Kind) {
     let mut wishes = Wishes::of(kind);
     wishes.spec = wishes.spec.option("--binlog-ignore-db=other");
