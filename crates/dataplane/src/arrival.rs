@@ -1,6 +1,7 @@
 //! The life of a client connection on its worker: from the accepted socket to the log line at its end.
 
 use std::future::poll_fn;
+use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -202,7 +203,8 @@ async fn forward_bytes(
     story: &mut Story,
 ) -> SessionError {
     let pairing = Box::pin(pair_up(worker, control, accepted, listener, series, story));
-    let mut pair = match unless_told(control, listener, pairing).await {
+    let paired = unless_told(control, listener, pairing).await;
+    let mut pair = match paired.and_then(|paired| paired) {
         Ok(pair) => pair,
         Err(error) => return error,
     };
@@ -332,12 +334,12 @@ async fn log_in(
     let mut client = None;
     let (mut who, mut as_of) = (None, None);
     let login = async {
-        let introduced = introduce(&mut client, accepted, listener, control, story);
-        let introduced = async {
-            let introduced = tokio::time::timeout(limit, introduced).await;
-            introduced.unwrap_or(Err(SessionError::LoginTimeout(limit)))
+        let introduced = {
+            let introducing = introduce(&mut client, accepted, listener, control, story);
+            let introducing = pin!(tokio::time::timeout(limit, introducing));
+            unless_told(control, listener, introducing).await?
         };
-        let Introduced { login, local, .. } = unless_told(control, listener, introduced).await?;
+        let Introduced { login, local, .. } = introduced.unwrap_or(Err(SessionError::LoginTimeout(limit)))?;
         // The wait for a server has limits of its own, and is not the client's fault.
         let server = find_server(worker, control, listener, story, &local).await?;
         as_of = session_lookup::rights_of_login(worker, listener);
@@ -382,8 +384,11 @@ async fn find_server(
     let mut tried = Vec::new();
     let mut refusal = None;
     loop {
-        let leasing = lease(worker, listener, &story.client, local, tried);
-        let mut lease = match (unless_told(control, listener, leasing).await, refusal) {
+        let leased = {
+            let leasing = pin!(lease(worker, listener, &story.client, local, tried));
+            unless_told(control, listener, leasing).await
+        };
+        let mut lease = match (leased.and_then(|leased| leased), refusal) {
             (Ok(lease), _) => lease,
             (Err(SessionError::NoServer(_)), Some(refusal)) => return Err(refusal),
             (Err(error), _) => return Err(error),
@@ -409,15 +414,16 @@ async fn find_server(
     }
 }
 
-/// What comes of a wait in which nothing is left undone when the session is told to end.
-async fn unless_told<T>(
+/// What comes of a wait in which nothing is left undone when the session is told to end. It is taken by reference: by value its
+/// room would be needed twice.
+async fn unless_told<W: Future + Unpin>(
     control: &Control,
     listener: &ListenerState,
-    wait: impl Future<Output = Result<T, SessionError>>,
-) -> Result<T, SessionError> {
+    wait: W,
+) -> Result<W::Output, SessionError> {
     tokio::select! {
         biased;
-        result = wait => result,
+        result = wait => Ok(result),
         signal = control.signalled(true) => Err(signal_as_error(signal, "", listener)),
     }
 }

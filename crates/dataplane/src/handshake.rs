@@ -323,10 +323,9 @@ async fn answer_in_time(
 ) -> Result<Vec<u8>, SessionError> {
     let limit = listener.config.login_timeout;
     let mut relay = auth_relay(client, server_side, listener, capabilities);
-    let answers = authenticate(client, server_side, &mut relay, listener, server.name());
     let answered = tokio::select! {
         biased;
-        answered = timeout(limit, answers) => answered.unwrap_or(Err(SessionError::LoginTimeout(limit))),
+        answered = timeout(limit, authenticate(client, server_side, &mut relay, listener, server.name())) => answered.unwrap_or(Err(SessionError::LoginTimeout(limit))),
         signal = control.signalled(true) => Err(signal_as_error(signal, server.name(), listener)),
     };
     match &answered {
