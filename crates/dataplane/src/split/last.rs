@@ -62,16 +62,18 @@ pub(crate) async fn bring_about(
     Ok(found || primed)
 }
 
-/// The session is about to give its connection back, after a statement whose rows have ids that it may have given itself: then
-/// LAST_INSERT_ID() does not know them. `sent`: the statement, where nothing else was executed.
-pub(crate) async fn learn_insert_id(split: &mut Split, outcome: &Outcome, sent: Option<Box<[u8]>>) {
-    if split.keeps_connection || split.session.is_pinned() {
-        return;
+/// Whether the session is about to give its connection back after statements whose rows may have ids that they have given themselves:
+/// then LAST_INSERT_ID() does not know them. `sent`: the statement, where nothing else was executed.
+pub(crate) fn is_in_doubt(split: &mut Split, outcome: &Outcome, sent: Option<Box<[u8]>>) -> bool {
+    if split.session.knows_last_insert_id() || split.keeps_connection || split.session.is_pinned() {
+        return false;
     }
-    let sent = sent.filter(|_| outcome.last_insert_id != 0);
-    if sent.is_some_and(|sent| !may_give(split, &sent, outcome.last_insert_id)) {
-        return;
-    }
+    let id = outcome.last_insert_id;
+    sent.is_none_or(|sent| id == 0 || may_give(split, &sent, id))
+}
+
+/// Asks for the id, and gives the connection back.
+pub(crate) async fn learn_insert_id(split: &mut Split) {
     let Some(ask) = split.session.ask_last_insert_id() else {
         return;
     };

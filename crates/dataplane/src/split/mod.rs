@@ -31,6 +31,7 @@ mod observe;
 mod pipeline;
 mod prepared;
 mod reprepare;
+mod reset;
 mod rows;
 mod rules;
 mod run;

@@ -23,7 +23,7 @@ use crate::split::rules::TimeLimit;
 use crate::split::state::{Refused, Split};
 use crate::split::step::Step;
 use crate::split::{
-    answer, arm, explain, kill, last, lease, login, lookup, note, pipeline, rules, server, statement,
+    answer, arm, explain, kill, last, lease, login, lookup, note, pipeline, reset, rules, server, statement,
     transaction,
 };
 
@@ -63,7 +63,7 @@ fn rare_command<'a>(
                 answer::ok(split).await
             }
             Command::QUIT => Err(SessionError::ClientQuit),
-            Command::RESET_CONNECTION => reset_connection(split, head).await,
+            Command::RESET_CONNECTION => reset::connection(split, head).await,
             Command::CHANGE_USER => login::change_user(split, head).await,
             Command::PROCESS_KILL => kill::process_kill(split, head).await,
             _ if is_replication(head.command) => {
@@ -390,8 +390,8 @@ pub(crate) async fn settle(split: &mut Split, ended: Ended) -> Result<(), Sessio
             }
             split.session.end(&outcome);
             split.note_written();
-            if !split.session.knows_last_insert_id() {
-                Box::pin(last::learn_insert_id(split, &outcome, sent)).await;
+            if last::is_in_doubt(split, &outcome, sent) {
+                Box::pin(last::learn_insert_id(split)).await;
             }
             release(split).await
         }
@@ -573,32 +573,6 @@ pub(crate) async fn elsewhere(split: &mut Split, head: CommandHead) -> Result<()
     }
     begin(split, head, None);
     let ended = exchange(split, head.command, None).await;
-    settle(split, ended).await
-}
-
-/// COM_RESET_CONNECTION: on the connection that the session holds, or on none, which is as good.
-async fn reset_connection(split: &mut Split, head: CommandHead) -> Result<(), SessionError> {
-    split.keeps_connection = false;
-    if split.lease.is_none() {
-        split.session.reset();
-        split.session.rearmed();
-        split.status = split.session.status_at_rest();
-        return answer::ok(split).await;
-    }
-    begin(split, head, None);
-    let ended = exchange(split, head.command, None).await;
-    if matches!(&ended.result, Ok(Exchanged::Done(outcome)) if outcome.error.is_none()) {
-        split.session.reset();
-        split.session.rearmed();
-        // What is left on the connection is not worth finding out: the next one is as clean.
-        if let Ok(Exchanged::Done(outcome)) = &ended.result
-            && outcome.has_status
-        {
-            split.status = outcome.status;
-        }
-        lease::abandon(split);
-        return Ok(());
-    }
     settle(split, ended).await
 }
 

@@ -1,0 +1,34 @@
+//! COM_RESET_CONNECTION.
+
+use crate::error::SessionError;
+use crate::relay::Exchanged;
+use crate::session::CommandHead;
+use crate::split::run::{begin, exchange, settle};
+use crate::split::state::Split;
+use crate::split::{answer, lease};
+
+/// On the connection that the session holds, or on none, which is as good.
+pub(crate) async fn connection(split: &mut Split, head: CommandHead) -> Result<(), SessionError> {
+    split.keeps_connection = false;
+    if split.lease.is_none() {
+        split.session.reset();
+        split.session.rearmed();
+        split.status = split.session.status_at_rest();
+        return answer::ok(split).await;
+    }
+    begin(split, head, None);
+    let ended = exchange(split, head.command, None).await;
+    if matches!(&ended.result, Ok(Exchanged::Done(outcome)) if outcome.error.is_none()) {
+        split.session.reset();
+        split.session.rearmed();
+        // What is left on the connection is not worth finding out: the next one is as clean.
+        if let Ok(Exchanged::Done(outcome)) = &ended.result
+            && outcome.has_status
+        {
+            split.status = outcome.status;
+        }
+        lease::abandon(split);
+        return Ok(());
+    }
+    settle(split, ended).await
+}
