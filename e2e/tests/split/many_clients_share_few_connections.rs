@@ -188,5 +188,8 @@ async fn but_do_notice_what_they_have_lost() {
         .unwrap()
         .unwrap();
     ended.1.unwrap_err();
-    other.query_drop("SELECT 1").await.unwrap();
+    let mut session = ended.0;
+    for session in [&mut session, &mut other] {
+        session.query_drop("SELECT 1").await.unwrap();
+    }
 }

@@ -10,7 +10,7 @@ use sql_class::Dialect;
 use upstream::{Cluster, Connection, Credential, LeaseError, Opened, Role, Server, ServerId, Topology};
 
 use crate::control::Waiting;
-use crate::error::SessionError;
+use crate::error::{During, SessionError};
 use crate::split::ask::{self, AskError};
 use crate::split::catch_up::caught_up;
 use crate::split::choose::{self, Target};
@@ -185,12 +185,26 @@ fn is_demoted(split: &Split) -> bool {
 pub(crate) async fn in_time(
     split: &mut Split,
     target: &Target,
+    chosen: Option<(Arc<Server>, bool)>,
+) -> Result<(), Refused> {
+    let leased = try_servers(split, target, chosen).await;
+    if leased.is_err() {
+        // The client is told: the next statement is another one.
+        split.lost_on = None;
+    }
+    leased
+}
+
+async fn try_servers(
+    split: &mut Split,
+    target: &Target,
     mut chosen: Option<(Arc<Server>, bool)>,
 ) -> Result<(), Refused> {
     split.control.mark(Waiting::Login);
     let mut tried: Vec<ServerId> = split.lost_on.into_iter().collect();
-    let mut was_full = false;
+    let (mut was_full, mut was_gone) = (false, false);
     loop {
+        was_gone |= split.lost_on.is_some_and(|lost| !takes_statements(split, lost));
         let (server, is_primary) = match chosen.take() {
             Some(chosen) => chosen,
             // Boxed, as all that a wait in line has no use for.
@@ -210,6 +224,11 @@ pub(crate) async fn in_time(
             leased => leased,
         };
         match leased {
+            // It was there all the time: somebody has ended the connection, and so the statement.
+            Ok(connection) if split.lost_on == Some(server.id()) && !was_gone => {
+                split.pool().give_back(connection);
+                return Err(Refused(gone(&server)));
+            }
             Ok(connection) => {
                 attach(split, connection, is_primary);
                 return Ok(());
@@ -221,10 +240,26 @@ pub(crate) async fn in_time(
                     && (may_try_another(&error)
                         || !is_primary && *target == Target::Replica && is_refused(&error)) =>
             {
+                was_gone |= split.lost_on == Some(server.id());
                 tried.push(server.id());
             }
             Err(refused) => return Err(refused),
         }
+    }
+}
+
+fn takes_statements(split: &Split, server: ServerId) -> bool {
+    let topology = split.pool().topology();
+    topology
+        .member(server)
+        .is_some_and(|member| member.server.takes_statements())
+}
+
+/// What is said of a statement that was lost with its connection.
+fn gone(server: &Server) -> SessionError {
+    SessionError::ServerGone {
+        server: server.name().to_owned(),
+        during: During::Command,
     }
 }
 
