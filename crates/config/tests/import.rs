@@ -48,6 +48,24 @@ fn galera_from_mysqldump() {
     assert_eq!(config.users[0].password.as_ref().unwrap().reveal(), "se'cret");
 }
 
+/// A byte order mark in front, and limits that are no limits.
+#[test]
+fn odd_files_are_read_as_they_are_meant() {
+    let servers = "INSERT INTO mysql_servers (hostgroup_id, hostname, max_connections) \
+                   VALUES (0, 'db1', 18446744073709551615), (1, 'db1', 18446744073709551615);\r\n\
+                   INSERT INTO mysql_replication_hostgroups (writer_hostgroup, reader_hostgroup) VALUES (0, 1);";
+    let imported = proxysql(&format!("\u{feff}{servers}")).unwrap();
+    assert_eq!(imported, proxysql(servers).unwrap());
+    let config = Config::parse(&imported.toml, "imported").unwrap();
+    assert_eq!(config.clusters["main"].servers[0].max_connections, 10_000_000);
+    let configured =
+        "mysql_servers = ( { address = \"db1\" } )\nmysql_users = ( { username = \"a\"; password = \"b\" } )";
+    assert_eq!(
+        proxysql(&format!("\u{feff}{configured}")).unwrap(),
+        proxysql(configured).unwrap()
+    );
+}
+
 #[test]
 fn two_hostgroups_in_a_file() {
     let config = becomes(

@@ -23,6 +23,8 @@ pub fn proxysql(text: &str) -> Result<Imported, ImportError> {
     if text.len() > LENGTH_MAX {
         return Err(ImportError::new(1, format!("more than {LENGTH_MAX} bytes")));
     }
+    // Editors of some systems begin every file with it.
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let dump = if is_sql(text) {
         sql::parse(text)?
     } else {
