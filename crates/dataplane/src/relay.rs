@@ -168,8 +168,8 @@ pub(crate) struct Ended {
     pub(crate) error_sequence: Option<u8>,
     /// Nothing of the command is left to be read from the client.
     pub(crate) request_done: bool,
-    /// Something of the answer has gone to the client, or may go.
-    pub(crate) answer_begun: bool,
+    /// Bytes of the answer that have gone to the client, or may go.
+    pub(crate) said: u64,
     /// The client has closed its side while it waited, and the server was told so: its connection is of no use any more.
     pub(crate) client_at_end: bool,
     /// From the command to the end of its answer; zero where that did not come.
@@ -195,8 +195,8 @@ pub(crate) struct Exchange<'a, A> {
     /// Where the client compresses: the number of its next packet, which is given anew.
     next_number: Option<u8>,
     event: Event,
-    /// When the command was sent; `None` where that is now.
-    since: Option<Instant>,
+    /// When the command was sent.
+    since: Instant,
 }
 
 impl<'a, A: Answer> Exchange<'a, A> {
@@ -216,7 +216,7 @@ impl<'a, A: Answer> Exchange<'a, A> {
             look_again: false,
             next_number: None,
             event: Event::More,
-            since: None,
+            since: Instant::now(),
         }
     }
 
@@ -224,7 +224,7 @@ impl<'a, A: Answer> Exchange<'a, A> {
     pub(crate) fn of_whole_answer(response: &'a mut A, control: &'a Control, since: Instant) -> Self {
         Self {
             look_again: true,
-            since: Some(since),
+            since,
             ..Self::new(response, control, true)
         }
     }
@@ -241,33 +241,26 @@ impl<'a, A: Answer> Exchange<'a, A> {
         let forwarded = wires.traffic.to_client;
         self.next_number = wires.client.is_compressed().then_some(0);
         self.control.mark(Waiting::Server);
-        let started = self.since.unwrap_or_else(Instant::now);
         poll_fn(|cx| {
             let result = ready!(self.poll(cx, wires));
-            let answer_begun = wires.traffic.to_client != forwarded;
-            Poll::Ready(self.ended(result, started, answer_begun, wires))
+            let said = wires.traffic.to_client - forwarded;
+            Poll::Ready(self.ended(result, said, wires))
         })
         .await
     }
 
-    fn ended(
-        &self,
-        result: Result<Exchanged, Broken>,
-        started: Instant,
-        answer_begun: bool,
-        wires: &Wires,
-    ) -> Ended {
+    fn ended(&self, result: Result<Exchanged, Broken>, said: u64, wires: &Wires) -> Ended {
         let mut took = Duration::ZERO;
         let (result, error_sequence) = match result {
             // The client has the server's answer, and the server is gone: what is left of the command is no command.
             Ok(_) if self.server_refuses => (Err(Broken::Server), None),
             Ok(Exchanged::Done(outcome)) => {
-                took = started.elapsed();
+                took = self.since.elapsed();
                 wires.traffic.server.latency.record(took);
                 (Ok(Exchanged::Done(outcome)), None)
             }
             Ok(exchanged) => (Ok(exchanged), None),
-            Err(broken) if !answer_begun => (Err(broken), Some(self.request.sequence().wrapping_add(1))),
+            Err(broken) if said == 0 => (Err(broken), Some(self.request.sequence().wrapping_add(1))),
             // The tracker has gone on over rows that were not forwarded.
             Err(Broken::ServerProtocol(error)) => (Err(Broken::ServerProtocol(error)), None),
             Err(broken) => (Err(broken), self.response.error_sequence()),
@@ -276,7 +269,7 @@ impl<'a, A: Answer> Exchange<'a, A> {
             result,
             error_sequence,
             request_done: self.request_done,
-            answer_begun,
+            said,
             client_at_end: self.client_at_end,
             took,
         }

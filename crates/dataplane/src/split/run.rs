@@ -297,32 +297,32 @@ pub(crate) fn exchange<'a>(
     command: Command,
     renaming: Option<&'a mut Renaming>,
 ) -> impl Future<Output = Ended> + 'a {
-    exchange_since(split, command, renaming, None)
+    exchange_since(split, command, renaming, || None)
 }
 
 /// Relays an answer that is there already, to a command that was sent then.
 pub(crate) async fn exchange_arrived(split: &mut Split, command: Command, since: Instant) -> Ended {
     split.says_it_itself = true;
-    exchange_since(split, command, None, Some(since)).await
+    exchange_since(split, command, None, || Some(since)).await
 }
 
+/// `arrived`: when the command was sent whose answer is there already. A function, since every session has room for it.
 async fn exchange_since(
     split: &mut Split,
     command: Command,
     renaming: Option<&mut Renaming>,
-    arrived: Option<Instant>,
+    arrived: impl Fn() -> Option<Instant>,
 ) -> Ended {
     if let Err(broken) = split.wires.begin_command() {
         return Ended {
             result: Err(broken),
             error_sequence: None,
             request_done: false,
-            answer_begun: false,
+            said: 0,
             client_at_end: false,
             took: Duration::ZERO,
         };
     }
-    let said = split.wires.traffic.to_client;
     split.shape.begin(command, split.lasting_status());
     // What the gateway says instead is one packet and waits in the flow.
     let request_done = std::mem::take(&mut split.says_it_itself);
@@ -340,16 +340,16 @@ async fn exchange_since(
         limit: limit.as_ref(),
         recorder: lookup::recorder(&mut split.lookups, on_primary),
     };
-    let exchange = match arrived {
+    let exchange = match arrived() {
         None => Exchange::new(&mut observed, &split.control, request_done),
         Some(since) => Exchange::of_whole_answer(&mut observed, &split.control, since),
     };
     let ended = exchange.run_to_end(&mut split.wires).await;
     split.took_no_writes = observed.took_no_writes;
-    if arrived.is_none()
+    if arrived().is_none()
         && let Some(number) = split.number
     {
-        pipeline::note_alone(split, number, &ended, split.wires.traffic.to_client - said);
+        pipeline::note_alone(split, number, &ended, ended.said);
     }
     if let Some(leased) = &split.lease
         && split.shared.by_latency.get()
@@ -400,7 +400,7 @@ pub(crate) async fn settle(split: &mut Split, ended: Ended) -> Result<(), Sessio
         Ok(Exchanged::Streaming) => Box::pin(stream(split)).await,
         Err(broken) => {
             // Nobody knows what has become of a write.
-            let may_send_again = split.leaves_nothing && ended.request_done && !ended.answer_begun;
+            let may_send_again = split.leaves_nothing && ended.request_done && ended.said == 0;
             let again = split.again.take().filter(|_| may_send_again);
             Box::pin(lost(
                 split,
