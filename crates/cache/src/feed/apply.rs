@@ -37,6 +37,8 @@ pub(super) struct Applier {
     pub(super) version: Version,
     source: SourceId,
     resumed: Option<Resumed>,
+    /// The stream has come to where it was to begin.
+    come_in: bool,
     board: Arc<Board>,
     group: Option<Group>,
     bindings: HashMap<u64, Binding>,
@@ -89,6 +91,7 @@ impl Applier {
             version: Version::default(),
             source: SourceId(0),
             resumed: None,
+            come_in: false,
             touched: Touched::new(Arc::clone(board.tracking())),
             board,
             group: None,
@@ -109,6 +112,7 @@ impl Applier {
             self.board.note_definition();
         }
         self.source = source;
+        self.come_in = false;
         self.cut();
         let missing = had.filter(|(had, _)| !self.progress.borrow().gtids().covers(had));
         self.resumed = missing.map(|(_, until)| Resumed {
@@ -141,6 +145,11 @@ impl Applier {
         }
         self.bindings.clear();
         self.progress.borrow_mut().cut();
+    }
+
+    /// Transactions have come, or heartbeats.
+    pub(super) fn has_come_in(&self) -> bool {
+        self.come_in
     }
 
     /// It is not known yet whether this server's log goes on where that of the one before ended.
@@ -235,6 +244,7 @@ impl Applier {
     }
 
     fn heartbeat(&mut self, file: &[u8], offset: u64) {
+        self.come_in = true;
         if self.group.is_none() {
             self.board.counts.last_event.store(0, Ordering::Relaxed);
             self.progress.borrow_mut().rotate(self.source, file, offset);
@@ -295,6 +305,7 @@ impl Applier {
                     .abandon_copies("a transaction was rolled back meanwhile");
             }
         }
+        self.come_in = true;
         Counts::add(&self.board.counts.transactions, 1);
         let mut progress = self.progress.borrow_mut();
         group.gtid.add_to(progress.gtids_mut())?;

@@ -35,6 +35,9 @@ const FILLS_AT_ONCE: usize = 64;
 /// Time without a heartbeat after which a stream is taken for dead.
 const SILENCE: Duration = Duration::from_secs(5);
 
+/// The same at first: MariaDB says nothing while it looks for a GTID in a log, which may be long and on a slow disk.
+const SILENCE_AT_FIRST: Duration = Duration::from_secs(60);
+
 /// Why a stream ended.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Ended {
@@ -54,8 +57,8 @@ pub(super) enum Ended {
     Reset,
     #[error("the server has transactions before others that are applied already")]
     OutOfOrder,
-    #[error("nothing heard for {} s", SILENCE.as_secs())]
-    Silence,
+    #[error("nothing heard for {} s", .0.as_secs())]
+    Silence(Duration),
 }
 
 /// What does not change while streams come and go.
@@ -199,6 +202,10 @@ impl<'s> Stream<'s> {
         };
         let due = due.into_iter().chain(self.around.containers.due()).min();
         let due = due.unwrap_or_else(|| Instant::now() + RETRY);
+        let silence = match self.applier.has_come_in() {
+            true => SILENCE,
+            false => SILENCE_AT_FIRST,
+        };
         let writing = self.applier.is_writing();
         let messages = async {
             match &mut self.copying {
@@ -228,7 +235,7 @@ impl<'s> Stream<'s> {
             _ = cluster.wait_for_topology_change(generation) => {}
             () = sleep_until(due) => {}
             () = &mut self.watch => return Err(Ended::Reset),
-            () = sleep_until(self.last_heard + SILENCE) => return Err(Ended::Silence),
+            () = sleep_until(self.last_heard + silence) => return Err(Ended::Silence(silence)),
         }
         Ok(())
     }
