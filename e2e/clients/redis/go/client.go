@@ -52,6 +52,12 @@ func connectTLS(certificates []tls.Certificate) (*redis.Client, error) {
 	}), nil
 }
 
+func sql(statement string) error {
+	command := exec.Command("sh", "-c", os.Getenv("REDIS_SQL"))
+	command.Stdin = strings.NewReader(statement)
+	return command.Run()
+}
+
 func main() {
 	client := connect("secret", 3)
 	check("connect", func() error { return same(client.Ping(ctx).Val(), "PONG") })
@@ -130,9 +136,7 @@ func main() {
 	check("fresh", func() error {
 		for i := 0; i < 10; i++ {
 			statement := fmt.Sprintf("UPDATE item SET name = 'go-%d' WHERE id = 3", i)
-			sql := exec.Command("sh", "-c", os.Getenv("REDIS_SQL"))
-			sql.Stdin = strings.NewReader(statement)
-			if err := sql.Run(); err != nil {
+			if err := sql(statement); err != nil {
 				return err
 			}
 			if err := same(client.Get(ctx, "name@3").Val(), fmt.Sprintf("go-%d", i)); err != nil {
@@ -142,6 +146,32 @@ func main() {
 		return nil
 	})
 	fmt.Println("absent tracking: it keeps no values")
+	check("redirect", func() error {
+		var id int64
+		told := redis.NewClient(&redis.Options{
+			Addr: "127.0.0.1:" + os.Getenv("REDIS_PORT"), Username: "app", Password: "secret", Protocol: 2,
+			OnConnect: func(ctx context.Context, connection *redis.Conn) error {
+				id = connection.ClientID(ctx).Val()
+				return nil
+			},
+		}).Subscribe(ctx, "__redis__:invalidate")
+		if _, err := told.ReceiveTimeout(ctx, 10*time.Second); err != nil {
+			return err
+		}
+		reads := connect("secret", 2).Conn()
+		if err := reads.Do(ctx, "CLIENT", "TRACKING", "ON", "REDIRECT", id).Err(); err != nil {
+			return err
+		}
+		reads.MGet(ctx, "name@2", "name@3")
+		if err := sql("UPDATE item SET name = 'redirected' WHERE id = 3"); err != nil {
+			return err
+		}
+		message, err := told.ReceiveTimeout(ctx, 10*time.Second)
+		if err != nil {
+			return err
+		}
+		return same(message.(*redis.Message).PayloadSlice, []string{"name@3"})
+	})
 	check("tls", func() error {
 		folder := os.Getenv("REDIS_TLS")
 		certificate, err := tls.LoadX509KeyPair(folder+"/client-cert.pem", folder+"/client-key.pem")

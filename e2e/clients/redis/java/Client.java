@@ -137,6 +137,7 @@ public final class Client {
                 same(keeping.getCache().getStats().getHitCount() - hits, 1000L);
             }
         });
+        System.out.println("absent redirect: its subscriptions take texts only");
         System.out.println("absent tls: it takes certificates from Java's own kind of files only");
         System.out.println("absent tls.refused: it takes certificates from Java's own kind of files only");
     }

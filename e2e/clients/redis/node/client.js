@@ -60,6 +60,9 @@ const flavors = {
         for await (const some of client.scanIterator({ MATCH: pattern })) keys.push(...[].concat(some));
         return keys.length;
       },
+      id: (client) => client.sendCommand(['CLIENT', 'ID']),
+      subscribe: (client, channel, told) => client.subscribe(channel, told),
+      redirect: (client, id) => client.sendCommand(['CLIENT', 'TRACKING', 'ON', 'REDIRECT', String(id)]),
       set: (client) => client.set('name@1', 'x'),
       flush: (client) => client.sendCommand(['FLUSH']),
       end: (client) => client.close(),
@@ -100,6 +103,12 @@ const flavors = {
         for await (const keys of client.scanStream({ match: pattern })) count += keys.length;
         return count;
       },
+      id: (client) => client.client('ID'),
+      async subscribe(client, channel, told) {
+        client.on('message', (of, keys) => told(keys, of));
+        await client.subscribe(channel);
+      },
+      redirect: (client, id) => client.call('CLIENT', 'TRACKING', 'ON', 'REDIRECT', id),
       set: (client) => client.set('name@1', 'x'),
       flush: (client) => client.call('FLUSH'),
       end: (client) => client.quit(),
@@ -166,6 +175,22 @@ async function main() {
   } else {
     console.log('absent tracking: it keeps no values');
   }
+  await check('redirect', async () => {
+    const [told, reads] = [await is.connect('secret', 2), await is.connect('secret', 2)];
+    const id = await is.id(told);
+    let heard;
+    const message = new Promise((resolve, reject) => {
+      heard = (keys, channel) => resolve([String(keys), channel]);
+      setTimeout(reject, 10000, new Error('nothing is heard')).unref();
+    });
+    await is.subscribe(told, '__redis__:invalidate', heard);
+    same(await is.redirect(reads, id), 'OK');
+    await is.mget(reads, ['name@2', 'name@3']);
+    sql("UPDATE item SET name = 'redirected' WHERE id = 3");
+    same(await message, ['name@3', '__redis__:invalidate']);
+    await is.end(reads);
+    told.disconnect?.();
+  });
   const file = (name) => readFileSync(`${process.env.REDIS_TLS}/${name}.pem`);
   const trusted = { ca: file('ca'), servername: 'localhost' };
   await check('tls', async () => {

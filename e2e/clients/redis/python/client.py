@@ -149,6 +149,21 @@ def _():
     assert commands() - before < 500, "nothing is kept"
 
 
+@check("redirect")
+def _():
+    told = connect(protocol=2).pubsub()
+    told.execute_command("CLIENT", "ID")
+    told_id = told.connection.read_response()
+    told.subscribe("__redis__:invalidate")
+    same(told.get_message(timeout=10)["type"], "subscribe")
+    reads = connect(protocol=2, single_connection_client=True)
+    same(reads.execute_command("CLIENT", "TRACKING", "ON", "REDIRECT", told_id), "OK")
+    reads.mget("name@2", "name@3")
+    sql("UPDATE item SET name = 'redirected' WHERE id = 3")
+    message = told.get_message(timeout=10)
+    same((message["channel"], message["data"]), ("__redis__:invalidate", ["name@3"]))
+
+
 @check("tls")
 def _():
     folder = os.environ["REDIS_TLS"]
