@@ -19,6 +19,9 @@ pub struct PointLookup<'a> {
     pub schema: Option<&'a [u8]>,
     /// Without quotes.
     pub table: &'a [u8],
+    /// Where it begins and ends in the text, without the comments around it.
+    pub start: usize,
+    pub end: usize,
     conditions: [Condition<'a>; CONDITIONS_MAX],
     count: usize,
 }
@@ -125,6 +128,7 @@ fn is_no_column(name: &[u8]) -> bool {
 impl<'a> Scanner<'a> {
     fn lookup(&mut self) -> Option<PointLookup<'a>> {
         self.space()?;
+        let start = self.at;
         self.word(b"SELECT").then_some(())?;
         self.gap()?;
         self.columns()?;
@@ -132,18 +136,24 @@ impl<'a> Scanner<'a> {
         let mut lookup = PointLookup {
             schema,
             table,
+            start,
+            end: start,
             conditions: [NOTHING; CONDITIONS_MAX],
             count: 0,
         };
         loop {
-            *lookup.conditions.get_mut(lookup.count)? = self.condition()?;
+            let condition = self.condition()?;
+            lookup.end = condition.end;
+            *lookup.conditions.get_mut(lookup.count)? = condition;
             lookup.count += 1;
             if !self.word(b"AND") {
                 break;
             }
             self.gap()?;
         }
-        self.limit()?;
+        if let Some(end) = self.limit()? {
+            lookup.end = end;
+        }
         if self.byte() == Some(b';') {
             self.at += 1;
             self.space()?;
@@ -298,14 +308,16 @@ impl<'a> Scanner<'a> {
         Some(&self.sql[start..end])
     }
 
-    /// `LIMIT n` with more than nothing: a key finds at most one row.
-    fn limit(&mut self) -> Option<()> {
-        if self.word(b"LIMIT") {
-            self.gap()?;
-            (self.digits()? > 0).then_some(())?;
-            self.space()?;
+    /// `LIMIT n` with more than nothing: a key finds at most one row. Says where it ends, if it is there.
+    fn limit(&mut self) -> Option<Option<usize>> {
+        if !self.word(b"LIMIT") {
+            return Some(None);
         }
-        Some(())
+        self.gap()?;
+        (self.digits()? > 0).then_some(())?;
+        let end = self.at;
+        self.space()?;
+        Some(Some(end))
     }
 
     /// A name, in quotes or of nothing but letters, digits and `_` that does not begin with a digit.

@@ -41,6 +41,14 @@ struct Entry {
     what: Result<Rc<Ready>, Left>,
 }
 
+impl Entry {
+    /// Bytes that it holds.
+    fn size(&self) -> usize {
+        let head = self.what.as_ref().map_or(0, |ready| ready.head.len());
+        size_of::<Self>() + self.shape.len() + head
+    }
+}
+
 /// A shape whose answers were not what memory had at that moment: it was behind, or ahead, or shows rows otherwise.
 #[derive(Debug)]
 struct Doubt {
@@ -71,6 +79,8 @@ const SHOWN_LEN_MAX: usize = 512;
 pub(super) struct Learned {
     entries: HashMap<u64, Entry, RandomState>,
     doubts: HashMap<u64, Doubt, RandomState>,
+    /// Bytes of what entries hold, those counted that have made room since the last epoch began.
+    bytes: usize,
     pub(super) hashes: RandomState,
     epoch: u32,
     seen: Cell<(u64, Option<Instant>)>,
@@ -78,6 +88,9 @@ pub(super) struct Learned {
 
 /// Shapes that are kept; an application has hundreds.
 const KEPT_MAX: usize = 8192;
+
+/// Bytes of what they hold. A SELECT of 20 columns takes 2 KB.
+const BYTES_MAX: usize = 32 << 20;
 
 /// What was learned is good for this one and the next: no grant that was taken away unseen is used for longer.
 pub(super) const EPOCH: Duration = Duration::from_secs(30);
@@ -90,6 +103,7 @@ impl Learned {
         Self {
             entries: HashMap::default(),
             doubts: HashMap::default(),
+            bytes: 0,
             hashes: RandomState::default(),
             epoch: 0,
             seen: Cell::new((definitions, None)),
@@ -117,18 +131,18 @@ impl Learned {
         what: Result<Rc<Ready>, Left>,
     ) {
         self.doubts.remove(&hash);
-        if self.entries.len() >= KEPT_MAX {
+        let entry = Entry {
+            shape,
+            definitions,
+            epoch,
+            what,
+        };
+        if self.entries.len() >= KEPT_MAX || self.bytes > BYTES_MAX {
             self.entries.clear();
+            self.bytes = 0;
         }
-        self.entries.insert(
-            hash,
-            Entry {
-                shape,
-                definitions,
-                epoch,
-                what,
-            },
-        );
+        self.bytes += entry.size();
+        self.entries.insert(hash, entry);
     }
 
     /// Keeps what the server has shown and memory has not: once memory does, the shape is known.
@@ -181,6 +195,7 @@ impl Learned {
         let epoch = self.epoch;
         self.entries
             .retain(|_, entry| epoch.wrapping_sub(entry.epoch) < 2);
+        self.bytes = self.entries.values().map(Entry::size).sum();
         self.doubts
             .retain(|_, doubt| epoch.wrapping_sub(doubt.ready.epoch) < 2);
     }

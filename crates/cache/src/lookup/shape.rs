@@ -16,15 +16,16 @@ impl<'a> Shape<'a> {
         Self { asked, environment }
     }
 
-    /// The pieces of the text between the values.
+    /// The pieces of the text between the values. Comments around it are none: some applications say in them who asks, and
+    /// in which request.
     fn pieces(&self) -> impl Iterator<Item = &'a [u8]> {
-        let text = self.asked.text;
-        let conditions = self.asked.lookup.conditions();
-        let starts = std::iter::once(0).chain(conditions.iter().map(|condition| condition.end));
+        let (text, lookup) = (self.asked.text, self.asked.lookup);
+        let conditions = lookup.conditions();
+        let starts = std::iter::once(lookup.start).chain(conditions.iter().map(|condition| condition.end));
         let ends = conditions
             .iter()
             .map(|condition| condition.start)
-            .chain([text.len()]);
+            .chain([lookup.end]);
         starts.zip(ends).map(move |(start, end)| &text[start..end])
     }
 
@@ -69,6 +70,13 @@ impl<'a> Shape<'a> {
     }
 }
 
+impl Kept {
+    /// Bytes of its text.
+    pub(super) fn len(&self) -> usize {
+        self.text.len()
+    }
+}
+
 /// A shape without its statement.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Kept {
@@ -100,6 +108,8 @@ mod tests {
         let of = |text, environment| with(text, environment, |shape| (shape.hash(&state), shape.kept()));
         let (hash, kept) = of("SELECT a FROM t WHERE k=1 AND l='x' LIMIT 1", 7);
         for same in [
+            "/* request 7 */ SELECT a FROM t WHERE k=1 AND l='x' LIMIT 1",
+            "SELECT a FROM t WHERE k=1 AND l='x' LIMIT 1 /* request 8 */;",
             "SELECT a FROM t WHERE k=12345 AND l='' LIMIT 1",
             "SELECT a FROM t WHERE k='k=1 AND l=' AND l=-5 LIMIT 1",
         ] {

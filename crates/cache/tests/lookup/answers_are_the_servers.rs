@@ -4,13 +4,14 @@ use mysql_wire::Capabilities as C;
 
 use crate::stage::{Session, Stage, differs, execute, on_all, query};
 
-on_all!(texts charsets charsets_like_ascii executions privileges definitions);
+on_all!(texts charsets charsets_like_ascii executions executions_unseen privileges definitions);
 
 /// Forms of the protocol.
-const FORMS: [C; 4] = [
+const FORMS: [C; 5] = [
     C(0),
     C::DEPRECATE_EOF,
     C::DEPRECATE_EOF.with(C::SESSION_TRACK),
+    C::COMPRESS.with(C::DEPRECATE_EOF),
     C::MARIADB_EXTENDED_METADATA.with(C::DEPRECATE_EOF),
 ];
 
@@ -243,6 +244,37 @@ fn executions(stage: &Stage) {
         let expected = direct.ask(&at_server);
         stage.until_answered(&mut through, &at_gateway, &expected);
     }
+}
+
+/// Executions that are no lookups leave a session in which lookups are answered, however long they are and by whichever name.
+fn executions_unseen(stage: &Stage) {
+    const LAST: u32 = u32::MAX;
+    let lookup = query("SELECT c FROM t WHERE id=1");
+    let (mut direct, mut through) = stage.both("app", C::DEPRECATE_EOF);
+    let expected = direct.ask(&lookup);
+    let long = [&[252][..], &5000_u16.to_le_bytes(), &[b'x'; 5000]].concat();
+    let id = through.prepare("UPDATE u SET x=x+1 WHERE id=1 AND ''<>?");
+    through.ask(&execute(id, &VAR_STRING, &[0], &long, true));
+    stage.until_answered(&mut through, &lookup, &expected);
+    if stage.kind == sandbox::Kind::Mysql {
+        return;
+    }
+    let text = "SELECT c FROM t WHERE id=?";
+    let ids = [direct.prepare(text), through.prepare(text)];
+    let one = |id| execute(id, &LONG, &[0], &1_i32.to_le_bytes(), true);
+    let row = direct.ask(&one(LAST));
+    assert_eq!(through.ask(&one(LAST)), row);
+    stage.until_answered(&mut through, &lookup, &expected);
+    // Its types are the server's now.
+    let again = ids.map(|id| execute(id, &LONG, &[0], &1_i32.to_le_bytes(), false));
+    assert_eq!(direct.ask(&again[0]), row);
+    stage.until_answered(&mut through, &again[1], &row);
+    let refused = [&mut direct, &mut through].map(|session| {
+        let prepare = [&[0x16], &b"SELECT nothing FROM t"[..]].concat();
+        (session.ask(&prepare), session.ask(&one(LAST)))
+    });
+    assert_eq!(refused[0], refused[1]);
+    stage.until_answered(&mut through, &lookup, &expected);
 }
 
 fn privileges(stage: &Stage) {

@@ -403,6 +403,7 @@ fn what_sessions_wish(stage: &Stage) {
             LOOKUP,
         ]],
     );
+    sessions_that_must_not_be_silent(stage);
     let (mut direct, mut through) = stage.both("app", with_trackers);
     // As MariaDB's Connector/J does, after which there are lookups as before.
     let more = "SET @@session_track_system_variables=CONCAT(@@global.session_track_system_variables,',wait_timeout')";
@@ -414,6 +415,19 @@ fn what_sessions_wish(stage: &Stage) {
         through.sql(LOOKUP);
     }
     assert_eq!(stage.answered(), before, "{}", stage.left());
+}
+
+/// A server does not wait long for a session that is silent, as far as it sees.
+fn sessions_that_must_not_be_silent(stage: &Stage) {
+    let (mut direct, mut through) = stage.both("app", C::DEPRECATE_EOF);
+    through.sql("SET wait_timeout=20");
+    let before = stage.answered();
+    for _ in 0..3 {
+        through.sql(LOOKUP);
+    }
+    assert_eq!(stage.answered(), before, "{}", stage.left());
+    through.sql("SET wait_timeout=20000");
+    stage.until_answered(&mut through, &query(LOOKUP), &direct.sql(LOOKUP));
 }
 
 /// Each sequence on the server and through the gateway, in sessions of its own.

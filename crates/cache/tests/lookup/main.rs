@@ -9,4 +9,5 @@ mod replicas_do_not_matter;
 mod rights_are_those_of_the_session;
 mod sessions_see_their_own_writes;
 mod stage;
+mod values_of_all_types_are_shown_alike;
 mod what_comes_after_is_the_servers;

@@ -147,6 +147,7 @@ fn configuration(sandbox: &Sandbox, setup: Setup) -> String {
             mode = "{mode}"
             cluster = "main"
             point_lookups = true
+            compression = true
             consistency = "{consistency}"
             [[user]]
             name = "app"

@@ -230,6 +230,10 @@ fn statements_that_are_gone(stage: &Stage) {
             }
             drop(answers);
             assert!(stage.answered() > before, "{}", stage.left());
+            // What was sent in pieces keeps a session of mode split on its connection.
+            for (session, id) in [&mut direct, &mut through].into_iter().zip(ids) {
+                session.ask(&[&[Command::STMT_CLOSE.0], &id.to_le_bytes()[..]].concat());
+            }
         }
     }
 }

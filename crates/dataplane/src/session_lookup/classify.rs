@@ -29,6 +29,18 @@ pub(super) const ANY_OTHER: Other = Other {
     sets: Vec::new(),
 };
 
+/// What a server refuses.
+pub(super) const NOTHING: Other = Other {
+    facts: Facts {
+        class: Class::Read,
+        effects: Effects::NONE,
+        statements: 1,
+        hint: None,
+    },
+    is_select: false,
+    sets: Vec::new(),
+};
+
 /// Collations of character sets in which a part of a character can be a backslash or a quote: of big5, sjis, gbk, cp932, gb18030.
 pub(super) const TRAILING_QUOTES: [u8; 11] = [1, 13, 28, 84, 87, 88, 95, 96, 248, 249, 250];
 /// Those character sets.

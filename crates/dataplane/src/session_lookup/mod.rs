@@ -25,8 +25,9 @@ use mysql_wire::{Command, PacketHeader, StatusFlags};
 use net::Peer;
 use sql_class::{Class, Effects, Facts, Syntax, point_lookup};
 
-use self::classify::{ANY_OTHER, Other, TRAILING_QUOTES, classify};
+use self::classify::{ANY_OTHER, NOTHING, Other, TRAILING_QUOTES, classify};
 pub(crate) use self::now::{AtOnce, at_once, note_outcome};
+use self::prepared::LastPrepared;
 use self::rights::RightsOfSession;
 pub(crate) use self::rights::rights_of_login;
 use crate::control::Waiting;
@@ -63,6 +64,7 @@ pub(crate) struct OfSession {
     /// Variables that the session has set, beside those whose values are asked for.
     set: BTreeSet<Box<[u8]>>,
     statements: HashMap<u32, Prepared, RandomState>,
+    last_prepared: LastPrepared,
     /// When a command went to the server last, in ticks of the worker's clock.
     sent: u32,
     /// The command of a lookup that the server does not know of.
@@ -180,6 +182,7 @@ impl OfSession {
             status: StatusFlags::default(),
             set: BTreeSet::new(),
             statements: HashMap::default(),
+            last_prepared: LastPrepared::default(),
             sent: session.worker.clock.now(),
             unknown_to_server: Vec::new(),
             found: Found::default(),
@@ -281,6 +284,7 @@ async fn serve(session: &mut Session, of: &mut OfSession, head: CommandHead) -> 
             Found::Nothing => lookup(session, of, head).await,
         },
         Command::STMT_EXECUTE => prepared::execute(session, of, head, found).await,
+        Command::STMT_BULK_EXECUTE => prepared::execute_unseen(session, of, head).await,
         Command::STMT_PREPARE => prepared::prepare(session, of, head).await,
         Command::STMT_SEND_LONG_DATA | Command::STMT_RESET | Command::STMT_CLOSE => {
             let is_to_come = prepared::is_about_the_same(&of.unknown_to_server, payload);
@@ -296,6 +300,7 @@ async fn serve(session: &mut Session, of: &mut OfSession, head: CommandHead) -> 
         }
         Command::RESET_CONNECTION => {
             of.statements.clear();
+            of.last_prepared = LastPrepared::default();
             of.set.clear();
             of.unknown_to_server.clear();
             of.standing = match of.has_other_role {

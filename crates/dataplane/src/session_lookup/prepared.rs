@@ -1,16 +1,29 @@
 //! Prepared statements: their texts, and the types of parameters that the server has of them.
 
 use mysql_wire::statement::{ExecuteHead, PrepareOk, statement_id};
-use mysql_wire::{Capabilities, Command};
+use mysql_wire::{Capabilities, Command, ErrPacket};
 use sql_class::{Syntax, point_lookup};
 
 use super::{
-    ANY_OTHER, Found, OfSession, Other, Prepared, STATEMENTS_MAX, Step, ToldColumns, catch_up, classify,
-    forward, forward_statement, go_on, left, settings, step,
+    ANY_OTHER, Found, NOTHING, OfSession, Other, Prepared, STATEMENTS_MAX, Step, ToldColumns, catch_up,
+    classify, forward, forward_statement, go_on, left, settings, step,
 };
 use crate::error::SessionError;
 use crate::lookups::{self, Asked, Environment, Finding, Left, Parameters, Recorder, Told};
 use crate::session::{CommandHead, Session};
+
+/// MariaDB's name for the statement that was prepared last.
+const LAST: u32 = u32::MAX;
+
+/// What [`LAST`] stands for.
+#[derive(Clone, Copy, Default)]
+pub(super) enum LastPrepared {
+    #[default]
+    Unknown,
+    /// Nothing: the server has refused it.
+    Refused,
+    Statement(u32),
+}
 
 /// COM_STMT_PREPARE: the statement is remembered by the id that the server gives it.
 pub(super) async fn prepare(
@@ -38,9 +51,14 @@ pub(super) async fn prepare(
     let prepared = recorder
         .head()
         .and_then(|payload| PrepareOk::decode(payload).ok());
+    of.last_prepared = match recorder.head() {
+        Some([ErrPacket::HEADER, ..]) => LastPrepared::Refused,
+        _ => LastPrepared::Unknown,
+    };
     if let Some((text, prepared)) = text.zip(prepared)
         && of.statements.len() < STATEMENTS_MAX
     {
+        of.last_prepared = LastPrepared::Statement(prepared.statement_id);
         of.statements.insert(
             prepared.statement_id,
             Prepared {
@@ -77,20 +95,19 @@ pub(super) fn note_statement(of: &mut OfSession, command: Command, payload: &[u8
 
 /// Whether a command may be about the statement that another one executes.
 pub(super) fn is_about_the_same(execution: &[u8], payload: &[u8]) -> bool {
-    /// MariaDB's name for the statement that was prepared last.
-    const LAST: u32 = u32::MAX;
     let id = |payload| statement_id(payload).ok().flatten();
     id(execution).is_some_and(|executed| id(payload).is_none_or(|id| id == executed || id == LAST))
 }
 
 /// COM_STMT_EXECUTE of a statement that was answered before, or is no lookup. `None`: more has to be looked at.
 pub(super) fn execute_now(session: &Session, of: &mut OfSession, head: CommandHead) -> Option<Found> {
-    let payload = lookups::whole_payload(session.wires.up.unseen(), head.payload_len)?;
-    let id = statement_id(payload).ok().flatten()?;
+    let seen = session.payload(head);
+    let id = statement_id(seen).ok().flatten()?;
     let statement = of.statements.get_mut(&id)?;
     if !statement.may_be_lookup(of.changes, of.syntax) {
-        return Some(Found::Other(statement.begin_other(payload, session.capabilities)));
+        return Some(Found::Other(statement.begin_other(seen, session.capabilities)));
     }
+    let payload = lookups::whole_payload(session.wires.up.unseen(), head.payload_len)?;
     let environment = settings::ready_now(session, of)?;
     let statement = of.statements.get(&id)?;
     let (known_in, plan) = statement.plan.as_ref()?;
@@ -190,10 +207,10 @@ pub(super) async fn execute(
     if let Found::Other(other) = &found {
         return forward_statement(session, of, head, other).await;
     }
-    let payload = lookups::whole_payload(session.wires.up.unseen(), head.payload_len).unwrap_or_default();
+    let payload = session.payload(head);
     let id = statement_id(payload).ok().flatten();
     let Some((id, statement)) = id.and_then(|id| Some((id, of.statements.get_mut(&id)?))) else {
-        return forward_statement(session, of, head, &ANY_OTHER).await;
+        return execute_unseen(session, of, head).await;
     };
     if !statement.may_be_lookup(of.changes, of.syntax) {
         let other = statement.begin_other(payload, session.capabilities);
@@ -223,6 +240,31 @@ pub(super) async fn execute(
         note_columns(of, id, definitions, recorder);
     }
     Ok(())
+}
+
+/// An execution that is not looked at: in bulk, or of the statement that was prepared last, by that name.
+pub(super) async fn execute_unseen(
+    session: &mut Session,
+    of: &mut OfSession,
+    head: CommandHead,
+) -> Result<(), SessionError> {
+    let payload = session.payload(head);
+    let id = match (statement_id(payload).ok().flatten(), of.last_prepared) {
+        (Some(LAST), LastPrepared::Refused) => {
+            return forward_statement(session, of, head, &NOTHING).await;
+        }
+        (Some(LAST), LastPrepared::Statement(id)) => Some(id),
+        (id, _) => id,
+    };
+    let statement = id.and_then(|id| of.statements.get_mut(&id));
+    let other = statement.map(|statement| match head.command {
+        Command::STMT_EXECUTE => statement.begin_other(payload, session.capabilities),
+        _ => {
+            statement.note_types(None);
+            statement.other.clone()
+        }
+    });
+    forward_statement(session, of, head, &other.unwrap_or(ANY_OTHER)).await
 }
 
 /// Columns that a client was told once are only told again when they have changed.

@@ -10,7 +10,7 @@ use crate::session::Session;
 use crate::split::ask;
 
 /// What the answer to a lookup depends on, on both servers.
-const SETTINGS: [&str; 7] = [
+const SETTINGS: [&str; 8] = [
     "character_set_client",
     "character_set_results",
     "collation_connection",
@@ -18,6 +18,7 @@ const SETTINGS: [&str; 7] = [
     "time_zone",
     "sql_select_limit",
     "session_track_system_variables",
+    "wait_timeout",
 ];
 
 /// What `collation_connection` says as well.
@@ -25,6 +26,10 @@ const OF_COLLATION: &str = "character_set_connection";
 
 /// The value of `sql_select_limit` that is none.
 const NO_LIMIT: &[u8] = b"18446744073709551615";
+
+/// The least `wait_timeout` of a session with lookups, in seconds: the server's clock of a session's silence does not begin anew with
+/// a lookup that it does not see, for up to [`QUIET_MAX`].
+const WAIT_MIN: u32 = 60;
 
 /// What of a status lasts from one statement to the next.
 const LASTING: StatusFlags = StatusFlags(
@@ -128,7 +133,9 @@ fn learn_settings(
     of.syntax.ansi_quotes = has("ANSI_QUOTES");
     of.syntax.no_backslash_escapes = has("NO_BACKSLASH_ESCAPES");
     of.syntax.charset = Charset::named(value("character_set_client"));
-    if value("sql_select_limit") != NO_LIMIT {
+    let wait = std::str::from_utf8(value("wait_timeout")).ok();
+    let wait = wait.and_then(|wait| wait.parse().ok()).unwrap_or(0_u32);
+    if value("sql_select_limit") != NO_LIMIT || wait < WAIT_MIN {
         return Err(Left::Settings);
     }
     let variables = SETTINGS.iter().zip(values).map(|(name, value)| Variable {
