@@ -1,8 +1,11 @@
-use e2e::client;
+use e2e::{Setup, client};
 use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, TxOpts};
+use sandbox::{PASSWORD, USER};
+use testkit::lossy_link::Fault;
 
 use crate::cluster::{self, WHERE_AM_I};
+use crate::link::Link;
 
 #[tokio::test]
 async fn on_the_primary_where_they_may_write() {
@@ -174,4 +177,31 @@ async fn even_where_the_commit_is_refused() {
         other.query_drop("INSERT INTO t VALUES (1)").await.unwrap();
         own.query_drop("DELETE FROM t").await.unwrap();
     }
+}
+
+/// The connection is lost while the gateway itself asks something there, in front of the client's statement. Nobody goes on as if
+/// the transaction were still open.
+#[tokio::test]
+async fn or_end_with_their_session() {
+    let link = Link::to(cluster::single());
+    let address = link.address().to_string();
+    let server = format!("{{ address = {address:?}, max_connections = 2, role = \"primary\" }}");
+    let gateway = Setup::of_addresses(vec![address])
+        .servers([server])
+        .mode("split")
+        .tables(&cluster::user(USER, PASSWORD))
+        .start();
+    let mut session = cluster::connect(&gateway).await;
+    session.query_drop("CREATE TABLE torn (n INT)").await.unwrap();
+    session.query_drop("BEGIN").await.unwrap();
+    session.query_drop("INSERT INTO torn VALUES (1)").await.unwrap();
+    link.set_to_client(Fault::CutAfter(1));
+    session.query_drop("SELECT LAST_INSERT_ID()").await.unwrap_err();
+    link.set_to_client(Fault::None);
+    session
+        .query_drop("INSERT INTO torn VALUES (2)")
+        .await
+        .unwrap_err();
+    let rows = cluster::single().primary().sql("SELECT * FROM test.torn");
+    assert_eq!(rows.unwrap(), "");
 }
