@@ -24,6 +24,10 @@ use crate::split::state::{ClusterOfWorker, Held, Split};
 /// it writes answers that nobody reads yet.
 const BYTES_MAX: usize = 16 * 1024;
 
+/// Of the batches that wait, so many are looked at for one that has the session's state, the newest first: where every session has a state of
+/// its own there are as many as sessions.
+const LOOKED_AT: usize = 16;
+
 /// Statements that wait for a connection to one server, for one account, with one state.
 pub(super) struct Batch {
     pub(super) key: Rc<Key>,
@@ -91,7 +95,7 @@ impl Batch {
         };
         let max = split.pool().config().pool.pipeline_max as usize;
         let waiting = &split.shared.pipelines.waiting;
-        let found = waiting.0.borrow().iter().rev().find_map(|batch| {
+        let found = waiting.0.borrow().iter().rev().take(LOOKED_AT).find_map(|batch| {
             let fits = batch.server.id() == server.id() && is_same(split, batch);
             (fits && batch.has_room(&member, max)).then(|| Rc::clone(batch))
         });
