@@ -310,6 +310,21 @@ mod tests {
     }
 
     #[test]
+    fn without_gtids_of_all_transactions_servers_are_not_compared() {
+        let is_numbered = |flavor: Flavor| {
+            let mut progress = Progress::nowhere();
+            progress.begin_at(SourceId(1), at("bin.000001", 4), GtidSet::empty(flavor), false);
+            progress.is_numbered()
+        };
+        assert!(is_numbered(Flavor::MariaDb) && !is_numbered(Flavor::MySql));
+        let mut progress = Progress::nowhere();
+        progress.begin(GtidSet::empty(Flavor::MySql), false);
+        assert!(progress.is_numbered());
+        progress.note_unnumbered();
+        assert!(!progress.is_numbered());
+    }
+
+    #[test]
     fn files_are_compared_by_number() {
         assert!(at("bin.000010", 4).covers(&at("bin.000009", 900)));
         assert!(at("bin.1000000", 4).covers(&at("bin.999999", 900)));
