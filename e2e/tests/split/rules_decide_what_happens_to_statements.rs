@@ -242,6 +242,26 @@ async fn copies_go_to_another_cluster() {
     assert_eq!(mirrored("left_out"), 1.0);
 }
 
+/// What a copy is warned of is for nobody.
+#[tokio::test]
+async fn copies_leave_nothing_behind() {
+    let setup = cluster::narrow(cluster::single(), 2);
+    let gateway = setup.tables(&rule("text = 'copied'\nmirror = \"main\"")).start();
+    let mut session = cluster::connect(&gateway).await;
+    for read in ["SELECT CAST('copied' AS SIGNED)", "SELECT * FROM copied"] {
+        let before = gateway.metric("forebay_mirrored_total", &["result=\"sent\""]);
+        // It holds its own connection, for its warnings, so that the copy has the other.
+        let _ = session.query_drop(read).await;
+        eventually("the copy is done", async || {
+            gateway.metric("forebay_mirrored_total", &["result=\"sent\""]) > before
+        })
+        .await;
+        let mut other = cluster::connect(&gateway).await;
+        let warnings: Vec<(String, u16, String)> = other.query("SHOW WARNINGS").await.unwrap();
+        assert!(warnings.is_empty(), "{read}: {warnings:?}");
+    }
+}
+
 #[tokio::test]
 async fn a_session_keeps_its_connection_or_lets_it_go_as_they_say() {
     let gateway = with_rules(&[
