@@ -86,10 +86,10 @@ async fn with_what_it_does() {
         holder.query_drop("BEGIN").await.unwrap();
         holder.query_drop("UPDATE killed SET v = 2").await.unwrap();
         let waiting = tokio::spawn(async move {
-            let update = "UPDATE killed SET v = 3 WHERE id = 1 AND 'waits' <> ''";
+            let update = "UPDATE killed SET v = 3 WHERE id = 1 AND 'killed_while_it_waits' <> ''";
             victim.query_drop(update).await
         });
-        runs("waits").await;
+        runs("killed_while_it_waits").await;
         if over == "KILL" {
             killer.ask(&format!("KILL {id}"));
         } else {
@@ -99,7 +99,7 @@ async fn with_what_it_does() {
         }
         waiting.await.unwrap().unwrap_err();
         let others = "SELECT COUNT(*) FROM information_schema.processlist
-                      WHERE info LIKE '%waits%' AND id <> CONNECTION_ID()";
+                      WHERE info LIKE '%killed_while_it_waits%' AND id <> CONNECTION_ID()";
         eventually("nobody waits", async || {
             cluster::single().primary().sql(others).unwrap().trim() == "0"
         })
