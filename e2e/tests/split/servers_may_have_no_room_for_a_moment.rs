@@ -152,14 +152,14 @@ async fn a_replica_that_does_not_know_the_account_is_passed_over() {
 #[tokio::test]
 async fn an_account_that_may_have_few_connections_is_shared_by_many_sessions() {
     let sandbox = cluster::single();
-    account(sandbox, "few");
-    sql(sandbox, "ALTER USER few@'%' WITH MAX_USER_CONNECTIONS 3");
+    account(sandbox, "narrowed");
+    sql(sandbox, "ALTER USER narrowed@'%' WITH MAX_USER_CONNECTIONS 3");
     let gateway = cluster::narrow_over(sandbox, 100, 2)
-        .tables(&cluster::user("few", "hunter2"))
+        .tables(&cluster::user("narrowed", "hunter2"))
         .start();
     let mut all = Vec::new();
     for index in 0..12 {
-        let options = options(&gateway, "few", "hunter2").client_found_rows(index % 2 == 0);
+        let options = options(&gateway, "narrowed", "hunter2").client_found_rows(index % 2 == 0);
         all.push(tokio::spawn(async move {
             let mut session = Conn::new(options).await.unwrap();
             for _ in 0..20 {
@@ -174,7 +174,7 @@ async fn an_account_that_may_have_few_connections_is_shared_by_many_sessions() {
     // What the server says is what the client is told, where nothing comes free.
     let impatient = cluster::narrow_over(sandbox, 100, 1)
         .cluster("queue_timeout = \"100ms\"")
-        .tables(&cluster::user("few", "hunter2"));
+        .tables(&cluster::user("narrowed", "hunter2"));
     drop(gateway);
     let left = "SELECT COUNT(*) FROM information_schema.processlist WHERE user = 'few'";
     eventually("the server knows that it is gone", async || {
@@ -184,11 +184,11 @@ async fn an_account_that_may_have_few_connections_is_shared_by_many_sessions() {
     let gateway = impatient.start();
     let mut holders = Vec::new();
     for _ in 0..3 {
-        let mut holder = log_in(&gateway, "few", "hunter2").await.unwrap();
+        let mut holder = log_in(&gateway, "narrowed", "hunter2").await.unwrap();
         holder.query_drop("BEGIN").await.unwrap();
         holders.push(holder);
     }
-    let error = log_in(&gateway, "few", "hunter2").await.unwrap_err();
+    let error = log_in(&gateway, "narrowed", "hunter2").await.unwrap_err();
     assert_eq!(client::code(&error), 1429, "{error}");
     assert!(error.to_string().contains("max_user_connections"), "{error}");
 }
