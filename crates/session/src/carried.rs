@@ -91,7 +91,8 @@ impl Carried {
     }
 
     /// A connection that has this, and somebody's warnings.
-    pub(crate) fn with_diagnostics(&self) -> Self {
+    #[must_use]
+    pub fn with_diagnostics(&self) -> Self {
         Self {
             has_diagnostics: true,
             ..self.clone()

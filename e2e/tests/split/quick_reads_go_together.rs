@@ -127,12 +127,12 @@ fn counts(gateway: &Gateway) -> (f64, [(&'static str, f64); 5]) {
     (together(gateway), whys.map(|why| (why, left(gateway, why))))
 }
 
-/// Sends each statement in a session of its own, all while a transaction holds the only connection, so that they wait together. Each
+/// Sends each statement in a session of its own, all while transactions hold all connections, so that they wait together. Each
 /// session has run the statement `first` before; on a busy machine that is not always quick, and it begins anew.
-async fn in_line(gateway: &Gateway, first: &str, statements: &[&str]) -> Line {
+async fn in_line(gateway: &Gateway, connections: usize, first: &str, statements: &[&str]) -> Line {
     for _ in 0..50 {
         let (together, left) = counts(gateway);
-        let (answers, all_together) = try_in_line(gateway, first, statements).await;
+        let (answers, all_together) = try_in_line(gateway, connections, first, statements).await;
         if all_together {
             let (together_now, left_now) = counts(gateway);
             let mut left = left;
@@ -152,6 +152,7 @@ async fn in_line(gateway: &Gateway, first: &str, statements: &[&str]) -> Line {
 /// One attempt, and whether they have waited together.
 async fn try_in_line(
     gateway: &Gateway,
+    connections: usize,
     first: &str,
     statements: &[&str],
 ) -> (Vec<(Conn, Result<Option<String>, u16>)>, bool) {
@@ -161,9 +162,12 @@ async fn try_in_line(
         cluster::ask(&mut session, first).await.unwrap();
         sessions.push(session);
     }
-    let mut holder = cluster::connect(gateway).await;
-    holder.query_drop("BEGIN").await.unwrap();
-    holder.query_drop("SELECT 1").await.unwrap();
+    let mut holders = Vec::new();
+    while holders.len() < connections {
+        let mut holder = cluster::connect(gateway).await;
+        holder.query_drop("BEGIN").await.unwrap();
+        holders.push(holder);
+    }
     let mut asking = Vec::new();
     for (mut session, statement) in sessions.into_iter().zip(statements) {
         let statement = (*statement).to_owned();
@@ -180,7 +184,9 @@ async fn try_in_line(
         .await;
     }
     let all_together = gateway.metric("forebay_pool_waiting", &[]) == 1.0 && asking.len() > 1;
-    holder.query_drop("COMMIT").await.unwrap();
+    for mut holder in holders {
+        holder.query_drop("COMMIT").await.unwrap();
+    }
     let mut answers = Vec::new();
     for asked in asking {
         answers.push(asked.await.unwrap());
@@ -189,22 +195,22 @@ async fn try_in_line(
     (answers, all_together)
 }
 
-fn in_line_gateway() -> Gateway {
+fn in_line_gateway(connections: u32) -> Gateway {
     let primary = cluster::single().primary();
     primary.sql("CREATE DATABASE IF NOT EXISTS in_line").unwrap();
-    narrow(cluster::single(), 1).start()
+    narrow(cluster::single(), connections).start()
 }
 
 #[tokio::test]
 async fn and_one_that_takes_long_is_not_waited_for() {
-    let gateway = in_line_gateway();
+    let gateway = in_line_gateway(1);
     let statements = [
         "SELECT CONCAT('a', SLEEP(0 / 10))",
         "SELECT CONCAT('b', SLEEP(3 / 10))",
         "SELECT CONCAT('c', SLEEP(1 / 1000))",
         "SELECT CONCAT('d', SLEEP(1 / 1000))",
     ];
-    let line = in_line(&gateway, "SELECT CONCAT('', SLEEP(0 / 10))", &statements).await;
+    let line = in_line(&gateway, 1, "SELECT CONCAT('', SLEEP(0 / 10))", &statements).await;
     let answers: Vec<_> = line.answers.iter().map(|(_, answer)| answer.clone()).collect();
     let wanted = ["a0", "b0", "c0", "d0"].map(|word| Ok(Some(word.to_owned())));
     assert_eq!(answers, wanted);
@@ -229,13 +235,13 @@ async fn and_one_that_takes_long_is_not_waited_for() {
 
 #[tokio::test]
 async fn and_what_one_leaves_is_its_own() {
-    let gateway = in_line_gateway();
+    let gateway = in_line_gateway(1);
     let statements = [
         "SELECT CAST('1' AS SIGNED)",
         "SELECT CAST('2x' AS SIGNED)",
         "SELECT CAST('3' AS SIGNED)",
     ];
-    let mut line = in_line(&gateway, "SELECT CAST('0' AS SIGNED)", &statements).await;
+    let mut line = in_line(&gateway, 1, "SELECT CAST('0' AS SIGNED)", &statements).await;
     // Who was warned holds the connection, and comes first.
     for at in [1, 0, 2] {
         let (session, answer) = &mut line.answers[at];
@@ -249,12 +255,26 @@ async fn and_what_one_leaves_is_its_own() {
     assert_eq!((line.together, line.left("unclean")), (2.0, 1.0));
 }
 
+/// Whoever is warned is warned on another connection than that on which the others were answered: what is left there is for nobody.
+#[tokio::test]
+async fn and_nobody_is_told_what_another_has_left() {
+    let gateway = in_line_gateway(2);
+    let statements = ["SELECT CAST('1' AS SIGNED)", "SELECT CAST('2x' AS SIGNED)"];
+    for _ in 0..10 {
+        let mut line = in_line(&gateway, 2, "SELECT CAST('0' AS SIGNED)", &statements).await;
+        let (other, _) = &mut line.answers[0];
+        let warnings: Vec<(String, u16, String)> = other.query("SHOW WARNINGS").await.unwrap();
+        assert_eq!(warnings, [], "of another session");
+        other.query_drop("DO 1").await.unwrap();
+    }
+}
+
 #[tokio::test]
 async fn and_an_error_is_told_to_the_one_who_made_it() {
-    let gateway = in_line_gateway();
+    let gateway = in_line_gateway(1);
     let two = "SELECT (SELECT 7 AS n UNION ALL SELECT 8 ORDER BY n LIMIT 2)";
     let one = "SELECT (SELECT 7 AS n UNION ALL SELECT 8 ORDER BY n LIMIT 1)";
-    let mut line = in_line(&gateway, one, &[one, two, one]).await;
+    let mut line = in_line(&gateway, 1, one, &[one, two, one]).await;
     const ER_SUBQUERY_NO_1_ROW: u16 = 1242;
     let told: Vec<_> = line.answers.iter().map(|(_, answer)| answer.clone()).collect();
     let right = Ok(Some("7".to_owned()));
@@ -266,13 +286,13 @@ async fn and_an_error_is_told_to_the_one_who_made_it() {
 
 #[tokio::test]
 async fn and_a_long_answer_comes_whole() {
-    let gateway = in_line_gateway();
+    let gateway = in_line_gateway(1);
     let statements = [
         "SELECT REPEAT('a', 1)",
         "SELECT REPEAT('b', 200000)",
         "SELECT REPEAT('c', 2)",
     ];
-    let line = in_line(&gateway, "SELECT REPEAT('', 1)", &statements).await;
+    let line = in_line(&gateway, 1, "SELECT REPEAT('', 1)", &statements).await;
     let lens: Vec<_> = line
         .answers
         .iter()
@@ -288,7 +308,7 @@ async fn and_a_long_answer_comes_whole() {
 /// Without autocommit a read begins a transaction, which has a connection of its own.
 #[tokio::test]
 async fn unless_they_begin_a_transaction() {
-    let gateway = in_line_gateway();
+    let gateway = in_line_gateway(1);
     let mut holder = cluster::connect(&gateway).await;
     let mut sessions = Vec::new();
     for _ in 0..3 {

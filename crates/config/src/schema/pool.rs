@@ -32,7 +32,8 @@ section! {
         pub prepared_max: u32 = default(200) unit "statements" in 1..=100_000, Live;
 
         /// Quick plain reads of several sessions that are sent down one connection without waiting for each other's answers, while
-        /// all connections to their server are in use. `1`: each waits in line for a connection of its own.
+        /// all connections to their server are in use. They count as one in its line (`queue_max`). `1`: each waits there for a
+        /// connection of its own.
         pub pipeline_max: u32 = default(16) unit "statements" in 1..=64, Live;
     }
 }

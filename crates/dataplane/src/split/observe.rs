@@ -69,6 +69,8 @@ pub(crate) struct Observed<'a> {
     pub(crate) took_no_writes: bool,
     /// Who notes the answer.
     pub(crate) recorder: Option<&'a mut Recorder>,
+    /// The server has said that something of the session has changed.
+    pub(crate) reported: bool,
 }
 
 /// Errors by which a server refuses a write because of what it is, before it has done anything.
@@ -137,6 +139,7 @@ impl Observed<'_> {
         let is_terminator = payload.first() == Some(&OkPacket::HEADER_AS_EOF);
         let mut ok = OkPacket::decode(payload, self.server)?;
         ok.session_state = self.session.observe_ok(&ok);
+        self.reported = true;
         if ok.session_state.is_empty() {
             ok.status.remove(StatusFlags::SESSION_STATE_CHANGED);
         }
@@ -183,9 +186,12 @@ impl Observed<'_> {
         let Shape::Older(reshaper) = &mut *self.shape else {
             return Err(WireError::NotAsked);
         };
-        let session = &mut *self.session;
+        let (session, reported) = (&mut *self.session, &mut self.reported);
         let mut out = Vec::new();
-        let progress = reshaper.advance(down.unseen(), &mut out, &mut |ok| session.observe_ok(ok))?;
+        let progress = reshaper.advance(down.unseen(), &mut out, &mut |ok| {
+            *reported = true;
+            session.observe_ok(ok)
+        })?;
         explain(self.limit, progress.event, &mut out);
         down.discard(progress.consumed);
         down.say(&out);

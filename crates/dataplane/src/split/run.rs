@@ -339,6 +339,7 @@ async fn exchange_since(
         took_no_writes: false,
         limit: limit.as_ref(),
         recorder: lookup::recorder(&mut split.lookups, on_primary),
+        reported: false,
     };
     let exchange = match arrived() {
         None => Exchange::new(&mut observed, &split.control, request_done),
@@ -346,10 +347,11 @@ async fn exchange_since(
     };
     let ended = exchange.run_to_end(&mut split.wires).await;
     split.took_no_writes = observed.took_no_writes;
+    let reported = observed.reported;
     if arrived().is_none()
         && let Some(number) = split.number
     {
-        pipeline::note_alone(split, number, &ended, ended.said);
+        pipeline::note_alone(split, number, &ended, reported);
     }
     if let Some(leased) = &split.lease
         && split.shared.by_latency.get()

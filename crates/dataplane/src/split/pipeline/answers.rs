@@ -7,13 +7,10 @@ use std::time::Duration;
 use mysql_wire::{Capabilities, Command, Event, Outcome, ResponseTracker, StatusFlags, WireError};
 use net::Stream;
 use net::buffer::{self, Buffer};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout, timeout_at};
 
-/// Time without a byte of an answer after which those behind it no longer wait for it.
-const PATIENCE: Duration = Duration::from_millis(20);
-
-/// Time without a byte of an answer that nobody waits for any more, before the connection is given up.
-const DISCARDING: Duration = Duration::from_secs(5);
+/// Time, and bytes, for answers that nobody waits for any more, before the connection is given up.
+const DISCARDED_MAX: (Duration, usize) = (Duration::from_secs(5), 1 << 20);
 
 /// What has become of an answer.
 pub(super) enum Next {
@@ -38,6 +35,10 @@ pub(super) enum AnswersError {
     Wire(#[from] WireError),
     #[error("an answer that nobody has asked for")]
     Unexpected,
+    #[error("too much that nobody waits for")]
+    TooLong,
+    #[error("a read that has changed its session")]
+    Changed,
 }
 
 /// What has been read of them.
@@ -65,7 +66,12 @@ impl Answers {
     }
 
     /// Reads the next answer, which is that to `command`.
-    pub(super) async fn next(&mut self, stream: &mut Stream, command: Command) -> Result<Next, AnswersError> {
+    pub(super) async fn next(
+        &mut self,
+        stream: &mut Stream,
+        command: Command,
+        deadline: Instant,
+    ) -> Result<Next, AnswersError> {
         self.begin(command);
         loop {
             if let Some(outcome) = self.look()? {
@@ -77,7 +83,7 @@ impl Answers {
             if self.buffer.is_full() {
                 return Ok(Next::Long);
             }
-            match timeout(PATIENCE, self.read(stream)).await {
+            match timeout_at(deadline, self.read(stream)).await {
                 Ok(read) => read?,
                 Err(_) => return Ok(Next::Late),
             }
@@ -92,25 +98,46 @@ impl Answers {
         answer
     }
 
-    /// Reads the answers to these commands, the first of which may be under way.
+    /// Reads the answers to these commands, the first of which may be under way. True where one of them is an error, or warns.
     pub(super) async fn discard(
         &mut self,
         stream: &mut Stream,
         commands: Vec<Command>,
-    ) -> Result<(), AnswersError> {
+    ) -> Result<bool, AnswersError> {
+        let (time, bytes) = DISCARDED_MAX;
+        let discarding = self.discard_within(stream, commands, bytes);
+        let discarded = timeout(time, discarding).await;
+        discarded.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?
+    }
+
+    async fn discard_within(
+        &mut self,
+        stream: &mut Stream,
+        commands: Vec<Command>,
+        mut bytes: usize,
+    ) -> Result<bool, AnswersError> {
+        let mut unclean = false;
         for command in commands {
             self.begin(command);
-            while self.look()?.is_none() {
+            let outcome = loop {
+                let outcome = self.look()?;
+                bytes = bytes.checked_sub(self.seen).ok_or(AnswersError::TooLong)?;
                 self.pass();
+                if let Some(outcome) = outcome {
+                    break outcome;
+                }
                 self.buffer.compact();
-                let read = timeout(DISCARDING, self.read(stream)).await;
-                read.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
-            }
-            self.pass();
+                self.read(stream).await?;
+            };
             self.under_way = false;
+            match self.judge(&outcome) {
+                Next::Changed => return Err(AnswersError::Changed),
+                Next::Clean => {}
+                _ => unclean = true,
+            }
         }
         match self.is_empty() {
-            true => Ok(()),
+            true => Ok(unclean),
             false => Err(AnswersError::Unexpected),
         }
     }
@@ -147,10 +174,10 @@ impl Answers {
     fn judge(&self, outcome: &Outcome) -> Next {
         if self.reports_state || outcome.status.contains(StatusFlags::IN_TRANS) {
             Next::Changed
-        } else if outcome.error.is_some() || outcome.warnings > 0 || !outcome.is_result_set {
-            Next::Unclean
-        } else {
+        } else if leaves_nothing(outcome) {
             Next::Clean
+        } else {
+            Next::Unclean
         }
     }
 
@@ -165,4 +192,12 @@ impl Answers {
             _ => Ok(()),
         }
     }
+}
+
+/// Whether there is nothing to be asked or ended after this answer.
+pub(super) fn leaves_nothing(outcome: &Outcome) -> bool {
+    outcome.error.is_none()
+        && outcome.warnings == 0
+        && outcome.is_result_set
+        && !outcome.status.contains(StatusFlags::IN_TRANS)
 }

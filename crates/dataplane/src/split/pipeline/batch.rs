@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use mysql_wire::Command;
 use session::Carried;
@@ -11,11 +12,13 @@ use telemetry::ServerSeries;
 use tokio::io::AsyncWriteExt;
 use tokio::sync::oneshot::{self, Receiver};
 use tokio::task::spawn_local;
+use tokio::time::{Instant, timeout};
 use upstream::{Connection, Credential, Key, LeaseError, Server};
 
 use super::answers::{Answers, Next};
 use super::execution::Execution;
 use super::is_same;
+use super::quick::QuickStatements;
 use crate::split::ask;
 use crate::split::lease;
 use crate::split::state::{ClusterOfWorker, Held, Split};
@@ -23,6 +26,12 @@ use crate::split::state::{ClusterOfWorker, Held, Split};
 /// Bytes of the statements of a batch: what the sockets between us and the server take although it reads nothing, as it may while
 /// it writes answers that nobody reads yet.
 const BYTES_MAX: usize = 16 * 1024;
+
+/// Time from the departure after which nobody waits for an answer any more.
+const PATIENCE: Duration = Duration::from_millis(20);
+
+/// Time for the statements to be sent, which take no more room than there is.
+const SENDING: Duration = Duration::from_secs(5);
 
 /// Of the batches that wait, so many are looked at for one that has the session's state, the newest first: where every session has a state of
 /// its own there are as many as sessions.
@@ -52,6 +61,8 @@ struct Member {
 /// A whole answer, as the server has sent it.
 pub(super) struct Answered {
     pub(super) bytes: Box<[u8]>,
+    /// When its statement was.
+    pub(super) sent: Instant,
     pub(super) server: Arc<Server>,
     pub(super) series: Arc<ServerSeries>,
 }
@@ -127,13 +138,18 @@ impl Batch {
 
     /// From the wait for a connection to the last answer.
     async fn run(self: Rc<Self>, shared: Rc<ClusterOfWorker>) {
-        let leased = self.lease(&shared).await;
-        let is_other = |batch: &Rc<Self>| !Rc::ptr_eq(batch, &self);
-        shared.pipelines.waiting.0.borrow_mut().retain(is_other);
+        let boarding = Boarding(&self, &shared.pipelines.waiting);
+        let cost = |held: &Held| session::cost(&self.carried, &held.carried);
+        let leased = shared.pool.lease(&self.server, &self.key, &self.credential, cost);
+        let leased = leased.await.map_err(|error| match error {
+            LeaseError::QueueFull { .. } | LeaseError::QueueTimeout { .. } => Left::NoConnection(error),
+            _ => Left::Lost,
+        });
+        drop(boarding);
         let members = self.members.take();
         match leased {
-            Ok(mut connection) => {
-                if self.carry(&shared, &mut connection, members).await.is_ok() {
+            Ok(connection) => {
+                if let Some(connection) = self.carry(&shared, connection, members).await {
                     shared.pool.give_back(connection);
                 }
             }
@@ -141,26 +157,102 @@ impl Batch {
         }
     }
 
-    /// A connection with the state of the sessions.
-    async fn lease(&self, shared: &ClusterOfWorker) -> Result<Connection<Held>, Left> {
-        let cost = |held: &Held| session::cost(&self.carried, &held.carried);
-        let leased = shared.pool.lease(&self.server, &self.key, &self.credential, cost);
-        let mut connection = leased.await.map_err(|error| match error {
-            LeaseError::QueueFull { .. } | LeaseError::QueueTimeout { .. } => Left::NoConnection(error),
-            _ => Left::Lost,
-        })?;
+    /// Sends all statements, and gives each its answer. `None`: the connection is of no use any more.
+    async fn carry(
+        &self,
+        shared: &ClusterOfWorker,
+        mut connection: Connection<Held>,
+        members: Vec<Member>,
+    ) -> Option<Connection<Held>> {
         connection.state.last_session = None;
         if !Rc::ptr_eq(&self.carried, &connection.state.carried) {
-            Box::pin(self.rebuild(&mut connection)).await?;
+            let limit = shared.pool.config().login_timeout;
+            timeout(limit, Box::pin(self.rebuild(&mut connection)))
+                .await
+                .ok()??;
         }
-        Ok(connection)
+        let quick = &shared.pipelines.quick;
+        let members = addressed(members, &mut connection.state, quick);
+        // Packets of a compressed connection are numbered command by command.
+        if connection.stream.is_compressed() {
+            return Some(connection);
+        }
+        let commands: Vec<&[u8]> = members.iter().map(|member| &*member.command).collect();
+        let commands = commands.concat();
+        let sent = async {
+            connection.stream.begin_command()?;
+            connection.stream.write_all(&commands).await?;
+            connection.stream.flush().await
+        };
+        timeout(SENDING, sent).await.ok()?.ok()?;
+        let unclean = self.answers(quick, &mut connection, members).await?;
+        if unclean {
+            connection.state.carried = Rc::new(self.carried.with_diagnostics());
+        }
+        Some(connection)
+    }
+
+    /// Reads what was asked for, and gives each statement its own. True where something is left on the connection that somebody else
+    /// must not see; `None` where more is than that.
+    async fn answers(
+        &self,
+        quick: &QuickStatements,
+        connection: &mut Connection<Held>,
+        members: Vec<Member>,
+    ) -> Option<bool> {
+        let series = Arc::clone(&connection.state.series);
+        let mut answers = Answers::new(connection.opened.capabilities);
+        let stream = &mut connection.stream;
+        let sent = Instant::now();
+        let (mut before, mut unclean) = (sent, false);
+        let mut members = members.into_iter();
+        while let Some(member) = members.next() {
+            let left = match answers.next(stream, member.kind(), sent + PATIENCE).await.ok()? {
+                Next::Clean => {
+                    let now = Instant::now();
+                    quick.note_with_others(member.number, now - std::mem::replace(&mut before, now));
+                    member.answers(Answered {
+                        bytes: answers.take().into(),
+                        sent,
+                        server: Arc::clone(&self.server),
+                        series: Arc::clone(&series),
+                    });
+                    continue;
+                }
+                Next::Unclean => {
+                    answers.take();
+                    quick.forget(member.number);
+                    member.leaves(Left::Unclean);
+                    unclean = true;
+                    continue;
+                }
+                Next::Changed => {
+                    quick.forget(member.number);
+                    member.leaves(Left::Unclean);
+                    // The others are told by dropping them.
+                    return None;
+                }
+                Next::Late => Left::Slow,
+                Next::Long => Left::Long,
+            };
+            quick.forget(member.number);
+            let mut rest = vec![member.kind()];
+            member.leaves(left);
+            for member in members {
+                rest.push(member.kind());
+                member.leaves(Left::Slow);
+            }
+            let discarded = answers.discard(stream, rest).await.ok()?;
+            return Some(unclean || discarded);
+        }
+        answers.is_empty().then_some(unclean)
     }
 
     /// See [`lease::rebuild`].
-    async fn rebuild(&self, connection: &mut Connection<Held>) -> Result<(), Left> {
+    async fn rebuild(&self, connection: &mut Connection<Held>) -> Option<()> {
         let have = Rc::clone(&connection.state.carried);
         if session::cost(&self.carried, &have) == session::CANNOT {
-            return Err(Left::Lost);
+            return None;
         }
         let baseline = Rc::clone(&connection.state.baseline);
         let mut commands = session::rebuild(&self.carried, &have, &baseline, self.dialect);
@@ -168,93 +260,44 @@ impl Batch {
             commands.push(session::clear_diagnostics());
             let capabilities = connection.opened.capabilities;
             let commands = ask::framed(capabilities, commands);
-            let replies = ask::ask(&mut connection.stream, capabilities, &commands).await;
-            let is_done =
-                replies.is_ok_and(|replies| replies.iter().all(|reply| reply.outcome.error.is_none()));
-            if !is_done {
-                return Err(Left::Lost);
+            let asking = ask::ask(&mut connection.stream, capabilities, &commands);
+            let replies = asking.await.ok()?;
+            if replies.iter().any(|reply| reply.outcome.error.is_some()) {
+                return None;
             }
         }
         connection.state.carried = Rc::clone(&self.carried);
-        Ok(())
-    }
-
-    /// Sends all statements, and gives each its answer. An error: the connection is of no use any more.
-    async fn carry(
-        &self,
-        shared: &ClusterOfWorker,
-        connection: &mut Connection<Held>,
-        members: Vec<Member>,
-    ) -> Result<(), ()> {
-        let members = addressed(members, &mut connection.state);
-        let commands: Vec<&[u8]> = members.iter().map(|member| &*member.command).collect();
-        let commands = commands.concat();
-        let series = Arc::clone(&connection.state.series);
-        let capabilities = connection.opened.capabilities;
-        let stream = &mut connection.stream;
-        let sent = async {
-            stream.begin_command()?;
-            stream.write_all(&commands).await?;
-            stream.flush().await
-        };
-        if sent.await.is_err() {
-            return Err(());
-        }
-        let mut answers = Answers::new(capabilities);
-        let mut members = members.into_iter();
-        while let Some(member) = members.next() {
-            let left = match answers.next(stream, member.kind()).await {
-                Ok(Next::Clean) => {
-                    member.answers(Answered {
-                        bytes: answers.take().into(),
-                        server: Arc::clone(&self.server),
-                        series: Arc::clone(&series),
-                    });
-                    continue;
-                }
-                Ok(Next::Unclean) => {
-                    answers.take();
-                    shared.pipelines.quick.forget(member.number);
-                    member.leaves(Left::Unclean);
-                    continue;
-                }
-                Ok(Next::Changed) => {
-                    shared.pipelines.quick.forget(member.number);
-                    member.leaves(Left::Unclean);
-                    // The others are told by dropping them.
-                    return Err(());
-                }
-                Ok(Next::Late) => Left::Slow,
-                Ok(Next::Long) => Left::Long,
-                Err(_) => return Err(()),
-            };
-            shared.pipelines.quick.forget(member.number);
-            let mut rest = vec![member.kind()];
-            member.leaves(left);
-            for member in members {
-                rest.push(member.kind());
-                member.leaves(Left::Slow);
-            }
-            return answers.discard(stream, rest).await.map_err(|_| ());
-        }
-        answers.is_empty().then_some(()).ok_or(())
+        Some(())
     }
 }
 
-/// Those that can be executed on the connection; the others are told.
-fn addressed(members: Vec<Member>, held: &mut Held) -> Vec<Member> {
-    let mut is_ready = |member: &mut Member| match &member.execution {
-        Some(execution) => execution.address(held, &mut member.command),
-        None => true,
-    };
-    let (ready, unprepared): (Vec<_>, Vec<_>) = members
-        .into_iter()
-        .map(|mut member| (is_ready(&mut member), member))
-        .partition(|(is_ready, _)| *is_ready);
-    unprepared
-        .into_iter()
-        .for_each(|(_, member)| member.leaves(Left::Unprepared));
-    ready.into_iter().map(|(_, member)| member).collect()
+/// For as long as statements may join a batch.
+struct Boarding<'b>(&'b Rc<Batch>, &'b Waiting);
+
+impl Drop for Boarding<'_> {
+    fn drop(&mut self) {
+        let Self(batch, Waiting(waiting)) = self;
+        waiting.borrow_mut().retain(|other| !Rc::ptr_eq(other, batch));
+    }
+}
+
+/// Those that somebody waits for and that can be executed on the connection; the others are told.
+fn addressed(members: Vec<Member>, held: &mut Held, quick: &QuickStatements) -> Vec<Member> {
+    let mut ready = Vec::with_capacity(members.len());
+    for mut member in members {
+        let is_known = match &member.execution {
+            Some(execution) => execution.address(held, &mut member.command),
+            None => true,
+        };
+        if !is_known {
+            // Alone it is prepared, and may come back.
+            quick.forget(member.number);
+            member.leaves(Left::Unprepared);
+        } else if !member.answer.is_closed() {
+            ready.push(member);
+        }
+    }
+    ready
 }
 
 impl Member {

@@ -16,12 +16,12 @@ mod quick;
 
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Instant;
 
 use mysql_wire::{Command, PacketHeader};
 use session::Prepared;
 use sql_class::{Class, Effects, Facts};
-use upstream::{Key, Server};
+use tokio::time::Instant;
+use upstream::{Key, LeaseError, Server};
 
 pub(crate) use self::batch::Left;
 use self::batch::{Answered, Batch};
@@ -63,9 +63,10 @@ fn is_plain(facts: &Facts) -> bool {
     facts.effects == Effects::NONE && facts.class == Class::Read && facts.statements == 1
 }
 
-/// Says of a statement that has run alone whether it may go with others the next time.
-pub(crate) fn note_alone(split: &Split, number: u64, ended: &Ended, answer_len: u64) {
-    split.shared.pipelines.quick.note(number, ended, answer_len);
+/// Says of a statement that has run alone whether it may go with others the next time. `reported`: the server has said that something of
+/// the session has changed.
+pub(crate) fn note_alone(split: &Split, number: u64, ended: &Ended, reported: bool) {
+    split.shared.pipelines.quick.note(number, ended, reported);
 }
 
 /// Whether the command under way, which would have to wait for a connection to this server, goes with others.
@@ -110,11 +111,10 @@ pub(crate) async fn query(
     (server, is_primary): (Arc<Server>, bool),
     target: Target,
 ) -> Result<bool, SessionError> {
-    let since = Instant::now();
     match with_others(split, &server, None).await {
         Ok(Some(answered)) => {
             begin(split, head, Some(&facts));
-            relay_arrived(split, head, (answered, is_primary), since).await
+            relay_arrived(split, head, answered, is_primary).await
         }
         Ok(None) => {
             keep_to_send_again(split, head, &facts);
@@ -132,7 +132,6 @@ pub(crate) async fn execute(
     (server, is_primary): (Arc<Server>, bool),
     target: Target,
 ) -> Result<bool, SessionError> {
-    let since = Instant::now();
     let answered = match Execution::of(split, id, &prepared) {
         Some(execution) => with_others(split, &server, Some(execution)).await,
         None => Ok(None),
@@ -140,7 +139,7 @@ pub(crate) async fn execute(
     match answered {
         Ok(Some(answered)) => {
             statement::begin_prepared(split, head, id, &prepared);
-            relay_arrived(split, head, (answered, is_primary), since).await
+            relay_arrived(split, head, answered, is_primary).await
         }
         Ok(None) => {
             keep_to_send_again(split, head, &prepared.facts);
@@ -153,11 +152,15 @@ pub(crate) async fn execute(
 async fn relay_arrived(
     split: &mut Split,
     head: CommandHead,
-    (answered, is_primary): (Answered, bool),
-    since: Instant,
+    answered: Answered,
+    is_primary: bool,
 ) -> Result<bool, SessionError> {
+    let (server, sent) = (answered.server.id(), answered.sent);
     take_in(split, answered, is_primary);
-    let ended = run::exchange_arrived(split, head.command, since).await;
+    let ended = run::exchange_arrived(split, head.command, sent.into_std()).await;
+    if split.shared.by_latency.get() {
+        split.shared.note_answer(server, ended.took);
+    }
     settle(split, ended).await.map(|()| false)
 }
 
@@ -167,9 +170,17 @@ async fn with_others(
     server: &Arc<Server>,
     execution: Option<Execution>,
 ) -> Result<Option<Answered>, Refused> {
-    let Some((number, command)) = split.number.zip(split.again.take()) else {
+    let Some((number, mut command)) = split.number.zip(split.again.take()) else {
         return Ok(None);
     };
+    // Clients under compression number packets as they like; a server without ends the connection for it, which is everybody's.
+    const NUMBER: usize = 3;
+    match command.get_mut(NUMBER) {
+        Some(place) if split.wires.client.is_compressed() => *place = 0,
+        Some(0) => {}
+        _ => return Ok(None),
+    }
+    let since = Instant::now();
     split.control.mark(Waiting::Login);
     let _counted = Counted::new(&split.worker);
     let answer = Batch::join(split, server, number, command, execution);
@@ -180,6 +191,10 @@ async fn with_others(
     };
     let left = match answer {
         Ok(Ok(answered)) => return Ok(Some(answered)),
+        // Who has joined later has time left.
+        Ok(Err(Left::NoConnection(LeaseError::QueueTimeout { waited, .. }))) if since.elapsed() < waited => {
+            return Ok(None);
+        }
         Ok(Err(Left::NoConnection(error))) => return Err(Refused(SessionError::NoServer(error))),
         Ok(Err(left)) => left,
         // The batch was dropped with its task.

@@ -3,6 +3,7 @@
 use std::cell::{Cell, OnceCell};
 use std::time::Duration;
 
+use super::answers;
 use crate::relay::{Ended, Exchanged};
 
 /// A statement that takes no longer, from the command to the end of its answer, may go with others.
@@ -27,16 +28,23 @@ impl QuickStatements {
             .is_some_and(|places| places[place(number)].get() == number)
     }
 
-    /// It has run alone.
-    pub(super) fn note(&self, number: u64, ended: &Ended, answer_len: u64) {
-        let is_clean = matches!(
+    /// It has run alone. `reported`: the server has said that something of the session has changed.
+    pub(super) fn note(&self, number: u64, ended: &Ended, reported: bool) {
+        let leaves_nothing = matches!(
             &ended.result,
-            Ok(Exchanged::Done(outcome)) if outcome.error.is_none() && outcome.warnings == 0
+            Ok(Exchanged::Done(outcome)) if !reported && answers::leaves_nothing(outcome)
         );
-        if is_clean && ended.took <= QUICK && answer_len <= SHORT {
+        if leaves_nothing && ended.took <= QUICK && ended.said <= SHORT {
             let places = self.places.get_or_init(|| vec![Cell::new(0); PLACES].into());
             places[place(number)].set(number);
         } else {
+            self.forget(number);
+        }
+    }
+
+    /// It was answered with others, which took so long.
+    pub(super) fn note_with_others(&self, number: u64, took: Duration) {
+        if took > QUICK {
             self.forget(number);
         }
     }
