@@ -176,7 +176,7 @@ async fn an_account_that_may_have_few_connections_is_shared_by_many_sessions() {
         .cluster("queue_timeout = \"100ms\"")
         .tables(&cluster::user("narrowed", "hunter2"));
     drop(gateway);
-    let left = "SELECT COUNT(*) FROM information_schema.processlist WHERE user = 'few'";
+    let left = "SELECT COUNT(*) FROM information_schema.processlist WHERE user = 'narrowed'";
     eventually("the server knows that it is gone", async || {
         sandbox.primary().sql(left).unwrap().trim() == "0"
     })
