@@ -40,3 +40,18 @@ async fn sessions_commands_errors_and_servers() {
     eventually("and logged", async || gateway.log().contains("client_quit")).await;
     assert!(!gateway.log().contains(sandbox::PASSWORD.repeat(2).as_str()));
 }
+
+#[tokio::test]
+async fn a_cluster_that_no_listener_names_does_not_count_for_readiness() {
+    let servers = servers(1);
+    let nobody = sandbox::free_port().unwrap();
+    let gateway = Setup::in_front_of(&servers)
+        .tables(&format!("[cluster.shadow]\nservers = [\"127.0.0.1:{nobody}\"]"))
+        .start();
+    let label = "cluster=\"shadow\"";
+    eventually("it was found down", async || {
+        gateway.metric("forebay_server_state", &[label, "state=\"down\""]) == 1.0
+    })
+    .await;
+    assert_eq!(gateway.get("/readyz").0, 200);
+}
