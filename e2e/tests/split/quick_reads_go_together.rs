@@ -195,15 +195,15 @@ async fn try_in_line(
     (answers, all_together)
 }
 
-fn in_line_gateway(connections: u32) -> Gateway {
+fn in_line_gateway() -> Gateway {
     let primary = cluster::single().primary();
     primary.sql("CREATE DATABASE IF NOT EXISTS in_line").unwrap();
-    narrow(cluster::single(), connections).start()
+    narrow(cluster::single(), 1).start()
 }
 
 #[tokio::test]
 async fn and_one_that_takes_long_is_not_waited_for() {
-    let gateway = in_line_gateway(1);
+    let gateway = in_line_gateway();
     let statements = [
         "SELECT CONCAT('a', SLEEP(0 / 10))",
         "SELECT CONCAT('b', SLEEP(3 / 10))",
@@ -235,7 +235,7 @@ async fn and_one_that_takes_long_is_not_waited_for() {
 
 #[tokio::test]
 async fn and_what_one_leaves_is_its_own() {
-    let gateway = in_line_gateway(1);
+    let gateway = in_line_gateway();
     let statements = [
         "SELECT CAST('1' AS SIGNED)",
         "SELECT CAST('2x' AS SIGNED)",
@@ -258,7 +258,12 @@ async fn and_what_one_leaves_is_its_own() {
 /// Whoever is warned is warned on another connection than that on which the others were answered: what is left there is for nobody.
 #[tokio::test]
 async fn and_nobody_is_told_what_another_has_left() {
-    let gateway = in_line_gateway(2);
+    let primary = cluster::single().primary();
+    primary.sql("CREATE DATABASE IF NOT EXISTS in_line").unwrap();
+    // Who goes alone takes the connection that the others did not have.
+    let gateway = narrow(cluster::single(), 2)
+        .cluster("pool = { reuse = \"oldest\" }")
+        .start();
     let statements = ["SELECT CAST('1' AS SIGNED)", "SELECT CAST('2x' AS SIGNED)"];
     for _ in 0..10 {
         let mut line = in_line(&gateway, 2, "SELECT CAST('0' AS SIGNED)", &statements).await;
@@ -271,7 +276,7 @@ async fn and_nobody_is_told_what_another_has_left() {
 
 #[tokio::test]
 async fn and_an_error_is_told_to_the_one_who_made_it() {
-    let gateway = in_line_gateway(1);
+    let gateway = in_line_gateway();
     let two = "SELECT (SELECT 7 AS n UNION ALL SELECT 8 ORDER BY n LIMIT 2)";
     let one = "SELECT (SELECT 7 AS n UNION ALL SELECT 8 ORDER BY n LIMIT 1)";
     let mut line = in_line(&gateway, 1, one, &[one, two, one]).await;
@@ -286,7 +291,7 @@ async fn and_an_error_is_told_to_the_one_who_made_it() {
 
 #[tokio::test]
 async fn and_a_long_answer_comes_whole() {
-    let gateway = in_line_gateway(1);
+    let gateway = in_line_gateway();
     let statements = [
         "SELECT REPEAT('a', 1)",
         "SELECT REPEAT('b', 200000)",
@@ -308,7 +313,7 @@ async fn and_a_long_answer_comes_whole() {
 /// Without autocommit a read begins a transaction, which has a connection of its own.
 #[tokio::test]
 async fn unless_they_begin_a_transaction() {
-    let gateway = in_line_gateway(1);
+    let gateway = in_line_gateway();
     let mut holder = cluster::connect(&gateway).await;
     let mut sessions = Vec::new();
     for _ in 0..3 {
