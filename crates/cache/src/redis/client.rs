@@ -29,7 +29,7 @@ const HELP: &[&str] = &[
     "INFO",
     "    Return information about the current client connection.",
     "KILL ID <id>",
-    "    Kill a connection of the same user.",
+    "    Kill a connection of the same user. Return how many were killed.",
     "LIST [ID <id> [<id> ...]]",
     "    Return information about client connections.",
     "NO-EVICT (ON|OFF), NO-TOUCH (ON|OFF)",
@@ -62,7 +62,7 @@ pub(crate) fn client(
     let name = args.get(1).unwrap_or_default().to_ascii_lowercase();
     let unknown = || Refusal::Subcommand {
         command: "CLIENT",
-        name: shown(&name),
+        name: shown(args.get(1).unwrap_or_default()),
     };
     match (name.as_slice(), args.len()) {
         (b"id", 2) => out.integer(i64::from(guest.id())),
@@ -92,8 +92,8 @@ pub(crate) fn client(
         }
         (b"reply", 3) => reply(session, args, out)?,
         (b"kill", 3..) => {
-            kill(session, guest, args.from(2))?;
-            out.simple("OK");
+            let is_gone = kill(session, guest, args.from(2))?;
+            out.integer(i64::from(is_gone));
         }
         (b"unblock", 3 | 4) => out.integer(0),
         (b"getredir", 2) => out.integer(session.listed.redirection()),
@@ -199,18 +199,18 @@ fn reply(session: &mut Session, args: Args<'_>, out: &mut Writer<'_>) -> Result<
     Ok(())
 }
 
-/// As in MySQL, everybody may end the connections of his own user.
-fn kill(session: &Session, guest: &Guest, args: Args<'_>) -> Result<(), Refusal> {
+/// As in MySQL, everybody may end the connections of his own user; of others nobody is told that they are there.
+fn kill(session: &Session, guest: &Guest, args: Args<'_>) -> Result<bool, Refusal> {
     let id = args.get(0).filter(|option| option.eq_ignore_ascii_case(b"id"));
     let (Some(_), Some(id), 2) = (id, args.get(1), args.len()) else {
         return Err(Refusal::Syntax);
     };
-    let id = parse_integer(id).and_then(|id| u32::try_from(id).ok());
-    let card = id.and_then(|id| session.listed.clients().find(id));
-    match card {
-        Some(card) if card.told().user == session.listed.told().user && guest.kill(card.id()) => Ok(()),
-        _ => Err(Refusal::Other("No such client, or one of another user".into())),
-    }
+    let id = parse_integer(id).filter(|id| *id > 0);
+    let id = id.ok_or_else(|| Refusal::Other("client-id should be greater than 0".into()))?;
+    let card = u32::try_from(id)
+        .ok()
+        .and_then(|id| session.listed.clients().find(id));
+    Ok(card.is_some_and(|card| card.told().user == session.listed.told().user && guest.kill(card.id())))
 }
 
 fn consistency(session: &mut Session, args: Args<'_>, out: &mut Writer<'_>) -> Result<(), Refusal> {

@@ -357,7 +357,7 @@ impl<'a> Reading<'_, 'a, '_> {
             _ => {
                 return Err(Refusal::Subcommand {
                     command: "MEMORY",
-                    name: shown(&name),
+                    name: shown(arg(args, 1)),
                 }
                 .into());
             }
@@ -380,7 +380,7 @@ impl<'a> Reading<'_, 'a, '_> {
             }
             return Err(Refusal::Subcommand {
                 command: "OBJECT",
-                name: shown(&name),
+                name: shown(arg(args, 1)),
             }
             .into());
         };

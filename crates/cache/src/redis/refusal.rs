@@ -30,7 +30,7 @@ pub(crate) enum Refusal {
     UnknownCommand(UnknownCommand),
     #[error("ERR wrong number of arguments for '{0}' command")]
     Arity(&'static str),
-    #[error("ERR unknown subcommand or wrong number of arguments for '{name}'. Try {command} HELP.")]
+    #[error("{}", subcommand(command, name))]
     Subcommand { command: &'static str, name: String },
     #[error("ERR syntax error")]
     Syntax,
@@ -76,6 +76,46 @@ pub(crate) enum Refusal {
     NotInTransaction(&'static str),
     #[error("ERR {0}")]
     Other(String),
+}
+
+/// Subcommands, which may have other numbers of arguments than they were given.
+const SUBCOMMANDS: [(&str, &[&str]); 5] = [
+    (
+        "CLIENT",
+        &[
+            "caching",
+            "consistency",
+            "getname",
+            "getredir",
+            "help",
+            "id",
+            "info",
+            "kill",
+            "list",
+            "no-evict",
+            "no-touch",
+            "reply",
+            "setinfo",
+            "setname",
+            "tracking",
+            "trackinginfo",
+            "unblock",
+        ],
+    ),
+    ("COMMAND", &["count", "docs", "getkeys", "help", "info", "list"]),
+    ("CONFIG", &["get", "help"]),
+    ("MEMORY", &["help", "usage"]),
+    ("OBJECT", &["encoding", "freq", "help", "idletime", "refcount"]),
+];
+
+fn subcommand(command: &str, name: &str) -> String {
+    let lower = name.to_ascii_lowercase();
+    let mut known = SUBCOMMANDS.iter().filter(|(of, _)| *of == command);
+    if known.any(|(_, names)| names.contains(&lower.as_str())) {
+        let command = command.to_ascii_lowercase();
+        return format!("ERR wrong number of arguments for '{command}|{lower}' command");
+    }
+    format!("ERR unknown subcommand '{name}'. Try {command} HELP.")
 }
 
 /// What of a request was larger than it may be.
@@ -168,5 +208,30 @@ impl fmt::Display for UnknownCommand {
             out,
             "ERR unknown command '{name}', with args beginning with: {args}"
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn subcommands_are_unknown_or_have_other_arguments() {
+        for (command, name, text) in [
+            ("CLIENT", "FOO", "ERR unknown subcommand 'FOO'. Try CLIENT HELP."),
+            (
+                "CLIENT",
+                "SetName",
+                "ERR wrong number of arguments for 'client|setname' command",
+            ),
+            (
+                "CONFIG",
+                "usage",
+                "ERR unknown subcommand 'usage'. Try CONFIG HELP.",
+            ),
+        ] {
+            let name = name.to_owned();
+            assert_eq!(Refusal::Subcommand { command, name }.to_string(), text);
+        }
     }
 }

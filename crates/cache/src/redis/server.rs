@@ -69,10 +69,10 @@ pub(crate) fn command(args: Args<'_>, out: &mut Writer<'_>) -> Result<(), Refusa
         }
         (b"getkeys", 3..) => get_keys(named, out)?,
         (b"help", 2) => help(COMMAND_HELP, out),
-        (name, _) => {
+        _ => {
             return Err(Refusal::Subcommand {
                 command: "COMMAND",
-                name: shown(name),
+                name: shown(args.get(1).unwrap_or_default()),
             });
         }
     }
@@ -184,7 +184,7 @@ pub(crate) fn config(
         _ => {
             return Err(Refusal::Subcommand {
                 command: "CONFIG",
-                name: shown(&name),
+                name: shown(args.get(1).unwrap_or_default()),
             });
         }
     }

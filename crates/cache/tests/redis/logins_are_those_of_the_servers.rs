@@ -124,8 +124,11 @@ fn clients_see_and_end_one_another() {
         line.contains(" name=app ") && line.contains(" lib-name=lib "),
         "{line}"
     );
-    let refused = "(ERR No such client, or one of another user)";
-    assert_eq!(reader.ask(&format!("CLIENT KILL ID {id}")), refused);
-    assert_eq!(other.ask(&format!("CLIENT KILL ID {id}")), "OK");
+    assert_eq!(reader.ask(&format!("CLIENT KILL ID {id}")), "0");
+    assert_eq!(
+        reader.ask("CLIENT KILL ID x"),
+        "(ERR client-id should be greater than 0)"
+    );
+    assert_eq!(other.ask(&format!("CLIENT KILL ID {id}")), "1");
     assert!(one.is_closed());
 }
