@@ -83,6 +83,8 @@ fn a_dead_stream_is_noticed() {
     let mut wishes = Wishes::of(Kind::Mariadb);
     wishes.proxy = true;
     let fed = Fed::start(wishes, TABLE, vec![string("t", "test.t", &["id"], "c")]);
+    // At first a stream may be silent for longer.
+    fed.sql("UPDATE t SET c = 'before'");
     fed.assert_same("t", SELECT);
     fed.proxy.as_ref().unwrap().freeze();
     fed.sql("UPDATE t SET c = 'behind'");
