@@ -83,6 +83,7 @@ fn a_dead_stream_is_noticed() {
     let mut wishes = Wishes::of(Kind::Mariadb);
     wishes.proxy = true;
     let fed = Fed::start(wishes, TABLE, vec![string("t", "test.t", &["id"], "c")]);
+    fed.assert_same("t", SELECT);
     // At first a stream may be silent for longer.
     fed.sql("UPDATE t SET c = 'before'");
     fed.assert_same("t", SELECT);
