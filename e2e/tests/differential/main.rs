@@ -40,7 +40,7 @@ use crate::session::{Rig, SINGLE};
 /// Where the scripts begin that always run.
 const ALWAYS_FROM: u64 = 42 * 100_000;
 /// Those that found something: a prepared SHOW WARNINGS after an error of the gateway's own.
-const FOUND: [u64; 1] = [33_568_300_012];
+const FOUND: [u64; 2] = [33_568_300_012, 4_800_013];
 /// Known to differ where reads go to another server than writes, in what the guide says or nobody has seen outside of these scripts.
 /// 47, MariaDB: `GET DIAGNOSTICS @n` after an error of a replica binds the session to it. 56, MySQL: `FOUND_ROWS()` after a read on a
 /// replica and DDL. 83, MariaDB: an error after which nobody knows what the replica's connection has of it. The two of MariaDB
