@@ -92,7 +92,7 @@ pub(crate) enum SessionError {
     /// A session has killed itself.
     #[error("{}", if *.mariadb { "Connection was killed" } else { "Query execution was interrupted" })]
     KilledItself { mariadb: bool },
-    #[error("the prepared statement has other parameters than when it was prepared: prepare it again")]
+    #[error("the prepared statement is no longer what it was when it was prepared: prepare it again")]
     StatementChanged,
     #[error("this session has {0} prepared statements, which is the limit")]
     TooManyStatements(usize),

@@ -412,6 +412,11 @@ impl Session {
         self.insert_id == Made::Known && !self.pins.has(PinReason::LastInsertId)
     }
 
+    /// The id in the last OK packet is one that the server has made: the statement has given none itself.
+    pub fn insert_id_was_made(&mut self) {
+        self.insert_id = Made::Known;
+    }
+
     /// What to ask the connection for the id that is not known, before it is given back: its OK goes to
     /// [`Session::observe_ok`]. None where it is known.
     #[must_use]

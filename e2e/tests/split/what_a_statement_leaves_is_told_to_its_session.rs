@@ -200,6 +200,57 @@ async fn the_count_that_a_limit_has_cut() {
     }
 }
 
+/// The server is asked only where it may know another id than it has said.
+#[tokio::test]
+async fn an_id_that_the_server_has_made_is_not_asked_for() {
+    let (_gateway, mut session, _other) = sessions(1).await;
+    let create = "CREATE TABLE IF NOT EXISTS large_ids (id INT AUTO_INCREMENT PRIMARY KEY, v INT) AUTO_INCREMENT = 777000";
+    session.query_drop(create).await.unwrap();
+    let insert = session
+        .prep("INSERT INTO large_ids (v) VALUES (?)")
+        .await
+        .unwrap();
+    let before = settings(&mut session).await;
+    for v in 0..5 {
+        session.query_drop("BEGIN").await.unwrap();
+        session
+            .query_drop("INSERT INTO large_ids (v) VALUES (1), (2)")
+            .await
+            .unwrap();
+        session.exec_drop(&insert, (v,)).await.unwrap();
+        session.query_drop("COMMIT").await.unwrap();
+        session.exec_drop(&insert, (v,)).await.unwrap();
+    }
+    assert_eq!(settings(&mut session).await, before);
+    let given = "BEGIN; INSERT INTO large_ids (id) VALUES (1); COMMIT";
+    for statement in given.split("; ") {
+        session.query_drop(statement).await.unwrap();
+    }
+    assert_eq!(settings(&mut session).await, before + 1);
+}
+
+/// `SET` statements on the only connection.
+async fn settings(session: &mut Conn) -> u64 {
+    let question = "SHOW SESSION STATUS LIKE 'Com_set_option'";
+    let row: Option<(String, u64)> = session.query_first(question).await.unwrap();
+    row.unwrap().1
+}
+
+/// Prepared where the session cannot stay: afterwards it is another one's count.
+#[tokio::test]
+async fn no_count_of_another_session_by_a_statement_of_a_replica() {
+    let gateway = cluster::start(cluster::split(cluster::shared()), 2).await;
+    let mut session = cluster::connect(&gateway).await;
+    session.query_drop("START TRANSACTION READ ONLY").await.unwrap();
+    let count = session.prep("SELECT FOUND_ROWS()").await.unwrap();
+    session.query_drop("SELECT 1 UNION SELECT 2").await.unwrap();
+    let rows: Option<i64> = session.exec_first(&count, ()).await.unwrap();
+    assert_eq!(rows, Some(2));
+    session.query_drop("COMMIT").await.unwrap();
+    let error = session.exec_drop(&count, ()).await.unwrap_err();
+    assert_eq!(e2e::client::code(&error), 1615, "{error}");
+}
+
 #[tokio::test]
 async fn warnings_and_errors() {
     let (_gateway, mut own, mut other) = sessions(2).await;
@@ -273,6 +324,7 @@ const GIVEN_ON_MARIADB: &[&str] = &[
     "INSERT INTO ids (v) VALUES (1) RETURNING id",
     "INSERT INTO ids (v) VALUES (1); INSERT INTO ids (v) VALUES (1) RETURNING v",
     "INSERT INTO ids (v) VALUES (1); DELETE FROM ids RETURNING v",
+    "INSERT INTO ids (id) VALUES (950) RETURNING id",
 ];
 
 /// Plays the script on a new table, and says what the last id is after another session has made one, too.

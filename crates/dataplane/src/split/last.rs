@@ -62,28 +62,30 @@ pub(crate) async fn bring_about(
     Ok(found || primed)
 }
 
-/// Whether the session is about to give its connection back after statements whose rows may have ids that they have given themselves:
-/// then LAST_INSERT_ID() does not know them. `sent`: the statement, where nothing else was executed.
-pub(crate) fn is_in_doubt(split: &mut Split, outcome: &Outcome, sent: Option<Box<[u8]>>) -> bool {
-    if split.session.knows_last_insert_id() || split.keeps_connection || split.session.is_pinned() {
-        return false;
-    }
+/// Tells the session where the id that an answer has is certainly one that the server has made. `sent`: the statement.
+pub(crate) fn note_made(split: &mut Split, outcome: &Outcome, sent: Option<&[u8]>) {
     let id = outcome.last_insert_id;
-    sent.is_none_or(|sent| id == 0 || may_give(split, &sent, id))
+    if let Some(sent) = sent.filter(|_| id != 0)
+        && !split.session.knows_last_insert_id()
+        && !may_give(split, sent, id)
+    {
+        split.session.insert_id_was_made();
+    }
 }
 
-/// Asks for the id, and gives the connection back.
+/// Whether the session is about to give its connection back after statements whose rows may have ids that they have given themselves:
+/// then LAST_INSERT_ID() does not know them.
+pub(crate) fn is_in_doubt(split: &Split) -> bool {
+    !split.session.knows_last_insert_id() && !split.keeps_connection && !split.session.is_pinned()
+}
+
+/// Asks for the id, before the connection is given back.
 pub(crate) async fn learn_insert_id(split: &mut Split) {
     let Some(ask) = split.session.ask_last_insert_id() else {
         return;
     };
-    match prime(split, ask).await {
-        Ok(()) => {
-            lease::give_back(split);
-            // It is not as the statement has left it.
-            split.turn = split.turn.wrapping_add(1);
-        }
-        Err(_) => lease::abandon(split),
+    if prime(split, ask).await.is_err() {
+        lease::abandon(split);
     }
 }
 

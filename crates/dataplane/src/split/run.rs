@@ -392,8 +392,13 @@ pub(crate) async fn settle(split: &mut Split, ended: Ended) -> Result<(), Sessio
             }
             split.session.end(&outcome);
             split.note_written();
-            if last::is_in_doubt(split, &outcome, sent) {
+            last::note_made(split, &outcome, sent.as_deref());
+            if last::is_in_doubt(split) {
                 Box::pin(last::learn_insert_id(split)).await;
+                release(split).await?;
+                // The connection is not as the statement has left it.
+                split.turn = split.turn.wrapping_add(1);
+                return Ok(());
             }
             release(split).await
         }
@@ -534,18 +539,20 @@ async fn go_elsewhere(split: &mut Split) -> Result<(), SessionError> {
     }
 }
 
-/// Keeps a command that may be sent again. A read, where its server is lost before it answers: one that leaves nothing behind.
-/// A write, where the server refuses it because it takes none: a single statement. Neither in a transaction, nor long.
+/// Keeps a command that may be sent again, or looked at when it is answered. A read, where its server is lost before it answers: one
+/// that leaves nothing behind. A write, where the server refuses it because it takes none: a single statement. Neither is sent again in a
+/// transaction, nor kept where it is long.
 pub(crate) fn keep_to_send_again(split: &mut Split, head: CommandHead, facts: &Facts) {
     const LONGEST: usize = 16 * 1024;
     let is_plain = facts.effects == Effects::NONE && facts.class == Class::Read;
-    let is_single_write = facts.statements == 1
+    let is_write = facts.statements == 1
         && matches!(facts.class, Class::Write | Class::Ddl)
-        && !facts.effects.intersects(NOT_AGAIN)
-        && split.session.autocommit();
+        && !facts.effects.intersects(NOT_AGAIN);
+    let is_single_write = is_write && split.session.autocommit();
     split.may_go_elsewhere =
         is_single_write && !rules::routes(split) && split.lease.is_none() && head.payload_len <= LONGEST;
-    if !(is_plain || is_single_write) || split.lease.is_some() || head.payload_len > LONGEST {
+    let is_kept = is_write || is_plain && split.lease.is_none();
+    if !is_kept || head.payload_len > LONGEST {
         return;
     }
     let packet = split

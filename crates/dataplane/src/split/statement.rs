@@ -31,6 +31,9 @@ const LAST_PREPARED: u32 = u32::MAX;
 /// "This command is not supported in the prepared statement protocol yet".
 const ER_UNSUPPORTED_PS: u16 = 1295;
 
+/// What cannot be written into a prepared statement is right only on the connection of the statement before.
+const OF_THE_LAST: Effects = Effects::READS_ROW_COUNT.with(Effects::READS_FOUND_ROWS);
+
 /// COM_STMT_PREPARE: prepared on the server where it will be executed, by this connection or another.
 pub(crate) async fn prepare(split: &mut Split, head: CommandHead) -> Result<(), SessionError> {
     split.note = None;
@@ -96,9 +99,7 @@ pub(crate) async fn prepare_as_it_is(split: &mut Split, head: CommandHead) -> Re
 /// A connection on which the statement can be prepared: where it will be executed, or what can be read from only.
 async fn lease_to_prepare(split: &mut Split, head: CommandHead, facts: &Facts) -> Result<(), Refused> {
     let_go(split, head, None, None);
-    // What cannot be written into a prepared statement is right only on the connection of the statement before.
-    let asks = Effects::READS_ROW_COUNT.with(Effects::READS_FOUND_ROWS);
-    let keeps = facts.effects.intersects(asks);
+    let keeps = facts.effects.intersects(OF_THE_LAST);
     if keeps {
         lease::leave_replica(split);
     }
@@ -146,6 +147,10 @@ pub(crate) fn execute(split: &mut Split, head: CommandHead) -> Step<'_> {
     let Some((id, prepared)) = prepared_of(split, head) else {
         return Step::to_the_end(unknown(split, head));
     };
+    // Prepared in a transaction on a replica, which has ended: anywhere else it would say another session's figures.
+    if prepared.facts.effects.intersects(OF_THE_LAST) && !split.keeps_connection && split.lease.is_none() {
+        return Step::to_the_end(refuse(split, SessionError::StatementChanged));
+    }
     split.note = None;
     if rules::concern(split) {
         return Step::to_the_end(rules::execute(split, head, id, prepared));

@@ -38,6 +38,7 @@ const MAY_TOUCH_INSERT_ID: Effects = Effects::READS_LAST_INSERT_ID
     .with(Effects::UNKNOWN_FUNCTION)
     .with(Effects::TEXT_PREPARE)
     .with(Effects::LOADS_DATA)
+    .with(Effects::RETURNS_INSERTED)
     .with(Effects::INCOMPLETE);
 
 /// Rows with new ids, of which the answer says nothing.

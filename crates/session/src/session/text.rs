@@ -45,9 +45,11 @@ pub(super) fn may_count_rows(text: &[u8], is_mariadb: bool) -> bool {
         let mut windows = text.windows(word.len());
         windows.any(|window| window.eq_ignore_ascii_case(word))
     };
-    let is_view = has(b"view") && !has(b"table");
-    let queries = has(b"select") && !is_view;
-    text.is_empty() || text.len() > LOOK_MAX || queries || !is_mariadb && has(b"update")
+    if text.is_empty() || text.len() > LOOK_MAX {
+        return true;
+    }
+    let is_view = || has(b"view") && !has(b"table");
+    has(b"select") && !is_view() || !is_mariadb && has(b"update")
 }
 
 /// Whether there is one `SET` in the text and no more.
