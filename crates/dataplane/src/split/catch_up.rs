@@ -52,6 +52,8 @@ async fn wait(split: &mut Split, connection: &mut Connection<Held>) -> Result<()
         })),
         // Whoever does not wait has not found out anything.
         false if limit.is_zero() => Ok(()),
+        // Another one that takes writes has them, and this one will.
+        false if split.pool().topology().writers.len() > 1 => Ok(()),
         false => forget_lost(split, connection, position).await,
     }
 }

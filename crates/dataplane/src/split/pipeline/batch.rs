@@ -171,12 +171,12 @@ impl Batch {
                 .await
                 .ok()??;
         }
-        let quick = &shared.pipelines.quick;
-        let members = addressed(members, &mut connection.state, quick);
         // Packets of a compressed connection are numbered command by command.
         if connection.stream.is_compressed() {
             return Some(connection);
         }
+        let quick = &shared.pipelines.quick;
+        let members = addressed(members, &mut connection.state, quick);
         let commands: Vec<&[u8]> = members.iter().map(|member| &*member.command).collect();
         let commands = commands.concat();
         let sent = async {
@@ -284,7 +284,7 @@ impl Drop for Boarding<'_> {
 /// Those that somebody waits for and that can be executed on the connection; the others are told.
 fn addressed(members: Vec<Member>, held: &mut Held, quick: &QuickStatements) -> Vec<Member> {
     let mut ready = Vec::with_capacity(members.len());
-    for mut member in members {
+    for mut member in members.into_iter().filter(|member| !member.answer.is_closed()) {
         let is_known = match &member.execution {
             Some(execution) => execution.address(held, &mut member.command),
             None => true,
@@ -293,7 +293,7 @@ fn addressed(members: Vec<Member>, held: &mut Held, quick: &QuickStatements) -> 
             // Alone it is prepared, and may come back.
             quick.forget(member.number);
             member.leaves(Left::Unprepared);
-        } else if !member.answer.is_closed() {
+        } else {
             ready.push(member);
         }
     }
