@@ -105,8 +105,8 @@ impl Cluster {
         queue_time: &mut QueueTime,
     ) -> Result<Seat, LeaseError> {
         let tried: Vec<ServerId> = failures.iter().map(|failure| failure.id).collect();
-        // Those who are in line already come first.
-        let seat = if self.queue().is_empty() {
+        // Those who are in line already come first; who comes back from a server that did not take it was there before.
+        let seat = if self.queue().is_empty() || !tried.is_empty() {
             self.try_seat(&tried)
         } else {
             Ok(None)

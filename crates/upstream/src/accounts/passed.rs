@@ -18,6 +18,7 @@ use aws_lc_rs::hmac;
 use aws_lc_rs::rand::SystemRandom;
 use config::{AccountsFrom, Secret};
 use tokio::sync::Semaphore;
+use tokio::time::timeout;
 
 use super::trial::try_login;
 use super::{NO_VERDICTS, next_id, watch};
@@ -145,16 +146,26 @@ impl Cluster {
         if let Some(id) = passed.fresh(name, password, &self.config().accounts) {
             return Ok(Some(id));
         }
-        // It is never closed.
-        let _permit = passed.trials.acquire().await;
         let config = self.config();
         let options = &config.accounts;
+        let is_known = passed.knows(name, password);
+        // A password that is known does not wait for those of strangers.
+        let turn = match is_known {
+            true => timeout(WAIT_OF_KNOWN, passed.trials.acquire()).await,
+            false => Ok(passed.trials.acquire().await),
+        };
+        if turn.is_err()
+            && let Some(id) = passed.without_verdict(name, password, options)
+        {
+            return Ok(Some(id));
+        }
         // Of many who come at the same time one tries.
         if let Some(id) = passed.fresh(name, password, options) {
             return Ok(Some(id));
         }
         let server = watch::server(self).await;
-        let patience = match passed.knows(name, password) {
+        // Nor does anybody wait long for room while others wait to be tried at all.
+        let patience = match is_known || passed.trials.available_permits() == 0 {
             true => config.queue_timeout.min(WAIT_OF_KNOWN),
             false => config.queue_timeout,
         };

@@ -20,6 +20,9 @@ use crate::server::{Availability, Server, now};
 /// A number that no pool has.
 const NO_POOL: u64 = u64::MAX;
 
+/// How often those who wait look whether a refusal is long enough ago: where no pool has been used yet nobody else does.
+const LOOK: Duration = Duration::from_millis(100);
+
 /// Logs in, and leaves again. Waits for as long as `patience` where the server is full, or has enough of this user: idle connections
 /// make room.
 ///
@@ -83,6 +86,7 @@ async fn seat(
     if server.availability() == Availability::No {
         return Err(gone());
     }
+    line.ceiling.lift(server.sessions(), true, since);
     let confined = line.full_users.contains(&key.user, since);
     let is_free = !confined && !line.wants_seats() && !line.ceiling.is_reached(server.sessions());
     if is_free && let Some(seat) = Seat::take(cluster, server) {
@@ -98,7 +102,7 @@ async fn seat(
     };
     let config = cluster.config();
     let (cluster_name, server_name) = (cluster.name().to_owned(), Some(server.name().to_owned()));
-    let Some((ticket, answer)) = line.join(wish, config.queue_max as usize) else {
+    let Some((ticket, mut answer)) = line.join(wish, config.queue_max as usize) else {
         return Err(LeaseError::QueueFull {
             cluster: cluster_name,
             server: server_name,
@@ -109,17 +113,29 @@ async fn seat(
     // A seat may have become free between the look and the joining; and pools may keep connections that they do not use.
     cluster.serve_line(server);
     cluster.pools.call();
-    match timeout_at(until.into(), answer).await {
-        Ok(Ok(Grant::Seat(seat))) => Ok(seat),
-        Ok(_) => Err(gone()),
-        Err(_) => {
-            line.timeouts.fetch_add(1, Ordering::Relaxed);
-            Err(LeaseError::QueueTimeout {
-                cluster: cluster_name,
-                server: server_name,
-                waited: until.saturating_duration_since(since),
-            })
+    loop {
+        match timeout_at(until.min(now() + LOOK).into(), &mut answer).await {
+            Ok(Ok(Grant::Seat(seat))) => return Ok(seat),
+            Ok(Ok(Grant::Late)) => break,
+            Ok(_) => return Err(gone()),
+            Err(_) if now() >= until => break,
+            Err(_) => look_after(cluster, server),
         }
+    }
+    line.timeouts.fetch_add(1, Ordering::Relaxed);
+    Err(LeaseError::QueueTimeout {
+        cluster: cluster_name,
+        server: server_name,
+        waited: until.saturating_duration_since(since),
+    })
+}
+
+/// What pools do for theirs.
+fn look_after(cluster: &Arc<Cluster>, server: &Arc<Server>) {
+    let (line, now) = (&server.line, now());
+    let has_room = line.ceiling.lift(server.sessions(), line.wants_seats(), now);
+    if line.look_after(NO_POOL, now).may_try || has_room {
+        cluster.serve_line(server);
     }
 }
 

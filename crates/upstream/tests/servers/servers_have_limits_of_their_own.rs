@@ -140,6 +140,21 @@ fn passwords_are_tried_within_the_limits() {
     });
 }
 
+/// Where no pool has a connection to look after, who waits looks himself whether the server has room again.
+#[test]
+fn a_password_is_tried_when_a_full_server_has_room_again() {
+    let host = host::start();
+    on_a_worker(async {
+        let (pool, server) = pool_of(&host, pass_through);
+        host.full.store(true, Ordering::SeqCst);
+        let cluster = Arc::clone(pool.cluster());
+        let trying = spawn_local(async move { cluster.pass("v", &Secret::new("hunter2")).await });
+        until("it waits", || server.waiting() == 1).await;
+        host.full.store(false, Ordering::SeqCst);
+        assert!(trying.await.unwrap().unwrap().is_some());
+    });
+}
+
 /// Nothing is said of the password by a server that has no room.
 #[test]
 fn a_password_that_cannot_be_tried_stands() {
