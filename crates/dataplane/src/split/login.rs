@@ -176,8 +176,8 @@ fn open(
     up.fill(&client.unread);
     control.set_limits(arrival::idle_limits(listener));
     register(worker, control, listener, &account);
-    let start = start(&account, &login, &traits, Rc::default());
     let split = Split {
+        session: Session::new(start(&account, &login, &traits, Rc::default())),
         control: Rc::clone(control),
         worker: Rc::clone(worker),
         listener: Arc::clone(listener),
@@ -192,7 +192,6 @@ fn open(
             traffic: Traffic::new(Arc::clone(series), nowhere),
         },
         lease: None,
-        session: Session::new(start),
         rules: rules::OfSession::new(worker),
         lookups: lookup::OfSession::new(worker, listener),
         shared,

@@ -209,11 +209,6 @@ pub(super) fn read_body<'a>(
     is_mariadb: bool,
 ) -> Result<Event<'a>, BinlogError> {
     let mut reader = Reader::new(body);
-    let rows = |first: u8| match header.code - first {
-        0 => Change::Write,
-        1 => Change::Update,
-        _ => Change::Delete,
-    };
     let kind = match header.code {
         ROTATE => {
             let offset = u64::from_le_bytes(reader.array("rotate event")?);
@@ -224,25 +219,19 @@ pub(super) fn read_body<'a>(
         QUERY | MARIADB_QUERY_COMPRESSED | EXECUTE_LOAD_QUERY => read_query(&mut reader, header.code)?,
         XID => Kind::Xid(u64::from_le_bytes(reader.array("xid event")?)),
         TABLE_MAP => Kind::TableMap(TableMap::read(&mut reader, is_mariadb)?),
-        WRITE_ROWS_V1..=DELETE_ROWS_V1 => Kind::Rows(Rows::read(
-            &mut reader,
-            rows(WRITE_ROWS_V1),
-            rows::Version::V1,
-            false,
-        )?),
-        WRITE_ROWS..=DELETE_ROWS => Kind::Rows(Rows::read(
-            &mut reader,
-            rows(WRITE_ROWS),
-            rows::Version::V2,
-            false,
-        )?),
-        MARIADB_WRITE_ROWS_COMPRESSED_V1..=MARIADB_DELETE_ROWS_COMPRESSED_V1 => {
-            let change = rows(MARIADB_WRITE_ROWS_COMPRESSED_V1);
-            Kind::Rows(Rows::read(&mut reader, change, rows::Version::V1, true)?)
+        code @ WRITE_ROWS_V1..=DELETE_ROWS_V1 => {
+            read_rows(&mut reader, code - WRITE_ROWS_V1, rows::Version::V1, false)?
         }
-        MARIADB_WRITE_ROWS_COMPRESSED..=MARIADB_DELETE_ROWS_COMPRESSED => {
-            let change = rows(MARIADB_WRITE_ROWS_COMPRESSED);
-            Kind::Rows(Rows::read(&mut reader, change, rows::Version::V2, true)?)
+        code @ WRITE_ROWS..=DELETE_ROWS => {
+            read_rows(&mut reader, code - WRITE_ROWS, rows::Version::V2, false)?
+        }
+        code @ MARIADB_WRITE_ROWS_COMPRESSED_V1..=MARIADB_DELETE_ROWS_COMPRESSED_V1 => {
+            let change = code - MARIADB_WRITE_ROWS_COMPRESSED_V1;
+            read_rows(&mut reader, change, rows::Version::V1, true)?
+        }
+        code @ MARIADB_WRITE_ROWS_COMPRESSED..=MARIADB_DELETE_ROWS_COMPRESSED => {
+            let change = code - MARIADB_WRITE_ROWS_COMPRESSED;
+            read_rows(&mut reader, change, rows::Version::V2, true)?
         }
         INCIDENT => {
             reader.u16("incident")?;
@@ -278,6 +267,21 @@ pub(super) fn read_body<'a>(
         _ => Kind::Other,
     };
     Ok(Event { header, kind })
+}
+
+/// `change`: 0 for new rows, 1 for changed ones, 2 for deleted ones.
+fn read_rows<'a>(
+    reader: &mut Reader<'a>,
+    change: u8,
+    version: rows::Version,
+    is_compressed: bool,
+) -> Result<Kind<'a>, BinlogError> {
+    let change = match change {
+        0 => Change::Write,
+        1 => Change::Update,
+        _ => Change::Delete,
+    };
+    Rows::read(reader, change, version, is_compressed).map(Kind::Rows)
 }
 
 fn read_query<'a>(reader: &mut Reader<'a>, code: u8) -> Result<Kind<'a>, BinlogError> {

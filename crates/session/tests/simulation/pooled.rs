@@ -169,11 +169,12 @@ impl Gateway {
         let mut seen = self.observe(at, op, &replies);
         match op {
             Op::RowCount => answer(&mut seen, row_count.to_string()),
-            Op::FoundRows => match found_rows {
-                Some(found_rows) => answer(&mut seen, found_rows.to_string()),
-                None if holds_found_rows => {}
-                None => answer(&mut seen, UNKNOWN.into()),
-            },
+            Op::FoundRows if found_rows.is_some() || !holds_found_rows => {
+                answer(
+                    &mut seen,
+                    found_rows.map_or(UNKNOWN.into(), |rows| rows.to_string()),
+                );
+            }
             _ => {}
         }
         self.clients[at].calculated = *op == Op::CalcFoundRows;
