@@ -44,10 +44,12 @@ async fn ask_together(gateway: &Gateway, schemas: &[&'static str], may_fail: boo
         let schema = schemas[number % schemas.len()];
         let mut session = cluster::connect_to(gateway, schema).await;
         asking.spawn(async move {
-            let prepared = session
-                .prep("SELECT word FROM numbers WHERE id = ?")
-                .await
-                .unwrap();
+            let prepared = loop {
+                match session.prep("SELECT word FROM numbers WHERE id = ?").await {
+                    Ok(prepared) => break prepared,
+                    Err(error) => assert!(may_fail, "session {number}: {error}"),
+                }
+            };
             for turn in 0..200 {
                 let id = (number * 41 + turn * 7) % 1000;
                 let word: Result<Option<String>, _> = if number % 3 == 0 {
