@@ -170,10 +170,8 @@ impl Gateway {
         match op {
             Op::RowCount => answer(&mut seen, row_count.to_string()),
             Op::FoundRows if found_rows.is_some() || !holds_found_rows => {
-                answer(
-                    &mut seen,
-                    found_rows.map_or(UNKNOWN.into(), |rows| rows.to_string()),
-                );
+                let count = found_rows.map_or(UNKNOWN.into(), |rows| rows.to_string());
+                answer(&mut seen, count);
             }
             _ => {}
         }
