@@ -29,6 +29,13 @@ async fn sessions(connections: u32) -> (Gateway, Conn, Conn) {
     (gateway, own, other)
 }
 
+/// A session on the server itself.
+async fn direct() -> Conn {
+    let port = cluster::single().primary().port();
+    let options = e2e::client::options_at(port).db_name(Some(SCHEMA));
+    Conn::new(options).await.unwrap()
+}
+
 async fn number(session: &mut Conn, question: &str) -> i64 {
     session.query_first(question).await.unwrap().unwrap()
 }
@@ -106,10 +113,7 @@ async fn the_count_of_rows() {
 #[tokio::test]
 async fn the_count_of_rows_of_a_statement_before_the_last() {
     let (_gateway, mut own, mut other) = sessions(2).await;
-    let port = cluster::single().primary().port();
-    let mut direct = Conn::new(e2e::client::options_at(port).db_name(Some(SCHEMA)))
-        .await
-        .unwrap();
+    let mut direct = direct().await;
     let mut wrong = Vec::new();
     for between in [
         "CREATE TABLE counted (n INT)",
@@ -351,10 +355,7 @@ async fn last_id_after(session: &mut Conn, other: &mut Conn, script: &str, prepa
 #[tokio::test]
 async fn the_last_insert_id_is_one_that_the_server_made() {
     let (_gateway, mut own, mut other) = sessions(1).await;
-    let port = cluster::single().primary().port();
-    let mut direct = Conn::new(e2e::client::options_at(port).db_name(Some(SCHEMA)))
-        .await
-        .unwrap();
+    let mut direct = direct().await;
     let on_mariadb = GIVEN_ON_MARIADB.iter().filter(|_| kind() == Kind::Mariadb);
     for script in GIVEN.iter().chain(on_mariadb) {
         for prepared in [false, true] {
