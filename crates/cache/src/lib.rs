@@ -13,6 +13,7 @@ pub mod feed;
 pub mod lookup;
 pub mod mapping;
 mod metrics;
+mod probes;
 pub mod reader;
 pub mod redis;
 pub mod store;

@@ -79,3 +79,77 @@ max_writers = 2
         "#]],
     );
 }
+
+#[test]
+fn a_rule_for_listeners_of_several_modes_is_for_those_that_split() {
+    let config = |mode: &str| {
+        format!(
+            r#"
+[[listener]]
+name = "one"
+bind = "127.0.0.1:6033"
+cluster = "a"
+mode = "{mode}"
+[[listener]]
+name = "other"
+bind = "127.0.0.1:6034"
+cluster = "a"
+mode = "session"
+[[rule]]
+listener = ["other", "one"]
+refuse = "no"
+[[user]]
+name = "app"
+password = "x"
+[cluster.a]
+servers = ["db1"]
+"#
+        )
+    };
+    Config::parse(&config("split"), "f.toml").unwrap();
+    told(
+        &config("session"),
+        expect![[r#"
+            f.toml:13:13: rule[0].listener[0]: expected the name of a listener of mode "split", found "other", of mode "session"
+            f.toml:13:22: rule[0].listener[1]: expected the name of a listener of mode "split", found "one", of mode "session"
+        "#]],
+    );
+}
+
+#[test]
+fn what_would_do_nothing_is_told() {
+    told(
+        r#"
+[[listener]]
+name = "plain"
+bind = "127.0.0.1:6033"
+cluster = "a"
+unix_mode = "0600"
+[[rule]]
+listener = ["plain"]
+refuse = "no"
+[cluster.a]
+servers = ["db1"]
+max_lag = "5s"
+[cluster.b]
+servers = ["db1"]
+max_lag = "0s"
+[cluster.c]
+servers = ["db1"]
+max_lag = "5s"
+monitor = { user = "forebay", discover = true, damping = "1s", heartbeat_table = "a.b" }
+[cluster.d]
+topology = "galera"
+servers = ["db1"]
+monitor = { user = "forebay", discover = false, damping = "1s", heartbeat_table = "a.b" }
+"#,
+        expect![[r#"
+            f.toml:6:1: listener[0].unix_mode: expected this option only where `bind` is a socket's path, found it with 127.0.0.1:6033
+            f.toml:8:13: rule[0].listener[0]: expected the name of a listener of mode "split", found "plain", of mode "session"
+            f.toml:12:1: cluster.a.max_lag: expected this option only with a `monitor`, found it without, so that nobody knows the lag
+            f.toml:19:31: cluster.c.monitor.discover: expected this option only with another `topology`, found it with "static", where it does nothing
+            f.toml:19:48: cluster.c.monitor.damping: expected this option only with another `topology`, found it with "static", where it does nothing
+            f.toml:23:65: cluster.d.monitor.heartbeat_table: expected this option only with another `topology`, found it with "galera", where it does nothing
+        "#]],
+    );
+}

@@ -8,13 +8,14 @@ use telemetry::Fault;
 use tokio::io::AsyncWriteExt;
 use upstream::ServerId;
 
+use crate::arrival::shown_user;
 use crate::classify::Kill;
 use crate::control::Waiting;
 use crate::error::{SessionError, kill_failed};
 use crate::handshake;
 use crate::registry::{Place, is_ours};
 use crate::relay::{self, Broken, Exchanged};
-use crate::session::{CommandHead, Session, error_bytes, signal_as_error};
+use crate::session::{CommandHead, Session, error_bytes};
 use crate::side::{LOGIN_PACKET_MAX, Side};
 
 /// The longest thing a server may say unasked: an error packet with a message of 512 bytes, and some.
@@ -141,19 +142,14 @@ pub(crate) async fn change_user(session: &mut Session, head: CommandHead) -> Res
     let (mut client_sequence, mut server_sequence) = (0, 0);
     let mut client = Side::new(&mut session.wires.client, &mut client_sequence, unread);
     let mut server = Side::new(&mut session.wires.server, &mut server_sequence, Vec::new());
-    let limit = session.listener.config.login_timeout;
-    let login = handshake::change_user(
+    let result = handshake::change_user(
         &mut client,
         &mut server,
         &session.listener,
-        session.server.name(),
         session.capabilities,
-    );
-    let result = tokio::select! {
-        biased;
-        result = tokio::time::timeout(limit, login) => result.unwrap_or(Err(SessionError::LoginTimeout(limit))),
-        signal = session.control.signalled(false) => Err(signal_as_error(signal, session.server.name(), &session.listener)),
-    };
+        (&session.server, &session.control),
+    )
+    .await;
     session.wires.up.fill(&client.into_unread());
     session.wires.down.fill(&server.into_unread());
     session.error_sequence = Some(client_sequence);
@@ -161,9 +157,9 @@ pub(crate) async fn change_user(session: &mut Session, head: CommandHead) -> Res
     // Refused: the client has the server's error, and whether the connection goes on is for the server to say.
     if let Some(status) = status {
         session.status = status;
-        let shown = String::from_utf8_lossy(&user);
+        let shown = shown_user(&user);
         session.control.name_user(&shown);
-        session.changed_user = Some(shown.into());
+        session.changed_user = Some(shown);
         session
             .worker
             .shared

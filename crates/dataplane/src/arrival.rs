@@ -21,7 +21,7 @@ use crate::error::SessionError;
 use crate::extension;
 use crate::flow::Flow;
 use crate::gateway::ListenerState;
-use crate::handshake::{self, Client, LoggedIn};
+use crate::handshake::{self, Client, LoggedIn, Patience};
 use crate::proxy;
 use crate::registry::Place;
 use crate::relay::{self, Traffic, Wires};
@@ -372,7 +372,7 @@ async fn log_in(
     }
 }
 
-/// A server that greets. One that takes the connection and does not, or says no in place of its greeting, knows nothing of the
+/// A server that greets. One that takes the connection and does not, says no in place of its greeting, or goes, knows nothing of the
 /// client yet: another one is tried. The client hears why only where there is none.
 async fn find_server(
     worker: &Worker,
@@ -383,6 +383,7 @@ async fn find_server(
 ) -> Result<(Lease, Greeting), SessionError> {
     let mut tried = Vec::new();
     let mut refusal = None;
+    let mut patience = Patience::new(listener.cluster.config().login_timeout);
     loop {
         let leased = {
             let leasing = pin!(lease(worker, listener, &story.client, local, tried));
@@ -396,18 +397,34 @@ async fn find_server(
         let server = Arc::clone(&lease.server);
         attach(control, listener, &server);
         story.server = Some(Arc::clone(&server));
-        match handshake::greeted(&mut lease, listener, control).await {
+        let untried = listener
+            .cluster
+            .servers()
+            .len()
+            .saturating_sub(lease.failures.len());
+        let began = Instant::now();
+        match handshake::greeted(&mut lease, listener, control, patience.next(untried)).await {
             Ok(greeting) => return Ok((lease, greeting)),
-            Err(error @ (SessionError::ServerRefused { .. } | SessionError::ServerLogin { .. })) => {
+            Err(
+                error @ (SessionError::ServerRefused { .. }
+                | SessionError::ServerLogin { .. }
+                | SessionError::ServerDown { .. }
+                | SessionError::Drained),
+            ) => {
+                // What was said of this server is nothing to the next.
+                control.detach();
                 let series = worker.metrics.server(listener.cluster.name(), server.name());
                 series.connect_failures.inc();
+                patience.waited(began.elapsed());
                 tried = lease.failures;
                 tried.push(ConnectFailure {
                     id: server.id(),
                     server: server.name().to_owned(),
                     reason: error.to_string(),
                 });
-                refusal = Some(error);
+                let is_in_its_words =
+                    !matches!(error, SessionError::ServerDown { .. } | SessionError::Drained);
+                refusal = is_in_its_words.then_some(error);
             }
             Err(error) => return Err(error),
         }
@@ -462,7 +479,7 @@ pub(crate) async fn introduce(
     let traits = listener.cluster.introduced(first_contact).await;
     let traits = traits.ok_or(SessionError::NoServerSeen)?;
     let (login, greeting) = handshake::greet(client, listener, &traits, control.id).await?;
-    story.user = String::from_utf8_lossy(&login.user[..login.user.len().min(USER_SHOWN)]).into();
+    story.user = shown_user(&login.user);
     control.name_user(&story.user);
     Ok(Introduced {
         login,
@@ -470,6 +487,11 @@ pub(crate) async fn introduce(
         traits,
         local,
     })
+}
+
+/// A user's name as logs and lists have it.
+pub(crate) fn shown_user(user: &[u8]) -> Box<str> {
+    String::from_utf8_lossy(&user[..user.len().min(USER_SHOWN)]).into()
 }
 
 /// Puts the session on a server. One that was removed in this moment has told its sessions to end before this one was

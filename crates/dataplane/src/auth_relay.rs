@@ -76,6 +76,8 @@ pub(crate) struct AuthRelay<'k> {
     /// Questions of the present plugin that went to the client.
     questions: u32,
     server_owes: bool,
+    /// The server has said something.
+    heard: bool,
     /// The server has said yes or no.
     over: bool,
 }
@@ -109,6 +111,7 @@ impl<'k> AuthRelay<'k> {
             expect: Expect::Opaque,
             questions: 0,
             server_owes: true,
+            heard: false,
             over: false,
         }
     }
@@ -116,6 +119,12 @@ impl<'k> AuthRelay<'k> {
     /// Whether it is the server's turn to say something.
     pub(crate) fn server_owes(&self) -> bool {
         self.server_owes
+    }
+
+    /// Whether the client may say something now. Before the server has named its plugin nobody knows how long an answer has to be
+    /// (see [`Self::client_said`]), and to the server one that comes before its question is out of order.
+    pub(crate) fn may_client_speak(&self) -> bool {
+        self.heard && !(self.server_owes && auth::takes_turns(&self.plugin))
     }
 
     /// Whether the server has said yes or no.
@@ -126,6 +135,7 @@ impl<'k> AuthRelay<'k> {
     /// A packet from the server.
     pub(crate) fn server_said(&mut self, payload: Vec<u8>) -> Result<Step, SessionError> {
         let step = self.take_from_server(payload);
+        self.heard = true;
         self.server_owes = match &step {
             // After "the fast way did" of caching_sha2_password it is still the server's turn.
             Ok(Step::ToClient(payload)) => *payload == FAST_WAY_DID,

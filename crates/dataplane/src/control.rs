@@ -91,8 +91,10 @@ pub(crate) enum Waiting {
     Client,
     /// For the server's answer.
     Server,
-    /// Forwarding without end in both directions (mode `tcp`, binlog dump): either side counts as activity.
+    /// Forwarding without end in both directions (mode `tcp`): either side counts as activity.
     Stream,
+    /// For the rest of an answer that has no end (binlog dump): where nothing happens there is nothing to say.
+    Endless,
 }
 
 impl Waiting {
@@ -101,7 +103,7 @@ impl Waiting {
             Self::Login => "login",
             Self::Client => "client",
             Self::Server => "server",
-            Self::Stream => "stream",
+            Self::Stream | Self::Endless => "stream",
         }
     }
 }
@@ -347,7 +349,7 @@ impl Control {
             Waiting::Client if over(limits.client_ticks) => self.raise(Signal::ClientIdle),
             Waiting::Stream if over(limits.client_ticks) => self.raise(Signal::ClientIdle),
             Waiting::Server if over(limits.server_ticks) => self.raise(Signal::ServerTimeout),
-            Waiting::Login | Waiting::Client | Waiting::Server | Waiting::Stream => {}
+            Waiting::Login | Waiting::Client | Waiting::Server | Waiting::Stream | Waiting::Endless => {}
         }
     }
 }

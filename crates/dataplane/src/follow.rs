@@ -2,12 +2,13 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Instant;
 
 use config::OnDown;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::{JoinHandle, spawn_local};
-use upstream::{Cluster, ServerChange, ServerEvent, ServerId};
+use upstream::{Cluster, ServerChange, ServerEvent, ServerId, Status};
 
 use crate::control::{ServerKey, Signal};
 use crate::gateway::Shared;
@@ -68,16 +69,54 @@ async fn end(shared: Arc<Shared>, serial: u32, followed: Followed) {
 
 async fn follow(shared: Arc<Shared>, serial: u32, cluster: Arc<Cluster>) {
     let mut events = cluster.subscribe();
+    // The newest server that was heard of.
+    let mut last = newest(&present(&cluster));
     loop {
         match events.recv().await {
-            Ok(event) => take(&shared, serial, &cluster, event),
-            // Events that were missed are seen in the next ones: a server that stays down is found out by its sessions.
+            Ok(event) => {
+                last = last.max(event.server.0);
+                take(&shared, serial, &cluster, event);
+            }
             Err(RecvError::Lagged(missed)) => {
-                tracing::warn!(cluster = cluster.name(), missed, "server events missed")
+                tracing::warn!(cluster = cluster.name(), missed, "server events missed");
+                let present = present(&cluster);
+                last = last.max(newest(&present));
+                let deadline = Instant::now() + cluster.config().drain_timeout;
+                for event in missed_events(&present, last, deadline) {
+                    take(&shared, serial, &cluster, event);
+                }
             }
             Err(RecvError::Closed) => return,
         }
     }
+}
+
+/// The servers of a cluster, and which of them are down.
+fn present(cluster: &Cluster) -> HashMap<ServerId, bool> {
+    let servers = cluster.servers();
+    let states = servers
+        .iter()
+        .map(|server| (server.id(), server.state().status == Status::Down));
+    states.collect()
+}
+
+fn newest(present: &HashMap<ServerId, bool>) -> u32 {
+    present.keys().map(|id| id.0).max().unwrap_or(0)
+}
+
+/// What may have happened to the servers until `last`, as far as it still matters: who is not there has been removed. Some are told twice.
+fn missed_events(present: &HashMap<ServerId, bool>, last: u32, deadline: Instant) -> Vec<ServerEvent> {
+    let events = (0..=last).map(ServerId).filter_map(|server| {
+        let change = match present.get(&server) {
+            None => ServerChange::Removed { deadline },
+            Some(true) => ServerChange::Down {
+                reason: "seen late".into(),
+            },
+            Some(false) => return None,
+        };
+        Some(ServerEvent { server, change })
+    });
+    events.collect()
 }
 
 fn take(shared: &Arc<Shared>, serial: u32, cluster: &Cluster, event: ServerEvent) {
@@ -110,5 +149,27 @@ fn take(shared: &Arc<Shared>, serial: u32, cluster: &Cluster, event: ServerEvent
                 });
             });
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_missed_is_found_out_from_what_there_is() {
+        let present = HashMap::from([(ServerId(1), false), (ServerId(3), true)]);
+        let deadline = Instant::now();
+        let events = missed_events(&present, 4, deadline);
+        let of = |id: u32| {
+            let event = events.iter().find(|event| event.server == ServerId(id));
+            event.map(|event| &event.change)
+        };
+        let removed = ServerChange::Removed { deadline };
+        for gone in [0, 2, 4] {
+            assert_eq!(of(gone), Some(&removed), "{gone}");
+        }
+        assert_eq!(of(1), None);
+        assert!(matches!(of(3), Some(ServerChange::Down { .. })));
     }
 }

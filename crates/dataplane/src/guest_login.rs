@@ -3,15 +3,11 @@
 //! The gateway's own accounts are asked first, then those of the servers, where the cluster reads them. A user that neither
 //! knows is tried: by a login on a server, which is what a MySQL client's password would come to as well.
 
-use std::io;
 use std::sync::Arc;
 
-use config::{Secret, TlsMode};
-use mysql_wire::{Command, write_packet};
-use tokio::io::AsyncWriteExt;
+use config::Secret;
 use tokio::time::timeout;
-use upstream::login::{self, Account, LoginError, Tls};
-use upstream::{Credential, CredentialSecret, Lease, NO_VERDICTS, read_greeting};
+use upstream::{Credential, CredentialSecret};
 
 use crate::accounts::Proof;
 use crate::extension::Guest;
@@ -23,7 +19,7 @@ use crate::users::UserSession;
 pub struct Identity {
     user: Box<str>,
     credential: Credential,
-    _session: Option<UserSession>,
+    session: Option<UserSession>,
 }
 
 impl Identity {
@@ -56,14 +52,19 @@ pub enum NotAdmitted {
 
 impl Guest {
     /// Checks a login, within `login_timeout`. A failure is counted, and the session goes on; a success gives it a name among
-    /// the sessions, and a place where `KILL` finds it.
+    /// the sessions, and a place where `KILL` finds it. `now`: who it is until then, and no longer where it succeeds.
     ///
     /// # Errors
     /// See [`NotAdmitted`].
-    pub async fn authenticate(&self, user: &str, password: &str) -> Result<Identity, NotAdmitted> {
+    pub async fn authenticate(
+        &self,
+        user: &str,
+        password: &str,
+        now: Option<&mut Identity>,
+    ) -> Result<Identity, NotAdmitted> {
         let limit = self.listener().login_timeout;
         let password = Secret::new(password);
-        let judged = timeout(limit, self.judge(user, &password)).await;
+        let judged = timeout(limit, self.judge(user, &password, now)).await;
         let judged =
             judged.unwrap_or_else(|_| Err(NotAdmitted::Unchecked(format!("no answer within {limit:?}"))));
         match &judged {
@@ -82,7 +83,12 @@ impl Guest {
         judged
     }
 
-    async fn judge(&self, user: &str, password: &Secret) -> Result<Identity, NotAdmitted> {
+    async fn judge(
+        &self,
+        user: &str,
+        password: &Secret,
+        now: Option<&mut Identity>,
+    ) -> Result<Identity, NotAdmitted> {
         let (accounts, cluster) = (&self.worker.shared.accounts, self.cluster());
         let reads_accounts = cluster.accounts().is_some();
         if reads_accounts && !cluster.has_read_accounts() {
@@ -98,18 +104,24 @@ impl Guest {
                 return Ok(Identity {
                     user: user.into(),
                     credential: passed.ok_or(NotAdmitted::Denied)?,
-                    _session: None,
+                    session: None,
                 });
             }
             if !applicant.exists() && !reads_accounts {
                 return self.try_on_server(user, password).await;
             }
             if let Some(credential) = accounts.judge(&applicant, &proof, cluster).await {
-                let session = applicant.user.begin_session().map_err(NotAdmitted::TooMany)?;
+                // Whoever logs in once more is no second session.
+                let counted =
+                    now.and_then(|now| now.session.take_if(|session| session.is_of(&applicant.user)));
+                let session = match counted {
+                    Some(session) => session,
+                    None => applicant.user.begin_session().map_err(NotAdmitted::TooMany)?,
+                };
                 return Ok(Identity {
                     user: user.into(),
                     credential,
-                    _session: Some(session),
+                    session: Some(session),
                 });
             }
             if is_last {
@@ -122,39 +134,10 @@ impl Guest {
 
     /// Logs in on a server, and leaves again.
     async fn try_on_server(&self, user: &str, password: &Secret) -> Result<Identity, NotAdmitted> {
-        let unchecked = |error: &dyn std::fmt::Display| NotAdmitted::Unchecked(error.to_string());
-        let cluster = self.cluster();
-        let config = cluster.config();
-        let lease = cluster.lease(&self.peer, &self.local).await;
-        let Lease {
-            mut stream,
-            server,
-            seat: _seat,
-            ..
-        } = lease.map_err(|error| unchecked(&error))?;
-        let greeting = read_greeting(&mut stream, config.login_timeout).await;
-        let (greeting, _) = greeting.map_err(|error| unchecked(&error))?;
-        let connector = cluster.tls();
-        let tls = connector.as_deref().map(|connector| Tls {
-            connector,
-            server_name: server.tls_name(),
-            required: config.tls.mode == TlsMode::Required,
-        });
-        let account = Account {
-            user: user.as_bytes(),
-            password: password.reveal().as_bytes(),
-        };
-        let mut logged_in = match login::login(stream, &greeting, account, tls).await {
-            Ok(logged_in) => logged_in,
-            Err(LoginError::Refused(packet)) if !NO_VERDICTS.contains(&packet.code) => {
-                return Err(NotAdmitted::Denied);
-            }
-            Err(error) => return Err(unchecked(&error)),
-        };
-        let mut quit = Vec::new();
-        write_packet(&mut quit, &mut 0, &[Command::QUIT.0]);
-        // The verdict is there; how the connection ends is the server's affair.
-        let _: io::Result<()> = logged_in.stream.write_all(&quit).await;
+        let admitted = self.cluster().admits(user, password).await;
+        if !admitted.map_err(|error| NotAdmitted::Unchecked(error.to_string()))? {
+            return Err(NotAdmitted::Denied);
+        }
         Ok(Identity {
             user: user.into(),
             credential: Credential {
@@ -162,7 +145,7 @@ impl Guest {
                 account: 0,
                 secret: CredentialSecret::Password(password.clone()),
             },
-            _session: None,
+            session: None,
         })
     }
 }

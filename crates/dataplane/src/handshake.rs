@@ -7,6 +7,7 @@
 
 mod compression;
 mod give_up;
+mod patience;
 
 use std::io;
 use std::sync::Arc;
@@ -16,7 +17,7 @@ use aws_lc_rs::rand::{SecureRandom, SystemRandom};
 use config::TlsMode;
 use mysql_wire::compression::Algorithm;
 use mysql_wire::{Capabilities, ChangeUser, Greeting, Login, OkPacket, SslRequest, StatusFlags};
-use net::Stream;
+use net::{Stream, TlsRefusal};
 use tokio::time::timeout;
 use upstream::{Cluster, GreetingError, Lease, Server, ServerTraits};
 
@@ -29,6 +30,7 @@ use crate::side::{ReadError, Side, malformed};
 
 pub(crate) use compression::{agreed_compression, compressed};
 use compression::{compression_flag, server_compression, zstd_level};
+pub(crate) use patience::Patience;
 
 /// The plugin named in logins to servers; see the head of this file.
 const NO_SUCH_PLUGIN: &[u8] = b"forebay_ask_the_client";
@@ -206,6 +208,11 @@ pub(crate) fn nonce<const LEN: usize>() -> io::Result<[u8; LEN]> {
     }))
 }
 
+async fn within<T>(limit: Duration, work: impl Future<Output = io::Result<T>>) -> io::Result<T> {
+    let done = timeout(limit, work).await;
+    done.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+}
+
 /// Logs the client in on a leased server, which has greeted. A signal that ends the session ends it in order.
 pub(crate) async fn log_in(
     client: &mut Client,
@@ -240,8 +247,8 @@ pub(crate) async fn log_in(
     let mut sequence = 1;
     if with_tls {
         forwarded.capabilities.insert(Capabilities::SSL);
-        let started = timeout(cluster.login_timeout, start_tls(lease, listener, &forwarded)).await;
-        let started = started.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
+        let starting = start_tls(lease, &greeting, listener, &forwarded);
+        let started = within(cluster.login_timeout, starting).await;
         (lease, sequence) = started.map_err(|error| failed(format!("TLS: {error}")))?;
     }
 
@@ -250,16 +257,15 @@ pub(crate) async fn log_in(
     let mut server_side = Side::new(&mut lease.stream, &mut sequence, Vec::new());
     let mut payload = Vec::with_capacity(256);
     forwarded.encode(&mut payload);
-    server_side
-        .write(&payload)
-        .await
-        .map_err(|error| failed(error.to_string()))?;
+    let written = within(cluster.login_timeout, server_side.write(&payload)).await;
+    written.map_err(|error| failed(error.to_string()))?;
     let answered = answer_in_time(
         &mut client_side,
         &mut server_side,
         listener,
         capabilities,
         (&server, control),
+        true,
     )
     .await;
     let (client_unread, server_unread) = (client_side.into_unread(), server_side.into_unread());
@@ -276,13 +282,13 @@ pub(crate) async fn log_in(
     })
 }
 
-/// The server's greeting, unless the session is told to end before it comes.
+/// The server's greeting, within `limit`, unless the session is told to end before it comes.
 pub(crate) async fn greeted(
     lease: &mut Lease,
     listener: &ListenerState,
     control: &Control,
+    limit: Duration,
 ) -> Result<Greeting, SessionError> {
-    let limit = listener.cluster.config().login_timeout;
     tokio::select! {
         biased;
         greeting = read_greeting(lease, &listener.cluster, limit) => greeting,
@@ -320,13 +326,14 @@ async fn answer_in_time(
     listener: &ListenerState,
     capabilities: Capabilities,
     (server, control): (&Server, &Control),
+    is_free: bool,
 ) -> Result<Vec<u8>, SessionError> {
     let limit = listener.config.login_timeout;
     let mut relay = auth_relay(client, server_side, listener, capabilities);
     let answered = tokio::select! {
         biased;
         answered = timeout(limit, authenticate(client, server_side, &mut relay, listener, server.name())) => answered.unwrap_or(Err(SessionError::LoginTimeout(limit))),
-        signal = control.signalled(true) => Err(signal_as_error(signal, server.name(), listener)),
+        signal = control.signalled(is_free) => Err(signal_as_error(signal, server.name(), listener)),
     };
     match &answered {
         Err(SessionError::ServerLogin { cause, .. }) => listener.cluster.suspect(server, cause),
@@ -342,13 +349,18 @@ async fn answer_in_time(
 /// The client may have made its answer with the nonce of our greeting, so the server is made to ask again.
 pub(crate) async fn change_user(
     client: &mut Side<'_>,
-    server: &mut Side<'_>,
+    server_side: &mut Side<'_>,
     listener: &ListenerState,
-    server_name: &str,
     capabilities: Capabilities,
+    (server, control): (&Server, &Control),
 ) -> Result<(Vec<u8>, Option<StatusFlags>), SessionError> {
-    let request =
-        ChangeUser::decode(&client.read().await.map_err(client_read)?, capabilities).map_err(malformed)?;
+    let limit = listener.config.login_timeout;
+    let packet = tokio::select! {
+        biased;
+        packet = timeout(limit, client.read()) => packet.map_err(|_| SessionError::LoginTimeout(limit))?,
+        signal = control.signalled(false) => return Err(signal_as_error(signal, server.name(), listener)),
+    };
+    let request = ChangeUser::decode(&packet.map_err(client_read)?, capabilities).map_err(malformed)?;
     let user = request.user.clone();
     // A packet that ends before the charset has no place for a plugin.
     let forwarded = match request.charset {
@@ -362,12 +374,16 @@ pub(crate) async fn change_user(
     let mut payload = Vec::with_capacity(256);
     forwarded.encode(&mut payload, capabilities);
     let gone = |_| SessionError::ServerGone {
-        server: server_name.to_owned(),
+        server: server.name().to_owned(),
         during: During::Login,
     };
-    server.write(&payload).await.map_err(gone)?;
-    let mut relay = auth_relay(client, server, listener, capabilities);
-    match authenticate(client, server, &mut relay, listener, server_name).await {
+    let server_limit = listener.cluster.config().login_timeout;
+    let written = timeout(server_limit, server_side.write(&payload)).await;
+    written
+        .unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+        .map_err(gone)?;
+    let parties = (server, control);
+    match answer_in_time(client, server_side, listener, capabilities, parties, false).await {
         Ok(ok) => Ok((user, Some(ok_status(&ok, capabilities)))),
         Err(SessionError::LoginRefused) => Ok((user, None)),
         Err(error) => Err(error),
@@ -416,7 +432,13 @@ fn wants_tls(mode: TlsMode, greeting: &Greeting) -> Result<bool, String> {
 }
 
 /// Sends the SSL request and starts TLS. Returns the sequence number that the login packet has.
-async fn start_tls(lease: Lease, listener: &ListenerState, login: &Login) -> io::Result<(Lease, u8)> {
+/// A server that is not trusted is left in order.
+async fn start_tls(
+    lease: Lease,
+    greeting: &Greeting,
+    listener: &ListenerState,
+    login: &Login,
+) -> io::Result<(Lease, u8)> {
     let Lease {
         mut stream,
         server,
@@ -439,7 +461,15 @@ async fn start_tls(lease: Lease, listener: &ListenerState, login: &Login) -> io:
         .cluster
         .tls()
         .ok_or_else(|| io::Error::other("TLS was switched off by a reload"))?;
-    let stream = tls.connect(stream, server.tls_name()).await?;
+    let stream = match tls.connect(stream, server.tls_name()).await {
+        Ok(stream) => stream,
+        Err(TlsRefusal { error, stream }) => {
+            if let Some(mut stream) = stream {
+                give_up::after_tls(&mut stream, greeting, &request).await;
+            }
+            return Err(error);
+        }
+    };
     Ok((
         Lease {
             stream,
@@ -506,7 +536,7 @@ async fn authenticate(
         let said = tokio::select! {
             biased;
             packet = answer => Ok(packet?),
-            packet = client.read_next() => Err(packet),
+            packet = client.read_next(), if relay.may_client_speak() => Err(packet),
         };
         let step = match said {
             Ok(Ok(packet)) => relay.server_said(packet)?,

@@ -243,6 +243,34 @@ pub(crate) fn of_listener(worker: &Worker, listener: &ListenerState) -> Option<R
     worker.extension.get()?.lookups(&listener.config)
 }
 
+/// What `FOREBAY SET consistency = …` says about how fresh the lookups of a session are from here on: `None` within is what the
+/// configuration says. `None` where it is something else.
+pub(crate) fn wanted_level(text: &[u8]) -> Option<Option<ReadConsistency>> {
+    const ALL: [ReadConsistency; 3] = [
+        ReadConsistency::Eventual,
+        ReadConsistency::Session,
+        ReadConsistency::Strong,
+    ];
+    let (name, value) = str::from_utf8(text).ok()?.split_once('=')?;
+    let mut words = name.trim_end().trim_end_matches(':').split_whitespace();
+    let is_it = ["FOREBAY", "SET", "consistency"].iter().all(|expected| {
+        words
+            .next()
+            .is_some_and(|word| word.eq_ignore_ascii_case(expected))
+    });
+    if !is_it || words.next().is_some() {
+        return None;
+    }
+    let value = value.trim_matches(|c: char| c.is_whitespace() || matches!(c, ';' | '\'' | '"'));
+    if value.eq_ignore_ascii_case("DEFAULT") {
+        return Some(None);
+    }
+    let level = ALL
+        .iter()
+        .find(|level| value.eq_ignore_ascii_case(level.word()))?;
+    Some(Some(*level))
+}
+
 /// The packets of an answer on their way to the client.
 #[derive(Debug, Default)]
 pub(crate) struct Recorder {
@@ -353,4 +381,37 @@ pub(crate) fn text(payload: &[u8], capabilities: Capabilities) -> Option<&[u8]> 
         return rest.strip_prefix(&[0, 1]);
     }
     Some(rest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_session_says_how_fresh_its_lookups_are() {
+        for (text, wanted) in [
+            ("FOREBAY SET consistency = strong", Some(ReadConsistency::Strong)),
+            (
+                "forebay set CONSISTENCY='Session';",
+                Some(ReadConsistency::Session),
+            ),
+            (
+                " FOREBAY  SET consistency := \"eventual\" ; ",
+                Some(ReadConsistency::Eventual),
+            ),
+            ("FOREBAY SET consistency=DEFAULT", None),
+        ] {
+            assert_eq!(wanted_level(text.as_bytes()), Some(wanted), "{text}");
+        }
+        for text in [
+            "FOREBAY SET consistency",
+            "FOREBAY SET consistency = ",
+            "FOREBAY SET consistency = fresh",
+            "FOREBAY SET GLOBAL consistency = strong",
+            "FOREBAY SET read_consistency = strong",
+            "SET consistency = strong",
+        ] {
+            assert_eq!(wanted_level(text.as_bytes()), None, "{text}");
+        }
+    }
 }

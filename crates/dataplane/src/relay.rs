@@ -176,11 +176,6 @@ pub(crate) struct Ended {
     pub(crate) took: Duration,
 }
 
-/// Forwards an answer that has no end (binlog dump, clone) and has begun, and everything else.
-pub(crate) async fn endless(session: &mut Session) -> Result<(), Broken> {
-    stream(&mut session.wires, &session.control).await
-}
-
 /// One command on its way.
 pub(crate) struct Exchange<'a, A> {
     request: RequestTracker,
@@ -191,7 +186,7 @@ pub(crate) struct Exchange<'a, A> {
     /// The server closed its reading side: the rest of the command has nowhere to go, but an answer may come.
     server_refuses: bool,
     /// What was read from the server has to be looked at before more is read.
-    look_again: bool,
+    pub(crate) look_again: bool,
     /// Where the client compresses: the number of its next packet, which is given anew.
     next_number: Option<u8>,
     event: Event,
@@ -486,7 +481,17 @@ impl<'a, A: Answer> Exchange<'a, A> {
 /// Forwards everything in both directions until both sides have said that they are done, one fails, or a signal
 /// comes. The end of one side is passed on to the other, which may still have something to say.
 pub(crate) async fn stream(wires: &mut Wires, control: &Control) -> Result<(), Broken> {
-    control.mark(Waiting::Stream);
+    forward_all(wires, control, Waiting::Stream).await
+}
+
+/// The same for an answer that has no end (binlog dump, clone) and has begun. A server that has nothing to say, for hours maybe, is
+/// in order; a client that does not take what it has said is idle.
+pub(crate) async fn endless(wires: &mut Wires, control: &Control) -> Result<(), Broken> {
+    forward_all(wires, control, Waiting::Endless).await
+}
+
+async fn forward_all(wires: &mut Wires, control: &Control, waiting: Waiting) -> Result<(), Broken> {
+    control.mark(waiting);
     let mut up_ended = false;
     let mut down_ended = false;
     let mut server_refuses = false;
@@ -533,8 +538,13 @@ pub(crate) async fn stream(wires: &mut Wires, control: &Control) -> Result<(), B
         )?;
         traffic.add_up(moved_up);
         traffic.add_down(moved_down);
-        if moved_up + moved_down > 0 {
-            control.mark(Waiting::Stream);
+        let waiting = match waiting {
+            Waiting::Endless if down.is_pending() => Waiting::Client,
+            _ => waiting,
+        };
+        match moved_up + moved_down {
+            0 => control.mark_if_new(waiting),
+            _ => control.mark(waiting),
         }
         if up_ended && down_ended && !up.is_pending() && !down.is_pending() {
             Poll::Ready(if server_refuses {

@@ -58,7 +58,7 @@ pub(crate) async fn serve(session: &mut Session) -> Result<Infallible, SessionEr
                 let has_begun = matches!(exchanged, Ok(Exchanged::Streaming));
                 settle::command(session, head, exchanged)?;
                 if has_begun {
-                    let ended = Box::pin(relay::endless(session)).await;
+                    let ended = Box::pin(relay::endless(&mut session.wires, &session.control)).await;
                     return settle::stream(session, ended);
                 }
             }

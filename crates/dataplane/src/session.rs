@@ -127,6 +127,7 @@ pub(crate) async fn await_last_command(wires: &mut Wires) -> Option<u8> {
     let next = async {
         loop {
             if let Some(header) = PacketHeader::parse(wires.up.unseen()) {
+                wires.client.begin_command().ok()?;
                 return Some(header.sequence.wrapping_add(1));
             }
             match poll_fn(|cx| wires.up.poll_read(cx, &mut wires.client)).await {

@@ -20,6 +20,9 @@ pub(crate) fn command(
             if outcome.has_status {
                 session.status = outcome.status;
             }
+            if let Some(code) = outcome.error {
+                session.worker.metrics.error_passed_on(code);
+            }
             Ok(())
         }
         Ok(Exchanged::Sent | Exchanged::Streaming) => Ok(()),

@@ -408,6 +408,13 @@ impl Known {
 #[derive(Debug)]
 pub(crate) struct UserSession(Arc<User>);
 
+impl UserSession {
+    /// Whether it counts for this account.
+    pub(crate) fn is_of(&self, user: &Arc<User>) -> bool {
+        Arc::ptr_eq(&self.0, user)
+    }
+}
+
 impl Deref for UserSession {
     type Target = User;
 

@@ -51,3 +51,23 @@ fn an_address_that_is_taken_is_told_once_with_the_next_step() {
         )
     );
 }
+
+#[test]
+fn too_few_file_descriptors_are_told_with_the_figure_that_is_needed() {
+    let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join("descriptors.toml");
+    let config = "max_connections = 1000\n[[listener]]\nbind = \"127.0.0.1:1\"\ncluster = \"main\"\n\
+                  [cluster.main]\nservers = [\"127.0.0.1:1\"]\n";
+    std::fs::write(&file, config).unwrap();
+    let output = Command::new("sh")
+        .args(["-c", "ulimit -n 200; exec \"$0\" serve --config \"$1\""])
+        .args([Path::new(env!("CARGO_BIN_EXE_forebay")), &file])
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(
+        said.lines().last().unwrap_or_default(),
+        "forebay: max_connections = 1000 needs 2128 file descriptors, and this process may have 200; raise the limit \
+         (systemd: LimitNOFILE=2128, shell: ulimit -n 2128) or set max_connections to at most 36"
+    );
+}

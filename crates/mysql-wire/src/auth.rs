@@ -216,6 +216,20 @@ pub fn is_readable_answer(plugin: &[u8], question: u32, answer: &[u8]) -> bool {
     }
 }
 
+/// Whether the two sides of a plugin's exchange say one packet each in turn. False for plugins not known here.
+pub fn takes_turns(plugin: &[u8]) -> bool {
+    matches!(
+        plugin,
+        b"mysql_native_password"
+            | b"caching_sha2_password"
+            | b"sha256_password"
+            | b"client_ed25519"
+            | b"parsec"
+            | b"mysql_clear_password"
+            | b"dialog"
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

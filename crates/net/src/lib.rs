@@ -25,4 +25,4 @@ pub use error::NetError;
 pub use listener::{Accepted, Listener};
 pub use peer::Peer;
 pub use stream::{Stream, poll_read_into};
-pub use tls::{TlsAcceptor, TlsConnector, TlsStream};
+pub use tls::{TlsAcceptor, TlsConnector, TlsRefusal, TlsStream};

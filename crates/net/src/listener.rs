@@ -22,9 +22,9 @@ use crate::{NetError, Peer, sys};
 /// An open listener, watched by the runtime it was opened in. Dropping it closes the socket and removes the file of a Unix socket.
 #[derive(Debug)]
 pub struct Listener {
-    socket: AsyncFd<RawSocket>,
-    /// Some for a Unix listener.
+    /// Some for a Unix listener. It goes before the socket: as long as somebody listens nobody takes the path, so it is still ours.
     file: Option<SocketFile>,
+    socket: AsyncFd<RawSocket>,
 }
 
 /// An accepted connection: non-blocking, with `TCP_NODELAY` and `SO_KEEPALIVE`, not yet watched by any runtime.

@@ -3,8 +3,9 @@
 use std::fs;
 use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
-use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+
+use socket2::{Domain, SockAddr, Socket, Type};
 
 use crate::NetError;
 
@@ -56,7 +57,7 @@ pub(crate) fn clear(path: &Path) -> Result<(), NetError> {
     if !file.file_type().is_socket() {
         return Err(NetError::NotASocket(path.to_owned()));
     }
-    match UnixStream::connect(path) {
+    match try_connect(path) {
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
             fs::remove_file(path).map_err(failed)
         }
@@ -64,4 +65,11 @@ pub(crate) fn clear(path: &Path) -> Result<(), NetError> {
         // Connected, or refused for want of permission or room: somebody lives there.
         _ => Err(NetError::PathInUse(path.to_owned())),
     }
+}
+
+/// Does not wait where somebody listens and takes nobody: the thread that accepts has more to do.
+fn try_connect(path: &Path) -> io::Result<()> {
+    let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+    socket.set_nonblocking(true)?;
+    socket.connect(&SockAddr::unix(path)?)
 }

@@ -13,7 +13,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 
 use net::{Accepted, Listener, NetError, Peer, Stream};
-use socket2::SockRef;
+use socket2::{Domain, SockAddr, SockRef, Socket, Type};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 fn address_of(listener: &Listener) -> SocketAddr {
@@ -169,6 +169,30 @@ async fn leaves_a_living_socket_and_other_files_alone() {
     assert!(matches!(
         Listener::bind_unix(&long, 0o666, 16),
         Err(NetError::Bind { .. })
+    ));
+}
+
+#[tokio::test]
+async fn does_not_wait_for_a_socket_that_takes_nobody() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("hung.sock");
+    let address = SockAddr::unix(&path).unwrap();
+    let socket = || Socket::new(Domain::UNIX, Type::STREAM, None).unwrap();
+    let hung = socket();
+    hung.bind(&address).unwrap();
+    hung.listen(0).unwrap();
+    let mut waiting = Vec::new();
+    loop {
+        let client = socket();
+        client.set_nonblocking(true).unwrap();
+        if client.connect(&address).is_err() {
+            break;
+        }
+        waiting.push(client);
+    }
+    assert!(matches!(
+        Listener::bind_unix(&path, 0o666, 16),
+        Err(NetError::PathInUse(in_use)) if in_use == path
     ));
 }
 

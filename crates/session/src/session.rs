@@ -29,8 +29,8 @@ pub struct Start {
     pub baseline: Rc<Baseline>,
     /// The user's pooling is `session`: pinned for good.
     pub session_pooling: bool,
-    /// The operator says that stored procedures and functions leave nothing behind on a connection.
-    pub trusts_routines: bool,
+    /// The operator says that stored functions leave nothing behind on a connection.
+    pub trusts_functions: bool,
     /// Most prepared statements at a time.
     pub statements_max: usize,
 }
@@ -113,7 +113,7 @@ pub struct Session {
     syntax: Syntax,
     autocommit: bool,
     session_pooling: bool,
-    trusts_routines: bool,
+    trusts_functions: bool,
     needs_rearming: bool,
     carried: Rc<Carried>,
     baseline: Rc<Baseline>,
@@ -121,6 +121,8 @@ pub struct Session {
     initial_trackers: Rc<ClientTrackers>,
     trackers: Rc<ClientTrackers>,
     pins: Pins,
+    /// Of the connection's charset and collation not all is known: they were set where no tracker and no text shows it.
+    collation_is_unclear: bool,
     statements: Statements,
     status: StatusFlags,
     transaction_state: [u8; 8],
@@ -161,13 +163,14 @@ impl Session {
             syntax: Syntax::default(),
             autocommit: true,
             session_pooling: start.session_pooling,
-            trusts_routines: start.trusts_routines,
+            trusts_functions: start.trusts_functions,
             needs_rearming: false,
             carried: Rc::new(Carried::fresh(start.schema.as_deref(), start.multi_statements)),
             baseline: start.baseline,
             initial_trackers: Rc::clone(&trackers),
             trackers,
             pins: Pins::default(),
+            collation_is_unclear: false,
             statements: Statements::new(start.statements_max),
             status: StatusFlags::AUTOCOMMIT,
             transaction_state: IDLE,
@@ -245,6 +248,12 @@ impl Session {
         self.status.contains(StatusFlags::IN_TRANS) || self.transaction_state[..7] != IDLE[..7]
     }
 
+    /// Whether calls of stored functions leave nothing behind, as the operator says.
+    #[must_use]
+    pub fn trusts_functions(&self) -> bool {
+        self.trusts_functions
+    }
+
     #[must_use]
     pub fn autocommit(&self) -> bool {
         self.autocommit
@@ -320,7 +329,7 @@ impl Session {
             self.pins()
         );
         // Who was not asked before is believed.
-        self.insert_id = Made::Known;
+        self.insert_id_was_made();
         self.insert_id_is_there = false;
         self.diagnostics_are_there = false;
         match has_diagnostics {
@@ -366,6 +375,12 @@ impl Session {
         (self.current.class, self.current.effects)
     }
 
+    /// Of the same; 0 where nobody has asked for it.
+    #[must_use]
+    pub fn statement_digest(&self) -> u64 {
+        self.current.digest
+    }
+
     /// Whether the last statement has committed something, as far as can be known.
     #[must_use]
     pub fn has_just_written(&self) -> bool {
@@ -387,7 +402,7 @@ impl Session {
         self.gtid.as_deref()
     }
 
-    /// It has written something for which no GTID came: no position says which replicas have it.
+    /// It has written something for which no GTID came, or may have: no position says which replicas have it.
     #[must_use]
     pub fn has_untracked_writes(&self) -> bool {
         self.untracked_writes
@@ -396,50 +411,6 @@ impl Session {
     /// Its prepared statements.
     pub fn statements(&mut self) -> &mut Statements {
         &mut self.statements
-    }
-
-    /// `LAST_INSERT_ID()`, as far as OK packets tell.
-    #[must_use]
-    pub fn last_insert_id(&self) -> u64 {
-        self.last.insert_id
-    }
-
-    /// False where [`Session::last_insert_id`] may be wrong: an OK packet also has the id of a row whose statement gave
-    /// the id itself, and `LAST_INSERT_ID()` does not know that one (tested on both servers). A gateway that wants to be
-    /// sure asks the connection before it gives it back, and calls [`Session::learn_last_insert_id`].
-    #[must_use]
-    pub fn knows_last_insert_id(&self) -> bool {
-        self.insert_id == Made::Known && !self.pins.has(PinReason::LastInsertId)
-    }
-
-    /// The id in the last OK packet is one that the server has made: the statement has given none itself.
-    pub fn insert_id_was_made(&mut self) {
-        self.insert_id = Made::Known;
-    }
-
-    /// What to ask the connection for the id that is not known, before it is given back: its OK goes to
-    /// [`Session::observe_ok`]. None where it is known.
-    #[must_use]
-    pub fn ask_last_insert_id(&mut self) -> Option<Vec<u8>> {
-        let asked = std::mem::take(&mut self.insert_id);
-        (asked != Made::Known).then(|| {
-            self.insert_id_asked = asked;
-            crate::rebuild::ask_last_insert_id()
-        })
-    }
-
-    /// The connection has said what its LAST_INSERT_ID() is.
-    pub fn learn_last_insert_id(&mut self, id: u64) {
-        let made = std::mem::take(&mut self.insert_id);
-        let was_said = std::mem::take(&mut self.last.insert_ids_said).has(id);
-        if self.insert_id_is_there || made == Made::Unseen || was_said || id == self.last.insert_id {
-            self.last.insert_id = id;
-            self.insert_id_is_there = true;
-        } else if made == Made::Said {
-            // Another session's: this one's statements have made none, but given ids themselves.
-            self.last.insert_id = self.last.insert_id_before;
-        }
-        self.pins.remove(PinReason::LastInsertId);
     }
 
     /// `ROW_COUNT()`: -1 after a result set or an error.
@@ -453,6 +424,20 @@ impl Session {
     #[must_use]
     pub fn found_rows(&self) -> Option<u64> {
         self.last.found_rows
+    }
+
+    /// The last statement has counted rows that its answer says nothing of, and the connection may be asked how many those were.
+    #[must_use]
+    pub fn may_ask_found_rows(&self) -> bool {
+        self.current.counts_rows
+            && self.last.found_rows.is_none()
+            && !self.in_transaction()
+            && self.autocommit
+    }
+
+    /// The connection has said what its `FOUND_ROWS()` is after the session's last statement.
+    pub fn learn_found_rows(&mut self, rows: u64) {
+        self.last.found_rows = Some(rows);
     }
 
     /// `@@warning_count`.
@@ -479,6 +464,15 @@ impl Session {
     pub fn rearmed(&mut self) {
         self.needs_rearming = false;
         self.pins.remove(PinReason::Trackers);
+    }
+
+    /// The answer to the command under way was lost, and nobody knows whether it was executed: who looks has to look where it would be.
+    /// False where it leaves nothing to be looked for.
+    pub fn lost_answer(&mut self) -> bool {
+        let calls = Effects::CALLS_PROCEDURE.with(Effects::UNKNOWN_FUNCTION);
+        let may_write = self.current.class >= Class::Transaction || self.current.effects.intersects(calls);
+        self.untracked_writes |= may_write;
+        may_write
     }
 
     /// Its server connection is gone, and everything that was bound to it.
@@ -523,6 +517,7 @@ impl Session {
     /// The transaction is gone, and every pin that is of the connection.
     fn leave_connection(&mut self) {
         self.pins.clear();
+        self.collation_is_unclear = false;
         self.status.remove(StatusFlags::IN_TRANS);
         self.status.remove(StatusFlags::IN_TRANS_READONLY);
         self.transaction_state = IDLE;
@@ -531,7 +526,8 @@ impl Session {
         self.stray_cursor = false;
         self.unlocked = Effects::NONE;
         self.has_written = false;
-        (self.insert_id, self.insert_id_asked) = (Made::Known, Made::Known);
+        self.insert_id_was_made();
+        self.insert_id_asked = Made::Known;
         self.insert_id_is_there = false;
         self.diagnostics_are_there = false;
         self.needs_rearming = false;

@@ -14,6 +14,9 @@ pub(crate) const CHARACTER_SET_RESULTS: &[u8] = b"character_set_results";
 pub(crate) const CHARACTER_SET_CONNECTION: &[u8] = b"character_set_connection";
 pub(crate) const COLLATION_CONNECTION: &[u8] = b"collation_connection";
 
+/// What `SET NAMES` without COLLATE means.
+pub(crate) const OWN_COLLATIONS: [&[u8]; 2] = [b"default_collation_for_utf8mb4", b"character_set_collations"];
+
 /// Charset and collation belong together: `SET NAMES` sets all of them, and the last two are one to the server.
 pub(crate) const CHARSETS: [&[u8]; 4] = [
     CHARACTER_SET_CLIENT,
@@ -115,7 +118,7 @@ const SPECIAL: &[(&str, Meaning)] = &[
     ("immediate_server_version", Meaning::Pin),
     ("original_server_version", Meaning::Pin),
     ("require_row_format", Meaning::Pin),
-    // What `SET NAMES` without COLLATE means.
+    // See `OWN_COLLATIONS`.
     ("default_collation_for_utf8mb4", Meaning::Pin),
     ("character_set_collations", Meaning::Pin),
     // What they gather stays on the connection.

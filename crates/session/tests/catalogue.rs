@@ -19,7 +19,7 @@ fn start(dialect: Dialect) -> Start {
         wants: ClientTrackers::server_defaults(dialect),
         baseline: Rc::new(Baseline::default()),
         session_pooling: false,
-        trusts_routines: false,
+        trusts_functions: false,
         statements_max: 4,
     }
 }

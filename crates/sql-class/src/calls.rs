@@ -15,6 +15,8 @@ pub struct Call {
     pub range: Range<usize>,
     /// It is all of a column of a result, and the column has its name from it: a literal needs `AS`.
     pub is_bare_item: bool,
+    /// No other statement of the text comes before it.
+    pub is_in_first: bool,
 }
 
 /// Most calls that are looked for.
@@ -31,6 +33,7 @@ pub fn calls(sql: &[u8], syntax: Syntax, function: &str) -> Vec<Call> {
         found: Vec::new(),
         columns: [false; DEPTH_MAX],
         depth: 0,
+        is_in_first: true,
     };
     let variable = function.strip_prefix("@@");
     while search.window.current().kind != Kind::End && search.found.len() <= CALLS_MAX {
@@ -81,6 +84,7 @@ struct Search<'a> {
     /// At each depth: between `SELECT` and what ends its columns.
     columns: [bool; DEPTH_MAX],
     depth: usize,
+    is_in_first: bool,
 }
 
 impl Search<'_> {
@@ -95,6 +99,7 @@ impl Search<'_> {
             self.found.push(Call {
                 range: name.start..close.end,
                 is_bare_item: self.is_column(before, after),
+                is_in_first: self.is_in_first,
             });
         }
     }
@@ -111,6 +116,7 @@ impl Search<'_> {
                 self.found.push(Call {
                     range: first.start..first.end,
                     is_bare_item,
+                    is_in_first: self.is_in_first,
                 });
             }
         } else if Scope::of(name) == Some(Scope::Session)
@@ -120,6 +126,7 @@ impl Search<'_> {
             self.found.push(Call {
                 range: first.start..second.end,
                 is_bare_item,
+                is_in_first: self.is_in_first,
             });
         }
     }
@@ -153,7 +160,7 @@ impl Search<'_> {
             }
             Kind::Close => self.depth = self.depth.saturating_sub(1),
             Kind::Semicolon => {
-                self.depth = 0;
+                (self.depth, self.is_in_first) = (0, false);
                 self.set_columns(false);
             }
             _ if matches!(token.keyword, Keyword::Select | Keyword::Returning) => self.set_columns(true),
@@ -265,6 +272,14 @@ mod tests {
         ] {
             assert_eq!(found(sql, "LAST_INSERT_ID"), [], "{sql}");
         }
+    }
+
+    #[test]
+    fn the_first_statement_ends_with_a_semicolon() {
+        let sql = b"SELECT ';', ROW_COUNT() /*;*/; SELECT ROW_COUNT()";
+        let calls = calls(sql, Syntax::default(), "ROW_COUNT");
+        let first: Vec<_> = calls.iter().map(|call| call.is_in_first).collect();
+        assert_eq!(first, [true, false]);
     }
 
     #[test]

@@ -86,7 +86,7 @@ effects! {
     /// `LAST_INSERT_ID()`, `@@last_insert_id`, `@@identity`. With an argument the function sets it, which is
     /// [`Effects::SETS_UNCARRIED`] as well.
     READS_LAST_INSERT_ID = 11, "reads-last-insert-id";
-    /// `ROW_COUNT()`.
+    /// `ROW_COUNT()`, `GET DIAGNOSTICS … = ROW_COUNT`.
     READS_ROW_COUNT = 12, "reads-row-count";
     /// `FOUND_ROWS()`.
     READS_FOUND_ROWS = 13, "reads-found-rows";
@@ -107,7 +107,7 @@ effects! {
     /// `SET ROLE`, `SET DEFAULT ROLE`.
     SET_ROLE = 21, "set-role";
     /// Sets `sql_log_bin`, `gtid_next`, `wsrep_on`, `pseudo_*`, `gtid_domain_id`, `server_id`, `insert_id`, `rand_seed1`,
-    /// `timestamp`, `last_insert_id`, `identity`: state that is not carried to another connection.
+    /// `timestamp`, `last_insert_id`, `identity`: state that is not carried to another connection. `COMMIT RELEASE`, which ends it.
     SETS_UNCARRIED = 22, "sets-uncarried";
     /// `SET GLOBAL`, `SET PERSIST`.
     SETS_GLOBAL = 23, "sets-global";
@@ -141,6 +141,8 @@ effects! {
     GATEWAY = 36, "gateway";
     /// MariaDB's `INSERT … RETURNING`: the answer has rows in the place of the id that was made.
     RETURNS_INSERTED = 37, "returns-inserted";
+    /// MariaDB's `@@last_gtid`: of the session's last write.
+    READS_LAST_GTID = 38, "reads-last-gtid";
 }
 
 impl Effects {

@@ -10,6 +10,7 @@
 mod assigned;
 mod calls;
 mod classify;
+mod diagnostics;
 mod digest;
 mod facts;
 mod functions;
@@ -32,6 +33,7 @@ mod words;
 pub use assigned::assigned;
 pub use calls::{Call, calls};
 pub use classify::facts;
+pub use diagnostics::{StatementItem, statement_items};
 pub use digest::{Digest, digest};
 pub use facts::{Class, Effects, Facts, Hint};
 pub use known::KnownFacts;

@@ -29,6 +29,8 @@ pub(crate) fn effects_of_reading(name: &[u8]) -> Effects {
         Effects::READS_DIAGNOSTICS
     } else if is_one_of(name, &["pseudo_thread_id"]) {
         Effects::READS_CONNECTION_ID
+    } else if is_one_of(name, &["last_gtid"]) {
+        Effects::READS_LAST_GTID
     } else if is_one_of(name, OF_ONE_SERVER) || begins_with_one_of(name, OF_ONE_SERVER_PREFIXES) {
         Effects::READS_SERVER
     } else {
@@ -96,7 +98,6 @@ const OF_ONE_SERVER: &[&str] = &[
     "slow_query_log_file",
     "log_bin",
     "innodb_read_only",
-    "last_gtid",
     "offline_mode",
     "event_scheduler",
     "bind_address",

@@ -122,6 +122,7 @@ fn functions() {
         read reads-connection-id | SELECT @@pseudo_thread_id
         9 read reads-connection-id | SELECT PS_CURRENT_THREAD_ID()
         read reads-diagnostics | SELECT @@warning_count, @@local.error_count
+        M read reads-last-gtid | SELECT @@last_gtid, @@session.last_gtid
         read reads-server | SELECT @@hostname
         read reads-server | SELECT @@global.max_connections
         read reads-server | SELECT @@GLOBAL . `read_only`
@@ -244,6 +245,7 @@ fn sessions() {
         session changes-database | USE s
         session reads-diagnostics | GET DIAGNOSTICS CONDITION 1 x = MESSAGE_TEXT
         session user-variables reads-diagnostics | GET DIAGNOSTICS @n = NUMBER
+        session user-variables reads-row-count reads-diagnostics | GET DIAGNOSTICS @n = NUMBER, @r = ROW_COUNT
         session | SIGNAL SQLSTATE '45000'
         ",
     );
@@ -263,6 +265,9 @@ fn transactions_and_locks() {
         transaction | ROLLBACK TO SAVEPOINT a
         transaction | SAVEPOINT a
         transaction | RELEASE SAVEPOINT a
+        transaction | COMMIT AND NO CHAIN NO RELEASE
+        transaction sets-uncarried | COMMIT RELEASE
+        transaction sets-uncarried | ROLLBACK AND NO CHAIN RELEASE
         begin xa | XA START 'x'
         begin xa | XA BEGIN 'x'
         transaction xa | XA END 'x'

@@ -7,7 +7,7 @@ pub enum Fault {
     Client,
     /// Forebay itself: a limit reached, a shutdown, a bug.
     Gateway,
-    /// A server refused, failed or went away; also every error packet a server sent and we passed on.
+    /// A server refused, failed or went away.
     Server,
 }
 

@@ -75,6 +75,7 @@ metrics! {
 
     COMMANDS = Counter "forebay_commands_total" ["command"] "commands": "Commands received from clients in mode session, by kind.";
     ERRORS = Counter "forebay_errors_total" ["code", "fault"] "errors": "Error packets that the gateway made itself, by MySQL error code and by whose fault it was: client, gateway or server. Errors of servers that are passed on are not among them.";
+    SERVER_ERRORS = Counter "forebay_server_errors_total" ["code"] "errors": "Error packets of servers that were passed on to clients as the answer to a command, by MySQL error code. Not in mode tcp.";
     COMMAND_DURATION = Histogram "forebay_command_duration_seconds" ["cluster", "server"] "seconds": "Time from a command sent to a server to the end of its response.";
 
     SERVER_STATE = Gauge "forebay_server_state" ["cluster", "server", "state"] "servers": "1 for the state a server is in, 0 for the others.";
@@ -104,7 +105,7 @@ metrics! {
     POOL_BUSY = Gauge "forebay_pool_busy" ["cluster", "server"] "connections": "Connections of the pools that a session uses now.";
     POOL_OPENED = Counter "forebay_pool_opened_total" ["cluster", "server"] "connections": "Connections that the pools opened.";
     POOL_OPEN_FAILURES = Counter "forebay_pool_open_failures_total" ["cluster", "server"] "connections": "Connections that the pools could not open, whatever the reason.";
-    POOL_CLOSED = Counter "forebay_pool_closed_total" ["cluster", "server", "reason"] "connections": "Connections of the pools that were closed, by reason: dropped (by its session), max_age, idle_timeout, broken, ping, server (down or removed, now or since it was opened), config, handover (of its seat to another account, worker or session), limit, shutdown.";
+    POOL_CLOSED = Counter "forebay_pool_closed_total" ["cluster", "server", "reason"] "connections": "Connections of the pools that were closed, by reason: dropped (by its session), max_age, idle_timeout, broken, ping, server (down or removed, now or since it was opened), moved (its server has another address), config, handover (of its seat to another account, worker or session), limit, shutdown.";
     POOL_WAITING = Gauge "forebay_pool_waiting" ["cluster", "server"] "sessions": "Sessions waiting in line for a connection of the pools now.";
     POOL_WAITS = Counter "forebay_pool_waits_total" ["cluster", "server"] "sessions": "Waits in line for a connection of the pools.";
     POOL_WAIT_DURATION = Histogram "forebay_pool_wait_duration_seconds" ["cluster", "server"] "seconds": "How long waits in line for a connection of the pools lasted, those in vain included.";
@@ -146,7 +147,7 @@ metrics! {
     CACHE_READS = Counter "forebay_cache_reads_total" ["consistency"] "reads": "Commands and statements that wanted rows from memory, by how fresh they had to be: strong, session or eventual.";
     CACHE_READS_FAILED = Counter "forebay_cache_reads_not_fresh_total" [] "reads": "Reads that failed because memory was not as new as they had to see within strong_wait.";
     CACHE_READ_WAIT_DURATION = Histogram "forebay_cache_read_wait_duration_seconds" [] "seconds": "How long strong and session reads waited for memory to be as new as they had to see, those in vain included.";
-    CACHE_PROBES = Counter "forebay_cache_probes_total" ["result"] "probes": "Questions to the primary for its position, each for all strong reads that waited on a worker, by result: answered or failed.";
+    CACHE_PROBES = Counter "forebay_cache_probes_total" ["result"] "probes": "Questions to the primary for its position, each for all strong reads that waited, by result: answered or failed.";
     CACHE_PROBE_DURATION = Histogram "forebay_cache_probe_duration_seconds" [] "seconds": "How long the primary took to answer with its position.";
     CACHE_FETCHES = Counter "forebay_cache_fetches_total" ["result"] "questions": "Questions to the primary for rows that memory could not tell of, by result: answered or failed.";
     CACHE_FETCH_DURATION = Histogram "forebay_cache_fetch_duration_seconds" [] "seconds": "How long it took until the primary had answered with rows that may be shown.";
@@ -154,7 +155,7 @@ metrics! {
 
     REDIS_COMMANDS = Counter "forebay_redis_commands_total" [] "commands": "Commands of Redis clients, with those that were refused.";
     REDIS_ERRORS = Counter "forebay_redis_error_replies_total" [] "replies": "Commands of Redis clients that were answered with an error.";
-    REDIS_TOO_LARGE = Counter "forebay_redis_too_large_total" ["bound"] "commands": "Commands of Redis clients that were refused for their size, by bound: request (more than 1 MiB, those between MULTI and EXEC together), reply (more than 64 MiB) or rows (of the server, for one command, more than 64 MiB).";
+    REDIS_TOO_LARGE = Counter "forebay_redis_too_large_total" ["bound"] "commands": "Commands of Redis clients that were refused for their size, by bound: request (more than 1 MiB, those between MULTI and EXEC together), reply (more than 64 MiB) or rows (read for one command, more than 64 MiB).";
     REDIS_TRACKING_CLIENTS = Gauge "forebay_redis_tracking_clients" [] "clients": "Redis clients that keep values themselves and are told when rows change (CLIENT TRACKING).";
     REDIS_TRACKING_KEYS = Gauge "forebay_redis_tracking_keys" [] "keys": "Keys that are remembered for these clients, as tracking_keys_max counts them.";
     REDIS_TRACKING_EVICTED = Counter "forebay_redis_tracking_evicted_total" [] "keys": "Keys that made room for others, because tracking_keys_max was reached; their clients were told that they have changed.";

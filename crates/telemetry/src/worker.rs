@@ -41,6 +41,7 @@ pub struct Worker {
     pub cache: CacheSeries,
     label: String,
     errors: ErrorTable,
+    server_errors: ErrorTable,
     listeners: Mutex<HashMap<String, Arc<ListenerSeries>>>,
     servers: Mutex<HashMap<(String, String), Arc<ServerSeries>>>,
     rules: Mutex<HashMap<String, Arc<Counter>>>,
@@ -61,6 +62,7 @@ impl Worker {
             cache: CacheSeries::default(),
             label: index.to_string(),
             errors: ErrorTable::default(),
+            server_errors: ErrorTable::default(),
             listeners: Mutex::default(),
             servers: Mutex::default(),
             rules: Mutex::default(),
@@ -120,9 +122,14 @@ impl Worker {
         self.listener(listener).session_ended(reason);
     }
 
-    /// Counts one error packet sent to a client, made here or passed on.
+    /// Counts one error packet that was made here and sent to a client.
     pub fn error_sent(&self, code: u16, fault: Fault) {
         self.errors.record(code, fault);
+    }
+
+    /// Counts one error packet of a server that was passed on.
+    pub fn error_passed_on(&self, code: u16) {
+        self.server_errors.record(code, Fault::Server);
     }
 
     pub(crate) fn collect(&self, command_name: fn(u8) -> &'static str, out: &mut Samples) {
@@ -138,9 +145,12 @@ impl Worker {
         for (command, count) in (0..=u8::MAX).zip(&self.commands) {
             out.counter(&catalog::COMMANDS, &[command_name(command)], count.get());
         }
+        let word = |code: Option<u16>| code.map_or_else(|| OTHER.to_owned(), |code| code.to_string());
         self.errors.each(|code, fault, count| {
-            let code = code.map_or_else(|| OTHER.to_owned(), |code| code.to_string());
-            out.counter(&catalog::ERRORS, &[&code, fault.label()], count);
+            out.counter(&catalog::ERRORS, &[&word(code), fault.label()], count);
+        });
+        self.server_errors.each(|code, _, count| {
+            out.counter(&catalog::SERVER_ERRORS, &[&word(code)], count);
         });
         for (name, series) in lock(&self.listeners).iter() {
             series.collect(name, out);

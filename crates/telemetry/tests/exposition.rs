@@ -189,7 +189,8 @@ fn busy() -> Arc<Telemetry> {
         worker.commands[3].add(10);
         worker.commands[200].inc();
         worker.commands[201].inc();
-        worker.error_sent(1062, Fault::Server);
+        worker.error_sent(1158, Fault::Server);
+        worker.error_passed_on(1062);
         let listener = worker.listener("a \"quoted\\\nname\" é");
         listener.accepted.inc();
         listener.session_seconds.record(Duration::from_secs(3));
@@ -228,7 +229,11 @@ fn both_formats_keep_their_rules_and_workers_are_added_up() {
             Some(4.0)
         );
         assert_eq!(
-            page.value("forebay_errors_total", &[("code", "1062"), ("fault", "server")]),
+            page.value("forebay_errors_total", &[("code", "1158"), ("fault", "server")]),
+            Some(2.0)
+        );
+        assert_eq!(
+            page.value("forebay_server_errors_total", &[("code", "1062")]),
             Some(2.0)
         );
         assert_eq!(

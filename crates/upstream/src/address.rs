@@ -3,7 +3,8 @@
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
@@ -14,6 +15,10 @@ use crate::server::now;
 /// Most addresses of one name that are kept. A name with more is a mistake or somebody else's load balancer.
 const MAX_ADDRESSES: usize = 16;
 
+/// Lookups in a row by which an address has to be missing before it is given up: some names have more addresses than an answer
+/// shows, and show others each time.
+const MISSING_MAX: u32 = 5;
+
 /// The addresses behind a server's configured address.
 pub(crate) struct Addresses {
     /// Host and port to look up; `None` for IP addresses and Unix sockets.
@@ -21,6 +26,20 @@ pub(crate) struct Addresses {
     current: ArcSwap<Vec<SocketAddr>>,
     /// When a lookup was last begun.
     asked: Mutex<Option<Instant>>,
+    /// Those of the last lookups.
+    seen: Mutex<Vec<Seen>>,
+    /// Grows when one of them is given up.
+    moves: AtomicU32,
+}
+
+/// An address that the name had at one of the last lookups.
+#[derive(Clone, Copy, Debug)]
+struct Seen {
+    address: SocketAddr,
+    /// By so many lookups in a row.
+    missing: u32,
+    /// It is another machine's now.
+    gone: bool,
 }
 
 impl Addresses {
@@ -36,7 +55,22 @@ impl Addresses {
             name,
             current: ArcSwap::from_pointee(fixed),
             asked: Mutex::new(None),
+            seen: Mutex::default(),
+            moves: AtomicU32::new(0),
         }
+    }
+
+    /// Another number than before: some address [`is_gone`](Self::is_gone).
+    #[inline]
+    pub(crate) fn moves(&self) -> u32 {
+        self.moves.load(Ordering::Acquire)
+    }
+
+    /// Whether the name has left this address, to which a connection was made.
+    pub(crate) fn is_gone(&self, address: SocketAddr) -> bool {
+        let place = |address: SocketAddr| (address.ip(), address.port());
+        let is_here = |seen: &Seen| place(seen.address) == place(address) && !seen.gone;
+        self.name.is_some() && !self.seen().iter().any(is_here)
     }
 
     /// The addresses to try, in order. Looked up here and now only if that never succeeded before.
@@ -59,12 +93,7 @@ impl Addresses {
         if self.current.load().first() == Some(&address) {
             return;
         }
-        let mut addresses = self.current.load().as_ref().clone();
-        // A lookup on another thread may put its answer in between; then this one is lost, and comes with the next.
-        if let Some(place) = addresses.iter().position(|other| *other == address) {
-            addresses[..=place].rotate_right(1);
-            self.current.store(Arc::new(addresses));
-        }
+        self.current.rcu(|known| first(known, address));
     }
 
     async fn resolve(&self) -> io::Result<()> {
@@ -77,28 +106,80 @@ impl Addresses {
             .map_err(|error| {
                 io::Error::new(error.kind(), format!("cannot resolve host name {host}: {error}"))
             })?;
-        let mut addresses: Vec<SocketAddr> = Vec::new();
-        for address in found.take(MAX_ADDRESSES) {
-            if !addresses.contains(&address) {
-                addresses.push(address);
-            }
-        }
+        let addresses = canonical(found);
         if addresses.is_empty() {
             return Err(io::Error::new(
                 io::ErrorKind::NotFound,
                 format!("host name {host} has no address"),
             ));
         }
-        if let Some(preferred) = self.current.load().first()
-            && let Some(place) = addresses.iter().position(|address| address == preferred)
-        {
-            addresses[..=place].rotate_right(1);
-        }
-        if **self.current.load() != addresses {
-            self.current.store(Arc::new(addresses));
-        }
+        self.note(&addresses);
         Ok(())
     }
+
+    /// A lookup has found these. Where none of them was seen lately the name has moved, and all others are given up at once.
+    pub(crate) fn note(&self, found: &[SocketAddr]) {
+        let mut all = self.seen();
+        // Before any is given up, or what is opened instead would go there again.
+        self.current.rcu(|known| match known.first() {
+            Some(preferred) => first(found, *preferred),
+            None => found.to_vec(),
+        });
+        let has_moved = !all.iter().any(|seen| found.contains(&seen.address));
+        let mut is_news = false;
+        for seen in all.iter_mut() {
+            if found.contains(&seen.address) {
+                (seen.missing, seen.gone) = (0, false);
+                continue;
+            }
+            seen.missing += 1;
+            let is_gone = has_moved || seen.missing >= MISSING_MAX;
+            is_news |= is_gone && !std::mem::replace(&mut seen.gone, true);
+        }
+        all.retain(|seen| seen.missing <= MISSING_MAX);
+        for address in found {
+            if !all.iter().any(|seen| seen.address == *address) {
+                all.push(Seen {
+                    address: *address,
+                    missing: 0,
+                    gone: false,
+                });
+            }
+        }
+        drop(all);
+        if is_news {
+            self.moves.fetch_add(1, Ordering::Release);
+        }
+    }
+
+    fn seen(&self) -> MutexGuard<'_, Vec<Seen>> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Each of them once, in the form that connections have: IPv4 is not wrapped in IPv6.
+fn canonical(found: impl IntoIterator<Item = SocketAddr>) -> Vec<SocketAddr> {
+    let mut addresses = Vec::new();
+    for address in found.into_iter().take(MAX_ADDRESSES) {
+        let address = match address.ip().to_canonical() {
+            IpAddr::V4(ip) => SocketAddr::from((ip, address.port())),
+            // With its scope.
+            IpAddr::V6(_) => address,
+        };
+        if !addresses.contains(&address) {
+            addresses.push(address);
+        }
+    }
+    addresses
+}
+
+/// `addresses` with this one first, if it is one of them.
+fn first(addresses: &[SocketAddr], preferred: SocketAddr) -> Vec<SocketAddr> {
+    let mut addresses = addresses.to_vec();
+    if let Some(place) = addresses.iter().position(|address| *address == preferred) {
+        addresses[..=place].rotate_right(1);
+    }
+    addresses
 }
 
 impl fmt::Debug for Addresses {
@@ -146,6 +227,69 @@ mod tests {
             answered,
             "a lookup keeps the order"
         );
+    }
+
+    #[test]
+    fn a_name_that_moves_leaves_its_address_at_once() {
+        let addresses = Addresses::of(&host("db", 3306));
+        let [a, b, c, d] = [1, 2, 3, 4].map(|n| SocketAddr::from(([10, 0, 0, n], 3306)));
+        addresses.note(&[a, b]);
+        assert!(!addresses.is_gone(a) && !addresses.is_gone(b));
+        let before = addresses.moves();
+        addresses.note(&[c]);
+        assert!(addresses.is_gone(a) && addresses.is_gone(b) && !addresses.is_gone(c));
+        assert_ne!(addresses.moves(), before);
+        // Back again: a name that shows its addresses in turn. It is believed after some time.
+        let before = addresses.moves();
+        addresses.note(&[a, d]);
+        assert!(!addresses.is_gone(a) && !addresses.is_gone(c));
+        for _ in 1..MISSING_MAX {
+            assert_eq!(addresses.moves(), before);
+            addresses.note(&[a, d]);
+        }
+        assert!(addresses.is_gone(c) && !addresses.is_gone(d));
+        assert_ne!(addresses.moves(), before);
+    }
+
+    #[test]
+    fn who_is_given_up_is_connected_to_no_more() {
+        let addresses = Addresses::of(&host("db", 3306));
+        let [a, b, c] = [1, 2, 3].map(|n| SocketAddr::from(([10, 0, 0, n], 3306)));
+        addresses.note(&[a, b]);
+        addresses.prefer(b);
+        addresses.note(&[a, b]);
+        assert_eq!(addresses.current.load()[..], [b, a]);
+        addresses.note(&[c]);
+        assert!(addresses.is_gone(b));
+        assert_eq!(addresses.current.load()[..], [c]);
+    }
+
+    #[tokio::test]
+    async fn an_ipv4_address_in_ipv6_is_where_its_connections_are() {
+        let addresses = Addresses::of(&host("localhost", 3306));
+        let found = ["[::ffff:127.0.0.9]:3306", "127.0.0.9:3306"].map(|address| address.parse().unwrap());
+        addresses.note(&canonical(found));
+        let peer = "127.0.0.9:3306".parse().unwrap();
+        assert_eq!(addresses.get().await.unwrap()[..], [peer]);
+        assert!(!addresses.is_gone(peer));
+    }
+
+    #[test]
+    fn a_name_that_shows_its_addresses_in_turn_keeps_them() {
+        let addresses = Addresses::of(&host("db", 3306));
+        let all: Vec<SocketAddr> = (1..=4).map(|n| SocketAddr::from(([10, 0, 0, n], 3306))).collect();
+        for turn in 0..4 {
+            addresses.note(&all[turn..=turn]);
+        }
+        addresses.note(&all[..1]);
+        let before = addresses.moves();
+        for turn in 1..100 {
+            addresses.note(&[all[turn % 4]]);
+        }
+        assert_eq!(addresses.moves(), before);
+        assert!(!all.iter().any(|address| addresses.is_gone(*address)));
+        let fixed = Addresses::of(&host("10.0.0.9", 3306));
+        assert!(!fixed.is_gone(all[0]), "no name, no move");
     }
 
     #[tokio::test]

@@ -1,6 +1,7 @@
 //! A connection to one server with an account of one's own: outside pools, queues and limits, for those who live as long
 //! as the process, such as a reader of the binary log.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use config::TlsMode;
@@ -28,6 +29,8 @@ pub struct Direct {
     pub stream: Stream,
     /// What both sides agreed on.
     pub capabilities: Capabilities,
+    /// Where the server was, see [`Server::has_left`]; `None` for a Unix socket.
+    pub peer: Option<SocketAddr>,
     /// Whose dialect the server speaks.
     pub flavor: Flavor,
     /// Its version as in its greeting.
@@ -71,6 +74,7 @@ impl Direct {
             Err(error) => return Err(DirectError::Connect(error.to_string())),
         };
         cluster.note_greeting(server, &greeting);
+        let peer = stream.peer().ok().and_then(|peer| peer.socket_addr());
         let connector = cluster.tls();
         let tls = connector.as_deref().map(|connector| Tls {
             connector,
@@ -95,6 +99,7 @@ impl Direct {
         Ok(Self {
             stream: logged_in.stream,
             capabilities: logged_in.capabilities,
+            peer,
             flavor: flavor(&greeting.server_version),
             version: greeting.server_version,
             thread_id: greeting.connection_id,

@@ -25,7 +25,7 @@
 //! What remains: `Aborted_connects` (and `Access_denied_errors` on MariaDB) grow by one each time, and MariaDB with
 //! `log_warnings` of 2 or more (2 is its default) writes a line. A check of kind `login` leaves no trace at all.
 
-use mysql_wire::{AuthSwitch, Capabilities, Command, ErrPacket, Greeting, Login, OkPacket, auth};
+use mysql_wire::{AuthSwitch, Capabilities, Command, ErrPacket, Greeting, Login, OkPacket, SslRequest, auth};
 use net::Stream;
 
 use crate::packets::{PacketError, Packets};
@@ -42,30 +42,57 @@ const MAX_ROUNDS: usize = 4;
 /// # Errors
 /// When the connection fails; there is nothing more to be done then.
 pub async fn leave(stream: &mut Stream, greeting: &Greeting) -> std::io::Result<()> {
-    match log_in_as_nobody(stream, greeting).await {
-        Ok(()) => Ok(()),
-        Err(PacketError::Io(error)) => Err(error),
-        Err(error) => Err(std::io::Error::other(error)),
-    }
-}
-
-async fn log_in_as_nobody(stream: &mut Stream, greeting: &Greeting) -> Result<(), PacketError> {
-    let mut packets = Packets::new(stream, 1);
-    let wanted = Capabilities::PROTOCOL_41
-        | Capabilities::LONG_PASSWORD
-        | Capabilities::SECURE_CONNECTION
-        | Capabilities::PLUGIN_AUTH;
-    let login = Login {
-        capabilities: wanted & greeting.capabilities,
+    let request = SslRequest {
+        capabilities: WANTED & greeting.capabilities,
         max_packet_size: 1 << 24,
         charset: greeting.charset,
+    };
+    in_words(log_in_as_nobody(stream, 1, greeting, &request).await)
+}
+
+/// The same once TLS was begun by `request`: the login must go on as that has begun.
+///
+/// # Errors
+/// As for [`leave`].
+pub async fn leave_tls(
+    stream: &mut Stream,
+    greeting: &Greeting,
+    request: &SslRequest,
+) -> std::io::Result<()> {
+    in_words(log_in_as_nobody(stream, 2, greeting, request).await)
+}
+
+const WANTED: Capabilities = Capabilities::PROTOCOL_41
+    .with(Capabilities::LONG_PASSWORD)
+    .with(Capabilities::SECURE_CONNECTION)
+    .with(Capabilities::PLUGIN_AUTH);
+
+fn in_words(left: Result<(), PacketError>) -> std::io::Result<()> {
+    left.map_err(|error| match error {
+        PacketError::Io(error) => error,
+        error => std::io::Error::other(error),
+    })
+}
+
+async fn log_in_as_nobody(
+    stream: &mut Stream,
+    sequence: u8,
+    greeting: &Greeting,
+    request: &SslRequest,
+) -> Result<(), PacketError> {
+    let has = |flag| request.capabilities.contains(flag);
+    let mut packets = Packets::new(stream, sequence);
+    let login = Login {
+        capabilities: request.capabilities,
+        max_packet_size: request.max_packet_size,
+        charset: request.charset,
         user: NOBODY.to_vec(),
         auth_response: Vec::new(),
-        database: None,
+        database: has(Capabilities::CONNECT_WITH_DB).then(Vec::new),
         // The server's own default, so that it need not ask again.
         auth_plugin: Some(greeting.auth_plugin.clone()),
-        attributes: None,
-        zstd_level: None,
+        attributes: has(Capabilities::CONNECT_ATTRS).then(Vec::new),
+        zstd_level: has(Capabilities::ZSTD_COMPRESSION).then_some(1),
     };
     let mut payload = Vec::new();
     login.encode(&mut payload);

@@ -5,6 +5,7 @@
 //! elsewhere (and `sha256_password` in a Unix socket, too). Not here: Kerberos, LDAP, a second factor.
 
 use std::io;
+use std::time::Duration;
 
 use aws_lc_rs::digest::{self, SHA1_FOR_LEGACY_USE_ONLY};
 use aws_lc_rs::rsa::{OAEP_SHA1_MGF1SHA1, OaepPublicEncryptingKey, PublicEncryptingKey};
@@ -13,14 +14,20 @@ use mysql_wire::{
     AuthMoreData, AuthNextFactor, AuthSwitch, Capabilities, ErrPacket, Greeting, Login, OkPacket, SslRequest,
     WireError, auth,
 };
-use net::{Stream, TlsConnector, Toward};
+use net::{Stream, TlsConnector, TlsRefusal, Toward};
 use rustls_pki_types::SubjectPublicKeyInfoDer;
 use rustls_pki_types::pem::PemObject;
 
+use tokio::time::timeout;
+
+use crate::leave::leave_tls;
 use crate::packets::{PacketError, Packets};
 
 /// Packets that a server may send before its verdict.
 const MAX_ROUNDS: usize = 8;
+
+/// How long a server may take to refuse a login that is given up.
+const PARTING: Duration = Duration::from_secs(1);
 
 /// Largest packet that we say we accept, in bytes.
 const MAX_PACKET_SIZE: u32 = 1 << 24;
@@ -191,7 +198,12 @@ pub async fn log_in(
     let (mut stream, sequence) = match tls {
         Some(tls) if greeting.capabilities.contains(Capabilities::SSL) => {
             capabilities.insert(Capabilities::SSL);
-            (begin_tls(stream, capabilities, terms.collation, tls).await?, 2)
+            let request = SslRequest {
+                capabilities,
+                max_packet_size: MAX_PACKET_SIZE,
+                charset: terms.collation,
+            };
+            (begin_tls(stream, &request, greeting, tls).await?, 2)
         }
         Some(tls) if tls.required => return Err(LoginError::NoTls),
         _ => (stream, 1),
@@ -233,21 +245,25 @@ fn flag_of(algorithm: Algorithm) -> Capabilities {
     }
 }
 
+/// A server that is not trusted is left in order: it must not block this host for that, which others may use, too.
 async fn begin_tls(
     mut stream: Stream,
-    capabilities: Capabilities,
-    charset: u8,
+    request: &SslRequest,
+    greeting: &Greeting,
     tls: Tls<'_>,
 ) -> Result<Stream, LoginError> {
-    let request = SslRequest {
-        capabilities,
-        max_packet_size: MAX_PACKET_SIZE,
-        charset,
-    };
     let mut payload = Vec::new();
     request.encode(&mut payload);
     Packets::new(&mut stream, 1).send(&payload).await?;
-    Ok(tls.connector.connect(stream, tls.server_name).await?)
+    match tls.connector.connect(stream, tls.server_name).await {
+        Ok(stream) => Ok(stream),
+        Err(TlsRefusal { error, stream }) => {
+            if let Some(mut stream) = stream {
+                let _ = timeout(PARTING, leave_tls(&mut stream, greeting, request)).await;
+            }
+            Err(LoginError::Io(error))
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

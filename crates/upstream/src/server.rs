@@ -1,6 +1,7 @@
 //! One server of a cluster: who it is, how it is, how many sessions it has.
 
 use std::fmt;
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
@@ -184,6 +185,12 @@ impl Server {
     #[must_use]
     pub fn address(&self) -> &ServerAddress {
         &self.address
+    }
+
+    /// Whether its host name has left the address that a connection was made to: another machine may be the server now.
+    #[must_use]
+    pub fn has_left(&self, peer: Option<SocketAddr>) -> bool {
+        peer.is_some_and(|peer| self.addresses.is_gone(peer))
     }
 
     /// The name that its TLS certificate must bear: the configured host. A server on a Unix socket is `localhost`.

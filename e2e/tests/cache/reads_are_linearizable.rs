@@ -248,7 +248,8 @@ async fn left_to_server(admin_port: u16) -> Option<String> {
     Some(left.collect::<Vec<_>>().join("\n"))
 }
 
-async fn trouble(stage: &mut Stage, round: u64) {
+/// Makes one kind of trouble, and waits until it is over.
+pub(crate) async fn trouble(stage: &mut Stage, round: u64) {
     match round % TROUBLES {
         0 => {
             let statement = "UPDATE item SET n = n + 1 WHERE id > 10";

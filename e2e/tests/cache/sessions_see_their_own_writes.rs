@@ -1,15 +1,19 @@
 //! At consistency `session` a session sees what it has written, however late the binary log arrives: SQL sessions of mode `split`
 //! by themselves, Redis clients by the GTIDs that they are given.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use e2e::client::{connect, options_at};
-use e2e::kind;
+use e2e::{eventually, kind};
 use mysql_async::Conn;
 use mysql_async::prelude::Queryable;
 use sandbox::Kind;
 use testkit::lossy_link::Fault;
+use tokio::runtime::Builder;
 
+use crate::reads_are_linearizable::trouble;
 use crate::redis::{Redis, Reply};
 use crate::stage::stage;
 
@@ -54,10 +58,7 @@ async fn by_redis() {
         .await
         .unwrap();
     let mut redis = Redis::connect(stage.redis).await.unwrap();
-    let last = match kind() {
-        Kind::Mysql => "SELECT @@gtid_executed",
-        _ => "SELECT @@last_gtid",
-    };
+    let last = last_gtids();
     for count in 0..WRITES {
         let value = format!("by-redis-{count}");
         writer
@@ -72,6 +73,72 @@ async fn by_redis() {
         assert_eq!(reply, Reply::Line("OK".to_owned()));
         let seen = redis.ask(&["GET", "item@2"]).await.unwrap();
         assert_eq!(seen, Reply::Bulk(value.into_bytes()));
+    }
+}
+
+/// A read may fail while something has failed, but it never shows less.
+#[tokio::test]
+async fn whatever_fails() {
+    let mut stage = stage("split", "session").await;
+    // The stream, the primary, the gateway, the link.
+    for round in [1, 2, 3, 5] {
+        let value = format!("trouble-{round}");
+        let mut writer = Conn::new(options_at(stage.server.primary().port()))
+            .await
+            .unwrap();
+        writer
+            .query_drop(format!("UPDATE item SET v = '{value}' WHERE id = 3"))
+            .await
+            .unwrap();
+        let gtids: String = writer.query_first(last_gtids()).await.unwrap().unwrap();
+        drop(writer);
+        let over = Arc::<AtomicBool>::default();
+        let reader = std::thread::spawn({
+            let (redis, over) = (stage.redis, Arc::clone(&over));
+            move || {
+                let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+                runtime.block_on(read_until(redis, &gtids, &value, &over));
+            }
+        });
+        trouble(&mut stage, round).await;
+        over.store(true, Ordering::Relaxed);
+        reader.join().unwrap();
+    }
+}
+
+/// Reads the row until it is over, and once more.
+async fn read_until(redis: u16, gtids: &str, expected: &str, over: &AtomicBool) {
+    let mut is_last = false;
+    eventually("the write is seen when all is over", async || {
+        is_last |= over.load(Ordering::Relaxed);
+        let mut seen = read_by_redis(redis, gtids).await;
+        while let Some(Reply::Bulk(row)) = &seen {
+            assert_eq!(row, expected.as_bytes());
+            if is_last {
+                return true;
+            }
+            is_last = over.load(Ordering::Relaxed);
+            seen = read_by_redis(redis, gtids).await;
+        }
+        false
+    })
+    .await;
+}
+
+/// The row that was written, on a new connection; `None` where there is no answer.
+async fn read_by_redis(port: u16, gtids: &str) -> Option<Reply> {
+    let mut redis = Redis::connect(port).await.ok()?;
+    redis
+        .ask(&["CLIENT", "CONSISTENCY", "SESSION", gtids])
+        .await
+        .ok()?;
+    redis.ask(&["GET", "item@3"]).await.ok()
+}
+
+fn last_gtids() -> &'static str {
+    match kind() {
+        Kind::Mysql => "SELECT @@gtid_executed",
+        _ => "SELECT @@last_gtid",
     }
 }
 

@@ -3,6 +3,7 @@ use mysql_wire::{Capabilities, ErrPacket, OkPacket, PacketHeader};
 use testkit::lossy_link::Fault;
 
 use crate::bank::{self, Load};
+use crate::frames;
 use crate::link::Link;
 use crate::raw::{CAPABILITIES, CREATE_GUEST, Raw};
 use crate::{CHECK, scaled};
@@ -112,6 +113,44 @@ async fn cut_everywhere(capabilities: Capabilities, before_rows: usize) {
             }
         }
         end += packet.len();
+    }
+}
+
+/// The numbers of frames go on to the error, whoever goes on after it.
+#[tokio::test]
+async fn nor_by_a_client_that_compresses() {
+    let servers = servers(1);
+    servers[0].primary().sql(CREATE_GUEST).unwrap();
+    let link = Link::to(&servers[0]);
+    let address = link.address().to_string();
+    let split = Setup::of_addresses([])
+        .servers([format!(
+            "{{ address = {address:?}, role = \"primary\", max_connections = 1 }}"
+        )])
+        .tables("[[user]]\nname = \"guest\"\npassword = \"\"");
+    for (mode, setup) in [("session", Setup::of_addresses([address])), ("split", split)] {
+        let check = "kind = \"tcp\"\ninterval = \"500ms\"\ntimeout = \"5s\"";
+        let gateway = setup.mode(mode).check(check).start();
+        let whole = whole_response(&mut Raw::log_in(gateway.port()).await.unwrap()).await;
+        let compressing = CAPABILITIES.with(Capabilities::COMPRESS);
+        let mut raw = Raw::log_in_with(gateway.port(), compressing).await.unwrap();
+        raw.send_bytes(&frames::query_in_frame("DO 1")).await.unwrap();
+        frames::answers(&mut raw, |_| true).await;
+
+        let rows = &whole[..whole.len() / 2];
+        let cut: usize = rows.iter().map(Vec::len).sum();
+        link.set_to_client(Fault::CutAfter(cut as u64));
+        raw.send_bytes(&frames::query_in_frame(QUERY)).await.unwrap();
+        let is_error = |packet: &frames::Framed| packet.payload[0] == ErrPacket::HEADER;
+        let answer = frames::answers(&mut raw, is_error).await;
+        link.set_to_client(Fault::None);
+        assert_eq!(answer.len(), rows.len() + 1, "{mode}");
+        let [.., row, refused] = answer.as_slice() else {
+            panic!("{answer:?}");
+        };
+        assert_eq!(refused.frame, row.frame + 1, "{mode}: the next frame");
+        let error = ErrPacket::decode(&refused.payload, CAPABILITIES).unwrap();
+        assert_eq!(error.code, 1158, "{mode}");
     }
 }
 

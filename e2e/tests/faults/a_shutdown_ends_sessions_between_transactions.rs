@@ -3,11 +3,13 @@ use std::time::Duration;
 use e2e::{Setup, client, eventually, servers};
 use mysql_async::Conn;
 use mysql_async::prelude::Queryable;
+use mysql_wire::{Capabilities, ErrPacket, OkPacket};
 use tokio::time::timeout;
 
 use crate::CHECK;
 use crate::bank::{self, Load, Step};
-use crate::raw::Raw;
+use crate::frames;
+use crate::raw::{CAPABILITIES, CREATE_GUEST, Raw};
 
 #[tokio::test]
 async fn under_load() {
@@ -79,4 +81,43 @@ async fn and_a_second_signal_ends_all_of_them_at_once() {
     timeout(AT_ONCE, gateway.exit()).await.expect("it ends at once");
     assert_eq!(client::code(&busy.await.unwrap().unwrap_err()), 1053);
     assert!(open.query_drop("SELECT 1").await.is_err());
+}
+
+/// A command that has come early is refused as the answer to it, also where answers are in numbered frames.
+#[tokio::test]
+async fn and_refuses_the_next_command_of_a_client_that_compresses() {
+    let servers = servers(1);
+    let node = servers[0].primary();
+    node.sql(CREATE_GUEST).unwrap();
+    // One worker: when it has told one session it has told all.
+    let gateway = Setup::in_front_of(&servers).top("workers = 1").start();
+    let mut holder = Conn::new(client::options_at(node.port())).await.unwrap();
+    holder.query_drop("DO GET_LOCK('early', 60)").await.unwrap();
+    let compressing = CAPABILITIES.with(Capabilities::COMPRESS);
+    let mut busy = Raw::log_in_with(gateway.port(), compressing).await.unwrap();
+    let mut idle = Raw::log_in(gateway.port()).await.unwrap();
+    let waits = "DO GET_LOCK('early', 61)";
+    let commands = [frames::query_in_frame(waits), frames::query_in_frame("DO 1")];
+    busy.send_bytes(&commands.concat()).await.unwrap();
+    eventually("it waits for the lock", async || {
+        let waiting = format!("SELECT COUNT(*) FROM information_schema.processlist WHERE info = {waits:?}");
+        node.sql(&waiting).unwrap() == "1\n"
+    })
+    .await;
+    gateway.terminate();
+    idle.read_to_end("a shutdown").await;
+
+    holder.query_drop("DO RELEASE_LOCK('early')").await.unwrap();
+    let is_error = |packet: &frames::Framed| packet.payload[0] == ErrPacket::HEADER;
+    let answers = frames::answers(&mut busy, is_error).await;
+    let [done, refused] = answers.as_slice() else {
+        panic!("{answers:?}");
+    };
+    assert_eq!(
+        (done.frame, done.sequence, done.payload[0]),
+        (1, 1, OkPacket::HEADER)
+    );
+    assert_eq!((refused.frame, refused.sequence), (1, 1));
+    let error = ErrPacket::decode(&refused.payload, CAPABILITIES).unwrap();
+    assert_eq!(error.code, 1053);
 }

@@ -6,6 +6,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod bank;
+mod frames;
 mod link;
 #[path = "../hostile/raw.rs"]
 #[allow(dead_code, reason = "written for another program, too")]
@@ -19,6 +20,7 @@ mod a_link_that_stalls_is_given_up;
 mod a_login_that_its_server_loses_ends_in_order;
 mod a_shutdown_ends_sessions_between_transactions;
 mod a_stopped_server_is_left_until_it_is_back;
+mod servers_that_never_greet_are_not_waited_for_one_by_one;
 
 /// `usual` times, or as many times that as the environment asks for.
 fn scaled(usual: usize) -> usize {

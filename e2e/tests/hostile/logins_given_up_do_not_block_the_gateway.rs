@@ -3,6 +3,7 @@ use std::thread;
 
 use e2e::{Setup, client, eventually, kind, servers_with};
 use mysql_async::Conn;
+use mysql_wire::ChangeUser;
 use sandbox::{Kind, USER};
 use tokio::io::copy_bidirectional;
 use tokio::net::{TcpListener, TcpSocket};
@@ -52,6 +53,8 @@ enum End {
     Silent,
     /// It answers with what is no answer to any plugin.
     Nonsense,
+    /// It answers with that before it is asked.
+    NonsenseEarly,
     /// It claims an answer that is too long to be one.
     TooLong,
 }
@@ -60,11 +63,16 @@ enum End {
 async fn give_up(port: u16, user: &str, end: End) {
     let mut raw = Raw::connect(port).await.unwrap();
     raw.packet().await.unwrap();
-    raw.send(1, &raw::login_of(user, CAPABILITIES)).await.unwrap();
+    let login = raw::packet(1, &raw::login_of(user, CAPABILITIES));
+    let early = match end {
+        End::NonsenseEarly => raw::packet(2, b"nonsense"),
+        _ => Vec::new(),
+    };
+    raw.send_bytes(&[login, early].concat()).await.unwrap();
     match end {
         End::Early => {}
         End::WhenAsked => drop(raw.packet().await.unwrap()),
-        End::Silent => {
+        End::Silent | End::NonsenseEarly => {
             raw.read_to_end("half a login").await;
         }
         End::Nonsense => {
@@ -122,6 +130,7 @@ async fn of_an_account_without_a_password() {
             End::WhenAsked,
             End::Silent,
             End::Nonsense,
+            End::NonsenseEarly,
             End::TooLong,
         ],
     )
@@ -137,6 +146,7 @@ async fn of_an_account_with_a_password() {
             End::WhenAsked,
             End::Silent,
             End::Nonsense,
+            End::NonsenseEarly,
             End::TooLong,
         ],
     )
@@ -153,6 +163,7 @@ async fn of_an_account_with_another_plugin() {
             End::WhenAsked,
             End::Silent,
             End::Nonsense,
+            End::NonsenseEarly,
             End::TooLong,
         ],
     )
@@ -162,6 +173,45 @@ async fn of_an_account_with_another_plugin() {
 #[tokio::test]
 async fn of_nobody() {
     is_not_blocked_by("", &[End::Early, End::WhenAsked]).await;
+}
+
+/// A login within a session is one, too.
+#[tokio::test]
+async fn of_clients_that_change_their_user() {
+    let servers = servers_with(1, &["--max-connect-errors=10"]);
+    let server = servers[0].primary();
+    server.sql(CREATE_GUEST).unwrap();
+    let gateway = Setup::of_addresses([relay_to(&server.address())]).start();
+    let mut sessions = Vec::new();
+    for _ in 0..MANY {
+        sessions.push(Raw::log_in(gateway.port()).await.unwrap());
+    }
+    // No login in between: each that works would be a new beginning for the host.
+    for session in &mut sessions {
+        session.send(0, &change_user(USER)).await.unwrap();
+        session.packet().await.unwrap();
+    }
+    drop(sessions);
+    eventually("they are all gone", async || {
+        gateway.metric("forebay_sessions_active", &[]) == 0.0
+    })
+    .await;
+    let session = Conn::new(client::options(&gateway)).await.unwrap();
+    session.disconnect().await.unwrap();
+}
+
+fn change_user(user: &str) -> Vec<u8> {
+    let mut payload = Vec::new();
+    ChangeUser {
+        user: user.into(),
+        auth_response: Vec::new(),
+        database: Vec::new(),
+        charset: Some(45),
+        auth_plugin: Some(b"mysql_native_password".to_vec()),
+        attributes: None,
+    }
+    .encode(&mut payload, CAPABILITIES);
+    payload
 }
 
 #[tokio::test]
@@ -200,4 +250,38 @@ async fn on_a_server_that_cannot_do_what_the_configuration_asks_for() {
     assert!(gateway.reload(setup).await, "{}", gateway.log());
     let session = Conn::new(client::options(&gateway)).await.unwrap();
     session.disconnect().await.unwrap();
+}
+
+/// Nor do those that end with the server's certificate, which nobody here has signed.
+#[tokio::test]
+async fn to_a_server_that_is_not_trusted() {
+    let servers = servers_with(2, &["--max-connect-errors=10"]);
+    let relay = relay_to(&servers[0].primary().address());
+    let setup = |authority: usize| {
+        let ca = servers[authority].ca_file().display().to_string();
+        Setup::of_addresses([relay.clone()])
+            .cluster_tls(&format!("mode = \"required\"\nca = {ca:?}\nverify = \"ca\""))
+            .check("kind = \"tcp\"\ninterval = \"60s\"")
+    };
+    let gateway = setup(1).start();
+    for _ in 0..MANY {
+        Conn::new(client::options(&gateway)).await.unwrap_err();
+    }
+    assert!(
+        gateway.log().contains("invalid peer certificate"),
+        "it is another one's"
+    );
+    let aborted = servers[0]
+        .primary()
+        .sql("SHOW GLOBAL STATUS LIKE 'Aborted_connects'")
+        .unwrap();
+    let aborted: usize = aborted.split_whitespace().nth(1).unwrap().parse().unwrap();
+    assert!(aborted >= MANY, "{aborted} have come to it");
+    let gateway = setup(0).start();
+    Conn::new(client::options(&gateway))
+        .await
+        .unwrap()
+        .disconnect()
+        .await
+        .unwrap();
 }

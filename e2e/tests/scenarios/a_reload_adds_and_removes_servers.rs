@@ -60,6 +60,26 @@ async fn and_a_wrong_one_changes_nothing() {
 }
 
 #[tokio::test]
+async fn and_what_waits_for_a_restart_is_said_at_every_reload() {
+    let servers = servers(1);
+    let mut gateway = Setup::in_front_of(&servers).top("workers = 1").start();
+    let wanted = Setup::in_front_of(&servers).top("workers = 2");
+    for reload in 1..=2 {
+        assert!(gateway.reload(wanted.clone()).await, "{}", gateway.log());
+        let said = || {
+            let log = gateway.log();
+            let lines = log.lines().filter(|line| line.contains("workers: 1 -> 2"));
+            lines
+                .filter(|line| line.contains("takes effect at the next start"))
+                .count()
+        };
+        eventually("the log names it", async || said() == reload).await;
+    }
+    assert!(gateway.get("/status").1.contains("\"workers\":[{\"index\":0,"));
+    assert!(!gateway.get("/status").1.contains("\"index\":1,"));
+}
+
+#[tokio::test]
 async fn when_the_file_changes_where_it_is_watched() {
     let servers = servers(2);
     let mut gateway = Setup::in_front_of(&servers[..1]).top("watch = true").start();

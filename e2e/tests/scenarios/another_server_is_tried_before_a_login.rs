@@ -2,6 +2,7 @@ use e2e::{Gateway, Setup, client, eventually, servers, servers_with};
 use mysql_async::Conn;
 use mysql_async::prelude::Queryable;
 use sandbox::Node;
+use tokio::join;
 
 /// One check at the start, none afterwards while a test runs.
 const SELDOM: &str = "interval = \"5m\"";
@@ -49,5 +50,21 @@ async fn where_one_takes_connections_and_does_not_greet() {
         .start();
     servers[0].primary().freeze().unwrap();
     sessions_come_to(&gateway, servers[1].primary()).await;
+    servers[0].primary().thaw().unwrap();
+}
+
+#[tokio::test]
+async fn where_one_is_found_down_before_it_greets() {
+    let servers = servers(2);
+    let gateway = Setup::in_front_of(&servers)
+        .cluster("login_timeout = \"1h\"")
+        .check("interval = \"200ms\"\ntimeout = \"1s\"\nrise = 1\nfall = 2")
+        .start();
+    servers[0].primary().freeze().unwrap();
+    // One goes to each.
+    let (mut one, mut other) = join!(client::connect(&gateway), client::connect(&gateway));
+    let port = servers[1].primary().port();
+    assert_eq!(client::server_port(&mut one).await, port);
+    assert_eq!(client::server_port(&mut other).await, port);
     servers[0].primary().thaw().unwrap();
 }

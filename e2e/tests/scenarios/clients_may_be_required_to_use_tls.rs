@@ -1,4 +1,4 @@
-use e2e::{Setup, client, servers};
+use e2e::{Setup, client, eventually, servers};
 use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, SslOpts};
 use sandbox::Certificates;
@@ -41,6 +41,37 @@ async fn and_see_a_certificate_that_they_can_verify() {
     let other = Certificates::make(other.path()).unwrap();
     let tls = SslOpts::default().with_root_certs(vec![other.ca.into()]);
     assert!(Conn::new(client::options(&gateway).ssl_opts(tls)).await.is_err());
+}
+
+#[tokio::test]
+async fn and_see_a_new_one_as_soon_as_its_files_are_there() {
+    let servers = servers(1);
+    let (folder, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let old = Certificates::make(folder.path()).unwrap();
+    let new = Certificates::make(other.path()).unwrap();
+    let gateway = Setup::in_front_of(&servers)
+        .listener_tls(&listener_tls("required", &old))
+        .start();
+    let connect = async |authority: &Certificates| {
+        let tls = SslOpts::default().with_root_certs(vec![authority.ca.clone().into()]);
+        Conn::new(client::options(&gateway).ssl_opts(tls)).await
+    };
+    let mut open = connect(&old).await.unwrap();
+    // As `mv` would, one after the other.
+    for (from, to) in [
+        (&new.server_key, &old.server_key),
+        (&new.server_cert, &old.server_cert),
+    ] {
+        std::fs::rename(from, to).unwrap();
+    }
+    eventually("the files are read again", async || {
+        gateway.log().contains("certificates read again")
+    })
+    .await;
+    let mut session = connect(&new).await.unwrap();
+    assert_eq!(session.query_first("SELECT 42").await.unwrap(), Some(42));
+    assert!(connect(&old).await.is_err());
+    assert_eq!(open.query_first("SELECT 43").await.unwrap(), Some(43));
 }
 
 #[tokio::test]

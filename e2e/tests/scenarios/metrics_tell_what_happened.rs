@@ -10,10 +10,15 @@ async fn sessions_commands_errors_and_servers() {
     for _ in 0..10 {
         session.query_drop("SELECT 1").await.unwrap();
     }
-    session.query_drop("SELECT no_such_column").await.unwrap_err();
+    session.query_drop("SELECT no_such_column").await.unwrap_err(); // 1054
     // Counted when its answer is done, which the client may know first.
     let commands = || gateway.metric("forebay_commands_total", &["command=\"query\""]) - commands_before;
     eventually("eleven queries are counted", async || commands() == 11.0).await;
+    eventually("and the one error, which is a server's", async || {
+        gateway.metric("forebay_server_errors_total", &["code=\"1054\""]) == 1.0
+    })
+    .await;
+    assert_eq!(gateway.metric("forebay_errors_total", &[]), 0.0);
     assert_eq!(
         gateway.metric("forebay_sessions_active", &["listener=\"e2e\""]),
         1.0

@@ -7,6 +7,8 @@ async fn third_is_refused(setup: Setup) {
     let error = Conn::new(client::options(&gateway)).await.unwrap_err();
     assert_eq!(client::code(&error), 1040, "{error}");
     assert_eq!(gateway.metric("forebay_sessions_rejected_total", &[]), 1.0);
+    let labels = ["code=\"1040\"", "fault=\"gateway\""];
+    assert_eq!(gateway.metric("forebay_errors_total", &labels), 1.0);
     second.disconnect().await.unwrap();
     eventually("there is room again", async || {
         Conn::new(client::options(&gateway)).await.is_ok()

@@ -21,7 +21,8 @@ fn gateway(connections: u32) -> Gateway {
             cluster::single(),
             SCHEMA,
             "CREATE TABLE t (n INT PRIMARY KEY); INSERT INTO t VALUES (1), (2), (3), (4), (5);
-             CREATE TABLE texts (id INT PRIMARY KEY, text LONGTEXT);",
+             CREATE TABLE texts (id INT PRIMARY KEY, text LONGTEXT);
+             CREATE TABLE numbered (id INT AUTO_INCREMENT PRIMARY KEY);",
         );
     });
     cluster::narrow(cluster::single(), connections).start()
@@ -165,6 +166,23 @@ fn and_so_do_parameters_in_pieces() {
         .map(|row| format!("piece 0 of {row};piece 1 of {row};piece 2 of {row};"))
         .collect();
     assert_eq!(texts.lines().collect::<Vec<_>>(), expected);
+}
+
+/// The connection that a close sets free still knows that the last id was given and not made.
+#[test]
+fn and_so_does_the_last_id_where_they_are_dropped() {
+    let gateway = gateway(1);
+    let (mut own, mut other) = (connect(&gateway), connect(&gateway));
+    let id = prepare(&mut own, "INSERT INTO texts VALUES (99, ?)");
+    send(
+        &mut own,
+        Command::STMT_SEND_LONG_DATA,
+        &[id.as_slice(), b"\0\0piece"].concat(),
+    );
+    own.ask("INSERT INTO numbered VALUES (1000)");
+    send(&mut own, Command::STMT_CLOSE, &id);
+    other.ask("INSERT INTO numbered VALUES (NULL)");
+    assert_eq!(own.ask("SELECT LAST_INSERT_ID()"), [b"\x010"]);
 }
 
 /// Parameters of another statement, which begin right after the execution, end no cursor.
@@ -323,4 +341,80 @@ fn a_collation_that_cannot_be_passed_is_refused() {
             "as at MariaDB, the session goes on"
         );
     }
+}
+
+/// What a session does with statements that ask for the rows of the one before, which others have not left as they were.
+fn with_figures(own: &mut Client, other: &mut Client) -> Vec<Vec<u32>> {
+    const LONG_BLOB: u8 = 251;
+    let mut told = Vec::new();
+    let mut begin = |own: &mut Client| {
+        own.ask("SELECT n FROM t LIMIT 3");
+        other.ask("SELECT n FROM t LIMIT 1");
+    };
+    begin(own);
+    let id = prepare(own, "SELECT n FROM t WHERE n <= FOUND_ROWS() ORDER BY n");
+    let between = prepare(own, "SELECT n FROM t WHERE n < FOUND_ROWS() ORDER BY n");
+    prepare(own, "SELECT n FROM t");
+    open(own, id);
+    told.extend([1, 9].map(|count| fetch(own, id, count).0));
+    for ends in [Command::STMT_RESET, Command::STMT_CLOSE] {
+        own.ask("SELECT n FROM t LIMIT 4");
+        open(own, between);
+        told.push(fetch(own, between, 2).0);
+        send(own, ends, &between);
+        if ends == Command::STMT_RESET {
+            assert_eq!(own.packet().unwrap().payload[0], 0);
+            send(
+                own,
+                Command::STMT_FETCH,
+                &[between.as_slice(), &[1, 0, 0, 0]].concat(),
+            );
+            assert_eq!(own.packet().unwrap().payload[0], 0xff);
+        }
+    }
+    send(own, Command::RESET_CONNECTION, &[]);
+    assert_eq!(own.packet().unwrap().payload[0], 0);
+    begin(own);
+    let reset = prepare(own, "SELECT n FROM t WHERE n <= FOUND_ROWS() + 1 ORDER BY n");
+    open(own, reset);
+    told.push(fetch(own, reset, 1).0);
+    send(own, Command::STMT_RESET, &reset);
+    assert_eq!(own.packet().unwrap().payload[0], 0);
+    send(
+        own,
+        Command::STMT_FETCH,
+        &[reset.as_slice(), &[1, 0, 0, 0]].concat(),
+    );
+    assert_eq!(own.packet().unwrap().payload[0], 0xff);
+    send(own, Command::RESET_CONNECTION, &[]);
+    assert_eq!(own.packet().unwrap().payload[0], 0);
+    begin(own);
+    let pieces = prepare(
+        own,
+        "SELECT n FROM t WHERE n <= FOUND_ROWS() AND ? = 'ab' ORDER BY n",
+    );
+    for _ in 0..2 {
+        for piece in [b"a", b"b"] {
+            let body = [pieces.as_slice(), &[0, 0], piece].concat();
+            send(own, Command::STMT_SEND_LONG_DATA, &body);
+        }
+        let body = [pieces.as_slice(), &[0, 1, 0, 0, 0, 0, 1, LONG_BLOB, 0]].concat();
+        send(own, Command::STMT_EXECUTE, &body);
+        let count = own.packet().unwrap().payload;
+        assert_eq!(count, [1], "{}", String::from_utf8_lossy(&count));
+        up_to_eof(own);
+        told.push(vec![up_to_eof(own).len() as u32 - 1]);
+    }
+    told
+}
+
+#[test]
+fn also_of_statements_with_the_figures_of_the_one_before() {
+    let gateway = gateway(1);
+    let (mut own, mut other) = (connect(&gateway), connect(&gateway));
+    let server = cluster::single().primary().address();
+    let mut direct = cluster::connect_raw(&server, SCHEMA, Capabilities::default());
+    let there = with_figures(&mut direct, &mut other);
+    assert_eq!(there[..2], [vec![1], vec![2, 3]]);
+    assert_eq!(with_figures(&mut own, &mut other), there);
 }

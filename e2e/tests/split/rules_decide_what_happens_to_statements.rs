@@ -198,6 +198,23 @@ async fn a_statement_over_its_time_is_killed() {
     );
 }
 
+/// The account that watches may not kill it, and so nobody knows what becomes of it.
+#[tokio::test]
+async fn a_write_over_its_time_that_cannot_be_killed_may_be_done() {
+    let sandbox = cluster::single();
+    let weak = "CREATE USER weak IDENTIFIED BY 'weak'; CREATE TABLE test.slowly_written (n INT)";
+    sandbox.primary().sql(weak).unwrap();
+    let gateway = cluster::narrow(sandbox, 2)
+        .cluster("monitor = { user = \"weak\", password = \"weak\" }")
+        .tables(&rule("class = [\"write\"]\ntimeout = \"200ms\""))
+        .start();
+    let mut session = cluster::connect(&gateway).await;
+    let slow = "INSERT INTO slowly_written SELECT SLEEP(1.5)";
+    assert_eq!(ask(&mut session, slow).await, Err(1158));
+    // The session was bound to nothing.
+    assert_eq!(ask(&mut session, "SELECT 1").await, Ok(Some("1".to_owned())));
+}
+
 #[tokio::test]
 async fn copies_go_to_another_cluster() {
     let copies = cluster::replicated();

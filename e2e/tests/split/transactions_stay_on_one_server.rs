@@ -109,7 +109,9 @@ async fn on_one_replica_where_they_only_read() {
 #[tokio::test]
 async fn as_do_several_statements_in_one() {
     let sandbox = cluster::shared();
-    let gateway = cluster::start(cluster::split(sandbox), 2).await;
+    // A busy machine is no reason to read at the primary.
+    let setup = cluster::split(sandbox).cluster("read_wait = \"30s\"");
+    let gateway = cluster::start(setup, 2).await;
     let (primary, replicas) = (sandbox.primary().port(), cluster::replica_ports(sandbox));
     cluster::schema(
         sandbox,

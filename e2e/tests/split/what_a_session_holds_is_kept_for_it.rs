@@ -319,3 +319,31 @@ async fn and_the_reasons_can_be_asked_for() {
         assert!(pins(&mut own).await.is_empty());
     }
 }
+
+/// A branch that was prepared is nobody's, unless its session has it so.
+#[tokio::test]
+async fn a_branch_that_is_not_detached() {
+    if kind() != Kind::Mysql {
+        return;
+    }
+    let (_gateway, mut own, mut other) = sessions().await;
+    own.query_drop("SET SESSION xa_detach_on_prepare = OFF")
+        .await
+        .unwrap();
+    for end in ["XA COMMIT 'attached'", "XA ROLLBACK 'attached'"] {
+        own.query_drop("XA START 'attached'").await.unwrap();
+        own.query_drop("INSERT INTO changed VALUES (77)").await.unwrap();
+        own.query_drop("XA END 'attached'").await.unwrap();
+        own.query_drop("XA PREPARE 'attached'").await.unwrap();
+        let pins: Vec<(String, String)> = own.query("FOREBAY SHOW PINS").await.unwrap();
+        assert!(!pins.is_empty());
+        for _ in 0..4 {
+            other
+                .query_drop("DELETE FROM changed WHERE n = 78")
+                .await
+                .unwrap();
+        }
+        own.query_drop(end).await.unwrap();
+        own.query_drop("DELETE FROM changed WHERE n = 77").await.unwrap();
+    }
+}

@@ -214,8 +214,12 @@ async fn an_id_that_the_server_has_made_is_not_asked_for() {
         .prep("INSERT INTO large_ids (v) VALUES (?)")
         .await
         .unwrap();
-    let before = settings(&mut session).await;
-    for v in 0..5 {
+    let mut before = 0;
+    for v in 0..6 {
+        if v == 1 {
+            // By now it is known what such statements do.
+            before = settings(&mut session).await;
+        }
         session.query_drop("BEGIN").await.unwrap();
         session
             .query_drop("INSERT INTO large_ids (v) VALUES (1), (2)")
@@ -321,6 +325,8 @@ const GIVEN: &[&str] = &[
     "INSERT INTO ids (v) VALUES (1); INSERT INTO ids (id, v) VALUES (1, 2) ON DUPLICATE KEY UPDATE v = 3",
     "INSERT INTO ids (v) VALUES (1); INSERT INTO ids (v) VALUES (1) ON DUPLICATE KEY UPDATE v = 3",
     "INSERT INTO ids (v) VALUES (1), (2); UPDATE ids SET v = 9",
+    "INSERT INTO ids (v) VALUES (1); INSERT IGNORE INTO ids (id, v) VALUES (500, 'x'); SELECT 1",
+    "INSERT INTO ids (v) VALUES (1); INSERT INTO ids (id) VALUES (400 + 400)",
     "INSERT INTO ids (v) VALUES (1); INSERT INTO ids (id, v) VALUES (NULL, 1), (900, 1)",
 ];
 

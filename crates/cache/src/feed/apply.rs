@@ -1,5 +1,7 @@
 //! Events of the stream, applied to the store.
 
+mod group;
+
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -19,11 +21,13 @@ use super::prepared::{Changes, Prepared};
 use super::progress::Progress;
 use super::stream::Ended;
 use super::tables::{RETRY, State, Tables};
+use super::window::Window;
 use super::words::{Verb, verb};
 use crate::coherence::SourceId;
 use crate::mapping::Mapping;
 use crate::store::Version;
 use crate::tracking::Touched;
+use group::Group;
 
 /// Numbers of tables that are remembered from one transaction to the next. Each transaction names its tables anew; servers give a
 /// table another number whenever they open it anew.
@@ -59,18 +63,6 @@ struct Resumed {
     until: FilePosition,
     /// Something has come.
     received: bool,
-}
-
-/// The transaction that is being read.
-struct Group {
-    gtid: Gtid,
-    /// It has more than one event: it ends with one that says so.
-    open: bool,
-    /// Rows of it are in the store's hands.
-    writing: bool,
-    /// It is prepared only: its rows are kept until it is committed.
-    xa: Option<Changes>,
-    xid: Vec<u8>,
 }
 
 /// A table's number in the stream.
@@ -139,9 +131,8 @@ impl Applier {
 
     /// The stream is cut: what of a transaction had come is forgotten.
     pub(super) fn cut(&mut self) {
-        if self.group.take().is_some_and(|group| group.writing) {
-            self.tables.writer.rollback();
-            self.touched.rollback();
+        if let Some(group) = self.group.take() {
+            self.undo(&group);
         }
         self.bindings.clear();
         self.progress.borrow_mut().cut();
@@ -226,7 +217,7 @@ impl Applier {
             Kind::Xid(_) => self.end(true)?,
             Kind::Query(query) => self.query(&query)?,
             Kind::XaPrepare { one_phase } => self.xa_prepare(one_phase)?,
-            Kind::Rotate { file, offset } => self.progress.borrow_mut().rotate(self.source, file, offset),
+            Kind::Rotate { file, offset } => self.rotate(file, offset),
             Kind::Heartbeat { file, offset } => self.heartbeat(file, offset),
             Kind::PartialUpdateRows => {
                 let reason = "JSON values are partly logged: binlog_row_value_options must be empty";
@@ -241,6 +232,15 @@ impl Applier {
             | Kind::Other => {}
         }
         Ok(())
+    }
+
+    /// The stream goes on in another file. No transaction does: one that was begun in the file before has no end, because the server
+    /// had one while it wrote it.
+    fn rotate(&mut self, file: &[u8], offset: u64) {
+        if self.group.is_some() {
+            self.cut();
+        }
+        self.progress.borrow_mut().rotate(self.source, file, offset);
     }
 
     fn heartbeat(&mut self, file: &[u8], offset: u64) {
@@ -273,18 +273,11 @@ impl Applier {
         if self.bindings.len() > BINDINGS_MAX {
             self.bindings.clear();
         }
-        let (open, xa) = match &gtid {
-            // MariaDB says so here, MySQL by what follows.
-            Gtid::MariaDb { flags, .. } => (flags & Gtid::STANDALONE == 0, flags & Gtid::PREPARED_XA != 0),
-            Gtid::MySql { .. } | Gtid::Anonymous => (false, false),
-        };
-        self.group = Some(Group {
-            gtid,
-            open,
-            writing: false,
-            xa: xa.then(|| Changes::new(self.tables.last_id())),
-            xid: Vec::new(),
-        });
+        // One without an end.
+        if let Some(group) = self.group.take() {
+            self.undo(&group);
+        }
+        self.group = Some(Group::new(gtid, self.tables.last_id()));
         Ok(())
     }
 
@@ -293,17 +286,12 @@ impl Applier {
         let Some(group) = self.group.take() else {
             return Ok(());
         };
-        if group.writing {
-            if commit {
-                self.version = self.tables.writer.commit();
-                self.touched.commit();
-            } else {
-                self.tables.writer.rollback();
-                self.touched.rollback();
-                // Rows of a copy may have given way to what is undone now.
-                self.tables
-                    .abandon_copies("a transaction was rolled back meanwhile");
-            }
+        if !commit {
+            self.undo(&group);
+        } else if group.writing {
+            self.version = self.tables.writer.commit();
+            self.touched.commit();
+            self.tables.windows(&group.written, Window::commit);
         }
         self.come_in = true;
         Counts::add(&self.board.counts.transactions, 1);
@@ -317,6 +305,15 @@ impl Applier {
             self.note_resumed();
         }
         Ok(())
+    }
+
+    /// What has come of a transaction did not happen.
+    fn undo(&mut self, group: &Group) {
+        if group.writing {
+            self.tables.writer.rollback();
+            self.touched.rollback();
+            self.tables.windows(&group.written, Window::rollback);
+        }
     }
 
     fn query(&mut self, query: &Query<'_>) -> Result<(), BinlogError> {
@@ -408,10 +405,8 @@ impl Applier {
         {
             changes.spoil();
         }
-        for at in 0..self.tables.all.len() {
-            if self.tables.all[at].mapping().is_some()
-                && self.group.as_ref().is_some_and(|group| group.writing)
-            {
+        for &at in self.group.iter().flat_map(|group| &group.written) {
+            if self.tables.all[at].mapping().is_some() {
                 self.tables
                     .invalidate(at, "a transaction was rolled back in part", None);
             }
@@ -572,6 +567,7 @@ impl Applier {
             writer.begin();
             group.writing = true;
         }
+        group.note_written(at);
         self.touched.note(mapping.id, key);
         let written = match row {
             Some(row) => writer.put(mapping.id, key, row),

@@ -10,6 +10,7 @@ use tokio::sync::{Notify, mpsc, watch};
 
 use crate::coherence::Applied;
 use crate::mapping::MappingSet;
+use crate::probes::Probes;
 use crate::store::FillTicket;
 use crate::tracking::Tracking;
 
@@ -28,6 +29,7 @@ pub struct Board {
     stream: ArcSwap<String>,
     fills: mpsc::Sender<Fill>,
     tracking: Arc<Tracking>,
+    probes: Arc<Probes>,
     flush: Notify,
     pub(crate) counts: Counts,
 }
@@ -151,7 +153,7 @@ impl Counts {
 }
 
 impl Board {
-    pub(super) fn new(applied: Applied, tracking: Arc<Tracking>) -> (Arc<Self>, mpsc::Receiver<Fill>) {
+    pub(crate) fn new(applied: Applied, tracking: Arc<Tracking>) -> (Arc<Self>, mpsc::Receiver<Fill>) {
         let (fills, orders) = mpsc::channel(FILLS_MAX);
         let board = Self {
             applied: watch::Sender::new(Arc::new(applied)),
@@ -161,6 +163,7 @@ impl Board {
             stream: ArcSwap::default(),
             fills,
             tracking,
+            probes: Arc::default(),
             flush: Notify::new(),
             counts: Counts::default(),
         };
@@ -195,6 +198,11 @@ impl Board {
     /// Who is told which rows have changed.
     pub fn tracking(&self) -> &Arc<Tracking> {
         &self.tracking
+    }
+
+    /// What workers tell one another of where the primary is.
+    pub(crate) fn probes(&self) -> &Arc<Probes> {
+        &self.probes
     }
 
     /// Has the mapping tables read again, and what cannot be served tried again at once. Nothing that is served is disturbed.

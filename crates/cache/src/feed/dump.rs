@@ -18,6 +18,15 @@ use crate::store::Version;
 /// Time between heartbeats of a stream that has nothing else to say.
 pub(super) const HEARTBEAT: Duration = Duration::from_millis(250);
 
+/// Time without a heartbeat after which a stream is taken for dead.
+pub(super) const SILENCE: Duration = Duration::from_secs(5);
+
+/// The same at first where MySQL looks for the file to begin with.
+const SILENCE_OF_MYSQL: Duration = Duration::from_secs(15);
+
+/// The same at first where MariaDB looks for a GTID in a log, which may be long and on a slow disk.
+const SILENCE_OF_MARIADB: Duration = Duration::from_secs(60);
+
 /// Time until what a server does not have is taken for lost.
 const UNDER_WAY: Duration = Duration::from_secs(1);
 
@@ -56,6 +65,8 @@ pub(super) struct Dump {
     pub(super) anew: bool,
     /// What the server had before its log came to this end, where the stream leaves out what is applied.
     pub(super) had: Option<(GtidSet, FilePosition)>,
+    /// Time that it may take until something comes.
+    pub(super) silence_at_first: Duration,
 }
 
 /// What names a server and its binary log.
@@ -104,6 +115,7 @@ pub(super) async fn open(
         source,
         anew: !kept,
         had,
+        silence_at_first: start.silence(),
     })
 }
 
@@ -137,6 +149,17 @@ async fn verdict(
 enum Begin {
     At(FilePosition),
     After(GtidSet),
+}
+
+impl Begin {
+    /// Time that a server may take to find it.
+    fn silence(&self) -> Duration {
+        match self {
+            Self::At(_) => SILENCE,
+            Self::After(GtidSet::MySql(_)) => SILENCE_OF_MYSQL,
+            Self::After(GtidSet::MariaDb(_)) => SILENCE_OF_MARIADB,
+        }
+    }
 }
 
 async fn executed(link: &mut Link, flavor: Flavor) -> Result<GtidSet, DumpError> {

@@ -1,6 +1,7 @@
 //! Packets of one connection to the primary, read without a copy where they are not split.
 
 use std::io;
+use std::net::SocketAddr;
 
 use mysql_wire::statement::PrepareOk;
 use mysql_wire::{
@@ -8,7 +9,7 @@ use mysql_wire::{
 };
 use net::Stream;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use upstream::Direct;
+use upstream::{Direct, Server};
 
 /// Room that a read finds at least, in bytes.
 const READ_SIZE: usize = 256 * 1024;
@@ -58,6 +59,7 @@ impl LinkError {
 pub(crate) struct Link {
     stream: Stream,
     capabilities: Capabilities,
+    peer: Option<SocketAddr>,
     buffer: Vec<u8>,
     /// Bytes of `buffer` that have been handed out.
     taken: usize,
@@ -70,10 +72,16 @@ impl Link {
         Self {
             stream: direct.stream,
             capabilities: direct.capabilities,
+            peer: direct.peer,
             buffer: Vec::with_capacity(READ_SIZE),
             taken: 0,
             joined: Vec::new(),
         }
+    }
+
+    /// Whether the server's name has left the address at the other end.
+    pub(crate) fn is_elsewhere(&self, server: &Server) -> bool {
+        server.has_left(self.peer)
     }
 
     /// Sends a command. The answer to the one before must have been read.

@@ -18,7 +18,7 @@ use super::apply::Applier;
 use super::board::{Board, Counts, Fill};
 use super::containers::{Answers, Containers, Reading, Refused, Wanted};
 use super::copy::{Batch, Copier, CopyError, Message};
-use super::dump::Dump;
+use super::dump::{Dump, SILENCE};
 use super::link::LinkError;
 use super::tables::{RETRY, State};
 use super::watch::Watch;
@@ -32,12 +32,6 @@ const COPIED_AT_ONCE: usize = 256;
 /// Rows from the server that are kept before the stream has its turn again.
 const FILLS_AT_ONCE: usize = 64;
 
-/// Time without a heartbeat after which a stream is taken for dead.
-const SILENCE: Duration = Duration::from_secs(5);
-
-/// The same at first: MariaDB says nothing while it looks for a GTID in a log, which may be long and on a slow disk.
-const SILENCE_AT_FIRST: Duration = Duration::from_secs(60);
-
 /// Why a stream ended.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Ended {
@@ -45,6 +39,8 @@ pub(super) enum Ended {
     Stopped,
     #[error("another server is the primary now")]
     OtherPrimary,
+    #[error("its name has moved to another address")]
+    Moved,
     #[error(transparent)]
     Link(#[from] LinkError),
     #[error(transparent)]
@@ -193,9 +189,7 @@ impl<'s> Stream<'s> {
         }
         let cluster = Arc::clone(&self.around.cluster);
         let generation = cluster.topology().generation;
-        if self.is_superseded() {
-            return Err(Ended::OtherPrimary);
-        }
+        self.must_be_current()?;
         let due = match &self.copying {
             Some(_) => None,
             None => self.applier.tables.next_due(),
@@ -204,7 +198,7 @@ impl<'s> Stream<'s> {
         let due = due.unwrap_or_else(|| Instant::now() + RETRY);
         let silence = match self.applier.has_come_in() {
             true => SILENCE,
-            false => SILENCE_AT_FIRST,
+            false => self.dump.silence_at_first,
         };
         let writing = self.applier.is_writing();
         let messages = async {
@@ -222,9 +216,16 @@ impl<'s> Stream<'s> {
         tokio::select! {
             biased;
             _ = self.around.stop.changed() => return Err(Ended::Stopped),
-            message = messages, if !writing => self.message(message).await,
+            message = messages, if !writing => {
+                // A copier that came later may read another machine.
+                self.must_be_current()?;
+                self.message(message).await;
+            }
             Ok(()) = self.around.wanted.changed(), if !writing => self.arrange(),
-            answers = answers, if !writing => self.have_read_containers(answers),
+            answers = answers, if !writing => {
+                self.must_be_current()?;
+                self.have_read_containers(answers);
+            }
             () = self.around.board.flushed() => self.flush(),
             () = std::future::ready(()), if more => {}
             filled = self.dump.link.fill() => {
@@ -234,18 +235,26 @@ impl<'s> Stream<'s> {
             Some(fill) = self.fills.recv() => self.fill(&fill),
             _ = cluster.wait_for_topology_change(generation) => {}
             () = sleep_until(due) => {}
-            () = &mut self.watch => return Err(Ended::Reset),
+            () = &mut self.watch => {
+                self.must_be_current()?;
+                return Err(Ended::Reset);
+            }
             () = sleep_until(self.last_heard + silence) => return Err(Ended::Silence(silence)),
         }
         Ok(())
     }
 
-    /// Another server is the primary. While there is none, this one may become it again.
-    fn is_superseded(&self) -> bool {
+    /// No other server is the primary, and this one is where it was. While there is none, this one may become it again.
+    fn must_be_current(&self) -> Result<(), Ended> {
         let topology = self.around.cluster.topology();
-        topology
-            .primary()
-            .is_some_and(|primary| primary.server.id() != self.server.id())
+        let primary = topology.primary();
+        if primary.is_some_and(|primary| primary.server.id() != self.server.id()) {
+            return Err(Ended::OtherPrimary);
+        }
+        if self.dump.link.is_elsewhere(&self.server) {
+            return Err(Ended::Moved);
+        }
+        Ok(())
     }
 
     /// Applies what has come; true when there is more.

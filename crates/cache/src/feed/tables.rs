@@ -387,6 +387,15 @@ impl Tables {
         }
     }
 
+    /// What the transaction has touched of the tables that are being copied, at these places, counts or does not.
+    pub(super) fn windows(&self, places: &[usize], ended: fn(&mut Window)) {
+        for &at in places {
+            if let Some(State::Copying { window, .. }) = self.all.get(at).map(|table| &table.state) {
+                ended(&mut window.borrow_mut());
+            }
+        }
+    }
+
     /// Those that a statement may concern.
     pub(super) fn concerned(&self, sql: &[u8], schema: &[u8]) -> Vec<usize> {
         let is_concerned = |table: &Table| {

@@ -311,8 +311,8 @@ impl<M: Memory + 'static> PointLookups<M> {
     /// Whether memory is as fresh as that at this moment, as far as that can be said without a question.
     fn is_fresh_now(&self, consistency: ReadConsistency, own: Option<&GtidSet>) -> bool {
         match consistency {
-            ReadConsistency::Eventual => true,
-            ReadConsistency::Session => {
+            // Both are counted there.
+            ReadConsistency::Eventual | ReadConsistency::Session => {
                 let mut fresh = pin!(self.memory.fresh(consistency, own));
                 let polled = fresh.as_mut().poll(&mut Context::from_waker(Waker::noop()));
                 polled == Poll::Ready(true)

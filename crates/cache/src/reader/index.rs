@@ -1,8 +1,8 @@
-//! Strong reads of one worker: they wait for one another's probes, and for what the probes said to be applied.
+//! Strong reads of one worker: they wait for one another's probes, for those of other workers, and for what the probes said to be applied.
 //!
 //! A task of its own asks the primary, so that no client's end stops what others wait for. The rule is
-//! [`ReadIndex`]'s: a probe serves the reads that had arrived when it was sent. As soon as it is answered the next may be
-//! sent, while the reads of the first still wait for the answer to be applied.
+//! [`ReadIndex`](coherence::ReadIndex)'s: a probe serves the reads that had arrived when it was sent, on all workers ([`Probes`]). As soon
+//! as it is answered the next may be sent, while the reads of the first still wait for the answer to be applied.
 //!
 //! Where many read at a time, a probe gives way to all that is ready on the worker: reads that have come and were not yet looked at
 //! share it, and those that the last one has served are answered before. It does so again when more came meanwhile.
@@ -23,7 +23,8 @@ use tokio::time::{Instant, Sleep, sleep_until, timeout};
 use super::NotFresh;
 use super::line::{AskError, Line, Primary};
 use super::waiting::{Place, Waiting};
-use crate::coherence::{self, Applied, Arrival, Position, Probe, ReadIndex, Verdict};
+use crate::coherence::{self, Applied, Arrival, Position, Probe};
+use crate::probes::{Ended, Probes};
 
 /// Pauses between probes that fail: the first, and the longest.
 const PAUSE_MIN: Duration = Duration::from_millis(2);
@@ -42,6 +43,7 @@ const LONG: Duration = Duration::from_secs(3600);
 
 /// The strong reads of a worker.
 pub(super) struct Index {
+    probes: Arc<Probes>,
     state: RefCell<State>,
     arrived: Notify,
     /// Longest wait of a read.
@@ -51,13 +53,14 @@ pub(super) struct Index {
 
 #[derive(Default)]
 struct State {
-    rule: ReadIndex,
     waiting: Waiting,
+    /// The last answer that was heard is for these.
+    heard: Option<Arrival>,
     /// What probes said, and whom each of them serves: all up to that arrival. Both rise.
     answered: VecDeque<(Arrival, Position)>,
     /// The driver has been told that somebody came since it looked last.
     told: bool,
-    /// Reads that came since the last probe was sent, and those that came for that one.
+    /// Reads that came so far, and those whose waits the last answer has ended.
     came: u64,
     shared: u64,
     /// Why the last probe had no answer.
@@ -84,8 +87,9 @@ impl Drop for Read<'_> {
 }
 
 impl Index {
-    pub(super) fn new(limit: Duration, metrics: Arc<Worker>) -> Rc<Self> {
+    pub(super) fn new(probes: Arc<Probes>, limit: Duration, metrics: Arc<Worker>) -> Rc<Self> {
         Rc::new(Self {
+            probes,
             state: RefCell::default(),
             arrived: Notify::new(),
             limit,
@@ -97,7 +101,7 @@ impl Index {
     pub(super) async fn fresh(&self) -> Result<(), NotFresh> {
         let (place, told) = {
             let mut state = self.state.borrow_mut();
-            let place = state.enter(Instant::now());
+            let place = state.enter(self.probes.arrive(), Instant::now());
             (place, std::mem::replace(&mut state.told, true))
         };
         if !told {
@@ -118,13 +122,19 @@ impl Index {
             line: None,
             pause: PAUSE_MIN,
         });
+        let mut ended = self.probes.ended();
         let mut asking: Option<Asking> = None;
         let mut pause_until = Instant::now();
         let mut timer = Box::pin(sleep_until(Instant::now() + LONG));
         let mut given_way = GivenWay::default();
         loop {
             let now = Instant::now();
+            let heard = ended.borrow_and_update();
             let known = Arc::clone(&applied.borrow_and_update());
+            if !self.hear(&heard, &known) {
+                pause_until = pause_until.max(now + PAUSE_MIN);
+            }
+            drop(heard);
             let (wants_probe, waits_for_feed) = self.settle(&known, now);
             let asks_now = wants_probe && asking.is_none() && pause_until <= now;
             if asks_now && self.gives_way(&mut given_way) {
@@ -132,35 +142,27 @@ impl Index {
                 continue;
             }
             given_way = GivenWay::default();
-            if asks_now
-                && let Some((probe, serves)) = self.send()
-                && let Some(prober) = prober.take()
-            {
-                let by_gtid = matches!(
-                    known.position,
-                    Some(Position {
-                        place: coherence::Place::MariaDb(_),
-                        ..
-                    })
-                );
-                asking = Some(Asking {
-                    probe,
-                    serves,
-                    sent: now,
-                    applied: Arc::clone(&known),
-                    answer: Box::pin(prober.ask(by_gtid, self.limit)),
-                });
+            let mut look_again = (wants_probe && asking.is_none()).then_some(pause_until);
+            // Another worker asks.
+            let mut is_asked = false;
+            if asks_now && let Some(own) = prober.take() {
+                match self.probes.send(now) {
+                    Ok(probe) => {
+                        asking = Some(Asking::new(probe, now, &known, own, self.limit));
+                        look_again = None;
+                    }
+                    Err(until) => {
+                        prober = Some(own);
+                        (is_asked, look_again) = (true, Some(until));
+                    }
+                }
             }
-            self.set_timer(
-                timer.as_mut(),
-                (wants_probe && asking.is_none()).then_some(pause_until),
-            );
+            self.set_timer(timer.as_mut(), look_again);
             tokio::select! {
                 biased;
                 (back, answer) = answered(&mut asking), if asking.is_some() => {
                     if let Some(asked) = asking.take() {
-                        let answer = counted(answer, &asked.applied);
-                        pause_until = self.end(asked.probe, asked.serves, asked.sent, &answer, &applied, back.pause);
+                        pause_until = self.end(asked, answer, back.pause);
                     }
                     prober = Some(back);
                 }
@@ -169,22 +171,42 @@ impl Index {
                         return self.give_up();
                     }
                 }
-                () = self.arrived.notified(), if asking.is_none() => {}
+                _ = ended.changed(), if wants_probe => {}
+                () = self.arrived.notified(), if !wants_probe || (asking.is_none() && !is_asked) => {}
                 () = timer.as_mut() => {}
             }
         }
     }
 
     /// The timer rings when the first read has waited for too long, or when a pause is over.
-    fn set_timer(&self, timer: Pin<&mut Sleep>, pause_until: Option<Instant>) {
+    fn set_timer(&self, timer: Pin<&mut Sleep>, look_again: Option<Instant>) {
         let first = self.state.borrow_mut().waiting.first();
         let deadline = first.map(|(_, since)| since + self.limit);
-        let wanted = deadline.into_iter().chain(pause_until).min();
+        let wanted = deadline.into_iter().chain(look_again).min();
         let wanted = wanted.unwrap_or_else(|| Instant::now() + LONG);
         // Moments only move on; a timer that rings too early is set anew.
         if timer.is_elapsed() || wanted < timer.deadline() {
             timer.reset(wanted);
         }
+    }
+
+    /// Hears how the last probe has ended, whoever sent it. False: it says nothing about what the feed follows.
+    fn hear(&self, ended: &Ended, applied: &Applied) -> bool {
+        let mut state = self.state.borrow_mut();
+        let state = &mut *state;
+        state.failure.clone_from(&ended.failure);
+        let Some((serves, position)) = &ended.known else {
+            return true;
+        };
+        if state.heard >= Some(*serves) {
+            return true;
+        }
+        state.heard = Some(*serves);
+        let other_source = applied.source().is_some_and(|source| source != position.source);
+        if !other_source && state.waiting.first().is_some() {
+            state.answered.push_back((*serves, position.clone()));
+        }
+        !other_source
     }
 
     /// Ends the waits that have come to their end. Tells whether somebody waits for a probe to be sent, and whether somebody waits for
@@ -196,7 +218,12 @@ impl Index {
         while let Some((serves, position)) = state.answered.front() {
             let other_source = applied.source().is_some_and(|source| source != position.source);
             if applied.covers(position) {
-                let waited = |since: Instant| self.metrics.cache.wait_seconds.record(now - since);
+                state.shared = 0;
+                let shared = &mut state.shared;
+                let waited = |since: Instant| {
+                    *shared += 1;
+                    self.metrics.cache.wait_seconds.record(now - since);
+                };
                 state.waiting.end(*serves, &Ok(()), waited);
             } else if !other_source {
                 break;
@@ -226,14 +253,6 @@ impl Index {
         (wants_probe, !state.answered.is_empty())
     }
 
-    fn send(&self) -> Option<(Probe, Arrival)> {
-        let mut state = self.state.borrow_mut();
-        let serves = state.waiting.last()?;
-        let probe = state.rule.send()?;
-        state.shared = std::mem::take(&mut state.came);
-        Some((probe, serves))
-    }
-
     /// Whether a probe that may be sent waits for another turn of the worker: many will share it, as far as the last one tells, and the
     /// turn before brought more.
     fn gives_way(&self, given_way: &mut GivenWay) -> bool {
@@ -246,40 +265,19 @@ impl Index {
     }
 
     /// Takes the end of a probe, and tells until when to wait with the next.
-    fn end(
-        &self,
-        probe: Probe,
-        serves: Arrival,
-        sent: Instant,
-        answer: &Result<Position, Arc<str>>,
-        applied: &watch::Receiver<Arc<Applied>>,
-        pause: Duration,
-    ) -> Instant {
+    fn end(&self, asked: Asking, answer: Result<Position, Arc<str>>, pause: Duration) -> Instant {
         let now = Instant::now();
         let cache = &self.metrics.cache;
-        let mut state = self.state.borrow_mut();
-        let state = &mut *state;
-        state.rule.end(probe, answer.as_ref().ok().cloned());
+        let answer = counted(answer, &asked.applied);
+        self.probes.end(asked.probe, &answer);
         match answer {
             Ok(_) => {
                 cache.probes.inc();
-                cache.probe_seconds.record(now - sent);
-                state.failure = None;
-                let known = Arc::clone(&applied.borrow());
-                match state.rule.verdict(serves, &known) {
-                    Verdict::Serve => {
-                        let waited = |since: Instant| cache.wait_seconds.record(now - since);
-                        state.waiting.end(serves, &Ok(()), waited);
-                    }
-                    Verdict::WaitApplied(position) => state.answered.push_back((serves, position.clone())),
-                    // The feed follows another server: ask again.
-                    Verdict::WaitProbe | Verdict::Send => return now + pause,
-                }
+                cache.probe_seconds.record(now - asked.sent);
                 now
             }
-            Err(reason) => {
+            Err(_) => {
                 cache.probes_failed.inc();
-                state.failure = Some(Arc::clone(reason));
                 now + pause
             }
         }
@@ -298,9 +296,8 @@ impl Index {
 }
 
 impl State {
-    fn enter(&mut self, now: Instant) -> Place {
+    fn enter(&mut self, arrival: Arrival, now: Instant) -> Place {
         self.came += 1;
-        let arrival = self.rule.arrive();
         self.waiting.enter(arrival, now)
     }
 
@@ -324,11 +321,28 @@ type Answer = (Prober, Result<Position, Arc<str>>);
 /// A probe that is under way.
 struct Asking {
     probe: Probe,
-    serves: Arrival,
     sent: Instant,
     /// When it was sent.
     applied: Arc<Applied>,
     answer: Pin<Box<dyn Future<Output = Answer>>>,
+}
+
+impl Asking {
+    fn new(probe: Probe, sent: Instant, applied: &Arc<Applied>, prober: Prober, limit: Duration) -> Self {
+        let by_gtid = matches!(
+            applied.position,
+            Some(Position {
+                place: coherence::Place::MariaDb(_),
+                ..
+            })
+        );
+        Self {
+            probe,
+            sent,
+            applied: Arc::clone(applied),
+            answer: Box::pin(prober.ask(by_gtid, limit)),
+        }
+    }
 }
 
 /// An answer, unless it is behind what was applied when the probe was sent: then the binary log is not the one that was followed.
@@ -360,8 +374,14 @@ struct Prober {
 
 impl Prober {
     async fn ask(mut self, by_gtid: bool, limit: Duration) -> Answer {
-        let answer = timeout(limit, self.position(by_gtid)).await;
-        let answer = answer.unwrap_or(Err(AskError::Timeout(limit)));
+        let primary = Rc::clone(&self.primary);
+        let asked = primary.cluster.topology();
+        let answer = tokio::select! {
+            biased;
+            answer = timeout(limit, self.position(by_gtid)) => answer.unwrap_or(Err(AskError::Timeout(limit))),
+            // One that was cut off may never answer.
+            () = primary.superseded(asked) => Err(AskError::Superseded),
+        };
         match answer {
             Ok(position) => {
                 self.pause = PAUSE_MIN;
@@ -387,211 +407,4 @@ impl Prober {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::task::{Context, Poll, Waker};
-
-    use telemetry::Telemetry;
-
-    use super::*;
-    use crate::coherence::SourceId;
-    use crate::store::Version;
-
-    /// An index, and what is applied.
-    struct Worker {
-        index: Rc<Index>,
-        feed: watch::Sender<Arc<Applied>>,
-        now: Instant,
-    }
-
-    fn at(source: u64, offset: u64) -> Position {
-        let place = coherence::Place::File { file: 1, offset };
-        Position {
-            source: SourceId(source),
-            place,
-        }
-    }
-
-    fn applied(position: Position) -> Arc<Applied> {
-        Arc::new(Applied {
-            version: Version(0),
-            position: Some(position),
-            gtids: mysql_wire::gtid::GtidSet::empty(mysql_wire::gtid::Flavor::MySql),
-        })
-    }
-
-    impl Worker {
-        fn new() -> Self {
-            Self {
-                index: Index::new(Duration::from_secs(1), Telemetry::new(1, |_| "").worker(0)),
-                feed: watch::Sender::new(applied(at(1, 0))),
-                now: Instant::now(),
-            }
-        }
-
-        fn arrive(&self) -> Read<'_> {
-            let place = self.index.state.borrow_mut().enter(self.now);
-            Read {
-                index: &self.index,
-                place,
-            }
-        }
-
-        fn apply(&self, position: Position) -> (bool, bool) {
-            self.feed.send_replace(applied(position));
-            self.settle(Duration::ZERO)
-        }
-
-        fn settle(&self, after: Duration) -> (bool, bool) {
-            let known = Arc::clone(&self.feed.borrow());
-            self.index.settle(&known, self.now + after)
-        }
-
-        fn answer(&self, (probe, serves): (Probe, Arrival), answer: Result<Position, Arc<str>>) {
-            self.index.end(
-                probe,
-                serves,
-                self.now,
-                &answer,
-                &self.feed.subscribe(),
-                PAUSE_MIN,
-            );
-        }
-    }
-
-    impl Read<'_> {
-        fn poll(&self) -> Poll<Result<(), NotFresh>> {
-            let context = Context::from_waker(Waker::noop());
-            self.index.state.borrow_mut().waiting.poll(self.place, &context)
-        }
-    }
-
-    #[test]
-    fn a_read_that_comes_while_a_probe_is_under_way_waits_for_the_next() {
-        let worker = Worker::new();
-        let early = worker.arrive();
-        assert_eq!(worker.settle(Duration::ZERO), (true, false));
-        let probe = worker.index.send().unwrap();
-        let late = worker.arrive();
-        assert!(worker.index.send().is_none(), "one at a time");
-        worker.answer(probe, Ok(at(1, 5)));
-        assert_eq!(worker.apply(at(1, 9)), (true, false));
-        assert_eq!((early.poll(), late.poll()), (Poll::Ready(Ok(())), Poll::Pending));
-        let probe = worker.index.send().unwrap();
-        worker.answer(probe, Ok(at(1, 9)));
-        assert_eq!(late.poll(), Poll::Ready(Ok(())), "applied already");
-    }
-
-    #[test]
-    fn a_probe_gives_way_where_the_last_one_served_many() {
-        let worker = Worker::new();
-        let mut round = |reads: u64| {
-            let reads: Vec<_> = (0..reads).map(|_| worker.arrive()).collect();
-            let probe = worker.index.send().unwrap();
-            worker.answer(probe, Ok(at(1, 0)));
-            assert!(reads.iter().all(|read| read.poll().is_ready()));
-            worker.index.gives_way(&mut GivenWay::default())
-        };
-        assert_eq!(
-            [1, MANY - 1, MANY, 3 * MANY, 1].map(&mut round),
-            [false, false, true, true, false]
-        );
-    }
-
-    #[test]
-    fn a_probe_gives_way_again_when_more_came_and_not_for_ever() {
-        let worker = Worker::new();
-        let _served: Vec<_> = (0..MANY).map(|_| worker.arrive()).collect();
-        let probe = worker.index.send().unwrap();
-        worker.answer(probe, Ok(at(1, 0)));
-        let _first = worker.arrive();
-        let mut alone = GivenWay::default();
-        assert!(worker.index.gives_way(&mut alone));
-        assert!(!worker.index.gives_way(&mut alone), "nobody came");
-        let mut joined = GivenWay::default();
-        let mut reads = Vec::new();
-        let turns = (0..10).take_while(|_| {
-            reads.push(worker.arrive());
-            worker.index.gives_way(&mut joined)
-        });
-        let turns = turns.count() as u32;
-        assert_eq!(turns, TURNS_MAX);
-    }
-
-    #[test]
-    fn reads_do_not_wait_for_what_later_probes_say() {
-        let worker = Worker::new();
-        let first = worker.arrive();
-        let probe = worker.index.send().unwrap();
-        worker.answer(probe, Ok(at(1, 5)));
-        let second = worker.arrive();
-        assert_eq!(worker.settle(Duration::ZERO), (true, true));
-        let probe = worker.index.send().unwrap();
-        worker.answer(probe, Ok(at(1, 50)));
-        assert_eq!(worker.apply(at(1, 4)), (false, true));
-        assert_eq!(first.poll(), Poll::Pending);
-        assert_eq!(worker.apply(at(1, 5)), (false, true));
-        assert_eq!(
-            (first.poll(), second.poll()),
-            (Poll::Ready(Ok(())), Poll::Pending)
-        );
-        assert_eq!(worker.apply(at(1, 50)), (false, false));
-        assert_eq!(second.poll(), Poll::Ready(Ok(())));
-    }
-
-    #[test]
-    fn an_answer_behind_what_was_applied_is_none() {
-        let answer = |position| counted(Ok(position), &applied(at(1, 7)));
-        assert_eq!(answer(at(1, 7)), Ok(at(1, 7)));
-        assert_eq!(answer(at(1, 9)), Ok(at(1, 9)));
-        assert_eq!(answer(at(2, 4)), Ok(at(2, 4)), "of another server");
-        assert_eq!(
-            answer(at(1, 6)).unwrap_err(),
-            "the primary's binary log began anew".into()
-        );
-        let mut nowhere = (*applied(at(1, 7))).clone();
-        nowhere.position = None;
-        assert_eq!(counted(Ok(at(1, 6)), &nowhere), Ok(at(1, 6)));
-        assert!(counted(Err("gone".into()), &nowhere).is_err());
-    }
-
-    #[test]
-    fn another_source_is_asked_anew() {
-        let worker = Worker::new();
-        let read = worker.arrive();
-        let probe = worker.index.send().unwrap();
-        worker.answer(probe, Ok(at(1, 5)));
-        assert_eq!(worker.apply(at(2, 900)), (true, false));
-        assert_eq!(read.poll(), Poll::Pending);
-        let probe = worker.index.send().unwrap();
-        worker.answer(probe, Ok(at(1, 950)));
-        assert_eq!(worker.settle(Duration::ZERO), (true, false));
-        let probe = worker.index.send().unwrap();
-        worker.answer(probe, Ok(at(2, 900)));
-        assert_eq!(read.poll(), Poll::Ready(Ok(())));
-    }
-
-    #[test]
-    fn who_waits_in_vain_is_told_why() {
-        let reason = |answer: Option<Result<Position, Arc<str>>>| {
-            let worker = Worker::new();
-            let read = worker.arrive();
-            if let Some(answer) = answer {
-                let probe = worker.index.send().unwrap();
-                worker.answer(probe, answer);
-            }
-            assert_eq!(read.poll(), Poll::Pending);
-            worker.settle(Duration::from_secs(2));
-            match read.poll() {
-                Poll::Ready(Err(error)) => error.to_string(),
-                other => panic!("{other:?}"),
-            }
-        };
-        let begin = "memory was not as new as the read demands within 1000 ms: ";
-        assert_eq!(reason(Some(Err("gone".into()))), format!("{begin}gone"));
-        assert_eq!(
-            reason(Some(Ok(at(1, 7)))),
-            format!("{begin}the binary log is applied up to 000001:0, and the primary is at 000001:7")
-        );
-        assert_eq!(reason(None), format!("{begin}no answer from the primary"));
-    }
-}
+mod tests;

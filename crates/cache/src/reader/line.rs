@@ -11,7 +11,7 @@ use config::CacheAccount;
 use mysql_wire::binlog::BinlogError;
 use mysql_wire::gtid::{Flavor, MariaDbPosition};
 use upstream::login::Account;
-use upstream::{Cluster, Direct, DirectError, ServerId};
+use upstream::{Cluster, Direct, DirectError, ServerId, Topology};
 
 use super::question::Asks;
 use crate::coherence::{Place, Position, SourceId};
@@ -38,6 +38,8 @@ pub(super) const POSITION_MAX: usize = 16 << 20;
 pub(super) enum AskError {
     #[error("there is no primary")]
     NoPrimary,
+    #[error("the primary has changed")]
+    Superseded,
     #[error("the primary {server} cannot be reached: {error}")]
     Connect { server: String, error: DirectError },
     #[error("no answer from the primary within {} ms", .0.as_millis())]
@@ -154,13 +156,22 @@ impl Primary {
         Ok(line)
     }
 
-    /// The line goes to the primary of this moment.
+    /// The line goes to the primary of this moment, where that is now.
     pub(super) fn is_current(&self, line: &Line) -> bool {
         let topology = self.cluster.topology();
-        let is_primary = topology
-            .primary()
-            .is_some_and(|primary| primary.server.id() == line.server);
+        let is_primary = topology.primary().is_some_and(|primary| {
+            primary.server.id() == line.server && !line.link.is_elsewhere(&primary.server)
+        });
         is_primary && line.table == self.table()
+    }
+
+    /// Ends when the primary of `topology` is not the primary any more.
+    pub(super) async fn superseded(&self, mut topology: Arc<Topology>) {
+        let id = |topology: &Topology| topology.primary().map(|primary| primary.server.id());
+        let asked = id(&topology);
+        while id(&topology) == asked {
+            topology = self.cluster.wait_for_topology_change(topology.generation).await;
+        }
     }
 
     /// Some table, where servers wait for their group only before they read one.

@@ -65,7 +65,7 @@ impl Reader {
     ) -> Rc<Self> {
         let limit = config.strong_wait;
         let primary = Rc::new(Primary::new(config, cluster, Arc::clone(&board)));
-        let index = Index::new(limit, Arc::clone(&metrics));
+        let index = Index::new(Arc::clone(board.probes()), limit, Arc::clone(&metrics));
         let driver =
             spawn_local(Rc::clone(&index).drive(Rc::clone(&primary), board.applied())).abort_handle();
         Rc::new(Self {

@@ -12,7 +12,7 @@ use resp_wire::{Args, Parser, Step};
 
 use super::Service;
 use super::execute::Execution;
-use super::rows::Wanted;
+use super::rows::{Stop, Wanted};
 use crate::reader::{self, NotFetched};
 
 /// Rows that one question is for, if it is for several requests.
@@ -58,12 +58,15 @@ pub(crate) struct Question {
 
 impl Question {
     /// That of a request, and of those behind it in `bytes`.
-    pub(crate) fn new(execution: &mut Execution<'_>, args: Args<'_>, bytes: &[u8]) -> Self {
-        let wanted = execution.wanted(args);
+    ///
+    /// # Errors
+    /// See [`Execution::wanted`].
+    pub(crate) fn new(execution: &mut Execution<'_>, args: Args<'_>, bytes: &[u8]) -> Result<Self, Stop> {
+        let wanted = execution.wanted(args)?;
         let counts = vec![wanted.len()];
         let mut question = Self { wanted, counts };
         question.look(execution, bytes);
-        question
+        Ok(question)
     }
 
     /// Adds what the requests in `bytes` want.
@@ -78,7 +81,9 @@ impl Question {
             if !execution.asks(args) {
                 break;
             }
-            let wanted = execution.wanted(args);
+            let Ok(wanted) = execution.wanted(args) else {
+                break;
+            };
             if self.wanted.len() + wanted.len() > rows_max {
                 break;
             }

@@ -20,7 +20,7 @@ use super::input::Input;
 use super::login;
 use super::output;
 use super::refusal::{Refusal, UnknownCommand};
-use super::rows::Space;
+use super::rows::{Space, Stop};
 use super::session::{Replies, Session};
 use super::tracking::{self, Tracked};
 use super::{Desk, Present, Service};
@@ -313,6 +313,9 @@ impl Connection<'_> {
             if desk.out.len() >= PORTION {
                 output::write(&mut self.stream, &self.guest, &mut desk.out).await?;
             }
+            if desk.space.is_turn_over() {
+                tokio::task::yield_now().await;
+            }
         }
     }
 
@@ -354,22 +357,20 @@ impl Connection<'_> {
                 }
                 Next::Busy => {
                     if !self.pause(&mut waited).await? {
-                        self.session.queue = None;
                         let reason = NotRead::Busy.to_string();
-                        self.refuse(&Refusal::NotFresh(reason), &mut desk.out);
+                        self.give_up(&Refusal::NotFresh(reason), &mut desk.out);
                         break false;
                     }
                 }
                 Next::Right(mapping) => {
-                    if let Some(reason) = Box::pin(self.find_right(&mapping)).await? {
-                        self.session.queue = None;
-                        self.refuse(&Refusal::NotAsked(reason), out);
+                    if !Box::pin(self.learn_right(&mapping, &mut desk.out)).await? {
                         break false;
                     }
                 }
                 Next::Ask => {
-                    Box::pin(self.ask(desk, batch, size)).await?;
-                    break false;
+                    if Box::pin(self.ask(desk, batch, size, &mut waited)).await? {
+                        break false;
+                    }
                 }
                 Next::Auth | Next::Hello | Next::Flush => {
                     Box::pin(self.await_server(desk)).await?;
@@ -428,12 +429,39 @@ impl Connection<'_> {
         Ok(unless_ordered(&self.guest, pin!(asked)).await?.err())
     }
 
-    /// Asks the server for the rows of a request, and executes it with them. What comes behind it is asked for, too.
-    async fn ask(&mut self, desk: &mut Desk, batch: &mut Batch, size: usize) -> Result<(), Departure> {
+    /// The same for a request, which is refused where nobody knows: false.
+    async fn learn_right(&mut self, mapping: &Arc<Mapping>, out: &mut Vec<u8>) -> Result<bool, Departure> {
+        let reason = self.find_right(mapping).await?;
+        let is_known = reason.is_none();
+        if let Some(reason) = reason {
+            self.give_up(&Refusal::NotAsked(reason), out);
+        }
+        Ok(is_known)
+    }
+
+    /// Asks the server for the rows of a request, and executes it with them. What comes behind it is asked for, too. False: it is to be
+    /// tried once more, because something had to be waited for first.
+    async fn ask(
+        &mut self,
+        desk: &mut Desk,
+        batch: &mut Batch,
+        size: usize,
+        waited: &mut Waited,
+    ) -> Result<bool, Departure> {
         let Desk { parser, out, space } = desk;
         let args = parser.args(self.input.bytes());
         let mut asking = execution(self.service, &self.guest, &mut self.session, batch, space);
-        let question = ahead::Question::new(&mut asking, args, &self.input.bytes()[size..]);
+        let question = match ahead::Question::new(&mut asking, args, &self.input.bytes()[size..]) {
+            Ok(question) => question,
+            Err(Stop::Right(mapping)) => return Ok(!self.learn_right(&mapping, out).await?),
+            Err(_) => {
+                let may_go_on = self.pause(waited).await?;
+                if !may_go_on {
+                    self.give_up(&Refusal::NotFresh(NotRead::Busy.to_string()), out);
+                }
+                return Ok(!may_go_on);
+            }
+        };
         self.service.counts.asked_server.inc();
         match unless_ordered(&self.guest, pin!(question.ask(self.service))).await? {
             Ok(mut fetched) => {
@@ -442,12 +470,9 @@ impl Connection<'_> {
                 execution(self.service, &self.guest, &mut self.session, batch, space)
                     .request_fetched(args, own, out);
             }
-            Err(error) => {
-                self.session.queue = None;
-                self.refuse(&error.into(), out);
-            }
+            Err(error) => self.give_up(&error.into(), out),
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Executes a request about which a server has the last word.
@@ -473,6 +498,12 @@ impl Connection<'_> {
             self.refuse(&refusal, out);
         }
         Ok(())
+    }
+
+    /// The request comes to nothing, and the transaction that it may have been the end of.
+    fn give_up(&mut self, refusal: &Refusal, out: &mut Vec<u8>) {
+        self.session.queue = None;
+        self.refuse(refusal, out);
     }
 
     fn refuse(&self, refusal: &Refusal, out: &mut Vec<u8>) {

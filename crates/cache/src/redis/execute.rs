@@ -187,6 +187,7 @@ impl Execution<'_> {
     }
 
     fn rows<'r>(&'r mut self, source: Source<'r>) -> Rows<'r> {
+        self.space.begin();
         Rows {
             mappings: self.mappings,
             store: self.service.store(),
@@ -307,20 +308,26 @@ impl Execution<'_> {
     }
 
     /// The rows that a request needs of the server, in the order in which it reads them.
-    pub(crate) fn wanted(&mut self, args: Args<'_>) -> Vec<Wanted> {
+    ///
+    /// # Errors
+    /// Something has to be waited for before that can be said.
+    pub(crate) fn wanted(&mut self, args: Args<'_>) -> Result<Vec<Wanted>, Stop> {
         let mut nowhere = Vec::new();
         let mut out = Writer::new(&mut nowhere, self.session.version);
         let queue = self.session.queue.take();
         let (service, guest) = (self.service, self.guest);
         let mut rows = self.rows(Source::List(Vec::new()));
-        // What fails is said when it is executed in earnest.
-        let _: Result<(), Stop> = read_or_exec(service, guest, queue.as_deref(), args, &mut rows, &mut out);
+        let read = read_or_exec(service, guest, queue.as_deref(), args, &mut rows, &mut out);
         let wanted = match rows.source {
             Source::List(wanted) => wanted,
             _ => Vec::new(),
         };
         self.session.queue = queue;
-        wanted
+        match read {
+            // What is refused is refused when it is executed in earnest.
+            Ok(()) | Err(Stop::Refused(_)) => Ok(wanted),
+            Err(stop) => Err(stop),
+        }
     }
 
     /// Whether the server has to be asked for a request that comes later. Nothing of it is executed.

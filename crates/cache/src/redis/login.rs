@@ -111,7 +111,9 @@ async fn log_in(session: &mut Session, guest: &Guest, user: &[u8], password: &[u
     let denied = || Refusal::Denied(NotAdmitted::Denied.to_string());
     let user = str::from_utf8(user).map_err(|_| denied())?;
     let password = str::from_utf8(password).map_err(|_| denied())?;
-    let admitted = guest.authenticate(user, password).await;
+    let admitted = guest
+        .authenticate(user, password, session.identity.as_mut())
+        .await;
     let identity = admitted.map_err(|error| match error {
         NotAdmitted::Denied => Refusal::Denied(error.to_string()),
         NotAdmitted::TooMany(_) | NotAdmitted::Unchecked(_) => Refusal::NotAdmitted(error.to_string()),

@@ -44,6 +44,8 @@ pub(crate) enum Refusal {
     TooLarge(usize),
     #[error("ERR reply of more than {0} bytes: ask for fewer keys at once")]
     ReplyTooLarge(usize),
+    #[error("ERR more than {0} bytes of rows for one request: ask for fewer keys at once")]
+    TooMuchRead(usize),
     #[error("ERR key '{0}' names no mapping: keys are mapping@key. `INFO mappings` lists the mappings")]
     NoMappingInKey(String),
     #[error("ERR no mapping '{0}': `INFO mappings` lists the mappings")]
@@ -124,7 +126,7 @@ pub(crate) enum Bound {
     /// Itself, or those between MULTI and EXEC.
     Request,
     Reply,
-    /// The rows of the server.
+    /// The rows that it reads.
     Rows,
 }
 
@@ -139,7 +141,7 @@ impl Refusal {
         match self {
             Self::TooLarge(_) => Some(Bound::Request),
             Self::ReplyTooLarge(_) => Some(Bound::Reply),
-            Self::RowsTooLarge(_) => Some(Bound::Rows),
+            Self::RowsTooLarge(_) | Self::TooMuchRead(_) => Some(Bound::Rows),
             _ => None,
         }
     }

@@ -93,12 +93,38 @@ pub(crate) struct Space {
     key: Vec<u8>,
     row: Vec<u8>,
     random: u64,
+    /// Bytes of rows that the request under way has read, and what takes as long.
+    work: usize,
+    /// The same of those before it, since others had their turn.
+    before: usize,
 }
+
+/// Bytes of rows that memory reads for one request. Commands that show little of them have no other bound, and while several
+/// are read from one state nothing becomes visible.
+const WORK_MAX: usize = 64 << 20;
+/// Bytes of rows that requests read before other connections have their turn.
+const TURN: usize = 1 << 20;
 
 impl Space {
     /// Bytes.
     pub(crate) fn capacity(&self) -> usize {
         self.key.capacity() + self.row.capacity()
+    }
+
+    /// A request begins, or is tried once more.
+    #[inline]
+    pub(crate) fn begin(&mut self) {
+        self.before += std::mem::take(&mut self.work);
+    }
+
+    /// Whether others should have their turn now. They have it then.
+    #[inline]
+    pub(crate) fn is_turn_over(&mut self) -> bool {
+        let is_over = self.before + self.work >= TURN;
+        if is_over {
+            (self.before, self.work) = (0, 0);
+        }
+        is_over
     }
 }
 
@@ -186,6 +212,24 @@ impl<'a> Rows<'a> {
         size.unwrap_or(self.space.row.len() as u64)
     }
 
+    /// So many bytes of work are done for the request.
+    pub(crate) fn work(&self) -> usize {
+        self.space.work
+    }
+
+    /// So many more are about to be done, or have just been.
+    ///
+    /// # Errors
+    /// It had done enough before.
+    #[inline]
+    pub(crate) fn spend(&mut self, bytes: usize) -> Result<(), Refusal> {
+        if self.space.work > WORK_MAX {
+            return Err(Refusal::TooMuchRead(WORK_MAX));
+        }
+        self.space.work += bytes;
+        Ok(())
+    }
+
     /// Some number: successive ones have nothing to do with one another, as far as anybody who looks for keys is concerned.
     pub(crate) fn random(&mut self) -> u64 {
         // SplitMix64, by Steele, Lea and Flood.
@@ -209,7 +253,8 @@ impl<'a> Rows<'a> {
                 return Ok(false);
             }
             Source::Fetched(rows) => {
-                let fetched = rows.next().flatten();
+                // Whoever wants more than was asked for is not told that it does not exist.
+                let fetched = rows.next().ok_or(Stop::Ask)?;
                 let found = fetched.is_some();
                 *row = fetched.unwrap_or_default();
                 return Ok(found);
@@ -219,7 +264,11 @@ impl<'a> Rows<'a> {
             Source::View(view) => view.get(mapping.id, key, row),
         };
         match found {
-            Found::Row => Ok(true),
+            Found::Row => {
+                let bytes = self.space.row.len();
+                self.spend(bytes)?;
+                Ok(true)
+            }
             Found::Absent if mapping.may_be_beyond() => Err(Stop::Ask),
             Found::Absent => Ok(false),
             Found::Missing => Err(Stop::Ask),

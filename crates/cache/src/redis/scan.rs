@@ -19,6 +19,19 @@ const MAPPING_BITS: u32 = MappingId::SLOTS.ilog2();
 const PLACE_SHIFT: u32 = 7;
 /// Rows that one call looks at, at most.
 const COUNT_MAX: i64 = 10_000;
+/// Rows that are looked at before the work is looked at.
+const STEP: usize = 16;
+/// Bytes of a pattern. No key is longer, and what a pattern costs grows with both.
+const PATTERN_MAX: usize = 4096;
+/// Work after which scans of one request end early, as scans may.
+const WORK_MAX: usize = 4 << 20;
+/// What looking at a row takes besides its bytes, and what looking for one does where there are few.
+const ROW_WORK: usize = 128;
+const GAP_WORK: usize = 512;
+/// So many comparisons of a byte of a pattern with one of a key take no longer than reading a byte.
+const PATTERN_SHARE: usize = 16;
+/// What looking for some row takes.
+const RANDOM_WORK: usize = 64 * 1024;
 
 /// The options of `SCAN` and `HSCAN`.
 #[derive(Debug)]
@@ -50,6 +63,10 @@ impl<'a> Options<'a> {
             let value = rest.get(1);
             let taken = match (name.to_ascii_lowercase().as_slice(), value) {
                 (b"match", Some(pattern)) => {
+                    if pattern.len() > PATTERN_MAX {
+                        let text = format!("pattern of more than {PATTERN_MAX} bytes");
+                        return Err(Refusal::Other(text));
+                    }
                     options.pattern = Some(pattern);
                     2
                 }
@@ -93,7 +110,7 @@ fn readable<'a>(rows: &Rows<'a>) -> Result<Vec<&'a Arc<Mapping>>, Stop> {
 ///
 /// # Errors
 /// What the client is told.
-pub(crate) fn scan(args: Args<'_>, rows: &Rows<'_>, out: &mut Writer<'_>) -> Result<(), Stop> {
+pub(crate) fn scan(args: Args<'_>, rows: &mut Rows<'_>, out: &mut Writer<'_>) -> Result<(), Stop> {
     let options = Options::parse(args, 1, false)?;
     let mut mappings = readable(rows)?;
     if let Some(prefix) = options.pattern.map(glob::literal_prefix) {
@@ -110,12 +127,13 @@ pub(crate) fn scan(args: Args<'_>, rows: &Rows<'_>, out: &mut Writer<'_>) -> Res
     };
     let mut found = Seen::default();
     while let Some(mapping) = mappings.get(at) {
-        let left = options.count.saturating_sub(found.looked_at).max(1);
+        let step = if rows.work() < WORK_MAX { STEP } else { 1 };
+        let left = options.count.saturating_sub(found.looked_at).clamp(1, step);
         place = found.look(mapping, rows, place, left, options.pattern)?;
         if place == 0 {
             at += 1;
         }
-        if found.looked_at >= options.count {
+        if found.looked_at >= options.count || rows.work() >= WORK_MAX {
             break;
         }
     }
@@ -161,6 +179,7 @@ pub(crate) fn random_key(rows: &mut Rows<'_>, out: &mut Writer<'_>) -> Result<()
         out.null();
         return Ok(());
     };
+    rows.spend(RANDOM_WORK)?;
     let mut key = Vec::new();
     match rows.store.random_key(mapping.id, rows.random(), &mut key) {
         Found::Row => {
@@ -187,14 +206,16 @@ impl Seen {
     fn look(
         &mut self,
         mapping: &Mapping,
-        rows: &Rows<'_>,
+        rows: &mut Rows<'_>,
         place: u64,
         count: usize,
         pattern: Option<&[u8]>,
     ) -> Result<u64, Stop> {
-        let mut failed = None;
+        let (mut failed, mut bytes, before) = (None, 0, self.looked_at);
         let next = rows.store.scan(mapping.id, place, count, |key, row| {
             self.looked_at += 1;
+            bytes += ROW_WORK + key.len() + row.len();
+            bytes += pattern.map_or(0, |pattern| pattern.len() * key.len() / PATTERN_SHARE);
             if mapping.kind == MappingKind::String && Value::decode(&mut &*row) == Ok(Value::Null) {
                 return;
             }
@@ -204,6 +225,8 @@ impl Seen {
                 Err(refusal) => failed = Some(refusal),
             }
         });
+        let gaps = count.saturating_sub(self.looked_at - before);
+        rows.spend(bytes + gaps * GAP_WORK)?;
         match (next, failed) {
             (_, Some(refusal)) => Err(refusal.into()),
             (Ok(next), None) => Ok(next),

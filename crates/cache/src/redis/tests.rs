@@ -147,6 +147,7 @@ impl Stage {
         let command = Command::find(args.get(0).unwrap()).unwrap();
         assert!(command.spec().takes(args.len()), "{request}");
         let mut out = Vec::new();
+        self.space.begin();
         let mut rows = Rows {
             mappings: &self.mappings,
             store: &self.store,
@@ -286,6 +287,35 @@ fn a_reply_has_a_bound() {
     assert!(stage.ask(&mget(60)).len() > 60 << 20);
 }
 
+/// A stage with so many words of so many bytes.
+fn long(count: i64, bytes: usize) -> Stage {
+    let mut stage = Stage::new(Mode::Whole);
+    for id in 1..=count {
+        let long = Value::Bytes(vec![b'x'; bytes].into());
+        stage.put(&Arc::clone(&stage.words), &[Value::Int(id), long]);
+    }
+    stage
+}
+
+#[test]
+fn what_is_read_for_one_request_has_a_bound_also_where_little_is_shown() {
+    let mut stage = long(1, 1 << 20);
+    let exists = |count| format!("EXISTS{}", " words@1".repeat(count));
+    assert_eq!(stage.ask(&exists(64)), ":64");
+    assert_eq!(
+        stage.ask(&exists(70)),
+        "ERR more than 67108864 bytes of rows for one request: ask for fewer keys at once"
+    );
+}
+
+#[test]
+fn a_scan_of_long_rows_ends_early_and_goes_on() {
+    let mut stage = long(100, 1 << 18);
+    let (keys, calls) = scan(&mut stage, "COUNT 10000");
+    assert_eq!(keys.len(), 100);
+    assert!((4..20).contains(&calls), "{calls}");
+}
+
 #[test]
 fn resp3_has_maps_and_nulls() {
     let mut stage = Stage::filled();
@@ -325,6 +355,10 @@ fn what_memory_does_not_know_is_asked_for_in_the_order_of_the_request() {
     let source = Source::Fetched(fetched.into_iter());
     let reply = stage.read("MGET words@1 words@x words@2 words@3", source);
     assert_eq!(reply.unwrap(), "*4 $3 one $-1 $-1 $5 three");
+    // What was not asked for is not said to be absent.
+    let source = Source::Fetched(vec![row("one")].into_iter());
+    let reply = stage.read("MGET words@1 words@2", source);
+    assert!(matches!(reply, Err(Stop::Ask)), "{reply:?}");
 }
 
 #[test]
@@ -393,6 +427,10 @@ fn a_scan_goes_through_all_mappings() {
         ("SCAN x", "ERR invalid cursor"),
         ("SCAN 0 COUNT 0", "ERR syntax error"),
         ("SCAN 0 MATCH", "ERR syntax error"),
+        (
+            &format!("SCAN 0 MATCH {}", "*".repeat(5000)),
+            "ERR pattern of more than 4096 bytes",
+        ),
     ]);
 }
 

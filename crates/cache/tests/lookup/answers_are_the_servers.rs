@@ -4,7 +4,7 @@ use mysql_wire::Capabilities as C;
 
 use crate::stage::{Session, Stage, differs, execute, on_all, query};
 
-on_all!(texts charsets charsets_like_ascii executions executions_unseen privileges definitions);
+on_all!(texts charsets charsets_like_ascii executions executions_unseen privileges definitions definitions_of_prepared_statements);
 
 /// Forms of the protocol.
 const FORMS: [C; 5] = [
@@ -346,4 +346,36 @@ fn definitions(stage: &Stage) {
         assert!(said == expected, "{}", differs(&query(text), &expected, &said));
     }
     assert!(stage.answered() - before >= 190, "{}", stage.left());
+}
+
+fn definitions_of_prepared_statements(stage: &Stage) {
+    for form in [C(0), C::DEPRECATE_EOF] {
+        let (mut direct, mut through) = stage.both("app", form);
+        let text = "SELECT c, id FROM t WHERE id=?";
+        let ids = [direct.prepare(text), through.prepare(text)];
+        let [at_server, at_gateway] = ids.map(|id| execute(id, &LONG, &[0], &1_i32.to_le_bytes(), true));
+        for column in [
+            "VARCHAR(90) NOT NULL DEFAULT ''",
+            "CHAR(50) FIRST",
+            "TEXT",
+            "VARCHAR(200)",
+        ] {
+            let expected = direct.ask(&at_server);
+            stage.until_answered(&mut through, &at_gateway, &expected);
+            let change =
+                format!("UPDATE test.t SET c='' WHERE c IS NULL; ALTER TABLE test.t MODIFY c {column}");
+            stage.sandbox.primary().sql(&change).unwrap();
+            // MySQL says once that the columns are others than prepared.
+            let told = direct.ask(&at_server);
+            let expected = direct.ask(&at_server);
+            let said = through.ask(&at_gateway);
+            assert!(
+                said == told || said == expected,
+                "{column}: {}",
+                differs(&at_gateway, &told, &said)
+            );
+            stage.until(|| through.ask(&at_gateway) == expected);
+            stage.until_answered(&mut through, &at_gateway, &expected);
+        }
+    }
 }

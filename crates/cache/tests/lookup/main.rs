@@ -7,6 +7,7 @@ mod bounded_memory_fetches_what_it_lacks;
 mod doubts_are_left_to_the_server;
 mod replicas_do_not_matter;
 mod rights_are_those_of_the_session;
+mod sessions_say_how_fresh_lookups_are;
 mod sessions_see_their_own_writes;
 mod stage;
 mod values_of_all_types_are_shown_alike;

@@ -57,6 +57,13 @@ fn bytes_that_are_promised_are_not_waited_for_with_memory() {
     assert_eq!(client.ask("GET words@1"), "one");
     let counted = "forebay_redis_too_large_total{bound=\"request\"} 2";
     assert!(stage.telemetry.encode().contains(counted));
+    // As many bytes as Redis lets one promise.
+    let mut promising: Vec<_> = (0..100).map(|_| stage.client()).collect();
+    for promising in &mut promising {
+        promising.send("*2\r\n$3\r\nGET\r\n$536870912\r\nwords@1");
+    }
+    assert_eq!(client.ask("GET words@1"), "one");
+    drop(promising);
     // So many requests that the buffer is full of them, and one that is longer than the buffer.
     let key = "words@1 ".repeat(10_000);
     let reply = client.ask(&format!("MGET {key}"));
@@ -144,3 +151,28 @@ fn more_clients_than_the_listener_takes_are_turned_away() {
     assert!(third.is_closed());
     assert_eq!(one.ask("CONFIG GET maxclients"), "[maxclients 2]");
 }
+
+#[test]
+fn a_user_has_no_more_connections_than_it_may_have() {
+    let user = "[[user]]\nname = \"reader\"\npassword = \"secret\"\nmax_connections = 1";
+    let stage = Stage::start(Kind::Mariadb, "", user);
+    let (mut one, mut other) = (stage.stranger(), stage.stranger());
+    one.expect(&[
+        ("AUTH reader secret", "OK"),
+        // Not another one.
+        ("AUTH reader secret", "OK"),
+        ("GET words@1", "one"),
+    ]);
+    let refused = "(ERR user has exceeded the limit of 1 sessions)";
+    other.expect(&[
+        ("AUTH reader secret", refused),
+        ("GET words@1", "(NOAUTH Authentication required.)"),
+    ]);
+    one.expect(&[("AUTH reader wrong", WRONG), ("GET words@1", "one")]);
+    assert_eq!(other.ask("AUTH reader secret"), refused);
+    assert_eq!(one.ask("RESET"), "RESET");
+    assert_eq!(other.ask("AUTH reader secret"), "OK");
+    assert_eq!(one.ask("AUTH reader secret"), refused);
+}
+
+const WRONG: &str = "(WRONGPASS invalid username-password pair or user is disabled.)";

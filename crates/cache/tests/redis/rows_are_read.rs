@@ -54,6 +54,31 @@ fn rows_that_are_not_in_memory_are_asked_for_in_bounded_mode() {
     assert_eq!(client.ask("MGET words@1 words@3"), "[two three]");
 }
 
+/// A row that memory does not have comes before a table of which nobody knows yet whether the user may read it.
+#[test]
+fn rows_of_several_tables_are_asked_for_with_one_question() {
+    let stage = Stage::start(Kind::Mariadb, "mode = \"bounded\"", "");
+    for (at, reply) in ["[one nil]", "[one nil]", "[one nil]", "[one nil]"]
+        .iter()
+        .enumerate()
+    {
+        // Nothing is known of the rights of a new session, and nothing of the rows.
+        let mut client = stage.client();
+        let key = 10 + at;
+        stage.sql(&format!("INSERT INTO shop.words VALUES ({key}, 'one')"));
+        if at % 2 == 0 {
+            assert_eq!(client.ask(&format!("MGET words@{key} items@{key}:x")), *reply);
+        } else {
+            client.expect(&[
+                ("MULTI", "OK"),
+                (&format!("GET words@{key}"), "QUEUED"),
+                (&format!("HGET items@{key}:x name"), "QUEUED"),
+                ("EXEC", reply),
+            ]);
+        }
+    }
+}
+
 /// How often the server was asked for rows.
 fn asked_server(client: &mut Client) -> u32 {
     let info = client.ask("INFO stats");

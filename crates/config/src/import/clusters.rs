@@ -79,7 +79,7 @@ pub(super) fn plan(dump: &Dump, uses: &Uses, notes: &mut Notes) -> Result<Vec<Cl
     let founders: Vec<u64> = left
         .iter()
         .copied()
-        .filter(|left| uses.defaults.contains_key(left))
+        .filter(|left| uses.defaults.contains_key(left) && !is_part_of_one(*left, &listed, &clusters))
         .collect();
     for hostgroup in founders {
         left.remove(&hostgroup);
@@ -352,7 +352,21 @@ fn founded(hostgroup: u64, listed: &[Listed], notes: &mut Notes) -> Cluster {
     }
 }
 
-/// Finds a place for a hostgroup that is nobody's default: in a cluster that it shares a server with, in the first
+/// Whether a cluster that is there already has all servers of a hostgroup: another choice of them, and no other data.
+fn is_part_of_one(hostgroup: u64, listed: &[Listed], clusters: &[Cluster]) -> bool {
+    let knows = |cluster: &Cluster, row: &Listed| {
+        cluster
+            .servers
+            .iter()
+            .any(|known| known.address == row.server.address)
+    };
+    let rows = || listed.iter().filter(|row| row.hostgroup == hostgroup);
+    clusters
+        .iter()
+        .any(|cluster| rows().all(|row| knows(cluster, row)))
+}
+
+/// Finds a place for a hostgroup that founds no cluster: in a cluster that it shares a server with, in the first
 /// cluster when rules send to it, else as a cluster for copies, else nowhere.
 fn place(hostgroup: u64, listed: &[Listed], clusters: &mut Vec<Cluster>, uses: &Uses, notes: &mut Notes) {
     let rows = || listed.iter().filter(|row| row.hostgroup == hostgroup);

@@ -12,6 +12,9 @@ use crate::value::quote;
 /// Longest file. Its own tables are a fraction of it.
 const LENGTH_MAX: usize = 64 << 20;
 
+/// Where operators find out what goes on.
+const ADMIN: &str = "127.0.0.1:6080";
+
 /// Tables in which nothing of the operator stands.
 const NOTHING_IN: [&str; 3] = ["mysql_collations", "global_settings", "sqlite_sequence"];
 
@@ -56,6 +59,11 @@ pub fn proxysql(text: &str) -> Result<Imported, ImportError> {
     toml.blank();
     variables::write(&dump, Section::Top, &mut toml, &mut notes);
     routes::write(&listeners, &dump, &mut toml, &mut notes);
+    toml.section("[admin]");
+    toml.comment(
+        "/metrics, /status, /sessions and /reload, in the place of the admin interface. There is no login.",
+    );
+    toml.text("bind", ADMIN);
     for cluster in &clusters {
         write_cluster(cluster, &dump, &mut toml, &mut notes);
     }
@@ -178,6 +186,17 @@ fn write_monitor(cluster: &Cluster, dump: &Dump, toml: &mut Toml, notes: &mut No
         return;
     }
     toml.section(&format!("[cluster.{}.monitor]", cluster.name));
+    match cluster.topology {
+        Topology::Replication => {
+            toml.comment(
+                "It needs REPLICATION CLIENT; on MariaDB, SLAVE MONITOR. See docs/guide/topology.md.",
+            );
+        }
+        Topology::GroupReplication => {
+            toml.comment("It needs SELECT on performance_schema. See docs/guide/topology.md.");
+        }
+        Topology::Galera | Topology::Static => {}
+    }
     for variable in ["mysql-monitor_username", "mysql-monitor_password"] {
         if dump.variable(variable).is_none() {
             notes.add(format!(

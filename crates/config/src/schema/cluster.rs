@@ -56,29 +56,34 @@ section! {
         /// Whether the primary takes its share of the reads while there are replicas.
         pub primary_reads: bool = default(false), Live;
 
+        /// Stored and loadable functions are known to leave nothing behind: they write nothing, take no user locks, make no temporary
+        /// tables and set no variables. Reads that call them go to replicas then, and they do not bind a session to its connection.
+        pub trust_functions: bool = default(false), NewSessions;
+
         /// Servers that rules and hints can name together.
         pub groups as "group": BTreeMap<String, Group> = default(BTreeMap::new()), Live;
 
         /// The connections that sessions share in mode `split`.
         pub pool: Pool = default(Pool::default()), Live;
 
-        /// How a new session finds its server, among those that are up and not full.
+        /// How a new session finds its server, among those that are up and not full, in modes `tcp` and `session`.
         pub balance: Balance = default(Balance::LeastConnections), NewSessions;
 
         /// Time to establish a connection to a server, before the next server is tried.
         pub connect_timeout: Duration = default(secs(3)) in ms(1)..=minutes(10), NewSessions;
 
-        /// Time for a server to send its greeting and for each of its answers during a login.
+        /// Time for a server to send its greeting and for each of its answers during a login. Where several do not greet one client,
+        /// the others have as much once more, all together.
         pub login_timeout: Duration = default(secs(5)) in ms(10)..=hours(1), NewSessions;
 
         /// A server that stops sending in the middle of a response is given up after this time. `0s` is never: a
         /// slow statement looks the same.
         pub server_idle_timeout: Duration = default(Duration::ZERO) in Duration::ZERO..=days(365), NewSessions;
 
-        /// Time that a new session waits for a seat when every server is at its `max_connections`.
+        /// Time that a new session (in mode `split`, a statement) waits for a seat when every server is at its `max_connections`.
         pub queue_timeout: Duration = default(secs(5)) in Duration::ZERO..=hours(1), NewSessions;
 
-        /// New sessions that wait for a seat at the same time. One more is refused at once.
+        /// New sessions that wait for a seat at the same time; in mode `split` statements, for each server. One more is refused at once.
         pub queue_max: u32 = default(1000) unit "sessions" in 0..=1_000_000, Live;
 
         /// A server that came up gets its full share of new sessions (in mode `split`, of reads) only after this time, and a growing share
@@ -97,7 +102,8 @@ section! {
         /// How often host names are looked up again.
         pub dns_interval: Duration = default(secs(30)) in secs(1)..=days(1), Live;
 
-        /// Send a PROXY protocol header (v2) with the client's address to the servers, which must expect it.
+        /// Send a PROXY protocol header (v2) to the servers, which must expect it: with the client's address, and without any where
+        /// sessions share connections (mode `split`).
         pub send_proxy: bool = default(false), NewSessions;
 
         /// Compression of server links; `zlib` and `zstd` where the server can do it. Leave it off in front of MariaDB where
@@ -108,7 +114,7 @@ section! {
         /// The version in our greeting to clients.
         pub server_version: Option<String> = default(None, "the servers' own"), NewSessions;
 
-        /// Let a client's password travel in the clear (`mysql_clear_password`, `dialog`) on a plain server link.
+        /// Let a client's password travel in the clear (`mysql_clear_password`, `dialog`) on a plain server link, in mode `session`.
         pub allow_cleartext_passwords: bool = default(false), NewSessions;
 
         /// How the health of servers is found out.
@@ -139,13 +145,14 @@ section! {
         /// The server in logs and metrics.
         pub name: String = default(String::new(), "the address with its port"), Live;
 
-        /// Share of new sessions in relation to the other servers. 0 is none: existing sessions go on.
+        /// Share of new sessions (in mode `split`, of reads) in relation to the other servers. 0 is none: existing sessions go on.
         pub weight: u32 = default(1) in 0..=1_000_000, NewSessions;
 
-        /// Sessions at the same time; 0 is no limit. Further ones go elsewhere, or wait when every server is full.
+        /// Sessions (in mode `split`, connections) at the same time; 0 is no limit. Further ones go elsewhere, or wait when every
+        /// server is full.
         pub max_connections: u32 = default(0) unit "sessions" in 0..=10_000_000, Live;
 
-        /// Used for new sessions only while no other server is available.
+        /// Used for new sessions (in mode `split`, for reads) only while no other server is available.
         pub backup: bool = default(false), NewSessions;
 
         /// What the server is for, where `topology` is `static`.

@@ -43,6 +43,7 @@ pub(crate) fn validate(config: &Config, report: &mut Report<'_>) {
         listener_tls(&listener.tls, &format!("{path}.tls"), report);
         accounts::some_user(listener, config, &path, report);
         options_of_split(listener, &path, report);
+        permissions_of_a_file(listener, &path, report);
         strong_transactions(listener, &path, report);
     }
     users(&config.users, report);
@@ -57,6 +58,7 @@ pub(crate) fn validate(config: &Config, report: &mut Report<'_>) {
         rules::groups(cluster, &path, report);
         topology::srv(cluster, &path, report);
         topology::roles(cluster, config, &path, report);
+        topology::followed(cluster, &path, report);
         topology::writers(cluster, config, &path, report);
         accounts::of_servers(cluster, &path, report);
         if let Some(monitor) = &cluster.monitor {
@@ -227,6 +229,18 @@ fn options_of_split(listener: &Listener, path: &str, report: &mut Report<'_>) {
                 .wrong_key(&option, "this option only in mode \"split\"", found)
                 .hint(None);
         }
+    }
+}
+
+/// Whoever gives permissions to a port would think that somebody is kept out.
+fn permissions_of_a_file(listener: &Listener, path: &str, report: &mut Report<'_>) {
+    let option = format!("{path}.unix_mode");
+    let is_port = matches!(listener.bind, BindAddress::Tcp(_)) && !report.is_wrong(&format!("{path}.bind"));
+    if is_port && report.is_written(&option) && !report.is_wrong(&option) {
+        let found = format!("it with {}", listener.bind);
+        report
+            .wrong_key(&option, "this option only where `bind` is a socket's path", found)
+            .hint(None);
     }
 }
 

@@ -79,17 +79,30 @@ fn servers_exist(group: &Group, cluster: &Cluster, path: &str, report: &mut Repo
     }
 }
 
+/// And one of them at least sees single statements, or the rule would never match.
 fn listeners_exist(rule: &Rule, config: &Config, path: &str, report: &mut Report<'_>) {
+    let matches = config.listeners.iter().enumerate().any(|(place, listener)| {
+        let splits = listener.mode == Mode::Split || report.is_wrong(&format!("listener[{place}].mode"));
+        splits && rule.listener.contains(&listener.name)
+    });
     for (index, name) in rule.listener.iter().enumerate() {
         let path = format!("{path}.listener[{index}]");
+        if report.is_wrong(&path) || report.is_wrong("listener") {
+            continue;
+        }
         let known = || config.listeners.iter().map(|listener| listener.name.as_str());
-        if !known().any(|listener| listener == name)
-            && !report.is_wrong(&path)
-            && !report.is_wrong("listener")
-        {
+        let Some(place) = known().position(|listener| listener == name) else {
             report
                 .wrong(&path, "the name of a listener", format!("{name:?}"))
                 .hint(suggest::hint(name, known()));
+            continue;
+        };
+        let mode = config.listeners[place].mode;
+        if !matches {
+            let found = format!("{name:?}, of mode \"{}\"", mode.word());
+            report
+                .wrong(&path, "the name of a listener of mode \"split\"", found)
+                .hint(None);
         }
     }
 }

@@ -31,6 +31,38 @@ pub(super) fn roles(cluster: &Cluster, config: &Config, path: &str, report: &mut
     }
 }
 
+/// Whoever limits the lag, or says how a cluster is to be followed, must not find out by a stale read that nobody looks.
+pub(super) fn followed(cluster: &Cluster, path: &str, report: &mut Report<'_>) {
+    let (topology, word) = (cluster.topology, cluster.topology.word());
+    if report.is_wrong(&format!("{path}.topology")) {
+        return;
+    }
+    let max_lag = format!("{path}.max_lag");
+    let is_limited = report.is_written(&max_lag) && !cluster.max_lag.is_zero();
+    if topology == Topology::Static && cluster.monitor.is_none() && is_limited && !report.is_wrong(&max_lag) {
+        let found = "it without, so that nobody knows the lag";
+        report
+            .wrong_key(&max_lag, "this option only with a `monitor`", found)
+            .hint(None);
+    }
+    let of_monitor = [
+        ("discover", topology == Topology::Static),
+        ("damping", topology == Topology::Static),
+        ("heartbeat_table", topology == Topology::Galera),
+    ];
+    for (option, is_idle) in of_monitor {
+        let path = format!("{path}.monitor.{option}");
+        let is_meant =
+            option != "discover" || cluster.monitor.as_ref().is_some_and(|monitor| monitor.discover);
+        if is_idle && is_meant && report.is_written(&path) && !report.is_wrong(&path) {
+            let found = format!("it with \"{word}\", where it does nothing");
+            report
+                .wrong_key(&path, "this option only with another `topology`", found)
+                .hint(None);
+        }
+    }
+}
+
 /// A name that can be asked for, and somebody to ask.
 pub(super) fn srv(cluster: &Cluster, path: &str, report: &mut Report<'_>) {
     let Some(srv) = &cluster.srv else { return };

@@ -7,7 +7,7 @@
 use std::io;
 use std::time::Duration;
 
-use mysql_wire::Greeting;
+use mysql_wire::{Greeting, SslRequest};
 use net::Stream;
 use tokio::time::timeout;
 
@@ -33,6 +33,11 @@ pub(super) async fn before_greeting(stream: &mut Stream) {
 /// The server has greeted, and was told nothing yet.
 pub(super) async fn after_greeting(stream: &mut Stream, greeting: &Greeting) {
     let _ = timeout(LIMIT, upstream::leave(stream, greeting)).await;
+}
+
+/// TLS was begun by `request`.
+pub(super) async fn after_tls(stream: &mut Stream, greeting: &Greeting, request: &SslRequest) {
+    let _ = timeout(LIMIT, upstream::leave_tls(stream, greeting, request)).await;
 }
 
 /// The login was sent.

@@ -68,6 +68,7 @@ pub(super) fn classify(session: &Session, of: &OfSession, text: &[u8]) -> Other 
     }
     let names = |set: &[u8]| text.windows(set.len()).any(|word| word.eq_ignore_ascii_case(set));
     match found.facts.class {
+        _ if found.facts.effects.contains(Effects::GATEWAY) && found.facts.statements == 1 => {}
         Class::Session if TRAILING_QUOTES_SETS.iter().any(|set| names(set)) => return ANY_OTHER,
         Class::Session | Class::Administration => match assigned(text, syntax(of.syntax.ansi_quotes)) {
             Some(sets) => found.sets = sets,

@@ -9,6 +9,7 @@
 //! says of its last statement is always of the client's last statement.
 
 mod classify;
+mod level;
 mod now;
 mod prepared;
 mod rights;
@@ -158,11 +159,7 @@ impl OfSession {
         let traits = session.listener.cluster.traits()?;
         Some(Box::new(Self {
             lookups,
-            // Of what a session has written its server tells clients only that ask for it.
-            consistency: match session.listener.config.consistency {
-                ReadConsistency::Session => ReadConsistency::Strong,
-                other => other,
-            },
+            consistency: level::of_session(session.listener.config.consistency),
             user: user.into(),
             host: client.socket_addr().map(|address| address.ip()),
             collation,
@@ -280,6 +277,9 @@ async fn serve(session: &mut Session, of: &mut OfSession, head: CommandHead) -> 
     match head.command {
         Command::QUERY => match found {
             Found::Lookup(step) => go_on(session, of, head, step, &mut None).await,
+            Found::Other(other) if is_for_gateway(&other) => {
+                level::statement(session, of, head, &other).await
+            }
             Found::Other(other) => forward_statement(session, of, head, &other).await,
             Found::Nothing => lookup(session, of, head).await,
         },
@@ -308,6 +308,7 @@ async fn serve(session: &mut Session, of: &mut OfSession, head: CommandHead) -> 
                 false => Standing::Changed,
             };
             (of.next_transaction, of.has_diagnostics) = (false, false);
+            of.consistency = level::of_session(session.listener.config.consistency);
             let now = session.worker.clock.now();
             of.rights.renew(of.lookups.rights_of_login(), now);
             forward(session, of, head, None).await
@@ -323,6 +324,10 @@ async fn serve(session: &mut Session, of: &mut OfSession, head: CommandHead) -> 
         }
         _ => forward_statement(session, of, head, &ANY_OTHER).await,
     }
+}
+
+fn is_for_gateway(other: &Other) -> bool {
+    other.facts.effects.contains(Effects::GATEWAY)
 }
 
 async fn forward(
@@ -527,6 +532,12 @@ fn note_answered(session: &mut Session, of: &mut OfSession, head: CommandHead) {
     let payload = lookups::whole_payload(session.wires.up.unseen(), head.payload_len).unwrap_or_default();
     of.unknown_to_server.clear();
     of.unknown_to_server.extend_from_slice(payload);
+    take_off(session, of, head);
+    series(session).answered.inc();
+}
+
+/// Takes a command off what the client sent, whose answer is in `out`.
+fn take_off(session: &mut Session, of: &OfSession, head: CommandHead) {
     let len = PacketHeader::LEN + head.payload_len;
     session.wires.up.discard(len);
     let traffic = &mut session.wires.traffic;
@@ -534,7 +545,6 @@ fn note_answered(session: &mut Session, of: &mut OfSession, head: CommandHead) {
     traffic.to_client += of.out.len() as u64;
     traffic.listener.bytes_from_clients.add(len as u64);
     traffic.listener.bytes_to_clients.add(of.out.len() as u64);
-    series(session).answered.inc();
 }
 
 async fn say(session: &mut Session, packets: &[u8]) -> Result<(), Broken> {

@@ -6,7 +6,10 @@
 use mysql_wire::Command;
 use sql_class::point_lookup;
 
-use super::{ANY_OTHER, Found, OfSession, Other, Step, classify, note_answered, prepared, settings, step};
+use super::{
+    ANY_OTHER, Found, OfSession, Other, Step, classify, is_for_gateway, note_answered, prepared, settings,
+    step,
+};
 use crate::lookups::{self, Asked, Plan};
 use crate::relay::{Broken, Exchanged};
 use crate::session::{CommandHead, Session};
@@ -40,7 +43,9 @@ pub(crate) fn at_once(session: &mut Session, head: CommandHead) -> AtOnce {
                 false => AtOnce::Waits,
             }
         }
-        Found::Other(other) if of.unknown_to_server.is_empty() || of.is_replaced_by(other) => {
+        Found::Other(other)
+            if !is_for_gateway(other) && (of.unknown_to_server.is_empty() || of.is_replaced_by(other)) =>
+        {
             let other = std::mem::take(&mut of.found);
             if let Found::Other(other) = other {
                 of.note_sent(&other, session.worker.clock.now());

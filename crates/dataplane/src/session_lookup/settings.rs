@@ -40,7 +40,7 @@ const LASTING: StatusFlags = StatusFlags(
         | StatusFlags::IN_TRANS_READONLY.0,
 );
 
-fn lasting(status: StatusFlags) -> StatusFlags {
+pub(super) fn lasting(status: StatusFlags) -> StatusFlags {
     StatusFlags(status.0 & LASTING.0)
 }
 

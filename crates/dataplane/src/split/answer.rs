@@ -91,12 +91,22 @@ pub(crate) async fn refuse(split: &mut Split, Refused(error): Refused) -> Result
 
 /// Writes an error in the place of an answer.
 pub(crate) async fn tell(split: &mut Split, sequence: u8, error: SessionError) -> Result<(), SessionError> {
+    begin(split)?;
+    end_with(split, sequence, error).await
+}
+
+/// Writes an error as the end of an answer that has begun, or was awaited.
+pub(crate) async fn end_with(
+    split: &mut Split,
+    sequence: u8,
+    error: SessionError,
+) -> Result<(), SessionError> {
     let Some(packet) = error.to_packet() else {
         return Err(error);
     };
     split.worker.metrics.error_sent(packet.code, error.fault());
     let bytes = error_bytes(&packet, sequence, split.capabilities);
-    say(split, &bytes).await
+    put(split, &bytes).await
 }
 
 /// Writes what may go to the client of what has come from the server.
@@ -129,13 +139,18 @@ pub(crate) async fn farewell(split: &mut Split, error: &SessionError) {
     say_goodbye(&mut split.wires, &last).await;
 }
 
-/// Writes packets of our own to the client.
+/// Writes packets of our own to the client, as an answer.
 pub(crate) async fn say(split: &mut Split, packets: &[u8]) -> Result<(), SessionError> {
-    split
-        .wires
-        .client
-        .begin_command()
-        .map_err(SessionError::ClientFailed)?;
+    begin(split)?;
+    put(split, packets).await
+}
+
+fn begin(split: &mut Split) -> Result<(), SessionError> {
+    let begun = split.wires.client.begin_command();
+    begun.map_err(SessionError::ClientFailed)
+}
+
+async fn put(split: &mut Split, packets: &[u8]) -> Result<(), SessionError> {
     split.wires.down.say(packets);
     let wires = &mut split.wires;
     let written = poll_fn(|cx| wires.down.poll_write(cx, &mut wires.client));

@@ -124,10 +124,31 @@ async fn converse(
     capabilities: Capabilities,
     commands: &[Vec<u8>],
 ) -> Result<Vec<Reply>, AskError> {
-    let mut packets = Vec::with_capacity(commands.iter().map(|command| command.len() + 4).sum());
+    let (replies, unread) = ask_ahead(stream, capabilities, commands, &[]).await?;
+    if unread.is_empty() {
+        Ok(replies)
+    } else {
+        Err(AskError::Unexpected("a command of the gateway"))
+    }
+}
+
+/// Sends the commands and, in the same write, the packet of somebody else's behind them. The answers to the commands, and what has been
+/// read of the one to that packet. Not for a stream that is compressed.
+pub(crate) async fn ask_ahead(
+    stream: &mut Stream,
+    capabilities: Capabilities,
+    commands: &[Vec<u8>],
+    packet: &[u8],
+) -> Result<(Vec<Reply>, Vec<u8>), AskError> {
+    let len: usize = commands
+        .iter()
+        .map(|command| command.len() + PacketHeader::LEN)
+        .sum();
+    let mut packets = Vec::with_capacity(len + packet.len());
     for command in commands {
         write_packet(&mut packets, &mut 0, command);
     }
+    packets.extend_from_slice(packet);
     stream.begin_command()?;
     stream.write_all(&packets).await?;
     stream.flush().await?;
@@ -146,11 +167,7 @@ async fn converse(
         }
         replies.push(read_reply(stream, &mut tracker, &mut unread).await?);
     }
-    if unread.is_empty() {
-        Ok(replies)
-    } else {
-        Err(AskError::Unexpected("a command of the gateway"))
-    }
+    Ok((replies, unread))
 }
 
 /// Runs one statement and drops what it answers, however much that is.

@@ -31,7 +31,7 @@ pub(crate) async fn caught_up(
 /// By GTIDs. In a group no write is lost that was acknowledged, so this ends; asynchronous replication may have lost it with its
 /// server, and then nobody will ever have it.
 async fn wait(split: &mut Split, connection: &mut Connection<Held>) -> Result<(), Refused> {
-    let freshness = fresh::own_writes(split);
+    let freshness = fresh::own_position(split);
     let Freshness::Position(position) = &freshness else {
         return Ok(());
     };

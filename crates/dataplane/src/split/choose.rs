@@ -53,6 +53,7 @@ pub(crate) const PRIMARY_ONLY: Effects = Effects::USER_VARIABLES
     .with(Effects::READS_DIAGNOSTICS)
     .with(Effects::CALCULATES_FOUND_ROWS)
     .with(Effects::READS_CONNECTION_ID)
+    .with(Effects::READS_LAST_GTID)
     .with(Effects::CALLS_PROCEDURE)
     .with(Effects::UNKNOWN_FUNCTION)
     .with(Effects::NEXT_TRANSACTION)
@@ -73,6 +74,15 @@ pub(crate) const PRIMARY_ONLY: Effects = Effects::USER_VARIABLES
     .with(Effects::CHANGES_ACCOUNT)
     .with(Effects::SETS_AUTOCOMMIT);
 
+/// Whether something of a read keeps it from a replica.
+pub(crate) fn keeps_from_replicas(split: &Split, effects: Effects) -> bool {
+    let trusted = match split.session.trusts_functions() {
+        true => Effects::UNKNOWN_FUNCTION,
+        false => Effects::NONE,
+    };
+    effects.intersects(Effects(PRIMARY_ONLY.0 & !trusted.0))
+}
+
 /// Where a statement goes that is not bound to the connection the session holds.
 pub(crate) fn target(split: &Split, facts: &Facts) -> Target {
     if transaction::is_on_replica(split) {
@@ -87,13 +97,13 @@ pub(crate) fn target(split: &Split, facts: &Facts) -> Target {
     let primary = Target::Primary {
         for_writing: !matches!(facts.class, Class::Read | Class::Session | Class::Transaction),
     };
-    let may_leave = !facts.effects.intersects(PRIMARY_ONLY)
+    let may_leave = !keeps_from_replicas(split, facts.effects)
         && split.account.user.config.pooling == config::Pooling::Transaction;
     match (&facts.hint, facts.class) {
         (Some(Hint::Server(name)), _) => return Target::Named(name.clone()),
         (Some(Hint::Primary), _) => return primary,
         // The word of whoever wrote the statement stands for what cannot be known of a function, not for a write.
-        (Some(Hint::Replica), Class::Read) => return Target::Replica,
+        (Some(Hint::Replica), Class::Read) if !rules::binds_read(split, facts) => return Target::Replica,
         _ => {}
     }
     match facts.class {

@@ -1,12 +1,15 @@
 //! `FOREBAY …`: statements for the gateway itself.
 //!
 //! `FOREBAY EXPLAIN <statement>` says what the gateway knows of a statement and where it would go, without executing it;
-//! `FOREBAY SHOW PINS` says why the session holds its connection.
+//! `FOREBAY SHOW PINS` says why the session holds its connection; `FOREBAY SET read_consistency = …` says how fresh the session's
+//! reads are from here on.
 
+use config::ReadConsistency;
 use mysql_wire::PacketHeader;
 use sql_class::{Effects, Facts};
 
 use crate::error::SessionError;
+use crate::lookups;
 use crate::session::CommandHead;
 use crate::split::choose::{self, Target};
 use crate::split::command;
@@ -14,7 +17,7 @@ use crate::split::fresh::Freshness;
 use crate::split::rows::result_set;
 use crate::split::run::refuse;
 use crate::split::state::Split;
-use crate::split::{answer, fresh, rules, transaction};
+use crate::split::{answer, fresh, lookup, rules, transaction};
 
 /// Executes a statement for the gateway.
 pub(crate) async fn statement(split: &mut Split, head: CommandHead) -> Result<(), SessionError> {
@@ -35,8 +38,11 @@ pub(crate) async fn statement(split: &mut Split, head: CommandHead) -> Result<()
         {
             (["reason", "digest"], pins_of(split))
         }
+        (Some(set), Some(_)) if set.eq_ignore_ascii_case("SET") => return set_option(split, &text).await,
         _ => {
-            let known = "known are FOREBAY EXPLAIN <statement> and FOREBAY SHOW PINS".to_owned();
+            let known = "known are FOREBAY EXPLAIN <statement>, FOREBAY SHOW PINS and \
+                         FOREBAY SET [read_]consistency = <value>"
+                .to_owned();
             return refuse(split, SessionError::GatewayStatement(known)).await;
         }
     };
@@ -50,6 +56,56 @@ pub(crate) async fn statement(split: &mut Split, head: CommandHead) -> Result<()
     );
     debug_assert!(packets.len() > PacketHeader::LEN);
     answer::say(split, &packets).await
+}
+
+/// `FOREBAY SET read_consistency = …`, or `consistency`, which is that of lookups.
+async fn set_option(split: &mut Split, text: &str) -> Result<(), SessionError> {
+    if let Some(wanted) = lookups::wanted_level(text.as_bytes()) {
+        if lookup::set_level(split, wanted) {
+            return answer::ok(split).await;
+        }
+        let why = "no consistency to be set: the listener has no point_lookups".to_owned();
+        return refuse(split, SessionError::GatewayStatement(why)).await;
+    }
+    let several = split.pool().config().max_writers > 1;
+    match consistency(text) {
+        Ok(Some(ReadConsistency::Strong)) if several => {
+            let why = "not strong, since several servers take writes (max_writers)".to_owned();
+            refuse(split, SessionError::GatewayStatement(why)).await
+        }
+        Ok(wanted) => {
+            split.own_consistency = wanted;
+            answer::ok(split).await
+        }
+        Err(why) => refuse(split, SessionError::GatewayStatement(why)).await,
+    }
+}
+
+/// What a `FOREBAY SET` wants: `None` is what the configuration says.
+fn consistency(text: &str) -> Result<Option<ReadConsistency>, String> {
+    const ALL: [ReadConsistency; 3] = [
+        ReadConsistency::Eventual,
+        ReadConsistency::Session,
+        ReadConsistency::Strong,
+    ];
+    let (left, right) = text.split_once('=').unwrap_or((text, ""));
+    let name = left
+        .trim_end_matches(':')
+        .split_whitespace()
+        .nth(2)
+        .unwrap_or_default();
+    if !name.eq_ignore_ascii_case("read_consistency") {
+        let known = "read_consistency and consistency, to eventual, session, strong or DEFAULT";
+        return Err(format!("what can be set is {known}"));
+    }
+    let is_around = |c: char| c.is_whitespace() || matches!(c, ';' | '\'' | '"');
+    let value = right.trim_matches(is_around);
+    if value.eq_ignore_ascii_case("DEFAULT") {
+        return Ok(None);
+    }
+    let found = ALL.iter().find(|known| value.eq_ignore_ascii_case(known.word()));
+    let expected = || format!("read_consistency is eventual, session, strong or DEFAULT, and not '{value}'");
+    found.copied().map(Some).ok_or_else(expected)
 }
 
 fn pins_of(split: &Split) -> Vec<Vec<String>> {
@@ -100,6 +156,7 @@ pub(crate) async fn explain(split: &mut Split, text: &str) -> Vec<Vec<String>> {
     say("target", target_in_words(&target));
     let topology = split.listener.cluster.topology();
     if matches!(target, Target::Replica | Target::Group { .. }) {
+        say("read_consistency", choose::consistency(split).word().to_owned());
         let freshness = fresh::needed(split).await.unwrap_or(Freshness::Primary);
         let topology = split.listener.cluster.topology();
         let covers = |server: &upstream::Server| freshness.covered_by(server);
@@ -141,4 +198,40 @@ fn effects(facts: &Facts) -> String {
         .iter()
         .filter(|(effect, _)| facts.effects.contains(*effect));
     named.map(|(_, name)| *name).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_session_says_how_fresh_its_reads_are() {
+        for (text, wanted) in [
+            (
+                "FOREBAY SET read_consistency = strong",
+                Some(ReadConsistency::Strong),
+            ),
+            (
+                "forebay set READ_CONSISTENCY='Session';",
+                Some(ReadConsistency::Session),
+            ),
+            (
+                "FOREBAY SET read_consistency := \"eventual\" ; ",
+                Some(ReadConsistency::Eventual),
+            ),
+            ("FOREBAY SET read_consistency=DEFAULT", None),
+        ] {
+            assert_eq!(consistency(text), Ok(wanted), "{text}");
+        }
+        for text in [
+            "FOREBAY SET read_consistency",
+            "FOREBAY SET read_consistency = ",
+            "FOREBAY SET read_consistency = fresh",
+            "FOREBAY SET GLOBAL read_consistency = strong",
+            "FOREBAY SET x = strong",
+            "FOREBAY SET = strong",
+        ] {
+            assert!(consistency(text).is_err(), "{text}");
+        }
+    }
 }

@@ -55,6 +55,11 @@ pub(crate) async fn needed(split: &Split) -> Result<Freshness, Refused> {
         _ if is_galera(split) => Ok(Freshness::Any),
         ReadConsistency::Eventual => Ok(Freshness::Any),
         ReadConsistency::Session => Ok(not_lost(split, own_writes(split))),
+        // What a session has asked for before several took writes.
+        ReadConsistency::Strong if split.pool().config().max_writers > 1 => {
+            let why = "no strong reads, since several servers take writes (max_writers)".to_owned();
+            Err(Refused(SessionError::GatewayStatement(why)))
+        }
         // Boxed, as in `wait`: what few reads need has no place in every session.
         ReadConsistency::Strong => Box::pin(strong::needed(split)).await,
     }
@@ -147,9 +152,17 @@ pub(crate) fn keeps_sync_wait(from: &Carried, to: &Carried) -> bool {
         .all(|name| from.variable(name) == to.variable(name))
 }
 
+/// What has all that the session has written.
 pub(crate) fn own_writes(split: &Split) -> Freshness {
+    match split.session.has_untracked_writes() {
+        true => Freshness::Primary,
+        false => own_position(split),
+    }
+}
+
+/// The same, as far as a position tells it.
+pub(crate) fn own_position(split: &Split) -> Freshness {
     match split.session.gtid() {
-        None if split.session.has_untracked_writes() => Freshness::Primary,
         None => Freshness::Any,
         Some(text) => match GtidSet::parse(flavor(split), text) {
             Ok(position) => Freshness::Position(position),

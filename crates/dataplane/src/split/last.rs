@@ -7,21 +7,43 @@ use std::rc::Rc;
 
 use mysql_wire::{Command, OkPacket, Outcome, PacketHeader};
 use session::Prepared;
-use sql_class::{Effects, Facts, Syntax};
+use sql_class::{Class, Effects, Facts, StatementItem, Syntax};
 
 use crate::error::SessionError;
 use crate::session::CommandHead;
 use crate::split::run::with_statement;
 use crate::split::state::{Refused, Split};
-use crate::split::{answer, ask, command, lease, lookup};
+use crate::split::{answer, ask, command, lease, lookup, makers};
 
 /// What the connection at hand still says of the session's last statement.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Left {
-    /// Nobody else had it in between.
+    /// It was executed there, and nobody else's since.
     pub(crate) is_own: bool,
-    /// And nothing else was executed on it, not by the gateway either.
+    /// And nothing else was executed there, not by the gateway either.
     pub(crate) is_untouched: bool,
+}
+
+impl Left {
+    pub(crate) const ALL: Self = Self {
+        is_own: true,
+        is_untouched: true,
+    };
+}
+
+/// A command is about to be sent, or was.
+pub(crate) fn note_sent(split: &mut Split, command: Command) {
+    let runs_sql = matches!(
+        command,
+        Command::QUERY | Command::STMT_EXECUTE | Command::STMT_BULK_EXECUTE
+    );
+    if runs_sql {
+        split.turn = split.turn.wrapping_add(1);
+        split.with_figures = None;
+        if let Some(leased) = &mut split.lease {
+            leased.left = Left::ALL;
+        }
+    }
 }
 
 /// Puts this session's figures into the text of a statement that was to be sent, where it asks for them.
@@ -33,7 +55,8 @@ pub(crate) fn put_values(split: &mut Split, head: CommandHead, facts: &Facts, le
     let Some(text) = command::text(payload, split.capabilities) else {
         return;
     };
-    let Some(changed) = with_values(split, text, facts, left) else {
+    let changed = as_assignments(split, text, facts, left);
+    let Some(changed) = changed.or_else(|| with_values(split, text, facts, Some(left))) else {
         return;
     };
     let attributes = payload.len() - text.len();
@@ -43,33 +66,41 @@ pub(crate) fn put_values(split: &mut Split, head: CommandHead, facts: &Facts, le
 }
 
 /// Has the leased connection say of the session's last statement what it may be asked. `prepared`: the id and the digest of the
-/// statement that is executed. True where there was something to do; after an error the connection has to be
-/// [given up](give_up).
+/// statement that is executed. After an error the connection has to be [given up](give_up).
 pub(crate) async fn bring_about(
     split: &mut Split,
     head: CommandHead,
     facts: &Facts,
     prepared: Option<(u32, u64)>,
-) -> Result<bool, Refused> {
-    let mut primed = false;
+) -> Result<(), Refused> {
     while let Some(command) = with_statement(split, head, Some(facts), prepared, |session, statement| {
         session.prime(statement)
     }) {
         prime(split, command).await?;
-        primed = true;
     }
-    let found = lookup::bring_about(split, facts).await?;
-    Ok(found || primed)
+    lookup::bring_about(split, facts).await.map(drop)
 }
 
 /// Tells the session where the id that an answer has is certainly one that the server has made. `sent`: the statement.
 pub(crate) fn note_made(split: &mut Split, outcome: &Outcome, sent: Option<&[u8]>) {
+    if split.session.statement().0 == Class::Ddl {
+        // It may have been a trigger's.
+        split.shared.makers.clear();
+    }
     let id = outcome.last_insert_id;
-    if let Some(sent) = sent.filter(|_| id != 0)
-        && !split.session.knows_last_insert_id()
-        && !may_give(split, sent, id)
-    {
+    if id == 0 || split.session.knows_last_insert_id() {
+        return;
+    }
+    split.maker = None;
+    if sent.is_none_or(|sent| may_give(split, sent, id)) {
+        return;
+    }
+    let schema = split.session.carried().schema();
+    let key = makers::Key::new(split.session.statement_digest(), schema);
+    if split.shared.makers.contain(key, split.worker.now_ms()) {
         split.session.insert_id_was_made();
+    } else {
+        split.maker = Some((key, id));
     }
 }
 
@@ -79,23 +110,39 @@ pub(crate) fn is_in_doubt(split: &Split) -> bool {
     !split.session.knows_last_insert_id() && !split.keeps_connection && !split.session.is_pinned()
 }
 
-/// Asks for the id, before the connection is given back.
+/// Asks for the id, before the connection is given back; and for the rows that the statement has counted, which are of no connection then.
 pub(crate) async fn learn_insert_id(split: &mut Split) {
     let Some(ask) = split.session.ask_last_insert_id() else {
         return;
     };
-    if prime(split, ask).await.is_err() {
+    let counts = split.session.may_ask_found_rows();
+    if counts && learn_found_rows(split).await.is_err() || prime(split, ask).await.is_err() {
         lease::abandon(split);
+        return;
     }
+    if let Some((key, id)) = split.maker.take()
+        && id == split.session.last_insert_id()
+    {
+        split.shared.makers.add(key, split.worker.now_ms());
+    }
+}
+
+async fn learn_found_rows(split: &mut Split) -> Result<(), Refused> {
+    // The LIMIT is for sessions that have set `sql_select_limit`.
+    let command = ask::query(split.key.capabilities, "SELECT FOUND_ROWS() LIMIT 1");
+    let replies = lease::ask_on_lease(split, &[command]).await?;
+    let rows = replies.first().and_then(|reply| ask::plain(reply.value()));
+    let rows = rows.and_then(|rows| str::from_utf8(&rows).ok()?.parse().ok());
+    if let (Some(rows), Some(leased)) = (rows, &mut split.lease) {
+        split.session.learn_found_rows(rows);
+        leased.left = Left::default();
+    }
+    Ok(())
 }
 
 /// Whether a statement may have given the id itself: it is there in some form, or comes from somewhere else.
 fn may_give(split: &mut Split, packet: &[u8], id: u64) -> bool {
     let payload = packet.get(PacketHeader::LEN..).unwrap_or_default();
-    let has = |text: &[u8], part: &[u8]| {
-        let mut windows = text.windows(part.len());
-        windows.any(|window| window.eq_ignore_ascii_case(part))
-    };
     let elsewhere = |text: &[u8]| {
         let mut parts = [&b"select"[..], b"duplicate", b"@"].into_iter();
         parts.any(|part| has(text, part))
@@ -145,39 +192,71 @@ async fn prime(split: &mut Split, command: Vec<u8>) -> Result<(), Refused> {
     Ok(())
 }
 
-/// Puts the session's own id into a statement that was to be prepared, and is right whenever it is executed. The text that is
-/// prepared then; `None` where it is the client's.
-pub(crate) fn put_own_id(split: &mut Split, head: CommandHead, facts: &Facts) -> Option<Vec<u8>> {
-    const ID_ALONE: Left = Left {
-        is_own: true,
-        is_untouched: true,
-    };
-    let (command, text) = command::payload(split, head).split_first()?;
-    let (command, changed) = (*command, with_values(split, text, facts, ID_ALONE)?);
-    split.wires.up.discard(PacketHeader::LEN + head.payload_len);
-    split.say_command(&[&[command], changed.as_slice()].concat());
-    Some(changed)
+/// Puts the session's own figures into a statement that was to be prepared. The text that is right whenever it is executed, with the
+/// session's id alone; and the one that is prepared, which is right if it is executed at once.
+pub(crate) fn put_own_figures(
+    split: &mut Split,
+    head: CommandHead,
+    facts: &Facts,
+    text: Rc<[u8]>,
+) -> (Rc<[u8]>, Rc<[u8]>) {
+    let with = |left| with_values(split, &text, facts, left).map(Rc::<[u8]>::from);
+    let (lasting, now) = (with(None), with(Some(lease::left(split))));
+    if let Some(sent) = &now {
+        split.wires.up.discard(PacketHeader::LEN + head.payload_len);
+        split.say_command(&[&[head.command.0], &**sent].concat());
+    }
+    let lasting = lasting.unwrap_or_else(|| Rc::clone(&text));
+    (lasting, now.unwrap_or(text))
+}
+
+/// `GET DIAGNOSTICS` as assignments of this session's figures, where the connection has another's: there is nothing else to be told, or
+/// the session would be bound to its connection.
+fn as_assignments(split: &Split, text: &[u8], facts: &Facts, left: Left) -> Option<Vec<u8>> {
+    let asks = Effects::READS_DIAGNOSTICS.with(Effects::READS_ROW_COUNT);
+    if left.is_untouched || facts.class != Class::Session || !facts.effects.contains(asks) {
+        return None;
+    }
+    let items = sql_class::statement_items(text, split.session.syntax())?;
+    let assignments = items.into_iter().map(|(variable, item)| {
+        let value = match item {
+            StatementItem::Number => 0,
+            StatementItem::RowCount => split.session.row_count(),
+        };
+        [&text[variable], format!("={value}").as_bytes()].concat()
+    });
+    let assignments: Vec<_> = assignments.collect();
+    Some([&b"SET "[..], &assignments.join(&b", "[..])].concat())
 }
 
 /// The text with this session's figures in the place of the functions that a server would answer with another's. `None` where
-/// it is right as it is.
-pub(crate) fn with_values(split: &Split, text: &[u8], facts: &Facts, left: Left) -> Option<Vec<u8>> {
-    let mut values: Vec<(&str, String)> = Vec::new();
+/// it is right as it is. `left`: of the connection, where the statement is executed at once.
+fn with_values(split: &Split, text: &[u8], facts: &Facts, left: Option<Left>) -> Option<Vec<u8>> {
+    if may_define(text, facts) {
+        return None;
+    }
+    let mut values: Vec<(&str, String, bool)> = Vec::new();
+    let (is_now, left) = (left.is_some(), left.unwrap_or(Left::ALL));
     // Among a server's own processes and threads its own id is the right one.
     let reads_server = facts.effects.contains(Effects::READS_SERVER);
     if facts.effects.contains(Effects::READS_CONNECTION_ID) && !reads_server {
         let id = format!("CAST({} AS UNSIGNED)", split.control.id);
-        values.push(("CONNECTION_ID", id));
+        values.push(("CONNECTION_ID", id, true));
+    }
+    if facts.effects.contains(Effects::READS_LAST_GTID) && is_now {
+        // Whoever had the connection last, and wherever the session wrote.
+        let lasts = facts.class == Class::Read;
+        values.extend(last_gtid(split).map(|gtid| ("@@last_gtid", gtid, lasts)));
     }
     if !left.is_untouched && facts.effects.contains(Effects::READS_ROW_COUNT) {
-        values.push(("ROW_COUNT", split.session.row_count().to_string()));
+        values.push(("ROW_COUNT", split.session.row_count().to_string(), false));
     }
     // What the gateway itself executes leaves them as they are. None is better than another session's.
     if !left.is_own && facts.effects.contains(Effects::READS_FOUND_ROWS) {
         let rows = lookup::found_rows(split)
             .or(split.session.found_rows())
             .unwrap_or(0);
-        values.push(("FOUND_ROWS", rows.to_string()));
+        values.push(("FOUND_ROWS", rows.to_string(), false));
     }
     if values.is_empty() {
         return None;
@@ -185,23 +264,57 @@ pub(crate) fn with_values(split: &Split, text: &[u8], facts: &Facts, left: Left)
     with_calls(text, split.session.syntax(), &values)
 }
 
+/// Whether there may be the definition of a view or a stored program, which is kept as it is written.
+fn may_define(text: &[u8], facts: &Facts) -> bool {
+    const KINDS: [&[u8]; 6] = [
+        b"VIEW",
+        b"TRIGGER",
+        b"PROCEDURE",
+        b"FUNCTION",
+        b"EVENT",
+        b"PACKAGE",
+    ];
+    facts.effects.contains(Effects::CHANGES_SCHEMA) && KINDS.iter().any(|kind| has(text, kind))
+}
+
+fn has(text: &[u8], part: &[u8]) -> bool {
+    let mut windows = text.windows(part.len());
+    windows.any(|window| window.eq_ignore_ascii_case(part))
+}
+
+/// MariaDB's, of the session's last write, as a literal. `None` where it is not known.
+fn last_gtid(split: &Split) -> Option<String> {
+    let gtid = match split.session.gtid() {
+        None if split.session.has_untracked_writes() => return None,
+        None => Vec::new(),
+        Some(_) => split.session.last_gtid()?,
+    };
+    let is_one = |byte: &u8| byte.is_ascii_digit() || *byte == b'-';
+    let text = String::from_utf8(gtid).ok()?;
+    text.as_bytes().iter().all(is_one).then(|| format!("'{text}'"))
+}
+
 /// The text of a statement that was prepared without a schema, for a connection that has one: what it asks for the schema it is answered
 /// as on its own. `None` where it is right as it is.
 pub(crate) fn without_schema(split: &Split, prepared: &Prepared) -> Option<Vec<u8>> {
     let is_needed = prepared.context.schema().is_none() && split.session.carried().schema().is_some();
-    let values = ["DATABASE", "SCHEMA"].map(|function| (function, "NULL".to_owned()));
+    let values = ["DATABASE", "SCHEMA"].map(|function| (function, "NULL".to_owned(), true));
     is_needed.then(|| with_calls(&prepared.text, split.session.syntax(), &values))?
 }
 
-/// The text with values in the place of calls of functions without arguments. `None` where there are no such calls.
-fn with_calls(text: &[u8], syntax: Syntax, values: &[(&str, String)]) -> Option<Vec<u8>> {
+/// The text with values in the place of calls of functions without arguments, those that do not last in its first statement only. `None` where there are no such calls.
+fn with_calls(text: &[u8], syntax: Syntax, values: &[(&str, String, bool)]) -> Option<Vec<u8>> {
     let mut places: Vec<_> = values
         .iter()
-        .flat_map(|(function, value)| {
+        .flat_map(|(function, value, lasts)| {
             sql_class::calls(text, syntax, function)
                 .into_iter()
+                .filter(move |call| *lasts || call.is_in_first)
                 // The column's type and length are the function's, which an argument gives that is never looked at.
-                .map(move |call| (call, format!("IF(TRUE,{value},{function}())")))
+                .map(move |call| {
+                    let parentheses = if function.starts_with("@@") { "" } else { "()" };
+                    (call, format!("IF(TRUE,{value},{function}{parentheses})"))
+                })
         })
         .collect();
     places.sort_by_key(|(call, _)| call.range.start);

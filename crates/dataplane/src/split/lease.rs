@@ -15,6 +15,7 @@ use crate::split::ask::{self, AskError};
 use crate::split::catch_up::caught_up;
 use crate::split::choose::{self, Target};
 use crate::split::fresh;
+use crate::split::last::Left;
 use crate::split::lookup;
 use crate::split::prepared::OnServer;
 use crate::split::series::{AtPrimary, Ran};
@@ -214,7 +215,12 @@ async fn try_servers(
                 Chosen::Leased => return Ok(()),
             },
         };
-        let leased = match connection(split, &server).await {
+        let syncs = is_primary && !split.has_own_writes(&server) || !is_primary && fresh::is_galera(split);
+        let found = match split.state_may_wait && !syncs {
+            true => bare_connection(split, &server).await,
+            false => connection(split, &server).await,
+        };
+        let leased = match found {
             Ok(connection) if is_primary && !split.has_own_writes(&server) => {
                 Box::pin(caught_up(split, connection)).await
             }
@@ -227,10 +233,14 @@ async fn try_servers(
             // It was there all the time: somebody has ended the connection, and so the statement.
             Ok(connection) if split.lost_on == Some(server.id()) && !was_gone => {
                 split.pool().give_back(connection);
-                return Err(Refused(gone(&server)));
+                return Err(Refused(lost_with_its_server(server.name())));
             }
             Ok(connection) => {
+                let lacks_state = !Rc::ptr_eq(split.session.carried(), &connection.state.carried);
                 attach(split, connection, is_primary);
+                if let Some(leased) = &mut split.lease {
+                    leased.lacks_state = lacks_state;
+                }
                 return Ok(());
             }
             // Another server may have room; else to ask again is to wait in line.
@@ -256,9 +266,9 @@ fn takes_statements(split: &Split, server: ServerId) -> bool {
 }
 
 /// What is said of a statement that was lost with its connection.
-fn gone(server: &Server) -> SessionError {
+pub(crate) fn lost_with_its_server(server: &str) -> SessionError {
     SessionError::ServerGone {
-        server: server.name().to_owned(),
+        server: server.to_owned(),
         during: During::Command,
     }
 }
@@ -339,6 +349,7 @@ pub(crate) fn held(metrics: &telemetry::Worker, cluster: &Cluster, opened: &Open
         to_close: Vec::new(),
         last_session: None,
         last_turn: 0,
+        is_untouched: false,
         syncs_reads: false,
         series: metrics.server(cluster.name(), opened.server.name()),
     }
@@ -412,13 +423,11 @@ pub(crate) fn not_asked(server: &Server, error: AskError) -> SessionError {
     }
 }
 
-/// Whether the last statement on the leased connection was this session's last, and nothing came in between.
-pub(crate) fn is_as_it_was_left(split: &Split) -> bool {
-    let is_last = split.lease.as_ref().is_some_and(|leased| {
-        let held = &leased.connection.state;
-        held.last_session == Some(split.control.id) && held.last_turn == split.turn
-    });
-    (split.was_pinned || is_last) && lookup::found_rows(split).is_none()
+/// What the leased connection still says of the session's last statement.
+pub(crate) fn left(split: &Split) -> Left {
+    let leased = split.lease.as_ref();
+    let leased = leased.filter(|_| lookup::found_rows(split).is_none());
+    leased.map_or(Left::default(), |leased| leased.left)
 }
 
 /// Hands the connection to the session: its stream goes into the session's wires.
@@ -433,12 +442,20 @@ pub(crate) fn attach(split: &mut Split, mut connection: Connection<Held>, is_pri
     split
         .series()
         .ran(if is_primary { Ran::Primary } else { Ran::Replica });
+    let state = &connection.state;
+    let is_own = state.last_session == Some(split.control.id) && state.last_turn == split.turn;
+    let left = Left {
+        is_own,
+        is_untouched: is_own && state.is_untouched,
+    };
     split.lease = Some(Leased {
         connection,
         is_primary,
         is_demoted: false,
         generation: 0,
         moves_on: false,
+        left,
+        lacks_state: false,
     });
 }
 
@@ -449,6 +466,9 @@ pub(crate) fn detach(split: &mut Split) -> Option<Connection<Held>> {
         split.series().pinned.dec();
     }
     leased.connection.stream = std::mem::replace(&mut split.wires.server, Stream::Detached);
+    let state = &mut leased.connection.state;
+    state.last_session = leased.left.is_own.then_some(split.control.id);
+    (state.last_turn, state.is_untouched) = (split.turn, leased.left.is_untouched);
     split.control.detach();
     Some(leased.connection)
 }
@@ -458,9 +478,6 @@ pub(crate) fn give_back(split: &mut Split) {
     debug_assert!(split.wires.down.is_empty() && !split.wires.down.is_pending());
     if let Some(mut connection) = detach(split) {
         fresh::leave(&mut connection.state, split.session.leave());
-        connection.state.last_session = Some(split.control.id);
-        split.turn = split.turn.wrapping_add(1);
-        connection.state.last_turn = split.turn;
         connection.state.statements.let_go();
         if split.control.is_aimed_at() {
             return;
@@ -483,6 +500,9 @@ pub(crate) async fn ask_on_lease(
     commands: &[Vec<u8>],
 ) -> Result<Vec<ask::Reply>, Refused> {
     let capabilities = split.key.capabilities;
+    if let Some(leased) = &mut split.lease {
+        leased.left.is_untouched = false;
+    }
     let asking = ask::ask(&mut split.wires.server, capabilities, commands);
     let asked = tokio::select! {
         biased;

@@ -172,25 +172,21 @@ fn open(
     let compression = handshake::agreed_compression(client_capabilities, login.zstd_level)
         .filter(|_| listener.config.compression);
     let nowhere = worker.metrics.server(listener.cluster.name(), telemetry::OTHER);
-    let mut up = Flow::default();
-    up.fill(&client.unread);
     control.set_limits(arrival::idle_limits(listener));
     register(worker, control, listener, &account);
     let split = Split {
-        session: Session::new(start(&account, &login, &traits, Rc::default())),
+        session: Session::new(start(&account, &login, &traits, listener, Rc::default())),
         control: Rc::clone(control),
         worker: Rc::clone(worker),
         listener: Arc::clone(listener),
         shape: Shape::new(own_key.capabilities, client_capabilities),
         key: shared.share_key(own_key),
         account,
-        wires: Wires {
-            client: client.stream,
-            server: Stream::Detached,
-            up,
-            down: Flow::default(),
-            traffic: Traffic::new(Arc::clone(series), nowhere),
-        },
+        wires: wires(
+            client.stream,
+            &client.unread,
+            Traffic::new(Arc::clone(series), nowhere),
+        ),
         lease: None,
         rules: rules::OfSession::new(worker),
         lookups: lookup::OfSession::new(worker, listener),
@@ -202,6 +198,8 @@ fn open(
         error_sequence: Some(client.sequence),
         keeps_connection: false,
         turn: 0,
+        with_figures: None,
+        maker: None,
         was_pinned: false,
         counted_as_pinned: false,
         may_go_elsewhere: false,
@@ -212,16 +210,31 @@ fn open(
         number: None,
         lost_on: None,
         says_it_itself: false,
+        state_may_wait: false,
         last_prepared: 0,
         writer: Cell::default(),
         written_on: None,
         last_server: None,
+        own_consistency: None,
         host,
         login: Box::new(login),
         traits,
         compression,
     };
     Ok((Box::new(split), client.sequence))
+}
+
+/// Of a client alone. `unread`: what it has sent behind its login.
+fn wires(client: Stream, unread: &[u8], traffic: Traffic) -> Wires {
+    let mut up = Flow::default();
+    up.fill(unread);
+    Wires {
+        client,
+        server: Stream::Detached,
+        up,
+        down: Flow::default(),
+        traffic,
+    }
 }
 
 /// From now on others find the session by its number.
@@ -247,7 +260,13 @@ fn key(credential: &Credential, client: Capabilities, traits: &ServerTraits, cha
 }
 
 /// What a session knows of itself before its first command.
-fn start(account: &Authenticated, login: &Login, traits: &ServerTraits, baseline: Rc<Baseline>) -> Start {
+fn start(
+    account: &Authenticated,
+    login: &Login,
+    traits: &ServerTraits,
+    listener: &ListenerState,
+    baseline: Rc<Baseline>,
+) -> Start {
     let dialect = dialect(&traits.server_version);
     let tracks = login.capabilities.contains(Capabilities::SESSION_TRACK);
     Start {
@@ -261,7 +280,7 @@ fn start(account: &Authenticated, login: &Login, traits: &ServerTraits, baseline
         },
         baseline,
         session_pooling: account.user.config.pooling == config::Pooling::Session,
-        trusts_routines: false,
+        trusts_functions: listener.cluster.config().trust_functions,
         statements_max: STATEMENTS_MAX,
     }
 }
@@ -293,7 +312,13 @@ async fn admit(split: &mut Split, sequence: u8) -> Result<(), SessionError> {
     let server = any_server(split)?;
     // What it needs of a connection is known before one is there; what variables are on it, after.
     // Ids of statements go on, so that one from before COM_CHANGE_USER means none.
-    let without_baseline = start(&split.account, &split.login, &split.traits, Rc::default());
+    let without_baseline = start(
+        &split.account,
+        &split.login,
+        &split.traits,
+        &split.listener,
+        Rc::default(),
+    );
     split.session.change_user(without_baseline);
     let connection = match lease::bare_connection(split, &server).await {
         // To ask again is to wait in line.
@@ -304,7 +329,13 @@ async fn admit(split: &mut Split, sequence: u8) -> Result<(), SessionError> {
     };
     let mut connection = connection.map_err(|Refused(error)| not_admitted(split, error))?;
     let baseline = Rc::clone(&connection.state.baseline);
-    let start = start(&split.account, &split.login, &split.traits, baseline);
+    let start = start(
+        &split.account,
+        &split.login,
+        &split.traits,
+        &split.listener,
+        baseline,
+    );
     split.session.change_user(start);
     let common = Rc::clone(&split.shared);
     common.share(&mut split.session);
@@ -364,6 +395,7 @@ pub(crate) async fn change_user(split: &mut Split, head: CommandHead) -> Result<
         return Err(SessionError::PacketTooLong(head.payload_len));
     }
     split.keeps_connection = false;
+    split.turn = split.turn.wrapping_add(1);
     if split.lease.is_some() {
         lease::abandon(split);
     }
@@ -427,6 +459,8 @@ async fn become_user(
             split.control.name_user(&user);
             split.worker.shared.registry.rename(split.control.id, user.into());
             split.rules = rules::OfSession::new(&split.worker);
+            split.own_consistency = None;
+            lookup::set_level(split, None);
             split.shape.reset(split.key.capabilities, split.capabilities);
             Ok(())
         }

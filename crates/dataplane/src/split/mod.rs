@@ -13,6 +13,7 @@
 //! What rules say of a statement is in `rules`; where it goes in `choose`; how fresh a replica has to be in `fresh`; prepared statements, whose ids are
 //! the client's own here, in `prepared`.
 
+mod ahead;
 mod answer;
 mod arm;
 pub(crate) mod ask;
@@ -26,6 +27,7 @@ mod last;
 mod lease;
 mod login;
 mod lookup;
+mod makers;
 mod note;
 mod observe;
 mod pipeline;

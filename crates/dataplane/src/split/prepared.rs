@@ -57,6 +57,13 @@ impl OnServer {
         Some(found)
     }
 
+    /// The text of the statement that has a cursor or long data of the client's statement.
+    pub(crate) fn text_held_by(&self, client_id: u32) -> Option<Rc<[u8]>> {
+        let mut statements = self.statements.iter();
+        let held = statements.find(|statement| statement.held_by == Some(client_id))?;
+        Some(Rc::clone(&held.text))
+    }
+
     /// Adds a statement that was just prepared. Returns the id of one that must be closed for it: the one not used for
     /// the longest time, where the limit is reached.
     pub(crate) fn add(&mut self, id: u32, text: Rc<[u8]>, context: Rc<Carried>) -> Option<u32> {

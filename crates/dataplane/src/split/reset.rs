@@ -5,12 +5,16 @@ use crate::relay::Exchanged;
 use crate::session::CommandHead;
 use crate::split::run::{begin, exchange, settle};
 use crate::split::state::Split;
-use crate::split::{answer, lease};
+use crate::split::{answer, lease, lookup};
 
 /// On the connection that the session holds, or on none, which is as good.
 pub(crate) async fn connection(split: &mut Split, head: CommandHead) -> Result<(), SessionError> {
     split.keeps_connection = false;
+    // No connection knows of a statement before.
+    split.turn = split.turn.wrapping_add(1);
     if split.lease.is_none() {
+        split.own_consistency = None;
+        lookup::set_level(split, None);
         split.session.reset();
         split.session.rearmed();
         split.status = split.session.status_at_rest();
@@ -19,6 +23,8 @@ pub(crate) async fn connection(split: &mut Split, head: CommandHead) -> Result<(
     begin(split, head, None);
     let ended = exchange(split, head.command, None).await;
     if matches!(&ended.result, Ok(Exchanged::Done(outcome)) if outcome.error.is_none()) {
+        split.own_consistency = None;
+        lookup::set_level(split, None);
         split.session.reset();
         split.session.rearmed();
         // What is left on the connection is not worth finding out: the next one is as clean.

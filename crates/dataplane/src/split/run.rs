@@ -9,12 +9,12 @@ use mysql_wire::{Command, PacketHeader, StatusFlags};
 use session::Statement;
 use sql_class::{Class, Effects, Facts};
 
+use crate::control::Signal;
 use crate::error::SessionError;
 use crate::relay::{self, Broken, Ended, Exchange, Exchanged};
 use crate::session::CommandHead;
 use crate::split::choose::{self, Target};
 use crate::split::command;
-use crate::split::last::Left;
 use crate::split::lease::Now;
 use crate::split::lookup::Looked;
 use crate::split::observe::Observed;
@@ -23,8 +23,8 @@ use crate::split::rules::TimeLimit;
 use crate::split::state::{Refused, Split};
 use crate::split::step::Step;
 use crate::split::{
-    answer, arm, explain, kill, last, lease, login, lookup, note, pipeline, reset, rules, server, statement,
-    transaction,
+    ahead, answer, arm, explain, kill, last, lease, login, lookup, note, pipeline, reset, rules, server,
+    statement, transaction,
 };
 
 /// Serves commands until the session ends, and says why it ended.
@@ -114,8 +114,11 @@ pub(crate) async fn plain_query(
 
 /// The same, up to the command itself.
 fn usual_query(split: &mut Split, head: CommandHead, facts: Facts) -> Step<'_> {
-    if split.lease.is_some() {
-        let_go(split, head, Some(&facts), None);
+    if split.lease.is_some() && let_go(split, head, Some(&facts), None) {
+        return Step::to_the_end(async move {
+            last::learn_insert_id(split).await;
+            plain_query(split, head, facts).await
+        });
     }
     if facts.effects.intersects(RARE) {
         return Step::to_the_end(rare_query(split, head, facts));
@@ -126,40 +129,21 @@ fn usual_query(split: &mut Split, head: CommandHead, facts: Facts) -> Step<'_> {
     let target = transaction::end(split, head, &facts).unwrap_or_else(|| choose::target(split, &facts));
     keep_to_send_again(split, head, &facts);
     match lease::at_once(split, &target) {
-        Now::Leased if needs_no_priming(&facts) => {
+        Now::Leased if needs_no_priming(split, &facts) => {
             begin(split, head, Some(&facts));
             Step::Relay
         }
         Now::Wait(Some(on)) if pipeline::takes(split, &on.0) => {
             Step::Wait(Box::pin(pipeline::query(split, head, facts, on, target)))
         }
-        now => Step::Wait(Box::pin(lease_and_begin(split, head, facts, target, now))),
+        now => Step::Wait(Box::pin(ahead::lease_and_begin(split, head, facts, target, now))),
     }
 }
 
 /// Nothing has to be so on the connection before the statement.
-pub(crate) fn needs_no_priming(facts: &Facts) -> bool {
-    facts.effects == Effects::NONE && facts.class != Class::Unknown
-}
-
-/// What it may take until a statement of text can be sent. False where it has come to its end.
-pub(crate) async fn lease_and_begin(
-    split: &mut Split,
-    head: CommandHead,
-    facts: Facts,
-    target: Target,
-    now: Now,
-) -> Result<bool, SessionError> {
-    if let Err(refused) = lease::go_on(split, &target, now).await {
-        return Box::pin(answer::refuse(split, refused)).await.map(|()| false);
-    }
-    if !needs_no_priming(&facts)
-        && let Err(refused) = Box::pin(last::bring_about(split, head, &facts, None)).await
-    {
-        return Box::pin(last::give_up(split, refused)).await.map(|()| false);
-    }
-    begin(split, head, Some(&facts));
-    Ok(true)
+pub(crate) fn needs_no_priming(split: &Split, facts: &Facts) -> bool {
+    let is_plain = facts.effects == Effects::NONE && facts.class != Class::Unknown;
+    is_plain && (facts.class != Class::Write || !split.session.has_many_insert_ids())
 }
 
 /// Relays a command that is ready for it, and its answer.
@@ -180,7 +164,8 @@ const RARE: Effects = Effects::GATEWAY
     .with(Effects::READS_LAST_INSERT_ID)
     .with(Effects::READS_ROW_COUNT)
     .with(Effects::READS_FOUND_ROWS)
-    .with(Effects::READS_CONNECTION_ID);
+    .with(Effects::READS_CONNECTION_ID)
+    .with(Effects::READS_LAST_GTID);
 
 /// Statements for the gateway itself, and those that read what the last statement left on its connection, which may be
 /// somebody else's by now.
@@ -197,14 +182,11 @@ async fn rare_query(split: &mut Split, head: CommandHead, facts: Facts) -> Resul
     if let Err(refused) = lease::lease(split, &target).await {
         return answer::refuse(split, refused).await;
     }
-    let is_own = lease::is_as_it_was_left(split);
-    let primed = match last::bring_about(split, head, &facts, None).await {
-        Ok(primed) => primed,
-        Err(refused) => return last::give_up(split, refused).await,
-    };
+    if let Err(refused) = last::bring_about(split, head, &facts, None).await {
+        return last::give_up(split, refused).await;
+    }
     begin(split, head, Some(&facts));
-    let is_untouched = is_own && !primed;
-    last::put_values(split, head, &facts, Left { is_own, is_untouched });
+    last::put_values(split, head, &facts, lease::left(split));
     let ended = exchange(split, head.command, None).await;
     settle(split, ended).await
 }
@@ -217,28 +199,30 @@ pub(crate) async fn on_primary(
 ) -> Result<(), SessionError> {
     let target = Target::Primary { for_writing: true };
     let now = lease::at_once(split, &target);
-    if lease_and_begin(split, head, facts.clone(), target, now).await? {
+    if ahead::lease_and_begin(split, head, facts.clone(), target, now).await? {
         relay(split, head.command).await?;
     }
     Ok(())
 }
 
-/// Gives back a connection that the session holds only for what this statement does not ask for: the warnings of the last.
+/// Gives back a connection that is held only for warnings that nobody asks for. True where it is to be [asked](last::learn_insert_id) first.
 pub(crate) fn let_go(
     split: &mut Split,
     head: CommandHead,
     facts: Option<&Facts>,
     prepared: Option<(u32, u64)>,
-) {
+) -> bool {
     if split.lease.is_none() || split.keeps_connection || !split.session.is_pinned() {
-        return;
+        return false;
     }
     let needs = with_statement(split, head, facts, prepared, |session, statement| {
         session.needs_its_connection(statement)
     });
-    if !needs {
+    let is_to_be_asked = !needs && !split.session.knows_last_insert_id();
+    if !needs && !is_to_be_asked {
         lease::give_back(split);
     }
+    is_to_be_asked
 }
 
 /// Tells the session what is about to be sent.
@@ -323,6 +307,7 @@ async fn exchange_since(
             took: Duration::ZERO,
         };
     }
+    last::note_sent(split, command);
     split.shape.begin(command, split.lasting_status());
     // What the gateway says instead is one packet and waits in the flow.
     let request_done = std::mem::take(&mut split.says_it_itself);
@@ -342,7 +327,11 @@ async fn exchange_since(
         reported: false,
     };
     let exchange = match arrived() {
-        None => Exchange::new(&mut observed, &split.control, request_done),
+        None => {
+            let mut exchange = Exchange::new(&mut observed, &split.control, request_done);
+            exchange.look_again = !split.wires.down.is_empty();
+            exchange
+        }
         Some(since) => Exchange::of_whole_answer(&mut observed, &split.control, since),
     };
     let ended = exchange.run_to_end(&mut split.wires).await;
@@ -387,19 +376,15 @@ pub(crate) async fn settle(split: &mut Split, ended: Ended) -> Result<(), Sessio
             } else if outcome.error.is_some() && !split.session.in_transaction() {
                 split.status.remove(StatusFlags::IN_TRANS);
             }
-            if outcome.error.is_some_and(|code| ROLE_ERRORS.contains(&code)) {
-                split.listener.cluster.look_again();
+            if let Some(code) = outcome.error {
+                split.worker.metrics.error_passed_on(code);
+                if ROLE_ERRORS.contains(&code) {
+                    split.listener.cluster.look_again();
+                }
             }
             split.session.end(&outcome);
             split.note_written();
             last::note_made(split, &outcome, sent.as_deref());
-            if last::is_in_doubt(split) {
-                Box::pin(last::learn_insert_id(split)).await;
-                release(split).await?;
-                // The connection is not as the statement has left it.
-                split.turn = split.turn.wrapping_add(1);
-                return Ok(());
-            }
             release(split).await
         }
         // The session knows of it, and there is no answer that could end it.
@@ -423,6 +408,9 @@ pub(crate) async fn settle(split: &mut Split, ended: Ended) -> Result<(), Sessio
 
 /// Gives the connection back, unless the session needs it on.
 async fn release(split: &mut Split) -> Result<(), SessionError> {
+    if last::is_in_doubt(split) {
+        Box::pin(last::learn_insert_id(split)).await;
+    }
     rules::overlook_change(split);
     if split.session.needs_rearming() {
         Box::pin(arm::again(split)).await?;
@@ -468,9 +456,14 @@ async fn lost(
         Broken::Signal(signal) => signal.is_about_a_server(),
         Broken::Client(_) => false,
     };
-    let error = split.broken(broken);
+    let took_too_long = matches!(broken, Broken::Signal(Signal::StatementTimeout));
+    let mut error = split.broken(broken);
+    if split.session.lost_answer() && took_too_long {
+        // It was not to be interrupted.
+        error = lease::lost_with_its_server(split.server_name());
+    }
     split.error_sequence = error_sequence;
-    if let Some(command) = again.filter(|_| is_the_servers)
+    if let Some(command) = again.filter(|_| is_the_servers && !took_too_long)
         && send_again(split, &command)
     {
         return Ok(());
@@ -487,7 +480,7 @@ async fn lost(
     lease::abandon(split);
     split.status.remove(StatusFlags::IN_TRANS);
     split.shape.reset(split.key.capabilities, split.capabilities);
-    answer::tell(split, sequence, error).await
+    answer::end_with(split, sequence, error).await
 }
 
 /// Has a read that was lost before anything of its answer came executed anew, on another server: the loop takes it up
@@ -566,7 +559,7 @@ pub(crate) fn keep_to_send_again(split: &mut Split, head: CommandHead, facts: &F
 
 /// The answer has no end: the session is a stream from here on.
 async fn stream(split: &mut Split) -> Result<(), SessionError> {
-    let ended = relay::stream(&mut split.wires, &split.control).await;
+    let ended = relay::endless(&mut split.wires, &split.control).await;
     split.error_sequence = None;
     Err(match ended {
         Ok(()) => SessionError::ClientGone,

@@ -22,8 +22,10 @@ use crate::gateway::{ListenerState, NumberedCluster};
 use crate::lookups::LookupSeries;
 use crate::relay::{Broken, Wires};
 use crate::session::{as_error, signal_as_error};
+use crate::split::last::Left;
 use crate::split::lease;
 use crate::split::lookup;
+use crate::split::makers::{self, Makers};
 use crate::split::observe::Shape;
 use crate::split::pipeline::Pipelines;
 use crate::split::prepared::OnServer;
@@ -44,6 +46,8 @@ pub(crate) struct Held {
     pub(crate) last_session: Option<u32>,
     /// Which of its turns that session had on it.
     pub(crate) last_turn: u32,
+    /// Nothing was executed on it since, not by the gateway either.
+    pub(crate) is_untouched: bool,
     /// Galera: reads on it wait for what other nodes have written.
     pub(crate) syncs_reads: bool,
     pub(crate) series: Arc<ServerSeries>,
@@ -60,7 +64,15 @@ pub(crate) struct Leased {
     pub(crate) generation: u64,
     /// The transaction that was begun on it goes on to the primary with its first statement that is no plain read.
     pub(crate) moves_on: bool,
+    /// What it still says of the session's last statement.
+    pub(crate) left: Left,
+    /// It has not got the session's state yet, which goes ahead of the statement.
+    pub(crate) lacks_state: bool,
 }
+
+/// The client's ids of statements, and their texts with figures. Boxed where there are some: few sessions prepare such statements.
+#[derive(Default)]
+pub(crate) struct WithFigures(pub(crate) Vec<(u32, Rc<[u8]>)>);
 
 /// A logged-in session in mode `split`.
 pub(crate) struct Split {
@@ -88,8 +100,14 @@ pub(crate) struct Split {
     pub(crate) error_sequence: Option<u8>,
     /// The connection is the session's own from here on: what it does there (replication) is not understood.
     pub(crate) keeps_connection: bool,
-    /// How often the session has given a connection back.
+    /// How many statements the session has had executed.
     pub(crate) turn: u32,
+    /// The last statement in whose answer there was an id that nothing in it could have given, and that id, while it is not known that the
+    /// server has made it.
+    pub(crate) maker: Option<(makers::Key, u64)>,
+    /// Statements that were prepared since the last one was executed, with its figures in the place of what asks for them, and are right
+    /// until the next one is.
+    pub(crate) with_figures: Option<Box<WithFigures>>,
     /// The session was bound to its connection before the command under way.
     pub(crate) was_pinned: bool,
     /// It is counted among those that hold a connection.
@@ -109,6 +127,8 @@ pub(crate) struct Split {
     pub(crate) lost_on: Option<ServerId>,
     /// The next command to be relayed is not what the client sent but waits in the flow, whole.
     pub(crate) says_it_itself: bool,
+    /// What a connection lacks of the session's state may wait for the statement, to be sent with it.
+    pub(crate) state_may_wait: bool,
     /// The client's id of the statement it prepared last.
     pub(crate) last_prepared: u32,
     /// Of several servers that take writes, the one that takes this session's.
@@ -117,6 +137,8 @@ pub(crate) struct Split {
     pub(crate) written_on: Option<ServerId>,
     /// Of the last server, for the log.
     pub(crate) last_server: Option<Arc<Server>>,
+    /// How fresh reads are, where the session has said so itself.
+    pub(crate) own_consistency: Option<config::ReadConsistency>,
     /// The client as accounts and messages name it.
     pub(crate) host: Peer,
     /// What it said of itself.
@@ -197,7 +219,6 @@ impl Split {
         self.says_it_itself = true;
     }
 
-    /// The configuration's word for this statement, this account or this listener.
     /// The server that takes this session's writes: the primary, or always the same of several, as long as it takes any.
     pub(crate) fn writer<'t>(&self, topology: &'t Topology) -> Option<&'t Member> {
         if topology.writers.len() < 2 {
@@ -234,10 +255,12 @@ impl Split {
         }
     }
 
+    /// How fresh a read must be: a rule's word, the session's own, the account's, the listener's.
     pub(crate) fn read_consistency(&self) -> config::ReadConsistency {
-        let user = self.account.user.config.read_consistency;
         let rule = self.rules.read_consistency();
-        rule.or(user).unwrap_or(self.listener.config.read_consistency)
+        let said = rule.or(self.own_consistency);
+        said.or(self.account.user.config.read_consistency)
+            .unwrap_or(self.listener.config.read_consistency)
     }
 }
 
@@ -246,6 +269,7 @@ pub(crate) struct ClusterOfWorker {
     pub(crate) pool: Rc<Pool<Held>>,
     pub(crate) read_index: ReadIndex,
     pub(crate) pipelines: Pipelines,
+    pub(crate) makers: Makers,
     /// How long servers take to answer, where reads are balanced by that; times are counted from `born`.
     answers: RefCell<HashMap<ServerId, PeakEwma>>,
     born: Instant,
@@ -349,6 +373,7 @@ impl Pools {
                 pool,
                 read_index: ReadIndex::default(),
                 pipelines: Pipelines::default(),
+                makers: Makers::default(),
                 answers: RefCell::default(),
                 born: Instant::now(),
                 by_latency: Cell::new(false),

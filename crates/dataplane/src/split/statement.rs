@@ -32,7 +32,9 @@ const LAST_PREPARED: u32 = u32::MAX;
 const ER_UNSUPPORTED_PS: u16 = 1295;
 
 /// What cannot be written into a prepared statement is right only on the connection of the statement before.
-const OF_THE_LAST: Effects = Effects::READS_ROW_COUNT.with(Effects::READS_FOUND_ROWS);
+const OF_THE_LAST: Effects = Effects::READS_ROW_COUNT
+    .with(Effects::READS_FOUND_ROWS)
+    .with(Effects::READS_LAST_GTID);
 
 /// COM_STMT_PREPARE: prepared on the server where it will be executed, by this connection or another.
 pub(crate) async fn prepare(split: &mut Split, head: CommandHead) -> Result<(), SessionError> {
@@ -70,7 +72,7 @@ pub(crate) async fn prepare_as_it_is(split: &mut Split, head: CommandHead) -> Re
     }
     begin(split, head, None);
     close_superfluous(split);
-    let text = last::put_own_id(split, head, &facts).map_or(text, Rc::from);
+    let (text, sent) = last::put_own_figures(split, head, &facts, text);
     let context = Rc::clone(split.session.carried());
     let mut renaming = Renaming::new(id);
     let ended = exchange(split, head.command, Some(&mut renaming)).await;
@@ -87,7 +89,12 @@ pub(crate) async fn prepare_as_it_is(split: &mut Split, head: CommandHead) -> Re
                 (prepared.text, prepared.context) = (Rc::clone(&text), Rc::clone(&context));
             }
             split.last_prepared = id;
-            keep(split, server_id, text, context, id);
+            forget_figures(split, id);
+            if sent != text {
+                let with_figures = split.with_figures.get_or_insert_default();
+                with_figures.0.push((id, Rc::clone(&sent)));
+            }
+            keep(split, server_id, sent, context, id);
         }
         _ => {
             split.session.statements().remove(id);
@@ -144,9 +151,15 @@ pub(crate) fn execute(split: &mut Split, head: CommandHead) -> Step<'_> {
         };
         return Step::to_the_end(refuse(split, error));
     }
-    let Some((id, prepared)) = prepared_of(split, head) else {
+    let Some((id, mut prepared)) = prepared_of(split, head) else {
         return Step::to_the_end(unknown(split, head));
     };
+    if let Some(text) = text_with_figures(split, id) {
+        prepared.text = text;
+    } else if prepared.long_data && held_with_figures(split, id, &prepared).is_some() {
+        // The data is with figures of a statement that is no longer the last.
+        return Step::to_the_end(refuse(split, SessionError::StatementChanged));
+    }
     // Prepared in a transaction on a replica, which has ended: anywhere else it would say another session's figures.
     if prepared.facts.effects.intersects(OF_THE_LAST) && !split.keeps_connection && split.lease.is_none() {
         return Step::to_the_end(refuse(split, SessionError::StatementChanged));
@@ -182,14 +195,15 @@ pub(crate) async fn execute_prepared(
 fn usual_execute(split: &mut Split, head: CommandHead, id: u32, prepared: Prepared) -> Step<'_> {
     keep_to_send_again(split, head, &prepared.facts);
     split.number = pipeline::number_of_execution(split, head, &prepared);
-    if split.lease.is_some() {
-        let_go(split, head, Some(&prepared.facts), Some((id, prepared.digest)));
+    let about = Some((id, prepared.digest));
+    if split.lease.is_some() && let_go(split, head, Some(&prepared.facts), about) {
+        return Step::to_the_end(execute_after_asking(split, head, id, prepared));
     }
     let target = transaction::target_of_execution(split, head, &prepared.facts);
     let now = lease::at_once(split, &target);
     let is_usual = head.command == Command::STMT_EXECUTE
         && matches!(now, Now::Leased)
-        && needs_no_priming(&prepared.facts)
+        && needs_no_priming(split, &prepared.facts)
         && is_known_here(split, head, id, &prepared);
     if is_usual && address(split, head, id, &prepared).is_ok() {
         begin_prepared(split, head, id, &prepared);
@@ -201,6 +215,17 @@ fn usual_execute(split: &mut Split, head: CommandHead, id: u32, prepared: Prepar
         }
         now => Box::pin(lease_and_execute(split, head, id, prepared, target, now)),
     })
+}
+
+/// COM_STMT_EXECUTE, once the connection has said what it is asked before it is given back.
+async fn execute_after_asking(
+    split: &mut Split,
+    head: CommandHead,
+    id: u32,
+    prepared: Prepared,
+) -> Result<(), SessionError> {
+    last::learn_insert_id(split).await;
+    execute_prepared(split, head, id, prepared).await
 }
 
 /// What it may take until a prepared statement can be executed. False where it has come to its end.
@@ -216,7 +241,7 @@ pub(crate) async fn lease_and_execute(
         return Box::pin(answer::refuse(split, refused)).await.map(|()| false);
     }
     let facts = &prepared.facts;
-    if !needs_no_priming(facts) {
+    if !needs_no_priming(split, facts) {
         let about = Some((id, prepared.digest));
         if let Err(refused) = Box::pin(last::bring_about(split, head, facts, about)).await {
             return Box::pin(last::give_up(split, refused)).await.map(|()| false);
@@ -395,9 +420,14 @@ fn with_types(
 
 /// COM_STMT_FETCH and COM_STMT_SEND_LONG_DATA: on the connection where the cursor or the data is.
 pub(crate) async fn go_on(split: &mut Split, head: CommandHead) -> Result<(), SessionError> {
-    let Some((id, prepared)) = prepared_of(split, head) else {
+    let Some((id, mut prepared)) = prepared_of(split, head) else {
         return unknown(split, head).await;
     };
+    let text = match head.command {
+        Command::STMT_FETCH => held_with_figures(split, id, &prepared),
+        _ => text_with_figures(split, id),
+    };
+    prepared.text = text.unwrap_or(prepared.text);
     if head.command == Command::STMT_FETCH && !held_on_server(split, id, &prepared) {
         forget_diagnostics(split);
         return refuse(split, SessionError::NoCursor(id)).await;
@@ -437,9 +467,10 @@ pub(crate) async fn go_on(split: &mut Split, head: CommandHead) -> Result<(), Se
 
 /// COM_STMT_RESET: nothing to be done where the server holds nothing for the statement.
 pub(crate) async fn reset(split: &mut Split, head: CommandHead) -> Result<(), SessionError> {
-    let Some((id, prepared)) = prepared_of(split, head) else {
+    let Some((id, mut prepared)) = prepared_of(split, head) else {
         return unknown(split, head).await;
     };
+    prepared.text = held_with_figures(split, id, &prepared).unwrap_or(prepared.text);
     if release_held(split, id, &prepared).is_none() {
         return answer::ok(split).await;
     }
@@ -450,9 +481,11 @@ pub(crate) async fn reset(split: &mut Split, head: CommandHead) -> Result<(), Se
 
 /// COM_STMT_CLOSE, which has no answer. The server keeps the statement for whoever prepares the same text next.
 pub(crate) async fn close(split: &mut Split, head: CommandHead) -> Result<(), SessionError> {
-    let Some((id, prepared)) = prepared_of(split, head) else {
+    let Some((id, mut prepared)) = prepared_of(split, head) else {
         return answer::discard(split).await.map(drop);
     };
+    forget_figures(split, id);
+    prepared.text = held_with_figures(split, id, &prepared).unwrap_or(prepared.text);
     if !held_on_server(split, id, &prepared) {
         answer::discard(split).await?;
         split.session.statements().remove(id);
@@ -477,6 +510,26 @@ fn held_on_server(split: &mut Split, id: u32, prepared: &Prepared) -> bool {
     statements
         .find(&prepared.text, &prepared.context, id)
         .is_some_and(|statement| statement.held_by == Some(id))
+}
+
+fn forget_figures(split: &mut Split, id: u32) {
+    if let Some(with_figures) = &mut split.with_figures {
+        with_figures.0.retain(|of| of.0 != id);
+    }
+}
+
+/// The text that has the figures of the last statement, where that is not the statement's own.
+fn text_with_figures(split: &Split, id: u32) -> Option<Rc<[u8]>> {
+    let mut all = split.with_figures.as_ref()?.0.iter();
+    all.find(|of| of.0 == id).map(|of| Rc::clone(&of.1))
+}
+
+/// The text with figures that has a cursor or long data of the statement, where its own has none.
+fn held_with_figures(split: &mut Split, id: u32, prepared: &Prepared) -> Option<Rc<[u8]>> {
+    match held_on_server(split, id, prepared) {
+        true => None,
+        false => split.lease.as_ref()?.connection.state.statements.text_held_by(id),
+    }
 }
 
 /// Puts the server's id into the command that ends what the server holds for the statement.
@@ -518,7 +571,8 @@ pub(crate) fn unknown_statement(id: u32, command: Command) -> SessionError {
 fn forget_diagnostics(split: &mut Split) {
     let mut pins = split.session.pins().iter();
     let holds_them_alone = pins.all(|pin| pin.reason.ends_with_next_statement());
-    if split.lease.is_some() && holds_them_alone && !split.keeps_connection {
+    let knows = split.session.knows_last_insert_id();
+    if split.lease.is_some() && holds_them_alone && knows && !split.keeps_connection {
         lease::give_back(split);
     }
 }

@@ -21,6 +21,7 @@ use crate::error::{During, SessionError};
 use crate::session::CommandHead;
 use crate::split::ask::{self, AskError};
 use crate::split::choose::{self, PRIMARY_ONLY, Target};
+use crate::split::last::Left;
 use crate::split::lease::{self, Now};
 use crate::split::series::OnReplica;
 use crate::split::state::{Held, Refused, Split};
@@ -281,7 +282,7 @@ async fn begin_on_primary(split: &mut Split) -> Result<OkPacket, Refused> {
     // The session's last statement was not on this connection, nor is it the last on it.
     split.was_pinned = false;
     if let Some(leased) = &mut split.lease {
-        leased.connection.state.last_session = None;
+        leased.left = Left::default();
     }
     if let Some(packet) = replies.first().and_then(|reply| reply.error(capabilities)) {
         return Err(Refused(SessionError::StateRefused {

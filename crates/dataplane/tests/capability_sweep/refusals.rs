@@ -63,7 +63,12 @@ fn a_change_of_user_that_would_expose_the_password_is_refused_by_the_gateway() {
                 };
                 logins::check_refusal(&error).unwrap();
                 ended(client).await.unwrap();
-                let seen = server.take(|seen| seen.logged_in).await.unwrap();
+                let is_ours = |seen: &Seen| {
+                    let login = seen.login.as_ref();
+                    login.is_some_and(|login| login.user == b"other")
+                };
+                let seen = server.take(is_ours).await.unwrap();
+                assert!(!seen.logged_in, "the server was left to wait for an answer");
                 assert!(
                     !logins::shows(&seen.tape.take(), PASSWORD),
                     "{plugin:?}, {combination}"

@@ -105,8 +105,8 @@ impl CacheArgs {
     }
 }
 
-/// Runs the scenario and returns all figures.
-pub fn cache(args: &CacheArgs) -> anyhow::Result<Report> {
+/// Runs the scenario; all figures, up to what failed, are in `report` then.
+pub fn cache(args: &CacheArgs, report: &mut Report) -> anyhow::Result<()> {
     let mut args = args.clone();
     if args.quick {
         (args.rows, args.rounds, args.seconds) = (100_000, 3, 0.5);
@@ -121,16 +121,15 @@ pub fn cache(args: &CacheArgs) -> anyhow::Result<Report> {
     let progress = ProgressBar::new_spinner();
     progress.enable_steady_tick(std::time::Duration::from_millis(200));
     // sysbench and what it measures have the whole machine, so this part comes before the pinning, which the server inherits.
-    let mut report = Report::new(Vec::new());
     if args.parts.contains(&Part::Sql) {
-        let bench = Bench::new(&args, folder.path(), &progress, &mut report)?;
-        bench.point_selects(&mut report)?;
+        let bench = Bench::new(&args, folder.path(), &progress, report)?;
+        bench.point_selects(report)?;
     }
     if args.parts.iter().any(|part| *part != Part::Sql) {
         pin_this_thread(args.load_core)?;
-        let bench = Bench::new(&args, folder.path(), &progress, &mut report)?;
-        bench.run(&mut report)?;
+        let bench = Bench::new(&args, folder.path(), &progress, report)?;
+        bench.run(report)?;
     }
     progress.finish_and_clear();
-    Ok(report)
+    Ok(())
 }

@@ -69,7 +69,9 @@ pub struct Report {
 }
 
 impl Report {
-    pub(super) fn new(programs: Vec<String>) -> Self {
+    /// Without figures yet. `programs`: as in the field.
+    #[must_use]
+    pub fn new(programs: Vec<String>) -> Self {
         Self {
             machine: Machine::describe(),
             programs,

@@ -41,9 +41,11 @@ pub(super) fn start_server(args: &CacheArgs) -> anyhow::Result<Sandbox> {
 /// Creates a table with rows 1 to `rows`, whose `c` has `length` bytes.
 pub(super) fn fill_table(server: &Sandbox, table: &str, rows: u64, length: usize) -> anyhow::Result<()> {
     let node = server.primary();
+    // Longer than 255 it cannot be: https://mariadb.com/docs/server/reference/data-types/string-data-types/char
+    let kind = if length > 255 { "VARCHAR" } else { "CHAR" };
     node.sql(&format!(
         "CREATE TABLE sbtest.{table} (id INT NOT NULL PRIMARY KEY AUTO_INCREMENT, k INT NOT NULL DEFAULT 0, \
-         c CHAR({length}) NOT NULL DEFAULT '', pad CHAR(60) NOT NULL DEFAULT '', KEY k_1 (k)) DEFAULT CHARSET latin1"
+         c {kind}({length}) NOT NULL DEFAULT '', pad CHAR(60) NOT NULL DEFAULT '', KEY k_1 (k)) DEFAULT CHARSET latin1"
     ))?;
     let mut first = 1;
     while first <= rows {

@@ -10,18 +10,47 @@ use config::{ClusterTls, Verify};
 use rustls::ClientConfig;
 use rustls::client::danger::ServerCertVerifier;
 use rustls::version::{TLS12, TLS13};
-use rustls_pki_types::ServerName;
+use rustls_pki_types::{ServerName, UnixTime};
 
 use super::reload::Reloading;
 use super::stream::{TlsStream, Transport};
-use super::verify::{AcceptAny, ByAuthority};
+use super::verify::{AcceptAny, ByAuthority, JudgedLater};
 use super::{files, provider};
 use crate::{NetError, Stream};
 
 /// Starts TLS handshakes with servers. One for each cluster, shared by all workers.
 pub struct TlsConnector {
-    config: Reloading<ClientConfig>,
+    terms: Reloading<Terms>,
     identity: bool,
+}
+
+/// What the files say.
+struct Terms {
+    config: Arc<ClientConfig>,
+    /// Who judges the server's certificate; `None` where anybody is trusted.
+    judge: Option<Arc<ByAuthority>>,
+}
+
+/// A server with which TLS could not be begun, or whose certificate is not trusted.
+#[derive(Debug)]
+pub struct TlsRefusal {
+    /// What was wrong.
+    pub error: io::Error,
+    /// Where the certificate is not trusted, the encrypted connection to whoever has shown it: good for a farewell, and for nothing
+    /// that is not meant for everybody. `None` where the connection is of no more use.
+    pub stream: Option<Stream>,
+}
+
+impl From<TlsRefusal> for io::Error {
+    fn from(refusal: TlsRefusal) -> Self {
+        refusal.error
+    }
+}
+
+impl From<io::Error> for TlsRefusal {
+    fn from(error: io::Error) -> Self {
+        Self { error, stream: None }
+    }
 }
 
 /// [`ClusterTls`] with the files that must be there.
@@ -44,8 +73,8 @@ impl TlsConnector {
     pub fn new(tls: &ClusterTls) -> Result<Self, NetError> {
         let settings = Settings::new(tls)?;
         let identity = matches!(settings.trust, Trust::Authority { identity: true, .. });
-        let config = Reloading::new(settings.files(), move || settings.build())?;
-        Ok(Self { config, identity })
+        let terms = Reloading::new(settings.files(), move || settings.build())?;
+        Ok(Self { terms, identity })
     }
 
     /// Reads the files again if one has changed: `Ok(true)` means that new connections use the new ones.
@@ -53,31 +82,50 @@ impl TlsConnector {
     /// # Errors
     /// As for [`new`](Self::new); the old files stay in use. The same broken files are reported once.
     pub fn reload_if_changed(&self) -> Result<bool, NetError> {
-        self.config.reload_if_changed()
+        self.terms.reload_if_changed()
     }
 
     /// Does the client's part of a handshake. `server_name` is a host name or an IP address; with `verify = "identity"`
     /// the certificate must be for it (as a subject alternative name: the common name has been out of use since
     /// RFC 6125, and the certificates that MySQL 5.7 to 9 make for themselves are for no name at all), otherwise it is only sent as a hint, and anything else than a host name is left out.
     ///
+    /// The certificate is judged when the handshake is over, and before this returns. So the server sees a whole handshake, and
+    /// whoever is not trusted sees the certificate that we have to show, if any.
+    ///
     /// # Errors
-    /// A failed handshake or a certificate that is not trusted, after an alert has been sent; the connection is of no
-    /// more use.
-    pub async fn connect(&self, stream: Stream, server_name: &str) -> io::Result<Stream> {
-        let name = match ServerName::try_from(server_name.to_owned()) {
-            Ok(name) => name,
-            Err(error) if self.identity => {
-                let reason =
-                    format!("`{server_name}` is no name that a certificate can be checked against: {error}");
-                return Err(io::Error::new(io::ErrorKind::InvalidInput, reason));
-            }
-            // An IP address is never sent.
-            Err(_) => ServerName::from(IpAddr::V4(Ipv4Addr::UNSPECIFIED)),
+    /// A failed handshake, or a certificate that is not trusted.
+    pub async fn connect(&self, stream: Stream, server_name: &str) -> Result<Stream, TlsRefusal> {
+        let nobody = || ServerName::from(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
+        // An IP address is never sent.
+        let (name, nameless) = match ServerName::try_from(server_name.to_owned()) {
+            Ok(name) => (name, None),
+            Err(error) => (nobody(), Some(error).filter(|_| self.identity)),
         };
         let transport = Transport::new(stream, &[])?;
-        let connector = tokio_rustls::TlsConnector::from(self.config.current());
-        let stream = connector.connect(name, transport).await?;
-        Ok(Stream::Tls(Box::new(TlsStream::new(stream.into()))))
+        let terms = self.terms.current();
+        let connector = tokio_rustls::TlsConnector::from(Arc::clone(&terms.config));
+        let stream = connector.connect(name.clone(), transport).await?;
+        let verdict = match (&terms.judge, nameless) {
+            (None, _) => Ok(()),
+            (Some(_), Some(error)) => {
+                let reason =
+                    format!("`{server_name}` is no name that a certificate can be checked against: {error}");
+                Err(io::Error::new(io::ErrorKind::InvalidInput, reason))
+            }
+            (Some(judge), None) => {
+                let shown = stream.get_ref().1.peer_certificates().unwrap_or_default();
+                let verdict = judge.judge(shown, &name, UnixTime::now());
+                verdict.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
+            }
+        };
+        let stream = Stream::Tls(Box::new(TlsStream::new(stream.into())));
+        match verdict {
+            Ok(()) => Ok(stream),
+            Err(error) => Err(TlsRefusal {
+                error,
+                stream: Some(stream),
+            }),
+        }
     }
 }
 
@@ -126,32 +174,39 @@ impl Settings {
         files
     }
 
-    fn build(&self) -> Result<ClientConfig, NetError> {
+    fn build(&self) -> Result<Terms, NetError> {
+        let judge = self.judge()?;
+        let verifier: Arc<dyn ServerCertVerifier> = match &judge {
+            None => Arc::new(AcceptAny(provider())),
+            Some(judge) => Arc::new(JudgedLater(Arc::clone(judge))),
+        };
         let builder = ClientConfig::builder_with_provider(provider())
             .with_protocol_versions(&[&TLS13, &TLS12])
             .map_err(|error| NetError::TlsSettings(error.to_string()))?
             .dangerous()
-            .with_custom_certificate_verifier(self.verifier()?);
-        match &self.pair {
-            None => Ok(builder.with_no_client_auth()),
+            .with_custom_certificate_verifier(verifier);
+        let config = match &self.pair {
+            None => builder.with_no_client_auth(),
             Some((cert, key)) => builder
                 .with_client_auth_cert(files::certificate_chain(cert)?, files::private_key(key)?)
-                .map_err(|error| files::unusable_pair(cert, key, &error)),
-        }
+                .map_err(|error| files::unusable_pair(cert, key, &error))?,
+        };
+        Ok(Terms {
+            config: Arc::new(config),
+            judge,
+        })
     }
 
-    fn verifier(&self) -> Result<Arc<dyn ServerCertVerifier>, NetError> {
-        Ok(match &self.trust {
-            Trust::Anybody => Arc::new(AcceptAny(provider())),
-            Trust::Authority { ca, identity } => {
-                let (listed, roots) = files::authorities(ca)?;
-                Arc::new(ByAuthority {
-                    roots,
-                    listed,
-                    identity: *identity,
-                    provider: provider(),
-                })
-            }
-        })
+    fn judge(&self) -> Result<Option<Arc<ByAuthority>>, NetError> {
+        let Trust::Authority { ca, identity } = &self.trust else {
+            return Ok(None);
+        };
+        let (listed, roots) = files::authorities(ca)?;
+        Ok(Some(Arc::new(ByAuthority {
+            roots,
+            listed,
+            identity: *identity,
+            provider: provider(),
+        })))
     }
 }

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
 
 pub use acceptor::TlsAcceptor;
-pub use connector::TlsConnector;
+pub use connector::{TlsConnector, TlsRefusal};
 pub use stream::TlsStream;
 
 fn provider() -> Arc<CryptoProvider> {

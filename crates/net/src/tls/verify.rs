@@ -29,6 +29,66 @@ pub(super) struct ByAuthority {
     pub(super) provider: Arc<CryptoProvider>,
 }
 
+/// Lets a handshake come to its end whatever the certificate: it is judged behind it, when whoever connects can still say
+/// good-bye in the protocol that TLS carries. That the server has the certificate's key is checked at once.
+#[derive(Debug)]
+pub(super) struct JudgedLater(pub(super) Arc<ByAuthority>);
+
+impl ServerCertVerifier for JudgedLater {
+    fn verify_server_cert(
+        &self,
+        _certificate: &CertificateDer<'_>,
+        _intermediates: &[CertificateDer<'_>],
+        _name: &ServerName<'_>,
+        _ocsp: &[u8],
+        _now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        match is_readable(certificate) {
+            true => {
+                let algorithms = &self.0.provider.signature_verification_algorithms;
+                verify_tls12_signature(message, certificate, signature, algorithms)
+            }
+            false => Ok(HandshakeSignatureValid::assertion()),
+        }
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        match is_readable(certificate) {
+            true => {
+                let algorithms = &self.0.provider.signature_verification_algorithms;
+                verify_tls13_signature(message, certificate, signature, algorithms)
+            }
+            false => Ok(HandshakeSignatureValid::assertion()),
+        }
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0
+            .provider
+            .signature_verification_algorithms
+            .supported_schemes()
+    }
+}
+
+/// What cannot be read has no key to check anything with, and is refused when it is judged.
+fn is_readable(certificate: &CertificateDer<'_>) -> bool {
+    ParsedCertificate::try_from(certificate).is_ok()
+}
+
 impl ServerCertVerifier for AcceptAny {
     fn verify_server_cert(
         &self,
@@ -64,15 +124,17 @@ impl ServerCertVerifier for AcceptAny {
     }
 }
 
-impl ServerCertVerifier for ByAuthority {
-    fn verify_server_cert(
+impl ByAuthority {
+    /// Judges the certificates that a server has shown, its own first.
+    pub(super) fn judge(
         &self,
-        certificate: &CertificateDer<'_>,
-        intermediates: &[CertificateDer<'_>],
+        shown: &[CertificateDer<'_>],
         name: &ServerName<'_>,
-        _ocsp: &[u8],
         now: UnixTime,
-    ) -> Result<ServerCertVerified, Error> {
+    ) -> Result<(), Error> {
+        let Some((certificate, intermediates)) = shown.split_first() else {
+            return Err(Error::NoCertificatesPresented);
+        };
         let parsed = ParsedCertificate::try_from(certificate)?;
         if !self.listed.iter().any(|listed| listed == certificate) {
             let algorithms = self.provider.signature_verification_algorithms.all;
@@ -81,32 +143,6 @@ impl ServerCertVerifier for ByAuthority {
         if self.identity {
             verify_server_name(&parsed, name)?;
         }
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        let algorithms = &self.provider.signature_verification_algorithms;
-        verify_tls12_signature(message, certificate, signature, algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        let algorithms = &self.provider.signature_verification_algorithms;
-        verify_tls13_signature(message, certificate, signature, algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.provider
-            .signature_verification_algorithms
-            .supported_schemes()
+        Ok(())
     }
 }

@@ -48,6 +48,7 @@ cluster = "main"
 name = "apps"
 [[listener]]
 bind = "127.0.0.1:6034"
+mode = "split"
 cluster = "main"
 name = "others"
 [cluster.main]

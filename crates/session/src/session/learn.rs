@@ -10,7 +10,9 @@ use super::insert_id::Made;
 use super::text::Collation;
 use super::{Session, own};
 use crate::rebuild::{Excursion, excursion};
-use crate::variables::{self, CHARACTER_SET_CONNECTION, COLLATION_CONNECTION, Meaning, meaning};
+use crate::variables::{
+    self, CHARACTER_SET_CONNECTION, COLLATION_CONNECTION, Meaning, OWN_COLLATIONS, meaning,
+};
 use crate::{Baseline, Carried, PinReason};
 
 impl Session {
@@ -53,6 +55,9 @@ impl Session {
     /// the server may have to report of the last statement has to be known before: its OK would be lost.
     #[must_use]
     pub fn excursion(&self, context: &Carried, baseline: &Baseline) -> Option<Excursion> {
+        if self.collation_is_unclear {
+            return None;
+        }
         let knows_collation = !self.pins.has(PinReason::Uncarried);
         excursion(context, &self.carried, knows_collation, baseline, self.dialect)
     }
@@ -141,8 +146,14 @@ impl Session {
             Collation::Named(collation) if variables::belongs(collation, charset) => {
                 carried.set(COLLATION_CONNECTION, collation);
             }
-            Collation::Named(_) | Collation::Unclear => self.pin(PinReason::Uncarried),
+            Collation::Named(_) | Collation::Unclear => self.lose_collation(),
         }
+    }
+
+    /// What is set on the connection is not all known, and the collation may be of it.
+    pub(super) fn lose_collation(&mut self) {
+        self.collation_is_unclear = true;
+        self.pin(PinReason::Uncarried);
     }
 
     fn learn_variable(&mut self, name: &[u8], value: &[u8]) -> bool {
@@ -181,11 +192,12 @@ impl Session {
                     false => self.pin(reason),
                 }
             }
+            Meaning::Pin if OWN_COLLATIONS.contains(&name) => self.lose_collation(),
             Meaning::Pin => self.pin(PinReason::Uncarried),
             // A temporary value, of which the true one is reported with the next OK.
             Meaning::Carry if self.current.effects.contains(Effects::SET_STATEMENT) => {
                 if self.pins.has(PinReason::Unsettled) {
-                    self.pin(PinReason::Uncarried); // or what the failed statement before has set
+                    self.lose_collation(); // or what the failed statement before has set
                 }
             }
             Meaning::Carry => self.carry(name, value),
@@ -202,8 +214,12 @@ impl Session {
             return;
         }
         if !self.carried.has_room(name, value) {
-            self.pin(PinReason::Uncarried);
+            self.lose_collation(); // whichever it was
             return;
+        }
+        if name == b"completion_type" && matches!(value, b"RELEASE" | b"2") {
+            // The server ends the connection with the transaction, and that is not to be anybody else's.
+            self.pin(PinReason::Uncarried);
         }
         Rc::make_mut(&mut self.carried).set(name, value);
         self.read_variables();

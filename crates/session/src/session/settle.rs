@@ -5,7 +5,7 @@ use std::rc::Rc;
 use mysql_wire::{Command, Outcome, StatusFlags};
 use sql_class::{Class, Dialect, Effects, Facts};
 
-use super::insert_id::{Made, Said};
+use super::insert_id::Made;
 use super::text::{Collation, may_count_rows, may_set_trackers, sets_once};
 use super::{Current, HandlerStep, IDLE, Session, Statement};
 use crate::variables::AUTOCOMMIT;
@@ -41,9 +41,6 @@ const MAY_TOUCH_INSERT_ID: Effects = Effects::READS_LAST_INSERT_ID
     .with(Effects::RETURNS_INSERTED)
     .with(Effects::INCOMPLETE);
 
-/// Rows with new ids, of which the answer says nothing.
-const MAKES_ID_UNSEEN: Effects = Effects::LOADS_DATA.with(Effects::RETURNS_INSERTED);
-
 /// `HANDLER name OPEN …`, `HANDLER name CLOSE`, `HANDLER name READ …`, in plain words.
 fn handler_step(effects: Effects, statements: u32, text: &[u8]) -> HandlerStep {
     if !effects.contains(Effects::HANDLER) {
@@ -76,6 +73,7 @@ const ER_PARSE_ERROR: u16 = 1064;
 impl Session {
     /// Whether this statement has to run on the connection that the session holds. Where not, that may be given back
     /// even though [`Session::is_pinned`]: all that it holds are the last statement's warnings, and nobody asks for them.
+    /// It is to be asked for LAST_INSERT_ID() before, where that is not [known](Session::knows_last_insert_id).
     #[must_use]
     pub fn needs_its_connection(&self, statement: &Statement<'_>) -> bool {
         let ends = |reason| self.ends_with(reason, statement);
@@ -83,14 +81,17 @@ impl Session {
     }
 
     /// What to send first, on the connection that was leased and rebuilt, where the statement reads LAST_INSERT_ID(), or may
-    /// do so or set it unseen, and the connection has another session's. To be asked for every statement that has effects.
+    /// do so or set it unseen, and the connection has another session's. To be asked for every statement that has effects, and
+    /// every write while there are [many ids](Session::has_many_insert_ids).
     /// What the server reports with its OK goes to [`Session::observe_ok`], like everything on a connection that the
     /// session holds; then there may be one more.
     #[must_use]
     pub fn prime(&mut self, statement: &Statement<'_>) -> Option<Vec<u8>> {
         let (class, effects, statements) = self.what_it_does(statement);
         let several = statements > 1 && class >= Class::Write;
-        let touches = effects.intersects(MAY_TOUCH_INSERT_ID) || class == Class::Unknown || several;
+        let one_more = class == Class::Write && self.has_many_insert_ids();
+        let touches =
+            effects.intersects(MAY_TOUCH_INSERT_ID) || class == Class::Unknown || several || one_more;
         // `WHERE id IS NULL` reads it under sql_auto_is_null, which pins.
         let may_touch = runs_sql(statement.command) && (touches || self.pins.has(PinReason::Uncarried));
         let asks = effects.contains(Effects::READS_DIAGNOSTICS);
@@ -138,13 +139,11 @@ impl Session {
                 });
             }
         }
-        if !self.trusts_routines {
-            if self.current.effects.contains(Effects::CALLS_PROCEDURE) {
-                self.pin(PinReason::Procedure);
-            }
-            if self.current.effects.contains(Effects::UNKNOWN_FUNCTION) {
-                self.pin(PinReason::UnknownFunction);
-            }
+        if self.current.effects.contains(Effects::CALLS_PROCEDURE) {
+            self.pin(PinReason::Procedure);
+        }
+        if self.current.effects.contains(Effects::UNKNOWN_FUNCTION) && !self.trusts_functions {
+            self.pin(PinReason::UnknownFunction);
         }
         if self.current.effects.contains(Effects::GLOBAL_LOCK) {
             self.unlocked = Effects::NONE;
@@ -227,9 +226,7 @@ impl Session {
             sets_trackers: may_set && may_set_trackers(text),
             handler: handler_step(effects, statements, text),
             counts_rows: match class {
-                Class::Write | Class::Ddl => {
-                    self.last.found_rows.is_some() && may_count_rows(text, self.dialect.is_mariadb())
-                }
+                Class::Write | Class::Ddl => may_count_rows(text, self.dialect.is_mariadb()),
                 class => class >= Class::Write && !self.dialect.is_mariadb(),
             },
             rolls_back: class == Class::Transaction && statements == 1 && begins_with_rollback(text),
@@ -431,7 +428,7 @@ impl Session {
         match outcome.error {
             None if outcome.has_status => {
                 if self.current.sets_trackers && self.pins.has(PinReason::Unsettled) {
-                    self.pin(PinReason::Uncarried); // the trackers that would have told may be off
+                    self.lose_collation(); // the trackers that would have told may be off
                 }
                 self.pins.remove(PinReason::Unsettled);
                 if ran && !effects.contains(Effects::SET_STATEMENT) {
@@ -449,7 +446,7 @@ impl Session {
         }
         if self.current.sets_twice {
             // Which of the reported values will last cannot be told apart.
-            self.pin(PinReason::Uncarried);
+            self.lose_collation();
         }
     }
 
@@ -506,25 +503,6 @@ impl Session {
             // said above
         } else if outcome.is_result_set && matches!(class, Class::Read | Class::LockingRead) {
             self.last.found_rows = Some(outcome.rows);
-        }
-    }
-}
-
-impl Session {
-    fn settle_insert_id(&mut self, outcome: &Outcome) {
-        if self.insert_id == Made::Known {
-            self.last.insert_id_before = self.last.insert_id;
-            self.last.insert_ids_said = Said::default();
-        }
-        if outcome.last_insert_id != 0 {
-            self.last.insert_id = outcome.last_insert_id;
-            self.last.insert_ids_said.add(outcome.last_insert_id);
-            if self.insert_id == Made::Known {
-                self.insert_id = Made::Said;
-            }
-            self.pins.remove(PinReason::LastInsertId);
-        } else if outcome.error.is_none() && self.current.effects.intersects(MAKES_ID_UNSEEN) {
-            self.insert_id = Made::Unseen;
         }
     }
 }

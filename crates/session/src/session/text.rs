@@ -43,7 +43,7 @@ pub(super) fn may_set_trackers(text: &[u8]) -> bool {
 pub(super) fn may_count_rows(text: &[u8], is_mariadb: bool) -> bool {
     let has = |word: &[u8]| {
         let mut windows = text.windows(word.len());
-        windows.any(|window| window.eq_ignore_ascii_case(word))
+        windows.any(|window| window[0].eq_ignore_ascii_case(&word[0]) && window.eq_ignore_ascii_case(word))
     };
     if text.is_empty() || text.len() > LOOK_MAX {
         return true;

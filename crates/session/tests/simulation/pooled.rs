@@ -73,7 +73,7 @@ impl Gateway {
             },
             baseline: Rc::clone(&baseline),
             session_pooling: false,
-            trusts_routines: false,
+            trusts_functions: false,
             statements_max: 16,
         };
         let client = |at: usize| Client {
@@ -129,6 +129,7 @@ impl Gateway {
             now_ms,
         };
         if self.clients[at].held.is_some() && !self.clients[at].session.needs_its_connection(&statement) {
+            self.learn_insert_id(at);
             self.give_back(at);
         }
         if let Op::Close(slot) = op {
@@ -140,7 +141,7 @@ impl Gateway {
 
         let was_held = self.clients[at].held.is_some();
         let connection = self.lease(at, random);
-        if let Some(payload) = self.clients[at].session.prime(&statement) {
+        while let Some(payload) = self.clients[at].session.prime(&statement) {
             let ok = self.send(connection, &payload);
             // What a statement that failed has set may be reported with it, and is not shown to the client then.
             self.clients[at].trackers_differ |= self.clients[at].session.is_pinned();
@@ -229,10 +230,10 @@ impl Gateway {
 
     /// After a statement: what the server was not heard to say is asked for, and the connection given back.
     fn settle(&mut self, at: usize, connection: usize) {
-        let session = &mut self.clients[at].session;
-        if !session.knows_last_insert_id() {
-            session.learn_last_insert_id(self.server.connections[connection].last_insert_id);
+        if !self.clients[at].session.is_pinned() {
+            self.learn_insert_id(at);
         }
+        let session = &mut self.clients[at].session;
         if session.needs_rearming() {
             let now = self.server.connections[connection].tracking();
             self.server.connections[connection].armed = Armed::for_gateway();
@@ -246,6 +247,17 @@ impl Gateway {
         }
         if !session.is_pinned() {
             self.give_back(at);
+        }
+    }
+
+    /// Asks the connection that is about to be given back.
+    fn learn_insert_id(&mut self, at: usize) {
+        let client = &mut self.clients[at];
+        if let Some(connection) = client.held
+            && !client.session.knows_last_insert_id()
+        {
+            let id = self.server.connections[connection].last_insert_id;
+            client.session.learn_last_insert_id(id);
         }
     }
 
@@ -378,6 +390,7 @@ impl Gateway {
         client.session.begin(statement);
         client.slots[usize::from(slot)] = None;
         if !client.session.is_pinned() {
+            self.learn_insert_id(at);
             self.give_back(at);
         }
         vec![Seen::Nothing]

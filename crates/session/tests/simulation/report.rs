@@ -147,7 +147,11 @@ impl Connection {
             }
             let (name, value) = item.split_once('=').unwrap();
             match (name, unquoted(value)) {
-                ("last_insert_id", value) => self.last_insert_id = value.unwrap().parse().unwrap(),
+                ("last_insert_id", value) => {
+                    // What else it is set to is what it is.
+                    self.last_insert_id = value.unwrap().parse().unwrap_or(self.last_insert_id);
+                    self.mark("last_insert_id", &self.last_insert_id.to_string());
+                }
                 ("character_set_connection", None) => {
                     self.set("collation_connection", global("collation_connection"))
                 }

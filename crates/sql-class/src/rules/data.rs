@@ -208,6 +208,19 @@ impl Reader<'_> {
         class
     }
 
+    /// With `RELEASE` it is the end of the connection, too.
+    pub(super) fn end_of_transaction(&mut self) -> Class {
+        let mut is_refused = false;
+        while !self.at_end() {
+            let word = self.advance();
+            if word.keyword == Keyword::Release && !is_refused {
+                self.add(Effects::SETS_UNCARRIED);
+            }
+            is_refused = self.text(word).eq_ignore_ascii_case(b"NO");
+        }
+        Class::Transaction
+    }
+
     pub(super) fn xa(&mut self) -> Class {
         match self.next.keyword {
             Keyword::Start | Keyword::Begin => self.with_effects(Class::Begin, Effects::XA),

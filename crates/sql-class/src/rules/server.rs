@@ -46,6 +46,18 @@ impl Reader<'_> {
         self.with_effects(Class::Administration, Effects::READS_SERVER)
     }
 
+    /// `GET DIAGNOSTICS @n = ROW_COUNT, …`.
+    pub(super) fn get_diagnostics(&mut self) -> Class {
+        while !self.at_end() {
+            let is_item = self.at_operator(b"=");
+            self.advance();
+            if is_item && self.text(self.next).eq_ignore_ascii_case(b"ROW_COUNT") {
+                self.add(Effects::READS_ROW_COUNT);
+            }
+        }
+        self.with_effects(Class::Session, Effects::READS_DIAGNOSTICS)
+    }
+
     /// What is left of the first words; the rest is not known.
     pub(super) fn administration(&mut self, verb: Keyword) -> Class {
         let effects = match verb {

@@ -11,6 +11,7 @@
 //! Or nothing is read, and whoever nobody knows is tried (`passed`).
 
 mod entry;
+mod evictions;
 mod passed;
 mod trial;
 mod watch;

@@ -20,11 +20,12 @@ use config::{AccountsFrom, Secret};
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
-use super::trial::try_login;
+use super::evictions::Evictions;
+use super::trial::{Trying, try_login};
 use super::{NO_VERDICTS, next_id, watch};
 use crate::cluster::Cluster;
 use crate::error::LeaseError;
-use crate::server::now;
+use crate::server::{Server, now};
 
 /// Logins that are tried on servers at the same time; further ones wait, no longer than a login may take.
 const TRIALS_MAX: usize = 8;
@@ -46,6 +47,8 @@ const DENIALS: [u16; 2] = [1045, 1698];
 pub(crate) struct Passed {
     known: Mutex<HashMap<Box<[u8]>, Known>>,
     trials: Semaphore,
+    /// What they may cost the pools.
+    evictions: Evictions,
     /// What came of them.
     results: [AtomicU64; Trial::ALL.len()],
     /// Of the hashes of passwords.
@@ -114,6 +117,7 @@ impl Default for Passed {
         Self {
             known: Mutex::default(),
             trials: Semaphore::new(TRIALS_MAX),
+            evictions: Evictions::default(),
             results: Default::default(),
             key: hmac::Key::generate(hmac::HMAC_SHA256, &SystemRandom::new()).ok(),
         }
@@ -163,15 +167,14 @@ impl Cluster {
         if let Some(id) = passed.fresh(name, password, options) {
             return Ok(Some(id));
         }
-        let server = watch::server(self).await;
-        // Nor does anybody wait long for room while others wait to be tried at all.
-        let patience = match is_known || passed.trials.available_permits() == 0 {
-            true => config.queue_timeout.min(WAIT_OF_KNOWN),
-            false => config.queue_timeout,
+        let server = match timeout(WAIT_OF_KNOWN, watch::server(self)).await {
+            Ok(server) => server,
+            Err(_) => match passed.without_verdict(name, password, options) {
+                Some(id) => return Ok(Some(id)),
+                None => watch::server(self).await,
+            },
         };
-        let tried = try_login(self, &server, name, password, patience).await;
-        let trial = Trial::of(&tried);
-        passed.results[trial as usize].fetch_add(1, Ordering::Relaxed);
+        let (tried, trial) = self.try_password(&server, name, password, is_known).await;
         if matches!(trial, Trial::Denied | Trial::Refused) {
             passed.forget(name.as_bytes(), |known| passed.is_of(&known.number, password));
         }
@@ -184,6 +187,47 @@ impl Cluster {
             }
             Err(error) => Err(error),
         }
+    }
+
+    /// Whether a server lets an account in with this password, by a login of which nothing is remembered. As many are made at the same
+    /// time as by [`pass`](Self::pass), and cost as little.
+    ///
+    /// # Errors
+    /// No server could be asked, or it was too busy to say, or the account is of no use here.
+    pub async fn admits(self: &Arc<Self>, name: &str, password: &Secret) -> Result<bool, LeaseError> {
+        let _turn = self.accounts.passed.trials.acquire().await;
+        let server = watch::server(self).await;
+        match self.try_password(&server, name, password, false).await {
+            (Ok(()), _) => Ok(true),
+            (Err(LeaseError::Refused { .. }), Trial::Denied | Trial::Refused) => Ok(false),
+            (Err(error), _) => Err(error),
+        }
+    }
+
+    async fn try_password(
+        self: &Arc<Self>,
+        server: &Arc<Server>,
+        name: &str,
+        password: &Secret,
+        is_known: bool,
+    ) -> (Result<(), LeaseError>, Trial) {
+        let passed = &self.accounts.passed;
+        let queue_timeout = self.config().queue_timeout;
+        // Nobody waits long for room while others wait to be tried at all.
+        let patience = match is_known || passed.trials.available_permits() == 0 {
+            true => queue_timeout.min(WAIT_OF_KNOWN),
+            false => queue_timeout,
+        };
+        let trying = Trying {
+            cluster: self,
+            server,
+            // Who is known is no stranger, and brings nothing to try out.
+            evictions: (!is_known).then_some(&passed.evictions),
+        };
+        let tried = try_login(&trying, name, password, patience).await;
+        let trial = Trial::of(&tried);
+        passed.results[trial as usize].fetch_add(1, Ordering::Relaxed);
+        (tried, trial)
     }
 
     /// A server has refused an account that was let in before.

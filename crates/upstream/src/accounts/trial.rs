@@ -7,8 +7,9 @@ use std::time::{Duration, Instant};
 
 use config::Secret;
 use mysql_wire::Capabilities;
-use tokio::time::timeout_at;
+use tokio::time::{sleep_until, timeout_at};
 
+use super::evictions::{Eviction, Evictions};
 use crate::cluster::{Cluster, reason};
 use crate::direct::{Direct, DirectError};
 use crate::error::{ConnectFailure, LeaseError};
@@ -23,18 +24,26 @@ const NO_POOL: u64 = u64::MAX;
 /// How often those who wait look whether a refusal is long enough ago: where no pool has been used yet nobody else does.
 const LOOK: Duration = Duration::from_millis(100);
 
+/// Where a login is tried.
+pub(super) struct Trying<'t> {
+    pub(super) cluster: &'t Arc<Cluster>,
+    pub(super) server: &'t Arc<Server>,
+    /// What it may cost the pools; `None` is without a bound.
+    pub(super) evictions: Option<&'t Evictions>,
+}
+
 /// Logs in, and leaves again. Waits for as long as `patience` where the server is full, or has enough of this user: idle connections
 /// make room.
 ///
 /// # Errors
 /// The server could not be asked, or it refuses the account.
 pub(super) async fn try_login(
-    cluster: &Arc<Cluster>,
-    server: &Arc<Server>,
+    trying: &Trying<'_>,
     name: &str,
     password: &Secret,
     patience: Duration,
 ) -> Result<(), LeaseError> {
+    let Trying { cluster, server, .. } = *trying;
     let until = now() + patience;
     // All that is of interest is whose it is.
     let key = Key {
@@ -45,9 +54,12 @@ pub(super) async fn try_login(
     };
     let mut refusal = None;
     loop {
-        let seat = seat(cluster, server, &key, until).await;
-        let seat = seat.map_err(|error| refusal.take().unwrap_or(error))?;
+        let seat = trying.seat(&key, until).await;
+        let (seat, eviction) = seat.map_err(|error| refusal.take().unwrap_or(error))?;
         let tried = log_in(cluster, server, name, password).await;
+        if let (Err(_), Some(eviction)) = (&tried, eviction) {
+            eviction.was_in_vain();
+        }
         let (others, now) = (server.sessions().saturating_sub(1), now());
         // Before the seat goes, or it would go to the next who is refused.
         match tried {
@@ -71,63 +83,94 @@ pub(super) async fn try_login(
     }
 }
 
-/// A seat on this server, at once or in line.
-async fn seat(
-    cluster: &Arc<Cluster>,
-    server: &Arc<Server>,
-    key: &Key,
-    until: Instant,
-) -> Result<Seat, LeaseError> {
-    let (line, since) = (&server.line, now());
-    let gone = || LeaseError::NoServerAvailable {
-        cluster: cluster.name().to_owned(),
-        servers: vec![reason(server)],
-    };
-    if server.availability() == Availability::No {
-        return Err(gone());
-    }
-    line.ceiling.lift(server.sessions(), true, since);
-    let confined = line.full_users.contains(&key.user, since);
-    let is_free = !confined && !line.wants_seats() && !line.ceiling.is_reached(server.sessions());
-    if is_free && let Some(seat) = Seat::take(cluster, server) {
-        return Ok(seat);
-    }
-    let wish = Wish {
-        pool: NO_POOL,
-        key,
-        since,
-        until,
-        called: true,
-        confined,
-    };
-    let config = cluster.config();
-    let (cluster_name, server_name) = (cluster.name().to_owned(), Some(server.name().to_owned()));
-    let Some((ticket, mut answer)) = line.join(wish, config.queue_max as usize) else {
-        return Err(LeaseError::QueueFull {
-            cluster: cluster_name,
-            server: server_name,
-            queue_max: config.queue_max,
-        });
-    };
-    let _place = Place { server, ticket };
-    // A seat may have become free between the look and the joining; and pools may keep connections that they do not use.
-    cluster.serve_line(server);
-    cluster.pools.call();
-    loop {
-        match timeout_at(until.min(now() + LOOK).into(), &mut answer).await {
-            Ok(Ok(Grant::Seat(seat))) => return Ok(seat),
-            Ok(Ok(Grant::Late)) => break,
-            Ok(_) => return Err(gone()),
-            Err(_) if now() >= until => break,
-            Err(_) => look_after(cluster, server),
+impl<'t> Trying<'t> {
+    /// A seat on the server, at once or in line, and what it may have cost.
+    async fn seat(&self, key: &Key, until: Instant) -> Result<(Seat, Option<Eviction<'t>>), LeaseError> {
+        let (cluster, server, since) = (self.cluster, self.server, now());
+        let line = &server.line;
+        let (seat, eviction) = self.free_or_allowed(key, until).await?;
+        if let Some(seat) = seat {
+            return Ok((seat, None));
+        }
+        let wish = Wish {
+            pool: NO_POOL,
+            key,
+            since,
+            until,
+            called: true,
+            confined: line.full_users.contains(&key.user, now()),
+        };
+        let config = cluster.config();
+        let Some((ticket, mut answer)) = line.join(wish, config.queue_max as usize) else {
+            return Err(LeaseError::QueueFull {
+                cluster: cluster.name().to_owned(),
+                server: Some(server.name().to_owned()),
+                queue_max: config.queue_max,
+            });
+        };
+        let _place = Place { server, ticket };
+        // A seat may have become free between the look and the joining; and pools may keep connections that they do not use.
+        cluster.serve_line(server);
+        cluster.pools.call();
+        loop {
+            match timeout_at(until.min(now() + LOOK).into(), &mut answer).await {
+                Ok(Ok(Grant::Seat(seat))) => return Ok((seat, eviction)),
+                Ok(Ok(Grant::Late)) => return Err(self.timed_out(since, until)),
+                Ok(_) => return Err(self.gone()),
+                Err(_) if now() >= until => return Err(self.timed_out(since, until)),
+                Err(_) => look_after(cluster, server),
+            }
         }
     }
-    line.timeouts.fetch_add(1, Ordering::Relaxed);
-    Err(LeaseError::QueueTimeout {
-        cluster: cluster_name,
-        server: server_name,
-        waited: until.saturating_duration_since(since),
-    })
+
+    /// A seat that nobody needs; or the right to have somebody make room, which may have to be waited for.
+    async fn free_or_allowed(
+        &self,
+        key: &Key,
+        until: Instant,
+    ) -> Result<(Option<Seat>, Option<Eviction<'t>>), LeaseError> {
+        let (server, since) = (self.server, now());
+        let line = &server.line;
+        loop {
+            let now = now();
+            if server.availability() == Availability::No {
+                return Err(self.gone());
+            }
+            line.ceiling.lift(server.sessions(), true, now);
+            let is_free = !line.full_users.contains(&key.user, now)
+                && !line.wants_seats()
+                && !line.ceiling.is_reached(server.sessions());
+            if is_free && let Some(seat) = Seat::take(self.cluster, server) {
+                return Ok((Some(seat), None));
+            }
+            let Some(evictions) = self.evictions else {
+                return Ok((None, None));
+            };
+            if let Some(eviction) = evictions.allow(now) {
+                return Ok((None, Some(eviction)));
+            }
+            if now >= until {
+                return Err(self.timed_out(since, until));
+            }
+            sleep_until(until.min(now + LOOK).into()).await;
+        }
+    }
+
+    fn gone(&self) -> LeaseError {
+        LeaseError::NoServerAvailable {
+            cluster: self.cluster.name().to_owned(),
+            servers: vec![reason(self.server)],
+        }
+    }
+
+    fn timed_out(&self, since: Instant, until: Instant) -> LeaseError {
+        self.server.line.timeouts.fetch_add(1, Ordering::Relaxed);
+        LeaseError::QueueTimeout {
+            cluster: self.cluster.name().to_owned(),
+            server: Some(self.server.name().to_owned()),
+            waited: until.saturating_duration_since(since),
+        }
+    }
 }
 
 /// What pools do for theirs.

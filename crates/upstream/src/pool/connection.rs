@@ -1,6 +1,7 @@
 //! A server connection that sessions share, and what is known of it.
 
 use std::fmt;
+use std::net::SocketAddr;
 use std::ops::{Deref, DerefMut};
 use std::pin::Pin;
 use std::rc::Rc;
@@ -115,15 +116,25 @@ pub(super) struct Life {
     pub(super) born: Instant,
     /// When it was leased or given back last.
     pub(super) since: Instant,
-    /// Of the configuration it was opened by.
-    pub(super) terms: u64,
-    /// The server's generation when it was opened.
-    pub(super) generation: u32,
+    pub(super) origin: Origin,
     /// The server's doubts when it was seen to work last.
     pub(super) doubts: u32,
     pub(super) busy: bool,
     pub(super) reason: Closed,
     pub(super) seat: Option<Seat>,
+}
+
+/// As what a connection was opened.
+#[derive(Clone, Copy)]
+pub(super) struct Origin {
+    /// Of the configuration.
+    pub(super) terms: u64,
+    /// The server's generation.
+    pub(super) generation: u32,
+    /// Where the server was; `None` for a Unix socket.
+    pub(super) peer: Option<SocketAddr>,
+    /// The server's number of moves when it was still there.
+    pub(super) moves: u32,
 }
 
 /// A connection that nobody uses.
@@ -249,15 +260,14 @@ impl<S> Idle<S> {
 
 impl Life {
     /// Of a connection that has just been opened, and is idle as yet.
-    pub(super) fn new(series: Arc<Series>, seat: Seat, now: Instant, terms: u64, generation: u32) -> Self {
+    pub(super) fn new(series: Arc<Series>, seat: Seat, now: Instant, origin: Origin) -> Self {
         series.opened.inc();
         series.idle.inc();
         Self {
             series,
             born: now,
             since: now,
-            terms,
-            generation,
+            origin,
             doubts: seat.server().doubts(),
             busy: false,
             reason: Closed::Dropped,

@@ -36,7 +36,7 @@ use tokio::sync::Notify;
 
 pub(crate) use self::arming::Tracked;
 pub use self::connection::{Baseline, Connection, Credential, CredentialSecret, Key, Opened};
-use self::connection::{Idle, Life, Parts};
+use self::connection::{Idle, Life, Origin, Parts};
 use self::line::Turn;
 pub(crate) use self::line::{Grant, Line, Wish};
 use self::open::Opening;
@@ -355,7 +355,12 @@ impl<S> Pool<S> {
             (Arc::clone(&terms.config), terms.number)
         };
         // Before anything is known of the server: what happens to it from here on counts.
-        let generation = server.generation();
+        let origin = Origin {
+            terms: number,
+            generation: server.generation(),
+            peer: None,
+            moves: server.addresses.moves(),
+        };
         let (series, known) =
             self.with_shelf(server, |shelf| (Arc::clone(shelf.series()), shelf.baseline(key)));
         let opening = Opening {
@@ -385,22 +390,28 @@ impl<S> Pool<S> {
         if server.line.full_users.let_in(&key.user) && server.line.let_try(&key.user) || others_may {
             self.cluster.serve_line(server);
         }
+        let peer = stream.peer().ok().and_then(|peer| peer.socket_addr());
         Ok(Idle(Box::new(Parts {
             stream,
             state: (self.fresh)(&opened),
             opened,
-            life: Life::new(series, seat, now, number, generation),
+            life: Life::new(series, seat, now, Origin { peer, ..origin }),
         })))
     }
 
     /// Why a connection is of no use any more; `None` when it is.
     fn unfit(&self, idle: &mut Idle<S>, now: Instant) -> Option<Closed> {
         let server = &idle.opened.server;
-        if idle.life.generation != server.generation() {
+        let origin = idle.life.origin;
+        if origin.generation != server.generation() {
             return Some(Closed::Server);
         }
+        let moves = server.addresses.moves();
+        if origin.moves != moves && server.has_left(origin.peer) {
+            return Some(Closed::Moved);
+        }
         let terms = self.terms();
-        if idle.life.terms != terms.number {
+        if origin.terms != terms.number {
             return Some(Closed::Config);
         }
         let max_age = terms.config.pool.max_age;
@@ -411,6 +422,7 @@ impl<S> Pool<S> {
         if max > 0 && server.sessions() > max {
             return Some(Closed::Limit);
         }
+        idle.life.origin.moves = moves;
         idle.stream.has_news().then_some(Closed::Broken)
     }
 
@@ -529,3 +541,6 @@ fn same_terms(a: &config::Cluster, b: &config::Cluster) -> bool {
         && a.send_proxy == b.send_proxy
         && a.pool.init == b.pool.init
 }
+
+#[cfg(test)]
+mod tests;

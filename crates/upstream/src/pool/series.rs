@@ -23,6 +23,8 @@ pub(super) enum Closed {
     Ping,
     /// The server is down or removed, or was down since it was opened.
     Server,
+    /// The server's name has another address now.
+    Moved,
     /// The configuration asks for another kind of connection now.
     Config,
     /// Its seat went to another account on the same worker, to another worker, or to a session without a pool.
@@ -34,13 +36,14 @@ pub(super) enum Closed {
 }
 
 impl Closed {
-    const ALL: [Self; 10] = [
+    const ALL: [Self; 11] = [
         Self::Dropped,
         Self::MaxAge,
         Self::IdleTimeout,
         Self::Broken,
         Self::Ping,
         Self::Server,
+        Self::Moved,
         Self::Config,
         Self::Handover,
         Self::Limit,
@@ -55,6 +58,7 @@ impl Closed {
             Self::Broken => "broken",
             Self::Ping => "ping",
             Self::Server => "server",
+            Self::Moved => "moved",
             Self::Config => "config",
             Self::Handover => "handover",
             Self::Limit => "limit",

@@ -1,6 +1,7 @@
 //! The one connection over which a server is asked again and again.
 
 use std::io;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use config::TlsMode;
@@ -25,6 +26,8 @@ const ER_CON_COUNT_ERROR: u16 = 1040;
 pub(crate) struct Connection {
     stream: Stream,
     capabilities: Capabilities,
+    /// Where the server was; `None` for a Unix socket.
+    peer: Option<SocketAddr>,
     pub(crate) flavor: Flavor,
     /// The server is too old for the statements that say `REPLICA`.
     pub(super) old_words: bool,
@@ -89,6 +92,7 @@ impl Connection {
             Err(error) => return Err(Blind::new(error.to_string())),
         };
         cluster.note_greeting(server, &greeting);
+        let peer = stream.peer().ok().and_then(|peer| peer.socket_addr());
         let connector = cluster.tls();
         let tls = connector.as_deref().map(|connector| Tls {
             connector,
@@ -113,6 +117,7 @@ impl Connection {
         Ok(Self {
             stream: logged_in.stream,
             capabilities: logged_in.capabilities,
+            peer,
             flavor: flavor(&greeting.server_version),
             old_words: false,
             replicas: (Rows::default(), 0),
@@ -120,6 +125,11 @@ impl Connection {
             cluster: cluster.name().to_owned(),
             server: server.name().to_owned(),
         })
+    }
+
+    /// Whether the server's name has left the address at the other end.
+    pub(super) fn is_elsewhere(&self, server: &Server) -> bool {
+        server.has_left(self.peer)
     }
 
     /// Runs a statement. See [`query`] for which errors end the connection.

@@ -3,7 +3,8 @@
 //! A server may go by several names (its own, the one its replicas use, one from another network), so what is named is
 //! compared in three ways: by identity where it is told, as text, and by the addresses it resolves to. One that turns
 //! out to be another under a further name, once it says who it is, is let go again, and that name is not tried again for
-//! a while.
+//! a while. Neither is a server added, nor does it stay, that is another one than those say who name it (a wrong
+//! `report_host`): it may have other data.
 //!
 //! Nothing is added before all servers have been looked at or have failed: until then it is not known who they are.
 //! Nobody asks DNS for members (SRV records).
@@ -16,11 +17,12 @@ use std::time::{Duration, Instant};
 use config::ServerAddress;
 use tokio::time::{sleep, timeout};
 
-use super::look::Named;
+use super::connection::Connection;
+use super::look::{Named, look};
 use super::memory::Testimony;
 use super::observation::{Address, Identity};
 use crate::cluster::Cluster;
-use crate::server::{ServerId, now};
+use crate::server::{Server, ServerId, now};
 
 /// Time between two passes.
 const INTERVAL: Duration = Duration::from_millis(500);
@@ -42,6 +44,9 @@ const CANDIDATES_MAX: usize = 16;
 
 /// Servers of a cluster that are there by discovery alone.
 const DISCOVERED_MAX: usize = 64;
+
+/// Number of a server that is in no list.
+const UNLISTED: ServerId = ServerId(u32::MAX);
 
 /// Time to resolve a name.
 const LOOKUP_LIMIT: Duration = Duration::from_secs(1);
@@ -72,9 +77,11 @@ struct Discovery {
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Plan {
     /// Named, and not known under that name.
-    candidates: Vec<Address>,
+    candidates: Vec<Named>,
     /// Discovered, and the same as another one.
     doubles: Vec<ServerId>,
+    /// Discovered, and not who they are said to be.
+    strangers: Vec<ServerId>,
     /// Discovered, and still named.
     named: HashSet<ServerId>,
     /// Somebody could be asked: silence means something.
@@ -85,7 +92,8 @@ impl Discovery {
     async fn pass(&mut self, cluster: &Arc<Cluster>) {
         let now = now();
         let servers = cluster.servers();
-        let testimonies = cluster.follow.memory().testimonies(&servers);
+        let kind = cluster.config().topology;
+        let testimonies = cluster.follow.memory().testimonies(kind, &servers);
         let plan = plan(&testimonies);
         self.aliases.retain(|_, until| *until > now);
         let forgotten = self.forgotten(&testimonies, &plan, now);
@@ -94,6 +102,11 @@ impl Discovery {
                 &plan.doubles,
                 RETRY_DOUBLE_AFTER,
                 "another server under a further name",
+            ),
+            (
+                &plan.strangers,
+                RETRY_AFTER,
+                "not the member that others name by its address",
             ),
             (&forgotten, Duration::ZERO, "no member names it any more"),
         ] {
@@ -106,7 +119,7 @@ impl Discovery {
         }
         let discovered = testimonies.iter().filter(|known| known.discovered).count();
         let room = DISCOVERED_MAX.saturating_sub(discovered);
-        let left_alone = |candidate: &Address| self.aliases.contains_key(candidate);
+        let left_alone = |candidate: &Named| self.aliases.contains_key(&candidate.address);
         let mut candidates = plan.candidates;
         candidates.retain(|candidate| !left_alone(candidate));
         candidates.truncate(
@@ -120,25 +133,33 @@ impl Discovery {
     }
 
     /// Adds those of `candidates` that are not at the address of a known server.
-    async fn consider(&mut self, cluster: &Cluster, candidates: Vec<Address>, now: Instant) {
+    async fn consider(&mut self, cluster: &Cluster, candidates: Vec<Named>, now: Instant) {
         let mut known = HashSet::new();
         for server in cluster.servers().iter() {
             let addresses = timeout(LOOKUP_LIMIT, server.addresses.get()).await;
             known.extend(addresses.into_iter().flatten().flat_map(|found| found.to_vec()));
         }
         for candidate in candidates {
-            let found = resolve(&candidate).await;
+            let found = resolve(&candidate.address).await;
             let is_new = !found.is_empty() && !found.iter().any(|address| known.contains(address));
             known.extend(found);
-            let Address { host, port } = candidate.clone();
-            if !is_new || !cluster.add_discovered(ServerAddress::Host { host, port }) {
+            let address = candidate.address.clone();
+            if is_new && is_another(cluster, &candidate).await {
+                tracing::warn!(
+                    cluster = cluster.name(),
+                    member = %address,
+                    "members name a server by this address, and it is another one: a wrong report_host?"
+                );
+            } else if is_new && cluster.add_discovered(place_of(&address)) {
+                continue;
+            } else {
                 tracing::debug!(
                     cluster = cluster.name(),
-                    member = %candidate,
+                    member = %address,
                     "named, but known by another name or not to be found"
                 );
-                self.aliases.insert(candidate, now + RETRY_AFTER);
             }
+            self.aliases.insert(address, now + RETRY_AFTER);
         }
     }
 
@@ -179,14 +200,18 @@ fn plan(testimonies: &[Testimony]) -> Plan {
                 Some(_) => {}
                 None if everybody_was_asked
                     && means_the_same_here(namer, &named.address)
-                    && !plan.candidates.contains(&named.address) =>
+                    && !plan.candidates.iter().any(|known| known.address == named.address) =>
                 {
-                    plan.candidates.push(named.address.clone());
+                    plan.candidates.push(named.clone());
                 }
                 None => {}
             }
         }
     }
+    let is_stranger = |known: &&Testimony| known.discovered && is_stranger(known, testimonies);
+    plan.strangers = (testimonies.iter().filter(is_stranger))
+        .map(|known| known.id)
+        .collect();
     for (at, known) in testimonies.iter().enumerate() {
         let same = |other: &Testimony| other.identity.is_some() && other.identity == known.identity;
         if known.discovered && testimonies[..at].iter().any(same) {
@@ -199,6 +224,45 @@ fn plan(testimonies: &[Testimony]) -> Plan {
 fn is_same(known: &Testimony, named: &Named) -> bool {
     let same_identity = |identity: &Identity| named.identity.as_ref() == Some(identity);
     known.identity.as_ref().is_some_and(same_identity) || known.address.as_ref() == Some(&named.address)
+}
+
+fn place_of(address: &Address) -> ServerAddress {
+    let Address { host, port } = address.clone();
+    ServerAddress::Host { host, port }
+}
+
+/// Whether others name somebody by its address, and nobody means it.
+fn is_stranger(known: &Testimony, testimonies: &[Testimony]) -> bool {
+    let others = testimonies
+        .iter()
+        .filter(|other| other.is_clear && other.id != known.id);
+    let mut meant = others
+        .flat_map(|other| &other.named)
+        .filter(|named| named.is_present && known.address.as_ref() == Some(&named.address))
+        .filter_map(|named| Some(named.identity.as_ref()? == known.identity.as_ref()?))
+        .peekable();
+    meant.peek().is_some() && !meant.any(|is_it| is_it)
+}
+
+/// Whether the server at the address of `named` says that it is another one. One that cannot be asked may be the right one.
+async fn is_another(cluster: &Cluster, named: &Named) -> bool {
+    let config = cluster.config();
+    let (Some(identity), Some(monitor)) = (&named.identity, &config.monitor) else {
+        return false;
+    };
+    if !named.is_present {
+        return false;
+    }
+    let server = Server::new(UNLISTED, &config::Server::new(place_of(&named.address)), false);
+    let ask = async {
+        let opened = Connection::open(cluster, &server, &config, monitor, monitor.timeout).await;
+        let mut connection = opened.ok()?;
+        let finding = look(&mut connection, config.topology, monitor).await.ok()?;
+        connection.close().await;
+        finding.identity
+    };
+    let found = timeout(monitor.timeout, ask).await;
+    found.is_ok_and(|found| found.is_some_and(|found| found != *identity))
 }
 
 /// A server that is not on this machine means another one by `localhost`.
@@ -245,7 +309,13 @@ mod tests {
         Named {
             address: address(host),
             identity: Some(Identity(identity.to_owned())).filter(|_| !identity.is_empty()),
+            is_present: true,
         }
+    }
+
+    fn candidates(servers: &[Testimony]) -> Vec<Address> {
+        let plan = plan(servers);
+        plan.candidates.into_iter().map(|named| named.address).collect()
     }
 
     #[test]
@@ -258,30 +328,26 @@ mod tests {
             named("10.0.0.3", "c"),
         ];
         servers[1].named = vec![named("10.0.0.1", "a"), named("db2", "b")];
-        assert_eq!(plan(&servers).candidates, [address("10.0.0.3")]);
+        assert_eq!(candidates(&servers), [address("10.0.0.3")]);
         servers[1].is_unseen = true;
         assert_eq!(
-            plan(&servers).candidates,
+            candidates(&servers),
             [],
             "the third may be the one that was not asked yet"
         );
         servers[1].is_unseen = false;
         servers[0].is_clear = false;
-        assert_eq!(
-            plan(&servers).candidates,
-            [],
-            "what it said before does not count"
-        );
+        assert_eq!(candidates(&servers), [], "what it said before does not count");
     }
 
     #[test]
     fn localhost_is_somebody_else_elsewhere() {
         let mut servers = vec![known(0, "10.0.0.1", "a")];
         servers[0].named = vec![named("localhost", "b"), named("127.0.0.1", "c")];
-        assert_eq!(plan(&servers).candidates, []);
+        assert_eq!(candidates(&servers), []);
         servers[0].address = Some(address("127.0.0.1"));
         servers[0].named = vec![named("localhost", "b")];
-        assert_eq!(plan(&servers).candidates, [address("localhost")]);
+        assert_eq!(candidates(&servers), [address("localhost")]);
     }
 
     #[test]
@@ -293,6 +359,30 @@ mod tests {
         ];
         (servers[1].discovered, servers[2].discovered) = (true, true);
         assert_eq!(plan(&servers).doubles, [ServerId(1)]);
+    }
+
+    /// Its `report_host` is the name of a server somewhere else.
+    #[test]
+    fn a_discovered_server_that_nobody_means_goes() {
+        let mut servers = vec![
+            known(0, "10.0.0.1", "a"),
+            known(1, "10.0.0.2", "b"),
+            known(2, "other", "z"),
+        ];
+        servers[2].discovered = true;
+        servers[0].named = vec![named("other", "c")];
+        servers[2].named = vec![named("other", "z")];
+        assert_eq!(plan(&servers).strangers, [ServerId(2)]);
+        servers[1].named = vec![named("other", "z")];
+        assert_eq!(plan(&servers).strangers, [], "somebody means it");
+        servers[1].named.clear();
+        servers[0].named[0].is_present = false;
+        assert_eq!(plan(&servers).strangers, [], "it was another one at some time");
+        servers[0].named[0] = named("other", "");
+        assert_eq!(plan(&servers).strangers, [], "who is meant is not said");
+        servers[0].named[0] = named("other", "c");
+        servers[2].identity = None;
+        assert_eq!(plan(&servers).strangers, [], "nor who it is");
     }
 
     #[test]

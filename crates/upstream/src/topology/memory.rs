@@ -88,10 +88,10 @@ impl Memory {
     }
 
     /// Who each server is and whom it names.
-    pub(super) fn testimonies(&self, servers: &[Arc<Server>]) -> Vec<Testimony> {
+    pub(super) fn testimonies(&self, kind: config::Topology, servers: &[Arc<Server>]) -> Vec<Testimony> {
         let testimony = |server: &Arc<Server>| {
             let seen = self.seen.get(&server.id());
-            let sight = sight(server, seen);
+            let sight = sight(kind, server, seen);
             Testimony {
                 id: server.id(),
                 address: address(server),
@@ -112,7 +112,9 @@ impl Memory {
         servers: &[Arc<Server>],
         now: Instant,
     ) -> Topology {
-        let observations: Vec<Observation> = servers.iter().map(|server| self.observe(server, now)).collect();
+        let observations: Vec<Observation> = (servers.iter())
+            .map(|server| self.observe(config.topology, server, now))
+            .collect();
         let place = |id: ServerId| servers.iter().position(|server| server.id() == id);
         let incumbent = self.incumbent.and_then(place);
         let Verdict {
@@ -210,14 +212,14 @@ impl Memory {
         Some(Arc::from(identity.0.as_str()))
     }
 
-    fn observe(&self, server: &Server, now: Instant) -> Observation {
+    fn observe(&self, kind: config::Topology, server: &Server, now: Instant) -> Observation {
         let seen = self.seen.get(&server.id());
         Observation {
             name: server.name().to_owned(),
             address: address(server),
             role: server.place().role,
             lag: seen.and_then(|seen| seen.lag.lag(now)),
-            sight: sight(server, seen),
+            sight: sight(kind, server, seen),
         }
     }
 }
@@ -232,23 +234,29 @@ fn address(server: &Server) -> Option<Address> {
     }
 }
 
-fn sight(server: &Server, seen: Option<&Seen>) -> Sight {
+fn sight(kind: config::Topology, server: &Server, seen: Option<&Seen>) -> Sight {
     let state = server.state();
     if matches!(state.status, Status::Down | Status::Removed) {
         let reason = format!("is {} ({})", state.status, state.reason);
         return Sight::Gone { reason };
     }
     let Some(seen) = seen else { return Sight::Unseen };
+    // Where the roles are written the monitor is for what is good to know, and may lack the privileges for it: that a server does
+    // not tell is nothing against it.
+    let failures = match kind {
+        config::Topology::Static => 0,
+        _ => seen.failures,
+    };
     match (&seen.facts, &seen.blind) {
         (Some(facts), None) => Sight::Clear(facts.clone()),
         (_, Some(blind)) if blind.meaning == Meaning::NobodyThere => Sight::Gone {
             reason: blind.reason.clone(),
         },
         // A server that is full runs, whatever the number of failures: it is not given up for that.
-        (Some(facts), Some(blind)) if seen.failures < LOOKS_LOST || blind.meaning == Meaning::Full => {
+        (Some(facts), Some(blind)) if failures < LOOKS_LOST || blind.meaning == Meaning::Full => {
             Sight::Blurred { facts: facts.clone() }
         }
-        (None, Some(_)) if seen.failures < LOOKS_LOST => Sight::Unseen,
+        (None, Some(_)) if failures < LOOKS_LOST => Sight::Unseen,
         (_, Some(blind)) => Sight::Gone {
             reason: blind.reason.clone(),
         },

@@ -19,6 +19,12 @@ const MIN_GAP: Duration = Duration::from_millis(50);
 /// Longest time between two while there is no primary.
 const RESTLESS_INTERVAL: Duration = Duration::from_millis(100);
 
+/// A connection whose account lacks a right is closed after this time: what is granted is granted to connections that come later.
+const DENIED_MAX: Duration = Duration::from_secs(3);
+
+/// "You need (at least one of) the … privilege(s) for this operation."
+const ER_SPECIFIC_ACCESS_DENIED_ERROR: u16 = 1227;
+
 /// Looks at `server` until it is removed or the future is dropped.
 pub(crate) async fn watch(cluster: Arc<Cluster>, server: Arc<Server>) {
     let mut monitor = Monitor {
@@ -28,6 +34,7 @@ pub(crate) async fn watch(cluster: Arc<Cluster>, server: Arc<Server>) {
         account: None,
         applied: None,
         failing: false,
+        denied_since: None,
     };
     while !monitor.server.is_removed() {
         let config = monitor.cluster.config();
@@ -55,6 +62,8 @@ struct Monitor {
     /// What the server had executed at the last look over this connection.
     applied: Option<GtidSet>,
     failing: bool,
+    /// The account lacks a right, on the connection there is.
+    denied_since: Option<Instant>,
 }
 
 impl Monitor {
@@ -96,14 +105,15 @@ impl Monitor {
 
     /// Asks over the connection there is; over a new one where there is none, or where it turns out to be broken.
     async fn ask(&mut self, config: &config::Cluster, account: &config::Monitor) -> Result<Finding, Blind> {
-        if let Some(mut connection) = self.connection.take() {
+        let kept = self.connection.take();
+        if let Some(mut connection) = kept.filter(|kept| !kept.is_elsewhere(&self.server)) {
             match look(&mut connection, config.topology, account).await {
                 Ok(finding) => {
                     self.connection = Some(connection);
                     return Ok(finding);
                 }
                 Err(QueryError::Broken(_)) => {}
-                Err(error) => return self.refused(connection, &error),
+                Err(error) => return self.refused(connection, &error).await,
             }
         }
         // It may have been restarted, on other data.
@@ -116,12 +126,22 @@ impl Monitor {
                 self.connection = Some(connection);
                 Ok(finding)
             }
-            Err(error) => self.refused(connection, &error),
+            Err(error) => self.refused(connection, &error).await,
         }
     }
 
-    fn refused(&mut self, connection: Connection, error: &QueryError) -> Result<Finding, Blind> {
-        if matches!(error, QueryError::Refused(_)) {
+    async fn refused(&mut self, connection: Connection, error: &QueryError) -> Result<Finding, Blind> {
+        let is_denied =
+            matches!(error, QueryError::Refused(packet) if packet.code == ER_SPECIFIC_ACCESS_DENIED_ERROR);
+        let since = *self.denied_since.get_or_insert_with(Instant::now);
+        if !is_denied {
+            self.denied_since = None;
+        }
+        if is_denied && since.elapsed() >= DENIED_MAX {
+            self.denied_since = None;
+            // A server that does not take the good-bye gets none.
+            let _ = timeout(MIN_GAP, connection.close()).await;
+        } else if error.is_refusal() {
             self.connection = Some(connection);
         }
         Err(Blind::new(format!("does not tell its role: {error}")))

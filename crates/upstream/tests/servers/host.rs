@@ -41,6 +41,8 @@ pub(crate) struct Host {
     pub(crate) stuck: AtomicBool,
     /// Logins are refused.
     pub(crate) denied: AtomicBool,
+    /// Those of this user are.
+    pub(crate) stranger: Mutex<Option<String>>,
     /// Others have taken all its connections.
     pub(crate) full: AtomicBool,
     /// Connections that it takes at most; 0 is no limit.
@@ -174,7 +176,8 @@ async fn converse(mut stream: TcpStream, id: u32, host: &Host) -> std::io::Resul
     if user == "forebay_probe" {
         return Ok(());
     }
-    if host.denied.load(Ordering::SeqCst) {
+    let is_stranger = host.stranger.lock().unwrap().as_ref() == Some(&user);
+    if is_stranger || host.denied.load(Ordering::SeqCst) {
         host.refused.fetch_add(1, Ordering::SeqCst);
         return stream
             .write_all(&packet(2, b"\xff\x15\x04#28000Access denied"))

@@ -5,9 +5,11 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use net::Stream;
+use config::{ClusterTls, TlsMode, Verify};
+use net::{Stream, TlsConnector};
 use sandbox::{Kind, Sandbox, Spec};
 use tokio::net::TcpSocket;
+use upstream::login::{Account, Tls, login};
 use upstream::{Cluster, GreetingError, Status, leave, read_greeting};
 
 use crate::play::{cluster, server, status, until};
@@ -38,17 +40,51 @@ async fn mariadb_with_accounts_of_another_plugin() {
 }
 
 async fn leaves_in_order(kind: Kind) {
-    stays_unblocked(&start(kind).await).await;
+    let sandbox = start(kind).await;
+    certificates_that_are_wrong(&sandbox).await;
+    stays_unblocked(&sandbox).await;
+}
+
+/// Two hundred logins that end with the server's certificate.
+async fn certificates_that_are_wrong(sandbox: &Sandbox) {
+    let address: SocketAddr = sandbox.primary().address().parse().unwrap();
+    let tls = ClusterTls {
+        mode: TlsMode::Required,
+        verify: Verify::Identity,
+        ca: Some(sandbox.ca_file().to_owned()),
+        cert: None,
+        key: None,
+    };
+    let connector = TlsConnector::new(&tls).unwrap();
+    for _ in 0..CHECKS {
+        let mut stream = connect_from_another_host(address).await;
+        let (greeting, _) = read_greeting(&mut stream, PATIENCE).await.unwrap();
+        let account = Account {
+            user: sandbox::USER.as_bytes(),
+            password: sandbox::PASSWORD.as_bytes(),
+        };
+        let tls = Tls {
+            connector: &connector,
+            server_name: "elsewhere.example",
+            required: true,
+        };
+        let error = login(stream, &greeting, account, Some(tls)).await.unwrap_err();
+        assert!(error.to_string().contains("certificate"), "{error}");
+    }
+    assert_eq!(blocking(sandbox), 0, "wrong certificates");
+}
+
+/// Errors that count towards `max_connect_errors`.
+fn blocking(sandbox: &Sandbox) -> u64 {
+    count(
+        sandbox,
+        "SELECT IFNULL(SUM(SUM_CONNECT_ERRORS), 0) FROM performance_schema.host_cache",
+    )
 }
 
 async fn stays_unblocked(sandbox: &Sandbox) {
     let address: SocketAddr = sandbox.primary().address().parse().unwrap();
-    let blocked = || {
-        count(
-            sandbox,
-            "SELECT IFNULL(SUM(SUM_CONNECT_ERRORS), 0) FROM performance_schema.host_cache",
-        )
-    };
+    let blocked = || blocking(sandbox);
     for _ in 0..CHECKS {
         let mut stream = connect_from_another_host(address).await;
         let (greeting, _) = read_greeting(&mut stream, PATIENCE).await.unwrap();

@@ -140,6 +140,43 @@ fn passwords_are_tried_within_the_limits() {
     });
 }
 
+/// Whoever tries passwords takes the seats of idle connections, but not for ever.
+#[test]
+fn wrong_passwords_do_not_empty_the_pools() {
+    let host = host::start();
+    *host.stranger.lock().unwrap() = Some("mallory".to_owned());
+    on_a_worker(async {
+        let (pool, server) = pool_of(&host, |config| {
+            pass_through(config);
+            config.queue_timeout = Duration::from_millis(20);
+        });
+        let cluster = Arc::clone(pool.cluster());
+        let keeping = spawn_local(Rc::clone(&pool).run());
+        for attempt in 0..60 {
+            // The only connection there may be is idle.
+            pool.give_back(lease(&pool, &server, "u").await.unwrap());
+            let password = Secret::new(format!("wrong {attempt}"));
+            match cluster.pass("mallory", &password).await {
+                Ok(None) | Err(LeaseError::QueueTimeout { .. }) => {}
+                other => panic!("{other:?}"),
+            }
+        }
+        let opened = host.logins();
+        assert!((2..20).contains(&opened), "{opened} of 60");
+        // Whoever has the right one comes in as soon as there is room.
+        let cluster = Arc::clone(pool.cluster());
+        let patient = spawn_local(async move {
+            loop {
+                if let Ok(id) = cluster.pass("v", &Secret::new("hunter2")).await {
+                    return id;
+                }
+            }
+        });
+        assert!(patient.await.unwrap().is_some());
+        keeping.abort();
+    });
+}
+
 /// Where no pool has a connection to look after, who waits looks himself whether the server has room again.
 #[test]
 fn a_password_is_tried_when_a_full_server_has_room_again() {

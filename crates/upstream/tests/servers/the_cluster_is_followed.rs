@@ -1,6 +1,7 @@
 //! Real clusters whose primary dies or changes: found out, told, and never two at a time.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use config::{Monitor, Secret};
@@ -282,6 +283,68 @@ async fn a_monitor_that_may_not_log_in_says_so() {
     checks.abort();
 }
 
+/// Where roles are written the monitor is for the lag and for accounts, and may have no rights for the rest.
+#[test]
+fn roles_that_are_written_need_no_monitor() {
+    let host = crate::host::start();
+    *host.stranger.lock().unwrap() = Some("watch".to_owned());
+    crate::sessions_share_connections::on_a_worker(async {
+        let mut config = cluster(vec![server("a", host.address), server("b", host.address)]);
+        config.servers[0].role = Some(config::Role::Primary);
+        config.monitor = Some(Monitor {
+            interval: Duration::from_millis(20),
+            ..Monitor::new("watch")
+        });
+        let cluster = Cluster::new(config).unwrap();
+        let checks = tokio::spawn(Arc::clone(&cluster).run_checks());
+        until("all looks have failed", || {
+            host.refused.load(Ordering::SeqCst) > 20
+        })
+        .await;
+        assert_eq!(roles(&cluster.topology()), [P, R]);
+        checks.abort();
+    });
+}
+
+/// `report_host` and `report_port` of a replica are those of a server somewhere else, which lets the monitor in.
+#[tokio::test]
+async fn a_member_is_who_it_is_said_to_be() {
+    let elsewhere = Spec::new(Kind::Mariadb).option("--server-id=77");
+    let elsewhere = Followed::start(elsewhere, config::Topology::Replication, 1).await;
+    let port = elsewhere.sandbox.primary().port();
+    let spec = Spec::new(Kind::Mariadb)
+        .nodes(2)
+        .option("--report-host=127.0.0.1")
+        .option(format!("--report-port={port}"));
+    elsewhere.checks.abort();
+    let seen = async || {
+        let status = elsewhere.sql(0, "SHOW GLOBAL STATUS LIKE 'Connections'").await;
+        let count: u64 = status.split_whitespace().nth(1).unwrap().parse().unwrap();
+        count
+    };
+    let (mut before, mut quiet) = (seen().await, false);
+    while !quiet {
+        let now = seen().await;
+        (before, quiet) = (now, now == before + 1);
+    }
+    let followed = Followed::start(spec, config::Topology::Replication, 1).await;
+    followed.until_roles("the first picture", &[P]).await;
+    let mut own = 1;
+    while seen().await <= before + own {
+        own += 1;
+        assert!(own < 1000, "nobody else has looked at the server");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    // What was found out there has its effect, and is looked at again twice a second.
+    let until = Instant::now() + Duration::from_secs(1);
+    while Instant::now() < until {
+        let servers = followed.cluster.servers();
+        let names: Vec<&str> = servers.iter().map(|server| server.name()).collect();
+        assert_eq!(names, ["n0"]);
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
 #[tokio::test]
 async fn a_server_that_says_nothing_is_given_up() {
     let player = crate::play::Player::start(crate::play::Act::Silent).await;
@@ -369,6 +432,21 @@ async fn a_restarted_primary_takes_statements_soon() {
     followed.until_roles("it is back", &[P]).await;
     let server = Arc::clone(&followed.cluster.topology().members[0].server);
     until("it is no longer suspected", || server.takes_statements()).await;
+}
+
+/// A server gives rights to the connections that come after the grant.
+#[tokio::test]
+async fn a_right_that_is_granted_later_is_taken_notice_of() {
+    let followed = Followed::start(Spec::new(Kind::Mariadb), config::Topology::Replication, 1).await;
+    followed.until_roles("the first picture", &[P]).await;
+    followed
+        .sql(0, "REVOKE SLAVE MONITOR ON *.* FROM watch; KILL USER watch")
+        .await;
+    followed.until_roles("it may not ask", &[U]).await;
+    let reason = followed.cluster.topology().members[0].reason.clone();
+    assert!(reason.contains("SLAVE MONITOR"), "{reason}");
+    followed.sql(0, "GRANT SLAVE MONITOR ON *.* TO watch").await;
+    followed.until_roles("it may ask again", &[P]).await;
 }
 
 #[tokio::test]

@@ -14,7 +14,7 @@ use mysql_wire::gtid::{Flavor, GtidSet};
 use self::feed::Feed;
 use self::readers::{Pending, Read, Worker};
 use self::servers::{Server, Timelines};
-use super::Applied;
+use super::{Applied, ReadIndex};
 use crate::store::{MappingId, Mode, Store, Writer};
 
 const T: MappingId = MappingId(0);
@@ -36,6 +36,8 @@ enum Level {
 enum Mutant {
     /// A probe serves reads that arrived while it was under way.
     ProbeServesLateReads,
+    /// The answer to a probe that another one has overtaken is taken for the other's.
+    AnswersMixed,
     /// A strong read does not wait until what the probe said is applied.
     NoWaitForApplied,
     /// Positions of all sources are compared.
@@ -70,8 +72,9 @@ enum Mutant {
     TruncateMissed,
 }
 
-const MUTANTS: [Mutant; 17] = [
+const MUTANTS: [Mutant; 18] = [
     Mutant::ProbeServesLateReads,
+    Mutant::AnswersMixed,
     Mutant::NoWaitForApplied,
     Mutant::SourcesMixed,
     Mutant::FencedPrimaryAnswers,
@@ -115,6 +118,8 @@ struct Simulator {
     writer: Writer,
     applied: Arc<Applied>,
     feed: Feed,
+    /// Of all workers.
+    index: ReadIndex,
     workers: Vec<Worker>,
     /// What each session was told about its writes.
     sessions: Vec<(usize, GtidSet)>,
@@ -148,6 +153,7 @@ impl Simulator {
             store,
             writer,
             feed: Feed::new(),
+            index: ReadIndex::default(),
             workers: (0..WORKERS).map(|_| Worker::default()).collect(),
             sessions: (0..SESSIONS).map(|session| (session, nothing.clone())).collect(),
             pending: Vec::new(),
@@ -255,7 +261,7 @@ impl Simulator {
             session: self.sessions[session].0,
             group: self.random.below(GROUPS as usize) as u64,
             arrived: self.now,
-            arrival: self.workers[worker].index.arrive(),
+            arrival: self.index.arrive(),
             wants: self.sessions[session].1.clone(),
             fetch: None,
         };

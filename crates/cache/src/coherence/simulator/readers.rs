@@ -6,12 +6,11 @@ use mysql_wire::gtid::GtidSet;
 
 use super::feed::key;
 use super::{Level, Mutant, Simulator, T, Violation, WORKERS};
-use crate::coherence::{Arrival, Fill, FillVerdict, Position, Probe, ReadIndex, SourceId, Verdict, Visible};
+use crate::coherence::{Arrival, Fill, FillVerdict, Position, Probe, SourceId, Verdict, Visible};
 use crate::store::{FillTicket, Filled, Found};
 
 #[derive(Default)]
 pub(super) struct Worker {
-    pub(super) index: ReadIndex,
     probe: Option<(Probe, Sent)>,
     pub(super) reads: Vec<Read>,
     /// Who it takes for the primary.
@@ -73,7 +72,7 @@ impl Simulator {
     fn advance_read(&mut self, worker: usize, mut read: Read) -> Result<(), Violation> {
         let ended = if read.fetch.is_some() {
             self.advance_fetch(&mut read)
-        } else if self.may_read(worker, &read) {
+        } else if self.may_read(&read) {
             self.look(worker, &mut read)?
         } else {
             None
@@ -92,41 +91,52 @@ impl Simulator {
 
     fn advance_probe(&mut self, worker: usize) {
         let unchecked = self.is(Mutant::FencedPrimaryAnswers);
-        let late = self.is(Mutant::ProbeServesLateReads);
-        let Worker { probe, believes, .. } = &mut self.workers[worker];
-        match probe.take() {
+        match self.workers[worker].probe.take() {
             Some((sent, Sent::Under { to })) => {
                 let server = self.truth.get(to);
                 let counts = !server.is_fenced() || unchecked;
                 let answer = counts.then(|| server.position(server.log.len()));
-                *probe = Some((sent, Sent::Answered(answer)));
+                self.workers[worker].probe = Some((sent, Sent::Answered(answer)));
             }
-            Some((sent, Sent::Answered(answer))) => {
-                let answer = answer.map(|position| self.of_source(position));
-                let index = &mut self.workers[worker].index;
-                if answer.is_none() {
-                    self.workers[worker].believes = self.truth.last();
-                    self.workers[worker].index.end(sent, None);
-                } else if late {
-                    index.end(sent, None);
-                    if let Some(sent) = index.send() {
-                        index.end(sent, answer);
-                    }
-                } else {
-                    index.end(sent, answer);
-                }
+            // It may be slow, so that another one overtakes it.
+            Some(slow) if self.random.below(2) == 0 => self.workers[worker].probe = Some(slow),
+            Some((sent, Sent::Answered(answer))) => self.end_probe(worker, sent, answer),
+            None => self.send_probe(worker),
+        }
+    }
+
+    fn end_probe(&mut self, worker: usize, mut sent: Probe, answer: Option<Position>) {
+        let answer = answer.map(|position| self.of_source(position));
+        if answer.is_none() {
+            self.workers[worker].believes = self.truth.last();
+        }
+        if self.is(Mutant::AnswersMixed)
+            && let Some((other, _)) = self.workers.iter_mut().find_map(|worker| worker.probe.as_mut())
+        {
+            std::mem::swap(other, &mut sent);
+        }
+        if answer.is_some() && self.is(Mutant::ProbeServesLateReads) {
+            self.index.end(sent, None);
+            if let Some(sent) = self.index.send(true) {
+                self.index.end(sent, answer);
             }
-            None => {
-                let to = *believes;
-                let wanted = self.workers[worker].reads.iter().any(|read| {
-                    let index = &self.workers[worker].index;
-                    read.level == Level::Strong && index.verdict(read.arrival, &self.applied) == Verdict::Send
-                });
-                let Worker { index, probe, .. } = &mut self.workers[worker];
-                if wanted && let Some(sent) = index.send() {
-                    *probe = Some((sent, Sent::Under { to }));
-                }
-            }
+        } else {
+            self.index.end(sent, answer);
+        }
+    }
+
+    /// Also where another worker's probe is under way that takes too long.
+    fn send_probe(&mut self, worker: usize) {
+        let overdue = self.random.below(2) == 0;
+        let wants = [Some(Verdict::Send), overdue.then_some(Verdict::WaitProbe)];
+        let Worker { reads, believes, .. } = &self.workers[worker];
+        let wanted = reads.iter().any(|read| {
+            let verdict = self.index.verdict(read.arrival, &self.applied);
+            read.level == Level::Strong && wants.contains(&Some(verdict))
+        });
+        let to = *believes;
+        if wanted && let Some(sent) = self.index.send(overdue) {
+            self.workers[worker].probe = Some((sent, Sent::Under { to }));
         }
     }
 
@@ -138,9 +148,9 @@ impl Simulator {
         }
     }
 
-    fn may_read(&self, worker: usize, read: &Read) -> bool {
+    fn may_read(&self, read: &Read) -> bool {
         match read.level {
-            Level::Strong => match self.workers[worker].index.verdict(read.arrival, &self.applied) {
+            Level::Strong => match self.index.verdict(read.arrival, &self.applied) {
                 Verdict::Serve => true,
                 Verdict::WaitApplied(_) => self.is(Mutant::NoWaitForApplied),
                 Verdict::WaitProbe | Verdict::Send => false,

@@ -7,7 +7,6 @@ use mysql_wire::gtid::{Flavor, GtidSet};
 use super::*;
 use crate::coherence::{Place, Position};
 use crate::feed::board::Phase;
-use crate::feed::window::Window;
 use crate::mapping::{ColumnShape, TableShape, UniqueIndex};
 use crate::store::{Found, MappingId, Store};
 
@@ -181,21 +180,86 @@ fn what_changes_no_rows_of_mapped_tables_leaves_them_served() {
     }
 }
 
-/// Its rows keep those of a copy out, and are none.
+/// A row of a copy gives way to that of a transaction that is committed, and only to such a one.
 #[test]
-fn what_is_rolled_back_while_a_table_is_copied_means_another_copy() {
-    for (sql, is_copied) in [("COMMIT", true), ("ROLLBACK", false)] {
+fn what_is_rolled_back_while_a_table_is_copied_keeps_no_row_out() {
+    for (sql, admits) in [("COMMIT", false), ("ROLLBACK", true), ("", true)] {
         let mut fed = Fed::new();
         fed.applier.tables.invalidate(0, "", None);
         fed.copy(0);
+        let State::Copying { window, .. } = &fed.applier.tables.all[0].state else {
+            panic!("{}", fed.reason(0))
+        };
+        let window = Rc::clone(window);
+        let mark = window.borrow_mut().mark();
         fed.begin();
         fed.sql("BEGIN");
         fed.applier.change(0, b"k", Some(b"row"));
-        fed.sql(sql);
+        fed.applier.change(1, b"k", Some(b"row"));
+        match sql {
+            // It has no end, and the next begins.
+            "" => fed.begin(),
+            sql => fed.sql(sql),
+        }
+        assert_eq!(window.borrow().admits(mark, b"k"), admits, "{sql}");
         let state = &fed.applier.tables.all[0].state;
-        assert_eq!(matches!(state, State::Copying { .. }), is_copied, "{sql}");
-        assert!(fed.is_served(1));
+        assert!(
+            matches!(state, State::Copying { .. }) && fed.is_served(1),
+            "{sql}"
+        );
     }
+}
+
+#[test]
+fn what_is_rolled_back_in_part_concerns_the_tables_that_it_changed() {
+    let mut fed = Fed::new();
+    fed.begin();
+    fed.sql("BEGIN");
+    fed.sql("SAVEPOINT a");
+    fed.applier.change(1, b"k", Some(b"row"));
+    fed.sql("ROLLBACK TO a");
+    fed.sql("COMMIT");
+    assert_eq!(fed.served(), [true, false]);
+}
+
+/// A server that was killed while it wrote a transaction goes on in another file.
+#[test]
+fn a_transaction_without_an_end_did_not_happen() {
+    let mut fed = Fed::new();
+    let mut next_position = 100;
+    let mut event = |fed: &mut Fed, kind: Kind<'_>| {
+        let header = Header {
+            timestamp: 0,
+            code: 0,
+            server_id: 1,
+            size: 50,
+            next_position,
+            flags: 0,
+        };
+        next_position += 50;
+        let decoder = Decoder::new();
+        fed.applier.event(Event { header, kind }, &decoder).unwrap();
+    };
+    let rotate = |file: &'static [u8]| Kind::Rotate { file, offset: 4 };
+    let heartbeat = |offset| Kind::Heartbeat {
+        file: b"bin.000002",
+        offset,
+    };
+    event(&mut fed, rotate(b"bin.000001"));
+    event(&mut fed, Kind::Gtid(Gtid::Anonymous));
+    fed.sql("BEGIN");
+    fed.applier.change(0, b"k", Some(b"row"));
+    event(&mut fed, rotate(b"bin.000002"));
+    assert!(!fed.applier.is_writing() && !fed.applier.progress.borrow().is_in_transaction());
+    event(&mut fed, heartbeat(900));
+    let reached = fed.applier.progress.borrow().position().unwrap();
+    let end = Place::File { file: 2, offset: 900 };
+    assert_eq!(reached.place, end, "strong reads wait for this");
+    event(&mut fed, Kind::Gtid(Gtid::Anonymous));
+    fed.sql("BEGIN");
+    fed.applier.change(0, b"l", Some(b"row"));
+    fed.sql("COMMIT");
+    assert!(fed.has(b"l") && !fed.has(b"k"));
 }
 
 #[tokio::test(start_paused = true)]

@@ -113,6 +113,16 @@ impl OfSession {
     }
 }
 
+/// The session says how fresh its lookups are from here on; `None`: as the configuration has it. False where it has none.
+pub(crate) fn set_level(split: &mut Split, wanted: Option<ReadConsistency>) -> bool {
+    let said = wanted.unwrap_or(split.listener.config.consistency);
+    let Some(of) = &mut split.lookups else {
+        return false;
+    };
+    of.consistency = said;
+    true
+}
+
 /// The statement under way is one whose answer from the primary is to be learned.
 pub(crate) fn learns(split: &Split) -> bool {
     split.lookups.as_ref().is_some_and(|of| of.recorder.is_some())
@@ -423,12 +433,12 @@ impl OfSession {
         if self.consistency != ReadConsistency::Session {
             return self.consistency;
         }
+        if split.session.has_untracked_writes() {
+            return ReadConsistency::Strong;
+        }
         let Some(text) = split.session.gtid() else {
             self.own = None;
-            return match split.session.has_untracked_writes() {
-                true => ReadConsistency::Strong,
-                false => ReadConsistency::Session,
-            };
+            return ReadConsistency::Session;
         };
         if self.own.as_ref().is_none_or(|(known, _)| **known != *text) {
             let own = GtidSet::parse(fresh::flavor(split), text).ok();

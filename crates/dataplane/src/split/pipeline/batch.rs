@@ -63,6 +63,11 @@ pub(super) struct Answered {
     pub(super) bytes: Box<[u8]>,
     /// When its statement was.
     pub(super) sent: Instant,
+    pub(super) from: Rc<Answering>,
+}
+
+/// Who has answered a batch.
+pub(super) struct Answering {
     pub(super) server: Arc<Server>,
     pub(super) series: Arc<ServerSeries>,
 }
@@ -89,14 +94,14 @@ pub(crate) enum Left {
 pub(super) struct Waiting(RefCell<Vec<Rc<Batch>>>);
 
 impl Batch {
-    /// Joins the batch that waits already, or a new one.
+    /// Joins the batch that waits already, or a new one: true where it is new.
     pub(super) fn join(
         split: &Split,
         server: &Arc<Server>,
         number: u64,
         command: Box<[u8]>,
         execution: Option<Execution>,
-    ) -> Receiver<Result<Answered, Left>> {
+    ) -> (Receiver<Result<Answered, Left>>, bool) {
         let (answer, receiver) = oneshot::channel();
         let member = Member {
             command,
@@ -110,9 +115,10 @@ impl Batch {
             let fits = batch.server.id() == server.id() && is_same(split, batch);
             (fits && batch.has_room(&member, max)).then(|| Rc::clone(batch))
         });
+        let is_new = found.is_none();
         let batch = found.unwrap_or_else(|| Self::begin(split, server));
         batch.members.borrow_mut().push(member);
-        receiver
+        (receiver, is_new)
     }
 
     fn begin(split: &Split, server: &Arc<Server>) -> Rc<Self> {
@@ -200,7 +206,10 @@ impl Batch {
         connection: &mut Connection<Held>,
         members: Vec<Member>,
     ) -> Option<bool> {
-        let series = Arc::clone(&connection.state.series);
+        let from = Rc::new(Answering {
+            server: Arc::clone(&self.server),
+            series: Arc::clone(&connection.state.series),
+        });
         let mut answers = Answers::new(connection.opened.capabilities);
         let stream = &mut connection.stream;
         let sent = Instant::now();
@@ -214,8 +223,7 @@ impl Batch {
                     member.answers(Answered {
                         bytes: answers.take().into(),
                         sent,
-                        server: Arc::clone(&self.server),
-                        series: Arc::clone(&series),
+                        from: Rc::clone(&from),
                     });
                     continue;
                 }

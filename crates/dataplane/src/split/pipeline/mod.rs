@@ -20,11 +20,10 @@ use std::sync::Arc;
 use mysql_wire::{Command, PacketHeader};
 use session::Prepared;
 use sql_class::{Class, Effects, Facts};
-use tokio::time::Instant;
 use upstream::{Key, LeaseError, Server};
 
 pub(crate) use self::batch::Left;
-use self::batch::{Answered, Batch};
+use self::batch::{Answered, Answering, Batch};
 use self::execution::Execution;
 use self::quick::QuickStatements;
 use crate::control::Waiting;
@@ -36,7 +35,7 @@ use crate::split::lease::Now;
 use crate::split::run::{self, begin, keep_to_send_again, settle};
 use crate::split::series::Ran;
 use crate::split::state::{Refused, Split};
-use crate::split::{answer, fresh, rules, statement};
+use crate::split::{ahead, answer, fresh, rules, statement};
 use crate::worker::Worker;
 
 /// The batches of one worker and cluster that wait for a connection, and what it knows of statements.
@@ -118,9 +117,17 @@ pub(crate) async fn query(
         }
         Ok(None) => {
             keep_to_send_again(split, head, &facts);
-            run::lease_and_begin(split, head, facts, target, Now::Wait(None)).await
+            // Rare: not to be room in every wait.
+            Box::pin(ahead::lease_and_begin(
+                split,
+                head,
+                facts,
+                target,
+                Now::Wait(None),
+            ))
+            .await
         }
-        Err(refused) => answer::refuse(split, refused).await.map(|()| false),
+        Err(refused) => Box::pin(answer::refuse(split, refused)).await.map(|()| false),
     }
 }
 
@@ -143,9 +150,10 @@ pub(crate) async fn execute(
         }
         Ok(None) => {
             keep_to_send_again(split, head, &prepared.facts);
-            statement::lease_and_execute(split, head, id, prepared, target, Now::Wait(None)).await
+            let leased = statement::lease_and_execute(split, head, id, prepared, target, Now::Wait(None));
+            Box::pin(leased).await
         }
-        Err(refused) => answer::refuse(split, refused).await.map(|()| false),
+        Err(refused) => Box::pin(answer::refuse(split, refused)).await.map(|()| false),
     }
 }
 
@@ -155,7 +163,7 @@ async fn relay_arrived(
     answered: Answered,
     is_primary: bool,
 ) -> Result<bool, SessionError> {
-    let (server, sent) = (answered.server.id(), answered.sent);
+    let (server, sent) = (answered.from.server.id(), answered.sent);
     take_in(split, answered, is_primary);
     let ended = run::exchange_arrived(split, head.command, sent.into_std()).await;
     if split.shared.by_latency.get() {
@@ -180,10 +188,9 @@ async fn with_others(
         Some(0) => {}
         _ => return Ok(None),
     }
-    let since = Instant::now();
     split.control.mark(Waiting::Login);
     let _counted = Counted::new(&split.worker);
-    let answer = Batch::join(split, server, number, command, execution);
+    let (answer, is_first) = Batch::join(split, server, number, command, execution);
     let answer = tokio::select! {
         biased;
         signal = split.control.signalled(false) => return Err(Refused(split.signalled(signal))),
@@ -192,9 +199,7 @@ async fn with_others(
     let left = match answer {
         Ok(Ok(answered)) => return Ok(Some(answered)),
         // Who has joined later has time left.
-        Ok(Err(Left::NoConnection(LeaseError::QueueTimeout { waited, .. }))) if since.elapsed() < waited => {
-            return Ok(None);
-        }
+        Ok(Err(Left::NoConnection(LeaseError::QueueTimeout { .. }))) if !is_first => return Ok(None),
         Ok(Err(Left::NoConnection(error))) => return Err(Refused(SessionError::NoServer(error))),
         Ok(Err(left)) => left,
         // The batch was dropped with its task.
@@ -225,10 +230,19 @@ fn take_in(split: &mut Split, answered: Answered, is_primary: bool) {
     let command_len = PacketHeader::parse(split.wires.up.unseen())
         .map_or(0, |header| PacketHeader::LEN + header.payload_len);
     split.wires.up.discard(command_len);
-    split.wires.traffic.server = answered.series;
+    let Answering { server, series } = &*answered.from;
+    if !Arc::ptr_eq(&split.wires.traffic.server, series) {
+        split.wires.traffic.server = Arc::clone(series);
+    }
     split.wires.traffic.add_up(command_len);
     split.wires.down.fill(&answered.bytes);
-    split.last_server = Some(answered.server);
+    if split
+        .last_server
+        .as_ref()
+        .is_none_or(|last| !Arc::ptr_eq(last, server))
+    {
+        split.last_server = Some(Arc::clone(server));
+    }
     // What the connection that the session had last says of its last statement is of the one before.
     split.turn = split.turn.wrapping_add(1);
     split

@@ -20,7 +20,7 @@ use config::{PinRule, ReadConsistency};
 use mysql_wire::{OkPacket, PacketHeader, write_packet};
 use routing::rules::{Look, Route, Selection, Turn, Verdict, Who};
 use session::{PinReason, Prepared};
-use sql_class::{Class, Digest, Effects, Facts};
+use sql_class::{Class, Digest, Effects, Facts, Hint};
 use tokio::time::{Instant, sleep};
 use tracing::info;
 
@@ -387,6 +387,9 @@ pub(crate) fn route(split: &Split, facts: &Facts) -> Option<Target> {
     }
     match &verdict.route {
         Some(Route::Primary) => Some(Target::Primary { for_writing: true }),
+        Some(Route::Replicas) if verdict.pin != Some(PinRule::Never) && binds_read(split, facts) => {
+            Some(Target::Primary { for_writing: true })
+        }
         Some(Route::Replicas) => Some(Target::Replica),
         Some(Route::Group(name)) => Some(Target::Group {
             name: name.clone(),
@@ -396,6 +399,22 @@ pub(crate) fn route(split: &Split, facts: &Facts) -> Option<Target> {
         None if verdict.pin == Some(PinRule::Always) => Some(Target::Primary { for_writing: true }),
         None => None,
     }
+}
+
+/// Whether it is a read that binds its session to its connection for longer than to the next statement. On a replica the session could
+/// not write any more.
+pub(crate) fn binds_read(split: &Split, facts: &Facts) -> bool {
+    let trusted = match is_trusted(split, facts) {
+        true => Effects::UNKNOWN_FUNCTION,
+        false => Effects::NONE,
+    };
+    let binding = BINDING.0 & !Effects::CALCULATES_FOUND_ROWS.0 & !trusted.0;
+    facts.class == Class::Read && facts.effects.intersects(Effects(binding))
+}
+
+/// Whoever wrote the statement or the configuration says that the functions it calls only read.
+fn is_trusted(split: &Split, facts: &Facts) -> bool {
+    facts.class == Class::Read && (facts.hint == Some(Hint::Replica) || split.session.trusts_functions())
 }
 
 /// Whether a rule says where the statement under way goes.
@@ -414,9 +433,14 @@ pub(crate) fn wants_primary(split: &Split) -> bool {
 
 /// What the session is to think of a statement that must not bind it.
 pub(crate) fn overlooked(split: &Split, facts: &Facts) -> Option<Facts> {
-    let never = split.rules.verdict()?.pin == Some(PinRule::Never);
-    never.then(|| Facts {
-        effects: Effects(facts.effects.0 & !BINDING.0),
+    let verdict = split.rules.verdict();
+    let overlooked = match verdict.is_some_and(|verdict| verdict.pin == Some(PinRule::Never)) {
+        true => BINDING,
+        false if is_trusted(split, facts) => Effects::UNKNOWN_FUNCTION,
+        false => return None,
+    };
+    facts.effects.intersects(overlooked).then(|| Facts {
+        effects: Effects(facts.effects.0 & !overlooked.0),
         ..facts.clone()
     })
 }

@@ -28,6 +28,10 @@ pub(super) fn decide(servers: &[Observation], incumbent: Option<usize>) -> Verdi
             names(servers, &serving)
         )
     });
+    let writer = match claim {
+        Claim::Settled(at) => facts[at].map(|facts| (&servers[at].name, facts)),
+        Claim::None | Claim::Conflict => None,
+    };
     let judge = |at: usize| {
         if let Some(reason) = servers[at].sight.blindness() {
             return Judged::unusable(reason);
@@ -35,6 +39,12 @@ pub(super) fn decide(servers: &[Observation], incumbent: Option<usize>) -> Verdi
         let Some(facts) = facts[at] else {
             return Judged::unusable("has said nothing of its cluster");
         };
+        // Whatever it has, it is not what is written here.
+        if let Some((writer, its)) = writer
+            && facts.component.0 != its.component.0
+        {
+            return Judged::unusable(format!("is in another cluster than {writer}"));
+        }
         judge(
             &servers[at],
             facts,

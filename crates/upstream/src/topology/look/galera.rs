@@ -86,6 +86,7 @@ fn named(address: &str) -> Option<Named> {
             port: port.parse().ok().filter(|port| *port != 0)?,
         },
         identity: None,
+        is_present: true,
     })
 }
 

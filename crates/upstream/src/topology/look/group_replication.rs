@@ -51,6 +51,7 @@ fn understand(own: &Rows, members: &Rows, stats: &Rows, mode: &Rows) -> Finding 
                 port: row.number(&["MEMBER_PORT"]).filter(|port| *port != 0)?,
             },
             identity: Some(Identity(identity)),
+            is_present: row.text(&["MEMBER_STATE"]).as_deref() == Some("ONLINE"),
         })
     });
     let lag = stats.first().and_then(|row| {

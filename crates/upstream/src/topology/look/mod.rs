@@ -27,6 +27,8 @@ pub(super) struct Finding {
 pub(super) struct Named {
     pub(super) address: Address,
     pub(super) identity: Option<Identity>,
+    /// It is there now, under this address: who it is was not only so at some time.
+    pub(super) is_present: bool,
 }
 
 /// Asks everything. An answer that is missing for want of a privilege is left out where it can be done without.

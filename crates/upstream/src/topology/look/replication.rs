@@ -97,6 +97,7 @@ fn understand(
     let named = named.chain(sources.iter().map(|source| Named {
         address: source.address.clone(),
         identity: source.identity.clone(),
+        is_present: source.receiving == Receiving::Yes,
     }));
     Finding {
         lag: lag(&sources, status, heartbeat),
@@ -152,6 +153,7 @@ fn replica(flavor: Flavor, row: Row<'_>) -> Option<Named> {
     Some(Named {
         address,
         identity: identity.map(Identity),
+        is_present: true,
     })
 }
 

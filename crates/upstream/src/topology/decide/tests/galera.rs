@@ -1,5 +1,5 @@
 //! Words: the number is `wsrep_local_state` (4 synced, 2 donor); `n` not in the primary component, `x` not ready, `c`
-//! closed by its operator, `o` read-only; `#7/3` component at its change 7, with three nodes (`#1` and all of them
+//! closed by its operator, `o` read-only; `@v` in a cluster of its own; `#7/3` component at its change 7, with three nodes (`#1` and all of them
 //! without it). The index is the place.
 
 use std::time::Duration;
@@ -15,6 +15,10 @@ pub(super) fn observe(at: usize, text: &str) -> Observation {
             .find_map(|word| word.strip_prefix('#'))
             .unwrap_or("1/9");
         let (change, size) = component.split_once('/').unwrap();
+        let uuid = words
+            .iter()
+            .find_map(|word| word.strip_prefix('@'))
+            .unwrap_or("u");
         let facts = GaleraFacts {
             ready: !says("x"),
             in_primary_component: !says("n"),
@@ -22,7 +26,7 @@ pub(super) fn observe(at: usize, text: &str) -> Observation {
             writable: !says("o"),
             closed: says("c").then(|| "wsrep_reject_queries = ALL".to_owned()),
             index: u32::try_from(at).unwrap(),
-            component: ("u".to_owned(), change.parse().unwrap()),
+            component: (uuid.to_owned(), change.parse().unwrap()),
             size: size.parse().unwrap(),
         };
         let lag = Lag {
@@ -48,6 +52,18 @@ const CLUSTERS: &[Row] = &[
     ("a read-only node takes reads", &["4 o", "4"], Some(0), "RP"),
     ("nobody has the majority", &["4 n", "4 n"], Some(0), "UU"),
     ("two clusters", &["4 #5/1", "4 #6/1"], Some(0), "UU!"),
+    (
+        "a node of another cluster, of which no more is known",
+        &["4", "4 @v #3/3", "4"],
+        Some(0),
+        "PUR",
+    ),
+    (
+        "of another one that joins none",
+        &["4", "1 @v #3/3", "4 @v n"],
+        Some(0),
+        "PUU",
+    ),
     (
         "two clusters, of which one is not ready",
         &["4 #5/1", "4 #6/1 x"],

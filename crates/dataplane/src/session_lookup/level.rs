@@ -1,0 +1,46 @@
+//! `FOREBAY SET consistency = …`: how fresh a session's lookups are from here on. Servers do not know the statement.
+
+use config::ReadConsistency;
+use mysql_wire::{OkPacket, write_packet};
+
+use super::{OfSession, Other, forward_statement, say, settings, take_off};
+use crate::error::SessionError;
+use crate::lookups;
+use crate::relay::Exchanged;
+use crate::session::{CommandHead, Session};
+use crate::settle;
+
+/// What the listener's word, or the session's own, comes to: of what a session has written its server tells only those clients that
+/// ask for it.
+pub(super) fn of_session(said: ReadConsistency) -> ReadConsistency {
+    match said {
+        ReadConsistency::Session => ReadConsistency::Strong,
+        other => other,
+    }
+}
+
+/// A statement for the gateway. One that is not understood is for the server to refuse.
+pub(super) async fn statement(
+    session: &mut Session,
+    of: &mut OfSession,
+    head: CommandHead,
+    other: &Other,
+) -> Result<(), SessionError> {
+    let payload = lookups::whole_payload(session.wires.up.unseen(), head.payload_len).unwrap_or_default();
+    let text = lookups::text(payload, session.capabilities);
+    let Some(wanted) = text.and_then(lookups::wanted_level) else {
+        return forward_statement(session, of, head, other).await;
+    };
+    of.consistency = of_session(wanted.unwrap_or(session.listener.config.consistency));
+    let ok = OkPacket {
+        status: settings::lasting(session.status),
+        ..OkPacket::default()
+    };
+    let mut payload = Vec::with_capacity(16);
+    ok.encode(&mut payload, session.capabilities);
+    of.out.clear();
+    write_packet(&mut of.out, &mut 1, &payload);
+    take_off(session, of, head);
+    let said = say(session, &of.out).await;
+    settle::command(session, head, said.map(|()| Exchanged::Sent))
+}

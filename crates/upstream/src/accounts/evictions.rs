@@ -1,0 +1,86 @@
+//! How many connections of the pools may go for logins of strangers that come to nothing.
+//!
+//! Where a server is full, a login that is tried there takes the place of an idle connection, which somebody has to open again.
+//! Whoever tries passwords must not be able to keep the pools at that: so many connections may go in vain, and then strangers wait
+//! for a seat that is free anyway. One whose password is right costs nothing of it.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Connections that may go in vain within [`WITHIN`]: as many as logins are tried at the same time, and one a second.
+const MOST: usize = 8;
+const WITHIN: Duration = Duration::from_secs(8);
+
+/// When they went, or may have.
+#[derive(Debug, Default)]
+pub(super) struct Evictions(Mutex<Vec<Instant>>);
+
+/// The right to have one connection go. Dropping it gives it back.
+#[derive(Debug)]
+pub(super) struct Eviction<'e> {
+    all: &'e Evictions,
+    at: Instant,
+    in_vain: bool,
+}
+
+impl Evictions {
+    /// One more, unless there were too many of late.
+    pub(super) fn allow(&self, now: Instant) -> Option<Eviction<'_>> {
+        let mut all = self.lock();
+        all.retain(|at| now.saturating_duration_since(*at) < WITHIN);
+        (all.len() < MOST).then(|| {
+            all.push(now);
+            Eviction {
+                all: self,
+                at: now,
+                in_vain: false,
+            }
+        })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Instant>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Eviction<'_> {
+    /// The login came to nothing.
+    pub(super) fn was_in_vain(mut self) {
+        self.in_vain = true;
+    }
+}
+
+impl Drop for Eviction<'_> {
+    fn drop(&mut self) {
+        if self.in_vain {
+            return;
+        }
+        let mut all = self.all.lock();
+        if let Some(place) = all.iter().position(|at| *at == self.at) {
+            all.swap_remove(place);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_goes_in_vain_is_bounded() {
+        let (evictions, start) = (Evictions::default(), Instant::now());
+        for _ in 0..100 {
+            drop(evictions.allow(start).unwrap());
+        }
+        for _ in 0..MOST {
+            evictions.allow(start).unwrap().was_in_vain();
+        }
+        assert!(evictions.allow(start).is_none());
+        let later = start + WITHIN;
+        assert!(evictions.allow(later - Duration::from_millis(1)).is_none());
+        let held: Vec<_> = (0..MOST).map(|_| evictions.allow(later).unwrap()).collect();
+        assert!(evictions.allow(later).is_none(), "nor at the same time");
+        drop(held);
+        assert!(evictions.allow(later).is_some());
+    }
+}

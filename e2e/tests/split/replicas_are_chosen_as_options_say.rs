@@ -1,0 +1,124 @@
+//! Zones, weights and the limit of lag, with real replicas. Latency: `reads_go_by_what_rules_and_options_say`.
+
+use std::collections::HashMap;
+
+use e2e::{Gateway, Setup, eventually, kind};
+use mysql_async::Conn;
+use sandbox::{Kind, Node, PASSWORD, Sandbox, USER};
+
+use crate::cluster;
+
+const READS: usize = 120;
+
+/// A gateway in front of replicating servers with these options, one for each.
+fn with(sandbox: &Sandbox, options: [&str; 3]) -> Setup {
+    let server = |(address, options): (String, &str)| format!("{{ address = {address:?}, {options} }}");
+    Setup::of_addresses([])
+        .servers(sandbox.addresses().into_iter().zip(options).map(server))
+        .mode("split")
+        .tables(&cluster::user(USER, PASSWORD))
+        .listener("read_consistency = \"eventual\"")
+        .cluster("topology = \"replication\"")
+        .cluster(&cluster::monitor())
+}
+
+/// How many reads of one session came to each server.
+async fn counts(session: &mut Conn) -> HashMap<u16, usize> {
+    let mut counts = HashMap::new();
+    for _ in 0..READS {
+        *counts.entry(cluster::where_am_i(session).await).or_default() += 1;
+    }
+    counts
+}
+
+/// What `FOREBAY EXPLAIN` says of a server.
+async fn word_of(session: &mut Conn, node: &Node) -> String {
+    let name = format!("candidate {}", node.address());
+    let rows = cluster::why(session).await;
+    let row = rows.iter().find(|(what, _)| *what == name);
+    row.unwrap_or_else(|| panic!("{name}: {rows:?}")).1.clone()
+}
+
+async fn started(setup: Setup) -> (Gateway, Conn) {
+    let gateway = cluster::start(setup, 2).await;
+    let session = cluster::connect(&gateway).await;
+    (gateway, session)
+}
+
+#[tokio::test]
+async fn those_of_its_own_zone_first() {
+    let sandbox = cluster::shared();
+    let zones = ["zone = \"a\"", "zone = \"a\"", "zone = \"b\""];
+    for (own, near) in [("a", 1), ("b", 2)] {
+        let setup = with(sandbox, zones).top(&format!("zone = {own:?}"));
+        let (_gateway, mut session) = started(setup).await;
+        let near = sandbox.node(near).port();
+        assert_eq!(
+            counts(&mut session).await,
+            HashMap::from([(near, READS)]),
+            "{own}"
+        );
+        let far = sandbox.nodes()[1..]
+            .iter()
+            .find(|node| node.port() != near)
+            .unwrap();
+        let word = word_of(&mut session, far).await;
+        assert_eq!(word, "replica: in another zone");
+    }
+    // Of a third one all are equally far.
+    let (_gateway, mut session) = started(with(sandbox, zones).top("zone = \"c\"")).await;
+    assert_eq!(counts(&mut session).await.len(), 2);
+}
+
+#[tokio::test]
+async fn in_proportion_to_their_weights() {
+    let sandbox = cluster::shared();
+    let setup = with(sandbox, ["weight = 1", "weight = 3", "weight = 1"]);
+    let (_gateway, mut session) = started(setup.cluster("read_balance = \"weighted\"")).await;
+    let counts_of = counts(&mut session).await;
+    let heavy = counts_of[&sandbox.node(1).port()];
+    assert!((READS * 3 / 4).abs_diff(heavy) <= 4, "{counts_of:?}");
+    assert_eq!(counts_of.len(), 2, "{counts_of:?}");
+
+    let (_gateway, mut session) = started(with(sandbox, ["weight = 1", "weight = 0", "weight = 1"])).await;
+    let only = sandbox.node(2).port();
+    assert_eq!(counts(&mut session).await, HashMap::from([(only, READS)]));
+    assert_eq!(word_of(&mut session, sandbox.node(1)).await, "replica: weight 0");
+}
+
+/// Has a replica apply everything so many seconds late.
+fn delay(replica: &Node, seconds: u32) {
+    replica
+        .sql(&match kind() {
+            Kind::Mysql => format!(
+                "STOP REPLICA SQL_THREAD; CHANGE REPLICATION SOURCE TO SOURCE_DELAY = {seconds}; START REPLICA SQL_THREAD"
+            ),
+            _ => format!("STOP SLAVE; CHANGE MASTER TO MASTER_DELAY = {seconds}; START SLAVE"),
+        })
+        .unwrap();
+}
+
+#[tokio::test]
+async fn but_none_that_is_too_far_behind() {
+    let sandbox = cluster::replicated();
+    let setup = with(&sandbox, ["weight = 1"; 3]).cluster("max_lag = \"1s\"");
+    let (_gateway, mut session) = started(setup).await;
+    assert_eq!(counts(&mut session).await.len(), 2);
+    let late = sandbox.node(1);
+    delay(late, 3600);
+    sandbox
+        .primary()
+        .sql("CREATE TABLE late (v INT); INSERT INTO late VALUES (1)")
+        .unwrap();
+    eventually("it is too far behind", async || {
+        let word = word_of(&mut session, late).await;
+        word.contains("ms behind, of 1000 ms allowed")
+    })
+    .await;
+    assert!(!counts(&mut session).await.contains_key(&late.port()));
+    delay(late, 0);
+    eventually("it is there again", async || {
+        counts(&mut session).await.len() == 2
+    })
+    .await;
+}
