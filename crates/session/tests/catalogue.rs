@@ -556,3 +556,41 @@ fn a_session_that_starts_over_has_the_status_of_its_servers_variables() {
     }
     assert_eq!(session(MYSQL).status_at_rest(), StatusFlags::AUTOCOMMIT);
 }
+
+/// Found by the simulation (FOREBAY_SEED=1795366439033140963): a statement was prepared again under another collation.
+#[test]
+fn where_the_collation_is_not_known_nothing_is_prepared_again() {
+    let named = |value| Change::Variable {
+        name: b"character_set_connection",
+        value,
+    };
+    for (text, has_way) in [
+        ("SET NAMES utf8mb4", true),
+        ("SET NAMES utf8mb4 COLLATE utf8mb4_bin", true),
+        (
+            "SET NAMES utf8mb4 COLLATE utf8mb4_bin; SET @@wait_timeout=9",
+            false,
+        ),
+    ] {
+        let mut session = session(MARIADB);
+        run(
+            &mut session,
+            "SET NAMES utf8mb4",
+            &Says {
+                changes: &[named(b"utf8mb4")],
+                ..FINE
+            },
+        );
+        let context = Rc::clone(session.carried());
+        run(
+            &mut session,
+            text,
+            &Says {
+                changes: &[named(b"utf8mb4")],
+                ..FINE
+            },
+        );
+        let way = session.excursion(&context, &Baseline::default());
+        assert_eq!(way.is_some(), has_way, "{text}");
+    }
+}
