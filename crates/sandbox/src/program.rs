@@ -4,6 +4,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::str::FromStr;
+use std::sync::{Mutex, PoisonError};
 
 use crate::SandboxError;
 
@@ -79,8 +80,20 @@ impl Program {
         }
     }
 
-    /// Asks the program for its version.
+    /// Asks the program for its version, once: a server takes a tenth of a second to say it.
     pub(crate) fn inspect(path: &Path) -> Result<Self, SandboxError> {
+        static KNOWN: Mutex<Vec<Program>> = Mutex::new(Vec::new());
+        let known = || KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+        let found = known().iter().find(|program| program.path == path).cloned();
+        if let Some(program) = found {
+            return Ok(program);
+        }
+        let program = Self::ask(path)?;
+        known().push(program.clone());
+        Ok(program)
+    }
+
+    fn ask(path: &Path) -> Result<Self, SandboxError> {
         let unusable = |reason: String| SandboxError::Program {
             path: path.to_path_buf(),
             reason,

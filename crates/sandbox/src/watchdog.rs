@@ -17,6 +17,8 @@ use crate::SandboxError;
 const SCRIPT: &str = r#"
 read -r word
 [ "$word" = leave ] && exit 0
+# In order, nothing is being started; otherwise a server may have no name yet.
+[ "$word" = over ] && enough=0 || enough=2
 pass=0
 while [ $pass -lt 20 ]; do
     found=
@@ -24,14 +26,14 @@ while [ $pass -lt 20 ]; do
         id=${file#/proc/}
         kill -9 "-${id%/cmdline}" 2>/dev/null && found=yes
     done
-    [ -z "$found" ] && [ $pass -gt 1 ] && break
+    [ -z "$found" ] && [ $pass -ge $enough ] && break
     pass=$((pass + 1))
     sleep 0.05
 done
 rm -rf "$FOLDER"
 "#;
 
-/// Dropping it tells the shell to clean up and waits until it has.
+/// Dropping it, once the servers were ended, tells the shell to clean up and waits until it has.
 #[derive(Debug)]
 pub(crate) struct Watchdog {
     shell: Child,
@@ -62,7 +64,9 @@ impl Watchdog {
 
 impl Drop for Watchdog {
     fn drop(&mut self) {
-        drop(self.shell.stdin.take());
+        if let Some(mut pipe) = self.shell.stdin.take() {
+            let _ = pipe.write_all(b"over\n"); // its end says as much
+        }
         let _ = self.shell.wait();
     }
 }
