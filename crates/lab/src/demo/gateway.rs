@@ -47,16 +47,17 @@ impl Gateway {
             clients,
             admin,
         };
-        gateway.wait_for_roles(servers.nodes().len() as i64 - 1)?;
+        gateway.wait_for_roles(servers.nodes().len() - 1)?;
         Ok(gateway)
     }
 
     /// Reads that come before the replicas are known go to the primary.
-    fn wait_for_roles(&self, replicas: i64) -> anyhow::Result<()> {
+    fn wait_for_roles(&self, replicas: usize) -> anyhow::Result<()> {
         let deadline = Instant::now() + UP_TIMEOUT;
         loop {
             let roles = sum_by_label(&self.metrics()?, "forebay_server_role", "role");
-            if roles.get("primary") == Some(&1) && roles.get("replica") == Some(&replicas) {
+            let count = |role| roles.get(role).copied().unwrap_or(0.0) as usize;
+            if (count("primary"), count("replica")) == (1, replicas) {
                 return Ok(());
             }
             ensure!(

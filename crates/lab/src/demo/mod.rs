@@ -9,7 +9,6 @@ mod load;
 mod screen;
 
 use std::{
-    collections::BTreeMap,
     net::SocketAddr,
     time::{Duration, Instant},
 };
@@ -21,7 +20,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use self::{
     gateway::{Gateway, server_name},
     load::{ACCOUNTS, Load, READERS, Tally, Target, WRITERS},
-    screen::{Figures, Screen},
+    screen::{Figures, Screen, Uses},
 };
 
 const ONCE: Duration = Duration::from_secs(15);
@@ -52,7 +51,7 @@ pub fn run(once: bool) -> anyhow::Result<()> {
     let mut load = Load::start(target)?;
     let ran = runtime.block_on(show(&mut gateway, &load, once.then_some(ONCE)));
     load.stop();
-    let statements = gateway.metrics().map(|metrics| screen::statements(&metrics));
+    let statements = gateway.metrics().map(|metrics| Uses::of(&metrics).statements);
     let mut total = ran.with_context(|| format!("the gateway said:\n{}", Gateway::log(servers.folder())))?;
     total.add(load.take()?);
     println!(
@@ -71,7 +70,7 @@ pub fn run(once: bool) -> anyhow::Result<()> {
         println!("statements by server: {statements:?}");
         let idle = (0..NODES)
             .map(server_name)
-            .find(|name| statements.get(name).is_none_or(|count| *count == 0));
+            .find(|name| statements.get(name).is_none_or(|count| *count == 0.0));
         ensure!(idle.is_none(), "no statement ran on {idle:?}");
     }
     Ok(())
@@ -124,7 +123,7 @@ async fn show(gateway: &mut Gateway, load: &Load, limit: Option<Duration>) -> an
     let mut screen = Screen::default();
     let mut total = load.take()?;
     let mut last = start;
-    let mut before = BTreeMap::new();
+    let mut before = Uses::default();
     loop {
         tokio::select! {
             () = any(&mut signals) => return Ok(total),
@@ -137,16 +136,17 @@ async fn show(gateway: &mut Gateway, load: &Load, limit: Option<Duration>) -> an
         // Empty when it does not answer, which the next second may show better.
         let metrics = gateway.metrics().unwrap_or_default();
         let seconds = last.elapsed().as_secs_f64();
-        let statements = screen::statements(&metrics);
+        let uses = Uses::of(&metrics);
         let figures = Figures {
             seconds: start.elapsed().as_secs(),
             qps: queries / seconds,
             p95_ms,
             failures: total.failures,
-            servers: screen::servers(&metrics, &statements, &before, seconds),
+            sessions: screen::sessions(&metrics),
+            servers: screen::servers(&metrics, &uses, &before, seconds),
         };
         last = Instant::now();
-        before = statements;
+        before = uses;
         screen.draw(&figures)?;
         if limit.is_some_and(|limit| start.elapsed() >= limit) {
             return Ok(total);

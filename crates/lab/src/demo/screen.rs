@@ -13,6 +13,8 @@ pub(super) struct Figures {
     pub p95_ms: f64,
     /// Since the start.
     pub failures: u64,
+    /// Client sessions that are open.
+    pub sessions: f64,
     pub servers: Vec<Server>,
 }
 
@@ -21,30 +23,51 @@ pub(super) struct Server {
     pub name: String,
     /// Statements a second.
     pub rate: f64,
+    /// Sessions that were on it at a time, in the mean: none is on a server between two statements.
+    pub sessions: f64,
     /// Server connections, which all sessions share.
-    pub connections: i64,
+    pub connections: f64,
 }
 
-/// What has run on each server so far: a statement is one use of a connection, and so is a transaction.
-pub(super) fn statements(metrics: &str) -> BTreeMap<String, i64> {
-    sum_by_label(metrics, "forebay_pool_lease_duration_seconds_count", "server")
+/// What has run on each server so far.
+#[derive(Default)]
+pub(super) struct Uses {
+    /// A statement is one use of a connection, and so is a transaction.
+    pub statements: BTreeMap<String, f64>,
+    /// For how long sessions had one.
+    seconds: BTreeMap<String, f64>,
 }
 
-/// The servers' parts of the last `seconds`, before which there were `before` statements.
-pub(super) fn servers(
-    metrics: &str,
-    statements: &BTreeMap<String, i64>,
-    before: &BTreeMap<String, i64>,
-    seconds: f64,
-) -> Vec<Server> {
+impl Uses {
+    pub(super) fn of(metrics: &str) -> Self {
+        let sum = |what| {
+            let name = format!("forebay_pool_lease_duration_seconds_{what}");
+            sum_by_label(metrics, &name, "server")
+        };
+        Self {
+            statements: sum("count"),
+            seconds: sum("sum"),
+        }
+    }
+}
+
+/// Client sessions that are open.
+pub(super) fn sessions(metrics: &str) -> f64 {
+    let by_listener = sum_by_label(metrics, "forebay_sessions_active", "listener");
+    by_listener.values().sum()
+}
+
+/// The servers' parts of the last `seconds`, before which there was `before`.
+pub(super) fn servers(metrics: &str, now: &Uses, before: &Uses, seconds: f64) -> Vec<Server> {
     let count = |name| sum_by_label(metrics, name, "server");
     let (idle, busy) = (count("forebay_pool_idle"), count("forebay_pool_busy"));
-    let of = |counts: &BTreeMap<String, i64>, name: &str| counts.get(name).copied().unwrap_or(0);
-    statements
+    let of = |counts: &BTreeMap<String, f64>, name: &str| counts.get(name).copied().unwrap_or(0.0);
+    now.statements
         .iter()
         .map(|(name, count)| Server {
             name: name.clone(),
-            rate: (count - of(before, name)) as f64 / seconds,
+            rate: (count - of(&before.statements, name)) / seconds,
+            sessions: (of(&now.seconds, name) - of(&before.seconds, name)) / seconds,
             connections: of(&idle, name) + of(&busy, name),
         })
         .collect()
@@ -78,6 +101,7 @@ fn one_line(figures: &Figures) -> String {
         qps,
         p95_ms,
         failures,
+        sessions,
         servers,
     } = figures;
     let servers: Vec<String> = servers
@@ -86,13 +110,15 @@ fn one_line(figures: &Figures) -> String {
             let Server {
                 name,
                 rate,
+                sessions,
                 connections,
             } = server;
-            format!("{name} {rate:.0}/s on {connections}")
+            format!("{name} {sessions:.1} ({rate:.0}/s, {connections} connections)")
         })
         .collect();
     format!(
-        "{seconds:>4} s  {qps:>7.0} queries/s  p95 {p95_ms:>6.2} ms  failed {failures}  connections: {}",
+        "{seconds:>4} s  {qps:>7.0} queries/s  p95 {p95_ms:>6.2} ms  failed {failures}  {sessions} sessions, at a time on \
+         {}",
         servers.join(", ")
     )
 }
@@ -103,31 +129,33 @@ fn several_lines(figures: &Figures) -> String {
         qps,
         p95_ms,
         failures,
+        sessions,
         servers,
     } = figures;
     let mut out = String::new();
     // Writing to a String cannot fail.
     let _ = writeln!(
         out,
-        "  running {seconds} s    {qps:.0} queries/s    p95 {p95_ms:.2} ms    failed {failures}\n"
+        "  running {seconds} s    {qps:.0} queries/s    p95 {p95_ms:.2} ms    failed {failures}    {sessions} sessions\n"
     );
     for server in servers {
         let Server {
             name,
             rate,
+            sessions,
             connections,
         } = server;
         let bar = "#".repeat((rate / 100.0).clamp(0.0, 40.0) as usize);
         let _ = writeln!(
             out,
-            "  {name:<12} {rate:>7.0} statements/s  {connections:>3} connections  {bar}"
+            "  {name:<12} {rate:>7.0} statements/s  {sessions:>4.1} sessions at a time on {connections} connections  {bar}"
         );
     }
     out
 }
 
 /// Sums a metric of Prometheus' text format over all its series, by the value of one label.
-pub(super) fn sum_by_label(metrics: &str, name: &str, label: &str) -> BTreeMap<String, i64> {
+pub(super) fn sum_by_label(metrics: &str, name: &str, label: &str) -> BTreeMap<String, f64> {
     let mut sums = BTreeMap::new();
     for line in metrics.lines() {
         let Some((labels, value)) = line
@@ -146,7 +174,7 @@ pub(super) fn sum_by_label(metrics: &str, name: &str, label: &str) -> BTreeMap<S
             .next()
             .and_then(|value| value.parse::<f64>().ok());
         if let (Some((_, server)), Some(value)) = (key, value) {
-            *sums.entry(server.trim_matches('"').to_owned()).or_insert(0) += value as i64;
+            *sums.entry(server.trim_matches('"').to_owned()).or_insert(0.0) += value;
         }
     }
     sums
@@ -163,7 +191,7 @@ mod tests {
         let sums = sum_by_label(metrics, "s", "server");
         assert_eq!(
             sums.into_iter().collect::<Vec<_>>(),
-            [("a".to_owned(), 5), ("b".to_owned(), 4)]
+            [("a".to_owned(), 5.0), ("b".to_owned(), 4.0)]
         );
     }
 
@@ -173,21 +201,28 @@ mod tests {
             |name, count| format!("forebay_pool_{name}{{cluster=\"main\",server=\"primary\"}} {count}\n");
         let metrics = [
             count("lease_duration_seconds_count", 700),
+            count("lease_duration_seconds_sum", 5),
             count("idle", 2),
             count("busy", 1),
         ]
         .concat();
-        let before = BTreeMap::from([("primary".to_owned(), 300)]);
+        let before = Uses {
+            statements: BTreeMap::from([("primary".to_owned(), 300.0)]),
+            seconds: BTreeMap::from([("primary".to_owned(), 4.0)]),
+        };
         let figures = Figures {
             seconds: 3,
             qps: 4711.2,
             p95_ms: 0.8,
             failures: 0,
-            servers: servers(&metrics, &statements(&metrics), &before, 2.0),
+            sessions: 14.0,
+            servers: servers(&metrics, &Uses::of(&metrics), &before, 2.0),
         };
         let line = one_line(&figures);
         assert!(
-            line.contains("4711 queries/s") && line.ends_with("primary 200/s on 3"),
+            line.contains("4711 queries/s")
+                && line.contains("14 sessions")
+                && line.ends_with("on primary 0.5 (200/s, 3 connections)"),
             "{line}"
         );
         assert_eq!(several_lines(&figures).lines().count(), 3);
