@@ -3,6 +3,9 @@
 //! Plugins: `mysql_native_password`, `caching_sha2_password`, `sha256_password`, `mysql_clear_password`, and MariaDB's
 //! `client_ed25519` and `parsec`. A password goes over the wire readable only inside TLS or a Unix socket; the SHA-256 plugins encrypt it with the server's RSA key
 //! elsewhere (and `sha256_password` in a Unix socket, too). Not here: Kerberos, LDAP, a second factor.
+//!
+//! A login that cannot go on is ended by an answer that the server refuses: one that breaks off is held against this host
+//! ([`crate::leave`](mod@crate::leave)).
 
 use std::io;
 use std::time::Duration;
@@ -11,8 +14,8 @@ use aws_lc_rs::digest::{self, SHA1_FOR_LEGACY_USE_ONLY};
 use aws_lc_rs::rsa::{OAEP_SHA1_MGF1SHA1, OaepPublicEncryptingKey, PublicEncryptingKey};
 use mysql_wire::compression::Algorithm;
 use mysql_wire::{
-    AuthMoreData, AuthNextFactor, AuthSwitch, Capabilities, ErrPacket, Greeting, Login, OkPacket, SslRequest,
-    WireError, auth,
+    AuthMoreData, AuthNextFactor, AuthSwitch, Capabilities, Command, ErrPacket, Greeting, Login, OkPacket,
+    SslRequest, WireError, auth,
 };
 use net::{Stream, TlsConnector, TlsRefusal, Toward};
 use rustls_pki_types::SubjectPublicKeyInfoDer;
@@ -227,7 +230,13 @@ pub async fn log_in(
     login.encode(&mut payload);
     let mut packets = Packets::new(&mut stream, sequence);
     packets.send(&payload).await?;
-    let ok = exchange.finish(&mut packets, capabilities).await?;
+    let ok = match exchange.finish(&mut packets, capabilities).await {
+        Err(error) if error.leaves_server_waiting() => {
+            let _ = timeout(PARTING, exchange.give_up(&mut packets)).await;
+            return Err(error);
+        }
+        finished => finished?,
+    };
     if let Some(algorithm) = compression {
         stream = net::compressed(stream, algorithm, Toward::Server)?;
     }
@@ -327,6 +336,9 @@ struct Exchange<'a> {
     secret: Secret<'a>,
     link: Link,
     asked_for_key: bool,
+    /// Who asks at the server, by name, since it may be one that we do not have; and its questions so far.
+    asks: Vec<u8>,
+    questions: u32,
 }
 
 impl<'a> Exchange<'a> {
@@ -349,6 +361,8 @@ impl<'a> Exchange<'a> {
             secret,
             link,
             asked_for_key: false,
+            asks: plugin.name().into(),
+            questions: 0,
         }
     }
 
@@ -369,6 +383,7 @@ impl<'a> Exchange<'a> {
                     packets.send(&response).await?;
                 }
                 Some(&AuthMoreData::HEADER) => {
+                    self.questions += 1;
                     if let Some(response) = self.more(&AuthMoreData::decode(&packet)?.data)? {
                         packets.send(&response).await?;
                     }
@@ -389,7 +404,30 @@ impl<'a> Exchange<'a> {
         Err(LoginError::Protocol("no verdict on the login".to_owned()))
     }
 
+    /// Answers what the server will refuse, until it has.
+    async fn give_up(&mut self, packets: &mut Packets<'_>) -> Result<(), PacketError> {
+        for _ in 0..MAX_ROUNDS {
+            packets
+                .send(&auth::wrong_answer(&self.asks, self.questions))
+                .await?;
+            let packet = packets.receive().await?;
+            match packet.first() {
+                Some(&AuthSwitch::HEADER) => {
+                    self.asks = AuthSwitch::decode(&packet)?.plugin;
+                    self.questions = 1;
+                }
+                Some(&ErrPacket::HEADER) | None => return Ok(()),
+                // An account for everybody.
+                Some(&OkPacket::HEADER) => return packets.send_command(&[Command::QUIT.0]).await,
+                Some(_) => self.questions += 1,
+            }
+        }
+        Ok(())
+    }
+
     fn switch(&mut self, switch: &AuthSwitch) -> Result<Vec<u8>, LoginError> {
+        self.asks.clone_from(&switch.plugin);
+        self.questions = 1;
         let unknown = || LoginError::UnknownPlugin(String::from_utf8_lossy(&switch.plugin).into_owned());
         self.plugin = Plugin::by_name(&switch.plugin).ok_or_else(unknown)?;
         self.asked_for_key = false;
@@ -507,6 +545,16 @@ impl<'a> Exchange<'a> {
             .len();
         encrypted.truncate(len);
         Ok(encrypted)
+    }
+}
+
+impl LoginError {
+    /// Whether the server has asked something that has no answer here.
+    fn leaves_server_waiting(&self) -> bool {
+        matches!(
+            self,
+            Self::UnknownPlugin(_) | Self::NeedsTls(_) | Self::NeedsPassword(_) | Self::Key(_)
+        )
     }
 }
 

@@ -9,7 +9,7 @@ use config::{ClusterTls, TlsMode, Verify};
 use net::{Stream, TlsConnector};
 use sandbox::{Kind, Sandbox, Spec};
 use tokio::net::TcpSocket;
-use upstream::login::{Account, Tls, login};
+use upstream::login::{Account, LoginError, Secret, Terms, Tls, log_in, login};
 use upstream::{Cluster, GreetingError, Status, leave, read_greeting};
 
 use crate::play::{cluster, server, status, until};
@@ -42,7 +42,30 @@ async fn mariadb_with_accounts_of_another_plugin() {
 async fn leaves_in_order(kind: Kind) {
     let sandbox = start(kind).await;
     certificates_that_are_wrong(&sandbox).await;
+    logins_that_cannot_go_on(&sandbox).await;
     stays_unblocked(&sandbox).await;
+}
+
+/// Two hundred logins with a hash where the account's plugin wants the password.
+async fn logins_that_cannot_go_on(sandbox: &Sandbox) {
+    let create = match sandbox.kind() {
+        Kind::Mysql => "CREATE USER keyed IDENTIFIED BY 'secret'",
+        _ => {
+            "INSTALL SONAME 'auth_ed25519'; CREATE USER keyed IDENTIFIED VIA ed25519 USING PASSWORD('secret')"
+        }
+    };
+    sandbox.primary().sql(create).unwrap();
+    let address: SocketAddr = sandbox.primary().address().parse().unwrap();
+    for _ in 0..CHECKS {
+        let mut stream = connect_from_another_host(address).await;
+        let (greeting, _) = read_greeting(&mut stream, PATIENCE).await.unwrap();
+        let hash = Secret::NativeStage1(&[7; 20]);
+        let error = log_in(stream, &greeting, b"keyed", hash, Terms::PLAIN, None)
+            .await
+            .unwrap_err();
+        assert!(matches!(error, LoginError::NeedsPassword(_)), "{error}");
+    }
+    assert_eq!(blocking(sandbox), 0, "logins that cannot go on");
 }
 
 /// Two hundred logins that end with the server's certificate.
