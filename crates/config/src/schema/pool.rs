@@ -10,13 +10,15 @@ section! {
     /// Server connections that sessions share. A server's `max_connections` is the limit of all workers together; sessions
     /// beyond it wait for `queue_timeout`.
     pub struct Pool {
-        /// Connections to a server that each worker keeps although nobody uses them.
+        /// Connections to a server that each worker keeps although nobody uses them, of the account that was used last: from its first
+        /// session on.
         pub min_idle: u32 = default(0) unit "connections" in 0..=100_000, Live;
 
         /// A connection that nobody has used for this long is closed.
         pub idle_timeout: Duration = default(minutes(5)) in ms(100)..=days(7), Live;
 
-        /// A connection that is older is closed when it comes back. `0s` is never.
+        /// A connection that is older is closed when it comes back; up to a tenth sooner, so that those opened together do not
+        /// end together. `0s` is never.
         pub max_age: Duration = default(hours(1)) in Duration::ZERO..=days(365), Live;
 
         /// A connection that nobody has used for this long is tried before it is used again. `0s` is never.

@@ -189,8 +189,16 @@ impl<S: 'static> Pool<S> {
         credential: Credential,
         seat: Seat,
     ) -> Warmed {
+        // Those whom a session waits for come first.
+        let Some(turn) = server.line.openings.at_once() else {
+            return Warmed {
+                server: server.id(),
+                success: false,
+            };
+        };
         // An error has been counted, and a suspicion raised where there is reason to.
         let opened = self.open(&server, &key, &credential, seat).await;
+        drop(turn);
         let success = opened.is_ok();
         match opened {
             Ok(idle) => self.place(idle, now()),

@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
 use super::Key;
+use super::openings::Openings;
 use super::refusals::{Ceiling, FullUsers};
 use crate::seat::Seat;
 
@@ -50,6 +51,8 @@ pub(crate) struct Line {
     /// What the server itself has said.
     pub(crate) ceiling: Ceiling,
     pub(crate) full_users: FullUsers,
+    /// Those who are about to open a connection.
+    pub(crate) openings: Openings,
     pub(crate) timeouts: AtomicU64,
     pub(crate) rejected: AtomicU64,
 }

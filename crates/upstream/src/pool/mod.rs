@@ -19,6 +19,7 @@ mod exchange;
 mod housekeeping;
 mod line;
 mod open;
+mod openings;
 mod place;
 mod refusals;
 mod series;
@@ -198,8 +199,8 @@ impl<S> Pool<S> {
                 Err(error) => return Err(of_user.map_or(error, |refusal| *refusal)),
             };
             // Boxed: every session has room for a lease, and few ever open a connection.
-            match Box::pin(self.open(server, key, credential, seat)).await {
-                Ok(idle) => return Ok(begin(idle, now())),
+            match Box::pin(self.open_in_turn(server, key, credential, seat, &cost)).await {
+                Ok(connection) => return Ok(connection),
                 // The server's own limits: what others of us have comes free in time.
                 Err(error) if error.is_user_full() => of_user = Some(Box::new(error)),
                 Err(error) if error.is_full() && (since.is_some() || server.sessions() > 0) => {}
@@ -343,6 +344,35 @@ impl<S> Pool<S> {
         Ok(idle)
     }
 
+    /// A new connection, where many are being opened after some of them; or one that has come free in the meantime.
+    async fn open_in_turn(
+        &self,
+        server: &Arc<Server>,
+        key: &Rc<Key>,
+        credential: &Credential,
+        seat: Seat,
+        cost: impl Fn(&S) -> u32,
+    ) -> Result<Connection<S>, LeaseError> {
+        let turns = &server.line.openings;
+        let turn = match turns.at_once() {
+            Some(turn) => Some(turn),
+            None => {
+                let since = now();
+                let turn = turns.wait().await;
+                let waited = now().saturating_duration_since(since);
+                self.with_shelf(server, |shelf| shelf.series().waited(waited));
+                self.check_available(server)?;
+                if let Some(connection) = self.lease_at_once(server, key, cost) {
+                    return Ok(connection);
+                }
+                turn
+            }
+        };
+        let opened = self.open(server, key, credential, seat).await;
+        drop(turn);
+        opened.map(|idle| begin(idle, now()))
+    }
+
     async fn open(
         &self,
         server: &Arc<Server>,
@@ -414,7 +444,7 @@ impl<S> Pool<S> {
         if origin.terms != terms.number {
             return Some(Closed::Config);
         }
-        let max_age = terms.config.pool.max_age;
+        let max_age = lifetime(terms.config.pool.max_age, idle.opened.thread_id);
         if !max_age.is_zero() && now.saturating_duration_since(idle.life.born) > max_age {
             return Some(Closed::MaxAge);
         }
@@ -532,6 +562,12 @@ fn suits<S>(idle: &Idle<S>, cost: impl Fn(&S) -> u32) -> bool {
 fn begin<S>(mut idle: Idle<S>, now: Instant) -> Connection<S> {
     idle.life.begin_lease(now);
     Connection(idle.0)
+}
+
+/// Up to a tenth less than `max_age`, by the connection's number: those that were opened together do not end together.
+fn lifetime(max_age: Duration, thread_id: u32) -> Duration {
+    const PARTS: u32 = 1000;
+    max_age - max_age / PARTS * (thread_id % (PARTS / 10 + 1))
 }
 
 /// Whether connections opened by one are as good as those opened by the other.

@@ -94,11 +94,7 @@ impl<'p, S> Place<'p, S> {
             .iter()
             .find(|shelf| shelf.is_of(&self.server))
         {
-            shelf.series().waits.inc();
-            shelf
-                .series()
-                .wait_seconds
-                .record(now.saturating_duration_since(self.since));
+            shelf.series().waited(now.saturating_duration_since(self.since));
         }
     }
 

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use telemetry::{Counter, Gauge, Histogram, Samples, catalog};
 use tokio::sync::Notify;
@@ -147,6 +148,12 @@ impl Member {
 }
 
 impl Series {
+    /// Somebody has waited for a connection, in vain or not.
+    pub(super) fn waited(&self, duration: Duration) {
+        self.waits.inc();
+        self.wait_seconds.record(duration);
+    }
+
     fn collect(&self, labels: &[&str; 2], out: &mut Samples) {
         let [cluster, server] = *labels;
         out.gauge(&catalog::POOL_IDLE, labels, self.idle.get());

@@ -73,3 +73,12 @@ async fn connections_to_an_address_that_the_name_has_left_are_closed() {
     pool.give_back(leased);
     assert_eq!((pool.idle(), pool.busy(), server.sessions()), (0, 0, 0));
 }
+
+#[test]
+fn those_opened_together_end_at_different_times() {
+    let hour = Duration::from_secs(3600);
+    let ends: std::collections::HashSet<_> = (0..101).map(|thread_id| lifetime(hour, thread_id)).collect();
+    assert_eq!(ends.len(), 101);
+    assert!(ends.iter().all(|end| (hour / 10 * 9..=hour).contains(end)));
+    assert_eq!(lifetime(Duration::ZERO, 77), Duration::ZERO);
+}

@@ -4,6 +4,7 @@
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use mysql_wire::{Capabilities, Command, Greeting, OkPacket, PacketHeader, StatusFlags};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -37,8 +38,10 @@ pub(crate) struct Host {
     pub(crate) coy: AtomicBool,
     /// New connections are not greeted.
     pub(crate) silent: AtomicBool,
-    /// Logins are not answered.
+    /// Logins are not answered while this is so.
     pub(crate) stuck: AtomicBool,
+    /// Logins that have begun, with those that were refused.
+    pub(crate) begun: AtomicUsize,
     /// Logins are refused.
     pub(crate) denied: AtomicBool,
     /// Those of this user are.
@@ -168,8 +171,9 @@ async fn converse(mut stream: TcpStream, id: u32, host: &Host) -> std::io::Resul
     let mut received = Vec::new();
     let login = receive(&mut stream, &mut received).await?;
     let login = mysql_wire::Login::decode(&login).unwrap();
-    if host.stuck.load(Ordering::SeqCst) {
-        std::future::pending::<()>().await;
+    host.begun.fetch_add(1, Ordering::SeqCst);
+    while host.stuck.load(Ordering::SeqCst) {
+        tokio::time::sleep(Duration::from_millis(1)).await;
     }
     let user = String::from_utf8(login.user).unwrap();
     // A check.

@@ -9,6 +9,7 @@ mod connections_end;
 mod full_servers_make_sessions_wait;
 mod host;
 mod logins_on_real_servers;
+mod many_who_come_at_once_take_turns;
 mod play;
 mod pools_on_real_servers;
 mod real_servers_die_and_come_back;

@@ -1,0 +1,39 @@
+//! How many connections to one server are opened at the same time, by all workers together.
+//!
+//! When a server comes back, or becomes the primary, everybody who has waited wants a connection at once. Few of them are needed
+//! for long: who has to wait for a turn usually finds one that another has opened and given back. It is no limit of
+//! connections, and nobody fails because of it: who has waited for [`PATIENCE`] goes on without.
+
+use std::time::Duration;
+
+use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::time::timeout;
+
+/// Less than what waits to be accepted by a server at its defaults (`back_log`: 151 and 80).
+const MOST: usize = 64;
+
+/// Where logins are slow they rather go on side by side than one after the other.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// The turns of one server.
+#[derive(Debug)]
+pub(crate) struct Openings(Semaphore);
+
+impl Default for Openings {
+    fn default() -> Self {
+        Self(Semaphore::new(MOST))
+    }
+}
+
+impl Openings {
+    /// A turn, unless others have to be waited for.
+    pub(super) fn at_once(&self) -> Option<SemaphorePermit<'_>> {
+        self.0.try_acquire().ok()
+    }
+
+    /// A turn after the others; `None` after a while without one.
+    pub(super) async fn wait(&self) -> Option<SemaphorePermit<'_>> {
+        let turn = timeout(PATIENCE, self.0.acquire()).await;
+        turn.ok()?.ok()
+    }
+}
