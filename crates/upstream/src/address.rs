@@ -9,7 +9,9 @@ use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use config::ServerAddress;
+use tokio::time::sleep;
 
+use crate::lookup::Lookup;
 use crate::server::now;
 
 /// Most addresses of one name that are kept. A name with more is a mistake or somebody else's load balancer.
@@ -24,12 +26,20 @@ pub(crate) struct Addresses {
     /// Host and port to look up; `None` for IP addresses and Unix sockets.
     name: Option<(String, u16)>,
     current: ArcSwap<Vec<SocketAddr>>,
-    /// When a lookup was last begun.
-    asked: Mutex<Option<Instant>>,
+    asked: Mutex<Asked>,
     /// Those of the last lookups.
     seen: Mutex<Vec<Seen>>,
     /// Grows when one of them is given up.
     moves: AtomicU32,
+}
+
+/// Where the lookups are.
+#[derive(Debug, Default)]
+struct Asked {
+    /// When the last one was begun.
+    at: Option<Instant>,
+    /// The one that is under way, or whose result nobody has taken yet: whoever waited may have given it up.
+    lookup: Option<Lookup>,
 }
 
 /// An address that the name had at one of the last lookups.
@@ -54,7 +64,7 @@ impl Addresses {
         Self {
             name,
             current: ArcSwap::from_pointee(fixed),
-            asked: Mutex::new(None),
+            asked: Mutex::default(),
             seen: Mutex::default(),
             moves: AtomicU32::new(0),
         }
@@ -81,11 +91,37 @@ impl Addresses {
         Ok(self.current.load_full())
     }
 
+    /// The addresses that are known, without asking anybody.
+    pub(crate) fn known(&self) -> Arc<Vec<SocketAddr>> {
+        self.current.load_full()
+    }
+
     /// Looks the name up again if the last lookup is older than `max_age`. On failure the old addresses stay.
     pub(crate) async fn refresh(&self, max_age: Duration) -> io::Result<()> {
-        let asked = *self.asked.lock().unwrap_or_else(PoisonError::into_inner);
-        let fresh = asked.is_some_and(|at| now().saturating_duration_since(at) < max_age);
-        if fresh { Ok(()) } else { self.resolve().await }
+        let is_due = {
+            let asked = self.asked();
+            let is_fresh = |at: Instant| now().saturating_duration_since(at) < max_age;
+            let has_news = asked.lookup.as_ref().is_some_and(Lookup::has_ended);
+            has_news || !asked.at.is_some_and(is_fresh)
+        };
+        if is_due { self.resolve().await } else { Ok(()) }
+    }
+
+    /// Resolves when the name leaves an address, which is looked for as often as this: for those who wait for an answer from where the
+    /// server may be no more.
+    pub(crate) async fn moved(&self, interval: Duration) {
+        if self.name.is_none() {
+            return std::future::pending().await;
+        }
+        let before = self.moves();
+        loop {
+            sleep(interval).await;
+            // A lookup that fails tells nothing; the checks say so.
+            let _ = self.refresh(interval).await;
+            if self.moves() != before {
+                return;
+            }
+        }
     }
 
     /// `address` answered: it is tried first from now on. Spares, for one, `localhost` a refusal over IPv6 per session.
@@ -100,12 +136,14 @@ impl Addresses {
         let Some((host, port)) = &self.name else {
             return Ok(());
         };
-        *self.asked.lock().unwrap_or_else(PoisonError::into_inner) = Some(now());
-        let found = tokio::net::lookup_host((host.as_str(), *port))
-            .await
-            .map_err(|error| {
-                io::Error::new(error.kind(), format!("cannot resolve host name {host}: {error}"))
-            })?;
+        let lookup = self.lookup(host, *port)?;
+        let found = lookup.clone().found().await;
+        let mut asked = self.asked();
+        // Whoever is first takes it, for all who waited.
+        let is_first = asked.lookup.take_if(|other| other.is(&lookup)).is_some();
+        let found = found.map_err(|error| {
+            io::Error::new(error.kind(), format!("cannot resolve host name {host}: {error}"))
+        })?;
         let addresses = canonical(found);
         if addresses.is_empty() {
             return Err(io::Error::new(
@@ -113,8 +151,26 @@ impl Addresses {
                 format!("host name {host} has no address"),
             ));
         }
-        self.note(&addresses);
+        if is_first {
+            self.note(&addresses);
+        }
         Ok(())
+    }
+
+    /// The lookup that is under way, or a new one.
+    fn lookup(&self, host: &str, port: u16) -> io::Result<Lookup> {
+        let mut asked = self.asked();
+        if let Some(lookup) = &asked.lookup {
+            return Ok(lookup.clone());
+        }
+        asked.at = Some(now());
+        let lookup = Lookup::begin(host, port)?;
+        asked.lookup = Some(lookup.clone());
+        Ok(lookup)
+    }
+
+    fn asked(&self) -> MutexGuard<'_, Asked> {
+        self.asked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A lookup has found these. Where none of them was seen lately the name has moved, and all others are given up at once.
@@ -190,7 +246,10 @@ impl fmt::Debug for Addresses {
 
 #[cfg(test)]
 mod tests {
+    use tokio::time::timeout;
+
     use super::*;
+    use crate::lookup::tests::hanging;
 
     fn host(host: &str, port: u16) -> ServerAddress {
         ServerAddress::Host {
@@ -290,6 +349,39 @@ mod tests {
         assert!(!all.iter().any(|address| addresses.is_gone(*address)));
         let fixed = Addresses::of(&host("10.0.0.9", 3306));
         assert!(!fixed.is_gone(all[0]), "no name, no move");
+    }
+
+    #[tokio::test]
+    async fn whoever_comes_while_a_name_is_looked_up_waits_for_that() {
+        let addresses = Addresses::of(&host("db", 3306));
+        let a = SocketAddr::from(([10, 0, 0, 1], 3306));
+        let (lookup, tell) = hanging();
+        addresses.asked().lookup = Some(lookup);
+        let waits = || timeout(Duration::from_millis(10), addresses.refresh(Duration::ZERO));
+        waits().await.unwrap_err();
+        assert!(addresses.asked().lookup.is_some(), "it was given up, and goes on");
+        tell.send(vec![a]).unwrap();
+        let (one, other) = tokio::join!(addresses.get(), addresses.get());
+        assert_eq!(
+            (one.unwrap()[..].to_vec(), other.unwrap()[..].to_vec()),
+            (vec![a], vec![a])
+        );
+        assert!(addresses.asked().lookup.is_none(), "taken");
+        assert_eq!(addresses.seen()[0].missing, 0);
+    }
+
+    #[tokio::test]
+    async fn a_move_is_told_to_those_who_wait_for_an_answer_from_there() {
+        let addresses = Addresses::of(&host("db", 3306));
+        let [a, b] = [1, 2].map(|n| SocketAddr::from(([10, 0, 0, n], 3306)));
+        addresses.note(&[a]);
+        let (lookup, tell) = hanging();
+        addresses.asked().lookup = Some(lookup);
+        tell.send(vec![b]).unwrap();
+        timeout(Duration::from_secs(5), addresses.moved(Duration::from_millis(1)))
+            .await
+            .unwrap();
+        assert!(addresses.is_gone(a));
     }
 
     #[tokio::test]

@@ -127,7 +127,14 @@ impl Watch {
     async fn check(&mut self, begun: Instant) {
         let config = self.cluster.config();
         self.resolve(&config).await;
-        let result = probe(&self.cluster, &self.server, &config).await;
+        let probe = || probe(&self.cluster, &self.server, &config);
+        let names = config.dns_interval.min(FAILING_DNS_AGE);
+        let result = tokio::select! {
+            biased;
+            result = probe() => result,
+            // Whoever does not answer may be the server no more.
+            () = self.server.addresses.moved(names) => probe().await,
+        };
         let series = &self.server.checks;
         series.total.inc();
         series.seconds.record(begun.elapsed());

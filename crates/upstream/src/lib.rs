@@ -23,6 +23,7 @@ mod health;
 mod lease;
 mod leave;
 pub mod login;
+mod lookup;
 mod metrics;
 mod packets;
 mod pool;

@@ -15,6 +15,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use config::ServerAddress;
+use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 use super::connection::Connection;
@@ -22,6 +23,7 @@ use super::look::{Named, look};
 use super::memory::Testimony;
 use super::observation::{Address, Identity};
 use crate::cluster::Cluster;
+use crate::lookup::look_up;
 use crate::server::{Server, ServerId, now};
 
 /// Time between two passes.
@@ -133,32 +135,40 @@ impl Discovery {
     }
 
     /// Adds those of `candidates` that are not at the address of a known server.
-    async fn consider(&mut self, cluster: &Cluster, candidates: Vec<Named>, now: Instant) {
-        let mut known = HashSet::new();
-        for server in cluster.servers().iter() {
-            let addresses = timeout(LOOKUP_LIMIT, server.addresses.get()).await;
-            known.extend(addresses.into_iter().flatten().flat_map(|found| found.to_vec()));
-        }
-        for candidate in candidates {
-            let found = resolve(&candidate.address).await;
+    async fn consider(&mut self, cluster: &Arc<Cluster>, candidates: Vec<Named>, now: Instant) {
+        let servers = cluster.servers();
+        let known = together(servers.iter().cloned().map(addresses_of)).await;
+        let mut known: HashSet<SocketAddr> = known.into_iter().flatten().flatten().collect();
+        let found = together(candidates.iter().map(|named| resolve(named.address.clone()))).await;
+        let (mut new, mut left) = (Vec::new(), Vec::new());
+        for (candidate, found) in candidates.into_iter().zip(found) {
+            let found = found.unwrap_or_default();
             let is_new = !found.is_empty() && !found.iter().any(|address| known.contains(address));
             known.extend(found);
-            let address = candidate.address.clone();
-            if is_new && is_another(cluster, &candidate).await {
+            (if is_new { &mut new } else { &mut left }).push(candidate);
+        }
+        let asked = new
+            .iter()
+            .map(|named| is_another(Arc::clone(cluster), named.clone()));
+        for (is_another, candidate) in together(asked).await.into_iter().zip(new) {
+            if is_another == Some(false) && cluster.add_discovered(place_of(&candidate.address)) {
+                continue;
+            }
+            if is_another == Some(true) {
                 tracing::warn!(
                     cluster = cluster.name(),
-                    member = %address,
+                    member = %candidate.address,
                     "members name a server by this address, and it is another one: a wrong report_host?"
                 );
-            } else if is_new && cluster.add_discovered(place_of(&address)) {
-                continue;
-            } else {
-                tracing::debug!(
-                    cluster = cluster.name(),
-                    member = %address,
-                    "named, but known by another name or not to be found"
-                );
             }
+            left.push(candidate);
+        }
+        for Named { address, .. } in left {
+            tracing::debug!(
+                cluster = cluster.name(),
+                member = %address,
+                "named, but known by another name, or not who is meant, or not to be found"
+            );
             self.aliases.insert(address, now + RETRY_AFTER);
         }
     }
@@ -245,7 +255,7 @@ fn is_stranger(known: &Testimony, testimonies: &[Testimony]) -> bool {
 }
 
 /// Whether the server at the address of `named` says that it is another one. One that cannot be asked may be the right one.
-async fn is_another(cluster: &Cluster, named: &Named) -> bool {
+async fn is_another(cluster: Arc<Cluster>, named: Named) -> bool {
     let config = cluster.config();
     let (Some(identity), Some(monitor)) = (&named.identity, &config.monitor) else {
         return false;
@@ -255,7 +265,7 @@ async fn is_another(cluster: &Cluster, named: &Named) -> bool {
     }
     let server = Server::new(UNLISTED, &config::Server::new(place_of(&named.address)), false);
     let ask = async {
-        let opened = Connection::open(cluster, &server, &config, monitor, monitor.timeout).await;
+        let opened = Connection::open(&cluster, &server, &config, monitor, monitor.timeout).await;
         let mut connection = opened.ok()?;
         let finding = look(&mut connection, config.topology, monitor).await.ok()?;
         connection.close().await;
@@ -274,12 +284,38 @@ fn is_loopback(host: &str) -> bool {
     host == "localhost" || host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
 }
 
-async fn resolve(address: &Address) -> Vec<SocketAddr> {
-    let lookup = tokio::net::lookup_host((address.host.as_str(), address.port));
-    match timeout(LOOKUP_LIMIT, lookup).await {
-        Ok(Ok(found)) => found.collect(),
-        Ok(Err(_)) | Err(_) => Vec::new(),
+async fn resolve(address: Address) -> Vec<SocketAddr> {
+    let lookup = look_up(&address.host, address.port);
+    timeout(LOOKUP_LIMIT, lookup)
+        .await
+        .map_or_else(|_| Vec::new(), Result::unwrap_or_default)
+}
+
+async fn addresses_of(server: Arc<Server>) -> Vec<SocketAddr> {
+    let addresses = timeout(LOOKUP_LIMIT, server.addresses.get()).await;
+    addresses.map_or_else(
+        |_| Vec::new(),
+        |found| found.map_or_else(|_| Vec::new(), |found| found.to_vec()),
+    )
+}
+
+/// Does all of it at the same time, since each may wait for somebody who is not there. What it comes to, in the same order; `None` only if
+/// a task panics.
+async fn together<T: Send + 'static>(
+    tasks: impl Iterator<Item = impl Future<Output = T> + Send + 'static>,
+) -> Vec<Option<T>> {
+    let mut set = JoinSet::new();
+    for (place, task) in tasks.enumerate() {
+        set.spawn(async move { (place, task.await) });
     }
+    let mut results = Vec::new();
+    results.resize_with(set.len(), || None);
+    while let Some(done) = set.join_next().await {
+        if let Ok((place, result)) = done {
+            results[place] = Some(result);
+        }
+    }
+    results
 }
 
 #[cfg(test)]
@@ -338,6 +374,39 @@ mod tests {
         servers[1].is_unseen = false;
         servers[0].is_clear = false;
         assert_eq!(candidates(&servers), [], "what it said before does not count");
+    }
+
+    /// Members that are there and say nothing are waited for together.
+    #[tokio::test]
+    async fn many_that_do_not_answer_cost_no_more_time_than_one() {
+        let silent: Vec<_> = (0..8)
+            .map(|_| std::net::TcpListener::bind("127.0.0.1:0").unwrap())
+            .collect();
+        let mut config = config::Cluster::new("main", Vec::new());
+        config.topology = config::Topology::Replication;
+        config.monitor = Some(config::Monitor {
+            timeout: Duration::from_millis(400),
+            ..config::Monitor::new("watch")
+        });
+        let cluster = Cluster::new(config).unwrap();
+        let named = silent.iter().map(|listener| Named {
+            address: Address {
+                host: "127.0.0.1".to_owned(),
+                port: listener.local_addr().unwrap().port(),
+            },
+            ..named("127.0.0.1", "a")
+        });
+        let begun = Instant::now();
+        Discovery::default()
+            .consider(&cluster, named.collect(), begun)
+            .await;
+        let took = begun.elapsed();
+        assert!(took < Duration::from_millis(1600), "{took:?}");
+        assert_eq!(
+            cluster.servers().len(),
+            8,
+            "whoever cannot be asked may be the right one"
+        );
     }
 
     #[test]

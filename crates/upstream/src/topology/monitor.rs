@@ -19,6 +19,9 @@ const MIN_GAP: Duration = Duration::from_millis(50);
 /// Longest time between two while there is no primary.
 const RESTLESS_INTERVAL: Duration = Duration::from_millis(100);
 
+/// How often the name is looked up of a server that does not answer.
+const NAME_INTERVAL: Duration = Duration::from_secs(1);
+
 /// A connection whose account lacks a right is closed after this time: what is granted is granted to connections that come later.
 const DENIED_MAX: Duration = Duration::from_secs(3);
 
@@ -72,16 +75,19 @@ impl Monitor {
         if self.account.as_ref() != Some(account) {
             (self.connection, self.account) = (None, Some(account.clone()));
         }
-        let result = match timeout(account.timeout, self.ask(config, account)).await {
-            Ok(result) => result,
-            Err(_) => {
-                self.connection = None;
-                Err(Blind::new(format!(
-                    "no answer within {}",
-                    Seconds(account.timeout)
-                )))
+        let server = Arc::clone(&self.server);
+        let asked = tokio::select! {
+            biased;
+            asked = timeout(account.timeout, self.ask(config, account)) => asked.ok(),
+            () = server.addresses.moved(NAME_INTERVAL) => {
+                server.look_now.notify_one();
+                Some(Err(Blind::new("its name has moved to another address, and it had not answered yet")))
             }
         };
+        let result = asked.unwrap_or_else(|| {
+            let limit = Seconds(account.timeout);
+            Err(Blind::new(format!("no answer within {limit}")))
+        });
         self.server.looks.total.inc();
         self.tell(&result);
         match &result {
