@@ -29,6 +29,8 @@ pub(crate) fn fill(config: &mut Config, report: &Report<'_>) {
                 server.name = server.address.to_string();
             }
         }
+        cluster.limits_lag =
+            report.is_written(&format!("cluster.{name}.max_lag")) && !cluster.max_lag.is_zero();
         name_servers_of_groups(cluster);
         let written = |option: &str| report.is_written(&format!("cluster.{name}.check.{option}"));
         let own_account = ["user", "password", "password_file", "password_env"];

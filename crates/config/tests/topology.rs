@@ -142,6 +142,14 @@ monitor = { user = "forebay", discover = true, damping = "1s", heartbeat_table =
 topology = "galera"
 servers = ["db1"]
 monitor = { user = "forebay", discover = false, damping = "1s", heartbeat_table = "a.b" }
+max_transactions_behind = 5
+donor_reads = true
+[cluster.e]
+topology = "replication"
+servers = ["db1"]
+monitor = { user = "forebay" }
+max_transactions_behind = 5
+donor_reads = true
 "#,
         expect![[r#"
             f.toml:6:1: listener[0].unix_mode: expected this option only where `bind` is a socket's path, found it with 127.0.0.1:6033
@@ -150,6 +158,8 @@ monitor = { user = "forebay", discover = false, damping = "1s", heartbeat_table 
             f.toml:19:31: cluster.c.monitor.discover: expected this option only with another `topology`, found it with "static", where it does nothing
             f.toml:19:48: cluster.c.monitor.damping: expected this option only with another `topology`, found it with "static", where it does nothing
             f.toml:23:65: cluster.d.monitor.heartbeat_table: expected this option only with another `topology`, found it with "galera", where it does nothing
+            f.toml:30:1: cluster.e.max_transactions_behind: expected this option only with another `topology`, found it with "replication", where it does nothing
+            f.toml:31:1: cluster.e.donor_reads: expected this option only with another `topology`, found it with "replication", where it does nothing
         "#]],
     );
 }

@@ -27,6 +27,8 @@ pub enum Explanation {
     NoWeight,
     /// Further behind than the limit.
     Lagging { lag: Duration, limit: Duration },
+    /// With more transactions to apply than the limit.
+    Behind { transactions: u32, limit: u32 },
     /// It has not applied what the read must see.
     Stale,
     /// Neither primary nor replica at the moment.
@@ -62,6 +64,12 @@ impl fmt::Display for Explanation {
                     "{} ms behind, of {} ms allowed",
                     lag.as_millis(),
                     limit.as_millis()
+                );
+            }
+            Self::Behind { transactions, limit } => {
+                return write!(
+                    out,
+                    "has {transactions} transactions to apply, of {limit} allowed"
                 );
             }
             Self::Stale => "has not applied the write that the read must see",
@@ -106,6 +114,10 @@ fn barred(bar: Bar, candidate: &ReadCandidate, policy: &ReadPolicy) -> Explanati
         Bar::Lag => Explanation::Lagging {
             lag: candidate.lag.unwrap_or_default(),
             limit: policy.max_lag,
+        },
+        Bar::Behind => Explanation::Behind {
+            transactions: candidate.transactions_behind,
+            limit: policy.max_transactions_behind,
         },
         Bar::Stale => Explanation::Stale,
         Bar::Primary => Explanation::Primary,

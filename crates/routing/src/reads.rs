@@ -44,6 +44,8 @@ pub struct ReadCandidate {
     pub applied: bool,
     /// How far it is behind; `None` where there is no such figure, and then no limit of it.
     pub lag: Option<Duration>,
+    /// Transactions that it has still to apply; 0 where there is no such figure.
+    pub transactions_behind: u32,
     /// Share of the reads relative to the other members. 0: none.
     pub weight: u32,
     /// Slow start: from 0 (has just come up) to [`WARM`].
@@ -67,6 +69,7 @@ impl ReadCandidate {
             other_zone: false,
             applied: true,
             lag: None,
+            transactions_behind: 0,
             weight: 1,
             warmth_permille: WARM,
             outstanding: 0,
@@ -86,6 +89,8 @@ pub struct ReadPolicy {
     pub balance: ReadBalance,
     /// A replica further behind takes no part. Zero is no limit.
     pub max_lag: Duration,
+    /// A replica with more transactions to apply takes no part. 0 is no limit.
+    pub max_transactions_behind: u32,
     /// The primary takes its share like a replica.
     pub primary_reads: bool,
     /// The primary serves the read when nobody else can.
@@ -97,6 +102,7 @@ impl Default for ReadPolicy {
         Self {
             balance: ReadBalance::LeastOutstanding,
             max_lag: Duration::ZERO,
+            max_transactions_behind: 0,
             primary_reads: false,
             last_resort: true,
         }

@@ -31,6 +31,7 @@ pub(crate) enum Bar {
     Unavailable,
     NoWeight,
     Lag,
+    Behind,
     Stale,
     Primary,
 }
@@ -73,6 +74,9 @@ fn line(candidate: &ReadCandidate, policy: &ReadPolicy) -> Result<Line, Bar> {
     }
     if !policy.max_lag.is_zero() && candidate.lag.is_some_and(|lag| lag > policy.max_lag) {
         return Err(Bar::Lag);
+    }
+    if policy.max_transactions_behind > 0 && candidate.transactions_behind > policy.max_transactions_behind {
+        return Err(Bar::Behind);
     }
     if !candidate.applied {
         return Err(Bar::Stale);

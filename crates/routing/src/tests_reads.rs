@@ -51,7 +51,7 @@ fn any_candidate() -> impl Strategy<Value = ReadCandidate> {
         any::<bool>(),
     );
     let figures = (
-        prop::option::of(0..30_u64),
+        (prop::option::of(0..30_u64), 0..30_u32),
         0..4_u32,
         0..=WARM,
         0..4_u32,
@@ -59,7 +59,7 @@ fn any_candidate() -> impl Strategy<Value = ReadCandidate> {
     );
     (any_role(), flags, figures).prop_map(|(role, flags, figures)| {
         let (admitted, available, full, backup, other_zone, applied) = flags;
-        let (lag, weight, warmth_permille, outstanding, latency_us) = figures;
+        let ((lag, transactions_behind), weight, warmth_permille, outstanding, latency_us) = figures;
         ReadCandidate {
             role,
             admitted,
@@ -69,6 +69,7 @@ fn any_candidate() -> impl Strategy<Value = ReadCandidate> {
             other_zone,
             applied,
             lag: lag.map(Duration::from_secs),
+            transactions_behind,
             weight,
             warmth_permille,
             outstanding,
@@ -78,10 +79,12 @@ fn any_candidate() -> impl Strategy<Value = ReadCandidate> {
 }
 
 fn any_policy() -> impl Strategy<Value = ReadPolicy> {
-    (0..METHODS.len(), 0..20_u64, any::<bool>(), any::<bool>()).prop_map(
-        |(method, max_lag, primary_reads, last_resort)| ReadPolicy {
+    let limits = (0..20_u64, 0..20_u32);
+    (0..METHODS.len(), limits, any::<bool>(), any::<bool>()).prop_map(
+        |(method, (max_lag, max_transactions_behind), primary_reads, last_resort)| ReadPolicy {
             balance: METHODS[method],
             max_lag: Duration::from_secs(max_lag),
+            max_transactions_behind,
             primary_reads,
             last_resort,
         },
@@ -91,11 +94,13 @@ fn any_policy() -> impl Strategy<Value = ReadPolicy> {
 /// What the documentation says, without any of the code that does it.
 fn may_serve(candidate: &ReadCandidate, policy: &ReadPolicy) -> bool {
     let lag_ok = policy.max_lag.is_zero() || candidate.lag.is_none_or(|lag| lag <= policy.max_lag);
+    let behind_ok = policy.max_transactions_behind == 0
+        || candidate.transactions_behind <= policy.max_transactions_behind;
     candidate.admitted
         && candidate.available
         && match candidate.role {
             Role::Primary => policy.last_resort || policy.primary_reads && candidate.weight > 0,
-            Role::Replica => candidate.weight > 0 && candidate.applied && lag_ok,
+            Role::Replica => candidate.weight > 0 && candidate.applied && lag_ok && behind_ok,
             Role::Unusable => false,
         }
 }
@@ -164,6 +169,7 @@ proptest! {
                     | Explanation::Unavailable
                     | Explanation::NoWeight
                     | Explanation::Lagging { .. }
+                    | Explanation::Behind { .. }
                     | Explanation::Stale
             ) || *reason == Explanation::Primary && !policy.last_resort;
             prop_assert_eq!(barred, !may_serve(candidate, &policy), "{:?}: {}", candidate, reason);
@@ -315,6 +321,26 @@ fn a_lagging_replica_is_no_choice_and_says_so() {
         ..policy
     };
     assert_eq!(choose_replica(&[primary(), lagging], &nobody, draw(1)), None);
+}
+
+#[test]
+fn a_replica_with_too_much_to_apply_is_no_choice_and_says_so() {
+    let busy = ReadCandidate {
+        transactions_behind: 12,
+        ..replica()
+    };
+    let policy = |max_transactions_behind| ReadPolicy {
+        max_transactions_behind,
+        ..ReadPolicy::default()
+    };
+    for (limit, reads) in [(0, [0, 10]), (12, [0, 10]), (11, [10, 0])] {
+        assert_eq!(count(&[primary(), busy], &policy(limit), 10), reads, "{limit}");
+    }
+    let reasons = explain_replica(&[primary(), busy], &policy(11), draw(1));
+    assert_eq!(
+        reasons[1].to_string(),
+        "has 12 transactions to apply, of 11 allowed"
+    );
 }
 
 #[test]

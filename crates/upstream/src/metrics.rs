@@ -90,6 +90,9 @@ impl Cluster {
             if let Some(lag) = member.lag {
                 out.float(&catalog::SERVER_LAG, labels, lag.as_secs_f64());
             }
+            if let Some(behind) = member.transactions_behind {
+                out.gauge(&catalog::SERVER_TRANSACTIONS_BEHIND, labels, i64::from(behind));
+            }
             out.counter(&catalog::LOOKS, labels, member.server.looks.total.get());
             out.counter(&catalog::LOOKS_FAILED, labels, member.server.looks.failed.get());
         }
@@ -99,6 +102,7 @@ impl Cluster {
             labels,
             get(&self.follow.primary_changes),
         );
+        out.counter(&catalog::PRIMARIES_DAMPED, labels, self.primaries_damped());
         let refused = topology.refuse_writes.is_some();
         out.gauge(&catalog::WRITES_REFUSED, labels, i64::from(refused));
     }

@@ -27,6 +27,7 @@ pub(super) struct Cluster {
     pub(super) routes: BTreeMap<u64, String>,
     pub(super) primary_reads: bool,
     pub(super) max_writers: u64,
+    pub(super) max_transactions_behind: u64,
     pub(super) comment: String,
 }
 
@@ -232,6 +233,13 @@ fn defined(dump: &Dump, listed: &[Listed], notes: &mut Notes) -> Result<Vec<Clus
                 routes: BTreeMap::from([(writer, "primary".to_owned()), (reader, "replicas".to_owned())]),
                 primary_reads,
                 max_writers: max_writers(row, topology, table, writer, notes)?,
+                max_transactions_behind: match topology {
+                    Topology::GroupReplication | Topology::Galera => row
+                        .number("max_transactions_behind")?
+                        .unwrap_or(0)
+                        .min(1_000_000_000),
+                    Topology::Replication | Topology::Static => 0,
+                },
                 comment: row.filled("comment").unwrap_or_default().to_owned(),
             });
         }
@@ -259,14 +267,6 @@ fn max_writers(
 }
 
 fn columns_of_hostgroups(row: &Row, table: &str, writer: u64, notes: &mut Notes) -> Result<(), ImportError> {
-    if let Some(behind) = row
-        .number("max_transactions_behind")?
-        .filter(|behind| *behind > 0)
-    {
-        notes.add(format!(
-            "{table} {writer}: max_transactions_behind = {behind} has no equal; `max_lag` limits the time"
-        ));
-    }
     if row.number("writer_is_also_reader")? == Some(2) {
         notes.add(format!(
             "{table} {writer}: writer_is_also_reader = 2: every member but the primary serves reads here"
@@ -348,6 +348,7 @@ fn founded(hostgroup: u64, listed: &[Listed], notes: &mut Notes) -> Cluster {
         routes: BTreeMap::from([(hostgroup, "primary".to_owned())]),
         primary_reads: false,
         max_writers: 1,
+        max_transactions_behind: 0,
         comment: String::new(),
     }
 }

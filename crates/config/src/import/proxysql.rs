@@ -106,6 +106,12 @@ fn write_cluster(cluster: &Cluster, dump: &Dump, toml: &mut Toml, notes: &mut No
     if cluster.max_writers > 1 {
         toml.option("max_writers", &cluster.max_writers.to_string());
     }
+    if cluster.max_transactions_behind > 0 {
+        toml.option(
+            "max_transactions_behind",
+            &cluster.max_transactions_behind.to_string(),
+        );
+    }
     if cluster.primary_reads {
         toml.option("primary_reads", "true");
     }

@@ -47,6 +47,16 @@ section! {
         /// A replica that is further behind gets no reads. `0s` is no limit.
         pub max_lag: Duration = default(secs(10)) in Duration::ZERO..=days(7), Live;
 
+        /// `max_lag` is written, and is a limit.
+        pub limits_lag: bool = internal(false), Live;
+
+        /// A replica with more transactions to apply gets no reads; with `group-replication` and `galera`, whose members count them. 0 is
+        /// no limit.
+        pub max_transactions_behind: u32 = default(0) unit "transactions" in 0..=1_000_000_000, Live;
+
+        /// Galera: a donor, or a node that its operator has desynced, takes reads as others do, as far as it is not too far behind.
+        pub donor_reads: bool = default(false), Live;
+
         /// Time that a read waits for a replica to have what it must see, before it goes to the primary.
         pub read_wait: Duration = default(ms(500)) in Duration::ZERO..=hours(1), Live;
 

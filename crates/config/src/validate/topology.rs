@@ -45,15 +45,21 @@ pub(super) fn followed(cluster: &Cluster, path: &str, report: &mut Report<'_>) {
             .wrong_key(&max_lag, "this option only with a `monitor`", found)
             .hint(None);
     }
-    let of_monitor = [
-        ("discover", topology == Topology::Static),
-        ("damping", topology == Topology::Static),
-        ("heartbeat_table", topology == Topology::Galera),
+    let discovers = cluster.monitor.as_ref().is_some_and(|monitor| monitor.discover);
+    let counts = matches!(topology, Topology::GroupReplication | Topology::Galera);
+    let options = [
+        ("monitor.discover", topology == Topology::Static, discovers),
+        ("monitor.damping", topology == Topology::Static, true),
+        ("monitor.heartbeat_table", topology == Topology::Galera, true),
+        (
+            "max_transactions_behind",
+            !counts,
+            cluster.max_transactions_behind > 0,
+        ),
+        ("donor_reads", topology != Topology::Galera, cluster.donor_reads),
     ];
-    for (option, is_idle) in of_monitor {
-        let path = format!("{path}.monitor.{option}");
-        let is_meant =
-            option != "discover" || cluster.monitor.as_ref().is_some_and(|monitor| monitor.discover);
+    for (option, is_idle, is_meant) in options {
+        let path = format!("{path}.{option}");
         if is_idle && is_meant && report.is_written(&path) && !report.is_wrong(&path) {
             let found = format!("it with \"{word}\", where it does nothing");
             report

@@ -183,6 +183,7 @@ fn policy(split: &Split, group: Option<&str>, last_resort: bool) -> ReadPolicy {
     ReadPolicy {
         balance: config.read_balance,
         max_lag: config.max_lag,
+        max_transactions_behind: config.max_transactions_behind,
         // Those of a group are equals.
         primary_reads: config.primary_reads || group.is_some(),
         last_resort,
@@ -236,6 +237,7 @@ fn candidates(
             other_zone: is_elsewhere(zone, member.zone.as_deref()),
             applied: has_all(server),
             lag: member.lag,
+            transactions_behind: member.transactions_behind.unwrap_or(0),
             weight: server.weight(),
             warmth_permille: server.warmth_permille(config.slow_start),
             // Where all are full, the shortest line.

@@ -1,21 +1,47 @@
 //! Keeps a cluster that flaps from taking writes back and forth. Pure; the time is an argument.
+//!
+//! A primary that is lost or replaced is taken at once: no failover is slowed down. Only where that has happened several
+//! times within a minute the next one must last before it is believed, and the one after it for twice as long. So a
+//! cluster that does not come to rest costs a few changes a minute, whatever its rhythm, and not one with every look.
 
+use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use crate::server::ServerId;
+
+/// For how long a change counts.
+const REMEMBERED: Duration = Duration::from_secs(60);
+
+/// Changes within that time that are believed at once: a failover that does not succeed at the first go, or the servers of a
+/// cluster restarted one after the other.
+const FREE: usize = 3;
+
+/// How often the patience doubles.
+const DOUBLINGS: usize = 3;
 
 /// Decides when a server that is found to be the primary is taken for it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Damper {
     taken: Option<ServerId>,
-    /// One was taken before: the first one of all needs no patience.
+    /// One was taken before: the first one of all is no change.
     experienced: bool,
-    waiting: Option<(ServerId, Instant)>,
+    /// When the last changes were believed, oldest first.
+    changes: VecDeque<Instant>,
+    waiting: Option<Waiting>,
+    /// Times that one was not believed at once.
+    waits: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Waiting {
+    server: ServerId,
+    since: Instant,
+    patience: Duration,
 }
 
 impl Damper {
-    /// `found` is the primary by all signs. It is taken at once where it was the primary all the time or is the first
-    /// one; else after it has been found and nobody else for as long as `damping`.
+    /// `found` is the primary by all signs. It is taken at once where it was the primary all the time, or where there have been
+    /// few changes lately; else after it has been found and nobody else for as long as `damping`, or several times that.
     pub(super) fn admit(
         &mut self,
         found: Option<ServerId>,
@@ -29,49 +55,112 @@ impl Damper {
         if self.taken == found {
             return found;
         }
-        let since = match self.waiting {
-            Some((waiting, since)) if waiting == server => since,
-            _ => now,
-        };
-        if self.experienced && now.saturating_duration_since(since) < damping {
-            (self.taken, self.waiting) = (None, Some((server, since)));
+        let known = self.waiting.filter(|waiting| waiting.server == server);
+        let waiting = known.unwrap_or_else(|| Waiting {
+            server,
+            since: now,
+            patience: self.patience(damping, now),
+        });
+        // It may have been made shorter since.
+        let patience = waiting.patience.min(damping * (1 << DOUBLINGS));
+        if now.saturating_duration_since(waiting.since) < patience {
+            self.waits += u64::from(known.is_none());
+            (self.taken, self.waiting) = (None, Some(waiting));
             return None;
         }
-        (self.taken, self.waiting, self.experienced) = (found, None, true);
+        (self.taken, self.waiting) = (found, None);
+        if std::mem::replace(&mut self.experienced, true) {
+            self.changes.push_back(now);
+        }
         found
+    }
+
+    /// Times that one was not believed at once.
+    pub(super) fn waits(&self) -> u64 {
+        self.waits
+    }
+
+    fn patience(&mut self, damping: Duration, now: Instant) -> Duration {
+        self.changes
+            .retain(|at| now.saturating_duration_since(*at) < REMEMBERED);
+        // No more are needed to know that there were too many.
+        let surplus = self.changes.len().saturating_sub(FREE + DOUBLINGS);
+        self.changes.drain(..surplus);
+        match self.changes.len().checked_sub(FREE) {
+            None => Duration::ZERO,
+            Some(beyond) => damping * (1 << beyond),
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     const A: Option<ServerId> = Some(ServerId(0));
     const B: Option<ServerId> = Some(ServerId(1));
+    const DAMPING: Duration = Duration::from_secs(1);
 
     #[test]
     fn without_damping_whoever_is_found_is_taken() {
         let (mut damper, now) = (Damper::default(), Instant::now());
-        for found in [A, B, None, B, A] {
+        for found in [A, B, None, B, A, B, A, B, A] {
             assert_eq!(damper.admit(found, Duration::ZERO, now), found);
         }
+        assert_eq!(damper.waits(), 0);
     }
 
     #[test]
-    fn a_new_primary_must_have_been_the_only_one_for_a_while() {
-        let damping = Duration::from_secs(3);
+    fn a_failover_is_believed_at_once_and_a_primary_that_flaps_is_not() {
         let (mut damper, start) = (Damper::default(), Instant::now());
-        let mut admit = |found, second| damper.admit(found, damping, start + Duration::from_secs(second));
-        assert_eq!(admit(A, 0), A, "the first");
-        assert_eq!(admit(A, 1), A);
-        assert_eq!(admit(None, 2), None);
-        assert_eq!(admit(A, 3), None, "it was lost");
-        assert_eq!(admit(A, 5), None);
-        assert_eq!(admit(A, 6), A);
-        assert_eq!(admit(B, 7), None, "changed");
-        assert_eq!(admit(A, 8), None, "flaps");
-        assert_eq!(admit(B, 9), None);
-        assert_eq!(admit(B, 11), None);
-        assert_eq!(admit(B, 12), B);
+        let mut admit = |found, ms| {
+            let taken = damper.admit(found, DAMPING, start + Duration::from_millis(ms));
+            (taken, damper.waits())
+        };
+        assert_eq!(admit(A, 0), (A, 0), "the first");
+        assert_eq!(admit(None, 100), (None, 0));
+        assert_eq!(admit(B, 200), (B, 0), "a failover");
+        assert_eq!(admit(A, 300), (A, 0), "and back");
+        assert_eq!(admit(None, 400), (None, 0));
+        assert_eq!(admit(A, 500), (A, 0), "and lost for a moment");
+        assert_eq!(admit(B, 600), (None, 1), "that is too much");
+        assert_eq!(admit(B, 1599), (None, 1));
+        assert_eq!(admit(B, 1600), (B, 1), "it lasts");
+        assert_eq!(admit(A, 1700), (None, 2));
+        assert_eq!(admit(B, 3600), (None, 3), "it did not last");
+        assert_eq!(admit(B, 5599), (None, 3));
+        assert_eq!(admit(B, 5600), (B, 3), "twice as long");
+        assert_eq!(admit(A, 70_000), (A, 3), "forgotten");
+    }
+
+    proptest! {
+        /// However it flaps, there are few changes, and whoever lasts is taken.
+        #[test]
+        fn a_cluster_that_flaps_changes_seldom_and_comes_to_rest(
+            history in prop::collection::vec((prop::option::of(0..3_u32), 20..3000_u64), 1..400),
+        ) {
+            let (mut damper, start) = (Damper::default(), Instant::now());
+            let (mut ms, mut before, mut changes) = (0, None, Vec::new());
+            for (found, pause) in history {
+                ms += pause;
+                let found = found.map(ServerId);
+                let taken = damper.admit(found, DAMPING, start + Duration::from_millis(ms));
+                prop_assert!(taken.is_none() || taken == found, "nobody else");
+                if taken.is_some() && taken != before {
+                    changes.push(ms);
+                }
+                before = taken;
+            }
+            for at in &changes {
+                let within = changes.iter().filter(|other| (*at..at + 60_000).contains(*other)).count();
+                // The first of all, those that are free, and as many waits of 1, 2, 4, 8, 8 … s as go into a minute.
+                prop_assert!(within <= 1 + FREE + 11, "{within} changes in a minute: {changes:?}");
+            }
+            let mut admit = |ms| damper.admit(A, DAMPING, start + Duration::from_millis(ms));
+            admit(ms);
+            prop_assert_eq!(admit(ms + 8000), A);
+        }
     }
 }

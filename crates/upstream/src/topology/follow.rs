@@ -89,9 +89,10 @@ impl Cluster {
         // Under the lock, so that no older list is published after a newer one.
         let (config, servers) = (self.config(), self.servers());
         memory.retain(&servers);
-        let had_conflict = memory.has_conflict();
+        let (had_conflict, damped_before) = (memory.has_conflict(), memory.damped());
         let mut new = memory.picture(&config, &servers, now());
         let has_conflict = memory.has_conflict();
+        let is_damped = memory.damped() != damped_before;
         let old = follow.topology();
         let same = new.same_roles(&old);
         new.generation = old.generation + u64::from(!same);
@@ -99,6 +100,13 @@ impl Cluster {
         follow.topology.store(Arc::clone(&new));
         follow.number.fetch_add(1, Ordering::Release);
         drop(memory);
+        if is_damped {
+            let cluster = self.name();
+            tracing::warn!(
+                cluster,
+                "the primary changes too often: the next one has to last before it is believed (monitor.damping)"
+            );
+        }
         if !same {
             self.tell(&old, &new);
             follow.changed.notify_waiters();
@@ -115,6 +123,11 @@ impl Cluster {
         self.servers()
             .iter()
             .for_each(|server| server.look_now.notify_one());
+    }
+
+    /// Times that a primary was not believed at once, since there had been several changes within a minute.
+    pub(crate) fn primaries_damped(&self) -> u64 {
+        self.follow.memory().damped()
     }
 
     /// Logs what has changed, and counts it.

@@ -8,10 +8,10 @@ use config::ServerAddress;
 
 use super::connection::{Blind, Meaning};
 use super::damping::Damper;
-use super::decide::{self, Judged, Verdict};
+use super::decide::{self, Judged, Rules, Verdict};
 use super::lag::LagGauge;
 use super::look::{Finding, Named};
-use super::observation::{Address, Facts, Identity, Observation, Sight};
+use super::observation::{Address, Body, Facts, Identity, Observation, Receiving, Sight, Source};
 use super::{Member, Role, Topology, flavor};
 use crate::server::{Server, ServerId, Status};
 
@@ -25,6 +25,9 @@ const RESTLESS_FOR: Duration = Duration::from_secs(60);
 #[derive(Default)]
 pub(super) struct Memory {
     seen: HashMap<ServerId, Seen>,
+    /// What followers call the servers they follow, learned while those said who they are. A replica that is restarted does not know
+    /// whom it follows until it has reached it, and must not be taken for one that follows nobody.
+    called: HashMap<ServerId, Vec<Address>>,
     /// The last primary, whether or not it is still there.
     incumbent: Option<ServerId>,
     /// All that take writes.
@@ -41,8 +44,11 @@ struct Seen {
     at: Option<Instant>,
     facts: Option<Facts>,
     identity: Option<Identity>,
+    body: Option<Body>,
     named: Vec<Named>,
     lag: LagGauge,
+    /// Transactions that it had still to apply.
+    waiting: Option<u64>,
     /// Since the last look that succeeded.
     failures: u32,
     blind: Option<Blind>,
@@ -70,7 +76,8 @@ impl Memory {
                 seen.lag.read(finding.lag, begun);
                 seen.at = Some(begun);
                 seen.facts = Some(finding.facts);
-                seen.identity = finding.identity;
+                seen.waiting = finding.waiting;
+                (seen.identity, seen.body) = (finding.identity, finding.body);
                 seen.named = finding.named;
                 (seen.failures, seen.blind) = (0, None);
             }
@@ -85,6 +92,35 @@ impl Memory {
     pub(super) fn retain(&mut self, servers: &[Arc<Server>]) {
         self.seen
             .retain(|id, _| servers.iter().any(|server| server.id() == *id));
+        self.called
+            .retain(|id, _| servers.iter().any(|server| server.id() == *id));
+    }
+
+    /// Learns under which address followers know a server. An address that leads to another one by now is that one's.
+    fn learn_names(&mut self) {
+        let sources = |seen: &Seen| match (&seen.facts, &seen.blind) {
+            (Some(Facts::Replication(facts)), None) => facts.sources.clone(),
+            _ => Vec::new(),
+        };
+        let followed: Vec<Source> = (self.seen.values().flat_map(sources))
+            .filter(|source| source.receiving == Receiving::Yes && source.identity.is_some())
+            .collect();
+        for source in followed {
+            let mut who = (self.seen.iter())
+                .filter(|(_, seen)| seen.identity == source.identity)
+                .map(|(id, _)| *id);
+            if let (Some(id), None) = (who.next(), who.next())
+                && !self
+                    .called
+                    .get(&id)
+                    .is_some_and(|names| names.contains(&source.address))
+            {
+                for names in self.called.values_mut() {
+                    names.retain(|name| *name != source.address);
+                }
+                self.called.entry(id).or_default().push(source.address);
+            }
+        }
     }
 
     /// Who each server is and whom it names.
@@ -112,16 +148,20 @@ impl Memory {
         servers: &[Arc<Server>],
         now: Instant,
     ) -> Topology {
-        let observations: Vec<Observation> = (servers.iter())
+        self.learn_names();
+        let mut observations: Vec<Observation> = (servers.iter())
             .map(|server| self.observe(config.topology, server, now))
             .collect();
         let place = |id: ServerId| servers.iter().position(|server| server.id() == id);
         let incumbent = self.incumbent.and_then(place);
+        if config.topology != config::Topology::Static {
+            self.leave_out_doubles(servers, &mut observations, incumbent);
+        }
         let Verdict {
             mut members,
             primary: found,
             conflict,
-        } = decide::decide(config.topology, &observations, incumbent);
+        } = decide::decide(Rules::of(config), &observations, incumbent);
         let damping = config
             .monitor
             .as_ref()
@@ -130,7 +170,7 @@ impl Memory {
         let primary = found.filter(|_| admitted.is_some());
         if let (Some(found), None) = (found, primary) {
             let reason = format!(
-                "{}, but not for long enough (monitor.damping)",
+                "{}, but the primary has changed too often for it to be believed at once (monitor.damping)",
                 members[found].reason
             );
             members[found] = Judged {
@@ -159,6 +199,7 @@ impl Memory {
             role: judged.role,
             reason: judged.reason,
             lag: judged.lag,
+            transactions_behind: self.waiting(server).filter(|_| judged.role == Role::Replica),
             zone: server.place().zone.clone(),
             flavor: server.traits().map(|traits| flavor(&traits.server_version)),
             identity: self.identity(server),
@@ -207,6 +248,51 @@ impl Memory {
         conflict.filter(|_| confirmed)
     }
 
+    /// One server by two names or addresses is one server. It is looked at by the name under which it can be seen best, which is the
+    /// one it went by before; by the others it is of no use.
+    fn leave_out_doubles(
+        &self,
+        servers: &[Arc<Server>],
+        observations: &mut [Observation],
+        incumbent: Option<usize>,
+    ) {
+        let body = |at: usize| self.seen.get(&servers[at].id())?.body.as_ref();
+        let rank = |at: usize| {
+            let sight = &observations[at].sight;
+            (
+                sight.facts().is_none(),
+                !sight.is_clear(),
+                incumbent != Some(at),
+                at,
+            )
+        };
+        let stands_for = |at: usize| {
+            let own = body(at)?;
+            let same = (0..servers.len()).filter(|other| body(*other) == Some(own));
+            same.min_by_key(|other| rank(*other)).filter(|best| *best != at)
+        };
+        let doubles: Vec<(usize, usize)> = (0..servers.len())
+            .filter_map(|at| Some((at, stands_for(at)?)))
+            .collect();
+        for (at, best) in doubles {
+            if observations[at].sight.facts().is_some() {
+                let reason = format!("is the same server as {}", observations[best].name);
+                observations[at].sight = Sight::Gone { reason };
+            }
+        }
+    }
+
+    /// Transactions that a server had still to apply.
+    fn waiting(&self, server: &Server) -> Option<u32> {
+        let waiting = self.seen.get(&server.id())?.waiting?;
+        Some(u32::try_from(waiting).unwrap_or(u32::MAX))
+    }
+
+    /// Times that a primary was not believed at once.
+    pub(super) fn damped(&self) -> u64 {
+        self.damper.waits()
+    }
+
     fn identity(&self, server: &Server) -> Option<Arc<str>> {
         let identity = self.seen.get(&server.id())?.identity.as_ref()?;
         Some(Arc::from(identity.0.as_str()))
@@ -217,6 +303,9 @@ impl Memory {
         Observation {
             name: server.name().to_owned(),
             address: address(server),
+            also: (server.addresses.known().iter().map(|known| Address::from(*known)))
+                .chain(self.called.get(&server.id()).into_iter().flatten().cloned())
+                .collect(),
             role: server.place().role,
             lag: seen.and_then(|seen| seen.lag.lag(now)),
             sight: sight(kind, server, seen),
@@ -306,6 +395,11 @@ mod tests {
         }
 
         fn says(&mut self, server: u32, ms: u64, writable: bool) {
+            self.says_of(server, ms, writable, None);
+        }
+
+        /// The same, and which process it is.
+        fn says_of(&mut self, server: u32, ms: u64, writable: bool, body: Option<&str>) {
             let finding = Finding {
                 facts: Facts::Replication(ReplicationFacts {
                     identity: None,
@@ -313,8 +407,10 @@ mod tests {
                     sources: Vec::new(),
                 }),
                 lag: Reading::Nothing,
+                waiting: None,
                 applied: None,
-                identity: None,
+                identity: body.map(|body| Identity(body.to_owned())),
+                body: body.map(|body| Body(body.to_owned())),
                 named: Vec::new(),
             };
             self.memory.note(ServerId(server), self.at(ms), Ok(finding));
@@ -417,6 +513,30 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn one_server_by_two_names_is_one() {
+        let mut world = World::new();
+        for server in [0, 1] {
+            world.says_of(server, 0, true, Some("7 db1:3306:/data/"));
+        }
+        assert_eq!(world.primary(1), (Some(0), false));
+        let picture = world.memory.picture(&world.config, &world.servers, world.at(2));
+        assert_eq!(picture.members[1].reason, "is the same server as 10.0.0.1:1");
+        // By the first name it cannot be found any more.
+        world.fails(0, 100, Meaning::Unknown);
+        assert_eq!(world.primary(100), (Some(1), false));
+        world.says_of(0, 200, true, Some("7 db1:3306:/data/"));
+        assert_eq!(
+            world.primary(200),
+            (Some(1), false),
+            "it goes by the name it went by"
+        );
+        // Somebody else, on a copy of its machine.
+        world.says_of(0, 300, true, Some("7 db2:3306:/data/"));
+        assert_eq!(world.primary(301).0, None);
+        assert!(world.memory.has_conflict());
+    }
+
+    #[tokio::test]
     async fn a_damped_primary_is_a_replica_until_it_is_taken() {
         let mut world = World::new();
         let monitor = config::Monitor::new("forebay");
@@ -427,16 +547,23 @@ mod tests {
         world.says(0, 0, true);
         world.says(1, 0, false);
         assert_eq!(world.primary(0), (Some(0), false));
-        world.fails(0, 100, Meaning::NobodyThere);
-        world.says(1, 100, true);
+        for (ms, primary) in [(10, 1), (20, 0), (30, 1)] {
+            world.says(1 - primary, ms, false);
+            world.says(primary, ms, true);
+            assert_eq!(world.primary(ms), (Some(primary as usize), false), "at once");
+        }
+        assert_eq!(world.memory.damped(), 0);
+        world.fails(1, 100, Meaning::NobodyThere);
+        world.says(0, 100, true);
         let picture = world.memory.picture(&world.config, &world.servers, world.at(100));
-        assert_eq!((picture.primary, picture.members[1].role), (None, Role::Replica));
+        assert_eq!((picture.primary, picture.members[0].role), (None, Role::Replica));
         assert!(
-            picture.members[1].reason.contains("damping"),
+            picture.members[0].reason.contains("damping"),
             "{}",
-            picture.members[1].reason
+            picture.members[0].reason
         );
+        assert_eq!(world.memory.damped(), 1);
         assert_eq!(world.primary(1099), (None, false));
-        assert_eq!(world.primary(1100), (Some(1), false));
+        assert_eq!(world.primary(1100), (Some(0), false));
     }
 }

@@ -84,6 +84,8 @@ pub struct Member {
     pub reason: String,
     /// How far its data are behind the primary's, as of its last look; of a replica that nobody can tell it of, `None`.
     pub lag: Option<Duration>,
+    /// Transactions that it has received and not applied, as of its last look, where it counts them; of a replica.
+    pub transactions_behind: Option<u32>,
     /// Where it is, as configured.
     pub zone: Option<Arc<str>>,
     /// `None` until it has greeted.

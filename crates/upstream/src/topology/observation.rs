@@ -1,6 +1,7 @@
 //! What is known of one server when the roles are decided. Plain data; where it comes from is the business of `look`.
 
 use std::fmt;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,11 +27,20 @@ pub(super) struct Observation {
     pub(super) name: String,
     /// As configured; of a server on a Unix socket, `None`.
     pub(super) address: Option<Address>,
+    /// Further ones that are known to lead to it: what its name stands for, and what its followers call it.
+    pub(super) also: Vec<Address>,
     /// Where topology is `static`.
     pub(super) role: Option<config::Role>,
     pub(super) sight: Sight,
     /// How far it is behind its source, when that was last known.
     pub(super) lag: Option<Lag>,
+}
+
+impl Observation {
+    /// Whether this is where it is, as far as that is known.
+    pub(super) fn is_at(&self, address: &Address) -> bool {
+        self.address.as_ref() == Some(address) || self.also.contains(address)
+    }
 }
 
 /// How well a server can be seen.
@@ -93,11 +103,24 @@ pub(super) enum Facts {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Identity(pub(super) String);
 
+/// Which process a server is: its identity, and where it runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Body(pub(super) String);
+
 /// Host and port as somebody writes them.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Address {
     pub(super) host: String,
     pub(super) port: u16,
+}
+
+impl From<SocketAddr> for Address {
+    fn from(address: SocketAddr) -> Self {
+        Self {
+            host: address.ip().to_string(),
+            port: address.port(),
+        }
+    }
 }
 
 impl fmt::Display for Address {

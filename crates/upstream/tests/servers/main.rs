@@ -5,6 +5,7 @@
 mod a_reload_keeps_what_stays;
 mod a_session_gets_a_server;
 mod checks_find_out;
+mod clusters_that_misbehave;
 mod connections_end;
 mod full_servers_make_sessions_wait;
 mod host;

@@ -10,17 +10,18 @@ use sandbox::{Kind, Node, Sandbox, Spec};
 use tokio::task::JoinHandle;
 use upstream::{Cluster, Flavor, Role, Topology};
 
+use crate::clusters_that_misbehave::{a_donor_is_seen_and_obeyed, transactions_to_apply_are_counted};
 use crate::play::{cluster, server, until};
 
 /// A real cluster under watch, configured with `known` of its nodes, named `n0`, `n1`, ...
-struct Followed {
-    sandbox: Arc<Sandbox>,
-    cluster: Arc<Cluster>,
+pub(crate) struct Followed {
+    pub(crate) sandbox: Arc<Sandbox>,
+    pub(crate) cluster: Arc<Cluster>,
     checks: JoinHandle<()>,
 }
 
 impl Followed {
-    async fn start(spec: Spec, topology: config::Topology, known: usize) -> Self {
+    pub(crate) async fn start(spec: Spec, topology: config::Topology, known: usize) -> Self {
         let sandbox = tokio::task::spawn_blocking(|| Sandbox::start(spec))
             .await
             .unwrap()
@@ -61,16 +62,16 @@ impl Followed {
         }
     }
 
-    fn roles(&self) -> Vec<Role> {
+    pub(crate) fn roles(&self) -> Vec<Role> {
         roles(&self.cluster.topology())
     }
 
-    fn primary(&self) -> Option<usize> {
+    pub(crate) fn primary(&self) -> Option<usize> {
         self.cluster.topology().primary
     }
 
     /// Waits until the roles are these; returns how long that took.
-    async fn until_roles(&self, what: &str, wanted: &[Role]) -> Duration {
+    pub(crate) async fn until_roles(&self, what: &str, wanted: &[Role]) -> Duration {
         let begun = Instant::now();
         let deadline = begun + Duration::from_secs(60);
         loop {
@@ -88,13 +89,13 @@ impl Followed {
         }
     }
 
-    async fn sql(&self, node: usize, statements: &str) -> String {
+    pub(crate) async fn sql(&self, node: usize, statements: &str) -> String {
         let (sandbox, statements) = (Arc::clone(&self.sandbox), statements.to_owned());
         let run = move || sandbox.node(node).sql(&statements).unwrap();
         tokio::task::spawn_blocking(run).await.unwrap()
     }
 
-    async fn with_node(&self, node: usize, act: impl FnOnce(&Node) + Send + 'static) {
+    pub(crate) async fn with_node(&self, node: usize, act: impl FnOnce(&Node) + Send + 'static) {
         let sandbox = Arc::clone(&self.sandbox);
         tokio::task::spawn_blocking(move || act(sandbox.node(node)))
             .await
@@ -302,6 +303,15 @@ fn roles_that_are_written_need_no_monitor() {
         })
         .await;
         assert_eq!(roles(&cluster.topology()), [P, R]);
+        let limited = config::Cluster {
+            limits_lag: true,
+            ..(*cluster.config()).clone()
+        };
+        cluster.reload(limited).unwrap();
+        until("where the lag is limited it has to be known", || {
+            roles(&cluster.topology()) == [P, U]
+        })
+        .await;
         checks.abort();
     });
 }
@@ -504,6 +514,7 @@ async fn mysql_group_replication_through_a_failover() {
     let followed = Followed::start(spec, config::Topology::GroupReplication, 3).await;
     followed.until_roles("the first picture", &[P, R, R]).await;
     assert_eq!(followed.cluster.topology().members[0].flavor, Some(Flavor::MySql));
+    transactions_to_apply_are_counted(&followed, 0, 1).await;
     followed.with_node(0, |node| node.kill9().unwrap()).await;
     until("the primary is lost", || followed.primary() != Some(0)).await;
     until("the group has elected another", || followed.primary().is_some()).await;
@@ -525,6 +536,7 @@ async fn galera_through_a_failover() {
     })
     .await;
     let first = followed.primary().unwrap();
+    transactions_to_apply_are_counted(&followed, first, (first + 1) % 3).await;
     followed.with_node(first, |node| node.kill9().unwrap()).await;
     until("the writer is lost", || followed.primary() != Some(first)).await;
     until("another writes", || followed.primary().is_some()).await;
@@ -542,4 +554,7 @@ async fn galera_through_a_failover() {
         followed.primary().is_some_and(|primary| primary != second) && followed.roles()[second] == U
     })
     .await;
+    followed.sql(second, "SET GLOBAL wsrep_desync=OFF").await;
+    until("it is synced", || followed.roles()[second] == R).await;
+    a_donor_is_seen_and_obeyed(&followed, second).await;
 }

@@ -1,12 +1,13 @@
 //! Kind `static`: the roles are written down, or there is but one server.
 
 use super::{Judged, Verdict, names};
-use crate::topology::observation::{Observation, Sight};
+use crate::topology::observation::{Facts, Observation, Sight};
 
 /// The server whose `role` is `primary` is it, and where there is only one server it needs no `role`. Others are
 /// replicas. A primary that is gone has no stand-in: nobody said which one. What servers say of themselves, where a
-/// monitor asks them, is good for their lag.
-pub(super) fn decide(servers: &[Observation]) -> Verdict {
+/// monitor asks them, is good for their lag: where `lag_must_be_known`, a replica that follows somebody and does not say how
+/// closely, or cannot be asked, is of no use. One that follows nobody has no lag.
+pub(super) fn decide(servers: &[Observation], lag_must_be_known: bool) -> Verdict {
     let is_primary = |server: &Observation| match server.role {
         Some(role) => role == config::Role::Primary,
         None => servers.len() == 1,
@@ -18,6 +19,9 @@ pub(super) fn decide(servers: &[Observation]) -> Verdict {
         (primaries.len() > 1).then(|| format!("{} have role = \"primary\"", names(servers, &primaries)));
     let judge = |server: &Observation| match (&server.sight, is_primary(server)) {
         (Sight::Gone { reason }, _) => Judged::unusable(reason),
+        (sight, false) if lag_must_be_known && server.lag.is_none() && !follows_nobody(sight) => {
+            Judged::unusable("its lag is not known, and `max_lag` limits it")
+        }
         (_, false) => {
             let reason = match server.role {
                 Some(_) => "role = \"replica\"",
@@ -30,4 +34,9 @@ pub(super) fn decide(servers: &[Observation]) -> Verdict {
         (_, true) => Judged::primary("role = \"primary\""),
     };
     Verdict::of(servers.iter().map(judge).collect(), conflict)
+}
+
+/// As it has said itself.
+fn follows_nobody(sight: &Sight) -> bool {
+    matches!(sight.facts(), Some(Facts::Replication(facts)) if facts.sources.is_empty())
 }

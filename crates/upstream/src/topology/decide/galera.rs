@@ -6,14 +6,14 @@
 //! gateways agree that start at the same time. Two gateways that disagree for a while cost such failures and no data.
 //!
 //! A node is good for anything only in the primary component, ready and not closed by its operator. A donor may fall
-//! behind: it takes no reads, and writes only where no synced node can.
+//! behind: it takes writes only where no synced node can, and reads only where `donor_reads` says so, as far as its lag allows.
 
 use std::collections::BTreeMap;
 
 use super::{Claim, Judged, Verdict, facts, names};
 use crate::topology::observation::{Facts, GaleraFacts, NodeState, Observation};
 
-pub(super) fn decide(servers: &[Observation], incumbent: Option<usize>) -> Verdict {
+pub(super) fn decide(servers: &[Observation], incumbent: Option<usize>, donor_reads: bool) -> Verdict {
     let facts = facts(servers, |facts| match facts {
         Facts::Galera(facts) => Some(facts),
         Facts::Replication(_) | Facts::Group(_) => None,
@@ -48,8 +48,9 @@ pub(super) fn decide(servers: &[Observation], incumbent: Option<usize>) -> Verdi
         judge(
             &servers[at],
             facts,
+            claim,
             claim == Claim::Settled(at),
-            claim == Claim::Conflict,
+            donor_reads,
         )
     };
     Verdict::of((0..servers.len()).map(judge).collect(), conflict)
@@ -117,7 +118,15 @@ fn serves(facts: &GaleraFacts) -> bool {
     facts.ready && facts.in_primary_component && facts.closed.is_none()
 }
 
-fn judge(server: &Observation, facts: &GaleraFacts, is_primary: bool, torn: bool) -> Judged {
+fn judge(
+    server: &Observation,
+    facts: &GaleraFacts,
+    claim: Claim,
+    is_primary: bool,
+    donor_reads: bool,
+) -> Judged {
+    let lag = || server.lag.map(|lag| lag.was + lag.age);
+    let torn = claim == Claim::Conflict;
     if let Some(closed) = &facts.closed {
         return Judged::unusable(format!("is closed by its operator ({closed})"));
     }
@@ -131,7 +140,10 @@ fn judge(server: &Observation, facts: &GaleraFacts, is_primary: bool, torn: bool
         NodeState::Synced if is_primary => Judged::primary("is synced, and chosen for writes"),
         NodeState::Donor if is_primary => Judged::primary("takes the writes, since no other node is synced"),
         NodeState::Synced if torn => Judged::unusable("is synced, but another cluster serves, too"),
-        NodeState::Synced => Judged::replica("is synced", server.lag.map(|lag| lag.was + lag.age)),
+        NodeState::Synced => Judged::replica("is synced", lag()),
+        NodeState::Donor if donor_reads && !torn => {
+            Judged::replica("is a donor or desynced, and takes reads (donor_reads)", lag())
+        }
         state => Judged::unusable(format!("is {}", state.word())),
     }
 }

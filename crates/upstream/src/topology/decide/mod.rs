@@ -61,13 +61,33 @@ impl Judged {
     }
 }
 
-/// Decides by the rules of `kind`. `incumbent` is the last primary, whether or not it is still there.
-pub(super) fn decide(kind: config::Topology, servers: &[Observation], incumbent: Option<usize>) -> Verdict {
-    let verdict = match kind {
-        config::Topology::Static => fixed::decide(servers),
+/// What the configuration says of how to decide.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Rules {
+    pub(super) kind: config::Topology,
+    /// Where roles are written: a replica that is not known to be near enough takes no reads.
+    pub(super) lag_must_be_known: bool,
+    /// Galera: a node that gives its data to another one, or is desynced, takes reads.
+    pub(super) donor_reads: bool,
+}
+
+impl Rules {
+    pub(super) fn of(config: &config::Cluster) -> Self {
+        Self {
+            kind: config.topology,
+            lag_must_be_known: config.monitor.is_some() && config.limits_lag,
+            donor_reads: config.donor_reads,
+        }
+    }
+}
+
+/// Decides by the rules of a kind. `incumbent` is the last primary, whether or not it is still there.
+pub(super) fn decide(rules: Rules, servers: &[Observation], incumbent: Option<usize>) -> Verdict {
+    let verdict = match rules.kind {
+        config::Topology::Static => fixed::decide(servers, rules.lag_must_be_known),
         config::Topology::Replication => replication::decide(servers, incumbent),
         config::Topology::GroupReplication => group_replication::decide(servers, incumbent),
-        config::Topology::Galera => galera::decide(servers, incumbent),
+        config::Topology::Galera => galera::decide(servers, incumbent, rules.donor_reads),
     };
     verdict.check_invariants(servers);
     verdict

@@ -54,6 +54,22 @@ pub(super) fn decide(servers: &[Observation], incumbent: Option<usize>) -> Verdi
     Verdict::of((0..servers.len()).map(judge).collect(), conflict)
 }
 
+/// The member that a source is: the one that says so of itself. Where several do (a `server_id` that was given twice) or none (it
+/// is gone, and cannot tell), the address decides.
+fn who_is(source: &Source, servers: &[Observation], facts: &[Option<&ReplicationFacts>]) -> Option<usize> {
+    let says_so = |at: &usize| {
+        let identity = facts[*at].and_then(|facts| facts.identity.as_ref());
+        identity.is_some() && identity == source.identity.as_ref()
+    };
+    let is_there = |at: &usize| servers[*at].is_at(&source.address);
+    let all: Vec<usize> = (0..servers.len()).filter(says_so).collect();
+    match all.as_slice() {
+        [only] => Some(*only),
+        [] => (0..servers.len()).find(is_there),
+        [first, ..] => Some(all.iter().copied().find(is_there).unwrap_or(*first)),
+    }
+}
+
 /// Who follows whom.
 struct View<'a> {
     servers: &'a [Observation],
@@ -68,18 +84,7 @@ impl<'a> View<'a> {
             Facts::Replication(facts) => Some(facts),
             Facts::Group(_) | Facts::Galera(_) => None,
         });
-        let member = |source: &Source| {
-            let by_identity = facts.iter().position(|facts| {
-                let identity = facts.and_then(|facts| facts.identity.as_ref());
-                identity.is_some() && identity == source.identity.as_ref()
-            });
-            // A server that is gone cannot tell who it is; its address can.
-            by_identity.or_else(|| {
-                servers
-                    .iter()
-                    .position(|server| server.address.as_ref() == Some(&source.address))
-            })
-        };
+        let member = |source: &Source| who_is(source, servers, &facts);
         let following = facts.iter().enumerate().map(|(at, facts)| {
             let sources = facts
                 .iter()

@@ -5,7 +5,7 @@ use mysql_wire::gtid::Flavor;
 use super::{Finding, Named, optional};
 use crate::topology::connection::Connection;
 use crate::topology::lag::Reading;
-use crate::topology::observation::{Address, Facts, GaleraFacts, Identity, NodeState};
+use crate::topology::observation::{Address, Body, Facts, GaleraFacts, Identity, NodeState};
 use crate::topology::rows::{QueryError, Rows, is_off};
 
 const STATUS: &str = "SHOW GLOBAL STATUS WHERE Variable_name IN ('wsrep_ready', 'wsrep_cluster_status', \
@@ -48,17 +48,19 @@ fn understand(status: &Rows, variables: &Rows) -> Finding {
             Some(format!("{name} = {value}"))
         });
     let addresses = status.value_of("wsrep_incoming_addresses").unwrap_or_default();
+    // Nodes of a cluster may have the same `server_id`; this one a node gets when it joins.
+    let identity = status
+        .value_of("wsrep_gcomm_uuid")
+        .filter(|uuid| uuid.bytes().any(|byte| !matches!(byte, b'0' | b'-')));
     Finding {
+        waiting: number("wsrep_local_recv_queue"),
         lag: match (number("wsrep_last_committed"), number("wsrep_local_recv_queue")) {
             (Some(applied), Some(waiting)) => Reading::Backlog { applied, waiting },
             _ => Reading::Nothing,
         },
         applied: None,
-        // Nodes of a cluster may have the same `server_id`.
-        identity: status
-            .value_of("wsrep_gcomm_uuid")
-            .filter(|uuid| !uuid.is_empty())
-            .map(Identity),
+        body: identity.clone().map(Body),
+        identity: identity.map(Identity),
         named: addresses.split(',').filter_map(named).collect(),
         facts: Facts::Galera(GaleraFacts {
             ready: is_on(status, "wsrep_ready"),

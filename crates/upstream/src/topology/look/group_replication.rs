@@ -1,13 +1,13 @@
 //! Group Replication: a member's own view of its group, and what it has still to apply.
 
-use super::{Finding, Named, heartbeat, optional};
+use super::{Finding, Named, PLACE, body, heartbeat, optional};
 use crate::topology::connection::Connection;
 use crate::topology::lag::Reading;
 use crate::topology::observation::{Address, Facts, GroupFacts, GroupMember, Identity, MemberState};
 use crate::topology::rows::{QueryError, Rows};
 
 const OWN: &str = "SELECT @@global.server_uuid AS uuid, @@global.read_only AS read_only, \
-    @@global.super_read_only AS super_read_only, @@global.gtid_executed AS applied";
+    @@global.super_read_only AS super_read_only, @@global.gtid_executed AS applied, ";
 const MEMBERS: &str = "SELECT MEMBER_ID, MEMBER_HOST, MEMBER_PORT, MEMBER_STATE, MEMBER_ROLE \
     FROM performance_schema.replication_group_members";
 const STATS: &str = "SELECT COUNT_TRANSACTIONS_IN_QUEUE + COUNT_TRANSACTIONS_REMOTE_IN_APPLIER_QUEUE AS waiting, \
@@ -20,7 +20,7 @@ pub(super) async fn look(
     connection: &mut Connection,
     monitor: &config::Monitor,
 ) -> Result<Finding, QueryError> {
-    let own = connection.query(OWN).await?;
+    let own = connection.query(&format!("{OWN}{PLACE}")).await?;
     let members = connection.query(MEMBERS).await?;
     let stats = connection.query(STATS).await?;
     let mode = optional(connection.query(MODE).await)?.unwrap_or_default();
@@ -54,18 +54,22 @@ fn understand(own: &Rows, members: &Rows, stats: &Rows, mode: &Rows) -> Finding 
             is_present: row.text(&["MEMBER_STATE"]).as_deref() == Some("ONLINE"),
         })
     });
+    let waiting = stats.first().and_then(|row| row.number(&["waiting"]));
     let lag = stats.first().and_then(|row| {
         Some(Reading::Backlog {
             applied: row.number(&["applied"])?,
-            waiting: row.number(&["waiting"])?,
+            waiting: waiting?,
         })
     });
+    let identity = Some(Identity(uuid.clone())).filter(|identity| !identity.0.is_empty());
     let view: Vec<GroupMember> = view.collect();
     let primaries = view.iter().filter(|member| member.is_primary).count();
     Finding {
         lag: lag.unwrap_or(Reading::Nothing),
+        waiting,
         applied: own.and_then(|row| row.bytes(&["applied"])).map(<[u8]>::to_vec),
-        identity: Some(Identity(uuid.clone())).filter(|identity| !identity.0.is_empty()),
+        body: body(identity.as_ref(), own),
+        identity,
         named: named.collect(),
         facts: Facts::Group(GroupFacts {
             uuid,
@@ -132,6 +136,7 @@ mod tests {
                 waiting: 3
             }
         );
+        assert_eq!(finding.waiting, Some(3));
         let named: Vec<String> = finding
             .named
             .iter()

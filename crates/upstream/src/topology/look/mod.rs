@@ -4,20 +4,29 @@ mod galera;
 mod group_replication;
 mod replication;
 
+use std::time::Duration;
+
 use super::connection::Connection;
 use super::lag::Reading;
-use super::observation::{Address, Facts, Identity};
-use super::rows::QueryError;
+use super::observation::{Address, Body, Facts, Identity};
+use super::rows::{QueryError, Row, Rows};
+
+/// How far ahead of a server's clock the one may be that has written the newest row of its heartbeat table.
+const AHEAD_MAX_US: i64 = 1_000_000;
 
 /// What one look at a server has shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Finding {
     pub(super) facts: Facts,
     pub(super) lag: Reading,
+    /// Transactions that it has received and not yet applied, where it counts them.
+    pub(super) waiting: Option<u64>,
     /// What it has executed, as GTIDs; `None` where it does not say, or where they would not mean the same elsewhere.
     pub(super) applied: Option<Vec<u8>>,
     /// Who it is, where that tells servers apart.
     pub(super) identity: Option<Identity>,
+    /// Which process it is: no two have the same, whatever they say of their identity. `None` where it does not tell.
+    pub(super) body: Option<Body>,
     /// Other members that it names.
     pub(super) named: Vec<Named>,
 }
@@ -46,6 +55,16 @@ pub(super) async fn look(
     }
 }
 
+/// What tells processes apart, as a column of a SELECT: copies of a machine have the same identity, and two addresses of one server
+/// lead to the same folder.
+const PLACE: &str = "CONCAT_WS(':', @@global.hostname, @@global.port, @@global.datadir) AS place";
+
+/// Who answers, and where it runs.
+fn body(identity: Option<&Identity>, own: Option<Row<'_>>) -> Option<Body> {
+    let place = own?.text(&["place"])?;
+    Some(Body(format!("{} {place}", identity?.0)))
+}
+
 /// A statement that one can do without.
 fn optional<T>(result: Result<T, QueryError>) -> Result<Option<T>, QueryError> {
     match result {
@@ -63,7 +82,7 @@ fn optional<T>(result: Result<T, QueryError>) -> Result<Option<T>, QueryError> {
 async fn heartbeat(
     connection: &mut Connection,
     monitor: &config::Monitor,
-) -> Result<Option<std::time::Duration>, QueryError> {
+) -> Result<Option<Duration>, QueryError> {
     let Some(table) = &monitor.heartbeat_table else {
         return Ok(None);
     };
@@ -76,10 +95,10 @@ async fn heartbeat(
         quoted.join(".")
     );
     let (age, reason) = match connection.query(&statement).await {
-        Ok(rows) => (
-            rows.first().and_then(|row| row.number::<i64>(&["age"])),
-            "it has no time in its column `ts`".to_owned(),
-        ),
+        Ok(rows) => match age(&rows) {
+            Ok(age) => (Some(age), String::new()),
+            Err(reason) => (None, reason.to_owned()),
+        },
         Err(error) if error.is_refusal() => (None, error.to_string()),
         Err(error) => return Err(error),
     };
@@ -94,6 +113,32 @@ async fn heartbeat(
             "heartbeat table tells nothing: the lag is what the server says itself"
         );
     }
-    // A primary whose clock is ahead is no primary of the future.
-    Ok(age.map(|age| std::time::Duration::from_micros(age.max(0).unsigned_abs())))
+    Ok(age)
+}
+
+/// How old the newest row of the heartbeat table is. One of the future was written by another clock, or in another time zone
+/// (`pt-heartbeat --utc`), and tells nothing: it would make every replica look up to date.
+fn age(rows: &Rows) -> Result<Duration, &'static str> {
+    let age = rows.first().and_then(|row| row.number::<i64>(&["age"]));
+    match age {
+        None => Err("it has no time in its column `ts`"),
+        Some(age) if age < -AHEAD_MAX_US => {
+            Err("its newest time is in the future: another clock, or another time zone")
+        }
+        Some(age) => Ok(Duration::from_micros(age.max(0).unsigned_abs())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_heartbeat_of_the_future_tells_nothing() {
+        let of = |value: Option<&str>| age(&Rows::of(&["age"], &[&[value]]));
+        assert_eq!(of(Some("1500000")), Ok(Duration::from_millis(1500)));
+        assert_eq!(of(Some("-20000")), Ok(Duration::ZERO), "clocks differ a little");
+        assert!(of(Some("-18000000000")).unwrap_err().contains("time zone"));
+        assert!(of(None).is_err());
+    }
 }

@@ -4,16 +4,16 @@ use std::time::Duration;
 
 use mysql_wire::gtid::Flavor;
 
-use super::{Finding, Named, heartbeat, optional};
+use super::{Finding, Named, PLACE, body, heartbeat, optional};
 use crate::topology::connection::Connection;
 use crate::topology::lag::Reading;
 use crate::topology::observation::{Address, Facts, Identity, Receiving, ReplicationFacts, Source};
 use crate::topology::rows::{QueryError, Row, Rows, is_off};
 
 const MYSQL: &str = "SELECT @@global.server_uuid AS identity, @@global.read_only AS read_only, \
-    @@global.super_read_only AS super_read_only, @@global.gtid_executed AS applied";
+    @@global.super_read_only AS super_read_only, @@global.gtid_executed AS applied, ";
 const MARIADB: &str = "SELECT @@global.server_id AS identity, @@global.read_only AS read_only, \
-    @@global.gtid_current_pos AS applied";
+    @@global.gtid_current_pos AS applied, ";
 
 /// Looks for which the list of replicas is good. It is for discovery alone, and servers keep it under a lock.
 const REPLICAS_GOOD_FOR: u32 = 8;
@@ -27,12 +27,11 @@ pub(super) async fn look(
     discover: bool,
 ) -> Result<Finding, QueryError> {
     let flavor = connection.flavor;
-    let own = connection
-        .query(match flavor {
-            Flavor::MySql => MYSQL,
-            Flavor::MariaDb => MARIADB,
-        })
-        .await?;
+    let own = match flavor {
+        Flavor::MySql => MYSQL,
+        Flavor::MariaDb => MARIADB,
+    };
+    let own = connection.query(&format!("{own}{PLACE}")).await?;
     let status = status(connection).await?;
     let heartbeat = heartbeat(connection, monitor).await?;
     if discover {
@@ -101,8 +100,10 @@ fn understand(
     }));
     Finding {
         lag: lag(&sources, status, heartbeat),
+        waiting: None,
         applied: own.and_then(|row| row.bytes(&["applied"])).map(<[u8]>::to_vec),
         named: named.collect(),
+        body: body(identity.as_ref(), own),
         identity: identity.clone(),
         facts: Facts::Replication(ReplicationFacts {
             identity,

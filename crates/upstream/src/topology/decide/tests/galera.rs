@@ -88,7 +88,7 @@ fn who_is_what_in_a_cluster() {
 /// Who takes writes, of at most `max`.
 fn writers(texts: &[&str], before: &[usize], max: usize) -> Vec<usize> {
     let servers: Vec<Observation> = (0..).zip(texts).map(|(at, text)| observe(at, text)).collect();
-    let verdict = decide(config::Topology::Galera, &servers, before.first().copied());
+    let verdict = decide(rules(config::Topology::Galera), &servers, before.first().copied());
     let of = |primary| {
         super::super::writers(
             config::Topology::Galera,
@@ -119,4 +119,25 @@ fn several_may_take_writes() {
         writers(&["4 #5/1", "4 #6/1"], &[0, 1], 2).is_empty(),
         "two clusters"
     );
+}
+
+#[test]
+fn a_donor_takes_reads_where_it_may() {
+    let outcome_of = |servers: &[&str], donor_reads| {
+        let servers: Vec<Observation> = (0..).zip(servers).map(|(at, text)| observe(at, text)).collect();
+        let rules = Rules {
+            donor_reads,
+            ..rules(config::Topology::Galera)
+        };
+        outcome(&decide(rules, &servers, Some(0)))
+    };
+    for (servers, without, with) in [
+        (&["2", "4", "1"][..], "UPU", "RPU"),
+        (&["2", "2 c", "3"], "PUU", "PUU"),
+        (&["2 x", "4"], "UP", "UP"),
+        (&["2 #5/1", "4 #6/1"], "UU!", "UU!"),
+    ] {
+        assert_eq!(outcome_of(servers, false), without, "{servers:?}");
+        assert_eq!(outcome_of(servers, true), with, "{servers:?}");
+    }
 }

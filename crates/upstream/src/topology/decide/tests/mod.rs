@@ -23,6 +23,7 @@ fn observation(at: usize, text: &str, facts: impl Fn(&[&str]) -> (Facts, Option<
     Observation {
         name: format!("n{at}"),
         address: Some(address(at)),
+        also: Vec::new(),
         role: None,
         lag,
         sight: match () {
@@ -53,13 +54,22 @@ fn outcome(verdict: &Verdict) -> String {
     letters.chain(verdict.conflict.as_ref().map(|_| '!')).collect()
 }
 
+/// As without any options.
+fn rules(kind: config::Topology) -> Rules {
+    Rules {
+        kind,
+        lag_must_be_known: false,
+        donor_reads: false,
+    }
+}
+
 /// What is so, the servers, the last primary, the outcome.
 type Row = (&'static str, &'static [&'static str], Option<usize>, &'static str);
 
 fn check(kind: config::Topology, table: &[Row], observe: impl Fn(usize, &str) -> Observation) {
     for (what, servers, incumbent, expected) in table {
         let servers: Vec<Observation> = (0..).zip(*servers).map(|(at, text)| observe(at, text)).collect();
-        let verdict = decide(kind, &servers, *incumbent);
+        let verdict = decide(rules(kind), &servers, *incumbent);
         assert_eq!(outcome(&verdict), *expected, "{what}: {verdict:#?}");
     }
 }
@@ -101,6 +111,33 @@ fn fixed_roles() {
         ],
         observe,
     );
+}
+
+/// Words: `p` the primary, `lag` it has told its lag, `>0` follows, `?` nobody has looked at it, `!` it is gone.
+#[test]
+fn where_the_lag_is_limited_it_has_to_be_known() {
+    let observe = |at: usize, text: &str| {
+        let mut server = observation(at, text, |words| {
+            let (facts, lag) = super::tests::replication::facts(words);
+            (facts, lag.filter(|_| words.contains(&"lag")))
+        });
+        server.role = Some(match text.starts_with('p') {
+            true => config::Role::Primary,
+            false => config::Role::Replica,
+        });
+        server
+    };
+    let servers = ["p", "lag >0", "s0", "-0", "r", "r ?", "lag >0 ~", "r !"];
+    let servers: Vec<Observation> = (0..).zip(servers).map(|(at, text)| observe(at, text)).collect();
+    let outcome = |lag_must_be_known| {
+        let rules = Rules {
+            lag_must_be_known,
+            ..rules(config::Topology::Static)
+        };
+        outcome(&decide(rules, &servers, None))
+    };
+    assert_eq!(outcome(false), "PRRRRRRU");
+    assert_eq!(outcome(true), "PRUURURU", "one that follows nobody has none");
 }
 
 #[test]

@@ -75,14 +75,14 @@ proptest! {
             (0..).zip(&texts).map(|(at, text)| observe(kind, at, text)).collect();
         let incumbent = incumbent.filter(|at| *at < servers.len());
         // At most one, and none in a conflict: `check_invariants`.
-        let verdict = decide(kind, &servers, incumbent);
+        let verdict = decide(rules(kind), &servers, incumbent);
         if let Some(primary) = verdict.primary {
             prop_assert!(may_write(&servers[primary]), "{verdict:#?}");
             prop_assert!(
                 incumbent == Some(primary) || servers[primary].sight.is_clear() || kind != config::Topology::Galera,
                 "chosen unseen"
             );
-            let again = decide(kind, &servers, Some(primary));
+            let again = decide(rules(kind), &servers, Some(primary));
             prop_assert_eq!(again.primary, Some(primary), "who was chosen stays");
         }
         for (server, judged) in servers.iter().zip(&verdict.members) {
@@ -99,8 +99,8 @@ proptest! {
             (0..).zip(&texts).map(|(at, text)| observe(kind, at, text)).collect();
         let backward: Vec<Observation> = forward.iter().rev().cloned().collect();
         let incumbent = incumbent.filter(|at| *at < forward.len());
-        let one = decide(kind, &forward, incumbent);
-        let mut other = decide(kind, &backward, incumbent.map(|at| forward.len() - 1 - at));
+        let one = decide(rules(kind), &forward, incumbent);
+        let mut other = decide(rules(kind), &backward, incumbent.map(|at| forward.len() - 1 - at));
         other.members.reverse();
         let roles = |verdict: &Verdict| verdict.members.iter().map(|member| member.role).collect::<Vec<_>>();
         prop_assert_eq!(roles(&one), roles(&other));

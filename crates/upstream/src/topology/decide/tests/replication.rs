@@ -51,7 +51,7 @@ pub(super) fn observe(at: usize, text: &str) -> Observation {
 
 fn verdict(servers: &[&str], incumbent: Option<usize>) -> Verdict {
     let servers: Vec<Observation> = (0..).zip(servers).map(|(at, text)| observe(at, text)).collect();
-    decide(config::Topology::Replication, &servers, incumbent)
+    decide(rules(config::Topology::Replication), &servers, incumbent)
 }
 
 const PRIMARIES: &[Row] = &[
@@ -278,4 +278,22 @@ fn reasons_are_for_people() {
             "follows n3, which does not follow the primary",
         ]
     );
+}
+
+/// Two replicas of one `server_id`: whoever follows one of them follows the one at the address it names.
+#[test]
+fn a_server_id_that_was_given_twice_does_not_mix_up_who_is_followed() {
+    let mut servers: Vec<Observation> = (0..)
+        .zip(["w", "r >0", "r >0", "r >2"])
+        .map(|(at, text)| observe(at, text))
+        .collect();
+    for at in [1, 2] {
+        let Sight::Clear(Facts::Replication(facts)) = &mut servers[at].sight else {
+            panic!("replication")
+        };
+        facts.identity = Some(Identity("id2".to_owned()));
+    }
+    let verdict = decide(rules(config::Topology::Replication), &servers, None);
+    assert_eq!(outcome(&verdict), "PRRR");
+    assert_eq!(verdict.members[3].reason, "follows n2");
 }
