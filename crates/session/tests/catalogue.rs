@@ -329,6 +329,23 @@ fn what_may_be_asked_for_next_is_held_until_something_else_is_asked() {
     assert!(!session.is_pinned());
 }
 
+/// A client that prepares all it needs, some of it in vain, and then waits (sysbench on MySQL) would keep its connection.
+#[test]
+fn what_could_not_be_prepared_is_forgotten_with_the_next_that_can() {
+    let refused = Says {
+        error: Some(1295),
+        ..FINE
+    };
+    for (dialect, kept) in [(MYSQL, false), (MARIADB, true)] {
+        let mut session = session(dialect);
+        for (text, says) in [("BEGIN", &refused), ("SELECT 1", &FINE)] {
+            session.begin(&statement(Command::STMT_PREPARE, text, None, 0));
+            finish(&mut session, says);
+            assert!(session.is_pinned() == (kept || says.error.is_some()), "{text}");
+        }
+    }
+}
+
 #[test]
 fn a_syntax_error_has_done_nothing() {
     let mut session = session(MYSQL);

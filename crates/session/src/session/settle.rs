@@ -466,6 +466,10 @@ impl Session {
         if failed || outcome.warnings > 0 || hidden {
             self.pin(PinReason::Diagnostics);
             self.diagnostics_are_there = true;
+        } else if self.current.command == Command::STMT_PREPARE && !self.dialect.is_mariadb() {
+            // MySQL forgets them when it prepares; MariaDB keeps them where no table is named.
+            self.pins.remove(PinReason::Diagnostics);
+            self.diagnostics_are_there = false;
         } else if ran && !effects.contains(Effects::READS_DIAGNOSTICS) {
             // MariaDB keeps them over a statement that uses no tables, and a read may be one.
             let cleared = matches!(class, Class::LockingRead | Class::Write | Class::Ddl);

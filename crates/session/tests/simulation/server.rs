@@ -89,7 +89,9 @@ impl Server {
 
     fn one(&mut self, at: usize, op: &Op, id: u32) -> Reply {
         let keeps = matches!(op, Op::ShowWarnings) || (self.dialect.is_mariadb() && op.uses_no_tables());
-        if op.command() == Command::QUERY && !keeps || matches!(op, Op::Execute { .. }) {
+        // MariaDB keeps them over a prepare that names no table.
+        let prepares = matches!(op, Op::Prepare(..)) && !self.dialect.is_mariadb();
+        if op.command() == Command::QUERY && !keeps || matches!(op, Op::Execute { .. }) || prepares {
             self.connections[at].warnings.clear();
         }
         let result = self.execute(at, op, id);
