@@ -23,6 +23,7 @@ mod report;
 mod schema;
 mod secret;
 mod section;
+mod stored;
 mod suggest;
 mod users_file;
 mod validate;
@@ -44,6 +45,7 @@ pub use schema::{
     TlsMode, TlsVersion, Topology, TransactionReads, User, Verify,
 };
 pub use secret::Secret;
+pub use stored::sha2_hash;
 pub use validate::MAPPINGS_MAX;
 pub use value::FileMode;
 pub use zone_offset::ZoneOffset;

@@ -74,7 +74,7 @@ pasword = "hunter2"
             f.toml:15:1: cluster.main.servers: expected a list; each is a text (its `address`) or a table, found nothing: the option is missing
             f.toml:16:1: cluster.main.severs: expected an option of `cluster.main`, found the unknown key `severs`; did you mean `servers`?
             f.toml:17:1: cluster.main.moniter: expected an option of `cluster.main`, found the unknown key `moniter`; did you mean `monitor`?
-            f.toml:19:1: user[0].password: expected a password, or one of `password_file`, `password_env` and `native_hash` ("" is no password), found nothing: the option is missing
+            f.toml:19:1: user[0].password: expected a password, or one of `password_file`, `password_env`, `native_hash`, `sha2_hash` and `ed25519_key` ("" is no password), found nothing: the option is missing
             f.toml:21:1: user[0].pasword: expected an option of `user[0]`, found the unknown key `pasword`; did you mean `password`?
         "#]],
     );
@@ -347,41 +347,10 @@ user = [
         f.toml:3:43: user[0].password_env: expected the password once, found a second one beside `password`
         f.toml:4:14: user[1].name: expected a name of its own, found "app" a second time, first in line 3; give it another `name`
         f.toml:5:14: user[2].name: expected 1 to 255 bytes of printable text, found 0 bytes
-        f.toml:6:5: user[3].password: expected a password, or one of `password_file`, `password_env` and `native_hash` ("" is no password), found nothing: the option is missing
+        f.toml:6:5: user[3].password: expected a password, or one of `password_file`, `password_env`, `native_hash`, `sha2_hash` and `ed25519_key` ("" is no password), found nothing: the option is missing
         f.toml:7:34: user[4].password: expected a text, found something that is not text
         f.toml:8:5: user[5].name: expected a text, found nothing: the option is missing
     "#]],
-    );
-}
-
-#[test]
-fn a_hash_has_the_form_that_servers_give_it() {
-    told_after(
-        r#"
-[[user]]
-name = "a"
-native_hash = "2470C0C06DEE42FD1618BB99005ADCA2EC9D1E19"
-[[user]]
-name = "b"
-native_hash = "$A$005$THISISACOMBINATIONOFINVALIDSALTANDPASSWORD"
-[[user]]
-name = "c"
-native_hash = "*2470C0C06DEE42FD1618BB99005ADCA2EC9D1E1Ä"
-other_native_hash = "*2470c0c06dee42fd1618bb99005adca2ec9d1e19"
-[[user]]
-name = "d"
-password = "hunter2"
-native_hash = "*2470C0C06DEE42FD1618BB99005ADCA2EC9D1E19"
-other_password = "hunter3"
-other_native_hash = "*2470C0C06DEE42FD1618BB99005ADCA2EC9D1E19"
-"#,
-        expect![[r#"
-            f.toml:11:15: user[0].native_hash: expected `*` and 40 hexadecimal digits, as in `mysql.user`, found another text of 40 bytes; put `*` in front
-            f.toml:14:15: user[1].native_hash: expected `*` and 40 hexadecimal digits, as in `mysql.user`, found another text of 49 bytes; that is a hash of `caching_sha2_password`, which no login can be checked with: give the password
-            f.toml:17:15: user[2].native_hash: expected `*` and 40 hexadecimal digits, as in `mysql.user`, found another text of 42 bytes
-            f.toml:22:1: user[3].native_hash: expected the password once, found a second one beside `password`
-            f.toml:24:1: user[3].other_native_hash: expected the other password once, found a second one beside `other_password`
-        "#]],
     );
 }
 

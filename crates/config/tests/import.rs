@@ -48,6 +48,38 @@ fn galera_from_mysqldump() {
     assert_eq!(config.users[0].password.as_ref().unwrap().reveal(), "se'cret");
 }
 
+/// ProxySQL's manual takes hashes of `caching_sha2_password` from servers in hexadecimal: their salts are no text.
+#[test]
+fn hashes_are_taken_whatever_their_salt_is() {
+    let stored = b"$A$00A$dn-BR|rrde\x02\x0c\x16s\x1bd(\x01HtJX3cKCn7frzabIe127YUHrbdx9uRuEOt183QgksBEs.";
+    let digits: String = stored.iter().map(|byte| format!("{byte:02X}")).collect();
+    for value in [
+        format!("UNHEX('{digits}')"),
+        format!("X'{digits}'"),
+        format!("0x{digits}"),
+    ] {
+        let sql = format!(
+            "INSERT INTO mysql_servers (hostgroup_id, hostname) VALUES (0, 'db1');\n\
+             INSERT INTO mysql_users (username, password) VALUES ('app', {value}), ('cut', '$A$005$abc');"
+        );
+        let imported = proxysql(&sql).unwrap();
+        let written = format!("sha2_hash = \"0x{digits}\"\n");
+        assert!(imported.toml.contains(&written), "{value}: {}", imported.toml);
+        let notes = imported.without_equal.join("\n");
+        assert!(notes.contains("user app: of its password only a hash"), "{notes}");
+        assert!(
+            notes.contains("user cut: its hash (caching_sha2_password) is not whole"),
+            "{notes}"
+        );
+        let text = imported
+            .toml
+            .replace("password_env = \"FOREBAY_PASSWORD_CUT\"", "password = \"x\"");
+        let config = Config::parse(&text, "imported").unwrap();
+        let hash = config::sha2_hash(config.users[0].sha2_hash.as_ref().unwrap());
+        assert_eq!(hash.unwrap().as_slice(), stored);
+    }
+}
+
 /// A byte order mark in front, and limits that are no limits.
 #[test]
 fn odd_files_are_read_as_they_are_meant() {

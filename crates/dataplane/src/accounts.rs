@@ -40,14 +40,15 @@ impl Accounts {
         }
     }
 
-    /// The configured accounts.
-    pub(crate) fn users(&self) -> Arc<Users> {
-        self.users.load_full()
+    /// Other configured accounts. `keeps`: whether the passwords of those with a hash stay known.
+    pub(crate) fn replace(&self, users: &[config::User], keeps: bool) {
+        let users = Users::keeping(users, Some(&self.users.load()), keeps);
+        self.users.store(Arc::new(users));
     }
 
-    /// Other configured accounts.
-    pub(crate) fn replace(&self, users: Users) {
-        self.users.store(Arc::new(users));
+    /// Whether any account of this cluster, listed or not, may have to send the password itself: then all that fail are asked for it.
+    pub(crate) fn want_passwords(&self, cluster: &Cluster) -> bool {
+        cluster.accounts().is_some() || cluster.passes_accounts() || self.users.load().wants_passwords()
     }
 
     /// Whoever wants to log in under that name.
@@ -115,7 +116,7 @@ impl Accounts {
         if let Some(credential) = applicant.check_password(password) {
             return Some(credential);
         }
-        for secret in applicant.slow_secrets() {
+        for secret in applicant.in_full() {
             if self.checks.verify(secret, password).await {
                 if cluster.config().accounts.keep_passwords {
                     secret.keep(password);

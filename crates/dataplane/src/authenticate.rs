@@ -7,7 +7,7 @@
 //! | plugin of the client | what happens |
 //! |---|---|
 //! | `mysql_native_password` | judged at once |
-//! | `caching_sha2_password` | judged at once by the fast answer where the password is known; or by the password itself, where the client sends that (TLS, Unix socket, our RSA key), which it is asked for where all that is known is the hash that a server has; asked for `mysql_native_password` where only a hash of that is known |
+//! | `caching_sha2_password` | judged at once by the fast answer where the password is known; or by the password itself, where the client sends that (TLS, Unix socket, our RSA key), which it is asked for where all that is known is a hash; asked for `mysql_native_password` where only a hash of that is known |
 //! | `client_ed25519` | asked again, for its nonce is longer than the greeting's |
 //! | any other, or none | asked for the plugin of our greeting |
 //!
@@ -161,7 +161,7 @@ async fn judge(
     let with_password = !says_no_password(&answer);
     let proof = match answer.plugin {
         Plugin::CachingSha2 => {
-            let in_full = of_servers || cluster.passes_accounts();
+            let in_full = accounts.want_passwords(cluster);
             caching_sha2(side, answer, &applicant, &listener.rsa_key, in_full).await?
         }
         _ => answer.into_proof(),
@@ -211,16 +211,17 @@ fn early_answer(claim: &Claim<'_>, applicant: &Applicant) -> Option<Answer> {
 }
 
 /// The plugin that the client has, where its answers can be checked; else the one that the client was greeted with, since it
-/// has that, too; else the one that everybody has. Where a server decides, only one will do.
+/// has that, too; else the one that everybody has, or the one by which a password can be sent. Where a server decides, only the latter
+/// will do.
 fn plugin_to_ask_for(claim: &Claim<'_>, applicant: &Applicant) -> Plugin {
     if applicant.passes() {
         return Plugin::CachingSha2;
     }
-    [claim.plugin, claim.default_plugin]
-        .into_iter()
-        .filter_map(Plugin::by_name)
+    let named = [claim.plugin, claim.default_plugin];
+    (named.into_iter().filter_map(Plugin::by_name))
+        .chain([Plugin::Native])
         .find(|plugin| applicant.can_use(*plugin))
-        .unwrap_or(Plugin::Native)
+        .unwrap_or(Plugin::CachingSha2)
 }
 
 /// What clients of a plugin say where they have no password to prove.

@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 
 use config::Secret;
 use tokio::sync::{mpsc, oneshot};
-use upstream::{AccountSecret, StoredSecret};
+use upstream::AccountSecret;
 
 /// Checks that wait in the channel; further ones wait before it.
 const QUEUE: usize = 64;
@@ -50,7 +50,7 @@ fn start() -> Option<mpsc::Sender<Job>> {
     match thread {
         Ok(_) => Some(jobs),
         Err(error) => {
-            tracing::error!(%error, "no thread for password checks: accounts of servers cannot log in");
+            tracing::error!(%error, "no thread for password checks: accounts with a hash cannot log in");
             None
         }
     }
@@ -62,16 +62,15 @@ fn run(mut inbox: mpsc::Receiver<Job>) {
         if job.verdict.is_closed() {
             continue;
         }
-        let StoredSecret::Slow(hash) = job.secret.stored() else {
-            continue;
-        };
-        let _ = job.verdict.send(hash.verify(job.password.reveal().as_bytes()));
+        let right = job.secret.stored().verify(job.password.reveal().as_bytes());
+        let _ = job.verdict.send(right);
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use mysql_wire::auth::SlowHash;
+    use mysql_wire::auth::{PublicKey, SlowHash};
+    use upstream::StoredSecret;
 
     use super::*;
 
@@ -100,5 +99,8 @@ mod tests {
         assert_eq!(both.await, (true, false));
         let native = AccountSecret::new(StoredSecret::Native([0; 20]));
         assert!(!checks.verify(&native, &right).await);
+        let key = PublicKey::parse(b"ZIgUREUg5PVgQ6LskhXmO+eZLS0nC8be6HPjYWR4YJY").unwrap();
+        let key = AccountSecret::new(StoredSecret::PublicKey(key));
+        assert!(checks.verify(&key, &right).await && !checks.verify(&key, &wrong).await);
     }
 }

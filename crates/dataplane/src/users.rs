@@ -5,8 +5,8 @@
 //!
 //! An account has one or two secrets, of which each is a password or only its hash, and every check looks at
 //! two: whether an account has one or two, and whether there is an account of that name at all ([`Users::applicant`]), is
-//! nothing that the time of an answer should tell. A slow hash, which only accounts of servers have, is none of this file's
-//! checks; the account that does not exist has one, too, where servers are asked for theirs.
+//! nothing that the time of an answer should tell. A slow hash is none of this file's checks; an account that does not exist has
+//! one, too, as often as those that do, and always where servers are asked for theirs.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use aws_lc_rs::constant_time::verify_slices_are_equal;
 use config::Secret;
-use mysql_wire::auth::{self, SlowHash};
+use mysql_wire::auth::{self, PublicKey, SlowHash};
 use upstream::{AccountSecret, Credential, CredentialSecret, ServerAccounts, StoredSecret};
 
 /// The accounts of one configuration.
@@ -28,6 +28,8 @@ pub(crate) struct Users {
     with_hash: Arc<User>,
     /// Accounts of the second kind, of all that there are.
     hashes: usize,
+    /// Of those that need the password itself, which have a secret that is neither: what a check costs ([`SlowHash::rounds`]).
+    rounds: Vec<u32>,
     /// Chooses the kind of an account that does not exist, always the same for the same name.
     kinds: RandomState,
 }
@@ -50,7 +52,7 @@ enum Known {
     Password(Secret, [u8; 20]),
     /// What a server stores for that.
     Native([u8; 20]),
-    /// What a server does store, and perhaps the password.
+    /// What a server does store, and perhaps the password; said by a server or by the configuration.
     Stored(Arc<AccountSecret>),
 }
 
@@ -91,18 +93,25 @@ impl Plugin {
 impl Users {
     /// The accounts of a configuration; `earlier` is the table before it.
     pub(crate) fn new(users: &[config::User], earlier: Option<&Users>) -> Self {
+        Self::keeping(users, earlier, true)
+    }
+
+    /// The same, and whether passwords that are known of accounts with a hash stay known.
+    pub(crate) fn keeping(users: &[config::User], earlier: Option<&Users>, keeps: bool) -> Self {
         let mut by_name = HashMap::with_capacity(users.len());
+        let mut rounds = Vec::new();
         for config in users {
             let before = earlier.and_then(|table| table.by_name.get(config.name.as_bytes()));
-            let active = before.map(|user| Arc::clone(&user.active)).unwrap_or_default();
-            let user = Arc::new(User::new(config.clone(), active));
+            let user = Arc::new(User::new(config.clone(), before.map(AsRef::as_ref), keeps));
+            rounds.extend(user.rounds());
             by_name.insert(config.name.as_bytes().into(), user);
         }
-        let decoy = |config| Arc::new(User::new(config, Arc::default()));
+        let decoy = |config| Arc::new(User::new(config, None, false));
         let mut hashed = config::User::new("", None);
         hashed.native_hash = Some(Secret::new(format!("*{}", "0".repeat(40))));
         Self {
             hashes: by_name.values().filter(|user| user.is_native()).count(),
+            rounds,
             by_name,
             with_password: decoy(config::User::new(
                 "",
@@ -142,29 +151,48 @@ impl Users {
         let all = self.by_name.len() + servers.map_or(0, ServerAccounts::len);
         let natives = self.hashes + servers.map_or(0, ServerAccounts::natives);
         let kind = self.kinds.hash_one(name) as usize % all.max(1);
-        match servers {
-            _ if kind < natives => Arc::clone(&self.with_hash),
-            None => Arc::clone(&self.with_password),
-            Some(servers) => {
-                let hash = SlowHash::of_nobody(servers.usual_rounds());
-                let secret = AccountSecret::new(StoredSecret::Slow(hash));
-                Arc::new(User::of_servers("", [&secret, &secret]))
-            }
-        }
+        let nobody = |rounds| StoredSecret::Slow(SlowHash::of_nobody(rounds));
+        let secret = match servers {
+            _ if kind < natives => return Arc::clone(&self.with_hash),
+            None => match self.rounds.get(kind - natives) {
+                Some(rounds) => AccountSecret::configured(nobody(*rounds)),
+                None => return Arc::clone(&self.with_password),
+            },
+            Some(servers) => AccountSecret::new(nobody(servers.usual_rounds())),
+        };
+        Arc::new(User::of_servers("", [&secret, &secret]))
+    }
+
+    /// Whether any account needs the password itself: then no failure must show which do not.
+    pub(crate) fn wants_passwords(&self) -> bool {
+        !self.rounds.is_empty()
     }
 }
 
 impl User {
-    fn new(config: config::User, active: Arc<AtomicU32>) -> Self {
-        let first = Known::new(config.password.as_ref(), config.native_hash.as_ref());
-        let other = [&config.other_password, &config.other_native_hash]
-            .iter()
-            .any(|secret| secret.is_some())
-            .then(|| Known::new(config.other_password.as_ref(), config.other_native_hash.as_ref()));
+    /// `before` is the account of that name so far.
+    fn new(config: config::User, before: Option<&Self>, keeps: bool) -> Self {
+        let first = Given {
+            password: config.password.as_ref(),
+            native_hash: config.native_hash.as_ref(),
+            sha2_hash: config.sha2_hash.as_ref(),
+            ed25519_key: config.ed25519_key.as_ref(),
+        };
+        let other = Given {
+            password: config.other_password.as_ref(),
+            native_hash: config.other_native_hash.as_ref(),
+            sha2_hash: config.other_sha2_hash.as_ref(),
+            ed25519_key: config.other_ed25519_key.as_ref(),
+        };
+        let known = before.filter(|_| keeps).map_or(&[][..], |before| &before.secrets);
+        let other = other.is_any().then(|| Known::of(&other, known));
+        let first = Known::of(&first, known);
         Self {
             name: config.name.as_str().into(),
             secrets: [first.clone(), other.unwrap_or(first)],
-            active,
+            active: before
+                .map(|before| Arc::clone(&before.active))
+                .unwrap_or_default(),
             config,
         }
     }
@@ -181,7 +209,7 @@ impl User {
 
     /// An account that a server has let in, or has yet to. Nothing limits its sessions here: the servers may.
     fn passing(name: &str, password: Option<&Secret>) -> Self {
-        let secret = Known::new(password, None);
+        let secret = Known::password_itself(password);
         Self {
             name: name.into(),
             secrets: [secret.clone(), secret],
@@ -195,13 +223,24 @@ impl User {
         !self.can_use(Plugin::CachingSha2)
     }
 
-    /// Whether an answer of this plugin can be checked, whichever of the secrets it was made with. A slow hash wants the
-    /// password itself, which `caching_sha2_password` has a way for.
+    /// What the check of a password costs ([`SlowHash::rounds`]), where it takes the password itself.
+    fn rounds(&self) -> Option<u32> {
+        let in_full = self.secrets.iter().filter_map(Known::in_full);
+        in_full
+            .map(|secret| match secret.stored() {
+                StoredSecret::Slow(hash) => hash.rounds(),
+                StoredSecret::Native(_) | StoredSecret::PublicKey(_) => 0,
+            })
+            .max()
+    }
+
+    /// Whether an answer of this plugin can be checked, whichever of the secrets it was made with. A slow hash and a public key want
+    /// the password itself, which `caching_sha2_password` has a way for.
     fn can_use(&self, plugin: Plugin) -> bool {
         let mut secrets = self.secrets.iter();
         match plugin {
             Plugin::Native => secrets.all(|secret| secret.stage2().is_some()),
-            Plugin::CachingSha2 if secrets.any(|secret| secret.slow().is_some()) => true,
+            Plugin::CachingSha2 if secrets.any(|secret| secret.in_full().is_some()) => true,
             _ => self
                 .secrets
                 .iter()
@@ -283,23 +322,35 @@ impl Applicant {
         self.first_right(|secret| secret.check(plugin, nonce, answer))
     }
 
-    /// Checks a password that came as it is, against everything but slow hashes.
+    /// Checks a password that came as it is, against everything but what [`in_full`](Self::in_full) gives; and against what is known
+    /// of that.
     pub(crate) fn check_password(&self, password: &Secret) -> Option<Credential> {
         let given = auth::native_stage2(password.reveal().as_bytes());
         self.first_right(|secret| {
-            let right = verify_slices_are_equal(&given, secret.stage2()?).is_ok();
+            let stage2 = match (secret.stage2(), secret.password()) {
+                (Some(stage2), _) => *stage2,
+                (None, Some(kept)) => auth::native_stage2(kept.reveal().as_bytes()),
+                (None, None) => return None,
+            };
+            let right = verify_slices_are_equal(&given, &stage2).is_ok();
             right.then(|| CredentialSecret::Password(password.clone()))
         })
     }
 
-    /// What else a password may be checked against: no more than two, and each once.
-    pub(crate) fn slow_secrets(&self) -> impl Iterator<Item = &Arc<AccountSecret>> {
-        let [first, other] = self.user.secrets.each_ref().map(Known::slow);
-        let is_another = |other: &&Arc<AccountSecret>| first.is_none_or(|first| !Arc::ptr_eq(first, other));
-        first.into_iter().chain(other.filter(is_another))
+    /// What else a password may be checked against: no more than two. One of servers is there once; of those of the configuration
+    /// always two, since nothing else hides how many there are.
+    pub(crate) fn in_full(&self) -> impl Iterator<Item = &Arc<AccountSecret>> {
+        let [first, other] = self.user.secrets.each_ref().map(Known::in_full);
+        let is_wanted = |other: &&Arc<AccountSecret>| {
+            other.is_configured() || first.is_none_or(|first| !Arc::ptr_eq(first, other))
+        };
+        let second = other
+            .filter(is_wanted)
+            .or(first.filter(|first| first.is_configured()));
+        first.or(other).into_iter().chain(second)
     }
 
-    /// The password is that of one of [`slow_secrets`](Self::slow_secrets).
+    /// The password is that of one of [`in_full`](Self::in_full).
     pub(crate) fn proved_by(&self, secret: &Arc<AccountSecret>, password: &Secret) -> Option<Credential> {
         let known = Known::Stored(Arc::clone(secret));
         let password = CredentialSecret::Password(password.clone());
@@ -313,12 +364,14 @@ impl Applicant {
         if self.passes {
             return None;
         }
-        let credentials = self.user.secrets.iter().filter_map(|known| match known {
-            Known::Password(password, _) => {
-                let password = CredentialSecret::Password(password.clone());
-                Some(self.user.credential(known, password))
-            }
-            Known::Native(_) | Known::Stored(_) => None,
+        let is_of_this_account = |known: &&Known| match known {
+            Known::Password(..) | Known::Native(_) => true,
+            Known::Stored(stored) => stored.is_configured(),
+        };
+        let secrets = self.user.secrets.iter().filter(is_of_this_account);
+        let credentials = secrets.filter_map(|known| {
+            let password = CredentialSecret::Password(known.password()?.clone());
+            Some(self.user.credential(known, password))
         });
         credentials
             .into_iter()
@@ -336,19 +389,56 @@ impl Applicant {
     }
 }
 
+/// What a configuration says of one secret: one of these.
+struct Given<'c> {
+    password: Option<&'c Secret>,
+    native_hash: Option<&'c Secret>,
+    sha2_hash: Option<&'c Secret>,
+    ed25519_key: Option<&'c Secret>,
+}
+
+impl Given<'_> {
+    fn is_any(&self) -> bool {
+        self.password.is_some() || self.is_hashed()
+    }
+
+    fn is_hashed(&self) -> bool {
+        self.native_hash.is_some() || self.sha2_hash.is_some() || self.ed25519_key.is_some()
+    }
+
+    /// What servers store of it, where it is given so. The configuration has been checked.
+    fn stored(&self) -> Option<StoredSecret> {
+        let native = || auth::native_stage2_from_hash(self.native_hash?.reveal());
+        let slow = || SlowHash::parse(&config::sha2_hash(self.sha2_hash?)?);
+        let key = || PublicKey::parse(self.ed25519_key?.reveal().as_bytes());
+        let native = native().map(StoredSecret::Native);
+        let in_full = slow().map(StoredSecret::Slow);
+        native.or(in_full).or_else(|| key().map(StoredSecret::PublicKey))
+    }
+}
+
 impl Known {
-    /// One of the two is there: the configuration has been checked. Where neither is, no answer is right but that of
-    /// an empty password, which no server will believe.
-    fn new(password: Option<&Secret>, hash: Option<&Secret>) -> Self {
-        let hashed = hash.and_then(|hash| auth::native_stage2_from_hash(hash.reveal()));
-        hashed.map_or_else(
-            || {
-                let password = password.cloned().unwrap_or_default();
-                let stage2 = auth::native_stage2(password.reveal().as_bytes());
-                Self::Password(password, stage2)
-            },
-            Self::Native,
-        )
+    /// `earlier` may know the password of a hash.
+    fn of(given: &Given<'_>, earlier: &[Known]) -> Self {
+        let stored = match given.stored() {
+            Some(StoredSecret::Native(stage2)) => return Self::Native(stage2),
+            Some(stored) => stored,
+            // No password is right for what is not understood.
+            None if given.is_hashed() => StoredSecret::Slow(SlowHash::of_nobody(1)),
+            None => return Self::password_itself(given.password),
+        };
+        let same = earlier.iter().find_map(|known| {
+            let secret = known.in_full()?;
+            (secret.is_configured() && *secret.stored() == stored).then(|| Arc::clone(secret))
+        });
+        Self::Stored(same.unwrap_or_else(|| AccountSecret::configured(stored)))
+    }
+
+    /// Without one no answer is right but that of an empty password, which no server will believe.
+    fn password_itself(password: Option<&Secret>) -> Self {
+        let password = password.cloned().unwrap_or_default();
+        let stage2 = auth::native_stage2(password.reveal().as_bytes());
+        Self::Password(password, stage2)
     }
 
     fn password(&self) -> Option<&Secret> {
@@ -364,14 +454,15 @@ impl Known {
             Self::Password(_, stage2) | Self::Native(stage2) => Some(stage2),
             Self::Stored(stored) => match stored.stored() {
                 StoredSecret::Native(stage2) => Some(stage2),
-                StoredSecret::Slow(_) => None,
+                StoredSecret::Slow(_) | StoredSecret::PublicKey(_) => None,
             },
         }
     }
 
-    fn slow(&self) -> Option<&Arc<AccountSecret>> {
+    /// What only the password itself can be checked against.
+    fn in_full(&self) -> Option<&Arc<AccountSecret>> {
         match self {
-            Self::Stored(stored) if matches!(stored.stored(), StoredSecret::Slow(_)) => Some(stored),
+            Self::Stored(stored) if self.stage2().is_none() => Some(stored),
             _ => None,
         }
     }

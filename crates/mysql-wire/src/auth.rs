@@ -7,9 +7,11 @@
 //! Not here: RSA (`sha256_password` and the full path of `caching_sha2_password` on plain links), which needs
 //! randomness and belongs to the TLS library; [`xor_with_nonce`] gives what is to be encrypted.
 
+mod public_key;
 mod slow_hash;
 mod verify;
 
+pub use public_key::PublicKey;
 pub use slow_hash::SlowHash;
 pub use verify::{
     native_from_stage1, native_stage2, native_stage2_from_hash, verify_caching_sha2, verify_ed25519,

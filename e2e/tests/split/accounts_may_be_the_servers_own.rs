@@ -1,12 +1,10 @@
 //! Accounts that only the servers have log in without being listed anywhere, and are known to be changed and dropped.
 
-use std::process::Stdio;
-
-use e2e::{Gateway, Setup, client, eventually, kind};
+use e2e::{Setup, client, eventually, kind};
 use mysql_async::{Conn, SslOpts};
-use sandbox::{Certificates, DATABASE, Kind, Sandbox};
+use sandbox::{Certificates, Kind, Sandbox};
 
-use crate::accounts::{account, is_let_in, log_in, options, sql};
+use crate::accounts::{account, is_let_in, log_in, log_in_fast, options, sql};
 use crate::cluster::{self, ask, monitor};
 
 /// A gateway that knows nobody but the account of its monitor.
@@ -87,23 +85,6 @@ async fn until_they_are_changed_or_dropped() {
     assert_eq!(ask(&mut before, "SELECT 1").await, Ok(Some("1".to_owned())));
 }
 
-/// The command line client sends a password over a plain link only where it is told to ask for a key.
-fn log_in_fast(gateway: &Gateway, user: &str) -> Result<(), String> {
-    let plain = match kind() {
-        Kind::Mysql => "--ssl-mode=DISABLED",
-        _ => "--skip-ssl",
-    };
-    let mut command = client::tool("mariadb", "mysql");
-    command
-        .args(["--no-defaults", "--host=127.0.0.1", "--protocol=tcp", plain])
-        .args([format!("--port={}", gateway.port()), format!("--user={user}")])
-        .args(["--password=hunter2", "--execute=SELECT 1", DATABASE])
-        .stdin(Stdio::null());
-    let output = command.output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    output.status.success().then_some(()).ok_or(said)
-}
-
 #[tokio::test]
 async fn with_a_password_that_is_known_from_then_on() {
     let sandbox = cluster::single();
@@ -122,6 +103,26 @@ async fn with_a_password_that_is_known_from_then_on() {
     assert!(is_let_in(&forgetful, "remembered", "hunter2").await);
     log_in_fast(&forgetful, "remembered").unwrap_err();
     assert!(is_let_in(&forgetful, "remembered", "hunter2").await);
+}
+
+/// A public key is no way in for the gateway, and shows which password is.
+#[tokio::test]
+async fn with_the_password_that_a_key_is_made_of() {
+    if kind() == Kind::Mysql {
+        return;
+    }
+    let sandbox = cluster::single();
+    sql(
+        sandbox,
+        "INSTALL SONAME 'auth_ed25519'; CREATE USER own_key@'%' IDENTIFIED VIA ed25519 USING PASSWORD('hunter2');
+         GRANT ALL ON test.* TO own_key@'%'",
+    );
+    let gateway = setup(sandbox).start();
+    for _ in 0..2 {
+        assert!(!is_let_in(&gateway, "own_key", "hunter3").await);
+        assert!(is_let_in(&gateway, "own_key", "hunter2").await);
+    }
+    log_in_fast(&gateway, "own_key").unwrap();
 }
 
 #[tokio::test]

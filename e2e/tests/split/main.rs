@@ -20,6 +20,7 @@ mod a_new_primary_is_followed;
 mod a_rule_for_all_reads_binds_nobody_to_a_replica;
 mod a_session_says_how_fresh_its_reads_are;
 mod a_write_is_done_once_or_not_at_all;
+mod accounts_may_be_known_by_their_hash;
 mod accounts_may_be_left_to_the_servers;
 mod accounts_may_be_the_servers_own;
 mod an_explanation_comes_with_the_warnings;

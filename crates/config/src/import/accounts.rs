@@ -3,6 +3,8 @@
 use super::clusters::Uses;
 use super::dump::{Dump, ImportError, Row};
 use super::write::{Notes, Toml};
+use crate::secret::Secret;
+use crate::stored;
 
 /// What ProxySQL allows every user where nothing is said, which is no limit to speak of.
 const USUAL_CONNECTIONS: u64 = 10_000;
@@ -80,11 +82,21 @@ pub(super) fn write(
 
 fn password(user: &User<'_>, toml: &mut Toml, notes: &mut Notes) {
     let password = user.row.text("password").unwrap_or_default();
-    let is_native = password
-        .strip_prefix('*')
-        .is_some_and(|digits| digits.len() == 40 && digits.bytes().all(|digit| digit.is_ascii_hexdigit()));
-    if is_native {
+    if stored::is_native_hash(password) {
         toml.text("native_hash", password);
+    } else if let Some(hash) = stored::sha2_hash(&Secret::new(password)) {
+        // Its salt may be anything.
+        let is_text = hash.iter().all(|byte| byte.is_ascii_graphic());
+        let digits = || hash.iter().map(|byte| format!("{byte:02X}")).collect::<String>();
+        match is_text {
+            true => toml.text("sha2_hash", password),
+            false => toml.text("sha2_hash", &format!("0x{}", digits())),
+        }
+        notes.add(format!(
+            "user {}: of its password only a hash of caching_sha2_password is known: clients send the password itself when they first \
+             log in, over TLS or encrypted with the listener's RSA key",
+            user.name
+        ));
     } else if password.starts_with("$A$") || password.contains(char::REPLACEMENT_CHARACTER) {
         let word: String = user
             .name
@@ -99,7 +111,7 @@ fn password(user: &User<'_>, toml: &mut Toml, notes: &mut Notes) {
             .collect();
         let variable = format!("FOREBAY_PASSWORD_{word}");
         let why = if password.starts_with("$A$") {
-            "its hash (caching_sha2_password) opens no server"
+            "its hash (caching_sha2_password) is not whole"
         } else {
             "its password is no text in UTF-8"
         };

@@ -303,7 +303,7 @@ impl<'t> Reader<'t> {
     }
 
     /// A literal; `None` is NULL. `char`, `replace` and `unistr` are there because sqlite writes texts of several lines
-    /// with them.
+    /// with them; `unhex` since ProxySQL's manual gives hashes of passwords by it.
     fn value(&mut self, depth: usize) -> Result<Option<String>, ImportError> {
         let word = match self.next()? {
             Token::Text(text) | Token::Quoted(text) => return Ok(Some(text)),
@@ -334,6 +334,7 @@ impl<'t> Reader<'t> {
         let called = match (word.to_ascii_lowercase().as_str(), arguments.as_slice()) {
             ("char", [code]) => code.parse().ok().and_then(char::from_u32).map(String::from),
             ("unistr", [text]) => unistr(text),
+            ("unhex", [digits]) => hexadecimal(digits),
             ("replace", [text, from, to]) if !from.is_empty() => Some(text.replace(from.as_str(), to)),
             _ => None,
         };

@@ -21,7 +21,7 @@ section! {
         /// User name, as on the servers.
         pub name: String = required, Live;
 
-        /// Password; exactly one of the four ways to give it. `""` is an account without one.
+        /// Password; exactly one of the six ways to give it. `""` is an account without one.
         pub password: Option<Secret> = default(None), Live;
 
         /// File that holds the password; a newline at its end is not part of it. Read at every reload. A relative path starts
@@ -35,11 +35,26 @@ section! {
         /// digits. Clients and servers must use that plugin then.
         pub native_hash: Option<Secret> = default(None), Live;
 
+        /// Instead of the password, its hash as MySQL has it for `caching_sha2_password` (`$A$005$` and 63 characters) or
+        /// `sha256_password`: as text, or in hexadecimal with `0x` in front as `SHOW CREATE USER` prints it. Clients must use
+        /// `caching_sha2_password`, and send the password itself when they first log in.
+        pub sha2_hash: Option<Secret> = default(None), Live;
+
+        /// Instead of the password, its public key as MariaDB has it for `ed25519`: 43 characters. Clients log in as with
+        /// `sha2_hash`.
+        pub ed25519_key: Option<Secret> = default(None), Live;
+
         /// The password before or after the present one, which clients may use as well while it is being changed.
         pub other_password: Option<Secret> = default(None), Live;
 
         /// The same, as a hash in the form of `native_hash`.
         pub other_native_hash: Option<Secret> = default(None), Live;
+
+        /// The same, as a hash in the form of `sha2_hash`.
+        pub other_sha2_hash: Option<Secret> = default(None), Live;
+
+        /// The same, as a key in the form of `ed25519_key`.
+        pub other_ed25519_key: Option<Secret> = default(None), Live;
 
         /// When a server connection goes back to the pool: after each transaction, or with the session's end.
         pub pooling: Pooling = default(Pooling::Transaction), NewSessions;
@@ -66,8 +81,8 @@ section! {
         pub interval: Duration = default(secs(30)) in secs(1)..=days(1), Live;
 
         /// Whether a password that was sent in full and is right stays in memory for later logins of the same account, as in
-        /// the cache of a server. Without it every login of an account with a hash of `caching_sha2_password` has to send it, and
-        /// every login with `pass-through` is tried on a server.
+        /// the cache of a server. Without it every login of an account with a hash of `caching_sha2_password`, of the servers or in
+        /// `[[user]]`, has to send it, and every login with `pass-through` is tried on a server.
         pub keep_passwords: bool = default(true), Live;
 
         /// Passwords that are kept with `pass-through`; further ones take the place of that which was not used for longest.

@@ -6,9 +6,7 @@ use super::{at_most_one, names_differ, needs};
 use crate::report::Report;
 use crate::schema::{AccountsFrom, Cluster, Config, Listener, Mode, Monitor, Protocol, User};
 use crate::secret::Secret;
-
-/// Hexadecimal digits of a SHA-1.
-const SHA1_DIGITS: usize = 40;
+use crate::stored;
 
 /// Longest part of `schema.table`, in characters.
 const IDENTIFIER_MAX: usize = 64;
@@ -20,12 +18,13 @@ pub(crate) fn users(users: &[User], report: &mut Report<'_>) {
     for (index, user) in users.iter().enumerate() {
         let path = format!("user[{index}]");
         secrets(user, &path, report);
-        hash(&user.native_hash, &format!("{path}.native_hash"), report);
-        hash(
-            &user.other_native_hash,
-            &format!("{path}.other_native_hash"),
-            report,
-        );
+        for (option, hash, form) in hashes(user) {
+            if let Some(hash) = hash
+                && !form.fits(hash)
+            {
+                form.complain(hash, &format!("{path}.{option}"), report);
+            }
+        }
     }
 }
 
@@ -128,39 +127,90 @@ fn secrets(user: &User, path: &str, report: &mut Report<'_>) {
         ("password_file", user.password_file.is_some()),
         ("password_env", user.password_env.is_some()),
         ("native_hash", user.native_hash.is_some()),
+        ("sha2_hash", user.sha2_hash.is_some()),
+        ("ed25519_key", user.ed25519_key.is_some()),
     ];
     at_most_one("the password", &ways, path, report);
     let written = |(option, _): &(&str, bool)| report.is_written(&format!("{path}.{option}"));
     if !ways.iter().any(written) {
-        let expected =
-            "a password, or one of `password_file`, `password_env` and `native_hash` (\"\" is no password)";
+        let expected = "a password, or one of `password_file`, `password_env`, `native_hash`, `sha2_hash` and `ed25519_key` (\"\" is no password)";
         needs("password", false, expected, path, report);
     }
     let others = [
         ("other_password", user.other_password.is_some()),
         ("other_native_hash", user.other_native_hash.is_some()),
+        ("other_sha2_hash", user.other_sha2_hash.is_some()),
+        ("other_ed25519_key", user.other_ed25519_key.is_some()),
     ];
     at_most_one("the other password", &others, path, report);
 }
 
-/// What `mysql.user` has for an account of `mysql_native_password`. The message says nothing of what stands there.
-fn hash(hash: &Option<Secret>, path: &str, report: &mut Report<'_>) {
-    let Some(hash) = hash else { return };
-    let text = hash.reveal();
-    let is_hex =
-        |digits: &str| digits.len() == SHA1_DIGITS && digits.bytes().all(|byte| byte.is_ascii_hexdigit());
-    if text.strip_prefix('*').is_some_and(is_hex) {
-        return;
+/// What stands in the place of a password.
+fn hashes(user: &User) -> [(&'static str, &Option<Secret>, Form); 6] {
+    [
+        ("native_hash", &user.native_hash, Form::Native),
+        ("other_native_hash", &user.other_native_hash, Form::Native),
+        ("sha2_hash", &user.sha2_hash, Form::Sha2),
+        ("other_sha2_hash", &user.other_sha2_hash, Form::Sha2),
+        ("ed25519_key", &user.ed25519_key, Form::Ed25519),
+        ("other_ed25519_key", &user.other_ed25519_key, Form::Ed25519),
+    ]
+}
+
+/// What a server stores for an account of one plugin.
+#[derive(Clone, Copy)]
+enum Form {
+    Native,
+    Sha2,
+    Ed25519,
+}
+
+impl Form {
+    fn fits(self, secret: &Secret) -> bool {
+        match self {
+            Self::Native => stored::is_native_hash(secret.reveal()),
+            Self::Sha2 => stored::sha2_hash(secret).is_some(),
+            Self::Ed25519 => stored::is_ed25519_key(secret.reveal()),
+        }
     }
-    let hint = if is_hex(text) {
-        Some("put `*` in front".to_owned())
-    } else if text.starts_with("$A$") {
-        Some("that is a hash of `caching_sha2_password`, which no login can be checked with: give the password".to_owned())
-    } else {
-        None
-    };
-    let found = format!("another text of {} bytes", text.len());
-    report
-        .wrong(path, "`*` and 40 hexadecimal digits, as in `mysql.user`", found)
-        .hint(hint);
+
+    fn expected(self) -> &'static str {
+        match self {
+            Self::Native => "`*` and 40 hexadecimal digits, as in `mysql.user`",
+            Self::Sha2 => {
+                "a hash of `caching_sha2_password` as in `mysql.user` (`$A$005$` and 63 bytes), or all of it in hexadecimal behind `0x`"
+            }
+            Self::Ed25519 => "the 43 characters that MariaDB has for an account of `ed25519`",
+        }
+    }
+
+    /// The message says nothing of what stands there.
+    fn complain(self, secret: &Secret, path: &str, report: &mut Report<'_>) {
+        let other = if secret.reveal().is_empty() {
+            None
+        } else if stored::is_native_hash(secret.reveal()) {
+            Some("native_hash")
+        } else if stored::sha2_hash(secret).is_some() {
+            Some("sha2_hash")
+        } else if stored::is_ed25519_key(secret.reveal()) {
+            Some("ed25519_key")
+        } else {
+            None
+        };
+        let hint = match (self, other) {
+            (_, Some(option)) => Some(format!("that is one for `{option}`")),
+            (Self::Native, _) if stored::is_sha1(secret.reveal()) => Some("put `*` in front".to_owned()),
+            (Self::Native, _) if secret.reveal().starts_with("$A$") => {
+                Some("a hash of `caching_sha2_password` is one for `sha2_hash`".to_owned())
+            }
+            (Self::Sha2, _) if secret.reveal().starts_with("$") => Some(
+                "take it in hexadecimal, for its salt may hold bytes that get lost: SELECT HEX(authentication_string) FROM mysql.user"
+                    .to_owned(),
+            ),
+            (Self::Sha2, _) if secret.reveal().starts_with("24") => Some("put `0x` in front".to_owned()),
+            _ => None,
+        };
+        let found = format!("another text of {} bytes", secret.reveal().len());
+        report.wrong(path, self.expected(), found).hint(hint);
+    }
 }

@@ -17,6 +17,8 @@ use crate::handshake::greet;
 use crate::keys;
 use crate::users::Users;
 
+mod hashes;
+
 /// `PASSWORD('secret')`
 const HASH: &str = "*14E65567ABDB5135D0CFD9A70B3032C179A49EE7";
 

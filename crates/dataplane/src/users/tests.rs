@@ -228,7 +228,7 @@ fn a_slow_hash_wants_the_password_itself_until_that_is_kept() {
     assert_eq!((fast("secret"), fast("")), (None, None));
     let given = Secret::new("secret");
     assert_eq!(applicant.check_password(&given), None);
-    let [secret] = applicant.slow_secrets().collect::<Vec<_>>()[..] else {
+    let [secret] = applicant.in_full().collect::<Vec<_>>()[..] else {
         panic!("one, and once");
     };
     let proved = applicant.proved_by(secret, &given).unwrap();
@@ -247,7 +247,7 @@ fn accounts_that_do_not_exist_look_like_those_of_servers() {
     let names = (0..200).map(|index| format!("user{index}"));
     let slow = names.filter(|name| {
         let applicant = users.applicant(name.as_bytes(), Some(&servers));
-        let slow: Vec<_> = applicant.slow_secrets().collect();
+        let slow: Vec<_> = applicant.in_full().collect();
         assert_eq!(slow.is_empty(), !applicant.can_use(Plugin::CachingSha2));
         assert!(
             slow.iter()
@@ -256,6 +256,139 @@ fn accounts_that_do_not_exist_look_like_those_of_servers() {
         !slow.is_empty()
     });
     assert!((20..180).contains(&slow.count()));
+}
+
+/// `secret` as MySQL 9.7.4 has stored it, and as MariaDB has for `ed25519`.
+const SHA2_HASH: &str = "0x24412430304124646E2D42527C72726465020C16731B64280148744A5833634B43\
+    6E3766727A616249653132375955487262647839755275454F7431383351676B734245732E";
+const ED25519_KEY: &str = "ZIgUREUg5PVgQ6LskhXmO+eZLS0nC8be6HPjYWR4YJY";
+
+fn sha2(name: &str) -> config::User {
+    let mut user = config::User::new(name, None);
+    user.sha2_hash = Some(Secret::new(SHA2_HASH));
+    user
+}
+
+fn ed25519(name: &str) -> config::User {
+    let mut user = config::User::new(name, None);
+    user.ed25519_key = Some(Secret::new(ED25519_KEY));
+    user
+}
+
+/// Sends `secret` in full, and has it kept.
+fn proves(users: &Users, name: &str) -> Credential {
+    let applicant = users.applicant(name.as_bytes(), None);
+    let (given, wrong) = (Secret::new("secret"), Secret::new("Secret"));
+    assert_eq!(applicant.check_password(&given), None);
+    let [secret, again] = applicant.in_full().collect::<Vec<_>>()[..] else {
+        panic!("two checks, whatever there is");
+    };
+    assert_eq!(secret.stored(), again.stored());
+    assert!(secret.stored().verify(b"secret") && !secret.stored().verify(wrong.reveal().as_bytes()));
+    secret.keep(&given);
+    assert_eq!(applicant.check_password(&wrong), None);
+    assert_eq!(
+        applicant.check_password(&given),
+        applicant.proved_by(secret, &given)
+    );
+    applicant.proved_by(secret, &given).unwrap()
+}
+
+#[test]
+fn a_hash_of_the_configuration_wants_the_password_itself_once() {
+    let configured = [sha2("sha2"), ed25519("ed25519")];
+    let users = Users::new(&configured, None);
+    assert!(users.wants_passwords());
+    for name in ["sha2", "ed25519"] {
+        let applicant = users.applicant(name.as_bytes(), None);
+        assert!(applicant.can_use(Plugin::CachingSha2) && !applicant.needs_no_password());
+        assert!(!applicant.can_use(Plugin::Native) && !applicant.can_use(Plugin::Ed25519));
+        let fast = |users: &Users| logs_in(users, name, Plugin::CachingSha2, "secret");
+        assert_eq!(fast(&users), None);
+        let credential = proves(&users, name);
+        assert_eq!(
+            (credential.account, Some(credential.secret)),
+            (0, known("secret"))
+        );
+        assert_eq!(fast(&users), known("secret"));
+        assert_eq!(logs_in(&users, name, Plugin::CachingSha2, ""), None);
+        // It is kept for as long as the hash is the same and the operator has nothing against it.
+        let reloaded = Users::new(&configured, Some(&users));
+        assert_eq!(fast(&reloaded), known("secret"));
+        assert_eq!(fast(&Users::keeping(&configured, Some(&users), false)), None);
+        let others = [ed25519("sha2"), sha2("ed25519")];
+        assert_eq!(fast(&Users::new(&others, Some(&users))), None);
+    }
+    // A hash that the configuration should not have let through lets nobody in.
+    let mut broken = config::User::new("broken", None);
+    broken.sha2_hash = Some(Secret::new("$A$005$"));
+    let users = Users::new(&[broken], None);
+    let applicant = users.applicant(b"broken", None);
+    assert!(!applicant.needs_no_password() && applicant.check_password(&Secret::new("")).is_none());
+    assert!(applicant.in_full().all(|secret| !secret.stored().verify(b"")));
+}
+
+#[test]
+fn a_hash_may_be_one_of_two_secrets() {
+    let mut user = password("app", "new");
+    user.other_sha2_hash = Some(Secret::new(SHA2_HASH));
+    let users = Users::new(std::slice::from_ref(&user), None);
+    let applicant = users.applicant(b"app", None);
+    assert!(applicant.can_use(Plugin::CachingSha2) && !applicant.can_use(Plugin::Native));
+    let new = logs_in(&users, "app", Plugin::CachingSha2, "new");
+    assert_eq!(new, known("new"));
+    assert_eq!(logs_in(&users, "app", Plugin::CachingSha2, "secret"), None);
+    let old = proves(&users, "app");
+    assert_eq!(
+        logs_in(&users, "app", Plugin::CachingSha2, "secret"),
+        known("secret")
+    );
+    // Servers may have either, as far as it is known.
+    let new = applicant.check_password(&Secret::new("new")).unwrap();
+    assert_eq!(applicant.other_than(&old), Some(new.clone()));
+    assert_eq!(applicant.other_than(&new), Some(old));
+    // With a native hash beside it, a client has to send the password, whichever it is.
+    (user.password, user.native_hash) = (None, Some(Secret::new(HASH)));
+    let applicant = Users::new(&[user], None).applicant(b"app", None);
+    assert!(applicant.can_use(Plugin::CachingSha2) && !applicant.can_use(Plugin::Native));
+    assert!(applicant.check_password(&Secret::new("secret")).is_some());
+}
+
+#[test]
+fn accounts_that_do_not_exist_cost_what_others_cost() {
+    let users = Users::new(
+        &[
+            sha2("one"),
+            ed25519("two"),
+            password("three", "secret"),
+            hash("four"),
+        ],
+        None,
+    );
+    let mut costs: HashMap<_, u32> = HashMap::new();
+    for index in 0..400 {
+        let applicant = users.applicant(format!("user{index}").as_bytes(), None);
+        let rounds: Vec<_> = applicant
+            .in_full()
+            .map(|secret| secret.stored().clone())
+            .collect();
+        let plugin = applicant.can_use(Plugin::CachingSha2);
+        let cost = rounds.iter().map(|stored| match stored {
+            StoredSecret::Slow(hash) => hash.rounds(),
+            other => panic!("{other:?}"),
+        });
+        *costs.entry((plugin, cost.collect::<Vec<_>>())).or_default() += 1;
+    }
+    let kinds = [
+        (true, vec![10_000; 2]),
+        (true, vec![0; 2]),
+        (true, vec![]),
+        (false, vec![]),
+    ];
+    assert!(
+        costs.len() == 4 && kinds.iter().all(|kind| costs[kind] > 50),
+        "{costs:?}"
+    );
 }
 
 #[test]
@@ -283,6 +416,6 @@ fn sessions_of_an_account_are_counted_over_reloads() {
 
 #[test]
 fn no_secret_is_printed() {
-    let user = User::new(password("app", "hunter2"), Arc::default());
+    let user = User::new(password("app", "hunter2"), None, true);
     assert_eq!(format!("{user:?}"), "User { name: \"app\", .. }");
 }

@@ -28,7 +28,8 @@ const ROUNDS_OF_SHA256: u32 = 5000;
 
 /// The digits of crypt(3), and those of Base64: six bits each.
 const CRYPT_DIGITS: &[u8; 64] = b"./0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
-const BASE64_DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+pub(super) const BASE64_DIGITS: &[u8; 64] =
+    b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
 /// A stored hash.
 #[derive(Clone, PartialEq, Eq, Hash)]
@@ -182,7 +183,7 @@ fn from_base64(digits: &[u8]) -> Option<[u8; PBKDF2_LEN]> {
 }
 
 /// Six bits a digit, the highest first.
-fn number<'d>(mut digits: impl Iterator<Item = &'d u8>, alphabet: &[u8; 64]) -> Option<u32> {
+pub(super) fn number<'d>(mut digits: impl Iterator<Item = &'d u8>, alphabet: &[u8; 64]) -> Option<u32> {
     digits.try_fold(0, |value, digit| {
         let six = alphabet.iter().position(|known| known == digit)?;
         Some(value << 6 | six as u32)

@@ -4,13 +4,14 @@
 //! |---|---|---|
 //! | `mysql_native_password` | `*` and 40 digits | yes: the client's answer reveals what a server wants to see |
 //! | `caching_sha2_password`, `sha256_password` | [`SlowHash`] | yes, once a client has sent the password itself |
-//! | `ed25519`, `parsec` | a public key | no: it shows who somebody is, and cannot show it to a server |
+//! | `ed25519` | a public key | yes, likewise: it shows who somebody is, and cannot show it to a server |
+//! | `parsec` | a public key, and how to make it | no |
 //! | `unix_socket`, `pam`, `authentication_ldap_*` and others | nothing | no |
 //!
 //! An account without a password is of no use either: on a server it may well be one for `localhost` alone, and nobody has
 //! said that it is meant for everybody who reaches the gateway.
 
-use mysql_wire::auth::{self, SlowHash};
+use mysql_wire::auth::{self, PublicKey, SlowHash};
 use serde_json::Value;
 
 use super::StoredSecret;
@@ -113,6 +114,7 @@ fn method(plugin: &str, stored: &[u8]) -> Method {
                 .map(StoredSecret::Native)
         }
         "caching_sha2_password" | "sha256_password" => SlowHash::parse(stored).map(StoredSecret::Slow),
+        "ed25519" => PublicKey::parse(stored).map(StoredSecret::PublicKey),
         _ => {
             return Method::Unusable(format!(
                 "its plugin {plugin} does not show what the gateway could log in on servers with"
@@ -201,6 +203,13 @@ mod tests {
         let several = mariadb(&several);
         assert!(several.len() == 3 && several[1] == native());
         assert!(is_unusable(&several[..1], "ed25519") && is_unusable(&several[2..], "unix_socket"));
+        let key = "ZIgUREUg5PVgQ6LskhXmO+eZLS0nC8be6HPjYWR4YJY";
+        let signs = mariadb(&format!(
+            r#"{{"plugin":"ed25519","authentication_string":"{key}"}}"#
+        ));
+        assert!(
+            matches!(&signs[..], [Method::Secret(StoredSecret::PublicKey(key))] if key.verify(b"secret"))
+        );
         let invalid = r#"{"plugin":"mysql_native_password","authentication_string":"invalid"}"#;
         assert!(is_unusable(&mariadb(invalid), "none that"));
         assert!(is_unusable(&mariadb(r#"{"access":0}"#), "no password"));

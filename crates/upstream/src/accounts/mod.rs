@@ -24,7 +24,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
 use config::{AccountsFrom, Secret};
-use mysql_wire::auth::SlowHash;
+use mysql_wire::auth::{self, PublicKey, SlowHash};
 use tokio::sync::{Notify, watch as latest};
 
 use crate::cluster::Cluster;
@@ -48,7 +48,7 @@ const RENEWAL_LIMIT: Duration = Duration::from_secs(5);
 #[derive(Debug, Default)]
 pub struct ServerAccounts {
     by_name: HashMap<Box<[u8]>, ServerAccount>,
-    /// Those of which no secret is a slow hash.
+    /// Those of which every secret is of `mysql_native_password`.
     natives: usize,
     /// Of most slow hashes.
     usual_rounds: u32,
@@ -77,6 +77,20 @@ pub enum StoredSecret {
     Native([u8; 20]),
     /// Of `caching_sha2_password` and `sha256_password`.
     Slow(SlowHash),
+    /// Of MariaDB's `ed25519`.
+    PublicKey(PublicKey),
+}
+
+impl StoredSecret {
+    /// Whether this is the password. To be asked where nobody waits: see [`SlowHash::rounds`].
+    #[must_use]
+    pub fn verify(&self, password: &[u8]) -> bool {
+        match self {
+            Self::Native(stage2) => auth::native_stage2(password) == *stage2,
+            Self::Slow(hash) => hash.verify(password),
+            Self::PublicKey(key) => key.verify(password),
+        }
+    }
 }
 
 impl ServerAccounts {
@@ -199,17 +213,34 @@ impl AccountSecret {
     /// One that was not seen before.
     #[must_use]
     pub fn new(stored: StoredSecret) -> Arc<Self> {
+        Self::numbered(next_id(), stored)
+    }
+
+    /// One of the gateway's own configuration, where all secrets of a name are those of one account.
+    #[must_use]
+    pub fn configured(stored: StoredSecret) -> Arc<Self> {
+        Self::numbered(0, stored)
+    }
+
+    fn numbered(id: u64, stored: StoredSecret) -> Arc<Self> {
         Arc::new(Self {
-            id: next_id(),
+            id,
             stored,
             kept: OnceLock::new(),
         })
     }
 
-    /// Its number, never 0 and never another's: the same for as long as name and hash stay the same.
+    /// Its number, never another's: the same for as long as name and hash stay the same. 0 is one of the
+    /// [configuration](Self::configured).
     #[must_use]
     pub fn id(&self) -> u64 {
         self.id
+    }
+
+    /// Whether it is one of the gateway's own configuration.
+    #[must_use]
+    pub fn is_configured(&self) -> bool {
+        self.id == 0
     }
 
     /// The hash.
