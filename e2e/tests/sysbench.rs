@@ -1,6 +1,7 @@
-//! sysbench's OLTP workloads through the gateway, in all modes of a listener and with and without prepared
-//! statements: none may report an error that the server did not make. In mode `split` there are replicas, and they take the
-//! reads.
+//! sysbench's OLTP workloads through the gateway, on MariaDB and MySQL, with and without prepared statements: none may
+//! report an error that the server did not make. In mode `split` there are replicas, and they take the reads.
+//!
+//! Both kinds of server, or the one that `FOREBAY_E2E_SERVER` names.
 //!
 //! Without the test harness, to say what it is doing: it takes minutes.
 
@@ -21,52 +22,46 @@ const WORKLOADS: [&str; 6] = [
     "oltp_update_index",
     "oltp_update_non_index",
 ];
-const SECONDS: u32 = 4;
+/// Mode `tcp` looks at nothing, so that one kind of server is enough for it.
+const CASES: [(Kind, &[&str]); 2] = [
+    (Kind::Mariadb, &["session", "tcp", "split"]),
+    (Kind::Mysql, &["session", "split"]),
+];
+const SECONDS: u32 = 2;
 const THREADS: u32 = 16;
 /// Of mode `split`: a primary and two replicas, each with fewer connections than there are threads.
 const NODES: usize = 3;
 const CONNECTIONS: u32 = 6;
 const LOG_LINES: usize = 20;
-/// Transactions that the server rolled back to end a deadlock.
-const DEADLOCKS: &str = "SELECT variable_value FROM information_schema.global_status
-     WHERE variable_name = 'Innodb_deadlocks'";
-const ROWS_SENT: &str =
-    "SELECT variable_value FROM information_schema.global_status WHERE variable_name = 'Rows_sent'";
 
 fn main() -> ExitCode {
-    let single = [Sandbox::start(Spec::new(Kind::Mariadb)).unwrap()];
-    let replicated = Sandbox::start(Spec::new(Kind::Mariadb).nodes(NODES)).unwrap();
+    let only = std::env::var_os("FOREBAY_E2E_SERVER").map(|_| e2e::kind());
     let (mut passed, mut failed) = (0, 0);
-    for mode in ["session", "tcp", "split"] {
-        let (gateway, nodes) = match mode {
-            "split" => (split(&replicated), replicated.nodes()),
-            _ => (Setup::in_front_of(&single).mode(mode).start(), single[0].nodes()),
-        };
-        if mode != "tcp" {
-            let prepared = sysbench(&gateway, "oltp_read_write", &["prepare"]);
-            prepared.unwrap_or_else(|output| panic!("sysbench could not fill its tables:\n{output}"));
-            replicated.sync().unwrap();
+    for (kind, modes) in CASES {
+        if only.is_some_and(|only| only != kind) {
+            continue;
         }
-        for (workload, ps_mode) in WORKLOADS
-            .iter()
-            .flat_map(|name| [(name, "auto"), (name, "disable")])
-        {
-            print!("{mode:<8} {workload:<22} --db-ps-mode={ps_mode:<8} ");
-            std::io::stdout().flush().unwrap();
-            let begin = Instant::now();
-            match run(&gateway, nodes, workload, ps_mode) {
-                Ok(figure) => {
-                    passed += 1;
-                    println!("ok  {figure:>10} q/s  {:.1} s", begin.elapsed().as_secs_f64());
-                }
-                Err(output) => {
-                    failed += 1;
-                    println!(
-                        "FAILED\n{output}\nThe end of the gateway's log:\n{}",
-                        end_of(&gateway.log())
-                    );
-                }
+        let single = [Sandbox::start(Spec::new(kind)).unwrap()];
+        let replicated = Sandbox::start(Spec::new(kind).nodes(NODES)).unwrap();
+        for mode in modes {
+            let (gateway, nodes) = match *mode {
+                "split" => (split(&replicated), replicated.nodes()),
+                _ => (Setup::in_front_of(&single).mode(mode).start(), single[0].nodes()),
+            };
+            if *mode != "tcp" {
+                let prepared = sysbench(&gateway, "oltp_read_write", &["prepare"]);
+                prepared.unwrap_or_else(|output| panic!("sysbench could not fill its tables:\n{output}"));
+                replicated.sync().unwrap();
             }
+            let bench = Bench {
+                kind,
+                mode,
+                gateway,
+                nodes,
+            };
+            let good = bench.run_all();
+            passed += good;
+            failed += 2 * WORKLOADS.len() - good;
         }
     }
     println!("{passed} passed, {failed} failed");
@@ -99,43 +94,96 @@ fn split(sandbox: &Sandbox) -> Gateway {
     gateway
 }
 
-/// Queries per second of a clean run. sysbench goes on after deadlocks, which its writing workloads bring about, and
-/// counts them: they must be those that the primary counted. Replicas take part in what only reads.
-fn run(gateway: &Gateway, nodes: &[Node], workload: &str, ps_mode: &str) -> Result<String, String> {
-    let deadlocks = || count(&nodes[0], DEADLOCKS);
-    let rows = || -> Vec<u64> { nodes.iter().map(|node| count(node, ROWS_SENT)).collect() };
-    let (deadlocks_before, rows_before) = (deadlocks(), rows());
-    let ps_mode = format!("--db-ps-mode={ps_mode}");
-    let mut arguments = vec![ps_mode.as_str(), "run"];
-    let reads = ["oltp_point_select", "oltp_read_only"].contains(&workload);
-    let spread = reads && nodes.len() > 1;
-    if spread {
-        arguments.push("--skip-trx=on");
-    }
-    let report = sysbench(gateway, workload, &arguments)?;
-    let of_server = deadlocks() - deadlocks_before;
-    let clean = figure(&report, "ignored errors:") == Some(of_server)
-        && figure(&report, "reconnects:") == Some(0)
-        && figure(&report, "transactions:").is_some_and(|count| count > 0);
-    if !clean {
-        return Err(report);
-    }
-    let sent: Vec<u64> = rows()
-        .iter()
-        .zip(rows_before)
-        .map(|(now, before)| now - before)
-        .collect();
-    let total: u64 = sent.iter().sum();
-    if spread && sent[1..].iter().any(|of_replica| of_replica * 4 < total) {
-        return Err(format!(
-            "{report}\nreads do not spread: the servers sent {sent:?} rows"
-        ));
-    }
-    Ok(queries_per_second(&report))
+/// A gateway in front of servers whose tables are filled.
+struct Bench<'s> {
+    kind: Kind,
+    mode: &'s str,
+    gateway: Gateway,
+    nodes: &'s [Node],
 }
 
+impl Bench<'_> {
+    /// How many of the workloads went well.
+    fn run_all(&self) -> usize {
+        let kinds = WORKLOADS
+            .iter()
+            .flat_map(|name| [(name, "auto"), (name, "disable")]);
+        kinds
+            .filter(|(workload, ps_mode)| {
+                let (kind, mode) = (self.kind.name(), self.mode);
+                print!("{kind:<8} {mode:<8} {workload:<22} --db-ps-mode={ps_mode:<8} ");
+                std::io::stdout().flush().unwrap();
+                let begin = Instant::now();
+                let result = self.run(workload, ps_mode);
+                match &result {
+                    Ok(figure) => println!("ok  {figure:>10} q/s  {:.1} s", begin.elapsed().as_secs_f64()),
+                    Err(output) => println!(
+                        "FAILED\n{output}\nThe end of the gateway's log:\n{}",
+                        end_of(&self.gateway.log())
+                    ),
+                }
+                result.is_ok()
+            })
+            .count()
+    }
+
+    /// Queries per second of a clean run. sysbench goes on after deadlocks, which its writing workloads bring about, and
+    /// counts them: they must be those that the primary counted. Replicas take part in what only reads.
+    fn run(&self, workload: &str, ps_mode: &str) -> Result<String, String> {
+        let reads = || -> Vec<u64> { self.nodes.iter().map(count_reads).collect() };
+        let (deadlocks_before, reads_before) = (self.deadlocks(), reads());
+        let ps_mode = format!("--db-ps-mode={ps_mode}");
+        let mut arguments = vec![ps_mode.as_str(), "run"];
+        let only_reads = ["oltp_point_select", "oltp_read_only"].contains(&workload);
+        let spread = only_reads && self.nodes.len() > 1;
+        if spread {
+            arguments.push("--skip-trx=on");
+        }
+        let report = sysbench(&self.gateway, workload, &arguments)?;
+        let of_server = self.deadlocks() - deadlocks_before;
+        let clean = figure(&report, "ignored errors:") == Some(of_server)
+            && figure(&report, "reconnects:") == Some(0)
+            && figure(&report, "transactions:").is_some_and(|count| count > 0);
+        if !clean {
+            return Err(format!("{report}\nthe server counted {of_server} deadlocks"));
+        }
+        let reads: Vec<u64> = reads()
+            .iter()
+            .zip(reads_before)
+            .map(|(now, before)| now - before)
+            .collect();
+        let total: u64 = reads.iter().sum();
+        if spread && reads[1..].iter().any(|of_replica| of_replica * 4 < total) {
+            return Err(format!(
+                "{report}\nreads do not spread: the servers executed {reads:?}"
+            ));
+        }
+        Ok(queries_per_second(&report))
+    }
+
+    /// Transactions that the primary rolled back to end a deadlock.
+    fn deadlocks(&self) -> u64 {
+        count(
+            &self.nodes[0],
+            match self.kind {
+                Kind::Mysql => {
+                    "SELECT name, count FROM information_schema.innodb_metrics WHERE name = 'lock_deadlocks'"
+                }
+                _ => "SHOW GLOBAL STATUS LIKE 'Innodb_deadlocks'",
+            },
+        )
+    }
+}
+
+/// SELECTs that a server has executed, as text and prepared.
+fn count_reads(node: &Node) -> u64 {
+    count(node, "SHOW GLOBAL STATUS LIKE 'Com_select'")
+}
+
+/// The number behind a name.
 fn count(node: &Node, statement: &str) -> u64 {
-    node.sql(statement).unwrap().trim().parse().unwrap()
+    let row = node.sql(statement).unwrap();
+    row.split_whitespace().last().unwrap().parse().unwrap()
 }
 
 /// What sysbench printed; as an error where it failed.
