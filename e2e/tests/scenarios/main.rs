@@ -21,6 +21,7 @@ mod ipv6_clients_are_served;
 mod load_data_local_asks_the_client_for_its_file;
 mod metrics_tell_what_happened;
 mod no_server_is_a_proper_error;
+mod passwords_may_be_for_pam;
 mod procedures_return_several_results;
 mod sandboxes_stay_until_they_are_told_to_go;
 mod sessions_can_be_looked_at;
