@@ -25,6 +25,14 @@ impl Applied {
             .is_some_and(|applied| applied.covers(position))
     }
 
+    /// It may be covered once more is applied: never so where it is of another source, or of another kind, as those of MariaDB are
+    /// once `gtid_strict_mode` was switched.
+    pub(crate) fn may_cover(&self, position: &Position) -> bool {
+        self.position
+            .as_ref()
+            .is_none_or(|applied| applied.is_like(position))
+    }
+
     /// **Session rule**: a session may read when all transactions that it was told about are applied.
     pub fn has(&self, session: &GtidSet) -> bool {
         self.position.is_some() && self.gtids.covers(session)

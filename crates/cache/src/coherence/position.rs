@@ -36,6 +36,12 @@ pub enum Place {
 }
 
 impl Position {
+    /// Which of the two is later can be said: both are of one source, and of one kind.
+    pub fn is_like(&self, other: &Position) -> bool {
+        self.source == other.source
+            && std::mem::discriminant(&self.place) == std::mem::discriminant(&other.place)
+    }
+
     /// All that is before `other` is before this position, too. Never said of another source's position.
     pub fn covers(&self, other: &Position) -> bool {
         self.source == other.source && self.place.covers(&other.place)

@@ -106,7 +106,7 @@ impl ReadIndex {
                 return Verdict::Serve;
             }
             // Another source will never get there.
-            if applied.source().is_none_or(|source| source == position.source) {
+            if applied.may_cover(position) {
                 return Verdict::WaitApplied(position);
             }
         }

@@ -69,11 +69,11 @@ pub(super) struct Dump {
     pub(super) silence_at_first: Duration,
 }
 
-/// What names a server and its binary log.
+/// What names a server and its binary log. `uuid`: of MySQL; of MariaDB, what [`words_of_mariadb`] has.
 pub(crate) fn source_id(flavor: Flavor, uuid: &str, server_id: u32, address: &str) -> SourceId {
     match flavor {
         Flavor::MySql => SourceId::of(uuid.to_ascii_lowercase().as_bytes()),
-        Flavor::MariaDb => SourceId::of(format!("{server_id}@{address}").as_bytes()),
+        Flavor::MariaDb => SourceId::of(format!("{server_id}@{address}\n{uuid}").as_bytes()),
     }
 }
 
@@ -92,12 +92,14 @@ pub(super) async fn open(
         primary.server_id,
         &server.address().to_string(),
     );
-    let (has, kept) = verdict(&mut link, flavor, source, progress).await?;
+    let is_namesake = flavor == Flavor::MariaDb && progress.is_namesake(source, primary.server_id);
+    let (has, kept) = verdict(&mut link, flavor, source, is_namesake, progress).await?;
     let here = progress.place_in(source).filter(|_| kept).cloned();
     let mut had = None;
     let start = match here {
         Some(here) if here.offset <= u64::from(u32::MAX) => {
             progress.cut();
+            progress.set_strict(primary.strict);
             Begin::At(here)
         }
         _ if kept => {
@@ -108,6 +110,7 @@ pub(super) async fn open(
         }
         _ => present(&mut link, &mut primary, source, has, progress).await?,
     };
+    progress.follow(source, primary.server_id);
     begin(&mut link, flavor, replica, &start).await?;
     Ok(Dump {
         link,
@@ -124,6 +127,7 @@ async fn verdict(
     link: &mut Link,
     flavor: Flavor,
     source: SourceId,
+    is_namesake: bool,
     progress: &Progress,
 ) -> Result<(GtidSet, bool), DumpError> {
     let applied = progress.applied(Version::default());
@@ -132,7 +136,7 @@ async fn verdict(
         .position
         .as_ref()
         .is_some_and(|position| position.source == source);
-    let comparable = is_same || progress.is_numbered();
+    let comparable = is_same || progress.is_numbered() && !is_namesake;
     let given_up = Instant::now() + UNDER_WAY;
     loop {
         let has = executed(link, flavor).await?;

@@ -34,4 +34,5 @@ mod words;
 pub use board::{Board, Fill, MappingState, Phase};
 pub use containers::MAPPING_TABLES;
 pub(crate) use dump::source_id;
+pub(crate) use preflight::words_of_mariadb;
 pub use thread::{Feed, FeedError};

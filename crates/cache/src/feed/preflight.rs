@@ -32,7 +32,7 @@ pub(super) enum PreflightError {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Primary {
     pub(super) flavor: Flavor,
-    /// `server_uuid` of MySQL; of MariaDB, which has none, empty.
+    /// `server_uuid` of MySQL; of MariaDB, which has none, [what it is told by](words_of_mariadb).
     pub(super) uuid: String,
     pub(super) server_id: u32,
     /// Every transaction has a GTID (MySQL: `gtid_mode=ON`; MariaDB always).
@@ -166,6 +166,18 @@ async fn has_source(link: &mut Link, flavor: Flavor) -> Result<bool, LinkError> 
     Ok(!rows.is_empty())
 }
 
+/// What MariaDB says of itself that other servers do not: a name may lead to another one, which may have the same number. Older ones
+/// have no `server_uid`.
+pub(crate) async fn words_of_mariadb(link: &mut Link) -> Result<String, LinkError> {
+    let sql = "SHOW GLOBAL VARIABLES WHERE Variable_name IN ('hostname', 'port', 'datadir', 'server_uid')";
+    let rows = link.query(sql).await?;
+    let words = rows.into_iter().flatten().flatten();
+    let words: Vec<_> = words
+        .map(|word| String::from_utf8_lossy(&word).into_owned())
+        .collect();
+    Ok(words.join("\n"))
+}
+
 /// Looks at a primary.
 pub(super) async fn examine(link: &mut Link, flavor: Flavor) -> Result<Primary, PreflightError> {
     let variables = Variables::read(link).await?;
@@ -219,6 +231,9 @@ pub(super) async fn examine(link: &mut Link, flavor: Flavor) -> Result<Primary, 
         new_words: true,
         filters: Filters::default(),
     };
+    if flavor == Flavor::MariaDb {
+        primary.uuid = words_of_mariadb(link).await?;
+    }
     primary.filters = primary.status(link).await?.filters;
     Ok(primary)
 }

@@ -26,6 +26,8 @@ pub(super) struct Progress {
     strict: bool,
     /// A transaction has begun and not ended.
     in_transaction: bool,
+    /// The server that was followed last, and its number.
+    last: Option<(SourceId, u32)>,
 }
 
 impl Progress {
@@ -43,7 +45,20 @@ impl Progress {
             skipping: false,
             strict: false,
             in_transaction: false,
+            last: None,
         }
+    }
+
+    /// This server is followed from here on.
+    pub(super) fn follow(&mut self, source: SourceId, server_id: u32) {
+        self.last = Some((source, server_id));
+    }
+
+    /// Another server than the one that was followed has its number: the two never replicated from one another, so equal GTIDs of MariaDB
+    /// may be of different transactions.
+    pub(super) fn is_namesake(&self, source: SourceId, server_id: u32) -> bool {
+        self.last
+            .is_some_and(|(last, number)| number == server_id && last != source)
     }
 
     /// A stream begins of which `file` is not known yet.
@@ -52,6 +67,7 @@ impl Progress {
             gtids,
             strict,
             skipping: true,
+            last: self.last,
             ..Self::nowhere()
         };
     }
@@ -68,6 +84,7 @@ impl Progress {
             skipping: false,
             strict,
             in_transaction: false,
+            last: self.last,
         };
     }
 
@@ -117,6 +134,11 @@ impl Progress {
     pub(super) fn cut(&mut self) {
         self.in_transaction = false;
         self.reading = self.file.offset;
+    }
+
+    /// Whether GTIDs stand for places, as the server has it now.
+    pub(super) fn set_strict(&mut self, strict: bool) {
+        self.strict = strict;
     }
 
     pub(super) fn is_in_transaction(&self) -> bool {

@@ -66,10 +66,12 @@ pub(super) async fn end(
     source: SourceId,
 ) -> Result<Position, DumpError> {
     let place = if primary.flavor == Flavor::MariaDb && primary.strict {
-        let text = link
-            .value("SELECT @@GLOBAL.gtid_binlog_pos")
-            .await?
-            .unwrap_or_default();
+        // Of another kind than what was read where GTIDs stand for places no more.
+        let sql = "SELECT @@GLOBAL.gtid_binlog_pos FROM DUAL WHERE @@GLOBAL.gtid_strict_mode";
+        let Some(text) = link.value(sql).await? else {
+            let place = primary.status(link).await?.end.place();
+            return Ok(Position { source, place });
+        };
         match GtidSet::parse(Flavor::MariaDb, text.as_bytes())? {
             GtidSet::MariaDb(position) => Some(Place::MariaDb(position)),
             GtidSet::MySql(_) => None,

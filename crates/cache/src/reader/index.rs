@@ -202,11 +202,11 @@ impl Index {
             return true;
         }
         state.heard = Some(*serves);
-        let other_source = applied.source().is_some_and(|source| source != position.source);
-        if !other_source && state.waiting.first().is_some() {
+        let may_be_reached = applied.may_cover(position);
+        if may_be_reached && state.waiting.first().is_some() {
             state.answered.push_back((*serves, position.clone()));
         }
-        !other_source
+        may_be_reached
     }
 
     /// Ends the waits that have come to their end. Tells whether somebody waits for a probe to be sent, and whether somebody waits for
@@ -216,7 +216,6 @@ impl Index {
         let state = &mut *state;
         state.told = false;
         while let Some((serves, position)) = state.answered.front() {
-            let other_source = applied.source().is_some_and(|source| source != position.source);
             if applied.covers(position) {
                 state.shared = 0;
                 let shared = &mut state.shared;
@@ -225,7 +224,7 @@ impl Index {
                     self.metrics.cache.wait_seconds.record(now - since);
                 };
                 state.waiting.end(*serves, &Ok(()), waited);
-            } else if !other_source {
+            } else if applied.may_cover(position) {
                 break;
             }
             state.answered.pop_front();
@@ -349,7 +348,7 @@ impl Asking {
 fn counted(answer: Result<Position, Arc<str>>, applied: &Applied) -> Result<Position, Arc<str>> {
     let position = answer?;
     match &applied.position {
-        Some(before) if before.source == position.source && !position.covers(before) => {
+        Some(before) if before.is_like(&position) && !position.covers(before) => {
             Err("the primary's binary log began anew".into())
         }
         _ => Ok(position),

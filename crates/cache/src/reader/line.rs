@@ -16,7 +16,7 @@ use upstream::{Cluster, Direct, DirectError, ServerId, Topology};
 use super::question::Asks;
 use crate::coherence::{Place, Position, SourceId};
 use crate::feed::link::{Link, LinkError, TextRow};
-use crate::feed::{Board, source_id};
+use crate::feed::{Board, source_id, words_of_mariadb};
 use crate::mapping::{SESSION, name};
 
 /// "You have an error in your SQL syntax".
@@ -46,6 +46,8 @@ pub(super) enum AskError {
     Timeout(Duration),
     #[error("{0} is read-only and so not the primary")]
     ReadOnly(String),
+    #[error("gtid_strict_mode is off")]
+    NotStrict,
     #[error("the primary: {0}")]
     Link(#[from] LinkError),
     #[error("the primary's answer makes no sense: {0}")]
@@ -81,6 +83,8 @@ pub(super) struct Line {
     server: ServerId,
     server_name: String,
     address: String,
+    /// See [`source_id`].
+    words: String,
     status: &'static str,
     identity: [String; 2],
     /// Where the primary is: without and with GTIDs.
@@ -97,6 +101,8 @@ pub(super) struct Identity {
     pub(super) source: SourceId,
     /// `gtid_executed`, or `gtid_binlog_pos` of MariaDB; empty where they were not asked for.
     pub(super) gtids: Vec<u8>,
+    /// Which can stand for a place in the log.
+    pub(super) is_strict: bool,
 }
 
 impl Primary {
@@ -141,6 +147,7 @@ impl Primary {
             server: server.id(),
             server_name: server.name().to_owned(),
             address: server.address().to_string(),
+            words: String::new(),
             status: NEW_STATUS,
             identity: identity(flavor, table.as_deref()),
             asks: Default::default(),
@@ -208,6 +215,10 @@ impl Line {
                 .query("SET SESSION innodb_lock_wait_timeout = 1")
                 .await?;
         }
+        if self.flavor == Flavor::MariaDb {
+            // For as long as this connection lives: no other server is at its other end.
+            self.words = words_of_mariadb(&mut self.link).await?;
+        }
         match self.link.query(self.status).await {
             Err(error) if error.code() == Some(ER_PARSE_ERROR) => self.status = OLD_STATUS,
             other => drop(other?),
@@ -259,13 +270,16 @@ impl Line {
         let row = rows.first().ok_or(AskError::Malformed("no identity"))?;
         let text = |at: usize| row.get(at).and_then(Option::as_deref).unwrap_or_default();
         let gtids = if with_gtids { text(1) } else { b"" };
+        let source = self.source(text(0))?;
         Ok(Identity {
-            source: self.source(text(0))?,
+            source,
             gtids: gtids.to_vec(),
+            is_strict: is_strict(text(0)),
         })
     }
 
-    /// Who this is, if it is the primary: `server_uuid`, `server_id`, `read_only`, `super_read_only`.
+    /// Who this is, if it is the primary: `server_uuid`, `server_id`, `read_only`, `super_read_only`; with GTIDs, whether they
+    /// [grow without exception](is_strict), too.
     pub(super) fn source(&self, words: &[u8]) -> Result<SourceId, AskError> {
         const NOBODY: AskError = AskError::Malformed("no identity");
         let words = std::str::from_utf8(words).map_err(|_| NOBODY)?;
@@ -275,8 +289,7 @@ impl Line {
             Some(server_id),
             Some(read_only),
             Some(super_read_only),
-            None,
-        ] = [(); 5].map(|()| words.next())
+        ] = [(); 4].map(|()| words.next())
         else {
             return Err(NOBODY);
         };
@@ -284,6 +297,10 @@ impl Line {
             return Err(AskError::ReadOnly(self.server_name.clone()));
         }
         let server_id = server_id.parse().map_err(|_| NOBODY)?;
+        let uuid = match self.flavor {
+            Flavor::MySql => uuid,
+            Flavor::MariaDb => &self.words,
+        };
         Ok(source_id(self.flavor, uuid, server_id, &self.address))
     }
 }
@@ -291,9 +308,9 @@ impl Line {
 /// The question who this is, without and with its GTIDs, which cost a server that writes some waiting. One value has all
 /// that seldom changes, so that it can be compared as a whole.
 fn identity(flavor: Flavor, table: Option<&str>) -> [String; 2] {
-    let gtids = match flavor {
-        Flavor::MySql => ", @@GLOBAL.gtid_executed",
-        Flavor::MariaDb => ", @@GLOBAL.gtid_binlog_pos",
+    let (strict, gtids) = match flavor {
+        Flavor::MySql => ("", ", @@GLOBAL.gtid_executed"),
+        Flavor::MariaDb => (", @@GLOBAL.gtid_strict_mode", ", @@GLOBAL.gtid_binlog_pos"),
     };
     let (uuid, super_read_only) = match flavor {
         Flavor::MySql => ("@@GLOBAL.server_uuid", "@@GLOBAL.super_read_only"),
@@ -302,11 +319,17 @@ fn identity(flavor: Flavor, table: Option<&str>) -> [String; 2] {
     let read = table.map_or(String::new(), |table| {
         format!(", (SELECT 1 FROM {table} LIMIT 1)")
     });
-    ["", gtids].map(|gtids| {
+    [("", ""), (strict, gtids)].map(|(strict, gtids)| {
         format!(
-            "SELECT CONCAT_WS(',', {uuid}, @@GLOBAL.server_id, @@GLOBAL.read_only, {super_read_only}){gtids}{read}"
+            "SELECT CONCAT_WS(',', {uuid}, @@GLOBAL.server_id, @@GLOBAL.read_only, {super_read_only}{strict}){gtids}{read}"
         )
     })
+}
+
+/// MariaDB: GTIDs of a domain grow without exception, as words about a server say. Somebody may have switched that off.
+pub(super) fn is_strict(words: &[u8]) -> bool {
+    let last = words.rsplit(|byte| *byte == b',').next();
+    last.is_some_and(|word| str::from_utf8(word).is_ok_and(is_on))
 }
 
 /// A variable that is not off.

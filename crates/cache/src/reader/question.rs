@@ -4,7 +4,7 @@
 
 use mysql_wire::{Command, write_packet};
 
-use super::line::{AskError, Line, POSITION_MAX, end_of_log, file_number, gtid_position};
+use super::line::{AskError, Line, POSITION_MAX, end_of_log, file_number, gtid_position, is_strict};
 use crate::coherence::{Place, Position, SourceId};
 use crate::feed::link::{Link, LinkError};
 
@@ -68,6 +68,9 @@ impl Line {
     async fn position_by_text(&mut self, by_gtid: bool) -> Result<Position, AskError> {
         if by_gtid {
             let (identity, _) = self.ask(true, &[], POSITION_MAX).await?;
+            if !identity.is_strict {
+                return Err(AskError::NotStrict);
+            }
             return gtid_position(identity.source, &identity.gtids);
         }
         let (identity, answers) = self.ask(false, &[self.status()], POSITION_MAX).await?;
@@ -115,6 +118,9 @@ impl Question {
             Some((known, source)) if known == words => *source,
             _ => {
                 let source = line.source(words)?;
+                if by_gtid && !is_strict(words) {
+                    return Err(AskError::NotStrict);
+                }
                 self.known = Some((words.to_vec(), source));
                 source
             }

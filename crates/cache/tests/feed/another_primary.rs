@@ -1,6 +1,6 @@
 //! The primary changes.
 
-use sandbox::{Kind, Spec};
+use sandbox::{Kind, Sandbox, Spec};
 
 use crate::fed::{Fed, Wishes, on_both, string};
 
@@ -8,6 +8,7 @@ on_both! {
     a_replica_that_has_all_is_followed
     a_replica_that_lacks_something_means_a_copy
     a_replica_with_changes_of_its_own_means_a_copy
+    another_server_behind_the_same_address_means_a_copy
     what_a_primary_replicates_must_be_in_its_log
 }
 
@@ -145,6 +146,21 @@ fn a_replica_with_changes_of_its_own_means_a_copy(kind: Kind) {
     fed.assert_same_as(1, "t", SELECT);
     let rows = fed.rows("t");
     assert_eq!(rows, ["1\treplicated", "2\treplicated"]);
+}
+
+/// It has the same number, and a log that looks the same.
+fn another_server_behind_the_same_address_means_a_copy(kind: Kind) {
+    let mut wishes = Wishes::of(kind);
+    wishes.proxy = true;
+    let fed = Fed::start(wishes, TABLE, vec![string("t", "test.t", &["id"], "c")]);
+    fed.assert_same("t", SELECT);
+    let other = Sandbox::start(Spec::new(kind)).unwrap();
+    other.primary().sql(&TABLE.replace("one", "ONE")).unwrap();
+    fed.proxy.as_ref().unwrap().lead_to(other.primary().port());
+    fed.sandbox.primary().kill9().unwrap();
+    fed.until("its rows are seen", || fed.rows("t") == ["1\tONE", "2\ttwo"]);
+    other.primary().sql("INSERT INTO t VALUES (3, 'three')").unwrap();
+    fed.until("its changes are seen", || fed.rows("t").len() == 3);
 }
 
 /// The group elects another one, which has all.

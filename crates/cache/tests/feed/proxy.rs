@@ -3,12 +3,13 @@
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
 use std::thread;
 
 /// Forwards connections to a port of this machine.
 pub(crate) struct Proxy {
     pub(crate) port: u16,
+    to: Arc<AtomicU16>,
     /// Connections that were made before the last [`freeze`](Self::freeze) have a lower one.
     era: Arc<AtomicU64>,
 }
@@ -19,10 +20,13 @@ impl Proxy {
         let port = listener.local_addr().unwrap().port();
         let era = Arc::new(AtomicU64::new(0));
         let now = Arc::clone(&era);
+        let to = Arc::new(AtomicU16::new(to));
+        let target = Arc::clone(&to);
         thread::spawn(move || {
             for client in listener.incoming() {
-                let (Ok(client), Ok(server)) = (client, TcpStream::connect(("127.0.0.1", to))) else {
-                    return;
+                let Ok(client) = client else { return };
+                let Ok(server) = TcpStream::connect(("127.0.0.1", target.load(Ordering::SeqCst))) else {
+                    continue;
                 };
                 let pairs = [
                     (client.try_clone().unwrap(), server.try_clone().unwrap()),
@@ -35,7 +39,12 @@ impl Proxy {
                 }
             }
         });
-        Self { port, era }
+        Self { port, to, era }
+    }
+
+    /// New connections lead to another port.
+    pub(crate) fn lead_to(&self, port: u16) {
+        self.to.store(port, Ordering::SeqCst);
     }
 
     /// Nothing comes through any more on the connections that there are. New ones are as before.

@@ -5,7 +5,7 @@ use config::Consistency;
 use mysql_async::prelude::Queryable;
 use sandbox::{Kind, Spec};
 
-use crate::served::{hash, on_both, served, spec};
+use crate::served::{hash, on_both, served, spec, value};
 
 on_both! { one_reader_at_a_time many_readers_share_probes probes_are_prepared_statements }
 
@@ -41,6 +41,37 @@ fn probes_are_prepared_statements(kind: Kind) {
 #[test]
 fn in_gtid_strict_mode() {
     every_write_is_seen(spec(Kind::Mariadb).option("--gtid-strict-mode=1"));
+}
+
+/// Numbers may come again then.
+#[test]
+fn in_gtid_strict_mode_until_it_is_switched_off() {
+    served(
+        spec(Kind::Mariadb).option("--gtid-strict-mode=1"),
+        SQL,
+        |_| (),
+        vec![hash("t", "test.t", &["id"])],
+        |served| async move {
+            served.mapping("t").await;
+            let mut client = served.client().await;
+            served.reader.fresh(Consistency::Strong, None).await.unwrap();
+            let last = value(&mut client, "SELECT @@GLOBAL.gtid_binlog_pos").await;
+            let number = last.rsplit('-').next().unwrap();
+            client
+                .query_drop("SET GLOBAL gtid_strict_mode = 0")
+                .await
+                .unwrap();
+            for v in 1..=100 {
+                let sql = format!("SET SESSION gtid_seq_no = {number}");
+                client.query_drop(sql).await.unwrap();
+                let sql = format!("UPDATE test.t SET v = {v} WHERE id = 1");
+                client.query_drop(sql).await.unwrap();
+                served.reader.fresh(Consistency::Strong, None).await.unwrap();
+                let mapping = served.mapping("t").await;
+                assert_eq!(served.remembered(&mapping, "1"), Some(Some(format!("1|{v}"))));
+            }
+        },
+    );
 }
 
 /// Its positions are smaller than those that were applied. MariaDB does not begin it anew while somebody follows it.

@@ -1,5 +1,6 @@
 use std::task::{Context, Poll, Waker};
 
+use mysql_wire::gtid::MariaDbPosition;
 use telemetry::Telemetry;
 use tokio::net::TcpListener;
 use tokio::task::{LocalSet, spawn_local};
@@ -193,6 +194,39 @@ fn another_source_is_asked_anew() {
     let probe = worker.send().unwrap();
     worker.answer(probe, Ok(at(2, 900)));
     assert_eq!(read.poll(), Poll::Ready(Ok(())));
+}
+
+/// It was asked for while nobody knew which kind the stream has: MariaDB's in `gtid_strict_mode`, which goes on by GTID.
+#[test]
+fn a_place_of_another_kind_is_asked_for_anew() {
+    let gtid = |text: &str| {
+        let place = MariaDbPosition::parse(text.as_bytes()).unwrap();
+        let place = coherence::Place::MariaDb(place);
+        let source = SourceId(1);
+        Position { source, place }
+    };
+    let worker = Worker::new();
+    let mut nowhere = (*applied(gtid("0-1-5"))).clone();
+    nowhere.position = None;
+    worker.feed.send_replace(Arc::new(nowhere));
+    let read = worker.arrive();
+    let probe = worker.send().unwrap();
+    worker.answer(probe, Ok(at(1, 700)));
+    assert_eq!(worker.apply(gtid("0-1-5")), (true, false));
+    assert_eq!(read.poll(), Poll::Pending);
+    let probe = worker.send().unwrap();
+    worker.answer(probe, Ok(gtid("0-1-6")));
+    let late = worker.arrive();
+    assert_eq!(worker.apply(gtid("0-1-6")), (true, false));
+    assert_eq!((read.poll(), late.poll()), (Poll::Ready(Ok(())), Poll::Pending));
+    // The other way round.
+    let probe = worker.send().unwrap();
+    worker.answer(probe, Ok(gtid("0-1-7")));
+    assert_eq!(worker.apply(at(1, 900)), (true, false));
+    let probe = worker.send().unwrap();
+    worker.answer(probe, Ok(at(1, 900)));
+    assert_eq!(late.poll(), Poll::Ready(Ok(())));
+    assert!(counted(Ok(gtid("0-1-1")), &applied(at(1, 900))).is_ok());
 }
 
 #[test]
