@@ -23,7 +23,7 @@ pub enum ProtocolError {
     #[error("Protocol error: too big bulk count string")]
     LengthLineTooBig,
     /// An argument is something else than a bulk string; arrays do not nest in requests.
-    #[error("Protocol error: expected '$', got '{}'", .0.escape_ascii())]
+    #[error("Protocol error: expected '$', got '{}'", shown(*.0))]
     ExpectedBulk(u8),
     /// The length of an argument is no number, or too large.
     #[error("Protocol error: invalid bulk length")]
@@ -34,4 +34,12 @@ pub enum ProtocolError {
     /// An argument does not end where its length says.
     #[error("Protocol error: expected CRLF after an argument")]
     MissingLineEnd,
+}
+
+/// A byte as Redis shows it: no line ends in an error.
+fn shown(byte: u8) -> String {
+    match byte {
+        b'\r' | b'\n' => " ".to_owned(),
+        _ => byte.escape_ascii().to_string(),
+    }
 }

@@ -7,6 +7,7 @@ use dataplane::extension::Guest;
 use mysql_wire::gtid::{Flavor, GtidSet};
 use resp_wire::{Args, Writer, parse_integer};
 
+use super::clients::Card;
 use super::refusal::{Refusal, shown};
 use super::session::{Replies, Session};
 use super::tracking;
@@ -28,8 +29,11 @@ const HELP: &[&str] = &[
     "    Return the ID of the current connection.",
     "INFO",
     "    Return information about the current client connection.",
-    "KILL ID <id>",
-    "    Kill a connection of the same user. Return how many were killed.",
+    "KILL <ip:port>",
+    "    Kill a connection of the same user.",
+    "KILL <option> <value> [<option> <value> [...]]",
+    "    Kill connections of the same user. Return how many were killed. Options are:",
+    "    ID <id>, ADDR <ip:port>, LADDR <ip:port>, TYPE (NORMAL|PUBSUB), USER <name>, SKIPME (YES|NO)",
     "LIST [ID <id> [<id> ...]]",
     "    Return information about client connections.",
     "NO-EVICT (ON|OFF), NO-TOUCH (ON|OFF)",
@@ -91,11 +95,26 @@ pub(crate) fn client(
             out.simple("OK");
         }
         (b"reply", 3) => reply(session, args, out)?,
-        (b"kill", 3..) => {
-            let is_gone = kill(session, guest, args.from(2))?;
-            out.integer(i64::from(is_gone));
+        (b"kill", 3) => {
+            let address = args.get(2).unwrap_or_default();
+            let all = session.listed.clients().all();
+            let is_meant = |card: &&Arc<Card>| card.address().as_bytes() == address;
+            match all.iter().find(is_meant) {
+                Some(card) if may_kill(session, card) && guest.kill(card.id()) => out.simple("OK"),
+                _ => return Err(Refusal::Other("No such client".into())),
+            }
         }
-        (b"unblock", 3 | 4) => out.integer(0),
+        (b"kill", 4..) => out.integer(kill(session, guest, args.from(2))?),
+        (b"unblock", 3 | 4) => {
+            parse_integer(args.get(2).unwrap_or_default()).ok_or(Refusal::NotAnInteger)?;
+            let reason = args.get(3).map(<[u8]>::to_ascii_lowercase);
+            if !matches!(reason.as_deref(), None | Some(b"timeout" | b"error")) {
+                let text = "CLIENT UNBLOCK reason should be TIMEOUT or ERROR";
+                return Err(Refusal::Other(text.into()));
+            }
+            // Nobody is blocked.
+            out.integer(0);
+        }
         (b"getredir", 2) => out.integer(session.listed.redirection()),
         (b"tracking", 3..) => {
             tracking::tracking(session, table, args)?;
@@ -158,15 +177,9 @@ fn list(session: &Session, filters: Args<'_>) -> Result<String, Refusal> {
             found.collect()
         }
         Some(option) if option.eq_ignore_ascii_case(b"type") && filters.len() == 2 => {
-            match filters.get(1).unwrap_or_default().to_ascii_lowercase().as_slice() {
-                kind @ (b"normal" | b"pubsub") => {
-                    let mut all = clients.all();
-                    all.retain(|card| card.letters().is_some() == (kind == b"pubsub"));
-                    all
-                }
-                b"master" | b"replica" | b"slave" => Vec::new(),
-                other => return Err(Refusal::Other(format!("Unknown client type '{}'", shown(other)))),
-            }
+            let mut all = clients.all();
+            of_type(&mut all, filters.get(1).unwrap_or_default())?;
+            all
         }
         Some(_) => return Err(Refusal::Syntax),
     };
@@ -200,17 +213,55 @@ fn reply(session: &mut Session, args: Args<'_>, out: &mut Writer<'_>) -> Result<
 }
 
 /// As in MySQL, everybody may end the connections of his own user; of others nobody is told that they are there.
-fn kill(session: &Session, guest: &Guest, args: Args<'_>) -> Result<bool, Refusal> {
-    let id = args.get(0).filter(|option| option.eq_ignore_ascii_case(b"id"));
-    let (Some(_), Some(id), 2) = (id, args.get(1), args.len()) else {
-        return Err(Refusal::Syntax);
-    };
-    let id = parse_integer(id).filter(|id| *id > 0);
-    let id = id.ok_or_else(|| Refusal::Other("client-id should be greater than 0".into()))?;
-    let card = u32::try_from(id)
-        .ok()
-        .and_then(|id| session.listed.clients().find(id));
-    Ok(card.is_some_and(|card| card.told().user == session.listed.told().user && guest.kill(card.id())))
+fn may_kill(session: &Session, card: &Card) -> bool {
+    card.told().user == session.listed.told().user
+}
+
+/// All connections that every filter fits, without the one that asks unless it says otherwise.
+fn kill(session: &Session, guest: &Guest, filters: Args<'_>) -> Result<i64, Refusal> {
+    let mut cards = session.listed.clients().all();
+    cards.retain(|card| may_kill(session, card));
+    let (mut rest, mut skips_me) = (filters, true);
+    while let Some(option) = rest.get(0) {
+        let value = rest.get(1).ok_or(Refusal::Syntax)?;
+        match option.to_ascii_lowercase().as_slice() {
+            b"id" => {
+                let id = parse_integer(value).filter(|id| *id > 0);
+                let id = id.ok_or_else(|| Refusal::Other("client-id should be greater than 0".into()))?;
+                cards.retain(|card| i64::from(card.id()) == id);
+            }
+            b"addr" => cards.retain(|card| card.address().as_bytes() == value),
+            b"laddr" => cards.retain(|card| card.local_address().as_bytes() == value),
+            b"user" => cards.retain(|card| card.told().user.as_bytes() == value),
+            b"type" => of_type(&mut cards, value)?,
+            b"skipme" => {
+                skips_me = match value.to_ascii_lowercase().as_slice() {
+                    b"yes" => true,
+                    b"no" => false,
+                    _ => return Err(Refusal::Syntax),
+                }
+            }
+            _ => return Err(Refusal::Syntax),
+        }
+        rest = rest.from(2);
+    }
+    if skips_me {
+        cards.retain(|card| card.id() != guest.id());
+    }
+    let gone = cards.iter().filter(|card| guest.kill(card.id()));
+    Ok(gone.count() as i64)
+}
+
+/// Those of a kind of clients, of which there are two.
+fn of_type(cards: &mut Vec<Arc<Card>>, kind: &[u8]) -> Result<(), Refusal> {
+    match kind.to_ascii_lowercase().as_slice() {
+        kind @ (b"normal" | b"pubsub") => {
+            cards.retain(|card| card.letters().is_some() == (kind == b"pubsub"));
+        }
+        b"master" | b"replica" | b"slave" => cards.clear(),
+        other => return Err(Refusal::Other(format!("Unknown client type '{}'", shown(other)))),
+    }
+    Ok(())
 }
 
 fn consistency(session: &mut Session, args: Args<'_>, out: &mut Writer<'_>) -> Result<(), Refusal> {

@@ -122,6 +122,16 @@ impl Card {
         self.id
     }
 
+    /// Where the client is.
+    pub(crate) fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// To which address it has come.
+    pub(crate) fn local_address(&self) -> &str {
+        &self.local_address
+    }
+
     /// What the client said of itself.
     pub(crate) fn told(&self) -> Told {
         self.lock().clone()

@@ -15,6 +15,19 @@ pub(crate) enum Nature {
     Operate,
 }
 
+impl Nature {
+    /// That of Redis's access lists.
+    pub(crate) fn category(self) -> &'static str {
+        match self {
+            Self::Read => "@read",
+            Self::Say => "@slow",
+            Self::Connection => "@connection",
+            Self::Transaction => "@transaction",
+            Self::Operate => "@admin",
+        }
+    }
+}
+
 /// Where the keys are among the arguments, as `COMMAND INFO` says it: the first, the last (from the end if negative) and the
 /// distance from one to the next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -104,6 +117,7 @@ commands! {
     Hkeys "hkeys" 2 Read [1 1 1] "hash" "Returns the columns of a row that have a value.";
     Hlen "hlen" 2 Read [1 1 1] "hash" "Counts the columns of a row that have a value.";
     Hmget "hmget" -3 Read [1 1 1] "hash" "Returns the values of some columns of a row.";
+    Hrandfield "hrandfield" -2 Read [1 1 1] "hash" "Returns some columns of a row that have a value.";
     Hscan "hscan" -3 Read [1 1 1] "hash" "Returns the columns of a row and their values.";
     Hstrlen "hstrlen" 3 Read [1 1 1] "hash" "Returns the length of the value of a column of a row.";
     Hvals "hvals" 2 Read [1 1 1] "hash" "Returns the values of a row.";

@@ -90,6 +90,10 @@ impl Execution<'_> {
         let checked = self.check(args);
         let command = match checked {
             Ok(command) => command,
+            Err(Refusal::Arity("exec")) => {
+                self.session.queue = None;
+                return Err(Refusal::AbortedByArity.into());
+            }
             Err(refusal) => {
                 if let Some(queue) = &mut self.session.queue {
                     queue.spoil();

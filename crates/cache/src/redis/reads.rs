@@ -2,7 +2,7 @@
 
 use config::MappingKind;
 use mysql_wire::binlog::{BinlogError, Value, Zone, text};
-use resp_wire::{Args, Writer, parse_integer};
+use resp_wire::{Args, Version, Writer, parse_integer};
 
 use super::command::Command;
 use super::glob;
@@ -14,6 +14,9 @@ use crate::mapping::{Column, Mapping};
 
 /// Bytes of one reply. A client that wants more at once is told so.
 pub(crate) const REPLY_MAX: usize = 64 << 20;
+
+/// Columns that one HRANDFIELD returns at most.
+const FIELDS_MAX: usize = 1 << 20;
 
 const MEMORY_HELP: &[&str] = &[
     "MEMORY <subcommand> [<arg> ...]. Subcommands are:",
@@ -53,6 +56,7 @@ pub(crate) fn read(
         Command::Hlen => reading.hlen(arg(args, 1)),
         Command::Hexists => reading.hexists(arg(args, 1), arg(args, 2)),
         Command::Hstrlen => reading.hstrlen(arg(args, 1), arg(args, 2)),
+        Command::Hrandfield => reading.hrandfield(args),
         Command::Hscan => reading.hscan(args),
         Command::Strlen => reading.strlen(arg(args, 1)),
         Command::Getrange | Command::Substr => reading.getrange(args),
@@ -142,11 +146,8 @@ impl<'a> Reading<'_, 'a, '_> {
     /// Writes a column of the row that was found.
     fn field(&mut self, mapping: &Mapping, found: bool, name: &[u8]) -> Result<(), Stop> {
         let place = mapping.value_place(name).filter(|_| found);
-        match place.and_then(|place| mapping.values().nth(place).map(|column| (place, column))) {
-            Some((place, column)) => {
-                let value = value_at(mapping, self.rows.row(), place)?;
-                put(&value, column, mapping, self.zone, self.out)
-            }
+        match place {
+            Some(place) => self.field_at(mapping, place),
             None => {
                 self.out.null();
                 Ok(())
@@ -226,6 +227,76 @@ impl<'a> Reading<'_, 'a, '_> {
         }
         self.out.integer(text.len() as i64);
         Ok(())
+    }
+
+    /// `HRANDFIELD key [count [WITHVALUES]]`: so many different columns, or with a negative count any, again and again.
+    fn hrandfield(&mut self, args: Args<'_>) -> Result<(), Stop> {
+        let count = args
+            .get(2)
+            .map(|count| parse_integer(count).ok_or(Refusal::NotAnInteger));
+        let count = count.transpose()?;
+        let with_values = match args.get(3) {
+            None => false,
+            Some(word) if args.len() == 4 && word.eq_ignore_ascii_case(b"withvalues") => true,
+            Some(_) => return Err(Refusal::Syntax.into()),
+        };
+        let (mapping, found) = self.rows.find_kind(arg(args, 1), MappingKind::Hash)?;
+        let mut places = if found {
+            places_of_values(mapping, self.rows.row())?
+        } else {
+            Vec::new()
+        };
+        let Some(count) = count else {
+            match self.rows.random().checked_rem(places.len() as u64) {
+                Some(chosen) => self.out.bulk(name_at(mapping, places[chosen as usize])),
+                None => self.out.null(),
+            }
+            return Ok(());
+        };
+        let wanted = usize::try_from(count.unsigned_abs()).unwrap_or(usize::MAX);
+        let repeats = count < 0 && !places.is_empty();
+        let all = if repeats { wanted } else { wanted.min(places.len()) };
+        if all > FIELDS_MAX {
+            return Err(Refusal::Other(format!(
+                "value is out of range, no more than {FIELDS_MAX} at once"
+            ))
+            .into());
+        }
+        let start = self.out.position();
+        let in_pairs = with_values && self.out.version() == Version::V3;
+        self.out
+            .array(if with_values && !in_pairs { 2 * all } else { all });
+        for at in 0..all {
+            let left = if repeats { places.len() } else { places.len() - at };
+            let chosen = (self.rows.random() % left as u64) as usize;
+            let place = places[chosen];
+            if !repeats {
+                places.swap(chosen, left - 1);
+            }
+            // Where a column may come again and again, looking it up may, too.
+            let work = self.rows.row().len();
+            self.rows.spend(work)?;
+            if in_pairs {
+                self.out.array(2);
+            }
+            self.out.bulk(name_at(mapping, place));
+            if with_values {
+                self.field_at(mapping, place)?;
+            }
+            if self.out.position() - start > REPLY_MAX {
+                return Err(Refusal::ReplyTooLarge(REPLY_MAX).into());
+            }
+        }
+        Ok(())
+    }
+
+    fn field_at(&mut self, mapping: &Mapping, place: usize) -> Result<(), Stop> {
+        let Some(column) = mapping.values().nth(place) else {
+            self.out.null();
+            return Ok(());
+        };
+        let value = value_at(mapping, self.rows.row(), place)?;
+        put(&value, column, mapping, self.zone, self.out)
     }
 
     /// All columns at once, as Redis does with small hashes.
@@ -423,6 +494,25 @@ fn value_at<'v>(mapping: &Mapping, mut row: &'v [u8], place: usize) -> Result<Va
         Value::skip(&mut row).map_err(|error| broken(mapping, &error.into()))?;
     }
     first_value(mapping, row)
+}
+
+/// The columns that have a value.
+fn places_of_values(mapping: &Mapping, mut row: &[u8]) -> Result<Vec<usize>, Stop> {
+    let mut places = Vec::new();
+    for place in 0..mapping.values().count() {
+        if first_value(mapping, row)? != Value::Null {
+            places.push(place);
+        }
+        Value::skip(&mut row).map_err(|error| broken(mapping, &error.into()))?;
+    }
+    Ok(places)
+}
+
+fn name_at(mapping: &Mapping, place: usize) -> &[u8] {
+    mapping
+        .values()
+        .nth(place)
+        .map_or(&[], |column| column.name.as_bytes())
 }
 
 fn count_values(mapping: &Mapping, mut row: &[u8]) -> Result<usize, Stop> {

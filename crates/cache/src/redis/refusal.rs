@@ -70,6 +70,8 @@ pub(crate) enum Refusal {
     WithoutMulti(String),
     #[error("EXECABORT Transaction discarded because of previous errors.")]
     Aborted,
+    #[error("EXECABORT Transaction discarded because of: wrong number of arguments for 'exec' command")]
+    AbortedByArity,
     #[error(
         "ERR Can't execute '{0}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context"
     )]

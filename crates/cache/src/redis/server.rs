@@ -18,7 +18,7 @@ const COMMAND_HELP: &[&str] = &[
     "COMMAND <subcommand> [<arg> ...]. Subcommands are:",
     "(no subcommand), INFO [<command> ...]",
     "    Return how commands are called.",
-    "COUNT, LIST",
+    "COUNT, LIST [FILTERBY (PATTERN <pattern>|ACLCAT <category>|MODULE <module>)]",
     "    Return how many commands there are, or their names.",
     "DOCS [<command> ...]",
     "    Return what commands are for.",
@@ -45,10 +45,7 @@ pub(crate) fn command(args: Args<'_>, out: &mut Writer<'_>) -> Result<(), Refusa
     let named = args.from(2);
     match (name.to_ascii_lowercase().as_slice(), args.len()) {
         (b"count", 2) => out.integer(COMMANDS.len() as i64),
-        (b"list", 2) => {
-            out.array(COMMANDS.len());
-            COMMANDS.iter().for_each(|spec| out.bulk(spec.name.as_bytes()));
-        }
+        (b"list", _) => list(named, out)?,
         (b"info", 2) => {
             out.array(COMMANDS.len());
             COMMANDS.iter().for_each(|spec| describe(spec, out));
@@ -58,7 +55,7 @@ pub(crate) fn command(args: Args<'_>, out: &mut Writer<'_>) -> Result<(), Refusa
             for name in named.iter() {
                 match Command::find(name) {
                     Some(command) => describe(command.spec(), out),
-                    None => out.null_array(),
+                    None => out.null(),
                 }
             }
         }
@@ -76,6 +73,28 @@ pub(crate) fn command(args: Args<'_>, out: &mut Writer<'_>) -> Result<(), Refusa
             });
         }
     }
+    Ok(())
+}
+
+/// `COMMAND LIST [FILTERBY (PATTERN pattern | ACLCAT category | MODULE module)]`.
+fn list(filter: Args<'_>, out: &mut Writer<'_>) -> Result<(), Refusal> {
+    let lower = |at: usize| filter.get(at).unwrap_or_default().to_ascii_lowercase();
+    let fits: Box<dyn Fn(&Spec) -> bool> = match (lower(0).as_slice(), lower(1).as_slice(), filter.len()) {
+        (_, _, 0) => Box::new(|_| true),
+        (b"filterby", b"pattern", 3) => {
+            let pattern = lower(2);
+            Box::new(move |spec| glob::fits(&pattern, spec.name.as_bytes()))
+        }
+        (b"filterby", b"aclcat", 3) => {
+            let category = lower(2);
+            Box::new(move |spec| spec.nature.category().as_bytes()[1..] == *category)
+        }
+        (b"filterby", b"module", 3) => Box::new(|_| false),
+        _ => return Err(Refusal::Syntax),
+    };
+    let fitting = || COMMANDS.iter().filter(|spec| fits(spec));
+    out.array(fitting().count());
+    fitting().for_each(|spec| out.bulk(spec.name.as_bytes()));
     Ok(())
 }
 
@@ -97,15 +116,8 @@ fn describe(spec: &Spec, out: &mut Writer<'_>) {
     for number in [first, last, step] {
         out.integer(i64::from(number));
     }
-    let category = match spec.nature {
-        Nature::Read => "@read",
-        Nature::Say => "@slow",
-        Nature::Connection => "@connection",
-        Nature::Transaction => "@transaction",
-        Nature::Operate => "@admin",
-    };
     out.set(1);
-    out.simple(category);
+    out.simple(spec.nature.category());
     (0..3).for_each(|_| out.array(0));
 }
 

@@ -129,6 +129,58 @@ fn clients_see_and_end_one_another() {
         reader.ask("CLIENT KILL ID x"),
         "(ERR client-id should be greater than 0)"
     );
-    assert_eq!(other.ask(&format!("CLIENT KILL ID {id}")), "1");
+    other.expect(&[
+        ("CLIENT KILL 1.2.3.4:5", "(ERR No such client)"),
+        ("CLIENT KILL ADDR 1.2.3.4:5", "0"),
+        ("CLIENT KILL TYPE pubsub", "0"),
+        ("CLIENT KILL TYPE foo", "(ERR Unknown client type 'foo')"),
+        ("CLIENT KILL USER reader", "0"),
+        (&format!("CLIENT KILL ID {id}"), "1"),
+        ("CLIENT KILL ID 1 FOO", "(ERR syntax error)"),
+        (
+            "CLIENT UNBLOCK x",
+            "(ERR value is not an integer or out of range)",
+        ),
+        (
+            "CLIENT UNBLOCK 5 FOO",
+            "(ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR)",
+        ),
+        ("CLIENT UNBLOCK 5 ERROR", "0"),
+    ]);
     assert!(one.is_closed());
+}
+
+#[test]
+fn clients_of_one_user_are_ended_by_what_they_are() {
+    let stage = Stage::start(Kind::Mariadb, "", "");
+    let (mut other, mut reader) = (stage.client(), stage.stranger());
+    assert_eq!(reader.ask("AUTH reader secret"), "OK");
+    let mut third = stage.client();
+    let info = third.ask("CLIENT INFO");
+    let word = |name: &str| {
+        info.split(' ')
+            .find_map(|word| word.strip_prefix(name))
+            .unwrap()
+            .to_owned()
+    };
+    let (address, local) = (word("addr="), word("laddr="));
+    assert_eq!(
+        reader.ask(&format!("CLIENT KILL {address}")),
+        "(ERR No such client)"
+    );
+    assert_eq!(
+        third.ask(&format!("CLIENT KILL LADDR {local} ADDR {address}")),
+        "0",
+        "not itself"
+    );
+    assert_eq!(other.ask(&format!("CLIENT KILL {address}")), "OK");
+    assert!(third.is_closed());
+    let mut fourth = stage.client();
+    fourth.ask("PING");
+    assert_eq!(
+        other.ask("CLIENT KILL TYPE normal USER forebay"),
+        "1",
+        "all others of the user"
+    );
+    assert!(fourth.is_closed());
 }

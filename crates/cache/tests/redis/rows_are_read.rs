@@ -160,6 +160,51 @@ fn scans_see_all_rows() {
 }
 
 #[test]
+fn some_columns_are_any_that_have_a_value() {
+    let stage = Stage::start(Kind::Mariadb, "", "");
+    let mut client = stage.client();
+    client.expect(&[
+        ("HRANDFIELD items@7:n", "name"),
+        ("HRANDFIELD items@7:n 5", "[name]"),
+        ("HRANDFIELD items@7:n 0", "[]"),
+        ("HRANDFIELD items@7:n -3", "[name name name]"),
+        ("HRANDFIELD items@7:n -2 WITHVALUES", "[name nut name nut]"),
+        ("HRANDFIELD items@8:n", "nil"),
+        ("HRANDFIELD items@8:n 3", "[]"),
+        ("HRANDFIELD items@8:n -3 withvalues", "[]"),
+        (
+            "HRANDFIELD items@7:n x",
+            "(ERR value is not an integer or out of range)",
+        ),
+        ("HRANDFIELD items@7:n 1 VALUES", "(ERR syntax error)"),
+        ("HRANDFIELD items@7:n 1 WITHVALUES 1", "(ERR syntax error)"),
+        (
+            "HRANDFIELD words@1",
+            "(WRONGTYPE Operation against a key holding the wrong kind of value)",
+        ),
+    ]);
+    let (mut seen, both) = (Vec::new(), ["[name price]", "[price name]"]);
+    for _ in 0..64 {
+        let two = client.ask("HRANDFIELD 'items@7:a\\:b' 2");
+        assert!(both.contains(&two.as_str()), "{two}");
+        seen.push(client.ask("HRANDFIELD 'items@7:a\\:b'"));
+    }
+    seen.sort();
+    seen.dedup();
+    assert_eq!(seen, ["name", "price"]);
+    assert!(
+        client
+            .ask("HRANDFIELD items@7:n -9223372036854775808")
+            .starts_with("(ERR ")
+    );
+    client.ask("HELLO 3");
+    assert_eq!(
+        client.ask("HRANDFIELD items@7:n -2 WITHVALUES"),
+        "[[name nut] [name nut]]"
+    );
+}
+
+#[test]
 fn writes_are_refused_with_the_way_that_is_open() {
     let stage = Stage::start(Kind::Mariadb, "", "");
     let refused = |name: &str| {
@@ -185,6 +230,10 @@ fn writes_are_refused_with_the_way_that_is_open() {
         ),
         ("GET", "(ERR wrong number of arguments for 'get' command)"),
         ("GET words@1", "one"),
+        ("COMMAND LIST FILTERBY PATTERN hge*", "[hget hgetall]"),
+        ("COMMAND LIST FILTERBY ACLCAT admin", "[flush]"),
+        ("COMMAND LIST FILTERBY MODULE json", "[]"),
+        ("COMMAND LIST FILTERBY", "(ERR syntax error)"),
     ]);
 }
 

@@ -64,6 +64,12 @@ fn a_transaction_is_executed_as_a_whole_or_not_at_all() {
             "(EXECABORT Transaction discarded because of previous errors.)",
         ),
         ("MULTI", "OK"),
+        (
+            "EXEC now",
+            "(EXECABORT Transaction discarded because of: wrong number of arguments for 'exec' command)",
+        ),
+        ("EXEC", "(ERR EXEC without MULTI)"),
+        ("MULTI", "OK"),
         ("GET words@1", "QUEUED"),
         ("DISCARD", "OK"),
         ("UNWATCH", "OK"),
