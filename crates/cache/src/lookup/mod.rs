@@ -90,6 +90,10 @@ enum Looked {
 /// How often changes of definitions and grants are looked for where no lookup comes.
 const LOOK: Duration = Duration::from_millis(250);
 
+/// The longest row in memory that is shown, in bytes: an answer is there as a whole until its client has read it, and what a server says of longer
+/// ones passes in pieces.
+const ROW_MAX: usize = 256 * 1024;
+
 /// How often a row is tried to be read that changes all the time.
 const BUSY_MAX: usize = 64;
 
@@ -298,6 +302,9 @@ impl<M: Memory + 'static> PointLookups<M> {
             return Looked::Answered(Err(Left::Learned));
         }
         let mut row = self.row.borrow_mut();
+        if row.capacity() > 2 * ROW_MAX {
+            *row = Vec::new();
+        }
         Looked::Answered(match self.memory.get(&ready.mapping, key, &mut row) {
             Found::Row => put(ready, key, Some(&row), out),
             Found::Absent if ready.mapping.may_be_beyond() => Err(Left::Value),
@@ -493,6 +500,9 @@ fn order(mapping: &Mapping, lookup: &PointLookup<'_>) -> Option<Box<[usize]>> {
 
 /// Appends an answer.
 fn put(ready: &Ready, key: &[u8], row: Option<&[u8]>, out: &mut Vec<u8>) -> Result<Answered, Left> {
+    if row.is_some_and(|row| row.len() > ROW_MAX) {
+        return Err(Left::Columns);
+    }
     out.extend_from_slice(&ready.head);
     let mut sequence = ready.next;
     if let Some(row) = row {

@@ -211,6 +211,25 @@ fn an_answer_is_the_servers_but_for_the_row() {
     );
 }
 
+/// However many clients do not read them, no more is kept for each.
+#[test]
+fn long_rows_are_left_to_the_server_and_not_kept() {
+    let memory = fake();
+    let lookups = PointLookups::new(Rc::clone(&memory));
+    let app = environment(&lookups, "app", EOF);
+    let text = |id: i32| format!("SELECT c FROM t WHERE id={id}");
+    learn(&lookups, app, &text(1), None, &[&[1], &c(), END, b"\x03one", END]);
+    for (id, len) in [(2, ROW_MAX - 100), (3, 8 * ROW_MAX)] {
+        let row = encoded(&[Value::Bytes(vec![b'x'; len].into()), Value::Null]);
+        memory.rows.borrow_mut().insert(encoded(&[Value::Int(id)]), row);
+    }
+    assert!(ask(&lookups, app, &text(2), None, STRONG).is_ok());
+    let answer = ask(&lookups, app, &text(3), None, STRONG);
+    assert_eq!(answer.map(|answer| answer.len()), Err("Columns".into()));
+    assert!(ask(&lookups, app, &text(1), None, STRONG).is_ok());
+    assert!(lookups.row.borrow().capacity() <= 2 * ROW_MAX);
+}
+
 #[test]
 fn prepared_statements_have_the_binary_protocol() {
     let lookups = PointLookups::new(fake());
