@@ -68,7 +68,12 @@ async fn kill_elsewhere(
     server: ServerId,
     statement: &str,
 ) -> Result<Exchanged, Broken> {
-    match session.listener.cluster.run_by_account(server, statement).await {
+    let ran = tokio::select! {
+        biased;
+        signal = session.control.signalled(false) => return Err(Broken::Signal(signal)),
+        ran = session.listener.cluster.run_by_account(server, statement) => ran,
+    };
+    match ran {
         // The server is asked for an OK of its own, with its status flags, by a statement that does nothing.
         Ok(()) => send_instead(session, head, "DO 0").await,
         Err(cause) => {
@@ -83,9 +88,12 @@ async fn kill_elsewhere(
             let len = session.wires.down.unseen().len();
             session.wires.down.approve(len);
             let wires = &mut session.wires;
-            poll_fn(|cx| wires.down.poll_write(cx, &mut wires.client))
-                .await
-                .map_err(Broken::Client)?;
+            let written = poll_fn(|cx| wires.down.poll_write(cx, &mut wires.client));
+            tokio::select! {
+                biased;
+                signal = session.control.signalled(false) => return Err(Broken::Signal(signal)),
+                written = written => written.map_err(Broken::Client)?,
+            }
             Ok(Exchanged::Sent)
         }
     }

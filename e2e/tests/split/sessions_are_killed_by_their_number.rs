@@ -1,10 +1,12 @@
 //! The number that a client was told is the gateway's own: `KILL` and `KILL QUERY` find the session wherever it is, and never
 //! hit whoever has its connection now.
 
-use e2e::{Gateway, client, eventually};
+use std::time::{Duration, Instant};
+
+use e2e::{Gateway, client, eventually, kind};
 use mysql_async::prelude::Queryable;
 use mysql_wire::{Capabilities, Command};
-use sandbox::{DATABASE, PASSWORD, USER};
+use sandbox::{DATABASE, PASSWORD, Sandbox, Spec, USER};
 
 use crate::cluster::{self, narrow};
 
@@ -64,6 +66,33 @@ async fn while_a_statement_runs() {
         client::code(&killed.unwrap_err()) == 1094
     })
     .await;
+}
+
+/// The server that a statement is to be killed on does not answer: whoever wants it killed can be told to go all the same.
+#[tokio::test]
+async fn while_it_waits_for_a_kill_of_its_own() {
+    let sandbox = Sandbox::start(Spec::new(kind())).unwrap();
+    let account = format!("user = {USER:?}\npassword = {PASSWORD:?}\ninterval = \"60s\"\ntimeout = \"30s\"");
+    let gateway = narrow(&sandbox, 4).check(&account).start();
+    let (mut victim, mut killer) = (cluster::connect(&gateway).await, cluster::connect(&gateway).await);
+    let mut third = cluster::connect(&gateway).await;
+    let (id, killers) = (victim.id(), killer.id());
+    victim.query_drop("START TRANSACTION").await.unwrap();
+    sandbox.primary().freeze().unwrap();
+    let stuck = tokio::spawn(async move { victim.query_drop("SELECT 1").await });
+    let begun = Instant::now();
+    let killing = tokio::spawn(async move { killer.query_drop(format!("KILL QUERY {id}")).await });
+    eventually("it waits for the kill", async || {
+        let (_, sessions) = gateway.get("/sessions");
+        sessions.matches("KILL QUERY").count() > 0 || begun.elapsed() > Duration::from_millis(300)
+    })
+    .await;
+    assert!(!killing.is_finished());
+    third.query_drop(format!("KILL {killers}")).await.unwrap();
+    killing.await.unwrap().unwrap_err();
+    assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
+    stuck.abort();
+    sandbox.primary().thaw().unwrap();
 }
 
 /// A server goes on with a statement whose client is gone, and commits it.

@@ -71,8 +71,13 @@ async fn session(split: &mut Split, kill: Kill) -> Result<(), SessionError> {
     if !kill.query_only {
         return answer::ok(split).await;
     }
+    let killed = tokio::select! {
+        biased;
+        signal = split.control.signalled(false) => return Err(split.signalled(signal)),
+        killed = killed => killed,
+    };
     // A worker that has stopped has no statement under way.
-    match killed.await.unwrap_or(Ok(())) {
+    match killed.unwrap_or(Ok(())) {
         Ok(()) => answer::ok(split).await,
         Err(cause) => refuse(split, SessionError::KillFailed(cause)).await,
     }
