@@ -87,20 +87,21 @@ pub(crate) async fn authenticate(
     };
     let unread = std::mem::take(&mut client.unread);
     let mut side = Side::new(&mut client.stream, &mut client.sequence, unread);
-    let result = judge_in_time(&mut side, &claim, accounts, listener).await;
+    let result = judge_in_time(&mut side, &claim, None, accounts, listener).await;
     client.unread = side.into_unread();
     result
 }
 
 /// Checks the login within a session (COM_CHANGE_USER). The client is asked anew in any case: which nonce it has used is
-/// its own affair.
+/// its own affair. `who`: the client as accounts and messages name it, and who it is so far, where a session that stays with its account
+/// does not count twice against its limit (as on MariaDB; MySQL counts both).
 ///
 /// # Errors
 /// As for [`authenticate`].
 pub(crate) async fn reauthenticate(
     side: &mut Side<'_>,
     request: &ChangeUser,
-    host: &Peer,
+    (host, present): (&Peer, Option<&UserSession>),
     accounts: &Accounts,
     listener: &ListenerState,
 ) -> Result<Authenticated, SessionError> {
@@ -112,12 +113,13 @@ pub(crate) async fn reauthenticate(
         default_plugin: traits.as_deref().map_or(&[], |traits| &traits.auth_plugin),
         host,
     };
-    judge_in_time(side, &claim, accounts, listener).await
+    judge_in_time(side, &claim, present, accounts, listener).await
 }
 
 async fn judge_in_time(
     side: &mut Side<'_>,
     claim: &Claim<'_>,
+    present: Option<&UserSession>,
     accounts: &Accounts,
     listener: &ListenerState,
 ) -> Result<Authenticated, SessionError> {
@@ -125,13 +127,14 @@ async fn judge_in_time(
     let judged = timeout(limit, judge(side, claim, accounts, listener)).await;
     let (applicant, credential) = judged.unwrap_or(Err(SessionError::LoginTimeout(limit)))?;
     let other_credential = applicant.other_than(&credential).map(Box::new);
-    let user = applicant
-        .user
-        .begin_session()
-        .map_err(|limit| SessionError::TooManyUserSessions {
+    let counted = present.and_then(|present| present.counts_for(&applicant.user));
+    let user = match counted {
+        Some(user) => user,
+        None => (applicant.user.begin_session()).map_err(|limit| SessionError::TooManyUserSessions {
             user: String::from_utf8_lossy(claim.user).into_owned(),
             limit,
-        })?;
+        })?,
+    };
     Ok(Authenticated {
         user,
         credential,

@@ -500,6 +500,14 @@ impl Known {
 pub(crate) struct UserSession(Arc<User>);
 
 impl UserSession {
+    /// The same session, as one of this account, if it counts for that already: in its place, whatever the limit.
+    pub(crate) fn counts_for(&self, user: &Arc<User>) -> Option<Self> {
+        Arc::ptr_eq(&self.0.active, &user.active).then(|| {
+            user.active.fetch_add(1, Ordering::Relaxed);
+            Self(Arc::clone(user))
+        })
+    }
+
     /// Whether it counts for this account.
     pub(crate) fn is_of(&self, user: &Arc<User>) -> bool {
         Arc::ptr_eq(&self.0, user)

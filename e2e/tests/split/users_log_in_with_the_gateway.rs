@@ -173,9 +173,15 @@ async fn no_more_of_them_than_they_may() {
     account(cluster::single(), "few", "BY 'few'");
     let gateway = with_users(&format!("{}max_connections = 2\n", user("few", "few"))).start();
     let first = log_in(&gateway, "few", "few").await.unwrap();
-    let _second = log_in(&gateway, "few", "few").await.unwrap();
+    let mut second = log_in(&gateway, "few", "few").await.unwrap();
     let error = log_in(&gateway, "few", "few").await.unwrap_err();
     assert_eq!(client::code(&error), 1226, "{error}");
+    // Who stays who he is needs no room on MariaDB; MySQL wants some.
+    let changed = second.change_user(ChangeUserOpts::new()).await;
+    match kind() {
+        Kind::Mysql => assert_eq!(client::code(&changed.unwrap_err()), 1226),
+        _ => changed.unwrap(),
+    }
     first.disconnect().await.unwrap();
     eventually("there is room again", async || {
         log_in(&gateway, "few", "few").await.is_ok()
@@ -188,9 +194,10 @@ async fn and_what_the_server_refuses_is_refused() {
     let sandbox = cluster::single();
     account(sandbox, "confined", "BY 'confined'");
     let gateway = with_users(&format!(
-        "{}{}",
+        "{}{}{}",
         user("confined", "confined"),
-        user("absent", "absent")
+        user("absent", "absent"),
+        user("bolted", "bolted")
     ))
     .start();
     // The server does not know what the gateway knows: not the client's mistake, and said in full.
@@ -200,6 +207,18 @@ async fn and_what_the_server_refuses_is_refused() {
         error.to_string().contains("Access denied for user 'absent'"),
         "{error}"
     );
+    // What is wrong with an account is said as the server says it.
+    account(sandbox, "bolted", "BY 'bolted'");
+    sandbox
+        .primary()
+        .sql("ALTER USER bolted@'%' ACCOUNT LOCK")
+        .unwrap();
+    let locked = match kind() {
+        Kind::Mysql => 3118,
+        _ => 4151,
+    };
+    let error = log_in(&gateway, "bolted", "bolted").await.unwrap_err();
+    assert_eq!(client::code(&error), locked, "{error}");
     // A schema that is not there, or not for this account.
     let elsewhere = options(&gateway, "confined", "confined").db_name(Some("mysql"));
     assert_eq!(client::code(&Conn::new(elsewhere).await.unwrap_err()), 1044);

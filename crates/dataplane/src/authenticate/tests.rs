@@ -481,7 +481,7 @@ async fn a_login_within_a_session_is_asked_for_anew() {
             let result = reauthenticate(
                 &mut side,
                 &request,
-                &Peer::from(host),
+                (&Peer::from(host), None),
                 &stage.accounts,
                 &stage.listener,
             )

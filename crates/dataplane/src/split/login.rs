@@ -11,7 +11,7 @@ use net::{Accepted, Peer, Stream, Toward};
 use session::{Baseline, ClientTrackers, Session, Start};
 use sql_class::Dialect;
 use telemetry::ListenerSeries;
-use upstream::{Credential, Key, Role, Server, ServerTraits};
+use upstream::{Credential, Key, LeaseError, Role, Server, ServerTraits};
 
 use crate::answer::change_user_packet_fits;
 use crate::arrival::{self, Story};
@@ -365,12 +365,22 @@ async fn admit(split: &mut Split, sequence: u8) -> Result<(), SessionError> {
     Ok(())
 }
 
-/// What the client is told where the server does not take its account. One that only servers know has another password now.
+/// Refusals of a login that are about the client or its account, and not about how the gateway logs in for it: a character set that
+/// no client may have, a password that must be changed, an account that is locked, for ever or for a while.
+const OF_THE_CLIENT: [u16; 5] = [1231, 1862, 3118, 3955, 4151];
+
+/// What the client is told where the server does not take its account. One that only servers know has another password now. What is said of the
+/// account is said in the server's words.
 fn not_admitted(split: &Split, error: SessionError) -> SessionError {
     let passed = split.account.credential.account != 0 && split.listener.cluster.passes_accounts();
-    match &error {
-        SessionError::NoServer(refused) if passed && lease::is_denied(refused) => {
+    match error {
+        SessionError::NoServer(refused) if passed && lease::is_denied(&refused) => {
             authenticate::access_denied(split.account.user.name.as_bytes(), &split.host, true)
+        }
+        SessionError::NoServer(LeaseError::Refused { server, packet })
+            if OF_THE_CLIENT.contains(&packet.code) =>
+        {
+            SessionError::ServerRefused { server, packet }
         }
         _ => error,
     }
@@ -405,6 +415,7 @@ pub(crate) async fn change_user(split: &mut Split, head: CommandHead) -> Result<
         .begin_command()
         .map_err(|broken| split.broken(broken))?;
     let unread = split.wires.up.take_unseen();
+    let is_mariadb = lease::dialect(split).is_mariadb();
     let mut sequence = 0;
     let mut side = Side::new(&mut split.wires.client, &mut sequence, unread);
     let changed = async {
@@ -416,8 +427,10 @@ pub(crate) async fn change_user(split: &mut Split, head: CommandHead) -> Result<
         };
         // Those of today, not of when the session came.
         let (accounts, listener) = (&split.worker.shared.accounts, &split.listener);
+        let present = is_mariadb.then_some(&split.account.user);
         let account =
-            authenticate::reauthenticate(&mut side, &request, &split.host, accounts, listener).await?;
+            authenticate::reauthenticate(&mut side, &request, (&split.host, present), accounts, listener)
+                .await?;
         Ok((request, charset, account))
     };
     let changed = tokio::select! {
