@@ -261,6 +261,21 @@ impl ExecuteHead {
         Some(flag.start.checked_sub(len)?..flag.start)
     }
 
+    /// Whether there is a query attribute of this name. `payload`: what this was read from.
+    pub fn has_attribute(&self, payload: &[u8], name: &[u8]) -> bool {
+        let types = self
+            .flag
+            .as_ref()
+            .filter(|_| self.is_named && self.types.is_some());
+        let types = types.and_then(|flag| payload.get(flag.end..self.len));
+        let mut reader = Reader::new(types.unwrap_or_default());
+        (0..self.parameters + self.attributes).any(|index| {
+            let kind = reader.array::<TYPE_LEN>("parameter's type");
+            let found = kind.and_then(|_| reader.lenenc_bytes("parameter's name"));
+            index >= self.parameters && found.is_ok_and(|found| *found == *name)
+        })
+    }
+
     /// The server has to know types from an earlier execution on the same connection.
     pub fn needs_types(&self) -> bool {
         self.place_for_types().is_some()
@@ -378,6 +393,13 @@ mod tests {
         let with_attribute = payload(8, b"\x02\x00\x01\xfd\0\x00\x03\0\x02aa\x03abc\x01\0\0\0");
         let head = decode(&with_attribute, 1, NAMED);
         assert_eq!((head.types(), head.attributes), (Some(&b"\xfd\0"[..]), 1));
+        assert!(head.has_attribute(&with_attribute, b"aa"));
+        assert!(!head.has_attribute(&with_attribute, b"a"));
+        let named = payload(8, b"\x01\x00\x01\xfd\0\x02aa\x03abc");
+        assert!(
+            !decode(&named, 1, NAMED).has_attribute(&named, b"aa"),
+            "a parameter's name"
+        );
 
         let attribute_only = payload(8, b"\x01\x00\x01\x03\0\x02aa\x01\0\0\0");
         let head = decode(&attribute_only, 0, NAMED);
@@ -385,6 +407,8 @@ mod tests {
             (head.types(), head.attributes, head.opens_cursor),
             (Some(&b""[..]), 1, false)
         );
+        let head = decode(&attribute_only, 0, NAMED);
+        assert!(head.has_attribute(&attribute_only, b"aa") && !head.has_attribute(b"", b"aa"));
         assert_eq!(decode(&payload(8, b"\0"), 0, NAMED).attributes, 0);
         let untyped = decode(&payload(8, b"\x01\x00\x00\x04attr"), 0, NAMED);
         assert!(!untyped.needs_types(), "the server refuses it");

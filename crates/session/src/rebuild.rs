@@ -62,19 +62,14 @@ pub fn rebuild(want: &Carried, have: &Carried, baseline: &Baseline, _dialect: Di
 /// sent in a transaction.
 pub type Excursion = (Vec<Vec<u8>>, Vec<Vec<u8>>);
 
-/// From `here` to where a text means what it means under `context`. None where there is no way back: to no schema, or to a
-/// collation that is not known.
+/// From `here` to where a text means what it means under `context`. None where there is no way back: to no schema.
 pub(crate) fn excursion(
     context: &Carried,
     here: &Carried,
-    knows_collation: bool,
     baseline: &Baseline,
     dialect: Dialect,
 ) -> Option<Excursion> {
     let there = here.meaning_as(context)?;
-    if !knows_collation && Charsets::of(&there, baseline) != Charsets::of(here, baseline) {
-        return None;
-    }
     let from = |have, want| rebuild(want, have, baseline, dialect);
     Some((from(here, &there), from(&there, here)))
 }
@@ -422,17 +417,16 @@ mod tests {
             let of = |payload: &Vec<u8>| String::from_utf8_lossy(&payload[1..]).into_owned();
             commands.iter().map(of).collect::<Vec<_>>()
         };
-        let (there, back) = excursion(&context, &here, false, &baseline(), MYSQL).unwrap();
+        let (there, back) = excursion(&context, &here, &baseline(), MYSQL).unwrap();
         assert_eq!(text(there), ["old", "SET sql_mode='ANSI_QUOTES'"]);
         assert_eq!(text(back), ["new", "SET sql_mode=DEFAULT"]);
         // What was prepared without a schema names everything in full.
         let (context, here) = (carried(None, &[]), carried(Some("new"), &[("autocommit", "OFF")]));
         let nothing = Some((Vec::new(), Vec::new()));
-        assert_eq!(excursion(&context, &here, true, &baseline(), MYSQL), nothing);
-        assert_eq!(excursion(&here, &context, true, &baseline(), MYSQL), None);
+        assert_eq!(excursion(&context, &here, &baseline(), MYSQL), nothing);
+        assert_eq!(excursion(&here, &context, &baseline(), MYSQL), None);
         let context = carried(None, &[("character_set_client", "latin1")]);
-        assert!(excursion(&context, &here, true, &baseline(), MYSQL).is_some());
-        assert_eq!(excursion(&context, &here, false, &baseline(), MYSQL), None);
+        assert!(excursion(&context, &here, &baseline(), MYSQL).is_some());
     }
 
     #[test]

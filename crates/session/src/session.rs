@@ -17,6 +17,8 @@ use crate::pin::Pins;
 use crate::variables::{AUTOCOMMIT, CHARACTER_SET_CLIENT, DEFAULT, SQL_MODE, has_mode};
 use crate::{Baseline, Carried, ClientTrackers, Pin, PinReason, Statements, TransactionInfo};
 
+pub use self::learn::MEANING;
+
 /// A session at its start, or after COM_CHANGE_USER.
 #[derive(Debug, Clone)]
 pub struct Start {
@@ -121,8 +123,10 @@ pub struct Session {
     initial_trackers: Rc<ClientTrackers>,
     trackers: Rc<ClientTrackers>,
     pins: Pins,
-    /// Of the connection's charset and collation not all is known: they were set where no tracker and no text shows it.
-    collation_is_unclear: bool,
+    /// Of what gives texts their meaning on the connection not all is known: it was set where no tracker and no text shows it.
+    meaning_is_unclear: bool,
+    /// What collation a charset has by itself was set.
+    sets_own_collations: bool,
     statements: Statements,
     status: StatusFlags,
     transaction_state: [u8; 8],
@@ -131,11 +135,15 @@ pub struct Session {
     characteristics: bool,
     /// It has written something for which no GTID came.
     untracked_writes: bool,
+    /// Of something that it may have written no answer came: it may be there, under a GTID that nobody has told, or come to be there later.
+    lost_writes: bool,
     insert_id: Made,
     /// What it was when the connection was asked for the id, until it answers.
     insert_id_asked: Made,
     /// LAST_INSERT_ID() of the connection at hand is this session's.
     insert_id_is_there: bool,
+    /// It may be another one since the connection came to hand.
+    insert_id_was_touched: bool,
     /// The connection at hand has warnings or an error to show.
     diagnostics_are_there: bool,
     /// Tables opened with `HANDLER … OPEN` and not closed; `None` where that is not known.
@@ -170,16 +178,19 @@ impl Session {
             initial_trackers: Rc::clone(&trackers),
             trackers,
             pins: Pins::default(),
-            collation_is_unclear: false,
+            meaning_is_unclear: false,
+            sets_own_collations: false,
             statements: Statements::new(start.statements_max),
             status: StatusFlags::AUTOCOMMIT,
             transaction_state: IDLE,
             has_written: false,
             characteristics: false,
             untracked_writes: false,
+            lost_writes: false,
             insert_id: Made::Known,
             insert_id_asked: Made::Known,
             insert_id_is_there: false,
+            insert_id_was_touched: false,
             diagnostics_are_there: false,
             handlers: Some(0),
             stray_cursor: false,
@@ -330,7 +341,7 @@ impl Session {
         );
         // Who was not asked before is believed.
         self.insert_id_was_made();
-        self.insert_id_is_there = false;
+        (self.insert_id_is_there, self.insert_id_was_touched) = (false, false);
         self.diagnostics_are_there = false;
         match has_diagnostics {
             true => Rc::new(self.carried.with_diagnostics()),
@@ -472,6 +483,7 @@ impl Session {
         let calls = Effects::CALLS_PROCEDURE.with(Effects::UNKNOWN_FUNCTION);
         let may_write = self.current.class >= Class::Transaction || self.current.effects.intersects(calls);
         self.untracked_writes |= may_write;
+        self.lost_writes |= may_write;
         may_write
     }
 
@@ -501,6 +513,7 @@ impl Session {
         self.statements.clear();
         self.trackers = Rc::clone(&self.initial_trackers);
         self.last = Last::default();
+        self.lost_writes = false;
         self.needs_rearming = true;
         self.pins.add(PinReason::Trackers, 0, self.current.now_ms);
         self.read_variables();
@@ -517,7 +530,7 @@ impl Session {
     /// The transaction is gone, and every pin that is of the connection.
     fn leave_connection(&mut self) {
         self.pins.clear();
-        self.collation_is_unclear = false;
+        (self.meaning_is_unclear, self.sets_own_collations) = (false, false);
         self.status.remove(StatusFlags::IN_TRANS);
         self.status.remove(StatusFlags::IN_TRANS_READONLY);
         self.transaction_state = IDLE;
@@ -528,7 +541,7 @@ impl Session {
         self.has_written = false;
         self.insert_id_was_made();
         self.insert_id_asked = Made::Known;
-        self.insert_id_is_there = false;
+        (self.insert_id_is_there, self.insert_id_was_touched) = (false, false);
         self.diagnostics_are_there = false;
         self.needs_rearming = false;
         self.current = Current::none();

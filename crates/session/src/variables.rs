@@ -44,6 +44,38 @@ const OF_MEANING: &[&[u8]] = &[
     b"explicit_defaults_for_timestamp",
 ];
 
+/// Of one server's.
+pub(crate) const OF_MEANING_COUNT: usize = OF_MEANING.len();
+
+/// Those that there are on such a server; the others are there under no name.
+pub(crate) fn of_meaning(dialect: Dialect) -> [&'static str; OF_MEANING_COUNT] {
+    let is_there = |name: &[u8]| match name {
+        b"old_mode" => dialect.is_mariadb(),
+        b"windowing_use_high_precision" => matches!(dialect, Dialect::MySql { version } if version >= 80_002),
+        _ => true,
+    };
+    let mut names = [""; OF_MEANING_COUNT];
+    for (place, name) in names
+        .iter_mut()
+        .zip(OF_MEANING)
+        .filter(|(_, name)| is_there(name))
+    {
+        *place = str::from_utf8(name).unwrap_or_default();
+    }
+    names
+}
+
+/// An expression whose value is that of the variable as a tracker has it.
+pub(crate) fn as_reported(name: &str) -> Option<String> {
+    match name {
+        "" => None,
+        "windowing_use_high_precision" | "explicit_defaults_for_timestamp" => {
+            Some(format!("IF(@@{name},'ON','OFF')"))
+        }
+        name => Some(format!("@@{name}")),
+    }
+}
+
 /// Whether a text may mean something else under another value.
 pub(crate) fn gives_meaning(name: &[u8]) -> bool {
     OF_MEANING.contains(&name)

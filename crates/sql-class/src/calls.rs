@@ -17,6 +17,8 @@ pub struct Call {
     pub is_bare_item: bool,
     /// No other statement of the text comes before it.
     pub is_in_first: bool,
+    /// A statement of the text that comes before it may have counted rows, which is what FOUND_ROWS() says then.
+    pub rows_were_counted: bool,
 }
 
 /// Most calls that are looked for.
@@ -34,6 +36,9 @@ pub fn calls(sql: &[u8], syntax: Syntax, function: &str) -> Vec<Call> {
         columns: [false; DEPTH_MAX],
         depth: 0,
         is_in_first: true,
+        counts_rows: false,
+        rows_were_counted: false,
+        verb: Keyword::None,
     };
     let variable = function.strip_prefix("@@");
     while search.window.current().kind != Kind::End && search.found.len() <= CALLS_MAX {
@@ -85,6 +90,12 @@ struct Search<'a> {
     columns: [bool; DEPTH_MAX],
     depth: usize,
     is_in_first: bool,
+    /// The statement at hand may count rows.
+    counts_rows: bool,
+    /// One before it may have.
+    rows_were_counted: bool,
+    /// What the statement at hand begins with; an UPDATE only up to its `SET`.
+    verb: Keyword,
 }
 
 impl Search<'_> {
@@ -96,11 +107,7 @@ impl Search<'_> {
             && before.kind != Kind::Dot
             && unquoted(self.window.tokens.text(name)).eq_ignore_ascii_case(function);
         if is_call {
-            self.found.push(Call {
-                range: name.start..close.end,
-                is_bare_item: self.is_column(before, after),
-                is_in_first: self.is_in_first,
-            });
+            self.push(name.start..close.end, self.is_column(before, after));
         }
     }
 
@@ -112,23 +119,60 @@ impl Search<'_> {
         let name = unquoted(&self.window.tokens.text(first)[2..]);
         if dot.kind != Kind::Dot {
             if name.eq_ignore_ascii_case(variable) {
-                let is_bare_item = self.is_column(before, dot);
-                self.found.push(Call {
-                    range: first.start..first.end,
-                    is_bare_item,
-                    is_in_first: self.is_in_first,
-                });
+                self.push(first.start..first.end, self.is_column(before, dot));
             }
         } else if Scope::of(name) == Some(Scope::Session)
             && unquoted(self.window.tokens.text(second)).eq_ignore_ascii_case(variable)
         {
-            let is_bare_item = self.is_column(before, self.window.seen[4]);
-            self.found.push(Call {
-                range: first.start..second.end,
-                is_bare_item,
-                is_in_first: self.is_in_first,
-            });
+            self.push(
+                first.start..second.end,
+                self.is_column(before, self.window.seen[4]),
+            );
         }
+    }
+
+    /// Whether the statement at hand may count rows, as far as this token tells (tested on both servers).
+    fn may_count(&mut self, token: Token) -> bool {
+        use Keyword::{
+            Begin, Commit, Delete, Do, Ignore, Insert, LowPriority, Quick, Replace, Rollback, Savepoint,
+        };
+        let is_mariadb = self.window.tokens.syntax().dialect.is_mariadb();
+        let word = token.keyword;
+        if self.window.seen[0].kind == Kind::Semicolon {
+            self.verb = word;
+            return match word {
+                Begin | Commit | Insert | Replace | Rollback | Savepoint => false,
+                Keyword::Set | Keyword::Start | Keyword::Use => false,
+                Delete => !matches!(
+                    self.window.seen[2].keyword,
+                    Keyword::From | LowPriority | Quick | Ignore
+                ),
+                Do | Keyword::Update => !is_mariadb,
+                _ => token.kind != Kind::Semicolon,
+            };
+        }
+        match (self.verb, word) {
+            (Keyword::Update, Keyword::Set) => {
+                self.verb = Keyword::None;
+                false
+            }
+            (Keyword::Update, _) if token.kind == Kind::Comma => true,
+            (Keyword::Set, Keyword::Select) => is_mariadb,
+            (Insert, Keyword::Table) => true,
+            _ => matches!(
+                word,
+                Keyword::Select | Keyword::Join | Keyword::Using | Keyword::Returning | Keyword::Call
+            ),
+        }
+    }
+
+    fn push(&mut self, range: Range<usize>, is_bare_item: bool) {
+        self.found.push(Call {
+            range,
+            is_bare_item,
+            is_in_first: self.is_in_first,
+            rows_were_counted: self.rows_were_counted,
+        });
     }
 
     fn is_column(&self, before: Token, after: Token) -> bool {
@@ -153,6 +197,7 @@ impl Search<'_> {
 
     fn step(&mut self) {
         let token = self.window.current();
+        self.counts_rows |= self.may_count(token);
         match token.kind {
             Kind::Open => {
                 self.depth += 1;
@@ -161,6 +206,8 @@ impl Search<'_> {
             Kind::Close => self.depth = self.depth.saturating_sub(1),
             Kind::Semicolon => {
                 (self.depth, self.is_in_first) = (0, false);
+                self.rows_were_counted |= std::mem::take(&mut self.counts_rows);
+                self.verb = Keyword::None;
                 self.set_columns(false);
             }
             _ if matches!(token.keyword, Keyword::Select | Keyword::Returning) => self.set_columns(true),
@@ -280,6 +327,49 @@ mod tests {
         let calls = calls(sql, Syntax::default(), "ROW_COUNT");
         let first: Vec<_> = calls.iter().map(|call| call.is_in_first).collect();
         assert_eq!(first, [true, false]);
+    }
+
+    #[test]
+    fn rows_are_counted_by_what_may_be_a_query() {
+        let maria = Dialect::MariaDb { version: 101_119 };
+        let on = |sql: &str, dialect| {
+            let (sql, syntax) = (format!("{sql}; SELECT FOUND_ROWS()"), Syntax::default());
+            let calls = calls(sql.as_bytes(), Syntax { dialect, ..syntax }, "FOUND_ROWS");
+            calls.last().unwrap().rows_were_counted
+        };
+        let [mysql, maria] =
+            [Syntax::default().dialect, maria].map(|dialect| move |sql: &str| on(sql, dialect));
+        let after = |sql: &str| {
+            assert_eq!(mysql(sql), maria(sql), "{sql}");
+            maria(sql)
+        };
+        assert!(mysql("UPDATE t SET a = 1") && !maria("UPDATE t SET a = 1, b = 2"));
+        assert!(mysql("DO 1") && !maria("DO 1"));
+        assert!(!mysql("SET @x = (SELECT 1)") && maria("SET @x = (SELECT 1)"));
+        for sql in [
+            "",
+            "SET @x = 1",
+            "SET @x = 1; ; INSERT INTO t VALUES (1); BEGIN",
+            "use a; delete from t; commit",
+            "INSERT INTO t VALUES (1) ON DUPLICATE KEY UPDATE a = 2, b = 3",
+        ] {
+            assert!(!after(sql), "{sql}");
+        }
+        for sql in [
+            "SELECT 1",
+            "SELECT 1; SET @x = 1",
+            "INSERT INTO t TABLE u",
+            "UPDATE t, u SET a = 1",
+            "DELETE a FROM a, b",
+            "DELETE FROM a USING a, b",
+            "CALL p()",
+            "SHOW TABLES",
+            "VALUES (1)",
+            "(SELECT 1)",
+            "EXECUTE s",
+        ] {
+            assert!(after(sql), "{sql}");
+        }
     }
 
     #[test]

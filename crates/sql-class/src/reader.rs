@@ -208,7 +208,7 @@ impl<'a> Reader<'a> {
             }
             (Keyword::SqlCalcFoundRows, _) => self.add(Effects::CALCULATES_FOUND_ROWS),
             // Counts the rows of the query, not those of the plan that it answers with.
-            (Keyword::Analyze, Keyword::Select | Keyword::With | Keyword::Format) if self.is_mariadb() => {
+            (Keyword::Analyze, Keyword::Select | Keyword::With | Keyword::Format) => {
                 self.add(Effects::CALCULATES_FOUND_ROWS);
             }
             (Keyword::Next, Keyword::Value) if self.is_mariadb() => {

@@ -80,7 +80,7 @@ fn reads() {
         read | EXPLAIN t 'a%'
         read | EXPLAIN SELECT 1
         read | EXPLAIN FORMAT=JSON SELECT 1
-        9 read | EXPLAIN ANALYZE SELECT 1
+        9 read calculates-found-rows | EXPLAIN ANALYZE SELECT 1
         M read calculates-found-rows | ANALYZE SELECT 1
         read | EXPLAIN (SELECT 1)
         9 read | EXPLAIN FOR SCHEMA s SELECT 1

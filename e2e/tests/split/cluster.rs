@@ -162,6 +162,19 @@ pub(crate) async fn ask(session: &mut Conn, statement: &str) -> Result<Option<St
     }
 }
 
+/// Why the session holds its connection. Each reason has a digest, and the time since.
+pub(crate) async fn pins(session: &mut Conn) -> Vec<String> {
+    let pins: Vec<(String, String, String)> = session.query("FOREBAY SHOW PINS").await.unwrap();
+    let reason = |(reason, digest, since): (String, String, String)| {
+        let is_kept = reason == "kept" && digest.is_empty() && since.is_empty();
+        let is_pin =
+            u64::from_str_radix(&digest, 16).is_ok() && since.parse().is_ok_and(|since: f64| since >= 0.0);
+        assert!(is_kept || is_pin, "{reason} {digest} {since}");
+        reason
+    };
+    pins.into_iter().map(reason).collect()
+}
+
 /// What the gateway says of why a read goes where it goes.
 pub(crate) async fn why(session: &mut Conn) -> Vec<(String, String)> {
     let explain = format!("FOREBAY EXPLAIN {WHERE_AM_I}");

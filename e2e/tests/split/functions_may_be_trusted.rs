@@ -7,7 +7,7 @@ use e2e::{Gateway, Setup};
 use mysql_async::Conn;
 use mysql_async::prelude::Queryable;
 
-use crate::cluster;
+use crate::cluster::{self, ask, pins};
 
 const SCHEMA: &str = "trusted";
 const RULE: &str = "[[rule]]\nname = \"known\"\nclass = [\"read\"]\ndigest_text = '\\btwice \\('\nroute = \"replicas\"\npin = \"never\"";
@@ -26,10 +26,6 @@ async fn start(schema: &str, setup: Setup) -> (Gateway, Conn) {
     (gateway, session)
 }
 
-async fn pins(session: &mut Conn) -> Vec<(String, String)> {
-    session.query("FOREBAY SHOW PINS").await.unwrap()
-}
-
 #[tokio::test]
 async fn but_are_not_by_themselves() {
     let (_gateway, mut session) = start("trusted_by_nobody", cluster::split(cluster::shared())).await;
@@ -37,7 +33,7 @@ async fn but_are_not_by_themselves() {
         let port: Option<u16> = session.query_first(CALL).await.unwrap();
         assert_eq!(port, Some(cluster::shared().primary().port()));
     }
-    assert_eq!(pins(&mut session).await[0].0, "unknown-function");
+    assert_eq!(pins(&mut session).await, ["unknown-function"]);
 }
 
 #[tokio::test]
@@ -80,7 +76,50 @@ async fn by_an_option() {
         .unwrap();
     assert!(pins(&mut session).await.is_empty());
     session.query_drop("CALL nothing()").await.unwrap();
-    assert_eq!(pins(&mut session).await[0].0, "procedure");
+    assert_eq!(pins(&mut session).await[0], "procedure");
+}
+
+/// What it may read of its session is that of its session.
+#[tokio::test]
+async fn to_read_the_id_that_was_made_last() {
+    let setup = cluster::split(cluster::shared()).cluster("trust_functions = true");
+    let (gateway, mut session) = start("trusted_to_read", setup).await;
+    for statement in [
+        "CREATE TABLE numbered (id INT AUTO_INCREMENT PRIMARY KEY, v INT) AUTO_INCREMENT = 70",
+        "CREATE FUNCTION made_last() RETURNS BIGINT DETERMINISTIC NO SQL RETURN LAST_INSERT_ID()",
+    ] {
+        session.query_drop(statement).await.unwrap();
+    }
+    let mut other = cluster::connect_to(&gateway, "trusted_to_read").await;
+    let mut none = cluster::connect_to(&gateway, "trusted_to_read").await;
+    for hint in ["", "/* forebay: replica */ "] {
+        let question = format!("{hint}SELECT made_last()");
+        for _ in 0..3 {
+            for session in [&mut session, &mut other] {
+                session
+                    .query_drop("INSERT INTO numbered (v) VALUES (1)")
+                    .await
+                    .unwrap();
+            }
+            for _ in 0..4 {
+                for session in [&mut session, &mut other, &mut none] {
+                    let made = session.last_insert_id();
+                    let expected = ask(session, "SELECT LAST_INSERT_ID()").await;
+                    assert!(
+                        made.is_none_or(|made| expected == Ok(Some(made.to_string()))),
+                        "{made:?}"
+                    );
+                    assert_eq!(ask(session, &question).await, expected);
+                    let prepared: Option<u64> = session.exec_first(&question, ()).await.unwrap();
+                    assert_eq!(prepared.map(|id| id.to_string()), expected.unwrap());
+                }
+            }
+        }
+    }
+    assert_eq!(
+        ask(&mut none, "SELECT made_last()").await,
+        Ok(Some("0".to_owned()))
+    );
 }
 
 #[tokio::test]

@@ -49,6 +49,7 @@ mod statements_are_prepared_again_where_they_are_not_known;
 mod statements_are_read_in_their_charset;
 mod transactions_may_read_on_a_replica_first;
 mod transactions_stay_on_one_server;
+mod statements_of_every_kind_are_as_on_one_server;
 mod two_primaries_get_no_writes;
 mod two_sessions_take_turns_on_one_connection;
 mod users_log_in_with_the_gateway;

@@ -288,11 +288,11 @@ async fn a_session_keeps_its_connection_or_lets_it_go_as_they_say() {
     .await;
     let mut session = cluster::connect(&gateway).await;
     session.query_drop("SET @ignored = 1").await.unwrap();
-    let pins: Vec<(String, String)> = session.query("FOREBAY SHOW PINS").await.unwrap();
+    let pins = cluster::pins(&mut session).await;
     assert!(pins.is_empty(), "{pins:?}");
     session.query_drop("SELECT 'keep'").await.unwrap();
-    let pins: Vec<(String, String)> = session.query("FOREBAY SHOW PINS").await.unwrap();
-    assert_eq!(pins[0].0, "kept");
+    let pins = cluster::pins(&mut session).await;
+    assert_eq!(pins, ["kept"]);
     session
         .query_drop("CREATE TEMPORARY TABLE kept_one (id INT)")
         .await

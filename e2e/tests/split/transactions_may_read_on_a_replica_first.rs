@@ -470,6 +470,57 @@ async fn a_statement_that_cannot_be_prepared_ends_no_transaction() {
     }
 }
 
+/// Who says that reads have to be fresher says so of the next one, too.
+#[tokio::test]
+async fn and_leave_it_when_their_session_wants_fresher_reads() {
+    let sandbox = cluster::shared();
+    let setup = cluster::split(sandbox).listener(&format!("{OPTION}\nread_consistency = \"eventual\""));
+    let gateway = cluster::start(setup, 2).await;
+    cluster::schema(sandbox, "fresher", "CREATE TABLE t (id INT PRIMARY KEY)");
+    let primary = sandbox.primary().port();
+    let mut session = cluster::connect_to(&gateway, "fresher").await;
+    for (moved, before, wanted) in [
+        (1, "eventual", "session"),
+        (2, "session", "strong"),
+        (3, "DEFAULT", "strong"),
+    ] {
+        session
+            .query_drop(format!("FOREBAY SET read_consistency = {before}"))
+            .await
+            .unwrap();
+        let port = begin(&mut session, sandbox).await;
+        for same in [before, "eventual"] {
+            session
+                .query_drop(format!("FOREBAY SET read_consistency = {same}"))
+                .await
+                .unwrap();
+            assert_eq!(cluster::where_am_i(&mut session).await, port, "{same}");
+        }
+        session
+            .query_drop(format!("FOREBAY SET read_consistency = {wanted}"))
+            .await
+            .unwrap();
+        assert_eq!(count(&gateway, "moved"), moved, "{wanted}");
+        assert_eq!(cluster::pins(&mut session).await, ["transaction"]);
+        assert_eq!(cluster::where_am_i(&mut session).await, primary, "{wanted}");
+        session.query_drop("INSERT INTO t VALUES (9)").await.unwrap();
+        session.query_drop("ROLLBACK").await.unwrap();
+        let rows = "/* forebay: primary */ SELECT COUNT(*) FROM t";
+        assert_eq!(ask(&mut session, rows).await, Ok(Some("0".to_owned())));
+    }
+    // Where something binds it to its replica it is told that it cannot have them.
+    session
+        .query_drop("FOREBAY SET read_consistency = DEFAULT")
+        .await
+        .unwrap();
+    let port = begin(&mut session, sandbox).await;
+    session.query_drop("SELECT CAST('x' AS SIGNED)").await.unwrap();
+    session.query_drop("GET DIAGNOSTICS @n = NUMBER").await.unwrap();
+    let refused = ask(&mut session, "FOREBAY SET read_consistency = strong").await;
+    assert_eq!(refused, Err(1290));
+    assert_eq!(cluster::where_am_i(&mut session).await, port);
+}
+
 /// `GET DIAGNOSTICS` binds a session to the connection that has them: it cannot write, but is told so.
 #[tokio::test]
 async fn what_binds_a_session_to_the_replica_keeps_it_there() {

@@ -8,7 +8,7 @@ use mysql_async::Conn;
 use mysql_async::prelude::Queryable;
 use sandbox::Kind;
 
-use crate::cluster::{self, ask};
+use crate::cluster::{self, ask, pins};
 
 const SCHEMA: &str = "holdings";
 
@@ -40,11 +40,6 @@ async fn sessions() -> (Gateway, Conn, Conn) {
 
 fn value(text: &str) -> Result<Option<String>, u16> {
     Ok(Some(text.to_owned()))
-}
-
-async fn pins(session: &mut Conn) -> Vec<String> {
-    let pins: Vec<(String, String)> = session.query("FOREBAY SHOW PINS").await.unwrap();
-    pins.into_iter().map(|(reason, _)| reason).collect()
 }
 
 /// The other session goes through as many statements as it takes to be on every connection that is not held.
@@ -335,7 +330,7 @@ async fn a_branch_that_is_not_detached() {
         own.query_drop("INSERT INTO changed VALUES (77)").await.unwrap();
         own.query_drop("XA END 'attached'").await.unwrap();
         own.query_drop("XA PREPARE 'attached'").await.unwrap();
-        let pins: Vec<(String, String)> = own.query("FOREBAY SHOW PINS").await.unwrap();
+        let pins = pins(&mut own).await;
         assert!(!pins.is_empty());
         for _ in 0..4 {
             other

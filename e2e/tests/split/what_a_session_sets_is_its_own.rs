@@ -287,7 +287,7 @@ impl Turns {
             }
         }
         let mut wrong = Vec::new();
-        let pins: Vec<(String, String)> = own.query("FOREBAY SHOW PINS").await.unwrap();
+        let pins = cluster::pins(&mut own).await;
         if self.connections == 1 && !pins.is_empty() {
             wrong.push(format!("after {:?}, the session is bound by {pins:?}", row.sets));
         }

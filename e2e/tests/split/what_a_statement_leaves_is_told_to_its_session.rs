@@ -287,7 +287,7 @@ async fn warnings_and_errors() {
     assert_eq!(errors[0].1, 1146);
     // The next statement leaves nothing of it, and lets the connection go.
     own.query_drop("SELECT 1").await.unwrap();
-    let pins: Vec<(String, String)> = own.query("FOREBAY SHOW PINS").await.unwrap();
+    let pins = cluster::pins(&mut own).await;
     assert!(pins.is_empty(), "{pins:?}");
 }
 

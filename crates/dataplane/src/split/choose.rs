@@ -257,7 +257,13 @@ fn is_elsewhere(own: Option<&str>, other: Option<&str>) -> bool {
     matches!((own, other), (Some(own), Some(other)) if own != other)
 }
 
-/// How fresh a read must be: what the account or the listener says.
+/// How fresh a read must be: what the account or the listener says. Of a write whose answer was lost no position of the session's tells,
+/// and it may be done as late as after the next: all that the primary has does.
 pub(crate) fn consistency(split: &Split) -> ReadConsistency {
-    split.read_consistency()
+    let wanted = split.read_consistency();
+    let (session, is_one) = (&split.session, split.pool().config().max_writers == 1);
+    match session.has_lost_writes() && !session.has_untracked_writes() && is_one {
+        true if wanted == ReadConsistency::Session => ReadConsistency::Strong,
+        _ => wanted,
+    }
 }

@@ -24,36 +24,36 @@ pub(crate) async fn statement(split: &mut Split, head: CommandHead) -> Result<()
     let text = command::text(command::payload(split, head), split.capabilities);
     let text = String::from_utf8_lossy(text.unwrap_or_default()).into_owned();
     let mut words = text.split_whitespace().skip(1);
-    let (columns, rows) = match (words.next(), words.next()) {
+    match (words.next(), words.next()) {
         (Some(word), Some(_)) if word.eq_ignore_ascii_case("EXPLAIN") => {
             let at = text
                 .to_ascii_uppercase()
                 .find("EXPLAIN")
                 .map_or(0, |at| at + "EXPLAIN".len());
-            (["what", "value"], explain(split, text[at..].trim_start()).await)
+            let rows = explain(split, text[at..].trim_start()).await;
+            answer_rows(split, &["what", "value"], &rows).await
         }
         (Some(show), Some(pins))
             if show.eq_ignore_ascii_case("SHOW")
                 && pins.trim_end_matches(';').eq_ignore_ascii_case("PINS") =>
         {
-            (["reason", "digest"], pins_of(split))
+            let rows = pins_of(split);
+            answer_rows(split, &["reason", "digest", "since_seconds"], &rows).await
         }
-        (Some(set), Some(_)) if set.eq_ignore_ascii_case("SET") => return set_option(split, &text).await,
+        (Some(set), Some(_)) if set.eq_ignore_ascii_case("SET") => set_option(split, &text).await,
         _ => {
             let known = "known are FOREBAY EXPLAIN <statement>, FOREBAY SHOW PINS and \
                          FOREBAY SET [read_]consistency = <value>"
                 .to_owned();
-            return refuse(split, SessionError::GatewayStatement(known)).await;
+            refuse(split, SessionError::GatewayStatement(known)).await
         }
-    };
+    }
+}
+
+async fn answer_rows(split: &mut Split, columns: &[&str], rows: &[Vec<String>]) -> Result<(), SessionError> {
     let sequence = answer::discard(split).await?.wrapping_add(1);
-    let packets = result_set(
-        &columns,
-        &rows,
-        split.capabilities,
-        split.lasting_status(),
-        sequence,
-    );
+    let (capabilities, status) = (split.capabilities, split.lasting_status());
+    let packets = result_set(columns, rows, capabilities, status, sequence);
     debug_assert!(packets.len() > PacketHeader::LEN);
     answer::say(split, &packets).await
 }
@@ -73,12 +73,28 @@ async fn set_option(split: &mut Split, text: &str) -> Result<(), SessionError> {
             let why = "not strong, since several servers take writes (max_writers)".to_owned();
             refuse(split, SessionError::GatewayStatement(why)).await
         }
-        Ok(wanted) => {
-            split.own_consistency = wanted;
-            answer::ok(split).await
-        }
+        Ok(wanted) => set_consistency(split, wanted).await,
         Err(why) => refuse(split, SessionError::GatewayStatement(why)).await,
     }
+}
+
+/// A transaction that reads on a replica goes on to the primary where its reads have to be fresher from here on than it has begun with.
+async fn set_consistency(split: &mut Split, wanted: Option<ReadConsistency>) -> Result<(), SessionError> {
+    let rank = |split: &Split| match split.read_consistency() {
+        ReadConsistency::Eventual => 0,
+        ReadConsistency::Session => 1,
+        ReadConsistency::Strong => 2,
+    };
+    let (before, said) = (rank(split), split.own_consistency);
+    split.own_consistency = wanted;
+    if rank(split) > before
+        && transaction::is_on_replica(split)
+        && let Err(refused) = Box::pin(transaction::go_now(split)).await
+    {
+        split.own_consistency = said;
+        return answer::refuse(split, refused).await;
+    }
+    answer::ok(split).await
 }
 
 /// What a `FOREBAY SET` wants: `None` is what the configuration says.
@@ -109,11 +125,18 @@ fn consistency(text: &str) -> Result<Option<ReadConsistency>, String> {
 }
 
 fn pins_of(split: &Split) -> Vec<Vec<String>> {
-    let pins = split.session.pins().iter();
-    let reasons = pins.map(|pin| vec![pin.reason.label().to_owned(), format!("{:016x}", pin.digest)]);
+    let now_ms = split.worker.now_ms();
+    let reasons = split.session.pins().iter().map(|pin| {
+        let seconds = now_ms.saturating_sub(pin.since_ms) as f64 / 1000.0;
+        vec![
+            pin.reason.label().to_owned(),
+            format!("{:016x}", pin.digest),
+            format!("{seconds:.1}"),
+        ]
+    });
     let kept = split
         .keeps_connection
-        .then(|| vec!["kept".to_owned(), String::new()]);
+        .then(|| vec!["kept".to_owned(), String::new(), String::new()]);
     reasons.chain(kept).collect()
 }
 

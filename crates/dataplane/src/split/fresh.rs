@@ -154,7 +154,7 @@ pub(crate) fn keeps_sync_wait(from: &Carried, to: &Carried) -> bool {
 
 /// What has all that the session has written.
 pub(crate) fn own_writes(split: &Split) -> Freshness {
-    match split.session.has_untracked_writes() {
+    match split.session.has_untracked_writes() || split.session.has_lost_writes() {
         true => Freshness::Primary,
         false => own_position(split),
     }

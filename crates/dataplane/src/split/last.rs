@@ -6,8 +6,8 @@
 use std::rc::Rc;
 
 use mysql_wire::{Command, OkPacket, Outcome, PacketHeader};
-use session::Prepared;
-use sql_class::{Class, Effects, Facts, StatementItem, Syntax};
+use session::{Prepared, Session, Statement};
+use sql_class::{Call, Class, Effects, Facts, StatementItem, Syntax};
 
 use crate::error::SessionError;
 use crate::session::CommandHead;
@@ -22,12 +22,15 @@ pub(crate) struct Left {
     pub(crate) is_own: bool,
     /// And nothing else was executed there, not by the gateway either.
     pub(crate) is_untouched: bool,
+    /// It was there that the session has counted rows last, and nobody else since.
+    pub(crate) has_count: bool,
 }
 
 impl Left {
     pub(crate) const ALL: Self = Self {
         is_own: true,
         is_untouched: true,
+        has_count: true,
     };
 }
 
@@ -41,8 +44,21 @@ pub(crate) fn note_sent(split: &mut Split, command: Command) {
         split.turn = split.turn.wrapping_add(1);
         split.with_figures = None;
         if let Some(leased) = &mut split.lease {
-            leased.left = Left::ALL;
+            let has_count = leased.left.has_count;
+            leased.left = Left {
+                has_count,
+                ..Left::ALL
+            };
         }
+    }
+}
+
+/// A command was answered.
+pub(crate) fn note_answered(split: &mut Split, outcome: &Outcome) {
+    if split.session.has_counted_rows(outcome)
+        && let Some(leased) = &mut split.lease
+    {
+        leased.left.has_count = leased.left.is_own;
     }
 }
 
@@ -73,9 +89,12 @@ pub(crate) async fn bring_about(
     facts: &Facts,
     prepared: Option<(u32, u64)>,
 ) -> Result<(), Refused> {
-    while let Some(command) = with_statement(split, head, Some(facts), prepared, |session, statement| {
-        session.prime(statement)
-    }) {
+    // What a function is trusted not to set it may read all the same.
+    let priming = |session: &mut Session, statement: &Statement<'_>| {
+        let facts = Some(facts);
+        session.prime(&Statement { facts, ..*statement })
+    };
+    while let Some(command) = with_statement(split, head, Some(facts), prepared, priming) {
         prime(split, command).await?;
     }
     lookup::bring_about(split, facts).await.map(drop)
@@ -235,29 +254,51 @@ fn with_values(split: &Split, text: &[u8], facts: &Facts, left: Option<Left>) ->
     if may_define(text, facts) {
         return None;
     }
-    let mut values: Vec<(&str, String, bool)> = Vec::new();
+    let mut values: Vec<(&str, String, Lasts)> = Vec::new();
     let (is_now, left) = (left.is_some(), left.unwrap_or(Left::ALL));
-    // Among a server's own processes and threads its own id is the right one.
-    let reads_server = facts.effects.contains(Effects::READS_SERVER);
+    // Among a server's own processes and threads its own id is the right one, and so it is beside what says who has a lock.
+    let reads_server = facts.effects.contains(Effects::READS_SERVER) || has(text, b"IS_USED_LOCK");
     if facts.effects.contains(Effects::READS_CONNECTION_ID) && !reads_server {
         let id = format!("CAST({} AS UNSIGNED)", split.control.id);
-        values.push(("CONNECTION_ID", id, true));
+        values.push(("CONNECTION_ID", id, Lasts::Always));
     }
     if facts.effects.contains(Effects::READS_LAST_GTID) && is_now {
         // Whoever had the connection last, and wherever the session wrote.
-        let lasts = facts.class == Class::Read;
+        let lasts = match facts.class {
+            Class::Read => Lasts::Always,
+            _ => Lasts::InFirst,
+        };
         values.extend(last_gtid(split).map(|gtid| ("@@last_gtid", gtid, lasts)));
     }
     if !left.is_untouched && facts.effects.contains(Effects::READS_ROW_COUNT) {
-        values.push(("ROW_COUNT", split.session.row_count().to_string(), false));
+        let count = split.session.row_count().to_string();
+        values.push(("ROW_COUNT", count, Lasts::InFirst));
     }
     // What the gateway itself executes leaves them as they are. None is better than another session's.
-    if !left.is_own && facts.effects.contains(Effects::READS_FOUND_ROWS) {
+    if !left.has_count && facts.effects.contains(Effects::READS_FOUND_ROWS) {
         let rows = lookup::found_rows(split)
             .or(split.session.found_rows())
             .unwrap_or(0);
-        values.push(("FOUND_ROWS", rows.to_string(), false));
+        values.push(("FOUND_ROWS", rows.to_string(), Lasts::UntilRowsAreCounted));
     }
+/// In which statements of a text a value is right.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Lasts {
+    InFirst,
+    UntilRowsAreCounted,
+    Always,
+}
+
+impl Lasts {
+    fn until(self, call: &Call) -> bool {
+        match self {
+            Self::InFirst => call.is_in_first,
+            Self::UntilRowsAreCounted => !call.rows_were_counted,
+            Self::Always => true,
+        }
+    }
+}
+
     if values.is_empty() {
         return None;
     }
@@ -279,15 +320,16 @@ fn may_define(text: &[u8], facts: &Facts) -> bool {
 
 fn has(text: &[u8], part: &[u8]) -> bool {
     let mut windows = text.windows(part.len());
+    let is_lost = split.session.has_lost_writes() && split.session.has_untracked_writes();
     windows.any(|window| window.eq_ignore_ascii_case(part))
 }
 
-/// MariaDB's, of the session's last write, as a literal. `None` where it is not known.
+/// MariaDB's, of the session's last write, as a literal. `None` where it is not known. After a write whose answer was lost it is what a
+/// client has that comes anew, as it would have to without a gateway: an older one would not be that of the last write.
 fn last_gtid(split: &Split) -> Option<String> {
     let gtid = match split.session.gtid() {
-        None if split.session.has_untracked_writes() => return None,
-        None => Vec::new(),
-        Some(_) => split.session.last_gtid()?,
+        Some(_) if !is_lost => split.session.last_gtid()?,
+        _ => Vec::new(),
     };
     let is_one = |byte: &u8| byte.is_ascii_digit() || *byte == b'-';
     let text = String::from_utf8(gtid).ok()?;
@@ -298,18 +340,18 @@ fn last_gtid(split: &Split) -> Option<String> {
 /// as on its own. `None` where it is right as it is.
 pub(crate) fn without_schema(split: &Split, prepared: &Prepared) -> Option<Vec<u8>> {
     let is_needed = prepared.context.schema().is_none() && split.session.carried().schema().is_some();
-    let values = ["DATABASE", "SCHEMA"].map(|function| (function, "NULL".to_owned(), true));
+    let values = ["DATABASE", "SCHEMA"].map(|function| (function, "NULL".to_owned(), Lasts::Always));
     is_needed.then(|| with_calls(&prepared.text, split.session.syntax(), &values))?
 }
 
-/// The text with values in the place of calls of functions without arguments, those that do not last in its first statement only. `None` where there are no such calls.
-fn with_calls(text: &[u8], syntax: Syntax, values: &[(&str, String, bool)]) -> Option<Vec<u8>> {
+/// The text with values in the place of calls of functions without arguments, as far as they last. `None` where there are no such calls.
+fn with_calls(text: &[u8], syntax: Syntax, values: &[(&str, String, Lasts)]) -> Option<Vec<u8>> {
     let mut places: Vec<_> = values
         .iter()
         .flat_map(|(function, value, lasts)| {
             sql_class::calls(text, syntax, function)
                 .into_iter()
-                .filter(move |call| *lasts || call.is_in_first)
+                .filter(move |call| lasts.until(call))
                 // The column's type and length are the function's, which an argument gives that is never looked at.
                 .map(move |call| {
                     let parentheses = if function.starts_with("@@") { "" } else { "()" };

@@ -350,6 +350,8 @@ pub(crate) fn held(metrics: &telemetry::Worker, cluster: &Cluster, opened: &Open
         last_session: None,
         last_turn: 0,
         is_untouched: false,
+        has_count: false,
+        insert_id: Some(0),
         syncs_reads: false,
         series: metrics.server(cluster.name(), opened.server.name()),
     }
@@ -443,10 +445,12 @@ pub(crate) fn attach(split: &mut Split, mut connection: Connection<Held>, is_pri
         .series()
         .ran(if is_primary { Ran::Primary } else { Ran::Replica });
     let state = &connection.state;
+    split.session.note_insert_id(state.insert_id);
     let is_own = state.last_session == Some(split.control.id) && state.last_turn == split.turn;
     let left = Left {
         is_own,
         is_untouched: is_own && state.is_untouched,
+        has_count: is_own && state.has_count,
     };
     split.lease = Some(Leased {
         connection,
@@ -467,8 +471,9 @@ pub(crate) fn detach(split: &mut Split) -> Option<Connection<Held>> {
     }
     leased.connection.stream = std::mem::replace(&mut split.wires.server, Stream::Detached);
     let state = &mut leased.connection.state;
-    state.last_session = leased.left.is_own.then_some(split.control.id);
-    (state.last_turn, state.is_untouched) = (split.turn, leased.left.is_untouched);
+    let left = leased.left;
+    state.last_session = left.is_own.then_some(split.control.id);
+    (state.last_turn, state.is_untouched, state.has_count) = (split.turn, left.is_untouched, left.has_count);
     split.control.detach();
     Some(leased.connection)
 }
@@ -477,6 +482,7 @@ pub(crate) fn detach(split: &mut Split) -> Option<Connection<Held>> {
 pub(crate) fn give_back(split: &mut Split) {
     debug_assert!(split.wires.down.is_empty() && !split.wires.down.is_pending());
     if let Some(mut connection) = detach(split) {
+        connection.state.insert_id = split.session.insert_id_left(connection.state.insert_id);
         fresh::leave(&mut connection.state, split.session.leave());
         connection.state.statements.let_go();
         if split.control.is_aimed_at() {
@@ -534,6 +540,7 @@ pub(crate) async fn give_back_as_new(split: &mut Split) -> Result<(), String> {
     connection.state.statements.clear();
     connection.state.to_close.clear();
     connection.state.last_session = None;
+    connection.state.insert_id = None;
     connection.state.syncs_reads = false;
     split.pool().give_back(connection);
     Ok(())

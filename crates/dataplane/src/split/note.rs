@@ -3,15 +3,19 @@
 //! The statement is executed as ever. What [`explain`](super::explain) says of it is kept until the session's next
 //! statement, and if that is `SHOW WARNINGS` the gateway answers it, provided the server has no warnings of its own to show.
 
+use std::rc::Rc;
+
 use mysql_wire::query::Query;
+use mysql_wire::statement::ExecuteHead;
 use mysql_wire::{Capabilities, Command};
+use session::Prepared;
 use sql_class::{Effects, Facts};
 
 use crate::error::SessionError;
 use crate::session::CommandHead;
 use crate::split::rows::result_set;
 use crate::split::state::Split;
-use crate::split::{answer, command, explain, rules, run};
+use crate::split::{answer, command, explain, rules, run, statement};
 
 /// The attribute; its value does not count.
 const ATTRIBUTE: &[u8] = b"forebay_explain";
@@ -57,6 +61,52 @@ pub(crate) async fn query(split: &mut Split, head: CommandHead, facts: Facts) ->
     }
     split.note = known.map(|rows| in_words(&rows, split.server_name()));
     Ok(())
+}
+
+/// Whether the execution of a prepared statement is for [`execute`].
+#[inline]
+pub(crate) fn concerns_execution(split: &Split, head: CommandHead, prepared: &Prepared) -> bool {
+    let capabilities = split.capabilities;
+    capabilities.contains(Capabilities::QUERY_ATTRIBUTES)
+        && is_asked_with(command::payload(split, head), prepared.params, capabilities)
+}
+
+/// The execution of a prepared statement that asks for an explanation, or of which rules have something to say.
+pub(crate) async fn execute(
+    split: &mut Split,
+    head: CommandHead,
+    id: u32,
+    prepared: Prepared,
+) -> Result<(), SessionError> {
+    let mut known = None;
+    if concerns_execution(split, head, &prepared) {
+        let text = rules::original(split, id).unwrap_or_else(|| Rc::clone(&prepared.text));
+        known = Some(explain::explain(split, &String::from_utf8_lossy(&text)).await);
+    }
+    if rules::concern(split) {
+        rules::execute(split, head, id, prepared).await?;
+    } else {
+        statement::execute_prepared(split, head, id, prepared).await?;
+    }
+    split.note = known.map(|rows| in_words(&rows, split.server_name()));
+    Ok(())
+}
+
+/// The usual execution has as many parameters as its statement, and no attributes.
+fn is_asked_with(payload: &[u8], parameters: u16, capabilities: Capabilities) -> bool {
+    const FLAGS: usize = 5;
+    const COUNT: usize = 10;
+    const COUNTS_PARAMETERS: u8 = 0x08;
+    let counts = parameters > 0
+        || payload
+            .get(FLAGS)
+            .is_some_and(|flags| flags & COUNTS_PARAMETERS != 0);
+    let is_usual = parameters < 251 && payload.get(COUNT) == Some(&(parameters as u8));
+    counts
+        && !is_usual
+        && payload.first() == Some(&Command::STMT_EXECUTE.0)
+        && ExecuteHead::decode(payload, parameters, capabilities)
+            .is_ok_and(|head| head.attributes > 0 && head.has_attribute(payload, ATTRIBUTE))
 }
 
 /// Answers `SHOW WARNINGS`, which may be asked again.
@@ -130,6 +180,23 @@ mod tests {
         ));
         assert!(!is_asked(b"\x03\x00\x01SELECT 1", attributes));
         assert!(!is_asked(b"\x03forebay_explain", Capabilities::PROTOCOL_41));
+    }
+
+    #[test]
+    fn and_so_it_does_with_an_execution() {
+        let attributes = Capabilities::QUERY_ATTRIBUTES;
+        let asks = |flags: u8, rest: &[u8], parameters| {
+            let payload = [b"\x17\x07\0\0\0", &[flags][..], b"\x01\0\0\0", rest].concat();
+            is_asked_with(&payload, parameters, attributes)
+        };
+        let attribute = b"\xfe\0\x0fforebay_explain";
+        let alone = [&b"\x01\0\x01"[..], attribute, b"\x011"].concat();
+        let behind = [&b"\x02\0\x01\x08\0\0"[..], attribute, b"\x01\0\0\0\0\0\0\0\x011"].concat();
+        assert!(asks(8, &alone, 0) && asks(8, &behind, 1) && asks(0, &behind, 1));
+        assert!(!asks(0, &alone, 0), "nothing counts them");
+        assert!(!asks(8, b"\0", 0) && !asks(0, b"", 0));
+        assert!(!asks(8, b"\x01\0\x01\x08\0\0\x01\0\0\0\0\0\0\0", 1));
+        assert!(!asks(8, &alone[..8], 0), "cut off");
     }
 
     #[test]

@@ -11,6 +11,7 @@ use sql_class::{Class, Effects, Facts};
 
 use crate::error::SessionError;
 use crate::session::CommandHead;
+use crate::split::last::Left;
 use crate::split::run::with_statement;
 use crate::split::state::{Refused, Split};
 use crate::split::statement::unknown_statement;
@@ -34,6 +35,7 @@ impl From<NotPrepared> for SessionError {
 
 /// Prepares a statement on the connection that was leased, so that it means what it has meant when the client prepared it.
 pub(crate) async fn prepare_here(split: &mut Split, id: u32, prepared: &Prepared) -> Result<(), NotPrepared> {
+    learn_meaning(split).await?;
     let has_changed = !split.session.carried().means_the_same(&prepared.context);
     if has_changed && split.was_pinned {
         learn_what_comes_late(split).await?;
@@ -97,10 +99,34 @@ fn excursion(split: &Split, context: &Carried) -> Option<Excursion> {
 /// yet to be reported: the answer to a preparation reports nothing.
 pub(crate) async fn learn_what_is_late(split: &mut Split) -> Result<(), NotPrepared> {
     let is_late = |reason| matches!(reason, PinReason::Unsettled | PinReason::SetStatement);
-    match split.session.pins().iter().any(|pin| is_late(pin.reason)) {
-        true => learn_what_comes_late(split).await,
-        false => Ok(()),
+    if split.session.pins().iter().any(|pin| is_late(pin.reason)) {
+        learn_what_comes_late(split).await?;
     }
+    learn_meaning(split).await
+}
+
+/// What gives texts their meaning may be set where nothing reports it: then the server is asked.
+async fn learn_meaning(split: &mut Split) -> Result<(), NotPrepared> {
+    if split.session.ask_meaning().is_none() {
+        return Ok(());
+    }
+    learn_what_comes_late(split).await?;
+    let Some(question) = split.session.ask_meaning() else {
+        return Ok(());
+    };
+    let question = ask::query(split.key.capabilities, &question);
+    let replies = ask(split, &[question]).await?;
+    if let Some(row) = replies
+        .first()
+        .and_then(|reply| reply.row::<{ session::MEANING }>())
+    {
+        split.session.learn_meaning(&row.map(ask::plain));
+    }
+    // It has counted rows of its own.
+    if let Some(leased) = &mut split.lease {
+        leased.left = Left::default();
+    }
+    Ok(())
 }
 
 /// What the session's last statement has set may be reported with the next OK only, which must be none of an excursion's.

@@ -219,8 +219,11 @@ pub(crate) fn let_go(
         session.needs_its_connection(statement)
     });
     let is_to_be_asked = !needs && !split.session.knows_last_insert_id();
-    if !needs && !is_to_be_asked {
-        lease::give_back(split);
+    match facts {
+        _ if is_to_be_asked => {}
+        _ if !needs => lease::give_back(split),
+        Some(facts) if rules::binds_for_long(split, facts) => lease::leave_replica(split),
+        _ => {}
     }
     is_to_be_asked
 }
@@ -383,6 +386,7 @@ pub(crate) async fn settle(split: &mut Split, ended: Ended) -> Result<(), Sessio
                 }
             }
             split.session.end(&outcome);
+            last::note_answered(split, &outcome);
             split.note_written();
             last::note_made(split, &outcome, sent.as_deref());
             release(split).await

@@ -48,6 +48,10 @@ pub(crate) struct Held {
     pub(crate) last_turn: u32,
     /// Nothing was executed on it since, not by the gateway either.
     pub(crate) is_untouched: bool,
+    /// What FOUND_ROWS() says on it is that session's.
+    pub(crate) has_count: bool,
+    /// What LAST_INSERT_ID() says on it, as far as that is known.
+    pub(crate) insert_id: Option<u64>,
     /// Galera: reads on it wait for what other nodes have written.
     pub(crate) syncs_reads: bool,
     pub(crate) series: Arc<ServerSeries>,

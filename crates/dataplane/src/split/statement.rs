@@ -23,7 +23,9 @@ use crate::split::run::{
 };
 use crate::split::state::{Refused, Split};
 use crate::split::step::Step;
-use crate::split::{answer, choose, command, last, lease, lookup, pipeline, reprepare, rules, transaction};
+use crate::split::{
+    answer, choose, command, last, lease, lookup, note, pipeline, reprepare, rules, transaction,
+};
 
 /// MariaDB's clients mean the statement prepared last by this id.
 const LAST_PREPARED: u32 = u32::MAX;
@@ -144,10 +146,9 @@ fn keep(split: &mut Split, server_id: u32, text: Rc<[u8]>, context: Rc<session::
 /// COM_STMT_EXECUTE and MariaDB's bulk execution.
 pub(crate) fn execute(split: &mut Split, head: CommandHead) -> Step<'_> {
     if head.command == Command::STMT_BULK_EXECUTE && !may_bulk(split, head) {
-        let error = if lease::dialect(split).is_mariadb() {
-            SessionError::NotInProtocol
-        } else {
-            SessionError::UnknownCommand
+        let error = match lease::dialect(split).is_mariadb() {
+            true => SessionError::NotInProtocol,
+            false => SessionError::UnknownCommand,
         };
         return Step::to_the_end(refuse(split, error));
     }
@@ -165,8 +166,8 @@ pub(crate) fn execute(split: &mut Split, head: CommandHead) -> Step<'_> {
         return Step::to_the_end(refuse(split, SessionError::StatementChanged));
     }
     split.note = None;
-    if rules::concern(split) {
-        return Step::to_the_end(rules::execute(split, head, id, prepared));
+    if rules::concern(split) || note::concerns_execution(split, head, &prepared) {
+        return Step::to_the_end(note::execute(split, head, id, prepared));
     }
     if split.lookups.is_some() {
         match lookup::execute(split, head, id, &prepared) {

@@ -235,6 +235,18 @@ pub(crate) async fn go_to_primary(split: &mut Split) -> Result<(), Refused> {
     }
 }
 
+/// The same between two statements: what comes next must be read on the primary.
+pub(crate) async fn go_now(split: &mut Split) -> Result<(), Refused> {
+    let now = leaves(split, &TO_PRIMARY);
+    lease::go_on(split, &TO_PRIMARY, now).await?;
+    match split.session.is_pinned() {
+        true => run::keep(split),
+        // The server had rolled it back.
+        false => lease::give_back(split),
+    }
+    Ok(())
+}
+
 /// The replica has become the primary: the transaction is where it belongs.
 fn stands_on_primary(split: &mut Split) -> bool {
     let topology = split.listener.cluster.topology();
@@ -304,6 +316,7 @@ async fn begin_on_primary(split: &mut Split) -> Result<OkPacket, Refused> {
 /// Ends the transaction on the replica, and gives that connection back. Where this fails it is closed, and nothing is lost.
 async fn leave(split: &mut Split, mut replica: Connection<Held>, begun: &OkPacket, in_step: bool) {
     fresh::leave(&mut replica.state, split.session.move_transaction(begun));
+    replica.state.insert_id = None;
     replica.state.statements.let_go();
     if !in_step || split.control.is_aimed_at() {
         return;

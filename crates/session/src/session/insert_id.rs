@@ -40,6 +40,20 @@ impl Session {
         self.last.insert_ids_said.is_full() && !self.insert_id_is_there
     }
 
+    /// The connection that came to hand is known to have this id: where it is the session's nothing has to be [sent](Session::prime) for it.
+    pub fn note_insert_id(&mut self, of_connection: Option<u64>) {
+        self.insert_id_is_there = self.knows_last_insert_id() && of_connection == Some(self.last.insert_id);
+    }
+
+    /// The id of the connection that is about to be given back, as far as that is known. `had`: when it came to hand.
+    #[must_use]
+    pub fn insert_id_left(&self, had: Option<u64>) -> Option<u64> {
+        match self.insert_id_is_there {
+            true => self.knows_last_insert_id().then_some(self.last.insert_id),
+            false => had.filter(|_| !self.insert_id_was_touched),
+        }
+    }
+
     /// What to ask the connection for the id that is not known, before it is given back: its OK goes to
     /// [`Session::observe_ok`]. None where it is known.
     #[must_use]

@@ -11,9 +11,13 @@ use super::text::Collation;
 use super::{Session, own};
 use crate::rebuild::{Excursion, excursion};
 use crate::variables::{
-    self, CHARACTER_SET_CONNECTION, COLLATION_CONNECTION, Meaning, OWN_COLLATIONS, meaning,
+    self, CHARACTER_SET_CONNECTION, CHARACTER_SET_RESULTS, CHARSETS, COLLATION_CONNECTION, Meaning,
+    OWN_COLLATIONS, meaning,
 };
 use crate::{Baseline, Carried, PinReason};
+
+/// Columns of the row that [`Session::ask_meaning`] asks for.
+pub const MEANING: usize = 2 + variables::OF_MEANING_COUNT;
 
 impl Session {
     /// Every OK packet with session state, in their order. Gives back the session state that the client itself is to
@@ -55,11 +59,42 @@ impl Session {
     /// the server may have to report of the last statement has to be known before: its OK would be lost.
     #[must_use]
     pub fn excursion(&self, context: &Carried, baseline: &Baseline) -> Option<Excursion> {
-        if self.collation_is_unclear {
-            return None;
+        match self.meaning_is_unclear || self.sets_own_collations {
+            true => None,
+            false => excursion(context, &self.carried, baseline, self.dialect),
         }
-        let knows_collation = !self.pins.has(PinReason::Uncarried);
-        excursion(context, &self.carried, knows_collation, baseline, self.dialect)
+    }
+
+    /// What to ask its connection for before something is prepared there, where it is not known what gives texts their meaning on it: one
+    /// row of this many columns goes to [`Session::learn_meaning`].
+    #[must_use]
+    pub fn ask_meaning(&self) -> Option<String> {
+        self.meaning_is_unclear.then(|| {
+            let names = variables::of_meaning(self.dialect);
+            let columns = names.map(|name| variables::as_reported(name).unwrap_or("NULL".to_owned()));
+            let results = "IFNULL(@@character_set_results,'')";
+            format!("SELECT DATABASE(), {results}, {} LIMIT 1", columns.join(", "))
+        })
+    }
+
+    /// The connection has said what it was asked for.
+    pub fn learn_meaning(&mut self, row: &[Option<Vec<u8>>; MEANING]) {
+        let [schema, results, values @ ..] = row;
+        let carried = Rc::make_mut(&mut self.carried);
+        if carried.schema() != schema.as_deref() {
+            carried.set_schema(schema.as_deref());
+        }
+        carried.set(CHARACTER_SET_RESULTS, results.as_deref().unwrap_or_default());
+        for (name, value) in variables::of_meaning(self.dialect).into_iter().zip(values) {
+            let Some(value) = value else { continue };
+            let (name, value) = (name.as_bytes(), value.as_slice());
+            let known = carried.variable(name).or_else(|| self.baseline.variable(name));
+            if known != Some(value) || CHARSETS.contains(&name) {
+                carried.set(name, value);
+            }
+        }
+        self.meaning_is_unclear = false;
+        self.read_variables();
     }
 
     /// The answer to a command of an [`Session::excursion`]: of what it reports, the transaction alone is the session's.
@@ -142,17 +177,19 @@ impl Session {
         carried.unset(COLLATION_CONNECTION);
         let charset = carried.variable(CHARACTER_SET_CONNECTION).unwrap_or_default();
         match &self.current.collation {
+            // Its own is another one here.
+            Collation::OfCharset if self.sets_own_collations => self.lose_meaning(),
             Collation::OfCharset => {}
             Collation::Named(collation) if variables::belongs(collation, charset) => {
                 carried.set(COLLATION_CONNECTION, collation);
             }
-            Collation::Named(_) | Collation::Unclear => self.lose_collation(),
+            Collation::Named(_) | Collation::Unclear => self.lose_meaning(),
         }
     }
 
-    /// What is set on the connection is not all known, and the collation may be of it.
-    pub(super) fn lose_collation(&mut self) {
-        self.collation_is_unclear = true;
+    /// What is set on the connection is not all known, and what gives texts their meaning may be of it.
+    pub(super) fn lose_meaning(&mut self) {
+        self.meaning_is_unclear = true;
         self.pin(PinReason::Uncarried);
     }
 
@@ -192,12 +229,15 @@ impl Session {
                     false => self.pin(reason),
                 }
             }
-            Meaning::Pin if OWN_COLLATIONS.contains(&name) => self.lose_collation(),
+            Meaning::Pin if OWN_COLLATIONS.contains(&name) => {
+                self.sets_own_collations = true;
+                self.lose_meaning();
+            }
             Meaning::Pin => self.pin(PinReason::Uncarried),
             // A temporary value, of which the true one is reported with the next OK.
             Meaning::Carry if self.current.effects.contains(Effects::SET_STATEMENT) => {
                 if self.pins.has(PinReason::Unsettled) {
-                    self.lose_collation(); // or what the failed statement before has set
+                    self.lose_meaning(); // or what the failed statement before has set
                 }
             }
             Meaning::Carry => self.carry(name, value),
@@ -214,7 +254,7 @@ impl Session {
             return;
         }
         if !self.carried.has_room(name, value) {
-            self.lose_collation(); // whichever it was
+            self.lose_meaning(); // whichever it was
             return;
         }
         if name == b"completion_type" && matches!(value, b"RELEASE" | b"2") {

@@ -24,6 +24,12 @@ impl Session {
         self.gtid = Some(kept.into());
     }
 
+    /// The answer to something that it may have written was lost. What its later writes were reported as does not tell who has that.
+    #[must_use]
+    pub fn has_lost_writes(&self) -> bool {
+        self.lost_writes
+    }
+
     /// Its last write alone, of what [`Session::gtid`] gives. `None` where that cannot be told.
     #[must_use]
     pub fn last_gtid(&self) -> Option<Vec<u8>> {

@@ -116,6 +116,8 @@ impl Session {
         }
         self.current = self.current_of(statement);
         self.insert_id_asked = Made::Known;
+        let Current { class, effects, .. } = self.current;
+        self.insert_id_was_touched |= class >= Class::Write || effects.intersects(MAY_TOUCH_INSERT_ID);
         let lost_with_it =
             |pin: &Pin| pin.reason != PinReason::SessionPooling && !self.ends_with(pin.reason, statement);
         self.current.was_pinned = self.pins.as_slice().iter().any(lost_with_it);
@@ -158,6 +160,16 @@ impl Session {
         self.settle_command(outcome);
         self.settle_doubts(outcome);
         self.settle_last(outcome);
+    }
+
+    /// Whether the last statement has counted rows, or may have: otherwise its connection says those of a statement before, which may have been
+    /// another session's.
+    #[must_use]
+    pub fn has_counted_rows(&self, outcome: &Outcome) -> bool {
+        let Current {
+            class, statements, ..
+        } = self.current;
+        outcome.is_result_set || self.current.counts_rows || statements > 1 || class == Class::Unknown
     }
 
     pub(super) fn pin(&mut self, reason: PinReason) {
@@ -227,6 +239,7 @@ impl Session {
             handler: handler_step(effects, statements, text),
             counts_rows: match class {
                 Class::Write | Class::Ddl => may_count_rows(text, self.dialect.is_mariadb()),
+                Class::Session => self.dialect.is_mariadb() && may_count_rows(text, true),
                 class => class >= Class::Write && !self.dialect.is_mariadb(),
             },
             rolls_back: class == Class::Transaction && statements == 1 && begins_with_rollback(text),
@@ -428,7 +441,7 @@ impl Session {
         match outcome.error {
             None if outcome.has_status => {
                 if self.current.sets_trackers && self.pins.has(PinReason::Unsettled) {
-                    self.lose_collation(); // the trackers that would have told may be off
+                    self.lose_meaning(); // the trackers that would have told may be off
                 }
                 self.pins.remove(PinReason::Unsettled);
                 if ran && !effects.contains(Effects::SET_STATEMENT) {
@@ -446,7 +459,7 @@ impl Session {
         }
         if self.current.sets_twice {
             // Which of the reported values will last cannot be told apart.
-            self.lose_collation();
+            self.lose_meaning();
         }
     }
 
@@ -498,8 +511,30 @@ impl Session {
             // A procedure's inserts count, and no OK tells of them.
             self.pin(PinReason::LastInsertId);
         }
+        self.settle_found_rows(outcome);
+    }
+
+    fn settle_found_rows(&mut self, outcome: &Outcome) {
+        let Current {
+            class,
+            effects,
+            statements,
+            ..
+        } = self.current;
+        // Of several the last counts, if it is a query.
+        let opaque = Effects::CALLS_PROCEDURE
+            .with(Effects::TEXT_PREPARE)
+            .with(Effects::RETURNS_INSERTED)
+            .with(Effects::READS_DIAGNOSTICS);
+        let ends_with_rows = statements > 1
+            && outcome.is_result_set
+            && outcome.error.is_none()
+            && class < Class::Administration
+            && !effects.intersects(opaque);
         let calculates = effects.contains(Effects::CALCULATES_FOUND_ROWS);
-        if calculates || statements > 1 || self.current.counts_rows {
+        if ends_with_rows && !calculates {
+            self.last.found_rows = Some(outcome.rows);
+        } else if calculates || statements > 1 || self.current.counts_rows {
             self.last.found_rows = None;
         } else if effects.contains(Effects::READS_DIAGNOSTICS) {
             self.last.found_rows = None; // SHOW WARNINGS leaves it, SELECT @@warning_count does not
@@ -507,6 +542,8 @@ impl Session {
             // said above
         } else if outcome.is_result_set && matches!(class, Class::Read | Class::LockingRead) {
             self.last.found_rows = Some(outcome.rows);
+        } else if class == Class::Read && outcome.error.is_none() && !self.dialect.is_mariadb() {
+            self.last.found_rows = Some(1); // DO
         }
     }
 }

@@ -38,18 +38,47 @@ pub(super) fn may_set_trackers(text: &[u8]) -> bool {
     text.len() > LOOK_MAX || contains(&text.to_ascii_lowercase(), b"session_track")
 }
 
-/// Whether a statement that changes something may count rows that FOUND_ROWS() knows: those of a query within it, and of an UPDATE
-/// on MySQL (tested on both servers).
+/// Whether a statement that changes something may count rows that FOUND_ROWS() knows: those of a query within it, of a change of several
+/// tables, and of an UPDATE on MySQL (tested on both servers).
 pub(super) fn may_count_rows(text: &[u8], is_mariadb: bool) -> bool {
-    let has = |word: &[u8]| {
+    let find = |word: &[u8]| {
         let mut windows = text.windows(word.len());
-        windows.any(|window| window[0].eq_ignore_ascii_case(&word[0]) && window.eq_ignore_ascii_case(word))
+        windows
+            .position(|window| window[0].eq_ignore_ascii_case(&word[0]) && window.eq_ignore_ascii_case(word))
     };
+    let has = |word| find(word).is_some();
     if text.is_empty() || text.len() > LOOK_MAX {
         return true;
     }
+    let mut words = text
+        .split(|byte| byte.is_ascii_whitespace())
+        .filter(|word| !word.is_empty());
+    let is_one_of = |word: Option<&[u8]>, known: &[&str]| {
+        word.is_some_and(|word| {
+            known
+                .iter()
+                .any(|known| word.eq_ignore_ascii_case(known.as_bytes()))
+        })
+    };
+    let (first, second) = (words.next(), words.next());
     let is_view = || has(b"view") && !has(b"table");
-    has(b"select") && !is_view() || !is_mariadb && has(b"update")
+    let queries = has(b"select") && !is_view();
+    if is_one_of(first, &["SET"]) {
+        return is_mariadb && queries;
+    }
+    if is_one_of(first, &["INSERT", "REPLACE"]) {
+        return queries;
+    }
+    let joins = || has(b"join") || has(b"using");
+    if is_one_of(first, &["DELETE"]) {
+        let is_of_one = is_one_of(second, &["FROM", "LOW_PRIORITY", "QUICK", "IGNORE"]) && !joins();
+        return queries || !is_of_one;
+    }
+    let several = || {
+        let head = find(b"set").map_or(text, |at| &text[..at]);
+        joins() || head.contains(&b',')
+    };
+    queries || has(b"update") && (!is_mariadb || several())
 }
 
 /// Whether there is one `SET` in the text and no more.
@@ -148,7 +177,23 @@ mod tests {
         ] {
             assert_eq!(counts(text), [false; 2], "{text}");
         }
-        assert_eq!(counts("Update t SET a = 1"), [false, true]);
+        for one in ["Update t SET a = 1", "update t\nset a = 1, b = 2"] {
+            assert_eq!(counts(one), [false, true], "{one}");
+        }
+        for several in [
+            "UPDATE t JOIN u USING (id) SET a = 1",
+            "UPDATE t, u SET a = 1",
+            "DELETE t FROM t, u",
+            "DELETE FROM t USING t, u",
+            "DELETE FROM t WHERE id IN (SELECT 1)",
+        ] {
+            assert_eq!(counts(several), [true; 2], "{several}");
+        }
+        assert_eq!(counts("SET @a = (SELECT 1)"), [true, false]);
+        assert_eq!(
+            counts("INSERT INTO t VALUES (1) ON DUPLICATE KEY UPDATE a = 1"),
+            [false; 2]
+        );
         assert_eq!(counts("INSERT INTO t Select 1"), [true; 2]);
         assert_eq!(counts(""), [true; 2]);
     }

@@ -20,6 +20,8 @@ use crate::{Random, Seen};
 struct Client {
     session: Session,
     held: Option<usize>,
+    /// LAST_INSERT_ID() of that, when it came to hand.
+    held_id: Option<u64>,
     /// The client's statements: their ids at the session, and whether they are prepared at all.
     slots: [Option<u32>; 3],
     /// A command of the gateway's own has got what the next OK would have told the client.
@@ -33,6 +35,8 @@ pub(crate) struct Gateway {
     clients: Vec<Client>,
     /// What each connection has, as the gateway knows it; `None` while a session holds it.
     idle: Vec<Option<Rc<Carried>>>,
+    /// LAST_INSERT_ID() of each, as far as it is known.
+    ids: Vec<Option<u64>>,
     baseline: Rc<Baseline>,
     /// Statements as they were when their clients prepared them.
     meanings: BTreeMap<u32, connection::Prepared>,
@@ -82,6 +86,7 @@ impl Gateway {
                 ..start.clone()
             }),
             held: None,
+            held_id: None,
             slots: [None; 3],
             trackers_differ: false,
             calculated: false,
@@ -90,6 +95,7 @@ impl Gateway {
             server: Server::new(dialect),
             clients: (0..clients).map(client).collect(),
             idle: Vec::new(),
+            ids: Vec::new(),
             baseline,
             meanings: BTreeMap::new(),
             trackers_differ: false,
@@ -151,10 +157,7 @@ impl Gateway {
             return self.prepare(at, connection, *slot, op, &statement);
         }
         if let (Some(id), Some(_)) = (id, op.slot()) {
-            // Under which collation one is prepared that is not carried, nobody knows a second time.
-            if !self.pins(at).contains(&"uncarried-variable") {
-                self.server.connections[connection].make_room(id_on_server(at, id), random);
-            }
+            self.server.connections[connection].make_room(id_on_server(at, id), random);
             if !self.server.connections[connection].has_statement(id_on_server(at, id)) {
                 self.prepare_again(at, connection, id, op, was_held);
             }
@@ -264,6 +267,7 @@ impl Gateway {
     fn give_back(&mut self, at: usize) {
         let client = &mut self.clients[at];
         if let Some(connection) = client.held.take() {
+            self.ids[connection] = client.session.insert_id_left(client.held_id);
             self.idle[connection] = Some(client.session.leave());
         }
     }
@@ -280,6 +284,7 @@ impl Gateway {
             .collect();
         let connection = if idle.is_empty() || self.idle.len() < 2 {
             self.idle.push(Some(Rc::new(Carried::fresh(None, true))));
+            self.ids.push(Some(0));
             self.server.connect(Armed::for_gateway(), None)
         } else {
             idle[random.below(idle.len())]
@@ -289,6 +294,7 @@ impl Gateway {
             self.server.reset(connection);
             self.server.connections[connection].armed = Armed::for_gateway();
             have = Rc::new(have.after_reset(self.server.dialect, &self.baseline));
+            self.ids[connection] = None;
         }
         let mut warned = false;
         for payload in rebuild(&want, &have, &self.baseline, self.server.dialect) {
@@ -297,7 +303,15 @@ impl Gateway {
         if warned {
             self.send(connection, &clear_diagnostics());
         }
-        self.clients[at].held = Some(connection);
+        let client = &mut self.clients[at];
+        (client.held, client.held_id) = (Some(connection), self.ids[connection]);
+        client.session.note_insert_id(client.held_id);
+        let id = self.server.connections[connection].last_insert_id;
+        assert!(
+            client.held_id.is_none_or(|known| known == id),
+            "{:?} {id}",
+            client.held_id
+        );
         connection
     }
 
@@ -358,6 +372,7 @@ impl Gateway {
                 let _ = self.clients[at].session.observe_ok(&ok);
             }
         }
+        self.learn_meaning(at, connection);
         let session = &self.clients[at].session;
         let Some((there, back)) = session.excursion(&prepared.context, &self.baseline) else {
             // A gateway refuses the execution; here there is a way.
@@ -385,6 +400,37 @@ impl Gateway {
         }
     }
 
+    /// What nothing has reported.
+    fn learn_meaning(&mut self, at: usize, connection: usize) {
+        let Some(question) = self.clients[at].session.ask_meaning() else {
+            return;
+        };
+        for (_, ok) in self.server.run(connection, &Op::Ping, 0).into_iter().flatten() {
+            self.clients[at].trackers_differ |= !ok.session_state.is_empty();
+            let _ = self.clients[at].session.observe_ok(&ok);
+        }
+        let asked = question
+            .strip_prefix("SELECT ")
+            .unwrap()
+            .strip_suffix(" LIMIT 1")
+            .unwrap();
+        let connection = &self.server.connections[connection];
+        let answer = |column: &str| {
+            let name = column.trim_start_matches("IFNULL(").split(',').next().unwrap();
+            match name.strip_prefix("@@") {
+                Some("character_set_connection") => Some(connection.variable("character_set_connection")),
+                Some(name) => connection.variables.get(name).cloned(),
+                None if column == "DATABASE()" => connection.schema.clone(),
+                None => None,
+            }
+        };
+        let row: Vec<_> = asked
+            .split(", ")
+            .map(|column| answer(column).map(String::into_bytes))
+            .collect();
+        self.clients[at].session.learn_meaning(&row.try_into().unwrap());
+    }
+
     fn close(&mut self, at: usize, slot: u8, statement: &Statement<'_>) -> Vec<Seen> {
         let client = &mut self.clients[at];
         client.session.begin(statement);
@@ -404,6 +450,7 @@ impl Gateway {
         if let Some(connection) = client.held {
             self.server.reset(connection);
             self.server.connections[connection].armed = Armed::for_gateway();
+            client.held_id = None;
         }
         client.session.rearmed();
         assert!(!client.session.is_pinned());

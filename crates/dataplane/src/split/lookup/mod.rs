@@ -433,7 +433,7 @@ impl OfSession {
         if self.consistency != ReadConsistency::Session {
             return self.consistency;
         }
-        if split.session.has_untracked_writes() {
+        if split.session.has_untracked_writes() || split.session.has_lost_writes() {
             return ReadConsistency::Strong;
         }
         let Some(text) = split.session.gtid() else {

@@ -170,7 +170,7 @@ pub(crate) async fn execute(
     prepared: Prepared,
 ) -> Result<(), SessionError> {
     if !goes_on(split) {
-        let original = split.rules.originals.get(&id).cloned();
+        let original = original(split, id);
         let digest = original.is_none().then_some(prepared.digest);
         let text = original.unwrap_or_else(|| Rc::clone(&prepared.text));
         let verdict = decide(split, &text, &prepared.facts, digest);
@@ -226,6 +226,11 @@ fn remember_original(split: &mut Split, id: u32, text: Rc<[u8]>) {
         originals.retain(|id, _| statements.get(*id).is_some());
     }
     originals.insert(id, text);
+}
+
+/// What the client has sent of a prepared statement that was rewritten.
+pub(crate) fn original(split: &Split, id: u32) -> Option<Rc<[u8]>> {
+    split.rules.originals.get(&id).cloned()
 }
 
 /// What the rules say about a statement.
@@ -410,6 +415,14 @@ pub(crate) fn binds_read(split: &Split, facts: &Facts) -> bool {
     };
     let binding = BINDING.0 & !Effects::CALCULATES_FOUND_ROWS.0 & !trusted.0;
     facts.class == Class::Read && facts.effects.intersects(Effects(binding))
+}
+
+/// Whether it binds its session to any connection for longer than to the next statement. `GET DIAGNOSTICS` to the one that has them alone.
+pub(crate) fn binds_for_long(split: &Split, facts: &Facts) -> bool {
+    let overlooked = overlooked(split, facts);
+    let effects = overlooked.as_ref().unwrap_or(facts).effects;
+    effects.intersects(Effects(BINDING.0 & !Effects::CALCULATES_FOUND_ROWS.0))
+        && !effects.intersects(Effects::READS_DIAGNOSTICS)
 }
 
 /// Whoever wrote the statement or the configuration says that the functions it calls only read.

@@ -1,0 +1,382 @@
+//! What a client sees of statements of all kinds, one after the other, is what it sees on a connection of its own, whoever else has used the
+//! shared ones in between, and wherever its reads go.
+
+use e2e::{Gateway, client, kind};
+use mysql_async::prelude::Queryable;
+use mysql_async::{Conn, QueryResult, Row};
+use sandbox::{Kind, Sandbox};
+
+use crate::cluster;
+
+/// In a schema of the session's own.
+const SCHEMA: &[&str] = &[
+    "CREATE TABLE t (id INT AUTO_INCREMENT PRIMARY KEY, v INT)",
+    "INSERT INTO t (v) VALUES (10), (20), (30)",
+    "CREATE TABLE five (n INT PRIMARY KEY)",
+    "INSERT INTO five VALUES (1), (2), (3), (4), (5)",
+    "CREATE TABLE log (id INT AUTO_INCREMENT PRIMARY KEY, v BIGINT) AUTO_INCREMENT = 700",
+    "CREATE TABLE logged (id INT AUTO_INCREMENT PRIMARY KEY, v INT) AUTO_INCREMENT = 900",
+    "CREATE TRIGGER logs AFTER INSERT ON logged FOR EACH ROW INSERT INTO log (v) VALUES (NEW.id)",
+    "CREATE PROCEDURE two_results() BEGIN SELECT n FROM five WHERE n < 3; SELECT 'x' AS x; END",
+    "CREATE PROCEDURE gives(IN a INT, OUT b INT, INOUT c INT) BEGIN SET b = a + 1, c = c + a; END",
+    "CREATE PROCEDURE inserts() INSERT INTO log (v) VALUES (1), (2)",
+    "CREATE PROCEDURE warns() SELECT CAST('x' AS SIGNED) AS x",
+    "CREATE PROCEDURE fails() BEGIN INSERT INTO log (v) VALUES (1); SIGNAL SQLSTATE '45000'; END",
+    "CREATE PROCEDURE begins() START TRANSACTION",
+    "CREATE PROCEDURE makes_temporary() CREATE TEMPORARY TABLE made (a INT)",
+    "CREATE PROCEDURE sets() SET @p = 5, SESSION sort_buffer_size = 65536",
+    "CREATE FUNCTION last_id() RETURNS BIGINT DETERMINISTIC NO SQL RETURN LAST_INSERT_ID()",
+    "CREATE FUNCTION counts() RETURNS INT DETERMINISTIC NO SQL BEGIN SET @c = IFNULL(@c, 0) + 1; RETURN @c; END",
+];
+
+/// What MariaDB alone has.
+const SCHEMA_OF_MARIADB: &[&str] = &[
+    "CREATE SEQUENCE s",
+    "CREATE TABLE numbered (id INT DEFAULT NEXTVAL(s), v INT)",
+];
+
+/// One a line, with `|` between statements; `M` in front: on MariaDB only, `9`: on MySQL only. A statement behind `p:` is prepared. `{me}`
+/// is a name of the session's own.
+const SCRIPTS: &str = "
+INSERT INTO t (v) VALUES (1), (2) | SELECT LAST_INSERT_ID(), ROW_COUNT() | SELECT ROW_COUNT() | SELECT FOUND_ROWS()
+SELECT n FROM five LIMIT 4 | SET @x = 1; SELECT FOUND_ROWS() | SELECT FOUND_ROWS()
+SELECT n FROM five LIMIT 4 | SET @x = 1; SET @y = 2; SELECT FOUND_ROWS() AS f, @x
+SELECT n FROM five LIMIT 4 | INSERT INTO log (v) VALUES (9); SELECT FOUND_ROWS() | SELECT FOUND_ROWS()
+SELECT n FROM five LIMIT 4 | BEGIN; SELECT FOUND_ROWS(); COMMIT
+SELECT n FROM five LIMIT 4 | DO 1; DELETE FROM log WHERE v = 77; SELECT FOUND_ROWS(); SELECT FOUND_ROWS()
+SELECT n FROM five LIMIT 4 | USE {schema}; SELECT FOUND_ROWS()
+SELECT n FROM five LIMIT 4 | SELECT 1; SET @x = 1; SELECT FOUND_ROWS()
+SELECT n FROM five LIMIT 4 | SET SESSION sort_buffer_size = 65536; SELECT FOUND_ROWS(), ROW_COUNT()
+SELECT SQL_CALC_FOUND_ROWS n FROM five LIMIT 2 | SELECT FOUND_ROWS() | SELECT FOUND_ROWS()
+SELECT n FROM five LIMIT 3 | INSERT INTO log (v) VALUES (1) | SELECT FOUND_ROWS()
+SELECT n FROM five LIMIT 3 | DELETE FROM log WHERE v = 1 | DELETE FROM log WHERE v = 2 | SELECT FOUND_ROWS()
+SELECT n FROM five LIMIT 3 | DELETE log FROM log, five WHERE log.v = five.n | SELECT FOUND_ROWS()
+SELECT n FROM five LIMIT 3 | DO 1 | SELECT FOUND_ROWS()
+SELECT n FROM five LIMIT 3 | BEGIN | SELECT FOUND_ROWS() | COMMIT | SELECT FOUND_ROWS()
+SELECT n FROM five LIMIT 3 | SET sort_buffer_size = 65536 | SELECT FOUND_ROWS()
+SELECT n FROM five LIMIT 3 | SET div_precision_increment = (SELECT MAX(n) - 1 FROM five) | SELECT FOUND_ROWS()
+SELECT n FROM five LIMIT 3 | INSERT INTO log (id, v) VALUES (1, 1) ON DUPLICATE KEY UPDATE v = 2 | SELECT FOUND_ROWS()
+9 SELECT n FROM five LIMIT 3 | UPDATE log, five SET v = 5 WHERE v = n | SELECT FOUND_ROWS()
+SELECT n FROM five LIMIT 3 | TRUNCATE TABLE log | SELECT FOUND_ROWS() | SELECT ROW_COUNT()
+UPDATE t SET v = v + 1 | SELECT ROW_COUNT(); SELECT ROW_COUNT() | SELECT FOUND_ROWS()
+CALL two_results() | SELECT ROW_COUNT() | SELECT FOUND_ROWS()
+CALL gives(3, @b, @c) | SELECT @b, @c | SET @c = 10 | CALL gives(3, @b, @c) | SELECT @b, @c
+p:CALL two_results() | p:CALL gives(4, @b, @c) | p:SELECT @b | SELECT @b
+CALL inserts() | SELECT LAST_INSERT_ID(), ROW_COUNT() | INSERT INTO t (v) VALUES (1) | SELECT LAST_INSERT_ID()
+CALL warns() | SHOW WARNINGS | SELECT @@warning_count
+CALL fails() | SHOW WARNINGS | SELECT COUNT(*) FROM log | SELECT LAST_INSERT_ID()
+CALL begins() | INSERT INTO log (v) VALUES (5) | ROLLBACK | SELECT COUNT(*) FROM log
+CALL makes_temporary() | INSERT INTO made VALUES (1) | SELECT * FROM made | DROP TABLE made | SELECT * FROM made
+CALL sets() | SELECT @p, @@sort_buffer_size
+INSERT INTO t (v) VALUES (7) | SELECT last_id() - LAST_INSERT_ID() | SELECT last_id() = (SELECT MAX(id) FROM t)
+SELECT counts() | SELECT counts() | SELECT @c
+BEGIN | INSERT INTO t (v) VALUES (1) | SAVEPOINT a | INSERT INTO t (v) VALUES (2) | ROLLBACK TO SAVEPOINT a | RELEASE SAVEPOINT a | COMMIT | SELECT COUNT(*) FROM t
+SAVEPOINT a | ROLLBACK TO SAVEPOINT a | SELECT 1
+BEGIN | INSERT INTO t (v) VALUES (1) | COMMIT AND CHAIN | INSERT INTO t (v) VALUES (2) | ROLLBACK | SELECT COUNT(*) FROM t
+BEGIN | INSERT INTO t (v) VALUES (1) | ROLLBACK AND CHAIN | INSERT INTO t (v) VALUES (2) | COMMIT | SELECT COUNT(*) FROM t
+COMMIT AND CHAIN | INSERT INTO t (v) VALUES (1) | ROLLBACK | SELECT COUNT(*) FROM t
+SET completion_type = 1 | BEGIN | INSERT INTO t (v) VALUES (1) | COMMIT | INSERT INTO t (v) VALUES (2) | ROLLBACK | ROLLBACK AND NO CHAIN | SELECT COUNT(*) FROM t
+SET TRANSACTION READ ONLY | BEGIN | INSERT INTO t (v) VALUES (1) | COMMIT | INSERT INTO t (v) VALUES (2) | SELECT COUNT(*) FROM t
+SET TRANSACTION ISOLATION LEVEL READ UNCOMMITTED | SELECT COUNT(*) FROM t | BEGIN | SELECT COUNT(*) FROM t | COMMIT
+SET SESSION TRANSACTION READ ONLY | INSERT INTO t (v) VALUES (1) | SET SESSION TRANSACTION READ WRITE | INSERT INTO t (v) VALUES (1)
+SET autocommit = 0 | INSERT INTO t (v) VALUES (1) | ROLLBACK | SELECT COUNT(*) FROM t | SET autocommit = 1 | SELECT COUNT(*) FROM t
+p:SET autocommit = 0 | p:INSERT INTO t (v) VALUES (1) | p:ROLLBACK | SELECT COUNT(*) FROM t | p:SET autocommit = 1 | INSERT INTO t (v) VALUES (1) | ROLLBACK | SELECT COUNT(*) FROM t
+SET autocommit = 0 | INSERT INTO t (v) VALUES (1) | SET autocommit = 1 | ROLLBACK | SELECT COUNT(*) FROM t
+p:BEGIN | p:INSERT INTO t (v) VALUES (1) | p:COMMIT | p:SELECT COUNT(*) FROM t
+BEGIN | INSERT INTO t (v) VALUES (1) | CREATE TABLE made (a INT) | ROLLBACK | SELECT COUNT(*) FROM t | DROP TABLE made
+BEGIN | INSERT INTO t (v) VALUES (1) | BEGIN | ROLLBACK | SELECT COUNT(*) FROM t
+XA START '{me}' | INSERT INTO t (v) VALUES (1) | XA END '{me}' | XA PREPARE '{me}' | XA COMMIT '{me}' | SELECT COUNT(*) FROM t
+XA START '{me}' | INSERT INTO t (v) VALUES (1) | COMMIT | XA END '{me}' | XA COMMIT '{me}' ONE PHASE | SELECT COUNT(*) FROM t
+XA START '{me}' | INSERT INTO t (v) VALUES (1) | XA END '{me}' | XA PREPARE '{me}' | XA ROLLBACK '{me}' | SELECT COUNT(*) FROM t
+CREATE TEMPORARY TABLE t (id INT) | INSERT INTO t VALUES (99) | SELECT * FROM t | DROP TEMPORARY TABLE t | SELECT COUNT(*) FROM t
+CREATE TEMPORARY TABLE five AS SELECT 1 AS n | SELECT COUNT(*) FROM five | DROP TABLE five | SELECT COUNT(*) FROM five
+SET @a = 1, @b := @a + 1 | SELECT @a, @b, @a := 7 | SELECT n INTO @n FROM five WHERE n = 3 | SELECT @n, @a
+SELECT n FROM five WHERE n = 2 INTO @n | SELECT @n | SELECT MAX(n), MIN(n) INTO @a, @b FROM five | SELECT @a, @b
+INSERT INTO t (v) VALUES (@u := 5) | SELECT @u | UPDATE t SET v = (@w := v) WHERE id = 1 | SELECT @w
+LOCK TABLES t WRITE | INSERT INTO t (v) VALUES (1) | SELECT COUNT(*) FROM five | UNLOCK TABLES | SELECT COUNT(*) FROM five
+LOCK TABLES t READ, five WRITE | INSERT INTO t (v) VALUES (1) | BEGIN | INSERT INTO t (v) VALUES (1) | COMMIT
+SELECT GET_LOCK('{me}', 0) | SELECT IS_FREE_LOCK('{me}') | SELECT IS_USED_LOCK('{me}') = CONNECTION_ID() | SELECT RELEASE_LOCK('{me}'), RELEASE_LOCK('{me}')
+DO GET_LOCK('{me}', 0) | p:SELECT IS_USED_LOCK('{me}') = CONNECTION_ID() | SELECT RELEASE_ALL_LOCKS() | SELECT IS_FREE_LOCK('{me}')
+PREPARE p FROM 'SELECT ? + 1 AS x' | SET @a = 4 | EXECUTE p USING @a | DEALLOCATE PREPARE p | EXECUTE p USING @a
+PREPARE p FROM 'INSERT INTO t (v) VALUES (8)' | EXECUTE p | SELECT LAST_INSERT_ID() = MAX(id) FROM t | SELECT ROW_COUNT()
+SET @q = 'SELECT COUNT(*) AS c FROM five' | PREPARE p FROM @q | EXECUTE p | DROP PREPARE p
+HANDLER five OPEN | HANDLER five READ FIRST | HANDLER five READ NEXT | HANDLER five CLOSE | HANDLER five READ FIRST
+SELECT LAST_INSERT_ID(41) | SELECT LAST_INSERT_ID() | UPDATE t SET v = LAST_INSERT_ID(v + 1) WHERE id = 1 | SELECT LAST_INSERT_ID()
+INSERT INTO t (id, v) VALUES (1, 5) ON DUPLICATE KEY UPDATE id = LAST_INSERT_ID(id), v = 6 | SELECT LAST_INSERT_ID(), ROW_COUNT()
+SET last_insert_id = 17 | SELECT LAST_INSERT_ID(), @@identity | INSERT INTO t (v) VALUES (1) | SELECT @@last_insert_id = MAX(id) FROM t
+SET insert_id = 1000 | INSERT INTO t (v) VALUES (1) | SELECT LAST_INSERT_ID() | INSERT INTO t (v) VALUES (1) | SELECT LAST_INSERT_ID()
+INSERT INTO logged (v) VALUES (1) | SELECT LAST_INSERT_ID() | SELECT COUNT(*) FROM log | SELECT ROW_COUNT()
+INSERT INTO t (id, v) VALUES (5000, 1) | SELECT LAST_INSERT_ID() | REPLACE INTO t (id, v) VALUES (5000, 2) | SELECT ROW_COUNT(), LAST_INSERT_ID()
+INSERT IGNORE INTO t (id, v) VALUES (1, 1), (NULL, 2) | SHOW WARNINGS | SELECT LAST_INSERT_ID(), ROW_COUNT()
+INSERT INTO t (v) SELECT n FROM five | SELECT LAST_INSERT_ID(), ROW_COUNT() | SELECT FOUND_ROWS()
+SELECT CAST('x' AS SIGNED) | SHOW WARNINGS | SHOW COUNT(*) WARNINGS | SELECT @@warning_count | SHOW WARNINGS
+SELECT CAST('x' AS SIGNED) | GET DIAGNOSTICS @n = NUMBER | GET DIAGNOSTICS CONDITION 1 @e = MYSQL_ERRNO, @m = MESSAGE_TEXT | SELECT @n, @e, @m
+SELECT CAST('x' AS SIGNED) | SET @a = 1 | INSERT INTO t (v) VALUES (@a) | SELECT @a
+SELECT CAST('x' AS SIGNED) | SET TRANSACTION ISOLATION LEVEL READ COMMITTED | BEGIN | INSERT INTO t (v) VALUES (1) | COMMIT
+SELECT CAST('x' AS SIGNED) | SET ROLE NONE | INSERT INTO t (v) VALUES (1) | SELECT COUNT(*) FROM t
+SELECT CAST('x' AS SIGNED) FROM five | SET timestamp = 5 | INSERT INTO t (v) VALUES (1) | SELECT UNIX_TIMESTAMP()
+SELECT nothing | SET @a = 1 | INSERT INTO t (v) VALUES (1) | SHOW WARNINGS
+SELECT nothing FROM five | SHOW ERRORS | SET @a = 2 | INSERT INTO t (v) VALUES (@a)
+SELECT CAST('x' AS SIGNED) | SET sort_buffer_size = 65536 | SHOW WARNINGS | SELECT @@sort_buffer_size
+SELECT CAST('x' AS SIGNED) | p:SET @a = 1 | p:INSERT INTO t (v) VALUES (@a)
+SELECT CAST('x' AS SIGNED) | SET autocommit = 0 | INSERT INTO t (v) VALUES (1) | ROLLBACK | SELECT COUNT(*) FROM t
+SELECT CAST('x' AS SIGNED) | CREATE TEMPORARY TABLE tt (a INT) | INSERT INTO tt VALUES (1) | INSERT INTO t (v) SELECT a FROM tt
+SELECT CAST('x' AS SIGNED) | SELECT GET_LOCK('{me}', 0) | INSERT INTO t (v) VALUES (1) | DO RELEASE_ALL_LOCKS()
+SELECT CAST('x' AS SIGNED) | LOCK TABLES t WRITE | INSERT INTO t (v) VALUES (1) | UNLOCK TABLES
+SELECT CAST('x' AS SIGNED) | PREPARE p FROM 'INSERT INTO t (v) VALUES (8)' | EXECUTE p
+SELECT CAST('x' AS SIGNED) | CALL inserts() | SELECT COUNT(*) FROM log
+SELECT SQL_CALC_FOUND_ROWS n FROM five LIMIT 1 | SET @a = 1 | SELECT FOUND_ROWS() | INSERT INTO t (v) VALUES (@a)
+SELECT SQL_CALC_FOUND_ROWS n FROM five LIMIT 1 | SELECT FOUND_ROWS() INTO @f | INSERT INTO t (v) VALUES (@f) | SELECT @f
+EXPLAIN SELECT 1 | SHOW WARNINGS | SELECT 1
+SET NAMES latin1 | SELECT @@character_set_client, @@collation_connection, HEX('e') | SET NAMES utf8mb4 COLLATE utf8mb4_bin | SELECT @@collation_connection
+SET CHARACTER SET latin1 | SELECT @@character_set_client, @@collation_connection | p:SELECT @@collation_connection
+p:SELECT @@collation_connection, 'a' = 'A' AS c | SET CHARACTER SET utf8mb4 | p:SELECT @@collation_connection, 'a' = 'A' AS c
+p:SELECT 'a' = 'A' AS c, 1 / 3 AS d | SET NAMES DEFAULT | SET div_precision_increment = 2 | p:SELECT 'a' = 'A' AS c, 1 / 3 AS d
+SET sql_mode = 'ANSI_QUOTES' | SELECT \"n\" FROM five LIMIT 1 | SET sql_mode = DEFAULT | SELECT \"n\" FROM five LIMIT 1
+SET sql_mode = 'NO_BACKSLASH_ESCAPES' | SELECT 'a\\' AS x, @@sql_mode | SET sql_mode = DEFAULT | SELECT 'a\\'' AS x
+SET sql_select_limit = 2 | SELECT n FROM five | SELECT FOUND_ROWS() | SET sql_select_limit = DEFAULT | SELECT n FROM five
+SET SESSION group_concat_max_len = 4 | SELECT GROUP_CONCAT(n) FROM five | SHOW WARNINGS
+SET @@session.time_zone = '+03:00', @a = 2 | SELECT @@time_zone, @a | INSERT INTO t (v) VALUES (1)
+SET sql_log_bin = 0 | SELECT @@sql_log_bin | SET sql_log_bin = 1 | SELECT @@sql_log_bin
+SET timestamp = 100 | SELECT UNIX_TIMESTAMP() | SET timestamp = DEFAULT | SELECT UNIX_TIMESTAMP() > 100
+SET sql_auto_is_null = 1 | INSERT INTO t (v) VALUES (1) | SELECT COUNT(*) FROM t WHERE id IS NULL | SELECT COUNT(*) FROM t WHERE id IS NULL
+SET a = 1; SELECT 2 | SELECT 1; SELECT nothing; SELECT 3 | SHOW WARNINGS
+INSERT INTO t (v) VALUES (1); INSERT INTO log (v) VALUES (1); SELECT ROW_COUNT() | SELECT LAST_INSERT_ID(), ROW_COUNT()
+SELECT 1; INSERT INTO t (v) VALUES (1); SELECT LAST_INSERT_ID() = MAX(id) FROM t; SELECT 4 | SELECT ROW_COUNT()
+/*!50000 SET @v = 3 */ | SELECT @v | SELECT /*!99999 nonsense */ 1 AS one | /*!50000 INSERT INTO t (v) VALUES (4) */ | SELECT ROW_COUNT()
+CREATE USER {me} | SET PASSWORD FOR {me} = 'secret1' | DROP USER {me} | SELECT 1
+SET GLOBAL div_precision_increment = 4 | SELECT @@div_precision_increment
+USE information_schema | SELECT DATABASE() | USE {schema} | SELECT COUNT(*) FROM five
+CREATE DATABASE {me}_d | USE {me}_d | SELECT DATABASE() IS NULL | DROP DATABASE {me}_d | SELECT DATABASE() | USE {schema} | SELECT COUNT(*) FROM five
+TABLE five | WITH w AS (SELECT n FROM five) SELECT COUNT(*) FROM w | VALUES (1, 2) | SELECT FOUND_ROWS()
+SELECT n FROM five WHERE n > 9 | SELECT FOUND_ROWS(), ROW_COUNT() | DELETE FROM five WHERE n > 9 | SELECT ROW_COUNT()
+SELECT n FROM five FOR UPDATE | SELECT FOUND_ROWS() | SELECT n FROM five LOCK IN SHARE MODE | SELECT ROW_COUNT()
+SHOW TABLES LIKE 'fi%' | SELECT FOUND_ROWS() | SHOW VARIABLES LIKE 'sql_select_limit' | SELECT FOUND_ROWS()
+DESCRIBE five | SELECT FOUND_ROWS() | CHECKSUM TABLE five | SELECT FOUND_ROWS(), ROW_COUNT()
+SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'x' | SHOW WARNINGS | SELECT 1
+SET @@rand_seed1 = 1, @@rand_seed2 = 2 | SELECT RAND() | SELECT RAND()
+CREATE TABLE made AS SELECT n FROM five LIMIT 2 | SELECT ROW_COUNT() | SELECT FOUND_ROWS() | DROP TABLE made
+ALTER TABLE log ADD COLUMN w INT | SELECT ROW_COUNT() | p:SELECT * FROM log WHERE id < 0 | ALTER TABLE log DROP COLUMN w | p:SELECT * FROM log WHERE id < 0
+9 SELECT /*+ SET_VAR(div_precision_increment = 1) */ 1 / 3 | SELECT 1 / 3 | SELECT @@div_precision_increment
+9 SET PERSIST div_precision_increment = 4 | SELECT @@div_precision_increment
+9 INSERT INTO t (v) VALUES ROW(1), ROW(2) | SELECT ROW_COUNT(), LAST_INSERT_ID() | TABLE t LIMIT 2 | SELECT FOUND_ROWS()
+9 SET resultset_metadata = FULL | SELECT 1
+9 TABLE five LIMIT 2 INTO @a | VALUES ROW(1, 2) INTO @a, @b | SELECT @a, @b
+9 EXPLAIN FORMAT=JSON INTO @j SELECT 1 | SELECT @j IS NULL
+9 SELECT 1 FROM five WHERE n = 1 FOR SHARE | SELECT FOUND_ROWS()
+9 SELECT n FROM five LIMIT 3 | UPDATE t SET v = 1 WHERE id = 1; SELECT FOUND_ROWS() | SELECT FOUND_ROWS()
+M SELECT NEXTVAL(s) | SELECT LASTVAL(s) | SELECT SETVAL(s, 100) | SELECT NEXT VALUE FOR s | SELECT PREVIOUS VALUE FOR s
+M INSERT INTO numbered (v) VALUES (1) | SELECT COUNT(id) FROM numbered
+M BEGIN NOT ATOMIC SET @x = 4; INSERT INTO t (v) VALUES (@x); END | SELECT @x | SELECT ROW_COUNT()
+M IF 1 THEN SET @x = 9; END IF | SELECT @x
+M EXECUTE IMMEDIATE 'SET @x = 4' | SELECT @x | EXECUTE IMMEDIATE 'SELECT ?' USING 5
+M INSERT INTO t (v) VALUES (1), (2) RETURNING v | SELECT ROW_COUNT() | SELECT LAST_INSERT_ID() = MAX(id) - 1 FROM t | SELECT FOUND_ROWS()
+M DELETE FROM t WHERE v >= 20 RETURNING v | SELECT ROW_COUNT() | SELECT FOUND_ROWS()
+M REPLACE INTO t (id, v) VALUES (1, 3) RETURNING id, v | SELECT ROW_COUNT(), LAST_INSERT_ID()
+M SET STATEMENT div_precision_increment = 1 FOR SELECT 1 / 3 | SELECT 1 / 3 | SELECT @@div_precision_increment
+M SET STATEMENT sql_mode = 'ANSI_QUOTES' FOR SELECT \"a\" FROM (SELECT 1 AS a) d | SELECT \"a\" AS x
+M SET STATEMENT div_precision_increment = 1 FOR SET @y = 1 / 3 | SELECT @y | INSERT INTO t (v) VALUES (1)
+M SET sql_mode = 'ORACLE' | SELECT s.NEXTVAL > 0 | BEGIN INSERT INTO t (v) VALUES (1); END | SELECT COUNT(*) FROM t
+M INSERT DELAYED INTO t (v) VALUES (1) | SELECT 1
+M SELECT n FROM five LIMIT 3 | UPDATE t SET v = 1 WHERE id = 1; SELECT FOUND_ROWS() | SELECT FOUND_ROWS()
+M ANALYZE SELECT n FROM five LIMIT 2 | SELECT FOUND_ROWS()
+M SELECT n FROM five LIMIT 2 OFFSET 1 | SELECT n FROM five ORDER BY n LIMIT 2 | SELECT FOUND_ROWS()
+M CREATE TEMPORARY SEQUENCE ts | SELECT NEXTVAL(ts) | DROP SEQUENCE ts
+M CREATE OR REPLACE TEMPORARY TABLE five (n INT) | SELECT COUNT(*) FROM five | DROP TEMPORARY TABLE five | SELECT COUNT(*) FROM five
+";
+
+/// A session, and what it is called.
+struct Player {
+    session: Conn,
+    name: String,
+    schema: &'static str,
+}
+
+impl Player {
+    async fn play(&mut self, statement: &str) -> String {
+        let text = statement
+            .replace("{me}", &self.name)
+            .replace("{schema}", self.schema);
+        let told = match text.strip_prefix("p:") {
+            Some(text) => match self.session.exec_iter(text, ()).await {
+                Ok(result) => in_words(result).await,
+                Err(error) => format!("error {}", client::code(&error)),
+            },
+            None => match self.session.query_iter(text).await {
+                Ok(result) => in_words(result).await,
+                Err(error) => format!("error {}", client::code(&error)),
+            },
+        };
+        told.replace(&self.name, "{me}").replace(self.schema, "{schema}")
+    }
+}
+
+/// All results of a statement: columns, rows, and what its OK says.
+async fn in_words<P: mysql_async::prelude::Protocol>(mut result: QueryResult<'_, '_, P>) -> String {
+    let mut words = Vec::new();
+    while !result.is_empty() {
+        let columns = result.columns().map(|columns| {
+            let names = columns.iter().map(|column| column.name_str().into_owned());
+            names.collect::<Vec<_>>().join(", ")
+        });
+        let rows: Result<Vec<Row>, _> = result.collect().await;
+        match rows {
+            Ok(rows) => {
+                let rows: Vec<_> = rows.into_iter().map(|row| in_text(row)).collect();
+                let (affected, id) = (result.affected_rows(), result.last_insert_id());
+                let warnings = result.warnings();
+                words.push(format!(
+                    "[{}] {rows:?}, {affected} affected, id {id:?}, {warnings} warnings",
+                    columns.unwrap_or_default()
+                ));
+            }
+            Err(error) => {
+                words.push(format!("error {}", client::code(&error)));
+                break;
+            }
+        }
+    }
+    words.join("; ")
+}
+
+fn in_text(row: Row) -> String {
+    let values = row.unwrap().into_iter().map(|value| value.as_sql(true));
+    values.collect::<Vec<_>>().join(" ")
+}
+
+/// Makes the schema anew.
+async fn prepare(admin: &mut Conn, schema: &str) {
+    for statement in [
+        format!("DROP DATABASE IF EXISTS {schema}"),
+        format!("CREATE DATABASE {schema}"),
+        format!("USE {schema}"),
+    ] {
+        admin.query_drop(statement).await.unwrap();
+    }
+    let further = match kind() {
+        Kind::Mariadb => SCHEMA_OF_MARIADB,
+        _ => &[],
+    };
+    for statement in SCHEMA.iter().chain(further) {
+        admin.query_drop(*statement).await.unwrap();
+    }
+}
+
+/// Others on the same connections, who leave what they can.
+struct Noise {
+    sessions: Vec<Conn>,
+}
+
+impl Noise {
+    async fn new(gateway: &Gateway, direct: &mut Conn) -> Self {
+        for statement in [
+            "CREATE DATABASE IF NOT EXISTS kinds_noise",
+            "CREATE TABLE IF NOT EXISTS kinds_noise.n (id INT AUTO_INCREMENT PRIMARY KEY, v INT) AUTO_INCREMENT = 100000",
+            "INSERT INTO kinds_noise.n (v) VALUES (1), (2), (3), (4), (5), (6), (7), (8), (9)",
+        ] {
+            direct.query_drop(statement).await.unwrap();
+        }
+        let mut sessions = Vec::new();
+        for _ in 0..2 {
+            let mut session = cluster::connect_to(gateway, "kinds_noise").await;
+            let set = "SET NAMES latin1, sql_mode = 'ANSI_QUOTES', time_zone = '+05:00', div_precision_increment = 7, \
+                       sql_select_limit = 8, completion_type = 0, group_concat_max_len = 99";
+            session.query_drop(set).await.unwrap();
+            sessions.push(session);
+        }
+        Self { sessions }
+    }
+
+    /// On every connection that `own` does not hold.
+    async fn make(&mut self, gateway: &Gateway, own: u32) {
+        let held = gateway
+            .get("/sessions?pinned=true")
+            .1
+            .contains(&format!("\"id\":{own},"));
+        let several = if held { 1 } else { 2 };
+        for session in &mut self.sessions[..several] {
+            session.query_drop("BEGIN").await.unwrap();
+            session.query_drop("SELECT CAST('x' AS SIGNED)").await.unwrap();
+            session
+                .query_drop("INSERT INTO n (v) VALUES (1), (2)")
+                .await
+                .unwrap();
+            session.query_drop("SELECT v FROM n LIMIT 7").await.unwrap();
+        }
+        for session in &mut self.sessions[..several] {
+            session.query_drop("COMMIT").await.unwrap();
+        }
+    }
+}
+
+fn scripts() -> impl Iterator<Item = &'static str> {
+    let only = std::env::var("FOREBAY_SCRIPT").ok();
+    let lines = SCRIPTS.lines().map(str::trim).filter(|line| !line.is_empty());
+    let own = lines.filter_map(|line| match (line.split_once(' '), kind()) {
+        (Some(("M", script)), Kind::Mariadb) => Some(script),
+        (Some(("9", script)), Kind::Mysql) => Some(script),
+        (Some(("M" | "9", _)), _) => None,
+        _ => Some(line),
+    });
+    own.filter(move |line| only.as_ref().is_none_or(|only| line.contains(only)))
+}
+
+/// Each script directly and through the gateway.
+async fn compare(sandbox: &Sandbox, gateway: &Gateway, schemas: [&'static str; 2], with_noise: bool) {
+    // Without the questions that the library asks at the start of a session.
+    let directly = || {
+        let options = client::options_at(sandbox.primary().port());
+        options
+            .max_allowed_packet(Some(1 << 24))
+            .wait_timeout(Some(28_800))
+    };
+    let mut admin = Conn::new(directly()).await.unwrap();
+    let mut noise = match with_noise {
+        true => Some(Noise::new(gateway, &mut admin).await),
+        false => None,
+    };
+    let mut wrong = Vec::new();
+    for schema in schemas {
+        prepare(&mut admin, schema).await;
+    }
+    sandbox.sync().unwrap();
+    for (number, script) in scripts().enumerate() {
+        let player = |session, schema: &'static str| Player {
+            session,
+            name: format!("{schema}_{number}"),
+            schema,
+        };
+        let direct = Conn::new(directly().db_name(Some(schemas[0]))).await.unwrap();
+        let mut direct = player(direct, schemas[0]);
+        let mut own = player(cluster::connect_to(gateway, schemas[1]).await, schemas[1]);
+        let id = own.session.id();
+        for statement in script.split(" | ") {
+            let expected = direct.play(statement).await;
+            let told = own.play(statement).await;
+            if told != expected {
+                wrong.push(format!(
+                    "{script}\n  {statement}\n    there {expected}\n    here  {told}"
+                ));
+                break;
+            }
+            if let Some(noise) = &mut noise {
+                noise.make(gateway, id).await;
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+}
+
+#[tokio::test]
+async fn on_connections_that_others_use_in_between() {
+    let sandbox = cluster::single();
+    let gateway = cluster::narrow(sandbox, 2).start();
+    compare(sandbox, &gateway, ["kinds_there", "kinds_here"], true).await;
+}
+
+#[tokio::test]
+async fn with_reads_on_replicas() {
+    let sandbox = cluster::shared();
+    let gateway = cluster::start(cluster::split(sandbox), 2).await;
+    compare(sandbox, &gateway, ["kinds_at_once", "kinds_apart"], false).await;
+}
