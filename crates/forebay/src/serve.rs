@@ -20,7 +20,7 @@ use crate::operate::Operator;
 
 /// How often the configuration, the users file and certificates are looked at.
 const WATCH_INTERVAL: Duration = Duration::from_secs(1);
-/// File descriptors that are not for sessions: listeners, runtimes, checks, admin, log.
+/// File descriptors that are not for sessions, at least: listeners, runtimes, checks, admin, log. See [`spare`].
 const SPARE_DESCRIPTORS: u64 = 128;
 /// The client's and the server's.
 const DESCRIPTORS_PER_SESSION: u64 = 2;
@@ -109,7 +109,7 @@ fn extension<'a>(
 pub(crate) fn settle_max_connections(config: &mut Config) -> anyhow::Result<()> {
     let present = net::limits::raise_nofile().context("cannot raise the limit of open files")?;
     let (per_session, shared) = descriptors(config);
-    let spare = SPARE_DESCRIPTORS + shared;
+    let spare = spare(config) + shared;
     let possible = present.saturating_sub(spare) / per_session;
     let wanted = config
         .max_connections
@@ -126,6 +126,22 @@ pub(crate) fn settle_max_connections(config: &mut Config) -> anyhow::Result<()> 
     );
     config.max_connections = Some(wanted);
     Ok(())
+}
+
+/// Descriptors that are not for sessions: a runtime has a handful; a server its check, its monitor, a statement of the
+/// gateway's own and an address being tried; a cluster the logins that are tried at the same time, and a reader of the binary log.
+fn spare(config: &Config) -> u64 {
+    let servers: usize = config
+        .clusters
+        .values()
+        .map(|cluster| cluster.servers.len())
+        .sum();
+    let needed = 48
+        + 6 * config.workers as u64
+        + 4 * servers as u64
+        + 16 * config.clusters.len() as u64
+        + config.listeners.len() as u64;
+    needed.max(SPARE_DESCRIPTORS)
 }
 
 /// Descriptors of a session, and those that sessions share. In mode `split` a session has its client's only, where the
@@ -255,4 +271,20 @@ fn stamps(operator: &Operator) -> Vec<(PathBuf, Option<Stamp>)> {
 fn modified(path: &Path) -> Option<Stamp> {
     let metadata = std::fs::metadata(path).ok()?;
     Some((metadata.modified().ok()?, metadata.len()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_for_sessions_grows_with_workers_and_servers() {
+        let text = "[[listener]]\nbind = \"127.0.0.1:6033\"\ncluster = \"main\"\n[cluster.main]\nservers = [\"db1\", \"db2\"]\n";
+        let spare_of = |workers: u32| {
+            let config = Config::parse(&format!("workers = {workers}\n{text}"), "f.toml");
+            config.map(|config| spare(&config)).unwrap_or_default()
+        };
+        assert_eq!(spare_of(4), SPARE_DESCRIPTORS);
+        assert!(spare_of(64) > 64 * 4 + SPARE_DESCRIPTORS / 2);
+    }
 }
