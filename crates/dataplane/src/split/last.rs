@@ -281,6 +281,12 @@ fn with_values(split: &Split, text: &[u8], facts: &Facts, left: Option<Left>) ->
             .unwrap_or(0);
         values.push(("FOUND_ROWS", rows.to_string(), Lasts::UntilRowsAreCounted));
     }
+    if values.is_empty() {
+        return None;
+    }
+    with_calls(text, split.session.syntax(), &values)
+}
+
 /// In which statements of a text a value is right.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Lasts {
@@ -299,12 +305,6 @@ impl Lasts {
     }
 }
 
-    if values.is_empty() {
-        return None;
-    }
-    with_calls(text, split.session.syntax(), &values)
-}
-
 /// Whether there may be the definition of a view or a stored program, which is kept as it is written.
 fn may_define(text: &[u8], facts: &Facts) -> bool {
     const KINDS: [&[u8]; 6] = [
@@ -320,13 +320,13 @@ fn may_define(text: &[u8], facts: &Facts) -> bool {
 
 fn has(text: &[u8], part: &[u8]) -> bool {
     let mut windows = text.windows(part.len());
-    let is_lost = split.session.has_lost_writes() && split.session.has_untracked_writes();
     windows.any(|window| window.eq_ignore_ascii_case(part))
 }
 
 /// MariaDB's, of the session's last write, as a literal. `None` where it is not known. After a write whose answer was lost it is what a
 /// client has that comes anew, as it would have to without a gateway: an older one would not be that of the last write.
 fn last_gtid(split: &Split) -> Option<String> {
+    let is_lost = split.session.has_lost_writes() && split.session.has_untracked_writes();
     let gtid = match split.session.gtid() {
         Some(_) if !is_lost => split.session.last_gtid()?,
         _ => Vec::new(),
