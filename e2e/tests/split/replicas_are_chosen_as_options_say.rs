@@ -1,10 +1,11 @@
-//! Zones, weights and the limit of lag, with real replicas. Latency: `reads_go_by_what_rules_and_options_say`.
+//! Zones, weights and the limits of lag, with real replicas. Latency: `reads_go_by_what_rules_and_options_say`.
 
 use std::collections::HashMap;
 
 use e2e::{Gateway, Setup, eventually, kind};
 use mysql_async::Conn;
-use sandbox::{Kind, Node, PASSWORD, Sandbox, USER};
+use mysql_async::prelude::Queryable;
+use sandbox::{Kind, Node, PASSWORD, Sandbox, Spec, USER};
 
 use crate::cluster;
 
@@ -84,6 +85,89 @@ async fn in_proportion_to_their_weights() {
     let only = sandbox.node(2).port();
     assert_eq!(counts(&mut session).await, HashMap::from([(only, READS)]));
     assert_eq!(word_of(&mut session, sandbox.node(1)).await, "replica: weight 0");
+}
+
+/// The roles are written, and whoever should say how far the replica is behind cannot log in. It is not known to be near enough where
+/// somebody has said how near that is.
+#[tokio::test]
+async fn and_none_whose_lag_nobody_knows() {
+    let sandbox = cluster::shared();
+    let server = |(at, role): (usize, &str)| {
+        format!(
+            "{{ address = {:?}, role = {role:?} }}",
+            sandbox.node(at).address()
+        )
+    };
+    let setup = || {
+        Setup::of_addresses([])
+            .servers([(0, "primary"), (1, "replica")].map(server))
+            .mode("split")
+            .tables(&cluster::user(USER, PASSWORD))
+            .listener("read_consistency = \"eventual\"")
+            .cluster("monitor = { user = \"nobody_of_this_name\", password = \"x\", interval = \"100ms\" }")
+            .check("kind = \"greeting\"\ninterval = \"200ms\"\nrise = 1")
+    };
+    for (limit, reads_at) in [("", 1), ("max_lag = \"5s\"", 0), ("max_lag = \"0s\"", 1)] {
+        let gateway = setup().cluster(limit).start();
+        let mut session = cluster::connect(&gateway).await;
+        eventually("the monitor has failed", async || {
+            gateway.metric("forebay_looks_failed_total", &[]) > 4.0
+        })
+        .await;
+        let at = cluster::where_am_i(&mut session).await;
+        assert_eq!(at, sandbox.node(reads_at).port(), "{limit}");
+    }
+}
+
+/// Nodes of Galera count what they have still to apply. So do members of a group, whose start takes longer than this:
+/// `the_cluster_is_followed`, of the crate `upstream`.
+#[tokio::test]
+async fn and_none_with_too_many_transactions_to_apply() {
+    if kind() == Kind::Mysql {
+        return;
+    }
+    let sandbox = Sandbox::start(Spec::new(Kind::Galera).nodes(2)).unwrap();
+    let table = "CREATE TABLE held (id INT PRIMARY KEY)";
+    sandbox.primary().sql(table).unwrap();
+    sandbox.sync().unwrap();
+    for node in sandbox.nodes() {
+        let statements = format!(
+            "SET wsrep_on = 0; CREATE TABLE where_am_i (port INT PRIMARY KEY); INSERT INTO where_am_i VALUES ({})",
+            node.port()
+        );
+        node.sql(&statements).unwrap();
+    }
+    let setup = Setup::of_addresses(sandbox.addresses())
+        .mode("split")
+        .tables(&cluster::user(USER, PASSWORD))
+        .listener("read_consistency = \"eventual\"")
+        .cluster("topology = \"galera\"\nmax_transactions_behind = 3")
+        .cluster(&cluster::monitor());
+    let gateway = cluster::start(setup, 1).await;
+    let mut session = cluster::connect(&gateway).await;
+    let replica = cluster::where_am_i(&mut session).await;
+    let node = sandbox
+        .nodes()
+        .iter()
+        .find(|node| node.port() == replica)
+        .unwrap();
+    let mut holds = Conn::new(e2e::client::options_at(replica)).await.unwrap();
+    holds.query_drop("LOCK TABLES held READ").await.unwrap();
+    for id in 0..6 {
+        let insert = format!("INSERT INTO held VALUES ({id})");
+        session.query_drop(insert).await.unwrap();
+    }
+    eventually("it has too much to apply", async || {
+        let word = word_of(&mut session, node).await;
+        word.contains("transactions to apply, of 3 allowed")
+    })
+    .await;
+    assert_ne!(cluster::where_am_i(&mut session).await, replica);
+    holds.query_drop("UNLOCK TABLES").await.unwrap();
+    eventually("it has applied it", async || {
+        cluster::where_am_i(&mut session).await == replica
+    })
+    .await;
 }
 
 /// Has a replica apply everything so many seconds late.
