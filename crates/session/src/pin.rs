@@ -188,6 +188,11 @@ impl Pins {
         }
     }
 
+    /// What is there has begun just now.
+    pub(crate) fn begin(&mut self, now_ms: u64) {
+        self.0.iter_mut().for_each(|pin| pin.since_ms = now_ms);
+    }
+
     pub(crate) fn remove(&mut self, reason: PinReason) {
         self.0.retain(|pin| pin.reason != reason);
     }

@@ -1,5 +1,7 @@
 //! The gateway itself checks passwords, in the way that the client's plugin wants it, and says what a server would say.
 
+use std::time::{Duration, Instant};
+
 use e2e::{Gateway, Setup, client, eventually, kind};
 use mysql_async::prelude::Queryable;
 use mysql_async::{ChangeUserOpts, Conn, OptsBuilder};
@@ -166,6 +168,42 @@ async fn and_change_to_users_that_there_are_by_then() {
     assert!(gateway.reload(with_users("")).await);
     let error = other.change_user(become_later()).await.unwrap_err();
     assert_eq!(client::code(&error), 1045);
+}
+
+/// And bind their sessions from then on, by the way of each.
+#[tokio::test]
+async fn and_change_to_users_of_another_pooling() {
+    account(cluster::single(), "keeper", "BY 'keeper'");
+    let table = format!("{}pooling = \"session\"\n", user("keeper", "keeper"));
+    let gateway = with_users(&table).start();
+    let mut session = log_in(&gateway, "forebay", "forebay").await.unwrap();
+    // The gateway is older than what binds the session.
+    let begun = Instant::now();
+    eventually("some time has passed", async || {
+        begun.elapsed() > Duration::from_millis(300)
+    })
+    .await;
+    for (name, expected) in [
+        ("keeper", vec!["session-pooling"]),
+        ("forebay", vec![]),
+        ("keeper", vec!["session-pooling"]),
+    ] {
+        let to = ChangeUserOpts::new()
+            .with_user(Some(name.to_owned()))
+            .with_pass(Some(name.to_owned()));
+        let changes = Instant::now();
+        session.change_user(to).await.unwrap();
+        session.query_drop("SELECT 1").await.unwrap();
+        let pins: Vec<(String, String, String)> = session.query("FOREBAY SHOW PINS").await.unwrap();
+        let reasons: Vec<&str> = pins.iter().map(|(reason, ..)| reason.as_str()).collect();
+        assert_eq!(reasons, expected, "{name}");
+        let is_new = |since: &String| {
+            since
+                .parse()
+                .is_ok_and(|since: f64| since <= changes.elapsed().as_secs_f64() + 0.1)
+        };
+        assert!(pins.iter().all(|(.., since)| is_new(since)), "{pins:?}");
+    }
 }
 
 #[tokio::test]

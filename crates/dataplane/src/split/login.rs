@@ -337,6 +337,7 @@ async fn admit(split: &mut Split, sequence: u8) -> Result<(), SessionError> {
         baseline,
     );
     split.session.change_user(start);
+    split.session.begins(split.worker.now_ms());
     let common = Rc::clone(&split.shared);
     common.share(&mut split.session);
     let rebuilt = lease::rebuild(split, &mut connection).await;
