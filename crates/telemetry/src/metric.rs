@@ -129,6 +129,8 @@ metrics! {
     SESSIONS_PINNED = Gauge "forebay_split_sessions_pinned" [] "sessions": "Sessions that hold a server connection between two commands.";
     PINS = Counter "forebay_split_pins_total" ["reason"] "pins": "Times that a session kept its server connection after a statement, by reason.";
     REPREPARES = Counter "forebay_statements_prepared_again_total" [] "statements": "Prepared statements of clients that were prepared again on another server connection.";
+    PREPARED_APART = Counter "forebay_statements_prepared_apart_total" ["why"] "statements": "Executions that waited for their preparation on another connection (or for the session's state there), where both usually go in one write: meaning (under what the session has set since it is another statement), last (asks for what the statement before has left), versions (has a comment for some servers), id (the server gives other ids than expected), command (long, or compressed), refused (by the server, or under another id).";
+    EVICTED_STATEMENTS = Counter "forebay_statements_evicted_total" [] "statements": "Prepared statements that were closed on connections because their server had as many as it takes (`max_prepared_stmt_count`).";
     READ_WAIT_DURATION = Histogram "forebay_read_wait_duration_seconds" [] "seconds": "How long reads waited for a replica to have what they must see, those in vain included.";
 
     LOOKUPS_ANSWERED = Counter "forebay_lookups_answered_total" [] "statements": "Point lookups that were answered from memory.";

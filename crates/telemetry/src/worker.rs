@@ -35,6 +35,8 @@ pub struct Worker {
     pub buffers_free: Gauge,
     /// Statements prepared again, on a connection that did not know them.
     pub reprepares: Counter,
+    /// Those closed because a server had as many as it takes.
+    pub evicted_statements: Counter,
     /// Waits of reads for a replica to have what they must see.
     pub read_wait_seconds: Histogram,
     /// Reads of rows in memory.
@@ -58,6 +60,7 @@ impl Worker {
             buffers_in_use: Gauge::new(),
             buffers_free: Gauge::new(),
             reprepares: Counter::new(),
+            evicted_statements: Counter::new(),
             read_wait_seconds: Histogram::default(),
             cache: CacheSeries::default(),
             label: index.to_string(),
@@ -139,6 +142,7 @@ impl Worker {
         out.gauge(&catalog::BUFFERS_IN_USE, labels, self.buffers_in_use.get());
         out.gauge(&catalog::BUFFERS_FREE, labels, self.buffers_free.get());
         out.counter(&catalog::REPREPARES, &[], self.reprepares.get());
+        out.counter(&catalog::EVICTED_STATEMENTS, &[], self.evicted_statements.get());
         out.histogram(&catalog::READ_WAIT_DURATION, &[], &self.read_wait_seconds);
         self.cache.collect(out);
         out.counter(&catalog::SERIES_OVERFLOW, &[], self.overflow.get());

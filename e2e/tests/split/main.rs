@@ -15,6 +15,7 @@ mod link;
 #[path = "../differential/client.rs"]
 #[allow(dead_code, unreachable_pub, reason = "written for another program, too")]
 mod raw;
+mod turns;
 
 mod a_new_primary_is_followed;
 mod a_rule_for_all_reads_binds_nobody_to_a_replica;
@@ -46,6 +47,7 @@ mod sessions_are_killed_by_their_number;
 mod sessions_of_others_are_never_mixed_up;
 mod several_servers_may_take_writes;
 mod statements_are_prepared_again_where_they_are_not_known;
+mod statements_are_prepared_together_with_their_execution;
 mod statements_are_read_in_their_charset;
 mod statements_of_every_kind_are_as_on_one_server;
 mod transactions_may_read_on_a_replica_first;

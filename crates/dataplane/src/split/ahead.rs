@@ -1,21 +1,29 @@
-//! What it may take until a statement of text can be sent; and the state that a connection lacks, which goes ahead of a plain read,
-//! with it in one write, so that it costs no round trip.
+//! What it may take until a statement of text can be sent; and what goes ahead of a command of the client's, with it in one write, so
+//! that it costs no round trip: the state that a connection lacks, and (see `together`) the preparation of what is executed.
 //!
-//! Of plain reads alone: where the server refuses something of the state, the read was executed under another one. It has left nothing
-//! behind, nobody has seen its answer, and both are dropped with the connection. Anything else waits for the answers: a write must
-//! not be executed in the schema of somebody else.
+//! State goes ahead of plain reads, preparations and beginnings of transactions alone: where the server refuses something of it, they
+//! were executed under another one. They have left nothing behind, nobody has seen the answer, and all is dropped with the connection.
+//! Anything else waits for the answers: a write must not be executed in the schema of somebody else.
 
 use std::rc::Rc;
 
+use mysql_wire::{PacketHeader, WireError};
 use sql_class::{Class, Effects, Facts};
 
+use crate::control::Waiting;
 use crate::error::SessionError;
+use crate::relay::Broken;
 use crate::session::CommandHead;
+use crate::split::ask::{self, AskError, Reply};
 use crate::split::choose::Target;
 use crate::split::lease::{self, Now};
 use crate::split::run::{begin, needs_no_priming};
 use crate::split::state::{Refused, Split};
-use crate::split::{answer, ask, fresh, last};
+use crate::split::{answer, fresh, last};
+
+/// The longest command that is sent behind others: sockets between us and the server take it although the server reads nothing, as it
+/// may while it writes answers that nobody reads yet.
+const LONGEST: usize = 16 * 1024;
 
 /// What it may take until a statement of text can be sent. False where it has come to its end.
 pub(crate) async fn lease_and_begin(
@@ -25,92 +33,147 @@ pub(crate) async fn lease_and_begin(
     target: Target,
     now: Now,
 ) -> Result<bool, SessionError> {
-    split.state_may_wait = may_wait(split, &facts);
+    split.state_may_wait = leaves_nothing(&facts) && may_wait(split, head);
     let leased = lease::go_on(split, &target, now).await;
     split.state_may_wait = false;
     let ready = match leased {
-        Ok(()) if split.lease.as_ref().is_some_and(|leased| leased.lacks_state) => {
-            Box::pin(send(split, &target)).await
-        }
-        leased => leased,
+        Ok(()) if lacks_state(split) => Box::pin(send_whole(split, head, &target)).await,
+        leased => leased.map(|()| None),
     };
-    if let Err(refused) = ready {
-        return Box::pin(answer::refuse(split, refused)).await.map(|()| false);
-    }
+    let unread = match ready {
+        Ok(unread) => unread,
+        Err(refused) => return Box::pin(answer::refuse(split, refused)).await.map(|()| false),
+    };
     if !needs_no_priming(split, &facts)
         && let Err(refused) = Box::pin(last::bring_about(split, head, &facts, None)).await
     {
         return Box::pin(last::give_up(split, refused)).await.map(|()| false);
     }
     begin(split, head, Some(&facts));
+    if let Some(unread) = unread {
+        take_in(split, head, &unread);
+    }
     Ok(true)
 }
 
-/// Whether the state may wait for the statement, to be sent with it.
-fn may_wait(split: &Split, facts: &Facts) -> bool {
-    let is_plain = facts.effects == Effects::NONE && facts.class == Class::Read && facts.statements == 1;
+/// Nothing is left of the statement when its connection is dropped.
+pub(crate) fn leaves_nothing(facts: &Facts) -> bool {
+    matches!(facts.class, Class::Read | Class::Begin | Class::BeginReadOnly)
+        && facts.effects == Effects::NONE
+        && facts.statements == 1
+}
+
+/// Whether the state of a connection yet to be leased may wait for the command, to be sent with it.
+pub(crate) fn may_wait(split: &Split, head: CommandHead) -> bool {
     // Packets of a compressed connection are numbered command by command.
     let is_compressed = split.pool().config().compression != config::ServerCompression::Off;
-    is_plain && split.leaves_nothing && !is_compressed && statement(split).is_some()
+    // A transaction that moves is begun on its new connection first.
+    split.lease.is_none() && !is_compressed && whole(split, head).is_some()
 }
 
-/// The packet of the statement, numbered from 0.
-fn statement(split: &Split) -> Option<Vec<u8>> {
-    const NUMBER: usize = 3;
-    let mut packet = split.again.as_ref()?.to_vec();
+/// The payload of the command that the client has sent, where it can go behind others: whole, short, and numbered as it should be.
+pub(crate) fn whole(split: &Split, head: CommandHead) -> Option<&[u8]> {
+    let unseen = split.wires.up.unseen();
+    let header = PacketHeader::parse(unseen)?;
     // Clients under compression number packets as they like; a server without ends the connection for it.
-    match packet.get_mut(NUMBER)? {
-        0 => {}
-        number if split.wires.client.is_compressed() => *number = 0,
-        _ => return None,
-    }
-    Some(packet)
+    let is_first = header.sequence == 0 || split.wires.client.is_compressed();
+    let payload = unseen.get(PacketHeader::LEN..PacketHeader::LEN + head.payload_len)?;
+    (is_first && payload.len() <= LONGEST).then_some(payload)
 }
 
-/// Sends both, and takes in what the server says of the state. The answer to the statement comes after that.
-async fn send(split: &mut Split, target: &Target) -> Result<(), Refused> {
+/// Whether the leased connection has not got the session's state yet.
+pub(crate) fn lacks_state(split: &Split) -> bool {
+    split.lease.as_ref().is_some_and(|leased| leased.lacks_state)
+}
+
+/// The commands by which the leased connection gets what it lacks of the session's state, if anything. It is taken to have it from here
+/// on: who does not send them, or has them refused, drops it.
+pub(crate) fn take_state(split: &mut Split) -> Vec<Vec<u8>> {
     let want = Rc::clone(split.session.carried());
     let dialect = lease::dialect(split);
-    let packet = statement(split);
-    let (Some(leased), Some(packet)) = (&mut split.lease, packet) else {
-        return Ok(());
+    let Some(leased) = split.lease.as_mut().filter(|leased| leased.lacks_state) else {
+        return Vec::new();
     };
     leased.lacks_state = false;
     let state = &mut leased.connection.state;
     let mut commands = session::rebuild(&want, &state.carried, &state.baseline, dialect);
     state.syncs_reads &= fresh::keeps_sync_wait(&state.carried, &want);
     state.carried = want;
-    if commands.is_empty() {
-        return Ok(());
+    if !commands.is_empty() {
+        // What the gateway is warned of is not for the session to see.
+        commands.push(session::clear_diagnostics());
     }
-    // What the gateway is warned of is not for the session to see.
-    commands.push(session::clear_diagnostics());
-    let capabilities = leased.connection.opened.capabilities;
-    let commands = ask::framed(capabilities, commands);
-    let asking = ask::ask_ahead(&mut split.wires.server, capabilities, &commands, &packet);
+    ask::framed(leased.connection.opened.capabilities, commands)
+}
+
+/// Sends commands, and the packet behind them. The answers to the commands, and what has been read of the one to the packet.
+pub(crate) async fn send(
+    split: &mut Split,
+    commands: &[Vec<u8>],
+    packet: &[u8],
+) -> Result<(Vec<Reply>, Vec<u8>), Broken> {
+    let capabilities = split.key.capabilities;
+    split.control.mark(Waiting::Server);
+    let asking = ask::ask_ahead(&mut split.wires.server, capabilities, commands, packet);
     let asked = tokio::select! {
         biased;
-        signal = split.control.signalled(false) => Err(signal),
-        asked = asking => Ok(asked),
+        signal = split.control.signalled(false) => return Err(Broken::Signal(signal)),
+        asked = asking => asked,
     };
-    let is_done = |reply: &ask::Reply| reply.outcome.error.is_none();
-    match asked {
-        Err(signal) => {
+    asked.map_err(broken)
+}
+
+/// A conversation that did not come to its end, as that of an exchange.
+pub(crate) fn broken(error: AskError) -> Broken {
+    match error {
+        AskError::Io(_) => Broken::Server,
+        AskError::Wire(error) => Broken::ServerProtocol(error),
+        AskError::Unexpected(_) => Broken::ServerProtocol(WireError::NotAsked),
+    }
+}
+
+/// The command has been sent. What has come of its answer is where it would have been read to.
+pub(crate) fn take_in(split: &mut Split, head: CommandHead, unread: &[u8]) {
+    let len = PacketHeader::LEN + head.payload_len;
+    split.wires.up.discard(len);
+    split.wires.traffic.add_up(len);
+    split.wires.down.fill(unread);
+    split.says_it_itself = true;
+}
+
+pub(crate) fn are_done(replies: &[Reply]) -> bool {
+    replies.iter().all(|reply| reply.outcome.error.is_none())
+}
+
+/// Sends the state and the command as it is. What has been read of its answer; `None` where it was not sent, and the connection has the
+/// state.
+pub(crate) async fn send_whole(
+    split: &mut Split,
+    head: CommandHead,
+    target: &Target,
+) -> Result<Option<Vec<u8>>, Refused> {
+    let packet = whole(split, head).map(in_a_packet);
+    let state = take_state(split);
+    if state.is_empty() {
+        return Ok(None);
+    }
+    match send(split, &state, packet.as_deref().unwrap_or_default()).await {
+        Err(Broken::Signal(signal)) => {
             let error = split.signalled(signal);
             lease::abandon(split);
             Err(Refused(error))
         }
-        Ok(Ok((replies, unread))) if replies.iter().all(is_done) => {
-            split.wires.up.discard(packet.len());
-            split.wires.traffic.add_up(packet.len());
-            split.wires.down.fill(&unread);
-            split.says_it_itself = true;
-            Ok(())
-        }
+        Ok((replies, unread)) if are_done(&replies) => Ok(packet.map(|_| unread)),
         // Step by step, on another connection, it is known what is wrong.
         _ => {
             lease::abandon(split);
-            lease::lease(split, target).await
+            lease::lease(split, target).await.map(|()| None)
         }
     }
+}
+
+pub(crate) fn in_a_packet(payload: &[u8]) -> Vec<u8> {
+    let mut packet = Vec::with_capacity(PacketHeader::LEN + payload.len());
+    mysql_wire::write_packet(&mut packet, &mut 0, payload);
+    packet
 }

@@ -13,6 +13,9 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 /// The longest answer to one command of our own, in bytes.
 const ANSWER_MAX: usize = 1 << 20;
 
+/// Bytes that one read asks for.
+const READ_AT_ONCE: usize = 1024;
+
 /// The answer to one command.
 #[derive(Debug)]
 pub(crate) struct Reply {
@@ -155,7 +158,7 @@ pub(crate) async fn ask_ahead(
 
     let mut tracker = ResponseTracker::new(capabilities);
     let mut replies = Vec::with_capacity(commands.len());
-    let mut unread = Vec::new();
+    let mut unread = Vec::with_capacity(READ_AT_ONCE);
     for command in commands {
         tracker.begin(Command(command[0]));
         if !tracker.in_progress() {
@@ -168,6 +171,22 @@ pub(crate) async fn ask_ahead(
         replies.push(read_reply(stream, &mut tracker, &mut unread).await?);
     }
     Ok((replies, unread))
+}
+
+/// The answer to a command that was sent [behind others](ask_ahead), of which so much has been read.
+pub(crate) async fn rest(
+    stream: &mut Stream,
+    capabilities: Capabilities,
+    command: Command,
+    mut unread: Vec<u8>,
+) -> Result<Reply, AskError> {
+    let mut tracker = ResponseTracker::new(capabilities);
+    tracker.begin(command);
+    let reply = read_reply(stream, &mut tracker, &mut unread).await?;
+    match unread.is_empty() {
+        true => Ok(reply),
+        false => Err(AskError::Unexpected("a statement")),
+    }
 }
 
 /// Runs one statement and drops what it answers, however much that is.

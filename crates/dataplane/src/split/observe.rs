@@ -13,6 +13,7 @@ use crate::flow::Flow;
 use crate::lookups::Recorder;
 use crate::relay::Answer;
 use crate::split::prepared::Renaming;
+use crate::split::room;
 use crate::split::rules::TimeLimit;
 
 /// What packets of a server need on their way to this client.
@@ -94,17 +95,20 @@ impl Observed<'_> {
             [ErrPacket::HEADER, ..] => return Ok(Some(None)),
             _ => return Ok(None),
         };
-        if !TAKES_NO_WRITES.contains(&code) {
-            return Ok(None);
-        }
+        let is_of_role = match self.renaming {
+            Some(_) if code == room::NO_ROOM => false,
+            None if TAKES_NO_WRITES.contains(&code) => true,
+            _ => return Ok(None),
+        };
         let len = PacketHeader::LEN + header.payload_len;
         let Some(whole) = unseen.get(..len) else {
             return Ok(Some(None));
         };
         // 1290 is about any option; these are the ones that a failover changes.
-        if !whole
-            .windows(9)
-            .any(|part| part == b"read-only" || part == b"read_only")
+        if is_of_role
+            && !whole
+                .windows(9)
+                .any(|part| part == b"read-only" || part == b"read_only")
         {
             return Ok(None);
         }

@@ -15,7 +15,18 @@ pub(crate) struct OnServer {
     max: usize,
     /// Counts uses, to find the statement used longest ago.
     uses: u64,
+    /// Greater than every id that the server has given on this connection: the one that it gives next, as a rule. 0 where it has given
+    /// none yet: MariaDB's threads go on where they were with the client before.
+    next_id: u32,
+    /// How often it was another one.
+    wrong_guesses: u8,
 }
+
+/// Ids are guessed up to this one only: somewhere they begin anew.
+const GUESSED_MAX: u32 = i32::MAX as u32;
+
+/// Who gives other ids than are guessed goes on with that.
+const WRONG_GUESSES_MAX: u8 = 3;
 
 /// A statement prepared on a server connection.
 #[derive(Debug)]
@@ -37,6 +48,8 @@ impl OnServer {
             statements: Vec::new(),
             max: max as usize,
             uses: 0,
+            next_id: 0,
+            wrong_guesses: 0,
         }
     }
 
@@ -68,6 +81,7 @@ impl OnServer {
     /// the longest time, where the limit is reached.
     pub(crate) fn add(&mut self, id: u32, text: Rc<[u8]>, context: Rc<Carried>) -> Option<u32> {
         self.uses += 1;
+        self.note_given(id);
         let evicted = (self.statements.len() >= self.max)
             .then(|| self.oldest())
             .flatten()
@@ -81,6 +95,49 @@ impl OnServer {
             used: self.uses,
         });
         evicted
+    }
+
+    /// The id that the server most likely gives to the statement prepared next. No statement of the connection has it. `None` where it
+    /// is not to be guessed.
+    pub(crate) fn next_id(&self) -> Option<u32> {
+        let may_guess = (1..GUESSED_MAX).contains(&self.next_id) && self.wrong_guesses < WRONG_GUESSES_MAX;
+        may_guess.then_some(self.next_id)
+    }
+
+    /// The server has given this id to a statement. To be told of every one.
+    pub(crate) fn note_given(&mut self, id: u32) {
+        self.next_id = self.next_id.max(id.saturating_add(1));
+    }
+
+    /// The server has refused to prepare a statement, which takes an id all the same.
+    pub(crate) fn note_refused(&mut self) {
+        self.next_id = self.next_id.saturating_add(u32::from(self.next_id > 0));
+    }
+
+    /// Whether the id was the one that was guessed.
+    pub(crate) fn note_guess(&mut self, was_right: bool) {
+        self.wrong_guesses = match was_right {
+            true => 0,
+            false => self.wrong_guesses.saturating_add(1),
+        };
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.statements.len()
+    }
+
+    /// Forgets the half of the statements that nobody holds, those used longest ago, and gives their ids: they are to be closed.
+    pub(crate) fn give_up_half(&mut self) -> Vec<u32> {
+        let free = self
+            .statements
+            .iter()
+            .filter(|statement| statement.held_by.is_none());
+        let mut free: Vec<_> = free.map(|statement| (statement.used, statement.id)).collect();
+        free.sort_unstable();
+        free.truncate(free.len().div_ceil(2));
+        let ids: Vec<u32> = free.into_iter().map(|(_, id)| id).collect();
+        self.statements.retain(|statement| !ids.contains(&statement.id));
+        ids
     }
 
     /// No session holds anything on the connection any more.
@@ -157,6 +214,11 @@ impl Renaming {
         true
     }
 
+    /// Another answer comes in the place of one that nobody has seen.
+    pub(crate) fn begin_anew(&mut self) {
+        self.state = Renamed::NotYet;
+    }
+
     /// The server's id and the count of parameters, unless the server refused.
     pub(crate) fn prepared(&self) -> Option<(u32, u16)> {
         match self.state {
@@ -166,13 +228,18 @@ impl Renaming {
     }
 }
 
-/// COM_STMT_CLOSE as a packet. It has no answer.
-pub(crate) fn close_packet(id: u32) -> Vec<u8> {
-    let mut payload = vec![Command::STMT_CLOSE.0];
-    payload.extend(id.to_le_bytes());
-    let mut packet = Vec::with_capacity(payload.len() + PacketHeader::LEN);
-    write_packet(&mut packet, &mut 0, &payload);
-    packet
+/// COM_STMT_CLOSE. It has no answer.
+pub(crate) fn close_command(id: u32) -> Vec<u8> {
+    mysql_wire::statement::encode(Command::STMT_CLOSE, id).to_vec()
+}
+
+/// The same as packets, of all that are to be closed.
+pub(crate) fn close_packets(to_close: &mut Vec<u32>) -> Vec<u8> {
+    let mut packets = Vec::new();
+    for id in to_close.drain(..) {
+        write_packet(&mut packets, &mut 0, &close_command(id));
+    }
+    packets
 }
 
 #[cfg(test)]
@@ -196,6 +263,47 @@ mod tests {
         let mut refused = Renaming::new(1);
         assert!(refused.rename(&mut b"\x09\0\0\x01\xff\x28\x04#42000".to_vec()));
         assert_eq!(refused.prepared(), None);
+    }
+
+    #[test]
+    fn the_next_id_is_one_that_no_statement_has() {
+        let context = Rc::new(Carried::default());
+        let mut on_server = OnServer::new(2);
+        on_server.note_refused();
+        assert_eq!(on_server.next_id(), None, "the first one is not known");
+        on_server.add(7, text("a"), Rc::clone(&context));
+        assert_eq!(on_server.next_id(), Some(8));
+        on_server.note_given(3);
+        assert_eq!(on_server.next_id(), Some(8), "never one from before");
+        on_server.note_refused();
+        on_server.remove(7);
+        on_server.clear();
+        assert_eq!(on_server.next_id(), Some(9));
+        for was_right in [false, false, true, false, false] {
+            on_server.note_guess(was_right);
+        }
+        assert_eq!(on_server.next_id(), Some(9));
+        on_server.note_guess(false);
+        assert_eq!(on_server.next_id(), None, "a server that gives others");
+        let mut at_its_end = OnServer::new(2);
+        at_its_end.note_given(u32::MAX);
+        at_its_end.note_refused();
+        assert_eq!(at_its_end.next_id(), None, "where ids may begin anew");
+    }
+
+    #[test]
+    fn half_of_the_statements_that_nobody_holds_are_given_up() {
+        let context = Rc::new(Carried::default());
+        let mut on_server = OnServer::new(9);
+        for (id, name) in [(1, "a"), (2, "b"), (3, "c"), (4, "d")] {
+            on_server.add(id, text(name), Rc::clone(&context));
+        }
+        on_server.find(&text("a"), &context, 1).unwrap();
+        on_server.find(&text("b"), &context, 1).unwrap().held_by = Some(1);
+        assert_eq!(on_server.give_up_half(), [3, 4]);
+        assert_eq!(on_server.give_up_half(), [1]);
+        assert_eq!(on_server.give_up_half(), [0; 0]);
+        assert_eq!(on_server.len(), 1);
     }
 
     #[test]

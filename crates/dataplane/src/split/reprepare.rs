@@ -9,13 +9,14 @@ use mysql_wire::{Command, OkPacket, Outcome};
 use session::{Carried, Excursion, PinReason, Prepared};
 use sql_class::{Class, Effects, Facts};
 
+use crate::control::Waiting;
 use crate::error::SessionError;
 use crate::session::CommandHead;
 use crate::split::last::Left;
 use crate::split::run::with_statement;
 use crate::split::state::{Refused, Split};
 use crate::split::statement::unknown_statement;
-use crate::split::{answer, ask, last, lease, run};
+use crate::split::{answer, ask, last, lease, room, run};
 
 /// Why a statement was not prepared.
 pub(crate) enum NotPrepared {
@@ -33,8 +34,22 @@ impl From<NotPrepared> for SessionError {
     }
 }
 
+/// More than it takes to make room on a server that others fill, too.
+const TRIES_MAX: usize = 8;
+
 /// Prepares a statement on the connection that was leased, so that it means what it has meant when the client prepared it.
 pub(crate) async fn prepare_here(split: &mut Split, id: u32, prepared: &Prepared) -> Result<(), NotPrepared> {
+    for _ in 1..TRIES_MAX {
+        match try_to_prepare(split, id, prepared).await {
+            Err(NotPrepared::Refused(SessionError::PrepareRefused(packet)))
+                if packet.code == room::NO_ROOM && room::make(split).await => {}
+            done => return done,
+        }
+    }
+    try_to_prepare(split, id, prepared).await
+}
+
+async fn try_to_prepare(split: &mut Split, id: u32, prepared: &Prepared) -> Result<(), NotPrepared> {
     learn_meaning(split).await?;
     let has_changed = !split.session.carried().means_the_same(&prepared.context);
     if has_changed && split.was_pinned {
@@ -49,9 +64,14 @@ pub(crate) async fn prepare_here(split: &mut Split, id: u32, prepared: &Prepared
     let text = last::without_schema(split, prepared);
     let mut command = vec![Command::STMT_PREPARE.0];
     command.extend_from_slice(text.as_deref().unwrap_or(&prepared.text));
-    let at = there.len();
-    let commands: Vec<_> = there.into_iter().chain([command]).chain(back).collect();
-    let replies = ask(split, &commands).await?;
+    let leased = split.lease.as_mut();
+    let closing = leased.map_or_else(Vec::new, |leased| leased.connection.state.take_closing());
+    let (unanswered, at) = (closing.len(), there.len());
+    let commands = closing.into_iter().chain(there).chain([command]).chain(back);
+    let commands: Vec<_> = commands.collect();
+    split.control.mark(Waiting::Server);
+    let mut replies = ask(split, &commands).await?;
+    replies.drain(..unanswered.min(replies.len()));
     for (_, reply) in replies.iter().enumerate().filter(|(index, _)| *index != at) {
         if let Some(ok) = ok(split, reply) {
             split.session.observe_excursion(&ok);
@@ -77,9 +97,8 @@ pub(crate) async fn prepare_here(split: &mut Split, id: u32, prepared: &Prepared
         }
         (None, None) => Err(NotPrepared::Lost(unknown_statement(id, Command::STMT_EXECUTE))),
         (refused, ids) => {
-            // Of no use: it means something else than the client's.
             if let Some(leased) = &mut split.lease {
-                leased.connection.state.to_close.extend(ids.map(|(id, _)| id));
+                leased.connection.state.note_unused(ids.map(|(id, _)| id));
             }
             Err(NotPrepared::Refused(
                 refused.unwrap_or(SessionError::StatementChanged),
@@ -148,7 +167,7 @@ fn ok(split: &Split, reply: &ask::Reply) -> Option<OkPacket> {
 }
 
 /// The id and the count of parameters in the answer to COM_STMT_PREPARE.
-fn prepared_ids(reply: &ask::Reply) -> Option<(u32, u16)> {
+pub(crate) fn prepared_ids(reply: &ask::Reply) -> Option<(u32, u16)> {
     match *reply.packet(0)?.first_chunk::<9>()? {
         [0, a, b, c, d, _, _, p0, p1] => {
             Some((u32::from_le_bytes([a, b, c, d]), u16::from_le_bytes([p0, p1])))
@@ -157,7 +176,7 @@ fn prepared_ids(reply: &ask::Reply) -> Option<(u32, u16)> {
     }
 }
 
-fn remember(split: &mut Split, server_id: u32, prepared: &Prepared) {
+pub(crate) fn remember(split: &mut Split, server_id: u32, prepared: &Prepared) {
     split.worker.metrics.reprepares.inc();
     let Some(leased) = &mut split.lease else { return };
     let state = &mut leased.connection.state;

@@ -23,8 +23,8 @@ use crate::split::rules::TimeLimit;
 use crate::split::state::{Refused, Split};
 use crate::split::step::Step;
 use crate::split::{
-    ahead, answer, arm, explain, kill, last, lease, login, lookup, note, pipeline, reset, rules, server,
-    statement, transaction,
+    ahead, answer, arm, explain, kill, last, lease, login, lookup, note, pipeline, prepare, reset, rules,
+    server, statement, transaction,
 };
 
 /// Serves commands until the session ends, and says why it ended.
@@ -55,7 +55,7 @@ fn rare_command<'a>(
 ) -> Pin<Box<dyn Future<Output = Result<(), SessionError>> + 'a>> {
     Box::pin(async move {
         match head.command {
-            Command::STMT_PREPARE => statement::prepare(split, head).await,
+            Command::STMT_PREPARE => prepare::prepare(split, head).await,
             Command::STMT_CLOSE => statement::close(split, head).await,
             Command::STMT_RESET => statement::reset(split, head).await,
             Command::STMT_FETCH | Command::STMT_SEND_LONG_DATA => statement::go_on(split, head).await,

@@ -36,6 +36,23 @@ pub(crate) enum OnReplica {
     Moved,
 }
 
+/// Why a statement was prepared, or the state set, without the execution behind it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Apart {
+    /// The statement means something else under what the session has set since.
+    Meaning,
+    /// It asks for what the statement before has left.
+    Last,
+    /// It has a comment for servers of some versions.
+    Versions,
+    /// The id that the server gives is not to be guessed.
+    Id,
+    /// The command is long, compressed, or not as commands are.
+    Command,
+    /// The server has refused to prepare it, or has given another id than was guessed.
+    Refused,
+}
+
 /// The series of one worker, written by its thread only.
 #[derive(Debug, Default)]
 pub(crate) struct SplitSeries {
@@ -50,6 +67,7 @@ pub(crate) struct SplitSeries {
     /// Those that were answered so.
     pub(crate) pipelined: Counter,
     pipelines_left: [Counter; PIPELINES_LEFT.len()],
+    prepared_apart: [Counter; PREPARED_APART.len()],
     ran: [Counter; 3],
     at_primary: [Counter; 3],
     on_replicas: [Counter; 2],
@@ -72,7 +90,21 @@ const ON_REPLICAS: [(OnReplica, &str); 2] = [(OnReplica::Begun, "begun"), (OnRep
 
 const PIPELINES_LEFT: [&str; 6] = ["no_connection", "lost", "slow", "unclean", "long", "unprepared"];
 
+const PREPARED_APART: [(Apart, &str); 6] = [
+    (Apart::Meaning, "meaning"),
+    (Apart::Last, "last"),
+    (Apart::Versions, "versions"),
+    (Apart::Id, "id"),
+    (Apart::Command, "command"),
+    (Apart::Refused, "refused"),
+];
+
 impl SplitSeries {
+    /// A statement takes one more round trip until it is executed.
+    pub(crate) fn prepared_apart(&self, why: Apart) {
+        self.prepared_apart[why as usize].inc();
+    }
+
     /// A statement was to be answered together with others, and was not.
     pub(crate) fn pipeline_left(&self, left: &Left) {
         let place = match left {
@@ -113,6 +145,9 @@ impl SplitSeries {
         out.counter(&catalog::READS_PIPELINED, &[], self.pipelined.get());
         for (label, count) in PIPELINES_LEFT.iter().zip(&self.pipelines_left) {
             out.counter(&catalog::PIPELINES_LEFT, &[label], count.get());
+        }
+        for ((_, label), count) in PREPARED_APART.iter().zip(&self.prepared_apart) {
+            out.counter(&catalog::PREPARED_APART, &[label], count.get());
         }
         for ((_, label), count) in RAN.iter().zip(&self.ran) {
             out.counter(&catalog::STATEMENTS, &[label], count.get());

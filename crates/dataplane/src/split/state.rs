@@ -28,7 +28,7 @@ use crate::split::lookup;
 use crate::split::makers::{self, Makers};
 use crate::split::observe::Shape;
 use crate::split::pipeline::Pipelines;
-use crate::split::prepared::OnServer;
+use crate::split::prepared::{OnServer, close_command};
 use crate::split::rules;
 use crate::split::series::SplitSeries;
 use crate::split::strong::ReadIndex;
@@ -55,6 +55,30 @@ pub(crate) struct Held {
     /// Galera: reads on it wait for what other nodes have written.
     pub(crate) syncs_reads: bool,
     pub(crate) series: Arc<ServerSeries>,
+}
+
+impl Held {
+    /// Commands that close what is to be closed.
+    pub(crate) fn take_closing(&mut self) -> Vec<Vec<u8>> {
+        self.to_close.drain(..).map(close_command).collect()
+    }
+
+    /// A preparation has come to nothing: it was refused, or the statement of this id is of no use.
+    pub(crate) fn note_unused(&mut self, id: Option<u32>) {
+        match id {
+            Some(id) => {
+                self.statements.note_given(id);
+                self.to_close.push(id);
+            }
+            None => self.statements.note_refused(),
+        }
+    }
+
+    /// Gives up half of the statements, and says how many are to be closed now.
+    pub(crate) fn give_up_half(&mut self) -> usize {
+        self.to_close.extend(self.statements.give_up_half());
+        self.to_close.len()
+    }
 }
 
 /// A server connection in the hands of a session; its stream is in the session's wires.

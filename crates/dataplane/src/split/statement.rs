@@ -1,6 +1,6 @@
 //! Prepared statements of the binary protocol, over connections that sessions share.
 //!
-//! The client's ids are the session's own. A statement is prepared on a server connection when the client prepares it, and
+//! The client's ids are the session's own. A statement is prepared on a server connection when the client prepares it (see `prepare`), and
 //! again wherever it is executed and is not known yet. Parameter types, which clients send only once, are put into
 //! executions on connections that have not seen them.
 
@@ -9,22 +9,23 @@ use std::rc::Rc;
 use mysql_wire::statement::ExecuteHead;
 use mysql_wire::{Capabilities, Command, PacketHeader};
 use session::Prepared;
-use sql_class::{Effects, Facts};
+use sql_class::Effects;
 
 use crate::error::SessionError;
-use crate::relay::{Ended, Exchanged};
+use crate::relay::Exchanged;
 use crate::session::CommandHead;
 use crate::split::choose::Target;
 use crate::split::lease::Now;
 use crate::split::lookup::Looked;
-use crate::split::prepared::{Renaming, ServerStatement, close_packet};
+use crate::split::prepared::{ServerStatement, close_packets};
 use crate::split::run::{
-    begin, exchange, keep_to_send_again, let_go, needs_no_priming, refuse, relay, settle, with_statement,
+    exchange, keep_to_send_again, let_go, needs_no_priming, refuse, relay, settle, with_statement,
 };
-use crate::split::state::{Refused, Split};
+use crate::split::state::Split;
 use crate::split::step::Step;
+use crate::split::together::{self, Together};
 use crate::split::{
-    answer, choose, command, last, lease, lookup, note, pipeline, reprepare, rules, transaction,
+    ahead, answer, command, last, lease, lookup, note, pipeline, reprepare, rules, transaction,
 };
 
 /// MariaDB's clients mean the statement prepared last by this id.
@@ -34,114 +35,9 @@ const LAST_PREPARED: u32 = u32::MAX;
 const ER_UNSUPPORTED_PS: u16 = 1295;
 
 /// What cannot be written into a prepared statement is right only on the connection of the statement before.
-const OF_THE_LAST: Effects = Effects::READS_ROW_COUNT
+pub(crate) const OF_THE_LAST: Effects = Effects::READS_ROW_COUNT
     .with(Effects::READS_FOUND_ROWS)
     .with(Effects::READS_LAST_GTID);
-
-/// COM_STMT_PREPARE: prepared on the server where it will be executed, by this connection or another.
-pub(crate) async fn prepare(split: &mut Split, head: CommandHead) -> Result<(), SessionError> {
-    split.note = None;
-    // Whatever comes of it: the one before is no longer the last.
-    split.last_prepared = 0;
-    if rules::concern(split) {
-        return rules::prepare(split, head).await;
-    }
-    prepare_as_it_is(split, head).await
-}
-
-/// COM_STMT_PREPARE, about which everything is said that rules have to say.
-pub(crate) async fn prepare_as_it_is(split: &mut Split, head: CommandHead) -> Result<(), SessionError> {
-    let facts = command::facts(split, head);
-    let payload = command::payload(split, head);
-    let seen_whole = payload.len() == head.payload_len;
-    let text: Rc<[u8]> = payload.get(1..).unwrap_or_default().into();
-    if !seen_whole {
-        return refuse(split, SessionError::StatementTooLong(head.payload_len)).await;
-    }
-    let digest = sql_class::digest(&text, split.session.syntax()).hash;
-    let prepared = Prepared::new(Rc::clone(&text), Rc::new(facts.clone()), digest, 0);
-    let id = match split.session.statements().insert(prepared) {
-        Ok(id) => id,
-        Err(full) => return refuse(split, SessionError::TooManyStatements(full.limit)).await,
-    };
-    if let Err(refused) = lease_to_prepare(split, head, &facts).await {
-        split.session.statements().remove(id);
-        return answer::refuse(split, refused).await;
-    }
-    if let Err(why) = reprepare::learn_what_is_late(split).await {
-        split.session.statements().remove(id);
-        return last::give_up(split, Refused(why.into())).await;
-    }
-    begin(split, head, None);
-    close_superfluous(split);
-    let (text, sent) = last::put_own_figures(split, head, &facts, text);
-    let context = Rc::clone(split.session.carried());
-    let mut renaming = Renaming::new(id);
-    let ended = exchange(split, head.command, Some(&mut renaming)).await;
-    match (renaming.prepared(), &ended) {
-        (
-            Some((server_id, params)),
-            Ended {
-                result: Ok(Exchanged::Done(_)),
-                ..
-            },
-        ) => {
-            if let Some(prepared) = split.session.statements().get_mut(id) {
-                prepared.params = params;
-                (prepared.text, prepared.context) = (Rc::clone(&text), Rc::clone(&context));
-            }
-            split.last_prepared = id;
-            forget_figures(split, id);
-            if sent != text {
-                let with_figures = split.with_figures.get_or_insert_default();
-                with_figures.0.push((id, Rc::clone(&sent)));
-            }
-            keep(split, server_id, sent, context, id);
-        }
-        _ => {
-            split.session.statements().remove(id);
-        }
-    }
-    settle(split, ended).await
-}
-
-/// A connection on which the statement can be prepared: where it will be executed, or what can be read from only.
-async fn lease_to_prepare(split: &mut Split, head: CommandHead, facts: &Facts) -> Result<(), Refused> {
-    let_go(split, head, None, None);
-    let keeps = facts.effects.intersects(OF_THE_LAST);
-    if keeps {
-        lease::leave_replica(split);
-    }
-    // Any server can prepare what only the primary can execute.
-    let target = match choose::target(split, facts) {
-        Target::Primary { .. } => Target::Primary { for_writing: false },
-        target => target,
-    };
-    lease::lease(split, &target).await?;
-    // A read-only transaction on a replica holds the connection as long as that has to be.
-    split.keeps_connection |= keeps && split.lease.as_ref().is_some_and(|leased| leased.is_primary);
-    Ok(())
-}
-
-/// Closes, ahead of the command that is about to be sent, statements of which the connection has too many.
-fn close_superfluous(split: &mut Split) {
-    let Some(leased) = &mut split.lease else { return };
-    let closing = leased.connection.state.to_close.drain(..).flat_map(close_packet);
-    let closing: Vec<u8> = closing.collect();
-    split.wires.up.say(&closing);
-}
-
-/// Remembers what the connection has prepared. A second one of the same text is closed with the next command for a statement.
-fn keep(split: &mut Split, server_id: u32, text: Rc<[u8]>, context: Rc<session::Carried>, id: u32) {
-    let Some(leased) = &mut split.lease else { return };
-    let statements = &mut leased.connection.state.statements;
-    let superfluous = if statements.find(&text, &context, id).is_some() {
-        Some(server_id)
-    } else {
-        statements.add(server_id, text, context)
-    };
-    leased.connection.state.to_close.extend(superfluous);
-}
 
 /// COM_STMT_EXECUTE and MariaDB's bulk execution.
 pub(crate) fn execute(split: &mut Split, head: CommandHead) -> Step<'_> {
@@ -238,17 +134,21 @@ pub(crate) async fn lease_and_execute(
     target: Target,
     now: Now,
 ) -> Result<bool, SessionError> {
-    if let Err(refused) = lease::go_on(split, &target, now).await {
+    let facts = &prepared.facts;
+    let leaves_nothing = head.command == Command::STMT_EXECUTE && ahead::leaves_nothing(facts);
+    split.state_may_wait = leaves_nothing && ahead::may_wait(split, head);
+    let leased = lease::go_on(split, &target, now).await;
+    split.state_may_wait = false;
+    if let Err(refused) = leased {
         return Box::pin(answer::refuse(split, refused)).await.map(|()| false);
     }
-    let facts = &prepared.facts;
     if !needs_no_priming(split, facts) {
         let about = Some((id, prepared.digest));
         if let Err(refused) = Box::pin(last::bring_about(split, head, facts, about)).await {
             return Box::pin(last::give_up(split, refused)).await.map(|()| false);
         }
     }
-    if !begin_here(split, head, id, &prepared).await? {
+    if !begin_here(split, head, id, &prepared, &target).await? {
         return Ok(false);
     }
     if head.command == Command::STMT_BULK_EXECUTE {
@@ -276,19 +176,20 @@ fn may_bulk(split: &Split, head: CommandHead) -> bool {
                 .contains(Capabilities::MARIADB_BULK_UNIT_RESULTS))
 }
 
-/// Makes the leased connection ready for the execution. False where it has come to its end.
+/// Makes the leased connection ready for the execution, or sends it with what that takes. False where it has come to its end.
 async fn begin_here(
     split: &mut Split,
     head: CommandHead,
     id: u32,
     prepared: &Prepared,
+    target: &Target,
 ) -> Result<bool, SessionError> {
-    if !is_known_here(split, head, id, prepared)
-        && let Err(why) = Box::pin(reprepare::prepare_here(split, id, prepared)).await
-    {
-        return Box::pin(reprepare::not_prepared(split, head, id, prepared, why))
-            .await
-            .map(|()| false);
+    if ahead::lacks_state(split) || !is_known_here(split, head, id, prepared) {
+        match Box::pin(together::prepare_and_execute(split, head, id, prepared, target)).await? {
+            Together::Sent => return Ok(true),
+            Together::Ended => return Ok(false),
+            Together::Apart => {}
+        }
     }
     if let Err(error) = address(split, head, id, prepared) {
         lease::release_unused(split);
@@ -321,7 +222,7 @@ pub(crate) fn begin_prepared(split: &mut Split, head: CommandHead, id: u32, prep
 }
 
 /// Whether the leased connection has the statement, in a state in which it does for this session what one of its own would.
-fn is_known_here(split: &mut Split, head: CommandHead, id: u32, prepared: &Prepared) -> bool {
+pub(crate) fn is_known_here(split: &mut Split, head: CommandHead, id: u32, prepared: &Prepared) -> bool {
     let is_mariadb = lease::dialect(split).is_mariadb();
     let Some(leased) = &mut split.lease else {
         return false;
@@ -358,7 +259,6 @@ fn address(split: &mut Split, head: CommandHead, id: u32, prepared: &Prepared) -
     let Some(on_server) = state.statements.find(&prepared.text, &prepared.context, id) else {
         return Err(unknown_statement(id, head.command));
     };
-    let closing: Vec<u8> = state.to_close.drain(..).flat_map(close_packet).collect();
     let unseen = split.wires.up.unseen_mut();
     let end = (PacketHeader::LEN + head.payload_len).min(unseen.len());
     let payload = &mut unseen[PacketHeader::LEN..end];
@@ -368,7 +268,7 @@ fn address(split: &mut Split, head: CommandHead, id: u32, prepared: &Prepared) -
     let parsed = ExecuteHead::decode(payload, prepared.params, split.key.capabilities)
         .map_err(SessionError::ClientProtocol)?;
     // Servers remember that data in pieces was wrong, until they are told to forget it.
-    on_server.held_by = (parsed.opens_cursor || prepared.long_data).then_some(id);
+    let held_by = (parsed.opens_cursor || prepared.long_data).then_some(id);
     let Some(types) = parsed.types() else {
         let changed = match &prepared.types {
             // The client means the types that it sent last.
@@ -377,6 +277,8 @@ fn address(split: &mut Split, head: CommandHead, id: u32, prepared: &Prepared) -
             }
             _ => None,
         };
+        on_server.held_by = held_by;
+        let closing = close_packets(&mut state.to_close);
         match changed {
             None => split.wires.up.say(&closing),
             Some(changed) => {
@@ -392,7 +294,8 @@ fn address(split: &mut Split, head: CommandHead, id: u32, prepared: &Prepared) -
         Some(known) if !is_new => Rc::clone(known),
         _ => types.into(),
     };
-    on_server.types = Some(Rc::clone(&shared));
+    (on_server.types, on_server.held_by) = (Some(Rc::clone(&shared)), held_by);
+    let closing = close_packets(&mut state.to_close);
     if is_new && let Some(prepared) = split.session.statements().get_mut(id) {
         prepared.types = Some(shared);
     }
@@ -513,7 +416,7 @@ fn held_on_server(split: &mut Split, id: u32, prepared: &Prepared) -> bool {
         .is_some_and(|statement| statement.held_by == Some(id))
 }
 
-fn forget_figures(split: &mut Split, id: u32) {
+pub(crate) fn forget_figures(split: &mut Split, id: u32) {
     if let Some(with_figures) = &mut split.with_figures {
         with_figures.0.retain(|of| of.0 != id);
     }

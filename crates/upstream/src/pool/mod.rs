@@ -239,6 +239,12 @@ impl<S> Pool<S> {
         Some(begin(idle, now))
     }
 
+    /// The idle connection to `server` that has most of what `count` counts, whatever its key. `None` where there is none that has any.
+    pub fn take_idle(&self, server: &Arc<Server>, count: impl Fn(&S) -> usize) -> Option<Connection<S>> {
+        let idle = self.with_shelf(server, |shelf| shelf.take_most(count))?;
+        Some(begin(idle, now()))
+    }
+
     /// A connection and the time now, or else the seat for a new one. `since` is when the session first got in line.
     async fn wait_for(
         &self,

@@ -115,6 +115,19 @@ impl<S> Shelf<S> {
         (!rack.idle.is_empty()).then(|| rack.idle.remove(0))
     }
 
+    /// The one that has most of what `count` counts, if any has.
+    pub(super) fn take_most(&mut self, count: impl Fn(&S) -> usize) -> Option<Idle<S>> {
+        let counted = self.racks.values_mut().filter_map(|rack| {
+            let counts = rack.idle.iter().map(|idle| count(&idle.state)).enumerate();
+            let (index, most) = counts.max_by_key(|(_, count)| *count)?;
+            Some((most, index, rack))
+        });
+        let (_, index, rack) = counted
+            .filter(|(most, ..)| *most > 0)
+            .max_by_key(|(most, ..)| *most)?;
+        Some(rack.idle.remove(index))
+    }
+
     pub(super) fn idle(&self) -> usize {
         self.racks.values().map(|rack| rack.idle.len()).sum()
     }

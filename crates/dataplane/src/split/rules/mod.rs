@@ -28,7 +28,7 @@ use crate::error::SessionError;
 use crate::session::CommandHead;
 use crate::split::choose::Target;
 use crate::split::state::{Refused, Split};
-use crate::split::{answer, command, run, statement};
+use crate::split::{answer, command, prepare, run, statement};
 use crate::worker::Worker;
 
 pub(crate) use book::{Book, OnWorker};
@@ -208,7 +208,7 @@ pub(crate) async fn prepare(split: &mut Split, head: CommandHead) -> Result<(), 
     }
     let is_rewritten = verdict.rewritten.is_some();
     split.rules.ruling = (!verdict.is_empty()).then(|| Box::new(Ruling::new(verdict, Vec::new(), None)));
-    statement::prepare_as_it_is(split, head).await?;
+    prepare::prepare_as_it_is(split, head).await?;
     split.rules.ruling = None;
     if is_rewritten && split.last_prepared != 0 {
         remember_original(split, split.last_prepared, text);

@@ -1,0 +1,163 @@
+//! COM_STMT_PREPARE: the client's statement gets an id of the session's own, and is prepared where it will be executed, by this
+//! connection or another.
+
+use std::rc::Rc;
+
+use mysql_wire::Command;
+use session::Prepared;
+use sql_class::{Effects, Facts};
+
+use crate::error::SessionError;
+use crate::relay::{Ended, Exchanged};
+use crate::session::CommandHead;
+use crate::split::choose::Target;
+use crate::split::prepared::{Renaming, close_packets};
+use crate::split::run::{begin, exchange, let_go, refuse, settle};
+use crate::split::state::{Refused, Split};
+use crate::split::statement::{OF_THE_LAST, forget_figures};
+use crate::split::{ahead, answer, choose, command, last, lease, reprepare, room, rules};
+
+/// COM_STMT_PREPARE.
+pub(crate) async fn prepare(split: &mut Split, head: CommandHead) -> Result<(), SessionError> {
+    split.note = None;
+    // Whatever comes of it: the one before is no longer the last.
+    split.last_prepared = 0;
+    if rules::concern(split) {
+        return rules::prepare(split, head).await;
+    }
+    prepare_as_it_is(split, head).await
+}
+
+/// COM_STMT_PREPARE, about which everything is said that rules have to say.
+pub(crate) async fn prepare_as_it_is(split: &mut Split, head: CommandHead) -> Result<(), SessionError> {
+    let facts = command::facts(split, head);
+    let payload = command::payload(split, head);
+    let seen_whole = payload.len() == head.payload_len;
+    let text: Rc<[u8]> = payload.get(1..).unwrap_or_default().into();
+    if !seen_whole {
+        return refuse(split, SessionError::StatementTooLong(head.payload_len)).await;
+    }
+    let digest = sql_class::digest(&text, split.session.syntax()).hash;
+    let prepared = Prepared::new(Rc::clone(&text), Rc::new(facts.clone()), digest, 0);
+    let id = match split.session.statements().insert(prepared) {
+        Ok(id) => id,
+        Err(full) => return refuse(split, SessionError::TooManyStatements(full.limit)).await,
+    };
+    let unread = match lease_to_prepare(split, head, &facts).await {
+        Ok(unread) => unread,
+        Err(refused) => {
+            split.session.statements().remove(id);
+            return answer::refuse(split, refused).await;
+        }
+    };
+    if let Err(why) = reprepare::learn_what_is_late(split).await {
+        split.session.statements().remove(id);
+        return last::give_up(split, Refused(why.into())).await;
+    }
+    begin(split, head, None);
+    let (text, sent) = match unread {
+        Some(unread) => {
+            ahead::take_in(split, head, &unread);
+            (Rc::clone(&text), text)
+        }
+        None => {
+            close_superfluous(split);
+            last::put_own_figures(split, head, &facts, text)
+        }
+    };
+    let context = Rc::clone(split.session.carried());
+    let mut renaming = Renaming::new(id);
+    let ended = exchange_for_room(split, &mut renaming, &sent).await;
+    match (renaming.prepared(), &ended.result) {
+        (Some((server_id, params)), Ok(Exchanged::Done(_))) => {
+            if let Some(prepared) = split.session.statements().get_mut(id) {
+                prepared.params = params;
+                (prepared.text, prepared.context) = (Rc::clone(&text), Rc::clone(&context));
+            }
+            split.last_prepared = id;
+            forget_figures(split, id);
+            if sent != text {
+                let with_figures = split.with_figures.get_or_insert_default();
+                with_figures.0.push((id, Rc::clone(&sent)));
+            }
+            keep(split, server_id, sent, context, id);
+        }
+        _ => {
+            split.session.statements().remove(id);
+            if let Some(leased) = &mut split.lease {
+                leased.connection.state.note_unused(None);
+            }
+        }
+    }
+    settle(split, ended).await
+}
+
+/// Relays the answer. One that says that the server has as many statements as it takes is kept from the client as long as there is room
+/// to be made.
+async fn exchange_for_room(split: &mut Split, renaming: &mut Renaming, sent: &[u8]) -> Ended {
+    split.may_go_elsewhere = true;
+    loop {
+        let ended = exchange(split, Command::STMT_PREPARE, Some(renaming)).await;
+        if !std::mem::take(&mut split.took_no_writes) {
+            return ended;
+        }
+        renaming.begin_anew();
+        if let Some(leased) = &mut split.lease {
+            leased.connection.state.note_unused(None);
+        }
+        // Once there is none to be made the client is told.
+        split.may_go_elsewhere = room::make(split).await;
+        close_superfluous(split);
+        split.say_command(&[&[Command::STMT_PREPARE.0], sent].concat());
+    }
+}
+
+/// A connection on which the statement can be prepared: where it will be executed, or what can be read from only. What has been read of
+/// the answer, where it was sent behind the session's state.
+async fn lease_to_prepare(
+    split: &mut Split,
+    head: CommandHead,
+    facts: &Facts,
+) -> Result<Option<Vec<u8>>, Refused> {
+    let_go(split, head, None, None);
+    let keeps = facts.effects.intersects(OF_THE_LAST);
+    if keeps {
+        lease::leave_replica(split);
+    }
+    // Any server can prepare what only the primary can execute.
+    let target = match choose::target(split, facts) {
+        Target::Primary { .. } => Target::Primary { for_writing: false },
+        target => target,
+    };
+    // Figures are written into some.
+    split.state_may_wait = facts.effects == Effects::NONE && ahead::may_wait(split, head);
+    let leased = lease::lease(split, &target).await;
+    split.state_may_wait = false;
+    leased?;
+    let unread = match ahead::lacks_state(split) {
+        true => ahead::send_whole(split, head, &target).await?,
+        false => None,
+    };
+    // A read-only transaction on a replica holds the connection as long as that has to be.
+    split.keeps_connection |= keeps && split.lease.as_ref().is_some_and(|leased| leased.is_primary);
+    Ok(unread)
+}
+
+/// Closes, ahead of the command that is about to be sent, statements of which the connection has too many.
+fn close_superfluous(split: &mut Split) {
+    let Some(leased) = &mut split.lease else { return };
+    let closing = close_packets(&mut leased.connection.state.to_close);
+    split.wires.up.say(&closing);
+}
+
+/// Remembers what the connection has prepared. A second one of the same text is closed with the next command for a statement.
+fn keep(split: &mut Split, server_id: u32, text: Rc<[u8]>, context: Rc<session::Carried>, id: u32) {
+    let Some(leased) = &mut split.lease else { return };
+    let state = &mut leased.connection.state;
+    if state.statements.find(&text, &context, id).is_some() {
+        state.note_unused(Some(server_id));
+    } else {
+        let evicted = state.statements.add(server_id, text, context);
+        state.to_close.extend(evicted);
+    }
+}
