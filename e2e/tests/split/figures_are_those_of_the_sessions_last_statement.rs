@@ -475,6 +475,54 @@ async fn an_id_that_a_trigger_or_an_expression_gives() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
+/// Ids that are in no digits of a statement that makes some at other times.
+#[tokio::test]
+async fn an_id_that_is_given_in_another_form() {
+    let (_gateway, mut own, mut other, mut direct) = sessions(2).await;
+    let mut wrong = Vec::new();
+    for given in [
+        Ok("0x1092"),
+        Ok("4.242e3"),
+        Ok("4241.6"),
+        Ok("'42.42e2'"),
+        Err(Value::Double(4242.0)),
+        Err(Value::Double(4241.7)),
+        Err(Value::Float(4242.0)),
+        Err("4.242e3".into()),
+    ] {
+        let mut told = Vec::new();
+        for session in [&mut direct, &mut own] {
+            session.query_drop("DROP TABLE IF EXISTS forms").await.unwrap();
+            let create = "CREATE TABLE forms (id INT AUTO_INCREMENT PRIMARY KEY, v INT) AUTO_INCREMENT = 50";
+            session.query_drop(create).await.unwrap();
+            let prepared = session
+                .prep("INSERT INTO forms (id, v) VALUES (?, 1)")
+                .await
+                .unwrap();
+            // The server makes ids, as is found out with the first.
+            for value in [Ok("0"), Ok("0"), Ok("0"), given.clone()] {
+                let value = match (value, &given) {
+                    (Ok(text), Ok(_)) => {
+                        let insert = format!("INSERT INTO forms (id, v) VALUES ({text}, 1)");
+                        session.query_drop(insert).await.unwrap();
+                        disturb(&mut other).await;
+                        continue;
+                    }
+                    (Ok(_), Err(_)) => Value::Int(0),
+                    (Err(value), _) => value,
+                };
+                session.exec_drop(&prepared, (value,)).await.unwrap();
+                disturb(&mut other).await;
+            }
+            told.push(ask(session, "SELECT LAST_INSERT_ID()").await.unwrap());
+        }
+        if told[0] != told[1] {
+            wrong.push(format!("{given:?}: {told:?}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
 /// The server ends the connection then, which is not to happen to another session's statement.
 #[tokio::test]
 async fn whoever_releases_the_connection_has_none_afterwards() {

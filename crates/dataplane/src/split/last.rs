@@ -13,7 +13,7 @@ use crate::error::SessionError;
 use crate::session::CommandHead;
 use crate::split::run::with_statement;
 use crate::split::state::{Refused, Split};
-use crate::split::{answer, ask, command, lease, lookup, makers};
+use crate::split::{answer, ask, command, given, lease, lookup, makers};
 
 /// What the connection at hand still says of the session's last statement.
 #[derive(Debug, Clone, Copy, Default)]
@@ -162,23 +162,17 @@ async fn learn_found_rows(split: &mut Split) -> Result<(), Refused> {
 /// Whether a statement may have given the id itself: it is there in some form, or comes from somewhere else.
 fn may_give(split: &mut Split, packet: &[u8], id: u64) -> bool {
     let payload = packet.get(PacketHeader::LEN..).unwrap_or_default();
-    let elsewhere = |text: &[u8]| {
-        let mut parts = [&b"select"[..], b"duplicate", b"@"].into_iter();
-        parts.any(|part| has(text, part))
-    };
-    if has(payload, id.to_string().as_bytes()) {
-        return true;
-    }
     if payload.first() == Some(&Command::QUERY.0) {
-        return elsewhere(payload);
+        return given::elsewhere(payload) || given::in_text(payload, id);
     }
-    let binary = id.to_le_bytes();
-    let len = binary.len() - id.leading_zeros() as usize / 8;
+    let capabilities = split.capabilities;
     let statement = payload.get(1..5).and_then(|id| id.try_into().ok());
     let statement = statement.and_then(|id| split.session.statements().get(u32::from_le_bytes(id)));
-    let text = statement.map(|prepared| Rc::clone(&prepared.text));
-    text.is_none_or(|text| elsewhere(&text) || has(&text, id.to_string().as_bytes()))
-        || payload.windows(len).any(|window| *window == binary[..len])
+    statement.is_none_or(|prepared| {
+        given::elsewhere(&prepared.text)
+            || given::in_text(&prepared.text, id)
+            || given::in_values(payload, prepared, capabilities, id)
+    })
 }
 
 /// The leased connection has failed before the client's command was sent. A session that held something there ends with it: its
@@ -318,7 +312,7 @@ fn may_define(text: &[u8], facts: &Facts) -> bool {
     facts.effects.contains(Effects::CHANGES_SCHEMA) && KINDS.iter().any(|kind| has(text, kind))
 }
 
-fn has(text: &[u8], part: &[u8]) -> bool {
+pub(crate) fn has(text: &[u8], part: &[u8]) -> bool {
     let mut windows = text.windows(part.len());
     windows.any(|window| window.eq_ignore_ascii_case(part))
 }

@@ -22,6 +22,7 @@ mod choose;
 mod command;
 mod explain;
 mod fresh;
+mod given;
 mod kill;
 mod last;
 mod lease;
