@@ -2,7 +2,7 @@
 
 use mysql_wire::statement::{ExecuteHead, PrepareOk, statement_id};
 use mysql_wire::{Capabilities, Command, ErrPacket};
-use sql_class::{Syntax, point_lookup};
+use sql_class::{Charset, Syntax, point_lookup};
 
 use super::{
     ANY_OTHER, Found, NOTHING, OfSession, Other, Prepared, STATEMENTS_MAX, Step, ToldColumns, catch_up,
@@ -38,12 +38,17 @@ pub(super) async fn prepare(
     let other = text
         .as_ref()
         .map_or(ANY_OTHER, |text| classify(session, of, text));
+    // Of others, and there may be thousands, no more needs to be known.
+    let may_be_lookup = text
+        .as_ref()
+        .is_some_and(|text| may_be_read_as_lookup(text, of.syntax));
+    let text = text.map(|text| if may_be_lookup { text } else { Box::default() });
     let definitions = of.lookups.definitions();
     let mut recorder = Recorder::default();
     forward(session, of, head, Some(&mut recorder)).await?;
     let told = recorder
         .answer()
-        .filter(|_| caches_columns(session))
+        .filter(|_| may_be_lookup && caches_columns(session))
         .map(|answer| ToldColumns {
             definitions,
             answer: answer.into(),
@@ -75,6 +80,17 @@ pub(super) async fn prepare(
         );
     }
     Ok(())
+}
+
+/// Whether a text is a lookup to any session: how it is read may be known later.
+fn may_be_read_as_lookup(text: &[u8], syntax: Syntax) -> bool {
+    let mut readings = [false, true].into_iter().map(|ansi_quotes| Syntax {
+        ansi_quotes,
+        no_backslash_escapes: true,
+        charset: Charset::Utf8,
+        ..syntax
+    });
+    readings.any(|syntax| point_lookup(text, syntax).is_some())
 }
 
 pub(super) fn note_statement(of: &mut OfSession, command: Command, payload: &[u8]) {
@@ -324,4 +340,30 @@ fn find_execution(
         statement.plan = Some((environment, plan.clone()));
     }
     step(session, of, finding)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_kept_of_a_text_is_enough_however_it_is_read() {
+        let is_kept = |text: &str| may_be_read_as_lookup(text.as_bytes(), Syntax::default());
+        for text in [
+            "SELECT c FROM t WHERE id=?",
+            "SELECT \"c\" FROM t WHERE id=?",
+            "SELECT c FROM t WHERE id=\"1\"",
+            "SELECT c FROM t WHERE k='\\' AND b=?",
+            "SELECT c FROM t WHERE k='é' AND b=?",
+        ] {
+            assert!(is_kept(text), "{text}");
+        }
+        for text in [
+            "UPDATE t SET c=? WHERE id=?",
+            "SELECT c FROM t WHERE id=? OR id=?",
+            "",
+        ] {
+            assert!(!is_kept(text), "{text}");
+        }
+    }
 }
