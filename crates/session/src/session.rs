@@ -206,11 +206,6 @@ impl Session {
         session
     }
 
-    /// It has begun at this time, with what binds it from the beginning.
-    pub fn begins(&mut self, now_ms: u64) {
-        self.pins.begin(now_ms);
-    }
-
     #[must_use]
     pub fn dialect(&self) -> Dialect {
         self.dialect

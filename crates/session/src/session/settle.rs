@@ -71,6 +71,11 @@ fn begins_with_rollback(text: &[u8]) -> bool {
 const ER_PARSE_ERROR: u16 = 1064;
 
 impl Session {
+    /// It has begun at this time, with what binds it from the beginning.
+    pub fn begins(&mut self, now_ms: u64) {
+        self.pins.begin(now_ms);
+    }
+
     /// Whether this statement has to run on the connection that the session holds. Where not, that may be given back
     /// even though [`Session::is_pinned`]: all that it holds are the last statement's warnings, and nobody asks for them.
     /// It is to be asked for LAST_INSERT_ID() before, where that is not [known](Session::knows_last_insert_id).
