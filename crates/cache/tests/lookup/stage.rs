@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::thread::JoinHandle;
+use std::thread::{JoinHandle, sleep};
 use std::time::{Duration, Instant};
 
 use cache::Cache;
@@ -19,6 +19,8 @@ use tokio::sync::oneshot;
 
 /// Far above what anything here needs: a busy machine is no failure.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+/// Between two looks: the others have work to do meanwhile.
+const POLL: Duration = Duration::from_millis(2);
 
 /// Both kinds of servers, in both modes.
 macro_rules! on_all {
@@ -217,6 +219,7 @@ impl Stage {
             };
             while !is_there() {
                 assert!(since.elapsed() < PATIENCE, "the replica does not follow");
+                sleep(POLL);
             }
         }
         let text = configuration(&sandbox, setup);
@@ -296,6 +299,7 @@ impl Stage {
                 shown(request),
                 self.left()
             );
+            sleep(POLL);
         }
     }
 
@@ -308,6 +312,7 @@ impl Stage {
                 "it did not come true: {}",
                 self.left()
             );
+            sleep(POLL);
         }
     }
 
@@ -377,6 +382,7 @@ impl Session {
                 // The gateway has not seen its server yet.
                 Err(error) => assert!(since.elapsed() < PATIENCE, "{error}"),
             }
+            sleep(POLL);
         };
         Self { runtime, client }
     }
