@@ -286,6 +286,92 @@ const SEQUENCES: &[&[&str]] = &[
         "UPDATE u SET x=x",
         LOOKUP,
     ],
+    // What is said of the next transaction is over with a lookup.
+    &["SET TRANSACTION READ ONLY", LOOKUP, "UPDATE u SET x=x", LOOKUP],
+    &[
+        "SET TRANSACTION READ ONLY",
+        "UPDATE u SET x=x",
+        LOOKUP,
+        "UPDATE u SET x=x",
+    ],
+    &[
+        "SET TRANSACTION ISOLATION LEVEL SERIALIZABLE",
+        LOOKUP,
+        LOOKUP,
+        "START TRANSACTION WITH CONSISTENT SNAPSHOT",
+        LOOKUP,
+        "COMMIT",
+    ],
+    // Words behind the table that are no alias.
+    &[
+        "SELECT c FROM t FOR SYSTEM_TIME ALL WHERE id=1",
+        "SELECT c FROM t USE INDEX (PRIMARY) WHERE id=1",
+        "SELECT c FROM t PARTITION (p0) WHERE id=1",
+        "SELECT c FROM t FORCE WHERE id=1",
+    ],
+    &[
+        "SELECT c FROM t WHERE id=1 LOCK IN SHARE MODE",
+        "SELECT c FROM t WHERE id=1 FOR SHARE",
+        "SELECT c FROM t WHERE id=1 LIMIT 1 FOR UPDATE",
+        "SELECT c FROM t WHERE id=1 PROCEDURE ANALYSE()",
+        "SELECT c FROM t WHERE id=1 ORDER BY c",
+        "SELECT c FROM t WHERE id=1 AND id=1",
+    ],
+    &["SELECT c FROM t WHERE id=1; ", "SELECT c FROM t WHERE id=1;;"],
+    &[
+        "SELECT ALL c FROM t WHERE id=1",
+        "SELECT HIGH_PRIORITY c FROM t WHERE id=1",
+    ],
+    &[
+        "SELECT rownum FROM t WHERE id=1",
+        "SELECT current_role FROM t WHERE id=1",
+    ],
+    &["SET profiling=1", LOOKUP, LOOKUP],
+    &["SET long_query_time=0", LOOKUP, LOOKUP],
+    &[
+        "SET sql_select_limit=0",
+        LOOKUP,
+        LOOKUP,
+        "SET sql_select_limit=DEFAULT",
+        LOOKUP,
+    ],
+    &[
+        "SET autocommit=0",
+        LOOKUP,
+        "UPDATE u SET x=x+1",
+        LOOKUP,
+        "ROLLBACK",
+        "SET autocommit=1",
+        LOOKUP,
+    ],
+    &[
+        "HANDLER t OPEN",
+        LOOKUP,
+        "HANDLER t READ `PRIMARY` FIRST",
+        "HANDLER t CLOSE",
+        LOOKUP,
+    ],
+    &["DO 1", LOOKUP, "SELECT ROW_COUNT()", "DO 1", "SELECT ROW_COUNT()"],
+    &[
+        "SET STATEMENT max_statement_time=10 FOR SELECT c FROM t WHERE id=1",
+        LOOKUP,
+    ],
+    &[
+        "SET sql_mode='PAD_CHAR_TO_FULL_LENGTH'",
+        "SELECT ch FROM t WHERE id=1",
+        "SELECT ch FROM t WHERE id=1",
+    ],
+    &[
+        "SET sql_mode='ANSI'",
+        LOOKUP,
+        "SELECT \"c\" FROM t WHERE id=1",
+        "SELECT zero, y, b FROM t WHERE id=1",
+    ],
+    &[
+        "SET sql_mode='HIGH_NOT_PRECEDENCE,ALLOW_INVALID_DATES'",
+        "SELECT da, dt FROM t WHERE id=-3",
+        LOOKUP,
+    ],
     // Transactions, locks and tables that only the session sees.
     &[
         "ROLLBACK AND CHAIN",
