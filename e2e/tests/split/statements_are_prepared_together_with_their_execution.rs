@@ -177,7 +177,7 @@ async fn or_one_after_the_other_where_the_id_was_another() {
     own.disconnect().await.unwrap();
 }
 
-/// The fate of a write that was lost with its preparation is not known: it is not done again. A read is.
+/// The fate of a write that was lost with its preparation is not known: it is not done again.
 #[tokio::test]
 async fn and_is_lost_as_one() {
     let link = Link::to(cluster::single());
@@ -202,15 +202,9 @@ async fn and_is_lost_as_one() {
     assert_eq!(done, Err(1158), "nobody knows");
     link.set_to_client(Fault::None);
     assert_eq!(direct.query_first(rows).await.unwrap(), Some(1), "once");
-    // The session goes on.
     let read = elsewhere(&mut own, "SELECT n + ? FROM one").await;
-    link.set_to_client(Fault::CutAfter(1));
-    let reading = tokio::spawn(async move { own.exec_first(&read, (2,)).await });
-    let retried = "forebay_split_reads_retried_total";
-    eventually("it is lost", async || gateway.metric(retried, &[]) >= 1.0).await;
-    link.set_to_client(Fault::None);
-    let answer: Option<u32> = reading.await.unwrap().unwrap();
-    assert_eq!(answer, Some(3));
+    let answer: Option<u32> = own.exec_first(&read, (2,)).await.unwrap();
+    assert_eq!(answer, Some(3), "the session goes on");
 }
 
 /// Of an execution without a cursor: flags, and how often.
@@ -218,6 +212,40 @@ const PLAIN: [u8; 5] = [0, 1, 0, 0, 0];
 
 fn send(client: &mut Client, command: Command, body: &[u8]) {
     client.send_payload(0, &[&[command.0], body].concat()).unwrap();
+}
+
+/// A transaction may end with the preparation: its client is told that, and nothing is executed outside it.
+#[tokio::test]
+async fn and_an_error_that_ends_the_transaction_is_told() {
+    const ER_LOCK_DEADLOCK: u16 = 1213;
+    let gateway = gateway(&cluster::single().primary().address(), "together_locks");
+    let sql = |statements: &str| cluster::single().primary().sql(statements).unwrap();
+    sql("CREATE TABLE together_locks.before_one (n INT)");
+    let mut own = cluster::connect_to(&gateway, "together_locks").await;
+    let write = elsewhere(&mut own, "INSERT INTO before_one VALUES (?)").await;
+    own.query_drop("BEGIN").await.unwrap();
+    own.query_drop("INSERT INTO one VALUES (2)").await.unwrap();
+    // Has the first table and waits for the second.
+    let other = tokio::task::spawn_blocking(|| {
+        let rename = "USE together_locks; RENAME TABLE before_one TO x, one TO y; RENAME TABLE x TO before_one, y TO one";
+        cluster::single().primary().sql(rename).unwrap();
+    });
+    let mut direct = Conn::new(client::options_at(cluster::single().primary().port()))
+        .await
+        .unwrap();
+    eventually("it waits", async || {
+        let list = "SELECT COUNT(*) FROM information_schema.processlist
+                    WHERE info LIKE 'RENAME TABLE before_one%' AND state LIKE '%metadata lock%'";
+        direct.query_first(list).await.unwrap() == Some(1)
+    })
+    .await;
+    let done = own.exec_drop(&write, (1,)).await;
+    assert_eq!(done.map_err(|error| client::code(&error)), Err(ER_LOCK_DEADLOCK));
+    other.await.unwrap();
+    let rows =
+        "SELECT (SELECT COUNT(*) FROM together_locks.before_one), (SELECT COUNT(*) FROM together_locks.one)";
+    assert_eq!(sql(rows), "0\t1\n", "neither before nor after");
+    own.query_drop("ROLLBACK").await.unwrap();
 }
 
 fn send_together(client: &mut Client, payloads: &[&[u8]]) {
@@ -238,15 +266,16 @@ fn first(client: &mut Client) -> Vec<u8> {
     client.packet().unwrap().payload
 }
 
-/// Prepares a statement without columns, and gives its id.
+/// Prepares a statement, and gives its id.
 fn prepare(client: &mut Client, text: &str) -> Vec<u8> {
     send(client, Command::STMT_PREPARE, text.as_bytes());
     let head = first(client);
     assert_eq!(head[0], 0, "{}", String::from_utf8_lossy(&head));
     let parameters = u16::from_le_bytes([head[7], head[8]]);
-    if parameters > 0 {
-        // With the EOF behind them.
-        (0..=parameters).for_each(|_| drop(first(client)));
+    let columns = u16::from_le_bytes([head[5], head[6]]);
+    for count in [parameters, columns].into_iter().filter(|count| *count > 0) {
+        let ends = !client.capabilities.contains(Capabilities::DEPRECATE_EOF);
+        (0..count + u16::from(ends)).for_each(|_| drop(first(client)));
     }
     head[1..5].to_vec()
 }
@@ -270,6 +299,52 @@ fn with_the_types_from_before() {
     assert_eq!(answer[0], 0, "{}", String::from_utf8_lossy(&answer));
     assert_eq!(link.count() - before, 1);
     assert_eq!(own.ask("SELECT n FROM t ORDER BY n"), [b"\x0241", b"\x0242"]);
+}
+
+/// Cursors are opened so, and rows are written in bulk.
+#[test]
+fn whatever_is_executed() {
+    const LONG: u8 = 3;
+    const CURSOR: [u8; 5] = [1, 1, 0, 0, 0];
+    let link = Turns::to(cluster::single());
+    let gateway = gateway(&link.address(), "together_kinds");
+    let further = Capabilities::MARIADB_STMT_BULK | Capabilities::DEPRECATE_EOF;
+    let mut own = cluster::connect_raw(&gateway.address(), "together_kinds", further);
+    let write = prepare(&mut own, "INSERT INTO t VALUES (?)");
+    let read = prepare(&mut own, "SELECT n + ? FROM one");
+    let mut turns = |command, body: &[u8]| {
+        let before = link.count();
+        send(&mut own, command, body);
+        let answer = first(&mut own);
+        assert_ne!(answer[0], 0xff, "{}", String::from_utf8_lossy(&answer));
+        if command == Command::STMT_EXECUTE {
+            // A column, and the end of the columns.
+            (0..2).for_each(|_| drop(first(&mut own)));
+        }
+        link.count() - before
+    };
+    if kind() != Kind::Mysql {
+        let rows = [&write, &[128, 0, LONG, 0, 0, 5, 0, 0, 0, 0, 6, 0, 0, 0][..]].concat();
+        assert_eq!(turns(Command::STMT_BULK_EXECUTE, &rows), 1);
+    }
+    let opens = [&read[..], &CURSOR, &[0, 1, LONG, 0, 7, 0, 0, 0][..]].concat();
+    assert_eq!(turns(Command::STMT_EXECUTE, &opens), 1);
+    send(
+        &mut own,
+        Command::STMT_FETCH,
+        &[&read, &[9, 0, 0, 0][..]].concat(),
+    );
+    let row = first(&mut own);
+    assert_eq!(row[row.len() - 8..][..1], [8], "{row:?}");
+    first(&mut own);
+    send(&mut own, Command::QUIT, b"");
+    if kind() != Kind::Mysql {
+        let sum = cluster::single()
+            .primary()
+            .sql("SELECT SUM(n) FROM together_kinds.t")
+            .unwrap();
+        assert_eq!(sum, "11\n");
+    }
 }
 
 /// What the guess relies on, on the server itself.

@@ -130,7 +130,8 @@ async fn lease_to_prepare(
         target => target,
     };
     // Figures are written into some.
-    split.state_may_wait = facts.effects == Effects::NONE && ahead::may_wait(split, head);
+    let is_plain = facts.effects == Effects::NONE && split.session.ask_meaning().is_none();
+    split.state_may_wait = is_plain && !split.session.is_pinned() && ahead::may_wait(split, head);
     let leased = lease::lease(split, &target).await;
     split.state_may_wait = false;
     leased?;

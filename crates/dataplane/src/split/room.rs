@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use mysql_wire::Command;
+use tokio::time::timeout;
 
 use crate::split::lease;
 use crate::split::state::{Held, Split};
@@ -29,12 +30,13 @@ pub(crate) async fn make(split: &mut Split) -> bool {
     };
     let closed = other.state.give_up_half();
     let mut commands = other.state.take_closing();
-    // Once this is answered they are closed.
+    // Once this is answered they are closed; or with their connection.
     commands.push(vec![Command::PING.0]);
-    if lease::asked(split, &mut other, &commands).await.is_err() {
-        return false;
+    let limit = split.pool().config().login_timeout;
+    let asked = timeout(limit, lease::asked(split, &mut other, &commands)).await;
+    if asked.is_ok_and(|asked| asked.is_ok()) {
+        split.pool().give_back(other);
     }
-    split.pool().give_back(other);
     split.worker.metrics.evicted_statements.add(closed as u64);
     closed > 0
 }

@@ -14,7 +14,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use mysql_wire::statement::{ExecuteHead, replace_id};
-use mysql_wire::{Command, WireError};
+use mysql_wire::{Command, ErrPacket, WireError};
 use session::Prepared;
 use sql_class::Effects;
 
@@ -23,7 +23,7 @@ use crate::relay::{Broken, Ended};
 use crate::session::CommandHead;
 use crate::split::ask::{self, Reply};
 use crate::split::choose::Target;
-use crate::split::reprepare::prepared_ids;
+use crate::split::reprepare::{NotPrepared, prepared_ids};
 use crate::split::series::Apart;
 use crate::split::state::Split;
 use crate::split::statement::{begin_prepared, is_known_here};
@@ -121,8 +121,10 @@ async fn execute(
             Err(refused) => answer::refuse(split, refused).await.map(|()| Together::Ended),
         };
     }
-    if plan.preparation.is_some() && !is_prepared(split, replies.get(at), &plan, prepared) {
-        return was_not_executed(split, head, id, prepared, unread).await;
+    let preparation = replies.get(at);
+    if plan.preparation.is_some() && !is_prepared(split, preparation, &plan, prepared) {
+        let refused = preparation.and_then(|reply| reply.error(split.key.capabilities));
+        return was_not_executed(split, head, id, prepared, unread, refused).await;
     }
     note_executed(split, id, prepared, plan);
     begin_prepared(split, head, id, prepared);
@@ -239,6 +241,7 @@ async fn was_not_executed(
     id: u32,
     prepared: &Prepared,
     unread: Vec<u8>,
+    refused: Option<ErrPacket>,
 ) -> Result<Together, SessionError> {
     let capabilities = split.key.capabilities;
     let reading = ask::rest(&mut split.wires.server, capabilities, head.command, unread);
@@ -250,6 +253,11 @@ async fn was_not_executed(
     match read {
         Ok(reply) if reply.outcome.error == Some(UNKNOWN_STATEMENT) => {
             split.series().prepared_apart(Apart::Refused);
+            if let Some(packet) = refused.filter(|packet| may_end_transaction(split, packet)) {
+                let why = NotPrepared::Refused(SessionError::PrepareRefused(packet));
+                let ended = reprepare::not_prepared(split, head, id, prepared, why).await;
+                return ended.map(|()| Together::Ended);
+            }
             if lease::dialect(split).is_mariadb() {
                 // It is kept over statements that use no tables.
                 let clear = ask::framed(capabilities, vec![session::clear_diagnostics()]);
@@ -271,6 +279,13 @@ async fn was_not_executed(
         }
         Err(broken) => lost(split, head, id, prepared, broken).await,
     }
+}
+
+/// An error of a preparation that the client has to know of: the server may have rolled back the transaction, and would prepare the
+/// statement now. What is wrong with the statement alone (SQLSTATE 42) it says again.
+fn may_end_transaction(split: &Split, refused: &ErrPacket) -> bool {
+    let is_open = split.session.in_transaction() || !split.session.autocommit();
+    is_open && !refused.sql_state.starts_with(b"42")
 }
 
 /// Nobody knows what has become of the execution: as of any that was lost with its connection.
