@@ -180,6 +180,12 @@ pub(crate) fn ask_last_insert_id() -> Vec<u8> {
     query("SET last_insert_id=LAST_INSERT_ID()")
 }
 
+/// The command that has a connection report what these variables are, and changes nothing. No SELECT, which would count rows.
+pub(crate) fn ask_values(names: impl Iterator<Item = &'static str>) -> Vec<u8> {
+    let items: Vec<_> = names.map(|name| format!("{name}=@@{name}")).collect();
+    query(&format!("SET {}", items.join(", ")))
+}
+
 /// The command to send after a [`rebuild`] of which an answer had warnings: they are not for the session to see.
 #[must_use]
 pub fn clear_diagnostics() -> Vec<u8> {

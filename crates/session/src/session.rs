@@ -17,8 +17,6 @@ use crate::pin::Pins;
 use crate::variables::{AUTOCOMMIT, CHARACTER_SET_CLIENT, DEFAULT, SQL_MODE, has_mode};
 use crate::{Baseline, Carried, ClientTrackers, Pin, PinReason, Statements, TransactionInfo};
 
-pub use self::learn::MEANING;
-
 /// A session at its start, or after COM_CHANGE_USER.
 #[derive(Debug, Clone)]
 pub struct Start {

@@ -44,36 +44,17 @@ const OF_MEANING: &[&[u8]] = &[
     b"explicit_defaults_for_timestamp",
 ];
 
-/// Of one server's.
-pub(crate) const OF_MEANING_COUNT: usize = OF_MEANING.len();
-
-/// Those that there are on such a server; the others are there under no name.
-pub(crate) fn of_meaning(dialect: Dialect) -> [&'static str; OF_MEANING_COUNT] {
-    let is_there = |name: &[u8]| match name {
+/// Of these, and what belongs to them, those whose value is to be had from a server by setting it to what it is.
+pub(crate) fn to_be_asked(dialect: Dialect) -> impl Iterator<Item = &'static str> {
+    let is_there = move |name: &&&[u8]| match **name {
+        CHARACTER_SET_CONNECTION => false,           // with its collation
+        b"explicit_defaults_for_timestamp" => false, // not everybody may set it
         b"old_mode" => dialect.is_mariadb(),
         b"windowing_use_high_precision" => matches!(dialect, Dialect::MySql { version } if version >= 80_002),
         _ => true,
     };
-    let mut names = [""; OF_MEANING_COUNT];
-    for (place, name) in names
-        .iter_mut()
-        .zip(OF_MEANING)
-        .filter(|(_, name)| is_there(name))
-    {
-        *place = str::from_utf8(name).unwrap_or_default();
-    }
-    names
-}
-
-/// An expression whose value is that of the variable as a tracker has it.
-pub(crate) fn as_reported(name: &str) -> Option<String> {
-    match name {
-        "" => None,
-        "windowing_use_high_precision" | "explicit_defaults_for_timestamp" => {
-            Some(format!("IF(@@{name},'ON','OFF')"))
-        }
-        name => Some(format!("@@{name}")),
-    }
+    let names = OF_MEANING.iter().filter(is_there).chain([&CHARACTER_SET_RESULTS]);
+    names.filter_map(|name| str::from_utf8(name).ok())
 }
 
 /// Whether a text may mean something else under another value.

@@ -377,6 +377,8 @@ async fn on_connections_that_others_use_in_between() {
 #[tokio::test]
 async fn with_reads_on_replicas() {
     let sandbox = cluster::shared();
-    let gateway = cluster::start(cluster::split(sandbox), 2).await;
+    // Each script is a session of its own, and sees what the one before has written.
+    let setup = cluster::split(sandbox).listener("read_consistency = \"strong\"");
+    let gateway = cluster::start(setup, 2).await;
     compare(sandbox, &gateway, ["kinds_at_once", "kinds_apart"], false).await;
 }

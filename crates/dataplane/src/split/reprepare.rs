@@ -12,7 +12,6 @@ use sql_class::{Class, Effects, Facts};
 use crate::control::Waiting;
 use crate::error::SessionError;
 use crate::session::CommandHead;
-use crate::split::last::Left;
 use crate::split::run::with_statement;
 use crate::split::state::{Refused, Split};
 use crate::split::statement::unknown_statement;
@@ -133,17 +132,10 @@ async fn learn_meaning(split: &mut Split) -> Result<(), NotPrepared> {
     let Some(question) = split.session.ask_meaning() else {
         return Ok(());
     };
-    let question = ask::query(split.key.capabilities, &question);
-    let replies = ask(split, &[question]).await?;
-    if let Some(row) = replies
-        .first()
-        .and_then(|reply| reply.row::<{ session::MEANING }>())
-    {
-        split.session.learn_meaning(&row.map(ask::plain));
-    }
-    // It has counted rows of its own.
-    if let Some(leased) = &mut split.lease {
-        leased.left = Left::default();
+    let question = ask::framed(split.key.capabilities, vec![question]);
+    let replies = ask(split, &question).await?;
+    if let Some(ok) = replies.first().and_then(|reply| ok(split, reply)) {
+        split.session.learn_meaning(&ok);
     }
     Ok(())
 }

@@ -11,13 +11,10 @@ use super::text::Collation;
 use super::{Session, own};
 use crate::rebuild::{Excursion, excursion};
 use crate::variables::{
-    self, CHARACTER_SET_CONNECTION, CHARACTER_SET_RESULTS, CHARSETS, COLLATION_CONNECTION, Meaning,
-    OWN_COLLATIONS, meaning,
+    self, CHARACTER_SET_CONNECTION, CHARACTER_SET_RESULTS, COLLATION_CONNECTION, Meaning, OWN_COLLATIONS,
+    meaning,
 };
 use crate::{Baseline, Carried, PinReason};
-
-/// Columns of the row that [`Session::ask_meaning`] asks for.
-pub const MEANING: usize = 2 + variables::OF_MEANING_COUNT;
 
 impl Session {
     /// Every OK packet with session state, in their order. Gives back the session state that the client itself is to
@@ -65,31 +62,25 @@ impl Session {
         }
     }
 
-    /// What to ask its connection for before something is prepared there, where it is not known what gives texts their meaning on it: one
-    /// row of this many columns goes to [`Session::learn_meaning`].
+    /// The command to send on its connection before something is prepared there, where it is not known what gives texts their meaning on
+    /// it. It changes nothing; its OK reports all of that, and goes to [`Session::learn_meaning`].
     #[must_use]
-    pub fn ask_meaning(&self) -> Option<String> {
-        self.meaning_is_unclear.then(|| {
-            let names = variables::of_meaning(self.dialect);
-            let columns = names.map(|name| variables::as_reported(name).unwrap_or("NULL".to_owned()));
-            let results = "IFNULL(@@character_set_results,'')";
-            format!("SELECT DATABASE(), {results}, {} LIMIT 1", columns.join(", "))
-        })
+    pub fn ask_meaning(&self) -> Option<Vec<u8>> {
+        let ask = || crate::rebuild::ask_values(variables::to_be_asked(self.dialect));
+        self.meaning_is_unclear.then(ask)
     }
 
     /// The connection has said what it was asked for.
-    pub fn learn_meaning(&mut self, row: &[Option<Vec<u8>>; MEANING]) {
-        let [schema, results, values @ ..] = row;
+    pub fn learn_meaning(&mut self, ok: &OkPacket) {
         let carried = Rc::make_mut(&mut self.carried);
-        if carried.schema() != schema.as_deref() {
-            carried.set_schema(schema.as_deref());
-        }
-        carried.set(CHARACTER_SET_RESULTS, results.as_deref().unwrap_or_default());
-        for (name, value) in variables::of_meaning(self.dialect).into_iter().zip(values) {
-            let Some(value) = value else { continue };
-            let (name, value) = (name.as_bytes(), value.as_slice());
-            let known = carried.variable(name).or_else(|| self.baseline.variable(name));
-            if known != Some(value) || CHARSETS.contains(&name) {
+        for change in changes(&ok.session_state).flatten() {
+            let Change::Variable { name, value } = change else {
+                continue;
+            };
+            if name == COLLATION_CONNECTION {
+                carried.set(CHARACTER_SET_CONNECTION, variables::charset_of(value));
+            }
+            if variables::gives_meaning(name) || name == CHARACTER_SET_RESULTS {
                 carried.set(name, value);
             }
         }

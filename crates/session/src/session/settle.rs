@@ -547,8 +547,13 @@ impl Session {
             // said above
         } else if outcome.is_result_set && matches!(class, Class::Read | Class::LockingRead) {
             self.last.found_rows = Some(outcome.rows);
-        } else if class == Class::Read && outcome.error.is_none() && !self.dialect.is_mariadb() {
-            self.last.found_rows = Some(1); // DO
+        } else if class == Class::Read && outcome.error.is_none() {
+            // MySQL's DO counts one row, a SELECT … INTO @x those that there were.
+            self.last.found_rows = match effects.contains(Effects::USER_VARIABLES) {
+                true => None,
+                false if self.dialect.is_mariadb() => self.last.found_rows,
+                false => Some(1),
+            };
         }
     }
 }

@@ -154,6 +154,7 @@ impl Gateway {
             let _ = self.clients[at].session.observe_ok(&ok);
         }
         if let Op::Prepare(slot, _) = op {
+            self.learn_meaning(at, connection);
             return self.prepare(at, connection, *slot, op, &statement);
         }
         if let (Some(id), Some(_)) = (id, op.slot()) {
@@ -409,26 +410,18 @@ impl Gateway {
             self.clients[at].trackers_differ |= !ok.session_state.is_empty();
             let _ = self.clients[at].session.observe_ok(&ok);
         }
-        let asked = question
-            .strip_prefix("SELECT ")
-            .unwrap()
-            .strip_suffix(" LIMIT 1")
-            .unwrap();
+        let asked = String::from_utf8(question[1..].to_vec()).unwrap();
         let connection = &self.server.connections[connection];
-        let answer = |column: &str| {
-            let name = column.trim_start_matches("IFNULL(").split(',').next().unwrap();
-            match name.strip_prefix("@@") {
-                Some("character_set_connection") => Some(connection.variable("character_set_connection")),
-                Some(name) => connection.variables.get(name).cloned(),
-                None if column == "DATABASE()" => connection.schema.clone(),
-                None => None,
+        let mut ok = OkPacket::default();
+        for item in asked.strip_prefix("SET ").unwrap().split(", ") {
+            let (name, same) = item.split_once("=@@").unwrap();
+            assert_eq!(name, same);
+            if let Some(value) = connection.variables.get(name) {
+                let (name, value) = (name.as_bytes(), value.as_bytes());
+                Change::Variable { name, value }.encode(&mut ok.session_state);
             }
-        };
-        let row: Vec<_> = asked
-            .split(", ")
-            .map(|column| answer(column).map(String::into_bytes))
-            .collect();
-        self.clients[at].session.learn_meaning(&row.try_into().unwrap());
+        }
+        self.clients[at].session.learn_meaning(&ok);
     }
 
     fn close(&mut self, at: usize, slot: u8, statement: &Statement<'_>) -> Vec<Seen> {

@@ -112,7 +112,7 @@ impl Server {
             }
             Ok(given) => {
                 match (&given.rows, op) {
-                    (Some(_), Op::ShowWarnings) => {}
+                    (Some(_), Op::ShowWarnings | Op::Ping) => {}
                     (Some(rows), _) => connection.found_rows = rows.len() as u64,
                     _ => {}
                 }
