@@ -516,6 +516,9 @@ async fn from_memory(
         signal = session.control.signalled(false) => return Err(session.signalled(signal)),
         answered = answered => answered,
     };
+    if answered.is_err() {
+        of.out = lookups::kept(std::mem::take(&mut of.out));
+    }
     Ok(answered.map(drop))
 }
 

@@ -422,7 +422,10 @@ async fn from_memory(split: &mut Split, plan: Plan) -> Result<Result<u64, Left>,
         signal = split.control.signalled(false) => Err(split.signalled(signal)),
         answered = answered => Ok(answered),
     };
-    of.out = out;
+    of.out = match &answered {
+        Ok(Ok(_)) => out,
+        _ => lookups::kept(out),
+    };
     split.lookups = Some(of);
     Ok(answered?.map(|answered| answered.rows))
 }
