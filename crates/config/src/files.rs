@@ -205,6 +205,13 @@ fn password_in(file: &Path) -> Result<Secret, String> {
     let text = Zeroizing::new(read(file).map_err(|error| format!("{}: {error}", file.display()))?);
     match without_newline(&text) {
         "" => Err(format!("nothing in {}", file.display())),
+        lines if lines.contains('\n') => {
+            let count = lines.lines().count();
+            Err(format!(
+                "{count} lines in {}; it is to hold one, the password",
+                file.display()
+            ))
+        }
         password => Ok(Secret::new(password)),
     }
 }

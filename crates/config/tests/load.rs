@@ -134,6 +134,16 @@ fn a_password_comes_from_a_file_without_its_newline() {
             "forebay.toml:7:45: cluster.main.check.password_file: expected a file with a password, found nothing in secret"
         ]
     );
+
+    // A line too many is not taken for a part of the password.
+    write(&folder, "secret", "hunter2\n# of the checks\n");
+    assert_eq!(
+        messages(&folder, &text),
+        [
+            "forebay.toml:7:45: cluster.main.check.password_file: expected a file with a password, found 2 lines in secret; \
+             it is to hold one, the password"
+        ]
+    );
 }
 
 #[test]

@@ -80,6 +80,7 @@ enum Sandbox {
         /// mariadb, mysql, galera or group-replication.
         #[arg(long, default_value = "mariadb")]
         kind: sandbox::Kind,
+        /// How many, 1 to 9. The first is the primary of the others, or the first member of the cluster.
         #[arg(long, default_value_t = 1)]
         nodes: usize,
     },
@@ -165,11 +166,19 @@ fn check(path: &Path) -> anyhow::Result<()> {
         .map(|cluster| cluster.servers.len())
         .sum();
     print(&format!(
-        "{}: ok ({} listeners, {} clusters, {servers} servers)\n",
+        "{}: ok ({}, {}, {})\n",
         path.display(),
-        config.listeners.len(),
-        config.clusters.len()
+        counted(config.listeners.len(), "listener"),
+        counted(config.clusters.len(), "cluster"),
+        counted(servers, "server")
     ))
+}
+
+fn counted(count: usize, what: &str) -> String {
+    match count {
+        1 => format!("1 {what}"),
+        _ => format!("{count} {what}s"),
+    }
 }
 
 fn docs(what: &Docs) -> anyhow::Result<()> {
