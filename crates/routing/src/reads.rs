@@ -89,7 +89,8 @@ pub struct ReadPolicy {
     pub balance: ReadBalance,
     /// A replica further behind takes no part. Zero is no limit.
     pub max_lag: Duration,
-    /// A replica with more transactions to apply takes no part. 0 is no limit.
+    /// A replica with more transactions to apply takes no part. [`u32::MAX`] is no limit, which costs a comparison less than a zero
+    /// would.
     pub max_transactions_behind: u32,
     /// The primary takes its share like a replica.
     pub primary_reads: bool,
@@ -102,7 +103,7 @@ impl Default for ReadPolicy {
         Self {
             balance: ReadBalance::LeastOutstanding,
             max_lag: Duration::ZERO,
-            max_transactions_behind: 0,
+            max_transactions_behind: u32::MAX,
             primary_reads: false,
             last_resort: true,
         }

@@ -75,7 +75,7 @@ fn line(candidate: &ReadCandidate, policy: &ReadPolicy) -> Result<Line, Bar> {
     if !policy.max_lag.is_zero() && candidate.lag.is_some_and(|lag| lag > policy.max_lag) {
         return Err(Bar::Lag);
     }
-    if policy.max_transactions_behind > 0 && candidate.transactions_behind > policy.max_transactions_behind {
+    if candidate.transactions_behind > policy.max_transactions_behind {
         return Err(Bar::Behind);
     }
     if !candidate.applied {

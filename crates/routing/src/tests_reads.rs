@@ -79,7 +79,7 @@ fn any_candidate() -> impl Strategy<Value = ReadCandidate> {
 }
 
 fn any_policy() -> impl Strategy<Value = ReadPolicy> {
-    let limits = (0..20_u64, 0..20_u32);
+    let limits = (0..20_u64, prop_oneof![Just(u32::MAX), 0..20_u32]);
     (0..METHODS.len(), limits, any::<bool>(), any::<bool>()).prop_map(
         |(method, (max_lag, max_transactions_behind), primary_reads, last_resort)| ReadPolicy {
             balance: METHODS[method],
@@ -94,8 +94,7 @@ fn any_policy() -> impl Strategy<Value = ReadPolicy> {
 /// What the documentation says, without any of the code that does it.
 fn may_serve(candidate: &ReadCandidate, policy: &ReadPolicy) -> bool {
     let lag_ok = policy.max_lag.is_zero() || candidate.lag.is_none_or(|lag| lag <= policy.max_lag);
-    let behind_ok = policy.max_transactions_behind == 0
-        || candidate.transactions_behind <= policy.max_transactions_behind;
+    let behind_ok = candidate.transactions_behind <= policy.max_transactions_behind;
     candidate.admitted
         && candidate.available
         && match candidate.role {
@@ -333,7 +332,7 @@ fn a_replica_with_too_much_to_apply_is_no_choice_and_says_so() {
         max_transactions_behind,
         ..ReadPolicy::default()
     };
-    for (limit, reads) in [(0, [0, 10]), (12, [0, 10]), (11, [10, 0])] {
+    for (limit, reads) in [(u32::MAX, [0, 10]), (12, [0, 10]), (11, [10, 0])] {
         assert_eq!(count(&[primary(), busy], &policy(limit), 10), reads, "{limit}");
     }
     let reasons = explain_replica(&[primary(), busy], &policy(11), draw(1));

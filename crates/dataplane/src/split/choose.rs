@@ -183,7 +183,10 @@ fn policy(split: &Split, group: Option<&str>, last_resort: bool) -> ReadPolicy {
     ReadPolicy {
         balance: config.read_balance,
         max_lag: config.max_lag,
-        max_transactions_behind: config.max_transactions_behind,
+        max_transactions_behind: match config.max_transactions_behind {
+            0 => u32::MAX,
+            limit => limit,
+        },
         // Those of a group are equals.
         primary_reads: config.primary_reads || group.is_some(),
         last_resort,
