@@ -5,7 +5,7 @@ use std::process::{Child, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use config::ServerAddress;
+use config::{Secret, ServerAddress};
 use sandbox::{Kind, Node, Spec};
 use telemetry::Source;
 use upstream::{Cluster, Role};
@@ -132,6 +132,26 @@ async fn a_replica_that_is_back_before_its_primary_takes_no_writes() {
         reason(&followed, 1)
     );
     followed.with_node(0, |node| node.restart().unwrap()).await;
+/// First on the server, and then here. The connection that is open goes on; no other is let in.
+#[tokio::test]
+async fn a_monitor_whose_password_has_changed_is_let_in_once_it_knows() {
+    let followed = Followed::start(Spec::new(Kind::Mariadb), config::Topology::Replication, 1).await;
+    followed.until_roles("the first picture", &[P]).await;
+    followed.sql(0, "ALTER USER watch IDENTIFIED BY 'new'").await;
+    let name = "forebay_looks_total{cluster=\"main\",server=\"n0\"}";
+    let looks = || metric(&followed.cluster, name).parse::<u32>().unwrap();
+    let before = looks();
+    until("it is looked at", || looks() > before + 2).await;
+    assert_eq!(followed.roles(), [P]);
+    followed.sql(0, "KILL USER watch").await;
+    followed.until_roles("nobody can say what it is", &[U]).await;
+    assert!(reason(&followed, 0).contains("Access denied"), "{}", reason(&followed, 0));
+    let mut config = (*followed.cluster.config()).clone();
+    config.monitor.as_mut().unwrap().password = Some(Secret::new("new"));
+    followed.cluster.reload(config).unwrap();
+    followed.until_roles("it is let in", &[P]).await;
+}
+
     followed.until_roles("both are back", &[P, R]).await;
     assert_eq!(changes(), (before + 1).to_string());
 }
