@@ -96,7 +96,7 @@ metrics! {
     LOOKS = Counter "forebay_looks_total" ["cluster", "server"] "looks": "Looks of the monitor at what a server is.";
     LOOKS_FAILED = Counter "forebay_looks_failed_total" ["cluster", "server"] "looks": "Looks of the monitor at what a server is that failed.";
     PRIMARY_CHANGES = Counter "forebay_primary_changes_total" ["cluster"] "changes": "Times that a server became the primary of its cluster, the first one and those that came back included.";
-    PRIMARIES_DAMPED = Counter "forebay_primary_damped_total" ["cluster"] "changes": "Changes of the primary that were not believed at once, since there had been several within a minute (`monitor.damping`).";
+    PRIMARIES_DAMPED = Counter "forebay_primary_damped_total" ["cluster"] "changes": "Changes to a primary that were not believed at once, since it had become it several times within a minute (`monitor.damping`).";
     WRITES_REFUSED = Gauge "forebay_writes_refused" ["cluster"] "state": "1 while several servers claim to be the primary, so that none gets writes.";
 
     QUEUE_WAITING = Gauge "forebay_queue_waiting" ["cluster"] "sessions": "Sessions waiting for a place on a server of the cluster now.";

@@ -64,8 +64,8 @@ section! {
         /// Time that one look may take.
         pub timeout: Duration = default(secs(2)) in ms(10)..=minutes(10), Live;
 
-        /// A primary that is lost or replaced is followed at once; but from the fourth change within a minute on, the next one is taken only
-        /// after it has been the only one for this long, and each further time for twice as long, up to eight times. `0s` is off.
+        /// A primary that is lost or replaced is followed at once; but a server that has become it twice within a minute is taken again
+        /// only after it has been the only one for this long, and each further time for twice as long, up to eight times. `0s` is off.
         pub damping: Duration = default(secs(1)) in Duration::ZERO..=hours(1), Live;
 
         /// Table with a column `ts` that the primary renews, for lag that the servers do not show themselves: `schema.table`.

@@ -1,8 +1,9 @@
 //! Keeps a cluster that flaps from taking writes back and forth. Pure; the time is an argument.
 //!
-//! A primary that is lost or replaced is taken at once: no failover is slowed down. Only where that has happened several
-//! times within a minute the next one must last before it is believed, and the one after it for twice as long. So a
-//! cluster that does not come to rest costs a few changes a minute, whatever its rhythm, and not one with every look.
+//! A primary that is lost or replaced is taken at once: no failover is slowed down. Only a server that has become the primary
+//! several times within a minute must last before it is believed once more, and the next time for twice as long. So a
+//! cluster that does not come to rest costs a few changes a minute, whatever its rhythm, and not one with every look. Each
+//! server counts for itself: whoever is promoted because another one keeps crashing is not made to wait for that.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -12,12 +13,15 @@ use crate::server::ServerId;
 /// For how long a change counts.
 const REMEMBERED: Duration = Duration::from_secs(60);
 
-/// Changes within that time that are believed at once: a failover that does not succeed at the first go, or the servers of a
-/// cluster restarted one after the other.
-const FREE: usize = 3;
+/// Changes to one server within that time that are believed at once: a failover that does not succeed at the first go, or the
+/// servers of a cluster restarted one after the other.
+const FREE: usize = 2;
 
 /// How often the patience doubles.
 const DOUBLINGS: usize = 3;
+
+/// Changes that are remembered at most.
+const CHANGES_MAX: usize = 64;
 
 /// Decides when a server that is found to be the primary is taken for it.
 #[derive(Clone, Debug, Default)]
@@ -25,8 +29,8 @@ pub(super) struct Damper {
     taken: Option<ServerId>,
     /// One was taken before: the first one of all is no change.
     experienced: bool,
-    /// When the last changes were believed, oldest first.
-    changes: VecDeque<Instant>,
+    /// The last changes that were believed, oldest first: to whom, and when.
+    changes: VecDeque<(ServerId, Instant)>,
     waiting: Option<Waiting>,
     /// Times that one was not believed at once.
     waits: u64,
@@ -40,8 +44,8 @@ struct Waiting {
 }
 
 impl Damper {
-    /// `found` is the primary by all signs. It is taken at once where it was the primary all the time, or where there have been
-    /// few changes lately; else after it has been found and nobody else for as long as `damping`, or several times that.
+    /// `found` is the primary by all signs. It is taken at once where it was the primary all the time, or has seldom become it
+    /// lately; else after it has been found and nobody else for as long as `damping`, or several times that.
     pub(super) fn admit(
         &mut self,
         found: Option<ServerId>,
@@ -59,7 +63,7 @@ impl Damper {
         let waiting = known.unwrap_or_else(|| Waiting {
             server,
             since: now,
-            patience: self.patience(damping, now),
+            patience: self.patience(server, damping, now),
         });
         // It may have been made shorter since.
         let patience = waiting.patience.min(damping * (1 << DOUBLINGS));
@@ -70,7 +74,9 @@ impl Damper {
         }
         (self.taken, self.waiting) = (found, None);
         if std::mem::replace(&mut self.experienced, true) {
-            self.changes.push_back(now);
+            self.changes.push_back((server, now));
+            self.changes
+                .drain(..self.changes.len().saturating_sub(CHANGES_MAX));
         }
         found
     }
@@ -80,15 +86,13 @@ impl Damper {
         self.waits
     }
 
-    fn patience(&mut self, damping: Duration, now: Instant) -> Duration {
+    fn patience(&mut self, server: ServerId, damping: Duration, now: Instant) -> Duration {
         self.changes
-            .retain(|at| now.saturating_duration_since(*at) < REMEMBERED);
-        // No more are needed to know that there were too many.
-        let surplus = self.changes.len().saturating_sub(FREE + DOUBLINGS);
-        self.changes.drain(..surplus);
-        match self.changes.len().checked_sub(FREE) {
+            .retain(|(_, at)| now.saturating_duration_since(*at) < REMEMBERED);
+        let to_it = self.changes.iter().filter(|(to, _)| *to == server).count();
+        match to_it.checked_sub(FREE) {
             None => Duration::ZERO,
-            Some(beyond) => damping * (1 << beyond),
+            Some(beyond) => damping * (1 << beyond.min(DOUBLINGS)),
         }
     }
 }
@@ -125,14 +129,22 @@ mod tests {
         assert_eq!(admit(A, 300), (A, 0), "and back");
         assert_eq!(admit(None, 400), (None, 0));
         assert_eq!(admit(A, 500), (A, 0), "and lost for a moment");
-        assert_eq!(admit(B, 600), (None, 1), "that is too much");
-        assert_eq!(admit(B, 1599), (None, 1));
-        assert_eq!(admit(B, 1600), (B, 1), "it lasts");
-        assert_eq!(admit(A, 1700), (None, 2));
-        assert_eq!(admit(B, 3600), (None, 3), "it did not last");
-        assert_eq!(admit(B, 5599), (None, 3));
-        assert_eq!(admit(B, 5600), (B, 3), "twice as long");
-        assert_eq!(admit(A, 70_000), (A, 3), "forgotten");
+        assert_eq!(admit(None, 550), (None, 0));
+        assert_eq!(admit(A, 600), (None, 1), "that is too much");
+        assert_eq!(admit(A, 1599), (None, 1));
+        assert_eq!(admit(A, 1600), (A, 1), "it lasts");
+        assert_eq!(admit(B, 1700), (B, 1), "who has not been it often is believed");
+        assert_eq!(admit(A, 1800), (None, 2));
+        assert_eq!(
+            admit(B, 1900),
+            (None, 3),
+            "it did not last, and B becomes it for the third time"
+        );
+        assert_eq!(admit(B, 2900), (B, 3));
+        assert_eq!(admit(A, 3000), (None, 4));
+        assert_eq!(admit(A, 4999), (None, 4));
+        assert_eq!(admit(A, 5000), (A, 4), "twice as long");
+        assert_eq!(admit(B, 70_000), (B, 4), "forgotten");
     }
 
     proptest! {
@@ -149,12 +161,13 @@ mod tests {
                 let taken = damper.admit(found, DAMPING, start + Duration::from_millis(ms));
                 prop_assert!(taken.is_none() || taken == found, "nobody else");
                 if taken.is_some() && taken != before {
-                    changes.push(ms);
+                    changes.push((taken, ms));
                 }
                 before = taken;
             }
-            for at in &changes {
-                let within = changes.iter().filter(|other| (*at..at + 60_000).contains(*other)).count();
+            for (to, at) in &changes {
+                let others = changes.iter().filter(|(other, _)| other == to);
+                let within = others.filter(|(_, other)| (*at..at + 60_000).contains(other)).count();
                 // The first of all, those that are free, and as many waits of 1, 2, 4, 8, 8 … s as go into a minute.
                 prop_assert!(within <= 1 + FREE + 11, "{within} changes in a minute: {changes:?}");
             }

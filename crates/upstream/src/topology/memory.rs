@@ -162,15 +162,15 @@ impl Memory {
             primary: found,
             conflict,
         } = decide::decide(Rules::of(config), &observations, incumbent);
-        let damping = config
-            .monitor
-            .as_ref()
-            .map_or(Duration::ZERO, |monitor| monitor.damping);
+        let damping = match &config.monitor {
+            Some(monitor) if config.topology != config::Topology::Static => monitor.damping,
+            _ => Duration::ZERO,
+        };
         let admitted = self.damper.admit(found.map(|at| servers[at].id()), damping, now);
         let primary = found.filter(|_| admitted.is_some());
         if let (Some(found), None) = (found, primary) {
             let reason = format!(
-                "{}, but the primary has changed too often for it to be believed at once (monitor.damping)",
+                "{}, but has become the primary too often to be believed at once (monitor.damping)",
                 members[found].reason
             );
             members[found] = Judged {
@@ -512,6 +512,28 @@ mod tests {
         }
     }
 
+    /// The primary crashes again and again, for which somebody promotes another one.
+    #[tokio::test]
+    async fn who_is_promoted_does_not_pay_for_a_crash_loop() {
+        let mut world = World::new();
+        world.config.monitor = Some(config::Monitor::new("watch"));
+        world.says(0, 0, true);
+        world.says(1, 0, false);
+        assert_eq!(world.primary(1), (Some(0), false));
+        let mut ms = 100;
+        for turn in 1..=4 {
+            world.fails(0, ms, Meaning::NobodyThere);
+            assert_eq!(world.primary(ms).0, None);
+            world.says(0, ms + 10, true);
+            let taken = world.primary(ms + 10).0;
+            assert_eq!(taken.is_some(), turn <= 2, "turn {turn}");
+            ms += 100;
+        }
+        world.fails(0, ms, Meaning::NobodyThere);
+        world.says(1, ms, true);
+        assert_eq!(world.primary(ms), (Some(1), false), "at once");
+    }
+
     #[tokio::test]
     async fn one_server_by_two_names_is_one() {
         let mut world = World::new();
@@ -547,13 +569,15 @@ mod tests {
         world.says(0, 0, true);
         world.says(1, 0, false);
         assert_eq!(world.primary(0), (Some(0), false));
-        for (ms, primary) in [(10, 1), (20, 0), (30, 1)] {
+        for (ms, primary) in [(10, 1), (20, 0), (30, 1), (40, 0)] {
             world.says(1 - primary, ms, false);
             world.says(primary, ms, true);
             assert_eq!(world.primary(ms), (Some(primary as usize), false), "at once");
         }
         assert_eq!(world.memory.damped(), 0);
-        world.fails(1, 100, Meaning::NobodyThere);
+        world.fails(1, 90, Meaning::NobodyThere);
+        world.says(0, 90, false);
+        assert_eq!(world.primary(90), (None, false));
         world.says(0, 100, true);
         let picture = world.memory.picture(&world.config, &world.servers, world.at(100));
         assert_eq!((picture.primary, picture.members[0].role), (None, Role::Replica));

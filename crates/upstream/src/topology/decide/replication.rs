@@ -61,7 +61,11 @@ fn who_is(source: &Source, servers: &[Observation], facts: &[Option<&Replication
         let identity = facts[*at].and_then(|facts| facts.identity.as_ref());
         identity.is_some() && identity == source.identity.as_ref()
     };
-    let is_there = |at: &usize| servers[*at].is_at(&source.address);
+    // What followers once called another server may be this one's address by now.
+    let is_its_own = |at: &usize| servers[*at].address.as_ref() == Some(&source.address);
+    let owner = (0..servers.len()).find(is_its_own);
+    let is_there =
+        |at: &usize| owner.map_or_else(|| servers[*at].is_at(&source.address), |owner| owner == *at);
     let all: Vec<usize> = (0..servers.len()).filter(says_so).collect();
     match all.as_slice() {
         [only] => Some(*only),

@@ -62,7 +62,8 @@ const PLACE: &str = "CONCAT_WS(':', @@global.hostname, @@global.port, @@global.d
 /// Who answers, and where it runs.
 fn body(identity: Option<&Identity>, own: Option<Row<'_>>) -> Option<Body> {
     let place = own?.text(&["place"])?;
-    Some(Body(format!("{} {place}", identity?.0)))
+    let started = own?.text(&["started"]).unwrap_or_default();
+    Some(Body(format!("{} {place} {started}", identity?.0)))
 }
 
 /// A statement that one can do without.

@@ -12,8 +12,10 @@ use crate::topology::rows::{QueryError, Row, Rows, is_off};
 
 const MYSQL: &str = "SELECT @@global.server_uuid AS identity, @@global.read_only AS read_only, \
     @@global.super_read_only AS super_read_only, @@global.gtid_executed AS applied, ";
+/// The start tells a copy of a machine from the original, which may have everything else in common, its `server_id` too.
 const MARIADB: &str = "SELECT @@global.server_id AS identity, @@global.read_only AS read_only, \
-    @@global.gtid_current_pos AS applied, ";
+    @@global.gtid_current_pos AS applied, UNIX_TIMESTAMP() - (SELECT VARIABLE_VALUE \
+    FROM information_schema.GLOBAL_STATUS WHERE VARIABLE_NAME = 'UPTIME') AS started, ";
 
 /// Looks for which the list of replicas is good. It is for discovery alone, and servers keep it under a lock.
 const REPLICAS_GOOD_FOR: u32 = 8;
