@@ -329,23 +329,6 @@ fn what_may_be_asked_for_next_is_held_until_something_else_is_asked() {
     assert!(!session.is_pinned());
 }
 
-/// A client that prepares all it needs, some of it in vain, and then waits (sysbench on MySQL) would keep its connection.
-#[test]
-fn what_could_not_be_prepared_is_forgotten_with_the_next_that_can() {
-    let refused = Says {
-        error: Some(1295),
-        ..FINE
-    };
-    for (dialect, kept) in [(MYSQL, false), (MARIADB, true)] {
-        let mut session = session(dialect);
-        for (text, says) in [("BEGIN", &refused), ("SELECT 1", &FINE)] {
-            session.begin(&statement(Command::STMT_PREPARE, text, None, 0));
-            finish(&mut session, says);
-            assert!(session.is_pinned() == (kept || says.error.is_some()), "{text}");
-        }
-    }
-}
-
 #[test]
 fn a_syntax_error_has_done_nothing() {
     let mut session = session(MYSQL);
@@ -358,6 +341,9 @@ fn a_syntax_error_has_done_nothing() {
         },
     );
     assert_eq!(reasons(&session), [PinReason::Diagnostics]);
+    session.begin(&statement(Command::STMT_PREPARE, "SELECT 1", None, 0));
+    finish(&mut session, &FINE);
+    assert!(!session.is_pinned(), "MySQL forgets an error when it prepares");
 }
 
 #[test]
@@ -576,38 +562,34 @@ fn a_session_that_starts_over_has_the_status_of_its_servers_variables() {
 
 /// Found by the simulation (FOREBAY_SEED=1795366439033140963): a statement was prepared again under another collation.
 #[test]
-fn where_the_collation_is_not_known_nothing_is_prepared_again() {
-    let named = |value| Change::Variable {
-        name: b"character_set_connection",
-        value,
+fn where_the_collation_is_not_known_it_is_asked_for_before_anything_is_prepared_again() {
+    let named = |name, value| Change::Variable { name, value };
+    let changes = [named(b"character_set_connection", b"utf8mb4")];
+    let says = Says {
+        changes: &changes,
+        ..FINE
     };
-    for (text, has_way) in [
-        ("SET NAMES utf8mb4", true),
-        ("SET NAMES utf8mb4 COLLATE utf8mb4_bin", true),
-        (
-            "SET NAMES utf8mb4 COLLATE utf8mb4_bin; SET @@wait_timeout=9",
-            false,
-        ),
+    let plain = "SET NAMES utf8mb4";
+    for further in [
+        "",
+        " COLLATE utf8mb4_bin",
+        " COLLATE utf8mb4_bin; SET @@wait_timeout=9",
     ] {
         let mut session = session(MARIADB);
-        run(
-            &mut session,
-            "SET NAMES utf8mb4",
-            &Says {
-                changes: &[named(b"utf8mb4")],
-                ..FINE
-            },
-        );
+        run(&mut session, plain, &says);
         let context = Rc::clone(session.carried());
-        run(
-            &mut session,
-            text,
-            &Says {
-                changes: &[named(b"utf8mb4")],
-                ..FINE
-            },
+        run(&mut session, &format!("{plain}{further}"), &says);
+        assert_eq!(session.ask_meaning().is_some(), further.contains(';'));
+        if further.contains(';') {
+            assert!(session.excursion(&context, &Baseline::default()).is_none());
+            let mut ok = OkPacket::default();
+            named(b"collation_connection", b"utf8mb4_bin").encode(&mut ok.session_state);
+            session.learn_meaning(&ok);
+        }
+        let (there, back) = session.excursion(&context, &Baseline::default()).unwrap();
+        assert_eq!(
+            (there.len(), back.len()),
+            if further.is_empty() { (0, 0) } else { (1, 1) }
         );
-        let way = session.excursion(&context, &Baseline::default());
-        assert_eq!(way.is_some(), has_way, "{text}");
     }
 }
