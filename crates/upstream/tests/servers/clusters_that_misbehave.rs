@@ -145,7 +145,11 @@ async fn a_monitor_whose_password_has_changed_is_let_in_once_it_knows() {
     assert_eq!(followed.roles(), [P]);
     followed.sql(0, "KILL USER watch").await;
     followed.until_roles("nobody can say what it is", &[U]).await;
-    assert!(reason(&followed, 0).contains("Access denied"), "{}", reason(&followed, 0));
+    assert!(
+        reason(&followed, 0).contains("Access denied"),
+        "{}",
+        reason(&followed, 0)
+    );
     let mut config = (*followed.cluster.config()).clone();
     config.monitor.as_mut().unwrap().password = Some(Secret::new("new"));
     followed.cluster.reload(config).unwrap();
