@@ -84,8 +84,11 @@ enum Sandbox {
         #[arg(long, default_value_t = 1)]
         nodes: usize,
     },
-    /// Stop them and leave nothing behind.
-    Down,
+    /// Stop them and leave nothing behind: all that this user has started, or those of one sandbox.
+    Down {
+        /// 127.0.0.1:PORT of one of its servers; without it all sandboxes go.
+        address: Option<String>,
+    },
     /// What runs, and where.
     Status,
 }
@@ -203,7 +206,7 @@ fn print(text: &str) -> anyhow::Result<()> {
 fn sandbox(command: Sandbox) -> anyhow::Result<()> {
     let command = match command {
         Sandbox::Up { kind, nodes } => sandbox::cli::Command::Up { kind, nodes },
-        Sandbox::Down => sandbox::cli::Command::Down,
+        Sandbox::Down { address } => sandbox::cli::Command::Down { address },
         Sandbox::Status => sandbox::cli::Command::Status,
     };
     Ok(sandbox::cli::run(command)?)

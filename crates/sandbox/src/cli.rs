@@ -1,7 +1,7 @@
 //! `forebay sandbox up|down|status`: servers that stay until they are told to go.
 //!
 //! What runs is noted in a file below `$XDG_RUNTIME_DIR`, or `/tmp/forebay-sandbox-UID` where there is none.
-//! Several sandboxes may be up at once; `down` ends all of them.
+//! Several sandboxes may be up at once; `down` ends all of them, or the one that has a server at an address.
 
 use std::fs;
 use std::io::{self, Write as _};
@@ -26,7 +26,7 @@ macro_rules! say {
 #[derive(Clone, Debug)]
 pub enum Command {
     Up { kind: Kind, nodes: usize },
-    Down,
+    Down { address: Option<String> },
     Status,
 }
 
@@ -57,7 +57,7 @@ pub fn run(command: Command) -> Result<(), SandboxError> {
     let state = StateFile::open()?;
     match command {
         Command::Up { kind, nodes } => up(&state, kind, nodes),
-        Command::Down => down(&state),
+        Command::Down { address } => down(&state, address.as_deref()),
         Command::Status => status(&state),
     }
 }
@@ -95,14 +95,21 @@ fn up(state: &StateFile, kind: Kind, nodes: usize) -> Result<(), SandboxError> {
         "Files:      {} (certificates: ca.pem; logs: node*/log)",
         folder.display()
     );
-    say!("Stop:       forebay sandbox down");
+    say!("Stop:       forebay sandbox down 127.0.0.1:{port}    (without the address: all that are up)");
     Ok(())
 }
 
-fn down(state: &StateFile) -> Result<(), SandboxError> {
-    let entries = state.read()?;
-    if entries.is_empty() {
-        say!("No sandbox is up.");
+fn down(state: &StateFile, address: Option<&str>) -> Result<(), SandboxError> {
+    let meant = |entry: &Entry| address.is_none_or(|address| entry.has(address));
+    let (entries, others): (Vec<Entry>, Vec<Entry>) = state.read()?.into_iter().partition(meant);
+    match address {
+        Some(address) if entries.is_empty() => {
+            return Err(SandboxError::State(format!(
+                "no sandbox has a server at {address}; `forebay sandbox status` lists them"
+            )));
+        }
+        None if entries.is_empty() => say!("No sandbox is up."),
+        _ => {}
     }
     for entry in &entries {
         let running: Vec<&NodeEntry> = entry
@@ -118,7 +125,10 @@ fn down(state: &StateFile) -> Result<(), SandboxError> {
         }
         say!("Stopped {} {} server(s).", entry.nodes.len(), entry.kind);
     }
-    state.remove()
+    match others.as_slice() {
+        [] => state.remove(),
+        others => state.write(others),
+    }
 }
 
 fn status(state: &StateFile) -> Result<(), SandboxError> {
@@ -180,6 +190,14 @@ fn is_gone(pid: u32) -> bool {
         .rsplit_once(')')
         .is_some_and(|(_, state)| state.trim_start().starts_with('Z'));
     waits && fs::read_dir(folder.join("task")).map_or(0, Iterator::count) <= 1
+}
+
+impl Entry {
+    /// Whether one of its servers is at this address.
+    fn has(&self, address: &str) -> bool {
+        let mut addresses = self.nodes.iter().map(|node| format!("127.0.0.1:{}", node.port));
+        addresses.any(|own| own == address)
+    }
 }
 
 impl NodeEntry {

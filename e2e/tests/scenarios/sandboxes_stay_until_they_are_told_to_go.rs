@@ -53,6 +53,15 @@ fn and_then_leave_nothing_behind() {
     assert_eq!(e2e::client::command_line(port, &[], "SELECT 42").unwrap(), "42\n");
     assert!(Path::new(folder).is_dir());
 
+    // Another one goes by its address, and nothing else does.
+    let other = sandbox(state.path(), &["up", "--kind", e2e::kind().name()]);
+    let stop = other.lines().find_map(|line| line.strip_prefix("Stop:"));
+    let address = stop.unwrap().split_whitespace().nth(3).unwrap();
+    sandbox(state.path(), &["down", address]);
+    let status = sandbox(state.path(), &["status"]);
+    assert_eq!(status.matches("running").count(), 2, "{status}");
+    assert!(!status.contains(address), "{status}");
+
     let printed = sandbox(state.path(), &["down"]);
     assert!(printed.contains("Stopped 2"), "{printed}");
     assert!(!Path::new(folder).exists());
