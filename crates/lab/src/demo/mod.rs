@@ -67,7 +67,11 @@ pub fn run(once: bool) -> anyhow::Result<()> {
         ensure!(total.queries > 0, "no query got through");
         ensure!(total.failures == 0, "{} queries failed", total.failures);
         let statements = statements?;
-        println!("statements by server: {statements:?}");
+        let by_server: Vec<String> = statements
+            .iter()
+            .map(|(name, count)| format!("{name} {count}"))
+            .collect();
+        println!("statements by server: {}", by_server.join(", "));
         let idle = (0..NODES)
             .map(server_name)
             .find(|name| statements.get(name).is_none_or(|count| *count == 0.0));
