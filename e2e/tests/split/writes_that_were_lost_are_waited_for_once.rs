@@ -64,6 +64,18 @@ async fn by_reads_of_its_session() {
     assert_eq!(gateway.metric("forebay_split_writes_lost_total", &[]), 1.0);
 }
 
+/// A gateway that comes to the primary over a link.
+fn through(link: &Link, replicas: &[Node]) -> Setup {
+    let replicas = replicas.iter().map(|replica| (replica.address(), "replica"));
+    let servers = std::iter::once((link.address().to_string(), "primary")).chain(replicas);
+    Setup::of_addresses([])
+        .servers(servers.map(|(address, role)| format!("{{ address = {address:?}, role = {role:?} }}")))
+        .mode("split")
+        .tables(&cluster::user(USER, PASSWORD))
+        .cluster("read_wait = \"100ms\"")
+        .cluster(&cluster::monitor())
+}
+
 /// The connection to the primary was lost while the write waited for a lock. It is done all the same, but after the session's next one, of
 /// which alone it is known who has it.
 #[tokio::test]
@@ -76,21 +88,7 @@ async fn but_one_that_is_done_after_the_next_is_seen() {
     );
     let (primary, replicas) = (sandbox.primary(), &sandbox.nodes()[1..]);
     let link = Link::to(&sandbox);
-    let addresses = [
-        link.address().to_string(),
-        replicas[0].address(),
-        replicas[1].address(),
-    ];
-    let server = |(at, address): (usize, String)| {
-        let role = if at == 0 { "primary" } else { "replica" };
-        format!("{{ address = {address:?}, role = {role:?} }}")
-    };
-    let setup = Setup::of_addresses([])
-        .servers(addresses.into_iter().enumerate().map(server))
-        .mode("split")
-        .tables(&cluster::user(USER, PASSWORD))
-        .cluster("read_wait = \"100ms\"")
-        .cluster(&cluster::monitor());
+    let setup = through(&link, replicas);
     let gateway = cluster::start(setup, 2).await;
     let mut session = cluster::connect_to(&gateway, "late_writes").await;
     session
