@@ -142,6 +142,8 @@ pub struct Session {
     insert_id_is_there: bool,
     /// It may be another one since the connection came to hand.
     insert_id_was_touched: bool,
+    /// LAST_INSERT_ID() of the connection may be one that nobody was told.
+    insert_id_may_differ: bool,
     /// The connection at hand has warnings or an error to show.
     diagnostics_are_there: bool,
     /// Tables opened with `HANDLER … OPEN` and not closed; `None` where that is not known.
@@ -189,6 +191,7 @@ impl Session {
             insert_id_asked: Made::Known,
             insert_id_is_there: false,
             insert_id_was_touched: false,
+            insert_id_may_differ: false,
             diagnostics_are_there: false,
             handlers: Some(0),
             stray_cursor: false,
@@ -340,6 +343,7 @@ impl Session {
         // Who was not asked before is believed.
         self.insert_id_was_made();
         (self.insert_id_is_there, self.insert_id_was_touched) = (false, false);
+        self.insert_id_may_differ = false;
         self.diagnostics_are_there = false;
         match has_diagnostics {
             true => Rc::new(self.carried.with_diagnostics()),
@@ -540,6 +544,7 @@ impl Session {
         self.insert_id_was_made();
         self.insert_id_asked = Made::Known;
         (self.insert_id_is_there, self.insert_id_was_touched) = (false, false);
+        self.insert_id_may_differ = false;
         self.diagnostics_are_there = false;
         self.needs_rearming = false;
         self.current = Current::none();

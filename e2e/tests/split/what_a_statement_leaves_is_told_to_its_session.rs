@@ -70,6 +70,16 @@ async fn the_last_insert_id() {
     }
 }
 
+/// The server keeps the id of the first row, which was taken back with the second one, and tells it to nobody.
+#[tokio::test]
+async fn an_id_of_a_statement_that_failed_is_not_told_to_others() {
+    let (_gateway, mut own, mut other) = sessions(1).await;
+    let twice = "INSERT INTO t (id, v) SELECT IF(n = 1, NULL, -7), n FROM rows_of WHERE n <= 3 ORDER BY n";
+    own.query_drop(twice).await.unwrap_err(); // 1062
+    own.query_drop("SELECT 1").await.unwrap();
+    assert_eq!(number(&mut other, "SELECT LAST_INSERT_ID()").await, 0);
+}
+
 /// Ids that a statement makes up may bind the session to its connection, so there are two.
 #[tokio::test]
 async fn the_id_that_it_sets_itself() {

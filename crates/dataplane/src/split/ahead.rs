@@ -16,6 +16,7 @@ use crate::relay::Broken;
 use crate::session::CommandHead;
 use crate::split::ask::{self, AskError, Reply};
 use crate::split::choose::Target;
+use crate::split::last::Left;
 use crate::split::lease::{self, Now};
 use crate::split::run::{begin, needs_no_priming};
 use crate::split::state::{Refused, Split};
@@ -102,6 +103,7 @@ pub(crate) fn take_state(split: &mut Split) -> Vec<Vec<u8>> {
     if !commands.is_empty() {
         // What the gateway is warned of is not for the session to see.
         commands.push(session::clear_diagnostics());
+        leased.left = Left::default();
     }
     ask::framed(leased.connection.opened.capabilities, commands)
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use mysql_wire::{Command, PacketHeader, StatusFlags};
-use session::Statement;
+use session::{PinReason, Statement};
 use sql_class::{Class, Effects, Facts};
 
 use crate::control::Signal;
@@ -219,8 +219,15 @@ pub(crate) fn let_go(
         session.needs_its_connection(statement)
     });
     let is_to_be_asked = !needs && !split.session.knows_last_insert_id();
+    // Their count is the connection's alone.
+    let counted = split
+        .session
+        .pins()
+        .iter()
+        .any(|pin| pin.reason == PinReason::FoundRows);
+    let has_count = counted && split.session.found_rows().is_none();
     match facts {
-        _ if is_to_be_asked => {}
+        _ if is_to_be_asked || needs && has_count => {}
         _ if !needs => lease::give_back(split),
         Some(facts) if rules::binds_for_long(split, facts) => lease::leave_replica(split),
         _ => {}

@@ -253,7 +253,7 @@ async fn was_not_executed(
     match read {
         Ok(reply) if reply.outcome.error == Some(UNKNOWN_STATEMENT) => {
             split.series().prepared_apart(Apart::Refused);
-            if let Some(packet) = refused.filter(|packet| may_end_transaction(split, packet)) {
+            if let Some(packet) = refused.filter(is_of_the_moment) {
                 let why = NotPrepared::Refused(SessionError::PrepareRefused(packet));
                 let ended = reprepare::not_prepared(split, head, id, prepared, why).await;
                 return ended.map(|()| Together::Ended);
@@ -281,11 +281,10 @@ async fn was_not_executed(
     }
 }
 
-/// An error of a preparation that the client has to know of: the server may have rolled back the transaction, and would prepare the
-/// statement now. What is wrong with the statement alone (SQLSTATE 42) it says again.
-fn may_end_transaction(split: &Split, refused: &ErrPacket) -> bool {
-    let is_open = split.session.in_transaction() || !split.session.autocommit();
-    is_open && !refused.sql_state.starts_with(b"42")
+/// An error of a preparation that the client has to know of: the server may have rolled back the transaction (1213) or have been told to
+/// stop (1317), and would prepare the statement now. What is wrong with the statement alone (SQLSTATE 42) it says again.
+fn is_of_the_moment(refused: &ErrPacket) -> bool {
+    !refused.sql_state.starts_with(b"42")
 }
 
 /// Nobody knows what has become of the execution: as of any that was lost with its connection.

@@ -4,7 +4,7 @@
 //! one's if an answer to this one had it.
 
 use mysql_wire::Outcome;
-use sql_class::Effects;
+use sql_class::{Class, Effects};
 
 use super::Session;
 use crate::PinReason;
@@ -49,7 +49,10 @@ impl Session {
     #[must_use]
     pub fn insert_id_left(&self, had: Option<u64>) -> Option<u64> {
         match self.insert_id_is_there {
-            true => self.knows_last_insert_id().then_some(self.last.insert_id),
+            true => {
+                let is_known = self.knows_last_insert_id() && !self.insert_id_may_differ;
+                is_known.then_some(self.last.insert_id)
+            }
             false => had.filter(|_| !self.insert_id_was_touched),
         }
     }
@@ -80,6 +83,8 @@ impl Session {
     }
 
     pub(super) fn settle_insert_id(&mut self, outcome: &Outcome) {
+        // The id of a row that was taken back stays on the connection, and no error tells it.
+        self.insert_id_may_differ |= outcome.error.is_some() && self.current.class >= Class::Write;
         if self.insert_id == Made::Known {
             self.last.insert_id_before = self.last.insert_id;
             self.last.insert_ids_said = Said::default();
