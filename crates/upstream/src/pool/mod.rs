@@ -360,20 +360,21 @@ impl<S> Pool<S> {
         cost: impl Fn(&S) -> u32,
     ) -> Result<Connection<S>, LeaseError> {
         let turns = &server.line.openings;
-        let turn = match turns.at_once() {
-            Some(turn) => Some(turn),
-            None => {
-                let since = now();
-                let turn = turns.wait().await;
-                let waited = now().saturating_duration_since(since);
+        let mut turn = turns.at_once();
+        let since = now();
+        while turn.is_none() {
+            turn = turns.wait().await;
+            let waited = now().saturating_duration_since(since);
+            self.check_available(server)?;
+            let free = self.lease_at_once(server, key, &cost);
+            if free.is_some() || turn.is_some() || waited >= openings::PATIENCE {
                 self.with_shelf(server, |shelf| shelf.series().waited(waited));
-                self.check_available(server)?;
-                if let Some(connection) = self.lease_at_once(server, key, cost) {
-                    return Ok(connection);
+                match free {
+                    Some(connection) => return Ok(connection),
+                    None => break,
                 }
-                turn
             }
-        };
+        }
         let opened = self.open(server, key, credential, seat).await;
         drop(turn);
         opened.map(|idle| begin(idle, now()))

@@ -13,7 +13,10 @@ use tokio::time::timeout;
 const MOST: usize = 64;
 
 /// Where logins are slow they rather go on side by side than one after the other.
-const PATIENCE: Duration = Duration::from_secs(1);
+pub(super) const PATIENCE: Duration = Duration::from_secs(1);
+
+/// After so long it is looked whether a connection has come free without a turn.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// The turns of one server.
 #[derive(Debug)]
@@ -31,9 +34,9 @@ impl Openings {
         self.0.try_acquire().ok()
     }
 
-    /// A turn after the others; `None` after a while without one.
+    /// A turn after the others; `None` after a short while without one.
     pub(super) async fn wait(&self) -> Option<SemaphorePermit<'_>> {
-        let turn = timeout(PATIENCE, self.0.acquire()).await;
+        let turn = timeout(LOOK_EVERY, self.0.acquire()).await;
         turn.ok()?.ok()
     }
 }
