@@ -274,7 +274,10 @@ impl Gateway {
             Ok(listeners) => {
                 parts.rules = Arc::new(Book::new(&config.rules, &clusters, &parts.rules));
                 self.shared.tell_all(|| Message::Rules(Arc::clone(&parts.rules)));
-                let keeps = config.clusters.values().any(|cluster| cluster.accounts.keep_passwords);
+                let keeps = config
+                    .clusters
+                    .values()
+                    .any(|cluster| cluster.accounts.keep_passwords);
                 self.shared.accounts.replace(&config.users, keeps);
                 self.apply(&mut parts, clusters, listeners, &new_binds);
             }
