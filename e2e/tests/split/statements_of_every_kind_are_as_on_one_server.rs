@@ -222,7 +222,7 @@ async fn in_words<P: mysql_async::prelude::Protocol>(mut result: QueryResult<'_,
         let rows: Result<Vec<Row>, _> = result.collect().await;
         match rows {
             Ok(rows) => {
-                let rows: Vec<_> = rows.into_iter().map(|row| in_text(row)).collect();
+                let rows: Vec<_> = rows.into_iter().map(in_text).collect();
                 let (affected, id) = (result.affected_rows(), result.last_insert_id());
                 let warnings = result.warnings();
                 words.push(format!(
