@@ -6,7 +6,7 @@
 use std::rc::Rc;
 
 use mysql_wire::{Command, OkPacket, Outcome, PacketHeader};
-use session::{Prepared, Session, Statement};
+use session::{Pin, PinReason, Prepared, Session, Statement};
 use sql_class::{Call, Class, Effects, Facts, StatementItem, Syntax};
 
 use crate::error::SessionError;
@@ -131,6 +131,10 @@ pub(crate) fn is_in_doubt(split: &Split) -> bool {
 
 /// Asks for the id, before the connection is given back; and for the rows that the statement has counted, which are of no connection then.
 pub(crate) async fn learn_insert_id(split: &mut Split) {
+    learn_count(split).await;
+    if split.lease.is_none() {
+        return;
+    }
     let Some(ask) = split.session.ask_last_insert_id() else {
         return;
     };
@@ -143,6 +147,13 @@ pub(crate) async fn learn_insert_id(split: &mut Split) {
         && id == split.session.last_insert_id()
     {
         split.shared.makers.add(key, split.worker.now_ms());
+    }
+}
+
+/// The same of a count that nobody else can tell.
+pub(crate) async fn learn_count(split: &mut Split) {
+    if has_count_alone(split) && (learn_found_rows(split).await.is_err() || has_count_alone(split)) {
+        lease::abandon(split);
     }
 }
 
@@ -338,6 +349,12 @@ pub(crate) fn without_schema(split: &Split, prepared: &Prepared) -> Option<Vec<u
     is_needed.then(|| with_calls(&prepared.text, split.session.syntax(), &values))?
 }
 
+/// The connection alone can say how many rows the session's last statement has found.
+pub(crate) fn has_count_alone(split: &Split) -> bool {
+    let has_counted = |pin: &Pin| pin.reason == PinReason::FoundRows;
+    split.session.pins().iter().any(has_counted) && split.session.found_rows().is_none()
+}
+
 /// The text with values in the place of calls of functions without arguments, as far as they last. `None` where there are no such calls.
 fn with_calls(text: &[u8], syntax: Syntax, values: &[(&str, String, Lasts)]) -> Option<Vec<u8>> {
     let mut places: Vec<_> = values
@@ -362,7 +379,13 @@ fn with_calls(text: &[u8], syntax: Syntax, values: &[(&str, String, Lasts)]) -> 
         // A column without a name of its own bears the text of its expression.
         if call.is_bare_item {
             changed.extend_from_slice(b" AS `");
-            changed.extend_from_slice(&text[call.range.clone()]);
+            for &byte in &text[call.range.clone()] {
+                changed.extend_from_slice(if byte == b'`' {
+                    b"``"
+                } else {
+                    std::slice::from_ref(&byte)
+                });
+            }
             changed.push(b'`');
         }
         at = call.range.end;

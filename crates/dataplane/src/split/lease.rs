@@ -170,12 +170,10 @@ pub(crate) fn holds_state(split: &Split) -> bool {
     split.keeps_connection || split.session.pins().iter().any(|pin| is_lost(pin.reason))
 }
 
-/// Gives back a connection to a replica that the session holds for answers alone: one that is kept for longer has to take writes.
-pub(crate) fn leave_replica(split: &mut Split) {
+/// The session holds a connection to a replica for answers alone: one that is kept for longer has to take writes.
+pub(crate) fn may_leave_replica(split: &Split) -> bool {
     let is_replica = split.lease.as_ref().is_some_and(|leased| !leased.is_primary);
-    if is_replica && !split.session.in_transaction() && may_leave(split) {
-        give_back(split);
-    }
+    is_replica && !split.session.in_transaction() && may_leave(split)
 }
 
 fn is_demoted(split: &Split) -> bool {

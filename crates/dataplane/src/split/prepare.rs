@@ -121,8 +121,9 @@ async fn lease_to_prepare(
 ) -> Result<Option<Vec<u8>>, Refused> {
     let_go(split, head, None, None);
     let keeps = facts.effects.intersects(OF_THE_LAST);
-    if keeps {
-        lease::leave_replica(split);
+    if keeps && lease::may_leave_replica(split) {
+        last::learn_count(split).await;
+        lease::give_back(split);
     }
     // Any server can prepare what only the primary can execute.
     let target = match choose::target(split, facts) {

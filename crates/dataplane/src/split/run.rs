@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use mysql_wire::{Command, PacketHeader, StatusFlags};
-use session::{PinReason, Statement};
+use session::Statement;
 use sql_class::{Class, Effects, Facts};
 
 use crate::control::Signal;
@@ -143,7 +143,9 @@ fn usual_query(split: &mut Split, head: CommandHead, facts: Facts) -> Step<'_> {
 /// Nothing has to be so on the connection before the statement.
 pub(crate) fn needs_no_priming(split: &Split, facts: &Facts) -> bool {
     let is_plain = facts.effects == Effects::NONE && facts.class != Class::Unknown;
-    is_plain && (facts.class != Class::Write || !split.session.has_many_insert_ids())
+    let several = facts.statements > 1 && facts.class >= Class::Write;
+    let one_more = facts.class == Class::Write && split.session.has_many_insert_ids();
+    is_plain && !several && !one_more
 }
 
 /// Relays a command that is ready for it, and its answer.
@@ -219,18 +221,11 @@ pub(crate) fn let_go(
         session.needs_its_connection(statement)
     });
     let is_to_be_asked = !needs && !split.session.knows_last_insert_id();
-    // Their count is the connection's alone.
-    let counted = split
-        .session
-        .pins()
-        .iter()
-        .any(|pin| pin.reason == PinReason::FoundRows);
-    let has_count = counted && split.session.found_rows().is_none();
-    match facts {
-        _ if is_to_be_asked || needs && has_count => {}
-        _ if !needs => lease::give_back(split),
-        Some(facts) if rules::binds_for_long(split, facts) => lease::leave_replica(split),
-        _ => {}
+    let leaves = needs && lease::may_leave_replica(split);
+    let leaves = leaves && facts.is_some_and(|facts| rules::binds_for_long(split, facts));
+    let is_to_be_asked = is_to_be_asked || leaves && last::has_count_alone(split);
+    if !is_to_be_asked && (!needs || leaves) {
+        lease::give_back(split);
     }
     is_to_be_asked
 }

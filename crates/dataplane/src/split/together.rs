@@ -23,6 +23,7 @@ use crate::relay::{Broken, Ended};
 use crate::session::CommandHead;
 use crate::split::ask::{self, Reply};
 use crate::split::choose::Target;
+use crate::split::last::Left;
 use crate::split::reprepare::{NotPrepared, prepared_ids};
 use crate::split::series::Apart;
 use crate::split::state::Split;
@@ -263,6 +264,9 @@ async fn was_not_executed(
                 let clear = ask::framed(capabilities, vec![session::clear_diagnostics()]);
                 if let Err(refused) = lease::ask_on_lease(split, &clear).await {
                     return last::give_up(split, refused).await.map(|()| Together::Ended);
+                }
+                if let Some(leased) = &mut split.lease {
+                    leased.left = Left::default(); // it counts rows of its own
                 }
             }
             Ok(Together::Apart)

@@ -3,7 +3,7 @@
 //! A connection that is asked what its id is says the last one that its server made, and that may be of another session: it is this
 //! one's if an answer to this one had it.
 
-use mysql_wire::Outcome;
+use mysql_wire::{Command, Outcome};
 use sql_class::{Class, Effects};
 
 use super::Session;
@@ -82,6 +82,13 @@ impl Session {
         self.pins.remove(PinReason::LastInsertId);
     }
 
+    /// Rows with new ids, of which the answer says nothing that is told from other rows.
+    fn makes_id_unseen(&self, outcome: &Outcome) -> bool {
+        // MariaDB's results row by row (`BULK_UNIT_RESULTS`).
+        let has_units = self.current.command == Command::STMT_BULK_EXECUTE && outcome.is_result_set;
+        has_units || self.current.effects.intersects(MAKES_ID_UNSEEN)
+    }
+
     pub(super) fn settle_insert_id(&mut self, outcome: &Outcome) {
         // The id of a row that was taken back stays on the connection, and no error tells it.
         self.insert_id_may_differ |= outcome.error.is_some() && self.current.class >= Class::Write;
@@ -96,7 +103,7 @@ impl Session {
                 self.insert_id = Made::Said;
             }
             self.pins.remove(PinReason::LastInsertId);
-        } else if outcome.error.is_none() && self.current.effects.intersects(MAKES_ID_UNSEEN) {
+        } else if outcome.error.is_none() && self.makes_id_unseen(outcome) {
             self.insert_id = Made::Unseen;
         }
     }
