@@ -85,7 +85,7 @@ fn errors_are_worded_as_those_of_redis() {
     let cases = [
         ("*1\r\n+OK\r\n", "Protocol error: expected '$', got '+'"),
         ("*1\r\n*1\r\n$1\r\na\r\n", "Protocol error: expected '$', got '*'"),
-        ("*1\r\n\n", "Protocol error: expected '$', got '\\n'"),
+        ("*1\r\n\n", "Protocol error: expected '$', got ' '"),
         ("*x\r\n", "Protocol error: invalid multibulk length"),
         ("*1048577\r\n", "Protocol error: invalid multibulk length"),
         (
