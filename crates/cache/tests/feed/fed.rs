@@ -207,7 +207,15 @@ impl Fed {
 
     /// Keys and values of what is served, as `key<TAB>value<TAB>…`, in order.
     pub(crate) fn rows(&self, name: &str) -> Vec<String> {
-        let mapping = self.until_served(name);
+        loop {
+            // It may be served no more a moment later, or change while it is read.
+            if let Some(rows) = self.rows_of(&self.until_served(name)) {
+                return rows;
+            }
+        }
+    }
+
+    fn rows_of(&self, mapping: &Mapping) -> Option<Vec<String>> {
         let mut rows = Vec::new();
         let mut cursor = 0;
         loop {
@@ -224,14 +232,14 @@ impl Fed {
                 }
                 rows.push(String::from_utf8(line).unwrap());
             };
-            cursor = self.store.scan(mapping.id, cursor, 1000, each).unwrap();
+            cursor = self.store.scan(mapping.id, cursor, 1000, each).ok()?;
             if cursor == 0 {
                 break;
             }
         }
         rows.sort();
         rows.dedup();
-        rows
+        Some(rows)
     }
 
     /// What is served is what `select` says on node `at`.
