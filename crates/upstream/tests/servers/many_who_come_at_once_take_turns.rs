@@ -29,23 +29,47 @@ fn statements(pool: &Rc<Pool<State>>, server: &Arc<Server>) -> Vec<JoinHandle<Re
     (0..MANY).map(|_| statement()).collect()
 }
 
+/// For how long the gateway makes anybody wait for a turn.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Who had to wait for too long goes on: a run that took longer, on a machine that is busy with something else, shows nothing and is
+/// done again. `attempt` gives back how many have come to the server.
+fn until_quick(attempt: impl Fn() -> usize) {
+    for _ in 0..20 {
+        let begun = Instant::now();
+        let came = attempt();
+        if came < 2 * TURNS {
+            return;
+        }
+        assert!(
+            begun.elapsed() >= PATIENCE,
+            "{came} came in {:?}",
+            begun.elapsed()
+        );
+    }
+    panic!("no run of 20 took less than {PATIENCE:?}");
+}
+
 #[test]
 fn and_share_what_the_first_have_opened() {
-    let host = host::start();
-    host.stuck.store(true, Ordering::SeqCst);
-    on_a_worker(async {
-        let (pool, server) = pool_of(&host, |_| ());
-        let waiting = statements(&pool, &server);
-        let begun = || host.begun.load(Ordering::SeqCst);
-        until("all that may have begun", || begun() >= TURNS).await;
-        sleep(Duration::from_millis(50)).await;
-        assert_eq!(begun(), TURNS);
-        host.stuck.store(false, Ordering::SeqCst);
-        for statement in waiting {
-            statement.await.unwrap().unwrap();
-        }
-        assert!(host.logins() < 2 * TURNS, "{} logins", host.logins());
-        assert_eq!((pool.busy(), server.sessions() as usize), (0, pool.idle()));
+    until_quick(|| {
+        let host = host::start();
+        host.stuck.store(true, Ordering::SeqCst);
+        on_a_worker(async {
+            let (pool, server) = pool_of(&host, |_| ());
+            let since = Instant::now();
+            let waiting = statements(&pool, &server);
+            let begun = || host.begun.load(Ordering::SeqCst);
+            until("all that may have begun", || begun() >= TURNS).await;
+            sleep(Duration::from_millis(50)).await;
+            assert!(begun() == TURNS || since.elapsed() >= PATIENCE, "{}", begun());
+            host.stuck.store(false, Ordering::SeqCst);
+            for statement in waiting {
+                statement.await.unwrap().unwrap();
+            }
+            assert_eq!((pool.busy(), server.sessions() as usize), (0, pool.idle()));
+        });
+        host.logins()
     });
 }
 
@@ -69,20 +93,16 @@ fn but_not_for_long_where_logins_are_slow() {
 
 #[test]
 fn and_hear_at_once_that_it_is_gone_again() {
-    let host = host::start();
-    host.stuck.store(true, Ordering::SeqCst);
-    on_a_worker(async {
-        let (pool, server) = pool_of(&host, |config| config.login_timeout = Duration::from_millis(700));
-        let waiting = statements(&pool, &server);
-        until("the first have begun", || {
-            host.begun.load(Ordering::SeqCst) >= TURNS
-        })
-        .await;
-        for statement in waiting {
-            statement.await.unwrap().unwrap_err();
-        }
-        let begun = host.begun.load(Ordering::SeqCst);
-        assert!(begun < 2 * TURNS, "{begun} logins");
-        assert_eq!((pool.busy(), pool.idle(), server.sessions()), (0, 0, 0));
+    until_quick(|| {
+        let host = host::start();
+        host.stuck.store(true, Ordering::SeqCst);
+        on_a_worker(async {
+            let (pool, server) = pool_of(&host, |config| config.login_timeout = Duration::from_millis(300));
+            for statement in statements(&pool, &server) {
+                statement.await.unwrap().unwrap_err();
+            }
+            assert_eq!((pool.busy(), pool.idle(), server.sessions()), (0, 0, 0));
+        });
+        host.begun.load(Ordering::SeqCst)
     });
 }
