@@ -67,6 +67,39 @@ fn a_row_over_16_mib_is_one_row_whatever_its_parts_start_with() {
     }
 }
 
+/// Rows of one length are passed many at a time, and what ends them may be as long as they are.
+#[test]
+fn rows_of_one_length_end_where_others_do() {
+    let ends: [&[u8]; 2] = [b"\xfe\0\0\x02\0\0\0", b"\xff\x10\x04full"];
+    for (count, end) in [0_usize, 1, 6, 7, 8, 9, 30, 300]
+        .into_iter()
+        .flat_map(|count| ends.map(|end| (count, end)))
+    {
+        for odd in [count, 0, count / 2, count.saturating_sub(1)] {
+            let mut payloads: Vec<&[u8]> = vec![b"\x01", b"\x03def"];
+            payloads.extend((0..count).map(|row| if row == odd { &b"\x02ab"[..] } else { b"\x06abcdef" }));
+            payloads.push(end);
+            let bytes = packets(&payloads);
+            for cut in 0..bytes.len() {
+                let mut tracker = tracker(NEW, Command::QUERY);
+                let start = tracker.advance(&bytes[..cut]).unwrap();
+                assert_eq!(start.event, Event::More, "{count} rows, cut at {cut}");
+                if let Some(sequence) = tracker.error_sequence() {
+                    assert_eq!(sequence, bytes[start.consumed + 3], "{count} rows, cut at {cut}");
+                }
+                let rest = tracker.advance(&bytes[start.consumed..]).unwrap();
+                assert_eq!(start.consumed + rest.consumed, bytes.len());
+                assert!(
+                    matches!(rest.event, Event::Done(outcome) if outcome.rows == count as u64),
+                    "{count} rows, cut at {cut}: {:?}",
+                    rest.event
+                );
+                assert_eq!(tracker.sequence(), (count + 3) as u8);
+            }
+        }
+    }
+}
+
 #[test]
 fn a_dump_is_a_stream_unless_it_is_refused() {
     for command in [
