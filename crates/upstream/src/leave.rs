@@ -14,9 +14,9 @@
 //! | login of a user who does not exist | neither | MariaDB: warning "Access denied"; MySQL: see below |
 //!
 //! A refused login counts as an authentication error, and those never block a host. So we log in as
-//! [`NOBODY`], are refused, and go. MySQL pretends that an unknown user has an account with one of its plugins, which
-//! one depends on the name; when that is `sha256_password` it logs a deprecation each time. For the name used here it is
-//! `caching_sha2_password`, and nothing is logged.
+//! [`Nobody`], are refused, and go. MySQL (8.0 and later) pretends that an unknown user has an account with one of its plugins:
+//! which one it draws by lot when it first hears of the name, and remembers until it ends. When that is `sha256_password` it logs a
+//! deprecation each time, so the next login there is another nobody's.
 //!
 //! MariaDB pretends that an unknown user has the plugin of some account that exists. `client_ed25519` takes an answer of
 //! the wrong length for a broken handshake, so that an empty one would be held against us after all: every plugin gets
@@ -25,13 +25,35 @@
 //! What remains: `Aborted_connects` (and `Access_denied_errors` on MariaDB) grow by one each time, and MariaDB with
 //! `log_warnings` of 2 or more (2 is its default) writes a line. A check of kind `login` leaves no trace at all.
 
+use std::sync::atomic::{AtomicU8, Ordering};
+
 use mysql_wire::{AuthSwitch, Capabilities, Command, ErrPacket, Greeting, Login, OkPacket, SslRequest, auth};
 use net::Stream;
 
 use crate::packets::{PacketError, Packets};
 
-/// The user that no server should have. See above before changing it.
-const NOBODY: &[u8] = b"forebay_probe";
+/// The user that a server should not have: `forebay_probe`, or a number behind that, of a server's own.
+#[derive(Debug, Default)]
+pub struct Nobody(AtomicU8);
+
+impl Nobody {
+    fn name(&self) -> Vec<u8> {
+        match self.0.load(Ordering::Relaxed) {
+            0 => b"forebay_probe".to_vec(),
+            number => format!("forebay_probe_{number}").into_bytes(),
+        }
+    }
+
+    /// What the server said the plugin is.
+    fn has_plugin(&self, plugin: &[u8]) {
+        if plugin == LOGGED {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// The plugin that MySQL writes into its log that it is deprecated, whoever comes by it.
+const LOGGED: &[u8] = b"sha256_password";
 
 /// Questions that a server may ask before its verdict.
 const MAX_ROUNDS: usize = 4;
@@ -41,13 +63,13 @@ const MAX_ROUNDS: usize = 4;
 ///
 /// # Errors
 /// When the connection fails; there is nothing more to be done then.
-pub async fn leave(stream: &mut Stream, greeting: &Greeting) -> std::io::Result<()> {
+pub async fn leave(stream: &mut Stream, greeting: &Greeting, nobody: &Nobody) -> std::io::Result<()> {
     let request = SslRequest {
         capabilities: WANTED & greeting.capabilities,
         max_packet_size: 1 << 24,
         charset: greeting.charset,
     };
-    in_words(log_in_as_nobody(stream, 1, greeting, &request).await)
+    in_words(log_in_as(nobody, stream, 1, greeting, &request).await)
 }
 
 /// The same once TLS was begun by `request`: the login must go on as that has begun.
@@ -59,7 +81,7 @@ pub async fn leave_tls(
     greeting: &Greeting,
     request: &SslRequest,
 ) -> std::io::Result<()> {
-    in_words(log_in_as_nobody(stream, 2, greeting, request).await)
+    in_words(log_in_as(&Nobody::default(), stream, 2, greeting, request).await)
 }
 
 const WANTED: Capabilities = Capabilities::PROTOCOL_41
@@ -74,7 +96,8 @@ fn in_words(left: Result<(), PacketError>) -> std::io::Result<()> {
     })
 }
 
-async fn log_in_as_nobody(
+async fn log_in_as(
+    nobody: &Nobody,
     stream: &mut Stream,
     sequence: u8,
     greeting: &Greeting,
@@ -86,7 +109,7 @@ async fn log_in_as_nobody(
         capabilities: request.capabilities,
         max_packet_size: request.max_packet_size,
         charset: request.charset,
-        user: NOBODY.to_vec(),
+        user: nobody.name(),
         auth_response: Vec::new(),
         database: has(Capabilities::CONNECT_WITH_DB).then(Vec::new),
         // The server's own default, so that it need not ask again.
@@ -104,6 +127,7 @@ async fn log_in_as_nobody(
         match packet.first() {
             Some(&AuthSwitch::HEADER) => {
                 plugin = AuthSwitch::decode(&packet)?.plugin;
+                nobody.has_plugin(&plugin);
                 questions = 1;
             }
             Some(&ErrPacket::HEADER) | None => break,

@@ -43,7 +43,7 @@ pub use direct::{Direct, DirectError};
 pub use error::{ConnectFailure, LeaseError, ServerReason, UpstreamError};
 pub use greeting::{GREETING_MAX_LEN, GreetingError, read_greeting};
 pub use lease::Lease;
-pub use leave::{leave, leave_tls};
+pub use leave::{Nobody, leave, leave_tls};
 pub use pool::{Baseline, Connection, Credential, CredentialSecret, Key, Opened, Pool};
 pub use seat::Seat;
 pub use server::{Server, ServerId, ServerState, Status};

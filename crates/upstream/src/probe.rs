@@ -51,7 +51,7 @@ pub(crate) async fn probe(
     let version = String::from_utf8_lossy(&greeting.server_version).into_owned();
     if config.check.kind == CheckKind::Greeting {
         // The server has shown that it is well. How it takes our leave does not change that.
-        let _ = timeout_at(deadline, leave(&mut stream, &greeting)).await;
+        let _ = timeout_at(deadline, leave(&mut stream, &greeting, &server.nobody)).await;
         return Ok(format!("greets as {version}"));
     }
     match timeout_at(
@@ -100,7 +100,7 @@ async fn introduce(cluster: &Cluster, server: &Server, stream: &mut Stream, dead
     let left = deadline.saturating_duration_since(Instant::now());
     if let Ok((greeting, _)) = read_greeting(stream, left).await {
         cluster.note_greeting(server, &greeting);
-        let _ = timeout_at(deadline, leave(stream, &greeting)).await;
+        let _ = timeout_at(deadline, leave(stream, &greeting, &server.nobody)).await;
     }
 }
 

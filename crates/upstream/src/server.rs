@@ -13,6 +13,7 @@ use tokio::sync::Notify;
 
 use crate::address::Addresses;
 use crate::health::{Change, Health, Phase, Rules};
+use crate::leave::Nobody;
 use crate::metrics::{CheckSeries, LookSeries};
 use crate::pool::{Line, Tracked};
 use crate::topology::Place;
@@ -58,6 +59,8 @@ pub struct Server {
     applied: ArcSwapOption<GtidSet>,
     pub(crate) check_now: Notify,
     pub(crate) checks: CheckSeries,
+    /// Who checks without an account log in as.
+    pub(crate) nobody: Nobody,
     /// The monitor should ask it at once what it is.
     pub(crate) look_now: Notify,
     pub(crate) looks: LookSeries,
@@ -163,6 +166,7 @@ impl Server {
             look_now: Notify::new(),
             looks: LookSeries::default(),
             line: Line::default(),
+            nobody: Nobody::default(),
             tracked: ArcSwapOption::empty(),
             generation: AtomicU32::new(0),
             doubts: AtomicU32::new(0),

@@ -94,7 +94,8 @@ impl Opening<'_> {
         self.cluster.note_greeting(self.server, &greeting);
         let missing = NEEDED.without(greeting.capabilities);
         if missing != Capabilities::default() {
-            let _ = timeout(config.login_timeout, leave(&mut stream, &greeting)).await;
+            let left = leave(&mut stream, &greeting, &self.server.nobody);
+            let _ = timeout(config.login_timeout, left).await;
             return Err(Failure::Unusable(format!(
                 "it lacks {missing:?}, without which sessions cannot share its connections"
             )));
