@@ -118,6 +118,7 @@ impl Spec {
 pub struct Sandbox {
     kind: Kind,
     version: String,
+    release: [u32; 3],
     // Declared, and so dropped, in the order in which they must go: servers, then the watchdog that would end
     // them, then the folder.
     nodes: Vec<Node>,
@@ -149,6 +150,7 @@ impl Sandbox {
         let nodes = start_nodes(&spec, &program, folder.path(), &certificates)?;
         Ok(Self {
             kind: spec.kind,
+            release: program.release(),
             version: program.version,
             nodes,
             watchdog,
@@ -166,6 +168,12 @@ impl Sandbox {
     #[must_use]
     pub fn version(&self) -> &str {
         &self.version
+    }
+
+    /// The numbers of the version: `[10, 11, 19]`, `[8, 0, 33]`.
+    #[must_use]
+    pub fn release(&self) -> [u32; 3] {
+        self.release
     }
 
     /// All nodes; the first is the primary where there is one.

@@ -72,6 +72,12 @@ pub(crate) enum Flavour {
 }
 
 impl Program {
+    /// The numbers of the version: `[8, 0, 33]`.
+    pub(crate) fn release(&self) -> [u32; 3] {
+        let mut numbers = self.version.split(|c: char| !c.is_ascii_digit());
+        [(); 3].map(|()| numbers.next().and_then(|number| number.parse().ok()).unwrap_or(0))
+    }
+
     /// The server for `kind`: the one that the environment names, else the one on this machine.
     pub(crate) fn find(kind: Kind) -> Result<Self, SandboxError> {
         match kind {
@@ -229,6 +235,22 @@ pub(crate) fn on_path(name: &str) -> Option<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn versions_are_numbers() {
+        let release = |version: &str| {
+            let program = Program {
+                path: PathBuf::new(),
+                flavour: Flavour::Mysql,
+                version: version.to_owned(),
+            };
+            program.release()
+        };
+        assert_eq!(release("8.0.33"), [8, 0, 33]);
+        assert_eq!(release("9.7.4-2"), [9, 7, 4]);
+        assert_eq!(release("10.11.19-MariaDB-0+deb12u1"), [10, 11, 19]);
+        assert_eq!(release("9"), [9, 0, 0]);
+    }
 
     #[test]
     fn kinds_are_read_back_from_their_names() {

@@ -17,18 +17,27 @@ pub(crate) fn start(
     nodes.iter().try_for_each(Node::wait_until_ready)?;
     if let Some((primary, replicas)) = nodes.split_first() {
         for replica in replicas {
-            follow(program.flavour, primary, replica)?;
+            follow(program, primary, replica)?;
         }
         for replica in replicas {
-            replica.wait_for("replication", || runs(program.flavour, replica))?;
+            replica.wait_for("replication", || runs(program, replica))?;
         }
     }
     Ok(nodes)
 }
 
-fn follow(flavour: Flavour, primary: &Node, replica: &Node) -> Result<(), SandboxError> {
+/// MySQL has no newer words for it before this.
+const NEW_WORDS: [u32; 3] = [8, 0, 23];
+
+fn follow(program: &Program, primary: &Node, replica: &Node) -> Result<(), SandboxError> {
     let port = primary.port();
-    let statements = match flavour {
+    let statements = match program.flavour {
+        Flavour::Mysql if program.release() < NEW_WORDS => format!(
+            "CHANGE MASTER TO MASTER_HOST='127.0.0.1', MASTER_PORT={port}, MASTER_USER='{USER}',
+                 MASTER_PASSWORD='{PASSWORD}', MASTER_CONNECT_RETRY=1, MASTER_AUTO_POSITION=1, GET_MASTER_PUBLIC_KEY=1;
+             START SLAVE;
+             SET GLOBAL super_read_only=ON;"
+        ),
         Flavour::Mariadb => format!(
             "CHANGE MASTER TO MASTER_HOST='127.0.0.1', MASTER_PORT={port}, MASTER_USER='{USER}',
                  MASTER_PASSWORD='{PASSWORD}', MASTER_CONNECT_RETRY=1, MASTER_USE_GTID=slave_pos;
@@ -48,11 +57,11 @@ fn follow(flavour: Flavour, primary: &Node, replica: &Node) -> Result<(), Sandbo
 
 /// Whether both threads of the replica run: the columns `Slave_IO_Running` and `Slave_SQL_Running`, which MySQL has
 /// renamed and not moved.
-fn runs(flavour: Flavour, replica: &Node) -> Result<bool, SandboxError> {
+fn runs(program: &Program, replica: &Node) -> Result<bool, SandboxError> {
     const RUNNING_COLUMNS: usize = 10;
-    let status = match flavour {
-        Flavour::Mariadb => replica.sql("SHOW SLAVE STATUS")?,
-        Flavour::Mysql => replica.sql("SHOW REPLICA STATUS")?,
+    let status = match program.flavour {
+        Flavour::Mysql if program.release() >= NEW_WORDS => replica.sql("SHOW REPLICA STATUS")?,
+        _ => replica.sql("SHOW SLAVE STATUS")?,
     };
     let running: Vec<&str> = status.split('\t').skip(RUNNING_COLUMNS).take(2).collect();
     Ok(running == ["Yes", "Yes"])

@@ -12,9 +12,11 @@ use crate::program::{Flavour, Program, build_folder};
 
 /// What all MariaDB servers of a sandbox are told; the template is made with the same.
 pub(crate) const MARIADB_STORAGE: &[&str] = &["--innodb-log-file-size=32M", "--innodb-buffer-pool-size=32M"];
-/// The same for MySQL.
-pub(crate) const MYSQL_STORAGE: &[&str] =
-    &["--innodb-redo-log-capacity=32M", "--innodb-buffer-pool-size=32M"];
+/// The same for MySQL, which knows the first since 8.0.30.
+pub(crate) const MYSQL_STORAGE: &[&str] = &[
+    "--loose-innodb-redo-log-capacity=32M",
+    "--innodb-buffer-pool-size=32M",
+];
 
 /// A bootstrapping MariaDB reads one statement a line and starts without the grant tables, which it has just
 /// been told to create.

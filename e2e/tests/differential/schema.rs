@@ -75,7 +75,9 @@ impl Stage {
         for name in XA_NAMES {
             self.director.attempt(&format!("XA ROLLBACK {name}"));
         }
-        for statement in reset(kind) {
+        let version = &self.director.greeting.server_version;
+        let has_vectors = kind == Kind::Mysql && !version.starts_with(b"8.");
+        for statement in reset(kind, has_vectors) {
             self.director.ask(&statement);
         }
     }
@@ -97,7 +99,7 @@ impl Stage {
     }
 }
 
-fn reset(kind: Kind) -> Vec<String> {
+fn reset(kind: Kind, has_vectors: bool) -> Vec<String> {
     let mut statements = vec![
         format!("DROP DATABASE IF EXISTS {DATABASE}"),
         "DROP DATABASE IF EXISTS diff_second".to_owned(),
@@ -106,9 +108,10 @@ fn reset(kind: Kind) -> Vec<String> {
     ];
     statements.extend(TABLES.iter().map(|&statement| statement.to_owned()));
     statements.extend(PROGRAMS.iter().map(|&statement| statement.to_owned()));
-    if kind == Kind::Mysql {
+    if has_vectors {
         statements.push("ALTER TABLE types ADD COLUMN vec VECTOR(3)".into());
-    } else {
+    }
+    if kind == Kind::Mariadb {
         statements.push("ALTER TABLE types ADD COLUMN ip INET6, ADD COLUMN uid UUID".into());
         statements
             .push("UPDATE types SET ip = '2001:db8::1', uid = '123e4567-e89b-12d3-a456-426655440000'".into());

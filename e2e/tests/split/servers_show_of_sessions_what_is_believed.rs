@@ -82,10 +82,17 @@ impl Direct {
         let (list, gtids) = match kind() {
             Kind::Mysql => {
                 self.run("SET SESSION group_concat_max_len = 1048576");
-                let names = self.run(
+                let mut names = self.run(
                     "SELECT GROUP_CONCAT(VARIABLE_NAME) FROM performance_schema.variables_metadata
                      WHERE VARIABLE_SCOPE <> 'GLOBAL' AND VARIABLE_NAME <> 'statement_id'",
                 );
+                if names.error.is_some() {
+                    // Before MySQL 9 nothing tells the scopes; to watch a global variable does nothing.
+                    names = self.run(
+                        "SELECT GROUP_CONCAT(VARIABLE_NAME) FROM performance_schema.session_variables
+                         WHERE VARIABLE_NAME <> 'statement_id'",
+                    );
+                }
                 (names.values[0].clone(), ", session_track_gtids = 'OWN_GTID'")
             }
             _ => ("*".to_owned(), ""),

@@ -96,6 +96,15 @@ async fn of_mysql_that_compresses_its_log() {
     check(spec, Flavor::MySql, columns::mysql()).await;
 }
 
+/// Asks where the log ends.
+pub(crate) fn log_status(sandbox: &Sandbox) -> &'static str {
+    if sandbox.kind() == sandbox::Kind::Mysql && sandbox.release() >= [8, 2, 0] {
+        "SHOW BINARY LOG STATUS"
+    } else {
+        "SHOW MASTER STATUS"
+    }
+}
+
 async fn check(spec: Spec, flavor: Flavor, declarations: Vec<(String, Literal)>) {
     let sandbox = tokio::task::spawn_blocking(move || Sandbox::start(spec))
         .await
@@ -104,10 +113,7 @@ async fn check(spec: Spec, flavor: Flavor, declarations: Vec<(String, Literal)>)
     let (mut random, seed) = Random::new();
     println!("FOREBAY_SEED={seed} on {}", sandbox.version());
     let mut link = Link::open(&sandbox).await;
-    let position = match flavor {
-        Flavor::MySql => link.query("SHOW BINARY LOG STATUS").await,
-        Flavor::MariaDb => link.query("SHOW MASTER STATUS").await,
-    };
+    let position = link.query(log_status(&sandbox)).await;
     let file = position[0][0].clone().unwrap();
     let offset: u32 = String::from_utf8(position[0][1].clone().unwrap())
         .unwrap()
