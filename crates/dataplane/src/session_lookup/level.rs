@@ -10,12 +10,24 @@ use crate::relay::Exchanged;
 use crate::session::{CommandHead, Session};
 use crate::settle;
 
-/// What the listener's word, or the session's own, comes to: of what a session has written its server tells only those clients that
-/// ask for it.
-pub(super) fn of_session(said: ReadConsistency) -> ReadConsistency {
-    match said {
-        ReadConsistency::Session => ReadConsistency::Strong,
-        other => other,
+impl OfSession {
+    /// How fresh the next lookup must be. Of what a session has written its server tells only those clients that ask for it: so the
+    /// first lookup behind what may have written waits for all that anybody has.
+    pub(super) fn level(&self) -> ReadConsistency {
+        match self.consistency {
+            ReadConsistency::Session if self.may_have_written => ReadConsistency::Strong,
+            other => other,
+        }
+    }
+
+    /// A lookup was answered that has waited for that.
+    pub(super) fn note_waited_for(&mut self, level: ReadConsistency, now: u32) {
+        if level == ReadConsistency::Strong {
+            self.may_have_written = false;
+            if !self.rights.is_certain() {
+                self.rights.note_fresh(self.lookups.definitions(), now);
+            }
+        }
     }
 }
 
@@ -31,7 +43,7 @@ pub(super) async fn statement(
     let Some(wanted) = text.and_then(lookups::wanted_level) else {
         return forward_statement(session, of, head, other).await;
     };
-    of.consistency = of_session(wanted.unwrap_or(session.listener.config.consistency));
+    of.consistency = wanted.unwrap_or(session.listener.config.consistency);
     let ok = OkPacket {
         status: settings::lasting(session.status),
         ..OkPacket::default()

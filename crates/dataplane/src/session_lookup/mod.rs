@@ -45,6 +45,8 @@ use crate::split::{self, ask};
 pub(crate) struct OfSession {
     lookups: Rc<dyn Lookups>,
     consistency: ReadConsistency,
+    /// Something may have been written that no lookup has waited for.
+    may_have_written: bool,
     user: Box<[u8]>,
     host: Option<IpAddr>,
     collation: u8,
@@ -159,7 +161,9 @@ impl OfSession {
         let traits = session.listener.cluster.traits()?;
         Some(Box::new(Self {
             lookups,
-            consistency: level::of_session(session.listener.config.consistency),
+            consistency: session.listener.config.consistency,
+            // By the client, before it came.
+            may_have_written: true,
             user: user.into(),
             host: client.socket_addr().map(|address| address.ip()),
             collation,
@@ -203,22 +207,9 @@ impl OfSession {
         }
     }
 
-    /// A lookup was answered from memory.
-    #[inline]
-    fn note_fresh(&mut self, now: u32) {
-        if self.consistency != ReadConsistency::Eventual && !self.rights.is_certain() {
-            self.rights.note_fresh(self.lookups.definitions(), now);
-        }
-    }
-
     /// Whether a statement leaves nothing behind of the one before: whether the server knows of that does not matter.
     fn is_replaced_by(&self, other: &Other) -> bool {
-        let Other { facts, is_select, .. } = other;
-        !self.has_diagnostics
-            && *is_select
-            && facts.class == Class::Read
-            && facts.effects == Effects::NONE
-            && facts.statements == 1
+        !self.has_diagnostics && other.is_select && only_reads(&other.facts)
     }
 
     /// A statement that is no lookup goes to the server, which knows of what was before, or it does not matter.
@@ -241,6 +232,7 @@ impl OfSession {
     /// What a statement that goes to the server may change.
     fn note(&mut self, facts: &Facts, now: u32) {
         self.has_other_role |= facts.effects.contains(Effects::SET_ROLE);
+        self.may_have_written |= !only_reads(facts);
         if facts.class == Class::Unknown || facts.effects.intersects(DOUBTFUL) {
             self.standing = Standing::Doubtful;
         }
@@ -258,6 +250,10 @@ impl OfSession {
         }
         self.next_transaction |= facts.effects.contains(Effects::NEXT_TRANSACTION);
     }
+}
+
+fn only_reads(facts: &Facts) -> bool {
+    facts.class == Class::Read && facts.effects == Effects::NONE && facts.statements == 1
 }
 
 /// Forwards a command, or answers it.
@@ -308,7 +304,7 @@ async fn serve(session: &mut Session, of: &mut OfSession, head: CommandHead) -> 
                 false => Standing::Changed,
             };
             (of.next_transaction, of.has_diagnostics) = (false, false);
-            of.consistency = level::of_session(session.listener.config.consistency);
+            of.consistency = session.listener.config.consistency;
             let now = session.worker.clock.now();
             of.rights.renew(of.lookups.rights_of_login(), now);
             forward(session, of, head, None).await
@@ -477,8 +473,8 @@ async fn go_on(
             Ok(())
         }
         Step::Answer(plan) => match from_memory(session, of, plan).await? {
-            Ok(()) => {
-                of.note_fresh(session.worker.clock.now());
+            Ok(level) => {
+                of.note_waited_for(level, session.worker.clock.now());
                 reply(session, of, head).await
             }
             Err(reason) => {
@@ -501,16 +497,16 @@ async fn forward_lookup(
     forward(session, of, head, recorder).await
 }
 
+/// The level is what the answer has waited for.
 async fn from_memory(
     session: &Session,
     of: &mut OfSession,
     plan: Plan,
-) -> Result<Result<(), Left>, SessionError> {
+) -> Result<Result<ReadConsistency, Left>, SessionError> {
     session.control.mark(Waiting::Server);
     of.out.clear();
-    let answered = of
-        .lookups
-        .answer(plan, &of.key, of.consistency, None, &mut of.out);
+    let level = of.level();
+    let answered = of.lookups.answer(plan, &of.key, level, None, &mut of.out);
     let answered = tokio::select! {
         biased;
         signal = session.control.signalled(false) => return Err(session.signalled(signal)),
@@ -519,7 +515,7 @@ async fn from_memory(
     if answered.is_err() {
         of.out = lookups::kept(std::mem::take(&mut of.out));
     }
-    Ok(answered.map(drop))
+    Ok(answered.map(|_| level))
 }
 
 /// Sends the answer.
