@@ -75,11 +75,14 @@ impl Stage {
         for name in XA_NAMES {
             self.director.attempt(&format!("XA ROLLBACK {name}"));
         }
-        let version = &self.director.greeting.server_version;
-        let has_vectors = kind == Kind::Mysql && !version.starts_with(b"8.");
+        let has_vectors = kind == Kind::Mysql && !self.is_mysql_8();
         for statement in reset(kind, has_vectors) {
             self.director.ask(&statement);
         }
+    }
+
+    pub fn is_mysql_8(&self) -> bool {
+        self.director.greeting.server_version.starts_with(b"8.")
     }
 
     fn wait_until_alone(&mut self) {

@@ -98,6 +98,7 @@ impl Rig {
             server: self.server,
             compressed: way == COMPRESSED,
             shared: self.shared,
+            is_mysql_8: self.stage.is_mysql_8(),
             steps: Vec::new(),
             statements: Vec::new(),
         };

@@ -25,6 +25,9 @@ pub(crate) struct Tracked {
 /// Names with their scope, on MySQL 9 and later; whatever limits the server's operators have set on large results.
 pub(super) const LIST_SCOPES: &str = "SELECT /*+ SET_VAR(sql_big_selects=ON) SET_VAR(sql_select_limit=18446744073709551615) */ VARIABLE_NAME \
      FROM performance_schema.variables_metadata WHERE VARIABLE_SCOPE <> 'GLOBAL'";
+/// All names, on MySQL 8.
+pub(super) const LIST_SESSION: &str = "SELECT /*+ SET_VAR(sql_big_selects=ON) SET_VAR(sql_select_limit=18446744073709551615) */ VARIABLE_NAME \
+     FROM performance_schema.session_variables";
 /// All names, on any other.
 pub(super) const LIST_NAMES: &str = "SHOW SESSION VARIABLES";
 

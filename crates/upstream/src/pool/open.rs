@@ -10,7 +10,7 @@ use mysql_wire::{Capabilities, ErrPacket, Greeting};
 use net::Stream;
 use tokio::time::timeout;
 
-use super::arming::{Arming, LIST_NAMES, LIST_SCOPES, Tracked};
+use super::arming::{Arming, LIST_NAMES, LIST_SCOPES, LIST_SESSION, Tracked};
 use super::connection::{Baseline, Credential, Key, Opened, is_mariadb};
 use super::exchange::{Exchange, ExchangeError, query};
 use crate::cluster::Cluster;
@@ -196,14 +196,15 @@ impl Opening<'_> {
         let tracked = if is_mariadb(version) {
             Tracked::everything(version)
         } else {
-            let both = [LIST_SCOPES, LIST_NAMES].map(|sql| query(capabilities, sql));
-            let answers = exchange.each(&both).await;
+            let ways = [LIST_SCOPES, LIST_SESSION, LIST_NAMES].map(|sql| query(capabilities, sql));
+            let answers = exchange.each(&ways).await;
             let mut answers = answers.map_err(|error| failure(LIST_NAMES, error))?.into_iter();
-            match (answers.next(), answers.next()) {
-                (Some(Ok(rows)), _) => Tracked::named(version, &rows, true),
-                (_, Some(Ok(rows))) => Tracked::named(version, &rows, false),
-                (_, Some(Err(error))) => return Err(failure(LIST_NAMES, ExchangeError::Refused(error))),
-                (_, None) => return Err(Failure::Unusable("it names no variables".to_owned())),
+            match (answers.next(), answers.next(), answers.next()) {
+                (Some(Ok(rows)), ..) => Tracked::named(version, &rows, true),
+                (_, Some(Ok(rows)), _) if !rows.is_empty() => Tracked::named(version, &rows, false),
+                (.., Some(Ok(rows))) => Tracked::named(version, &rows, false),
+                (.., Some(Err(error))) => return Err(failure(LIST_NAMES, ExchangeError::Refused(error))),
+                (.., None) => return Err(Failure::Unusable("it names no variables".to_owned())),
             }
         };
         let tracked = Arc::new(tracked);

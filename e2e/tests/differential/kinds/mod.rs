@@ -57,6 +57,8 @@ pub struct Maker {
     pub compressed: bool,
     /// Sessions share connections.
     pub shared: bool,
+    /// The server is MySQL 8.
+    pub is_mysql_8: bool,
     pub steps: Vec<Step>,
     pub statements: Vec<Prepared>,
 }
@@ -115,6 +117,10 @@ impl Maker {
         // After a refused COM_CHANGE_USER MariaDB goes back to the charset of that, and not of the login.
         let resets = request.command() == Command::RESET_CONNECTION;
         if self.shared && resets && self.steps.iter().any(accounts::is_refused_change) {
+            return;
+        }
+        // MySQL 8 forgets that the client ignores spaces, which the gateway does not.
+        if self.shared && resets && self.is_mysql_8 && self.has(Capabilities::IGNORE_SPACE) {
             return;
         }
         // MySQL 9.7 leaves foreign keys to InnoDB in a session that was reset, which finds other errors first.
