@@ -67,7 +67,7 @@ fn a_row_over_16_mib_is_one_row_whatever_its_parts_start_with() {
     }
 }
 
-/// Rows of one length are passed many at a time, and what ends them may be as long as they are.
+/// Rows of one length are passed many at a time, and what ends them may be as long as they are, and so may what comes then.
 #[test]
 fn rows_of_one_length_end_where_others_do() {
     let ends: [&[u8]; 2] = [b"\xfe\0\0\x02\0\0\0", b"\xff\x10\x04full"];
@@ -80,6 +80,7 @@ fn rows_of_one_length_end_where_others_do() {
             payloads.extend((0..count).map(|row| if row == odd { &b"\x02ab"[..] } else { b"\x06abcdef" }));
             payloads.push(end);
             let bytes = packets(&payloads);
+            let with_more = [&bytes[..], &packets(&[b"\x06abcdef"; 3])].concat();
             for cut in 0..bytes.len() {
                 let mut tracker = tracker(NEW, Command::QUERY);
                 let start = tracker.advance(&bytes[..cut]).unwrap();
@@ -87,8 +88,8 @@ fn rows_of_one_length_end_where_others_do() {
                 if let Some(sequence) = tracker.error_sequence() {
                     assert_eq!(sequence, bytes[start.consumed + 3], "{count} rows, cut at {cut}");
                 }
-                let rest = tracker.advance(&bytes[start.consumed..]).unwrap();
-                assert_eq!(start.consumed + rest.consumed, bytes.len());
+                let rest = tracker.advance(&with_more[start.consumed..]).unwrap();
+                assert_eq!(start.consumed + rest.consumed, bytes.len(), "{count} rows");
                 assert!(
                     matches!(rest.event, Event::Done(outcome) if outcome.rows == count as u64),
                     "{count} rows, cut at {cut}: {:?}",
