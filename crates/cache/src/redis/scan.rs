@@ -30,8 +30,9 @@ const ROW_WORK: usize = 128;
 const GAP_WORK: usize = 512;
 /// So many comparisons of a byte of a pattern with one of a key take no longer than reading a byte.
 const PATTERN_SHARE: usize = 16;
-/// What looking for some row takes.
-const RANDOM_WORK: usize = 64 * 1024;
+/// What looking into a bucket takes besides the bytes of its rows, and what choosing among the mappings does, for each.
+const BUCKET_WORK: usize = 32;
+const CHOICE_WORK: usize = 64;
 
 /// The options of `SCAN` and `HSCAN`.
 #[derive(Debug)]
@@ -179,15 +180,22 @@ pub(crate) fn random_key(rows: &mut Rows<'_>, out: &mut Writer<'_>) -> Result<()
         out.null();
         return Ok(());
     };
-    rows.spend(RANDOM_WORK)?;
-    let mut key = Vec::new();
-    match rows.store.random_key(mapping.id, rows.random(), &mut key) {
+    rows.spend(ROW_WORK + sizes.len() * CHOICE_WORK)?;
+    let (store, random, mut key) = (rows.store, rows.random(), Vec::new());
+    let mut spent = Ok(());
+    let found = store.random_key(mapping.id, random, &mut key, |bytes| {
+        spent = rows.spend(BUCKET_WORK + bytes);
+        spent.is_ok()
+    });
+    match found {
         Found::Row => {
             out.bulk(&redis_key(mapping, &key)?);
             Ok(())
         }
         Found::Busy => Err(Stop::Busy),
-        Found::Absent | Found::Missing | Found::Closed => {
+        // There is one, and to find it would take too long.
+        Found::Missing => Ok(spent?),
+        Found::Absent | Found::Closed => {
             out.null();
             Ok(())
         }

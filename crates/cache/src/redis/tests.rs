@@ -10,6 +10,7 @@ use resp_wire::{Limits, Parser, Step, Version, Writer};
 
 use super::command::Command;
 use super::reads;
+use super::refusal::Refusal;
 use super::rights::Known;
 use super::rows::{Rows, Source, Space, Stop};
 use crate::mapping::{ColumnShape, Mapping, MappingSet, TableShape, UniqueIndex};
@@ -136,7 +137,22 @@ impl Stage {
         self.writer.commit();
     }
 
+    fn remove(&mut self, mapping: &Mapping, id: i64) {
+        let mut key = Vec::new();
+        mapping
+            .key_of(|_| Ok::<_, Infallible>(Value::Int(id)), &mut key)
+            .unwrap();
+        self.writer.begin();
+        self.writer.remove(mapping.id, &key).unwrap();
+        self.writer.commit();
+    }
+
     fn read(&mut self, request: &str, source: Source<'_>) -> Result<String, Stop> {
+        self.read_often(request, source, 1)
+    }
+
+    /// So many times for one request, as EXEC does.
+    fn read_often(&mut self, request: &str, source: Source<'_>, times: usize) -> Result<String, Stop> {
         let mut parser = Parser::default();
         let line = format!("{request}\n");
         assert!(matches!(
@@ -157,7 +173,9 @@ impl Stage {
             tracker: None,
             space: &mut self.space,
         };
-        reads::read(command, args, &mut rows, &mut Writer::new(&mut out, self.version))?;
+        for _ in 0..times {
+            reads::read(command, args, &mut rows, &mut Writer::new(&mut out, self.version))?;
+        }
         Ok(String::from_utf8(out)
             .unwrap()
             .replace("\r\n", " ")
@@ -475,6 +493,25 @@ fn a_random_key_is_one_that_is_there() {
         );
     }
     assert_eq!(Stage::new(Mode::Whole).ask("RANDOMKEY"), "$-1");
+}
+
+#[test]
+fn looking_for_random_keys_among_rows_that_are_gone_has_a_bound() {
+    let mut stage = Stage::new(Mode::Whole);
+    let words = Arc::clone(&stage.words);
+    (0..40_000).for_each(|id| stage.put(&words, &[Value::Int(id), text("x")]));
+    let read = |stage: &mut Stage, times| stage.read_often("RANDOMKEY", Source::Store, times);
+    assert!(read(&mut stage, 5000).is_ok(), "as many as with Redis");
+    (1..40_000).for_each(|id| stage.remove(&words, id));
+    assert_eq!(read(&mut stage, 2).unwrap(), "$7 words@0 $7 words@0");
+    let refused = read(&mut stage, 1000).unwrap_err();
+    assert!(
+        matches!(refused, Stop::Refused(Refusal::TooMuchRead(_))),
+        "{refused:?}"
+    );
+    stage.remove(&words, 0);
+    assert_eq!(stage.ask("RANDOMKEY"), "$-1");
+    assert!(read(&mut stage, 5000).is_ok());
 }
 
 proptest! {

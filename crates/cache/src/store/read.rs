@@ -202,12 +202,18 @@ impl Store {
         Ok(point >> CURSOR_SHIFT)
     }
 
-    /// The key of some row, chosen by `random`, replaces what is in `key`.
-    pub fn random_key(&self, mapping: MappingId, random: u64, key: &mut Vec<u8>) -> Found {
+    /// The key of some row, chosen by `random`, replaces what is in `key`. Where rows are gone most buckets are empty: `look_on` is told of
+    /// each that is looked at, with the bytes of the rows there, and ends the search with false ([`Found::Missing`]).
+    pub fn random_key(
+        &self,
+        mapping: MappingId,
+        random: u64,
+        key: &mut Vec<u8>,
+        mut look_on: impl FnMut(usize) -> bool,
+    ) -> Found {
         let mut rows: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
         let mut point = random;
-        // Where buckets are nearly empty, somewhere there is a row.
-        for _ in 0..1 << 20 {
+        loop {
             if self.len(mapping) == Some(0) {
                 return Found::Absent;
             }
@@ -216,15 +222,18 @@ impl Store {
                 Ok(Err(_)) => return Found::Closed,
                 Ok(Ok(bits)) => bits,
             };
+            let looks_on = look_on(rows.iter().map(|(key, row)| key.len() + row.len()).sum());
             if !rows.is_empty() {
                 let (found, _) = rows.swap_remove((random >> 7) as usize % rows.len());
                 *key = found;
                 return Found::Row;
             }
+            if !looks_on {
+                return Found::Missing;
+            }
             let step = 1_u64 << (64 - bits);
             point = (point & !(step - 1)).wrapping_add(step);
         }
-        Found::Busy
     }
 
     /// How many rows a mapping has here. `None` where it is not served.

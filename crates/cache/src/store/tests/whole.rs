@@ -190,17 +190,45 @@ fn a_scan_of_nothing_ends() {
         }
     };
     assert_eq!(scan(&store), 0);
-    assert_eq!(store.random_key(T, 77, &mut Vec::new()), Found::Absent);
+    assert_eq!(store.random_key(T, 77, &mut Vec::new(), |_| true), Found::Absent);
     writer.begin();
     writer.put(T, b"only", b"1").unwrap();
     writer.commit();
     assert_eq!(scan(&store), 1);
     let mut key = Vec::new();
     for random in [0, 77, u64::MAX] {
-        assert_eq!(store.random_key(T, random, &mut key), Found::Row);
+        assert_eq!(store.random_key(T, random, &mut key, |_| true), Found::Row);
         assert_eq!(key, b"only");
     }
-    assert_eq!(store.random_key(MappingId(9), 0, &mut key), Found::Closed);
+    assert_eq!(
+        store.random_key(MappingId(9), 0, &mut key, |_| true),
+        Found::Closed
+    );
+}
+
+#[test]
+fn a_search_for_some_row_ends_where_it_is_told_to() {
+    let (store, mut writer) = served(1 << 24, Mode::Whole);
+    writer.begin();
+    (0..40_000_u32).for_each(|key| writer.put(T, &key.to_le_bytes(), b"row").unwrap());
+    writer.commit();
+    writer.begin();
+    (1..40_000_u32).for_each(|key| writer.remove(T, &key.to_le_bytes()).unwrap());
+    writer.commit();
+    let (mut key, mut longest) = (Vec::new(), 0);
+    for random in (0..64_u64).map(|point| point << 58) {
+        let mut looked = 0;
+        let look_on = |bytes: usize| {
+            looked += 1;
+            bytes == 0 && looked < 100
+        };
+        match store.random_key(T, random, &mut key, look_on) {
+            Found::Row => assert_eq!(key, 0_u32.to_le_bytes()),
+            found => assert_eq!((found, looked), (Found::Missing, 100)),
+        }
+        longest = longest.max(looked);
+    }
+    assert_eq!(longest, 100, "most buckets are empty");
 }
 
 #[test]
