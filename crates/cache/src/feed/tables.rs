@@ -322,13 +322,16 @@ impl Tables {
         }
     }
 
-    /// Serves those that have caught up.
+    /// Serves those that have caught up. `gtid_strict_mode` of MariaDB may have been another while a copy came to its end.
     pub(super) fn serve(&mut self, reached: &Position) {
         for at in 0..self.all.len() {
             let State::CatchingUp { mapping, until } = &self.all[at].state else {
                 continue;
             };
-            if reached.covers(until) {
+            if !reached.is_like(until) {
+                let reason = "the primary's positions are of another kind";
+                self.invalidate(at, reason, Some(MISMATCH_RETRY.0));
+            } else if reached.covers(until) {
                 let mapping = Arc::clone(mapping);
                 tracing::info!(
                     mapping = &*mapping.name,

@@ -1,5 +1,6 @@
 //! Ways to write a binary log that only some servers have.
 
+use cache::feed::Phase;
 use sandbox::{Kind, mariadb_11};
 
 use crate::fed::{Fed, Wishes, hash, string};
@@ -52,6 +53,24 @@ fn mariadb_11_alters_online_and_logs_large_transactions_as_files() {
     fed.assert_same("t", SELECT);
     fed.sql("UPDATE t SET c = 'last'");
     fed.assert_same("t", SELECT);
+}
+
+/// Positions are GTIDs, but for a moment, in which a copy comes to its end.
+#[test]
+fn mariadb_is_not_strict_for_a_moment() {
+    let mut wishes = Wishes::of(Kind::Mariadb);
+    wishes.spec = wishes.spec.option("--gtid-strict-mode=ON");
+    let sql = format!("{TABLE}; CREATE TABLE u LIKE t; INSERT INTO u SELECT * FROM t");
+    let first = string("t", "test.t", &["id"], "c");
+    let fed = Fed::start(wishes, &sql, vec![first.clone()]);
+    fed.assert_same("t", SELECT);
+    fed.sql("SET GLOBAL gtid_strict_mode = 0");
+    fed.reload(vec![first, string("u", "test.u", &["id"], "c")]);
+    fed.until("it has been copied", || {
+        fed.copies() >= 2 && !matches!(fed.phase("u"), Phase::Reading | Phase::Copying { .. })
+    });
+    fed.sql("SET GLOBAL gtid_strict_mode = 1; UPDATE u SET c = 'later'");
+    fed.assert_same("u", "SELECT id, c FROM u");
 }
 
 /// MySQL: a table and its rows in one transaction, columns that nobody sees, a column that is added in no time.
