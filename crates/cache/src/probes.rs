@@ -7,10 +7,10 @@ use std::sync::atomic::{AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
-use crate::coherence::{Arrival, Position, Probe, ReadIndex};
+use crate::coherence::{Arrival, Position, Probe, ReadIndex, SourceId};
 
 /// Time after which another worker asks, too. Between servers that are far from each other each worker asks for itself.
 const OVERDUE: Duration = Duration::from_millis(10);
@@ -22,6 +22,9 @@ pub(crate) struct Probes {
     sent: AtomicU64,
     asked: Mutex<Asked>,
     ended: watch::Sender<Ended>,
+    /// Whom the feed follows; 0 where that is nobody yet.
+    followed: AtomicU64,
+    elsewhere: Notify,
 }
 
 #[derive(Default)]
@@ -63,8 +66,30 @@ impl Probes {
         }
     }
 
+    /// The feed follows this one from now on.
+    pub(crate) fn follow(&self, source: SourceId) {
+        self.followed.store(source.0, Ordering::Relaxed);
+    }
+
+    /// It follows another one.
+    pub(crate) fn is_elsewhere(&self, source: SourceId) -> bool {
+        let followed = self.followed.load(Ordering::Relaxed);
+        followed != 0 && followed != source.0
+    }
+
+    /// Waits for an answer of another one than the feed follows.
+    pub(crate) async fn elsewhere(&self) {
+        self.elsewhere.notified().await;
+    }
+
     /// The end of a probe, for all to hear.
     pub(crate) fn end(&self, probe: Probe, answer: &Result<Position, Arc<str>>) {
+        if answer
+            .as_ref()
+            .is_ok_and(|position| self.is_elsewhere(position.source))
+        {
+            self.elsewhere.notify_one();
+        }
         let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
         asked.rule.end(probe, answer.as_ref().ok().cloned());
         let ended = Ended {
@@ -84,7 +109,7 @@ impl Probes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::coherence::{Place, SourceId};
+    use crate::coherence::Place;
 
     fn at(offset: u64) -> Position {
         Position {

@@ -6,18 +6,15 @@
 use std::cell::RefCell;
 use std::collections::HashSet;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::time::Duration;
 
 use config::{CacheMapping, MAPPINGS_MAX, MappingKind};
 use mysql_wire::gtid::Flavor;
 use tokio::time::Instant;
-use upstream::{Cluster, Server};
 
-use super::account::Replica;
 use super::board::{MappingState, Phase};
 use super::copy::{COMMITTED, CopyError, wait_until_visible};
-use super::preflight::Primary;
+use super::machine::Machine;
 use super::progress::Progress;
 use super::tables::RETRY;
 use super::words;
@@ -330,26 +327,24 @@ impl Collected {
 
 /// A server whose tables are read, and what of it has been applied.
 pub(super) struct Reading {
-    pub(super) replica: Replica,
-    pub(super) cluster: Arc<Cluster>,
-    pub(super) server: Arc<Server>,
-    pub(super) primary: Primary,
+    pub(super) machine: Machine,
     pub(super) progress: Rc<RefCell<Progress>>,
 }
 
 impl Reading {
     /// Reads the tables, as new as what is applied now.
     pub(super) async fn run(self) -> Result<Answers, CopyError> {
-        let (mut link, _) = self.replica.connect(&self.cluster, &self.server).await?;
+        let primary = &self.machine.primary;
+        let mut link = self.machine.connect().await?;
         link.query(SESSION).await?;
         link.query(COMMITTED).await?;
         // Nobody's lock may keep the tables from being read again.
         link.query("SET SESSION lock_wait_timeout = 10, innodb_lock_wait_timeout = 10")
             .await?;
-        wait_until_visible(&mut link, &self.primary, &self.progress).await?;
-        let is_shown = self.primary.filters.show(SCHEMA);
-        let lock = match self.primary.flavor {
-            Flavor::MySql if !self.primary.gtids => " FOR SHARE",
+        wait_until_visible(&mut link, primary, &self.progress).await?;
+        let is_shown = primary.filters.show(SCHEMA);
+        let lock = match primary.flavor {
+            Flavor::MySql if !primary.gtids => " FOR SHARE",
             _ => "",
         };
         let mut answers = [Answer::Missing, Answer::Missing];

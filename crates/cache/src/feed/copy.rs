@@ -12,17 +12,16 @@ use mysql_wire::binlog::{BinaryRow, BinlogError, Zone};
 use mysql_wire::gtid::{Flavor, GtidSet};
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::time::sleep;
-use upstream::{Cluster, DirectError, Server};
 
-use super::account::Replica;
 use super::dump::{DumpError, gtids_at, snapshot};
 use super::link::{Link, LinkError};
+use super::machine::{Machine, MachineError};
 use super::pages::Pages;
 use super::preflight::{FilePosition, PreflightError, Primary};
 use super::progress::Progress;
 use super::watch::end;
 use super::window::Window;
-use crate::coherence::{Position, SourceId};
+use crate::coherence::Position;
 use crate::mapping::{Mapping, MappingError, SESSION, TableShape, last_question, name, questions};
 use crate::store::{MappingId, Mode};
 
@@ -112,7 +111,7 @@ pub(super) enum CopyError {
     #[error(transparent)]
     Preflight(#[from] PreflightError),
     #[error(transparent)]
-    Connect(#[from] DirectError),
+    Machine(#[from] MachineError),
     #[error(transparent)]
     Link(#[from] LinkError),
     #[error(transparent)]
@@ -126,11 +125,7 @@ pub(super) enum CopyError {
 
 /// One copy of one table.
 pub(super) struct Copier {
-    pub(super) replica: Replica,
-    pub(super) cluster: Arc<Cluster>,
-    pub(super) server: Arc<Server>,
-    pub(super) primary: Primary,
-    pub(super) source: SourceId,
+    pub(super) machine: Machine,
     pub(super) config: config::CacheMapping,
     pub(super) id: MappingId,
     pub(super) mode: Mode,
@@ -145,8 +140,9 @@ pub(super) struct Copier {
 
 impl Copier {
     pub(super) async fn run(mut self) -> Result<(), CopyError> {
-        self.primary.filters.show(self.config.schema_and_table().0)?;
-        let (mut link, _) = self.replica.connect(&self.cluster, &self.server).await?;
+        let schema = self.config.schema_and_table().0;
+        self.machine.primary.filters.show(schema)?;
+        let mut link = self.machine.connect().await?;
         self.prepare(&mut link).await?;
         let shape = self.shape(&mut link).await?;
         let mapping = Arc::new(Mapping::new(self.id, &self.config, shape.as_ref(), self.zone)?);
@@ -163,14 +159,14 @@ impl Copier {
             self.copy(&mut link, &mapping, shape, &window).await?;
         }
         // Where the binary log is now that all has been read.
-        let until = end(&mut link, &mut self.primary, self.source).await?;
+        let until = end(&mut link, &mut self.machine).await?;
         self.send(Message::Done(until)).await
     }
 
     async fn prepare(&self, link: &mut Link) -> Result<(), CopyError> {
         link.query(SESSION).await?;
         link.query(COMMITTED).await?;
-        let limits = match self.primary.flavor {
+        let limits = match self.machine.primary.flavor {
             Flavor::MySql => "SET SESSION max_execution_time = 0, net_write_timeout = 600",
             Flavor::MariaDb => "SET SESSION max_statement_time = 0, net_write_timeout = 600",
         };
@@ -200,12 +196,14 @@ impl Copier {
         window: &RefCell<Window>,
     ) -> Result<(), CopyError> {
         let total = self.estimate(link, mapping).await?;
-        let locking = self.primary.flavor == Flavor::MySql && !self.primary.gtids;
+        let primary = &self.machine.primary;
+        let (is_mariadb, has_gtids) = (primary.flavor == Flavor::MariaDb, primary.gtids);
+        let locking = !is_mariadb && !has_gtids;
         let mut pages = Pages::new(mapping, shape, self.chunk, locking);
         let mut read = 0;
         loop {
             let mark = self.mark(window).await;
-            wait_until_visible(link, &self.primary, &self.progress).await?;
+            wait_until_visible(link, &self.machine.primary, &self.progress).await?;
             let chunk = Chunk {
                 command: pages.command(link).await?,
                 mark,
@@ -213,7 +211,7 @@ impl Copier {
                 total,
             };
             let rows = self.chunk(link, mapping, &mut pages, chunk).await?;
-            if self.primary.flavor == Flavor::MariaDb {
+            if is_mariadb {
                 link.query("COMMIT").await?;
             }
             read += rows;

@@ -19,6 +19,7 @@ mod copy;
 mod dump;
 mod indexes;
 pub(crate) mod link;
+mod machine;
 mod pages;
 mod preflight;
 mod prepared;

@@ -85,8 +85,9 @@ const NAMES: [&str; 13] = [
 struct Variables(Vec<(String, String)>);
 
 impl Variables {
-    async fn read(link: &mut Link) -> Result<Self, LinkError> {
-        let names = NAMES.map(|name| format!("'{name}'")).join(",");
+    async fn read(link: &mut Link, names: &[&str]) -> Result<Self, LinkError> {
+        let names: Vec<String> = names.iter().map(|name| format!("'{name}'")).collect();
+        let names = names.join(",");
         let sql = format!("SHOW GLOBAL VARIABLES WHERE Variable_name IN ({names})");
         let text = |value: Option<Vec<u8>>| String::from_utf8_lossy(&value.unwrap_or_default()).into_owned();
         let rows = link.query(&sql).await?.into_iter().filter_map(|row| {
@@ -99,6 +100,10 @@ impl Variables {
     fn get(&self, name: &str) -> &str {
         let found = self.0.iter().find(|(known, _)| known.eq_ignore_ascii_case(name));
         found.map_or("", |(_, value)| value)
+    }
+
+    fn server_id(&self) -> u32 {
+        self.get("server_id").parse().unwrap_or(0)
     }
 
     fn is_on(&self, name: &str) -> bool {
@@ -178,9 +183,19 @@ pub(crate) async fn words_of_mariadb(link: &mut Link) -> Result<String, LinkErro
     Ok(words.join("\n"))
 }
 
+/// What names a server, as [`Primary`] has it: `uuid` and `server_id`.
+pub(super) async fn identity(link: &mut Link, flavor: Flavor) -> Result<(String, u32), LinkError> {
+    let variables = Variables::read(link, &["server_id", "server_uuid"]).await?;
+    let uuid = match flavor {
+        Flavor::MySql => variables.get("server_uuid").to_owned(),
+        Flavor::MariaDb => words_of_mariadb(link).await?,
+    };
+    Ok((uuid, variables.server_id()))
+}
+
 /// Looks at a primary.
 pub(super) async fn examine(link: &mut Link, flavor: Flavor) -> Result<Primary, PreflightError> {
-    let variables = Variables::read(link).await?;
+    let variables = Variables::read(link, &NAMES).await?;
     variables.must(
         "log_bin",
         "ON",
@@ -225,7 +240,7 @@ pub(super) async fn examine(link: &mut Link, flavor: Flavor) -> Result<Primary, 
     let mut primary = Primary {
         flavor,
         uuid: variables.get("server_uuid").to_owned(),
-        server_id: variables.get("server_id").parse().unwrap_or(0),
+        server_id: variables.server_id(),
         gtids: flavor == Flavor::MariaDb || variables.is_on("gtid_mode"),
         strict: variables.is_on("gtid_strict_mode"),
         new_words: true,

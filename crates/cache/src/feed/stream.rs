@@ -20,6 +20,7 @@ use super::containers::{Answers, Containers, Reading, Refused, Wanted};
 use super::copy::{Batch, Copier, CopyError, Message};
 use super::dump::{Dump, SILENCE};
 use super::link::LinkError;
+use super::machine::{Machine, MachineError};
 use super::tables::{RETRY, State};
 use super::watch::Watch;
 
@@ -41,6 +42,8 @@ pub(super) enum Ended {
     OtherPrimary,
     #[error("its name has moved to another address")]
     Moved,
+    #[error("another machine answers at its address")]
+    Elsewhere,
     #[error(transparent)]
     Link(#[from] LinkError),
     #[error(transparent)]
@@ -103,7 +106,7 @@ pub(super) struct Stream<'s> {
     pub(super) around: &'s mut Surroundings,
     pub(super) applier: &'s mut Applier,
     pub(super) fills: &'s mut mpsc::Receiver<Fill>,
-    pub(super) server: Arc<Server>,
+    machine: Machine,
     dump: Dump,
     decoder: Decoder,
     copying: Option<Copying>,
@@ -113,8 +116,8 @@ pub(super) struct Stream<'s> {
     heard: bool,
     /// When something came. Whatever else goes on here does not keep a dead stream alive.
     last_heard: Instant,
-    /// Ends when the binary log is not the one any more that is followed.
-    watch: Later<()>,
+    /// Ends when the binary log is not the one any more that is to be followed.
+    watch: Later<Ended>,
 }
 
 impl<'s> Stream<'s> {
@@ -125,19 +128,21 @@ impl<'s> Stream<'s> {
         server: Arc<Server>,
         dump: Dump,
     ) -> Self {
-        let watch = Watch {
+        let machine = Machine {
             replica: around.replica.clone(),
             cluster: Arc::clone(&around.cluster),
-            server: Arc::clone(&server),
+            server,
             primary: dump.primary.clone(),
             source: dump.source,
-            progress: Rc::clone(&applier.progress),
         };
+        let probes = Arc::clone(around.board.probes());
+        probes.follow(dump.source);
+        let watch = Watch::new(machine.clone(), probes, Rc::clone(&applier.progress));
         Self {
             around,
             applier,
             fills,
-            server,
+            machine,
             dump,
             decoder: Decoder::new(),
             copying: None,
@@ -219,12 +224,12 @@ impl<'s> Stream<'s> {
             message = messages, if !writing => {
                 // A copier that came later may read another machine.
                 self.must_be_current()?;
-                self.message(message).await;
+                self.message(message).await?;
             }
             Ok(()) = self.around.wanted.changed(), if !writing => self.arrange(),
             answers = answers, if !writing => {
                 self.must_be_current()?;
-                self.have_read_containers(answers);
+                self.have_read_containers(answers)?;
             }
             () = self.around.board.flushed() => self.flush(),
             () = std::future::ready(()), if more => {}
@@ -235,9 +240,9 @@ impl<'s> Stream<'s> {
             Some(fill) = self.fills.recv() => self.fill(&fill),
             _ = cluster.wait_for_topology_change(generation) => {}
             () = sleep_until(due) => {}
-            () = &mut self.watch => {
+            ended = &mut self.watch => {
                 self.must_be_current()?;
-                return Err(Ended::Reset);
+                return Err(ended);
             }
             () = sleep_until(self.last_heard + silence) => return Err(Ended::Silence(silence)),
         }
@@ -248,10 +253,10 @@ impl<'s> Stream<'s> {
     fn must_be_current(&self) -> Result<(), Ended> {
         let topology = self.around.cluster.topology();
         let primary = topology.primary();
-        if primary.is_some_and(|primary| primary.server.id() != self.server.id()) {
+        if primary.is_some_and(|primary| primary.server.id() != self.machine.server.id()) {
             return Err(Ended::OtherPrimary);
         }
-        if self.dump.link.is_elsewhere(&self.server) {
+        if self.dump.link.is_elsewhere(&self.machine.server) {
             return Err(Ended::Moved);
         }
         Ok(())
@@ -322,19 +327,20 @@ impl<'s> Stream<'s> {
             return;
         }
         let reading = Reading {
-            replica: self.around.replica.clone(),
-            cluster: Arc::clone(&self.around.cluster),
-            server: Arc::clone(&self.server),
-            primary: self.dump.primary.clone(),
+            machine: self.machine.clone(),
             progress: Rc::clone(&self.applier.progress),
         };
         self.reading = Some(Box::pin(reading.run()));
     }
 
-    fn have_read_containers(&mut self, answers: Result<Answers, CopyError>) {
+    fn have_read_containers(&mut self, answers: Result<Answers, CopyError>) -> Result<(), Ended> {
         self.reading = None;
+        if let Err(CopyError::Machine(MachineError::Another)) = answers {
+            return Err(Ended::Elsewhere);
+        }
         self.around.containers.answered(answers);
         self.arrange();
+        Ok(())
     }
 
     /// Reads mapping tables again, and tries again what cannot be served.
@@ -355,11 +361,7 @@ impl<'s> Stream<'s> {
         let Some(at) = tables.due() else { return };
         let (out, messages) = mpsc::channel(1);
         let copier = Copier {
-            replica: self.around.replica.clone(),
-            cluster: Arc::clone(&self.around.cluster),
-            server: Arc::clone(&self.server),
-            primary: self.dump.primary.clone(),
-            source: self.dump.source,
+            machine: self.machine.clone(),
             config: tables.all[at].config.clone(),
             id: tables.free_id(),
             mode: tables.mode(),
@@ -376,9 +378,9 @@ impl<'s> Stream<'s> {
     }
 
     /// What the copier says; `None` when it has ended.
-    async fn message(&mut self, message: Option<Message>) {
+    async fn message(&mut self, message: Option<Message>) -> Result<(), Ended> {
         let Some(at) = self.copying.as_ref().map(|copying| copying.at) else {
-            return;
+            return Ok(());
         };
         match message {
             Some(Message::Defined {
@@ -399,15 +401,21 @@ impl<'s> Stream<'s> {
             None => {
                 let copying = self.copying.take();
                 if let Some(mut copying) = copying {
-                    self.failed(at, (&mut copying.task).await);
+                    self.failed(at, (&mut copying.task).await)?;
                 }
             }
         }
+        Ok(())
     }
 
-    fn failed(&mut self, at: usize, result: Result<Result<(), CopyError>, tokio::task::JoinError>) {
+    fn failed(
+        &mut self,
+        at: usize,
+        result: Result<Result<(), CopyError>, tokio::task::JoinError>,
+    ) -> Result<(), Ended> {
         let (mut reason, delay) = match result {
-            Ok(Ok(())) => return,
+            Ok(Ok(())) => return Ok(()),
+            Ok(Err(CopyError::Machine(MachineError::Another))) => return Err(Ended::Elsewhere),
             Ok(Err(error @ (CopyError::Mapping(_) | CopyError::Preflight(_)))) => (error.to_string(), RETRY),
             Ok(Err(error)) => (format!("cannot be copied: {error}"), Duration::from_secs(1)),
             Err(error) => (format!("copier ended: {error}"), RETRY),
@@ -423,6 +431,7 @@ impl<'s> Stream<'s> {
             "mapping cannot be served"
         );
         self.applier.tables.invalidate(at, &reason, Some(delay));
+        Ok(())
     }
 
     /// Puts rows of a copy into the store.

@@ -10,7 +10,7 @@ use mysql_wire::gtid::{Flavor, GtidSet};
 use tokio::runtime::Builder;
 use tokio::sync::{mpsc, watch};
 use tokio::task::LocalSet;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 use upstream::{Cluster, Server};
 
 use super::account::Replica;
@@ -27,6 +27,9 @@ use crate::tracking::Tracking;
 /// Pauses between attempts: the first, and the longest.
 const PAUSE_MIN: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_secs(2);
+
+/// Time within which a stream has brought nobody further whose address leads to another machine already.
+const SHORT: Duration = Duration::from_secs(10);
 
 /// Why the feed cannot be started.
 #[derive(Debug, thiserror::Error)]
@@ -226,8 +229,11 @@ impl Follower {
             Arc::clone(server),
             dump,
         );
+        let begun = Instant::now();
         let ended = stream.follow().await;
-        let heard = stream.was_heard();
+        // Where each connection leads to another machine nobody is hammered.
+        let is_short = begun.elapsed() < SHORT && matches!(ended, Ended::Elsewhere);
+        let heard = stream.was_heard() && !is_short;
         // What comes next is not there any more, or it is not what would have come.
         let is_in_doubt = stream.was_in_doubt();
         let is_lost = match &ended {

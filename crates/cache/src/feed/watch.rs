@@ -1,5 +1,5 @@
 //! Whether the primary's binary log still is the one that is followed: RESET MASTER begins it anew, and the stream of the
-//! old one goes on in silence.
+//! old one goes on in silence. Nor does a stream end when its address leads to another machine, which is the primary now.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -7,15 +7,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mysql_wire::gtid::{Flavor, GtidSet};
-use tokio::time::{sleep, timeout};
-use upstream::{Cluster, Server};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 
-use super::account::Replica;
+use super::copy::CopyError;
 use super::dump::DumpError;
 use super::link::Link;
-use super::preflight::Primary;
+use super::machine::{Machine, MachineError};
 use super::progress::Progress;
-use crate::coherence::{Place, Position, SourceId};
+use super::stream::Ended;
+use crate::coherence::{Place, Position};
+use crate::probes::Probes;
 
 /// Time between two looks.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -23,48 +24,93 @@ const INTERVAL: Duration = Duration::from_secs(1);
 /// Time after which a look is given up, with its connection.
 const ANSWER: Duration = Duration::from_secs(10);
 
-/// A primary, and how it is reached.
+/// Time after which another connection is made, to see who answers.
+const RENEWAL: Duration = Duration::from_secs(10);
+
+/// Looks at the machine that is followed.
 pub(super) struct Watch {
-    pub(super) replica: Replica,
-    pub(super) cluster: Arc<Cluster>,
-    pub(super) server: Arc<Server>,
-    pub(super) primary: Primary,
-    pub(super) source: SourceId,
-    pub(super) progress: Rc<RefCell<Progress>>,
+    machine: Machine,
+    probes: Arc<Probes>,
+    progress: Rc<RefCell<Progress>>,
+    link: Option<Link>,
+    /// When a connection was made last, or tried.
+    tried: Option<Instant>,
+    /// Before the next one to a machine that is read-only.
+    pause: Duration,
 }
 
 impl Watch {
-    /// Ends when the binary log is shorter than what was read of it.
-    pub(super) async fn run(mut self) {
-        let mut link = None;
+    pub(super) fn new(machine: Machine, probes: Arc<Probes>, progress: Rc<RefCell<Progress>>) -> Self {
+        Self {
+            machine,
+            probes,
+            progress,
+            link: None,
+            tried: None,
+            pause: INTERVAL,
+        }
+    }
+
+    /// Ends when there is no use in following it: why.
+    pub(super) async fn run(mut self) -> Ended {
         loop {
-            sleep(INTERVAL).await;
-            match timeout(ANSWER, self.look(&mut link)).await {
+            tokio::select! {
+                () = sleep(INTERVAL) => {}
+                () = self.told() => self.link = None,
+            }
+            match timeout(ANSWER, self.look()).await {
                 Ok(Ok(true)) => {}
-                Ok(Ok(false)) => return,
+                Ok(Ok(false)) => return Ended::Reset,
+                Ok(Err(CopyError::Machine(MachineError::Another))) => return Ended::Elsewhere,
                 // The stream finds out what is wrong.
-                Ok(Err(_)) | Err(_) => link = None,
+                Ok(Err(_)) | Err(_) => self.link = None,
             }
         }
     }
 
-    async fn look(&mut self, link: &mut Option<Link>) -> Result<bool, DumpError> {
-        let link = match link {
+    /// Who asks the primary where it is got an answer of another machine. That is no reason for more than one connection in a while.
+    async fn told(&self) {
+        if let Some(tried) = self.tried {
+            sleep_until(tried + INTERVAL).await;
+        }
+        self.probes.elsewhere().await;
+    }
+
+    /// Whether the binary log is no shorter than what was read of it. A connection that there is goes where it always went. Whether others
+    /// go there, too, is found out now and then, and more often while this one leads to what should not be the primary.
+    async fn look(&mut self) -> Result<bool, CopyError> {
+        let mut link = match self.link.take() {
             Some(link) => link,
-            None => link.insert(self.replica.connect(&self.cluster, &self.server).await?.0),
+            None => self.connect().await?,
         };
         let read = self.progress.borrow().position();
-        let end = end(link, &mut self.primary, self.source).await?;
-        Ok(read.is_none_or(|read| end.covers(&read)))
+        let end = end(&mut link, &mut self.machine).await?;
+        if read.is_some_and(|read| !end.covers(&read)) {
+            return Ok(false);
+        }
+        let read_only = link.value("SELECT @@GLOBAL.read_only").await?;
+        let is_read_only = read_only.is_some_and(|value| !matches!(&*value, "0" | "OFF"));
+        let due = if is_read_only { self.pause } else { RENEWAL };
+        if self.tried.is_none_or(|tried| tried.elapsed() >= due) {
+            link = self.connect().await?;
+            self.pause = RENEWAL.min(due * 2);
+        }
+        if !is_read_only {
+            self.pause = INTERVAL;
+        }
+        self.link = Some(link);
+        Ok(true)
+    }
+
+    async fn connect(&mut self) -> Result<Link, MachineError> {
+        self.tried = Some(Instant::now());
+        self.machine.connect().await
     }
 }
 
-/// Where the binary log of a primary ends now.
-pub(super) async fn end(
-    link: &mut Link,
-    primary: &mut Primary,
-    source: SourceId,
-) -> Result<Position, DumpError> {
+/// Where the binary log of a machine ends now.
+pub(super) async fn end(link: &mut Link, machine: &mut Machine) -> Result<Position, DumpError> {
+    let (primary, source) = (&mut machine.primary, machine.source);
     let place = if primary.flavor == Flavor::MariaDb && primary.strict {
         // Of another kind than what was read where GTIDs stand for places no more.
         let sql = "SELECT @@GLOBAL.gtid_binlog_pos FROM DUAL WHERE @@GLOBAL.gtid_strict_mode";

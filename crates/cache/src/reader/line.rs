@@ -4,12 +4,14 @@
 //! member of a group must first apply all that the group has agreed on (`group_replication_consistency`, `wsrep_sync_wait`). What
 //! is asked behind that in the same exchange is at least as new as everything that was acknowledged before.
 
+use std::cell::Cell;
 use std::sync::Arc;
 use std::time::Duration;
 
 use config::CacheAccount;
 use mysql_wire::binlog::BinlogError;
 use mysql_wire::gtid::{Flavor, MariaDbPosition};
+use tokio::time::Instant;
 use upstream::login::Account;
 use upstream::{Cluster, Direct, DirectError, ServerId, Topology};
 
@@ -29,6 +31,10 @@ const FINAL: [u16; 7] = [1044, 1142, 1143, 1049, 1146, 1054, ER_PARSE_ERROR];
 const NEW_STATUS: &str = "SHOW BINARY LOG STATUS";
 /// All others.
 const OLD_STATUS: &str = "SHOW MASTER STATUS";
+
+/// Pauses between connections that are given up because they lead to another machine than the feed's: the first, and the longest.
+const STRAY_MIN: Duration = Duration::from_millis(50);
+const STRAY_MAX: Duration = Duration::from_secs(2);
 
 /// The longest answers where no rows are asked for, in bytes.
 pub(super) const POSITION_MAX: usize = 16 << 20;
@@ -74,6 +80,29 @@ pub(super) struct Primary {
     pub(super) cluster: Arc<Cluster>,
     account: CacheAccount,
     board: Arc<Board>,
+    strays: Cell<Strays>,
+}
+
+/// Connections that lead to another machine than the one that the feed follows, though the address is the same: one of the two has not
+/// heard of the change. They are given up one after the other, with growing pauses, or a place where each connection leads to
+/// another machine would see nothing but logins.
+#[derive(Clone, Copy, Default)]
+struct Strays {
+    /// When the next is given up, and the pause before it.
+    next: Option<(Instant, Duration)>,
+}
+
+impl Strays {
+    /// Whether one is given up now.
+    fn give_up(&mut self, now: Instant) -> bool {
+        let pause = match self.next {
+            Some((next, _)) if now < next => return false,
+            Some((next, pause)) if now < next + STRAY_MAX => STRAY_MAX.min(pause * 2),
+            _ => STRAY_MIN,
+        };
+        self.next = Some((now + pause, pause));
+        true
+    }
 }
 
 /// A connection to the server that was the primary when it was opened.
@@ -85,6 +114,8 @@ pub(super) struct Line {
     address: String,
     /// See [`source_id`].
     words: String,
+    /// Who answered last.
+    met: Cell<Option<SourceId>>,
     status: &'static str,
     identity: [String; 2],
     /// Where the primary is: without and with GTIDs.
@@ -118,6 +149,7 @@ impl Primary {
             cluster,
             account: config.account.clone().unwrap_or_else(stand_in),
             board,
+            strays: Cell::default(),
         }
     }
 
@@ -148,6 +180,7 @@ impl Primary {
             server_name: server.name().to_owned(),
             address: server.address().to_string(),
             words: String::new(),
+            met: Cell::new(None),
             status: NEW_STATUS,
             identity: identity(flavor, table.as_deref()),
             asks: Default::default(),
@@ -169,7 +202,19 @@ impl Primary {
         let is_primary = topology.primary().is_some_and(|primary| {
             primary.server.id() == line.server && !line.link.is_elsewhere(&primary.server)
         });
-        is_primary && line.table == self.table()
+        is_primary && line.table == self.table() && !self.gives_up(line)
+    }
+
+    /// The line leads to another machine than the feed's, and it is time to see where its address leads now.
+    fn gives_up(&self, line: &Line) -> bool {
+        let probes = self.board.probes();
+        if !line.met.get().is_some_and(|met| probes.is_elsewhere(met)) {
+            return false;
+        }
+        let mut strays = self.strays.get();
+        let gives_up = strays.give_up(Instant::now());
+        self.strays.set(strays);
+        gives_up
     }
 
     /// Ends when the primary of `topology` is not the primary any more.
@@ -301,7 +346,9 @@ impl Line {
             Flavor::MySql => uuid,
             Flavor::MariaDb => &self.words,
         };
-        Ok(source_id(self.flavor, uuid, server_id, &self.address))
+        let source = source_id(self.flavor, uuid, server_id, &self.address);
+        self.met.set(Some(source));
+        Ok(source)
     }
 }
 
@@ -377,6 +424,19 @@ pub(super) fn gtid_position(source: SourceId, gtids: &[u8]) -> Result<Position, 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn strays_are_given_up_with_growing_pauses() {
+        let begun = Instant::now();
+        let given_up = |strays: &mut Strays, from: u64, to: u64| {
+            let moments = (from..to).map(|ms| begun + Duration::from_millis(ms));
+            moments.filter(|&now| strays.give_up(now)).count()
+        };
+        let mut strays = Strays::default();
+        assert_eq!(given_up(&mut strays, 0, 1), 1, "the first at once");
+        assert_eq!(given_up(&mut strays, 1, 60_000), 34, "then one in two seconds");
+        assert_eq!(given_up(&mut strays, 70_000, 70_060), 2, "at once again");
+    }
 
     #[test]
     fn the_end_of_the_log_is_read() {

@@ -9,6 +9,7 @@ on_both! {
     a_replica_that_lacks_something_means_a_copy
     a_replica_with_changes_of_its_own_means_a_copy
     another_server_behind_the_same_address_means_a_copy
+    another_machine_is_not_copied_beside_the_stream_of_the_first
     what_a_primary_replicates_must_be_in_its_log
 }
 
@@ -161,6 +162,42 @@ fn another_server_behind_the_same_address_means_a_copy(kind: Kind) {
     fed.until("its rows are seen", || fed.rows("t") == ["1\tONE", "2\ttwo"]);
     other.primary().sql("INSERT INTO t VALUES (3, 'three')").unwrap();
     fed.until("its changes are seen", || fed.rows("t").len() == 3);
+}
+
+/// The stream is still there, and new connections lead elsewhere.
+fn another_machine_is_not_copied_beside_the_stream_of_the_first(kind: Kind) {
+    let mut wishes = Wishes::of(kind);
+    wishes.proxy = true;
+    let fed = Fed::start(wishes, TABLE, vec![string("t", "test.t", &["id"], "c")]);
+    fed.assert_same("t", SELECT);
+    let other = Sandbox::start(Spec::new(kind)).unwrap();
+    let tables = TABLE.replace("one", "ONE");
+    let more = TABLE
+        .replace("TABLE t ", "TABLE u ")
+        .replace("INTO t ", "INTO u ");
+    other.primary().sql(&format!("{tables}; {more}")).unwrap();
+    fed.proxy.as_ref().unwrap().lead_to(other.primary().port());
+    fed.reload(vec![
+        string("t", "test.t", &["id"], "c"),
+        string("u", "test.u", &["id"], "c"),
+    ]);
+    fed.until_served("u");
+    assert_eq!(fed.rows("t"), ["1\tONE", "2\ttwo"]);
+    assert_eq!(fed.feed.board().streams(), 2);
+}
+
+/// It does not end its stream, and nobody but the feed asks.
+#[test]
+fn a_machine_that_was_demoted_is_left() {
+    let mut wishes = Wishes::of(Kind::Mariadb);
+    wishes.proxy = true;
+    let fed = Fed::start(wishes, TABLE, vec![string("t", "test.t", &["id"], "c")]);
+    fed.assert_same("t", SELECT);
+    let other = Sandbox::start(Spec::new(Kind::Mariadb)).unwrap();
+    other.primary().sql(&TABLE.replace("one", "ONE")).unwrap();
+    fed.sql("SET GLOBAL read_only = 1");
+    fed.proxy.as_ref().unwrap().lead_to(other.primary().port());
+    fed.until("its rows are seen", || fed.rows("t") == ["1\tONE", "2\ttwo"]);
 }
 
 /// The group elects another one, which has all.

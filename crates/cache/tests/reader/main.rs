@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test")]
 
 mod a_group_answers_for_all_its_members;
+mod an_address_leads_to_another_machine;
 mod collations_compare_ascii_as_is_believed;
 mod keys_that_only_the_server_can_compare;
 mod rows_that_are_not_in_memory;

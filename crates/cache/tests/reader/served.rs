@@ -12,7 +12,7 @@ use cache::store::{Found, Store};
 use config::{CacheAccount, CacheMapping, MappingKind, Secret, ServerAddress};
 use mysql_async::prelude::Queryable;
 use mysql_wire::binlog::{Value, Zone, text};
-use sandbox::{Kind, Sandbox, Spec};
+use sandbox::{Kind, Node, Sandbox, Spec};
 use telemetry::Telemetry;
 use tokio::task::LocalSet;
 use upstream::Cluster;
@@ -47,12 +47,24 @@ pub(crate) fn served<F: Future<Output = ()>>(
 ) {
     let sandbox = Sandbox::start(spec).unwrap();
     sandbox.primary().sql(sql).unwrap();
+    let ports: Vec<u16> = sandbox.nodes().iter().map(Node::port).collect();
+    served_at(&ports, sandbox, change, mappings, test);
+}
+
+/// The same, where its servers are reached at these ports.
+pub(crate) fn served_at<F: Future<Output = ()>>(
+    ports: &[u16],
+    sandbox: Sandbox,
+    change: impl FnOnce(&mut config::Cache),
+    mappings: Vec<CacheMapping>,
+    test: impl FnOnce(Served) -> F,
+) {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .unwrap();
     LocalSet::new().block_on(&runtime, async {
-        let cluster = cluster(&sandbox);
+        let cluster = cluster(sandbox.kind(), ports);
         let mut config = config::Cache::new("main");
         let password = Some(Secret::new(sandbox::PASSWORD));
         config.account = Some(CacheAccount::new(sandbox::USER, password));
@@ -75,15 +87,15 @@ pub(crate) fn served<F: Future<Output = ()>>(
 }
 
 /// All nodes; where there are several, what they are is found out.
-fn cluster(sandbox: &Sandbox) -> Arc<Cluster> {
-    let servers = sandbox.nodes().iter().map(|node| {
+fn cluster(kind: Kind, ports: &[u16]) -> Arc<Cluster> {
+    let servers = ports.iter().map(|&port| {
         config::Server::new(ServerAddress::Host {
             host: "127.0.0.1".to_owned(),
-            port: node.port(),
+            port,
         })
     });
     let mut config = config::Cluster::new("main", servers.collect());
-    config.topology = match sandbox.kind() {
+    config.topology = match kind {
         Kind::GroupReplication => config::Topology::GroupReplication,
         Kind::Galera => config::Topology::Galera,
         _ => return Cluster::new(config).unwrap(),

@@ -1,0 +1,105 @@
+//! The address stays, and the machine behind it changes, as with a proxy or a service of Kubernetes. Connections that are there go on.
+
+use std::time::{Duration, Instant};
+
+use config::Consistency;
+use sandbox::{Kind, Sandbox};
+
+use self::proxy::Proxy;
+use crate::served::{Served, hash, on_both, served_at, spec};
+
+#[path = "../feed/proxy.rs"]
+mod proxy;
+
+on_both! { the_feed_leaves_a_machine_that_was_demoted readers_leave_a_machine_that_the_feed_has_left }
+
+const SQL: &str =
+    "CREATE TABLE test.t (id INT PRIMARY KEY, v INT NOT NULL); INSERT INTO test.t VALUES (1, 0)";
+
+fn short(config: &mut config::Cache) {
+    config.strong_wait = Duration::from_millis(500);
+}
+
+/// Waits until strong reads find this row.
+async fn until_read(served: &Served, expected: &str) {
+    let begun = Instant::now();
+    loop {
+        let fresh = served.reader.fresh(Consistency::Strong, None).await;
+        let mappings = served.reader.mappings();
+        if let (Ok(()), Some(mapping)) = (&fresh, mappings.by_name(b"t")) {
+            let row = served.remembered(mapping, "1");
+            assert_eq!(row, Some(Some(expected.to_owned())));
+            return;
+        }
+        let stream = served.feed.board().stream();
+        assert!(begun.elapsed() < Duration::from_secs(60), "{stream}: {fresh:?}");
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}
+
+fn the_feed_leaves_a_machine_that_was_demoted(kind: Kind) {
+    let mut spec = spec(kind).nodes(2).option("--log-slave-updates=ON");
+    if kind == Kind::Mariadb {
+        spec = spec.option("--gtid-strict-mode=ON");
+    }
+    let sandbox = Sandbox::start(spec).unwrap();
+    sandbox.primary().sql(SQL).unwrap();
+    let proxy = Proxy::start(sandbox.primary().port());
+    let mappings = vec![hash("t", "test.t", &["id"])];
+    served_at(&[proxy.port], sandbox, short, mappings, |served| async move {
+        served.mapping("t").await;
+        until_read(&served, "1|0").await;
+        served.sql("SET GLOBAL read_only = 1");
+        served.sandbox.sync().unwrap();
+        let promoted = served.sandbox.node(1);
+        let promote = match kind {
+            Kind::Mysql => {
+                "STOP REPLICA; RESET REPLICA ALL; SET GLOBAL super_read_only = 0; SET GLOBAL read_only = 0"
+            }
+            _ => "STOP SLAVE; RESET SLAVE ALL; SET GLOBAL read_only = 0",
+        };
+        promoted.sql(promote).unwrap();
+        proxy.lead_to(promoted.port());
+        promoted.sql("UPDATE test.t SET v = 1").unwrap();
+        until_read(&served, "1|1").await;
+        let board = served.feed.board();
+        assert_eq!(
+            (board.streams(), board.copies()),
+            (2, 1),
+            "it has all that the other had"
+        );
+    });
+}
+
+/// It takes writes and answers as the primary does.
+fn readers_leave_a_machine_that_the_feed_has_left(kind: Kind) {
+    let [sandbox, other] = [SQL.to_owned(), SQL.replace("(1, 0)", "(1, 7)")].map(|sql| {
+        let sandbox = Sandbox::start(spec(kind)).unwrap();
+        sandbox.primary().sql(&sql).unwrap();
+        sandbox
+    });
+    let proxy = Proxy::start(sandbox.primary().port());
+    let mappings = vec![hash("t", "test.t", &["id"])];
+    served_at(&[proxy.port], sandbox, short, mappings, |served| async move {
+        let mapping = served.mapping("t").await;
+        until_read(&served, "1|0").await;
+        assert_eq!(
+            served.fetched(&mapping, &["1"]).await.unwrap(),
+            [Some("1|0".to_owned())]
+        );
+        proxy.lead_to(other.primary().port());
+        let dumps = "SELECT ID FROM information_schema.PROCESSLIST WHERE COMMAND LIKE 'Binlog Dump%'";
+        for id in served.sql(dumps).lines() {
+            // It may be gone already.
+            let _ = served.sandbox.primary().sql(&format!("KILL {id}"));
+        }
+        let copies = || served.feed.board().copies() == 2;
+        served.until("the other one is followed", copies).await;
+        until_read(&served, "1|7").await;
+        let mapping = served.mapping("t").await;
+        assert_eq!(
+            served.fetched(&mapping, &["1"]).await.unwrap(),
+            [Some("1|7".to_owned())]
+        );
+    });
+}
