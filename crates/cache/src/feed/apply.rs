@@ -174,6 +174,11 @@ impl Applier {
             self.board.counts.last_event.store(time, Ordering::Relaxed);
         }
         match event.kind {
+            Kind::FormatDescription { .. }
+                if !self.progress.borrow_mut().describe(event.header.timestamp) =>
+            {
+                Err(Ended::Reset)
+            }
             Kind::TransactionPayload(mut payload) => {
                 while let Some(bytes) = payload.next_event()? {
                     let inner = decoder.inner(bytes)?;

@@ -28,6 +28,8 @@ pub(super) struct Progress {
     in_transaction: bool,
     /// The server that was followed last, and its number.
     last: Option<(SourceId, u32)>,
+    /// The file that was described last, and when it was begun, in seconds since 1970.
+    described: Option<(String, u32)>,
 }
 
 impl Progress {
@@ -46,6 +48,7 @@ impl Progress {
             strict: false,
             in_transaction: false,
             last: None,
+            described: None,
         }
     }
 
@@ -85,6 +88,7 @@ impl Progress {
             strict,
             in_transaction: false,
             last: self.last,
+            described: None,
         };
     }
 
@@ -102,6 +106,15 @@ impl Progress {
         }
         self.source = Some(source);
         self.reading = self.file.offset;
+    }
+
+    /// The file that is read was begun then. False: it is not the one of this name that was read before, of a log that has begun anew since.
+    pub(super) fn describe(&mut self, begun: u32) -> bool {
+        let file = &self.file.file;
+        let known = self.described.as_ref().filter(|(known, _)| known == file);
+        let is_same = known.is_none_or(|(_, known)| *known == begun);
+        self.described = Some((file.clone(), begun));
+        is_same
     }
 
     /// All before `next` has come: the low 32 bits of an offset, 0 for what is in no file.
@@ -283,6 +296,25 @@ mod tests {
         );
         progress.rotate(source, b"bin.000002", 4);
         assert_eq!(progress.place_in(source), Some(&at("bin.000002", 700)));
+    }
+
+    #[test]
+    fn a_file_of_the_same_name_that_was_begun_at_another_time_is_another_one() {
+        let (mut progress, source) = (Progress::nowhere(), SourceId(1));
+        progress.rotate(source, b"bin.000002", 4);
+        assert!(progress.describe(70) && progress.describe(70));
+        progress.rotate(source, b"bin.000003", 4);
+        assert!(progress.describe(90));
+        progress.cut();
+        assert!(progress.describe(90) && !progress.describe(95));
+        // Of another server.
+        progress.begin_at(
+            SourceId(2),
+            at("bin.000003", 4),
+            GtidSet::empty(Flavor::MySql),
+            false,
+        );
+        assert!(progress.describe(70));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test")]
 
 mod a_copy_under_load_converges;
+mod another_log_of_the_same_names;
 mod another_primary;
 mod fed;
 mod mapping_tables;
