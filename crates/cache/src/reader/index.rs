@@ -204,6 +204,12 @@ impl Index {
         state.heard = Some(*serves);
         let may_be_reached = applied.may_cover(position);
         if may_be_reached && state.waiting.first().is_some() {
+            // Where the log began anew an earlier answer may be of a place that never comes. Whom it serves this one serves, too.
+            while state
+                .answered
+                .pop_back_if(|(_, earlier)| !position.covers(earlier))
+                .is_some()
+            {}
             state.answered.push_back((*serves, position.clone()));
         }
         may_be_reached

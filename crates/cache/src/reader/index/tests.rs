@@ -180,6 +180,25 @@ fn an_answer_behind_what_was_applied_is_none() {
     assert!(counted(Err("gone".into()), &nowhere).is_err());
 }
 
+/// The place that was heard of first is in a log that is no more.
+#[test]
+fn an_answer_of_a_log_that_began_anew_does_not_wait_for_those_before() {
+    let worker = Worker::new();
+    worker.apply(at(1, 7));
+    let early = worker.arrive();
+    let probe = worker.send().unwrap();
+    worker.answer(probe, Ok(at(1, 900)));
+    let late = worker.arrive();
+    let probe = worker.send().unwrap();
+    worker.answer(probe, Ok(at(1, 20)));
+    assert_eq!(worker.settle(Duration::ZERO), (false, true));
+    assert_eq!(worker.apply(at(1, 20)), (false, false));
+    assert_eq!(
+        (early.poll(), late.poll()),
+        (Poll::Ready(Ok(())), Poll::Ready(Ok(())))
+    );
+}
+
 #[test]
 fn another_source_is_asked_anew() {
     let worker = Worker::new();
