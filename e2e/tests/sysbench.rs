@@ -1,13 +1,12 @@
 //! sysbench's OLTP workloads through the gateway, on MariaDB and MySQL, with and without prepared statements: none may
 //! report an error that the server did not make. In mode `split` there are replicas, and they take the reads.
 //!
-//! Both kinds of server, or the one that `FOREBAY_E2E_SERVER` names.
+//! Both kinds of server side by side, or the one that `FOREBAY_E2E_SERVER` names.
 //!
 //! Without the test harness, to say what it is doing: it takes minutes.
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
-use std::io::Write;
 use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
@@ -36,40 +35,55 @@ const LOG_LINES: usize = 20;
 
 fn main() -> ExitCode {
     let only = std::env::var_os("FOREBAY_E2E_SERVER").map(|_| e2e::kind());
-    let (mut passed, mut failed) = (0, 0);
-    for (kind, modes) in CASES {
-        if only.is_some_and(|only| only != kind) {
-            continue;
-        }
-        let single = [Sandbox::start(Spec::new(kind)).unwrap()];
-        let replicated = Sandbox::start(Spec::new(kind).nodes(NODES)).unwrap();
-        for mode in modes {
-            let (gateway, nodes) = match *mode {
-                "split" => (split(&replicated), replicated.nodes()),
-                _ => (Setup::in_front_of(&single).mode(mode).start(), single[0].nodes()),
-            };
-            if *mode != "tcp" {
-                let prepared = sysbench(&gateway, "oltp_read_write", &["prepare"]);
-                prepared.unwrap_or_else(|output| panic!("sysbench could not fill its tables:\n{output}"));
-                replicated.sync().unwrap();
-            }
-            let bench = Bench {
-                kind,
-                mode,
-                gateway,
-                nodes,
-            };
-            let good = bench.run_all();
-            passed += good;
-            failed += 2 * WORKLOADS.len() - good;
-        }
-    }
+    let cases = CASES
+        .iter()
+        .filter(|(kind, _)| only.is_none_or(|only| only == *kind));
+    let (passed, total) = std::thread::scope(|scope| {
+        let running: Vec<_> = cases
+            .map(|(kind, modes)| {
+                (
+                    scope.spawn(|| run_kind(*kind, modes)),
+                    modes.len() * 2 * WORKLOADS.len(),
+                )
+            })
+            .collect();
+        running.into_iter().fold((0, 0), |(passed, all), (kind, total)| {
+            (passed + kind.join().unwrap_or(0), all + total)
+        })
+    });
+    let failed = total - passed;
     println!("{passed} passed, {failed} failed");
     if failed == 0 {
         ExitCode::SUCCESS
     } else {
         ExitCode::FAILURE
     }
+}
+
+/// How many of the workloads went well.
+fn run_kind(kind: Kind, modes: &[&str]) -> usize {
+    let single = [Sandbox::start(Spec::new(kind)).unwrap()];
+    let replicated = Sandbox::start(Spec::new(kind).nodes(NODES)).unwrap();
+    let mut passed = 0;
+    for mode in modes {
+        let (gateway, nodes) = match *mode {
+            "split" => (split(&replicated), replicated.nodes()),
+            _ => (Setup::in_front_of(&single).mode(mode).start(), single[0].nodes()),
+        };
+        if *mode != "tcp" {
+            let prepared = sysbench(&gateway, "oltp_read_write", &["prepare"]);
+            prepared.unwrap_or_else(|output| panic!("sysbench could not fill its tables:\n{output}"));
+            replicated.sync().unwrap();
+        }
+        let bench = Bench {
+            kind,
+            mode,
+            gateway,
+            nodes,
+        };
+        passed += bench.run_all();
+    }
+    passed
 }
 
 /// Fewer server connections than there are sessions.
@@ -111,14 +125,16 @@ impl Bench<'_> {
         kinds
             .filter(|(workload, ps_mode)| {
                 let (kind, mode) = (self.kind.name(), self.mode);
-                print!("{kind:<8} {mode:<8} {workload:<22} --db-ps-mode={ps_mode:<8} ");
-                std::io::stdout().flush().unwrap();
+                let what = format!("{kind:<8} {mode:<8} {workload:<22} --db-ps-mode={ps_mode:<8}");
                 let begin = Instant::now();
                 let result = self.run(workload, ps_mode);
                 match &result {
-                    Ok(figure) => println!("ok  {figure:>10} q/s  {:.1} s", begin.elapsed().as_secs_f64()),
+                    Ok(figure) => println!(
+                        "{what} ok  {figure:>10} q/s  {:.1} s",
+                        begin.elapsed().as_secs_f64()
+                    ),
                     Err(output) => println!(
-                        "FAILED\n{output}\nThe end of the gateway's log:\n{}",
+                        "{what} FAILED\n{output}\nThe end of the gateway's log:\n{}",
                         end_of(&self.gateway.log())
                     ),
                 }
