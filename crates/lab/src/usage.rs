@@ -29,6 +29,13 @@ impl CpuTime {
         })
     }
 
+    /// That of the children of this process that have ended: in clock ticks, of which there are a hundred a second.
+    pub fn of_ended_children() -> anyhow::Result<Duration> {
+        let stat = fs::read_to_string("/proc/self/stat")?;
+        let ticks = fields(&stat, 15).with_context(|| format!("/proc/self/stat: {stat:?}"))?;
+        Ok((ticks.0 + ticks.1) as u32 * Duration::from_millis(10))
+    }
+
     /// The part spent outside the kernel, between 0 and 1: what the clock ticks sampled, so it needs some seconds of
     /// work to mean anything.
     pub fn user_share(&self) -> f64 {
@@ -89,9 +96,13 @@ fn threads_ns(tasks: &Path) -> anyhow::Result<u64> {
     Ok(total)
 }
 
-/// Fields 14 and 15, counted after the command name, which may itself hold spaces and parentheses.
 fn ticks(stat: &str) -> Option<(u64, u64)> {
-    let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace().skip(11);
+    fields(stat, 13)
+}
+
+/// The two fields behind the first so many, counted after the command name, which may itself hold spaces and parentheses.
+fn fields(stat: &str, before: usize) -> Option<(u64, u64)> {
+    let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace().skip(before - 2);
     Some((fields.next()?.parse().ok()?, fields.next()?.parse().ok()?))
 }
 
@@ -124,6 +135,20 @@ mod tests {
     fn a_command_name_may_hold_parentheses() {
         let stat = "7 (a) b) c) S 1 7 7 0 -1 4194560 100 0 0 0 42 17 0 0 20 0 1 0 100 1 1";
         assert_eq!(ticks(stat), Some((42, 17)));
+        assert_eq!(fields(stat, 15), Some((0, 0)));
+    }
+
+    #[test]
+    fn children_that_have_ended_count() {
+        let deadline = Instant::now() + Duration::from_secs(20);
+        let before = CpuTime::of_ended_children().unwrap();
+        let spent = || CpuTime::of_ended_children().unwrap() - before;
+        while spent() < Duration::from_millis(20) && Instant::now() < deadline {
+            let counts = "i=0; while [ $i -lt 30000 ]; do i=$((i + 1)); done";
+            let mut child = process::Command::new("sh").args(["-c", counts]).spawn().unwrap();
+            child.wait().unwrap();
+        }
+        assert!(spent() >= Duration::from_millis(20));
     }
 
     #[test]

@@ -20,7 +20,7 @@ use super::{
     CacheArgs,
     load::{Target, ask, command},
 };
-use crate::child::ListeningChild;
+use crate::{child::ListeningChild, usage::CpuTime};
 
 /// How long the copy of all rows may take.
 const COPY_PATIENCE: Duration = Duration::from_secs(300);
@@ -299,11 +299,14 @@ pub(super) struct PointSelects {
     pub queries: f64,
     /// Queries a second.
     pub rate: f64,
+    /// CPU that sysbench itself has used.
+    pub cpu: Duration,
 }
 
 /// Point selects with sysbench's own script.
 pub(super) fn sysbench(args: &CacheArgs, address: SocketAddr) -> anyhow::Result<PointSelects> {
     let seconds = args.seconds.ceil().max(1.0);
+    let before = CpuTime::of_ended_children()?;
     let output = Command::new("sysbench")
         .arg("oltp_point_select")
         .arg(format!("--mysql-host={}", address.ip()))
@@ -317,6 +320,7 @@ pub(super) fn sysbench(args: &CacheArgs, address: SocketAddr) -> anyhow::Result<
         .arg("run")
         .output()
         .context("running sysbench (apt-get install sysbench)")?;
+    let cpu = CpuTime::of_ended_children()? - before;
     let text = String::from_utf8_lossy(&output.stdout);
     ensure!(
         output.status.success(),
@@ -337,5 +341,5 @@ pub(super) fn sysbench(args: &CacheArgs, address: SocketAddr) -> anyhow::Result<
         .context("no rate of queries")?
         .trim_start_matches('(')
         .parse()?;
-    Ok(PointSelects { queries, rate })
+    Ok(PointSelects { queries, rate, cpu })
 }
