@@ -25,6 +25,7 @@ mod port;
 mod program;
 mod replication;
 mod template;
+mod tidb;
 mod watchdog;
 
 use std::fs::Permissions;
@@ -37,6 +38,7 @@ pub use error::SandboxError;
 pub use node::Node;
 pub use port::free_port;
 pub use program::{Kind, mariadb_11, mysql_program};
+pub use tidb::Tidb;
 
 use program::Program;
 use watchdog::Watchdog;

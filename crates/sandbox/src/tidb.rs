@@ -1,0 +1,243 @@
+//! One TiDB server with its data in a folder of its own (`unistore`): no cluster, since nobody else may open that folder.
+//!
+//! Not a [`Kind`](crate::Kind): no release of it comes with a distribution, it takes minutes to build, and it has neither replication nor
+//! what else a sandbox of servers is about. `script/lib/tidb` builds it, `FOREBAY_TIDB` names another one.
+//!
+//! Accounts as everywhere: `root` without a password over the socket, [`USER`]/[`PASSWORD`] with all privileges from anywhere, by
+//! `mysql_native_password`. There is an empty database `test`.
+
+use std::fs::{self, File};
+use std::io::{Read, Write as _};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::program::{build_folder, on_path};
+use crate::watchdog::Watchdog;
+use crate::{
+    Certificates, DATABASE, PASSWORD, PATIENCE, PORT_ATTEMPTS, SandboxError, USER, free_port, make_folder,
+};
+
+/// How often it is looked whether it greets.
+const POLL: Duration = Duration::from_millis(10);
+
+/// A running server. Dropping it ends it and removes what it wrote.
+#[derive(Debug)]
+pub struct Tidb {
+    process: Child,
+    port: u16,
+    socket: PathBuf,
+    client: PathBuf,
+    certificates: Certificates,
+    // Dropped after the server, in this order.
+    _watchdog: Watchdog,
+    folder: tempfile::TempDir,
+}
+
+impl Tidb {
+    /// Starts a server with these lines in front of its configuration file, and waits until it greets. It offers TLS.
+    ///
+    /// # Errors
+    /// It was not built (the message says how to), or did not start (the message ends with its log).
+    pub fn start(configuration: &str) -> Result<Self, SandboxError> {
+        let program = program()?;
+        let mut attempt = 1;
+        loop {
+            let started = Self::launch(&program, configuration).and_then(|mut server| {
+                server.wait_until_ready()?;
+                server.make_accounts()?;
+                Ok(server)
+            });
+            match started {
+                Err(SandboxError::Ended { log, .. })
+                    if log.contains("address already in use") && attempt < PORT_ATTEMPTS =>
+                {
+                    attempt += 1;
+                }
+                result => return result,
+            }
+        }
+    }
+
+    fn launch(program: &Path, configuration: &str) -> Result<Self, SandboxError> {
+        let folder = make_folder(None)?;
+        let watchdog = Watchdog::start(folder.path())?;
+        let certificates = Certificates::make(folder.path())?;
+        let (port, socket) = (free_port()?, folder.path().join("socket"));
+        let file = folder.path().join("tidb.toml");
+        let text = format!(
+            "{configuration}\noom-use-tmp-storage = false\n[log]\nlevel = \"warn\"\n\
+             [security]\nssl-ca = {:?}\nssl-cert = {:?}\nssl-key = {:?}\n",
+            certificates.ca, certificates.server_cert, certificates.server_key
+        );
+        fs::write(&file, text).map_err(|source| SandboxError::io("write", &file, source))?;
+        let path = folder.path().join("log");
+        let log = File::create(&path).map_err(|source| SandboxError::io("write", &path, source))?;
+        let copy = log
+            .try_clone()
+            .map_err(|source| SandboxError::io("write", &path, source))?;
+        let process = Command::new(program)
+            .arg(format!("--config={}", file.display()))
+            .arg("--store=unistore")
+            .arg(format!("--path={}", folder.path().join("data").display()))
+            .arg(format!("--socket={}", socket.display()))
+            .args(["--host=127.0.0.1", "--report-status=false", "--lease=0"])
+            .arg(format!("-P={port}"))
+            .current_dir(folder.path())
+            .stdin(Stdio::null())
+            .stdout(log)
+            .stderr(copy)
+            .process_group(0) // Ctrl-C in the terminal is not for it
+            .spawn()
+            .map_err(|source| SandboxError::io("run", program, source))?;
+        let client = ["mariadb", "mysql"].iter().find_map(|name| on_path(name));
+        Ok(Self {
+            process,
+            port,
+            socket,
+            client: client.ok_or(SandboxError::Missing {
+                what: "a command line client (mariadb or mysql)",
+                remedy: "apt-get install mariadb-client",
+            })?,
+            certificates,
+            _watchdog: watchdog,
+            folder,
+        })
+    }
+
+    /// `127.0.0.1:PORT`
+    #[must_use]
+    pub fn address(&self) -> String {
+        format!("127.0.0.1:{}", self.port)
+    }
+
+    #[must_use]
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// PEM file of the CA that signed the server's certificate.
+    #[must_use]
+    pub fn ca_file(&self) -> &Path {
+        &self.certificates.ca
+    }
+
+    /// Runs statements as root over the Unix socket, in the database `test`: rows with their columns separated by tabs, no header.
+    ///
+    /// # Errors
+    /// The server refused one (those before it are done), or did not answer.
+    pub fn sql(&self, statements: &str) -> Result<String, SandboxError> {
+        let mut client = Command::new(&self.client)
+            .args(["--no-defaults", "--batch", "--skip-column-names", "--user=root"])
+            .arg(format!("--socket={}", self.socket.display()))
+            .arg(DATABASE)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .map_err(|source| SandboxError::io("run", &self.client, source))?;
+        // A client that gives up closes the pipe; its message says why.
+        let _ = client
+            .stdin
+            .take()
+            .map(|mut pipe| pipe.write_all(statements.as_bytes()));
+        let output = client
+            .wait_with_output()
+            .map_err(|source| SandboxError::io("run", &self.client, source))?;
+        if output.status.success() {
+            return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+        }
+        Err(SandboxError::Sql {
+            node: 0,
+            message: String::from_utf8_lossy(&output.stderr).trim().to_owned(),
+        })
+    }
+
+    /// Asks it to end (SIGTERM) and does not wait: it takes no new connections from then on, and ends when nothing runs any more.
+    ///
+    /// # Errors
+    /// The signal was refused.
+    pub fn terminate(&self) -> Result<(), SandboxError> {
+        let process = Pid::from_raw(self.process.id().cast_signed());
+        let process = process.ok_or(SandboxError::NotRunning { node: 0 })?;
+        kill_process(process, Signal::TERM).map_err(|error| SandboxError::Signal {
+            node: 0,
+            signal: "SIGTERM",
+            source: error.into(),
+        })
+    }
+
+    fn wait_until_ready(&mut self) -> Result<(), SandboxError> {
+        let begin = Instant::now();
+        while !self.greets() {
+            let ended = self.process.try_wait();
+            let ended = ended.map_err(|source| SandboxError::io("wait for", "tidb-server", source))?;
+            if let Some(status) = ended {
+                return Err(SandboxError::Ended {
+                    node: 0,
+                    status: status.to_string(),
+                    log: self.log(),
+                });
+            }
+            if begin.elapsed() > PATIENCE {
+                return Err(SandboxError::Timeout {
+                    node: 0,
+                    what: "starting".to_owned(),
+                    waited: PATIENCE,
+                    log: self.log(),
+                });
+            }
+            sleep(POLL);
+        }
+        Ok(())
+    }
+
+    /// Version 10 of the protocol begins with a 10 after the packet's header.
+    fn greets(&self) -> bool {
+        let Ok(mut stream) = UnixStream::connect(&self.socket) else {
+            return false;
+        };
+        let mut start = [0; 5];
+        let limited = stream.set_read_timeout(Some(Duration::from_secs(2)));
+        limited.and_then(|()| stream.read_exact(&mut start)).is_ok() && start[4] == 10
+    }
+
+    fn make_accounts(&self) -> Result<(), SandboxError> {
+        let accounts = format!(
+            "CREATE USER '{USER}'@'%' IDENTIFIED BY '{PASSWORD}';
+             GRANT ALL PRIVILEGES ON *.* TO '{USER}'@'%' WITH GRANT OPTION;"
+        );
+        self.sql(&accounts).map(drop)
+    }
+
+    fn log(&self) -> String {
+        fs::read(self.folder.path().join("log"))
+            .map(|log| String::from_utf8_lossy(&log).into_owned())
+            .unwrap_or_default()
+    }
+}
+
+impl Drop for Tidb {
+    fn drop(&mut self) {
+        // What is still there after this, the watchdog ends.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+fn program() -> Result<PathBuf, SandboxError> {
+    let given = std::env::var_os("FOREBAY_TIDB").filter(|value| !value.is_empty());
+    let built = || Some(build_folder().join("tidb/bin/tidb-server")).filter(|path| path.is_file());
+    given
+        .map(PathBuf::from)
+        .or_else(built)
+        .ok_or(SandboxError::Missing {
+            what: "a TiDB server",
+            remedy: "run script/lib/tidb (builds it into build/tidb), or set FOREBAY_TIDB to the program",
+        })
+}
