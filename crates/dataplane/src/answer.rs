@@ -6,7 +6,7 @@ use std::future::poll_fn;
 use mysql_wire::{Command, PacketHeader, write_packet};
 use telemetry::Fault;
 use tokio::io::AsyncWriteExt;
-use upstream::ServerId;
+use upstream::{ServerId, ServerTraits};
 
 use crate::arrival::shown_user;
 use crate::classify::Kill;
@@ -33,11 +33,16 @@ pub(crate) async fn kill(session: &mut Session, head: CommandHead, kill: Kill) -
     let seat = place.as_ref().and_then(|place| place.seat);
     match (place, seat) {
         (Some(_), Some((server, thread_id))) if server == session.listener.key(&session.server) => {
+            let kill = in_words_of(kill, session.server.traits().as_deref());
             send_instead(session, head, &kill_text(kill, thread_id)).await
         }
         (Some(place), Some((server, thread_id)))
             if is_own(session, &place) && session.listener.cluster.has_account() =>
         {
+            let servers = session.listener.cluster.servers();
+            let target = servers.iter().find(|target| target.id() == server.server);
+            let traits = target.and_then(|target| target.traits());
+            let kill = in_words_of(kill, traits.as_deref());
             kill_elsewhere(session, head, server.server, &kill_text(kill, thread_id)).await
         }
         (Some(place), _) if is_own(session, &place) && !kill.query_only => {
@@ -99,10 +104,21 @@ async fn kill_elsewhere(
     }
 }
 
+/// TiDB takes a plain `KILL` for one that a balancer may have brought to the wrong server, and does nothing. That the id is this server's
+/// is known here.
+fn in_words_of(kill: Kill, server: Option<&ServerTraits>) -> Kill {
+    let tidb = kill.tidb || !kill.soft && server.is_some_and(ServerTraits::is_tidb);
+    Kill { tidb, ..kill }
+}
+
 pub(crate) fn kill_text(kill: Kill, thread_id: u32) -> String {
-    let soft = if kill.soft { "SOFT " } else { "" };
+    let how = match kill {
+        Kill { tidb: true, .. } => "TIDB ",
+        Kill { soft: true, .. } => "SOFT ",
+        _ => "",
+    };
     let what = if kill.query_only { "QUERY " } else { "CONNECTION " };
-    format!("KILL {soft}{what}{thread_id}")
+    format!("KILL {how}{what}{thread_id}")
 }
 
 /// Sends a statement in the place of the command that the client sent, which is dropped. The response is the client's.
@@ -206,6 +222,37 @@ pub(crate) fn unasked(bytes: &[u8]) -> Unasked {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_kill_of_a_session_on_tidb_says_that_it_is_for_this_server() {
+        let server = |version: &str| ServerTraits {
+            server_version: version.as_bytes().to_vec(),
+            capabilities: mysql_wire::Capabilities::default(),
+            charset: 45,
+            auth_plugin: Vec::new(),
+            status: mysql_wire::StatusFlags::default(),
+        };
+        let [tidb, mysql] = ["5.7.25-TiDB-v5.4.0", "9.7.4"].map(server);
+        let kill = Kill {
+            id: 1 << 30 | 1,
+            query_only: true,
+            soft: false,
+            tidb: false,
+        };
+        let on = |kill, server| kill_text(in_words_of(kill, server), 7);
+        assert_eq!(on(kill, Some(&tidb)), "KILL TIDB QUERY 7");
+        assert_eq!(on(kill, Some(&mysql)), "KILL QUERY 7");
+        assert_eq!(on(kill, None), "KILL QUERY 7");
+        // What a client writes that no server understands is for its server to refuse.
+        let soft = Kill { soft: true, ..kill };
+        assert_eq!(on(soft, Some(&tidb)), "KILL SOFT QUERY 7");
+        let written = Kill {
+            tidb: true,
+            query_only: false,
+            ..kill
+        };
+        assert_eq!(on(written, Some(&mysql)), "KILL TIDB CONNECTION 7");
+    }
 
     #[test]
     fn unasked_a_server_can_only_say_an_error() {

@@ -29,6 +29,8 @@ pub(crate) struct Kill {
     pub(crate) query_only: bool,
     /// MariaDB's `KILL SOFT`.
     pub(crate) soft: bool,
+    /// TiDB's `KILL TIDB`, without which it takes an id for one that may be another server's, and does nothing.
+    pub(crate) tidb: bool,
 }
 
 /// The longest statement that is looked at for `KILL`.
@@ -80,8 +82,9 @@ fn statement(payload: &[u8], capabilities: Capabilities) -> Option<&[u8]> {
     Some(text)
 }
 
-/// `KILL [HARD | SOFT] [CONNECTION | QUERY] id`, comments and a final semicolon allowed.
-/// <https://mariadb.com/kb/en/kill/>, <https://dev.mysql.com/doc/refman/9.7/en/kill.html>.
+/// `KILL [HARD | SOFT | TIDB] [CONNECTION | QUERY] id`, comments and a final semicolon allowed.
+/// <https://mariadb.com/kb/en/kill/>, <https://dev.mysql.com/doc/refman/9.7/en/kill.html>,
+/// <https://docs.pingcap.com/tidb/stable/sql-statement-kill>.
 fn kill_statement(payload: &[u8], capabilities: Capabilities) -> Option<Kill> {
     let mut words = Words(statement(payload, capabilities)?);
     let mut word = words.next()?;
@@ -92,9 +95,13 @@ fn kill_statement(payload: &[u8], capabilities: Capabilities) -> Option<Kill> {
         id: 0,
         query_only: false,
         soft: false,
+        tidb: false,
     };
     word = words.next()?;
-    if word.eq_ignore_ascii_case(b"HARD") || word.eq_ignore_ascii_case(b"SOFT") {
+    if word.eq_ignore_ascii_case(b"TIDB") {
+        kill.tidb = true;
+        word = words.next()?;
+    } else if word.eq_ignore_ascii_case(b"HARD") || word.eq_ignore_ascii_case(b"SOFT") {
         kill.soft = word.eq_ignore_ascii_case(b"SOFT");
         word = words.next()?;
     }
@@ -115,6 +122,7 @@ fn process_kill(payload: &[u8]) -> Option<Kill> {
         id: u32::from_le_bytes(id),
         query_only: false,
         soft: false,
+        tidb: false,
     })
 }
 
@@ -164,7 +172,14 @@ mod tests {
 
     #[test]
     fn kill_is_recognised_in_every_form_the_servers_take() {
-        let kill = |id, query_only, soft| Need::Kill(Kill { id, query_only, soft });
+        let kill = |id, query_only, soft| {
+            Need::Kill(Kill {
+                id,
+                query_only,
+                soft,
+                tidb: false,
+            })
+        };
         assert_eq!(of("KILL 5"), kill(5, false, false));
         assert_eq!(of(" kill\tquery 2147483649;"), kill(2_147_483_649, true, false));
         assert_eq!(
@@ -174,6 +189,17 @@ mod tests {
         assert_eq!(of("KILL SOFT QUERY 7"), kill(7, true, true));
         assert_eq!(of("KILL HARD 7"), kill(7, false, false));
         assert_eq!(of("# why\nKILL 7"), kill(7, false, false));
+        let of_tidb = |id, query_only| {
+            Need::Kill(Kill {
+                id,
+                query_only,
+                soft: false,
+                tidb: true,
+            })
+        };
+        assert_eq!(of("KILL TIDB 7"), of_tidb(7, false));
+        assert_eq!(of("kill /* it */ tidb Query 7;"), of_tidb(7, true));
+        assert_eq!(of("KILL TIDB CONNECTION 7"), of_tidb(7, false));
     }
 
     #[test]
@@ -184,6 +210,11 @@ mod tests {
             "KILL USER app",
             "KILL QUERY ID 5",
             "KILL 5 6",
+            "KILL TIDB",
+            "KILL TIDB SOFT 5",
+            "KILL HARD TIDB 5",
+            // Longer than an id that the gateway gives: those of TiDB that are one for all its servers.
+            "KILL TIDB QUERY 1152921504606846977",
             "KILL @x",
             "killer",
             "",
@@ -209,7 +240,8 @@ mod tests {
             Need::Kill(Kill {
                 id: 5,
                 query_only: false,
-                soft: false
+                soft: false,
+                tidb: false
             })
         );
         assert_eq!(with(b"\x03\x01\x01KILL 5"), Need::Forward);
@@ -230,7 +262,8 @@ mod tests {
             Need::Kill(Kill {
                 id: 0x8000_0001,
                 query_only: false,
-                soft: false
+                soft: false,
+                tidb: false
             })
         );
         assert_eq!(classify_kill(&[12, 1]), Need::Forward);

@@ -412,7 +412,9 @@ async fn read_greeting(
             packet,
         }),
         Err(error) => {
-            cluster.suspect(&lease.server, &error.to_string());
+            if !error.is_for_want_of_room(lease.server.traits().as_deref()) {
+                cluster.suspect(&lease.server, &error.to_string());
+            }
             Err(SessionError::ServerLogin {
                 server: server(),
                 cause: error.to_string(),

@@ -9,6 +9,7 @@ use tokio::io::AsyncReadExt;
 use tokio::time::timeout;
 
 use crate::error::Seconds;
+use crate::traits::ServerTraits;
 
 /// The longest greeting accepted, in bytes of payload. Real ones have about 100.
 pub const GREETING_MAX_LEN: usize = 4096;
@@ -37,6 +38,21 @@ pub enum GreetingError {
     /// The connection failed.
     #[error("connection failed before the greeting: {0}")]
     Io(#[from] io::Error),
+}
+
+impl GreetingError {
+    /// Whether a server of these traits does this when it is full. TiDB sends nothing to those who come over its `max-server-connections`,
+    /// and closes. (From another server it is a sign that something is wrong.)
+    #[must_use]
+    pub fn is_for_want_of_room(&self, traits: Option<&ServerTraits>) -> bool {
+        let closed = match self {
+            Self::Closed(received) => *received == 0,
+            // What it was sent and has not read, a PROXY header, turns the end into a reset.
+            Self::Io(error) => error.kind() == io::ErrorKind::ConnectionReset,
+            _ => false,
+        };
+        closed && traits.is_some_and(ServerTraits::is_tidb)
+    }
 }
 
 /// Reads the greeting of a server, with its payload as sent, within `limit`. Usually a single read.

@@ -44,6 +44,9 @@ pub(crate) async fn probe(
         Err(GreetingError::Refused(error)) if error.code == ER_CON_COUNT_ERROR => {
             return Ok("is full (too many connections)".to_owned());
         }
+        Err(error) if error.is_for_want_of_room(server.traits().as_deref()) => {
+            return Ok("is full (closes new connections without a greeting)".to_owned());
+        }
         Err(GreetingError::TimedOut(_)) => return Err(format!("no greeting within {}", Seconds(limit))),
         Err(error) => return Err(error.to_string()),
     };

@@ -31,6 +31,13 @@ impl ServerTraits {
         }
     }
 
+    /// TiDB, unless it was told to call itself something else (`server-version`): `5.7.25-TiDB-v6.1.0`, `8.0.11-TiDB-v8.5.0`.
+    #[must_use]
+    pub fn is_tidb(&self) -> bool {
+        let name = b"-TiDB-";
+        self.server_version.windows(name.len()).any(|part| part == name)
+    }
+
     /// Whether `greeting` says what is known already; spares the copy, since every session sees a greeting.
     pub(crate) fn matches(&self, greeting: &Greeting) -> bool {
         self.server_version == greeting.server_version
@@ -100,6 +107,13 @@ mod tests {
         assert_eq!(release(b"5.5.5-10.11.19-MariaDB"), [10, 11, 19]);
         assert_eq!(release(b""), [0, 0, 0]);
         assert_eq!(release(b"99999999999.1"), [u32::MAX, 1, 0]);
+    }
+
+    #[test]
+    fn tidb_is_known_by_its_version() {
+        assert!(server("5.7.25-TiDB-v6.1.0", 0).is_tidb());
+        assert!(server("8.0.11-TiDB-v8.5.0", 0).is_tidb());
+        assert!(!server("9.7.4", 0).is_tidb());
     }
 
     #[test]

@@ -130,6 +130,28 @@ async fn what_is_wrong_is_said() {
     }
 }
 
+/// TiDB has no word for those who come over its `max-server-connections`. Who took it for dead would end the sessions that fill it.
+#[tokio::test(start_paused = true)]
+async fn a_full_tidb_is_alive_and_another_server_that_closes_is_not() {
+    let [tidb, other] = [
+        Player::start(Act::Greet("5.7.25-TiDB-v5.4.0")).await,
+        Player::start(Act::Greet("9.0.0")).await,
+    ];
+    let watched = Watched::start(cluster(vec![tidb.config("tidb"), other.config("other")]));
+    watched.until_status("tidb", Status::Up).await;
+    watched.until_status("other", Status::Up).await;
+    tidb.act(Act::Close);
+    other.act(Act::Close);
+    watched.until_status("other", Status::Down).await;
+    // It was checked as often.
+    let state = by_name(&watched.cluster, "tidb").state();
+    assert_eq!((state.status, state.suspect), (Status::Up, false));
+    // As long as nobody knows that it is one, it has to greet.
+    let unknown = Player::start(Act::Close).await;
+    let watched = Watched::start(cluster(vec![unknown.config("unknown")]));
+    watched.until_status("unknown", Status::Down).await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_full_server_is_alive() {
     let player = Player::start(Act::Refuse(1040, "Too many connections")).await;
