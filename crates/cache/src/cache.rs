@@ -4,9 +4,10 @@ use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::task::Waker;
 
 use config::ReadConsistency;
-use dataplane::extension::{Departure, Extension, Lookups, OnWorker, Visit, WorkerHandle};
+use dataplane::extension::{Departure, Extension, Gate, Lookups, OnWorker, Visit, WorkerHandle};
 use mysql_wire::gtid::GtidSet;
 use telemetry::Telemetry;
 use upstream::Cluster;
@@ -123,6 +124,14 @@ impl Memory for OfWorker {
 
     fn definitions(&self) -> u64 {
         self.0.board().definitions()
+    }
+
+    fn gate(&self, task: &Waker) -> Option<Box<dyn Gate>> {
+        Some(Box::new(self.0.gate(task)))
+    }
+
+    fn note_strong(&self) {
+        self.0.note_reads(ReadConsistency::Strong, 1);
     }
 
     async fn fresh(&self, level: ReadConsistency, own: Option<&GtidSet>) -> bool {

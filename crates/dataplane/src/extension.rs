@@ -28,8 +28,8 @@ use crate::worker::Worker;
 
 pub use crate::guest_login::{Identity, NotAdmitted};
 pub use crate::lookups::{
-    Answered, Asked, Environment, Finding, Left, Lesson, Lookups, Parameters, Plan, Rights, Surroundings,
-    Told, Variable,
+    Answered, Asked, Environment, Finding, Gate, Left, Lesson, Lookups, Parameters, Plan, Rights,
+    Surroundings, Told, Variable,
 };
 
 /// A feature that serves connections.

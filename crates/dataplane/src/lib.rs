@@ -24,6 +24,7 @@ mod flow;
 mod follow;
 mod gateway;
 mod gateway_error;
+mod gating;
 mod guest_login;
 mod handshake;
 pub mod keys;

@@ -8,9 +8,11 @@
 
 use std::any::Any;
 use std::future::Future;
+use std::io;
 use std::net::IpAddr;
 use std::pin::Pin;
 use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
 
 use config::ReadConsistency;
 use mysql_wire::gtid::GtidSet;
@@ -43,12 +45,14 @@ pub trait Lookups {
     ) -> Option<Finding>;
 
     /// Like [`answer`](Self::answer), where nothing has to be waited for. `None`: something has to be, and nothing was done.
+    /// `is_fresh`: a [`Gate`] has said so of this lookup.
     fn answer_now(
         &self,
         plan: &Plan,
         key: &[u8],
         consistency: ReadConsistency,
         own: Option<&GtidSet>,
+        is_fresh: bool,
         out: &mut Vec<u8>,
     ) -> Option<Result<Answered, Left>>;
 
@@ -63,6 +67,9 @@ pub trait Lookups {
         out: &'a mut Vec<u8>,
     ) -> Pin<Box<dyn Future<Output = Result<Answered, Left>> + 'a>>;
 
+    /// A gate for the session of this task, where there are any.
+    fn gate(&self, task: &Waker) -> Option<Box<dyn Gate>>;
+
     /// As of which definitions and grants the rights of a session are that logs in from here on. `None` where grants have changed
     /// just now: a server may not go by them yet.
     fn rights_of_login(&self) -> Option<u64>;
@@ -72,6 +79,20 @@ pub trait Lookups {
 
     /// The primary has answered the lookup, with these packets as the client got them.
     fn learn(&self, lesson: Lesson, answer: &[u8]);
+}
+
+/// Where a session waits whose next command is a strong lookup, most likely: until memory is fresh enough for it, or for a moment.
+pub trait Gate {
+    /// Reads from a plain socket with `read`. With the bytes comes whether memory is as fresh as a strong lookup demands that is the
+    /// first command in them, or that has begun before.
+    ///
+    /// # Errors
+    /// Those of `read`.
+    fn poll_read(
+        &mut self,
+        cx: &mut Context<'_>,
+        read: &mut dyn FnMut(&mut Context<'_>) -> Poll<io::Result<usize>>,
+    ) -> Poll<io::Result<(usize, bool)>>;
 }
 
 /// Everything that an answer depends on beside the statement.

@@ -70,6 +70,7 @@ pub(crate) async fn serve(session: &mut Session) -> Result<Infallible, SessionEr
 async fn accept(session: &mut Session) -> Result<CommandHead, SessionError> {
     session.control.mark(Waiting::Client);
     session.error_sequence = Some(0);
+    session_lookup::next_command(session);
     poll_fn(|cx| poll_accept(cx, session)).await
 }
 
@@ -89,7 +90,7 @@ fn poll_accept(cx: &mut Context<'_>, session: &mut Session) -> Poll<Result<Comma
         {
             return Poll::Ready(Ok(head));
         }
-        match session.wires.up.poll_read(cx, &mut session.wires.client) {
+        match session_lookup::poll_read(cx, session) {
             Poll::Ready(Ok(0)) => return Poll::Ready(Err(SessionError::ClientGone)),
             Poll::Ready(Ok(_)) => {}
             Poll::Ready(Err(error)) => return Poll::Ready(Err(SessionError::ClientFailed(error))),

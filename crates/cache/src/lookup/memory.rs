@@ -2,8 +2,10 @@
 
 use std::future::Future;
 use std::sync::Arc;
+use std::task::Waker;
 
 use config::ReadConsistency;
+use dataplane::extension::Gate;
 use mysql_wire::gtid::GtidSet;
 
 use crate::mapping::{Mapping, MappingSet};
@@ -17,6 +19,12 @@ pub trait Memory {
     /// Rises with every statement of the binary log that may change a definition or a grant, before what comes after it is
     /// shown.
     fn definitions(&self) -> u64;
+
+    /// See [`Lookups::gate`](dataplane::extension::Lookups::gate).
+    fn gate(&self, task: &Waker) -> Option<Box<dyn Gate>>;
+
+    /// Counts a strong read for which its session has waited at a gate.
+    fn note_strong(&self);
 
     /// Whether the memory is as fresh as that in time.
     fn fresh(&self, level: ReadConsistency, own: Option<&GtidSet>) -> impl Future<Output = bool>;

@@ -32,7 +32,7 @@ use std::time::{Duration, Instant};
 
 use config::ReadConsistency;
 use dataplane::extension::{
-    Answered, Asked, Environment, Finding, Left, Lesson, Lookups, Parameters, Plan, Surroundings, Told,
+    Answered, Asked, Environment, Finding, Gate, Left, Lesson, Lookups, Parameters, Plan, Surroundings, Told,
 };
 use mysql_wire::gtid::GtidSet;
 use mysql_wire::{Capabilities, ErrPacket, PacketHeader, write_packet};
@@ -315,8 +315,9 @@ impl<M: Memory + 'static> PointLookups<M> {
         })
     }
 
-    /// Whether memory is as fresh as that at this moment, as far as that can be said without a question.
-    fn is_fresh_now(&self, consistency: ReadConsistency, own: Option<&GtidSet>) -> bool {
+    /// Whether memory is as fresh as that at this moment, as far as that can be said without a question. `is_fresh`: it is so for a strong
+    /// read.
+    fn is_fresh_now(&self, consistency: ReadConsistency, own: Option<&GtidSet>, is_fresh: bool) -> bool {
         match consistency {
             // Both are counted there.
             ReadConsistency::Eventual | ReadConsistency::Session => {
@@ -324,7 +325,12 @@ impl<M: Memory + 'static> PointLookups<M> {
                 let polled = fresh.as_mut().poll(&mut Context::from_waker(Waker::noop()));
                 polled == Poll::Ready(true)
             }
-            ReadConsistency::Strong => false,
+            ReadConsistency::Strong => {
+                if is_fresh {
+                    self.memory.note_strong();
+                }
+                is_fresh
+            }
         }
     }
 
@@ -417,10 +423,11 @@ impl<M: Memory + 'static> Lookups for PointLookups<M> {
         key: &[u8],
         consistency: ReadConsistency,
         own: Option<&GtidSet>,
+        is_fresh: bool,
         out: &mut Vec<u8>,
     ) -> Option<Result<Answered, Left>> {
         let ready = plan.0.downcast_ref::<Ready>()?;
-        if !self.is_fresh_now(consistency, own) {
+        if !self.is_fresh_now(consistency, own, is_fresh) {
             return None;
         }
         match self.look(ready, key, out) {
@@ -441,6 +448,10 @@ impl<M: Memory + 'static> Lookups for PointLookups<M> {
             let ready = plan.0.downcast::<Ready>().map_err(|_| Left::NotServed)?;
             self.make(&ready, key, consistency, own, out).await
         })
+    }
+
+    fn gate(&self, task: &Waker) -> Option<Box<dyn Gate>> {
+        self.memory.gate(task)
     }
 
     fn definitions(&self) -> u64 {

@@ -31,6 +31,12 @@ impl Memory for Rc<Fake> {
         self.definitions.get()
     }
 
+    fn gate(&self, _task: &Waker) -> Option<Box<dyn Gate>> {
+        None
+    }
+
+    fn note_strong(&self) {}
+
     async fn fresh(&self, _level: ReadConsistency, _own: Option<&GtidSet>) -> bool {
         self.is_fresh.get()
     }
@@ -436,7 +442,7 @@ fn executions_are_answered_without_their_text() {
     };
     assert!(again(&ONE_INT, &mut key));
     let mut out = Vec::new();
-    let now = |level, key: &[u8], out: &mut Vec<u8>| lookups.answer_now(&plan, key, level, None, out);
+    let now = |level, key: &[u8], out: &mut Vec<u8>| lookups.answer_now(&plan, key, level, None, false, out);
     assert!(
         now(STRONG, &key, &mut out).is_none(),
         "the primary is to be asked"

@@ -7,19 +7,24 @@
 //! Where many read at a time, a probe gives way to all that is ready on the worker: reads that have come and were not yet looked at
 //! share it, and those that the last one has served are answered before. It does so again when more came meanwhile.
 
+mod gate;
+
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::task::Waker;
 use std::time::Duration;
 
 use telemetry::Worker;
-use tokio::sync::{Notify, watch};
+use tokio::sync::watch;
 use tokio::task::yield_now;
 use tokio::time::{Instant, Sleep, sleep_until, timeout};
 
+pub use self::gate::Gate;
+use self::gate::{Gates, Porch};
 use super::NotFresh;
 use super::line::{AskError, Line, Primary};
 use super::waiting::{Place, Waiting};
@@ -45,15 +50,16 @@ const LONG: Duration = Duration::from_secs(3600);
 pub(super) struct Index {
     probes: Arc<Probes>,
     state: RefCell<State>,
-    arrived: Notify,
+    porch: Arc<Porch>,
     /// Longest wait of a read.
     limit: Duration,
     metrics: Arc<Worker>,
 }
 
-#[derive(Default)]
 struct State {
     waiting: Waiting,
+    /// Connections whose reads wait before they are read.
+    gates: Gates,
     /// The last answer that was heard is for these.
     heard: Option<Arrival>,
     /// What probes said, and whom each of them serves: all up to that arrival. Both rise.
@@ -88,10 +94,11 @@ impl Drop for Read<'_> {
 
 impl Index {
     pub(super) fn new(probes: Arc<Probes>, limit: Duration, metrics: Arc<Worker>) -> Rc<Self> {
+        let porch = Porch::new(Arc::clone(&probes));
         Rc::new(Self {
             probes,
-            state: RefCell::default(),
-            arrived: Notify::new(),
+            state: RefCell::new(State::new(Gates::new(Arc::clone(&porch)))),
+            porch,
             limit,
             metrics,
         })
@@ -105,10 +112,26 @@ impl Index {
             (place, std::mem::replace(&mut state.told, true))
         };
         if !told {
-            self.arrived.notify_one();
+            self.porch.arrived.notify_one();
         }
         let read = Read { index: self, place };
         poll_fn(|context| self.state.borrow_mut().waiting.poll(read.place, context)).await
+    }
+
+    /// A gate for the connection that this task serves.
+    pub(super) fn gate(self: &Rc<Self>, task: &Waker) -> Gate {
+        let (number, bell) = self.state.borrow_mut().gates.add(task);
+        Gate::new(Rc::clone(self), number, bell)
+    }
+
+    /// See [`Gates::pass`].
+    #[inline]
+    pub(super) fn pass(&self, gate: usize, task: &Waker) -> Option<bool> {
+        self.state.borrow_mut().gates.pass(gate, task)
+    }
+
+    pub(super) fn remove_gate(&self, gate: usize) {
+        self.state.borrow_mut().gates.remove(gate);
     }
 
     /// Asks the primary on behalf of all who wait. Ends with the feed.
@@ -131,6 +154,8 @@ impl Index {
             let now = Instant::now();
             let heard = ended.borrow_and_update();
             let known = Arc::clone(&applied.borrow_and_update());
+            // Who has rung before may be served by it.
+            self.admit();
             if !self.hear(&heard, &known) {
                 pause_until = pause_until.max(now + PAUSE_MIN);
             }
@@ -157,7 +182,7 @@ impl Index {
                     }
                 }
             }
-            self.set_timer(timer.as_mut(), look_again);
+            self.set_timer(timer.as_mut(), look_again, asking.is_some());
             tokio::select! {
                 biased;
                 (back, answer) = answered(&mut asking), if asking.is_some() => {
@@ -172,22 +197,36 @@ impl Index {
                     }
                 }
                 _ = ended.changed(), if wants_probe => {}
-                () = self.arrived.notified(), if !wants_probe || (asking.is_none() && !is_asked) => {}
+                () = self.porch.arrived.notified(), if !wants_probe || (asking.is_none() && !is_asked) => {}
                 () = timer.as_mut() => {}
             }
         }
     }
 
-    /// The timer rings when the first read has waited for too long, or when a pause is over.
-    fn set_timer(&self, timer: Pin<&mut Sleep>, look_again: Option<Instant>) {
-        let first = self.state.borrow_mut().waiting.first();
-        let deadline = first.map(|(_, since)| since + self.limit);
-        let wanted = deadline.into_iter().chain(look_again).min();
+    /// The timer rings when the first read has waited for too long, or when a pause is over. While a probe is under way nobody looks
+    /// who has come to the gates.
+    fn set_timer(&self, timer: Pin<&mut Sleep>, look_again: Option<Instant>, is_asking: bool) {
+        let mut state = self.state.borrow_mut();
+        let state = &mut *state;
+        let deadline = state.waiting.first().map(|(_, since)| since + self.limit);
+        let at_gates = match state.gates.waiting.first() {
+            Some((_, since)) => Some(since + self.limit.min(gate::WAIT_MAX)),
+            None if is_asking && !state.gates.is_empty() => Some(Instant::now() + gate::WAIT_MAX),
+            None => None,
+        };
+        let wanted = [deadline, at_gates, look_again].into_iter().flatten().min();
         let wanted = wanted.unwrap_or_else(|| Instant::now() + LONG);
         // Moments only move on; a timer that rings too early is set anew.
         if timer.is_elapsed() || wanted < timer.deadline() {
             timer.reset(wanted);
         }
+    }
+
+    /// Takes up connections that wait at their gates.
+    fn admit(&self) {
+        let mut state = self.state.borrow_mut();
+        let came = state.gates.admit();
+        state.came += came;
     }
 
     /// Hears how the last probe has ended, whoever sent it. False: it says nothing about what the feed follows.
@@ -203,7 +242,7 @@ impl Index {
         }
         state.heard = Some(*serves);
         let may_be_reached = applied.may_cover(position);
-        if may_be_reached && state.waiting.first().is_some() {
+        if may_be_reached && state.first().is_some() {
             // Where the log began anew an earlier answer may be of a place that never comes. Whom it serves this one serves, too.
             while state
                 .answered
@@ -225,11 +264,12 @@ impl Index {
             if applied.covers(position) {
                 state.shared = 0;
                 let shared = &mut state.shared;
-                let waited = |since: Instant| {
+                let mut waited = |since: Instant| {
                     *shared += 1;
                     self.metrics.cache.wait_seconds.record(now - since);
                 };
-                state.waiting.end(*serves, &Ok(()), waited);
+                state.waiting.end(*serves, &Ok(()), &mut waited);
+                state.gates.waiting.end(*serves, &Ok(()), waited);
             } else if applied.may_cover(position) {
                 break;
             }
@@ -247,14 +287,29 @@ impl Index {
                 self.metrics.cache.wait_seconds.record(now - since);
             });
         }
-        let first = state.waiting.first();
+        // They go on, and wait as others do.
+        if let Some(moment) = now.checked_sub(self.limit.min(gate::WAIT_MAX))
+            && state
+                .gates
+                .waiting
+                .first()
+                .is_some_and(|(_, since)| since <= moment)
+        {
+            let error = Err(NotFresh {
+                waited: gate::WAIT_MAX,
+                reason: state.reason(applied),
+            });
+            state.gates.waiting.expire(moment, &error, |_| ());
+        }
+        let first = state.first();
         while let Some((serves, _)) = state.answered.front()
-            && first.is_none_or(|(arrival, _)| *serves < arrival)
+            && first.is_none_or(|arrival| *serves < arrival)
         {
             state.answered.pop_front();
         }
         let served = state.answered.back().map(|(serves, _)| *serves);
-        let wants_probe = first.is_some() && state.waiting.last() > served;
+        let last = state.waiting.last().max(state.gates.waiting.last());
+        let wants_probe = first.is_some() && last > served;
         (wants_probe, !state.answered.is_empty())
     }
 
@@ -297,10 +352,31 @@ impl Index {
         if let Some(last) = state.waiting.last() {
             state.waiting.end(last, &error, |_| ());
         }
+        state.gates.end();
     }
 }
 
 impl State {
+    fn new(gates: Gates) -> Self {
+        Self {
+            waiting: Waiting::default(),
+            gates,
+            heard: None,
+            answered: VecDeque::new(),
+            told: false,
+            came: 0,
+            shared: 0,
+            failure: None,
+        }
+    }
+
+    /// The first who still waits.
+    fn first(&mut self) -> Option<Arrival> {
+        let (read, gate) = (self.waiting.first(), self.gates.waiting.first());
+        let arrivals = [read, gate].into_iter().flatten();
+        arrivals.map(|(arrival, _)| arrival).min()
+    }
+
     fn enter(&mut self, arrival: Arrival, now: Instant) -> Place {
         self.came += 1;
         self.waiting.enter(arrival, now)

@@ -9,6 +9,7 @@ mod waiting;
 
 use std::rc::Rc;
 use std::sync::Arc;
+use std::task::Waker;
 use std::time::Duration;
 
 use config::Consistency;
@@ -19,6 +20,7 @@ use tokio::time::{Instant, timeout};
 use upstream::Cluster;
 
 pub use fetch::{BYTES_MAX, NotFetched, Want};
+pub use index::Gate;
 
 use crate::coherence::Applied;
 use crate::feed::Board;
@@ -110,6 +112,12 @@ impl Reader {
                 }
             }
         }
+    }
+
+    /// A gate for the connection that this task serves: its strong reads wait before they are read from its socket.
+    #[must_use]
+    pub fn gate(&self, task: &Waker) -> Gate {
+        self.index.gate(task)
     }
 
     /// Counts reads that did not wait by themselves: another that came with them has waited in [`fresh`](Self::fresh), or there was

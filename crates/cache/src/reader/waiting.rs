@@ -75,6 +75,16 @@ impl Waiting {
         Poll::Pending
     }
 
+    /// Who is to be woken in the end, of one that is not polled.
+    pub(super) fn will_wake(&mut self, place: Place, waker: Waker) {
+        self.slots[place.slot].waker = Some(waker);
+    }
+
+    /// The wait has ended, and memory is fresh enough.
+    pub(super) fn has_ended_well(&self, place: Place) -> bool {
+        self.slots[place.slot].ended == Some(Ok(()))
+    }
+
     /// The read has its answer, or wants none any more.
     pub(super) fn leave(&mut self, place: Place) {
         let slot = &mut self.slots[place.slot];

@@ -5,6 +5,7 @@
 mod answers_are_the_servers;
 mod bounded_memory_fetches_what_it_lacks;
 mod doubts_are_left_to_the_server;
+mod lookups_one_after_the_other;
 mod replicas_do_not_matter;
 mod rights_are_those_of_the_session;
 mod sessions_say_how_fresh_lookups_are;

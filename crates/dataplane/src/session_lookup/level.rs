@@ -24,6 +24,7 @@ impl OfSession {
     pub(super) fn note_waited_for(&mut self, level: ReadConsistency, now: u32) {
         if level == ReadConsistency::Strong {
             self.may_have_written = false;
+            self.gating.note_lookup();
             if !self.rights.is_certain() {
                 self.rights.note_fresh(self.lookups.definitions(), now);
             }

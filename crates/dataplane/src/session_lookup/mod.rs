@@ -17,8 +17,10 @@ mod settings;
 
 use std::collections::{BTreeSet, HashMap};
 use std::future::poll_fn;
+use std::io;
 use std::net::IpAddr;
 use std::rc::Rc;
+use std::task::{Context, Poll};
 
 use config::ReadConsistency;
 use foldhash::fast::RandomState;
@@ -33,6 +35,7 @@ use self::rights::RightsOfSession;
 pub(crate) use self::rights::rights_of_login;
 use crate::control::Waiting;
 use crate::error::SessionError;
+use crate::gating::Gating;
 use crate::lookups::{
     self, Asked, Environment, Finding, Left, LookupSeries, Lookups, Plan, Recorded, Recorder,
 };
@@ -70,6 +73,7 @@ pub(crate) struct OfSession {
     last_prepared: LastPrepared,
     /// When a command went to the server last, in ticks of the worker's clock.
     sent: u32,
+    gating: Gating,
     /// The command of a lookup that the server does not know of.
     unknown_to_server: Vec<u8>,
     /// What [`at_once`] has found of the command under way.
@@ -185,6 +189,7 @@ impl OfSession {
             statements: HashMap::default(),
             last_prepared: LastPrepared::default(),
             sent: session.worker.clock.now(),
+            gating: Gating::default(),
             unknown_to_server: Vec::new(),
             found: Found::default(),
             key: Vec::new(),
@@ -254,6 +259,24 @@ impl OfSession {
 
 fn only_reads(facts: &Facts) -> bool {
     facts.class == Class::Read && facts.effects == Effects::NONE && facts.statements == 1
+}
+
+/// The session waits for its next command.
+#[inline]
+pub(crate) fn next_command(session: &mut Session) {
+    if let Some(of) = &mut session.lookups {
+        of.gating.next_command();
+    }
+}
+
+/// Reads what the client sends.
+#[inline]
+pub(crate) fn poll_read(cx: &mut Context<'_>, session: &mut Session) -> Poll<io::Result<usize>> {
+    let wires = &mut session.wires;
+    match &mut session.lookups {
+        Some(of) => of.gating.poll_read(&*of.lookups, cx, wires),
+        None => wires.up.poll_read(cx, &mut wires.client),
+    }
 }
 
 /// Forwards a command, or answers it.

@@ -97,11 +97,15 @@ fn other_query(session: &Session, of: &OfSession, head: CommandHead) -> Other {
 fn answer_now(session: &mut Session, of: &mut OfSession, head: CommandHead, plan: &Plan) -> bool {
     of.out.clear();
     let level = of.level();
-    let answered = of.lookups.answer_now(plan, &of.key, level, None, &mut of.out);
+    let is_fresh = of.gating.is_fresh();
+    let answered = of
+        .lookups
+        .answer_now(plan, &of.key, level, None, is_fresh, &mut of.out);
     let is_answered = matches!(answered, Some(Ok(_)));
     if !is_answered || !lookups::put(&mut session.wires, &of.out) {
         return false;
     }
+    of.note_waited_for(level, session.worker.clock.now());
     note_answered(session, of, head);
     of.out = lookups::kept(std::mem::take(&mut of.out));
     settle::command(session, head, Ok(Exchanged::Sent)).is_ok()

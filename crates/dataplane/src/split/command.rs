@@ -12,7 +12,7 @@ use crate::control::Waiting;
 use crate::error::SessionError;
 use crate::flow::Flow;
 use crate::session::CommandHead;
-use crate::split::answer;
+use crate::split::{answer, lookup};
 use crate::split::state::Split;
 
 /// Waits for the next command, as much of it as fits into a buffer: a statement is looked at before it is sent. What comes
@@ -20,6 +20,7 @@ use crate::split::state::Split;
 pub(crate) async fn accept(split: &mut Split) -> Result<CommandHead, SessionError> {
     split.control.mark(Waiting::Client);
     split.error_sequence = Some(0);
+    lookup::next_command(split);
     poll_fn(|cx| poll_accept(cx, split)).await
 }
 
@@ -34,7 +35,7 @@ fn poll_accept(cx: &mut Context<'_>, split: &mut Split) -> Poll<Result<CommandHe
         if let Some(head) = whole(split) {
             return Poll::Ready(Ok(head));
         }
-        match split.wires.up.poll_read(cx, &mut split.wires.client) {
+        match lookup::poll_read(cx, split) {
             Poll::Ready(Ok(0)) => return Poll::Ready(Err(SessionError::ClientGone)),
             Poll::Ready(Ok(_)) => {}
             Poll::Ready(Err(error)) => return Poll::Ready(Err(SessionError::ClientFailed(error))),

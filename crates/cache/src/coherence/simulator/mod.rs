@@ -36,6 +36,8 @@ enum Level {
 enum Mutant {
     /// A probe serves reads that arrived while it was under way.
     ProbeServesLateReads,
+    /// All requests that came together are served by a probe that was sent when the first of them had come.
+    FirstIsWaitedForOnly,
     /// The answer to a probe that another one has overtaken is taken for the other's.
     AnswersMixed,
     /// A strong read does not wait until what the probe said is applied.
@@ -72,8 +74,9 @@ enum Mutant {
     TruncateMissed,
 }
 
-const MUTANTS: [Mutant; 18] = [
+const MUTANTS: [Mutant; 19] = [
     Mutant::ProbeServesLateReads,
+    Mutant::FirstIsWaitedForOnly,
     Mutant::AnswersMixed,
     Mutant::NoWaitForApplied,
     Mutant::SourcesMixed,
@@ -254,6 +257,13 @@ impl Simulator {
         if self.workers[worker].reads.len() > 6 {
             return;
         }
+        if self.random.below(4) == 0 {
+            let mut reads = self.workers[worker].reads.iter_mut();
+            if let Some(first) = reads.find(|read| read.level == Level::Strong && read.behind.is_none()) {
+                first.behind = Some(self.now);
+                return;
+            }
+        }
         let level = [Level::Strong, Level::Strong, Level::Session, Level::Eventual][self.random.below(4)];
         let session = self.random.below(SESSIONS);
         let read = Read {
@@ -264,6 +274,7 @@ impl Simulator {
             arrival: self.index.arrive(),
             wants: self.sessions[session].1.clone(),
             fetch: None,
+            behind: None,
         };
         self.workers[worker].reads.push(read);
     }

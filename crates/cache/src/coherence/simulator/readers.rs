@@ -31,6 +31,8 @@ pub(super) struct Read {
     /// What the session was told of.
     pub(super) wants: GtidSet,
     pub(super) fetch: Option<Fetch>,
+    /// When a request came that stands behind it in the same bytes: it is looked at once this one is answered.
+    pub(super) behind: Option<u64>,
 }
 
 /// A question to the primary, step by step.
@@ -80,13 +82,36 @@ impl Simulator {
         match ended {
             Some(value) => {
                 self.done[read.level as usize] += 1;
-                self.truth.check(&read, self.now, value)
+                self.truth.check(&read, self.now, value)?;
+                if let Some(arrived) = read.behind {
+                    self.read_behind(worker, &read, arrived);
+                }
+                Ok(())
             }
             None => {
                 self.workers[worker].reads.push(read);
                 Ok(())
             }
         }
+    }
+
+    /// The next request of a connection whose first waited before it was read: it may have come after the probe was sent that
+    /// served the first.
+    fn read_behind(&mut self, worker: usize, first: &Read, arrived: u64) {
+        let arrival = match self.is(Mutant::FirstIsWaitedForOnly) {
+            true => first.arrival,
+            false => self.index.arrive(),
+        };
+        self.workers[worker].reads.push(Read {
+            level: first.level,
+            session: first.session,
+            group: first.group,
+            arrived,
+            arrival,
+            wants: first.wants.clone(),
+            fetch: None,
+            behind: None,
+        });
     }
 
     fn advance_probe(&mut self, worker: usize) {

@@ -12,13 +12,13 @@ use crate::store::Version;
 const LIMIT: Duration = Duration::from_secs(1);
 
 /// An index, and what is applied.
-struct Worker {
-    index: Rc<Index>,
+pub(super) struct Worker {
+    pub(super) index: Rc<Index>,
     feed: watch::Sender<Arc<Applied>>,
     now: Instant,
 }
 
-fn at(source: u64, offset: u64) -> Position {
+pub(super) fn at(source: u64, offset: u64) -> Position {
     let place = coherence::Place::File { file: 1, offset };
     Position {
         source: SourceId(source),
@@ -35,7 +35,7 @@ fn applied(position: Position) -> Arc<Applied> {
 }
 
 impl Worker {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self::beside(&Arc::default())
     }
 
@@ -49,7 +49,7 @@ impl Worker {
         }
     }
 
-    fn arrive(&self) -> Read<'_> {
+    pub(super) fn arrive(&self) -> Read<'_> {
         let arrival = self.index.probes.arrive();
         let place = self.index.state.borrow_mut().enter(arrival, self.now);
         Read {
@@ -58,21 +58,21 @@ impl Worker {
         }
     }
 
-    fn apply(&self, position: Position) -> (bool, bool) {
+    pub(super) fn apply(&self, position: Position) -> (bool, bool) {
         self.feed.send_replace(applied(position));
         self.settle(Duration::ZERO)
     }
 
-    fn settle(&self, after: Duration) -> (bool, bool) {
+    pub(super) fn settle(&self, after: Duration) -> (bool, bool) {
         let known = Arc::clone(&self.feed.borrow());
         self.index.settle(&known, self.now + after)
     }
 
-    fn send(&self) -> Option<Probe> {
+    pub(super) fn send(&self) -> Option<Probe> {
         self.index.probes.send(self.now).ok()
     }
 
-    fn answer(&self, probe: Probe, answer: Result<Position, Arc<str>>) {
+    pub(super) fn answer(&self, probe: Probe, answer: Result<Position, Arc<str>>) {
         self.index.probes.end(probe, &answer);
         self.hear();
     }

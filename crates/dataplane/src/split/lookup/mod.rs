@@ -7,7 +7,9 @@
 mod behind;
 
 use std::collections::HashMap;
+use std::io;
 use std::rc::Rc;
+use std::task::{Context, Poll};
 
 use config::ReadConsistency;
 use foldhash::fast::RandomState;
@@ -23,6 +25,7 @@ use crate::control::Waiting;
 use crate::error::SessionError;
 use crate::flow::Flow;
 use crate::gateway::ListenerState;
+use crate::gating::Gating;
 use crate::lookups::{
     self, Asked, Environment, Finding, Left, Lesson, Lookups, Parameters, Plan, Recorder, Rights,
     Surroundings, Variable,
@@ -57,6 +60,7 @@ pub(crate) struct OfSession {
     plans: HashMap<u32, Planned, RandomState>,
     /// What the session has written, and the text that it is of.
     own: Option<(Box<[u8]>, GtidSet)>,
+    gating: Gating,
 }
 
 /// See [`OfSession::plans`].
@@ -109,7 +113,26 @@ impl OfSession {
             out: Vec::new(),
             plans: HashMap::default(),
             own: None,
+            gating: Gating::default(),
         }))
+    }
+}
+
+/// The session waits for its next command.
+#[inline]
+pub(crate) fn next_command(split: &mut Split) {
+    if let Some(of) = &mut split.lookups {
+        of.gating.next_command();
+    }
+}
+
+/// Reads what the client sends.
+#[inline]
+pub(crate) fn poll_read(cx: &mut Context<'_>, split: &mut Split) -> Poll<io::Result<usize>> {
+    let wires = &mut split.wires;
+    match &mut split.lookups {
+        Some(of) => of.gating.poll_read(&*of.lookups, cx, wires),
+        None => wires.up.poll_read(cx, &mut wires.client),
     }
 }
 
@@ -198,9 +221,14 @@ fn answer_now(split: &mut Split, head: CommandHead, prepared: Option<(u32, u64)>
     let consistency = of.consistency(split);
     let mut out = std::mem::take(&mut of.out);
     out.clear();
-    let answered = of
-        .lookups
-        .answer_now(plan, &of.key, consistency, of.own(consistency), &mut out);
+    let answered = of.lookups.answer_now(
+        plan,
+        &of.key,
+        consistency,
+        of.own(consistency),
+        of.gating.is_fresh(),
+        &mut out,
+    );
     let rows = match answered {
         Some(Ok(answered)) if lookups::put(&mut split.wires, &out) => Some(answered.rows),
         _ => None,
@@ -547,6 +575,9 @@ fn note_answered(
     split.lookup_series().answered.inc();
     if let Some(of) = &mut split.lookups {
         of.rows = Some(rows);
+        if of.consistency == ReadConsistency::Strong {
+            of.gating.note_lookup();
+        }
     }
     split.wires.traffic.listener.bytes_to_clients.add(answer as u64);
 }

@@ -1,0 +1,46 @@
+//! A session with one strong lookup after the other waits before its next command is read from its socket.
+
+use mysql_wire::Capabilities as C;
+
+use crate::stage::{Stage, differs, on_all, query};
+
+on_all!(they_see_every_write other_commands_wait_once);
+
+const LOOKUP: &str = "SELECT c FROM t WHERE id=1";
+/// More than what it takes until a session is thought to go on like that.
+const MANY: usize = 40;
+
+fn they_see_every_write(stage: &Stage) {
+    let (mut direct, mut through) = stage.both("app", C::DEPRECATE_EOF);
+    let row = direct.sql(LOOKUP);
+    stage.until_answered(&mut through, &query(LOOKUP), &row);
+    for round in 0..3 * MANY {
+        if round > MANY {
+            direct.sql(&format!("UPDATE t SET c='{round}' WHERE id=1"));
+        }
+        let (row, said) = (direct.sql(LOOKUP), through.sql(LOOKUP));
+        assert!(said == row, "{}", differs(&query(LOOKUP), &row, &said));
+    }
+}
+
+fn other_commands_wait_once(stage: &Stage) {
+    let (mut direct, mut through) = stage.both("app", C::DEPRECATE_EOF);
+    let (row, ok) = (direct.sql(LOOKUP), direct.sql("DO 1"));
+    let probes = || stage.count("forebay_cache_probes_total");
+    // What was learned may have to be learned anew in between.
+    stage.until(|| {
+        stage.until_answered(&mut through, &query(LOOKUP), &row);
+        let before = (stage.answered(), probes());
+        for _ in 0..MANY {
+            assert_eq!(through.sql(LOOKUP), row);
+        }
+        let many = (MANY as u64, MANY as u64);
+        (stage.answered() - before.0, probes() - before.1) == many
+    });
+    let before = probes();
+    assert_eq!(through.sql("DO 1"), ok);
+    assert_eq!(probes() - before, 1, "it was taken for a lookup");
+    assert_eq!(through.sql("DO 1"), ok);
+    assert_eq!(through.sql(LOOKUP), row);
+    assert_eq!(probes() - before, 2);
+}
