@@ -21,11 +21,16 @@ pub(crate) struct Flow {
     #[allow(clippy::box_collection)]
     ahead: Option<Box<Vec<u8>>>,
     /// The first so many bytes of the buffer may be forwarded.
-    approved: usize,
+    approved: u32,
     /// Bytes were handed to a stream that keeps some back (TLS, compression) until it is flushed.
     unflushed: bool,
     end: End,
+    /// The next so many reads may bring more than one of the usual buffers holds.
+    wide_reads: u8,
 }
+
+/// A source that has filled a buffer gets large ones until so many reads in a row would have fitted into one of the usual size.
+const WIDE_READS: u8 = 16;
 
 /// Whether the sink is to be told that nothing more comes.
 #[derive(Default, PartialEq, Eq)]
@@ -43,7 +48,7 @@ impl Flow {
     pub(crate) fn unseen(&self) -> &[u8] {
         self.buffer
             .as_ref()
-            .map_or(&[], |buffer| &buffer.filled()[self.approved..])
+            .map_or(&[], |buffer| &buffer.filled()[self.approved as usize..])
     }
 
     /// What is to be written: what is said before everything, and what is approved.
@@ -52,13 +57,13 @@ impl Flow {
         let approved = self.buffer.as_ref();
         [
             ahead,
-            approved.map_or(&[], |buffer| &buffer.filled()[..self.approved]),
+            approved.map_or(&[], |buffer| &buffer.filled()[..self.approved as usize]),
         ]
     }
 
     /// The same, to be changed.
     pub(crate) fn unseen_mut(&mut self) -> &mut [u8] {
-        let approved = self.approved;
+        let approved = self.approved as usize;
         self.buffer
             .as_mut()
             .map_or(&mut [], |buffer| &mut buffer.filled_mut()[approved..])
@@ -74,13 +79,13 @@ impl Flow {
     /// Approves the next `n` bytes.
     #[inline]
     pub(crate) fn approve(&mut self, n: usize) {
-        self.approved += n;
-        debug_assert!(self.buffer.as_ref().map_or(0, |buffer| buffer.filled().len()) >= self.approved);
+        self.approved += n as u32;
+        debug_assert!(self.buffer.as_ref().map_or(0, |buffer| buffer.len()) >= self.approved as usize);
     }
 
     /// What is approved and not yet written, to be changed.
     pub(crate) fn approved_mut(&mut self) -> &mut [u8] {
-        let approved = self.approved;
+        let approved = self.approved as usize;
         self.buffer
             .as_mut()
             .map_or(&mut [], |buffer| &mut buffer.filled_mut()[..approved])
@@ -103,7 +108,7 @@ impl Flow {
     /// Puts `bytes`, which are no more than `len`, in the place of the next `len` that are not approved.
     pub(crate) fn replace(&mut self, len: usize, bytes: &[u8]) {
         debug_assert!(bytes.len() <= len);
-        let approved = self.approved;
+        let approved = self.approved as usize;
         if let Some(buffer) = &mut self.buffer {
             // The packet before stays where it is, so that one write takes both.
             let filled = buffer.filled_mut();
@@ -178,19 +183,26 @@ impl Flow {
     /// Reads once from `source`; 0 means the end. Holds a buffer afterwards only if it has bytes.
     #[inline]
     pub(crate) fn poll_read(&mut self, cx: &mut Context<'_>, source: &mut Stream) -> Poll<io::Result<usize>> {
-        let mut buffer = self.buffer.take().unwrap_or_else(buffer::take);
-        if buffer.spare().is_empty() {
-            buffer.compact();
-        }
-        debug_assert!(
-            !buffer.spare().is_empty(),
-            "a full buffer must be forwarded before it is read into"
-        );
-        let result = net::poll_read_into(cx, source, &mut buffer);
-        if !buffer.filled().is_empty() {
-            self.buffer = Some(buffer);
-        }
-        result
+        net::poll_read_pooled(cx, source, &mut self.buffer, buffer::take)
+    }
+
+    /// The same from a source that may have much to say: as long as it fills buffers it gets larger ones.
+    #[inline]
+    pub(crate) fn poll_read_much(
+        &mut self,
+        cx: &mut Context<'_>,
+        source: &mut Stream,
+    ) -> Poll<io::Result<usize>> {
+        let take = match self.wide_reads {
+            0 => buffer::take,
+            _ => buffer::take_wide,
+        };
+        let n = ready!(net::poll_read_pooled(cx, source, &mut self.buffer, take))?;
+        self.wide_reads = match n {
+            n if n >= buffer::CAPACITY => WIDE_READS,
+            _ => self.wide_reads.saturating_sub(1),
+        };
+        Poll::Ready(Ok(n))
     }
 
     /// Writes all approved bytes to `sink`, flushes what it keeps back, and ends it after [`close`](Self::close).
@@ -209,12 +221,13 @@ impl Flow {
         }
         while self.approved > 0 {
             let Some(buffer) = &mut self.buffer else { break };
-            let written = ready!(Pin::new(&mut *sink).poll_write(cx, &buffer.filled()[..self.approved]))?;
+            let written =
+                ready!(Pin::new(&mut *sink).poll_write(cx, &buffer.filled()[..self.approved as usize]))?;
             if written == 0 {
                 return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
             }
             buffer.consume(written);
-            self.approved -= written;
+            self.approved -= written as u32;
             self.unflushed = true;
             self.release_if_empty();
         }
@@ -239,5 +252,37 @@ impl Flow {
         {
             self.buffer = None;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+    use std::io::Write;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_source_that_fills_buffers_gets_large_ones_for_a_while() {
+        let (mut sender, ours) = std::os::unix::net::UnixStream::pair().unwrap();
+        ours.set_nonblocking(true).unwrap();
+        let mut stream = Stream::from(tokio::net::UnixStream::from_std(ours).unwrap());
+        let mut flow = Flow::default();
+        // How many buffers of the usual size are held for what comes at once.
+        let mut held_for = async |bytes: usize| {
+            sender.write_all(&vec![7; bytes]).unwrap();
+            let n = poll_fn(|cx| flow.poll_read_much(cx, &mut stream)).await.unwrap();
+            let held = buffer::in_use_count();
+            flow.discard(n);
+            assert_eq!((n, buffer::in_use_count()), (bytes, 0));
+            held
+        };
+        assert_eq!(held_for(1000).await, 1);
+        assert_eq!(held_for(buffer::CAPACITY).await, 1);
+        assert_eq!(held_for(buffer::CAPACITY + 1000).await, 2, "both in one read");
+        for _ in 0..WIDE_READS {
+            assert_eq!(held_for(1000).await, 2);
+        }
+        assert_eq!(held_for(1000).await, 1);
     }
 }

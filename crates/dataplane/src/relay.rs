@@ -406,7 +406,7 @@ impl<'a, A: Answer> Exchange<'a, A> {
             return Poll::Pending;
         }
         if !std::mem::take(&mut self.look_again) {
-            match wires.down.poll_read(cx, &mut wires.server) {
+            match wires.down.poll_read_much(cx, &mut wires.server) {
                 Poll::Ready(Ok(0) | Err(_)) => return Poll::Ready(Err(Broken::Server)),
                 Poll::Ready(Ok(_)) => self.control.mark(Waiting::Server),
                 Poll::Pending => {
@@ -582,7 +582,7 @@ fn poll_pipe(
         if *ended {
             return Ok(moved);
         }
-        match flow.poll_read(cx, source) {
+        match flow.poll_read_much(cx, source) {
             Poll::Ready(Ok(0)) => {
                 *ended = true;
                 flow.close();

@@ -15,13 +15,13 @@ use crate::buffer::Buffer;
 use crate::compressed::CompressedStream;
 use crate::listener::{Accepted, Socket};
 use crate::peer::Peer;
+use crate::plain::Plain;
 use crate::tls::TlsStream;
 
 /// A connected byte stream.
 ///
-/// On plain TCP and Unix sockets a read is one `recv` and a write one `send`: after a read that did not fill the
-/// buffer tokio (`PollEvented::poll_read`) clears the readiness by itself, because with an edge-triggered epoll a
-/// short read proves the socket empty. The next `poll_read` is then `Pending` without a system call, so callers
+/// On plain TCP and Unix sockets a read is one `recv` and a write one `send`: a read that did not fill the buffer proves the
+/// socket empty, because epoll is edge-triggered. The next one is then `Pending` without a system call, so callers
 /// may simply read until `Pending`; there is no second `recv` that returns `EAGAIN`.
 ///
 /// After writing, call `poll_flush`: it does nothing on a plain socket, but TLS and compression may hold bytes
@@ -29,9 +29,9 @@ use crate::tls::TlsStream;
 #[derive(Debug)]
 pub enum Stream {
     /// Plain TCP.
-    Tcp(TcpStream),
+    Tcp(Plain<TcpStream>),
     /// Plain Unix socket.
-    Unix(UnixStream),
+    Unix(Plain<UnixStream>),
     /// TLS over a plain one.
     Tls(Box<TlsStream>),
     /// The compressed protocol over one of the others.
@@ -41,7 +41,7 @@ pub enum Stream {
 }
 
 // A session is one future per worker task; its two streams are a large part of it.
-const _: () = assert!(size_of::<Stream>() <= 40);
+const _: () = assert!(size_of::<Stream>() <= 48);
 
 impl Stream {
     /// Registers an accepted connection with the runtime of the current thread, which from now on owns it.
@@ -50,8 +50,8 @@ impl Stream {
     /// If the kernel refuses to watch the socket.
     pub fn from_accepted(accepted: Accepted) -> io::Result<Self> {
         match accepted.socket {
-            Socket::Tcp(socket) => TcpStream::from_std(socket).map(Self::Tcp),
-            Socket::Unix(socket) => UnixStream::from_std(socket).map(Self::Unix),
+            Socket::Tcp(socket) => TcpStream::from_std(socket).map(Self::from),
+            Socket::Unix(socket) => UnixStream::from_std(socket).map(Self::from),
         }
     }
 
@@ -70,7 +70,7 @@ impl Stream {
         if !keepalive.is_zero() {
             SockRef::from(&socket).set_tcp_keepalive(&keepalive_options(keepalive))?;
         }
-        socket.connect(address).await.map(Self::Tcp)
+        socket.connect(address).await.map(Self::from)
     }
 
     /// Connects to a Unix socket.
@@ -78,7 +78,7 @@ impl Stream {
     /// # Errors
     /// What the kernel said.
     pub async fn connect_unix(path: &Path) -> io::Result<Self> {
-        UnixStream::connect(path).await.map(Self::Unix)
+        UnixStream::connect(path).await.map(Self::from)
     }
 
     /// The other end. A system call: ask once and keep the answer.
@@ -117,8 +117,8 @@ impl Stream {
     /// What the kernel said: the connection is gone.
     pub fn end_writing(&self) -> io::Result<()> {
         match self {
-            Self::Tcp(stream) => SockRef::from(stream).shutdown(Shutdown::Write),
-            Self::Unix(stream) => SockRef::from(stream).shutdown(Shutdown::Write),
+            Self::Tcp(stream) => SockRef::from(&**stream).shutdown(Shutdown::Write),
+            Self::Unix(stream) => SockRef::from(&**stream).shutdown(Shutdown::Write),
             Self::Tls(stream) => stream.carrier().end_writing(),
             Self::Compressed(stream) => stream.carrier().end_writing(),
             Self::Detached => Err(detached()),
@@ -130,8 +130,8 @@ impl Stream {
     pub fn has_news(&mut self) -> bool {
         let mut byte = [0; 1];
         let read = match self {
-            Self::Tcp(stream) => stream.try_read(&mut byte),
-            Self::Unix(stream) => stream.try_read(&mut byte),
+            Self::Tcp(stream) => stream.socket().try_read(&mut byte),
+            Self::Unix(stream) => stream.socket().try_read(&mut byte),
             Self::Tls(_) | Self::Compressed(_) | Self::Detached => {
                 let mut cx = Context::from_waker(Waker::noop());
                 return Pin::new(self)
@@ -193,7 +193,6 @@ impl Stream {
 ///
 /// # Errors
 /// Those of the stream.
-#[inline]
 pub fn poll_read_into(
     cx: &mut Context<'_>,
     stream: &mut Stream,
@@ -210,12 +209,39 @@ pub fn poll_read_into(
     Poll::Ready(Ok(n))
 }
 
+/// The same into the buffer in `place`: the one that is there, compacted where it has no room, or one that is taken for this
+/// read. None is left there that is empty, so a stream without bytes holds none. One that is there must not be full of bytes.
+///
+/// # Errors
+/// Those of the stream.
+#[inline]
+pub fn poll_read_pooled(
+    cx: &mut Context<'_>,
+    stream: &mut Stream,
+    place: &mut Option<Buffer>,
+    take: fn() -> Buffer,
+) -> Poll<io::Result<usize>> {
+    match stream {
+        Stream::Tcp(stream) => stream.poll_read(cx, place, take),
+        Stream::Unix(stream) => stream.poll_read(cx, place, take),
+        Stream::Tls(_) | Stream::Compressed(_) | Stream::Detached => {
+            let mut buffer = place.take().unwrap_or_else(take);
+            buffer.room();
+            let read = poll_read_into(cx, stream, &mut buffer);
+            if !buffer.is_empty() {
+                *place = Some(buffer);
+            }
+            read
+        }
+    }
+}
+
 impl AsyncRead for Stream {
     #[inline]
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, out: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         match self.get_mut() {
-            Self::Tcp(stream) => Pin::new(stream).poll_read(cx, out),
-            Self::Unix(stream) => Pin::new(stream).poll_read(cx, out),
+            Self::Tcp(stream) => Pin::new(stream.socket()).poll_read(cx, out),
+            Self::Unix(stream) => Pin::new(stream.socket()).poll_read(cx, out),
             Self::Tls(stream) => Pin::new(&mut **stream).poll_read(cx, out),
             Self::Compressed(stream) => Pin::new(&mut **stream).poll_read(cx, out),
             Self::Detached => Poll::Ready(Err(detached())),
@@ -227,8 +253,8 @@ impl AsyncWrite for Stream {
     #[inline]
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         match self.get_mut() {
-            Self::Tcp(stream) => Pin::new(stream).poll_write(cx, bytes),
-            Self::Unix(stream) => Pin::new(stream).poll_write(cx, bytes),
+            Self::Tcp(stream) => stream.poll_write(cx, bytes),
+            Self::Unix(stream) => stream.poll_write(cx, bytes),
             Self::Tls(stream) => Pin::new(&mut **stream).poll_write(cx, bytes),
             Self::Compressed(stream) => Pin::new(&mut **stream).poll_write(cx, bytes),
             Self::Detached => Poll::Ready(Err(detached())),
@@ -242,8 +268,8 @@ impl AsyncWrite for Stream {
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         match self.get_mut() {
-            Self::Tcp(stream) => Pin::new(stream).poll_write_vectored(cx, slices),
-            Self::Unix(stream) => Pin::new(stream).poll_write_vectored(cx, slices),
+            Self::Tcp(stream) => Pin::new(stream.socket()).poll_write_vectored(cx, slices),
+            Self::Unix(stream) => Pin::new(stream.socket()).poll_write_vectored(cx, slices),
             Self::Tls(stream) => Pin::new(&mut **stream).poll_write_vectored(cx, slices),
             Self::Compressed(stream) => Pin::new(&mut **stream).poll_write_vectored(cx, slices),
             Self::Detached => Poll::Ready(Err(detached())),
@@ -266,12 +292,24 @@ impl AsyncWrite for Stream {
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self.get_mut() {
-            Self::Tcp(stream) => Pin::new(stream).poll_shutdown(cx),
-            Self::Unix(stream) => Pin::new(stream).poll_shutdown(cx),
+            Self::Tcp(stream) => Pin::new(stream.socket()).poll_shutdown(cx),
+            Self::Unix(stream) => Pin::new(stream.socket()).poll_shutdown(cx),
             Self::Tls(stream) => Pin::new(&mut **stream).poll_shutdown(cx),
             Self::Compressed(stream) => Pin::new(&mut **stream).poll_shutdown(cx),
             Self::Detached => Poll::Ready(Ok(())),
         }
+    }
+}
+
+impl From<TcpStream> for Stream {
+    fn from(socket: TcpStream) -> Self {
+        Self::Tcp(socket.into())
+    }
+}
+
+impl From<UnixStream> for Stream {
+    fn from(socket: UnixStream) -> Self {
+        Self::Unix(socket.into())
     }
 }
 

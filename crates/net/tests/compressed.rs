@@ -211,7 +211,7 @@ async fn big_transfers_arrive_whole_and_leave_no_buffer_behind() {
     for algorithm in ALGORITHMS {
         let (from, to) = plain().await;
         to.set_nonblocking(true).unwrap();
-        let to = Stream::Tcp(tokio::net::TcpStream::from_std(to).unwrap());
+        let to = Stream::from(tokio::net::TcpStream::from_std(to).unwrap());
         let mut from = compressed(from, algorithm, Toward::Server).unwrap();
         let mut to = compressed(to, algorithm, Toward::Client).unwrap();
         assert!(from.is_compressed() && !from.is_encrypted());

@@ -13,9 +13,10 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use net::buffer::{self, Buffer};
-use net::{Peer, Stream, poll_read_into};
+use net::{Peer, Stream, poll_read_into, poll_read_pooled};
 use socket2::SockRef;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::task::coop;
 
 /// A stream of ours and a blocking socket on the other end of it.
 async fn pair() -> (Stream, TcpStream) {
@@ -95,7 +96,7 @@ async fn a_connected_stream_has_its_options() {
     let Stream::Tcp(socket) = &stream else {
         panic!("not TCP")
     };
-    let socket = SockRef::from(socket);
+    let socket = SockRef::from(&**socket);
     assert!(socket.tcp_nodelay().unwrap());
     assert!(socket.keepalive().unwrap());
     assert_eq!(socket.tcp_keepalive_time().unwrap(), Duration::from_secs(60));
@@ -108,7 +109,7 @@ async fn a_connected_stream_has_its_options() {
     let Stream::Tcp(socket) = &quiet else {
         panic!("not TCP")
     };
-    assert!(!SockRef::from(socket).keepalive().unwrap());
+    assert!(!SockRef::from(&**socket).keepalive().unwrap());
 }
 
 #[tokio::test]
@@ -133,6 +134,101 @@ async fn refused_connections_are_errors() {
     let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let error = Stream::connect_tcp(address, Duration::ZERO).await.unwrap_err();
     assert_eq!(error.kind(), std::io::ErrorKind::ConnectionRefused);
+}
+
+/// Reads once, as the data plane does.
+fn poll(cx: &mut Context<'_>, stream: &mut Stream, place: &mut Option<Buffer>) -> Poll<usize> {
+    poll_read_pooled(cx, stream, place, buffer::take).map(Result::unwrap)
+}
+
+/// What a task reads that asks as often as it is woken, and gives up in a time after which something is wrong.
+async fn bytes(stream: &mut Stream, place: &mut Option<Buffer>) -> usize {
+    let reading = std::future::poll_fn(|cx| poll(cx, stream, place));
+    tokio::time::timeout(Duration::from_secs(20), reading)
+        .await
+        .expect("the reader is woken")
+}
+
+#[tokio::test]
+async fn a_pooled_read_is_one_system_call_and_holds_a_buffer_only_with_bytes() {
+    let (mut stream, mut other) = pair().await;
+    let (mut place, mut cx) = (None, Context::from_waker(Waker::noop()));
+    assert!(poll(&mut cx, &mut stream, &mut place).is_pending());
+    assert!(place.is_none() && buffer::in_use_count() == 0);
+    other.write_all(b"first").unwrap();
+    assert_eq!(bytes(&mut stream, &mut place).await, 5);
+    other.write_all(b"second").unwrap();
+    for _ in 0..3 {
+        assert!(
+            poll(&mut cx, &mut stream, &mut place).is_pending(),
+            "a recv would bring bytes"
+        );
+    }
+    assert_eq!(bytes(&mut stream, &mut place).await, 6);
+    assert_eq!(place.take().unwrap().filled(), b"firstsecond");
+    drop(other);
+    assert_eq!(bytes(&mut stream, &mut place).await, 0);
+    assert!(place.is_none() && buffer::in_use_count() == 0);
+}
+
+#[tokio::test]
+async fn whoever_asks_last_is_woken() {
+    let local = tokio::task::LocalSet::new();
+    let (mut stream, mut other) = pair().await;
+    let ask = |mut stream: Stream| async move {
+        std::future::poll_fn(|cx| {
+            // Again and again, of which the runtime hears once.
+            (0..3).for_each(|_| assert!(poll(cx, &mut stream, &mut None).is_pending()));
+            Poll::Ready(())
+        })
+        .await;
+        stream
+    };
+    for _ in 0..3 {
+        let asked = local.spawn_local(ask(stream));
+        stream = local.run_until(asked).await.unwrap();
+        assert!(!stream.has_news());
+        stream = ask(stream).await;
+    }
+    let reading = async move { (bytes(&mut stream, &mut None).await, stream) };
+    let reader = local.spawn_local(reading);
+    let answering = async { other.write_all(b"answer").unwrap() };
+    let (read, ()) = local
+        .run_until(async { tokio::join!(biased; reader, answering) })
+        .await;
+    let (n, mut stream) = read.unwrap();
+    assert_eq!(n, 6);
+    // The waker that was registered is used up.
+    let mut place = None;
+    let reading = bytes(&mut stream, &mut place);
+    let answering = async { other.write_all(b"again").unwrap() };
+    let (n, ()) = tokio::join!(biased; reading, answering);
+    assert_eq!(n, 5);
+}
+
+#[tokio::test]
+async fn a_reader_without_budget_is_woken_all_the_same() {
+    let (mut stream, mut other) = pair().await;
+    let (mut place, mut polls) = (None, 0);
+    let reading = std::future::poll_fn(|cx| {
+        polls += 1;
+        while polls == 1 && coop::has_budget_remaining() {
+            match coop::poll_proceed(cx) {
+                Poll::Ready(budget) => budget.made_progress(),
+                Poll::Pending => break,
+            }
+        }
+        poll(cx, &mut stream, &mut place)
+    });
+    let reading = tokio::time::timeout(Duration::from_secs(20), reading);
+    let answering = async {
+        // It has been told to come again, and has.
+        tokio::task::yield_now().await;
+        tokio::task::yield_now().await;
+        other.write_all(b"answer").unwrap();
+    };
+    let (read, ()) = tokio::join!(biased; reading, answering);
+    assert_eq!(read.unwrap(), 6);
 }
 
 #[tokio::test]

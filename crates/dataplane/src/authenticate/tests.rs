@@ -69,7 +69,7 @@ impl Stage {
         let (stream, host) = self.sockets.accept().await.unwrap();
         stream.set_nodelay(true).unwrap();
         let mut client = Some(Client {
-            stream: Stream::Tcp(stream),
+            stream: Stream::from(stream),
             sequence: 0,
             unread: Vec::new(),
             capabilities: Capabilities::default(),
@@ -242,7 +242,7 @@ impl ByHand {
     async fn greeted(stage: &Stage) -> Self {
         let stream = TcpStream::connect(stage.address()).await.unwrap();
         let mut client = Self {
-            stream: Stream::Tcp(stream),
+            stream: Stream::from(stream),
             sequence: 0,
             nonce: [0; 20],
         };
@@ -464,7 +464,7 @@ async fn a_login_within_a_session_is_asked_for_anew() {
         let client = async {
             let stream = TcpStream::connect(stage.address()).await.unwrap();
             let mut client = ByHand {
-                stream: Stream::Tcp(stream),
+                stream: Stream::from(stream),
                 sequence: 1,
                 nonce: [0; 20],
             };
@@ -476,7 +476,7 @@ async fn a_login_within_a_session_is_asked_for_anew() {
         };
         let server = async {
             let (stream, host) = stage.sockets.accept().await.unwrap();
-            let (mut stream, mut sequence) = (Stream::Tcp(stream), 1);
+            let (mut stream, mut sequence) = (Stream::from(stream), 1);
             let mut side = Side::new(&mut stream, &mut sequence, Vec::new());
             let result = reauthenticate(
                 &mut side,

@@ -219,7 +219,7 @@ async fn connect_from_another_host(address: SocketAddr) -> Stream {
 async fn connect_from(host: [u8; 4], address: SocketAddr) -> Stream {
     let socket = TcpSocket::new_v4().unwrap();
     socket.bind(SocketAddr::from((host, 0))).unwrap();
-    Stream::Tcp(socket.connect(address).await.unwrap())
+    Stream::from(socket.connect(address).await.unwrap())
 }
 
 fn count(sandbox: &Sandbox, query: &str) -> u64 {
