@@ -6,11 +6,11 @@ use serde::Serialize;
 
 /// The running gateway, as operators see it. Called on the control thread; must not block for long.
 pub trait Gateway: Send + Sync + 'static {
-    /// Whether new sessions are served.
+    /// Whether new sessions are served; if they are, what is wrong all the same, in words: writes are refused, or wait.
     ///
     /// # Errors
     /// The reasons why not, in words: a shutdown has begun, a listener whose cluster has no server up.
-    fn ready(&self) -> Result<(), Vec<String>>;
+    fn ready(&self) -> Result<Vec<String>, Vec<String>>;
 
     /// Everything there is, now.
     fn status(&self) -> Status;

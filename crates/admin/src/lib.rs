@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `GET /metrics` | every metric, in the Prometheus or the OpenMetrics text format, as `Accept` asks |
 //! | `GET /healthz` | 200 while the process answers |
-//! | `GET /readyz` | 200 when new sessions are served, otherwise 503 and the reasons, one a line |
+//! | `GET /readyz` | 200 when new sessions are served, and behind `ok` what is wrong all the same; otherwise 503 and the reasons. One a line |
 //! | `GET /status` | [`Status`] as JSON |
 //! | `PUT` or `POST /log?level=debug` | changes what is logged |
 //! | `PUT` or `POST /reload` | reads the configuration again |

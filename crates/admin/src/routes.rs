@@ -18,7 +18,7 @@ const INDEX: &str = "\
 Forebay
 GET  /metrics           metrics, for Prometheus
 GET  /healthz           200 while the process answers
-GET  /readyz            200 when new sessions are served; otherwise 503 and why
+GET  /readyz            200 when new sessions are served, and what is wrong all the same; otherwise 503 and why
 GET  /status            listeners, clusters, servers and workers, as JSON
 GET  /sessions          what sessions are doing, and why they hold a server connection, as JSON; ?limit=N of each worker,
                         ?pinned=true only those that hold one
@@ -68,7 +68,7 @@ async fn metrics(State(sight): State<Sight>, headers: HeaderMap) -> impl IntoRes
 
 async fn readyz(State(sight): State<Sight>) -> Response {
     match sight.gateway.ready() {
-        Ok(()) => "ok\n".into_response(),
+        Ok(wrong) => format!("ok\n{}", lines(&wrong)).into_response(),
         Err(reasons) => (StatusCode::SERVICE_UNAVAILABLE, lines(&reasons)).into_response(),
     }
 }

@@ -19,13 +19,19 @@ use tokio::task::JoinHandle;
 #[derive(Default)]
 struct Fake {
     not_ready: Mutex<Vec<String>>,
+    wrong: Mutex<Vec<String>>,
     done: Mutex<Vec<String>>,
 }
 
 impl Gateway for Fake {
-    fn ready(&self) -> Result<(), Vec<String>> {
+    fn ready(&self) -> Result<Vec<String>, Vec<String>> {
         let reasons = self.not_ready.lock().expect("no panic").clone();
-        if reasons.is_empty() { Ok(()) } else { Err(reasons) }
+        let wrong = self.wrong.lock().expect("no panic").clone();
+        if reasons.is_empty() {
+            Ok(wrong)
+        } else {
+            Err(reasons)
+        }
     }
 
     fn sessions(&self, limit: usize) -> Pin<Box<dyn Future<Output = Vec<SessionStatus>> + Send + '_>> {
@@ -234,6 +240,11 @@ async fn ready_says_why_not() {
     assert_eq!(server.ask("GET /healthz", "").await.code, 200);
     let ready = server.ask("GET /readyz", "").await;
     assert_eq!((ready.code, ready.body.as_str()), (200, "ok\n"));
+
+    *server.gateway.wrong.lock().unwrap() = vec!["cluster main: writes are refused".to_owned()];
+    let ready = server.ask("GET /readyz", "").await;
+    let said = "ok\ncluster main: writes are refused\n";
+    assert_eq!((ready.code, ready.body.as_str()), (200, said));
 
     let reasons = ["shutting down", "listener app: no server of cluster main is up"];
     *server.gateway.not_ready.lock().unwrap() = reasons.map(str::to_owned).to_vec();

@@ -157,8 +157,8 @@ impl admin::Gateway for Operator {
         })
     }
 
-    fn ready(&self) -> Result<(), Vec<String>> {
-        let mut reasons = Vec::new();
+    fn ready(&self) -> Result<Vec<String>, Vec<String>> {
+        let (mut reasons, mut wrong) = (Vec::new(), Vec::new());
         if self.gateway.is_draining() {
             reasons.push("shutting down".to_owned());
         }
@@ -176,8 +176,13 @@ impl admin::Gateway for Operator {
             {
                 reasons.push(format!("cluster {}: no server is up", cluster.name()));
             }
+            wrong.extend(writes_wait(&cluster));
         }
-        if reasons.is_empty() { Ok(()) } else { Err(reasons) }
+        if reasons.is_empty() {
+            Ok(wrong)
+        } else {
+            Err(reasons)
+        }
     }
 
     fn status(&self) -> Status {
@@ -258,6 +263,19 @@ fn cache_status(cache: &Cache) -> CacheStatus {
         memory_bytes: memory.held,
         memory_max_bytes: memory.memory_max,
         mappings: mappings.collect(),
+    }
+}
+
+/// Why nothing is written in a cluster of which it is known who would take it.
+fn writes_wait(cluster: &Cluster) -> Option<String> {
+    let (name, topology) = (cluster.name(), cluster.topology());
+    let is_followed = cluster.config().topology != config::Topology::Static;
+    match &topology.refuse_writes {
+        Some(reason) => Some(format!("cluster {name}: writes are refused: {reason}")),
+        None if is_followed && topology.primary.is_none() => {
+            Some(format!("cluster {name}: no primary: writes wait"))
+        }
+        None => None,
     }
 }
 

@@ -34,6 +34,11 @@ async fn until_there_is_one() {
         "the log says so: {}",
         gateway.log()
     );
+    // Reads go on, and so do new sessions.
+    let (status, ready) = gateway.get("/readyz");
+    assert_eq!(status, 200, "{ready}");
+    let said = ready.strip_prefix("ok\ncluster main: writes are refused: ");
+    assert!(said.is_some_and(|said| said.lines().count() == 1), "{ready}");
 
     let read_only = match kind() {
         Kind::Mysql => "SET GLOBAL super_read_only = ON",
@@ -44,6 +49,7 @@ async fn until_there_is_one() {
         gateway.metric("forebay_writes_refused", &[]) == 0.0
     })
     .await;
+    assert_eq!(gateway.get("/readyz"), (200, "ok\n".to_owned()));
     session.query_drop("INSERT INTO t VALUES (2)").await.unwrap();
     let rows = ask(&mut session, "SELECT COUNT(*) FROM t").await;
     assert_eq!(rows, Ok(Some("2".to_owned())));
