@@ -8,6 +8,7 @@ use sandbox::{Kind, Sandbox};
 use self::proxy::Proxy;
 use crate::served::{Served, hash, on_both, served_at, spec};
 
+#[allow(dead_code, reason = "what other tests do with it")]
 #[path = "../feed/proxy.rs"]
 mod proxy;
 
