@@ -32,6 +32,8 @@ pub(super) struct Memory {
     incumbent: Option<ServerId>,
     /// All that take writes.
     writers: Vec<ServerId>,
+    /// Of a server with several names the others, by which it is of no use.
+    doubles: Vec<ServerId>,
     damper: Damper,
     conflict_since: Option<Instant>,
     without_primary_since: Option<Instant>,
@@ -248,10 +250,10 @@ impl Memory {
         conflict.filter(|_| confirmed)
     }
 
-    /// One server by two names or addresses is one server. It is looked at by the name under which it can be seen best, which is the
-    /// one it went by before; by the others it is of no use.
+    /// One server by two names or addresses is one server. It goes by the name that it went by, for as long as it is not lost under that, and is
+    /// what the best look by any of its names has shown; by the others it is of no use.
     fn leave_out_doubles(
-        &self,
+        &mut self,
         servers: &[Arc<Server>],
         observations: &mut [Observation],
         incumbent: Option<usize>,
@@ -261,6 +263,7 @@ impl Memory {
             let sight = &observations[at].sight;
             (
                 sight.facts().is_none(),
+                self.doubles.contains(&servers[at].id()),
                 !sight.is_clear(),
                 incumbent != Some(at),
                 at,
@@ -274,10 +277,15 @@ impl Memory {
         let doubles: Vec<(usize, usize)> = (0..servers.len())
             .filter_map(|at| Some((at, stands_for(at)?)))
             .collect();
+        self.doubles = doubles.iter().map(|(at, _)| servers[*at].id()).collect();
         for (at, best) in doubles {
-            if observations[at].sight.facts().is_some() {
-                let reason = format!("is the same server as {}", observations[best].name);
-                observations[at].sight = Sight::Gone { reason };
+            if observations[at].sight.facts().is_none() {
+                continue;
+            }
+            let reason = format!("is the same server as {}", observations[best].name);
+            let seen = std::mem::replace(&mut observations[at].sight, Sight::Gone { reason });
+            if seen.is_clear() && matches!(observations[best].sight, Sight::Blurred { .. }) {
+                observations[best].sight = seen;
             }
         }
     }
@@ -417,10 +425,8 @@ mod tests {
         }
 
         fn fails(&mut self, server: u32, ms: u64, meaning: Meaning) {
-            let blind = Blind {
-                reason: "no answer".to_owned(),
-                meaning,
-            };
+            let reason = "no answer".to_owned();
+            let blind = Blind { reason, meaning };
             self.memory.note(ServerId(server), self.at(ms), Err(blind));
         }
 
@@ -536,22 +542,23 @@ mod tests {
 
     #[tokio::test]
     async fn one_server_by_two_names_is_one() {
-        let mut world = World::new();
-        for server in [0, 1] {
-            world.says_of(server, 0, true, Some("7 db1:3306:/data/"));
-        }
+        let (mut world, db1) = (World::new(), Some("7 db1:3306:/data/"));
+        (0..2).for_each(|name| world.says_of(name, 0, true, db1));
         assert_eq!(world.primary(1), (Some(0), false));
         let picture = world.memory.picture(&world.config, &world.servers, world.at(2));
         assert_eq!(picture.members[1].reason, "is the same server as 10.0.0.1:1");
+        // A slow look is no reason for another name, and what it is now is known by the other one.
+        for (ms, writable, primary) in [(50, true, Some(0)), (60, false, None)] {
+            world.fails(0, ms, Meaning::Unknown);
+            world.says_of(1, ms, writable, db1);
+            assert_eq!(world.primary(ms), (primary, false));
+        }
         // By the first name it cannot be found any more.
         world.fails(0, 100, Meaning::Unknown);
+        world.says_of(1, 100, true, db1);
         assert_eq!(world.primary(100), (Some(1), false));
-        world.says_of(0, 200, true, Some("7 db1:3306:/data/"));
-        assert_eq!(
-            world.primary(200),
-            (Some(1), false),
-            "it goes by the name it went by"
-        );
+        world.says_of(0, 200, true, db1);
+        assert_eq!(world.primary(200), (Some(1), false), "the name it went by");
         // Somebody else, on a copy of its machine.
         world.says_of(0, 300, true, Some("7 db2:3306:/data/"));
         assert_eq!(world.primary(301).0, None);
