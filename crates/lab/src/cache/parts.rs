@@ -38,6 +38,9 @@ pub(super) struct Bench<'a> {
     server: Sandbox,
 }
 
+/// The rounds of the server itself, of HAProxy, and of memory.
+type Contenders = [Vec<f64>; 3];
+
 /// One round of one contender.
 struct Sample {
     cpu_us: f64,
@@ -336,8 +339,7 @@ impl<'a> Bench<'a> {
         let (haproxy, through) = rig::start_haproxy(&args, &self.server, self.folder)?;
         let direct = self.server.primary().address().parse()?;
         let server = self.server.primary().pid().context("the server is gone")?;
-        let (mut rates, mut costs, mut of_load): ([Vec<f64>; 3], [Vec<f64>; 3], [Vec<f64>; 3]) =
-            Default::default();
+        let [mut rates, mut costs, mut of_load]: [Contenders; 3] = Default::default();
         for _ in 0..self.args.rounds {
             let contenders = [
                 ("the server", direct, server),
@@ -354,51 +356,7 @@ impl<'a> Bench<'a> {
                 of_load[at].push(done.cpu.as_secs_f64() * 1e6 / done.queries);
             }
         }
-        for (at, name) in ["the server", "HAProxy", "memory"].into_iter().enumerate() {
-            let figures = [
-                (format!("point select: {name}"), "query/s", &rates[at]),
-                (format!("point select: {name}, CPU"), "us/q", &costs[at]),
-                (
-                    format!("point select: {name}, CPU of sysbench"),
-                    "us/q",
-                    &of_load[at],
-                ),
-            ];
-            for (what, unit, rounds) in figures {
-                report.add("sql", what, unit, rounds.iter().copied(), None);
-            }
-        }
-        let ratio =
-            |of: &[f64], to: &[f64]| -> Vec<f64> { of.iter().zip(to).map(|(of, to)| of / to).collect() };
-        let faster = ratio(&rates[2], &rates[0]);
-        report.add(
-            "sql",
-            "memory/server, query/s",
-            "",
-            faster,
-            Some(Wanted::AtLeast(3.0)),
-        );
-        // The load has the same cores: where an answer costs nothing, there are as many as sysbench alone can ask for.
-        let both: Vec<f64> = costs[0]
-            .iter()
-            .zip(&of_load[0])
-            .map(|(server, load)| server + load)
-            .collect();
-        report.add(
-            "sql",
-            "memory/server, query/s, if memory took no CPU",
-            "",
-            ratio(&both, &of_load[0]),
-            None,
-        );
-        let cheaper = ratio(&costs[2], &costs[1]);
-        report.add(
-            "sql",
-            "memory/HAProxy, CPU",
-            "",
-            cheaper,
-            Some(Wanted::AtMost(0.6)),
-        );
+        report_point_selects(report, &rates, &costs, &of_load);
         Ok(())
     }
 
@@ -470,6 +428,54 @@ impl<'a> Bench<'a> {
             p99_ms: latency.value_at_quantile(0.99) as f64 / 1e6,
         })
     }
+}
+
+/// Queries a second, and the CPU of each and of sysbench beside it for a query.
+fn report_point_selects(report: &mut Report, rates: &Contenders, costs: &Contenders, of_load: &Contenders) {
+    for (at, name) in ["the server", "HAProxy", "memory"].into_iter().enumerate() {
+        let figures = [
+            (format!("point select: {name}"), "query/s", &rates[at]),
+            (format!("point select: {name}, CPU"), "us/q", &costs[at]),
+            (
+                format!("point select: {name}, CPU of sysbench"),
+                "us/q",
+                &of_load[at],
+            ),
+        ];
+        for (what, unit, rounds) in figures {
+            report.add("sql", what, unit, rounds.iter().copied(), None);
+        }
+    }
+    let ratio = |of: &[f64], to: &[f64]| -> Vec<f64> { of.iter().zip(to).map(|(of, to)| of / to).collect() };
+    let faster = ratio(&rates[2], &rates[0]);
+    report.add(
+        "sql",
+        "memory/server, query/s",
+        "",
+        faster,
+        Some(Wanted::AtLeast(3.0)),
+    );
+    // The load has the same cores: where an answer costs nothing, there are as many as sysbench alone can ask for.
+    let both: Vec<f64> = costs[0]
+        .iter()
+        .zip(&of_load[0])
+        .map(|(server, load)| server + load)
+        .collect();
+    report.add(
+        "sql",
+        "memory/server, query/s, if memory took no CPU",
+        "",
+        ratio(&both, &of_load[0]),
+        None,
+    );
+    let cheaper = ratio(&costs[2], &costs[1]);
+    report.add(
+        "sql",
+        "memory/HAProxy, CPU",
+        "",
+        cheaper,
+        Some(Wanted::AtMost(0.6)),
+    );
 }
 
 fn signal(pid: u32, name: &str) -> anyhow::Result<()> {

@@ -153,7 +153,7 @@ fn what_is_said_of_one_wait_is_not_said_of_the_next() {
         ask(&worker);
         // Somebody else has read it.
         let mut bytes = [0; 10];
-        guarded.stream.read(&mut bytes).await.unwrap();
+        assert_eq!(guarded.stream.read(&mut bytes).await.unwrap(), 3);
         assert_eq!(guarded.look(), Poll::Pending);
         guarded.say_past("two").await;
         assert_eq!(guarded.look(), came("two", false));
