@@ -223,6 +223,24 @@ async fn mysql_by_gtid() {
             "query test: TRUNCATE TABLE t",
         ]
     );
+    a_branch_is_read_in_its_parts(&mut stream, next + 2).await;
+
+    let seen = [
+        ("", number),
+        (tag, update),
+        ("", next),
+        ("", next + 1),
+        ("", next + 2),
+    ];
+    what_was_seen_is_what_the_server_has(&have, &seen, &after);
+    link.query("INSERT INTO t VALUES (9, '')").await;
+    let mut stream = dump(&sandbox, &after).await;
+    stream.until("format").await;
+    assert_eq!(stream.until("write").await.last().unwrap(), "write 9");
+}
+
+/// That of `xa_transaction`, behind the end of a file. `commit` is the number of its second half.
+async fn a_branch_is_read_in_its_parts(stream: &mut Stream, commit: u64) {
     let events = stream.until("query test: XA COMMIT").await;
     let (file_end, transaction) =
         events.split_at(events.iter().position(|event| event.starts_with("GTID")).unwrap());
@@ -239,23 +257,10 @@ async fn mysql_by_gtid() {
             "write 3",
             "query test: XA END X'78',X'',1",
             "XA prepare false",
-            &format!("GTID :{}", next + 2),
+            &format!("GTID :{commit}"),
             "query test: XA COMMIT X'78',X'',1",
         ]
     );
-
-    let seen = [
-        ("", number),
-        (tag, update),
-        ("", next),
-        ("", next + 1),
-        ("", next + 2),
-    ];
-    what_was_seen_is_what_the_server_has(&have, &seen, &after);
-    link.query("INSERT INTO t VALUES (9, '')").await;
-    let mut stream = dump(&sandbox, &after).await;
-    stream.until("format").await;
-    assert_eq!(stream.until("write").await.last().unwrap(), "write 9");
 }
 
 /// Added up, with a tag, too.
