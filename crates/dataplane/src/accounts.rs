@@ -69,7 +69,10 @@ impl Accounts {
         {
             return Applicant::passing(text, cluster.passed(name).as_ref());
         }
-        applicant
+        match cluster.config().accounts.keep_passwords {
+            true => applicant,
+            false => applicant.without_passwords(),
+        }
     }
 
     /// What to log in with on servers, where a server decides ([`Applicant::passes`]) and has let the applicant in. Never

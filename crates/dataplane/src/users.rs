@@ -248,6 +248,22 @@ impl User {
         }
     }
 
+    /// The same account, of whose hashes no password is known.
+    fn without_passwords(&self) -> Self {
+        let [first, other] = &self.secrets;
+        let one = first.without_password();
+        let other = match (first, other) {
+            (Known::Stored(first), Known::Stored(other)) if Arc::ptr_eq(first, other) => one.clone(),
+            (_, other) => other.without_password(),
+        };
+        Self {
+            config: self.config.clone(),
+            name: Arc::clone(&self.name),
+            secrets: [one, other],
+            active: Arc::clone(&self.active),
+        }
+    }
+
     /// Counts a session in, unless the account has as many as it may.
     ///
     /// # Errors
@@ -292,6 +308,15 @@ impl Applicant {
             exists: password.is_some(),
             passes: true,
         }
+    }
+
+    /// The same where no passwords are kept: one that a login elsewhere has left is not known here.
+    pub(crate) fn without_passwords(mut self) -> Self {
+        let is_kept = |known: &Known| matches!(known, Known::Stored(stored) if stored.kept().is_some());
+        if self.user.secrets.iter().any(is_kept) {
+            self.user = Arc::new(self.user.without_passwords());
+        }
+        self
     }
 
     /// Whether it is a server that says what the password is worth: [`Accounts::pass`](crate::accounts::Accounts::pass).
@@ -449,6 +474,14 @@ impl Known {
         }
     }
 
+    /// What is known of it but for the password of a hash.
+    fn without_password(&self) -> Self {
+        match self {
+            Self::Stored(stored) => Self::Stored(stored.without_password()),
+            Self::Password(..) | Self::Native(_) => self.clone(),
+        }
+    }
+
     fn stage2(&self) -> Option<&[u8; 20]> {
         match self {
             Self::Password(_, stage2) | Self::Native(stage2) => Some(stage2),
@@ -510,7 +543,7 @@ impl UserSession {
 
     /// Whether it counts for this account.
     pub(crate) fn is_of(&self, user: &Arc<User>) -> bool {
-        Arc::ptr_eq(&self.0, user)
+        Arc::ptr_eq(&self.0.active, &user.active)
     }
 }
 

@@ -550,7 +550,7 @@ impl<'a> Exchange<'a> {
 
 impl LoginError {
     /// Whether the server has asked something that has no answer here.
-    fn leaves_server_waiting(&self) -> bool {
+    pub(crate) fn leaves_server_waiting(&self) -> bool {
         matches!(
             self,
             Self::UnknownPlugin(_) | Self::NeedsTls(_) | Self::NeedsPassword(_) | Self::Key(_)

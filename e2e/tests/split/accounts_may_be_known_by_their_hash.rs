@@ -105,3 +105,27 @@ async fn there_may_be_two_of_them() {
     }
     assert!(!is_let_in(&gateway, "two_hashes", "hunter4").await);
 }
+
+/// A server that has the account with another plugin counts each login, and locks the account in the end.
+#[tokio::test]
+async fn a_hash_that_does_not_fit_is_not_tried_each_time() {
+    const NATIVE: &str = "native_hash = \"*58815970BE77B3720276F63DB198B1FA42E5CC02\"\n";
+    let sandbox = cluster::single();
+    account(sandbox, "misfit");
+    if kind() == Kind::Mysql {
+        let lock = "ALTER USER misfit@'%' FAILED_LOGIN_ATTEMPTS 3 PASSWORD_LOCK_TIME UNBOUNDED";
+        sql(sandbox, lock);
+    }
+    let gateway = with_user("misfit", NATIVE).start();
+    for _ in 0..5 {
+        let error = log_in(&gateway, "misfit", "hunter2").await.unwrap_err();
+        assert_eq!(client::code(&error), 1429, "{error}");
+    }
+    let said = gateway.log().matches("account cannot log in on a server").count();
+    assert_eq!(said, 1, "{}", gateway.log());
+    if kind() == Kind::Mysql {
+        let options = client::options_at(sandbox.primary().port());
+        let direct = options.user(Some("misfit")).pass(Some("hunter2"));
+        mysql_async::Conn::new(direct).await.unwrap();
+    }
+}

@@ -255,6 +255,12 @@ impl AccountSecret {
         self.kept.get()
     }
 
+    /// The same one, of which no password is known.
+    #[must_use]
+    pub fn without_password(&self) -> Arc<Self> {
+        Self::numbered(self.id, self.stored.clone())
+    }
+
     /// Keeps the password, which must be the right one, until the account is changed or dropped.
     pub fn keep(&self, password: &Secret) {
         // Whoever was first has kept the same.

@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
 use super::Key;
+use super::misfits::Misfits;
 use super::openings::Openings;
 use super::refusals::{Ceiling, FullUsers};
 use crate::seat::Seat;
@@ -51,6 +52,8 @@ pub(crate) struct Line {
     /// What the server itself has said.
     pub(crate) ceiling: Ceiling,
     pub(crate) full_users: FullUsers,
+    /// Accounts that it has in a form that is of no use.
+    pub(super) misfits: Misfits,
     /// Those who are about to open a connection.
     pub(crate) openings: Openings,
     pub(crate) timeouts: AtomicU64,

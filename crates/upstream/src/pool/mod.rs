@@ -18,6 +18,7 @@ mod connection;
 mod exchange;
 mod housekeeping;
 mod line;
+mod misfits;
 mod open;
 mod openings;
 mod place;

@@ -19,7 +19,7 @@ use crate::error::{ConnectFailure, LeaseError, Seconds};
 use crate::greeting::{GreetingError, read_greeting};
 use crate::leave::leave;
 use crate::login::{self, LoggedIn, LoginError, Terms, Tls};
-use crate::server::Server;
+use crate::server::{Server, now};
 
 /// What every connection of a pool has.
 const NEEDED: Capabilities = Capabilities::PROTOCOL_41
@@ -48,6 +48,8 @@ enum Failure {
     /// It does not.
     Here(String),
     Refused(ErrPacket),
+    /// The account is there in a form for which what is known of it is of no use.
+    Misfit(String),
     Unusable(String),
 }
 
@@ -57,7 +59,18 @@ impl Opening<'_> {
         &self,
         known: Option<&Rc<Baseline>>,
     ) -> Result<(Stream, Rc<Opened>), LeaseError> {
-        self.try_open(known).await.map_err(|failure| {
+        let misfits = &self.server.line.misfits;
+        if let Some((reason, left)) = misfits.refusal(self.credential, self.config, now()) {
+            return Err(LeaseError::Unusable {
+                server: self.server.name().to_owned(),
+                reason: format!("{reason}; tried again in {} s", left.as_secs() + 1),
+            });
+        }
+        let opened = self.try_open(known).await;
+        if opened.is_ok() {
+            misfits.forget(self.credential);
+        }
+        opened.map_err(|failure| {
             let server = self.server.name().to_owned();
             let connect = |reason| LeaseError::ConnectFailed {
                 cluster: self.cluster.name().to_owned(),
@@ -74,6 +87,19 @@ impl Opening<'_> {
                 }
                 Failure::Here(reason) => connect(reason),
                 Failure::Refused(packet) => LeaseError::Refused { server, packet },
+                Failure::Misfit(reason) => {
+                    let pause = misfits.note(self.credential, self.config, &reason, now());
+                    let (cluster, user) = (self.cluster.name(), &self.credential.user);
+                    tracing::warn!(
+                        cluster,
+                        server,
+                        %user,
+                        reason,
+                        pause_seconds = pause.as_secs(),
+                        "account cannot log in on a server: not tried again for a while, since the server counts that"
+                    );
+                    LeaseError::Unusable { server, reason }
+                }
                 Failure::Unusable(reason) => LeaseError::Unusable { server, reason },
             }
         })
@@ -142,6 +168,9 @@ impl Opening<'_> {
             .map_err(|error| match error {
                 LoginError::Refused(packet) => Failure::Refused(packet),
                 LoginError::Io(_) | LoginError::Closed => Failure::Server(format!("login: {error}")),
+                error if error.leaves_server_waiting() => {
+                    Failure::Misfit(format!("login of user {}: {error}", self.credential.user))
+                }
                 error => Failure::Unusable(format!("login of user {}: {error}", self.credential.user)),
             })
     }

@@ -90,6 +90,21 @@ async fn what_is_not_to_be_kept_is_sent_each_time() {
     for _ in 0..2 {
         assert_eq!(log_in(&stage, "sha2", "secret").await, Way::InFull);
     }
+    // Nor is it known from a cluster that does keep it, where it stays known.
+    let keeps = Cluster::new(config::Cluster::new("other", Vec::new())).unwrap();
+    let own = std::mem::replace(&mut stage.listener.cluster, keeps);
+    for user in ["sha2", "ed25519"] {
+        assert_eq!(log_in(&stage, user, "secret").await, Way::InFull);
+        assert_eq!(log_in(&stage, user, "secret").await, Way::Fast);
+    }
+    let keeps = std::mem::replace(&mut stage.listener.cluster, own);
+    for user in ["sha2", "ed25519"] {
+        assert_eq!(log_in(&stage, user, "Secret").await, Way::Refused);
+        assert_eq!(log_in(&stage, user, "secret").await, Way::InFull);
+        assert_eq!(log_in(&stage, user, "secret").await, Way::InFull);
+    }
+    stage.listener.cluster = keeps;
+    assert_eq!(log_in(&stage, "sha2", "secret").await, Way::Fast);
 }
 
 #[tokio::test]

@@ -1,0 +1,158 @@
+//! Accounts that a server has in a form for which the gateway's secret is of no use: another plugin than the hash is for, or one that is not
+//! known here. Nothing but an answer that is wrong ends such a login in order, and servers count those, to lock the account or this host out.
+//! So it is tried again after a while, and then after longer and longer ones.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::connection::Credential;
+
+/// Until the second attempt; then twice as long each time.
+const FIRST_PAUSE: Duration = Duration::from_secs(10);
+
+/// The longest pause. Somebody may have mended the account.
+const LONGEST_PAUSE: Duration = Duration::from_secs(600);
+
+/// Accounts that are remembered.
+const MOST: usize = 256;
+
+/// Those of one server.
+#[derive(Debug, Default)]
+pub(crate) struct Misfits {
+    /// There are any: usually not, and nothing has to be locked to know it.
+    any: AtomicBool,
+    all: Mutex<Vec<Misfit>>,
+}
+
+#[derive(Debug)]
+struct Misfit {
+    credential: Credential,
+    /// Under another one it may be of use: over TLS, say.
+    config: Arc<config::Cluster>,
+    reason: String,
+    pause: Duration,
+    /// When it may be tried again.
+    due: Instant,
+}
+
+impl Misfit {
+    fn is_of(&self, credential: &Credential, config: &Arc<config::Cluster>) -> bool {
+        self.credential == *credential && Arc::ptr_eq(&self.config, config)
+    }
+}
+
+impl Misfits {
+    /// Why this is not tried now, and for how long it is not. Where nothing is said against it, the caller tries, and nobody else does.
+    pub(super) fn refusal(
+        &self,
+        credential: &Credential,
+        config: &Arc<config::Cluster>,
+        now: Instant,
+    ) -> Option<(String, Duration)> {
+        if !self.any.load(Ordering::Relaxed) {
+            return None;
+        }
+        let mut all = self.lock();
+        let misfit = all.iter_mut().find(|misfit| misfit.is_of(credential, config))?;
+        let left = misfit.due.saturating_duration_since(now);
+        if left.is_zero() {
+            misfit.due = now + misfit.pause;
+            return None;
+        }
+        Some((misfit.reason.clone(), left))
+    }
+
+    /// The server has it in a form that does not fit. For how long it is not tried again.
+    pub(super) fn note(
+        &self,
+        credential: &Credential,
+        config: &Arc<config::Cluster>,
+        reason: &str,
+        now: Instant,
+    ) -> Duration {
+        let mut all = self.lock();
+        let before = all.iter().position(|misfit| misfit.is_of(credential, config));
+        let before = before.map(|at| all.remove(at).pause);
+        let pause = before.map_or(FIRST_PAUSE, |pause| (2 * pause).min(LONGEST_PAUSE));
+        if all.len() >= MOST {
+            all.remove(0);
+        }
+        all.push(Misfit {
+            credential: credential.clone(),
+            config: Arc::clone(config),
+            reason: reason.to_owned(),
+            pause,
+            due: now + pause,
+        });
+        self.any.store(true, Ordering::Relaxed);
+        pause
+    }
+
+    /// The server has let it in.
+    pub(super) fn forget(&self, credential: &Credential) {
+        if self.any.load(Ordering::Relaxed) {
+            let mut all = self.lock();
+            all.retain(|misfit| misfit.credential != *credential);
+            self.any.store(!all.is_empty(), Ordering::Relaxed);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Misfit>> {
+        self.all.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::connection::CredentialSecret;
+    use super::*;
+
+    fn credential(user: &str, byte: u8) -> Credential {
+        Credential {
+            user: user.into(),
+            account: 0,
+            secret: CredentialSecret::NativeStage1([byte; 20]),
+        }
+    }
+
+    #[test]
+    fn what_does_not_fit_is_tried_less_and_less() {
+        let (misfits, start) = (Misfits::default(), Instant::now());
+        let config = Arc::new(config::Cluster::new("main", Vec::new()));
+        let app = credential("app", 1);
+        let is_refused = |credential: &Credential, ms| {
+            let at = start + Duration::from_millis(ms);
+            misfits.refusal(credential, &config, at).is_some()
+        };
+        assert!(!is_refused(&app, 0));
+        let mut at = 0;
+        for seconds in [10, 20, 40, 80, 160, 320, 600, 600] {
+            let now = start + Duration::from_millis(at);
+            let pause = misfits.note(&app, &config, "another plugin", now);
+            assert_eq!(pause, Duration::from_secs(seconds));
+            at += 1000 * seconds;
+            assert!(is_refused(&app, at - 1));
+            assert!(!is_refused(&app, at), "one may try");
+            assert!(is_refused(&app, at), "and no more");
+        }
+        assert!(!is_refused(&credential("app", 2), 0), "another password");
+        assert!(!is_refused(&credential("other", 1), 0));
+        let reloaded = Arc::new((*config).clone());
+        assert!(misfits.refusal(&app, &reloaded, start).is_none());
+        misfits.forget(&app);
+        assert!(!is_refused(&app, 0));
+    }
+
+    #[test]
+    fn so_many_are_remembered() {
+        let (misfits, now) = (Misfits::default(), Instant::now());
+        let config = Arc::new(config::Cluster::new("main", Vec::new()));
+        for number in 0..=MOST {
+            misfits.note(&credential(&number.to_string(), 1), &config, "no", now);
+        }
+        assert!(misfits.refusal(&credential("0", 1), &config, now).is_none());
+        let last = credential(&MOST.to_string(), 1);
+        assert!(misfits.refusal(&last, &config, now).is_some());
+    }
+}
