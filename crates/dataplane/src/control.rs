@@ -82,6 +82,9 @@ pub(crate) struct ServerKey {
     pub(crate) server: ServerId,
 }
 
+/// Silence after which a session looks whether others want a connection that it may do without.
+const SILENT_TICKS: u32 = 1;
+
 /// What a session waits for; with the tick at which it began to, this is all the idle sweep needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Waiting {
@@ -132,10 +135,21 @@ pub(crate) struct Control {
     aims: Cell<u32>,
     /// Who it is, for operators.
     about: RefCell<Option<Box<About>>>,
+    /// Whether the session may do without the server connection that it holds.
+    leaving: Cell<Leaving>,
     /// Why it holds its server connection between two statements, in mode `split`.
     pins: RefCell<Vec<Pin>>,
     limits: Cell<IdleLimits>,
     clock: Rc<Clock>,
+}
+
+/// Whether a session that is silent may do without the server connection that it holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Leaving {
+    No,
+    May,
+    /// It has been silent for a while: it is to look whether others want the connection.
+    Due,
 }
 
 /// The worker's coarse clock: ticks since it started, moved on by its sweep, so that no command reads a timer.
@@ -171,6 +185,7 @@ impl Control {
             thread_id: Cell::new(0),
             aims: Cell::new(0),
             about: RefCell::default(),
+            leaving: Cell::new(Leaving::No),
             pins: RefCell::default(),
             limits: Cell::new(IdleLimits::default()),
             clock,
@@ -249,6 +264,20 @@ impl Control {
         (status, self.server.get())
     }
 
+    /// Says whether the session may do without the connection that it holds, while its client is silent.
+    pub(crate) fn may_leave(&self, may: bool) {
+        self.leaving.set(if may { Leaving::May } else { Leaving::No });
+    }
+
+    /// Whether it is to look for that now. Said again after a while.
+    pub(crate) fn is_to_leave(&self) -> bool {
+        let is_due = self.leaving.get() == Leaving::Due;
+        if is_due {
+            self.leaving.set(Leaving::May);
+        }
+        is_due
+    }
+
     /// The same, with the id that the server gave the connection.
     pub(crate) fn attach_connection(&self, server: ServerKey, thread_id: u32) {
         self.attach(server);
@@ -274,6 +303,7 @@ impl Control {
     /// The session is on no server any more, and what was raised because of that server no longer concerns it.
     pub(crate) fn detach(&self) {
         self.server.set(None);
+        self.leaving.set(Leaving::No);
         self.pins.borrow_mut().clear();
         if self.raised.get() != 0 {
             let of_server = Signal::ALL
@@ -297,9 +327,13 @@ impl Control {
         let before = self.raised.get();
         if before & signal.bit() == 0 {
             self.raised.set(before | signal.bit());
-            if let Some(waker) = self.waker.borrow().as_ref() {
-                waker.wake_by_ref();
-            }
+            self.wake();
+        }
+    }
+
+    fn wake(&self) {
+        if let Some(waker) = self.waker.borrow().as_ref() {
+            waker.wake_by_ref();
         }
     }
 
@@ -345,6 +379,11 @@ impl Control {
         let limits = self.limits.get();
         let silent_for = self.clock.now().wrapping_sub(self.since_tick.get());
         let over = |limit: u32| limit > 0 && silent_for > limit;
+        let is_silent = self.waiting.get() == Waiting::Client && over(SILENT_TICKS);
+        if is_silent && self.leaving.get() == Leaving::May {
+            self.leaving.set(Leaving::Due);
+            self.wake();
+        }
         match self.waiting.get() {
             Waiting::Client if over(limits.client_ticks) => self.raise(Signal::ClientIdle),
             Waiting::Stream if over(limits.client_ticks) => self.raise(Signal::ClientIdle),

@@ -181,7 +181,7 @@ pub(crate) fn ask_last_insert_id() -> Vec<u8> {
 }
 
 /// The command that has a connection report what these variables are, and changes nothing. No SELECT, which would count rows.
-pub(crate) fn ask_values(names: impl Iterator<Item = &'static str>) -> Vec<u8> {
+pub(crate) fn ask_values<'n>(names: impl Iterator<Item = &'n str>) -> Vec<u8> {
     let items: Vec<_> = names.map(|name| format!("{name}=@@{name}")).collect();
     query(&format!("SET {}", items.join(", ")))
 }

@@ -4,6 +4,7 @@ mod insert_id;
 mod learn;
 mod own;
 mod settle;
+mod sharing;
 mod text;
 
 use std::rc::Rc;
@@ -12,7 +13,7 @@ use mysql_wire::{Command, OkPacket, StatusFlags};
 use sql_class::{Charset, Class, Dialect, Effects, Facts, Syntax};
 
 use self::insert_id::{Made, Said};
-use self::text::Collation;
+use self::text::{Collation, Savepoint};
 use crate::pin::Pins;
 use crate::variables::{AUTOCOMMIT, CHARACTER_SET_CLIENT, DEFAULT, SQL_MODE, has_mode};
 use crate::{Baseline, Carried, ClientTrackers, Pin, PinReason, Statements, TransactionInfo};
@@ -75,6 +76,7 @@ struct Current {
     /// It ends the transaction without a trace.
     rolls_back: bool,
     handler: HandlerStep,
+    savepoint: Savepoint,
     /// What FOUND_ROWS() says after it is not known.
     counts_rows: bool,
     /// `SET STATEMENT … FOR`, and then maybe another SET.
@@ -123,6 +125,10 @@ pub struct Session {
     pins: Pins,
     /// Of what gives texts their meaning on the connection not all is known: it was set where no tracker and no text shows it.
     meaning_is_unclear: bool,
+    /// Asks for what the statement under way sets and nothing reports.
+    unseen: Option<Box<Vec<u8>>>,
+    /// A savepoint was set without autocommit, and nothing else yet: the server says of no transaction.
+    has_savepoint: bool,
     /// What collation a charset has by itself was set.
     sets_own_collations: bool,
     statements: Statements,
@@ -179,6 +185,8 @@ impl Session {
             trackers,
             pins: Pins::default(),
             meaning_is_unclear: false,
+            unseen: None,
+            has_savepoint: false,
             sets_own_collations: false,
             statements: Statements::new(start.statements_max),
             status: StatusFlags::AUTOCOMMIT,
@@ -297,29 +305,6 @@ impl Session {
     #[must_use]
     pub fn has_written(&self) -> bool {
         self.has_written
-    }
-
-    /// Shares what others have in common with this session, where it is the same: equal states that are one allocation are
-    /// told to be equal without looking at them.
-    pub fn share_carried(&mut self, common: &Rc<Carried>) {
-        if *self.carried == **common {
-            self.carried = Rc::clone(common);
-        }
-    }
-
-    /// What its client sees of session state as long as it asks for nothing else.
-    #[must_use]
-    pub fn initial_trackers(&self) -> &Rc<ClientTrackers> {
-        &self.initial_trackers
-    }
-
-    /// Shares them with others, where they are the same.
-    pub fn share_trackers(&mut self, common: &Rc<ClientTrackers>) {
-        for own in [&mut self.initial_trackers, &mut self.trackers] {
-            if **own == **common {
-                *own = Rc::clone(common);
-            }
-        }
     }
 
     /// What another connection needs to have for this session.
@@ -537,6 +522,7 @@ impl Session {
         self.status.remove(StatusFlags::IN_TRANS_READONLY);
         self.transaction_state = IDLE;
         self.characteristics = false;
+        (self.unseen, self.has_savepoint) = (None, false);
         self.handlers = Some(0);
         self.stray_cursor = false;
         self.unlocked = Effects::NONE;
@@ -592,6 +578,7 @@ impl Current {
             sets_trackers: false,
             rolls_back: false,
             handler: HandlerStep::Other,
+            savepoint: Savepoint::Other,
             counts_rows: false,
             sets_twice: false,
             collation: Collation::Unclear,

@@ -4,18 +4,31 @@ use crate::keyword::Keyword;
 use crate::reader::unquoted;
 use crate::syntax::Syntax;
 use crate::token::{Kind, Token, Tokenizer};
+use crate::variables::is_carried;
 
 /// The system variables that the `SET` statements of a text may set, of the session or of the server, in lower case. None of them
 /// for `SET NAMES` and the like, nor for what holds for one statement or the next transaction only. `None`: it is not
 /// understood.
 #[must_use]
 pub fn assigned(sql: &[u8], syntax: Syntax) -> Option<Vec<Box<[u8]>>> {
+    find(sql, syntax, false)
+}
+
+/// Of those the ones behind [`Effects::SETS_UNSEEN`](crate::Effects::SETS_UNSEEN).
+#[must_use]
+pub fn assigned_unseen(sql: &[u8], syntax: Syntax) -> Option<Vec<Box<[u8]>>> {
+    let found = find(sql, syntax, true)?;
+    Some(found.into_iter().filter(|name| is_carried(name)).collect())
+}
+
+fn find(sql: &[u8], syntax: Syntax, only_unscoped: bool) -> Option<Vec<Box<[u8]>>> {
     let mut tokens = Tokenizer::new(sql, syntax);
     let next = tokens.next();
     let mut assignments = Assignments {
         tokens,
         next,
         found: Vec::new(),
+        only_unscoped,
     };
     while assignments.next.kind != Kind::End {
         assignments.statement()?;
@@ -27,6 +40,8 @@ struct Assignments<'a> {
     tokens: Tokenizer<'a>,
     next: Token,
     found: Vec<Box<[u8]>>,
+    /// Of interest are variables with `@@` and without a scope.
+    only_unscoped: bool,
 }
 
 impl<'a> Assignments<'a> {
@@ -76,6 +91,7 @@ impl<'a> Assignments<'a> {
         let is_charset = ["NAMES", "CHARACTER", "CHARSET", "CHAR"]
             .iter()
             .any(|word| name.eq_ignore_ascii_case(word.as_bytes()));
+        let is_unscoped = target.kind == Kind::System && self.next.kind != Kind::Dot;
         while self.next.kind == Kind::Dot {
             self.step();
             let part = self.step();
@@ -85,6 +101,7 @@ impl<'a> Assignments<'a> {
         let is_assigned = self.next.kind == Kind::Operator && (operator == b"=" || operator == b":=");
         match target.kind {
             Kind::Variable if is_assigned => {}
+            _ if is_assigned && self.only_unscoped && !is_unscoped => {}
             _ if is_assigned => self.found.push(name.to_ascii_lowercase().into()),
             _ if is_charset => {}
             _ => return None,
@@ -160,6 +177,28 @@ mod tests {
         ] {
             assert_eq!(names(sql).as_deref(), Some(expected), "{sql}");
         }
+    }
+
+    #[test]
+    fn what_nothing_reports() {
+        let syntax = Syntax {
+            dialect: crate::Dialect::MariaDb { version: 101_119 },
+            ..Syntax::default()
+        };
+        for (sql, expected) in [
+            ("SET @@a=1, b=2, @@session.c=3, @@`D` := 4", "a d"),
+            ("SET @@global.a=1, SESSION b=2", ""),
+            ("SET @@autocommit=0, @@timestamp=5, @@e=1", "e"),
+        ] {
+            let found = assigned_unseen(sql.as_bytes(), syntax).unwrap();
+            let names: Vec<_> = found.iter().map(|name| String::from_utf8_lossy(name)).collect();
+            assert_eq!(names.join(" "), expected, "{sql}");
+            let effects = crate::facts(sql.as_bytes(), syntax).effects;
+            let is_unseen = effects.contains(crate::Effects::SETS_UNSEEN);
+            assert_eq!(is_unseen, !expected.is_empty(), "{sql}");
+        }
+        let of_mysql = crate::facts(b"SET @@a=1", Syntax::default()).effects;
+        assert_eq!(of_mysql, crate::Effects::NONE);
     }
 
     #[test]

@@ -143,6 +143,11 @@ effects! {
     RETURNS_INSERTED = 37, "returns-inserted";
     /// MariaDB's `@@last_gtid`: of the session's last write.
     READS_LAST_GTID = 38, "reads-last-gtid";
+    /// No text tells: whatever a procedure does, or a statement that is not understood, nothing of it is on the connection afterwards, as
+    /// somebody says who knows.
+    LEAVES_NOTHING = 39, "leaves-nothing";
+    /// MariaDB's `SET @@name = …` without a scope: no tracker reports it.
+    SETS_UNSEEN = 40, "sets-unseen";
 }
 
 impl Effects {

@@ -268,6 +268,9 @@ impl<'a> Reader<'a> {
             Expected::SystemVariable => self.add(variables::effects_of_reading(name)),
             _ => {}
         }
+        if name.eq_ignore_ascii_case(b"session_variables") {
+            self.add(Effects::READS_LAST_INSERT_ID);
+        }
         // Under MariaDB's sql_mode=ORACLE: `sequence.NEXTVAL`.
         if self.is_mariadb() && name.len() == 7 {
             if name.eq_ignore_ascii_case(b"nextval") {

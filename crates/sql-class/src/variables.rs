@@ -49,6 +49,11 @@ pub(crate) fn effects_of_setting(name: &[u8]) -> Effects {
     }
 }
 
+/// Whether nothing else tells what it is set to.
+pub(crate) fn is_carried(name: &[u8]) -> bool {
+    effects_of_setting(name) == Effects::NONE
+}
+
 /// `SET TRANSACTION` as variables.
 pub(crate) fn is_transaction_characteristic(name: &[u8]) -> bool {
     [

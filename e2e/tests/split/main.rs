@@ -19,6 +19,7 @@ mod turns;
 
 mod a_new_primary_is_followed;
 mod a_rule_for_all_reads_binds_nobody_to_a_replica;
+mod a_rule_may_say_that_calls_leave_nothing;
 mod a_session_says_how_fresh_its_reads_are;
 mod a_write_is_done_once_or_not_at_all;
 mod accounts_may_be_known_by_their_hash;
@@ -29,6 +30,7 @@ mod an_old_primary_is_left;
 mod answers_stay_in_step;
 mod cursors_and_long_data_stay_with_their_session;
 mod delays;
+mod errors_are_kept_for_silent_sessions;
 mod figures_are_those_of_the_sessions_last_statement;
 mod functions_may_be_trusted;
 mod ledger;

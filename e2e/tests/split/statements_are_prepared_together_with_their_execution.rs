@@ -242,6 +242,14 @@ async fn and_an_error_that_ends_the_transaction_is_told() {
     let done = own.exec_drop(&write, (1,)).await;
     assert_eq!(done.map_err(|error| client::code(&error)), Err(ER_LOCK_DEADLOCK));
     other.await.unwrap();
+    let shown: Vec<(String, u16, String)> = own.query("SHOW ERRORS").await.unwrap();
+    assert_eq!(shown.len(), 1, "{shown:?}");
+    assert_eq!((&*shown[0].0, shown[0].1), ("Error", ER_LOCK_DEADLOCK));
+    assert!(shown[0].2.starts_with("Deadlock found"), "{shown:?}");
+    assert_eq!(
+        ask(&mut own, "SELECT @@error_count").await,
+        Ok(Some("1".to_owned()))
+    );
     let rows =
         "SELECT (SELECT COUNT(*) FROM together_locks.before_one), (SELECT COUNT(*) FROM together_locks.one)";
     assert_eq!(sql(rows), "0\t1\n", "neither before nor after");

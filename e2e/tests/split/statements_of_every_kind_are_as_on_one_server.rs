@@ -3,7 +3,7 @@
 
 use e2e::{Gateway, client, kind};
 use mysql_async::prelude::Queryable;
-use mysql_async::{Conn, QueryResult, Row};
+use mysql_async::{ChangeUserOpts, Conn, QueryResult, Row};
 use sandbox::{Kind, Sandbox};
 
 use crate::cluster;
@@ -25,6 +25,9 @@ const SCHEMA: &[&str] = &[
     "CREATE PROCEDURE begins() START TRANSACTION",
     "CREATE PROCEDURE makes_temporary() CREATE TEMPORARY TABLE made (a INT)",
     "CREATE PROCEDURE sets() SET @p = 5, SESSION sort_buffer_size = 65536",
+    "CREATE PROCEDURE nested() BEGIN CALL two_results(); SELECT 'between' AS b; CALL gives(1, @n1, @n2); CALL two_results(); END",
+    "CREATE PROCEDURE recovers() BEGIN DECLARE CONTINUE HANDLER FOR SQLEXCEPTION SELECT 'handled' AS h; \
+     SELECT nothing FROM five; SELECT 5 AS v; END",
     "CREATE FUNCTION last_id() RETURNS BIGINT DETERMINISTIC NO SQL RETURN LAST_INSERT_ID()",
     "CREATE FUNCTION counts() RETURNS INT DETERMINISTIC NO SQL BEGIN SET @c = IFNULL(@c, 0) + 1; RETURN @c; END",
 ];
@@ -35,8 +38,8 @@ const SCHEMA_OF_MARIADB: &[&str] = &[
     "CREATE TABLE numbered (id INT DEFAULT NEXTVAL(s), v INT)",
 ];
 
-/// One a line, with `|` between statements; `M` in front: on MariaDB only, `9`: on MySQL only. A statement behind `p:` is prepared. `{me}`
-/// is a name of the session's own.
+/// One a line, with `|` between statements; `M` in front: on MariaDB only, `9`: on MySQL only. A statement behind `p:` is prepared; `r:` is
+/// COM_RESET_CONNECTION, and `u:` COM_CHANGE_USER. `{me}` is a name of the session's own.
 const SCRIPTS: &str = "
 INSERT INTO t (v) VALUES (1), (2) | SELECT LAST_INSERT_ID(), ROW_COUNT() | SELECT ROW_COUNT() | SELECT FOUND_ROWS()
 SELECT n FROM five LIMIT 4 | SET @x = 1; SELECT FOUND_ROWS() | SELECT FOUND_ROWS()
@@ -161,6 +164,28 @@ SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'x' | SHOW WARNINGS | SELECT 1
 SET @@rand_seed1 = 1, @@rand_seed2 = 2 | SELECT RAND() | SELECT RAND()
 CREATE TABLE made AS SELECT n FROM five LIMIT 2 | SELECT ROW_COUNT() | SELECT FOUND_ROWS() | DROP TABLE made
 ALTER TABLE log ADD COLUMN w INT | SELECT ROW_COUNT() | p:SELECT * FROM log WHERE id < 0 | ALTER TABLE log DROP COLUMN w | p:SELECT * FROM log WHERE id < 0
+SET autocommit = 0 | SAVEPOINT a | INSERT INTO t (v) VALUES (1) | ROLLBACK TO a | RELEASE SAVEPOINT a | COMMIT | SELECT COUNT(*) FROM t | SET autocommit = 1
+LOCK TABLES t WRITE | ALTER TABLE t COMMENT 'x' | SELECT COUNT(*) FROM five | UNLOCK TABLES | SELECT COUNT(*) FROM five
+LOCK TABLES t READ | START TRANSACTION | INSERT INTO t (v) VALUES (1) | ROLLBACK | SELECT COUNT(*) FROM t
+SET @@sql_mode := 'NO_BACKSLASH_ESCAPES' | SELECT '\\' AS x, @z := 4 | SELECT @z
+SET @@sql_mode = 'ANSI_QUOTES', @@sort_buffer_size = 65536 | SELECT \"n\" FROM five LIMIT 1 | SELECT @@sort_buffer_size
+SET @@global.div_precision_increment = 4, @@div_precision_increment = 1 | SELECT 1 / 3
+SET @@collation_connection = latin1_bin | SELECT 'a' = 'A' | p:SELECT 'a' = 'A' | SELECT @@character_set_connection
+SET @@nothing = 1 | SET @@sort_buffer_size = 65536, @@nothing = 1 | SELECT @@sort_buffer_size > 65536
+INSERT IGNORE INTO t (id, v) VALUES (1, 1) | SELECT LAST_INSERT_ID(), ROW_COUNT() | SHOW WARNINGS
+SELECT CAST('x' AS SIGNED) | SELECT 1 | SHOW WARNINGS | SELECT n FROM five LIMIT 1 | SHOW WARNINGS
+SELECT nothing | DO 1 | p:SELECT 1 | SHOW ERRORS
+9 SET xa_detach_on_prepare = OFF | XA START '{me}' | INSERT INTO t (v) VALUES (1) | XA END '{me}' | XA PREPARE '{me}' | SELECT COUNT(*) FROM five | XA ROLLBACK '{me}' | SELECT COUNT(*) FROM t
+CALL nested() | SELECT @n1, @n2 | SELECT FOUND_ROWS() | SELECT ROW_COUNT()
+CALL recovers() | SHOW WARNINGS | SELECT 1
+SELECT /*!99999 @v := 9, */ 1 | SELECT /*M!100100 @m := 3, */ 1 | SELECT /*!50701 @w := 3, */ 1 | SELECT @v, @m, @w
+SET sort_buffer_size = 65536; SELECT nothing | SELECT @@sort_buffer_size | LOCK TABLES t WRITE; SELECT nothing | SELECT COUNT(*) FROM five | UNLOCK TABLES
+p:SELECT COUNT(*) FROM five | CREATE TEMPORARY TABLE five (n INT) | p:SELECT COUNT(*) FROM five | DROP TEMPORARY TABLE five | p:SELECT COUNT(*) FROM five
+p:SELECT DATABASE() | USE information_schema | p:SELECT DATABASE() | USE {schema} | p:SELECT DATABASE()
+BEGIN | INSERT INTO t (v) VALUES (1) | r: | SELECT COUNT(*) FROM t | LOCK TABLES t WRITE | r: | SELECT COUNT(*) FROM five
+SELECT GET_LOCK('{me}', 0) | r: | SELECT IS_FREE_LOCK('{me}') | XA START '{me}' | INSERT INTO t (v) VALUES (1) | r: | SELECT COUNT(*) FROM t
+SELECT nothing | r: | SHOW WARNINGS | SELECT @@error_count | SET @a = 1 | u: | SELECT @a IS NULL, DATABASE() | SELECT nothing | u: | SHOW WARNINGS
+BEGIN | INSERT INTO t (v) VALUES (1) | u: | USE {schema} | SELECT COUNT(*) FROM t | SET sql_mode = 'ANSI_QUOTES' | u: | SELECT \"n\"
 9 SELECT /*+ SET_VAR(div_precision_increment = 1) */ 1 / 3 | SELECT 1 / 3 | SELECT @@div_precision_increment
 9 SET PERSIST div_precision_increment = 4 | SELECT @@div_precision_increment
 9 INSERT INTO t (v) VALUES ROW(1), ROW(2) | SELECT ROW_COUNT(), LAST_INSERT_ID() | TABLE t LIMIT 2 | SELECT FOUND_ROWS()
@@ -206,6 +231,14 @@ impl Player {
                 Ok(result) => in_words(result).await,
                 Err(error) => format!("error {}", client::code(&error)),
             },
+            None if text == "r:" => match self.session.reset().await {
+                Ok(done) => format!("reset {done}"),
+                Err(error) => format!("error {}", client::code(&error)),
+            },
+            None if text == "u:" => match self.session.change_user(ChangeUserOpts::default()).await {
+                Ok(()) => "changed".to_owned(),
+                Err(error) => format!("error {}", client::code(&error)),
+            },
             None => match self.session.query_iter(text).await {
                 Ok(result) => in_words(result).await,
                 Err(error) => format!("error {}", client::code(&error)),
@@ -216,7 +249,9 @@ impl Player {
 }
 
 /// All results of a statement: columns, rows, and what its OK says.
-async fn in_words<P: mysql_async::prelude::Protocol>(mut result: QueryResult<'_, '_, P>) -> String {
+pub(crate) async fn in_words<P: mysql_async::prelude::Protocol>(
+    mut result: QueryResult<'_, '_, P>,
+) -> String {
     let mut words = Vec::new();
     while !result.is_empty() {
         let columns = result.columns().map(|columns| {
@@ -313,9 +348,16 @@ impl Noise {
     }
 }
 
+/// `FOREBAY_SCRIPT=text` plays those with this text, `FOREBAY_SCRIPTS=file` those of a file.
 fn scripts() -> impl Iterator<Item = &'static str> {
     let only = std::env::var("FOREBAY_SCRIPT").ok();
-    let lines = SCRIPTS.lines().map(str::trim).filter(|line| !line.is_empty());
+    let of_file = std::env::var("FOREBAY_SCRIPTS").ok();
+    let of_file = of_file.map(|path| &*std::fs::read_to_string(path).unwrap().leak());
+    let lines = of_file
+        .unwrap_or(SCRIPTS)
+        .lines()
+        .map(str::trim)
+        .filter(|line| !line.is_empty());
     let own = lines.filter_map(|line| match (line.split_once(' '), kind()) {
         (Some(("M", script)), Kind::Mariadb) => Some(script),
         (Some(("9", script)), Kind::Mysql) => Some(script),

@@ -21,6 +21,22 @@ pub(crate) async fn again(split: &mut Split) -> Result<(), SessionError> {
     Ok(())
 }
 
+/// Has the server report what the last statement has set, where it did not by itself.
+pub(crate) async fn learn_unseen(split: &mut Split, question: Vec<u8>) -> Result<(), SessionError> {
+    let capabilities = split.key.capabilities;
+    let question = ask::framed(capabilities, vec![question]);
+    // The client has been told that it is set.
+    let replies = lease::ask_on_lease(split, &question)
+        .await
+        .map_err(|Refused(error)| error)?;
+    let reply = replies.first().filter(|reply| reply.outcome.error.is_none());
+    match reply.and_then(|reply| OkPacket::decode(reply.packet(0)?, capabilities).ok()) {
+        Some(ok) => drop(split.session.observe_ok(&ok)),
+        None => split.session.remains_unseen(),
+    }
+    Ok(())
+}
+
 fn is_bound_by_this_alone(split: &Split) -> bool {
     let pins = split.session.pins();
     !split.keeps_connection && pins.iter().all(|pin| pin.reason == PinReason::Trackers)

@@ -12,8 +12,8 @@ use crate::control::Waiting;
 use crate::error::SessionError;
 use crate::flow::Flow;
 use crate::session::CommandHead;
-use crate::split::{answer, lookup};
 use crate::split::state::Split;
+use crate::split::{answer, lookup, told};
 
 /// Waits for the next command, as much of it as fits into a buffer: a statement is looked at before it is sent. What comes
 /// in the meantime for the session (a drain, a kill) ends it here.
@@ -21,10 +21,16 @@ pub(crate) async fn accept(split: &mut Split) -> Result<CommandHead, SessionErro
     split.control.mark(Waiting::Client);
     split.error_sequence = Some(0);
     lookup::next_command(split);
-    poll_fn(|cx| poll_accept(cx, split)).await
+    loop {
+        match poll_fn(|cx| poll_accept(cx, split)).await? {
+            Some(head) => return Ok(head),
+            None => Box::pin(told::put_away(split)).await,
+        }
+    }
 }
 
-fn poll_accept(cx: &mut Context<'_>, split: &mut Split) -> Poll<Result<CommandHead, SessionError>> {
+/// `None` where nothing has come for a while, of a client whose session may do without its connection.
+fn poll_accept(cx: &mut Context<'_>, split: &mut Split) -> Poll<Result<Option<CommandHead>, SessionError>> {
     loop {
         if split.wires.down.is_pending() {
             ready!(answer::poll_rest(cx, split))?;
@@ -33,12 +39,13 @@ fn poll_accept(cx: &mut Context<'_>, split: &mut Split) -> Poll<Result<CommandHe
             return Poll::Ready(Err(split.signalled(signal)));
         }
         if let Some(head) = whole(split) {
-            return Poll::Ready(Ok(head));
+            return Poll::Ready(Ok(Some(head)));
         }
         match lookup::poll_read(cx, split) {
             Poll::Ready(Ok(0)) => return Poll::Ready(Err(SessionError::ClientGone)),
             Poll::Ready(Ok(_)) => {}
             Poll::Ready(Err(error)) => return Poll::Ready(Err(SessionError::ClientFailed(error))),
+            Poll::Pending if split.control.is_to_leave() => return Poll::Ready(Ok(None)),
             // A session that holds a connection hears when the server ends it.
             Poll::Pending if split.lease.is_some() => return answer::poll_last_words(cx, split).map(Err),
             Poll::Pending => return Poll::Pending,

@@ -192,6 +192,7 @@ fn open(
         lookups: lookup::OfSession::new(worker, listener),
         shared,
         note: None,
+        told: None,
         capabilities: client_capabilities & PASSED_ON,
         status: StatusFlags::AUTOCOMMIT,
         commands: 0,

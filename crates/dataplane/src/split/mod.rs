@@ -47,6 +47,7 @@ mod statement;
 mod step;
 mod strong;
 mod together;
+mod told;
 mod transaction;
 
 pub(crate) use kill::{end, shoot};

@@ -15,6 +15,7 @@ use crate::relay::Answer;
 use crate::split::prepared::Renaming;
 use crate::split::room;
 use crate::split::rules::TimeLimit;
+use crate::split::told::Told;
 
 /// What packets of a server need on their way to this client.
 pub(crate) enum Shape {
@@ -72,6 +73,8 @@ pub(crate) struct Observed<'a> {
     pub(crate) recorder: Option<&'a mut Recorder>,
     /// The server has said that something of the session has changed.
     pub(crate) reported: bool,
+    /// The error that ends the answer.
+    pub(crate) told: Option<Box<Told>>,
 }
 
 /// Errors by which a server refuses a write because of what it is, before it has done anything.
@@ -173,7 +176,11 @@ impl Observed<'_> {
             let progress = tracker.advance(down.unseen())?;
             down.approve(progress.consumed);
             moved += progress.consumed;
-            explain(self.limit, progress.event, down.approved_mut());
+            if let Event::Done(outcome) = progress.event
+                && let Some(code) = outcome.error
+            {
+                self.told = at_error(self.limit, code, down.approved_mut());
+            }
             if progress.event != Event::State {
                 return Ok((moved, progress.event));
             }
@@ -196,20 +203,24 @@ impl Observed<'_> {
             *reported = true;
             session.observe_ok(ok)
         })?;
-        explain(self.limit, progress.event, &mut out);
+        if let Event::Done(outcome) = progress.event
+            && let Some(code) = outcome.error
+        {
+            self.told = at_error(self.limit, code, &mut out);
+        }
         down.discard(progress.consumed);
         down.say(&out);
         Ok((out.len(), progress.event))
     }
 }
 
-/// Tells a client whose statement took too long that it did, in the error that ends these bytes.
-fn explain(limit: Option<&TimeLimit>, event: Event, bytes: &mut [u8]) {
-    if let (Some(limit), Event::Done(outcome)) = (limit, event)
-        && let Some(code) = outcome.error
-    {
+/// Tells a client whose statement took too long that it did, in the error that ends these bytes; and gives back what it is told.
+#[cold]
+fn at_error(limit: Option<&TimeLimit>, code: u16, bytes: &mut [u8]) -> Option<Box<Told>> {
+    if let Some(limit) = limit {
         limit.explain(code, bytes);
     }
+    Told::at_end_of(bytes, code)
 }
 
 impl Answer for Observed<'_> {

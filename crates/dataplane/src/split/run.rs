@@ -24,7 +24,7 @@ use crate::split::state::{Refused, Split};
 use crate::split::step::Step;
 use crate::split::{
     ahead, answer, arm, explain, kill, last, lease, login, lookup, note, pipeline, prepare, reset, rules,
-    server, statement, transaction,
+    server, statement, told, transaction,
 };
 
 /// Serves commands until the session ends, and says why it ended.
@@ -34,6 +34,9 @@ pub(crate) async fn run(split: &mut Split) -> Result<Infallible, SessionError> {
         split.commands += 1;
         (split.again, split.may_go_elsewhere, split.number) = (None, false, None);
         split.worker.metrics.commands[usize::from(head.command.0)].inc();
+        if split.told.is_some() && !Box::pin(told::bring_back(split, head)).await? {
+            continue;
+        }
         let step = match head.command {
             Command::QUERY => query(split, head),
             Command::STMT_EXECUTE | Command::STMT_BULK_EXECUTE => statement::execute(split, head),
@@ -330,6 +333,7 @@ async fn exchange_since(
         limit: limit.as_ref(),
         recorder: lookup::recorder(&mut split.lookups, on_primary),
         reported: false,
+        told: None,
     };
     let exchange = match arrived() {
         None => {
@@ -342,6 +346,7 @@ async fn exchange_since(
     let ended = exchange.run_to_end(&mut split.wires).await;
     split.took_no_writes = observed.took_no_writes;
     let reported = observed.reported;
+    split.told = observed.told.take();
     if arrived().is_none()
         && let Some(number) = split.number
     {
@@ -418,6 +423,9 @@ async fn release(split: &mut Split) -> Result<(), SessionError> {
         Box::pin(last::learn_insert_id(split)).await;
     }
     rules::overlook_change(split);
+    if let Some(question) = split.session.ask_unseen() {
+        Box::pin(arm::learn_unseen(split, question)).await?;
+    }
     if split.session.needs_rearming() {
         Box::pin(arm::again(split)).await?;
         if split.lease.is_none() {
@@ -437,6 +445,7 @@ async fn release(split: &mut Split) -> Result<(), SessionError> {
 pub(crate) fn keep(split: &mut Split) {
     transaction::note_kept(split);
     split.control.show_pins(split.session.pins());
+    split.control.may_leave(told::is_all(split));
     if split.counted_as_pinned {
         return;
     }

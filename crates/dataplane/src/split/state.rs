@@ -32,6 +32,7 @@ use crate::split::prepared::{OnServer, close_command};
 use crate::split::rules;
 use crate::split::series::SplitSeries;
 use crate::split::strong::ReadIndex;
+use crate::split::told::Told;
 use crate::worker::Worker;
 
 /// What is known of a server connection beside what the pool knows.
@@ -118,6 +119,8 @@ pub(crate) struct Split {
     pub(crate) lookups: Option<Box<lookup::OfSession>>,
     /// Why its last statement went where it went, where its client has asked for that.
     pub(crate) note: Option<Box<str>>,
+    /// The error that its client was told last, where that may be raised again.
+    pub(crate) told: Option<Box<Told>>,
     pub(crate) shape: Shape,
     /// The client's.
     pub(crate) capabilities: Capabilities,

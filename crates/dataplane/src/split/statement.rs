@@ -449,7 +449,7 @@ fn release_held(split: &mut Split, id: u32, prepared: &Prepared) -> Option<u32> 
 }
 
 /// The statement that a command names by its first four bytes.
-fn prepared_of(split: &mut Split, head: CommandHead) -> Option<(u32, Prepared)> {
+pub(crate) fn prepared_of(split: &mut Split, head: CommandHead) -> Option<(u32, Prepared)> {
     let id = command::payload(split, head).get(1..5)?.try_into().ok()?;
     let id = match u32::from_le_bytes(id) {
         LAST_PREPARED if lease::dialect(split).is_mariadb() => split.last_prepared,

@@ -26,9 +26,10 @@ use crate::split::choose::Target;
 use crate::split::last::Left;
 use crate::split::reprepare::{NotPrepared, prepared_ids};
 use crate::split::series::Apart;
-use crate::split::state::Split;
+use crate::split::state::{Refused, Split};
 use crate::split::statement::{begin_prepared, is_known_here};
-use crate::split::{ahead, answer, last, lease, reprepare, run};
+use crate::split::told::Told;
+use crate::split::{ahead, answer, last, lease, reprepare, run, told};
 
 /// ER_UNKNOWN_STMT_HANDLER.
 const UNKNOWN_STATEMENT: u16 = 1243;
@@ -255,6 +256,9 @@ async fn was_not_executed(
         Ok(reply) if reply.outcome.error == Some(UNKNOWN_STATEMENT) => {
             split.series().prepared_apart(Apart::Refused);
             if let Some(packet) = refused.filter(is_of_the_moment) {
+                if let Err(refused) = show(split, &packet).await {
+                    return last::give_up(split, refused).await.map(|()| Together::Ended);
+                }
                 let why = NotPrepared::Refused(SessionError::PrepareRefused(packet));
                 let ended = reprepare::not_prepared(split, head, id, prepared, why).await;
                 return ended.map(|()| Together::Ended);
@@ -289,6 +293,16 @@ async fn was_not_executed(
 /// stop (1317), and would prepare the statement now. What is wrong with the statement alone (SQLSTATE 42) it says again.
 fn is_of_the_moment(refused: &ErrPacket) -> bool {
     !refused.sql_state.starts_with(b"42")
+}
+
+/// Has the connection show this error instead of what it has said of the execution; or nothing, where that cannot be.
+async fn show(split: &mut Split, packet: &ErrPacket) -> Result<(), Refused> {
+    if told::raise(split, packet).await?.is_ok() {
+        split.told = Told::new(packet.clone());
+        return Ok(());
+    }
+    let clear = ask::framed(split.key.capabilities, vec![session::clear_diagnostics()]);
+    lease::ask_on_lease(split, &clear).await.map(drop)
 }
 
 /// Nobody knows what has become of the execution: as of any that was lost with its connection.

@@ -106,6 +106,10 @@ impl Session {
         } else if outcome.error.is_none() && self.makes_id_unseen(outcome) {
             self.insert_id = Made::Unseen;
         }
+        if self.current.effects.contains(Effects::LEAVES_NOTHING) {
+            // Nor does an error of a procedure: what it has inserted before that stays.
+            self.insert_id = Made::Unseen;
+        }
     }
 }
 

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use mysql_wire::OkPacket;
 use mysql_wire::session_state::{Change, changes};
-use sql_class::Effects;
+use sql_class::{Class, Effects};
 
 use super::insert_id::Made;
 use super::text::Collation;
@@ -88,6 +88,18 @@ impl Session {
         self.read_variables();
     }
 
+    /// What to send, once the statement under way has ended, for what it has set and no answer reports: the OK goes to
+    /// [`Session::observe_ok`], or else [`Session::remains_unseen`] is to be called.
+    #[must_use]
+    pub fn ask_unseen(&mut self) -> Option<Vec<u8>> {
+        self.unseen.take().map(|question| *question)
+    }
+
+    /// The server does not tell.
+    pub fn remains_unseen(&mut self) {
+        self.lose_meaning();
+    }
+
     /// The answer to a command of an [`Session::excursion`]: of what it reports, the transaction alone is the session's.
     pub fn observe_excursion(&mut self, ok: &OkPacket) {
         for change in changes(&ok.session_state).flatten() {
@@ -140,8 +152,12 @@ impl Session {
             Some(state_8) if state.len() == 8 => self.transaction_state = *state_8,
             _ => self.pin(PinReason::StateChange),
         }
+        let releases = matches!(self.current.class, Class::Begin | Class::BeginReadOnly)
+            || self.current.effects.contains(Effects::UNLOCKS_TABLES);
         match self.transaction_state[7] {
-            b'_' => self.pins.remove(PinReason::TableLocks),
+            // MySQL forgets to say that they are held with the commit of DDL.
+            b'_' if releases => self.pins.remove(PinReason::TableLocks),
+            b'_' => {}
             _ => self.pin(PinReason::TableLocks),
         }
     }

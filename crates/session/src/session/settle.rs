@@ -6,7 +6,10 @@ use mysql_wire::{Command, Outcome, StatusFlags};
 use sql_class::{Class, Dialect, Effects, Facts};
 
 use super::insert_id::Made;
-use super::text::{Collation, may_count_rows, may_set_trackers, sets_once};
+use super::text::{
+    Collation, Savepoint, begins_with_rollback, handler_step, may_count_rows, may_set_trackers, sets_once,
+    unseen, uses_no_table,
+};
 use super::{Current, HandlerStep, IDLE, Session, Statement};
 use crate::variables::AUTOCOMMIT;
 use crate::{Pin, PinReason, prime_last_insert_id};
@@ -41,32 +44,6 @@ const MAY_TOUCH_INSERT_ID: Effects = Effects::READS_LAST_INSERT_ID
     .with(Effects::RETURNS_INSERTED)
     .with(Effects::INCOMPLETE);
 
-/// `HANDLER name OPEN …`, `HANDLER name CLOSE`, `HANDLER name READ …`, in plain words.
-fn handler_step(effects: Effects, statements: u32, text: &[u8]) -> HandlerStep {
-    if !effects.contains(Effects::HANDLER) {
-        return HandlerStep::Other;
-    }
-    let mut words = text
-        .split(|byte| byte.is_ascii_whitespace() || *byte == b';')
-        .filter(|word| !word.is_empty());
-    let is = |word: Option<&[u8]>, wanted: &[u8]| word.is_some_and(|word| word.eq_ignore_ascii_case(wanted));
-    let is_plain = statements == 1 && is(words.next(), b"HANDLER");
-    let (_, verb) = (words.next(), words.next());
-    match is_plain {
-        true if is(verb, b"OPEN") => HandlerStep::Opens,
-        true if is(verb, b"CLOSE") => HandlerStep::Closes,
-        true if is(verb, b"READ") => HandlerStep::Other,
-        _ => HandlerStep::Unclear,
-    }
-}
-
-/// `ROLLBACK` without a comment in front of it, which is enough: it only saves reads on the primary.
-fn begins_with_rollback(text: &[u8]) -> bool {
-    const WORD: &[u8] = b"ROLLBACK";
-    let text = text.trim_ascii_start();
-    text.len() >= WORD.len() && text[..WORD.len()].eq_ignore_ascii_case(WORD)
-}
-
 /// A syntax error: nothing of a single statement was executed.
 const ER_PARSE_ERROR: u16 = 1064;
 
@@ -83,6 +60,18 @@ impl Session {
     pub fn needs_its_connection(&self, statement: &Statement<'_>) -> bool {
         let ends = |reason| self.ends_with(reason, statement);
         !self.pins.as_slice().iter().all(|pin| ends(pin.reason))
+    }
+
+    /// Whether it may ask for the warnings or the error of the statement before, or keeps them.
+    #[must_use]
+    pub fn keeps_diagnostics(&self, statement: &Statement<'_>) -> bool {
+        !self.ends_with(PinReason::Diagnostics, statement)
+    }
+
+    /// The connection that came to hand has been made to show the error of the session's last statement, which has this digest.
+    pub fn has_diagnostics_again(&mut self, digest: u64, now_ms: u64) {
+        self.pins.add(PinReason::Diagnostics, digest, now_ms);
+        self.diagnostics_are_there = true;
     }
 
     /// What to send first, on the connection that was leased and rebuilt, where the statement reads LAST_INSERT_ID(), or may
@@ -127,7 +116,7 @@ impl Session {
             |pin: &Pin| pin.reason != PinReason::SessionPooling && !self.ends_with(pin.reason, statement);
         self.current.was_pinned = self.pins.as_slice().iter().any(lost_with_it);
         for reason in [PinReason::Diagnostics, PinReason::FoundRows] {
-            if self.ends_with(reason, statement) {
+            if self.pins.has(reason) && self.ends_with(reason, statement) {
                 self.pins.remove(reason);
             }
         }
@@ -136,6 +125,13 @@ impl Session {
         }
         if self.current.effects == Effects::NONE {
             return;
+        }
+        if self.current.effects.contains(Effects::SETS_UNSEEN) {
+            let question = unseen(self.text_of(statement), self.syntax);
+            if question.is_none() {
+                self.lose_meaning();
+            }
+            self.unseen = question.map(Box::new);
         }
         for (effect, reason) in PINS {
             if self.current.effects.contains(*effect) {
@@ -146,7 +142,8 @@ impl Session {
                 });
             }
         }
-        if self.current.effects.contains(Effects::CALLS_PROCEDURE) {
+        let leaves_nothing = self.current.effects.contains(Effects::LEAVES_NOTHING);
+        if self.current.effects.contains(Effects::CALLS_PROCEDURE) && !leaves_nothing {
             self.pin(PinReason::Procedure);
         }
         if self.current.effects.contains(Effects::UNKNOWN_FUNCTION) && !self.trusts_functions {
@@ -174,7 +171,14 @@ impl Session {
         let Current {
             class, statements, ..
         } = self.current;
-        outcome.is_result_set || self.current.counts_rows || statements > 1 || class == Class::Unknown
+        let may_have = self.current.counts_rows || statements > 1 || class == Class::Unknown;
+        outcome.is_result_set || may_have && !self.is_taken_to_count_none(outcome)
+    }
+
+    /// It may do anything, is said to leave nothing, and has shown no rows.
+    fn is_taken_to_count_none(&self, outcome: &Outcome) -> bool {
+        let leaves_nothing = self.current.effects.contains(Effects::LEAVES_NOTHING);
+        leaves_nothing && self.current.statements == 1 && !outcome.is_result_set
     }
 
     pub(super) fn pin(&mut self, reason: PinReason) {
@@ -186,15 +190,16 @@ impl Session {
         if !runs_sql(statement.command) {
             return false;
         }
-        let (class, effects, _) = self.what_it_does(statement);
+        let (class, effects, statements) = self.what_it_does(statement);
         match reason {
             PinReason::Diagnostics => {
                 // MariaDB keeps them over statements that use no tables.
                 let keeps = self.dialect.is_mariadb()
-                    && matches!(
-                        class,
-                        Class::Session | Class::Begin | Class::BeginReadOnly | Class::Transaction
-                    );
+                    && match class {
+                        Class::Session | Class::Begin | Class::BeginReadOnly | Class::Transaction => true,
+                        Class::Read => statements == 1 && uses_no_table(self.text_of(statement)),
+                        _ => false,
+                    };
                 !keeps && !effects.contains(Effects::READS_DIAGNOSTICS)
             }
             PinReason::FoundRows => {
@@ -242,10 +247,17 @@ impl Session {
             wrote: false,
             sets_trackers: may_set && may_set_trackers(text),
             handler: handler_step(effects, statements, text),
+            savepoint: match class {
+                Class::Transaction if !self.autocommit => Savepoint::of(text),
+                _ => Savepoint::Other,
+            },
             counts_rows: match class {
                 Class::Write | Class::Ddl => may_count_rows(text, self.dialect.is_mariadb()),
                 Class::Session => self.dialect.is_mariadb() && may_count_rows(text, true),
-                class => class >= Class::Write && !self.dialect.is_mariadb(),
+                class => {
+                    let counts = class >= Class::Write && !self.dialect.is_mariadb();
+                    counts || effects.contains(Effects::LEAVES_NOTHING)
+                }
             },
             rolls_back: class == Class::Transaction && statements == 1 && begins_with_rollback(text),
             sets_twice: effects.contains(Effects::SET_STATEMENT) && !sets_once(text),
@@ -300,7 +312,14 @@ impl Session {
 
     fn settle_transaction(&mut self, outcome: &Outcome) {
         let in_transaction = self.in_transaction();
-        match in_transaction {
+        let is_bare = !in_transaction && !self.autocommit;
+        self.has_savepoint = is_bare
+            && match self.current.savepoint {
+                Savepoint::Sets => true,
+                Savepoint::Ends => outcome.error.is_some() && self.has_savepoint,
+                Savepoint::Other => self.has_savepoint,
+            };
+        match in_transaction || self.has_savepoint {
             true => self.pin(PinReason::Transaction),
             false => self.pins.remove(PinReason::Transaction),
         }
@@ -436,7 +455,8 @@ impl Session {
             .with(Effects::TEXT_PREPARE);
         let not_executed =
             outcome.error == Some(ER_PARSE_ERROR) && statements <= 1 && !effects.intersects(may_do_anything);
-        if ran && class == Class::Unknown && !effects.contains(Effects::CALLS_PROCEDURE) && !not_executed {
+        let is_known = effects.intersects(Effects::CALLS_PROCEDURE.with(Effects::LEAVES_NOTHING));
+        if ran && class == Class::Unknown && !is_known && !not_executed {
             self.pin(PinReason::NotUnderstood);
         }
         let harmless = matches!(
@@ -512,7 +532,7 @@ impl Session {
             _ => -1,
         };
         self.settle_insert_id(outcome);
-        if effects.contains(Effects::CALLS_PROCEDURE) {
+        if effects.contains(Effects::CALLS_PROCEDURE) && !effects.contains(Effects::LEAVES_NOTHING) {
             // A procedure's inserts count, and no OK tells of them.
             self.pin(PinReason::LastInsertId);
         }
@@ -537,7 +557,9 @@ impl Session {
             && class < Class::Administration
             && !effects.intersects(opaque);
         let calculates = effects.contains(Effects::CALCULATES_FOUND_ROWS);
-        if ends_with_rows && !calculates {
+        if self.is_taken_to_count_none(outcome) {
+            // stays what it was
+        } else if ends_with_rows && !calculates {
             self.last.found_rows = Some(outcome.rows);
         } else if calculates || statements > 1 || self.current.counts_rows {
             self.last.found_rows = None;

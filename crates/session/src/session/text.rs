@@ -3,6 +3,11 @@
 //! `SET NAMES x COLLATE y` is reported as three charsets, on both servers: the collation is not. So it is read from the
 //! text where the text is as plain as can be, and where it is not the session is pinned.
 
+use sql_class::{Effects, Syntax};
+
+use super::HandlerStep;
+use crate::rebuild::ask_values;
+
 /// What `collation_connection` is after a statement that set the charset.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Collation {
@@ -79,6 +84,84 @@ pub(super) fn may_count_rows(text: &[u8], is_mariadb: bool) -> bool {
         joins() || head.contains(&b',')
     };
     queries || has(b"update") && (!is_mariadb || several())
+}
+
+/// What a statement about transactions does to savepoints.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Savepoint {
+    Other,
+    Sets,
+    /// There are none after it.
+    Ends,
+}
+
+impl Savepoint {
+    pub(super) fn of(text: &[u8]) -> Self {
+        let text = text.to_ascii_lowercase();
+        let begins_with = |word: &[u8]| text.trim_ascii_start().starts_with(word);
+        let ends = begins_with(b"commit") || begins_with(b"rollback");
+        match contains(&text, b"savepoint") {
+            true if !ends && !begins_with(b"release") => Self::Sets,
+            false if ends && !contains(&text, b"to") => Self::Ends,
+            _ => Self::Other,
+        }
+    }
+}
+
+/// Whether a read is one that uses no table, as MariaDB means it.
+pub(super) fn uses_no_table(text: &[u8]) -> bool {
+    let word = text
+        .trim_ascii_start()
+        .split(|byte| !byte.is_ascii_alphabetic())
+        .next();
+    let word = word.unwrap_or_default();
+    let may_be = word.eq_ignore_ascii_case(b"SELECT") || word.eq_ignore_ascii_case(b"DO");
+    may_be && text.len() <= LOOK_MAX && !contains(&text.to_ascii_lowercase(), b"from")
+}
+
+/// What asks for the variables of a text that nothing reports. `None` where they are not to be told, or belong together with others.
+pub(super) fn unseen(text: &[u8], syntax: Syntax) -> Option<Vec<u8>> {
+    const MOST: usize = 16;
+    let found = sql_class::assigned_unseen(text, syntax)?;
+    let is_plain = |name: &str| {
+        let is_of_charset = name.starts_with("character_set") || name.starts_with("collation");
+        let is_word = name
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+        is_word && !is_of_charset && !name.is_empty()
+    };
+    let names: Vec<&str> = found
+        .iter()
+        .filter_map(|name| str::from_utf8(name).ok())
+        .collect();
+    let are_known = !names.is_empty() && names.len() == found.len() && names.len() <= MOST;
+    (are_known && names.iter().all(|name| is_plain(name))).then(|| ask_values(names.into_iter()))
+}
+
+/// `HANDLER name OPEN …`, `HANDLER name CLOSE`, `HANDLER name READ …`, in plain words.
+pub(super) fn handler_step(effects: Effects, statements: u32, text: &[u8]) -> HandlerStep {
+    if !effects.contains(Effects::HANDLER) {
+        return HandlerStep::Other;
+    }
+    let mut words = text
+        .split(|byte| byte.is_ascii_whitespace() || *byte == b';')
+        .filter(|word| !word.is_empty());
+    let is = |word: Option<&[u8]>, wanted: &[u8]| word.is_some_and(|word| word.eq_ignore_ascii_case(wanted));
+    let is_plain = statements == 1 && is(words.next(), b"HANDLER");
+    let (_, verb) = (words.next(), words.next());
+    match is_plain {
+        true if is(verb, b"OPEN") => HandlerStep::Opens,
+        true if is(verb, b"CLOSE") => HandlerStep::Closes,
+        true if is(verb, b"READ") => HandlerStep::Other,
+        _ => HandlerStep::Unclear,
+    }
+}
+
+/// `ROLLBACK` without a comment in front of it, which is enough: it only saves reads on the primary.
+pub(super) fn begins_with_rollback(text: &[u8]) -> bool {
+    const WORD: &[u8] = b"ROLLBACK";
+    let text = text.trim_ascii_start();
+    text.len() >= WORD.len() && text[..WORD.len()].eq_ignore_ascii_case(WORD)
 }
 
 /// Whether there is one `SET` in the text and no more.
@@ -196,6 +279,32 @@ mod tests {
         );
         assert_eq!(counts("INSERT INTO t Select 1"), [true; 2]);
         assert_eq!(counts(""), [true; 2]);
+    }
+
+    #[test]
+    fn savepoints_are_set_and_end() {
+        for (text, savepoint) in [
+            ("SAVEPOINT a", Savepoint::Sets),
+            (" savepoint `to`", Savepoint::Sets),
+            ("INSERT INTO t VALUES (1); SAVEPOINT a", Savepoint::Sets),
+            ("RELEASE SAVEPOINT a", Savepoint::Other),
+            ("ROLLBACK TO SAVEPOINT a", Savepoint::Other),
+            ("ROLLBACK TO a", Savepoint::Other),
+            ("rollback work", Savepoint::Ends),
+            ("COMMIT AND CHAIN", Savepoint::Ends),
+        ] {
+            assert_eq!(Savepoint::of(text.as_bytes()), savepoint, "{text}");
+        }
+    }
+
+    #[test]
+    fn reads_without_a_table() {
+        for text in ["SELECT 1", " select LAST_INSERT_ID()", "DO 1", "SELECT(1)"] {
+            assert!(uses_no_table(text.as_bytes()), "{text}");
+        }
+        for text in ["SELECT 1 FROM t", "SHOW TABLES", "TABLE t", "SELECTED", ""] {
+            assert!(!uses_no_table(text.as_bytes()), "{text}");
+        }
     }
 
     #[test]

@@ -4,11 +4,18 @@ use super::{Class, Effects, Keyword, Reader};
 
 impl Reader<'_> {
     pub(super) fn show(&mut self) -> Class {
+        let mut is_global = false;
         while !self.at_end() {
             match self.advance().keyword {
-                Keyword::Full | Keyword::Extended | Keyword::Global | Keyword::Session | Keyword::Local => {}
+                Keyword::Full | Keyword::Extended | Keyword::Session | Keyword::Local => {}
+                Keyword::Global => is_global = true,
                 Keyword::Warnings | Keyword::Errors | Keyword::Count => {
                     return self.with_effects(Class::Read, Effects::READS_DIAGNOSTICS);
+                }
+                // `last_insert_id` may be among them.
+                Keyword::Variables if !is_global => {
+                    let effects = Effects::READS_SERVER.with(Effects::READS_LAST_INSERT_ID);
+                    return self.with_effects(Class::Read, effects);
                 }
                 Keyword::Variables | Keyword::Status => {
                     return self.with_effects(Class::Read, Effects::READS_SERVER);

@@ -95,6 +95,8 @@ impl Reader<'_> {
                 // Without a scope, and with `@@`, these are for the next transaction only.
                 if self.next.kind != Kind::Dot && variables::is_transaction_characteristic(name) {
                     self.add(Effects::NEXT_TRANSACTION);
+                } else if self.next.kind != Kind::Dot && self.is_mariadb() && variables::is_carried(name) {
+                    self.add(Effects::SETS_UNSEEN);
                 }
             }
             _ => {}

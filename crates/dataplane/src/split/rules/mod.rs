@@ -421,8 +421,12 @@ pub(crate) fn binds_read(split: &Split, facts: &Facts) -> bool {
 pub(crate) fn binds_for_long(split: &Split, facts: &Facts) -> bool {
     let overlooked = overlooked(split, facts);
     let effects = overlooked.as_ref().unwrap_or(facts).effects;
-    effects.intersects(Effects(BINDING.0 & !Effects::CALCULATES_FOUND_ROWS.0))
-        && !effects.intersects(Effects::READS_DIAGNOSTICS)
+    let trusted = match effects.contains(Effects::LEAVES_NOTHING) {
+        true => Effects::CALLS_PROCEDURE,
+        false => Effects::NONE,
+    };
+    let binding = BINDING.0 & !Effects::CALCULATES_FOUND_ROWS.0 & !trusted.0;
+    effects.intersects(Effects(binding)) && !effects.intersects(Effects::READS_DIAGNOSTICS)
 }
 
 /// Whoever wrote the statement or the configuration says that the functions it calls only read.
@@ -447,13 +451,19 @@ pub(crate) fn wants_primary(split: &Split) -> bool {
 /// What the session is to think of a statement that must not bind it.
 pub(crate) fn overlooked(split: &Split, facts: &Facts) -> Option<Facts> {
     let verdict = split.rules.verdict();
-    let overlooked = match verdict.is_some_and(|verdict| verdict.pin == Some(PinRule::Never)) {
-        true => BINDING,
-        false if is_trusted(split, facts) => Effects::UNKNOWN_FUNCTION,
+    let (overlooked, instead) = match verdict.is_some_and(|verdict| verdict.pin == Some(PinRule::Never)) {
+        // It may begin a transaction all the same, or write.
+        true if facts.class == Class::Unknown => {
+            let calls = facts.effects.0 & Effects::CALLS_PROCEDURE.0;
+            (BINDING, Effects::LEAVES_NOTHING.with(Effects(calls)))
+        }
+        true => (BINDING, Effects::NONE),
+        false if is_trusted(split, facts) => (Effects::UNKNOWN_FUNCTION, Effects::NONE),
         false => return None,
     };
-    facts.effects.intersects(overlooked).then(|| Facts {
-        effects: Effects(facts.effects.0 & !overlooked.0),
+    let effects = Effects(facts.effects.0 & !overlooked.0).with(instead);
+    (effects != facts.effects).then(|| Facts {
+        effects,
         ..facts.clone()
     })
 }

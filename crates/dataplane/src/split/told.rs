@@ -1,0 +1,273 @@
+//! The error that the session was told last, for which it may ask: `SHOW WARNINGS`, `SHOW ERRORS`, `GET DIAGNOSTICS`, `@@error_count`.
+//!
+//! The connection that has said it knows it, and the session keeps that one for it. While its client is silent and others wait for
+//! connections, the gateway keeps the error in its place, where it is all that the server has to show. When the client does ask, the error is
+//! raised again on the connection at hand, by `SIGNAL`, and it is the server that answers.
+
+use mysql_wire::{Capabilities, Command, ErrPacket, PacketHeader};
+use session::PinReason;
+use sql_class::{Effects, Facts};
+
+use crate::error::SessionError;
+use crate::session::CommandHead;
+use crate::split::choose::Target;
+use crate::split::last::Left;
+use crate::split::run::{needs_no_priming, with_statement};
+use crate::split::state::{Refused, Split};
+use crate::split::{answer, ask, command, last, lease, statement};
+
+/// The longest message that servers take in a `SIGNAL`, in characters.
+const MESSAGE_MAX: usize = 128;
+
+/// What the client was told.
+pub(crate) struct Told {
+    error: ErrPacket,
+    /// The connection that has said it is somebody else's now; the digest of the statement that failed.
+    put_away: Option<u64>,
+}
+
+impl Told {
+    /// The error packet with this code that ends these bytes.
+    pub(crate) fn at_end_of(bytes: &[u8], code: u16) -> Option<Box<Self>> {
+        const HEAD: usize = PacketHeader::LEN + 9;
+        let end = bytes.len();
+        let first = end.checked_sub(HEAD + MESSAGE_MAX).unwrap_or_default();
+        let payload = (first..=end.checked_sub(HEAD)?).rev().find_map(|start| {
+            let header = PacketHeader::parse(&bytes[start..])?;
+            let payload = &bytes[start + PacketHeader::LEN..];
+            let [low, high] = code.to_le_bytes();
+            let is_it = header.payload_len == payload.len() && payload.starts_with(&[0xff, low, high, b'#']);
+            is_it.then_some(payload)
+        })?;
+        Self::new(ErrPacket::decode(payload, Capabilities::PROTOCOL_41).ok()?)
+    }
+
+    /// `None` where the error cannot be raised again as it was.
+    pub(crate) fn new(error: ErrPacket) -> Option<Box<Self>> {
+        may_be_raised(&error).then(|| {
+            Box::new(Self {
+                error,
+                put_away: None,
+            })
+        })
+    }
+}
+
+/// Whether a text can say it that means the same under any `sql_mode` and in any charset.
+fn may_be_raised(error: &ErrPacket) -> bool {
+    let is_plain = |byte: &u8| matches!(byte, b' '..=b'~') && *byte != b'\\';
+    error.code > 0
+        && !matches!(&error.sql_state[..2], b"00" | b"01" | b"02")
+        && error.sql_state.iter().all(u8::is_ascii_alphanumeric)
+        && error.message.len() <= MESSAGE_MAX
+        && error.message.iter().all(is_plain)
+}
+
+/// The statement by which a server says this error again.
+fn signal(error: &ErrPacket) -> Option<String> {
+    may_be_raised(error).then(|| {
+        format!(
+            "SIGNAL SQLSTATE '{}' SET MYSQL_ERRNO = {}, MESSAGE_TEXT = '{}'",
+            String::from_utf8_lossy(&error.sql_state),
+            error.code,
+            String::from_utf8_lossy(&error.message).replace('\'', "''")
+        )
+    })
+}
+
+/// Whether the session holds its connection for such an error and nothing else. Not on MySQL, where one that is raised again has another
+/// `CLASS_ORIGIN`.
+pub(crate) fn is_all(split: &Split) -> bool {
+    let mut pins = split.session.pins().iter();
+    let is_mariadb = lease::dialect(split).is_mariadb();
+    is_mariadb
+        && split.told.as_ref().is_some_and(|told| told.put_away.is_none())
+        && !split.keeps_connection
+        && split.lease.is_some()
+        && pins.all(|pin| pin.reason == PinReason::Diagnostics)
+}
+
+/// The client is silent: gives the connection back where others want it, if the error is all that is on it.
+pub(crate) async fn put_away(split: &mut Split) {
+    let Some(server) = split.lease.as_ref().map(|leased| &leased.connection.server) else {
+        return;
+    };
+    let is_wanted =
+        server.waiting() > 0 || server.is_full() && split.pool().idle_and_busy(server.id()).0 == 0;
+    if !is_all(split) || !is_wanted {
+        return;
+    }
+    let show = ask::query(split.key.capabilities, "SHOW WARNINGS LIMIT 2");
+    let Ok(replies) = lease::ask_on_lease(split, &[show]).await else {
+        return lease::abandon(split);
+    };
+    let Some(told) = &split.told else { return };
+    let code = told.error.code.to_string();
+    let expected = [&b"Error"[..], code.as_bytes(), &told.error.message].map(Some);
+    let is_alone = |reply: &ask::Reply| reply.outcome.rows == 1 && reply.row() == Some(expected);
+    if !replies.first().is_some_and(is_alone) {
+        // It has more to show than can be shown again.
+        split.told = None;
+        return;
+    }
+    if !split.session.knows_last_insert_id() {
+        last::learn_insert_id(split).await;
+    }
+    let digest = split.session.pins().first().map_or(0, |pin| pin.digest);
+    if let Some(told) = &mut split.told {
+        told.put_away = Some(digest);
+    }
+    if split.lease.is_some() {
+        lease::give_back(split);
+    }
+}
+
+/// A command has come of a session whose error was put away. Raises it again where the command may ask for it, or leaves it where it is.
+/// False where the command is answered.
+pub(crate) async fn bring_back(split: &mut Split, head: CommandHead) -> Result<bool, SessionError> {
+    let Some(digest) = split.told.as_ref().and_then(|told| told.put_away) else {
+        return Ok(true);
+    };
+    let is_mariadb = lease::dialect(split).is_mariadb();
+    let (facts, about) = about(split, head);
+    let is_of_no_server = [
+        Command::PING,
+        Command::STMT_CLOSE,
+        Command::STMT_SEND_LONG_DATA,
+        Command::STATISTICS,
+    ];
+    let is_kept = match head.command {
+        command if is_of_no_server.contains(&command) => return Ok(true),
+        Command::QUERY if facts.as_ref().is_some_and(is_the_gateways) => return Ok(true),
+        Command::QUERY | Command::STMT_EXECUTE | Command::STMT_BULK_EXECUTE => {
+            facts.is_some()
+                && with_statement(split, head, facts.as_ref(), about, |session, statement| {
+                    session.keeps_diagnostics(statement)
+                })
+        }
+        // MySQL forgets what was said before when it prepares.
+        Command::STMT_PREPARE => is_mariadb,
+        Command::RESET_CONNECTION | Command::CHANGE_USER | Command::STMT_FETCH | Command::QUIT => false,
+        _ => true,
+    };
+    let Some(told) = split.told.take().filter(|_| is_kept) else {
+        return Ok(true);
+    };
+    if let Err(refused) = lease::lease(split, &Target::Primary { for_writing: false }).await {
+        split.told = Some(told);
+        return answer::refuse(split, refused).await.map(|()| false);
+    }
+    let brought = raise_behind_figures(split, head, facts.as_ref(), about, &told.error).await;
+    if let Err(refused) = brought {
+        return last::give_up(split, refused).await.map(|()| false);
+    }
+    split.session.has_diagnostics_again(digest, split.worker.now_ms());
+    Ok(true)
+}
+
+fn is_the_gateways(facts: &Facts) -> bool {
+    facts.effects.contains(Effects::GATEWAY)
+}
+
+/// What is known of the statement of a command, and the id and the digest of one that was prepared.
+fn about(split: &mut Split, head: CommandHead) -> (Option<Facts>, Option<(u32, u64)>) {
+    match head.command {
+        Command::QUERY => (Some(command::facts(split, head)), None),
+        Command::STMT_EXECUTE | Command::STMT_BULK_EXECUTE => {
+            let known = statement::prepared_of(split, head);
+            let about = known.as_ref().map(|(id, prepared)| (*id, prepared.digest));
+            (known.map(|(_, prepared)| (*prepared.facts).clone()), about)
+        }
+        _ => (None, None),
+    }
+}
+
+async fn raise_behind_figures(
+    split: &mut Split,
+    head: CommandHead,
+    facts: Option<&Facts>,
+    about: Option<(u32, u64)>,
+    error: &ErrPacket,
+) -> Result<(), Refused> {
+    // Anything that is asked later would end it.
+    if let Some(facts) = facts.filter(|facts| !needs_no_priming(split, facts)) {
+        last::bring_about(split, head, facts, about).await?;
+    }
+    match raise(split, error).await? {
+        Ok(()) => Ok(()),
+        Err(packet) => Err(Refused(SessionError::StateRefused {
+            server: split.server_name().to_owned(),
+            packet,
+        })),
+    }
+}
+
+/// Has the leased connection say this error, in the place of what it has said last. What it says instead, if it does.
+pub(crate) async fn raise(split: &mut Split, error: &ErrPacket) -> Result<Result<(), ErrPacket>, Refused> {
+    let capabilities = split.key.capabilities;
+    let Some(signal) = signal(error) else {
+        return Ok(Err(error.clone()));
+    };
+    let replies = lease::ask_on_lease(split, &[ask::query(capabilities, &signal)]).await?;
+    if let Some(leased) = &mut split.lease {
+        // As after a statement that has failed.
+        leased.left = Left {
+            has_count: false,
+            ..Left::ALL
+        };
+    }
+    let said = replies.first().and_then(|reply| reply.error(capabilities));
+    Ok(match said {
+        Some(said) if said == *error => Ok(()),
+        said => Err(said.unwrap_or_else(|| error.clone())),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use mysql_wire::write_packet;
+
+    use super::*;
+
+    fn error(code: u16, sql_state: &[u8; 5], message: &str) -> ErrPacket {
+        ErrPacket {
+            code,
+            sql_state: *sql_state,
+            message: message.into(),
+        }
+    }
+
+    #[test]
+    fn an_error_is_found_at_the_end_of_an_answer() {
+        let told = error(1054, b"42S22", "Unknown column 'a' in 'SELECT'");
+        let (mut payload, mut packet) = (Vec::new(), Vec::new());
+        told.encode(&mut payload, Capabilities::PROTOCOL_41);
+        write_packet(&mut packet, &mut 3, &payload);
+        for rows in [&b""[..], b"\x05\0\0\x06\x04rows", &[0xff; 2000]] {
+            let answer = [rows, &packet].concat();
+            let found = Told::at_end_of(&answer, 1054).unwrap();
+            assert_eq!((found.error, found.put_away), (told.clone(), None));
+            assert!(Told::at_end_of(&answer, 1064).is_none());
+            assert!(Told::at_end_of(&answer[..answer.len() - 1], 1054).is_none());
+        }
+        assert!(Told::at_end_of(b"", 1054).is_none());
+    }
+
+    #[test]
+    fn only_what_is_plain_is_raised_again() {
+        let of = |code, state, message: &str| signal(&error(code, state, message));
+        assert_eq!(
+            of(1062, b"23000", "it's so").unwrap(),
+            "SIGNAL SQLSTATE '23000' SET MYSQL_ERRNO = 1062, MESSAGE_TEXT = 'it''s so'"
+        );
+        let longest = "x".repeat(MESSAGE_MAX);
+        assert!(of(1062, b"23000", &longest).is_some());
+        for message in ["a\\b", "ä", "a\0b", "a\nb", &format!("{longest}x")] {
+            assert_eq!(of(1062, b"23000", message), None, "{message}");
+        }
+        for state in [b"00000", b"01000", b"02000", b"42'00"] {
+            assert_eq!(of(1062, state, "x"), None);
+        }
+        assert_eq!(of(0, b"23000", "x"), None);
+    }
+}

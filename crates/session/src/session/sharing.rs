@@ -1,0 +1,31 @@
+//! What sessions have in common, and keep in one allocation.
+
+use std::rc::Rc;
+
+use super::Session;
+use crate::{Carried, ClientTrackers};
+
+impl Session {
+    /// Shares what others have in common with this session, where it is the same: equal states that are one allocation are
+    /// told to be equal without looking at them.
+    pub fn share_carried(&mut self, common: &Rc<Carried>) {
+        if *self.carried == **common {
+            self.carried = Rc::clone(common);
+        }
+    }
+
+    /// What its client sees of session state as long as it asks for nothing else.
+    #[must_use]
+    pub fn initial_trackers(&self) -> &Rc<ClientTrackers> {
+        &self.initial_trackers
+    }
+
+    /// Shares them with others, where they are the same.
+    pub fn share_trackers(&mut self, common: &Rc<ClientTrackers>) {
+        for own in [&mut self.initial_trackers, &mut self.trackers] {
+            if **own == **common {
+                *own = Rc::clone(common);
+            }
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! A session whose last statement failed may ask for the error, and keeps its connection for that. While others wait for connections the
+//! gateway keeps the error instead, and what the session is told of it is what it would have been told anyway.
+
+use e2e::{client, kind};
+use mysql_async::Conn;
+use mysql_async::prelude::Queryable;
+use sandbox::Kind;
+
+use crate::cluster;
+use crate::statements_of_every_kind_are_as_on_one_server::in_words;
+
+const FAILING: [&str; 5] = [
+    "SELECT nothing",
+    "SELECT * FROM `it's not there`",
+    "UPDATE not_there SET v = 1",
+    "INSERT INTO t (id) VALUES (1)",
+    "p:SELECT nothing FROM t",
+];
+
+/// One a line, with `|` between statements; `M` in front: on MariaDB only.
+const ASKING: &str = "
+SHOW WARNINGS | SHOW WARNINGS
+SHOW ERRORS | SELECT 1 | SELECT @@error_count
+SHOW COUNT(*) ERRORS | SHOW COUNT(*) WARNINGS
+SELECT @@error_count, @@warning_count, ROW_COUNT(), LAST_INSERT_ID()
+p:SHOW WARNINGS | SHOW ERRORS LIMIT 1
+GET DIAGNOSTICS CONDITION 1 @s = RETURNED_SQLSTATE, @e = MYSQL_ERRNO, @m = MESSAGE_TEXT, @c = CLASS_ORIGIN, @u = SUBCLASS_ORIGIN | SELECT @s, @e, @m, @c, @u
+GET DIAGNOSTICS @n = NUMBER, @r = ROW_COUNT | SELECT @n, @r
+GET DIAGNOSTICS CONDITION 1 @t = TABLE_NAME, @k = CONSTRAINT_NAME, @d = SCHEMA_NAME, @l = COLUMN_NAME | SELECT @t, @k, @d, @l
+SELECT ROW_COUNT() | SHOW WARNINGS
+M SET @a = 1 | SHOW WARNINGS | SELECT @a
+M BEGIN | SHOW WARNINGS | COMMIT | SHOW ERRORS
+";
+
+fn asking() -> Vec<&'static str> {
+    let lines = ASKING.lines().map(str::trim).filter(|line| !line.is_empty());
+    let own = lines.filter_map(|line| match line.strip_prefix("M ") {
+        Some(_) if kind() == Kind::Mysql => None,
+        of_mariadb => Some(of_mariadb.unwrap_or(line)),
+    });
+    own.collect()
+}
+
+async fn play(session: &mut Conn, statement: &str) -> String {
+    let told = match statement.strip_prefix("p:") {
+        Some(text) => match session.exec_iter(text, ()).await {
+            Ok(result) => Ok(in_words(result).await),
+            Err(error) => Err(error),
+        },
+        None => match session.query_iter(statement).await {
+            Ok(result) => Ok(in_words(result).await),
+            Err(error) => Err(error),
+        },
+    };
+    told.unwrap_or_else(|error| format!("error {}", client::code(&error)))
+}
+
+async fn directly(schema: &str) -> Conn {
+    let options = client::options_at(cluster::single().primary().port());
+    let mut direct = Conn::new(options).await.unwrap();
+    for statement in [
+        &*format!("CREATE DATABASE {schema}"),
+        &*format!("USE {schema}"),
+        "CREATE TABLE t (id INT PRIMARY KEY AUTO_INCREMENT, v INT)",
+        "INSERT INTO t VALUES (1, 1)",
+    ] {
+        direct.query_drop(statement).await.unwrap();
+    }
+    direct
+}
+
+#[tokio::test]
+async fn while_others_have_all_connections() {
+    if kind() == Kind::Mysql {
+        return;
+    }
+    let (mut there, asking) = (directly("errors").await, asking());
+    let scripts: Vec<(&str, &str)> = FAILING
+        .into_iter()
+        .flat_map(|failing| asking.iter().map(move |asking| (failing, *asking)))
+        .collect();
+    let gateway = cluster::narrow(cluster::single(), scripts.len() as u32).start();
+    let held = || {
+        gateway
+            .get("/sessions?pinned=true")
+            .1
+            .matches("diagnostics")
+            .count()
+    };
+    let mut sessions = Vec::new();
+    for (failing, _) in &scripts {
+        let mut own = cluster::connect_to(&gateway, "errors").await;
+        assert!(play(&mut own, failing).await.starts_with("error "), "{failing}");
+        sessions.push(own);
+    }
+    assert_eq!(held(), scripts.len());
+    let mut others = Vec::new();
+    for _ in &scripts {
+        let mut other = cluster::connect_to(&gateway, "errors").await;
+        others.push(tokio::spawn(async move {
+            other.query_drop("BEGIN").await.unwrap();
+            other.query_drop("SELECT CAST('x' AS SIGNED)").await.unwrap();
+            other
+        }));
+    }
+    let mut busy = Vec::new();
+    for other in others {
+        busy.push(other.await.unwrap());
+    }
+    for mut other in busy {
+        other.query_drop("COMMIT").await.unwrap();
+        other.query_drop("SELECT v FROM t").await.unwrap();
+    }
+    assert_eq!(held(), 0);
+    for ((failing, asking), own) in scripts.into_iter().zip(&mut sessions) {
+        there.query_drop("DO LAST_INSERT_ID(0)").await.unwrap();
+        play(&mut there, failing).await;
+        for statement in asking.split(" | ") {
+            let (expected, told) = (play(&mut there, statement).await, play(own, statement).await);
+            assert_eq!(told, expected, "{failing} | {asking}");
+        }
+    }
+}
+
+/// There is more to be shown than the error.
+#[tokio::test]
+async fn but_not_with_warnings_before_it() {
+    let mut there = directly("errors_and_more").await;
+    let gateway = cluster::narrow(cluster::single(), 1)
+        .cluster("queue_timeout = \"800ms\"")
+        .start();
+    let mut own = cluster::connect_to(&gateway, "errors_and_more").await;
+    let mut other = cluster::connect_to(&gateway, "errors_and_more").await;
+    for statement in ["SET sql_mode = ''", "INSERT INTO t (id, v) VALUES (1, 'x')"] {
+        assert_eq!(play(&mut own, statement).await, play(&mut there, statement).await);
+    }
+    let full = other.query_drop("SELECT v FROM t").await.unwrap_err();
+    assert_eq!(client::code(&full), 1040, "{full}");
+    for statement in ["SHOW WARNINGS", "SELECT @@warning_count, @@error_count"] {
+        assert_eq!(play(&mut own, statement).await, play(&mut there, statement).await);
+    }
+    own.query_drop("SELECT v FROM t").await.unwrap();
+    other.query_drop("SELECT v FROM t").await.unwrap();
+}
