@@ -37,6 +37,12 @@ use crate::packets::{PacketError, Packets};
 pub struct Nobody(AtomicU8);
 
 impl Nobody {
+    /// The one of this number; 0 is the first.
+    #[must_use]
+    pub fn numbered(number: u8) -> Self {
+        Self(AtomicU8::new(number))
+    }
+
     fn name(&self) -> Vec<u8> {
         match self.0.load(Ordering::Relaxed) {
             0 => b"forebay_probe".to_vec(),
