@@ -190,16 +190,15 @@ impl Session {
         if !runs_sql(statement.command) {
             return false;
         }
-        let (class, effects, statements) = self.what_it_does(statement);
+        let (class, effects, _) = self.what_it_does(statement);
         match reason {
             PinReason::Diagnostics => {
                 // MariaDB keeps them over statements that use no tables.
                 let keeps = self.dialect.is_mariadb()
-                    && match class {
-                        Class::Session | Class::Begin | Class::BeginReadOnly | Class::Transaction => true,
-                        Class::Read => statements == 1 && uses_no_table(self.text_of(statement)),
-                        _ => false,
-                    };
+                    && matches!(
+                        class,
+                        Class::Session | Class::Begin | Class::BeginReadOnly | Class::Transaction
+                    );
                 !keeps && !effects.contains(Effects::READS_DIAGNOSTICS)
             }
             PinReason::FoundRows => {
