@@ -12,18 +12,21 @@ use crate::settle;
 
 impl OfSession {
     /// How fresh the next lookup must be. Of what a session has written its server tells only those clients that ask for it: so the
-    /// first lookup behind what may have written waits for all that anybody has.
-    pub(super) fn level(&self) -> ReadConsistency {
+    /// first lookup behind what may have written waits for all that anybody has. So does one that makes the session's rights
+    /// certain, without which it shares nothing with others after the next grant.
+    pub(super) fn level(&self, definitions: u64, now: u32) -> ReadConsistency {
+        let has_waited =
+            self.waited == Some(definitions) && !self.rights.may_become_certain(definitions, now);
         match self.consistency {
-            ReadConsistency::Session if self.may_have_written => ReadConsistency::Strong,
+            ReadConsistency::Session if !has_waited => ReadConsistency::Strong,
             other => other,
         }
     }
 
-    /// A lookup was answered that has waited for that.
-    pub(super) fn note_waited_for(&mut self, level: ReadConsistency, now: u32) {
+    /// A lookup was answered that has waited for that, where memory had these definitions when it began to.
+    pub(super) fn note_waited_for(&mut self, level: ReadConsistency, definitions: u64, now: u32) {
         if level == ReadConsistency::Strong {
-            self.may_have_written = false;
+            self.waited = Some(definitions);
             self.gating.note_lookup();
             if !self.rights.is_certain() {
                 self.rights.note_fresh(self.lookups.definitions(), now);

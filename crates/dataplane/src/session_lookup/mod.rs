@@ -48,8 +48,9 @@ use crate::split::{self, ask};
 pub(crate) struct OfSession {
     lookups: Rc<dyn Lookups>,
     consistency: ReadConsistency,
-    /// Something may have been written that no lookup has waited for.
-    may_have_written: bool,
+    /// The definitions that memory had when a lookup waited for all that the session may have written before. Where memory begins
+    /// anew, they are others.
+    waited: Option<u64>,
     user: Box<[u8]>,
     host: Option<IpAddr>,
     collation: u8,
@@ -166,8 +167,7 @@ impl OfSession {
         Some(Box::new(Self {
             lookups,
             consistency: session.listener.config.consistency,
-            // By the client, before it came.
-            may_have_written: true,
+            waited: None,
             user: user.into(),
             host: client.socket_addr().map(|address| address.ip()),
             collation,
@@ -237,7 +237,9 @@ impl OfSession {
     /// What a statement that goes to the server may change.
     fn note(&mut self, facts: &Facts, now: u32) {
         self.has_other_role |= facts.effects.contains(Effects::SET_ROLE);
-        self.may_have_written |= !only_reads(facts);
+        if !only_reads(facts) {
+            self.waited = None;
+        }
         if facts.class == Class::Unknown || facts.effects.intersects(DOUBTFUL) {
             self.standing = Standing::Doubtful;
         }
@@ -496,8 +498,8 @@ async fn go_on(
             Ok(())
         }
         Step::Answer(plan) => match from_memory(session, of, plan).await? {
-            Ok(level) => {
-                of.note_waited_for(level, session.worker.clock.now());
+            Ok(waited) => {
+                of.note_waited_for(waited.level, waited.definitions, session.worker.clock.now());
                 reply(session, of, head).await
             }
             Err(reason) => {
@@ -520,15 +522,22 @@ async fn forward_lookup(
     forward(session, of, head, recorder).await
 }
 
-/// The level is what the answer has waited for.
+/// What an answer has waited for.
+struct Waited {
+    level: ReadConsistency,
+    /// Those of memory before.
+    definitions: u64,
+}
+
 async fn from_memory(
     session: &Session,
     of: &mut OfSession,
     plan: Plan,
-) -> Result<Result<ReadConsistency, Left>, SessionError> {
+) -> Result<Result<Waited, Left>, SessionError> {
     session.control.mark(Waiting::Server);
     of.out.clear();
-    let level = of.level();
+    let definitions = of.lookups.definitions();
+    let level = of.level(definitions, session.worker.clock.now());
     let answered = of.lookups.answer(plan, &of.key, level, None, &mut of.out);
     let answered = tokio::select! {
         biased;
@@ -538,7 +547,7 @@ async fn from_memory(
     if answered.is_err() {
         of.out = lookups::kept(std::mem::take(&mut of.out));
     }
-    Ok(answered.map(|_| level))
+    Ok(answered.map(|_| Waited { level, definitions }))
 }
 
 /// Sends the answer.

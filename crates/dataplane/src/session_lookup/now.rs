@@ -96,7 +96,9 @@ fn other_query(session: &Session, of: &OfSession, head: CommandHead) -> Other {
 
 fn answer_now(session: &mut Session, of: &mut OfSession, head: CommandHead, plan: &Plan) -> bool {
     of.out.clear();
-    let level = of.level();
+    let now = session.worker.clock.now();
+    let definitions = of.lookups.definitions();
+    let level = of.level(definitions, now);
     let is_fresh = of.gating.is_fresh();
     let answered = of
         .lookups
@@ -105,7 +107,7 @@ fn answer_now(session: &mut Session, of: &mut OfSession, head: CommandHead, plan
     if !is_answered || !lookups::put(&mut session.wires, &of.out) {
         return false;
     }
-    of.note_waited_for(level, session.worker.clock.now());
+    of.note_waited_for(level, definitions, now);
     note_answered(session, of, head);
     of.out = lookups::kept(std::mem::take(&mut of.out));
     settle::command(session, head, Ok(Exchanged::Sent)).is_ok()

@@ -52,9 +52,14 @@ impl RightsOfSession {
         self.is_certain
     }
 
+    /// Whether a lookup that waits makes them certain.
+    pub(super) fn may_become_certain(&self, definitions: u64, now: u32) -> bool {
+        !self.is_certain && self.as_of == Some(definitions) && now.wrapping_sub(self.since) > LOGGED
+    }
+
     /// What the binary log had when a statement came, which was now, has been seen, and `definitions` counts it.
     pub(super) fn note_fresh(&mut self, definitions: u64, now: u32) {
-        self.is_certain = self.as_of == Some(definitions) && now.wrapping_sub(self.since) > LOGGED;
+        self.is_certain |= self.may_become_certain(definitions, now);
     }
 
     pub(super) fn said(&self) -> Rights {
