@@ -32,7 +32,11 @@ pub(super) async fn before_greeting(stream: &mut Stream) {
 
 /// The server has greeted, and was told nothing yet.
 pub(super) async fn after_greeting(stream: &mut Stream, greeting: &Greeting) {
-    let _ = timeout(LIMIT, upstream::leave(stream, greeting, &upstream::Nobody::default())).await;
+    let _ = timeout(
+        LIMIT,
+        upstream::leave(stream, greeting, &upstream::Nobody::default()),
+    )
+    .await;
 }
 
 /// TLS was begun by `request`.
