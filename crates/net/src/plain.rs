@@ -22,7 +22,7 @@ use crate::buffer::Buffer;
 pub struct Plain<S> {
     socket: S,
     /// The address behind the waker that the runtime holds for reads, since one found nothing. It holds it until it knows of
-    /// bytes, and as long as it does nobody else's waker can have that address.
+    /// bytes, and as long as it does nobody else's waker can have that address. The runtime hears of bytes on the thread that reads.
     awaited_by: Option<NonZeroUsize>,
 }
 
@@ -117,13 +117,18 @@ impl<S: Watched> Plain<S> {
         whole_or_short(read, n)
     }
 
-    /// Writes once.
+    /// Writes once. It takes from the task's budget, or one whose answers cost nothing else would keep a worker for as long as its
+    /// client has pipelined.
     #[inline]
     pub(crate) fn poll_write(&self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         loop {
+            let budget = ready!(coop::poll_proceed(cx));
             match self.write(bytes) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                written => return Poll::Ready(written),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => drop(budget),
+                written => {
+                    budget.made_progress();
+                    return Poll::Ready(written);
+                }
             }
             ready!(self.socket.poll_write_ready(cx))?;
         }

@@ -15,7 +15,7 @@ use std::time::Duration;
 use net::buffer::{self, Buffer};
 use net::{Peer, Stream, poll_read_into, poll_read_pooled};
 use socket2::SockRef;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::task::coop;
 
 /// A stream of ours and a blocking socket on the other end of it.
@@ -229,6 +229,21 @@ async fn a_reader_without_budget_is_woken_all_the_same() {
     };
     let (read, ()) = tokio::join!(biased; reading, answering);
     assert_eq!(read.unwrap(), 6);
+}
+
+/// Or one whose answers take no other turn would keep the worker.
+#[tokio::test]
+async fn writing_takes_from_the_budget() {
+    let (mut stream, _other) = pair().await;
+    let writing = tokio::spawn(std::future::poll_fn(move |cx| {
+        let mut written = 0;
+        while written < 1000 && Pin::new(&mut stream).poll_write(cx, b"x").is_ready() {
+            written += 1;
+        }
+        Poll::Ready(written)
+    }));
+    let written = writing.await.unwrap();
+    assert!((1..1000).contains(&written), "{written}");
 }
 
 #[tokio::test]
