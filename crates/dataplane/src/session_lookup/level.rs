@@ -23,13 +23,13 @@ impl OfSession {
         }
     }
 
-    /// A lookup was answered that has waited for that, where memory had these definitions when it began to.
-    pub(super) fn note_waited_for(&mut self, level: ReadConsistency, definitions: u64, now: u32) {
+    /// A lookup was answered that has waited for that, and memory had these definitions when it began to.
+    pub(super) fn note_waited_for(&mut self, level: ReadConsistency, definitions: u64, began: u32) {
         if level == ReadConsistency::Strong {
             self.waited = Some(definitions);
             self.gating.note_lookup();
             if !self.rights.is_certain() {
-                self.rights.note_fresh(self.lookups.definitions(), now);
+                self.rights.note_fresh(self.lookups.definitions(), began);
             }
         }
     }

@@ -274,9 +274,9 @@ pub(crate) fn next_command(session: &mut Session) {
 /// Reads what the client sends.
 #[inline]
 pub(crate) fn poll_read(cx: &mut Context<'_>, session: &mut Session) -> Poll<io::Result<usize>> {
-    let wires = &mut session.wires;
+    let (wires, now) = (&mut session.wires, session.worker.clock.now());
     match &mut session.lookups {
-        Some(of) => of.gating.poll_read(&*of.lookups, cx, wires),
+        Some(of) => of.gating.poll_read(&*of.lookups, cx, wires, now),
         None => wires.up.poll_read(cx, &mut wires.client),
     }
 }
@@ -498,8 +498,12 @@ async fn go_on(
             Ok(())
         }
         Step::Answer(plan) => match from_memory(session, of, plan).await? {
-            Ok(waited) => {
-                of.note_waited_for(waited.level, waited.definitions, session.worker.clock.now());
+            Ok(Waited {
+                level,
+                definitions,
+                began,
+            }) => {
+                of.note_waited_for(level, definitions, began);
                 reply(session, of, head).await
             }
             Err(reason) => {
@@ -522,11 +526,12 @@ async fn forward_lookup(
     forward(session, of, head, recorder).await
 }
 
-/// What an answer has waited for.
+/// What an answer has waited for, where memory had these definitions before.
 struct Waited {
     level: ReadConsistency,
-    /// Those of memory before.
     definitions: u64,
+    /// In ticks of the worker's clock.
+    began: u32,
 }
 
 async fn from_memory(
@@ -536,8 +541,8 @@ async fn from_memory(
 ) -> Result<Result<Waited, Left>, SessionError> {
     session.control.mark(Waiting::Server);
     of.out.clear();
-    let definitions = of.lookups.definitions();
-    let level = of.level(definitions, session.worker.clock.now());
+    let (definitions, began) = (of.lookups.definitions(), session.worker.clock.now());
+    let level = of.level(definitions, began);
     let answered = of.lookups.answer(plan, &of.key, level, None, &mut of.out);
     let answered = tokio::select! {
         biased;
@@ -547,7 +552,11 @@ async fn from_memory(
     if answered.is_err() {
         of.out = lookups::kept(std::mem::take(&mut of.out));
     }
-    Ok(answered.map(|_| Waited { level, definitions }))
+    Ok(answered.map(|_| Waited {
+        level,
+        definitions,
+        began,
+    }))
 }
 
 /// Sends the answer.

@@ -99,7 +99,7 @@ fn answer_now(session: &mut Session, of: &mut OfSession, head: CommandHead, plan
     let now = session.worker.clock.now();
     let definitions = of.lookups.definitions();
     let level = of.level(definitions, now);
-    let is_fresh = of.gating.is_fresh();
+    let is_fresh = of.gating.is_fresh(definitions);
     let answered = of
         .lookups
         .answer_now(plan, &of.key, level, None, is_fresh, &mut of.out);
@@ -107,7 +107,7 @@ fn answer_now(session: &mut Session, of: &mut OfSession, head: CommandHead, plan
     if !is_answered || !lookups::put(&mut session.wires, &of.out) {
         return false;
     }
-    of.note_waited_for(level, definitions, now);
+    of.note_waited_for(level, definitions, of.gating.began().unwrap_or(now));
     note_answered(session, of, head);
     of.out = lookups::kept(std::mem::take(&mut of.out));
     settle::command(session, head, Ok(Exchanged::Sent)).is_ok()

@@ -129,9 +129,9 @@ pub(crate) fn next_command(split: &mut Split) {
 /// Reads what the client sends.
 #[inline]
 pub(crate) fn poll_read(cx: &mut Context<'_>, split: &mut Split) -> Poll<io::Result<usize>> {
-    let wires = &mut split.wires;
+    let (wires, now) = (&mut split.wires, split.worker.clock.now());
     match &mut split.lookups {
-        Some(of) => of.gating.poll_read(&*of.lookups, cx, wires),
+        Some(of) => of.gating.poll_read(&*of.lookups, cx, wires, now),
         None => wires.up.poll_read(cx, &mut wires.client),
     }
 }
@@ -226,7 +226,7 @@ fn answer_now(split: &mut Split, head: CommandHead, prepared: Option<(u32, u64)>
         &of.key,
         consistency,
         of.own(consistency),
-        of.gating.is_fresh(),
+        of.gating.is_fresh(of.lookups.definitions()),
         &mut out,
     );
     let rows = match answered {
