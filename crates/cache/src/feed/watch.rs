@@ -27,6 +27,9 @@ const ANSWER: Duration = Duration::from_secs(10);
 /// Time after which another connection is made, to see who answers.
 const RENEWAL: Duration = Duration::from_secs(10);
 
+/// Time for that. Meanwhile nobody looks.
+const RENEWED: Duration = Duration::from_secs(2);
+
 /// Looks at the machine that is followed.
 pub(super) struct Watch {
     machine: Machine,
@@ -35,6 +38,8 @@ pub(super) struct Watch {
     link: Option<Link>,
     /// When a connection was made last, or tried.
     tried: Option<Instant>,
+    /// Somebody else's connection leads to another machine.
+    is_told: bool,
     /// Before the next one to a machine that is read-only.
     pause: Duration,
 }
@@ -47,6 +52,7 @@ impl Watch {
             progress,
             link: None,
             tried: None,
+            is_told: false,
             pause: INTERVAL,
         }
     }
@@ -56,7 +62,7 @@ impl Watch {
         loop {
             tokio::select! {
                 () = sleep(INTERVAL) => {}
-                () = self.told() => self.link = None,
+                () = self.told() => self.is_told = true,
             }
             match timeout(ANSWER, self.look()).await {
                 Ok(Ok(true)) => {}
@@ -90,16 +96,27 @@ impl Watch {
         }
         let read_only = link.value("SELECT @@GLOBAL.read_only").await?;
         let is_read_only = read_only.is_some_and(|value| !matches!(&*value, "0" | "OFF"));
+        self.link = Some(link);
         let due = if is_read_only { self.pause } else { RENEWAL };
-        if self.tried.is_none_or(|tried| tried.elapsed() >= due) {
-            link = self.connect().await?;
+        if self.is_told || self.tried.is_none_or(|tried| tried.elapsed() >= due) {
+            self.is_told = false;
             self.pause = RENEWAL.min(due * 2);
+            self.renew().await?;
         }
         if !is_read_only {
             self.pause = INTERVAL;
         }
-        self.link = Some(link);
         Ok(true)
+    }
+
+    /// Another connection takes the place of the one there is. Where none can be made, that one still shows whether the log is the same.
+    async fn renew(&mut self) -> Result<(), MachineError> {
+        match timeout(RENEWED, self.connect()).await {
+            Ok(Ok(link)) => self.link = Some(link),
+            Ok(Err(MachineError::Another)) => return Err(MachineError::Another),
+            Ok(Err(_)) | Err(_) => {}
+        }
+        Ok(())
     }
 
     async fn connect(&mut self) -> Result<Link, MachineError> {
