@@ -126,6 +126,7 @@ pub struct Session {
     /// Of what gives texts their meaning on the connection not all is known: it was set where no tracker and no text shows it.
     meaning_is_unclear: bool,
     /// Asks for what the statement under way sets and nothing reports.
+    #[expect(clippy::box_collection, reason = "one word, in each session")]
     unseen: Option<Box<Vec<u8>>>,
     /// A savepoint was set without autocommit, and nothing else yet: the server says of no transaction.
     has_savepoint: bool,

@@ -172,9 +172,6 @@ SET @@sql_mode = 'ANSI_QUOTES', @@sort_buffer_size = 65536 | SELECT \"n\" FROM f
 SET @@global.div_precision_increment = 4, @@div_precision_increment = 1 | SELECT 1 / 3
 SET @@collation_connection = latin1_bin | SELECT 'a' = 'A' | p:SELECT 'a' = 'A' | SELECT @@character_set_connection
 SET @@nothing = 1 | SET @@sort_buffer_size = 65536, @@nothing = 1 | SELECT @@sort_buffer_size > 65536
-INSERT IGNORE INTO t (id, v) VALUES (1, 1) | SELECT LAST_INSERT_ID(), ROW_COUNT() | SHOW WARNINGS
-SELECT CAST('x' AS SIGNED) | SELECT 1 | SHOW WARNINGS | SELECT n FROM five LIMIT 1 | SHOW WARNINGS
-SELECT nothing | DO 1 | p:SELECT 1 | SHOW ERRORS
 9 SET xa_detach_on_prepare = OFF | XA START '{me}' | INSERT INTO t (v) VALUES (1) | XA END '{me}' | XA PREPARE '{me}' | SELECT COUNT(*) FROM five | XA ROLLBACK '{me}' | SELECT COUNT(*) FROM t
 CALL nested() | SELECT @n1, @n2 | SELECT FOUND_ROWS() | SELECT ROW_COUNT()
 CALL recovers() | SHOW WARNINGS | SELECT 1

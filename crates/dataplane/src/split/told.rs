@@ -31,7 +31,7 @@ impl Told {
     pub(crate) fn at_end_of(bytes: &[u8], code: u16) -> Option<Box<Self>> {
         const HEAD: usize = PacketHeader::LEN + 9;
         let end = bytes.len();
-        let first = end.checked_sub(HEAD + MESSAGE_MAX).unwrap_or_default();
+        let first = end.saturating_sub(HEAD + MESSAGE_MAX);
         let payload = (first..=end.checked_sub(HEAD)?).rev().find_map(|start| {
             let header = PacketHeader::parse(&bytes[start..])?;
             let payload = &bytes[start + PacketHeader::LEN..];

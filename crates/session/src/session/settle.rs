@@ -8,7 +8,7 @@ use sql_class::{Class, Dialect, Effects, Facts};
 use super::insert_id::Made;
 use super::text::{
     Collation, Savepoint, begins_with_rollback, handler_step, may_count_rows, may_set_trackers, sets_once,
-    unseen, uses_no_table,
+    unseen,
 };
 use super::{Current, HandlerStep, IDLE, Session, Statement};
 use crate::variables::AUTOCOMMIT;

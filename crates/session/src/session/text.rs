@@ -108,17 +108,6 @@ impl Savepoint {
     }
 }
 
-/// Whether a read is one that uses no table, as MariaDB means it.
-pub(super) fn uses_no_table(text: &[u8]) -> bool {
-    let word = text
-        .trim_ascii_start()
-        .split(|byte| !byte.is_ascii_alphabetic())
-        .next();
-    let word = word.unwrap_or_default();
-    let may_be = word.eq_ignore_ascii_case(b"SELECT") || word.eq_ignore_ascii_case(b"DO");
-    may_be && text.len() <= LOOK_MAX && !contains(&text.to_ascii_lowercase(), b"from")
-}
-
 /// What asks for the variables of a text that nothing reports. `None` where they are not to be told, or belong together with others.
 pub(super) fn unseen(text: &[u8], syntax: Syntax) -> Option<Vec<u8>> {
     const MOST: usize = 16;
@@ -294,16 +283,6 @@ mod tests {
             ("COMMIT AND CHAIN", Savepoint::Ends),
         ] {
             assert_eq!(Savepoint::of(text.as_bytes()), savepoint, "{text}");
-        }
-    }
-
-    #[test]
-    fn reads_without_a_table() {
-        for text in ["SELECT 1", " select LAST_INSERT_ID()", "DO 1", "SELECT(1)"] {
-            assert!(uses_no_table(text.as_bytes()), "{text}");
-        }
-        for text in ["SELECT 1 FROM t", "SHOW TABLES", "TABLE t", "SELECTED", ""] {
-            assert!(!uses_no_table(text.as_bytes()), "{text}");
         }
     }
 
