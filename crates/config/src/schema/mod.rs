@@ -48,7 +48,7 @@ section! {
         /// Reload when the configuration file changes. SIGHUP reloads in any case.
         pub watch: bool = default(true), Live;
 
-        /// Free buffers of 64 KiB that each worker keeps for the next session with bytes in flight.
+        /// Free buffers of 64 KiB (one of 128 KiB counts as two) that each worker keeps for the next session with bytes in flight.
         pub buffer_pool_max: usize = default(64) unit "buffers" in 0..=65_536, Restart;
 
         /// What is logged, and how.
