@@ -136,9 +136,14 @@ async fn but_not_with_warnings_before_it() {
     }
     let full = other.query_drop("SELECT v FROM t").await.unwrap_err();
     assert_eq!(client::code(&full), 1040, "{full}");
-    for statement in ["SHOW WARNINGS", "SELECT @@warning_count, @@error_count"] {
+    for statement in [
+        "GET DIAGNOSTICS @n = NUMBER",
+        "SELECT @n",
+        "SHOW WARNINGS",
+        "SELECT @@warning_count, @@error_count",
+    ] {
         assert_eq!(play(&mut own, statement).await, play(&mut there, statement).await);
     }
-    own.query_drop("SELECT v FROM t").await.unwrap();
+    own.disconnect().await.unwrap();
     other.query_drop("SELECT v FROM t").await.unwrap();
 }

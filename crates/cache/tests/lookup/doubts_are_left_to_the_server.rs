@@ -21,6 +21,15 @@ const SEQUENCES: &[&[&str]] = &[
         "SELECT FOUND_ROWS()",
     ],
     &[
+        TWO_ROWS,
+        LOOKUP,
+        "BEGIN",
+        "SELECT nothing",
+        "SELECT FOUND_ROWS()",
+        "COMMIT",
+    ],
+    &[TWO_ROWS, LOOKUP, "UPDATE u SET x=x+1", "SELECT FOUND_ROWS()"],
+    &[
         "UPDATE u SET x=x+1",
         LOOKUP,
         "SELECT nothing",

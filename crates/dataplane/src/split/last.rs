@@ -242,6 +242,13 @@ fn as_assignments(split: &Split, text: &[u8], facts: &Facts, left: Left) -> Opti
         return None;
     }
     let items = sql_class::statement_items(text, split.session.syntax())?;
+    let mut pins = split.session.pins().iter();
+    if items.iter().any(|(_, item)| *item == StatementItem::Number)
+        && pins.any(|pin| pin.reason == PinReason::Diagnostics)
+    {
+        // It was asked for something else meanwhile, and still has them.
+        return None;
+    }
     let assignments = items.into_iter().map(|(variable, item)| {
         let value = match item {
             StatementItem::Number => 0,

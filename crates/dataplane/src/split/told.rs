@@ -27,6 +27,14 @@ pub(crate) struct Told {
 }
 
 impl Told {
+    /// What the exchange of a command has `told` takes the place of what was told before; where it has told nothing, of all but what
+    /// was put away: the command is one that servers do not hear of.
+    pub(crate) fn renew(known: &mut Option<Box<Self>>, told: Option<Box<Self>>) {
+        if told.is_some() || known.as_ref().is_some_and(|known| known.put_away.is_none()) {
+            *known = told;
+        }
+    }
+
     /// The error packet with this code that ends these bytes.
     pub(crate) fn at_end_of(bytes: &[u8], code: u16) -> Option<Box<Self>> {
         const HEAD: usize = PacketHeader::LEN + 9;
@@ -97,15 +105,20 @@ pub(crate) async fn put_away(split: &mut Split) {
     if !is_all(split) || !is_wanted {
         return;
     }
-    let show = ask::query(split.key.capabilities, "SHOW WARNINGS LIMIT 2");
-    let Ok(replies) = lease::ask_on_lease(split, &[show]).await else {
+    // `max_error_count` may leave of many but one.
+    let questions = ["SHOW WARNINGS LIMIT 2", "SHOW COUNT(*) WARNINGS"];
+    let questions = questions.map(|text| ask::query(split.key.capabilities, text));
+    let Ok(replies) = lease::ask_on_lease(split, &questions).await else {
         return lease::abandon(split);
     };
     let Some(told) = &split.told else { return };
     let code = told.error.code.to_string();
     let expected = [&b"Error"[..], code.as_bytes(), &told.error.message].map(Some);
-    let is_alone = |reply: &ask::Reply| reply.outcome.rows == 1 && reply.row() == Some(expected);
-    if !replies.first().is_some_and(is_alone) {
+    let is_alone = match &replies[..] {
+        [shown, count] => shown.row() == Some(expected) && count.row() == Some([Some(&b"1"[..])]),
+        _ => false,
+    };
+    if !is_alone {
         // It has more to show than can be shown again.
         split.told = None;
         return;
@@ -251,6 +264,20 @@ mod tests {
             assert!(Told::at_end_of(&answer[..answer.len() - 1], 1054).is_none());
         }
         assert!(Told::at_end_of(b"", 1054).is_none());
+    }
+
+    #[test]
+    fn what_was_put_away_outlives_commands_that_tell_nothing() {
+        let mut told = Told::new(error(1054, b"42S22", "no"));
+        let mut put_away = Told::new(error(1054, b"42S22", "no"));
+        if let Some(told) = &mut put_away {
+            told.put_away = Some(1);
+        }
+        Told::renew(&mut told, None);
+        Told::renew(&mut put_away, None);
+        assert!(told.is_none() && put_away.is_some());
+        Told::renew(&mut put_away, Told::new(error(1146, b"42S02", "no")));
+        assert!(put_away.is_some_and(|told| told.error.code == 1146 && told.put_away.is_none()));
     }
 
     #[test]

@@ -516,6 +516,9 @@ impl Session {
         if fetches || outcome.status.contains(StatusFlags::CURSOR_EXISTS) {
             self.last.found_rows = None; // the rows have not come, or not all of them
         }
+        if failed && self.current.command == Command::STMT_PREPARE && self.dialect.is_mariadb() {
+            self.last.row_count = -1;
+        }
         if !ran {
             return;
         }

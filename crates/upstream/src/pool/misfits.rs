@@ -57,7 +57,8 @@ impl Misfits {
         let misfit = all.iter_mut().find(|misfit| misfit.is_of(credential, config))?;
         let left = misfit.due.saturating_duration_since(now);
         if left.is_zero() {
-            misfit.due = now + misfit.pause;
+            // An attempt may end before the server has looked at the account.
+            misfit.due = now + FIRST_PAUSE;
             return None;
         }
         Some((misfit.reason.clone(), left))

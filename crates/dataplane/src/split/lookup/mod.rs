@@ -573,6 +573,8 @@ fn note_answered(
     traffic.listener.bytes_from_clients.add(len as u64);
     split.wires.up.discard(len);
     split.lookup_series().answered.inc();
+    // What the connection that had the statement before knows is of that one.
+    split.turn = split.turn.wrapping_add(1);
     if let Some(of) = &mut split.lookups {
         of.rows = Some(rows);
         if of.consistency == ReadConsistency::Strong {
