@@ -9,26 +9,15 @@ on_all!(statements what_sessions_wish bytes_that_are_no_text);
 const LOOKUP: &str = "SELECT c FROM t WHERE id=1";
 const TIMESTAMP: &str = "SELECT ts FROM t WHERE id=1";
 const TWO_ROWS: &str = "SELECT 1 UNION SELECT 2";
+const FOUND: &str = "SELECT FOUND_ROWS()";
 
 const SEQUENCES: &[&[&str]] = &[
     // What fails leaves something else behind than what succeeds.
-    &[TWO_ROWS, LOOKUP, "SELECT nothing", "SELECT FOUND_ROWS()"],
-    &[TWO_ROWS, LOOKUP, "SELECT FROM", "SELECT FOUND_ROWS()"],
-    &[
-        TWO_ROWS,
-        LOOKUP,
-        "SELECT c FROM t WHERE nothing=1",
-        "SELECT FOUND_ROWS()",
-    ],
-    &[
-        TWO_ROWS,
-        LOOKUP,
-        "BEGIN",
-        "SELECT nothing",
-        "SELECT FOUND_ROWS()",
-        "COMMIT",
-    ],
-    &[TWO_ROWS, LOOKUP, "UPDATE u SET x=x+1", "SELECT FOUND_ROWS()"],
+    &[TWO_ROWS, LOOKUP, "SELECT nothing", FOUND],
+    &[TWO_ROWS, LOOKUP, "SELECT FROM", FOUND],
+    &[TWO_ROWS, LOOKUP, "SELECT c FROM t WHERE nothing=1", FOUND],
+    &[TWO_ROWS, LOOKUP, "BEGIN", "SELECT nothing", FOUND, "COMMIT"],
+    &[TWO_ROWS, LOOKUP, "UPDATE u SET x=x+1", FOUND],
     &[
         "UPDATE u SET x=x+1",
         LOOKUP,
@@ -41,7 +30,7 @@ const SEQUENCES: &[&[&str]] = &[
         LOOKUP,
         "UPDATE nothing SET x=1",
         "SELECT ROW_COUNT()",
-        "SELECT FOUND_ROWS()",
+        FOUND,
     ],
     &["SELECT nothing", LOOKUP, "SELECT 1", "SHOW WARNINGS"],
     &[
@@ -57,20 +46,13 @@ const SEQUENCES: &[&[&str]] = &[
         "GET DIAGNOSTICS @n = NUMBER",
         "SELECT @n",
     ],
-    &[
-        "SELECT SQL_CALC_FOUND_ROWS id FROM u LIMIT 1",
-        LOOKUP,
-        "SELECT FOUND_ROWS()",
-    ],
-    &[
-        "SELECT SQL_CALC_FOUND_ROWS c FROM t WHERE id=1 LIMIT 1",
-        "SELECT FOUND_ROWS()",
-    ],
+    &["SELECT SQL_CALC_FOUND_ROWS id FROM u LIMIT 1", LOOKUP, FOUND],
+    &["SELECT SQL_CALC_FOUND_ROWS c FROM t WHERE id=1 LIMIT 1", FOUND],
     &[
         "SELECT SQL_CALC_FOUND_ROWS id FROM u LIMIT 1",
         LOOKUP,
         "SELECT nothing",
-        "SELECT FOUND_ROWS()",
+        FOUND,
     ],
     // Values and names that only seem to be plain.
     &[
@@ -425,7 +407,7 @@ const SEQUENCES: &[&[&str]] = &[
         "SET @i=1",
         TWO_ROWS,
         "EXECUTE s USING @i",
-        "SELECT FOUND_ROWS()",
+        FOUND,
     ],
     &["SELECT c FROM t WHERE id=1 INTO @x", "SELECT @x", LOOKUP],
     &[
@@ -440,12 +422,7 @@ const SEQUENCES: &[&[&str]] = &[
 /// Of sessions with a server of their own: connections that are shared do not keep as much.
 const OWN_SERVER: &[&[&str]] = &[
     &[LOOKUP, LOOKUP, "SHOW STATUS LIKE 'Last_query_cost'"],
-    &[
-        TWO_ROWS,
-        LOOKUP,
-        "SELECT (SELECT 1 UNION SELECT 2)",
-        "SELECT FOUND_ROWS()",
-    ],
+    &[TWO_ROWS, LOOKUP, "SELECT (SELECT 1 UNION SELECT 2)", FOUND],
     &[TWO_ROWS, LOOKUP, "SELECT nothing", "SELECT fr(), rc()"],
 ];
 

@@ -516,18 +516,14 @@ impl Session {
         if fetches || outcome.status.contains(StatusFlags::CURSOR_EXISTS) {
             self.last.found_rows = None; // the rows have not come, or not all of them
         }
-        if failed && self.current.command == Command::STMT_PREPARE && self.dialect.is_mariadb() {
+        if failed && self.current.command == Command::STMT_PREPARE {
             self.last.row_count = -1;
         }
         if !ran {
             return;
         }
         if !effects.contains(Effects::READS_DIAGNOSTICS) {
-            self.last.warnings = if failed {
-                outcome.warnings.max(1)
-            } else {
-                outcome.warnings
-            };
+            self.last.warnings = outcome.warnings.max(failed.into());
         }
         self.last.row_count = match (failed, outcome.is_result_set) {
             (false, false) => i64::try_from(outcome.affected_rows).unwrap_or(i64::MAX),

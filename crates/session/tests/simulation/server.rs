@@ -97,7 +97,8 @@ impl Server {
         let result = self.execute(at, op, id);
         let mariadb = self.dialect.is_mariadb();
         let connection = &mut self.connections[at];
-        if op.command() == Command::QUERY || matches!(op, Op::Execute { .. }) {
+        let is_refused = matches!(op, Op::Prepare(..)) && result.is_err();
+        if op.command() == Command::QUERY || matches!(op, Op::Execute { .. }) || is_refused {
             connection.row_count = match &result {
                 Ok(Given {
                     rows: None, affected, ..
