@@ -172,6 +172,7 @@ fn open(
     let compression = handshake::agreed_compression(client_capabilities, login.zstd_level)
         .filter(|_| listener.config.compression);
     let nowhere = worker.metrics.server(listener.cluster.name(), telemetry::OTHER);
+    let traffic = Traffic::new(Arc::clone(series), nowhere);
     control.set_limits(arrival::idle_limits(listener));
     register(worker, control, listener, &account);
     let split = Split {
@@ -182,11 +183,7 @@ fn open(
         shape: Shape::new(own_key.capabilities, client_capabilities),
         key: shared.share_key(own_key),
         account,
-        wires: wires(
-            client.stream,
-            &client.unread,
-            Traffic::new(Arc::clone(series), nowhere),
-        ),
+        wires: wires(client.stream, &client.unread, traffic),
         lease: None,
         rules: rules::OfSession::new(worker),
         lookups: lookup::OfSession::new(worker, listener),
