@@ -172,7 +172,7 @@ async fn unless_they_say_too_little() {
         Kind::Mysql => "it has no password",
         _ => "unix_socket",
     };
-    assert!(gateway.log().contains(reason), "{}", gateway.log());
+    eventually("the log says why", async || gateway.log().contains(reason)).await;
     // What the server says itself is told.
     let error = log_in(&gateway, "locked", "hunter2").await.unwrap_err();
     assert!(error.to_string().contains("locked"), "{error}");

@@ -29,11 +29,7 @@ async fn until_there_is_one() {
             assert!(text.contains(&node.address()), "{text}");
         }
     }
-    assert!(
-        gateway.log().contains("take writes"),
-        "the log says so: {}",
-        gateway.log()
-    );
+    eventually("the log says so", async || gateway.log().contains("take writes")).await;
     // Reads go on, and so do new sessions.
     let (status, ready) = gateway.get("/readyz");
     assert_eq!(status, 200, "{ready}");
