@@ -15,6 +15,7 @@
 //!
 //! Not for production: servers flush lazily, so a crash of the machine (not of a server) loses data.
 
+mod batch;
 mod certificates;
 pub mod cli;
 mod error;

@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::fs::{self, File};
-use std::io::{Read, Write};
+use std::io::Read;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -13,11 +13,10 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
+use crate::batch;
 use crate::program::{Flavour, Program};
 use crate::template;
-use crate::{
-    Certificates, DATABASE, Kind, PATIENCE, SandboxError, Spec, free_port, galera, group_replication,
-};
+use crate::{Certificates, Kind, PATIENCE, SandboxError, Spec, free_port, galera, group_replication};
 
 /// How often a condition is looked at while waiting for it.
 const POLL: Duration = Duration::from_millis(10);
@@ -144,7 +143,7 @@ impl Node {
     /// # Errors
     /// The server refused one (those before it are done), or did not answer.
     pub fn sql(&self, statements: &str) -> Result<String, SandboxError> {
-        self.run(self.client(), statements)
+        batch::run(self.client(), statements, self.index)
     }
 
     /// What [`sql`](Self::sql) returns on each other server of the sandbox that answers.
@@ -154,50 +153,17 @@ impl Node {
         let others = folders.filter(|folder| *folder != self.folder && folder.join("socket").exists());
         others
             .filter_map(|folder| {
-                let mut client = self.client_of(&folder.join("socket"));
+                let mut client = batch::client(&self.client, &folder.join("socket"));
                 client.arg("--connect-timeout=2");
-                self.run(client, statements).ok()
+                batch::run(client, statements, self.index).ok()
             })
             .collect()
-    }
-
-    fn run(&self, mut client: Command, statements: &str) -> Result<String, SandboxError> {
-        let mut client = client
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .map_err(|source| SandboxError::io("run", &self.client, source))?;
-        let stdin = client.stdin.take();
-        let output = std::thread::scope(|scope| {
-            // A client that gives up closes the pipe; its message says why.
-            scope.spawn(move || stdin.map(|mut pipe| pipe.write_all(statements.as_bytes())));
-            client.wait_with_output()
-        });
-        let output = output.map_err(|source| SandboxError::io("run", &self.client, source))?;
-        if output.status.success() {
-            return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
-        }
-        let message = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-        Err(SandboxError::Sql {
-            node: self.index,
-            message,
-        })
     }
 
     /// The client program as [`Node::sql`] runs it, for those who want to write statements over a longer time.
     #[must_use]
     pub fn client(&self) -> Command {
-        self.client_of(&self.socket)
-    }
-
-    fn client_of(&self, socket: &Path) -> Command {
-        let mut client = Command::new(&self.client);
-        client
-            .args(["--no-defaults", "--batch", "--skip-column-names", "--user=root"])
-            .arg(format!("--socket={}", socket.display()))
-            .arg(DATABASE);
-        client
+        batch::client(&self.client, &self.socket)
     }
 
     /// Ends the server at once, as a crash would (SIGKILL), and waits until it is gone. Does nothing when it is

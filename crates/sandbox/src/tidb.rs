@@ -7,7 +7,7 @@
 //! `mysql_native_password`. There is an empty database `test`.
 
 use std::fs::{self, File};
-use std::io::{Read, Write as _};
+use std::io::Read;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -17,11 +17,10 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
+use crate::batch;
 use crate::program::{build_folder, on_path};
 use crate::watchdog::Watchdog;
-use crate::{
-    Certificates, DATABASE, PASSWORD, PATIENCE, PORT_ATTEMPTS, SandboxError, USER, free_port, make_folder,
-};
+use crate::{Certificates, PASSWORD, PATIENCE, PORT_ATTEMPTS, SandboxError, USER, free_port, make_folder};
 
 /// How often it is looked whether it greets.
 const POLL: Duration = Duration::from_millis(10);
@@ -132,30 +131,7 @@ impl Tidb {
     /// # Errors
     /// The server refused one (those before it are done), or did not answer.
     pub fn sql(&self, statements: &str) -> Result<String, SandboxError> {
-        let mut client = Command::new(&self.client)
-            .args(["--no-defaults", "--batch", "--skip-column-names", "--user=root"])
-            .arg(format!("--socket={}", self.socket.display()))
-            .arg(DATABASE)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .map_err(|source| SandboxError::io("run", &self.client, source))?;
-        // A client that gives up closes the pipe; its message says why.
-        let _ = client
-            .stdin
-            .take()
-            .map(|mut pipe| pipe.write_all(statements.as_bytes()));
-        let output = client
-            .wait_with_output()
-            .map_err(|source| SandboxError::io("run", &self.client, source))?;
-        if output.status.success() {
-            return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
-        }
-        Err(SandboxError::Sql {
-            node: 0,
-            message: String::from_utf8_lossy(&output.stderr).trim().to_owned(),
-        })
+        batch::run(batch::client(&self.client, &self.socket), statements, 0)
     }
 
     /// Asks it to end (SIGTERM) and does not wait: it takes no new connections from then on, and ends when nothing runs any more.
