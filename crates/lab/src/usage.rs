@@ -60,6 +60,44 @@ impl Sub for CpuTime {
     }
 }
 
+/// CPU time of the whole machine, whoever used it, in clock ticks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MachineTime {
+    idle: u64,
+    total: u64,
+}
+
+impl MachineTime {
+    /// Reads what has gone by until now, of all cores together.
+    pub fn now() -> anyhow::Result<Self> {
+        let stat = fs::read_to_string("/proc/stat")?;
+        Self::read(&stat).with_context(|| format!("/proc/stat: {:?}", stat.lines().next()))
+    }
+
+    /// The part between 0 and 1 that nobody used since then. What waits for a disk uses none, either.
+    pub fn idle_since(self, earlier: Self) -> f64 {
+        let total = self.total.saturating_sub(earlier.total).max(1);
+        self.idle.saturating_sub(earlier.idle) as f64 / total as f64
+    }
+
+    /// `cpu  user nice system idle iowait irq softirq steal guest …`, of which guests are in `user` already.
+    fn read(stat: &str) -> Option<Self> {
+        let words = stat
+            .lines()
+            .next()?
+            .strip_prefix("cpu ")?
+            .split_ascii_whitespace();
+        let ticks: Vec<u64> = words.take(8).map(str::parse).collect::<Result<_, _>>().ok()?;
+        let [_, _, _, idle, waits, ..] = ticks[..] else {
+            return None;
+        };
+        Some(Self {
+            idle: idle + waits,
+            total: ticks.iter().sum(),
+        })
+    }
+}
+
 /// Memory of a process, in bytes, from `smaps_rollup`.
 #[derive(Clone, Copy, Debug, serde::Serialize)]
 pub struct Memory {
@@ -129,6 +167,18 @@ mod tests {
         };
         assert!(spent.total > Duration::from_millis(20));
         assert!((0.0..=1.0).contains(&spent.user_share()));
+    }
+
+    #[test]
+    fn the_machine_is_idle_where_nobody_runs_or_something_waits_for_a_disk() {
+        let read = |words: &str| MachineTime::read(&format!("cpu  {words}\ncpu0 1 1 1 1 1 1 1 1 1 1\n"));
+        let before = read("100 10 50 1000 40 5 5 0 30 0").unwrap();
+        assert_eq!((before.idle, before.total), (1040, 1210));
+        let after = read("120 10 60 1050 50 5 5 10 40 0").unwrap();
+        assert_eq!(after.idle_since(before), 0.6);
+        assert_eq!(before.idle_since(before), 0.0, "no tick has gone by");
+        assert_eq!(read("1 2 3"), None);
+        assert!(MachineTime::now().unwrap().total > 0);
     }
 
     #[test]

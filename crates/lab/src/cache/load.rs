@@ -36,6 +36,43 @@ pub(super) enum Request {
     Hget,
 }
 
+impl Traffic {
+    /// Appends one request, for a random key.
+    pub(super) fn request(&self, random: &mut Random, out: &mut Vec<u8>) -> std::io::Result<()> {
+        let key = self.key(random);
+        match self.request {
+            Request::Get => command(out, &["GET", &format!("row@{key}")]),
+            Request::Hget => command(out, &["HGET", &format!("hash@{key}"), "c"]),
+        }
+    }
+
+    fn key(&self, random: &mut Random) -> u64 {
+        let number = random.next();
+        let row = number % self.rows + 1;
+        match (number >> 40) % 100 < self.hits {
+            true => row,
+            false => row + self.rows,
+        }
+    }
+}
+
+/// Numbers by xorshift.
+pub(super) struct Random(u64);
+
+impl Random {
+    /// `seed`: from 1.
+    pub(super) fn new(seed: u64) -> Self {
+        Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15))
+    }
+
+    pub(super) fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+}
+
 impl fmt::Display for Request {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.pad(match self {
@@ -108,7 +145,7 @@ pub(super) struct Clients {
     poll: Poll,
     connections: Vec<Connection>,
     traffic: Traffic,
-    random: u64,
+    random: Random,
 }
 
 struct Connection {
@@ -142,7 +179,7 @@ impl Clients {
             poll,
             connections,
             traffic,
-            random: 0x9e37_79b9_7f4a_7c15,
+            random: Random::new(1),
         })
     }
 
@@ -187,29 +224,13 @@ impl Clients {
     fn ask(&mut self, at: usize) -> anyhow::Result<()> {
         let mut requests = std::mem::take(&mut self.connections[at].unsent);
         for _ in 0..self.traffic.pipeline {
-            let key = self.key();
-            match self.traffic.request {
-                Request::Get => command(&mut requests, &["GET", &format!("row@{key}")])?,
-                Request::Hget => command(&mut requests, &["HGET", &format!("hash@{key}"), "c"])?,
-            }
+            self.traffic.request(&mut self.random, &mut requests)?;
         }
         let connection = &mut self.connections[at];
         connection.unsent = requests;
         connection.outstanding = self.traffic.pipeline;
         connection.began = Instant::now();
         connection.send()
-    }
-
-    /// A random key, by xorshift.
-    fn key(&mut self) -> u64 {
-        self.random ^= self.random << 13;
-        self.random ^= self.random >> 7;
-        self.random ^= self.random << 17;
-        let row = self.random % self.traffic.rows + 1;
-        match (self.random >> 40) % 100 < self.traffic.hits {
-            true => row,
-            false => row + self.traffic.rows,
-        }
     }
 
     /// Whether this was the last reply that the connection waited for.
@@ -262,7 +283,7 @@ pub(super) fn command(out: &mut Vec<u8>, words: &[&str]) -> std::io::Result<()> 
 
 /// Counts replies that are a line or a bulk string, in whatever pieces they arrive.
 #[derive(Default)]
-struct Replies {
+pub(super) struct Replies {
     line: Vec<u8>,
     /// Bytes of a bulk string, and of the line end behind it, that are to come.
     bulk: usize,
@@ -270,7 +291,7 @@ struct Replies {
 
 impl Replies {
     /// How many replies end in these bytes.
-    fn take(&mut self, mut bytes: &[u8]) -> anyhow::Result<usize> {
+    pub(super) fn take(&mut self, mut bytes: &[u8]) -> anyhow::Result<usize> {
         let mut finished = 0;
         while !bytes.is_empty() {
             if self.bulk > 0 {

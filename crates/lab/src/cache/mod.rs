@@ -5,6 +5,7 @@
 //! [`overhead`](crate::overhead). The load generator shares one core with the server, the contender has the other.
 
 mod load;
+mod paced;
 mod parts;
 mod report;
 mod rig;
@@ -44,6 +45,10 @@ pub struct CacheArgs {
     /// Updates a second beside the reads, in the part `updates`; 0 is none.
     #[arg(long, value_delimiter = ',', default_value = "0,1000,2000,4000,8000")]
     pub updates: Vec<u32>,
+    /// Reads a second of the load at a fixed rate, in the part `updates` [default: a quarter of what the closed loop reaches
+    /// beside the same updates].
+    #[arg(long)]
+    pub paced: Option<f64>,
     /// Threads of sysbench, in the part `sql`.
     #[arg(long, default_value_t = 16)]
     pub threads: usize,
@@ -84,7 +89,7 @@ pub struct CacheArgs {
 pub enum Part {
     /// CPU per GET and HGET, one at a time and 16 in a pipeline, beside Redis.
     Operations,
-    /// Strong and eventual reads while the table is written.
+    /// Strong and eventual reads while the table is written: as many as there can be, and at a fixed rate.
     Updates,
     /// Reads of rows that do not exist.
     Hits,

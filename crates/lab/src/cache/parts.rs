@@ -15,7 +15,6 @@ use super::{
     load::{Clients, Load, Request, Target, Traffic},
     report::{Report, Wanted},
     rig::{self, Gateway, Redis, VALUE},
-    updates::{Writers, updates_run},
 };
 use crate::{
     child::ListeningChild,
@@ -23,29 +22,27 @@ use crate::{
 };
 
 /// Part of a round's duration spent on load that is not measured, before the part that is.
-const WARM_UP: f64 = 0.15;
-/// Clients that do not bring a core to its limit.
-const FEW_CLIENTS: usize = 4;
+pub(super) const WARM_UP: f64 = 0.15;
 /// Rows changed by one transaction, where the binary log is to be read as fast as it can be.
 const TRANSACTION: u64 = 10_000;
-const TABLE: &str = "sbtest1";
+pub(super) const TABLE: &str = "sbtest1";
 
 /// The server with its rows, and what every part needs.
 pub(super) struct Bench<'a> {
-    args: &'a CacheArgs,
+    pub(super) args: &'a CacheArgs,
     folder: &'a Path,
-    progress: &'a ProgressBar,
-    server: Sandbox,
+    pub(super) progress: &'a ProgressBar,
+    pub(super) server: Sandbox,
 }
 
 /// The rounds of the server itself, of HAProxy, and of memory.
 type Contenders = [Vec<f64>; 3];
 
 /// One round of one contender.
-struct Sample {
-    cpu_us: f64,
-    ops: f64,
-    p99_ms: f64,
+pub(super) struct Sample {
+    pub(super) cpu_us: f64,
+    pub(super) ops: f64,
+    pub(super) p99_ms: f64,
 }
 
 impl<'a> Bench<'a> {
@@ -156,82 +153,6 @@ impl<'a> Bench<'a> {
             }
         }
         Ok(())
-    }
-
-    /// Strong and eventual reads take turns in who is first: the writers run on, and their server warms up.
-    fn updates(&self, gateway: &Gateway, report: &mut Report) -> anyhow::Result<()> {
-        for &rate in &self.args.updates {
-            let mut rounds: [Vec<(Sample, f64)>; 3] = Default::default();
-            for round in 0..self.args.rounds {
-                self.progress.set_message(format!("{rate} updates a second"));
-                let _writers = Writers::start(&self.server, TABLE, self.args.rows, rate)?;
-                let few = Traffic {
-                    clients: FEW_CLIENTS,
-                    ..self.traffic()
-                };
-                let mut contenders = [
-                    (0, &gateway.eventual, self.traffic()),
-                    (1, &gateway.strong, self.traffic()),
-                    (2, &gateway.strong, few),
-                ];
-                contenders[..2].rotate_left(round % 2);
-                for (at, target, traffic) in contenders {
-                    let (began, before) = (Instant::now(), updates_run(&self.server)?);
-                    let sample = self.round(target, gateway.pid(), traffic)?;
-                    let written = (updates_run(&self.server)? - before) / began.elapsed().as_secs_f64();
-                    rounds[at].push((sample, written));
-                }
-            }
-            self.report_updates(rate, &rounds, report);
-        }
-        Ok(())
-    }
-
-    fn report_updates(&self, rate: u32, rounds: &[Vec<(Sample, f64)>; 3], report: &mut Report) {
-        let [eventual, strong, few] = rounds;
-        let what = format!("{rate} updates/s wanted");
-        let clients = self.args.clients;
-        for (name, samples) in [("eventual", eventual), ("strong", strong)] {
-            let written = samples.iter().map(|(_, written)| *written);
-            report.add(
-                "updates",
-                format!("{what}: done beside {name}"),
-                "/s",
-                written,
-                None,
-            );
-            let cpu = samples.iter().map(|(sample, _)| sample.cpu_us);
-            report.add("updates", format!("{what}: {name}, CPU"), "us/op", cpu, None);
-        }
-        let pairs = || strong.iter().zip(eventual);
-        report.add(
-            "updates",
-            format!("{what}: strong/eventual, op/s"),
-            "",
-            pairs().map(|(strong, eventual)| strong.0.ops / eventual.0.ops),
-            Some(Wanted::AtLeast(0.9)),
-        );
-        report.add(
-            "updates",
-            format!("{what}: strong/eventual, CPU"),
-            "",
-            pairs().map(|(strong, eventual)| strong.0.cpu_us / eventual.0.cpu_us),
-            None,
-        );
-        report.add(
-            "updates",
-            format!("{what}: strong, p99, {clients} clients"),
-            "ms",
-            strong.iter().map(|(sample, _)| sample.p99_ms),
-            None,
-        );
-        report.add(
-            "updates",
-            format!("{what}: strong, p99, {FEW_CLIENTS} clients"),
-            "ms",
-            few.iter().map(|(sample, _)| sample.p99_ms),
-            Some(Wanted::AtMost(2.0)),
-        );
     }
 
     fn hits(&self, gateway: &Gateway, report: &mut Report) -> anyhow::Result<()> {
@@ -401,7 +322,7 @@ impl<'a> Bench<'a> {
         Ok((own, Memory::of(redis.pid())?.rss as f64))
     }
 
-    fn traffic(&self) -> Traffic {
+    pub(super) fn traffic(&self) -> Traffic {
         Traffic {
             request: Request::Get,
             clients: self.args.clients,
@@ -411,8 +332,13 @@ impl<'a> Bench<'a> {
         }
     }
 
-    fn round(&self, target: &Target, pid: u32, traffic: Traffic) -> anyhow::Result<Sample> {
-        let round = Duration::from_secs_f64(self.args.seconds);
+    /// As long as a round is.
+    pub(super) fn duration(&self) -> Duration {
+        Duration::from_secs_f64(self.args.seconds)
+    }
+
+    pub(super) fn round(&self, target: &Target, pid: u32, traffic: Traffic) -> anyhow::Result<Sample> {
+        let round = self.duration();
         let mut clients = Clients::open(target, traffic)?;
         clients.run(round.mul_f64(WARM_UP))?;
         let before = CpuTime::of(pid)?;

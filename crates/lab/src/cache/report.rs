@@ -48,6 +48,9 @@ pub struct Figure {
     pub spread: Spread,
     /// What is aimed at.
     pub wanted: Option<Wanted>,
+    /// What whoever reads it has to know.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
 }
 
 impl Figure {
@@ -95,7 +98,15 @@ impl Report {
                 unit,
                 spread,
                 wanted,
+                note: None,
             });
+        }
+    }
+
+    /// Says this of the last figure.
+    pub(super) fn note(&mut self, note: String) {
+        if let Some(figure) = self.figures.last_mut() {
+            figure.note = Some(note);
         }
     }
 
@@ -110,11 +121,12 @@ impl Report {
             }
             let Spread { median, min, max } = figure.spread;
             let digits = if median.abs() < 10.0 { 3 } else { 0 };
-            let verdict = match figure.wanted {
+            let mut verdict = match figure.wanted {
                 None => String::new(),
                 Some(wanted) if figure.met() => format!("   wanted {wanted}: met"),
                 Some(wanted) => format!("   wanted {wanted}: NOT MET"),
             };
+            verdict.extend(figure.note.iter().map(|note| format!("   {note}")));
             out += &format!(
                 "  {:<58} {median:>10.digits$} {:<6} ({min:.digits$} to {max:.digits$}){verdict}\n",
                 figure.name, figure.unit
@@ -150,12 +162,15 @@ mod tests {
             Some(Wanted::AtMost(1.0)),
         );
         report.add("operations", "GET", "", [0.9], Some(Wanted::AtMost(1.0)));
+        report.note("as it happened".to_owned());
         report.add("memory", "none", "B", [], None);
         assert_eq!(report.figures.len(), 2);
         assert_eq!(report.not_met().len(), 1);
         let table = report.table();
         assert!(
-            table.contains("1.100") && table.contains("NOT MET") && table.contains(": met"),
+            table.contains("1.100")
+                && table.contains("NOT MET")
+                && table.contains(": met   as it happened\n"),
             "{table}"
         );
     }

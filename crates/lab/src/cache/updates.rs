@@ -1,4 +1,4 @@
-//! Writers beside the reads: updates of random rows, so many a second, each committed by itself.
+//! The part `updates`: reads beside writers, who change random rows so many times a second, each time in a transaction of its own.
 
 use std::{
     io::Write,
@@ -12,15 +12,203 @@ use std::{
 };
 
 use anyhow::Context;
+use hdrhistogram::Histogram;
 use sandbox::Sandbox;
 
+use super::{
+    load::{Random, Target, Traffic},
+    paced::{self, Paced},
+    parts::{Bench, Sample, TABLE, WARM_UP},
+    report::{Report, Wanted},
+    rig::Gateway,
+};
+use crate::usage::MachineTime;
+
+/// Clients that do not bring a core to its limit.
+const FEW_CLIENTS: usize = 4;
+/// What reads at a fixed rate are of those that a closed loop reaches beside the same updates: far from overload.
+const SHARE: f64 = 0.25;
 /// Connections that write.
 const WRITERS: u32 = 8;
 /// How often a writer gets its share of statements.
 const TICK: Duration = Duration::from_millis(5);
 
+/// What was measured of one contender in one round.
+struct Beside<T> {
+    what: T,
+    /// Updates a second meanwhile.
+    written: f64,
+    /// Part of the machine's CPU that nobody used meanwhile.
+    idle: f64,
+}
+
+/// The rounds of one rate of updates.
+#[derive(Default)]
+struct Rounds {
+    eventual: Vec<Beside<Sample>>,
+    strong: Vec<Beside<Sample>>,
+    few: Vec<Beside<Sample>>,
+    paced: Vec<Beside<Paced>>,
+}
+
+impl Bench<'_> {
+    /// Strong and eventual reads take turns in who is first: the writers run on, and their server warms up.
+    pub(super) fn updates(&self, gateway: &Gateway, report: &mut Report) -> anyhow::Result<()> {
+        let few = Traffic {
+            clients: FEW_CLIENTS,
+            ..self.traffic()
+        };
+        for &rate in &self.args.updates {
+            let mut rounds = Rounds::default();
+            for round in 0..self.args.rounds {
+                self.progress.set_message(format!("{rate} updates a second"));
+                let _writers = Writers::start(&self.server, TABLE, self.args.rows, rate)?;
+                let closed = |target, traffic| self.beside(|| self.round(target, gateway.pid(), traffic));
+                let mut order = [&mut rounds.eventual, &mut rounds.strong];
+                let mut targets = [&gateway.eventual, &gateway.strong];
+                order.rotate_left(round % 2);
+                targets.rotate_left(round % 2);
+                for (samples, target) in order.into_iter().zip(targets) {
+                    samples.push(closed(target, self.traffic())?);
+                }
+                rounds.few.push(closed(&gateway.strong, few)?);
+                let reached = rounds.strong.last().map_or(0.0, |strong| strong.what.ops);
+                let reads = self.args.paced.unwrap_or(reached * SHARE);
+                rounds
+                    .paced
+                    .push(self.beside(|| self.paced(&gateway.strong, reads))?);
+            }
+            report_closed(&format!("{rate} updates/s"), self.args.clients, &rounds, report);
+            report_paced(&format!("{rate} updates/s"), &rounds.paced, report);
+        }
+        Ok(())
+    }
+
+    /// Reads at a fixed rate.
+    fn paced(&self, target: &Target, rate: f64) -> anyhow::Result<Paced> {
+        let mut clients = paced::Clients::open(target, self.traffic())?;
+        clients.run(rate, self.duration().mul_f64(WARM_UP))?;
+        clients.run(rate, self.duration())
+    }
+
+    fn beside<T>(&self, measure: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Result<Beside<T>> {
+        let (began, written) = (Instant::now(), updates_run(&self.server)?);
+        let before = MachineTime::now()?;
+        let what = measure()?;
+        let idle = MachineTime::now()?.idle_since(before);
+        let written = (updates_run(&self.server)? - written) / began.elapsed().as_secs_f64();
+        Ok(Beside { what, written, idle })
+    }
+}
+
+/// The closed loops: how many reads there can be, and what they cost. How long they take is how long the line is.
+fn report_closed(what: &str, clients: usize, rounds: &Rounds, report: &mut Report) {
+    let Rounds {
+        eventual,
+        strong,
+        few,
+        ..
+    } = rounds;
+    for (name, samples) in [("eventual", eventual), ("strong", strong)] {
+        report_beside(&format!("{what}: {name}"), samples, report);
+        let ops = samples.iter().map(|sample| sample.what.ops);
+        report.add("updates", format!("{what}: {name}"), "op/s", ops, None);
+        let cpu = samples.iter().map(|sample| sample.what.cpu_us);
+        report.add("updates", format!("{what}: {name}, CPU"), "us/op", cpu, None);
+    }
+    let ratio = |of: fn(&Sample) -> f64| {
+        let pairs = strong.iter().zip(eventual);
+        pairs.map(move |(strong, eventual)| of(&strong.what) / of(&eventual.what))
+    };
+    report.add(
+        "updates",
+        format!("{what}: strong/eventual, op/s"),
+        "",
+        ratio(|sample| sample.ops),
+        Some(Wanted::AtLeast(0.9)),
+    );
+    report.add(
+        "updates",
+        format!("{what}: strong/eventual, CPU"),
+        "",
+        ratio(|sample| sample.cpu_us),
+        None,
+    );
+    for (clients, samples) in [(clients, strong), (FEW_CLIENTS, few)] {
+        report.add(
+            "updates",
+            format!("{what}: strong, p99 of a closed loop, {clients} clients"),
+            "ms",
+            samples.iter().map(|sample| sample.what.p99_ms),
+            None,
+        );
+    }
+}
+
+/// The reads at a fixed rate: how long they take where there is no line.
+fn report_paced(what: &str, samples: &[Beside<Paced>], report: &mut Report) {
+    let what = format!("{what}: strong, paced");
+    report_beside(&what, samples, report);
+    let each = |of: fn(&Paced) -> f64| samples.iter().map(move |sample| of(&sample.what));
+    let missed = samples
+        .iter()
+        .filter(|sample| !sample.what.kept_the_rate())
+        .count();
+    report.add(
+        "updates",
+        format!("{what}, wanted"),
+        "op/s",
+        each(|paced| paced.wanted),
+        None,
+    );
+    report.add(
+        "updates",
+        format!("{what}, done"),
+        "op/s",
+        each(|paced| paced.done),
+        None,
+    );
+    if missed > 0 {
+        report.note(format!(
+            "the rate was not kept in {missed} of {} rounds",
+            samples.len()
+        ));
+    }
+    let ms = |of: &Histogram<u64>, quantile| of.value_at_quantile(quantile) as f64 / 1e6;
+    report.add(
+        "updates",
+        format!("{what}, sent late by the load, p99"),
+        "ms",
+        samples.iter().map(|sample| ms(&sample.what.lateness, 0.99)),
+        None,
+    );
+    for (name, quantile, wanted) in [("p50", 0.5, None), ("p99", 0.99, Some(Wanted::AtMost(2.0)))] {
+        report.add(
+            "updates",
+            format!("{what}, {name}"),
+            "ms",
+            samples.iter().map(|sample| ms(&sample.what.latency, quantile)),
+            wanted,
+        );
+    }
+}
+
+/// What else went on.
+fn report_beside<T>(what: &str, samples: &[Beside<T>], report: &mut Report) {
+    let written = samples.iter().map(|sample| sample.written);
+    report.add("updates", format!("{what}, updates done"), "/s", written, None);
+    let idle = samples.iter().map(|sample| sample.idle * 100.0);
+    report.add(
+        "updates",
+        format!("{what}, idle CPU of the machine"),
+        "%",
+        idle,
+        None,
+    );
+}
+
 /// Running writers; dropping it ends them.
-pub(super) struct Writers {
+struct Writers {
     stop: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
     children: Vec<Child>,
@@ -28,7 +216,7 @@ pub(super) struct Writers {
 
 impl Writers {
     /// Starts writing `rate` updates a second, or as many as the server manages.
-    pub(super) fn start(server: &Sandbox, table: &str, rows: u64, rate: u32) -> anyhow::Result<Self> {
+    fn start(server: &Sandbox, table: &str, rows: u64, rate: u32) -> anyhow::Result<Self> {
         let mut writers = Self {
             stop: Arc::default(),
             threads: Vec::new(),
@@ -49,7 +237,7 @@ impl Writers {
                 table: table.to_owned(),
                 rows,
                 each_tick: f64::from(rate) / f64::from(WRITERS) * TICK.as_secs_f64(),
-                random: seed.wrapping_mul(0x9e37_79b9_7f4a_7c15),
+                random: Random::new(seed),
                 stop: Arc::clone(&writers.stop),
             };
             writers.children.push(child);
@@ -76,7 +264,7 @@ struct Pace {
     table: String,
     rows: u64,
     each_tick: f64,
-    random: u64,
+    random: Random,
     stop: Arc<AtomicBool>,
 }
 
@@ -90,10 +278,7 @@ impl Pace {
             let mut statements = String::new();
             while due >= 1.0 {
                 due -= 1.0;
-                self.random ^= self.random << 13;
-                self.random ^= self.random >> 7;
-                self.random ^= self.random << 17;
-                let id = self.random % self.rows + 1;
+                let id = self.random.next() % self.rows + 1;
                 statements += &format!("UPDATE sbtest.{} SET k = k + 1 WHERE id = {id};\n", self.table);
             }
             if input.write_all(statements.as_bytes()).is_err() {
@@ -106,7 +291,7 @@ impl Pace {
 }
 
 /// Updates that the server has run.
-pub(super) fn updates_run(server: &Sandbox) -> anyhow::Result<f64> {
+fn updates_run(server: &Sandbox) -> anyhow::Result<f64> {
     let text = server.primary().sql("SHOW GLOBAL STATUS LIKE 'Com_update'")?;
     let count = text.split_ascii_whitespace().last().context("no Com_update")?;
     Ok(count.parse()?)
