@@ -171,6 +171,78 @@ fn is_host_name(host: &str) -> bool {
         && (!is_number || host.parse::<Ipv4Addr>().is_ok())
 }
 
+/// The next step after an address that no listener can have.
+pub(crate) fn bind_hint(text: &str) -> Option<String> {
+    // A port is required: where the last part can be one, it is meant as one.
+    if let Some((host, port)) = text.rsplit_once(':')
+        && host.parse::<Ipv6Addr>().is_ok()
+        && port.parse::<u16>().is_ok()
+    {
+        return Some(format!("an IPv6 address goes in brackets: \"[{host}]:{port}\""));
+    }
+    if text.parse::<Ipv6Addr>().is_ok() {
+        return Some(format!(
+            "an IPv6 address goes in brackets, with a port behind it: \"[{text}]:PORT\""
+        ));
+    }
+    if let Ok(port) = text.trim_start_matches([':', '*']).parse::<u16>() {
+        return Some(format!(
+            "for every address of this machine write \"0.0.0.0:{port}\" or \"[::]:{port}\""
+        ));
+    }
+    if let Some(port) = text.strip_prefix("localhost:") {
+        return Some(format!(
+            "names are not looked up here; write \"127.0.0.1:{port}\""
+        ));
+    }
+    if text.parse::<IpAddr>().is_ok() {
+        return Some("the port is missing".to_owned());
+    }
+    address_hint(text)
+}
+
+/// The next step after an address that no server can have.
+pub(crate) fn server_hint(text: &str) -> Option<String> {
+    if text.parse::<Ipv6Addr>().is_ok() {
+        let or_with_port = text.rsplit_once(':').filter(|(host, port)| {
+            host.parse::<Ipv6Addr>().is_ok() && port.parse::<u16>().is_ok_and(|port| port > 999)
+        });
+        let or_with_port = or_with_port.map_or_else(String::new, |(host, port)| {
+            format!(", or \"[{host}]:{port}\" if its end is the port")
+        });
+        return Some(format!(
+            "an IPv6 address goes in brackets: \"[{text}]:3306\"{or_with_port}"
+        ));
+    }
+    if text.contains("://") {
+        return Some("give the address without a scheme".to_owned());
+    }
+    if text.contains(',') {
+        return Some("each server is an element of the list: [\"HOST\", \"HOST\"]".to_owned());
+    }
+    address_hint(text)
+}
+
+/// What may be wrong with the address of a listener and of a server alike.
+fn address_hint(text: &str) -> Option<String> {
+    if text.trim() != text {
+        return Some("there is a blank before or behind it".to_owned());
+    }
+    if is_long_path(text) {
+        return Some("the path of a socket has at most 107 bytes".to_owned());
+    }
+    let (host, port) = text.rsplit_once(':')?;
+    let is_number = !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit());
+    let is_wrong = is_number && !matches!(port.parse::<u16>(), Ok(1..));
+    (is_wrong && !host.is_empty()).then(|| "a port is a number from 1 to 65535".to_owned())
+}
+
+/// Whether the text is meant as a socket's path, and longer than any that can be used.
+fn is_long_path(text: &str) -> bool {
+    let path = text.strip_prefix("unix:").unwrap_or(text);
+    path.starts_with('/') && path.len() > UNIX_PATH_MAX
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

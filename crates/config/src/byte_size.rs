@@ -51,7 +51,9 @@ impl ByteSize {
             "t" | "tb" | "tib" => "TiB",
             _ => return Some("one number and one unit: B, KiB, MiB, GiB, TiB".to_owned()),
         };
-        Some(format!("write \"{number}{unit}\""))
+        let right = format!("{number}{unit}");
+        // A number that is too large is one in any way of writing.
+        Self::parse(&right).map(|_| format!("write \"{right}\""))
     }
 }
 

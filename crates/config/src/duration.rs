@@ -81,7 +81,9 @@ pub(crate) fn hint(text: &str) -> Option<String> {
         "d" | "day" | "days" => "d",
         _ => return Some("one number and one unit: ms, s, m, h, d".to_owned()),
     };
-    Some(format!("write \"{number}{unit}\""))
+    let right = format!("{number}{unit}");
+    // A number that is too large is one in any way of writing.
+    parse(&right).map(|_| format!("write \"{right}\""))
 }
 
 #[cfg(test)]

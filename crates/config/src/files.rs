@@ -229,10 +229,29 @@ pub(crate) fn read(path: &Path) -> io::Result<String> {
     if metadata.is_dir() {
         return Err(io::Error::other("is a folder"));
     }
-    let mut text = String::new();
-    file.take(FILE_MAX + 1).read_to_string(&mut text)?;
-    if text.len() as u64 > FILE_MAX {
+    let mut bytes = Vec::new();
+    file.take(FILE_MAX + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > FILE_MAX {
         return Err(io::Error::other(format!("is larger than {FILE_MAX} bytes")));
     }
-    Ok(text)
+    text(bytes).map_err(io::Error::other)
+}
+
+/// Bytes as text; or what they are instead.
+fn text(bytes: Vec<u8>) -> Result<String, String> {
+    let has_mark = bytes.starts_with(&[0xff, 0xfe]) || bytes.starts_with(&[0xfe, 0xff]);
+    if has_mark || matches!(bytes[..], [a, b, ..] if (a == 0) != (b == 0)) {
+        return Err("text in UTF-16: save it as UTF-8".to_owned());
+    }
+    let line = |at: usize| bytes[..at].iter().filter(|byte| **byte == b'\n').count() + 1;
+    if let Some(at) = bytes.iter().position(|byte| *byte == 0) {
+        return Err(format!("no text: a zero byte in line {}", line(at)));
+    }
+    if let Err(error) = std::str::from_utf8(&bytes) {
+        return Err(format!(
+            "bytes in line {} that are not UTF-8",
+            line(error.valid_up_to())
+        ));
+    }
+    String::from_utf8(bytes).map_err(|error| error.to_string())
 }

@@ -9,11 +9,11 @@ use crate::error::{ConfigError, ConfigErrors};
 use crate::report::Report;
 use crate::schema::Config;
 use crate::value::Value;
-use crate::{derive, files, users_file, validate};
+use crate::{congestion, derive, files, users_file, validate};
 
 impl Config {
-    /// Reads and checks the file, the files it names, and the secrets it refers to. Relative paths in it start at its
-    /// own folder, and are absolute in the result where the path given here is. Accounts of the users file stand in
+    /// Reads and checks the file, the files it names, the secrets it refers to, and the congestion controls that it
+    /// wants of the kernel. Relative paths in it start at its own folder, and are absolute in the result where the path given here is. Accounts of the users file stand in
     /// [`Config::users`] after those of the file itself.
     ///
     /// # Errors
@@ -47,6 +47,7 @@ fn read(text: &str, file: &str, folder: Option<&Path>) -> Result<Config, ConfigE
     let mut elsewhere = Ok(Vec::new());
     if let Some(folder) = folder {
         files::resolve(&mut config, folder, &mut report);
+        congestion::settle(&mut config, &mut report);
         elsewhere = users_file::read(&config, folder, &mut report);
     }
     derive::inherit(&mut config);
@@ -71,14 +72,47 @@ pub(crate) fn root<'t>(text: &'t str, report: &mut Report<'_>) -> Option<Spanned
         let span = error.span().unwrap_or(0..0);
         let found = match (error.message(), text.get(span.clone())) {
             ("duplicate key", Some(key)) => format!("`{key}` a second time"),
+            (message, _) if message.starts_with("string values must be quoted") => {
+                "a text without quotes, or no value at all".to_owned()
+            }
             (message, _) => message.to_owned(),
         };
-        report.wrong_at(span, "", "", found).hint(None);
+        let hint = syntax_hint(error.message(), text, span.start);
+        report.wrong_at(span, "", "", found).hint(hint);
     }
     let span = root.span();
     broken
         .is_empty()
         .then(|| Spanned::new(span, DeValue::Table(root.into_inner())))
+}
+
+/// What is probably meant, where the parser's words leave whoever reads them alone. Never the value, which may be a password.
+fn syntax_hint(message: &str, text: &str, at: usize) -> Option<String> {
+    let before = text.get(..at).unwrap_or_default();
+    let begin = before.rfind(['\n', '=', '[', ',']).map_or(0, |place| place + 1);
+    let rest = text.get(begin..).unwrap_or_default();
+    let value = rest
+        .split([',', ']', '}', '#', '\n'])
+        .next()
+        .unwrap_or_default()
+        .trim();
+    let hint = match message.split(',').next().unwrap_or_default() {
+        _ if matches!(
+            value.to_ascii_lowercase().as_str(),
+            "true" | "false" | "yes" | "no" | "on" | "off"
+        ) =>
+        {
+            "write true or false, in small letters"
+        }
+        "missing escaped value" => "a backslash stands for itself in single quotes: '\\d+'",
+        "string values must be quoted" => "text goes in quotes: \"...\"",
+        // An address or a duration that begins like a number.
+        "invalid float" | "invalid integer" | "unexpected leading zero" => {
+            "what is no plain number goes in quotes: \"...\""
+        }
+        _ => return None,
+    };
+    Some(hint.to_owned())
 }
 
 fn unreadable(file: &str, error: &std::io::Error) -> ConfigErrors {

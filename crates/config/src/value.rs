@@ -9,7 +9,7 @@ use ipnet::IpNet;
 use toml::Spanned;
 use toml::de::DeValue;
 
-use crate::address::{BindAddress, ServerAddress};
+use crate::address::{BindAddress, ServerAddress, bind_hint, server_hint};
 use crate::byte_size::ByteSize;
 use crate::diff::Change;
 use crate::docs::{OptionDoc, Reload};
@@ -280,30 +280,6 @@ text_value!(
     no_hint
 );
 
-fn bind_hint(text: &str) -> Option<String> {
-    if let Ok(port) = text.trim_start_matches([':', '*']).parse::<u16>() {
-        return Some(format!(
-            "for every address of this machine write \"0.0.0.0:{port}\" or \"[::]:{port}\""
-        ));
-    }
-    if let Some(port) = text.strip_prefix("localhost:") {
-        return Some(format!(
-            "names are not looked up here; write \"127.0.0.1:{port}\""
-        ));
-    }
-    text.parse::<IpAddr>()
-        .is_ok()
-        .then(|| "the port is missing".to_owned())
-}
-
-fn server_hint(text: &str) -> Option<String> {
-    if text.parse::<std::net::Ipv6Addr>().is_ok() {
-        return Some(format!("an IPv6 address goes in brackets: \"[{text}]:3306\""));
-    }
-    text.contains("://")
-        .then(|| "give the address without a scheme".to_owned())
-}
-
 impl Value for Secret {
     fn kind() -> String {
         "a text".to_owned()
@@ -525,6 +501,15 @@ impl<T: Value> Value for BTreeMap<String, T> {
         };
         let mut values = BTreeMap::new();
         for (name, table) in tables {
+            let is_option = table.get_ref().as_table().is_none() && T::kind() == "a table";
+            if is_option {
+                if !report.is_wrong(path) {
+                    let found = format!("`{}` in one without a name", name.get_ref());
+                    let hint = format!("write [{path}.NAME] with a name of your choice");
+                    report.wrong_at(name.span(), path, Self::kind(), found).hint(hint);
+                }
+                continue;
+            }
             let path = format!("{path}.{}", name.get_ref());
             report.note(&path, name.span(), table.span());
             let value = T::read(table, &path, report).unwrap_or_else(T::stand_in);

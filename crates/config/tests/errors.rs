@@ -497,10 +497,10 @@ fn broken_toml_is_told_alone() {
     told(
         "workers = \n[[listener]\nbind = \"é\" x\n",
         expect![[r#"
-        f.toml:1:11: string values must be quoted, expected literal string
-        f.toml:2:12: unclosed array table, expected `]`
-        f.toml:3:12: unexpected key or value, expected newline, `#`
-    "#]],
+            f.toml:1:11: a text without quotes, or no value at all; text goes in quotes: "..."
+            f.toml:2:12: unclosed array table, expected `]`
+            f.toml:3:12: unexpected key or value, expected newline, `#`
+        "#]],
     );
 }
 

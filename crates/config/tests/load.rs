@@ -56,12 +56,7 @@ fn a_file_that_is_not_text_is_told() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("forebay.toml");
     fs::write(&path, [0xff, 0xfe]).unwrap();
-    assert!(
-        Config::load(&path)
-            .unwrap_err()
-            .to_string()
-            .contains("valid UTF-8")
-    );
+    assert!(Config::load(&path).unwrap_err().to_string().contains("UTF-8"));
     fs::write(&path, vec![b'#'; (1 << 20) + 1]).unwrap();
     assert!(
         Config::load(&path)
@@ -306,4 +301,17 @@ fn every_example_is_right() {
         }
     }
     assert!(seen >= 6, "{seen} examples");
+}
+
+#[test]
+fn a_congestion_control_that_the_kernel_does_not_have_is_told() {
+    let folder = TempDir::new().unwrap();
+    let text =
+        format!("{HEAD}congestion = \"bbrr9\"\n[cluster.main]\nservers = [\"db1\"]\ncongestion = \"reno\"\n");
+    let [told] = &messages(&folder, &text)[..] else {
+        panic!("one mistake")
+    };
+    let expected = "forebay.toml:5:14: listener[0].congestion: expected \"auto\", \"system\" or one that the kernel has (";
+    assert!(told.starts_with(expected), "{told}");
+    assert!(told.contains("), found \"bbrr9\"; "), "{told}");
 }

@@ -220,6 +220,12 @@ impl admin::Gateway for Operator {
     }
 
     fn set_log_level(&self, level: &str) -> Result<(), String> {
+        if let Some(part) = config::unknown_log_part(level) {
+            let parts = config::LOG_PARTS.join(", ");
+            return Err(format!(
+                "{part:?} is no part of Forebay that writes to the log: {parts}"
+            ));
+        }
         self.log.set_level(level).map_err(|error| error.to_string())?;
         info!(level, "log level changed");
         Ok(())

@@ -28,6 +28,17 @@ const NAME_MAX: usize = 255;
 /// Words that [`crate::Log::level`] takes as levels.
 const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
 
+/// The crates that write to the log: what [`crate::Log::level`] takes before the `=`.
+pub const LOG_PARTS: [&str; 7] = [
+    "admin",
+    "cache",
+    "dataplane",
+    "forebay",
+    "net",
+    "telemetry",
+    "upstream",
+];
+
 /// Checks a configuration whose defaults are filled in.
 pub(crate) fn validate(config: &Config, report: &mut Report<'_>) {
     log_level(&config.log.level, report);
@@ -93,6 +104,31 @@ fn log_level(level: &str, report: &mut Report<'_>) {
                 .hint(hint);
         }
     }
+    if let Some(part) = unknown_log_part(level) {
+        let hint =
+            suggest::hint(part, LOG_PARTS).unwrap_or_else(|| format!("parts: {}", LOG_PARTS.join(", ")));
+        report
+            .wrong(
+                "log.level",
+                "a crate of Forebay before the `=`",
+                format!("{part:?}"),
+            )
+            .hint(hint);
+    }
+}
+
+/// A part that no line of the log comes from: what is said of it would do nothing.
+#[must_use]
+pub fn unknown_log_part(level: &str) -> Option<&str> {
+    // Spans and fields are for those who know `tracing`.
+    if level.contains(['[', '{']) {
+        return None;
+    }
+    level.split(',').find_map(|directive| {
+        let (part_of, _) = directive.split_once('=')?;
+        let crate_of = part_of.split("::").next().unwrap_or_default().trim();
+        (!LOG_PARTS.contains(&crate_of)).then_some(crate_of)
+    })
 }
 
 fn some_listener(config: &Config, report: &mut Report<'_>) {

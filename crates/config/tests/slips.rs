@@ -1,0 +1,128 @@
+//! Slips of those who write a configuration by hand, and at night: what they are told, and the next step.
+
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test stops where something is not as it must be"
+)]
+
+use config::Config;
+use expect_test::{Expect, expect};
+
+const SOUND: &str = r#"
+[[listener]]
+bind = "127.0.0.1:6033"
+cluster = "main"
+
+[cluster.main]
+servers = ["db1", "db2"]
+"#;
+
+/// Compares the messages for a text.
+fn told(text: &str, expected: Expect) {
+    let errors = Config::parse(text, "f.toml").unwrap_err();
+    expected.assert_eq(&format!("{errors}\n"));
+}
+
+#[test]
+fn what_the_parser_does_not_understand_is_told_in_words_of_operators() {
+    told(
+        "bind = 127.0.0.1:6033\nservers = [db1]\nwatch = yes\npassword = hunter2\ntext = \"\\d+\"\n",
+        expect![[r#"
+            f.toml:1:13: invalid float, expected nothing; what is no plain number goes in quotes: "..."
+            f.toml:2:12: a text without quotes, or no value at all; text goes in quotes: "..."
+            f.toml:3:9: a text without quotes, or no value at all; write true or false, in small letters
+            f.toml:4:12: a text without quotes, or no value at all; text goes in quotes: "..."
+            f.toml:5:10: missing escaped value, expected `b`, `e`, `f`, `n`, `r`, `\`, `"`, `x`, `u`, `U`; a backslash stands for itself in single quotes: '\d+'
+        "#]],
+    );
+}
+
+#[test]
+fn addresses_that_are_nearly_right() {
+    let long = format!("/{}", "x".repeat(120));
+    let bind = |address: &str| format!("[[listener]]\nbind = {address:?}\ncluster = \"main\"\n");
+    let binds = [
+        "::1:6033",
+        ":::6033",
+        "::1",
+        "127.0.0.1:65536",
+        " 127.0.0.1:6033",
+        &long,
+    ]
+    .map(bind);
+    told(
+        &format!(
+            "{}[cluster.main]\nservers = [\"fd00::1:3306\", \"db1:0\", \"db1 \", \"10.0.0.1,10.0.0.2\"]\nconnect_timeout = \
+             \"99999999999999999999s\"\n",
+            binds.concat()
+        ),
+        expect![[r#"
+            f.toml:2:8: listener[0].bind: expected an address and port ("127.0.0.1:6033", "[::1]:6033") or a socket's absolute path ("/run/forebay.sock"), found "::1:6033"; an IPv6 address goes in brackets: "[::1]:6033"
+            f.toml:5:8: listener[1].bind: expected an address and port ("127.0.0.1:6033", "[::1]:6033") or a socket's absolute path ("/run/forebay.sock"), found ":::6033"; an IPv6 address goes in brackets: "[::]:6033"
+            f.toml:8:8: listener[2].bind: expected an address and port ("127.0.0.1:6033", "[::1]:6033") or a socket's absolute path ("/run/forebay.sock"), found "::1"; an IPv6 address goes in brackets, with a port behind it: "[::1]:PORT"
+            f.toml:11:8: listener[3].bind: expected an address and port ("127.0.0.1:6033", "[::1]:6033") or a socket's absolute path ("/run/forebay.sock"), found "127.0.0.1:65536"; a port is a number from 1 to 65535
+            f.toml:14:8: listener[4].bind: expected an address and port ("127.0.0.1:6033", "[::1]:6033") or a socket's absolute path ("/run/forebay.sock"), found " 127.0.0.1:6033"; there is a blank before or behind it
+            f.toml:17:8: listener[5].bind: expected an address and port ("127.0.0.1:6033", "[::1]:6033") or a socket's absolute path ("/run/forebay.sock"), found "/xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx…"; the path of a socket has at most 107 bytes
+            f.toml:20:12: cluster.main.servers[0].address: expected "host", "host:port", "[IPv6]:port" or a socket's absolute path, found "fd00::1:3306"; an IPv6 address goes in brackets: "[fd00::1:3306]:3306", or "[fd00::1]:3306" if its end is the port
+            f.toml:20:28: cluster.main.servers[1].address: expected "host", "host:port", "[IPv6]:port" or a socket's absolute path, found "db1:0"; a port is a number from 1 to 65535
+            f.toml:20:37: cluster.main.servers[2].address: expected "host", "host:port", "[IPv6]:port" or a socket's absolute path, found "db1 "; there is a blank before or behind it
+            f.toml:20:45: cluster.main.servers[3].address: expected "host", "host:port", "[IPv6]:port" or a socket's absolute path, found "10.0.0.1,10.0.0.2"; each server is an element of the list: ["HOST", "HOST"]
+            f.toml:21:19: cluster.main.connect_timeout: expected a duration from "1ms" to "10m", found "99999999999999999999s"
+        "#]],
+    );
+}
+
+#[test]
+fn a_cluster_without_a_name_is_told_once() {
+    told(
+        "[[listener]]\nbind = \"127.0.0.1:6033\"\ncluster = \"main\"\n[cluster]\nservers = [\"db1\"]\nbalance = \"weighted\"\n",
+        expect![[r#"
+            f.toml:6:1: cluster: expected tables with a name; each is a table, found `balance` in one without a name; write [cluster.NAME] with a name of your choice
+        "#]],
+    );
+}
+
+#[test]
+fn a_file_that_is_no_utf_8_says_where() {
+    let folder = std::env::temp_dir().join(format!("forebay-config-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let file = folder.join("forebay.toml");
+    let told = |bytes: &[u8]| {
+        std::fs::write(&file, bytes).unwrap();
+        let errors = Config::load(&file).unwrap_err().to_string();
+        errors.rsplit_once("found ").unwrap().1.to_owned()
+    };
+    let utf16: Vec<u8> = SOUND.encode_utf16().flat_map(u16::to_be_bytes).collect();
+    assert_eq!(told(&utf16), "text in UTF-16: save it as UTF-8");
+    assert_eq!(
+        told(&[b"\xff\xfe", &utf16[..]].concat()),
+        "text in UTF-16: save it as UTF-8"
+    );
+    assert_eq!(told(b"# 1\n# caf\xe9\n"), "bytes in line 2 that are not UTF-8");
+    assert_eq!(told(b"# 1\n\n# \0"), "no text: a zero byte in line 3");
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+/// A slip in it would change nothing, without a word.
+#[test]
+fn parts_of_the_log_are_crates_that_write_to_it() {
+    told(
+        &format!("{SOUND}[log]\nlevel = \"info,dataplan::arrival=warn\"\n"),
+        expect![[r#"
+            f.toml:9:9: log.level: expected a crate of Forebay before the `=`, found "dataplan"; did you mean `dataplane`?
+        "#]],
+    );
+    let crates = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
+    for entry in std::fs::read_dir(crates).unwrap() {
+        let path = entry.unwrap().path();
+        let manifest = std::fs::read_to_string(path.join("Cargo.toml")).unwrap();
+        let name = path.file_name().unwrap().to_str().unwrap();
+        let writes = manifest.lines().any(|line| line.starts_with("tracing."));
+        assert_eq!(writes, config::LOG_PARTS.contains(&name), "{name}");
+    }
+    assert_eq!(
+        config::unknown_log_part("info,upstream::checks=debug,net=trace"),
+        None
+    );
+    assert_eq!(config::unknown_log_part("info,[session]=trace"), None);
+}
