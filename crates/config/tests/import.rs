@@ -98,6 +98,42 @@ fn odd_files_are_read_as_they_are_meant() {
     );
 }
 
+/// What comes instead of the two forms at night.
+#[test]
+fn files_of_something_else_are_told_for_what_they_are() {
+    let told = |text: &str| proxysql(text).unwrap_err().to_string();
+    assert_eq!(
+        told("SQLite format 3\0\u{10}\0\u{1}"),
+        "line 1: this is the database itself; its text is wanted: sqlite3 FILE .dump"
+    );
+    assert_eq!(
+        told("\u{1f}\u{fffd}\u{8}"),
+        "line 1: this is compressed: unpack it first"
+    );
+    for text in [
+        "",
+        "global\n  maxconn 100\nfrontend x\n",
+        "[[listener]]\nbind = \"a\"\n",
+    ] {
+        assert_eq!(
+            told(text),
+            "line 1: nothing here is ProxySQL's: expected the SQL text of its admin tables, or its proxysql.cnf"
+        );
+    }
+}
+
+#[test]
+fn networks_of_balancers_are_not_left_out_in_silence() {
+    let text = "mysql_servers = ( { address = \"db1\" } )\nmysql_users = ( { username = \"a\"; password = \"b\" } )\n\
+                mysql_variables = { proxy_protocol_networks = \"10.0.0.0/8\" }";
+    let notes = proxysql(text).unwrap().without_equal.join("\n");
+    assert!(
+        notes.contains("mysql-proxy_protocol_networks = \"10.0.0.0/8\": left out.")
+            && notes.contains("`accept_proxy_from`"),
+        "{notes}"
+    );
+}
+
 #[test]
 fn two_hostgroups_in_a_file() {
     let config = becomes(
@@ -125,7 +161,7 @@ fn shards_by_hand() {
 fn what_cannot_be_read_is_told_with_its_line() {
     let problem = |text: &str| proxysql(text).unwrap_err().to_string();
     assert_eq!(
-        problem(""),
+        problem("mysql_users = ( { username = \"a\"; password = \"b\" } )"),
         "line 1: no server in mysql_servers that a user or a rule leads to"
     );
     assert_eq!(

@@ -28,6 +28,9 @@ pub fn proxysql(text: &str) -> Result<Imported, ImportError> {
     }
     // Editors of some systems begin every file with it.
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    if let Some(what) = something_else(text) {
+        return Err(ImportError::new(1, what));
+    }
     let dump = if is_sql(text) {
         sql::parse(text)?
     } else {
@@ -85,6 +88,20 @@ pub fn proxysql(text: &str) -> Result<Imported, ImportError> {
         toml,
         without_equal: notes.finish(),
     })
+}
+
+/// What a file is that is neither of the two, where that can be told.
+fn something_else(text: &str) -> Option<&'static str> {
+    if text.starts_with("SQLite format 3") {
+        return Some("this is the database itself; its text is wanted: sqlite3 FILE .dump");
+    }
+    if text.starts_with("\u{1f}\u{fffd}") {
+        return Some("this is compressed: unpack it first");
+    }
+    let is_of_proxysql = text.contains("mysql_") || text.contains("mysql-");
+    (!is_of_proxysql).then_some(
+        "nothing here is ProxySQL's: expected the SQL text of its admin tables, or its proxysql.cnf",
+    )
 }
 
 /// Whether a text is SQL: a file of libconfig has no line that begins with one of these words, other than in a comment.

@@ -254,7 +254,17 @@ pub(super) fn without_equal(dump: &Dump, notes: &mut Notes) {
     if dump.flag("mysql-have_ssl") == Some(true) {
         notes.add("mysql-have_ssl: TLS of clients takes `cert` and `key` in [listener.tls]");
     }
-    let said = ["mysql-server_version", "mysql-have_ssl"];
+    if let Some(networks) = dump.variable("mysql-proxy_protocol_networks") {
+        notes.add(format!(
+            "mysql-proxy_protocol_networks = {networks:?}: left out. Clients in these networks may send a PROXY header there; \
+             `accept_proxy_from` of a listener requires one of each"
+        ));
+    }
+    let said = [
+        "mysql-server_version",
+        "mysql-have_ssl",
+        "mysql-proxy_protocol_networks",
+    ];
     let rest: Vec<&str> = dump
         .variables
         .keys()
