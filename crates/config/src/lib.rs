@@ -6,10 +6,12 @@
 //! every mistake in it, each with its place.
 //!
 //! This crate knows nothing about sockets, TLS or logging; what it says about a file is only that it can be
-//! read. Nothing here is global: whoever needs an option is handed the section that holds it.
+//! read, and about the kernel only which congestion controls it has. Nothing here is global: whoever needs an option
+//! is handed the section that holds it.
 
 mod address;
 mod byte_size;
+mod congestion;
 mod derive;
 mod diff;
 pub mod docs;
@@ -32,6 +34,7 @@ mod zone_offset;
 
 pub use address::{BindAddress, ServerAddress};
 pub use byte_size::ByteSize;
+pub use congestion::Congestion;
 pub use diff::{Change, ConfigDiff};
 pub use docs::{OptionDoc, Reload, options};
 pub use error::{ConfigError, ConfigErrors, Place};

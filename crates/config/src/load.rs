@@ -13,8 +13,8 @@ use crate::{congestion, derive, files, users_file, validate};
 
 impl Config {
     /// Reads and checks the file, the files it names, the secrets it refers to, and the congestion controls that it
-    /// wants of the kernel. Relative paths in it start at its own folder, and are absolute in the result where the path given here is. Accounts of the users file stand in
-    /// [`Config::users`] after those of the file itself.
+    /// wants of the kernel. Relative paths in it start at its own folder, and are absolute in the result where the path
+    /// given here is. Accounts of the users file stand in [`Config::users`] after those of the file itself.
     ///
     /// # Errors
     /// Every mistake with its place, or the reason why the file cannot be read.

@@ -11,6 +11,7 @@ use toml::de::DeValue;
 
 use crate::address::{BindAddress, ServerAddress, bind_hint, server_hint};
 use crate::byte_size::ByteSize;
+use crate::congestion::Congestion;
 use crate::diff::Change;
 use crate::docs::{OptionDoc, Reload};
 use crate::duration;
@@ -210,6 +211,14 @@ text_value!(
     ToString::to_string,
     ByteSize(0),
     ByteSize::hint
+);
+text_value!(
+    Congestion,
+    Congestion::KIND,
+    Congestion::parse,
+    |congestion| congestion.word().to_owned(),
+    Congestion::AUTO,
+    no_hint
 );
 text_value!(
     ZoneOffset,

@@ -302,3 +302,16 @@ fn every_example_is_right() {
     }
     assert!(seen >= 6, "{seen} examples");
 }
+
+#[test]
+fn a_congestion_control_that_the_kernel_does_not_have_is_told() {
+    let folder = TempDir::new().unwrap();
+    let text =
+        format!("{HEAD}congestion = \"bbrr9\"\n[cluster.main]\nservers = [\"db1\"]\ncongestion = \"reno\"\n");
+    let [told] = &messages(&folder, &text)[..] else {
+        panic!("one mistake")
+    };
+    let expected = "forebay.toml:5:14: listener[0].congestion: expected \"auto\", \"system\" or one that the kernel has (";
+    assert!(told.starts_with(expected), "{told}");
+    assert!(told.contains("), found \"bbrr9\"; "), "{told}");
+}

@@ -46,6 +46,7 @@ pub(crate) enum AcceptorMessage {
 
 /// One listener's task, and the state it gives to what it accepts.
 struct Open {
+    socket: Rc<Listener>,
     state: Rc<RefCell<Arc<ListenerState>>>,
     task: JoinHandle<()>,
 }
@@ -76,12 +77,13 @@ async fn take_messages(shared: Arc<Shared>, mut inbox: UnboundedReceiver<Accepto
                 let Some(socket) = bound.remove(&bind) else {
                     continue;
                 };
-                let state = Rc::new(RefCell::new(state));
-                let task = spawn_local(accept(Arc::clone(&shared), socket, Rc::clone(&state)));
-                open.insert(bind, Open { state, task });
+                let (socket, state) = (Rc::new(socket), Rc::new(RefCell::new(state)));
+                let task = spawn_local(accept(Arc::clone(&shared), Rc::clone(&socket), Rc::clone(&state)));
+                open.insert(bind, Open { socket, state, task });
             }
             AcceptorMessage::Change { state } => {
                 if let Some(open) = open.get(&state.config.bind) {
+                    open.socket.set_congestion(&state.config.congestion);
                     open.state.replace(state);
                 }
             }
@@ -108,7 +110,7 @@ fn bind(listener: &config::Listener, bound: &mut HashMap<BindAddress, Listener>)
     Ok(address)
 }
 
-async fn accept(shared: Arc<Shared>, listener: Listener, state: Rc<RefCell<Arc<ListenerState>>>) {
+async fn accept(shared: Arc<Shared>, listener: Rc<Listener>, state: Rc<RefCell<Arc<ListenerState>>>) {
     let name = state.borrow().config.name.clone();
     loop {
         match listener.accept().await {

@@ -8,6 +8,7 @@
 //! own.
 
 mod compressed;
+mod congestion;
 mod error;
 mod listener;
 mod peer;

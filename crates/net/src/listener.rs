@@ -10,14 +10,15 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use config::BindAddress;
+use config::{BindAddress, Congestion};
 use socket2::{Domain, SockAddr, Socket as RawSocket, Type};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
 use crate::unix_path::{self, SocketFile};
-use crate::{NetError, Peer, sys};
+use crate::{NetError, Peer, congestion, sys};
 
 /// An open listener, watched by the runtime it was opened in. Dropping it closes the socket and removes the file of a Unix socket.
 #[derive(Debug)]
@@ -25,6 +26,10 @@ pub struct Listener {
     /// Some for a Unix listener. It goes before the socket: as long as somebody listens nobody takes the path, so it is still ours.
     file: Option<SocketFile>,
     socket: AsyncFd<RawSocket>,
+    /// A congestion control was chosen for it: it no longer follows the system.
+    has_chosen: AtomicBool,
+    /// Accepted connections are looked at one by one.
+    spares_local: AtomicBool,
 }
 
 /// An accepted connection: non-blocking, with `TCP_NODELAY` and `SO_KEEPALIVE`, not yet watched by any runtime.
@@ -46,10 +51,29 @@ impl Listener {
     /// # Errors
     /// As for [`bind_tcp`](Self::bind_tcp) and [`bind_unix`](Self::bind_unix).
     pub fn bind(listener: &config::Listener) -> Result<Self, NetError> {
-        match &listener.bind {
+        let bound = match &listener.bind {
             BindAddress::Tcp(address) => Self::bind_tcp(*address, listener.backlog),
             BindAddress::Unix(path) => Self::bind_unix(path, listener.unix_mode.0, listener.backlog),
+        }?;
+        bound.set_congestion(&listener.congestion);
+        Ok(bound)
+    }
+
+    /// Chooses the congestion control of connections that come from now on; those of a Unix listener have none.
+    pub fn set_congestion(&self, congestion: &Congestion) {
+        let Ok(Peer::Tcp(address)) = self.local_addr() else {
+            return;
+        };
+        let stays = address.ip().is_loopback();
+        let socket = self.socket.get_ref();
+        if let Some(name) = congestion::chosen(congestion, stays) {
+            self.has_chosen.store(true, Ordering::Relaxed);
+            congestion::choose(socket, name);
+        } else if self.has_chosen.load(Ordering::Relaxed) {
+            congestion::choose_systems(socket);
         }
+        let later = congestion::shows_later(congestion, stays);
+        self.spares_local.store(later, Ordering::Relaxed);
     }
 
     /// Listens on a TCP address; port 0 lets the kernel choose. `[::]` takes IPv4 too where the system's
@@ -75,10 +99,7 @@ impl Listener {
             address: address.to_string(),
             source,
         };
-        Ok(Self {
-            socket: open().map_err(failed)?,
-            file: None,
-        })
+        Ok(Self::new(open().map_err(failed)?, None))
     }
 
     /// Listens on a Unix socket and gives its file the permissions `mode` (e.g. `0o666`). A socket file that
@@ -102,10 +123,16 @@ impl Listener {
             source,
         };
         let (socket, file) = open().map_err(failed)?;
-        Ok(Self {
+        Ok(Self::new(socket, Some(file)))
+    }
+
+    fn new(socket: AsyncFd<RawSocket>, file: Option<SocketFile>) -> Self {
+        Self {
+            file,
             socket,
-            file: Some(file),
-        })
+            has_chosen: AtomicBool::new(false),
+            spares_local: AtomicBool::new(false),
+        }
     }
 
     /// Waits for the next connection. May be cancelled without losing one.
@@ -131,10 +158,15 @@ impl Listener {
                     socket: Socket::Unix(fd.into()),
                     peer: Peer::Unix,
                 }),
-                (None, Some(peer)) => Ok(Accepted {
-                    socket: Socket::Tcp(fd.into()),
-                    peer: peer.into(),
-                }),
+                (None, Some(peer)) => {
+                    if self.spares_local.load(Ordering::Relaxed) {
+                        congestion::spare_local(&fd, peer);
+                    }
+                    Ok(Accepted {
+                        socket: Socket::Tcp(fd.into()),
+                        peer: peer.into(),
+                    })
+                }
                 // Reset between the handshake and our accept: Linux may give no address then.
                 (None, None) => continue,
             };

@@ -13,6 +13,7 @@ use tokio::net::{TcpSocket, TcpStream, UnixStream};
 
 use crate::buffer::Buffer;
 use crate::compressed::CompressedStream;
+use crate::congestion;
 use crate::listener::{Accepted, Socket};
 use crate::peer::Peer;
 use crate::plain::Plain;
@@ -61,16 +62,27 @@ impl Stream {
     /// # Errors
     /// What the kernel said. There is no time limit but the kernel's.
     pub async fn connect_tcp(address: SocketAddr, keepalive: Duration) -> io::Result<Self> {
-        let socket = if address.is_ipv4() {
-            TcpSocket::new_v4()?
-        } else {
-            TcpSocket::new_v6()?
-        };
-        socket.set_nodelay(true)?;
-        if !keepalive.is_zero() {
-            SockRef::from(&socket).set_tcp_keepalive(&keepalive_options(keepalive))?;
+        tcp_socket(address, keepalive)?
+            .connect(address)
+            .await
+            .map(Self::from)
+    }
+
+    /// As [`connect_tcp`](Self::connect_tcp), to an address of one of a cluster's servers, with the congestion control chosen for it.
+    ///
+    /// # Errors
+    /// What the kernel said. There is no time limit but the kernel's.
+    pub async fn connect_server(address: SocketAddr, cluster: &config::Cluster) -> io::Result<Self> {
+        let socket = tcp_socket(address, cluster.keepalive)?;
+        let stays = address.ip().to_canonical().is_loopback();
+        if let Some(name) = congestion::chosen(&cluster.congestion, stays) {
+            congestion::choose(&socket, name);
         }
-        socket.connect(address).await.map(Self::from)
+        let stream = socket.connect(address).await?;
+        if congestion::shows_later(&cluster.congestion, stays) {
+            congestion::spare_local(&stream, address);
+        }
+        Ok(stream.into())
     }
 
     /// Connects to a Unix socket.
@@ -315,6 +327,20 @@ impl From<UnixStream> for Stream {
 
 fn detached() -> io::Error {
     io::ErrorKind::NotConnected.into()
+}
+
+/// See [`Stream::connect_tcp`].
+fn tcp_socket(address: SocketAddr, keepalive: Duration) -> io::Result<TcpSocket> {
+    let socket = if address.is_ipv4() {
+        TcpSocket::new_v4()?
+    } else {
+        TcpSocket::new_v6()?
+    };
+    socket.set_nodelay(true)?;
+    if !keepalive.is_zero() {
+        SockRef::from(&socket).set_tcp_keepalive(&keepalive_options(keepalive))?;
+    }
+    Ok(socket)
 }
 
 /// See [`Stream::connect_tcp`]. The kernel counts whole seconds.

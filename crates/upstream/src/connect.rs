@@ -51,7 +51,7 @@ pub(crate) async fn connect(
                 Ok(found) => found.map_err(|error| ConnectError::from_lookup(&error))?,
                 Err(_) => return Err(ConnectError::lookup_timed_out(limit)),
             };
-            connect_any(server, &addresses, config.keepalive, deadline).await?
+            connect_any(server, &addresses, config, deadline).await?
         }
     };
     if config.send_proxy {
@@ -65,13 +65,13 @@ pub(crate) async fn connect(
 async fn connect_any(
     server: &Server,
     addresses: &[SocketAddr],
-    keepalive: Duration,
+    config: &config::Cluster,
     deadline: Instant,
 ) -> Result<Stream, ConnectError> {
     let mut failed: Option<ConnectError> = None;
     for (address, left) in addresses.iter().zip((1..=addresses.len() as u32).rev()) {
         let limit = deadline.saturating_duration_since(Instant::now()) / left;
-        let attempt = Stream::connect_tcp(*address, keepalive);
+        let attempt = Stream::connect_server(*address, config);
         match within(Instant::now() + limit, limit, &address.to_string(), attempt).await {
             Ok(stream) => {
                 server.addresses.prefer(*address);

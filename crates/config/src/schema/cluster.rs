@@ -9,6 +9,7 @@ use super::tls::ClusterTls;
 use super::user::Accounts;
 use super::watch::{Check, Monitor};
 use crate::address::ServerAddress;
+use crate::congestion::Congestion;
 use crate::duration::{days, hours, minutes, ms, secs};
 use crate::section::{choice, section};
 use crate::value::Value;
@@ -108,6 +109,11 @@ section! {
 
         /// Silence after which TCP keepalive probes a server link. `0s` is off.
         pub keepalive: Duration = default(secs(60)) in Duration::ZERO..=hours(12), NewSessions;
+
+        /// TCP congestion control of connections to the servers. `auto`: the system's (`net.ipv4.tcp_congestion_control`); but where
+        /// that is `bbr` or another that paces, servers on this machine have `reno`, which costs less. `system`: the system's,
+        /// always. Or the name of one.
+        pub congestion: Congestion = default(Congestion::AUTO), NewSessions;
 
         /// How often host names are looked up again.
         pub dns_interval: Duration = default(secs(30)) in secs(1)..=days(1), Live;

@@ -7,6 +7,7 @@ use ipnet::IpNet;
 
 use super::tls::ListenerTls;
 use crate::address::BindAddress;
+use crate::congestion::Congestion;
 use crate::duration::{days, hours, ms, secs};
 use crate::section::{choice, section};
 use crate::value::{FileMode, Value};
@@ -52,6 +53,11 @@ section! {
 
         /// Connections that the kernel holds for us until they are accepted. The kernel caps it at `net.core.somaxconn`.
         pub backlog: u32 = default(1024) unit "connections" in 1..=65_535, Restart;
+
+        /// TCP congestion control of client connections. `auto`: the system's (`net.ipv4.tcp_congestion_control`); but where that is
+        /// `bbr` or another that paces, clients on this machine have `reno`, which costs less. `system`: the system's, always. Or
+        /// the name of one.
+        pub congestion: Congestion = default(Congestion::AUTO), NewSessions;
 
         /// Permissions of the socket file, in octal; for Unix sockets.
         pub unix_mode: FileMode = default(FileMode(0o666)), Restart;
