@@ -64,7 +64,9 @@ pub struct ListenerStatus {
     pub name: String,
     /// Address or path it listens on, as bound.
     pub bind: String,
-    /// `tcp`, `session` or `split`.
+    /// `mysql` or `redis`.
+    pub protocol: String,
+    /// `tcp`, `session` or `split`; of no meaning where the protocol is `redis`.
     pub mode: String,
     /// The cluster its sessions go to.
     pub cluster: String,

@@ -49,9 +49,16 @@ pub(crate) fn router(telemetry: Arc<Telemetry>, gateway: Arc<dyn Gateway>) -> Ro
         .route("/log", put(log).post(log))
         .route("/reload", put(reload).post(reload))
         .fallback(|| async { (StatusCode::NOT_FOUND, INDEX) })
+        .method_not_allowed_fallback(another_method)
         .layer(middleware::from_fn(refuse_browsers))
         .layer(middleware::map_response(never_cache))
         .with_state(Sight { telemetry, gateway })
+}
+
+/// A `curl` without `-X` shows nothing but the body: an empty one would look like success.
+async fn another_method() -> Response {
+    let why = format!("refused: another method is needed for this\n\n{INDEX}");
+    (StatusCode::METHOD_NOT_ALLOWED, why).into_response()
 }
 
 async fn metrics(State(sight): State<Sight>, headers: HeaderMap) -> impl IntoResponse {

@@ -70,6 +70,7 @@ impl Gateway for Fake {
         let listener = ListenerStatus {
             name: "app".into(),
             bind: "127.0.0.1:6033".into(),
+            protocol: "mysql".into(),
             mode: "session".into(),
             cluster: "main".into(),
             sessions: 7,
@@ -262,7 +263,7 @@ async fn status_is_json() {
     let wanted = serde_json::json!({
         "version": "0.1.0", "uptime_seconds": 60, "shutting_down": false, "sessions": 7,
         "listeners": [
-            {"name": "app", "bind": "127.0.0.1:6033", "mode": "session", "cluster": "main", "sessions": 7}
+            {"name": "app", "bind": "127.0.0.1:6033", "protocol": "mysql", "mode": "session", "cluster": "main", "sessions": 7}
         ],
         "clusters": [{"name": "main", "waiting": 2, "servers": [{
             "name": "db-1", "address": "10.0.0.1:3306", "state": "down", "state_seconds": 4,
@@ -346,7 +347,11 @@ async fn other_paths_and_methods_are_told_what_there_is() {
     let unknown = server.ask("GET /metric", "").await;
     assert_eq!(unknown.code, 404);
     assert!(unknown.body.contains("GET  /metrics"));
-    assert_eq!(server.ask("GET /reload", "").await.code, 405);
+    let reload = server.ask("GET /reload", "").await;
+    assert_eq!(reload.code, 405);
+    assert!(reload.head.contains("allow: "), "{}", reload.head);
+    // What `curl` shows where nobody asks for the code.
+    assert!(reload.body.starts_with("refused: ") && reload.body.contains("PUT  /reload"));
     assert_eq!(server.ask("POST /metrics", "").await.code, 405);
     assert_eq!(server.ask("HEAD /metrics", "").await.body, "");
     assert!(server.done().is_empty());

@@ -12,6 +12,7 @@ use crate::worker::Message;
 pub struct ListenerStatus {
     pub name: String,
     pub address: Peer,
+    pub protocol: config::Protocol,
     pub mode: config::Mode,
     pub cluster: String,
     pub sessions: u32,

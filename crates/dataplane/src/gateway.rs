@@ -575,6 +575,7 @@ impl Gateway {
         let status = |bound: &Bound| ListenerStatus {
             name: bound.state.config.name.clone(),
             address: bound.address,
+            protocol: bound.state.config.protocol,
             mode: bound.state.config.mode,
             cluster: bound.state.config.cluster.clone(),
             sessions: bound.state.active.load(Ordering::Relaxed),

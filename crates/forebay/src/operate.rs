@@ -193,6 +193,7 @@ impl admin::Gateway for Operator {
             .map(|listener| ListenerStatus {
                 name: listener.name,
                 bind: listener.address.to_string(),
+                protocol: listener.protocol.word().into(),
                 mode: listener.mode.word().into(),
                 cluster: listener.cluster,
                 sessions: u64::from(listener.sessions),
