@@ -16,6 +16,7 @@ mod another_server_is_tried_before_a_login;
 mod binary_logs_are_read_through_the_gateway;
 mod clients_may_be_required_to_use_tls;
 mod clients_may_compress;
+mod connections_have_the_congestion_control_that_is_chosen;
 mod full_servers_let_sessions_wait;
 mod ipv6_clients_are_served;
 mod load_data_local_asks_the_client_for_its_file;

@@ -83,12 +83,27 @@ pub(super) fn forebay(kind: Kind, plan: &Plan, place: &Place<'_>) -> String {
         ),
         _ => String::new(),
     };
+    let [top, listener, cluster] = options(&plan.forebay_options);
     format!(
-        "workers = 1\nmax_connections = {sessions}\n\n[log]\nlevel = \"warn\"\n\n[[listener]]\nbind = \"{}\"\n\
-         mode = \"{kind}\"\ncluster = \"main\"\nbacklog = 4096\n\n[cluster.main]\nservers = [{servers}]\n\n\
+        "workers = 1\nmax_connections = {sessions}\n{top}\n[log]\nlevel = \"warn\"\n\n[[listener]]\nbind = \"{}\"\n\
+         mode = \"{kind}\"\ncluster = \"main\"\nbacklog = 4096\n{listener}\n[cluster.main]\nservers = [{servers}]\n{cluster}\n\
          [cluster.main.check]\nkind = \"tcp\"\ninterval = \"1h\"\n{users}",
         place.listen
     )
+}
+
+/// Lines of the top level, the listener and the cluster.
+fn options(given: &[String]) -> [String; 3] {
+    let mut lines = [const { String::new() }; 3];
+    for option in given {
+        let (section, line) = match (option.strip_prefix("listener."), option.strip_prefix("cluster.")) {
+            (Some(line), _) => (1, line),
+            (_, Some(line)) => (2, line),
+            (None, None) => (0, option.as_str()),
+        };
+        lines[section].extend([line, "\n"]);
+    }
+    lines
 }
 
 fn given_or(other: Option<&Path>, built_in: &str) -> anyhow::Result<String> {
@@ -110,6 +125,19 @@ mod tests {
             limits: &[2, 3, 3],
             folder: Path::new("/somewhere"),
         })
+    }
+
+    #[test]
+    fn options_are_in_their_sections() {
+        let given = [
+            "listener.compression = false",
+            "watch = false",
+            "cluster.keepalive = \"0s\"",
+        ];
+        let given = given.map(str::to_owned);
+        let sections = ["watch = false\n", "compression = false\n", "keepalive = \"0s\"\n"];
+        assert_eq!(options(&given), sections);
+        assert_eq!(options(&[]), [""; 3]);
     }
 
     #[test]

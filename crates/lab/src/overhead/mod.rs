@@ -91,6 +91,10 @@ pub struct OverheadArgs {
     /// The gateway to measure, if not this executable itself.
     #[arg(long)]
     pub forebay: Option<PathBuf>,
+    /// An option for it, such as 'listener.congestion = "system"' or 'cluster.congestion = "system"'; without `listener.` or
+    /// `cluster.` one of the top level. May be repeated.
+    #[arg(long)]
+    pub forebay_option: Vec<String>,
     /// Core of the load generator and the fake servers. On a machine with one core nothing is pinned.
     #[arg(long, default_value = "0")]
     pub load_core: Option<usize>,

@@ -69,6 +69,8 @@ pub struct Plan {
     pub older_clients: bool,
     /// The load generator and the servers never sleep.
     pub busy_poll: bool,
+    /// Options of Forebay that are not as they are by default.
+    pub forebay_options: Vec<String>,
     /// Behind each contender.
     pub servers: Servers,
 }
@@ -92,6 +94,7 @@ impl Plan {
             }),
             older_clients: args.older_clients,
             busy_poll: args.busy_poll,
+            forebay_options: args.forebay_option.clone(),
             servers: scenario.servers,
         };
         ensure!(

@@ -373,6 +373,7 @@ mod tests {
             idle_sessions: 10,
             older_clients: false,
             busy_poll: false,
+            forebay_options: Vec::new(),
             servers: Servers {
                 replicas: 0,
                 connections: 100,
