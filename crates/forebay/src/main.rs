@@ -1,6 +1,7 @@
 //! `forebay`: the command line. Each command is one call into the crate that does the work.
 
 mod import;
+mod notify;
 mod operate;
 mod serve;
 

@@ -17,6 +17,7 @@ use telemetry::log::LogHandle;
 use tracing::{error, info, warn};
 use upstream::{Cluster, Member};
 
+use crate::notify;
 use crate::serve::settle_max_connections;
 
 /// The running gateway with the configuration it runs by.
@@ -82,6 +83,7 @@ impl Operator {
     pub(crate) fn reload_and_log(&self, why: &str) -> Result<String, String> {
         let result = self.reload_now();
         self.telemetry.control.config_reloaded(result.is_ok());
+        notify::reloaded(result.is_ok());
         match &result {
             Ok(report) => info!(why, report, "configuration reloaded"),
             Err(cause) => error!(

@@ -16,6 +16,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::spawn_local;
 use tracing::{error, info, warn};
 
+use crate::notify;
 use crate::operate::Operator;
 
 /// How often the configuration, the users file and certificates are looked at.
@@ -80,6 +81,7 @@ pub(crate) fn run(path: &Path) -> anyhow::Result<()> {
             });
         }
         spawn_local(watch(Arc::clone(&operator)));
+        notify::ready();
         take_signals(&operator, signals).await
     });
     log.flush(LOG_FLUSH_LIMIT);
@@ -215,6 +217,7 @@ async fn shut_down(operator: &Arc<Operator>, terminate: &mut Signal, interrupt: 
         "shutting down: no new connections"
     );
     operator.telemetry.control.shutting_down.set(1);
+    notify::stopping(limit);
     gateway.drain();
     let why = tokio::select! {
         empty = gateway.wait_until_empty(limit) => if empty { "all sessions have ended" } else { "the deadline has passed" },

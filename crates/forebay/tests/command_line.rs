@@ -6,8 +6,11 @@
 )]
 
 use std::net::TcpListener;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 #[test]
 fn a_reader_that_has_read_enough_is_no_error() {
@@ -70,4 +73,55 @@ fn too_few_file_descriptors_are_told_with_the_figure_that_is_needed() {
         "forebay: max_connections = 1000 needs 2128 file descriptors, and this process may have 200; raise the limit \
          (systemd: LimitNOFILE=2128, shell: ulimit -n 2128) or set max_connections to at most 36"
     );
+}
+
+#[test]
+fn the_service_manager_is_told_of_the_start_a_refused_reload_and_the_end() {
+    let name = format!("forebay-notify-{}", std::process::id());
+    let manager = UnixDatagram::bind_addr(&SocketAddr::from_abstract_name(&name).unwrap()).unwrap();
+    manager.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    let told = || {
+        let mut bytes = [0; 1024];
+        let length = manager.recv(&mut bytes).unwrap();
+        String::from_utf8(bytes[..length].to_vec()).unwrap()
+    };
+    let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join("notify.toml");
+    let config = "max_connections = 1\nwatch = false\nshutdown_timeout = \"90s\"\n[[listener]]\nbind = \"127.0.0.1:0\"\n\
+                  cluster = \"main\"\n[cluster.main]\nservers = [\"127.0.0.1:1\"]\n";
+    std::fs::write(&file, config).unwrap();
+    let mut gateway = Command::new(env!("CARGO_BIN_EXE_forebay"))
+        .args(["serve", "--config"])
+        .arg(&file)
+        .env("NOTIFY_SOCKET", format!("@{name}"))
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let signal = |signal: &str| {
+        let id = gateway.id().to_string();
+        assert!(
+            Command::new("kill")
+                .args([signal, &id])
+                .status()
+                .unwrap()
+                .success()
+        );
+    };
+    assert_eq!(told(), "READY=1\nSTATUS=serving");
+
+    std::fs::write(&file, "workers = 0\n").unwrap();
+    signal("-HUP");
+    assert_eq!(
+        told(),
+        "STATUS=serving by the configuration of before: the file has mistakes, see the log"
+    );
+    std::fs::write(&file, config).unwrap();
+    signal("-HUP");
+    assert_eq!(told(), "STATUS=serving");
+
+    signal("-TERM");
+    assert_eq!(
+        told(),
+        "STOPPING=1\nEXTEND_TIMEOUT_USEC=100000000\nSTATUS=sessions end, at most 90 s"
+    );
+    assert_eq!(gateway.wait().unwrap().code(), Some(0));
 }
