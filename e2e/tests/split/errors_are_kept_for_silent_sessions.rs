@@ -1,10 +1,10 @@
 //! A session whose last statement failed may ask for the error, and keeps its connection for that. While others wait for connections the
 //! gateway keeps the error instead, and what the session is told of it is what it would have been told anyway.
 
-use e2e::{client, kind};
+use e2e::{Setup, client, eventually, kind};
 use mysql_async::Conn;
 use mysql_async::prelude::Queryable;
-use sandbox::Kind;
+use sandbox::{Kind, PASSWORD, USER, free_port};
 
 use crate::cluster;
 use crate::statements_of_every_kind_are_as_on_one_server::in_words;
@@ -118,6 +118,78 @@ async fn while_others_have_all_connections() {
         for statement in asking.split(" | ") {
             let (expected, told) = (play(&mut there, statement).await, play(own, statement).await);
             assert_eq!(told, expected, "{failing} | {asking}");
+        }
+    }
+}
+
+/// Its client looks at the error, or whether the server is there.
+#[tokio::test]
+async fn over_commands_that_leave_it_as_it_is() {
+    if kind() == Kind::Mysql {
+        return;
+    }
+    let mut there = directly("errors_looked_at").await;
+    let gateway = cluster::narrow(cluster::single(), 1)
+        .cluster("queue_timeout = \"3s\"")
+        .start();
+    let mut own = cluster::connect_to(&gateway, "errors_looked_at").await;
+    let mut other = cluster::connect_to(&gateway, "errors_looked_at").await;
+    for statement in ["SELECT nothing", "ping", "SHOW WARNINGS", "SELECT @@error_count"] {
+        let (expected, told) = match statement {
+            "ping" => {
+                own.ping().await.unwrap();
+                continue;
+            }
+            _ => (play(&mut there, statement).await, play(&mut own, statement).await),
+        };
+        assert_eq!(told, expected, "{statement}");
+        // There is one connection.
+        other.query_drop("SELECT v FROM t").await.unwrap();
+    }
+}
+
+/// Commands that do not ask for it are not held up by it, and those that ask are told by whoever is there.
+#[tokio::test]
+async fn where_there_is_no_primary() {
+    if kind() == Kind::Mysql {
+        return;
+    }
+    let mut there = directly("errors_at_replicas").await;
+    let servers = [
+        format!(
+            "{{ address = \"127.0.0.1:{}\", role = \"primary\" }}",
+            free_port().unwrap()
+        ),
+        format!(
+            "{{ address = {:?}, role = \"replica\", max_connections = 1 }}",
+            cluster::single().primary().address()
+        ),
+    ];
+    let gateway = Setup::of_addresses(cluster::single().addresses())
+        .servers(servers)
+        .mode("split")
+        .top("workers = 1")
+        .tables(&cluster::user(USER, PASSWORD))
+        .cluster("failover_wait = \"300ms\"")
+        .check("interval = \"100ms\"\nrise = 1\nfall = 1")
+        .start_unready();
+    eventually(
+        "one server is up, and it is known that the other is not",
+        async || gateway.servers_up() == 1 && gateway.get("/status").1.contains("\"down\""),
+    )
+    .await;
+    let mut own = cluster::connect_to(&gateway, "errors_at_replicas").await;
+    let mut other = cluster::connect_to(&gateway, "errors_at_replicas").await;
+    for script in [
+        "SELECT nothing | START TRANSACTION READ ONLY | SHOW WARNINGS | COMMIT",
+        "SELECT nothing FROM t | SHOW ERRORS",
+    ] {
+        for (at, statement) in script.split(" | ").enumerate() {
+            let (expected, told) = (play(&mut there, statement).await, play(&mut own, statement).await);
+            assert_eq!(told, expected, "{script}: {statement}");
+            if at == 0 {
+                other.query_drop("SELECT v FROM t").await.unwrap();
+            }
         }
     }
 }

@@ -346,7 +346,8 @@ async fn exchange_since(
     let ended = exchange.run_to_end(&mut split.wires).await;
     split.took_no_writes = observed.took_no_writes;
     let reported = observed.reported;
-    told::Told::renew(&mut split.told, observed.told.take());
+    let told = observed.told.take();
+    told::renew(split, &ended, told);
     if arrived().is_none()
         && let Some(number) = split.number
     {

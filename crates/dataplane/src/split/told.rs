@@ -5,10 +5,11 @@
 //! raised again on the connection at hand, by `SIGNAL`, and it is the server that answers.
 
 use mysql_wire::{Capabilities, Command, ErrPacket, PacketHeader};
-use session::PinReason;
+use session::{Pin, PinReason};
 use sql_class::{Effects, Facts};
 
 use crate::error::SessionError;
+use crate::relay::{Ended, Exchanged};
 use crate::session::CommandHead;
 use crate::split::choose::Target;
 use crate::split::last::Left;
@@ -27,10 +28,11 @@ pub(crate) struct Told {
 }
 
 impl Told {
-    /// What the exchange of a command has `told` takes the place of what was told before; where it has told nothing, of all but what
-    /// was put away: the command is one that servers do not hear of.
-    pub(crate) fn renew(known: &mut Option<Box<Self>>, told: Option<Box<Self>>) {
-        if told.is_some() || known.as_ref().is_some_and(|known| known.put_away.is_none()) {
+    /// What the exchange of a command has `told` takes the place of what was told before. Where it has told nothing that stays as long as
+    /// it `is_kept` on its connection; or was put away: the command is one that servers do not hear of.
+    fn renew(known: &mut Option<Box<Self>>, told: Option<Box<Self>>, is_kept: bool) {
+        let outlives = |known: &Self| is_kept || known.put_away.is_some();
+        if told.is_some() || !known.as_deref().is_some_and(outlives) {
             *known = told;
         }
     }
@@ -59,6 +61,18 @@ impl Told {
             })
         })
     }
+}
+
+/// A command was answered, and what its client was `told` may be asked for from here on.
+pub(crate) fn renew(split: &mut Split, ended: &Ended, told: Option<Box<Told>>) {
+    if split.told.is_none() {
+        split.told = told;
+        return;
+    }
+    let has_failed = matches!(&ended.result, Ok(Exchanged::Done(outcome)) if outcome.error.is_some());
+    let has_diagnostics = |pin: &Pin| pin.reason == PinReason::Diagnostics;
+    let is_kept = !has_failed && split.session.pins().iter().any(has_diagnostics);
+    Told::renew(&mut split.told, told, is_kept);
 }
 
 /// Whether a text can say it that means the same under any `sql_mode` and in any charset.
@@ -163,10 +177,15 @@ pub(crate) async fn bring_back(split: &mut Split, head: CommandHead) -> Result<b
         Command::RESET_CONNECTION | Command::CHANGE_USER | Command::STMT_FETCH | Command::QUIT => false,
         _ => true,
     };
-    let Some(told) = split.told.take().filter(|_| is_kept) else {
+    let Some(mut told) = split.told.take().filter(|_| is_kept) else {
         return Ok(true);
     };
-    if let Err(refused) = lease::lease(split, &Target::Primary { for_writing: false }).await {
+    let target = where_to_raise(split);
+    if let Err(refused) = lease::lease(split, &target).await {
+        if !facts.as_ref().is_some_and(asks) {
+            // Nobody has asked yet: rather lost than in the way of a command that may do without the primary.
+            return Ok(true);
+        }
         split.told = Some(told);
         return answer::refuse(split, refused).await.map(|()| false);
     }
@@ -175,7 +194,24 @@ pub(crate) async fn bring_back(split: &mut Split, head: CommandHead) -> Result<b
         return last::give_up(split, refused).await.map(|()| false);
     }
     split.session.has_diagnostics_again(digest, split.worker.now_ms());
+    told.put_away = None;
+    split.told = Some(told);
     Ok(true)
+}
+
+/// Any server can raise it. The primary, for what may follow; where there is none, nobody has to wait for one.
+fn where_to_raise(split: &Split) -> Target {
+    let topology = split.pool().topology();
+    let writer = split.writer(&topology);
+    let has_primary = writer.is_some_and(|writer| writer.server.takes_statements());
+    match has_primary && topology.refuse_writes.is_none() {
+        true => Target::Primary { for_writing: false },
+        false => Target::Replica,
+    }
+}
+
+fn asks(facts: &Facts) -> bool {
+    facts.effects.contains(Effects::READS_DIAGNOSTICS)
 }
 
 fn is_the_gateways(facts: &Facts) -> bool {
@@ -273,10 +309,12 @@ mod tests {
         if let Some(told) = &mut put_away {
             told.put_away = Some(1);
         }
-        Told::renew(&mut told, None);
-        Told::renew(&mut put_away, None);
+        Told::renew(&mut told, None, true);
+        assert!(told.is_some());
+        Told::renew(&mut told, None, false);
+        Told::renew(&mut put_away, None, false);
         assert!(told.is_none() && put_away.is_some());
-        Told::renew(&mut put_away, Told::new(error(1146, b"42S02", "no")));
+        Told::renew(&mut put_away, Told::new(error(1146, b"42S02", "no")), false);
         assert!(put_away.is_some_and(|told| told.error.code == 1146 && told.put_away.is_none()));
     }
 
