@@ -274,7 +274,10 @@ async fn a_full_server_keeps_its_sessions() {
 async fn mode_split_says_why_it_cannot_be() {
     let server = tidb("");
     let user = format!("[[user]]\nname = {USER:?}\npassword = {PASSWORD:?}");
-    let gateway = in_front_of(&[&server]).mode("split").tables(&user).start();
+    let gateway = in_front_of(&[&server])
+        .mode("split")
+        .tables(&user)
+        .start_unready();
     let error = Conn::new(client::options(&gateway))
         .await
         .unwrap_err()
@@ -286,7 +289,7 @@ async fn mode_split_says_why_it_cannot_be() {
         .mode("split")
         .cluster(&monitor)
         .tables(&user)
-        .start();
+        .start_unready();
     let error = Conn::new(client::options(&gateway))
         .await
         .unwrap_err()

@@ -416,6 +416,9 @@ impl Gateway {
                 })?)
             }
         };
+        if listener.mode == config::Mode::Split {
+            cluster.is_to_be_shared();
+        }
         Ok(ListenerState {
             config: listener.clone(),
             cluster,

@@ -178,6 +178,15 @@ impl admin::Gateway for Operator {
             {
                 reasons.push(format!("cluster {}: no server is up", cluster.name()));
             }
+            let is_shared = listeners
+                .iter()
+                .any(|listener| listener.cluster == cluster.name() && listener.mode == config::Mode::Split);
+            if is_shared && let Some(reason) = cluster.cannot_be_shared() {
+                reasons.push(format!(
+                    "cluster {}: mode split refuses every login: {reason}",
+                    cluster.name()
+                ));
+            }
             wrong.extend(writes_wait(&cluster));
         }
         if reasons.is_empty() {

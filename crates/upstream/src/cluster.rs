@@ -36,6 +36,8 @@ pub struct Cluster {
     traits: ArcSwapOption<ServerTraits>,
     /// Somebody asked for the traits before any were known.
     traits_wanted: AtomicBool,
+    /// Sessions share connections to its servers.
+    pub(crate) shared: AtomicBool,
     /// Traits or the state of a server may have changed.
     pub(crate) news: Notify,
     queue: Queue<Grant>,
@@ -109,6 +111,7 @@ impl Cluster {
             tls: ArcSwapOption::new(tls),
             traits: ArcSwapOption::empty(),
             traits_wanted: AtomicBool::new(false),
+            shared: AtomicBool::new(false),
             news: Notify::new(),
             queue: Queue::new(),
             events: broadcast::Sender::new(EVENTS_KEPT),
@@ -287,7 +290,9 @@ impl Cluster {
             return;
         }
         let _changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
-        server.traits.store(Some(Arc::new(ServerTraits::of(greeting))));
+        let traits = Arc::new(ServerTraits::of(greeting));
+        self.warn_unless_shared(server, &traits);
+        server.traits.store(Some(traits));
         tracing::debug!(
             cluster = self.name,
             server = server.name(),

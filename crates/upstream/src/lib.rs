@@ -31,6 +31,7 @@ mod probe;
 mod queue;
 mod seat;
 mod server;
+mod sharing;
 mod srv;
 mod topology;
 mod traits;

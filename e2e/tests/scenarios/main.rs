@@ -25,6 +25,7 @@ mod no_server_is_a_proper_error;
 mod passwords_may_be_for_pam;
 mod procedures_return_several_results;
 mod sandboxes_stay_until_they_are_told_to_go;
+mod servers_that_mode_split_cannot_use_are_named;
 mod sessions_can_be_looked_at;
 mod sessions_over_the_limit_are_refused;
 mod sessions_spread_over_servers;

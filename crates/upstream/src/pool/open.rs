@@ -20,11 +20,7 @@ use crate::greeting::{GreetingError, read_greeting};
 use crate::leave::leave;
 use crate::login::{self, LoggedIn, LoginError, Terms, Tls};
 use crate::server::{Server, now};
-
-/// What every connection of a pool has.
-const NEEDED: Capabilities = Capabilities::PROTOCOL_41
-    .with(Capabilities::SESSION_TRACK)
-    .with(Capabilities::DEPRECATE_EOF);
+use crate::sharing;
 
 /// What clients ask for that is not passed on: a session in the sandbox mode for expired passwords is of no use to the next.
 const WITHHELD: Capabilities = Capabilities::CAN_HANDLE_EXPIRED_PASSWORDS;
@@ -118,13 +114,10 @@ impl Opening<'_> {
             Err(error) => return Err(Failure::Server(error.to_string())),
         };
         self.cluster.note_greeting(self.server, &greeting);
-        let missing = NEEDED.without(greeting.capabilities);
-        if missing != Capabilities::default() {
+        if let Some(reason) = sharing::missing(greeting.capabilities) {
             let left = leave(&mut stream, &greeting, &self.server.nobody);
             let _ = timeout(config.login_timeout, left).await;
-            return Err(Failure::Unusable(format!(
-                "it lacks {missing:?}, without which sessions cannot share its connections"
-            )));
+            return Err(Failure::Unusable(reason));
         }
         let logged_in = self.within(self.log_in(stream, &greeting)).await?;
         let thread_id = greeting.connection_id;
@@ -153,7 +146,7 @@ impl Opening<'_> {
         });
         let attributes = attributes();
         let terms = Terms {
-            capabilities: self.key.capabilities.without(WITHHELD).with(NEEDED),
+            capabilities: self.key.capabilities.without(WITHHELD).with(sharing::NEEDED),
             collation: self.key.collation,
             attributes: Some(&attributes),
             compression: match self.config.compression {
