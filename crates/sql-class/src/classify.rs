@@ -11,6 +11,7 @@ use crate::syntax::Syntax;
 pub fn facts(sql: &[u8], syntax: Syntax) -> Facts {
     let mut reader = Reader::new(sql, syntax);
     let (mut class, mut statements) = (Class::Read, 0_u32);
+    let mut changed_from = None;
     while reader.next_statement() {
         let within_program = reader.program;
         let of_statement = reader.statement();
@@ -20,10 +21,15 @@ pub fn facts(sql: &[u8], syntax: Syntax) -> Facts {
             class = class.max(of_statement);
             statements = statements.saturating_add(1);
         }
+        if reader.change.is_any() {
+            changed_from.get_or_insert(reader.next.start);
+        }
     }
+    let change = reader.change;
+    let is_read_otherwise = changed_from.is_some_and(|from| change.matters(sql, syntax, from));
     let mut effects = reader.effects;
     let tokens = reader.tokens();
-    if tokens.doubtful {
+    if tokens.doubtful || is_read_otherwise {
         effects = effects.with(Effects::INCOMPLETE);
         if class < Class::Write {
             class = Class::Unknown;

@@ -5,7 +5,7 @@
 //! primary; where two readings are possible the one that is slow and right is taken.
 //!
 //! What it cannot know: the default schema (after `USE performance_schema` a table of that schema has no schema in the
-//! text), IGNORE_SPACE and ORACLE in `sql_mode`, and what views, triggers and stored routines do.
+//! text: [`is_about_server`] is for who knows it), IGNORE_SPACE and ORACLE in `sql_mode`, and what views, triggers and stored routines do.
 
 mod assigned;
 mod calls;
@@ -22,6 +22,7 @@ mod known;
 mod outline;
 mod point_lookup;
 mod reader;
+mod reread;
 mod rules;
 mod syntax;
 mod table;
@@ -40,3 +41,4 @@ pub use known::KnownFacts;
 pub use point_lookup::{CONDITIONS_MAX, Condition, PointLookup, Value, point_lookup};
 pub use syntax::{Charset, Dialect, Syntax};
 pub use tables::{TableName, tables};
+pub use variables::is_about_server;

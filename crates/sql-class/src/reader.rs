@@ -4,6 +4,7 @@
 use crate::facts::{Class, Effects};
 use crate::functions;
 use crate::keyword::Keyword;
+use crate::reread::Change;
 use crate::syntax::Syntax;
 use crate::token::{Kind, Token, Tokenizer};
 use crate::variables;
@@ -26,6 +27,8 @@ pub(crate) struct Reader<'a> {
     pub(crate) inserts: bool,
     /// The statement is a stored program: semicolons after it may be its own.
     pub(crate) program: bool,
+    /// What statements have changed of how a server reads those after them.
+    pub(crate) change: Change,
 }
 
 /// What a token says about the one after the next.
@@ -61,6 +64,7 @@ impl<'a> Reader<'a> {
             notes_variables: true,
             inserts: false,
             program: false,
+            change: Change::default(),
         }
     }
 
@@ -78,6 +82,15 @@ impl<'a> Reader<'a> {
 
     pub(crate) fn text(&self, token: Token) -> &'a [u8] {
         self.tokens.text(token)
+    }
+
+    /// The text from one place to another.
+    pub(crate) fn between(&self, start: usize, end: usize) -> &'a [u8] {
+        self.text(Token {
+            start,
+            end: end.max(start),
+            ..self.next
+        })
     }
 
     /// The next token is consumed and noted. Never goes beyond the end of the statement: there it stays.

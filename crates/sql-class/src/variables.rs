@@ -66,6 +66,17 @@ pub(crate) fn is_transaction_characteristic(name: &[u8]) -> bool {
     .any(|known| known.as_bytes().eq_ignore_ascii_case(name))
 }
 
+/// Whether tables of this schema may be about the server that is asked, or the connection.
+#[must_use]
+pub fn is_about_server(schema: &[u8]) -> bool {
+    match schema.len() {
+        18 => is_one_of(schema, &["performance_schema", "information_schema"]),
+        5 => is_one_of(schema, &["mysql"]),
+        3 => is_one_of(schema, &["sys"]),
+        _ => false,
+    }
+}
+
 /// Whether this table of `information_schema` says the same on every server, but for the delay of replication.
 pub(crate) fn is_alike_everywhere(table: &[u8]) -> bool {
     is_one_of(table, ALIKE_EVERYWHERE)

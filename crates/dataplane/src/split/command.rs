@@ -13,7 +13,7 @@ use crate::error::SessionError;
 use crate::flow::Flow;
 use crate::session::CommandHead;
 use crate::split::state::Split;
-use crate::split::{answer, lookup, told};
+use crate::split::{answer, last, lookup, told};
 
 /// Waits for the next command, as much of it as fits into a buffer: a statement is looked at before it is sent. What comes
 /// in the meantime for the session (a drain, a kill) ends it here.
@@ -104,6 +104,17 @@ pub(crate) fn kill(split: &Split, head: CommandHead) -> Option<Kill> {
     }
 }
 
+/// In a schema about the server a table is that without saying so, and may have what belongs to the session.
+pub(crate) fn note_schema(split: &Split, text: &[u8], facts: &mut Facts) {
+    const OF_TABLES: Effects = Effects::READS_SERVER.with(Effects::READS_LAST_INSERT_ID);
+    let schema = split.session.carried().schema();
+    if schema.is_some_and(sql_class::is_about_server)
+        && [&b"FROM"[..], b"TABLE"].iter().any(|word| last::has(text, word))
+    {
+        facts.effects = facts.effects.with(OF_TABLES);
+    }
+}
+
 /// What is known of a statement. One that was not seen to its end may do anything.
 pub(crate) fn facts(split: &Split, head: CommandHead) -> Facts {
     let payload = payload(split, head);
@@ -111,7 +122,9 @@ pub(crate) fn facts(split: &Split, head: CommandHead) -> Facts {
     match text(payload, split.capabilities) {
         Some(text) if seen_whole => {
             let mut known = split.worker.known_facts.borrow_mut();
-            known.facts(text, split.session.syntax())
+            let mut facts = known.facts(text, split.session.syntax());
+            note_schema(split, text, &mut facts);
+            facts
         }
         Some(text) => {
             let mut facts = sql_class::facts(text, split.session.syntax());

@@ -143,7 +143,8 @@ fn pins_of(split: &Split) -> Vec<Vec<String>> {
 /// What is known of a statement, and where it would go.
 pub(crate) async fn explain(split: &mut Split, text: &str) -> Vec<Vec<String>> {
     let syntax = split.session.syntax();
-    let facts = sql_class::facts(text.as_bytes(), syntax);
+    let mut facts = sql_class::facts(text.as_bytes(), syntax);
+    command::note_schema(split, text.as_bytes(), &mut facts);
     let digest = sql_class::digest(text.as_bytes(), syntax);
     let mut rows = Vec::new();
     let mut say = |what: &str, value: String| rows.push(vec![what.to_owned(), value]);

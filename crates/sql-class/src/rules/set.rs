@@ -2,6 +2,7 @@
 
 use super::{Class, Effects, Keyword, Kind, Reader};
 use crate::reader::unquoted;
+use crate::reread::Change;
 use crate::variables::{self, Scope};
 
 impl Reader<'_> {
@@ -106,9 +107,11 @@ impl Reader<'_> {
             let part = self.skip();
             name = unquoted(self.text(part));
         }
-        if scope == Scope::Session && target.kind != Kind::Variable {
+        let is_of_session = scope == Scope::Session && target.kind != Kind::Variable;
+        if is_of_session {
             self.add(variables::effects_of_setting(name));
         }
+        let value = self.next.start;
         let mut open = 0_usize;
         while !self.at_end() && (open > 0 || self.next.kind != Kind::Comma) {
             match self.advance().kind {
@@ -116,6 +119,10 @@ impl Reader<'_> {
                 Kind::Close => open = open.saturating_sub(1),
                 _ => {}
             }
+        }
+        if is_of_session && !self.program {
+            let value = self.between(value, self.next.start);
+            self.change = self.change.with(Change::by(name, value, self.syntax()));
         }
         match target.kind {
             Kind::Variable => Scope::Session,
