@@ -1,5 +1,6 @@
 //! `forebay`: the command line. Each command is one call into the crate that does the work.
 
+mod certificates;
 mod import;
 mod notify;
 mod operate;
@@ -163,6 +164,9 @@ fn check(path: &Path) -> anyhow::Result<()> {
         let key = std::fs::read_to_string(path).map_err(anyhow::Error::from);
         key.and_then(|text| Ok(dataplane::keys::PrivateKey::from_pem(&text)?))
             .with_context(|| format!("listener {}: rsa_key {}", listener.name, path.display()))?;
+    }
+    for words in certificates::worries(&config) {
+        eprintln!("forebay: {words}");
     }
     let servers: usize = config
         .clusters

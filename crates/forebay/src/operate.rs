@@ -17,6 +17,7 @@ use telemetry::log::LogHandle;
 use tracing::{error, info, warn};
 use upstream::{Cluster, Member};
 
+use crate::certificates::Certificates;
 use crate::notify;
 use crate::serve::settle_max_connections;
 
@@ -30,6 +31,7 @@ pub(crate) struct Operator {
     cache: Option<Arc<Cache>>,
     pub(crate) telemetry: Arc<Telemetry>,
     log: LogHandle,
+    certificates: Arc<Certificates>,
     started: Instant,
 }
 
@@ -50,15 +52,23 @@ impl Operator {
             cache,
             telemetry,
             log,
+            certificates: Arc::default(),
             started: Instant::now(),
         };
         operator.publish_limit(&operator.config());
+        operator.look_at_certificates();
+        operator.telemetry.register(Arc::clone(&operator.certificates) as _);
         Arc::new(operator)
     }
 
     fn publish_limit(&self, config: &Config) {
         let limit = config.max_connections.map_or(0, i64::from);
         self.telemetry.control.sessions_limit.set(limit);
+    }
+
+    /// To be called when files of certificates have been taken into use.
+    pub(crate) fn look_at_certificates(&self) {
+        self.certificates.look(&self.config());
     }
 
     /// The files whose change is reason enough to reload; none where changes are not watched.
@@ -123,6 +133,7 @@ impl Operator {
             return Err(error.to_string());
         }
         self.publish_limit(&new);
+        self.certificates.look(&new);
         *config = new;
         Ok(diff.to_string())
     }

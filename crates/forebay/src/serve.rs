@@ -251,7 +251,10 @@ async fn watch(operator: Arc<Operator>) {
         }
         for result in operator.gateway.reload_tls_if_changed() {
             match result {
-                Ok(what) => info!(what, "certificates read again"),
+                Ok(what) => {
+                    operator.look_at_certificates();
+                    info!(what, "certificates read again");
+                }
                 Err(why) => warn!(why, "certificates not read again; the old ones stay in use"),
             }
         }

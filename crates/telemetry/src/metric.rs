@@ -98,6 +98,9 @@ metrics! {
     PRIMARY_CHANGES = Counter "forebay_primary_changes_total" ["cluster"] "changes": "Times that a server became the primary of its cluster, the first one and those that came back included.";
     PRIMARIES_DAMPED = Counter "forebay_primary_damped_total" ["cluster"] "changes": "Changes to a primary that were not believed at once, since it had become it several times within a minute (`monitor.damping`).";
     WRITES_REFUSED = Gauge "forebay_writes_refused" ["cluster"] "state": "1 while several servers claim to be the primary, so that none gets writes.";
+    PRIMARY_MISSING = Gauge "forebay_primary_missing" ["cluster"] "state": "1 while a cluster whose roles are asked of its servers has no primary, so that writes wait. Not for topology static.";
+
+    CERTIFICATE_EXPIRY = Gauge "forebay_certificate_expiry_timestamp_seconds" ["file"] "seconds": "When the certificates of a file in use end, in seconds since 1970: of a certificate and those between it and the root the first, of authorities (ca, client_ca) the last.";
 
     QUEUE_WAITING = Gauge "forebay_queue_waiting" ["cluster"] "sessions": "Sessions waiting for a place on a server of the cluster now.";
     QUEUE_TIMEOUTS = Counter "forebay_queue_timeouts_total" ["cluster"] "sessions": "Sessions that waited for queue_timeout in vain.";

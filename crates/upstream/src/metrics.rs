@@ -105,6 +105,11 @@ impl Cluster {
         out.counter(&catalog::PRIMARIES_DAMPED, labels, self.primaries_damped());
         let refused = topology.refuse_writes.is_some();
         out.gauge(&catalog::WRITES_REFUSED, labels, i64::from(refused));
+        // In a list without roles nobody misses a primary.
+        if self.config().topology != config::Topology::Static {
+            let missing = topology.primary.is_none() && !refused;
+            out.gauge(&catalog::PRIMARY_MISSING, labels, i64::from(missing));
+        }
     }
 }
 

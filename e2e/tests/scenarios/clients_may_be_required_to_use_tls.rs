@@ -92,4 +92,10 @@ async fn or_to_show_one_of_their_own() {
         "42\n"
     );
     client::command_line(gateway.port(), &[&ca], "SELECT 42").unwrap_err();
+
+    for file in [&certificates.server_cert, &certificates.ca] {
+        let file = format!("file={file:?}");
+        let end = gateway.metric("forebay_certificate_expiry_timestamp_seconds", &[&file]);
+        assert!(end > 1.8e9, "{file} ends at {end}");
+    }
 }

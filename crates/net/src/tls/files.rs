@@ -49,10 +49,15 @@ pub(super) fn authorities(path: &Path) -> Result<(Vec<CertificateDer<'static>>, 
 
 /// A key that rustls refuses, or that does not belong to the certificate.
 pub(super) fn unusable_pair(cert: &Path, key: &Path, error: &rustls::Error) -> NetError {
-    use rustls::{Error, InconsistentKeys};
+    use rustls::{CertificateError, Error, InconsistentKeys};
     let reason = match error {
         Error::InconsistentKeys(InconsistentKeys::KeyMismatch) => {
             format!("the key in {} belongs to another certificate", key.display())
+        }
+        // Its own words are those for a certificate that somebody else has shown.
+        Error::InvalidCertificate(CertificateError::Other(other)) if other.to_string() == "UnsupportedCertVersion" => {
+            "X.509 version 1, expected 3 (`openssl x509 -req` makes version 1 without -extfile or -copy_extensions copy)"
+                .to_owned()
         }
         error => format!("cannot be used with the key in {}: {error}", key.display()),
     };

@@ -10,6 +10,7 @@ mod connector;
 mod files;
 mod reload;
 mod stream;
+mod validity;
 mod verify;
 
 use std::sync::Arc;
@@ -19,6 +20,7 @@ use rustls::crypto::{CryptoProvider, aws_lc_rs};
 pub use acceptor::TlsAcceptor;
 pub use connector::{TlsConnector, TlsRefusal};
 pub use stream::TlsStream;
+pub use validity::certificate_ends;
 
 fn provider() -> Arc<CryptoProvider> {
     Arc::new(aws_lc_rs::default_provider())

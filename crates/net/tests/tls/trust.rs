@@ -148,6 +148,16 @@ async fn client_certificates_are_off_optional_or_required() {
     }
 }
 
+/// What `openssl x509 -req` makes of a request where nobody names extensions.
+const VERSION_1: &str = "-----BEGIN CERTIFICATE-----\n\
+MIIBFjCBvQIUX59cUatlewyV1Q4ItdDRCb4ekmMwCgYIKoZIzj0EAwIwDjEMMAoG\n\
+A1UEAwwDb2xkMB4XDTI2MTEyMzA0MTc0OVoXDTI2MTEyODA0MTc0OVowDjEMMAoG\n\
+A1UEAwwDb2xkMFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAEV3TBiwth2vpGGjIL\n\
+L3oBRoe3HpcWug5zsTHT+vdGC/c1MTMQxufsKrwB/TC1klgPmV25JVz2TEN1Eta9\n\
+wOGJEDAKBggqhkjOPQQDAgNIADBFAiAqAA6xSfVs2F02UasiImDFZAjfB9UJaosz\n\
+GCljwx0f4wIhAK263omUDUDHVTU+NCUJtZ4VLQKASUfDVMDePfyGUQ/3\n\
+-----END CERTIFICATE-----\n";
+
 #[tokio::test]
 async fn settings_that_cannot_work_are_explained() {
     let authority = Authority::new();
@@ -193,6 +203,12 @@ async fn settings_that_cannot_work_are_explained() {
     says(
         acceptor(&|tls| tls.key = Some(encrypted.clone())),
         "the key is encrypted",
+    );
+    let version_1 = authority.path("version_1.pem");
+    std::fs::write(&version_1, VERSION_1).unwrap();
+    says(
+        acceptor(&|tls| tls.cert = Some(version_1.clone())),
+        "X.509 version 1, expected 3",
     );
 
     let connector = |tls: ClusterTls| TlsConnector::new(&tls).unwrap_err();

@@ -387,6 +387,19 @@ async fn metrics_tell_states_checks_and_queue() {
     ] {
         assert!(text.lines().any(|found| found == line), "no {line} in\n{text}");
     }
+    assert!(
+        !text.contains("forebay_primary_missing{"),
+        "nobody misses one in a list: {text}"
+    );
+
+    // Also of a gateway that has begun when there was none.
+    let mut config = cluster(vec![server("lost", crate::play::nobody().await)]);
+    config.topology = config::Topology::Replication;
+    let telemetry = telemetry::Telemetry::new(1, |_| "other");
+    telemetry.register(Arc::new(Shared(Cluster::new(config).unwrap())));
+    let text = telemetry.encode();
+    let line = r#"forebay_primary_missing{cluster="main"} 1"#;
+    assert!(text.lines().any(|found| found == line), "no {line} in\n{text}");
 }
 
 #[tokio::test(start_paused = true)]

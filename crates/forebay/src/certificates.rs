@@ -1,0 +1,130 @@
+//! When the certificates in use end: for the metrics, and in words before it is too late.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use config::{ClientAuth, Config, TlsMode};
+use telemetry::{Samples, Source, catalog};
+use tracing::warn;
+
+const DAY: i64 = 86_400;
+/// From here on the end is worth a word.
+const SOON: i64 = 14 * DAY;
+
+/// The end of each file's certificates, as they were when the files were last taken into use.
+#[derive(Default)]
+pub(crate) struct Certificates(Mutex<BTreeMap<PathBuf, i64>>);
+
+impl Certificates {
+    /// Looks at the files that the configuration names. To be called when they have just been taken into use: those that were
+    /// refused say nothing of what is used.
+    pub(crate) fn look(&self, config: &Config) {
+        let ends = ends(config);
+        for words in in_words(&ends, now()) {
+            warn!("{words}");
+        }
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = ends;
+    }
+}
+
+impl Source for Certificates {
+    fn collect(&self, out: &mut Samples) {
+        let ends = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        for (file, end) in &*ends {
+            let file = file.display().to_string();
+            out.gauge(&catalog::CERTIFICATE_EXPIRY, &[&file], *end);
+        }
+    }
+}
+
+/// The files with certificates that have ended or soon will.
+pub(crate) fn worries(config: &Config) -> Vec<String> {
+    in_words(&ends(config), now())
+}
+
+/// By file. One that cannot be read is told of by those who use it.
+fn ends(config: &Config) -> BTreeMap<PathBuf, i64> {
+    let mut ends = BTreeMap::new();
+    let mut note = |file: Option<&PathBuf>, which: fn(&[i64]) -> Option<i64>| {
+        if let Some((file, end)) = file.and_then(|file| Some((file, end(file, which)?))) {
+            ends.insert(file.clone(), end);
+        }
+    };
+    let listeners = config.listeners.iter().map(|listener| &listener.tls);
+    for tls in listeners.filter(|tls| tls.mode != TlsMode::Off) {
+        let asks_clients = tls.client_auth != ClientAuth::Off;
+        note(tls.client_ca.as_ref().filter(|_| asks_clients), last);
+        note(tls.cert.as_ref(), first);
+    }
+    let clusters = config.clusters.values().map(|cluster| &cluster.tls);
+    for tls in clusters.filter(|tls| tls.mode != TlsMode::Off) {
+        note(tls.ca.as_ref(), last);
+        note(tls.cert.as_ref(), first);
+    }
+    ends
+}
+
+/// A chain is of use as long as all of it.
+fn first(ends: &[i64]) -> Option<i64> {
+    ends.iter().min().copied()
+}
+
+/// Of authorities one is enough: files keep those of before, and bundles have some that are over.
+fn last(ends: &[i64]) -> Option<i64> {
+    ends.iter().max().copied()
+}
+
+fn end(file: &Path, which: fn(&[i64]) -> Option<i64>) -> Option<i64> {
+    which(&net::certificate_ends(file).ok()?)
+}
+
+fn now() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
+}
+
+fn in_words(ends: &BTreeMap<PathBuf, i64>, now: i64) -> Vec<String> {
+    let words = |(file, end): (&PathBuf, &i64)| {
+        let when = match end - now {
+            left if left < 0 => format!("ended {} ago", days(-left)),
+            left if left < SOON => format!("ends in {}", days(left)),
+            _ => return None,
+        };
+        Some(format!("the certificate in {} {when}", file.display()))
+    };
+    ends.iter().filter_map(words).collect()
+}
+
+fn days(seconds: i64) -> String {
+    match seconds / DAY {
+        0 => "less than a day".to_owned(),
+        1 => "a day".to_owned(),
+        days => format!("{days} days"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_end_is_told_two_weeks_before() {
+        let ends = [
+            ("/far", 15 * DAY),
+            ("/near", 3 * DAY),
+            ("/now", 10),
+            ("/over", -2 * DAY),
+        ];
+        let ends: BTreeMap<_, _> = ends.map(|(file, end)| (PathBuf::from(file), end)).into();
+        assert_eq!(
+            in_words(&ends, 0),
+            [
+                "the certificate in /near ends in 3 days",
+                "the certificate in /now ends in less than a day",
+                "the certificate in /over ended 2 days ago",
+            ]
+        );
+    }
+}

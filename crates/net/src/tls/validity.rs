@@ -1,0 +1,166 @@
+//! When certificates end. What else they say is for rustls; this date it keeps to itself.
+
+use std::path::Path;
+
+use super::files;
+use crate::NetError;
+
+/// Tags of DER (X.690, 8.1.2) that stand before and in the validity (RFC 5280, 4.1).
+const SEQUENCE: u8 = 0x30;
+const INTEGER: u8 = 0x02;
+const VERSION: u8 = 0xa0;
+const UTC_TIME: u8 = 0x17;
+const GENERALIZED_TIME: u8 = 0x18;
+
+/// The ends of the certificates in a PEM file, in the order of the file, in seconds since 1970. Those whose date cannot be read
+/// are left out.
+///
+/// # Errors
+/// A file that cannot be read, or has no certificate.
+pub fn certificate_ends(path: &Path) -> Result<Vec<i64>, NetError> {
+    let certificates = files::certificate_chain(path)?;
+    Ok(certificates.iter().filter_map(|der| not_after(der)).collect())
+}
+
+/// `notAfter` of a certificate in DER.
+fn not_after(der: &[u8]) -> Option<i64> {
+    let mut certificate = Der(der).inside(SEQUENCE)?;
+    let mut signed = certificate.inside(SEQUENCE)?;
+    if signed.0.first() == Some(&VERSION) {
+        signed.inside(VERSION)?;
+    }
+    signed.inside(INTEGER)?;
+    for _algorithm_and_issuer in 0..2 {
+        signed.inside(SEQUENCE)?;
+    }
+    let mut validity = signed.inside(SEQUENCE)?;
+    validity.next()?;
+    let (tag, date) = validity.next()?;
+    seconds(tag, date)
+}
+
+/// What is left to be read.
+struct Der<'d>(&'d [u8]);
+
+impl<'d> Der<'d> {
+    /// The next value with its tag.
+    fn next(&mut self) -> Option<(u8, &'d [u8])> {
+        let (&tag, rest) = self.0.split_first()?;
+        let (&first, rest) = rest.split_first()?;
+        let (length, rest) = match usize::from(first) {
+            length @ 0..=0x7f => (length, rest),
+            // More than four bytes of length are no certificate.
+            form @ 0x81..=0x84 => {
+                let (digits, rest) = rest.split_at_checked(form - 0x80)?;
+                let length = digits
+                    .iter()
+                    .fold(0, |length, byte| length << 8 | usize::from(*byte));
+                (length, rest)
+            }
+            _ => return None,
+        };
+        let (value, rest) = rest.split_at_checked(length)?;
+        self.0 = rest;
+        Some((tag, value))
+    }
+
+    /// The inside of the next value, which must have this tag.
+    fn inside(&mut self, expected: u8) -> Option<Self> {
+        let (tag, value) = self.next()?;
+        (tag == expected).then_some(Self(value))
+    }
+}
+
+/// `YYMMDDHHMMSSZ` or `YYYYMMDDHHMMSSZ`, the only forms that a certificate may have (RFC 5280, 4.1.2.5).
+fn seconds(tag: u8, date: &[u8]) -> Option<i64> {
+    let digits = date.strip_suffix(b"Z")?;
+    if !digits.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    let number = |digits: &[u8]| {
+        digits
+            .iter()
+            .fold(0, |number, digit| number * 10 + i64::from(digit - b'0'))
+    };
+    let (year, rest) = match (tag, digits.len()) {
+        // 1950 to 2049.
+        (UTC_TIME, 12) => {
+            let (year, rest) = digits.split_at(2);
+            let year = number(year);
+            (if year < 50 { 2000 + year } else { 1900 + year }, rest)
+        }
+        (GENERALIZED_TIME, 14) => {
+            let (year, rest) = digits.split_at(4);
+            (number(year), rest)
+        }
+        _ => return None,
+    };
+    let parts: Vec<i64> = rest.chunks(2).map(number).collect();
+    let [month, day, hour, minute, second] = parts[..] else {
+        return None;
+    };
+    let in_range =
+        (1..=12).contains(&month) && (1..=31).contains(&day) && hour < 24 && minute < 60 && second < 61;
+    in_range.then(|| ((days(year, month, day) * 24 + hour) * 60 + minute) * 60 + second)
+}
+
+/// Days from 1970-01-01 in the Gregorian calendar. Years begin in March here, so that the leap day is their last.
+fn days(year: i64, month: i64, day: i64) -> i64 {
+    let (year, month) = if month > 2 {
+        (year, month - 3)
+    } else {
+        (year - 1, month + 9)
+    };
+    let leap_days = year.div_euclid(4) - year.div_euclid(100) + year.div_euclid(400);
+    // 719468 days lie between 0000-03-01 and 1970-01-01.
+    year * 365 + leap_days + (month * 153 + 2) / 5 + day - 1 - 719_468
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use rcgen::{CertificateParams, KeyPair, date_time_ymd};
+
+    use super::*;
+
+    fn certificate(year: i32, month: u8, day: u8) -> Vec<u8> {
+        let mut params = CertificateParams::new(vec!["gateway".to_owned()]).unwrap();
+        params.not_after = date_time_ymd(year, month, day);
+        let key = KeyPair::generate().unwrap();
+        params.self_signed(&key).unwrap().der().to_vec()
+    }
+
+    #[test]
+    fn the_end_is_read_from_both_forms_of_a_date() {
+        // 2050 and later are generalized times.
+        assert_eq!(not_after(&certificate(2026, 11, 23)), Some(1_795_392_000));
+        assert_eq!(not_after(&certificate(2049, 12, 31)), Some(2_524_521_600));
+        assert_eq!(not_after(&certificate(2100, 2, 28)), Some(4_107_456_000));
+    }
+
+    #[test]
+    fn the_calendar_has_its_leap_years() {
+        assert_eq!(days(1970, 1, 1), 0);
+        assert_eq!(days(2000, 2, 29), 11_016);
+        assert_eq!(days(2000, 3, 1), 11_017);
+        assert_eq!(days(2100, 3, 1), 47_541);
+        assert_eq!(days(1969, 12, 31), -1);
+    }
+
+    #[test]
+    fn what_is_cut_off_has_no_end() {
+        let der = certificate(2030, 1, 1);
+        let whole = not_after(&der);
+        assert!(whole.is_some());
+        for length in 0..100 {
+            assert_eq!(not_after(&der[..length]), None);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_answered(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            let _ = not_after(&bytes);
+        }
+    }
+}
