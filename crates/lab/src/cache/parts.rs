@@ -35,8 +35,8 @@ pub(super) struct Bench<'a> {
     pub(super) server: Sandbox,
 }
 
-/// The rounds of the server itself, of HAProxy, and of memory.
-type Contenders = [Vec<f64>; 3];
+/// The rounds of the server itself, of HAProxy, and of memory at `strong` and at `session`.
+type Contenders = [Vec<f64>; 4];
 
 /// One round of one contender.
 pub(super) struct Sample {
@@ -266,6 +266,7 @@ impl<'a> Bench<'a> {
                 ("the server", direct, server),
                 ("HAProxy", through, ListeningChild::pid(&haproxy)),
                 ("memory", gateway.sql, gateway.pid()),
+                ("memory, `session`", gateway.sql_own, gateway.pid()),
             ];
             for (at, (name, address, pid)) in contenders.into_iter().enumerate() {
                 self.progress.set_message(format!("sysbench: {name}"));
@@ -358,7 +359,10 @@ impl<'a> Bench<'a> {
 
 /// Queries a second, and the CPU of each and of sysbench beside it for a query.
 fn report_point_selects(report: &mut Report, rates: &Contenders, costs: &Contenders, of_load: &Contenders) {
-    for (at, name) in ["the server", "HAProxy", "memory"].into_iter().enumerate() {
+    for (at, name) in ["the server", "HAProxy", "memory", "memory, `session`"]
+        .into_iter()
+        .enumerate()
+    {
         let figures = [
             (format!("point select: {name}"), "query/s", &rates[at]),
             (format!("point select: {name}, CPU"), "us/q", &costs[at]),
@@ -402,6 +406,20 @@ fn report_point_selects(report: &mut Report, rates: &Contenders, costs: &Contend
         cheaper,
         Some(Wanted::AtMost(0.6)),
     );
+    // What nobody has to wait for: the session has written nothing.
+    let own = [
+        ("server, query/s", &rates[3], &rates[0]),
+        ("HAProxy, CPU", &costs[3], &costs[1]),
+    ];
+    for (what, of, to) in own {
+        report.add(
+            "sql",
+            format!("memory, `session`/{what}"),
+            "",
+            ratio(of, to),
+            None,
+        );
+    }
 }
 
 fn signal(pid: u32, name: &str) -> anyhow::Result<()> {

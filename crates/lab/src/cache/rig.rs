@@ -148,8 +148,10 @@ pub(super) struct Gateway {
     process: ListeningChild,
     pub strong: Target,
     pub eventual: Target,
-    /// Where SQL clients connect, whose point lookups are answered from memory.
+    /// Where SQL clients connect, whose point lookups are answered from memory, as fresh as the primary.
     pub sql: SocketAddr,
+    /// The same with `consistency = "session"`.
+    pub sql_own: SocketAddr,
 }
 
 impl Gateway {
@@ -166,12 +168,12 @@ impl Gateway {
             Some(path) => path.clone(),
             None => std::env::current_exe()?,
         };
-        let started = ListeningChild::start(&folder.join("forebay.log"), |addresses: [SocketAddr; 3]| {
+        let started = ListeningChild::start(&folder.join("forebay.log"), |addresses: [SocketAddr; 4]| {
             fs::write(&file, configuration(args, server, table, hashes, &addresses))?;
             let words = ["serve".into(), "--config".into(), file.clone().into()];
             Ok(pinned(args.contender_core, program.as_os_str().into(), &words))
         });
-        let (process, [strong, eventual, sql]) = started.context("starting the gateway")?;
+        let (process, [strong, eventual, sql, sql_own]) = started.context("starting the gateway")?;
         let account = Some((sandbox::USER, sandbox::PASSWORD));
         let target = |address| Target { address, account };
         Ok(Self {
@@ -179,6 +181,7 @@ impl Gateway {
             strong: target(strong),
             eventual: target(eventual),
             sql,
+            sql_own,
         })
     }
 
@@ -210,7 +213,7 @@ fn configuration(
     server: &Sandbox,
     table: &str,
     hashes: bool,
-    [strong, eventual, sql]: &[SocketAddr; 3],
+    [strong, eventual, sql, sql_own]: &[SocketAddr; 4],
 ) -> String {
     let (user, password) = (sandbox::USER, sandbox::PASSWORD);
     let address = server.primary().address();
@@ -228,6 +231,12 @@ bind = "{sql}"
 cluster = "main"
 mode = "session"
 point_lookups = true
+[[listener]]
+bind = "{sql_own}"
+cluster = "main"
+mode = "session"
+point_lookups = true
+consistency = "session"
 [cluster.main]
 servers = ["{address}"]
 topology = "replication"
