@@ -45,7 +45,7 @@ section! {
 
     /// The account that watches the servers.
     pub struct Monitor {
-        /// User name. It needs REPLICATION CLIENT (MariaDB: SLAVE MONITOR, too), and SELECT on performance_schema for Group
+        /// User name. It needs REPLICATION CLIENT (MariaDB: SLAVE MONITOR), and SELECT on performance_schema for Group
         /// Replication.
         pub user: String = required, Live;
 
