@@ -296,3 +296,32 @@ async fn mode_split_says_why_it_cannot_be() {
         .to_string();
     assert!(error.contains("can take sessions"), "{error}");
 }
+
+#[tokio::test]
+async fn rows_in_memory_say_why_there_are_none() {
+    let server = tidb("");
+    server
+        .sql("CREATE TABLE t (id INT PRIMARY KEY, v INT); INSERT INTO t VALUES (1, 7)")
+        .unwrap();
+    let cache = format!(
+        "[cache]\ncluster = \"main\"\naccount = {{ user = {USER:?}, password = {PASSWORD:?} }}\n\
+         [[cache.mapping]]\nname = \"t\"\nkind = \"string\"\ntable = \"test.t\"\nkey = [\"id\"]\nvalue = [\"v\"]"
+    );
+    let gateway = in_front_of(&[&server])
+        .listener("point_lookups = true")
+        .tables(&cache)
+        .start();
+    eventually("its page says so", async || {
+        gateway
+            .get("/cache")
+            .1
+            .contains("it is TiDB, which has no binary log")
+    })
+    .await;
+    let mut session = connect(&gateway).await;
+    let row: Option<u32> = session.query_first("SELECT v FROM t WHERE id = 1").await.unwrap();
+    assert_eq!(row, Some(7));
+    let tries = || gateway.log().matches("it is TiDB").count();
+    eventually("its log says so", async || tries() > 0).await;
+    assert_eq!(tries(), 1, "once, and not with each attempt");
+}

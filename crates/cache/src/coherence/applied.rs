@@ -15,6 +15,8 @@ pub struct Applied {
     pub position: Option<Position>,
     /// The transactions that are applied, for sessions and for other sources. Empty where the servers have no GTIDs.
     pub gtids: GtidSet,
+    /// That is all of them: none has come that has no GTID.
+    pub is_numbered: bool,
 }
 
 impl Applied {
@@ -90,6 +92,7 @@ mod tests {
             version: Version(7),
             position: Some(Position { source, place }),
             gtids: gtids(text),
+            is_numbered: true,
         }
     }
 

@@ -37,8 +37,10 @@ impl Visible {
         };
         self.source() == position.source
             && match self {
-                // Without GTIDs in the binary log the empty set says nothing.
-                Visible::Gtids(_, visible) => !applied.gtids.is_empty() && visible.covers(&applied.gtids),
+                // What has no GTID is in neither set, and without any in the binary log the empty one says nothing.
+                Visible::Gtids(_, visible) => {
+                    applied.is_numbered && !applied.gtids.is_empty() && visible.covers(&applied.gtids)
+                }
                 Visible::Snapshot(at) => at.covers(position),
                 Visible::Everything(_) => true,
             }
@@ -120,6 +122,7 @@ mod tests {
             version: Version(offset),
             position: Some(at(source, offset)),
             gtids: gtids(offset),
+            is_numbered: true,
         })
     }
 
@@ -134,6 +137,18 @@ mod tests {
                 && !fill.may_show(&Visible::Everything(SourceId(2)))
         );
         assert_eq!(fill.verdict(&seen(9), &at(1, 12), &applied(1, 12)), Verdict::Drop);
+        let fill = Fill::begin(Arc::new(Applied {
+            is_numbered: false,
+            ..(*applied(1, 10)).clone()
+        }));
+        assert!(
+            !fill.may_show(&seen(10)),
+            "it may lack a transaction without a GTID"
+        );
+        assert_eq!(
+            fill.verdict(&seen(10), &at(1, 12), &applied(1, 12)),
+            Verdict::Drop
+        );
     }
 
     #[test]

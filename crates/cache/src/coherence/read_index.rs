@@ -138,6 +138,7 @@ mod tests {
             version: Version(0),
             position: Some(at(source, offset)),
             gtids: GtidSet::empty(Flavor::MySql),
+            is_numbered: true,
         }
     }
 

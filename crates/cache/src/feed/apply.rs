@@ -391,7 +391,8 @@ impl Applier {
         let named = self.tables.concerned(&query.sql, query.schema);
         for at in 0..self.tables.all.len() {
             if named.contains(&at) || self.tables.all[at].mapping().is_some() {
-                let reason = "a change of rows was logged as a statement: binlog_format must be ROW";
+                let reason =
+                    "a change of rows was logged as a statement: binlog_format must be ROW in every session";
                 self.tables.invalidate(at, reason, Some(RETRY));
             }
         }

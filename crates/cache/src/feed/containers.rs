@@ -13,7 +13,7 @@ use mysql_wire::gtid::Flavor;
 use tokio::time::Instant;
 
 use super::board::{MappingState, Phase};
-use super::copy::{COMMITTED, CopyError, wait_until_visible};
+use super::copy::{COMMITTED, CopyError, shows_by_gtid, wait_until_visible};
 use super::machine::Machine;
 use super::progress::Progress;
 use super::tables::RETRY;
@@ -341,10 +341,11 @@ impl Reading {
         // Nobody's lock may keep the tables from being read again.
         link.query("SET SESSION lock_wait_timeout = 10, innodb_lock_wait_timeout = 10")
             .await?;
-        wait_until_visible(&mut link, primary, &self.progress).await?;
+        let by_gtid = shows_by_gtid(primary, &self.progress);
+        wait_until_visible(&mut link, primary, by_gtid, &self.progress).await?;
         let is_shown = primary.filters.show(SCHEMA);
         let lock = match primary.flavor {
-            Flavor::MySql if !primary.gtids => " FOR SHARE",
+            Flavor::MySql if !by_gtid => " FOR SHARE",
             _ => "",
         };
         let mut answers = [Answer::Missing, Answer::Missing];

@@ -17,7 +17,7 @@ use super::dump::{DumpError, gtids_at, snapshot};
 use super::link::{Link, LinkError};
 use super::machine::{Machine, MachineError};
 use super::pages::Pages;
-use super::preflight::{FilePosition, PreflightError, Primary};
+use super::preflight::{self, FilePosition, PreflightError, Primary};
 use super::progress::Progress;
 use super::watch::end;
 use super::window::Window;
@@ -118,6 +118,9 @@ pub(super) enum CopyError {
     Dump(#[from] DumpError),
     #[error("a row cannot be read: {0}")]
     Row(#[from] BinlogError),
+    /// What it goes by is not so any more: GTIDs do not say what the server shows.
+    #[error("transactions come without GTIDs: gtid_mode was changed")]
+    Unnumbered,
     /// Nobody is interested any more.
     #[error("given up")]
     GivenUp,
@@ -143,6 +146,10 @@ impl Copier {
         let schema = self.config.schema_and_table().0;
         self.machine.primary.filters.show(schema)?;
         let mut link = self.machine.connect().await?;
+        match preflight::must_log_rows(&mut link).await {
+            Err(PreflightError::Link(error)) => return Err(error.into()),
+            looked => looked?,
+        }
         self.prepare(&mut link).await?;
         let shape = self.shape(&mut link).await?;
         let mapping = Arc::new(Mapping::new(self.id, &self.config, shape.as_ref(), self.zone)?);
@@ -196,14 +203,14 @@ impl Copier {
         window: &RefCell<Window>,
     ) -> Result<(), CopyError> {
         let total = self.estimate(link, mapping).await?;
-        let primary = &self.machine.primary;
-        let (is_mariadb, has_gtids) = (primary.flavor == Flavor::MariaDb, primary.gtids);
-        let locking = !is_mariadb && !has_gtids;
+        let is_mariadb = self.machine.primary.flavor == Flavor::MariaDb;
+        let by_gtid = shows_by_gtid(&self.machine.primary, &self.progress);
+        let locking = !is_mariadb && !by_gtid;
         let mut pages = Pages::new(mapping, shape, self.chunk, locking);
         let mut read = 0;
         loop {
             let mark = self.mark(window).await;
-            wait_until_visible(link, &self.machine.primary, &self.progress).await?;
+            wait_until_visible(link, &self.machine.primary, by_gtid, &self.progress).await?;
             let chunk = Chunk {
                 command: pages.command(link).await?,
                 mark,
@@ -303,18 +310,30 @@ async fn opened(link: &mut Link, schema: &str, table: &str) -> Result<(), CopyEr
     }
 }
 
-/// What is applied now the next SELECT sees: on MySQL without GTIDs if it is `FOR SHARE`, on MariaDB until the next `COMMIT`.
+/// Whether GTIDs say what a MySQL server shows of what is applied. `gtid_mode` may be changed while it runs.
+pub(super) fn shows_by_gtid(primary: &Primary, progress: &RefCell<Progress>) -> bool {
+    primary.flavor == Flavor::MySql && primary.gtids && progress.borrow().is_numbered()
+}
+
+/// What is applied now the next SELECT sees: on MySQL without GTIDs if it is `FOR SHARE`, on MariaDB until the next `COMMIT`. `by_gtid`: see
+/// [`shows_by_gtid`].
 pub(super) async fn wait_until_visible(
     link: &mut Link,
     primary: &Primary,
+    by_gtid: bool,
     progress: &RefCell<Progress>,
 ) -> Result<(), CopyError> {
-    let (gtids, transaction) = {
+    let (gtids, transaction, is_numbered) = {
         let progress = progress.borrow();
-        (progress.gtids().clone(), progress.transaction().cloned())
+        (
+            progress.gtids().clone(),
+            progress.transaction().cloned(),
+            progress.is_numbered(),
+        )
     };
     match primary.flavor {
-        Flavor::MySql if primary.gtids => {
+        Flavor::MySql if by_gtid && !is_numbered => return Err(CopyError::Unnumbered),
+        Flavor::MySql if by_gtid => {
             let sql = format!("SELECT GTID_SUBSET('{gtids}', @@GLOBAL.gtid_executed)");
             while link.value(&sql).await?.as_deref() != Some("1") {
                 sleep(LOOK_AGAIN).await;

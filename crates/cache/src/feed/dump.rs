@@ -51,7 +51,7 @@ impl DumpError {
     pub(super) fn is_without_log(&self) -> bool {
         matches!(
             self,
-            Self::Preflight(PreflightError::Variable { name: "log_bin", .. })
+            Self::Preflight(PreflightError::Tidb | PreflightError::Variable { name: "log_bin", .. })
         )
     }
 }

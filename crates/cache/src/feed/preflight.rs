@@ -3,6 +3,7 @@
 use mysql_wire::gtid::Flavor;
 
 use super::link::{Link, LinkError};
+use crate::mapping::{NATIVE_FOREIGN_KEYS, logs_cascades};
 
 /// Why a server's binary log cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -15,6 +16,12 @@ pub(super) enum PreflightError {
         wanted: &'static str,
         why: &'static str,
     },
+    /// It has no binary log, whatever its variables say.
+    #[error(
+        "it is TiDB, which has no binary log: its rows cannot be kept in memory. Name another cluster in [cache], or take \
+         [cache] out"
+    )]
+    Tidb,
     /// The server filters its binary log by schema.
     #[error("changes of schema {schema} are not in the binary log ({option})")]
     Filtered { schema: String, option: &'static str },
@@ -41,6 +48,8 @@ pub(super) struct Primary {
     pub(super) strict: bool,
     /// `SHOW BINARY LOG STATUS` is known.
     pub(super) new_words: bool,
+    /// What foreign keys change is in its log.
+    pub(super) logs_cascades: bool,
     pub(super) filters: Filters,
 }
 
@@ -65,11 +74,14 @@ pub(super) struct Filters {
     ignore_db: String,
 }
 
-const NAMES: [&str; 13] = [
+const VALUE_OPTIONS: &str = "binlog_row_value_options";
+
+const NAMES: [&str; 15] = [
+    "version",
     "log_bin",
     "binlog_format",
     "binlog_row_image",
-    "binlog_row_value_options",
+    VALUE_OPTIONS,
     "sync_binlog",
     "server_id",
     "server_uuid",
@@ -79,6 +91,7 @@ const NAMES: [&str; 13] = [
     "log_slave_updates",
     "log_replica_updates",
     "slave_run_triggers_for_rbr",
+    NATIVE_FOREIGN_KEYS,
 ];
 
 /// The value of a variable; empty where the server has none of that name.
@@ -140,6 +153,28 @@ impl Variables {
         self.get("slave_run_triggers_for_rbr").eq_ignore_ascii_case("YES")
     }
 
+    fn must_log_rows(&self) -> Result<(), PreflightError> {
+        self.must(
+            "binlog_format",
+            "ROW",
+            "other formats do not say which rows change",
+        )?;
+        self.must(
+            "binlog_row_image",
+            "FULL",
+            "rows are kept as they are in the binary log",
+        )?;
+        match self.get(VALUE_OPTIONS) {
+            "" => Ok(()),
+            options => Err(PreflightError::Variable {
+                name: VALUE_OPTIONS,
+                found: options.to_owned(),
+                wanted: "empty",
+                why: "JSON values are kept as they are in the binary log",
+            }),
+        }
+    }
+
     fn must(
         &self,
         name: &'static str,
@@ -196,30 +231,15 @@ pub(super) async fn identity(link: &mut Link, flavor: Flavor) -> Result<(String,
 /// Looks at a primary.
 pub(super) async fn examine(link: &mut Link, flavor: Flavor) -> Result<Primary, PreflightError> {
     let variables = Variables::read(link, &NAMES).await?;
+    if variables.get("version").contains("-TiDB-") {
+        return Err(PreflightError::Tidb);
+    }
     variables.must(
         "log_bin",
         "ON",
         "rows in memory are kept up to date from the binary log",
     )?;
-    variables.must(
-        "binlog_format",
-        "ROW",
-        "other formats do not say which rows change",
-    )?;
-    variables.must(
-        "binlog_row_image",
-        "FULL",
-        "rows are kept as they are in the binary log",
-    )?;
-    let options = variables.get("binlog_row_value_options");
-    if !options.is_empty() {
-        return Err(PreflightError::Variable {
-            name: "binlog_row_value_options",
-            found: options.to_owned(),
-            wanted: "empty",
-            why: "JSON values are kept as they are in the binary log",
-        });
-    }
+    variables.must_log_rows()?;
     if !variables.logs_what_is_replicated() {
         let is_replica = has_source(link, flavor).await?;
         variables.must_log_what_is_replicated(is_replica)?;
@@ -244,6 +264,7 @@ pub(super) async fn examine(link: &mut Link, flavor: Flavor) -> Result<Primary, 
         gtids: flavor == Flavor::MariaDb || variables.is_on("gtid_mode"),
         strict: variables.is_on("gtid_strict_mode"),
         new_words: true,
+        logs_cascades: logs_cascades(variables.get(NATIVE_FOREIGN_KEYS)),
         filters: Filters::default(),
     };
     if flavor == Flavor::MariaDb {
@@ -251,6 +272,13 @@ pub(super) async fn examine(link: &mut Link, flavor: Flavor) -> Result<Primary, 
     }
     primary.filters = primary.status(link).await?.filters;
     Ok(primary)
+}
+
+/// What can be changed while the server runs is looked at before each copy: otherwise the first change would have the table copied again, and
+/// so on.
+pub(super) async fn must_log_rows(link: &mut Link) -> Result<(), PreflightError> {
+    let names = ["binlog_format", "binlog_row_image", VALUE_OPTIONS];
+    Variables::read(link, &names).await?.must_log_rows()
 }
 
 /// "You have an error in your SQL syntax".

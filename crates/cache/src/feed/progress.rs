@@ -226,6 +226,7 @@ impl Progress {
             version,
             position: self.position(),
             gtids: self.gtids.clone(),
+            is_numbered: self.numbered,
         }
     }
 }

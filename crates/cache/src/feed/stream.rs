@@ -169,7 +169,7 @@ impl<'s> Stream<'s> {
         self.around.containers.ask(Duration::ZERO);
         self.applier
             .begin(self.dump.source, self.dump.anew, self.dump.had.take());
-        self.applier.tables.must_be_logged(&self.dump.primary.filters);
+        self.applier.tables.must_be_logged(&self.dump.primary);
         self.publish();
         let ended = loop {
             if let Err(ended) = self.turn().await {
@@ -420,16 +420,18 @@ impl<'s> Stream<'s> {
             Ok(Err(error)) => (format!("cannot be copied: {error}"), Duration::from_secs(1)),
             Err(error) => (format!("copier ended: {error}"), RETRY),
         };
-        let table = &self.applier.tables.all[at].config;
-        if let Some(row_of) = &table.row_of {
+        let table = &mut self.applier.tables.all[at];
+        if let Some(row_of) = &table.config.row_of {
             reason = format!("{reason} (a row of {row_of})");
         }
-        tracing::warn!(
-            mapping = table.name,
-            table = table.table,
-            reason,
-            "mapping cannot be served"
-        );
+        if table.told.is_news(&reason) {
+            tracing::warn!(
+                mapping = table.config.name,
+                table = table.config.table,
+                reason,
+                "mapping cannot be served"
+            );
+        }
         self.applier.tables.invalidate(at, &reason, Some(delay));
         Ok(())
     }

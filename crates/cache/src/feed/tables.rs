@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use super::board::{Board, MappingState, Phase};
 use super::containers::{Containers, Refused, Wanted};
-use super::preflight::Filters;
+use super::preflight::Primary;
 use super::window::Window;
 use super::words;
 use crate::coherence::{Place, Position, SourceId};
@@ -25,6 +25,9 @@ pub(super) const RETRY: Duration = Duration::from_secs(10);
 /// before, or a table that is never understood would be copied again and again.
 const MISMATCH_RETRY: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(120));
 
+/// Time after which the log says again why something still is not served.
+const TELL_AGAIN: Duration = Duration::from_secs(60);
+
 /// Ids are told apart by their last bits by those who have no room for more; these bits all set are nobody's.
 const SLOT_MASK: u32 = MappingId::SLOTS - 1;
 
@@ -34,6 +37,25 @@ pub(super) struct Table {
     pub(super) state: State,
     /// How often its rows were not what its definition says, since they last were.
     pub(super) mismatches: u32,
+    /// Why it could not be served, as far as the log has it.
+    pub(super) told: Told,
+}
+
+/// What the log says of something that is tried again and again.
+#[derive(Default)]
+pub(super) struct Told(Option<(String, Instant)>);
+
+impl Told {
+    /// Whether the log is to have this: it did not say so last, or a while ago.
+    pub(super) fn is_news(&mut self, reason: &str) -> bool {
+        let now = Instant::now();
+        let told = self.0.as_ref();
+        let is_known = told.is_some_and(|(last, since)| last == reason && now < *since + TELL_AGAIN);
+        if !is_known {
+            self.0 = Some((reason.to_owned(), now));
+        }
+        !is_known
+    }
 }
 
 pub(super) enum State {
@@ -96,6 +118,7 @@ impl Table {
             config,
             state: State::Waiting { from, reason },
             mismatches: 0,
+            told: Told::default(),
         }
     }
 
@@ -310,14 +333,18 @@ impl Tables {
         }
     }
 
-    /// Those go whose changes do not come, on a primary that logs these schemas.
-    pub(super) fn must_be_logged(&mut self, filters: &Filters) {
+    /// Those go whose changes do not all come from this primary: it may be another one, or have been started with other options.
+    pub(super) fn must_be_logged(&mut self, primary: &Primary) {
         for at in 0..self.all.len() {
             let Some(mapping) = self.all[at].mapping() else {
                 continue;
             };
-            if let Err(error) = filters.show(&mapping.schema) {
+            let loses_cascades = mapping.cascades && !primary.logs_cascades;
+            if let Err(error) = primary.filters.show(&mapping.schema) {
                 self.invalidate(at, &error.to_string(), Some(RETRY));
+            } else if loses_cascades {
+                let reason = "its rows change with those of another table, and this server may not log that";
+                self.invalidate(at, reason, None);
             }
         }
     }
@@ -436,7 +463,7 @@ impl Tables {
     }
 
     /// Shows what is served.
-    fn publish(&self) {
+    pub(super) fn publish(&self) {
         let served = self.all.iter().filter_map(|table| match &table.state {
             State::Serving { mapping } => Some(Arc::clone(mapping)),
             _ => None,
@@ -445,9 +472,17 @@ impl Tables {
             .all
             .iter()
             .filter(|table| !matches!(table.state, State::Serving { .. }));
+        let stream = self.board.stream();
+        let is_without_stream = !stream.is_empty() && !stream.starts_with("following ");
         let unready = unready.map(|table| {
-            let name = table.config.name.as_str().into();
-            (name, table.state.phase().to_string().into())
+            let state = match table.state.phase() {
+                // Nothing is in its own way.
+                Phase::Waiting { reason } if reason.is_empty() && is_without_stream => {
+                    format!("waiting: {stream}")
+                }
+                phase => phase.to_string(),
+            };
+            (table.config.name.as_str().into(), state.into())
         });
         let refused = self.refused.iter().filter_map(|refused| {
             let reason = format!(

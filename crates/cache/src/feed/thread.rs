@@ -19,7 +19,7 @@ use super::board::{Board, Counts, Fill};
 use super::containers::{Containers, Wanted};
 use super::dump::{self, ER_FATAL_ERROR_READING_BINLOG};
 use super::stream::{Ended, Stream, Surroundings};
-use super::tables::Tables;
+use super::tables::{Tables, Told};
 use crate::coherence::Applied;
 use crate::store::{Version, Writer};
 use crate::tracking::Tracking;
@@ -64,6 +64,7 @@ impl Feed {
             version: Version::default(),
             position: None,
             gtids: GtidSet::empty(Flavor::MySql),
+            is_numbered: true,
         };
         let (board, fills) = Board::new(nothing, Tracking::new(config.tracking_keys_max));
         let (stop, stopped) = watch::channel(false);
@@ -137,6 +138,7 @@ struct Follower {
 impl Follower {
     async fn run(mut self) {
         let mut pause = PAUSE_MIN;
+        let mut told = Told::default();
         while let Some(server) = self.primary().await {
             let (reason, heard) = self.follow(&server).await;
             if *self.around.stop.borrow() {
@@ -145,10 +147,13 @@ impl Follower {
             // Nobody knows for how long nothing will be heard of changes.
             self.around.board.tracking().invalidate_all();
             let name = server.name();
-            tracing::warn!(server = name, reason, "binary log is not followed");
+            if told.is_news(&reason) || heard {
+                tracing::warn!(server = name, reason, "binary log is not followed");
+            }
             self.around
                 .board
                 .set_stream(format!("not following {name}: {reason}"));
+            self.applier.tables.publish();
             pause = if heard {
                 PAUSE_MIN
             } else {
@@ -183,6 +188,7 @@ impl Follower {
                 return Some(Arc::clone(&primary.server));
             }
             self.around.board.set_stream("there is no primary".to_owned());
+            self.applier.tables.publish();
             tokio::select! {
                 _ = self.around.cluster.wait_for_topology_change(topology.generation) => {}
                 _ = self.around.stop.changed() => return None,
@@ -221,6 +227,7 @@ impl Follower {
         Counts::add(&around.board.counts.connects, 1);
         tracing::info!(server = server.name(), anew = dump.anew, "binary log is followed");
         around.board.set_stream(format!("following {}", server.name()));
+        self.applier.tables.publish();
         *self.applier.progress.borrow_mut() = progress;
         let mut stream = Stream::new(
             around,

@@ -24,8 +24,8 @@ pub use collation::{Comparison, Texts, comparison};
 pub use error::{KeyError, MappingError, Reason};
 pub use key::Decision;
 pub use set::MappingSet;
-pub use shape::{ColumnShape, SESSION, TableShape, TextRow, UniqueIndex, last_question, questions};
-pub(crate) use shape::{name, quoted};
+pub use shape::{Cascade, ColumnShape, SESSION, TableShape, TextRow, UniqueIndex, last_question, questions};
+pub(crate) use shape::{NATIVE_FOREIGN_KEYS, logs_cascades, name, quoted};
 
 use crate::store::MappingId;
 use key::Rule;
@@ -53,6 +53,8 @@ pub struct Mapping {
     pub index: UniqueIndex,
     /// All columns of the table, as a row event has them.
     pub column_types: Vec<ColumnType>,
+    /// Rows change with those of another table, by a foreign key: not every server has that in its binary log.
+    pub cascades: bool,
     /// The columns that are read: those of the key and the kept ones. A SELECT for this mapping has them in this order.
     pub columns: Vec<Column>,
     /// The zone of TIMESTAMP values in Redis keys.
@@ -132,6 +134,7 @@ impl Mapping {
             table: shape.table.clone(),
             index: unique_index(shape, &key, &columns, config.index.as_deref())?,
             column_types,
+            cascades: shape.cascade.is_some(),
             columns,
             zone,
             key,
@@ -311,8 +314,8 @@ fn plain(shape: &TableShape) -> Result<(), Reason> {
     if shape.schema.eq_ignore_ascii_case(OF_THE_SERVER) {
         return Err(Reason::OfTheServer);
     }
-    if let Some(constraint) = &shape.cascade {
-        return Err(Reason::Cascade(constraint.to_string()));
+    if let Some(cascade) = shape.cascade.as_ref().filter(|cascade| !cascade.is_logged) {
+        return Err(Reason::Cascade(cascade.constraint.to_string()));
     }
     let mut places = shape.columns.iter().enumerate();
     if shape.columns.is_empty() || places.any(|(place, column)| column.ordinal != place + 1) {

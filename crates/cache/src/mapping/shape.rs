@@ -12,6 +12,14 @@ pub const SESSION: &str = "SET NAMES utf8mb4, autocommit = 1, completion_type = 
      sql_quote_show_create = 1 /*!80030 , SESSION show_gipk_in_create_table_and_information_schema = ON */ \
      /*M! , query_cache_type = 0 */";
 
+/// Of MySQL 9.6 and later, which does what foreign keys demand in SQL, and so in the binary log, unless this is on. Others do not know it.
+pub(crate) const NATIVE_FOREIGN_KEYS: &str = "innodb_native_foreign_keys";
+
+/// What foreign keys change is in the binary log where [`NATIVE_FOREIGN_KEYS`] has this value.
+pub(crate) fn logs_cascades(native_foreign_keys: &str) -> bool {
+    native_foreign_keys == "OFF"
+}
+
 /// A table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TableShape {
@@ -25,8 +33,17 @@ pub struct TableShape {
     pub columns: Vec<ColumnShape>,
     /// Unique indexes over whole columns.
     pub unique: Vec<UniqueIndex>,
-    /// Name of a foreign key of this table that changes its rows without a trace in the binary log.
-    pub cascade: Option<Box<str>>,
+    /// A foreign key of this table that changes its rows with those of another one.
+    pub cascade: Option<Cascade>,
+}
+
+/// See [`TableShape::cascade`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cascade {
+    /// Its name.
+    pub constraint: Box<str>,
+    /// The server that was asked has such changes in its binary log. After a restart it may not, nor may another server.
+    pub is_logged: bool,
 }
 
 /// A column.
@@ -75,7 +92,7 @@ pub fn questions(schema: &str, table: &str) -> [String; 5] {
             "SELECT DISTINCT CONSTRAINT_NAME FROM information_schema.KEY_COLUMN_USAGE \
              WHERE {of_table} AND REFERENCED_TABLE_NAME IS NOT NULL"
         ),
-        "SHOW GLOBAL VARIABLES WHERE Variable_name IN ('innodb_native_foreign_keys', 'version')".to_owned(),
+        format!("SHOW GLOBAL VARIABLES WHERE Variable_name IN ('{NATIVE_FOREIGN_KEYS}', 'version')"),
     ]
 }
 
@@ -98,14 +115,12 @@ impl TableShape {
     pub fn read(answers: &[Vec<TextRow>; 5], definition: &[TextRow]) -> Option<TableShape> {
         let [tables, columns, indexes, foreign_keys, variables] = answers;
         let table = tables.first()?;
-        // Of MySQL 9.6 and later, which does them in SQL, and so in the binary log, unless this is on. Others do not know it.
-        let cascades_are_logged = variable(variables, "innodb_native_foreign_keys") == "OFF";
         let generated_are_logged = logs_generated(variable(variables, "version"));
         let definition = definition.first().map_or("", |row| text(row, 1));
         let cascade = foreign_keys
             .iter()
             .map(|row| text(row, 0))
-            .find(|foreign_key| !cascades_are_logged && may_change_rows(foreign_key, definition));
+            .find(|foreign_key| may_change_rows(foreign_key, definition));
         Some(TableShape {
             schema: text(table, 0).into(),
             table: text(table, 1).into(),
@@ -116,7 +131,10 @@ impl TableShape {
                 .map(|row| column(row, generated_are_logged))
                 .collect(),
             unique: unique(indexes),
-            cascade: cascade.map(Box::from),
+            cascade: cascade.map(|constraint| Cascade {
+                constraint: constraint.into(),
+                is_logged: logs_cascades(variable(variables, NATIVE_FOREIGN_KEYS)),
+            }),
         })
     }
 }

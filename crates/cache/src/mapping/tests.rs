@@ -41,6 +41,13 @@ fn shape(columns: Vec<ColumnShape>, unique: &[&str]) -> TableShape {
     }
 }
 
+fn cascade(is_logged: bool) -> Cascade {
+    Cascade {
+        constraint: "fk".into(),
+        is_logged,
+    }
+}
+
 fn map(shape: Option<&TableShape>, key: &[&str], value: &[&str]) -> Result<Mapping, String> {
     let config = CacheMapping::new("m", MappingKind::Hash, "shop.items", key, value);
     Mapping::new(MappingId(1), &config, shape, Zone::UTC).map_err(|error| error.to_string())
@@ -391,7 +398,7 @@ fn errors_name_mapping_and_table() {
             "of the server itself",
         ),
         (
-            |shape| shape.cascade = Some("fk".into()),
+            |shape| shape.cascade = Some(cascade(false)),
             &["id"],
             "constraint fk",
         ),
@@ -404,6 +411,14 @@ fn errors_name_mapping_and_table() {
         assert!(error.starts_with("mapping m: table shop.items: "), "{error}");
         assert!(error.contains(expected), "{error:?} has no {expected:?}");
     }
+}
+
+#[test]
+fn a_mapping_says_that_its_server_must_log_what_foreign_keys_change() {
+    let mut shape = shape(vec![column("id", "int", None), column("v", "int", None)], &["id"]);
+    assert!(!map(Some(&shape), &["id"], &["v"]).unwrap().cascades);
+    shape.cascade = Some(cascade(true));
+    assert!(map(Some(&shape), &["id"], &["v"]).unwrap().cascades);
 }
 
 #[test]

@@ -204,6 +204,7 @@ impl Fetcher {
         }
         let mut line = self.primary.connect().await?;
         let answer = exchange(&mut line, question, begun).await?;
+        self.primary.note_first_answer(&line);
         self.idle.borrow_mut().push(line);
         Ok(answer)
     }
@@ -317,16 +318,18 @@ fn read(
 /// Asks for the parts in one snapshot.
 async fn exchange(line: &mut Line, question: &Question, begun: &Applied) -> Result<Answer, AskError> {
     match line.flavor {
-        Flavor::MySql => exchange_mysql(line, question).await,
+        Flavor::MySql => exchange_mysql(line, question, begun).await,
         Flavor::MariaDb => exchange_mariadb(line, question, begun).await,
     }
 }
 
 /// What is visible is `gtid_executed`, read before the snapshot is taken. Without GTIDs nothing says what a snapshot has; then
-/// rows are read with locks, which wait for transactions that are in the binary log and not visible yet.
-async fn exchange_mysql(line: &mut Line, question: &Question) -> Result<Answer, AskError> {
+/// rows are read with locks, which wait for transactions that are in the binary log and not visible yet. So they are when some
+/// transactions have none, also while the server had them when the line was made.
+async fn exchange_mysql(line: &mut Line, question: &Question, begun: &Applied) -> Result<Answer, AskError> {
     let parts = &question.parts;
-    let (begin, lock) = match line.has_gtids {
+    let by_gtid = line.has_gtids && begun.is_numbered;
+    let (begin, lock) = match by_gtid {
         true => (BEGIN, ""),
         false => ("START TRANSACTION", " FOR SHARE"),
     };
@@ -334,9 +337,9 @@ async fn exchange_mysql(line: &mut Line, question: &Question) -> Result<Answer, 
     let mut statements = vec![begin];
     statements.extend(questions.iter().map(String::as_str));
     statements.extend([COMMIT, line.status()]);
-    let (identity, answers) = line.ask(line.has_gtids, &statements, question.bytes_max).await?;
+    let (identity, answers) = line.ask(by_gtid, &statements, question.bytes_max).await?;
     let until = end_of_log(identity.source, answers.last().map_or(&[], Vec::as_slice))?;
-    let visible = match line.has_gtids {
+    let visible = match by_gtid {
         true => {
             let gtids = GtidSet::parse(Flavor::MySql, &identity.gtids);
             Visible::Gtids(

@@ -478,12 +478,13 @@ impl Prober {
 
     async fn position(&mut self, by_gtid: bool) -> Result<Position, AskError> {
         let current = self.line.take().filter(|line| self.primary.is_current(line));
-        let line = match current {
-            Some(line) => line,
-            None => self.primary.connect().await?,
-        };
-        let line = self.line.insert(line);
-        line.position(by_gtid).await
+        if let Some(line) = current {
+            return self.line.insert(line).position(by_gtid).await;
+        }
+        let line = self.line.insert(self.primary.connect().await?);
+        let position = line.position(by_gtid).await?;
+        self.primary.note_first_answer(line);
+        Ok(position)
     }
 }
 

@@ -217,6 +217,15 @@ impl Primary {
         gives_up
     }
 
+    /// A line that was just made has its first answer. Where it leads to the feed's machine others will, too: each stray that is left is given
+    /// up as soon as it is used.
+    pub(super) fn note_first_answer(&self, line: &Line) {
+        let probes = self.board.probes();
+        if line.met.get().is_some_and(|met| !probes.is_elsewhere(met)) {
+            self.strays.set(Strays::default());
+        }
+    }
+
     /// Ends when the primary of `topology` is not the primary any more.
     pub(super) async fn superseded(&self, mut topology: Arc<Topology>) {
         let id = |topology: &Topology| topology.primary().map(|primary| primary.server.id());

@@ -142,6 +142,42 @@ fn what_is_not_visible_yet_is_waited_for(kind: Kind) {
     other.assert_same("t", SELECT);
 }
 
+/// The same where transactions have no GTIDs any more, and the stream began while they had: in the middle of the log, or the server would end it.
+#[test]
+fn mysql_gives_no_gtids_any_more() {
+    let mapping = |name: &str| string(name, "test.t", &["id"], "c");
+    let fed = Fed::start(Wishes::of(Kind::Mysql), &table(10), vec![mapping("t")]);
+    fed.sql("UPDATE t SET c = 'before' WHERE id = 1");
+    fed.assert_same("t", SELECT);
+    let dump = fed.sql("SELECT ID FROM information_schema.PROCESSLIST WHERE COMMAND LIKE 'Binlog Dump%'");
+    fed.sql(&format!("KILL {dump}"));
+    fed.until("it is followed again", || {
+        let board = fed.feed.board();
+        board.streams() == 2 && board.stream().starts_with("following")
+    });
+    fed.sql(
+        "SET GLOBAL gtid_mode = ON_PERMISSIVE; SET GLOBAL gtid_mode = OFF_PERMISSIVE; \
+         INSTALL PLUGIN rpl_semi_sync_source SONAME 'semisync_source.so'; \
+         SET GLOBAL rpl_semi_sync_source_timeout = 2000; SET GLOBAL rpl_semi_sync_source_enabled = ON",
+    );
+    let changed = fed.feed.board().changed_rows();
+    let sandbox = Arc::clone(&fed.sandbox);
+    let waiting = std::thread::spawn(move || {
+        sandbox
+            .primary()
+            .sql("UPDATE t SET c = 'sent' WHERE id = 3")
+            .unwrap()
+    });
+    fed.until("it is sent", || fed.feed.board().changed_rows() > changed);
+    fed.reload(vec![mapping("t"), mapping("again")]);
+    fed.until_served("again");
+    waiting.join().unwrap();
+    for name in ["t", "again"] {
+        assert!(fed.rows(name).contains(&"3\tsent".to_owned()), "{name}");
+    }
+    assert_eq!(fed.feed.board().streams(), 2);
+}
+
 fn a_table_that_does_not_fit_is_not_served(kind: Kind) {
     let mut wishes = Wishes::of(kind);
     wishes.memory_max = 1 << 20;

@@ -10,6 +10,7 @@ use std::thread;
 pub(crate) struct Proxy {
     pub(crate) port: u16,
     to: Arc<AtomicU16>,
+    turned_away: Arc<AtomicU64>,
     /// Connections that were made before the last [`freeze`](Self::freeze) have a lower one.
     era: Arc<AtomicU64>,
 }
@@ -22,10 +23,13 @@ impl Proxy {
         let now = Arc::clone(&era);
         let to = Arc::new(AtomicU16::new(to));
         let target = Arc::clone(&to);
+        let turned_away = Arc::new(AtomicU64::new(0));
+        let count = Arc::clone(&turned_away);
         thread::spawn(move || {
             for client in listener.incoming() {
                 let Ok(client) = client else { return };
                 let Ok(server) = TcpStream::connect(("127.0.0.1", target.load(Ordering::SeqCst))) else {
+                    count.fetch_add(1, Ordering::SeqCst);
                     continue;
                 };
                 let pairs = [
@@ -39,12 +43,22 @@ impl Proxy {
                 }
             }
         });
-        Self { port, to, era }
+        Self {
+            port,
+            to,
+            turned_away,
+            era,
+        }
     }
 
     /// New connections lead to another port.
     pub(crate) fn lead_to(&self, port: u16) {
         self.to.store(port, Ordering::SeqCst);
+    }
+
+    /// Connections that were closed at once, because nobody answers where they lead.
+    pub(crate) fn turned_away(&self) -> u64 {
+        self.turned_away.load(Ordering::SeqCst)
     }
 
     /// Nothing comes through any more on the connections that there are. New ones are as before.

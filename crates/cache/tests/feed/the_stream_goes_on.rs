@@ -12,6 +12,7 @@ on_both! {
     a_purged_log_means_a_copy
     a_log_that_begins_anew_means_a_copy
     a_server_that_does_not_fit_is_refused_by_name
+    a_server_that_does_not_fit_any_more_is_refused_by_name
     a_log_of_some_schemas_is_refused
     links_are_encrypted_where_the_cluster_says_so
 }
@@ -197,6 +198,36 @@ fn a_log_that_begins_anew_means_a_copy(kind: Kind) {
     fed.assert_same("t", SELECT);
 }
 
+/// Those who look whether the log is the same make another connection now and then, and keep the one that they have where they cannot.
+#[test]
+fn a_log_that_begins_anew_is_seen_by_who_cannot_connect_any_more() {
+    let mut wishes = Wishes::of(Kind::Mysql);
+    wishes.proxy = true;
+    let fed = Fed::start(wishes, TABLE, vec![string("t", "test.t", &["id"], "c")]);
+    fed.sql("UPDATE t SET c = 'before'");
+    fed.assert_same("t", SELECT);
+    let watch =
+        "SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE USER = 'forebay' AND COMMAND = 'Sleep'";
+    fed.until("the log is looked at", || fed.sql(watch).trim() == "1");
+    // A server that should not be the primary is connected to every second.
+    fed.sql("SET GLOBAL read_only = 1");
+    let proxy = fed.proxy.as_ref().unwrap();
+    proxy.lead_to(0);
+    fed.until("no connection can be made", || proxy.turned_away() > 0);
+    assert!(fed.feed.board().stream().starts_with("following"));
+    fed.sql(match fed.sandbox.release() >= [8, 2, 0] {
+        true => "RESET BINARY LOGS AND GTIDS",
+        false => "RESET MASTER",
+    });
+    fed.until("the loss is noticed", || {
+        fed.feed.board().stream().starts_with("not following")
+    });
+    proxy.lead_to(fed.sandbox.primary().port());
+    fed.sql("SET GLOBAL read_only = 0; UPDATE t SET c = 'after'");
+    fed.until("it is copied again", || fed.copies() >= 2);
+    fed.assert_same("t", SELECT);
+}
+
 fn links_are_encrypted_where_the_cluster_says_so(kind: Kind) {
     let mut wishes = Wishes::of(kind);
     wishes.tls = true;
@@ -218,8 +249,40 @@ fn a_server_that_does_not_fit_is_refused_by_name(kind: Kind) {
             .contains("binlog_row_image is MINIMAL, and must be FULL")
     });
     assert!(matches!(fed.phase("t"), Phase::Waiting { .. }));
+    // Who asks for a row is told so.
+    fed.until("the variable is named to clients", || {
+        let mappings = fed.feed.board().mappings();
+        let state = mappings.unready(b"t").unwrap_or_default();
+        state.starts_with("waiting: not following n0: binlog_row_image is MINIMAL, and must be FULL")
+    });
     fed.sql("SET GLOBAL binlog_row_image = FULL");
     fed.assert_same("t", SELECT);
+}
+
+/// Variables are changed while it runs. Nothing is copied as long as they are not what they must be.
+fn a_server_that_does_not_fit_any_more_is_refused_by_name(kind: Kind) {
+    let fed = start(kind);
+    for (variable, wrong, right) in [
+        ("binlog_format", "STATEMENT", "ROW"),
+        ("binlog_row_image", "MINIMAL", "FULL"),
+        ("binlog_row_image", "NOBLOB", "FULL"),
+    ] {
+        fed.sql(&format!("SET GLOBAL {variable} = {wrong}"));
+        fed.sql("SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ; UPDATE t SET c = CONCAT(c, '!')");
+        let reason = format!("{variable} is {wrong}, and must be {right}");
+        if wrong != "NOBLOB" {
+            fed.until(&reason, || {
+                fed.feed.board().flush();
+                fed.phase("t").to_string().contains(&reason)
+            });
+        }
+        fed.sql(&format!("SET GLOBAL {variable} = {right}"));
+        fed.until("it is copied again", || {
+            fed.feed.board().flush();
+            fed.phase("t") == Phase::Serving
+        });
+        fed.assert_same("t", SELECT);
+    }
 }
 
 /// `USE other; TRUNCATE test.t` is not in it.

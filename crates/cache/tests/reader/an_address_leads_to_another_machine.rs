@@ -1,18 +1,25 @@
 //! The address stays, and the machine behind it changes, as with a proxy or a service of Kubernetes. Connections that are there go on.
 
+use std::rc::Rc;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use cache::reader::Want;
 use config::Consistency;
 use sandbox::{Kind, Sandbox};
 
 use self::proxy::Proxy;
-use crate::served::{Served, hash, on_both, served_at, spec};
+use crate::served::{Served, hash, key, on_both, served_at, spec};
 
 #[allow(dead_code, reason = "what other tests do with it")]
 #[path = "../feed/proxy.rs"]
 mod proxy;
 
-on_both! { the_feed_leaves_a_machine_that_was_demoted readers_leave_a_machine_that_the_feed_has_left }
+on_both! {
+    the_feed_leaves_a_machine_that_was_demoted
+    readers_leave_a_machine_that_the_feed_has_left
+    readers_leave_it_with_all_their_connections
+}
 
 const SQL: &str =
     "CREATE TABLE test.t (id INT PRIMARY KEY, v INT NOT NULL); INSERT INTO test.t VALUES (1, 0)";
@@ -72,13 +79,26 @@ fn the_feed_leaves_a_machine_that_was_demoted(kind: Kind) {
     });
 }
 
-/// It takes writes and answers as the primary does.
-fn readers_leave_a_machine_that_the_feed_has_left(kind: Kind) {
-    let [sandbox, other] = [SQL.to_owned(), SQL.replace("(1, 0)", "(1, 7)")].map(|sql| {
+/// Two that take writes and answer as the primary does: in one the row is 0, in the other one 7.
+fn two(kind: Kind) -> [Sandbox; 2] {
+    [SQL.to_owned(), SQL.replace("(1, 0)", "(1, 7)")].map(|sql| {
         let sandbox = Sandbox::start(spec(kind)).unwrap();
         sandbox.primary().sql(&sql).unwrap();
         sandbox
-    });
+    })
+}
+
+/// Ends the connections that send the binary log.
+fn cut(served: &Served) {
+    let dumps = "SELECT ID FROM information_schema.PROCESSLIST WHERE COMMAND LIKE 'Binlog Dump%'";
+    for id in served.sql(dumps).lines() {
+        // It may be gone already.
+        let _ = served.sandbox.primary().sql(&format!("KILL {id}"));
+    }
+}
+
+fn readers_leave_a_machine_that_the_feed_has_left(kind: Kind) {
+    let [sandbox, other] = two(kind);
     let proxy = Proxy::start(sandbox.primary().port());
     let mappings = vec![hash("t", "test.t", &["id"])];
     served_at(&[proxy.port], sandbox, short, mappings, |served| async move {
@@ -89,11 +109,7 @@ fn readers_leave_a_machine_that_the_feed_has_left(kind: Kind) {
             [Some("1|0".to_owned())]
         );
         proxy.lead_to(other.primary().port());
-        let dumps = "SELECT ID FROM information_schema.PROCESSLIST WHERE COMMAND LIKE 'Binlog Dump%'";
-        for id in served.sql(dumps).lines() {
-            // It may be gone already.
-            let _ = served.sandbox.primary().sql(&format!("KILL {id}"));
-        }
+        cut(&served);
         let copies = || served.feed.board().copies() == 2;
         served.until("the other one is followed", copies).await;
         until_read(&served, "1|7").await;
@@ -102,5 +118,55 @@ fn readers_leave_a_machine_that_the_feed_has_left(kind: Kind) {
             served.fetched(&mapping, &["1"]).await.unwrap(),
             [Some("1|7".to_owned())]
         );
+    });
+}
+
+/// Asks for the row on as many connections as there may be.
+async fn ask_on_all(served: &Served) {
+    let mapping = served.mapping("t").await;
+    let questions = (0..8).map(|_| {
+        let (reader, mapping) = (Rc::clone(&served.reader), Arc::clone(&mapping));
+        tokio::task::spawn_local(async move {
+            let key = key(&mapping, "1");
+            let wants = [Want {
+                mapping: &mapping,
+                key: &key,
+            }];
+            reader.fetch(&wants).await.map(drop)
+        })
+    });
+    for question in questions.collect::<Vec<_>>() {
+        question.await.unwrap().unwrap();
+    }
+}
+
+/// Each of them leads to the machine that the feed has left, and would be given up more slowly than the one before.
+fn readers_leave_it_with_all_their_connections(kind: Kind) {
+    let [sandbox, other] = two(kind);
+    let proxy = Proxy::start(sandbox.primary().port());
+    let mappings = vec![hash("t", "test.t", &["id"])];
+    let bounded = |config: &mut config::Cache| config.mode = config::CacheMode::Bounded;
+    served_at(&[proxy.port], sandbox, bounded, mappings, |served| async move {
+        let connections = || -> u32 {
+            let sql = format!(
+                "SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE USER = '{}'",
+                sandbox::USER
+            );
+            served.sql(&sql).trim().parse().unwrap()
+        };
+        while connections() < 9 {
+            ask_on_all(&served).await;
+        }
+        proxy.lead_to(other.primary().port());
+        cut(&served);
+        let copies = || served.feed.board().copies() == 2;
+        served.until("the other one is followed", copies).await;
+        let begun = Instant::now();
+        while connections() > 0 {
+            ask_on_all(&served).await;
+        }
+        let took = begun.elapsed();
+        // With pauses that grow it takes 5.15 s.
+        assert!(took < Duration::from_secs(4), "{took:?}");
     });
 }

@@ -28,6 +28,53 @@ fn of_a_server_without_gtids() {
     kept(spec);
 }
 
+/// A transaction is in the binary log before it is visible: here it waits for the acknowledgement of a replica that does not exist. Without a
+/// GTID nothing says whether a SELECT has seen it.
+#[test]
+fn of_a_server_that_gives_no_gtids_any_more() {
+    let sql = "CREATE TABLE test.t (id INT PRIMARY KEY, v INT); INSERT INTO test.t VALUES (1, 10), (2, 20)";
+    let mappings = vec![hash("t", "test.t", &["id"])];
+    served(spec(Kind::Mysql), sql, bounded, mappings, |served| async move {
+        let mapping = served.mapping("t").await;
+        served.fetched(&mapping, &["1"]).await.unwrap();
+        // A stream that goes on in the middle of the log: any other would be ended by the server.
+        served.sql("UPDATE test.t SET v = 11 WHERE id = 1");
+        served
+            .reader
+            .fresh(config::Consistency::Strong, None)
+            .await
+            .unwrap();
+        let dump =
+            served.sql("SELECT ID FROM information_schema.PROCESSLIST WHERE COMMAND LIKE 'Binlog Dump%'");
+        served.sql(&format!("KILL {dump}"));
+        served
+            .until("it is followed again", || {
+                let board = served.feed.board();
+                board.streams() == 2 && board.stream().starts_with("following")
+            })
+            .await;
+        served.sql(
+            "SET GLOBAL gtid_mode = ON_PERMISSIVE; SET GLOBAL gtid_mode = OFF_PERMISSIVE; \
+             INSTALL PLUGIN rpl_semi_sync_source SONAME 'semisync_source.so'; \
+             SET GLOBAL rpl_semi_sync_source_timeout = 2000; SET GLOBAL rpl_semi_sync_source_enabled = ON",
+        );
+        let changed = served.feed.board().changed_rows();
+        let mut client = served.client().await;
+        let writer = tokio::task::spawn_local(async move {
+            client
+                .query_drop("UPDATE test.t SET v = 21 WHERE id = 2")
+                .await
+                .unwrap();
+        });
+        served
+            .until("it is sent", || served.feed.board().changed_rows() > changed)
+            .await;
+        let new = Some("2|21".to_owned());
+        assert_eq!(served.fetched(&mapping, &["2"]).await.unwrap(), [new]);
+        writer.await.unwrap();
+    });
+}
+
 fn kept(spec: Spec) {
     let sql = "CREATE TABLE test.t (id INT PRIMARY KEY, v INT); INSERT INTO test.t VALUES (1, 10), (2, 20)";
     served(

@@ -98,6 +98,7 @@ impl Simulator {
             version: self.store.version(),
             position,
             gtids,
+            is_numbered: true,
         });
         if at.is_some()
             && self

@@ -152,6 +152,7 @@ impl Simulator {
                 version: store.version(),
                 position: None,
                 gtids: nothing.clone(),
+                is_numbered: true,
             }),
             store,
             writer,

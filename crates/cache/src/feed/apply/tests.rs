@@ -1,3 +1,5 @@
+mod servers;
+
 use std::borrow::Cow;
 
 use config::CacheMapping;
@@ -579,22 +581,4 @@ fn what_a_server_leaves_out_comes_before_what_is_new() {
         fed.transaction(200..300).unwrap();
         assert!(matches!(next(&mut fed), Err(Ended::OutOfOrder)));
     }
-}
-
-#[test]
-fn a_transaction_that_comes_twice_is_of_another_log() {
-    let mut fed = Fed::new();
-    let mut come = |number: u64| {
-        let gtid = Gtid::MySql {
-            uuid: [7; 16],
-            tag: Box::default(),
-            number,
-        };
-        fed.applier.inner(Kind::Gtid(gtid))?;
-        fed.applier.inner(Kind::Xid(1))
-    };
-    come(1).unwrap();
-    come(3).unwrap();
-    come(2).unwrap();
-    assert!(matches!(come(3), Err(Ended::Reset)));
 }

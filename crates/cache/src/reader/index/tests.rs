@@ -31,6 +31,7 @@ fn applied(position: Position) -> Arc<Applied> {
         version: Version(0),
         position: Some(position),
         gtids: mysql_wire::gtid::GtidSet::empty(mysql_wire::gtid::Flavor::MySql),
+        is_numbered: true,
     })
 }
 
