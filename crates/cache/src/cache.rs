@@ -130,8 +130,12 @@ impl Memory for OfWorker {
         Some(Box::new(self.0.gate(task)))
     }
 
-    fn note_strong(&self) {
-        self.0.note_reads(ReadConsistency::Strong, 1);
+    fn note(&self, level: ReadConsistency) {
+        self.0.note_reads(level, 1);
+    }
+
+    fn has(&self, own: Option<&GtidSet>) -> bool {
+        self.0.has_applied(own)
     }
 
     async fn fresh(&self, level: ReadConsistency, own: Option<&GtidSet>) -> bool {

@@ -57,13 +57,15 @@ pub trait Lookups {
     ) -> Option<Result<Answered, Left>>;
 
     /// Appends the packets of the answer to `out`, numbered from 1, once it is as fresh as it has to be. `own`: the GTIDs of
-    /// what the session has written, where its consistency is that of the session.
+    /// what the session has written, where its consistency is that of the session. `is_fresh` as in
+    /// [`answer_now`](Self::answer_now).
     fn answer<'a>(
         &'a self,
         plan: Plan,
         key: &'a [u8],
         consistency: ReadConsistency,
         own: Option<&'a GtidSet>,
+        is_fresh: bool,
         out: &'a mut Vec<u8>,
     ) -> Pin<Box<dyn Future<Output = Result<Answered, Left>> + 'a>>;
 

@@ -23,10 +23,13 @@ pub trait Memory {
     /// See [`Lookups::gate`](dataplane::extension::Lookups::gate).
     fn gate(&self, task: &Waker) -> Option<Box<dyn Gate>>;
 
-    /// Counts a strong read for which its session has waited at a gate.
-    fn note_strong(&self);
+    /// Counts a read that waits for nothing.
+    fn note(&self, level: ReadConsistency);
 
-    /// Whether the memory is as fresh as that in time.
+    /// Whether it has what a session has written.
+    fn has(&self, own: Option<&GtidSet>) -> bool;
+
+    /// Whether the memory is as fresh as that in time. Counts the read.
     fn fresh(&self, level: ReadConsistency, own: Option<&GtidSet>) -> impl Future<Output = bool>;
 
     /// Reads a row into `row`.

@@ -24,10 +24,10 @@ mod tests;
 
 use std::cell::RefCell;
 use std::future::Future;
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
+use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use config::ReadConsistency;
@@ -280,9 +280,12 @@ impl<M: Memory + 'static> PointLookups<M> {
         key: &[u8],
         consistency: ReadConsistency,
         own: Option<&GtidSet>,
+        is_fresh: bool,
         out: &mut Vec<u8>,
     ) -> Result<Answered, Left> {
-        if consistency != ReadConsistency::Eventual && !self.memory.fresh(consistency, own).await {
+        if self.is_fresh_now(consistency, own, is_fresh) {
+            self.memory.note(consistency);
+        } else if !self.memory.fresh(consistency, own).await {
             return Err(Left::NotFresh);
         }
         for _ in 0..BUSY_MAX {
@@ -319,18 +322,9 @@ impl<M: Memory + 'static> PointLookups<M> {
     /// read.
     fn is_fresh_now(&self, consistency: ReadConsistency, own: Option<&GtidSet>, is_fresh: bool) -> bool {
         match consistency {
-            // Both are counted there.
-            ReadConsistency::Eventual | ReadConsistency::Session => {
-                let mut fresh = pin!(self.memory.fresh(consistency, own));
-                let polled = fresh.as_mut().poll(&mut Context::from_waker(Waker::noop()));
-                polled == Poll::Ready(true)
-            }
-            ReadConsistency::Strong => {
-                if is_fresh {
-                    self.memory.note_strong();
-                }
-                is_fresh
-            }
+            ReadConsistency::Eventual => true,
+            ReadConsistency::Session => self.memory.has(own),
+            ReadConsistency::Strong => is_fresh,
         }
     }
 
@@ -431,7 +425,12 @@ impl<M: Memory + 'static> Lookups for PointLookups<M> {
             return None;
         }
         match self.look(ready, key, out) {
-            Looked::Answered(answered) => Some(answered),
+            Looked::Answered(answered) => {
+                if answered.is_ok() {
+                    self.memory.note(consistency);
+                }
+                Some(answered)
+            }
             Looked::Missing | Looked::Busy => None,
         }
     }
@@ -442,11 +441,12 @@ impl<M: Memory + 'static> Lookups for PointLookups<M> {
         key: &'a [u8],
         consistency: ReadConsistency,
         own: Option<&'a GtidSet>,
+        is_fresh: bool,
         out: &'a mut Vec<u8>,
     ) -> Pin<Box<dyn Future<Output = Result<Answered, Left>> + 'a>> {
         Box::pin(async move {
             let ready = plan.0.downcast::<Ready>().map_err(|_| Left::NotServed)?;
-            self.make(&ready, key, consistency, own, out).await
+            self.make(&ready, key, consistency, own, is_fresh, out).await
         })
     }
 

@@ -18,6 +18,9 @@ struct Fake {
     rows: RefCell<HashMap<Vec<u8>, Vec<u8>>>,
     definitions: Cell<u64>,
     is_fresh: Cell<bool>,
+    /// Reads that have waited for nothing, and those that may have waited.
+    noted: Cell<u32>,
+    waited: Cell<u32>,
     /// What is found where there is no row.
     otherwise: Cell<Found>,
 }
@@ -35,9 +38,16 @@ impl Memory for Rc<Fake> {
         None
     }
 
-    fn note_strong(&self) {}
+    fn note(&self, _level: ReadConsistency) {
+        self.noted.set(self.noted.get() + 1);
+    }
+
+    fn has(&self, _own: Option<&GtidSet>) -> bool {
+        self.is_fresh.get()
+    }
 
     async fn fresh(&self, _level: ReadConsistency, _own: Option<&GtidSet>) -> bool {
+        self.waited.set(self.waited.get() + 1);
         self.is_fresh.get()
     }
 
@@ -103,6 +113,8 @@ fn fake() -> Rc<Fake> {
         rows: RefCell::new(HashMap::from([(encoded(&[Value::Int(1)]), row)])),
         definitions: Cell::new(1),
         is_fresh: Cell::new(true),
+        noted: Cell::new(0),
+        waited: Cell::new(0),
         otherwise: Cell::new(Found::Absent),
     })
 }
@@ -170,7 +182,7 @@ fn ask(
     };
     let mut out = Vec::new();
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    let answered = runtime.block_on(lookups.answer(plan.0, &plan.1, level, None, &mut out));
+    let answered = runtime.block_on(lookups.answer(plan.0, &plan.1, level, None, false, &mut out));
     answered.map(|_| out).map_err(|reason| format!("{reason:?}"))
 }
 
@@ -294,7 +306,7 @@ fn a_client_that_was_told_of_the_columns_is_not_told_again() {
     };
     let mut out = Vec::new();
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    let answered = runtime.block_on(lookups.answer(plan, &key, EVENTUAL, None, &mut out));
+    let answered = runtime.block_on(lookups.answer(plan, &key, EVENTUAL, None, false, &mut out));
     assert_eq!((answered, out), (Ok(Answered { rows: 1 }), packets(&answer)));
     // What it was told is of before a change.
     assert!(matches!(find_told(0).0, Finding::Left(Left::Learned)));
@@ -351,7 +363,7 @@ fn a_change_of_definitions_or_grants_has_everything_learned_anew() {
     memory.definitions.set(3);
     let mut out = Vec::new();
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    let answered = runtime.block_on(lookups.answer(plan, &key, STRONG, None, &mut out));
+    let answered = runtime.block_on(lookups.answer(plan, &key, STRONG, None, false, &mut out));
     assert_eq!(answered, Err(Left::Learned));
 }
 
@@ -528,6 +540,41 @@ fn what_memory_does_not_have_for_certain_is_not_answered() {
     memory.otherwise.set(Found::Missing);
     let fetched = packets(&[&[1], &c(), END, b"\x07fetched", END]);
     assert_eq!(ask(&lookups, app, other, None, EVENTUAL), Ok(fetched));
+}
+
+#[test]
+fn each_lookup_waits_and_counts_once() {
+    let memory = fake();
+    let lookups = PointLookups::new(Rc::clone(&memory));
+    let (text, app) = ("SELECT c FROM t WHERE id=2", environment(&lookups, "app", EOF));
+    learn(&lookups, app, text, None, &[&[1], &c(), END, END]);
+    let (Finding::Answer(plan), key) = find(&lookups, app, text, None) else {
+        panic!("not known");
+    };
+    memory.otherwise.set(Found::Missing);
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    // What a gate has said, or memory itself, still holds while the row is fetched.
+    for (level, is_fresh, expected) in [
+        (STRONG, true, (1, 0)),
+        (STRONG, false, (0, 1)),
+        (ReadConsistency::Session, false, (1, 0)),
+        (EVENTUAL, false, (1, 0)),
+    ] {
+        memory.noted.set(0);
+        memory.waited.set(0);
+        let mut out = Vec::new();
+        assert_eq!(
+            lookups.answer_now(&plan, &key, level, None, is_fresh, &mut out),
+            None
+        );
+        let answer = lookups.answer(plan.clone(), &key, level, None, is_fresh, &mut out);
+        assert!(runtime.block_on(answer).is_ok());
+        assert_eq!(
+            (memory.noted.get(), memory.waited.get()),
+            expected,
+            "{level:?} {is_fresh}"
+        );
+    }
 }
 
 #[test]

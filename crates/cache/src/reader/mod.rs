@@ -180,8 +180,17 @@ impl Reader {
         self.board.mappings()
     }
 
+    /// Whether memory has these transactions of a session.
+    #[must_use]
+    pub fn has_applied(&self, session: Option<&GtidSet>) -> bool {
+        match session.filter(|session| !session.is_empty()) {
+            Some(session) => self.applied.borrow().has(session),
+            None => true,
+        }
+    }
+
     async fn has(&self, session: &GtidSet) -> Result<(), NotFresh> {
-        if self.applied.borrow().has(session) {
+        if self.has_applied(Some(session)) {
             return Ok(());
         }
         let since = Instant::now();

@@ -1,8 +1,9 @@
 //! A session with one strong lookup after the other waits before its next command is read from its socket.
 
 use mysql_wire::Capabilities as C;
+use sandbox::Kind;
 
-use crate::stage::{Stage, differs, on_all, query};
+use crate::stage::{Setup, Stage, differs, on_all, query, run_with};
 
 on_all!(they_see_every_write other_commands_wait_once);
 
@@ -43,4 +44,48 @@ fn other_commands_wait_once(stage: &Stage) {
     assert_eq!(through.sql("DO 1"), ok);
     assert_eq!(through.sql(LOOKUP), row);
     assert_eq!(probes() - before, 2);
+}
+
+#[test]
+fn rows_that_are_fetched_wait_once() {
+    for (kind, mode) in [(Kind::Mariadb, "split"), (Kind::Mysql, "session")] {
+        let setup = Setup {
+            kind,
+            mode,
+            consistency: "strong",
+            nodes: 1,
+            cache: "mode = \"bounded\"",
+        };
+        run_with(setup, |stage| {
+            let (mut direct, mut through) = stage.both("app", C::DEPRECATE_EOF);
+            let lookup = |id: usize| format!("SELECT v FROM many WHERE id={id}");
+            let row = direct.sql(&lookup(0));
+            stage.until_answered(&mut through, &query(&lookup(0)), &row);
+            let count = || {
+                let asked = stage.count("forebay_cache_probes_total");
+                let fetched = stage.count("forebay_cache_fetches_total");
+                let strong = stage.count("forebay_cache_reads_total{consistency=\"strong\"");
+                (stage.answered(), asked, strong, fetched)
+            };
+            let mut next = 1;
+            // What was learned may have to be learned anew in between.
+            stage.until(|| {
+                for _ in 0..MANY {
+                    assert_eq!(through.sql(&lookup(0)), row);
+                }
+                let before = count();
+                for id in next..next + MANY {
+                    through.sql(&lookup(id));
+                }
+                next += MANY;
+                let (now, many) = (count(), MANY as u64);
+                assert!(next < 500, "{before:?} {now:?}");
+                let since = |before: u64, now: u64| now - before == many;
+                since(before.0, now.0)
+                    && since(before.1, now.1)
+                    && since(before.2, now.2)
+                    && since(before.3, now.3)
+            });
+        });
+    }
 }

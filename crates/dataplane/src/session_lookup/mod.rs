@@ -498,12 +498,8 @@ async fn go_on(
             Ok(())
         }
         Step::Answer(plan) => match from_memory(session, of, plan).await? {
-            Ok(Waited {
-                level,
-                definitions,
-                began,
-            }) => {
-                of.note_waited_for(level, definitions, began);
+            Ok(waited) => {
+                of.note_waited_for(waited.level, waited.definitions, waited.began);
                 reply(session, of, head).await
             }
             Err(reason) => {
@@ -541,9 +537,13 @@ async fn from_memory(
 ) -> Result<Result<Waited, Left>, SessionError> {
     session.control.mark(Waiting::Server);
     of.out.clear();
-    let (definitions, began) = (of.lookups.definitions(), session.worker.clock.now());
-    let level = of.level(definitions, began);
-    let answered = of.lookups.answer(plan, &of.key, level, None, &mut of.out);
+    let (definitions, now) = (of.lookups.definitions(), session.worker.clock.now());
+    let level = of.level(definitions, now);
+    let is_fresh = of.gating.is_fresh(definitions);
+    let began = of.gating.began().filter(|_| is_fresh).unwrap_or(now);
+    let answered = of
+        .lookups
+        .answer(plan, &of.key, level, None, is_fresh, &mut of.out);
     let answered = tokio::select! {
         biased;
         signal = session.control.signalled(false) => return Err(session.signalled(signal)),

@@ -442,9 +442,15 @@ async fn from_memory(split: &mut Split, plan: Plan) -> Result<Result<u64, Left>,
     split.control.mark(Waiting::Server);
     let mut out = std::mem::take(&mut of.out);
     out.clear();
-    let answered = of
-        .lookups
-        .answer(plan, &of.key, consistency, of.own(consistency), &mut out);
+    let is_fresh = of.gating.is_fresh(of.lookups.definitions());
+    let answered = of.lookups.answer(
+        plan,
+        &of.key,
+        consistency,
+        of.own(consistency),
+        is_fresh,
+        &mut out,
+    );
     let answered = tokio::select! {
         biased;
         signal = split.control.signalled(false) => Err(split.signalled(signal)),
