@@ -46,7 +46,9 @@ mod variables;
 
 pub use carried::{Baseline, Carried};
 pub use pin::{Pin, PinReason};
-pub use rebuild::{CANNOT, Excursion, arming, clear_diagnostics, cost, prime_last_insert_id, rebuild};
-pub use session::{Session, Start, Statement};
+pub use rebuild::{
+    CANNOT, Excursion, arming, ask_value, clear_diagnostics, cost, prime_last_insert_id, rebuild,
+};
+pub use session::{OfConnection, Session, Start, Statement};
 pub use statements::{Prepared, Statements, TooManyStatements};
 pub use trackers::{ClientTrackers, TrackedVariables, TransactionInfo};

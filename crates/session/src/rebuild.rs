@@ -150,7 +150,10 @@ pub fn cost(want: &Carried, have: &Carried) -> u32 {
 #[must_use]
 pub fn arming(dialect: Dialect, variables: &[&str]) -> String {
     let list = match dialect {
-        Dialect::MariaDb { .. } => "*".to_owned(),
+        // Those that are named have their reports under their own name: see `upstream`'s list.
+        Dialect::MariaDb { .. } => {
+            "autocommit,last_gtid,collation_connection,collation_database,collation_server,*".to_owned()
+        }
         Dialect::MySql { .. } => {
             let plain = |name: &&&str| name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
             let tracked = variables.iter().filter(plain);
@@ -175,9 +178,23 @@ pub fn prime_last_insert_id(id: u64) -> Vec<u8> {
     query(&format!("SET last_insert_id={id}"))
 }
 
-/// The command that has a connection report its LAST_INSERT_ID(), and changes nothing.
-pub(crate) fn ask_last_insert_id() -> Vec<u8> {
-    query("SET last_insert_id=LAST_INSERT_ID()")
+/// The command that has a connection tell its LAST_INSERT_ID(): by its OK, which is all that it changes; or on MariaDB, where that may
+/// name another variable, by a row.
+pub(crate) fn ask_last_insert_id(dialect: Dialect) -> Vec<u8> {
+    query(match dialect.is_mariadb() {
+        // The LIMIT is for sessions that have set `sql_select_limit`.
+        true => "SELECT LAST_INSERT_ID() LIMIT 1",
+        false => "SET last_insert_id=LAST_INSERT_ID()",
+    })
+}
+
+/// The command that has a connection say in one row what a variable of its session is.
+#[must_use]
+pub fn ask_value(name: &[u8]) -> Vec<u8> {
+    query(&format!(
+        "SELECT @@session.{} LIMIT 1",
+        String::from_utf8_lossy(name)
+    ))
 }
 
 /// The command that has a connection report what these variables are, and changes nothing. No SELECT, which would count rows.
@@ -459,6 +476,6 @@ mod tests {
              session_track_state_change=ON, session_track_transaction_info='CHARACTERISTICS', session_track_gtids='OWN_GTID'"
         );
         let armed = arming(Dialect::MariaDb { version: 101_119 }, &[]);
-        assert!(armed.contains("session_track_system_variables='*'") && !armed.contains("gtids"));
+        assert!(armed.contains(",*', session_track_schema") && !armed.contains("gtids"));
     }
 }

@@ -6,14 +6,18 @@ mod own;
 mod settle;
 mod sharing;
 mod text;
+mod unseen;
 
 use std::rc::Rc;
 
 use mysql_wire::{Command, OkPacket, StatusFlags};
 use sql_class::{Charset, Class, Dialect, Effects, Facts, Syntax};
 
+pub use self::insert_id::OfConnection;
 use self::insert_id::{Made, Said};
+use self::own::LastGtid;
 use self::text::{Collation, Savepoint};
+use self::unseen::Unseen;
 use crate::pin::Pins;
 use crate::variables::{AUTOCOMMIT, CHARACTER_SET_CLIENT, DEFAULT, SQL_MODE, has_mode};
 use crate::{Baseline, Carried, ClientTrackers, Pin, PinReason, Statements, TransactionInfo};
@@ -105,7 +109,6 @@ struct Last {
     insert_ids_said: Said,
     row_count: i64,
     found_rows: Option<u64>,
-    warnings: u16,
 }
 
 /// One client's session.
@@ -125,9 +128,7 @@ pub struct Session {
     pins: Pins,
     /// Of what gives texts their meaning on the connection not all is known: it was set where no tracker and no text shows it.
     meaning_is_unclear: bool,
-    /// Asks for what the statement under way sets and nothing reports.
-    #[expect(clippy::box_collection, reason = "one word, in each session")]
-    unseen: Option<Box<Vec<u8>>>,
+    unseen: Option<Box<Unseen>>,
     /// A savepoint was set without autocommit, and nothing else yet: the server says of no transaction.
     has_savepoint: bool,
     /// What collation a charset has by itself was set.
@@ -160,7 +161,11 @@ pub struct Session {
     /// What was said to release a global lock, since it was taken.
     unlocked: Effects,
     gtid: Option<Box<[u8]>>,
+    /// MariaDB: what the connection at hand has told last.
+    gtid_there: LastGtid,
     last: Last,
+    /// Of the last statement.
+    warnings: u16,
     current: Current,
 }
 
@@ -206,7 +211,9 @@ impl Session {
             stray_cursor: false,
             unlocked: Effects::NONE,
             gtid: None,
+            gtid_there: LastGtid::NONE,
             last: Last::default(),
+            warnings: 0,
             current: Current::none(),
         };
         if session.session_pooling {
@@ -442,7 +449,7 @@ impl Session {
     /// `@@warning_count`.
     #[must_use]
     pub fn warning_count(&self) -> u16 {
-        self.last.warnings
+        self.warnings
     }
 
     /// What the client has set for itself, where no tracker says it: the server does not report a change of
@@ -479,7 +486,7 @@ impl Session {
     pub fn lost(&mut self) {
         self.leave_connection();
         self.statements.forget_server_side();
-        self.last.warnings = 0;
+        self.warnings = 0;
         self.last.found_rows = None;
     }
 
@@ -500,7 +507,7 @@ impl Session {
         self.leave_connection();
         self.statements.clear();
         self.trackers = Rc::clone(&self.initial_trackers);
-        self.last = Last::default();
+        (self.last, self.warnings) = (Last::default(), 0);
         self.lost_writes = false;
         self.needs_rearming = true;
         self.pins.add(PinReason::Trackers, 0, self.current.now_ms);

@@ -134,6 +134,8 @@ const SPECIAL: &[(&str, Meaning)] = &[
     // See `OWN_COLLATIONS`.
     ("default_collation_for_utf8mb4", Meaning::Pin),
     ("character_set_collations", Meaning::Pin),
+    // A time without its zone, and servers say it in the session's.
+    ("system_versioning_asof", Meaning::Pin),
     // What they gather stays on the connection.
     ("profiling", Meaning::Pin),
     ("optimizer_trace", Meaning::Pin),
@@ -154,6 +156,67 @@ pub(crate) fn meaning(name: &[u8]) -> Meaning {
         return Meaning::Pin;
     }
     Meaning::Carry
+}
+
+/// Variables of MariaDB with two names: the one that is carried, and the other. A connection reports either.
+const TWO_NAMES: &[(&str, &str)] = &[
+    ("default_storage_engine", "storage_engine"),
+    ("long_query_time", "log_slow_query_time"),
+    ("max_insert_delayed_threads", "max_delayed_threads"),
+    ("min_examined_row_limit", "log_slow_min_examined_row_limit"),
+    ("slow_query_log", "log_slow_query"),
+    ("tmp_table_size", "tmp_memory_table_size"),
+];
+
+/// The same, since 11.1: before, there are the others alone.
+const NEW_NAMES: &[(&str, &str)] = &[
+    ("transaction_isolation", "tx_isolation"),
+    ("transaction_read_only", "tx_read_only"),
+];
+
+/// Of a collation and a charset that belong together, on a server that reports one of them for both.
+const TOGETHER: &[(&str, &str)] = &[
+    ("collation_connection", "character_set_connection"),
+    ("collation_database", "character_set_database"),
+    ("collation_server", "character_set_server"),
+];
+
+/// The name that a variable is carried under.
+pub(crate) fn carried_name(name: &[u8], dialect: Dialect) -> &[u8] {
+    let Dialect::MariaDb { version } = dialect else {
+        return name;
+    };
+    let new = if version >= 110_101 { NEW_NAMES } else { &[] };
+    let mut pairs = TWO_NAMES.iter().chain(new);
+    let found = pairs.find(|(_, other)| other.as_bytes() == name);
+    found.map_or(name, |(carried, _)| carried.as_bytes())
+}
+
+/// Variables, and what else sets them: the pairs of charset and collation that are of no connection.
+pub(crate) fn others_of_pairs() -> impl Iterator<Item = (&'static [u8], &'static [u8])> {
+    let both =
+        |&(a, b): &(&'static str, &'static str)| [(a.as_bytes(), b.as_bytes()), (b.as_bytes(), a.as_bytes())];
+    TOGETHER[1..].iter().flat_map(both)
+}
+
+/// Whether a report of `name` says what `set` is: by its own name or its other one, or by the collation for the charset.
+pub(crate) fn is_told_by(set: &[u8], name: &[u8]) -> bool {
+    let mut others = TWO_NAMES
+        .iter()
+        .chain(NEW_NAMES)
+        .flat_map(|&(a, b)| [(a, b), (b, a)]);
+    let mut together = TOGETHER.iter();
+    set.eq_ignore_ascii_case(name)
+        || others.any(|(one, other)| one.as_bytes() == set && other.as_bytes() == name)
+        || together.any(|(collation, charset)| charset.as_bytes() == set && collation.as_bytes() == name)
+}
+
+/// A name that means nothing else in a statement.
+pub(crate) fn is_word(name: &[u8]) -> bool {
+    !name.is_empty()
+        && name
+            .iter()
+            .all(|byte| byte.is_ascii_alphanumeric() || *byte == b'_')
 }
 
 /// Whether a `sql_mode` has a mode.

@@ -4,31 +4,47 @@ use crate::keyword::Keyword;
 use crate::reader::unquoted;
 use crate::syntax::Syntax;
 use crate::token::{Kind, Token, Tokenizer};
-use crate::variables::is_carried;
+use crate::variables::{Scope, is_carried, is_transaction_characteristic};
 
 /// The system variables that the `SET` statements of a text may set, of the session or of the server, in lower case. None of them
 /// for `SET NAMES` and the like, nor for what holds for one statement or the next transaction only. `None`: it is not
 /// understood.
 #[must_use]
 pub fn assigned(sql: &[u8], syntax: Syntax) -> Option<Vec<Box<[u8]>>> {
-    find(sql, syntax, false)
+    find(sql, syntax, Wanted::All)
 }
 
 /// Of those the ones behind [`Effects::SETS_UNSEEN`](crate::Effects::SETS_UNSEEN).
 #[must_use]
 pub fn assigned_unseen(sql: &[u8], syntax: Syntax) -> Option<Vec<Box<[u8]>>> {
-    let found = find(sql, syntax, true)?;
+    let found = find(sql, syntax, Wanted::Unscoped)?;
     Some(found.into_iter().filter(|name| is_carried(name)).collect())
 }
 
-fn find(sql: &[u8], syntax: Syntax, only_unscoped: bool) -> Option<Vec<Box<[u8]>>> {
+/// Of those the session's own that no effect stands for: what they are set to goes with the session, and has to be known.
+#[must_use]
+pub fn assigned_in_session(sql: &[u8], syntax: Syntax) -> Option<Vec<Box<[u8]>>> {
+    let found = find(sql, syntax, Wanted::OfSession)?;
+    Some(found.into_iter().filter(|name| is_carried(name)).collect())
+}
+
+/// Which variables are of interest.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Wanted {
+    All,
+    /// Those with `@@` and without a scope.
+    Unscoped,
+    OfSession,
+}
+
+fn find(sql: &[u8], syntax: Syntax, wanted: Wanted) -> Option<Vec<Box<[u8]>>> {
     let mut tokens = Tokenizer::new(sql, syntax);
     let next = tokens.next();
     let mut assignments = Assignments {
         tokens,
         next,
         found: Vec::new(),
-        only_unscoped,
+        wanted,
     };
     while assignments.next.kind != Kind::End {
         assignments.statement()?;
@@ -40,8 +56,7 @@ struct Assignments<'a> {
     tokens: Tokenizer<'a>,
     next: Token,
     found: Vec<Box<[u8]>>,
-    /// Of interest are variables with `@@` and without a scope.
-    only_unscoped: bool,
+    wanted: Wanted,
 }
 
 impl<'a> Assignments<'a> {
@@ -70,14 +85,16 @@ impl<'a> Assignments<'a> {
     }
 
     fn assignments(&mut self) -> Option<()> {
+        let mut scope = Scope::Session;
         loop {
             if self.is_scope() {
-                self.step();
+                let word = self.step();
+                scope = Scope::of(self.tokens.text(word)).unwrap_or(scope);
                 if self.next.keyword == Keyword::Transaction {
                     return Some(());
                 }
             }
-            self.assignment()?;
+            self.assignment(scope)?;
             if self.next.kind != Kind::Comma {
                 return Some(());
             }
@@ -85,13 +102,19 @@ impl<'a> Assignments<'a> {
         }
     }
 
-    fn assignment(&mut self) -> Option<()> {
+    /// `scope`: where the target has none of its own.
+    fn assignment(&mut self, scope: Scope) -> Option<()> {
         let target = self.step();
         let mut name = self.name(target)?;
         let is_charset = ["NAMES", "CHARACTER", "CHARSET", "CHAR"]
             .iter()
             .any(|word| name.eq_ignore_ascii_case(word.as_bytes()));
         let is_unscoped = target.kind == Kind::System && self.next.kind != Kind::Dot;
+        let scope = match target.kind {
+            Kind::System if is_unscoped => Scope::Session,
+            Kind::System => Scope::of(name).unwrap_or(Scope::Session),
+            _ => scope,
+        };
         while self.next.kind == Kind::Dot {
             self.step();
             let part = self.step();
@@ -101,8 +124,19 @@ impl<'a> Assignments<'a> {
         let is_assigned = self.next.kind == Kind::Operator && (operator == b"=" || operator == b":=");
         match target.kind {
             Kind::Variable if is_assigned => {}
-            _ if is_assigned && self.only_unscoped && !is_unscoped => {}
-            _ if is_assigned => self.found.push(name.to_ascii_lowercase().into()),
+            _ if is_assigned => {
+                let is_wanted = match self.wanted {
+                    Wanted::All => true,
+                    Wanted::Unscoped => is_unscoped,
+                    // Without a scope, and with `@@`, some are for the next transaction only.
+                    Wanted::OfSession => {
+                        scope == Scope::Session && !(is_unscoped && is_transaction_characteristic(name))
+                    }
+                };
+                if is_wanted {
+                    self.found.push(name.to_ascii_lowercase().into());
+                }
+            }
             _ if is_charset => {}
             _ => return None,
         }
@@ -199,6 +233,24 @@ mod tests {
         }
         let of_mysql = crate::facts(b"SET @@a=1", Syntax::default()).effects;
         assert_eq!(of_mysql, crate::Effects::NONE);
+    }
+
+    #[test]
+    fn what_goes_with_the_session() {
+        for (sql, expected) in [
+            ("SET a=1, @@b=2, @@session.c=3, LOCAL d=4, @e=5", "a b c d"),
+            ("SET GLOBAL a=1, b=2, SESSION c=3, @@global.d=4, e=5", "c e"),
+            ("SET autocommit=0, timestamp=5, last_insert_id=6, e=1", "e"),
+            (
+                "SET @@tx_isolation='SERIALIZABLE', @@session.tx_read_only=1",
+                "tx_read_only",
+            ),
+            ("SET NAMES latin1; SET a=1", "a"),
+        ] {
+            let found = assigned_in_session(sql.as_bytes(), Syntax::default()).unwrap();
+            let names: Vec<_> = found.iter().map(|name| String::from_utf8_lossy(name)).collect();
+            assert_eq!(names.join(" "), expected, "{sql}");
+        }
     }
 
     #[test]

@@ -5,7 +5,7 @@ use session::PinReason;
 
 use crate::error::SessionError;
 use crate::split::state::{Refused, Split};
-use crate::split::{ask, lease};
+use crate::split::{ask, last, lease};
 
 /// Has the server report again. A connection that is held for nothing else is given back, as one that was just opened.
 pub(crate) async fn again(split: &mut Split) -> Result<(), SessionError> {
@@ -21,8 +21,29 @@ pub(crate) async fn again(split: &mut Split) -> Result<(), SessionError> {
     Ok(())
 }
 
-/// Has the server report what the last statement has set, where it did not by itself.
-pub(crate) async fn learn_unseen(split: &mut Split, question: Vec<u8>) -> Result<(), SessionError> {
+/// Has the server report what the last statement has set, where it did not by itself; and say what it does not report then.
+pub(crate) async fn learn_unseen(split: &mut Split) -> Result<(), SessionError> {
+    if let Some(question) = split.session.ask_unseen() {
+        learn_by_ok(split, question).await?;
+    }
+    let names = split.session.take_unnamed();
+    if names.is_empty() {
+        return Ok(());
+    }
+    let commands = names.iter().map(|name| session::ask_value(name)).collect();
+    let commands = ask::framed(split.key.capabilities, commands);
+    last::keep_count(split).await.map_err(|Refused(error)| error)?;
+    let replies = lease::ask_on_lease(split, &commands)
+        .await
+        .map_err(|Refused(error)| error)?;
+    for (name, reply) in names.iter().zip(&replies) {
+        let value = ask::plain(reply.value());
+        split.session.learn_value(name, value.as_deref());
+    }
+    Ok(())
+}
+
+async fn learn_by_ok(split: &mut Split, question: Vec<u8>) -> Result<(), SessionError> {
     let capabilities = split.key.capabilities;
     let question = ask::framed(capabilities, vec![question]);
     // The client has been told that it is set.

@@ -47,6 +47,14 @@ impl Reply {
         rest.get(PacketHeader::LEN..PacketHeader::LEN + header.payload_len)
     }
 
+    /// Where the packet is that ends it, on a connection with DEPRECATE_EOF: an OK alone, or behind rows of one column.
+    pub(crate) fn end(&self) -> usize {
+        match self.outcome.is_result_set {
+            true => 2 + self.outcome.rows as usize,
+            false => 0,
+        }
+    }
+
     /// The error that is the whole answer, or its end.
     pub(crate) fn error(&self, capabilities: Capabilities) -> Option<ErrPacket> {
         self.outcome.error?;

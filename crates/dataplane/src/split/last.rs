@@ -3,6 +3,7 @@
 //! On a connection that was somebody else's in between a server would answer with that session's figures. So the
 //! connection is given this session's last insert id, and the figures that cannot be set are written into the statement.
 
+use std::num::NonZeroU64;
 use std::rc::Rc;
 
 use mysql_wire::{Command, OkPacket, Outcome, PacketHeader};
@@ -11,6 +12,7 @@ use sql_class::{Call, Class, Effects, Facts, StatementItem, Syntax};
 
 use crate::error::SessionError;
 use crate::session::CommandHead;
+use crate::split::ask::{AskError, Reply};
 use crate::split::run::with_statement;
 use crate::split::state::{Refused, Split};
 use crate::split::{answer, ask, command, given, lease, lookup, makers};
@@ -106,12 +108,14 @@ pub(crate) fn note_made(split: &mut Split, outcome: &Outcome, sent: Option<&[u8]
         // It may have been a trigger's.
         split.shared.makers.clear();
     }
-    let id = outcome.last_insert_id;
-    if id == 0 || split.session.knows_last_insert_id() {
+    let Some(id) = NonZeroU64::new(outcome.last_insert_id) else {
+        return;
+    };
+    if split.session.knows_last_insert_id() {
         return;
     }
     split.maker = None;
-    if sent.is_none_or(|sent| may_give(split, sent, id)) {
+    if sent.is_none_or(|sent| may_give(split, sent, id.get())) {
         return;
     }
     let schema = split.session.carried().schema();
@@ -144,7 +148,7 @@ pub(crate) async fn learn_insert_id(split: &mut Split) {
         return;
     }
     if let Some((key, id)) = split.maker.take()
-        && id == split.session.last_insert_id()
+        && id.get() == split.session.last_insert_id()
     {
         split.shared.makers.add(key, split.worker.now_ms());
     }
@@ -200,6 +204,10 @@ pub(crate) async fn give_up(split: &mut Split, refused: Refused) -> Result<(), S
 /// Gives a connection that was just leased the session's last insert id, by the command that the session has made.
 async fn prime(split: &mut Split, command: Vec<u8>) -> Result<(), Refused> {
     let capabilities = split.key.capabilities;
+    let by_a_row = split.session.asks_by_a_row();
+    if by_a_row {
+        keep_count(split).await?;
+    }
     let replies = lease::ask_on_lease(split, &ask::framed(capabilities, vec![command])).await?;
     let reply = replies.first();
     if let Some(packet) = reply.and_then(|reply| reply.error(capabilities)) {
@@ -209,9 +217,36 @@ async fn prime(split: &mut Split, command: Vec<u8>) -> Result<(), Refused> {
         }));
     }
     // MariaDB says with this OK what the statement before has restored.
-    let ok = reply.and_then(|reply| OkPacket::decode(reply.packet(0)?, capabilities).ok());
+    let at = reply.map_or(0, Reply::end);
+    let ok = reply.and_then(|reply| OkPacket::decode(reply.packet(at)?, capabilities).ok());
     if let Some(ok) = ok {
-        split.session.observe_ok(&ok);
+        split.session.observe_primed(&ok);
+    }
+    if by_a_row {
+        let id = reply.and_then(|reply| ask::plain(reply.value()));
+        let id = id.and_then(|id| str::from_utf8(&id).ok()?.parse().ok());
+        let id = id.ok_or_else(|| Refused(unexpected(split, "LAST_INSERT_ID()")))?;
+        split.session.learn_insert_id_asked(id);
+    }
+    Ok(())
+}
+
+fn unexpected(split: &Split, what: &'static str) -> SessionError {
+    SessionError::ServerLogin {
+        server: split.server_name().to_owned(),
+        cause: AskError::Unexpected(what).to_string(),
+    }
+}
+
+/// A query of the gateway's own is about to be sent, whose rows the server counts: what it says of the session's is asked for before,
+/// where nobody else knows.
+pub(crate) async fn keep_count(split: &mut Split) -> Result<(), Refused> {
+    let has_count = split.lease.as_ref().is_some_and(|leased| leased.left.has_count);
+    if has_count && split.session.found_rows().is_none() {
+        learn_found_rows(split).await?;
+    }
+    if let Some(leased) = &mut split.lease {
+        leased.left.has_count = false;
     }
     Ok(())
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use mysql_wire::{Capabilities, ErrPacket, StatusFlags};
 use net::Stream;
-use session::{Carried, PinReason};
+use session::{Carried, OfConnection, PinReason};
 use sql_class::Dialect;
 use upstream::{Cluster, Connection, Credential, LeaseError, Opened, Role, Server, ServerId, Topology};
 
@@ -349,7 +349,7 @@ pub(crate) fn held(metrics: &telemetry::Worker, cluster: &Cluster, opened: &Open
         last_turn: 0,
         is_untouched: false,
         has_count: false,
-        insert_id: Some(0),
+        known: OfConnection::FRESH,
         syncs_reads: false,
         series: metrics.server(cluster.name(), opened.server.name()),
     }
@@ -443,7 +443,7 @@ pub(crate) fn attach(split: &mut Split, mut connection: Connection<Held>, is_pri
         .series()
         .ran(if is_primary { Ran::Primary } else { Ran::Replica });
     let state = &connection.state;
-    split.session.note_insert_id(state.insert_id);
+    split.session.note_connection(state.known);
     let is_own = state.last_session == Some(split.control.id) && state.last_turn == split.turn;
     let left = Left {
         is_own,
@@ -480,7 +480,7 @@ pub(crate) fn detach(split: &mut Split) -> Option<Connection<Held>> {
 pub(crate) fn give_back(split: &mut Split) {
     debug_assert!(split.wires.down.is_empty() && !split.wires.down.is_pending());
     if let Some(mut connection) = detach(split) {
-        connection.state.insert_id = split.session.insert_id_left(connection.state.insert_id);
+        connection.state.known = split.session.connection_left(connection.state.known);
         fresh::leave(&mut connection.state, split.session.leave());
         connection.state.statements.let_go();
         if split.control.is_aimed_at() {
@@ -538,7 +538,7 @@ pub(crate) async fn give_back_as_new(split: &mut Split) -> Result<(), String> {
     connection.state.statements.clear();
     connection.state.to_close.clear();
     connection.state.last_session = None;
-    connection.state.insert_id = None;
+    connection.state.known = OfConnection::UNKNOWN;
     connection.state.syncs_reads = false;
     split.pool().give_back(connection);
     Ok(())

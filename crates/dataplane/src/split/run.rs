@@ -424,8 +424,8 @@ async fn release(split: &mut Split) -> Result<(), SessionError> {
         Box::pin(last::learn_insert_id(split)).await;
     }
     rules::overlook_change(split);
-    if let Some(question) = split.session.ask_unseen() {
-        Box::pin(arm::learn_unseen(split, question)).await?;
+    if split.session.has_unseen() {
+        Box::pin(arm::learn_unseen(split)).await?;
     }
     if split.session.needs_rearming() {
         Box::pin(arm::again(split)).await?;

@@ -2,6 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
+use std::num::NonZeroU64;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -51,8 +52,8 @@ pub(crate) struct Held {
     pub(crate) is_untouched: bool,
     /// What FOUND_ROWS() says on it is that session's.
     pub(crate) has_count: bool,
-    /// What LAST_INSERT_ID() says on it, as far as that is known.
-    pub(crate) insert_id: Option<u64>,
+    /// What LAST_INSERT_ID() says on it, and what it has reported as its last transaction.
+    pub(crate) known: session::OfConnection,
     /// Galera: reads on it wait for what other nodes have written.
     pub(crate) syncs_reads: bool,
     pub(crate) series: Arc<ServerSeries>,
@@ -135,7 +136,7 @@ pub(crate) struct Split {
     pub(crate) turn: u32,
     /// The last statement in whose answer there was an id that nothing in it could have given, and that id, while it is not known that the
     /// server has made it.
-    pub(crate) maker: Option<(makers::Key, u64)>,
+    pub(crate) maker: Option<(makers::Key, NonZeroU64)>,
     /// Statements that were prepared since the last one was executed, with its figures in the place of what asks for them, and are right
     /// until the next one is.
     pub(crate) with_figures: Option<Box<WithFigures>>,

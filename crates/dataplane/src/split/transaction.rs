@@ -316,7 +316,7 @@ async fn begin_on_primary(split: &mut Split) -> Result<OkPacket, Refused> {
 /// Ends the transaction on the replica, and gives that connection back. Where this fails it is closed, and nothing is lost.
 async fn leave(split: &mut Split, mut replica: Connection<Held>, begun: &OkPacket, in_step: bool) {
     fresh::leave(&mut replica.state, split.session.move_transaction(begun));
-    replica.state.insert_id = None;
+    replica.state.known = session::OfConnection::UNKNOWN;
     replica.state.statements.let_go();
     if !in_step || split.control.is_aimed_at() {
         return;

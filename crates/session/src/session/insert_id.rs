@@ -7,6 +7,7 @@ use mysql_wire::{Command, Outcome};
 use sql_class::{Class, Effects};
 
 use super::Session;
+use super::own::LastGtid;
 use crate::PinReason;
 
 /// Rows with new ids, of which the answer says nothing.
@@ -41,13 +42,22 @@ impl Session {
     }
 
     /// The connection that came to hand is known to have this id: where it is the session's nothing has to be [sent](Session::prime) for it.
-    pub fn note_insert_id(&mut self, of_connection: Option<u64>) {
-        self.insert_id_is_there = self.knows_last_insert_id() && of_connection == Some(self.last.insert_id);
+    pub fn note_connection(&mut self, known: OfConnection) {
+        self.gtid_there = known.gtid;
+        let is_same = known.insert_id() == Some(self.last.insert_id);
+        self.insert_id_is_there = self.knows_last_insert_id() && is_same;
     }
 
-    /// The id of the connection that is about to be given back, as far as that is known. `had`: when it came to hand.
+    /// What is known of the connection that is about to be given back. `had`: when it came to hand.
     #[must_use]
-    pub fn insert_id_left(&self, had: Option<u64>) -> Option<u64> {
+    pub fn connection_left(&self, had: OfConnection) -> OfConnection {
+        OfConnection {
+            insert_id: self.insert_id_left(had.insert_id()).unwrap_or(UNKNOWN),
+            gtid: self.gtid_there,
+        }
+    }
+
+    fn insert_id_left(&self, had: Option<u64>) -> Option<u64> {
         match self.insert_id_is_there {
             true => {
                 let is_known = self.knows_last_insert_id() && !self.insert_id_may_differ;
@@ -58,14 +68,29 @@ impl Session {
     }
 
     /// What to ask the connection for the id that is not known, before it is given back: its OK goes to
-    /// [`Session::observe_ok`]. None where it is known.
+    /// [`Session::observe_primed`], and where there is a row that says it, to [`Session::learn_insert_id_asked`]. None where it is known.
     #[must_use]
     pub fn ask_last_insert_id(&mut self) -> Option<Vec<u8>> {
         let asked = std::mem::take(&mut self.insert_id);
         (asked != Made::Known).then(|| {
             self.insert_id_asked = asked;
-            crate::rebuild::ask_last_insert_id()
+            crate::rebuild::ask_last_insert_id(self.dialect)
         })
+    }
+
+    /// The connection is about to be [asked](Session::ask_last_insert_id), by a command that counts rows of its own.
+    #[must_use]
+    pub fn asks_by_a_row(&self) -> bool {
+        self.insert_id_asked != Made::Known && self.dialect.is_mariadb()
+    }
+
+    /// It has told by a row, or by its OK.
+    pub fn learn_insert_id_asked(&mut self, id: u64) {
+        match std::mem::take(&mut self.insert_id_asked) {
+            Made::Known => self.insert_id_is_there = true,
+            asked => self.insert_id = asked,
+        }
+        self.learn_last_insert_id(id);
     }
 
     /// The connection has said what its LAST_INSERT_ID() is.
@@ -110,6 +135,33 @@ impl Session {
             // Nor does an error of a procedure: what it has inserted before that stays.
             self.insert_id = Made::Unseen;
         }
+    }
+}
+
+/// What a connection says of statements that were executed on it, as far as it is known.
+#[derive(Debug, Clone, Copy)]
+pub struct OfConnection {
+    insert_id: u64,
+    gtid: LastGtid,
+}
+
+const UNKNOWN: u64 = u64::MAX;
+
+impl OfConnection {
+    /// Nothing was executed since its login.
+    pub const FRESH: Self = Self {
+        insert_id: 0,
+        gtid: LastGtid::NONE,
+    };
+    pub const UNKNOWN: Self = Self {
+        insert_id: UNKNOWN,
+        gtid: LastGtid::UNKNOWN,
+    };
+
+    /// LAST_INSERT_ID().
+    #[must_use]
+    pub fn insert_id(self) -> Option<u64> {
+        Some(self.insert_id).filter(|id| *id != UNKNOWN)
     }
 }
 

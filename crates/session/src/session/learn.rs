@@ -4,9 +4,8 @@ use std::rc::Rc;
 
 use mysql_wire::OkPacket;
 use mysql_wire::session_state::{Change, changes};
-use sql_class::{Class, Effects};
+use sql_class::{Class, Dialect, Effects};
 
-use super::insert_id::Made;
 use super::text::Collation;
 use super::{Session, own};
 use crate::rebuild::{Excursion, excursion};
@@ -20,6 +19,16 @@ impl Session {
     /// Every OK packet with session state, in their order. Gives back the session state that the client itself is to
     /// see, encoded; where that is empty its OK must not have SESSION_STATE_CHANGED.
     pub fn observe_ok(&mut self, ok: &OkPacket) -> Vec<u8> {
+        self.observe(ok, false)
+    }
+
+    /// The answer to a command of the gateway's own that has given the connection the session's id, or asked for it. Late reports come with
+    /// it, and that some state has changed is no news.
+    pub fn observe_primed(&mut self, ok: &OkPacket) {
+        self.observe(ok, true);
+    }
+
+    fn observe(&mut self, ok: &OkPacket, is_own: bool) -> Vec<u8> {
         self.learn_wishes(ok);
         let mut shown = Vec::new();
         let mut state_changed = false;
@@ -32,20 +41,39 @@ impl Session {
                 break;
             };
             match change {
-                Change::StateChanged(changed) => state_changed |= changed,
+                Change::StateChanged(changed) => state_changed |= changed && !is_own,
+                Change::Variable { name, value } if is_own && meaning(name) == Meaning::Gtid => {
+                    // It has written nothing.
+                    self.gtid_there.note(value);
+                }
+                Change::Variable { name, value } if meaning(name) == Meaning::Gtid => {
+                    let may_repeat = self.current.class == Class::Session;
+                    if !self.gtid_there.note(value).is_news(may_repeat) {
+                        continue; // it may be another session's
+                    }
+                    self.learn_gtid(value);
+                }
                 _ => explained |= self.learn(&change),
             }
+            self.note_reported(&change);
             charset |= is_variable(&change, CHARACTER_SET_CONNECTION);
             collation |= is_variable(&change, COLLATION_CONNECTION);
             if !is_for_the_gateway_only(&change) && self.trackers.shows(&change) {
                 change.encode(&mut shown);
             }
         }
+        if !self.current.effects.contains(Effects::SET_STATEMENT) {
+            self.forget_others(ok);
+        }
         if charset != collation && !self.current.effects.contains(Effects::SET_STATEMENT) {
             self.pair_charset_and_collation(charset);
+            self.show_charset(collation, &mut shown);
         }
-        let said = explained || self.current.sets_trackers || self.current.effects.intersects(EXPLAINS);
-        if state_changed && !said {
+        let said = explained
+            || self.awaits_values()
+            || self.current.sets_trackers
+            || self.current.effects.intersects(EXPLAINS);
+        if state_changed && (!said || self.sets_unclear()) {
             self.pin(PinReason::StateChange);
         }
         self.status = ok.status;
@@ -86,18 +114,6 @@ impl Session {
         }
         self.meaning_is_unclear = false;
         self.read_variables();
-    }
-
-    /// What to send, once the statement under way has ended, for what it has set and no answer reports: the OK goes to
-    /// [`Session::observe_ok`], or else [`Session::remains_unseen`] is to be called.
-    #[must_use]
-    pub fn ask_unseen(&mut self) -> Option<Vec<u8>> {
-        self.unseen.take().map(|question| *question)
-    }
-
-    /// The server does not tell.
-    pub fn remains_unseen(&mut self) {
-        self.lose_meaning();
     }
 
     /// The answer to a command of an [`Session::excursion`]: of what it reports, the transaction alone is the session's.
@@ -171,6 +187,45 @@ impl Session {
         }
     }
 
+    /// The charset of the server, or of the schema, goes with its collation: one that was not reported with the other is what that sets.
+    fn forget_others(&mut self, ok: &OkPacket) {
+        for other in variables::others_of_pairs() {
+            let (name, with) = other;
+            let is_said = |name| {
+                changes(&ok.session_state)
+                    .flatten()
+                    .any(|change| is_variable(&change, name))
+            };
+            if self.carried.variable(name).is_some() && !is_said(name) && is_said(with) {
+                Rc::make_mut(&mut self.carried).unset(name);
+            }
+        }
+    }
+
+    /// The client may want to know the charset, in the place of the collation by which MariaDB 11 tells the gateway.
+    fn show_charset(&self, by_collation: bool, shown: &mut Vec<u8>) {
+        let is_new = matches!(self.dialect, Dialect::MariaDb { version } if version >= 110_000);
+        let variable = |name| {
+            self.carried
+                .variable(name)
+                .map(|value| Change::Variable { name, value })
+        };
+        let (charset, collation) = (variable(CHARACTER_SET_CONNECTION), variable(COLLATION_CONNECTION));
+        let (Some(charset), Some(collation)) = (charset, collation) else {
+            return;
+        };
+        let len = |change: &Change<'_>| {
+            let mut bytes = Vec::new();
+            change.encode(&mut bytes);
+            bytes.len()
+        };
+        // Nor may the packet become longer than it was.
+        let wants = self.trackers.shows(&charset) && !self.trackers.shows(&collation);
+        if by_collation && is_new && wants && len(&charset) <= len(&collation) {
+            charset.encode(shown);
+        }
+    }
+
     /// `character_set_connection` and `collation_connection` are one to the server, which reports only the one that the
     /// statement named.
     fn pair_charset_and_collation(&mut self, by_charset: bool) {
@@ -200,24 +255,15 @@ impl Session {
         self.pin(PinReason::Uncarried);
     }
 
-    fn learn_variable(&mut self, name: &[u8], value: &[u8]) -> bool {
+    pub(super) fn learn_variable(&mut self, name: &[u8], value: &[u8]) -> bool {
+        let name = variables::carried_name(name, self.dialect);
         match meaning(name) {
-            Meaning::Nothing => return false,
-            Meaning::Gtid => {
-                self.learn_gtid(value);
-                return false;
-            }
+            Meaning::Nothing | Meaning::Gtid => return false,
             Meaning::Redirect => {}
             Meaning::LastInsertId => {
                 let value = str::from_utf8(value).ok().and_then(|text| text.parse().ok());
                 match value {
-                    Some(value) => {
-                        match std::mem::take(&mut self.insert_id_asked) {
-                            Made::Known => self.insert_id_is_there = true,
-                            asked => self.insert_id = asked,
-                        }
-                        self.learn_last_insert_id(value);
-                    }
+                    Some(value) => self.learn_insert_id_asked(value),
                     None => self.pin(PinReason::LastInsertId),
                 }
             }

@@ -7,6 +7,8 @@
 //! It does not grow with what is written. Of each origin so many intervals are kept, and the smallest gaps between them are taken
 //! for the session's own: others' transactions that were committed before its last one, which replicas have by then as a rule.
 
+use std::num::NonZeroU64;
+
 use super::Session;
 
 /// Of one origin.
@@ -35,6 +37,60 @@ impl Session {
     pub fn last_gtid(&self) -> Option<Vec<u8>> {
         last_of(self.gtid()?)
     }
+}
+
+/// Which transaction a MariaDB connection has told as its last. It tells one again with other things that are set there, and that one may
+/// be another session's, and older than what this one has written elsewhere: it is a new one only where it is another than before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct LastGtid(Option<NonZeroU64>);
+
+/// What a report of a GTID is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Report {
+    New,
+    /// The same as before, or none at all.
+    Old,
+    /// The connection had written what nobody has looked at.
+    Unclear,
+}
+
+impl LastGtid {
+    /// None yet.
+    pub(super) const NONE: Self = Self(None);
+    /// Something was written whose report nobody has read.
+    pub(super) const UNKNOWN: Self = Self(Some(NonZeroU64::MAX));
+
+    pub(super) fn note(&mut self, gtid: &[u8]) -> Report {
+        let Some(told) = folded(gtid) else {
+            return Report::Old;
+        };
+        match std::mem::replace(self, Self(Some(told))) {
+            before if before == *self => Report::Old,
+            Self::UNKNOWN => Report::Unclear,
+            _ => Report::New,
+        }
+    }
+}
+
+impl Report {
+    /// `may_repeat`: with a statement that usually writes nothing.
+    pub(super) fn is_news(self, may_repeat: bool) -> bool {
+        self == Self::New || self == Self::Unclear && !may_repeat
+    }
+}
+
+/// Domain and number of one GTID in one word. Two that a connection tells one after the other are as good as never the same: in a domain
+/// numbers grow.
+fn folded(gtid: &[u8]) -> Option<NonZeroU64> {
+    let mut parts = str::from_utf8(gtid).ok()?.split('-');
+    let domain: u32 = parts.next()?.parse().ok()?;
+    let _server: u32 = parts.next()?.parse().ok()?;
+    let number: u64 = parts.next()?.parse().ok()?;
+    let folded = number ^ u64::from(domain).rotate_right(32);
+    parts
+        .next()
+        .is_none()
+        .then(|| NonZeroU64::new(folded).unwrap_or(NonZeroU64::MIN))
 }
 
 /// What was known, and what was written last: a GTID, or a set of them.
@@ -263,6 +319,34 @@ mod tests {
             let expected = (set.to_owned(), Some(last.to_owned()));
             assert_eq!(after(reports), expected, "{reports:?}");
         }
+    }
+
+    #[test]
+    fn a_connection_tells_a_transaction_again() {
+        use Report::{New, Old, Unclear};
+        let mut there = LastGtid::NONE;
+        for (told, report) in [
+            ("", Old),
+            ("0-1-7", New),
+            ("0-1-7", Old),
+            ("0-1-8", New),
+            ("1-1-8", New),
+            ("", Old),
+            ("1-1-8", Old),
+            ("7", Old),
+            ("0-1", Old),
+            ("0-1-9-2", Old),
+            ("0-1-x", Old),
+            ("0-1-9,1-1-1", Old),
+            ("0-1-9", New),
+        ] {
+            assert_eq!(there.note(told.as_bytes()), report, "{told}");
+        }
+        there = LastGtid::UNKNOWN;
+        assert_eq!(there.note(b""), Old);
+        assert_eq!(there.note(b"0-1-9"), Unclear);
+        assert_eq!(there.note(b"0-1-9"), Old);
+        assert!(Unclear.is_news(false) && !Unclear.is_news(true) && New.is_news(true));
     }
 
     #[test]

@@ -8,7 +8,6 @@ use sql_class::{Class, Dialect, Effects, Facts};
 use super::insert_id::Made;
 use super::text::{
     Collation, Savepoint, begins_with_rollback, handler_step, may_count_rows, may_set_trackers, sets_once,
-    unseen,
 };
 use super::{Current, HandlerStep, IDLE, Session, Statement};
 use crate::variables::AUTOCOMMIT;
@@ -123,15 +122,9 @@ impl Session {
         if statement.command.starts_stream() || statement.command == Command::REGISTER_SLAVE {
             self.pin(PinReason::Stream);
         }
+        self.note_assigned(statement);
         if self.current.effects == Effects::NONE {
             return;
-        }
-        if self.current.effects.contains(Effects::SETS_UNSEEN) {
-            let question = unseen(self.text_of(statement), self.syntax);
-            if question.is_none() {
-                self.lose_meaning();
-            }
-            self.unseen = question.map(Box::new);
         }
         for (effect, reason) in PINS {
             if self.current.effects.contains(*effect) {
@@ -156,6 +149,7 @@ impl Session {
 
     /// The response to the command has ended.
     pub fn end(&mut self, outcome: &Outcome) {
+        self.settle_assigned(outcome.error.is_some());
         self.settle_status(outcome);
         self.settle_transaction(outcome);
         self.settle_locks(outcome);
@@ -267,7 +261,7 @@ impl Session {
         }
     }
 
-    fn text_of<'a>(&'a self, statement: &Statement<'a>) -> &'a [u8] {
+    pub(super) fn text_of<'a>(&'a self, statement: &Statement<'a>) -> &'a [u8] {
         match statement.command {
             Command::QUERY => statement.text,
             _ if runs_sql(statement.command) => self
@@ -523,7 +517,7 @@ impl Session {
             return;
         }
         if !effects.contains(Effects::READS_DIAGNOSTICS) {
-            self.last.warnings = outcome.warnings.max(failed.into());
+            self.warnings = outcome.warnings.max(failed.into());
         }
         self.last.row_count = match (failed, outcome.is_result_set) {
             (false, false) => i64::try_from(outcome.affected_rows).unwrap_or(i64::MAX),

@@ -47,7 +47,7 @@ impl Armed {
 
     pub(crate) fn for_gateway() -> Self {
         Armed {
-            variables: "*".into(),
+            variables: "autocommit,last_gtid,collation_connection,*".into(),
             schema: true,
             state: true,
             transaction: 2,
@@ -115,6 +115,9 @@ pub(crate) struct Connection {
     pub(crate) warnings: Vec<u16>,
     pub(crate) pending: Pending,
     pub(crate) reported: (String, String),
+    pub(crate) last_gtid: String,
+    /// MariaDB 11.
+    pub(crate) names_are_shared: bool,
 }
 
 /// What a statement gives.
@@ -183,6 +186,8 @@ impl Connection {
             warnings: Vec::new(),
             pending: Pending::default(),
             reported: ("________".into(), String::new()),
+            last_gtid: String::new(),
+            names_are_shared: false,
         }
     }
 

@@ -106,10 +106,11 @@ const STATEMENTS: usize = 40;
 /// One history. The error is what differed, and how it came to that.
 fn history(seed: u64, tally: &mut Tally) -> Result<(), String> {
     let mut random = Random(seed);
-    let dialect = match random.one_in(2) {
-        true => Dialect::MySql { version: 90_704 },
-        false => Dialect::MariaDb { version: 101_119 },
-    };
+    let dialect = random.of(&[
+        Dialect::MySql { version: 90_704 },
+        Dialect::MariaDb { version: 101_119 },
+        Dialect::MariaDb { version: 110_405 },
+    ]);
     let tracks = random.one_in(2);
     let mut direct = Direct {
         server: Server::new(dialect),

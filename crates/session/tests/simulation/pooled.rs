@@ -6,8 +6,8 @@ use std::rc::Rc;
 use mysql_wire::session_state::{Change, changes};
 use mysql_wire::{Command, OkPacket, Outcome, StatusFlags};
 use session::{
-    Baseline, CANNOT, Carried, ClientTrackers, Prepared, Session, Start, Statement, clear_diagnostics, cost,
-    rebuild,
+    Baseline, CANNOT, Carried, ClientTrackers, OfConnection, Prepared, Session, Start, Statement,
+    clear_diagnostics, cost, rebuild,
 };
 use sql_class::Dialect;
 
@@ -20,8 +20,8 @@ use crate::{Random, Seen};
 struct Client {
     session: Session,
     held: Option<usize>,
-    /// LAST_INSERT_ID() of that, when it came to hand.
-    held_id: Option<u64>,
+    /// What was known of that when it came to hand.
+    held_id: OfConnection,
     /// The client's statements: their ids at the session, and whether they are prepared at all.
     slots: [Option<u32>; 3],
     /// A command of the gateway's own has got what the next OK would have told the client.
@@ -35,8 +35,8 @@ pub(crate) struct Gateway {
     clients: Vec<Client>,
     /// What each connection has, as the gateway knows it; `None` while a session holds it.
     idle: Vec<Option<Rc<Carried>>>,
-    /// LAST_INSERT_ID() of each, as far as it is known.
-    ids: Vec<Option<u64>>,
+    /// What else is known of each.
+    ids: Vec<OfConnection>,
     baseline: Rc<Baseline>,
     /// Statements as they were when their clients prepared them.
     meanings: BTreeMap<u32, connection::Prepared>,
@@ -86,7 +86,7 @@ impl Gateway {
                 ..start.clone()
             }),
             held: None,
-            held_id: None,
+            held_id: OfConnection::UNKNOWN,
             slots: [None; 3],
             trackers_differ: false,
             calculated: false,
@@ -151,7 +151,11 @@ impl Gateway {
             let ok = self.send(connection, &payload);
             // What a statement that failed has set may be reported with it, and is not shown to the client then.
             self.clients[at].trackers_differ |= self.clients[at].session.is_pinned();
-            let _ = self.clients[at].session.observe_ok(&ok);
+            self.clients[at].session.observe_primed(&ok);
+            if self.clients[at].session.asks_by_a_row() {
+                let id = self.server.connections[connection].last_insert_id;
+                self.clients[at].session.learn_insert_id_asked(id);
+            }
         }
         if let Op::Prepare(slot, _) = op {
             self.learn_meaning(at, connection);
@@ -238,6 +242,12 @@ impl Gateway {
             self.learn_insert_id(at);
         }
         let session = &mut self.clients[at].session;
+        assert_eq!(session.ask_unseen(), None);
+        for name in session.take_unnamed() {
+            let name = str::from_utf8(&name).unwrap();
+            let value = self.server.variable(connection, name);
+            session.learn_value(name.as_bytes(), Some(value.as_bytes()));
+        }
         if session.needs_rearming() {
             let now = self.server.connections[connection].tracking();
             self.server.connections[connection].armed = Armed::for_gateway();
@@ -268,7 +278,7 @@ impl Gateway {
     fn give_back(&mut self, at: usize) {
         let client = &mut self.clients[at];
         if let Some(connection) = client.held.take() {
-            self.ids[connection] = client.session.insert_id_left(client.held_id);
+            self.ids[connection] = client.session.connection_left(client.held_id);
             self.idle[connection] = Some(client.session.leave());
         }
     }
@@ -285,7 +295,7 @@ impl Gateway {
             .collect();
         let connection = if idle.is_empty() || self.idle.len() < 2 {
             self.idle.push(Some(Rc::new(Carried::fresh(None, true))));
-            self.ids.push(Some(0));
+            self.ids.push(OfConnection::FRESH);
             self.server.connect(Armed::for_gateway(), None)
         } else {
             idle[random.below(idle.len())]
@@ -295,7 +305,7 @@ impl Gateway {
             self.server.reset(connection);
             self.server.connections[connection].armed = Armed::for_gateway();
             have = Rc::new(have.after_reset(self.server.dialect, &self.baseline));
-            self.ids[connection] = None;
+            self.ids[connection] = OfConnection::UNKNOWN;
         }
         let mut warned = false;
         for payload in rebuild(&want, &have, &self.baseline, self.server.dialect) {
@@ -306,10 +316,10 @@ impl Gateway {
         }
         let client = &mut self.clients[at];
         (client.held, client.held_id) = (Some(connection), self.ids[connection]);
-        client.session.note_insert_id(client.held_id);
+        client.session.note_connection(client.held_id);
         let id = self.server.connections[connection].last_insert_id;
         assert!(
-            client.held_id.is_none_or(|known| known == id),
+            client.held_id.insert_id().is_none_or(|known| known == id),
             "{:?} {id}",
             client.held_id
         );
@@ -437,13 +447,17 @@ impl Gateway {
 
     fn reset(&mut self, at: usize) -> Vec<Seen> {
         let client = &mut self.clients[at];
+        if let Some(connection) = client.held.filter(|_| client.calculated) {
+            let rows = self.server.connections[connection].found_rows;
+            client.session.learn_found_rows(rows);
+        }
         client.calculated = false;
         client.slots = [None; 3];
         client.session.reset();
         if let Some(connection) = client.held {
             self.server.reset(connection);
             self.server.connections[connection].armed = Armed::for_gateway();
-            client.held_id = None;
+            client.held_id = OfConnection::UNKNOWN;
         }
         client.session.rearmed();
         assert!(!client.session.is_pinned());
@@ -457,11 +471,11 @@ fn id_on_server(client: usize, id: u32) -> u32 {
 }
 
 /// Without the variable that SET STATEMENT restores: MariaDB reports that late, and it may come to somebody else, for whom
-/// it says nothing new.
+/// it says nothing new. And without what the connection wrote last, which MariaDB 11 tells again.
 fn readable(change: Change<'_>) -> Option<String> {
     match change {
         Change::Variable {
-            name: b"lc_time_names",
+            name: b"lc_time_names" | b"last_gtid",
             ..
         } => None,
         Change::Variable { name, value } => Some(format!(
@@ -481,15 +495,17 @@ fn answer(seen: &mut [Seen], value: String) {
 
 impl Seen {
     pub(crate) fn of(given: &Given, ok: &OkPacket, shown: &[u8]) -> Seen {
+        // They come in any order.
+        let shown = changes(shown).filter_map(|change| readable(change.unwrap()));
+        let mut trackers: Vec<_> = shown.collect();
+        trackers.sort();
         Seen::Done {
             rows: given.rows.clone(),
             affected: ok.affected_rows,
             insert_id: ok.last_insert_id,
             warnings: ok.warnings,
             status: ok.status.without(StatusFlags::SESSION_STATE_CHANGED),
-            trackers: changes(shown)
-                .filter_map(|change| readable(change.unwrap()))
-                .collect(),
+            trackers,
         }
     }
 }

@@ -5,6 +5,19 @@ use mysql_wire::{Command, OkPacket, StatusFlags};
 
 use crate::connection::{Connection, Given, global, own_collation};
 
+/// Told as the first of them that was named when the trackers were armed.
+const TOGETHER: &[&[&str]] = &[
+    &[
+        "last_gtid",
+        "last_insert_id",
+        "timestamp",
+        "insert_id",
+        "sql_select_limit",
+    ],
+    &["autocommit", "sql_auto_is_null"],
+    &["collation_connection", "character_set_connection"],
+];
+
 impl Connection {
     fn status(&self, mariadb: bool) -> StatusFlags {
         let mode = self.variable("sql_mode");
@@ -51,6 +64,34 @@ impl Connection {
         (String::from_utf8(state.into()).unwrap(), text)
     }
 
+    /// The name that MariaDB 11 has for a variable and those that are kept with it, and that one's value.
+    fn told_as(&self, name: &str) -> Option<(String, String)> {
+        let together = TOGETHER.iter().find(|together| together.contains(&name));
+        let Some(together) = together else {
+            return Some((name.into(), self.reported_value(name)));
+        };
+        let named = self
+            .armed
+            .variables
+            .split(',')
+            .find(|known| together.contains(known));
+        let name = named.or_else(|| self.armed.tracks("*").then_some(together[0]))?;
+        Some((name.into(), self.reported_value(name)))
+    }
+
+    fn reported_value(&self, name: &str) -> String {
+        match name {
+            "last_gtid" => self.last_gtid.clone(),
+            "session_track_system_variables" => self.armed.variables.clone(),
+            name if name.starts_with("session_track_") => {
+                let tracking = self.tracking();
+                let known = tracking.into_iter().find(|(known, _)| *known == name);
+                known.map_or(String::new(), |(_, value)| value)
+            }
+            name => self.variable(name),
+        }
+    }
+
     /// The OK packet, with what the trackers have to say since the last one.
     pub(crate) fn ok(&mut self, given: &Given, mariadb: bool) -> OkPacket {
         let mut pending = std::mem::take(&mut self.pending);
@@ -65,9 +106,15 @@ impl Connection {
         }
         let mut state = Vec::new();
         if let (Some(gtid), true) = (pending.gtid, mariadb) {
+            self.last_gtid = format!("0-1-{gtid}");
             pending
                 .variables
-                .insert("last_gtid".into(), format!("0-1-{gtid}"));
+                .insert("last_gtid".into(), self.last_gtid.clone());
+        }
+        if self.names_are_shared {
+            let told = pending.variables.keys().filter_map(|name| self.told_as(name));
+            let told: Vec<_> = told.collect();
+            pending.variables = told.into_iter().collect();
         }
         for (name, value) in pending
             .variables
@@ -121,6 +168,7 @@ impl Connection {
             }
             Command::SET_OPTION => self.multi = payload[1] == 0,
             Command::QUERY if text.starts_with("DO ") => self.warnings.clear(),
+            Command::QUERY if text == "SELECT LAST_INSERT_ID() LIMIT 1" => self.found_rows = 1,
             Command::QUERY => {
                 self.assign(text.strip_prefix("SET ").unwrap());
                 if !text.starts_with("SET last_insert_id") {

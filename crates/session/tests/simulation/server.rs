@@ -36,7 +36,9 @@ impl Server {
     }
 
     pub(crate) fn connect(&mut self, armed: Armed, schema: Option<&str>) -> usize {
-        self.connections.push(Connection::new(armed, schema));
+        let mut connection = Connection::new(armed, schema);
+        connection.names_are_shared = self.names_are_shared();
+        self.connections.push(connection);
         self.connections.len() - 1
     }
 
@@ -59,7 +61,7 @@ impl Server {
         self.locks.retain(|_, owner| *owner != at);
         let old = &self.connections[at];
         let mut new = Connection::new(Armed::by_default(), old.schema.as_deref());
-        new.multi = old.multi;
+        (new.multi, new.found_rows) = (old.multi, old.found_rows);
         if !self.dialect.is_mariadb() {
             for name in [
                 "character_set_client",
@@ -69,7 +71,12 @@ impl Server {
                 new.variables.insert(name.into(), global(name).into());
             }
         }
+        new.names_are_shared = self.names_are_shared();
         self.connections[at] = new;
+    }
+
+    fn names_are_shared(&self) -> bool {
+        matches!(self.dialect, Dialect::MariaDb { version } if version >= 110_000)
     }
 
     /// Runs what a client sends; `id` is the prepared statement's.

@@ -144,7 +144,7 @@ impl Copy {
         let mut connection = leased.await.ok()?;
         self.rebuild(&mut connection).await?;
         connection.state.last_session = None;
-        connection.state.insert_id = None;
+        connection.state.known = session::OfConnection::UNKNOWN;
         let capabilities = connection.opened.capabilities;
         let mut payload = vec![Command::QUERY.0];
         if capabilities.contains(Capabilities::QUERY_ATTRIBUTES) {

@@ -1,0 +1,135 @@
+//! What a statement sets, and what of that nothing has told.
+//!
+//! Trackers name what was set, as a rule. MariaDB says nothing of `SET @@x = …`. From 11 on it reports several variables under one name,
+//! and before 10.11.12 and 11.4.6, or so, it is silent about those of storage engines. So what a text sets is remembered until it was
+//! reported by its own name, and what is left is asked for.
+
+use mysql_wire::session_state::Change;
+use sql_class::{Class, Effects};
+
+use super::text::unseen;
+use super::{Session, Statement};
+use crate::PinReason;
+use crate::variables::{is_told_by, is_word};
+
+/// Of the statement under way.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Unseen {
+    /// Has the server report what it says nothing of.
+    question: Option<Vec<u8>>,
+    /// What was set and not reported yet.
+    names: Vec<Box<[u8]>>,
+    /// Nobody knows what else.
+    is_unclear: bool,
+}
+
+/// More than that are not asked for.
+const NAMES_MAX: usize = 16;
+
+impl Session {
+    /// Remembers what the statement sets.
+    pub(super) fn note_assigned(&mut self, statement: &Statement<'_>) {
+        let (class, effects) = (self.current.class, self.current.effects);
+        let may_set = matches!(class, Class::Session | Class::Administration | Class::Unknown);
+        if !self.dialect.is_mariadb() || !may_set && self.current.statements <= 1 {
+            return;
+        }
+        let text = self.text_of(statement);
+        let names = sql_class::assigned_in_session(text, self.syntax);
+        let asks = effects.contains(Effects::SETS_UNSEEN);
+        let question = if asks { unseen(text, self.syntax) } else { None };
+        if asks && question.is_none() {
+            self.lose_meaning();
+        }
+        let unseen = Unseen {
+            question,
+            is_unclear: names.is_none(),
+            names: names.unwrap_or_default(),
+        };
+        let is_known = unseen.question.is_none() && unseen.names.is_empty() && !unseen.is_unclear;
+        self.unseen = (!is_known).then(|| Box::new(unseen));
+    }
+
+    pub(super) fn sets_unclear(&self) -> bool {
+        self.unseen.as_ref().is_some_and(|unseen| unseen.is_unclear)
+    }
+
+    /// The server has reported something.
+    pub(super) fn note_reported(&mut self, change: &Change<'_>) {
+        if let (Some(unseen), Change::Variable { name, .. }) = (&mut self.unseen, change) {
+            unseen.names.retain(|set| !is_told_by(set, name));
+        }
+    }
+
+    /// Something was set that was not reported, and will be asked for.
+    pub(super) fn awaits_values(&self) -> bool {
+        self.unseen
+            .as_ref()
+            .is_some_and(|unseen| !unseen.names.is_empty())
+    }
+
+    /// The statement has failed: a server checks everything before it sets anything.
+    pub(super) fn settle_assigned(&mut self, has_failed: bool) {
+        if let Some(unseen) = &mut self.unseen
+            && has_failed
+            && self.current.statements <= 1
+        {
+            unseen.names.clear();
+        }
+        if self
+            .unseen
+            .as_ref()
+            .is_some_and(|unseen| unseen.question.is_none() && unseen.names.is_empty())
+        {
+            self.unseen = None;
+        }
+    }
+
+    /// The statement under way has set something that was not reported: see [`Session::ask_unseen`] and [`Session::take_unnamed`].
+    #[must_use]
+    pub fn has_unseen(&self) -> bool {
+        self.unseen.is_some()
+    }
+
+    /// What to send, once the statement under way has ended, for what it has set and no answer reports: the OK goes to
+    /// [`Session::observe_ok`], or else [`Session::remains_unseen`] is to be called.
+    #[must_use]
+    pub fn ask_unseen(&mut self) -> Option<Vec<u8>> {
+        self.unseen.as_mut()?.question.take()
+    }
+
+    /// After that: what is to be [asked for](crate::ask_value) by its name, with [`Session::learn_value`] for each.
+    #[must_use]
+    pub fn take_unnamed(&mut self) -> Vec<Box<[u8]>> {
+        let names = self.unseen.take().map_or_else(Vec::new, |unseen| unseen.names);
+        if names.len() > NAMES_MAX || !names.iter().all(|name| is_word(name)) {
+            self.lose_meaning();
+            return Vec::new();
+        }
+        names
+    }
+
+    /// What a variable is set to. None where the server does not say it in plain words.
+    pub fn learn_value(&mut self, name: &[u8], value: Option<&[u8]>) {
+        let Some(value) = value.filter(|value| value.is_ascii()) else {
+            self.lose_meaning();
+            return;
+        };
+        // As trackers write it, and the baseline.
+        let is_switch = matches!(self.baseline.variable(name), Some(b"ON" | b"OFF"));
+        let value: &[u8] = match value {
+            b"1" if is_switch => b"ON",
+            b"0" if is_switch => b"OFF",
+            value => value,
+        };
+        if !self.learn_variable(name, value) {
+            self.pin(PinReason::Uncarried);
+        }
+    }
+
+    /// The server does not tell.
+    pub fn remains_unseen(&mut self) {
+        self.unseen = None;
+        self.lose_meaning();
+    }
+}
