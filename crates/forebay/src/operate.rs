@@ -33,6 +33,8 @@ pub(crate) struct Operator {
     log: LogHandle,
     certificates: Arc<Certificates>,
     started: Instant,
+    /// When the configuration that is in force was taken up.
+    taken: Mutex<Instant>,
 }
 
 impl Operator {
@@ -54,10 +56,13 @@ impl Operator {
             log,
             certificates: Arc::default(),
             started: Instant::now(),
+            taken: Mutex::new(Instant::now()),
         };
         operator.publish_limit(&operator.config());
         operator.look_at_certificates();
-        operator.telemetry.register(Arc::clone(&operator.certificates) as _);
+        operator
+            .telemetry
+            .register(Arc::clone(&operator.certificates) as _);
         Arc::new(operator)
     }
 
@@ -119,7 +124,13 @@ impl Operator {
                 .of(Reload::Restart)
                 .map(|change| format!("\n{change}: waits for a restart"))
                 .collect();
-            return Ok(format!("nothing has changed{}", waiting.concat()));
+            // Most of those who ask have just saved the file, and the watch was quicker.
+            let taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+            let ago = taken.elapsed().as_secs();
+            return Ok(format!(
+                "nothing has changed since the configuration was taken up {ago} s ago{}",
+                waiting.concat()
+            ));
         }
         // First what can be taken back.
         if config.log.level != new.log.level {
@@ -134,6 +145,7 @@ impl Operator {
         }
         self.publish_limit(&new);
         self.certificates.look(&new);
+        *self.taken.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
         *config = new;
         Ok(diff.to_string())
     }

@@ -105,6 +105,24 @@ async fn statements_are_refused_answered_and_rewritten() {
         ask(&mut session, "DELETE FROM nothing WHERE a = 1").await,
         Err(1146)
     );
+    let explained = async |session: &mut mysql_async::Conn, statement: &str| -> Vec<(String, String)> {
+        session
+            .query(format!("FOREBAY EXPLAIN {statement}"))
+            .await
+            .unwrap()
+    };
+    let lines = explained(&mut session, "DELETE FROM nothing").await;
+    let end = [
+        ("refuse", "DELETE without WHERE"),
+        ("target", "none: a rule answers it"),
+    ];
+    assert!(
+        lines.ends_with(&end.map(|(what, value)| (what.to_owned(), value.to_owned()))),
+        "{lines:?}"
+    );
+    let lines = explained(&mut session, "SELECT 'old'").await;
+    let rewritten = ("rewrite".to_owned(), "SELECT 'new'".to_owned());
+    assert!(lines.contains(&rewritten), "{lines:?}");
 
     session.query_drop("this is no SQL, please").await.unwrap();
     assert_eq!(session.info(), "done");

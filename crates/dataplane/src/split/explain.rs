@@ -163,6 +163,11 @@ pub(crate) async fn explain(split: &mut Split, text: &str) -> Vec<Vec<String>> {
     );
     let looks = rules::explain(split, text.as_bytes(), &facts);
     looks.into_iter().for_each(|(rule, look)| say(&rule, look));
+    if rules::answer_it(split) {
+        rules::explained(split);
+        say("target", "none: a rule answers it".to_owned());
+        return rows;
+    }
     if split.lease.is_some() {
         if transaction::is_on_replica(split) {
             say("target", target_in_words(&choose::target(split, &facts)));

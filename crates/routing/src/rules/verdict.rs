@@ -64,6 +64,33 @@ impl Verdict {
         self.rules.is_empty()
     }
 
+    /// Whether no server gets the statement.
+    #[must_use]
+    pub fn is_answer(&self) -> bool {
+        self.refuse.is_some() || self.answer_ok.is_some()
+    }
+
+    /// What happens to the statement, for explanations: options and their values. Where it goes is not among it.
+    #[must_use]
+    pub fn in_words(&self) -> Vec<(&'static str, String)> {
+        let text =
+            |option: &'static str, value: &Option<Arc<str>>| Some((option, value.as_deref()?.to_owned()));
+        let time = |option: &'static str, value: Option<Duration>| Some((option, format!("{:?}", value?)));
+        let rewritten = self.rewritten.as_deref().filter(|_| !self.is_answer());
+        [
+            text("refuse", &self.refuse),
+            text("answer_ok", &self.answer_ok),
+            rewritten.map(|text| ("rewrite", String::from_utf8_lossy(text).into_owned())),
+            time("limit_wait", (!self.limits.is_empty()).then_some(self.limit_wait)),
+            time("timeout", self.timeout),
+            time("delay", self.delay),
+            text("mirror", &self.mirror),
+        ]
+        .into_iter()
+        .flatten()
+        .collect()
+    }
+
     /// Adds what a rule says that matched; `text` is the statement as the client sent it.
     pub(super) fn add(&mut self, compiled: &Compiled, text: &[u8]) {
         let rule = &compiled.rule;

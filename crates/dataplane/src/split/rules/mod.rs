@@ -520,10 +520,20 @@ pub(crate) fn explain(split: &mut Split, text: &[u8], facts: &Facts) -> Vec<(Str
         (format!("rule {name}"), look)
     };
     let looks = split.rules.rules.explain(&who(split), question);
-    let looks = looks.into_iter().map(in_words).collect();
+    let looks = looks.into_iter().map(in_words);
     let verdict = split.rules.rules.decide(&split.rules.selection, question);
+    let says = verdict.in_words().into_iter();
+    let looks = looks
+        .chain(says.map(|(option, value)| (option.to_owned(), value)))
+        .collect();
     split.rules.ruling = Some(Box::new(Ruling::new(verdict, Vec::new(), None)));
     looks
+}
+
+/// Whether the rules that are explained have the statement answered by the gateway.
+pub(crate) fn answer_it(split: &Split) -> bool {
+    let ruling = split.rules.ruling.as_ref();
+    ruling.is_some_and(|ruling| ruling.verdict.is_answer())
 }
 
 /// The explanation is over.
