@@ -12,3 +12,4 @@ mod tables_change;
 mod the_stream_goes_on;
 mod transactions;
 mod what_one_kind_of_server_does;
+mod whatever_changes_rows;
