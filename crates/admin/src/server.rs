@@ -34,15 +34,25 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 #[derive(Debug, thiserror::Error)]
 pub enum AdminError {
     /// The address could not be bound.
-    #[error(
-        "cannot listen on {address} for [admin] bind: {source}; is another program there, or is it no address of this machine?"
-    )]
+    #[error("cannot listen on {address} for [admin] bind: {source}{}", advice(source))]
     Bind {
         /// The address of the configuration.
         address: SocketAddr,
         /// What the kernel says.
         source: io::Error,
     },
+}
+
+/// The next step, for the causes that have an obvious one.
+fn advice(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::AddrInUse => "; another process uses this address (`ss -ltnp` shows which)",
+        io::ErrorKind::AddrNotAvailable => {
+            "; no interface of this machine has this address (`ip address` lists them)"
+        }
+        io::ErrorKind::PermissionDenied => "; ports below 1024 need CAP_NET_BIND_SERVICE",
+        _ => "",
+    }
 }
 
 /// Binds the address of `[admin] bind`. Apart from [`serve`], so that a wrong address fails the start.

@@ -417,4 +417,16 @@ async fn a_taken_address_is_named() {
         error.starts_with(&format!("cannot listen on {} for [admin] bind: ", server.address)),
         "{error}"
     );
+    assert!(
+        error.ends_with("another process uses this address (`ss -ltnp` shows which)"),
+        "{error}"
+    );
+    // TEST-NET-1 is nobody's.
+    let error = admin::bind("192.0.2.1:6080".parse().expect("an address"))
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.ends_with("no interface of this machine has this address (`ip address` lists them)"),
+        "{error}"
+    );
 }

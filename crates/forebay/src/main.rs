@@ -6,7 +6,8 @@ mod notify;
 mod operate;
 mod serve;
 
-use std::io::{self, Write};
+use std::fs::File;
+use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -132,11 +133,16 @@ fn words(error: &anyhow::Error) -> String {
 
 /// The configuration; where there is none, with what to do about it.
 fn load(path: &Path) -> anyhow::Result<config::Config> {
-    config::Config::load(path).map_err(|errors| match path.try_exists() {
-        Ok(false) => {
+    config::Config::load(path).map_err(|errors| match File::open(path).map_err(|error| error.kind()) {
+        Err(ErrorKind::NotFound) => {
             anyhow::anyhow!("{errors}; name the file with --config (how to begin one: forebay docs options)")
         }
-        Ok(true) | Err(_) => errors.into(),
+        Err(ErrorKind::PermissionDenied) => {
+            anyhow::anyhow!(
+                "{errors}; the user that runs this must be able to read it and to enter its folders"
+            )
+        }
+        Ok(_) | Err(_) => errors.into(),
     })
 }
 

@@ -5,8 +5,10 @@
     reason = "a test stops where something is not as it must be"
 )]
 
+use std::fs::Permissions;
 use std::net::TcpListener;
 use std::os::linux::net::SocketAddrExt;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -124,4 +126,27 @@ fn the_service_manager_is_told_of_the_start_a_refused_reload_and_the_end() {
         "STOPPING=1\nEXTEND_TIMEOUT_USEC=100000000\nSTATUS=sessions end, at most 90 s"
     );
     assert_eq!(gateway.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn a_file_that_may_not_be_read_says_who_must() {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("unreadable");
+    std::fs::create_dir_all(&folder).unwrap();
+    let file = folder.join("forebay.toml");
+    std::fs::write(&file, "").unwrap();
+    std::fs::set_permissions(&file, Permissions::from_mode(0o000)).unwrap();
+    if std::fs::File::open(&file).is_ok() {
+        // Whoever is root reads everything.
+        return;
+    }
+    let output = Command::new(env!("CARGO_BIN_EXE_forebay"))
+        .args(["check", "--config"])
+        .arg(&file)
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        said.contains("the user that runs this must be able to read it"),
+        "{said}"
+    );
 }
