@@ -83,6 +83,7 @@ fn column(place: usize, name: &str, column_type: &str, collation: Option<&str>) 
         collation: collation.map(Box::from),
         unlogged: false,
         invisible: false,
+        signs_zeros: false,
     }
 }
 

@@ -111,9 +111,11 @@ impl Mapping {
         plain(shape)?;
         let column_types = shape.columns.iter().map(|column| {
             let parsed = ColumnType::parse(&column.column_type, column.charset.as_deref());
-            parsed.map_err(|error| Refused::column(&column.name, Reason::Type(error)))
+            let mut parsed = parsed.map_err(|error| Refused::column(&column.name, Reason::Type(error)))?;
+            parsed.signs_zeros = column.signs_zeros;
+            Ok(parsed)
         });
-        let column_types: Vec<ColumnType> = column_types.collect::<Result<_, _>>()?;
+        let column_types: Vec<ColumnType> = column_types.collect::<Result<_, Refused>>()?;
         let mut columns = Columns {
             shape,
             types: &column_types,

@@ -61,6 +61,8 @@ pub struct ColumnShape {
     pub unlogged: bool,
     /// Not part of `SELECT *`.
     pub invisible: bool,
+    /// The server shows that a zero is negative, as some MariaDB do.
+    pub signs_zeros: bool,
 }
 
 /// A unique index.
@@ -81,7 +83,7 @@ pub fn questions(schema: &str, table: &str) -> [String; 5] {
             "SELECT TABLE_SCHEMA, TABLE_NAME, TABLE_TYPE, ENGINE FROM information_schema.TABLES WHERE {of_table}"
         ),
         format!(
-            "SELECT COLUMN_NAME, ORDINAL_POSITION, IS_NULLABLE, COLUMN_TYPE, CHARACTER_SET_NAME, COLLATION_NAME, EXTRA \
+            "SELECT COLUMN_NAME, ORDINAL_POSITION, IS_NULLABLE, COLUMN_TYPE, CHARACTER_SET_NAME, COLLATION_NAME, EXTRA, -0e0 \
              FROM information_schema.COLUMNS WHERE {of_table} ORDER BY ORDINAL_POSITION"
         ),
         format!(
@@ -179,6 +181,7 @@ fn column(row: &TextRow, generated_are_logged: bool) -> ColumnShape {
         collation: optional(5),
         unlogged: extra.contains("VIRTUAL") || !generated_are_logged && extra.contains("STORED GENERATED"),
         invisible: extra.contains("INVISIBLE"),
+        signs_zeros: text(row, 7).starts_with('-'),
     }
 }
 

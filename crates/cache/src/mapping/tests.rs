@@ -17,6 +17,7 @@ fn column(name: &str, column_type: &str, collation: Option<&str>) -> ColumnShape
         collation: collation.map(Box::from),
         unlogged: false,
         invisible: false,
+        signs_zeros: false,
     }
 }
 

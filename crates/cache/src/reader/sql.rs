@@ -140,6 +140,7 @@ mod tests {
             collation: collation.map(Box::from),
             unlogged: false,
             invisible: false,
+            signs_zeros: false,
         });
         let names: Vec<&str> = key.iter().map(|(name, ..)| *name).collect();
         let shape = TableShape {

@@ -38,6 +38,7 @@ fn shape(table: &str, columns: &[(&str, &str)], key: &[&str]) -> TableShape {
         collation: column_type.starts_with("varchar").then(|| "utf8mb4_bin".into()),
         unlogged: false,
         invisible: false,
+        signs_zeros: false,
     };
     TableShape {
         schema: "shop".into(),

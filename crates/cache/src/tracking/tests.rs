@@ -22,6 +22,7 @@ fn mapping(id: u32, name: &str, column_type: &str, collation: Option<&str>) -> A
         collation: collation.map(Into::into),
         unlogged: false,
         invisible: false,
+        signs_zeros: false,
     };
     let shape = TableShape {
         schema: "shop".into(),

@@ -56,6 +56,9 @@ pub struct ColumnType {
     pub charset: Charset,
     /// Of ENUM and SET, in UTF-8.
     pub members: Arc<[Box<[u8]>]>,
+    /// Of FLOAT and DOUBLE on MariaDB: the server shows that a zero is negative. Some do, others show 0 of it, which is in their binary
+    /// log alone: `SELECT -0e0` tells.
+    pub signs_zeros: bool,
 }
 
 impl ColumnType {
@@ -82,6 +85,7 @@ impl ColumnType {
             decimals,
             charset: Charset::Binary,
             members: Arc::default(),
+            signs_zeros: false,
         }
     }
 

@@ -95,13 +95,13 @@ impl<'a> Image<'a> {
         else {
             return Err(BinlogError::Absent { column });
         };
+        let hides_sign = layout.is_mariadb && !column_type.signs_zeros;
         match field {
             Field::Absent => Err(BinlogError::Absent { column }),
             Field::Null => Ok(Value::Null),
             Field::Stored(bytes) => match field::value(*wire, column_type, bytes)? {
-                // Of MariaDB's negative zeros only the binary log knows: no SELECT shows them.
-                Value::Float(0.0) if layout.is_mariadb => Ok(Value::Float(0.0)),
-                Value::Double(0.0) if layout.is_mariadb => Ok(Value::Double(0.0)),
+                Value::Float(0.0) if hides_sign => Ok(Value::Float(0.0)),
+                Value::Double(0.0) if hides_sign => Ok(Value::Double(0.0)),
                 value => Ok(value),
             },
         }

@@ -194,12 +194,13 @@ async fn fill(
     link.query("SET time_zone = '+00:00'").await;
     let shape = link
         .query(&format!(
-            "SELECT COLUMN_TYPE, CHARACTER_SET_NAME FROM information_schema.COLUMNS \
+            "SELECT COLUMN_TYPE, CHARACTER_SET_NAME, -0e0 FROM information_schema.COLUMNS \
              WHERE TABLE_SCHEMA = 'test' AND TABLE_NAME = '{name}' AND COLUMN_NAME = 'v'"
         ))
         .await;
     let word = |at: usize| shape[0][at].clone().map(|word| String::from_utf8(word).unwrap());
-    let column = ColumnType::parse(&word(0).unwrap(), word(1).as_deref()).unwrap();
+    let mut column = ColumnType::parse(&word(0).unwrap(), word(1).as_deref()).unwrap();
+    column.signs_zeros = word(2).unwrap().starts_with('-');
     Table {
         name,
         declaration,

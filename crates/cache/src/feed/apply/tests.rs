@@ -35,6 +35,7 @@ fn column(ordinal: usize, name: &str) -> ColumnShape {
         collation: None,
         unlogged: false,
         invisible: false,
+        signs_zeros: false,
     }
 }
 
