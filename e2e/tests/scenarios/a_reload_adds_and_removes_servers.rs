@@ -20,6 +20,12 @@ async fn without_touching_sessions() {
     .await;
     let mine: Option<u8> = session.query_first("SELECT @mine").await.unwrap();
     assert_eq!(mine, Some(7), "the session is still the same");
+    assert!(gateway.reload(Setup::in_front_of(&servers)).await);
+    eventually("it says since when there is no news", async || {
+        let told = "nothing has changed since the configuration was taken up";
+        gateway.log().contains(told)
+    })
+    .await;
 
     // Removed: no new sessions; the one in a transaction keeps its server until it is done.
     session.query_drop("START TRANSACTION").await.unwrap();
