@@ -186,7 +186,7 @@ impl Board {
     }
 
     /// Rises with every statement of the stream that may change the definition of a mapped table or what accounts may do,
-    /// and with every change of the mappings, before anything later is shown.
+    /// and with every change of the mappings that are served, before anything later is shown.
     pub fn definitions(&self) -> u64 {
         self.definitions.load(Ordering::Acquire)
     }
@@ -266,9 +266,12 @@ impl Board {
 
     pub(super) fn set_mappings(&self, mappings: MappingSet) {
         let mappings = Arc::new(mappings);
-        self.mappings.store(Arc::clone(&mappings));
-        self.note_definition();
-        self.tracking.set_open(&mappings);
+        let before = self.mappings.swap(Arc::clone(&mappings));
+        // Why others are not served is no definition: a primary that is away would take from everybody what they know.
+        if !before.serves_what(&mappings) {
+            self.note_definition();
+            self.tracking.set_open(&mappings);
+        }
     }
 
     pub(super) fn set_states(&self, states: Vec<MappingState>) {

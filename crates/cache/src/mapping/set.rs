@@ -51,6 +51,12 @@ impl MappingSet {
         &self.all
     }
 
+    /// The same mappings are served, from the same copies.
+    pub(crate) fn serves_what(&self, other: &MappingSet) -> bool {
+        let same = |(own, other): (&Arc<Mapping>, &Arc<Mapping>)| Arc::ptr_eq(own, other);
+        self.all.len() == other.all.len() && self.all.iter().zip(&other.all).all(same)
+    }
+
     #[must_use]
     pub fn by_name(&self, name: &[u8]) -> Option<&Arc<Mapping>> {
         self.by_name.get(name).map(|&at| &self.all[at])

@@ -324,6 +324,19 @@ fn what_may_change_grants_is_told() {
     }
 }
 
+#[test]
+fn why_the_stream_has_ended_is_no_definition() {
+    let mut fed = Fed::new();
+    let before = fed.applier.board.definitions();
+    fed.applier
+        .board
+        .set_stream("not following n0: it refuses".to_owned());
+    fed.applier.tables.publish();
+    assert_eq!(fed.applier.board.definitions(), before);
+    fed.applier.tables.invalidate(0, "its rows are others", None);
+    assert!(fed.applier.board.definitions() > before);
+}
+
 /// An XA transaction that changes a row, and then is asked for `sql`.
 fn prepare(fed: &mut Fed, key: &[u8], sql: &str) {
     fed.begin();
