@@ -208,6 +208,17 @@ mod tests {
     }
 
     #[test]
+    fn a_reload_sees_that_the_system_has_changed() {
+        let config = |default: &str| read("\"auto\"", &kernel(default)).unwrap();
+        assert!(config("cubic").diff(&config("reno")).is_empty());
+        expect![[r#"
+            listener[].congestion: changed (new sessions)
+            cluster.main.congestion: changed (new sessions)
+        "#]]
+        .assert_eq(&format!("{}\n", config("cubic").diff(&config("bbr"))));
+    }
+
+    #[test]
     fn names_are_those_that_can_be_set() {
         let mut kernel = kernel("bbr");
         let named = |name: &str| Congestion::Named(name.to_owned());
