@@ -18,6 +18,9 @@ use super::load::{Random, Replies, Target, Traffic};
 /// A load that does less of the rate than this part has not kept it.
 const KEPT: f64 = 0.99;
 
+/// Time in which the threads get ready: a read that is due before its thread is there would hold up those behind it.
+const HEAD_START: Duration = Duration::from_millis(100);
+
 /// When reads are due that take turns on some connections: at equal distances, from the beginning on.
 #[derive(Clone, Copy, Debug)]
 struct Pace {
@@ -79,23 +82,24 @@ impl Clients {
         ensure!(rate > 0.0, "a rate of {rate} reads a second");
         let pace = Pace::new(rate, duration, self.connections.len());
         let traffic = self.traffic;
-        let began = Instant::now();
+        let began = Instant::now() + HEAD_START;
         let (mut latency, mut lateness) = (Histogram::new(3)?, Histogram::new(3)?);
+        let mut ended = began + duration;
         thread::scope(|scope| {
             let connections = self.connections.iter_mut().enumerate();
             let clients: Vec<_> = connections
                 .map(|(at, stream)| scope.spawn(move || read_when_due(stream, traffic, pace, at, began)))
                 .collect();
             for client in clients {
-                let (latencies, latenesses) = client
-                    .join()
-                    .unwrap_or_else(|_| Err(anyhow::anyhow!("a client panicked")))?;
-                latency.add(latencies)?;
-                lateness.add(latenesses)?;
+                let client = client.join();
+                let client = client.unwrap_or_else(|_| Err(anyhow::anyhow!("a client panicked")))?;
+                latency.add(client.latency)?;
+                lateness.add(client.lateness)?;
+                ended = ended.max(client.ended);
             }
             anyhow::Ok(())
         })?;
-        let elapsed = began.elapsed().max(duration);
+        let elapsed = ended - began;
         Ok(Paced {
             wanted: pace.reads as f64 / duration.as_secs_f64(),
             done: pace.reads as f64 / elapsed.as_secs_f64(),
@@ -105,14 +109,21 @@ impl Clients {
     }
 }
 
-/// The reads of one connection: how long they took from when they were due, and how late they were sent.
+/// What came of the reads of one connection, as in [`Paced`].
+struct OfOne {
+    latency: Histogram<u64>,
+    lateness: Histogram<u64>,
+    /// When the last was answered.
+    ended: Instant,
+}
+
 fn read_when_due(
     stream: &mut TcpStream,
     traffic: Traffic,
     pace: Pace,
     client: usize,
     began: Instant,
-) -> anyhow::Result<(Histogram<u64>, Histogram<u64>)> {
+) -> anyhow::Result<OfOne> {
     let (mut latency, mut lateness) = (Histogram::new(3)?, Histogram::new(3)?);
     let mut random = Random::new(client as u64 + 1);
     let (mut request, mut reply) = (Vec::new(), [0; 4096]);
@@ -135,7 +146,11 @@ fn read_when_due(
         free = Instant::now();
         latency.record((free - due).as_nanos() as u64)?;
     }
-    Ok((latency, lateness))
+    Ok(OfOne {
+        latency,
+        lateness,
+        ended: free,
+    })
 }
 
 #[cfg(test)]
