@@ -83,6 +83,8 @@ struct Current {
     savepoint: Savepoint,
     /// What FOUND_ROWS() says after it is not known.
     counts_rows: bool,
+    /// It says what it said before.
+    keeps_count: bool,
     /// `SET STATEMENT … FOR`, and then maybe another SET.
     sets_twice: bool,
     collation: Collation,
@@ -507,7 +509,7 @@ impl Session {
         self.leave_connection();
         self.statements.clear();
         self.trackers = Rc::clone(&self.initial_trackers);
-        (self.last, self.warnings) = (Last::default(), 0);
+        (self.last, self.warnings) = (self.last.after_reset(), 0);
         self.lost_writes = false;
         self.needs_rearming = true;
         self.pins.add(PinReason::Trackers, 0, self.current.now_ms);
@@ -518,8 +520,9 @@ impl Session {
     pub fn change_user(&mut self, start: Start) {
         let mut statements = std::mem::replace(&mut self.statements, Statements::new(0));
         statements.start_over(start.statements_max);
+        let last = self.last.after_reset();
         *self = Self::new(start);
-        self.statements = statements;
+        (self.statements, self.last) = (statements, last);
     }
 
     /// The transaction is gone, and every pin that is of the connection.
@@ -588,6 +591,7 @@ impl Current {
             handler: HandlerStep::Other,
             savepoint: Savepoint::Other,
             counts_rows: false,
+            keeps_count: false,
             sets_twice: false,
             collation: Collation::Unclear,
         }

@@ -281,7 +281,7 @@ impl<'a> Reader<'a> {
             Expected::SystemVariable => self.add(variables::effects_of_reading(name)),
             _ => {}
         }
-        if name.eq_ignore_ascii_case(b"session_variables") {
+        if name.eq_ignore_ascii_case(b"session_variables") || name.eq_ignore_ascii_case(b"system_variables") {
             self.add(Effects::READS_LAST_INSERT_ID);
         }
         // Under MariaDB's sql_mode=ORACLE: `sequence.NEXTVAL`.

@@ -363,7 +363,8 @@ async fn and_the_connection_stays_where_that_is_refused() {
     let statement = own.prep("SELECT n FROM leaves").await.unwrap();
     own.prep("DO 1").await.unwrap();
     own.query_drop("DROP TABLE leaves").await.unwrap();
-    let id: Option<u32> = own.query_first("SELECT @@pseudo_thread_id").await.unwrap();
+    const ID: &str = "SELECT id FROM information_schema.processlist WHERE id = CONNECTION_ID()";
+    let id: Option<u32> = own.query_first(ID).await.unwrap();
     for _ in 0..3 {
         assert_eq!(executed(&mut own, &statement).await, Err(1146));
         let errors: Vec<(String, u16, String)> = own.query("SHOW ERRORS").await.unwrap();
@@ -374,7 +375,7 @@ async fn and_the_connection_stays_where_that_is_refused() {
         let mut other = cluster::connect_to(&gateway, SCHEMA).await;
         let others: Vec<(String, u16, String)> = other.query("SHOW WARNINGS").await.unwrap();
         assert!(others.is_empty(), "{others:?}");
-        let same: Option<u32> = other.query_first("SELECT @@pseudo_thread_id").await.unwrap();
+        let same: Option<u32> = other.query_first(ID).await.unwrap();
         assert_eq!(same, id);
     }
 }

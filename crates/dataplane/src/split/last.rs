@@ -304,9 +304,15 @@ fn with_values(split: &Split, text: &[u8], facts: &Facts, left: Option<Left>) ->
     let mut values: Vec<(&str, String, Lasts)> = Vec::new();
     let (is_now, left) = (left.is_some(), left.unwrap_or(Left::ALL));
     // Among a server's own processes and threads its own id is the right one, and so it is beside what says who has a lock.
-    let reads_server = facts.effects.contains(Effects::READS_SERVER) || has(text, b"IS_USED_LOCK");
+    // And it is what a `KILL` of an expression goes by.
+    let of_server = Effects::READS_SERVER.with(Effects::KILL);
+    let reads_server = facts.effects.intersects(of_server) || has(text, b"IS_USED_LOCK");
     if facts.effects.contains(Effects::READS_CONNECTION_ID) && !reads_server {
         let id = format!("CAST({} AS UNSIGNED)", split.control.id);
+        let mut pins = split.session.pins().iter();
+        if !pins.any(|pin| pin.reason == PinReason::Uncarried) {
+            values.push(("@@pseudo_thread_id", id.clone(), Lasts::Always));
+        }
         values.push(("CONNECTION_ID", id, Lasts::Always));
     }
     if facts.effects.contains(Effects::READS_LAST_GTID) && is_now {

@@ -5,11 +5,13 @@ use crate::relay::Exchanged;
 use crate::session::CommandHead;
 use crate::split::run::{begin, exchange, settle};
 use crate::split::state::Split;
-use crate::split::{answer, lease, lookup};
+use crate::split::{answer, last, lease, lookup};
 
 /// On the connection that the session holds, or on none, which is as good.
 pub(crate) async fn connection(split: &mut Split, head: CommandHead) -> Result<(), SessionError> {
     split.keeps_connection = false;
+    // What it has counted outlives it.
+    Box::pin(last::learn_count(split)).await;
     // No connection knows of a statement before.
     split.turn = split.turn.wrapping_add(1);
     if split.lease.is_none() {
@@ -27,6 +29,7 @@ pub(crate) async fn connection(split: &mut Split, head: CommandHead) -> Result<(
         lookup::set_level(split, None);
         split.session.reset();
         split.session.rearmed();
+        let count = split.session.found_rows();
         // What is left on the connection is not worth finding out: the next one is as clean.
         if let Ok(Exchanged::Done(outcome)) = &ended.result
             && outcome.has_status
@@ -34,6 +37,9 @@ pub(crate) async fn connection(split: &mut Split, head: CommandHead) -> Result<(
             split.status = outcome.status;
         }
         lease::abandon(split);
+        count
+            .into_iter()
+            .for_each(|rows| split.session.learn_found_rows(rows));
         return Ok(());
     }
     settle(split, ended).await

@@ -117,11 +117,10 @@ pub(crate) async fn plain_query(
 
 /// The same, up to the command itself.
 fn usual_query(split: &mut Split, head: CommandHead, facts: Facts) -> Step<'_> {
-    if split.lease.is_some() && let_go(split, head, Some(&facts), None) {
-        return Step::to_the_end(async move {
-            last::learn_insert_id(split).await;
-            plain_query(split, head, facts).await
-        });
+    if split.lease.is_some()
+        && (transaction::is_ended_by(split, &facts) || let_go(split, head, Some(&facts), None))
+    {
+        return Step::to_the_end(transaction::query_elsewhere(split, head, facts));
     }
     if facts.effects.intersects(RARE) {
         return Step::to_the_end(rare_query(split, head, facts));

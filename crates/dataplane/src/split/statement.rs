@@ -93,7 +93,10 @@ fn usual_execute(split: &mut Split, head: CommandHead, id: u32, prepared: Prepar
     keep_to_send_again(split, head, &prepared.facts);
     split.number = pipeline::number_of_execution(split, head, &prepared);
     let about = Some((id, prepared.digest));
-    if split.lease.is_some() && let_go(split, head, Some(&prepared.facts), about) {
+    if split.lease.is_some()
+        && (transaction::is_ended_by(split, &prepared.facts)
+            || let_go(split, head, Some(&prepared.facts), about))
+    {
         return Step::to_the_end(execute_after_asking(split, head, id, prepared));
     }
     let target = transaction::target_of_execution(split, head, &prepared.facts);
@@ -121,8 +124,10 @@ async fn execute_after_asking(
     id: u32,
     prepared: Prepared,
 ) -> Result<(), SessionError> {
-    last::learn_insert_id(split).await;
-    execute_prepared(split, head, id, prepared).await
+    match transaction::before_it_goes(split, &prepared.facts).await {
+        Ok(()) => execute_prepared(split, head, id, prepared).await,
+        Err(refused) => last::give_up(split, refused).await,
+    }
 }
 
 /// What it may take until a prepared statement can be executed. False where it has come to its end.

@@ -25,7 +25,7 @@ use crate::split::last::Left;
 use crate::split::lease::{self, Now};
 use crate::split::series::OnReplica;
 use crate::split::state::{Held, Refused, Split};
-use crate::split::{answer, command, fresh, rules, run};
+use crate::split::{answer, command, fresh, last, rules, run};
 
 const BEGINNINGS: [&str; 3] = ["BEGIN", "BEGIN WORK", "START TRANSACTION"];
 const ENDS: [&str; 4] = ["COMMIT", "COMMIT WORK", "ROLLBACK", "ROLLBACK WORK"];
@@ -197,6 +197,66 @@ pub(crate) fn leaves(split: &Split, target: &Target) -> Now {
         Target::Primary { for_writing: false } if is_bound => Now::Leased,
         _ if is_bound => Now::Refused,
         _ => Now::Moves,
+    }
+}
+
+/// The session is in a transaction that only reads, on a replica, and the statement ends that in silence: it is not for a replica, or
+/// begins another transaction.
+pub(crate) fn is_ended_by(split: &Split, facts: &Facts) -> bool {
+    let is_mariadb = lease::dialect(split).is_mariadb();
+    let begins = match facts.class {
+        Class::BeginReadOnly => true,
+        // MySQL's goes on with reading only.
+        Class::Begin => is_mariadb && !facts.effects.contains(Effects::XA),
+        _ => false,
+    };
+    // There are no tables to unlock.
+    let commits =
+        facts.effects.contains(Effects::COMMITS) && !facts.effects.contains(Effects::UNLOCKS_TABLES);
+    (begins || commits)
+        && split.lease.as_ref().is_some_and(|leased| !leased.is_primary)
+        && split.session.transaction_is_read_only()
+        && !split.keeps_connection
+}
+
+/// Before a statement that goes elsewhere: the connection that is held tells what it alone knows, or ends what does not go with it.
+pub(crate) async fn before_it_goes(split: &mut Split, facts: &Facts) -> Result<(), Refused> {
+    if !is_ended_by(split, facts) {
+        last::learn_insert_id(split).await;
+        return Ok(());
+    }
+    let capabilities = split.key.capabilities;
+    let commit = ask::query(capabilities, "COMMIT AND NO CHAIN NO RELEASE");
+    let replies = lease::ask_on_lease(split, &[commit]).await?;
+    let ok = replies.first().and_then(|reply| reply.packet(0));
+    let ok = ok.and_then(|packet| OkPacket::decode(packet, capabilities).ok());
+    let Some(ok) = ok.filter(|ok| !ok.status.contains(StatusFlags::IN_TRANS)) else {
+        return Err(Refused(SessionError::ServerLogin {
+            server: split.server_name().to_owned(),
+            cause: AskError::Unexpected("COMMIT").to_string(),
+        }));
+    };
+    split.session.observe_ok(&ok);
+    split.session.cleared(PinReason::Transaction);
+    split.status = ok.status;
+    if let Some(leased) = &mut split.lease {
+        leased.left = Left::default();
+    }
+    if !split.session.is_pinned() {
+        lease::give_back(split);
+    }
+    Ok(())
+}
+
+/// COM_QUERY, of a statement before which the connection that is held has something to tell or to end.
+pub(crate) async fn query_elsewhere(
+    split: &mut Split,
+    head: CommandHead,
+    facts: Facts,
+) -> Result<(), SessionError> {
+    match before_it_goes(split, &facts).await {
+        Ok(()) => run::plain_query(split, head, facts).await,
+        Err(refused) => last::give_up(split, refused).await,
     }
 }
 

@@ -310,6 +310,13 @@ impl Session {
             self.lose_meaning(); // whichever it was
             return;
         }
+        let is_of_strings = matches!(name, CHARACTER_SET_CONNECTION | COLLATION_CONNECTION);
+        if is_of_strings
+            && (value.starts_with(b"ucs2") || value.starts_with(b"utf16") || value.starts_with(b"utf32"))
+        {
+            // Under it no text sets anything: what is between quotes is not what servers know.
+            self.pin(PinReason::Uncarried);
+        }
         if name == b"completion_type" && matches!(value, b"RELEASE" | b"2") {
             // The server ends the connection with the transaction, and that is not to be anybody else's.
             self.pin(PinReason::Uncarried);

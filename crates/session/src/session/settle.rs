@@ -7,7 +7,8 @@ use sql_class::{Class, Dialect, Effects, Facts};
 
 use super::insert_id::Made;
 use super::text::{
-    Collation, Savepoint, begins_with_rollback, handler_step, may_count_rows, may_set_trackers, sets_once,
+    Collation, Savepoint, begins_with_rollback, handler_step, keeps_count, may_count_rows, may_set_trackers,
+    sets_once, uses_tables,
 };
 use super::{Current, HandlerStep, IDLE, Session, Statement};
 use crate::variables::AUTOCOMMIT;
@@ -165,8 +166,14 @@ impl Session {
         let Current {
             class, statements, ..
         } = self.current;
-        let may_have = self.current.counts_rows || statements > 1 || class == Class::Unknown;
-        outcome.is_result_set || may_have && !self.is_taken_to_count_none(outcome)
+        if self.current.keeps_count {
+            return false;
+        }
+        let may_have = self.current.counts_rows || statements > 1;
+        // `SELECT … INTO @x`; of rows that were changed `RETURNING` is no count.
+        let is_query = class == Class::Read && outcome.error.is_none();
+        let has_rows = outcome.is_result_set && (class != Class::Write || statements > 1);
+        is_query || has_rows || may_have && !self.is_taken_to_count_none(outcome)
     }
 
     /// It may do anything, is said to leave nothing, and has shown no rows.
@@ -189,10 +196,13 @@ impl Session {
             PinReason::Diagnostics => {
                 // MariaDB keeps them over statements that use no tables.
                 let keeps = self.dialect.is_mariadb()
-                    && matches!(
-                        class,
-                        Class::Session | Class::Begin | Class::BeginReadOnly | Class::Transaction
-                    );
+                    && match class {
+                        Class::Session | Class::Begin | Class::BeginReadOnly | Class::Transaction => true,
+                        Class::Read | Class::Administration => {
+                            !uses_tables(self.text_of(statement), self.syntax)
+                        }
+                        _ => false,
+                    };
                 !keeps && !effects.contains(Effects::READS_DIAGNOSTICS)
             }
             PinReason::FoundRows => {
@@ -247,11 +257,12 @@ impl Session {
             counts_rows: match class {
                 Class::Write | Class::Ddl => may_count_rows(text, self.dialect.is_mariadb()),
                 Class::Session => self.dialect.is_mariadb() && may_count_rows(text, true),
-                class => {
-                    let counts = class >= Class::Write && !self.dialect.is_mariadb();
-                    counts || effects.contains(Effects::LEAVES_NOTHING)
+                _ => {
+                    let is_unclear = text.is_empty() && effects.contains(Effects::READS_DIAGNOSTICS);
+                    is_unclear || effects.contains(Effects::LEAVES_NOTHING)
                 }
             },
+            keeps_count: statements == 1 && keeps_count(text, class, self.dialect.is_mariadb()),
             rolls_back: class == Class::Transaction && statements == 1 && begins_with_rollback(text),
             sets_twice: effects.contains(Effects::SET_STATEMENT) && !sets_once(text),
             collation: match may_set && !effects.intersects(opaque) {
@@ -549,14 +560,12 @@ impl Session {
             && class < Class::Administration
             && !effects.intersects(opaque);
         let calculates = effects.contains(Effects::CALCULATES_FOUND_ROWS);
-        if self.is_taken_to_count_none(outcome) {
+        if self.is_taken_to_count_none(outcome) || self.current.keeps_count {
             // stays what it was
         } else if ends_with_rows && !calculates {
             self.last.found_rows = Some(outcome.rows);
         } else if calculates || statements > 1 || self.current.counts_rows {
             self.last.found_rows = None;
-        } else if effects.contains(Effects::READS_DIAGNOSTICS) {
-            self.last.found_rows = None; // SHOW WARNINGS leaves it, SELECT @@warning_count does not
         } else if outcome.status.contains(StatusFlags::CURSOR_EXISTS) {
             // said above
         } else if outcome.is_result_set && matches!(class, Class::Read | Class::LockingRead) {
@@ -565,7 +574,6 @@ impl Session {
             // MySQL's DO counts one row, a SELECT … INTO @x those that there were.
             self.last.found_rows = match effects.contains(Effects::USER_VARIABLES) {
                 true => None,
-                false if self.dialect.is_mariadb() => self.last.found_rows,
                 false => Some(1),
             };
         }

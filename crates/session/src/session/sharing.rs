@@ -2,8 +2,19 @@
 
 use std::rc::Rc;
 
-use super::Session;
+use super::{Last, Session};
 use crate::{Carried, ClientTrackers};
+
+impl Last {
+    /// Servers forget all but the count of rows.
+    pub(super) fn after_reset(self) -> Self {
+        let found_rows = self.found_rows;
+        Self {
+            found_rows,
+            ..Self::default()
+        }
+    }
+}
 
 impl Session {
     /// Shares what others have in common with this session, where it is the same: equal states that are one allocation are

@@ -3,7 +3,7 @@
 //! `SET NAMES x COLLATE y` is reported as three charsets, on both servers: the collation is not. So it is read from the
 //! text where the text is as plain as can be, and where it is not the session is pinned.
 
-use sql_class::{Effects, Syntax};
+use sql_class::{Class, Effects, Syntax, TableName};
 
 use super::HandlerStep;
 use crate::rebuild::ask_values;
@@ -84,6 +84,63 @@ pub(super) fn may_count_rows(text: &[u8], is_mariadb: bool) -> bool {
         joins() || head.contains(&b',')
     };
     queries || has(b"update") && (!is_mariadb || several())
+}
+
+/// Whether a statement leaves what FOUND_ROWS() says, although it may answer with rows: it is no query to the server (tested on both).
+pub(super) fn keeps_count(text: &[u8], class: Class, is_mariadb: bool) -> bool {
+    const USUAL: &[u8] = b"SELECT";
+    let text = text.trim_ascii_start();
+    let is_usual = text
+        .get(..USUAL.len())
+        .is_some_and(|word| word.eq_ignore_ascii_case(USUAL));
+    if is_usual || !text.first().is_some_and(u8::is_ascii_alphabetic) {
+        return class == Class::Administration;
+    }
+    let mut words = text
+        .split(|byte| !byte.is_ascii_alphanumeric() && *byte != b'_')
+        .filter(|word| !word.is_empty());
+    let (first, second) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+    let is = |word: &[u8], known: &[&str]| {
+        known
+            .iter()
+            .any(|known| word.eq_ignore_ascii_case(known.as_bytes()))
+    };
+    let explains = || {
+        let of_statement = [
+            "SELECT",
+            "INSERT",
+            "REPLACE",
+            "UPDATE",
+            "DELETE",
+            "WITH",
+            "TABLE",
+            "VALUES",
+            "FORMAT",
+            "EXTENDED",
+            "PARTITIONS",
+        ];
+        is(second, &of_statement)
+    };
+    match class {
+        Class::Read if is(first, &["SHOW"]) => {
+            let asks = is(second, &["WARNINGS", "ERRORS"]);
+            asks || is(second, &["GRANTS", "CREATE", "PRIVILEGES", "PROFILES"])
+        }
+        Class::Read if is(first, &["EXPLAIN", "DESCRIBE", "DESC"]) => explains(),
+        Class::Read if is(first, &["DO", "VALUES"]) => is_mariadb,
+        Class::Read => is(first, &["HELP", "CHECKSUM"]),
+        Class::LockingRead => is(first, &["HANDLER"]),
+        Class::Write => is(first, &["EXPLAIN", "DESCRIBE", "DESC"]) && explains(),
+        Class::Session => is(first, &["GET"]),
+        Class::Administration => true,
+        _ => false,
+    }
+}
+
+/// Whether a statement certainly uses a table, as MariaDB means it: it ends the warnings of those before.
+pub(super) fn uses_tables(text: &[u8], syntax: Syntax) -> bool {
+    let is_dual = |table: &TableName| table.schema.is_none() && table.name.eq_ignore_ascii_case("dual");
+    !sql_class::tables(text, syntax).iter().all(is_dual)
 }
 
 /// What a statement about transactions does to savepoints.
@@ -268,6 +325,68 @@ mod tests {
         );
         assert_eq!(counts("INSERT INTO t Select 1"), [true; 2]);
         assert_eq!(counts(""), [true; 2]);
+    }
+
+    #[test]
+    fn what_is_no_query_leaves_the_count() {
+        let keeps = |text: &str, class| {
+            [true, false].map(|is_mariadb| keeps_count(text.as_bytes(), class, is_mariadb))
+        };
+        for (text, class) in [
+            ("SHOW GRANTS", Class::Read),
+            ("show\ncreate table t", Class::Read),
+            ("SHOW WARNINGS", Class::Read),
+            ("EXPLAIN SELECT 1", Class::Read),
+            ("desc update t set a = 1", Class::Write),
+            ("CHECKSUM TABLE t", Class::Read),
+            ("HANDLER t READ FIRST", Class::LockingRead),
+            ("ANALYZE TABLE t", Class::Administration),
+            ("GET DIAGNOSTICS @n = NUMBER", Class::Session),
+        ] {
+            assert_eq!(keeps(text, class), [true; 2], "{text}");
+        }
+        for (text, class) in [
+            ("SELECT 1", Class::Read),
+            ("/* show grants */ SELECT 1", Class::Read),
+            ("(SELECT 1)", Class::Read),
+            ("SHOW COUNT(*) WARNINGS", Class::Read),
+            ("SHOW TABLES", Class::Read),
+            ("DESCRIBE t", Class::Read),
+            ("TABLE t", Class::Read),
+            ("SELECT 1 FOR UPDATE", Class::LockingRead),
+            ("UPDATE t SET a = 1", Class::Write),
+            ("SET @a = 1", Class::Session),
+            ("CALL p()", Class::Unknown),
+            ("", Class::Read),
+        ] {
+            assert_eq!(keeps(text, class), [false; 2], "{text}");
+        }
+        for of_mariadb in ["DO 1", "VALUES (1)"] {
+            assert_eq!(keeps(of_mariadb, Class::Read), [true, false], "{of_mariadb}");
+        }
+    }
+
+    #[test]
+    fn tables_that_are_certainly_used() {
+        let uses = |text: &str| uses_tables(text.as_bytes(), Syntax::default());
+        for text in [
+            "SELECT 1 FROM t",
+            "DO (SELECT MAX(a) FROM b.t)",
+            "SELECT 1 FROM a.dual",
+            "CHECKSUM TABLE t",
+        ] {
+            assert!(uses(text), "{text}");
+        }
+        for text in [
+            "SELECT 1",
+            "SELECT 1 FROM DUAL",
+            "SELECT EXTRACT(YEAR FROM '2020-01-01'), TRIM('a' FROM UPPER('ab'))",
+            "SELECT (SELECT 1) -- FROM t",
+            "DO 1",
+            "",
+        ] {
+            assert!(!uses(text), "{text}");
+        }
     }
 
     #[test]

@@ -128,6 +128,7 @@ impl Op {
             Op::Track(name, value) => format!("SET {name}='{value}'"),
             Op::SetStatement(value) => format!("SET STATEMENT lc_time_names='{value}' FOR SELECT 1"),
             Op::Multi(first, second) => format!("{}; {}", first.text(), second.text()),
+            Op::ShowWarnings => "SHOW WARNINGS".to_owned(),
             other => format!("{other:?}"),
         }
     }
