@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -33,6 +34,7 @@ pub(crate) struct Operator {
     log: LogHandle,
     certificates: Arc<Certificates>,
     started: Instant,
+    is_leaving: AtomicBool,
     /// When the configuration that is in force was taken up.
     taken: Mutex<Instant>,
 }
@@ -56,6 +58,7 @@ impl Operator {
             log,
             certificates: Arc::default(),
             started: Instant::now(),
+            is_leaving: AtomicBool::new(false),
             taken: Mutex::new(Instant::now()),
         };
         operator.publish_limit(&operator.config());
@@ -87,8 +90,20 @@ impl Operator {
             .collect()
     }
 
-    pub(crate) fn shutdown_timeout(&self) -> Duration {
-        self.config().shutdown_timeout
+    /// How long clients may still come after the signal, and then how long their sessions have to end.
+    pub(crate) fn shutdown_times(&self) -> (Duration, Duration) {
+        let config = self.config();
+        (config.shutdown_delay, config.shutdown_timeout)
+    }
+
+    /// From here on it is not ready: whoever asks sends no more clients.
+    pub(crate) fn leave(&self) {
+        self.is_leaving.store(true, Ordering::Relaxed);
+        self.telemetry.control.shutting_down.set(1);
+    }
+
+    fn is_leaving(&self) -> bool {
+        self.is_leaving.load(Ordering::Relaxed)
     }
 
     /// Reads the configuration again, applies what can be applied, and logs what was and what was not.
@@ -184,7 +199,7 @@ impl admin::Gateway for Operator {
 
     fn ready(&self) -> Result<Vec<String>, Vec<String>> {
         let (mut reasons, mut wrong) = (Vec::new(), Vec::new());
-        if self.gateway.is_draining() {
+        if self.is_leaving() {
             reasons.push("shutting down".to_owned());
         }
         let listeners = self.gateway.listeners();
@@ -236,7 +251,7 @@ impl admin::Gateway for Operator {
         Status {
             version: env!("CARGO_PKG_VERSION").into(),
             uptime_seconds: self.started.elapsed().as_secs(),
-            shutting_down: self.gateway.is_draining(),
+            shutting_down: self.is_leaving(),
             sessions: self.gateway.sessions() as u64,
             listeners: listeners.collect(),
             clusters: self

@@ -206,20 +206,35 @@ async fn take_signals(operator: &Arc<Operator>, signals: Signals) -> anyhow::Res
     Ok(())
 }
 
-/// Lets sessions end by themselves until the deadline or a second signal, then ends the rest.
+/// Waits until balancers have noticed, if so configured; lets sessions end by themselves until the deadline; then ends the rest. A
+/// second signal ends either wait.
 async fn shut_down(operator: &Arc<Operator>, terminate: &mut Signal, interrupt: &mut Signal) {
     let gateway = &operator.gateway;
-    let limit = operator.shutdown_timeout();
+    let (delay, limit) = operator.shutdown_times();
+    operator.leave();
+    notify::stopping(delay + limit);
+    if !delay.is_zero() {
+        info!(
+            sessions = gateway.sessions(),
+            delay_seconds = delay.as_secs_f64(),
+            "about to shut down: not ready, and new connections are still taken"
+        );
+    }
+    let is_urgent = tokio::select! {
+        () = tokio::time::sleep(delay) => false,
+        _ = terminate.recv() => true,
+        _ = interrupt.recv() => true,
+    };
     let began = Instant::now();
     info!(
         sessions = gateway.sessions(),
         deadline_seconds = limit.as_secs_f64(),
         "shutting down: no new connections"
     );
-    operator.telemetry.control.shutting_down.set(1);
-    notify::stopping(limit);
     gateway.drain();
     let why = tokio::select! {
+        biased;
+        () = std::future::ready(()), if is_urgent => "second signal",
         empty = gateway.wait_until_empty(limit) => if empty { "all sessions have ended" } else { "the deadline has passed" },
         _ = terminate.recv() => "second signal",
         _ = interrupt.recv() => "second signal",

@@ -37,6 +37,29 @@ async fn and_then_ends_with_status_0() {
     assert_eq!(servers[0].primary().sql("SELECT COUNT(*) FROM t").unwrap(), "2\n");
 }
 
+/// Balancers that ask whether it is ready need a while until they send nobody any more.
+#[tokio::test]
+async fn and_takes_sessions_until_balancers_have_noticed() {
+    let servers = servers(1);
+    let delayed = |delay: &str| Setup::in_front_of(&servers).top(&format!("shutdown_delay = {delay:?}"));
+    let mut gateway = delayed("10m").start();
+    gateway.terminate();
+    eventually("it says that it is not ready", async || {
+        gateway.get("/readyz") == (503, "shutting down\n".to_owned())
+    })
+    .await;
+    assert_eq!(gateway.metric("forebay_shutting_down", &[]), 1.0);
+    let mut late = client::connect(&gateway).await;
+    late.query_drop("SELECT 1").await.unwrap();
+    assert!(gateway.is_running());
+    gateway.terminate();
+    assert!(gateway.exit().await.success(), "{}", gateway.log());
+
+    let mut gateway = delayed("100ms").start();
+    gateway.terminate();
+    assert!(gateway.exit().await.success(), "{}", gateway.log());
+}
+
 #[tokio::test]
 async fn but_not_longer_than_the_timeout() {
     let servers = servers(1);

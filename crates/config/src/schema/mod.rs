@@ -27,7 +27,7 @@ pub(crate) use user::UsersFile;
 pub use user::{Accounts, AccountsFrom, Pooling, User};
 pub use watch::{Check, CheckKind, Monitor};
 
-use crate::duration::{days, secs};
+use crate::duration::{days, hours, secs};
 use crate::section::{choice, section};
 use crate::value::Value;
 
@@ -44,6 +44,10 @@ section! {
         /// After SIGTERM, sessions end when they are outside a command and a transaction; what is left after this
         /// time is cut off.
         pub shutdown_timeout: Duration = default(secs(30)) in Duration::ZERO..=days(1), Live;
+
+        /// After SIGTERM, `/readyz` says 503 for this time before listeners close and sessions begin to end: for balancers that ask
+        /// it, and need a while until they send nobody any more. A second signal cuts it short.
+        pub shutdown_delay: Duration = default(Duration::ZERO) in Duration::ZERO..=hours(1), Live;
 
         /// Reload when the configuration file changes. SIGHUP reloads in any case.
         pub watch: bool = default(true), Live;
