@@ -293,7 +293,12 @@ fn without_a_primary_strong_reads_fail_and_eventual_ones_do_not() {
     assert!(late.starts_with("(MASTERDOWN "), "{late}");
     assert_eq!(eventual.ask("GET words@1"), "one");
     stage.sandbox.primary().thaw().unwrap();
-    stage.until("strong reads work again", || {
-        stage.client().ask("GET words@1") == "one"
-    });
+    let work_again = || stage.client().ask("GET words@1") == "one";
+    stage.until("strong reads work again", work_again);
+    // The feed notices at once that it has ended, and what its users may read is known as before.
+    stage.sandbox.primary().kill9().unwrap();
+    stage.until("the feed notices", || !stage.follows());
+    assert_eq!(eventual.ask("GET words@1"), "one");
+    stage.sandbox.primary().restart().unwrap();
+    stage.until("strong reads work again", work_again);
 }

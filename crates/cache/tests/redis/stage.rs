@@ -140,6 +140,10 @@ impl Stage {
         self.sandbox.primary().sql(sql).unwrap();
     }
 
+    pub(crate) fn follows(&self) -> bool {
+        self.cache.board().stream().starts_with("following ")
+    }
+
     pub(crate) fn address(&self) -> SocketAddr {
         self.gateway.listeners()[0].address.to_string().parse().unwrap()
     }
