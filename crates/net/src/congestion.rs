@@ -41,10 +41,10 @@ pub(crate) fn spare_local(socket: impl AsFd, peer: SocketAddr) {
     }
 }
 
-/// Where the kernel refuses it, the socket goes on with what it has.
-pub(crate) fn choose(socket: impl AsFd, name: &str) {
+/// Where the kernel refuses it, and the answer is false, the socket goes on with what it has.
+pub(crate) fn choose(socket: impl AsFd, name: &str) -> bool {
     let Err(error) = SockRef::from(&socket).set_tcp_congestion(name.as_bytes()) else {
-        return;
+        return true;
     };
     let mut refused = REFUSED.lock().unwrap_or_else(PoisonError::into_inner);
     if refused.insert(name.to_owned()) {
@@ -54,6 +54,7 @@ pub(crate) fn choose(socket: impl AsFd, name: &str) {
             "the kernel refuses this congestion control; connections have the system's"
         );
     }
+    false
 }
 
 /// For a listening socket that had a choice of its own: what is the system's at this time. A choice cannot be unmade.

@@ -66,9 +66,10 @@ impl Listener {
         };
         let stays = address.ip().is_loopback();
         let socket = self.socket.get_ref();
-        if let Some(name) = congestion::chosen(congestion, stays) {
+        if let Some(name) = congestion::chosen(congestion, stays)
+            && congestion::choose(socket, name)
+        {
             self.has_chosen.store(true, Ordering::Relaxed);
-            congestion::choose(socket, name);
         } else if self.has_chosen.load(Ordering::Relaxed) {
             congestion::choose_systems(socket);
         }
