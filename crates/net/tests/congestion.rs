@@ -138,12 +138,13 @@ async fn those_to_servers() {
 }
 
 #[tokio::test]
-async fn one_that_the_kernel_refuses_changes_nothing() {
+async fn the_system_s_where_the_kernel_refuses_another() {
     let unknown = Congestion::Named("nobody_has_it".to_owned());
-    assert_eq!(
-        accepted(&listens("127.0.0.1:0", &unknown), LOOPBACK).await,
-        systems()
-    );
+    let listener = listens("127.0.0.1:0", &unknown);
+    assert_eq!(accepted(&listener, LOOPBACK).await, systems());
+    listener.set_congestion(&Congestion::Named(another().to_owned()));
+    listener.set_congestion(&unknown);
+    assert_eq!(accepted(&listener, LOOPBACK).await, systems());
     let server = TcpListener::bind("127.0.0.1:0").unwrap();
     assert_eq!(connected(server.local_addr().unwrap(), &unknown).await, systems());
 }
