@@ -174,6 +174,9 @@ fn check(path: &Path) -> anyhow::Result<()> {
     for words in certificates::worries(&config) {
         eprintln!("forebay: {words}");
     }
+    for name in config.clusters.keys().filter(|name| !is_used(name, &config)) {
+        eprintln!("forebay: cluster {name}: no listener, no [cache] and no `mirror` of a rule names it");
+    }
     let servers: usize = config
         .clusters
         .values()
@@ -186,6 +189,17 @@ fn check(path: &Path) -> anyhow::Result<()> {
         counted(config.clusters.len(), "cluster"),
         counted(servers, "server")
     ))
+}
+
+/// A cluster that is not is right, and mostly a slip all the same.
+fn is_used(cluster: &str, config: &config::Config) -> bool {
+    let of_cache = config.cache.iter().map(|cache| cache.cluster.as_str());
+    let of_rules = config.rules.iter().filter_map(|rule| rule.mirror.as_deref());
+    let of_listeners = config.listeners.iter().map(|listener| listener.cluster.as_str());
+    of_listeners
+        .chain(of_cache)
+        .chain(of_rules)
+        .any(|name| name == cluster)
 }
 
 fn counted(count: usize, what: &str) -> String {

@@ -150,3 +150,30 @@ fn a_file_that_may_not_be_read_says_who_must() {
         "{said}"
     );
 }
+
+#[test]
+fn a_cluster_that_nothing_uses_is_told_of() {
+    let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join("unused.toml");
+    let config = "[[listener]]\nbind = \"127.0.0.1:0\"\ncluster = \"main\"\n[cluster.main]\nservers = [\"db1\"]\n\
+                  [cluster.copy]\nservers = [\"db2\"]\n";
+    let said = |config: &str| {
+        std::fs::write(&file, config).unwrap();
+        let output = Command::new(env!("CARGO_BIN_EXE_forebay"))
+            .args(["check", "--config"])
+            .arg(&file)
+            .output()
+            .unwrap();
+        assert_eq!(output.status.code(), Some(0));
+        String::from_utf8(output.stderr).unwrap()
+    };
+    assert_eq!(
+        said(config),
+        "forebay: cluster copy: no listener, no [cache] and no `mirror` of a rule names it\n"
+    );
+    assert_eq!(
+        said(&format!(
+            "{config}[[listener]]\nname = \"copy\"\nbind = \"127.0.0.1:0\"\ncluster = \"copy\"\n"
+        )),
+        ""
+    );
+}
