@@ -330,6 +330,36 @@ fn what_may_be_asked_for_next_is_held_until_something_else_is_asked() {
 }
 
 #[test]
+fn warnings_are_not_held_for_what_asks_a_server() {
+    let mut session = session(MARIADB);
+    run(
+        &mut session,
+        "SELECT * FROM nope",
+        &Says {
+            error: Some(1146),
+            ..FINE
+        },
+    );
+    assert_eq!(reasons(&session), [PinReason::Diagnostics]);
+    let needs = |text: &str| {
+        let facts = sql_class::facts(text.as_bytes(), session.syntax());
+        session.needs_its_connection(&statement(Command::QUERY, text, Some(&facts), 0))
+    };
+    for keeps in ["SELECT 1", "DO 1+1", "SHOW WARNINGS", "BEGIN"] {
+        assert!(needs(keeps), "{keeps}");
+    }
+    for elsewhere in [
+        "SELECT @@read_only",
+        "SELECT IS_FREE_LOCK('a')",
+        "SHOW TABLES",
+        "FLUSH STATUS",
+        "SELECT 1 FROM t",
+    ] {
+        assert!(!needs(elsewhere), "{elsewhere}");
+    }
+}
+
+#[test]
 fn a_syntax_error_has_done_nothing() {
     let mut session = session(MYSQL);
     run(

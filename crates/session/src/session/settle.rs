@@ -7,8 +7,8 @@ use sql_class::{Class, Dialect, Effects, Facts};
 
 use super::insert_id::Made;
 use super::text::{
-    Collation, Savepoint, begins_with_rollback, handler_step, keeps_count, may_count_rows, may_set_trackers,
-    sets_once, uses_tables,
+    Collation, Savepoint, begins_with_rollback, handler_step, is_computed, keeps_count, may_count_rows,
+    may_set_trackers, sets_once, uses_tables,
 };
 use super::{Current, HandlerStep, IDLE, Session, Statement};
 use crate::variables::AUTOCOMMIT;
@@ -46,6 +46,13 @@ const MAY_TOUCH_INSERT_ID: Effects = Effects::READS_LAST_INSERT_ID
 
 /// A syntax error: nothing of a single statement was executed.
 const ER_PARSE_ERROR: u16 = 1064;
+
+/// What a session knows of itself.
+const OF_THE_SESSION: Effects = Effects::READS_LAST_INSERT_ID
+    .with(Effects::READS_ROW_COUNT)
+    .with(Effects::READS_FOUND_ROWS)
+    .with(Effects::READS_DIAGNOSTICS)
+    .with(Effects::READS_CONNECTION_ID);
 
 impl Session {
     /// It has begun at this time, with what binds it from the beginning.
@@ -198,8 +205,10 @@ impl Session {
                 let keeps = self.dialect.is_mariadb()
                     && match class {
                         Class::Session | Class::Begin | Class::BeginReadOnly | Class::Transaction => true,
-                        Class::Read | Class::Administration => {
-                            !uses_tables(self.text_of(statement), self.syntax)
+                        // What asks for more than the session's own may belong to another server than the connection's.
+                        Class::Read if OF_THE_SESSION.contains(effects) => {
+                            let text = self.text_of(statement);
+                            is_computed(text) && !uses_tables(text, self.syntax)
                         }
                         _ => false,
                     };

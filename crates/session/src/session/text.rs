@@ -137,6 +137,17 @@ pub(super) fn keeps_count(text: &[u8], class: Class, is_mariadb: bool) -> bool {
     }
 }
 
+/// Whether reads that have no table have no other source of rows either, as SHOW has.
+pub(super) fn is_computed(text: &[u8]) -> bool {
+    let has = |known: &[&[u8]]| {
+        let mut words = text.split(|byte| !byte.is_ascii_alphanumeric());
+        words.any(|word| known.iter().any(|known| word.eq_ignore_ascii_case(known)))
+    };
+    let first = text.trim_ascii_start().first().map(u8::to_ascii_lowercase);
+    let computes = matches!(first, Some(b's' | b'd' | b'v')) && has(&[b"select", b"do", b"values"]);
+    computes && !has(&[b"show", b"desc", b"describe", b"explain"])
+}
+
 /// Whether a statement certainly uses a table, as MariaDB means it: it ends the warnings of those before.
 pub(super) fn uses_tables(text: &[u8], syntax: Syntax) -> bool {
     let is_dual = |table: &TableName| table.schema.is_none() && table.name.eq_ignore_ascii_case("dual");
