@@ -322,6 +322,25 @@ mod tests {
     }
 
     #[test]
+    fn wide_buffers_are_used_again_and_take_the_room_of_others() {
+        on_fresh_thread(|| {
+            set_limit(8);
+            let (first, second, narrow) = (take_wide(), take_wide(), (0..8).map(|_| take()));
+            let narrow: Vec<_> = narrow.collect();
+            let addresses = [&first, &second].map(|buffer| buffer.bytes.as_ptr());
+            drop((first, second));
+            drop(narrow);
+            assert_eq!(free_count(), 8, "no more than the limit beside wide ones");
+            let again = [take_wide(), take_wide()];
+            assert!(
+                again
+                    .iter()
+                    .all(|buffer| addresses.contains(&buffer.bytes.as_ptr()))
+            );
+        });
+    }
+
+    #[test]
     fn memory_is_used_again() {
         on_fresh_thread(|| {
             let mut first = take();

@@ -10,12 +10,12 @@ use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::UnixListener;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use net::buffer::{self, Buffer};
 use net::{Peer, Stream, poll_read_into, poll_read_pooled};
 use socket2::SockRef;
-use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::task::coop;
 
 /// A stream of ours and a blocking socket on the other end of it.
@@ -141,12 +141,20 @@ fn poll(cx: &mut Context<'_>, stream: &mut Stream, place: &mut Option<Buffer>) -
     poll_read_pooled(cx, stream, place, buffer::take).map(Result::unwrap)
 }
 
-/// What a task reads that asks as often as it is woken, and gives up in a time after which something is wrong.
+/// Time after which something is wrong.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// What `reading` brings that asks as often as it is woken: by the socket, since the end of its time wakes it, too, and then it finds its bytes.
+async fn woken<T>(reading: impl Future<Output = T>) -> T {
+    let begun = Instant::now();
+    let read = tokio::time::timeout(PATIENCE, reading).await.unwrap();
+    assert!(begun.elapsed() < PATIENCE, "nothing but the time has woken it");
+    read
+}
+
+/// What a task reads.
 async fn bytes(stream: &mut Stream, place: &mut Option<Buffer>) -> usize {
-    let reading = std::future::poll_fn(|cx| poll(cx, stream, place));
-    tokio::time::timeout(Duration::from_secs(20), reading)
-        .await
-        .unwrap()
+    woken(std::future::poll_fn(|cx| poll(cx, stream, place))).await
 }
 
 #[tokio::test]
@@ -220,7 +228,7 @@ async fn a_reader_without_budget_is_woken_all_the_same() {
         }
         poll(cx, &mut stream, &mut place)
     });
-    let reading = tokio::time::timeout(Duration::from_secs(20), reading);
+    let reading = woken(reading);
     let answering = async {
         // It has been told to come again, and has.
         tokio::task::yield_now().await;
@@ -228,7 +236,35 @@ async fn a_reader_without_budget_is_woken_all_the_same() {
         other.write_all(b"answer").unwrap();
     };
     let (read, ()) = tokio::join!(biased; reading, answering);
-    assert_eq!(read.unwrap(), 6);
+    assert_eq!(read, 6);
+}
+
+#[tokio::test]
+async fn whoever_asks_again_after_another_has_read_otherwise_is_woken() {
+    let local = tokio::task::LocalSet::new();
+    let (mut stream, mut other) = pair().await;
+    std::future::poll_fn(|cx| {
+        assert!(poll(cx, &mut stream, &mut None).is_pending());
+        Poll::Ready(())
+    })
+    .await;
+    let otherwise = async move {
+        std::future::poll_fn(|cx| {
+            let mut bytes = [0; 8];
+            let read = Pin::new(&mut stream).poll_read(cx, &mut ReadBuf::new(&mut bytes));
+            assert!(read.is_pending());
+            Poll::Ready(())
+        })
+        .await;
+        stream
+    };
+    let otherwise = local.spawn_local(otherwise);
+    let mut stream = local.run_until(otherwise).await.unwrap();
+    let mut place = None;
+    let reading = bytes(&mut stream, &mut place);
+    let answering = async { other.write_all(b"answer").unwrap() };
+    let (n, ()) = tokio::join!(biased; reading, answering);
+    assert_eq!(n, 6);
 }
 
 /// Or one whose answers take no other turn would keep the worker.
