@@ -88,6 +88,22 @@ const CARRIED: &[Row] = &[
         "SELECT @@unique_checks",
         Ok(Some("0")),
     ),
+    // One of a storage engine with another one: some MariaDB report the latter alone.
+    row(
+        &["SET sort_buffer_size = 262144, innodb_lock_wait_timeout = 7"],
+        "SELECT @@innodb_lock_wait_timeout",
+        Ok(Some("7")),
+    ),
+    row(
+        &["SET SESSION innodb_lock_wait_timeout = 8"],
+        "SELECT @@innodb_lock_wait_timeout",
+        Ok(Some("8")),
+    ),
+    row(
+        &["SET collation_server = latin1_bin", "SET character_set_server = latin1"],
+        "SELECT @@collation_server",
+        Ok(Some("latin1_swedish_ci")),
+    ),
     row(
         &["SET foreign_key_checks = 0, unique_checks = OFF"],
         "SELECT @@foreign_key_checks + @@unique_checks",
