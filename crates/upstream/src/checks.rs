@@ -171,7 +171,7 @@ impl Watch {
                 cluster,
                 server,
                 reason,
-                "server's name cannot be resolved; its last known addresses stay"
+                "server's name cannot be resolved; addresses that are known of it stay in use"
             );
         }
     }
