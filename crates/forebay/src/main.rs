@@ -171,7 +171,10 @@ fn check(path: &Path) -> anyhow::Result<()> {
         key.and_then(|text| Ok(dataplane::keys::PrivateKey::from_pem(&text)?))
             .with_context(|| format!("listener {}: rsa_key {}", listener.name, path.display()))?;
     }
-    for words in certificates::worries(&config) {
+    for words in certificates::worries(&config)
+        .into_iter()
+        .chain(config::log_worry(&config.log.level))
+    {
         eprintln!("forebay: {words}");
     }
     for name in config.clusters.keys().filter(|name| !is_used(name, &config)) {

@@ -152,6 +152,9 @@ impl Operator {
             self.log
                 .set_level(&new.log.level)
                 .map_err(|error| error.to_string())?;
+            if let Some(words) = config::log_worry(&new.log.level) {
+                warn!("{words}");
+            }
         }
         if let Err(error) = self.gateway.reload(&new) {
             // It was in force until now.
@@ -270,11 +273,9 @@ impl admin::Gateway for Operator {
     }
 
     fn set_log_level(&self, level: &str) -> Result<(), String> {
-        if let Some(part) = config::unknown_log_part(level) {
-            let parts = config::LOG_PARTS.join(", ");
-            return Err(format!(
-                "{part:?} is no part of Forebay that writes to the log: {parts}"
-            ));
+        // Whoever asks is there to read it. In the file it is a word in the log.
+        if let Some(words) = config::log_worry(level) {
+            return Err(words);
         }
         self.log.set_level(level).map_err(|error| error.to_string())?;
         info!(level, "log level changed");

@@ -47,6 +47,9 @@ pub(crate) fn run(path: &Path) -> anyhow::Result<()> {
             max_connections = config.max_connections.unwrap_or_default(),
             "starting"
         );
+        if let Some(words) = config::log_worry(&config.log.level) {
+            warn!("{words}");
+        }
         let admin = config
             .admin
             .as_ref()

@@ -87,7 +87,8 @@ section! {
     /// Log lines, written to standard error.
     pub struct Log {
         /// `error`, `warn`, `info`, `debug`, `trace` or `off`; or several, separated by commas, of the form
-        /// `PART=LEVEL` where PART is a crate of Forebay: `info,upstream=debug`.
+        /// `PART=LEVEL` where PART is `admin`, `cache`, `dataplane`, `forebay`, `net`, `telemetry` or `upstream`:
+        /// `info,upstream=debug`.
         pub level: String = default("info".to_owned()), Live;
 
         /// `text` for people, `json` for programs: one object a line.

@@ -104,22 +104,20 @@ fn log_level(level: &str, report: &mut Report<'_>) {
                 .hint(hint);
         }
     }
-    if let Some(part) = unknown_log_part(level) {
-        let hint =
-            suggest::hint(part, LOG_PARTS).unwrap_or_else(|| format!("parts: {}", LOG_PARTS.join(", ")));
-        report
-            .wrong(
-                "log.level",
-                "a crate of Forebay before the `=`",
-                format!("{part:?}"),
-            )
-            .hint(hint);
-    }
 }
 
-/// A part that no line of the log comes from: what is said of it would do nothing.
+/// What is said of a part that no line of the log comes from, which does nothing: a slip mostly, but no harm, so that a file
+/// is good with it.
 #[must_use]
-pub fn unknown_log_part(level: &str) -> Option<&str> {
+pub fn log_worry(level: &str) -> Option<String> {
+    let part = unknown_log_part(level)?;
+    let hint = suggest::hint(part, LOG_PARTS).unwrap_or_else(|| format!("parts: {}", LOG_PARTS.join(", ")));
+    Some(format!(
+        "log.level: {part:?} is no part of Forebay that writes to the log; {hint}"
+    ))
+}
+
+fn unknown_log_part(level: &str) -> Option<&str> {
     // Spans and fields are for those who know `tracing`.
     if level.contains(['[', '{']) {
         return None;
@@ -127,7 +125,12 @@ pub fn unknown_log_part(level: &str) -> Option<&str> {
     level.split(',').find_map(|directive| {
         let (part_of, _) = directive.split_once('=')?;
         let crate_of = part_of.split("::").next().unwrap_or_default().trim();
-        (!LOG_PARTS.contains(&crate_of)).then_some(crate_of)
+        // `data` is `dataplane`, too: beginnings count.
+        let is_known = |part: &&str| match part_of.contains("::") {
+            true => *part == crate_of,
+            false => !crate_of.is_empty() && part.starts_with(crate_of),
+        };
+        (!LOG_PARTS.iter().any(is_known)).then_some(crate_of)
     })
 }
 
