@@ -64,7 +64,9 @@ pub(crate) async fn probe(
     .await
     {
         Ok(Ok(())) => Ok(format!("answers queries, version {version}")),
-        Ok(Err(reason)) => Err(reason),
+        // The server's own limit is not a failure here any more than it is in the greeting.
+        Ok(Err(NotDone::Full(_))) => Ok("is full (too many connections)".to_owned()),
+        Ok(Err(NotDone::Failed(reason))) => Err(reason),
         Err(_) => Err(late(limit)),
     }
 }
@@ -92,7 +94,8 @@ impl Cluster {
             let mut stream = connected.map_err(|error| error.reason)?;
             let greeting = read_greeting(&mut stream, limit).await;
             let (greeting, _) = greeting.map_err(|error| error.to_string())?;
-            log_in_and_ask(self, server, &config, stream, &greeting, statement).await
+            let ran = log_in_and_ask(self, server, &config, stream, &greeting, statement).await;
+            ran.map_err(NotDone::into_words)
         };
         timeout(limit, run).await.unwrap_or_else(|_| Err(late(limit)))
     }
@@ -124,6 +127,21 @@ fn late(limit: Duration) -> String {
     )
 }
 
+/// Why a statement was not run, or failed, in words for a person.
+enum NotDone {
+    /// The server has no room for one more connection.
+    Full(String),
+    Failed(String),
+}
+
+impl NotDone {
+    fn into_words(self) -> String {
+        match self {
+            Self::Full(words) | Self::Failed(words) => words,
+        }
+    }
+}
+
 async fn log_in_and_ask(
     cluster: &Cluster,
     server: &Server,
@@ -131,25 +149,32 @@ async fn log_in_and_ask(
     stream: Stream,
     greeting: &Greeting,
     statement: &str,
-) -> Result<(), String> {
+) -> Result<(), NotDone> {
     let connector = cluster.tls();
     let tls = connector.as_deref().map(|connector| Tls {
         connector,
         server_name: server.tls_name(),
         required: config.tls.mode == TlsMode::Required,
     });
-    let (user, password) = account(config).ok_or("neither the checks nor the monitor have an account")?;
+    let (user, password) = account(config)
+        .ok_or_else(|| NotDone::Failed("neither the checks nor the monitor have an account".to_owned()))?;
     let account = Account {
         user: user.as_bytes(),
         password: password.map_or("", |password| password.reveal()).as_bytes(),
     };
     let mut logged_in = match login::login(stream, greeting, account, tls).await {
         Ok(logged_in) => logged_in,
-        // The server's own limit is not a failure here any more than it is in the greeting.
-        Err(LoginError::Refused(error)) if error.code == ER_CON_COUNT_ERROR => return Ok(()),
-        Err(error) => return Err(format!("login of the check's user {user}: {error}")),
+        Err(error) => {
+            let words = format!("login of the check's user {user}: {error}");
+            let is_full = matches!(&error, LoginError::Refused(packet) if packet.code == ER_CON_COUNT_ERROR);
+            return Err(if is_full {
+                NotDone::Full(words)
+            } else {
+                NotDone::Failed(words)
+            });
+        }
     };
-    ask(&mut logged_in, statement).await
+    ask(&mut logged_in, statement).await.map_err(NotDone::Failed)
 }
 
 /// Runs the query and says good-bye.

@@ -164,6 +164,22 @@ async fn a_full_server_is_alive() {
     assert_eq!(watched.cluster.traits(), None, "it has not introduced itself");
 }
 
+/// A server keeps its last seat for accounts with rights of their own: others are refused behind the greeting.
+#[tokio::test(start_paused = true)]
+async fn a_server_that_is_full_behind_its_greeting_is_alive_but_has_run_nothing() {
+    let player = Player::start(Act::Full).await;
+    let mut config = cluster(vec![player.config("a")]);
+    config.check.kind = CheckKind::Login;
+    config.check.user = Some("probe".to_owned());
+    let watched = Watched::start(config);
+    watched.until_status("a", Status::Up).await;
+    let server = by_name(&watched.cluster, "a");
+    assert_eq!(server.state().reason, "is full (too many connections)");
+    let ran = watched.cluster.run_by_account(server.id(), "KILL QUERY 7").await;
+    let why = ran.unwrap_err();
+    assert!(why.contains("Too many connections"), "{why}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_check_of_kind_tcp_asks_for_nothing_more() {
     let player = Player::start(Act::Silent).await;

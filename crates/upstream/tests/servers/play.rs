@@ -26,6 +26,8 @@ pub(crate) const CAPABILITIES: Capabilities = Capabilities(
 pub(crate) enum Act {
     /// Sends a greeting of this version and refuses every login.
     Greet(&'static str),
+    /// Greets, and refuses every login for want of room.
+    Full,
     /// Sends an error packet instead.
     Refuse(u16, &'static str),
     /// Accepts and says nothing.
@@ -112,6 +114,7 @@ impl Player {
 async fn perform(act: Act, mut stream: TcpStream, received: Arc<Mutex<Vec<Vec<u8>>>>) {
     let bytes = match &act {
         Act::Greet(version) => packet(0, &greeting(version)),
+        Act::Full => packet(0, &greeting("9.9.9")),
         Act::Refuse(code, message) => packet(0, &error(*code, message)),
         Act::Half => packet(0, &greeting("9.9.9"))[..20].to_vec(),
         Act::Bytes(bytes) => bytes.clone(),
@@ -127,9 +130,12 @@ async fn perform(act: Act, mut stream: TcpStream, received: Arc<Mutex<Vec<Vec<u8
         && n > 0
     {
         received.lock().unwrap().push(buffer[..n].to_vec());
-        if matches!(act, Act::Greet(_)) {
-            let _ = stream.write_all(&packet(2, &error(1045, "Access denied"))).await;
-        }
+        let refusal = match act {
+            Act::Greet(_) => error(1045, "Access denied"),
+            Act::Full => error(1040, "Too many connections"),
+            _ => continue,
+        };
+        let _ = stream.write_all(&packet(2, &refusal)).await;
     }
 }
 
