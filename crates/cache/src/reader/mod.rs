@@ -102,7 +102,7 @@ impl Reader {
             }
             Consistency::Strong => {
                 self.metrics.cache.strong.inc();
-                self.index.fresh().await
+                self.index.fresh().await.map_err(|error| self.explained(error))
             }
             Consistency::Session => {
                 self.metrics.cache.session.inc();
@@ -111,6 +111,18 @@ impl Reader {
                     None => Ok(()),
                 }
             }
+        }
+    }
+
+    /// Why no binary log is followed, where that is what it comes from.
+    fn explained(&self, error: NotFresh) -> NotFresh {
+        let stream = self.board.stream();
+        match self.applied.borrow().position.is_none() && stream.starts_with("not following ") {
+            true => NotFresh {
+                reason: stream.as_str().into(),
+                ..error
+            },
+            false => error,
         }
     }
 

@@ -13,6 +13,7 @@ on_both! {
     a_log_that_begins_anew_means_a_copy
     a_server_that_does_not_fit_is_refused_by_name
     a_server_that_does_not_fit_any_more_is_refused_by_name
+    a_server_without_a_log_is_refused
     a_log_of_some_schemas_is_refused
     links_are_encrypted_where_the_cluster_says_so
 }
@@ -283,6 +284,17 @@ fn a_server_that_does_not_fit_any_more_is_refused_by_name(kind: Kind) {
         });
         fed.assert_same("t", SELECT);
     }
+}
+
+fn a_server_without_a_log_is_refused(kind: Kind) {
+    let mut wishes = Wishes::of(kind);
+    wishes.spec = wishes.spec.option("--skip-log-bin");
+    let fed = Fed::start(wishes, TABLE, vec![string("t", "test.t", &["id"], "c")]);
+    fed.until("clients are told why", || {
+        let mappings = fed.feed.board().mappings();
+        let state = mappings.unready(b"t").unwrap_or_default();
+        state.starts_with("waiting: log_bin is OFF, and must be ON: ")
+    });
 }
 
 /// `USE other; TRUNCATE test.t` is not in it.

@@ -5,7 +5,7 @@ use sandbox::Kind;
 
 use crate::served::{hash, on_both, served, spec};
 
-on_both! { when_the_server_is_read_only when_the_server_does_not_answer }
+on_both! { when_the_server_is_read_only when_the_server_does_not_answer when_its_log_cannot_be_followed }
 
 const SQL: &str = "CREATE TABLE test.t (id INT PRIMARY KEY); INSERT INTO test.t VALUES (1)";
 
@@ -80,4 +80,21 @@ fn when_the_server_does_not_answer(kind: Kind) {
             }
         },
     );
+}
+
+fn when_its_log_cannot_be_followed(kind: Kind) {
+    let short = |config: &mut config::Cache| config.strong_wait = Duration::from_millis(100);
+    let spec = spec(kind).option("--binlog-row-image=MINIMAL");
+    served(spec, SQL, short, Vec::new(), |served| async move {
+        assert_eq!(served.sql("SELECT @@GLOBAL.binlog_row_image").trim(), "MINIMAL");
+        let begun = Instant::now();
+        loop {
+            let error = served.reader.fresh(Consistency::Strong, None).await.unwrap_err();
+            if error.to_string().contains("binlog_row_image is MINIMAL") {
+                return;
+            }
+            // It has not been looked at yet.
+            assert!(begun.elapsed() < Duration::from_secs(60), "{error}");
+        }
+    });
 }
