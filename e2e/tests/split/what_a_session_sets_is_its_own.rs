@@ -100,7 +100,10 @@ const CARRIED: &[Row] = &[
         Ok(Some("8")),
     ),
     row(
-        &["SET collation_server = latin1_bin", "SET character_set_server = latin1"],
+        &[
+            "SET collation_server = latin1_bin",
+            "SET character_set_server = latin1",
+        ],
         "SELECT @@collation_server",
         Ok(Some("latin1_swedish_ci")),
     ),
