@@ -561,8 +561,7 @@ fn each_lookup_waits_and_counts_once() {
         (ReadConsistency::Session, false, (1, 0)),
         (EVENTUAL, false, (1, 0)),
     ] {
-        memory.noted.set(0);
-        memory.waited.set(0);
+        let _ = (memory.noted.take(), memory.waited.take());
         let mut out = Vec::new();
         assert_eq!(
             lookups.answer_now(&plan, &key, level, None, is_fresh, &mut out),
