@@ -1,7 +1,7 @@
 //! What a client sees of statements of all kinds, one after the other, is what it sees on a connection of its own, whoever else has used the
 //! shared ones in between, and wherever its reads go.
 
-use e2e::{Gateway, client, kind};
+use e2e::{Gateway, client, eventually, kind};
 use mysql_async::prelude::Queryable;
 use mysql_async::{ChangeUserOpts, Conn, QueryResult, Row};
 use sandbox::{Kind, Sandbox};
@@ -225,6 +225,8 @@ M SELECT n FROM five LIMIT 4 | DELETE FROM log RETURNING 1 | SELECT FOUND_ROWS()
 KILL QUERY CONNECTION_ID() | SELECT 1
 SELECT CONNECTION_ID() = @@pseudo_thread_id AS same | SET @cid = CONNECTION_ID() | SELECT @cid = @@session.pseudo_thread_id AS same
 START TRANSACTION READ ONLY | SELECT COUNT(*) FROM five | CREATE TABLE made (a INT) | COMMIT | SELECT COUNT(*) FROM made | DROP TABLE made
+START TRANSACTION READ ONLY | SELECT COUNT(*) FROM five | CREATE TABL x | SHOW ERRORS | CREATE TABLE made (a INT) | ROLLBACK | DROP TABLE made
+M START TRANSACTION READ ONLY | SELECT COUNT(*) FROM five | CREATE TABL x | SELECT @@in_transaction | ROLLBACK
 START TRANSACTION READ ONLY | LOCK TABLES t WRITE | INSERT INTO t (v) VALUES (1) | SELECT COUNT(*) FROM five | UNLOCK TABLES
 START TRANSACTION READ ONLY | SELECT n FROM five LIMIT 2 | START TRANSACTION READ ONLY | SELECT FOUND_ROWS() | UNLOCK TABLES | COMMIT
 M START TRANSACTION READ ONLY | BEGIN | INSERT INTO t (v) VALUES (9) | COMMIT | SELECT COUNT(*) FROM t WHERE v = 9
@@ -384,10 +386,15 @@ impl Noise {
 
     /// On every connection that `own` does not hold.
     async fn make(&mut self, gateway: &Gateway, own: u32) {
-        let held = gateway
-            .get("/sessions?pinned=true")
-            .1
-            .contains(&format!("\"id\":{own},"));
+        // What it holds is known once it waits for its client again: the gateway may have had a question of its own.
+        let own = format!("\"id\":{own},");
+        let is_settled = || {
+            let sessions = gateway.get("/sessions").1;
+            let own = sessions.split('{').find(|session| session.contains(&own));
+            own.is_none_or(|session| session.contains("\"waits_for\":\"client\""))
+        };
+        eventually("the session waits for its client", async || is_settled()).await;
+        let held = gateway.get("/sessions?pinned=true").1.contains(&own);
         let several = if held { 1 } else { 2 };
         for session in &mut self.sessions[..several] {
             session.query_drop("BEGIN").await.unwrap();

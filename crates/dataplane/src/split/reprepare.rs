@@ -177,6 +177,14 @@ pub(crate) fn remember(split: &mut Split, server_id: u32, prepared: &Prepared) {
     state.to_close.extend(evicted);
 }
 
+/// What a statement does that was refused before it was executed.
+pub(crate) const NOTHING: Facts = Facts {
+    class: Class::Read,
+    effects: Effects::NONE,
+    statements: 1,
+    hint: None,
+};
+
 /// The server has not prepared the statement: to the session that is an execution that failed. Where the connection is lost, so is
 /// what bound the session to it.
 pub(crate) async fn not_prepared(
@@ -194,15 +202,8 @@ pub(crate) async fn not_prepared(
         error: error.to_packet().map(|packet| packet.code),
         ..Outcome::default()
     };
-    // Nothing of what it would have done was done.
-    let nothing = Facts {
-        class: Class::Read,
-        effects: Effects::NONE,
-        statements: 1,
-        hint: None,
-    };
     let about = Some((id, prepared.digest));
-    with_statement(split, head, Some(&nothing), about, |session, statement| {
+    with_statement(split, head, Some(&NOTHING), about, |session, statement| {
         session.begin(statement);
     });
     split.session.end(&failed);

@@ -12,7 +12,7 @@
 //! that fails, the statement is refused and the transaction is as it was. What was read is never read again.
 
 use config::{Pooling, ReadConsistency, TransactionReads};
-use mysql_wire::{Command, OkPacket, StatusFlags};
+use mysql_wire::{Command, ErrPacket, OkPacket, Outcome, StatusFlags};
 use session::PinReason;
 use sql_class::{Class, Effects, Facts, Hint};
 use upstream::Connection;
@@ -25,7 +25,7 @@ use crate::split::last::Left;
 use crate::split::lease::{self, Now};
 use crate::split::series::OnReplica;
 use crate::split::state::{Held, Refused, Split};
-use crate::split::{answer, command, fresh, last, rules, run};
+use crate::split::{answer, command, fresh, last, reprepare, rules, run};
 
 const BEGINNINGS: [&str; 3] = ["BEGIN", "BEGIN WORK", "START TRANSACTION"];
 const ENDS: [&str; 4] = ["COMMIT", "COMMIT WORK", "ROLLBACK", "ROLLBACK WORK"];
@@ -254,10 +254,53 @@ pub(crate) async fn query_elsewhere(
     head: CommandHead,
     facts: Facts,
 ) -> Result<(), SessionError> {
-    match before_it_goes(split, &facts).await {
+    let before = match is_ended_by(split, &facts) && facts.statements == 1 {
+        true => syntax_error(split, head).await,
+        false => Ok(None),
+    };
+    let before = match before {
+        Ok(Some(packet)) => return refuse_in_transaction(split, head, packet).await,
+        Ok(None) => before_it_goes(split, &facts).await,
+        Err(refused) => Err(refused),
+    };
+    match before {
         Ok(()) => run::plain_query(split, head, facts).await,
         Err(refused) => last::give_up(split, refused).await,
     }
+}
+
+/// What the replica says of a text that it cannot read. It is prepared there and not executed: a syntax error ends no transaction.
+async fn syntax_error(split: &mut Split, head: CommandHead) -> Result<Option<ErrPacket>, Refused> {
+    const ER_PARSE_ERROR: u16 = 1064;
+    let payload = command::payload_of(&split.wires.up, head);
+    let text = command::text(payload, split.capabilities).unwrap_or_default();
+    let preparation = [&[Command::STMT_PREPARE.0], text].concat();
+    let replies = lease::ask_on_lease(split, &[preparation]).await?;
+    let Some(reply) = replies.first() else {
+        return Ok(None);
+    };
+    if let Some(leased) = &mut split.lease {
+        let ids = reprepare::prepared_ids(reply);
+        leased.connection.state.note_unused(ids.map(|(id, _)| id));
+    }
+    let error = reply.error(split.key.capabilities);
+    Ok(error.filter(|packet| packet.code == ER_PARSE_ERROR))
+}
+
+/// Tells the client of a statement that was not executed, in a transaction that goes on.
+async fn refuse_in_transaction(
+    split: &mut Split,
+    head: CommandHead,
+    packet: ErrPacket,
+) -> Result<(), SessionError> {
+    let failed = Outcome {
+        error: Some(packet.code),
+        ..Outcome::default()
+    };
+    run::begin(split, head, Some(&reprepare::NOTHING));
+    split.session.end(&failed);
+    run::keep(split);
+    run::refuse(split, SessionError::PrepareRefused(packet)).await
 }
 
 /// Takes the session's transaction from its replica to the primary.
