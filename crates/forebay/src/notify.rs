@@ -10,48 +10,102 @@ use std::time::Duration;
 
 use tracing::warn;
 
+/// How long the manager is waited for with what it must not miss: it ends a process that it takes for one that hangs.
+const PATIENCE: Duration = Duration::from_secs(1);
 /// What it may take from the deadline of a shutdown to the end of the process.
 const LAST_STEPS: Duration = Duration::from_secs(10);
 
 /// All listeners are bound.
 pub(crate) fn ready() {
-    tell("READY=1\nSTATUS=serving");
+    tell("READY=1\nSTATUS=serving", Some(PATIENCE));
 }
 
 /// The configuration was read again.
 pub(crate) fn reloaded(is_taken: bool) {
-    tell(match is_taken {
+    let state = match is_taken {
         true => "STATUS=serving",
-        false => "STATUS=serving by the configuration of before: the file has mistakes, see the log",
-    });
+        false => "STATUS=serving by the configuration of before: the last reload was refused, see the log",
+    };
+    tell(state, None);
 }
 
-/// A shutdown has begun, which may take `limit`: whoever started this process is asked to wait for so long before it is killed.
+/// A shutdown has begun, and for `delay` clients may still come.
+pub(crate) fn leaving(delay: Duration, limit: Duration) {
+    let how = format!(
+        "not ready, and new sessions are taken for at most {} s",
+        delay.as_secs()
+    );
+    stop(delay + limit, &how);
+}
+
+/// Sessions end, which may take `limit`.
 pub(crate) fn stopping(limit: Duration) {
-    let microseconds = (limit + LAST_STEPS).as_micros();
-    tell(&format!(
-        "STOPPING=1\nEXTEND_TIMEOUT_USEC={microseconds}\nSTATUS=sessions end, at most {} s",
-        limit.as_secs()
-    ));
+    stop(limit, &format!("sessions end, at most {} s", limit.as_secs()));
 }
 
-fn tell(state: &str) {
+/// Whoever started this process is asked to wait for `limit` before it is killed.
+fn stop(limit: Duration, how: &str) {
+    let microseconds = (limit + LAST_STEPS).as_micros();
+    let state = format!("STOPPING=1\nEXTEND_TIMEOUT_USEC={microseconds}\nSTATUS={how}");
+    tell(&state, Some(PATIENCE));
+}
+
+fn tell(state: &str, patience: Option<Duration>) {
     let Some(socket) = std::env::var_os("NOTIFY_SOCKET") else {
         return;
     };
-    if let Err(error) = send(&socket, state) {
+    if let Err(error) = send(&socket, state, patience) {
         warn!(socket = %socket.display(), %error, "the service manager cannot be told how it is");
     }
 }
 
-/// To a socket with a path, or with an abstract name (`@name`).
-fn send(socket: &OsStr, state: &str) -> io::Result<()> {
+/// To a socket with a path, or with an abstract name (`@name`). A manager that has too much to read holds up nobody for longer
+/// than `patience`.
+fn send(socket: &OsStr, state: &str, patience: Option<Duration>) -> io::Result<()> {
     let address = match socket.as_bytes().strip_prefix(b"@") {
         Some(name) => SocketAddr::from_abstract_name(name)?,
         None => SocketAddr::from_pathname(socket)?,
     };
     let from = UnixDatagram::unbound()?;
-    // A manager that does not read holds up nobody.
-    from.set_nonblocking(true)?;
+    match patience {
+        Some(_) => from.set_write_timeout(patience)?,
+        None => from.set_nonblocking(true)?,
+    }
     from.send_to_addr(state.as_bytes(), &address).map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_manager_that_is_busy_is_waited_for_but_not_for_ever() {
+        let name = format!("@forebay-busy-{}", std::process::id());
+        let address = SocketAddr::from_abstract_name(&name[1..]).unwrap();
+        let manager = UnixDatagram::bind_addr(&address).unwrap();
+        let socket = OsStr::new(&name);
+        let is_full = |result: io::Result<()>| match result {
+            Ok(()) => false,
+            Err(error) => {
+                assert_eq!(error.kind(), io::ErrorKind::WouldBlock, "{error}");
+                true
+            }
+        };
+        let tries = (0..100_000).position(|_| is_full(send(socket, "STATUS=serving", None)));
+        assert!(tries.is_some(), "its queue has an end");
+        assert!(is_full(send(socket, "READY=1", Some(Duration::from_millis(10)))));
+
+        let reading = std::thread::spawn(move || {
+            manager.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+            let mut bytes = [0; 64];
+            while let Ok(length) = manager.recv(&mut bytes) {
+                if &bytes[..length] == b"READY=1" {
+                    return true;
+                }
+            }
+            false
+        });
+        send(socket, "READY=1", Some(Duration::from_secs(10))).unwrap();
+        assert!(reading.join().unwrap());
+    }
 }

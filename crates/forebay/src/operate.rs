@@ -113,7 +113,10 @@ impl Operator {
     pub(crate) fn reload_and_log(&self, why: &str) -> Result<String, String> {
         let result = self.reload_now();
         self.telemetry.control.config_reloaded(result.is_ok());
-        notify::reloaded(result.is_ok());
+        // Of a process that ends its end is what counts.
+        if !self.is_leaving() {
+            notify::reloaded(result.is_ok());
+        }
         match &result {
             Ok(report) => info!(why, report, "configuration reloaded"),
             Err(cause) => error!(

@@ -85,7 +85,8 @@ pub(crate) fn run(path: &Path) -> anyhow::Result<()> {
         }
         spawn_local(watch(Arc::clone(&operator)));
         notify::ready();
-        take_signals(&operator, signals).await
+        take_signals(&operator, signals).await;
+        Ok(())
     });
     log.flush(LOG_FLUSH_LIMIT);
     ended
@@ -186,48 +187,47 @@ impl Signals {
             interrupt: catch(SignalKind::interrupt())?,
         })
     }
+
+    /// Waits for one that ends something, and reloads at those that ask for it.
+    async fn ending(&mut self, operator: &Operator) {
+        loop {
+            tokio::select! {
+                _ = self.hangup.recv() => {
+                    // What was done or refused has been logged.
+                    let _ = operator.reload_and_log("SIGHUP");
+                }
+                _ = self.terminate.recv() => return,
+                _ = self.interrupt.recv() => return,
+            }
+        }
+    }
 }
 
 /// Waits for signals until one of them ends the process.
-async fn take_signals(operator: &Arc<Operator>, signals: Signals) -> anyhow::Result<()> {
-    let Signals {
-        mut hangup,
-        mut terminate,
-        mut interrupt,
-    } = signals;
-    loop {
-        tokio::select! {
-            _ = hangup.recv() => {
-                // What was done or refused has been logged.
-                let _ = operator.reload_and_log("SIGHUP");
-            }
-            _ = terminate.recv() => break,
-            _ = interrupt.recv() => break,
-        }
-    }
-    shut_down(operator, &mut terminate, &mut interrupt).await;
-    Ok(())
+async fn take_signals(operator: &Operator, mut signals: Signals) {
+    signals.ending(operator).await;
+    shut_down(operator, &mut signals).await;
 }
 
-/// Waits until balancers have noticed, if so configured; lets sessions end by themselves until the deadline; then ends the rest. A
-/// second signal ends either wait.
-async fn shut_down(operator: &Arc<Operator>, terminate: &mut Signal, interrupt: &mut Signal) {
+/// Waits until balancers have noticed, if so configured; lets sessions end by themselves until the deadline; then ends the rest.
+/// Each further signal ends the wait that it meets.
+async fn shut_down(operator: &Operator, signals: &mut Signals) {
     let gateway = &operator.gateway;
     let (delay, limit) = operator.shutdown_times();
     operator.leave();
-    notify::stopping(delay + limit);
     if !delay.is_zero() {
+        notify::leaving(delay, limit);
         info!(
             sessions = gateway.sessions(),
             delay_seconds = delay.as_secs_f64(),
             "about to shut down: not ready, and new connections are still taken"
         );
+        tokio::select! {
+            () = tokio::time::sleep(delay) => {}
+            () = signals.ending(operator) => {}
+        }
     }
-    let is_urgent = tokio::select! {
-        () = tokio::time::sleep(delay) => false,
-        _ = terminate.recv() => true,
-        _ = interrupt.recv() => true,
-    };
+    notify::stopping(limit);
     let began = Instant::now();
     info!(
         sessions = gateway.sessions(),
@@ -236,11 +236,8 @@ async fn shut_down(operator: &Arc<Operator>, terminate: &mut Signal, interrupt: 
     );
     gateway.drain();
     let why = tokio::select! {
-        biased;
-        () = std::future::ready(()), if is_urgent => "second signal",
         empty = gateway.wait_until_empty(limit) => if empty { "all sessions have ended" } else { "the deadline has passed" },
-        _ = terminate.recv() => "second signal",
-        _ = interrupt.recv() => "second signal",
+        () = signals.ending(operator) => "one more signal",
     };
     info!(
         why,

@@ -6,6 +6,7 @@
 )]
 
 use std::fs::Permissions;
+use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::fs::PermissionsExt;
@@ -88,16 +89,21 @@ fn the_service_manager_is_told_of_the_start_a_refused_reload_and_the_end() {
         String::from_utf8(bytes[..length].to_vec()).unwrap()
     };
     let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join("notify.toml");
-    let config = "max_connections = 1\nwatch = false\nshutdown_timeout = \"90s\"\n[[listener]]\nbind = \"127.0.0.1:0\"\n\
-                  cluster = \"main\"\n[cluster.main]\nservers = [\"127.0.0.1:1\"]\n";
+    let config = "max_connections = 1\nwatch = false\nshutdown_timeout = \"90s\"\nshutdown_delay = \"10m\"\n[[listener]]\n\
+                  bind = \"127.0.0.1:0\"\ncluster = \"main\"\n[cluster.main]\nservers = [\"127.0.0.1:1\"]\n";
     std::fs::write(&file, config).unwrap();
     let mut gateway = Command::new(env!("CARGO_BIN_EXE_forebay"))
         .args(["serve", "--config"])
         .arg(&file)
         .env("NOTIFY_SOCKET", format!("@{name}"))
-        .stderr(Stdio::null())
+        .stderr(Stdio::piped())
         .spawn()
         .unwrap();
+    let mut log = BufReader::new(gateway.stderr.take().unwrap()).lines();
+    let mut logged = |words: &str| {
+        let found = log.by_ref().find(|line| line.as_ref().unwrap().contains(words));
+        found.unwrap().unwrap()
+    };
     let signal = |signal: &str| {
         let id = gateway.id().to_string();
         assert!(
@@ -114,7 +120,7 @@ fn the_service_manager_is_told_of_the_start_a_refused_reload_and_the_end() {
     signal("-HUP");
     assert_eq!(
         told(),
-        "STATUS=serving by the configuration of before: the file has mistakes, see the log"
+        "STATUS=serving by the configuration of before: the last reload was refused, see the log"
     );
     std::fs::write(&file, config).unwrap();
     signal("-HUP");
@@ -123,8 +129,20 @@ fn the_service_manager_is_told_of_the_start_a_refused_reload_and_the_end() {
     signal("-TERM");
     assert_eq!(
         told(),
+        "STOPPING=1\nEXTEND_TIMEOUT_USEC=700000000\nSTATUS=not ready, and new sessions are taken for at most 600 s"
+    );
+    // A reload in the delay is one, but its end is what is told of a process that ends.
+    logged("about to shut down");
+    signal("-HUP");
+    logged("nothing has changed");
+    // The second signal ends the delay, and not the sessions.
+    signal("-TERM");
+    assert_eq!(
+        told(),
         "STOPPING=1\nEXTEND_TIMEOUT_USEC=100000000\nSTATUS=sessions end, at most 90 s"
     );
+    let end = logged(" stopping");
+    assert!(end.contains("all sessions have ended"), "{end}");
     assert_eq!(gateway.wait().unwrap().code(), Some(0));
 }
 

@@ -46,7 +46,7 @@ section! {
         pub shutdown_timeout: Duration = default(secs(30)) in Duration::ZERO..=days(1), Live;
 
         /// After SIGTERM, `/readyz` says 503 for this time before listeners close and sessions begin to end: for balancers that ask
-        /// it, and need a while until they send nobody any more. A second signal cuts it short.
+        /// it, and need a while until they send nobody any more. A second signal ends this time only.
         pub shutdown_delay: Duration = default(Duration::ZERO) in Duration::ZERO..=hours(1), Live;
 
         /// Reload when the configuration file changes. SIGHUP reloads in any case.
