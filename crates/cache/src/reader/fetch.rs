@@ -3,7 +3,7 @@
 //! The rules are [`Fill`]'s: an answer is shown when it is not older than what memory showed when the question began, and it is
 //! kept when, besides, all that it can have seen is applied. Several keys are read in one snapshot.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,6 +35,14 @@ const COMMIT: &str = "COMMIT";
 
 /// The longest rows that one question may bring where the asker says nothing else, in bytes of memory.
 pub const BYTES_MAX: usize = 64 << 20;
+
+/// Bytes of rows that wait for being kept, of a worker; where there are more they are shown, and not kept. Where the feed stands still while
+/// the primary answers, that is all.
+const WAITING_MAX: usize = 16 << 20;
+/// What one costs beside its bytes: its task.
+const WAITING_EACH: usize = 1024;
+/// Longest wait of theirs. A feed that is further behind is asked again later.
+const WAIT_MAX: Duration = Duration::from_secs(1);
 
 /// A key whose row is wanted.
 #[derive(Clone, Copy, Debug)]
@@ -78,6 +86,8 @@ pub(super) struct Fetcher {
     applied: watch::Receiver<Arc<Applied>>,
     idle: RefCell<Vec<Line>>,
     lines: Semaphore,
+    /// Bytes of rows that wait for being kept.
+    waiting: Rc<Cell<usize>>,
     limit: Duration,
     metrics: Arc<telemetry::Worker>,
 }
@@ -119,6 +129,7 @@ impl Fetcher {
             board,
             idle: RefCell::default(),
             lines: Semaphore::new(LINES_MAX),
+            waiting: Rc::default(),
             limit,
             metrics,
         }
@@ -238,9 +249,14 @@ impl Fetcher {
             FillVerdict::Store => give(&board, &metrics, kept),
             FillVerdict::Drop => metrics.cache.fills_dropped.add(kept.len() as u64),
             FillVerdict::Wait => {
-                let deadline = Instant::now() + self.limit;
+                let Some(room) = Room::take(&self.waiting, bytes_of(&kept)) else {
+                    metrics.cache.fills_dropped.add(kept.len() as u64);
+                    return;
+                };
+                let deadline = Instant::now() + self.limit.min(WAIT_MAX);
                 let mut applied = self.applied.clone();
                 spawn_local(async move {
+                    let _room = room;
                     let applied_all =
                         applied.wait_for(|now| fill.verdict(&visible, &until, now) != FillVerdict::Wait);
                     let may = match timeout_at(deadline, applied_all).await {
@@ -256,6 +272,37 @@ impl Fetcher {
             }
         }
     }
+}
+
+/// Room for rows that wait. It is given back when this is dropped.
+#[derive(Debug)]
+struct Room {
+    all: Rc<Cell<usize>>,
+    bytes: usize,
+}
+
+impl Room {
+    /// `None` where there is not enough.
+    fn take(all: &Rc<Cell<usize>>, bytes: usize) -> Option<Self> {
+        let bytes = bytes.saturating_add(WAITING_EACH);
+        let wanted = all.get().saturating_add(bytes);
+        (wanted <= WAITING_MAX).then(|| {
+            all.set(wanted);
+            let all = Rc::clone(all);
+            Self { all, bytes }
+        })
+    }
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        self.all.set(self.all.get() - self.bytes);
+    }
+}
+
+fn bytes_of(rows: &[crate::feed::Fill]) -> usize {
+    let of = |fill: &crate::feed::Fill| fill.key.len() + fill.row.as_ref().map_or(0, |row| row.len());
+    rows.iter().map(of).sum()
 }
 
 fn give(board: &Board, metrics: &telemetry::Worker, kept: Vec<crate::feed::Fill>) {
@@ -410,4 +457,21 @@ async fn snapshot_position(
         identity.source,
         gtids.ok_or(AskError::Malformed("no GTIDs of its snapshot"))?,
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_that_wait_are_bounded() {
+        let all = Rc::default();
+        let held: Vec<_> = std::iter::from_fn(|| Room::take(&all, 1 << 20)).collect();
+        assert_eq!(held.len(), 15, "and what their tasks cost");
+        drop(held);
+        assert_eq!(all.get(), 0);
+        assert!(Room::take(&all, usize::MAX).is_none());
+        let small: Vec<_> = std::iter::from_fn(|| Room::take(&all, 1)).collect();
+        assert!(small.len() < 17_000);
+    }
 }
