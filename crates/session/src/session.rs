@@ -1,5 +1,6 @@
 //! One session: what it is told, and what it answers.
 
+mod found_rows;
 mod insert_id;
 mod learn;
 mod own;

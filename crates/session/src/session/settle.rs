@@ -166,29 +166,6 @@ impl Session {
         self.settle_last(outcome);
     }
 
-    /// Whether the last statement has counted rows, or may have: otherwise its connection says those of a statement before, which may have been
-    /// another session's.
-    #[must_use]
-    pub fn has_counted_rows(&self, outcome: &Outcome) -> bool {
-        let Current {
-            class, statements, ..
-        } = self.current;
-        if self.current.keeps_count {
-            return false;
-        }
-        let may_have = self.current.counts_rows || statements > 1;
-        // `SELECT … INTO @x`; of rows that were changed `RETURNING` is no count.
-        let is_query = class == Class::Read && outcome.error.is_none();
-        let has_rows = outcome.is_result_set && (class != Class::Write || statements > 1);
-        is_query || has_rows || may_have && !self.is_taken_to_count_none(outcome)
-    }
-
-    /// It may do anything, is said to leave nothing, and has shown no rows.
-    fn is_taken_to_count_none(&self, outcome: &Outcome) -> bool {
-        let leaves_nothing = self.current.effects.contains(Effects::LEAVES_NOTHING);
-        leaves_nothing && self.current.statements == 1 && !outcome.is_result_set
-    }
-
     pub(super) fn pin(&mut self, reason: PinReason) {
         self.pins.add(reason, self.current.digest, self.current.now_ms);
     }
@@ -549,43 +526,6 @@ impl Session {
             self.pin(PinReason::LastInsertId);
         }
         self.settle_found_rows(outcome);
-    }
-
-    fn settle_found_rows(&mut self, outcome: &Outcome) {
-        let Current {
-            class,
-            effects,
-            statements,
-            ..
-        } = self.current;
-        // Of several the last counts, if it is a query.
-        let opaque = Effects::CALLS_PROCEDURE
-            .with(Effects::TEXT_PREPARE)
-            .with(Effects::RETURNS_INSERTED)
-            .with(Effects::READS_DIAGNOSTICS);
-        let ends_with_rows = statements > 1
-            && outcome.is_result_set
-            && outcome.error.is_none()
-            && class < Class::Administration
-            && !effects.intersects(opaque);
-        let calculates = effects.contains(Effects::CALCULATES_FOUND_ROWS);
-        if self.is_taken_to_count_none(outcome) || self.current.keeps_count {
-            // stays what it was
-        } else if ends_with_rows && !calculates {
-            self.last.found_rows = Some(outcome.rows);
-        } else if calculates || statements > 1 || self.current.counts_rows {
-            self.last.found_rows = None;
-        } else if outcome.status.contains(StatusFlags::CURSOR_EXISTS) {
-            // said above
-        } else if outcome.is_result_set && matches!(class, Class::Read | Class::LockingRead) {
-            self.last.found_rows = Some(outcome.rows);
-        } else if class == Class::Read && outcome.error.is_none() {
-            // MySQL's DO counts one row, a SELECT … INTO @x those that there were.
-            self.last.found_rows = match effects.contains(Effects::USER_VARIABLES) {
-                true => None,
-                false => Some(1),
-            };
-        }
     }
 }
 

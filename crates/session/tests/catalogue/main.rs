@@ -1,11 +1,13 @@
 //! The rows of the design's table of statements, read by the classifier that the gateway uses: which of them pin, and until
 //! what.
 
+mod reported;
+
 use std::rc::Rc;
 
 use mysql_wire::session_state::Change;
 use mysql_wire::{Command, OkPacket, Outcome, StatusFlags};
-use session::{Baseline, ClientTrackers, OfConnection, PinReason, Prepared, Session, Start, Statement};
+use session::{Baseline, ClientTrackers, PinReason, Prepared, Session, Start, Statement};
 use sql_class::Dialect;
 
 const MYSQL: Dialect = Dialect::MySql { version: 90_704 };
@@ -419,156 +421,6 @@ fn variables_are_carried_and_some_are_not() {
     assert!(shown.is_empty() && session.carried().variable(b"redirect_url").is_none());
 }
 
-const MARIADB_11: Dialect = Dialect::MariaDb { version: 110_405 };
-
-fn reports<'a>(changes: &'a [Change<'a>]) -> Says<'a> {
-    Says { changes, ..FINE }
-}
-
-fn variable<'a>(name: &'a str, value: &'a str) -> Change<'a> {
-    let (name, value) = (name.as_bytes(), value.as_bytes());
-    Change::Variable { name, value }
-}
-
-/// What is asked for, by its names, and answered.
-fn asked_for(session: &mut Session, answers: &[(&str, Option<&str>)]) {
-    assert_eq!(session.has_unseen(), !answers.is_empty());
-    assert_eq!(session.ask_unseen(), None);
-    let names = session.take_unnamed();
-    assert_eq!(names.len(), answers.len(), "{names:?}");
-    for (name, (expected, answer)) in names.iter().zip(answers) {
-        assert_eq!(**name, *expected.as_bytes());
-        session.learn_value(name, answer.map(str::as_bytes));
-    }
-}
-
-#[test]
-fn what_mariadb_reports_under_another_name_is_asked_for() {
-    let mut session = session(MARIADB_11);
-    let of_switches = [variable("autocommit", "ON"), Change::StateChanged(true)];
-    run(&mut session, "SET foreign_key_checks=0", &reports(&of_switches));
-    asked_for(&mut session, &[("foreign_key_checks", Some("0"))]);
-    assert_eq!(session.carried().variable(b"foreign_key_checks"), Some(&b"0"[..]));
-    assert!(!session.is_pinned());
-    // Of a storage engine, with one that is reported.
-    let mode = [
-        variable("sql_mode", ""),
-        variable("last_gtid", ""),
-        Change::StateChanged(true),
-    ];
-    let text = "SET sql_mode='', SESSION innodb_lock_wait_timeout=7, @@global.x=1";
-    run(&mut session, text, &reports(&mode));
-    asked_for(&mut session, &[("innodb_lock_wait_timeout", Some("7"))]);
-    assert_eq!(
-        session.carried().variable(b"innodb_lock_wait_timeout"),
-        Some(&b"7"[..])
-    );
-    assert_eq!(session.carried().variable(b"sql_mode"), Some(&b""[..]));
-    assert!(session.gtid().is_none() && !session.is_pinned());
-    // By its other name, and by its collation.
-    let others = [
-        variable("tx_isolation", "SERIALIZABLE"),
-        variable("collation_connection", "latin1_bin"),
-        Change::StateChanged(true),
-    ];
-    let text = "SET SESSION transaction_isolation='SERIALIZABLE', character_set_connection=latin1";
-    run(&mut session, text, &reports(&others));
-    asked_for(&mut session, &[]);
-    assert_eq!(session.carried().variable(b"tx_isolation"), None);
-    let isolation = session.carried().variable(b"transaction_isolation");
-    assert_eq!(isolation, Some(&b"SERIALIZABLE"[..]));
-    assert_eq!(
-        session.carried().variable(b"collation_connection"),
-        Some(&b"latin1_bin"[..])
-    );
-    assert!(!session.is_pinned());
-    // A statement that fails has set nothing.
-    let failed = Says {
-        error: Some(1231),
-        ..FINE
-    };
-    run(&mut session, "SET unique_checks='x'", &failed);
-    asked_for(&mut session, &[]);
-    // One that does not say what it sets.
-    run(&mut session, "SELECT 1 FROM t", &FINE);
-    run(&mut session, "SET unique_checks=0", &reports(&of_switches));
-    asked_for(&mut session, &[("unique_checks", None)]);
-    assert_eq!(reasons(&session), [PinReason::Uncarried]);
-}
-
-#[test]
-fn a_charset_of_the_server_goes_with_its_collation() {
-    for dialect in [MYSQL, MARIADB] {
-        let mut session = session(dialect);
-        let charset = variable("character_set_server", "latin1");
-        let collation = variable("collation_server", "latin1_bin");
-        run(
-            &mut session,
-            "SET collation_server=latin1_bin",
-            &reports(&[collation]),
-        );
-        run(
-            &mut session,
-            "SET character_set_server=latin1",
-            &reports(&[charset]),
-        );
-        assert_eq!(session.carried().variable(b"collation_server"), None);
-        assert_eq!(
-            session.carried().variable(b"character_set_server"),
-            Some(&b"latin1"[..])
-        );
-        let both = [charset, collation];
-        run(
-            &mut session,
-            "SET character_set_server=latin1, collation_server=latin1_bin",
-            &reports(&both),
-        );
-        assert_eq!(
-            session.carried().variable(b"collation_server"),
-            Some(&b"latin1_bin"[..])
-        );
-    }
-}
-
-#[test]
-fn a_transaction_that_is_told_again_is_no_new_one() {
-    let mut session = session(MARIADB_11);
-    let told = |gtid| [variable("last_gtid", gtid)];
-    let insert = "INSERT INTO t VALUES (1)";
-    run(&mut session, insert, &reports(&told("0-1-10")));
-    assert_eq!(session.gtid(), Some(&b"0-1-10"[..]));
-    assert!(session.has_just_written());
-    // Another connection, on which somebody else was the last to write. What the gateway sets on it has it told.
-    let mut other = Session::new(start(MARIADB_11));
-    other.note_connection(OfConnection::FRESH);
-    run(&mut other, insert, &reports(&told("0-1-5")));
-    session.note_connection(other.connection_left(OfConnection::FRESH));
-    let mut ok = OkPacket::default();
-    told("0-1-5")[0].encode(&mut ok.session_state);
-    Change::StateChanged(true).encode(&mut ok.session_state);
-    session.observe_primed(&ok);
-    // And so does what the client sets.
-    let set = [
-        variable("last_gtid", "0-1-5"),
-        variable("sql_mode", ""),
-        Change::StateChanged(true),
-    ];
-    run(
-        &mut session,
-        "SET sql_mode='', innodb_lock_wait_timeout=7",
-        &reports(&set),
-    );
-    asked_for(&mut session, &[("innodb_lock_wait_timeout", Some("7"))]);
-    assert_eq!(session.gtid(), Some(&b"0-1-10"[..]));
-    assert!(!session.has_just_written() && !session.is_pinned());
-    run(&mut session, insert, &reports(&told("0-1-11")));
-    assert_eq!(session.gtid(), Some(&b"0-1-11"[..]));
-    for nothing in ["", "5", "x-1-2"] {
-        run(&mut session, insert, &reports(&told(nothing)));
-        assert_eq!(session.gtid(), Some(&b"0-1-11"[..]), "{nothing}");
-    }
-}
-
 #[test]
 fn a_state_change_that_nothing_explains_pins() {
     let mut session = session(MYSQL);
@@ -667,54 +519,6 @@ fn a_lost_connection_takes_everything_with_it_and_a_reset_too() {
         session.rearmed();
         assert_eq!(reasons(&session), [PinReason::SessionPooling]);
     }
-}
-
-/// An answer to an INSERT has the id that the statement gave as well as one that the server made.
-#[test]
-fn ids_that_a_statement_gives_are_told_from_those_that_the_server_makes() {
-    let mut session = session(MARIADB);
-    let inserts = |session: &mut Session, text: &str, id: u64| {
-        let facts = sql_class::facts(text.as_bytes(), session.syntax());
-        session.begin(&statement(Command::QUERY, text, Some(&facts), 0));
-        session.end(&Outcome {
-            status: FINE.status,
-            has_status: true,
-            affected_rows: 1,
-            last_insert_id: id,
-            ..Outcome::default()
-        });
-    };
-    // What the connection is asked, its answer, and what the session's id is then.
-    let asked = |session: &mut Session, answer: &'static [u8]| {
-        let question = session.ask_last_insert_id().unwrap();
-        assert_eq!(question, b"\x03SELECT LAST_INSERT_ID() LIMIT 1");
-        assert!(session.asks_by_a_row());
-        session.observe_primed(&OkPacket::default());
-        session.learn_insert_id_asked(str::from_utf8(answer).unwrap().parse().unwrap());
-        assert!(session.knows_last_insert_id() && session.ask_last_insert_id().is_none());
-        let _ = session.leave();
-        session.last_insert_id()
-    };
-    inserts(&mut session, "INSERT INTO t (v) VALUES (1)", 7);
-    assert_eq!(asked(&mut session, b"7"), 7);
-    inserts(&mut session, "INSERT INTO t VALUES (500)", 500);
-    assert_eq!(asked(&mut session, b"99"), 7, "99 is another session's");
-    for id in [8, 600, 601] {
-        inserts(&mut session, "INSERT INTO t VALUES (?)", id);
-    }
-    assert_eq!(asked(&mut session, b"8"), 8);
-    for id in [602, 603] {
-        inserts(&mut session, "INSERT INTO t VALUES (?)", id);
-    }
-    assert_eq!(asked(&mut session, b"99"), 8);
-    inserts(&mut session, "INSERT INTO t VALUES () RETURNING id", 0);
-    assert_eq!(asked(&mut session, b"9"), 9);
-    inserts(&mut session, "DELETE FROM t RETURNING id", 0);
-    assert!(session.knows_last_insert_id());
-    // Where nobody asks, the answer is believed.
-    inserts(&mut session, "INSERT INTO t (v) VALUES (1)", 10);
-    let _ = session.leave();
-    assert!(session.knows_last_insert_id() && session.last_insert_id() == 10);
 }
 
 #[test]
