@@ -295,10 +295,34 @@ async fn warnings_and_errors() {
     let errors: Vec<(String, u16, String)> = own.query("SHOW ERRORS").await.unwrap();
     assert_eq!(errors.len(), 1);
     assert_eq!(errors[0].1, 1146);
-    // The next statement leaves nothing of it, and lets the connection go.
-    own.query_drop("SELECT 1").await.unwrap();
+    // The next statement leaves nothing of it, and lets the connection go; on MariaDB the next that uses a table.
+    own.query_drop("SELECT COUNT(*) FROM information_schema.schemata")
+        .await
+        .unwrap();
     let pins = cluster::pins(&mut own).await;
     assert!(pins.is_empty(), "{pins:?}");
+}
+
+/// MariaDB keeps them over statements without a table: for the session, as long as nobody else is in need of the connection.
+#[tokio::test]
+async fn warnings_that_nobody_asks_for() {
+    if kind() == Kind::Mysql {
+        return;
+    }
+    let gateway = cluster::narrow(cluster::single(), 1).start();
+    let mut own = cluster::connect(&gateway).await;
+    for _ in 0..2 {
+        own.query_drop("SELECT CAST('x' AS SIGNED)").await.unwrap();
+        own.query_drop("SELECT 1").await.unwrap();
+        let kept: Vec<(String, u16, String)> = own.query("SHOW WARNINGS").await.unwrap();
+        assert_eq!(kept.len(), 1);
+        own.query_drop("SELECT 2").await.unwrap();
+        let mut other = cluster::connect(&gateway).await;
+        let warnings: Vec<(String, u16, String)> = other.query("SHOW WARNINGS").await.unwrap();
+        assert_eq!(warnings, []);
+        let lost: Vec<(String, u16, String)> = own.query("SHOW WARNINGS").await.unwrap();
+        assert_eq!(lost, []);
+    }
 }
 
 #[tokio::test]

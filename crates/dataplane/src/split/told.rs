@@ -97,13 +97,14 @@ fn signal(error: &ErrPacket) -> Option<String> {
     })
 }
 
-/// Whether the session holds its connection for such an error and nothing else. Not on MySQL, where one that is raised again has another
-/// `CLASS_ORIGIN`.
+/// Whether the session holds its connection for such an error and nothing else; or for what it has not asked for behind the statement that
+/// left it. Not on MySQL, where one that is raised again has another `CLASS_ORIGIN`.
 pub(crate) fn is_all(split: &Split) -> bool {
     let mut pins = split.session.pins().iter();
     let is_mariadb = lease::dialect(split).is_mariadb();
+    let is_told = split.told.as_ref().is_some_and(|told| told.put_away.is_none());
     is_mariadb
-        && split.told.as_ref().is_some_and(|told| told.put_away.is_none())
+        && (is_told || split.session.has_old_diagnostics())
         && !split.keeps_connection
         && split.lease.is_some()
         && pins.all(|pin| pin.reason == PinReason::Diagnostics)
@@ -117,6 +118,15 @@ pub(crate) async fn put_away(split: &mut Split) {
     let is_wanted =
         server.waiting() > 0 || server.is_full() && split.pool().idle_and_busy(server.id()).0 == 0;
     if !is_all(split) || !is_wanted {
+        return;
+    }
+    if split.told.is_none() {
+        if !split.session.knows_last_insert_id() {
+            last::learn_insert_id(split).await;
+        }
+        if split.lease.is_some() {
+            lease::give_back(split);
+        }
         return;
     }
     // `max_error_count` may leave of many but one.

@@ -2,8 +2,10 @@
 
 use std::rc::Rc;
 
-use super::{Last, Session};
-use crate::{Carried, ClientTrackers};
+use sql_class::{Class, Effects};
+
+use super::{Current, Last, Session};
+use crate::{Carried, ClientTrackers, PinReason};
 
 impl Last {
     /// Servers forget all but the count of rows.
@@ -17,6 +19,17 @@ impl Last {
 }
 
 impl Session {
+    /// The warnings or the error that it holds its connection for were left by a statement before the last, which has kept them and was
+    /// none that asks for them.
+    #[must_use]
+    pub fn has_old_diagnostics(&self) -> bool {
+        let Current { class, effects, .. } = self.current;
+        self.pins.has(PinReason::Diagnostics)
+            && matches!(class, Class::Read | Class::Administration)
+            && !effects.contains(Effects::READS_DIAGNOSTICS)
+            && self.warning_count() == 0
+    }
+
     /// Shares what others have in common with this session, where it is the same: equal states that are one allocation are
     /// told to be equal without looking at them.
     pub fn share_carried(&mut self, common: &Rc<Carried>) {
