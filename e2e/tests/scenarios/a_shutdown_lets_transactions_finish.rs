@@ -50,9 +50,16 @@ async fn and_takes_sessions_until_balancers_have_noticed() {
     .await;
     assert_eq!(gateway.metric("forebay_shutting_down", &[]), 1.0);
     let mut late = client::connect(&gateway).await;
+    late.query_drop("START TRANSACTION").await.unwrap();
     late.query_drop("SELECT 1").await.unwrap();
     assert!(gateway.is_running());
+    // The next signal ends this wait, and not what sessions do.
     gateway.terminate();
+    eventually("new sessions are not taken", async || {
+        Conn::new(client::options(&gateway)).await.is_err()
+    })
+    .await;
+    late.query_drop("COMMIT").await.unwrap();
     assert!(gateway.exit().await.success(), "{}", gateway.log());
 
     let mut gateway = delayed("100ms").start();
