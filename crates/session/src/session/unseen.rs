@@ -1,7 +1,7 @@
 //! What a statement sets, and what of that nothing has told.
 //!
 //! Trackers name what was set, as a rule. MariaDB says nothing of `SET @@x = …`. From 11 on it reports several variables under one name,
-//! and before 10.11.12 and 11.4.6, or so, it is silent about those of storage engines. So what a text sets is remembered until it was
+//! and 10.11.5 and 11.4.5 are silent about those of storage engines. So what a text sets is remembered until it was
 //! reported by its own name, and what is left is asked for.
 
 use mysql_wire::session_state::Change;
