@@ -42,9 +42,11 @@ impl Carried {
     #[must_use]
     pub fn after_reset(&self, dialect: Dialect, baseline: &Baseline) -> Self {
         let mut after = self.with_global_variables(baseline);
-        match dialect.is_mariadb() {
-            true => variables::CHARSETS.iter().for_each(|name| after.unset(name)),
-            false => after.unset(variables::SQL_MODE),
+        match dialect {
+            Dialect::MariaDb { .. } => variables::CHARSETS.iter().for_each(|name| after.unset(name)),
+            Dialect::MySql { version } if version >= 90_000 => after.unset(variables::SQL_MODE),
+            // 8.0.33 forgets those as well.
+            Dialect::MySql { .. } => {}
         }
         after
     }
@@ -220,6 +222,19 @@ mod tests {
         assert!(!one.means_the_same(&other));
         other.unset(b"sql_mode");
         assert!(!one.means_the_same(&Carried::fresh(Some(b"b"), false)));
+    }
+
+    #[test]
+    fn what_a_login_has_added_to_the_mode_stays_over_a_reset_since_mysql_9() {
+        let baseline = Baseline::from_iter([(b"sql_mode".to_vec(), b"IGNORE_SPACE".to_vec())]);
+        let after = |dialect| {
+            let after = Carried::fresh(None, false).after_reset(dialect, &baseline);
+            after.variable(b"sql_mode").map(<[u8]>::to_vec)
+        };
+        let as_global = Some(variables::DEFAULT.to_vec());
+        assert_eq!(after(Dialect::MySql { version: 80_033 }), as_global);
+        assert_eq!(after(Dialect::MySql { version: 90_704 }), None);
+        assert_eq!(after(Dialect::MariaDb { version: 101_119 }), as_global);
     }
 
     #[test]
