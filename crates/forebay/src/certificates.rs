@@ -5,17 +5,18 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use config::{ClientAuth, Config, TlsMode};
+use config::{ClientAuth, Config, TlsMode, Verify};
+use net::Validity;
 use telemetry::{Samples, Source, catalog};
 use tracing::warn;
 
 const DAY: i64 = 86_400;
-/// From here on the end is worth a word.
+/// From here on the end is worth a word, at the latest.
 const SOON: i64 = 14 * DAY;
 
-/// The end of each file's certificates, as they were when the files were last taken into use.
+/// When each file's certificates are good, as they were when the files were last taken into use.
 #[derive(Default)]
-pub(crate) struct Certificates(Mutex<BTreeMap<PathBuf, i64>>);
+pub(crate) struct Certificates(Mutex<BTreeMap<PathBuf, Validity>>);
 
 impl Certificates {
     /// Looks at the files that the configuration names. To be called when they have just been taken into use: those that were
@@ -32,9 +33,9 @@ impl Certificates {
 impl Source for Certificates {
     fn collect(&self, out: &mut Samples) {
         let ends = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        for (file, end) in &*ends {
+        for (file, validity) in &*ends {
             let file = file.display().to_string();
-            out.gauge(&catalog::CERTIFICATE_EXPIRY, &[&file], *end);
+            out.gauge(&catalog::CERTIFICATE_EXPIRY, &[&file], validity.end);
         }
     }
 }
@@ -45,11 +46,11 @@ pub(crate) fn worries(config: &Config) -> Vec<String> {
 }
 
 /// By file. One that cannot be read is told of by those who use it.
-fn ends(config: &Config) -> BTreeMap<PathBuf, i64> {
+fn ends(config: &Config) -> BTreeMap<PathBuf, Validity> {
     let mut ends = BTreeMap::new();
-    let mut note = |file: Option<&PathBuf>, which: fn(&[i64]) -> Option<i64>| {
-        if let Some((file, end)) = file.and_then(|file| Some((file, end(file, which)?))) {
-            ends.insert(file.clone(), end);
+    let mut note = |file: Option<&PathBuf>, which: fn(&[Validity]) -> Option<Validity>| {
+        if let Some((file, validity)) = file.and_then(|file| Some((file, end(file, which)?))) {
+            ends.insert(file.clone(), validity);
         }
     };
     let listeners = config.listeners.iter().map(|listener| &listener.tls);
@@ -60,24 +61,25 @@ fn ends(config: &Config) -> BTreeMap<PathBuf, i64> {
     }
     let clusters = config.clusters.values().map(|cluster| &cluster.tls);
     for tls in clusters.filter(|tls| tls.mode != TlsMode::Off) {
-        note(tls.ca.as_ref(), last);
+        let is_asked = tls.verify != Verify::Off;
+        note(tls.ca.as_ref().filter(|_| is_asked), last);
         note(tls.cert.as_ref(), first);
     }
     ends
 }
 
 /// A chain is of use as long as all of it.
-fn first(ends: &[i64]) -> Option<i64> {
-    ends.iter().min().copied()
+fn first(all: &[Validity]) -> Option<Validity> {
+    all.iter().min_by_key(|validity| validity.end).copied()
 }
 
 /// Of authorities one is enough: files keep those of before, and bundles have some that are over.
-fn last(ends: &[i64]) -> Option<i64> {
-    ends.iter().max().copied()
+fn last(all: &[Validity]) -> Option<Validity> {
+    all.iter().max_by_key(|validity| validity.end).copied()
 }
 
-fn end(file: &Path, which: fn(&[i64]) -> Option<i64>) -> Option<i64> {
-    which(&net::certificate_ends(file).ok()?)
+fn end(file: &Path, which: fn(&[Validity]) -> Option<Validity>) -> Option<Validity> {
+    which(&net::certificate_validities(file).ok()?)
 }
 
 fn now() -> i64 {
@@ -85,11 +87,16 @@ fn now() -> i64 {
     i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
 }
 
-fn in_words(ends: &BTreeMap<PathBuf, i64>, now: i64) -> Vec<String> {
-    let words = |(file, end): (&PathBuf, &i64)| {
-        let when = match end - now {
+/// A certificate that lives for days only is renewed late in them.
+fn soon(validity: Validity) -> i64 {
+    SOON.min((validity.end - validity.begin) / 3)
+}
+
+fn in_words(ends: &BTreeMap<PathBuf, Validity>, now: i64) -> Vec<String> {
+    let words = |(file, validity): (&PathBuf, &Validity)| {
+        let when = match validity.end - now {
             left if left < 0 => format!("ended {} ago", days(-left)),
-            left if left < SOON => format!("ends in {}", days(left)),
+            left if left < soon(*validity) => format!("ends in {}", days(left)),
             _ => return None,
         };
         Some(format!("the certificate in {} {when}", file.display()))
@@ -110,20 +117,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_end_is_told_two_weeks_before() {
-        let ends = [
-            ("/far", 15 * DAY),
-            ("/near", 3 * DAY),
-            ("/now", 10),
-            ("/over", -2 * DAY),
+    fn the_end_is_told_two_weeks_before_or_in_the_last_third() {
+        let year = 365 * DAY;
+        let files = [
+            ("/far", 15 * DAY, year),
+            ("/near", 3 * DAY, year),
+            ("/now", 10, year),
+            ("/over", -2 * DAY, year),
+            ("/short", 3 * DAY, 7 * DAY),
+            ("/short-near", 2 * DAY, 7 * DAY),
         ];
-        let ends: BTreeMap<_, _> = ends.map(|(file, end)| (PathBuf::from(file), end)).into();
+        let ends = files.map(|(file, end, life)| {
+            let begin = end - life;
+            (PathBuf::from(file), Validity { begin, end })
+        });
         assert_eq!(
-            in_words(&ends, 0),
+            in_words(&ends.into(), 0),
             [
                 "the certificate in /near ends in 3 days",
                 "the certificate in /now ends in less than a day",
                 "the certificate in /over ended 2 days ago",
+                "the certificate in /short-near ends in 2 days",
             ]
         );
     }

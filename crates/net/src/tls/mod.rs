@@ -20,7 +20,7 @@ use rustls::crypto::{CryptoProvider, aws_lc_rs};
 pub use acceptor::TlsAcceptor;
 pub use connector::{TlsConnector, TlsRefusal};
 pub use stream::TlsStream;
-pub use validity::certificate_ends;
+pub use validity::{Validity, certificate_validities};
 
 fn provider() -> Arc<CryptoProvider> {
     Arc::new(aws_lc_rs::default_provider())

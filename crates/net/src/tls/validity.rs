@@ -1,4 +1,4 @@
-//! When certificates end. What else they say is for rustls; this date it keeps to itself.
+//! When certificates end, and how long they live. What else they say is for rustls; these dates it keeps to itself.
 
 use std::path::Path;
 
@@ -12,18 +12,24 @@ const VERSION: u8 = 0xa0;
 const UTC_TIME: u8 = 0x17;
 const GENERALIZED_TIME: u8 = 0x18;
 
-/// The ends of the certificates in a PEM file, in the order of the file, in seconds since 1970. Those whose date cannot be read
-/// are left out.
+/// From when to when a certificate is good, in seconds since 1970.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Validity {
+    pub begin: i64,
+    pub end: i64,
+}
+
+/// When the certificates in a PEM file are good, in the order of the file. Those whose dates cannot be read are left out.
 ///
 /// # Errors
 /// A file that cannot be read, or has no certificate.
-pub fn certificate_ends(path: &Path) -> Result<Vec<i64>, NetError> {
+pub fn certificate_validities(path: &Path) -> Result<Vec<Validity>, NetError> {
     let certificates = files::certificate_chain(path)?;
-    Ok(certificates.iter().filter_map(|der| not_after(der)).collect())
+    Ok(certificates.iter().filter_map(|der| validity_of(der)).collect())
 }
 
-/// `notAfter` of a certificate in DER.
-fn not_after(der: &[u8]) -> Option<i64> {
+/// `notBefore` and `notAfter` of a certificate in DER.
+fn validity_of(der: &[u8]) -> Option<Validity> {
     let mut certificate = Der(der).inside(SEQUENCE)?;
     let mut signed = certificate.inside(SEQUENCE)?;
     if signed.0.first() == Some(&VERSION) {
@@ -34,9 +40,11 @@ fn not_after(der: &[u8]) -> Option<i64> {
         signed.inside(SEQUENCE)?;
     }
     let mut validity = signed.inside(SEQUENCE)?;
-    validity.next()?;
-    let (tag, date) = validity.next()?;
-    seconds(tag, date)
+    let mut date = || validity.next().and_then(|(tag, date)| seconds(tag, date));
+    Some(Validity {
+        begin: date()?,
+        end: date()?,
+    })
 }
 
 /// What is left to be read.
@@ -125,6 +133,7 @@ mod tests {
 
     fn certificate(year: i32, month: u8, day: u8) -> Vec<u8> {
         let mut params = CertificateParams::new(vec!["gateway".to_owned()]).unwrap();
+        params.not_before = date_time_ymd(2020, 1, 1);
         params.not_after = date_time_ymd(year, month, day);
         let key = KeyPair::generate().unwrap();
         params.self_signed(&key).unwrap().der().to_vec()
@@ -132,10 +141,17 @@ mod tests {
 
     #[test]
     fn the_end_is_read_from_both_forms_of_a_date() {
+        let good = |year, month, day| validity_of(&certificate(year, month, day));
+        let until = |end| {
+            Some(Validity {
+                begin: 1_577_836_800,
+                end,
+            })
+        };
         // 2050 and later are generalized times.
-        assert_eq!(not_after(&certificate(2026, 11, 23)), Some(1_795_392_000));
-        assert_eq!(not_after(&certificate(2049, 12, 31)), Some(2_524_521_600));
-        assert_eq!(not_after(&certificate(2100, 2, 28)), Some(4_107_456_000));
+        assert_eq!(good(2026, 11, 23), until(1_795_392_000));
+        assert_eq!(good(2049, 12, 31), until(2_524_521_600));
+        assert_eq!(good(2100, 2, 28), until(4_107_456_000));
     }
 
     #[test]
@@ -150,17 +166,17 @@ mod tests {
     #[test]
     fn what_is_cut_off_has_no_end() {
         let der = certificate(2030, 1, 1);
-        let whole = not_after(&der);
+        let whole = validity_of(&der);
         assert!(whole.is_some());
         for length in 0..100 {
-            assert_eq!(not_after(&der[..length]), None);
+            assert_eq!(validity_of(&der[..length]), None);
         }
     }
 
     proptest! {
         #[test]
         fn any_bytes_are_answered(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
-            let _ = not_after(&bytes);
+            let _ = validity_of(&bytes);
         }
     }
 }
