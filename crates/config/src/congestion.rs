@@ -60,6 +60,12 @@ pub(crate) fn settle(config: &mut Config, report: &mut Report<'_>) {
     Kernel::look().settle(config, report);
 }
 
+/// Names that this process may set by a capability only: another that reads the same file may be refused.
+#[must_use]
+pub fn congestion_worries(config: &Config) -> Vec<String> {
+    Kernel::look().worries(config)
+}
+
 /// What the kernel has. Lists are empty where it does not say.
 struct Kernel {
     /// What a connection has for which nobody has chosen.
@@ -125,6 +131,22 @@ impl Kernel {
             let hint = "the kernel allows those in net.ipv4.tcp_allowed_congestion_control".to_owned();
             report.wrong(path, expected, format!("{name:?}")).hint(hint);
         }
+    }
+
+    fn worries(&self, config: &Config) -> Vec<String> {
+        let of_listeners = config.listeners.iter().enumerate();
+        let of_listeners =
+            of_listeners.map(|(index, listener)| (format!("listener[{index}]"), &listener.congestion));
+        let of_clusters = config.clusters.iter();
+        let of_clusters = of_clusters.map(|(name, cluster)| (format!("cluster.{name}"), &cluster.congestion));
+        let words = |(path, congestion): (String, &Congestion)| match congestion {
+            Congestion::Named(name) if self.may_set_all && !holds(&self.allowed, name) => Some(format!(
+                "{path}.congestion: {name:?} is not in net.ipv4.tcp_allowed_congestion_control: a process without \
+                 CAP_NET_ADMIN, such as that of the systemd unit, refuses this file"
+            )),
+            _ => None,
+        };
+        of_listeners.chain(of_clusters).filter_map(words).collect()
     }
 
     fn may_set(&self, name: &str) -> bool {
@@ -268,6 +290,13 @@ mod tests {
         );
         kernel.may_set_all = true;
         assert_eq!(listens("\"cubic\"", &kernel), named("cubic"));
+        expect![[r#"
+            [
+                "listener[0].congestion: \"cubic\" is not in net.ipv4.tcp_allowed_congestion_control: a process without CAP_NET_ADMIN, such as that of the systemd unit, refuses this file",
+            ]
+        "#]]
+        .assert_debug_eq(&kernel.worries(&read("\"cubic\"", &kernel).unwrap()));
+        assert_eq!(kernel.worries(&read("\"bbr\"", &kernel).unwrap()), [""; 0]);
         // Where /proc is hidden connections will show.
         (kernel.available, kernel.allowed, kernel.may_set_all) = (Vec::new(), Vec::new(), false);
         assert_eq!(listens("\"vegas\"", &kernel), named("vegas"));

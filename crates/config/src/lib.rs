@@ -34,7 +34,7 @@ mod zone_offset;
 
 pub use address::{BindAddress, ServerAddress};
 pub use byte_size::ByteSize;
-pub use congestion::Congestion;
+pub use congestion::{Congestion, congestion_worries};
 pub use diff::{Change, ConfigDiff};
 pub use docs::{OptionDoc, Reload, options};
 pub use error::{ConfigError, ConfigErrors, Place};

@@ -174,6 +174,7 @@ fn check(path: &Path) -> anyhow::Result<()> {
     for words in certificates::worries(&config)
         .into_iter()
         .chain(config::log_worry(&config.log.level))
+        .chain(config::congestion_worries(&config))
     {
         eprintln!("forebay: {words}");
     }
