@@ -20,6 +20,7 @@ const SCHEMA: &[&str] = &[
     "CREATE PROCEDURE two_results() BEGIN SELECT n FROM five WHERE n < 3; SELECT 'x' AS x; END",
     "CREATE PROCEDURE gives(IN a INT, OUT b INT, INOUT c INT) BEGIN SET b = a + 1, c = c + a; END",
     "CREATE PROCEDURE inserts() INSERT INTO log (v) VALUES (1), (2)",
+    "CREATE PROCEDURE asks() SELECT n FROM five WHERE n = 2 INTO @n",
     "CREATE PROCEDURE warns() SELECT CAST('x' AS SIGNED) AS x",
     "CREATE PROCEDURE fails() BEGIN INSERT INTO log (v) VALUES (1); SIGNAL SQLSTATE '45000'; END",
     "CREATE PROCEDURE begins() START TRANSACTION",
@@ -39,7 +40,7 @@ const SCHEMA_OF_MARIADB: &[&str] = &[
 ];
 
 /// One a line, with `|` between statements; `M` in front: on MariaDB only, `9`: on MySQL only. A statement behind `p:` is prepared; `r:` is
-/// COM_RESET_CONNECTION, and `u:` COM_CHANGE_USER. `{me}` is a name of the session's own.
+/// COM_RESET_CONNECTION, `u:` COM_CHANGE_USER, `ping:` COM_PING. `{me}` is a name of the session's own.
 const SCRIPTS: &str = "
 INSERT INTO t (v) VALUES (1), (2) | SELECT LAST_INSERT_ID(), ROW_COUNT() | SELECT ROW_COUNT() | SELECT FOUND_ROWS()
 SELECT n FROM five LIMIT 4 | SET @x = 1; SELECT FOUND_ROWS() | SELECT FOUND_ROWS()
@@ -218,7 +219,8 @@ SELECT n FROM five LIMIT 4 | KILL QUERY 999999999 | SELECT FOUND_ROWS() | HELP '
 SELECT n FROM five LIMIT 4 | SHOW WARNINGS | SELECT FOUND_ROWS() | SELECT @@warning_count | SELECT FOUND_ROWS()
 SELECT n FROM five LIMIT 4 | EXPLAIN SELECT n FROM five | SELECT FOUND_ROWS() | ANALYZE TABLE five | SELECT FOUND_ROWS()
 SELECT n FROM five LIMIT 4 | PREPARE fp FROM 'SELECT 1' | SELECT FOUND_ROWS() | EXECUTE fp | SELECT FOUND_ROWS() | DEALLOCATE PREPARE fp | SELECT FOUND_ROWS()
-SELECT n FROM five LIMIT 4 | CALL inserts() | SELECT FOUND_ROWS() | CALL two_results() | SELECT FOUND_ROWS()
+SELECT n FROM five LIMIT 4 | CALL two_results() | SELECT FOUND_ROWS() | CALL asks() | SELECT FOUND_ROWS()
+SELECT n FROM five LIMIT 4 | ping: | SELECT FOUND_ROWS() | BEGIN | ping: | SELECT FOUND_ROWS() | COMMIT
 SELECT n FROM five LIMIT 4 | SELECT n, n FROM five WHERE n = 2 INTO @n1, @n2 | SELECT FOUND_ROWS()
 SELECT n FROM five LIMIT 4 | HANDLER five OPEN | HANDLER five READ FIRST | SELECT FOUND_ROWS() | HANDLER five CLOSE | SELECT FOUND_ROWS()
 M SELECT n FROM five LIMIT 4 | DELETE FROM log RETURNING 1 | SELECT FOUND_ROWS() | SELECT ROW_COUNT()
@@ -291,6 +293,10 @@ impl Player {
             },
             None if text == "r:" => match self.session.reset().await {
                 Ok(done) => format!("reset {done}"),
+                Err(error) => format!("error {}", client::code(&error)),
+            },
+            None if text == "ping:" => match self.session.ping().await {
+                Ok(()) => "alive".to_owned(),
                 Err(error) => format!("error {}", client::code(&error)),
             },
             None if text == "u:" => match self.session.change_user(ChangeUserOpts::default()).await {

@@ -3,6 +3,7 @@
 use mysql_wire::{Outcome, StatusFlags};
 use sql_class::{Class, Effects};
 
+use super::settle::runs_sql;
 use super::{Current, Session};
 
 impl Session {
@@ -11,12 +12,17 @@ impl Session {
     #[must_use]
     pub fn has_counted_rows(&self, outcome: &Outcome) -> bool {
         let Current {
-            class, statements, ..
+            class,
+            effects,
+            statements,
+            ..
         } = self.current;
-        if self.current.keeps_count {
+        if self.current.keeps_count || !runs_sql(self.current.command) {
             return false;
         }
-        let may_have = self.current.counts_rows || statements > 1;
+        // A procedure most likely has a query, be it one that answers nothing.
+        let is_called = class == Class::Unknown && !effects.contains(Effects::TEXT_PREPARE);
+        let may_have = self.current.counts_rows || statements > 1 || is_called;
         // `SELECT … INTO @x`; of rows that were changed `RETURNING` is no count.
         let is_query = class == Class::Read && outcome.error.is_none();
         let has_rows = outcome.is_result_set && (class != Class::Write || statements > 1);

@@ -540,7 +540,7 @@ impl Current {
 }
 
 /// The command executes SQL.
-const fn runs_sql(command: Command) -> bool {
+pub(super) const fn runs_sql(command: Command) -> bool {
     matches!(
         command,
         Command::QUERY | Command::STMT_EXECUTE | Command::STMT_BULK_EXECUTE
