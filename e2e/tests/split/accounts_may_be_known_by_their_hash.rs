@@ -126,7 +126,11 @@ async fn a_hash_that_does_not_fit_is_not_tried_each_time() {
     })
     .await;
     let log = gateway.log();
-    assert_eq!(log.matches("account cannot log in on a server").count(), 1, "{log}");
+    assert_eq!(
+        log.matches("account cannot log in on a server").count(),
+        1,
+        "{log}"
+    );
     if kind() == Kind::Mysql {
         let options = client::options_at(sandbox.primary().port());
         let direct = options.user(Some("misfit")).pass(Some("hunter2"));
