@@ -45,8 +45,8 @@ pub struct CacheArgs {
     /// Updates a second beside the reads, in the part `updates`; 0 is none.
     #[arg(long, value_delimiter = ',', default_value = "0,1000,2000,4000,8000")]
     pub updates: Vec<u32>,
-    /// Reads a second of the load at a fixed rate, in the part `updates` [default: a quarter of what the closed loop reaches
-    /// beside the same updates].
+    /// Reads a second of the load at a fixed rate, in the part `updates` [default: a tenth of what the closed loop
+    /// reached in the first round].
     #[arg(long)]
     pub paced: Option<f64>,
     /// Threads of sysbench, in the part `sql`.
