@@ -41,7 +41,7 @@ impl Change {
         let is = |known: &str| name.eq_ignore_ascii_case(known.as_bytes());
         match name.len() {
             8 if is("sql_mode") => Self {
-                modes: syntax.ansi_quotes || syntax.no_backslash_escapes || !is_plain_mode(value),
+                modes: syntax.ansi_quotes || syntax.no_backslash_escapes || !is_plain_mode(value, syntax),
                 charset: false,
             },
             4 | 5 | 7 | 9 | 20
@@ -53,7 +53,7 @@ impl Change {
             {
                 Self {
                     modes: false,
-                    charset: Charset::named(charset_in(value)) != syntax.charset,
+                    charset: charset_in(value, syntax) != Some(syntax.charset),
                 }
             }
             _ => Self::default(),
@@ -82,23 +82,49 @@ impl Change {
     }
 }
 
-/// `= 'STRICT_TRANS_TABLES'`
-fn is_plain_mode(value: &[u8]) -> bool {
-    let value = value.trim_ascii_start();
-    let value = value.strip_prefix(b":").unwrap_or(value);
-    let value = value.strip_prefix(b"=").unwrap_or_default().trim_ascii_start();
-    let upper = value.to_ascii_uppercase();
+/// `= 'STRICT_TRANS_TABLES'`: one string and nothing else, that says what is written.
+fn is_plain_mode(value: &[u8], syntax: Syntax) -> bool {
+    let value = behind_assignment(value);
+    let mut tokens = Tokenizer::new(value, syntax);
+    let token = tokens.next();
+    let text = tokens.text(token);
+    let is_one = token.kind == Kind::String && tokens.next().kind == Kind::End;
+    let upper = text.to_ascii_uppercase();
     let is_named = |mode: &&[u8]| upper.windows(mode.len()).any(|part| part == *mode);
-    value.starts_with(b"'") && !OF_QUOTES.iter().any(is_named)
+    is_one && text.starts_with(b"'") && !text.contains(&b'\\') && !OF_QUOTES.iter().any(is_named)
 }
 
-/// `= utf8mb4`, ` 'utf8mb4' COLLATE …`, ` SET utf8mb4`
-fn charset_in(value: &[u8]) -> &[u8] {
-    let is_between = |byte: &u8| !byte.is_ascii_alphanumeric() && *byte != b'_';
-    let mut words = value.split(is_between).filter(|word| !word.is_empty());
-    match words.next() {
-        Some(word) if word.eq_ignore_ascii_case(b"SET") => words.next().unwrap_or_default(),
-        word => word.unwrap_or_default(),
+/// `= utf8mb4`, ` 'utf8mb4' COLLATE …`, ` SET utf8mb4`. `None` where it is not one known name: a number, an expression, `DEFAULT`.
+fn charset_in(value: &[u8], syntax: Syntax) -> Option<Charset> {
+    let value = behind_assignment(value);
+    let mut tokens = Tokenizer::new(value, syntax);
+    let mut word = || {
+        let token = tokens.next();
+        (token.kind != Kind::End).then(|| tokens.text(token))
+    };
+    let is = |word: Option<&[u8]>, known: &str| {
+        word.is_some_and(|word| word.eq_ignore_ascii_case(known.as_bytes()))
+    };
+    let mut name = word();
+    if is(name, "SET") {
+        name = word();
+    }
+    let further = word();
+    let ends = further.is_none() || is(further, "COLLATE") && word().is_some() && word().is_none();
+    let charset = Charset::known(without_quotes(name?))?;
+    ends.then_some(charset)
+}
+
+fn behind_assignment(value: &[u8]) -> &[u8] {
+    let value = value.trim_ascii_start();
+    let assigned = value.strip_prefix(b":=").or_else(|| value.strip_prefix(b"="));
+    assigned.unwrap_or(value)
+}
+
+fn without_quotes(word: &[u8]) -> &[u8] {
+    match word {
+        [first @ (b'\'' | b'"' | b'`'), name @ .., last] if first == last => name,
+        _ => word,
     }
 }
 
@@ -122,6 +148,13 @@ mod tests {
             "SET NAMES gbk; SELECT 'é\\', GET_LOCK('a', 0), '",
             "SET character_set_client = 'sjis'; SELECT `é`",
             "SET CHARACTER SET big5; SELECT é",
+            r"SET sql_mode = 'NO_BACK' 'SLASH_ESCAPES'; SELECT '\', 0 'x'; DO GET_LOCK('hid', 0); SELECT 1 -- '",
+            r"SET sql_mode = 'NO_BACK\SLASH_ESCAPES'; SELECT '\', 0 'x'; DO GET_LOCK('hid', 0); SELECT 1 -- '",
+            r#"SET sql_mode = '' + 4; SELECT "a""#,
+            r#"SET sql_mode = '' | 4, @a = 1; SELECT "a""#,
+            r#"SET sql_mode = @mode; SELECT "a""#,
+            "SET character_set_client = 'utf8' + 28; SELECT `é`",
+            "SET character_set_client = 'utf8mb4' 'x'; SELECT `é`",
         ] {
             let found = facts(sql.as_bytes(), Syntax::default());
             assert!(found.effects.contains(Effects::INCOMPLETE), "{sql}");
@@ -135,9 +168,37 @@ mod tests {
     }
 
     #[test]
+    fn what_is_no_name_of_a_charset_may_be_any() {
+        let latin1 = Syntax {
+            charset: Charset::SingleByte,
+            ..Syntax::default()
+        };
+        for sql in [
+            "SET character_set_client = 28",
+            "SET character_set_client = CONCAT('g', 'bk')",
+            "SET character_set_client = @cs",
+            "SET character_set_client = 'klingon'",
+            "SET character_set_client = DEFAULT",
+            "SET NAMES DEFAULT",
+            "SET NAMES gbk",
+        ] {
+            assert!(!is_trusted(&format!("{sql}; SELECT `é`"), latin1), "{sql}");
+        }
+        for sql in [
+            "SET NAMES latin1",
+            "SET character_set_client := `latin2`",
+            "SET CHARACTER SET 'KOI8R'",
+            "SET NAMES latin1 COLLATE latin1_bin",
+        ] {
+            assert!(is_trusted(&format!("{sql}; SELECT `é`"), latin1), "{sql}");
+        }
+    }
+
+    #[test]
     fn what_is_read_the_same() {
         for sql in [
             r#"SET sql_mode = 'STRICT_TRANS_TABLES'; SELECT 'it\'s', "a""#,
+            r#"SET sql_mode := '', @a = 1; SELECT 'it\'s', "a""#,
             r#"SELECT "a", '\''; SET sql_mode = 'ANSI_QUOTES'"#,
             r#"SET sql_mode = 'ANSI_QUOTES'; SELECT 'a"b', 1"#,
             "SET NAMES utf8mb4 COLLATE utf8mb4_bin; SELECT 'é\\'', `é`",

@@ -57,6 +57,11 @@ impl Charset {
     /// reading that trusts the least.
     #[must_use]
     pub fn named(name: &[u8]) -> Self {
+        Self::known(name).unwrap_or(Self::SingleByte)
+    }
+
+    /// By a name that the servers have.
+    pub(crate) fn known(name: &[u8]) -> Option<Self> {
         const NAMES: [(&str, Charset); 14] = [
             ("utf8mb4", Charset::Utf8),
             ("utf8mb3", Charset::Utf8),
@@ -73,10 +78,17 @@ impl Charset {
             ("cp932", Charset::Sjis),
             ("big5", Charset::Big5),
         ];
+        const OF_ONE_BYTE: &str = "latin1 latin2 latin5 latin7 cp1250 cp1251 cp1256 cp1257 cp850 cp852 cp866 koi8r koi8u \
+             hebrew greek tis620 swe7 dec8 hp8 armscii8 geostd8 keybcs2 macce macroman";
         let found = NAMES
             .iter()
             .find(|(known, _)| known.as_bytes().eq_ignore_ascii_case(name));
-        found.map_or(Self::SingleByte, |&(_, charset)| charset)
+        let one_byte = || {
+            let mut names = OF_ONE_BYTE.split_ascii_whitespace();
+            names.any(|known| known.as_bytes().eq_ignore_ascii_case(name))
+        };
+        let found = found.map(|&(_, charset)| charset);
+        found.or_else(|| one_byte().then_some(Self::SingleByte))
     }
 
     /// Bytes of the character at the start of `text`, of which there is at least one. What is no character of this set
