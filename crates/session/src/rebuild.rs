@@ -182,17 +182,17 @@ pub fn prime_last_insert_id(id: u64) -> Vec<u8> {
 /// name another variable, by a row.
 pub(crate) fn ask_last_insert_id(dialect: Dialect) -> Vec<u8> {
     query(match dialect.is_mariadb() {
-        // The LIMIT is for sessions that have set `sql_select_limit`.
-        true => "SELECT LAST_INSERT_ID() LIMIT 1",
+        // No SELECT, which would count a row for FOUND_ROWS(). The LIMIT is for sessions that have set `sql_select_limit`.
+        true => "VALUES (LAST_INSERT_ID()) LIMIT 1",
         false => "SET last_insert_id=LAST_INSERT_ID()",
     })
 }
 
-/// The command that has a connection say in one row what a variable of its session is.
+/// The command that has a connection of MariaDB say in one row what a variable of its session is, and counts no row.
 #[must_use]
 pub fn ask_value(name: &[u8]) -> Vec<u8> {
     query(&format!(
-        "SELECT @@session.{} LIMIT 1",
+        "VALUES (@@session.{}) LIMIT 1",
         String::from_utf8_lossy(name)
     ))
 }

@@ -5,7 +5,7 @@ use session::PinReason;
 
 use crate::error::SessionError;
 use crate::split::state::{Refused, Split};
-use crate::split::{ask, last, lease};
+use crate::split::{ask, lease};
 
 /// Has the server report again. A connection that is held for nothing else is given back, as one that was just opened.
 pub(crate) async fn again(split: &mut Split) -> Result<(), SessionError> {
@@ -32,7 +32,6 @@ pub(crate) async fn learn_unseen(split: &mut Split) -> Result<(), SessionError> 
     }
     let commands = names.iter().map(|name| session::ask_value(name)).collect();
     let commands = ask::framed(split.key.capabilities, commands);
-    last::keep_count(split).await.map_err(|Refused(error)| error)?;
     let replies = lease::ask_on_lease(split, &commands)
         .await
         .map_err(|Refused(error)| error)?;

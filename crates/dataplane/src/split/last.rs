@@ -205,9 +205,6 @@ pub(crate) async fn give_up(split: &mut Split, refused: Refused) -> Result<(), S
 async fn prime(split: &mut Split, command: Vec<u8>) -> Result<(), Refused> {
     let capabilities = split.key.capabilities;
     let by_a_row = split.session.asks_by_a_row();
-    if by_a_row {
-        keep_count(split).await?;
-    }
     let replies = lease::ask_on_lease(split, &ask::framed(capabilities, vec![command])).await?;
     let reply = replies.first();
     if let Some(packet) = reply.and_then(|reply| reply.error(capabilities)) {
@@ -236,19 +233,6 @@ fn unexpected(split: &Split, what: &'static str) -> SessionError {
         server: split.server_name().to_owned(),
         cause: AskError::Unexpected(what).to_string(),
     }
-}
-
-/// A query of the gateway's own is about to be sent, whose rows the server counts: what it says of the session's is asked for before,
-/// where nobody else knows.
-pub(crate) async fn keep_count(split: &mut Split) -> Result<(), Refused> {
-    let has_count = split.lease.as_ref().is_some_and(|leased| leased.left.has_count);
-    if has_count && split.session.found_rows().is_none() {
-        learn_found_rows(split).await?;
-    }
-    if let Some(leased) = &mut split.lease {
-        leased.left.has_count = false;
-    }
-    Ok(())
 }
 
 /// Puts the session's own figures into a statement that was to be prepared. The text that is right whenever it is executed, with the

@@ -78,7 +78,7 @@ impl Session {
         })
     }
 
-    /// The connection is about to be [asked](Session::ask_last_insert_id), by a command that counts rows of its own.
+    /// The connection is about to be [asked](Session::ask_last_insert_id), and tells by a row.
     #[must_use]
     pub fn asks_by_a_row(&self) -> bool {
         self.insert_id_asked != Made::Known && self.dialect.is_mariadb()

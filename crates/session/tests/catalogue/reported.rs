@@ -175,7 +175,7 @@ fn ids_that_a_statement_gives_are_told_from_those_that_the_server_makes() {
     // What the connection is asked, its answer, and what the session's id is then.
     let asked = |session: &mut Session, answer: &'static [u8]| {
         let question = session.ask_last_insert_id().unwrap();
-        assert_eq!(question, b"\x03SELECT LAST_INSERT_ID() LIMIT 1");
+        assert_eq!(question, b"\x03VALUES (LAST_INSERT_ID()) LIMIT 1");
         assert!(session.asks_by_a_row());
         session.observe_primed(&OkPacket::default());
         session.learn_insert_id_asked(str::from_utf8(answer).unwrap().parse().unwrap());

@@ -168,7 +168,7 @@ impl Connection {
             }
             Command::SET_OPTION => self.multi = payload[1] == 0,
             Command::QUERY if text.starts_with("DO ") => self.warnings.clear(),
-            Command::QUERY if text == "SELECT LAST_INSERT_ID() LIMIT 1" => self.found_rows = 1,
+            Command::QUERY if text == "VALUES (LAST_INSERT_ID()) LIMIT 1" => {}
             Command::QUERY => {
                 self.assign(text.strip_prefix("SET ").unwrap());
                 if !text.starts_with("SET last_insert_id") {
