@@ -6,6 +6,7 @@ use mysql_wire::OkPacket;
 use mysql_wire::session_state::{Change, changes};
 use sql_class::{Class, Dialect, Effects};
 
+use super::own::Report;
 use super::text::Collation;
 use super::{Session, own};
 use crate::rebuild::{Excursion, excursion};
@@ -48,7 +49,9 @@ impl Session {
                 }
                 Change::Variable { name, value } if meaning(name) == Meaning::Gtid => {
                     let may_repeat = self.current.class == Class::Session;
-                    if !self.gtid_there.note(value).is_news(may_repeat) {
+                    let report = self.gtid_there.note(value);
+                    let is_older = report == Report::Unclear && own::is_beyond(self.gtid.as_deref(), value);
+                    if is_older || !report.is_news(may_repeat) {
                         continue; // it may be another session's
                     }
                     self.learn_gtid(value);

@@ -79,6 +79,16 @@ impl Report {
     }
 }
 
+/// A position of MariaDB has this transaction's domain, and is beyond it.
+pub(super) fn is_beyond(known: Option<&[u8]>, gtid: &[u8]) -> bool {
+    let number = |gtid: &[u8]| -> Option<u64> {
+        let text = gtid.rsplit(|&byte| byte == b'-').next()?;
+        str::from_utf8(text).ok()?.parse().ok()
+    };
+    let same = gtids(known.unwrap_or_default()).find(|known| domain(known) == domain(gtid));
+    same.is_some_and(|known| number(known) > number(gtid))
+}
+
 /// Domain and number of one GTID in one word. Two that a connection tells one after the other are as good as never the same: in a domain
 /// numbers grow.
 fn folded(gtid: &[u8]) -> Option<NonZeroU64> {
@@ -347,6 +357,10 @@ mod tests {
         assert_eq!(there.note(b"0-1-9"), Unclear);
         assert_eq!(there.note(b"0-1-9"), Old);
         assert!(Unclear.is_news(false) && !Unclear.is_news(true) && New.is_news(true));
+        let known = Some(&b"1-2-3,0-2-8"[..]);
+        assert!(is_beyond(known, b"0-1-7") && is_beyond(known, b"1-1-2"));
+        assert!(!is_beyond(known, b"0-1-8") && !is_beyond(known, b"0-1-10") && !is_beyond(known, b"2-1-1"));
+        assert!(!is_beyond(None, b"0-1-1"));
     }
 
     #[test]
