@@ -94,21 +94,31 @@ impl Reader {
     /// # Errors
     /// It is not so within `strong_wait`. The read must fail.
     #[inline]
-    pub async fn fresh(&self, level: Consistency, session: Option<&GtidSet>) -> Result<(), NotFresh> {
-        match level {
-            Consistency::Eventual => {
-                self.metrics.cache.eventual.inc();
-                Ok(())
-            }
-            Consistency::Strong => {
-                self.metrics.cache.strong.inc();
-                self.index.fresh().await.map_err(|error| self.explained(error))
-            }
-            Consistency::Session => {
-                self.metrics.cache.session.inc();
-                match session.filter(|session| !session.is_empty()) {
-                    Some(session) => self.has(session).await,
-                    None => Ok(()),
+    #[expect(
+        clippy::manual_async_fn,
+        reason = "an async fn keeps each argument twice that it needs behind a wait, in every connection"
+    )]
+    pub fn fresh<'r>(
+        &'r self,
+        level: Consistency,
+        session: Option<&'r GtidSet>,
+    ) -> impl Future<Output = Result<(), NotFresh>> + 'r {
+        async move {
+            match level {
+                Consistency::Eventual => {
+                    self.metrics.cache.eventual.inc();
+                    Ok(())
+                }
+                Consistency::Strong => {
+                    self.metrics.cache.strong.inc();
+                    self.index.fresh().await.map_err(|error| self.explained(error))
+                }
+                Consistency::Session => {
+                    self.metrics.cache.session.inc();
+                    match session.filter(|session| !session.is_empty()) {
+                        Some(session) => self.has(session).await,
+                        None => Ok(()),
+                    }
                 }
             }
         }
