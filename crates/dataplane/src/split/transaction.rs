@@ -213,7 +213,11 @@ pub(crate) fn is_ended_by(split: &Split, facts: &Facts) -> bool {
     // There are no tables to unlock.
     let commits =
         facts.effects.contains(Effects::COMMITS) && !facts.effects.contains(Effects::UNLOCKS_TABLES);
+    // What else binds it to the replica does not end with the transaction.
+    let of_transaction = |reason| matches!(reason, PinReason::Transaction | PinReason::Diagnostics);
+    let mut pins = split.session.pins().iter();
     (begins || commits)
+        && pins.all(|pin| of_transaction(pin.reason))
         && split.lease.as_ref().is_some_and(|leased| !leased.is_primary)
         && split.session.transaction_is_read_only()
         && !split.keeps_connection
