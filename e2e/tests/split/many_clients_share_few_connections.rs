@@ -127,7 +127,7 @@ async fn and_do_not_notice_when_one_is_lost_that_nobody_uses() {
     let statement = session.prep("SELECT ? + 1").await.unwrap();
     for turn in 0..10 {
         let id: Option<u64> = session
-            .query_first("SELECT id FROM information_schema.processlist WHERE info LIKE '%itself%'")
+            .query_first("SELECT id FROM information_schema.processlist WHERE info LIKE '%idle itself%'")
             .await
             .unwrap();
         let kill = format!("KILL {}", id.unwrap());
@@ -157,7 +157,7 @@ async fn but_do_notice_what_they_have_lost() {
     let mut session = cluster::connect(&gateway).await;
     session.query_drop("BEGIN").await.unwrap();
     let id: Option<u64> = session
-        .query_first("SELECT id FROM information_schema.processlist WHERE info LIKE '%itself%'")
+        .query_first("SELECT id FROM information_schema.processlist WHERE info LIKE '%held itself%'")
         .await
         .unwrap();
     cluster::single()
