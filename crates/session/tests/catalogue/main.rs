@@ -293,9 +293,9 @@ fn a_transaction_of_reads_may_go_on_elsewhere() {
     assert!(!session.is_pinned() && !session.in_transaction());
 }
 
-#[test]
-fn what_may_be_asked_for_next_is_held_until_something_else_is_asked() {
-    let mut session = session(MYSQL);
+/// A session whose last statement has failed.
+fn holding_an_error(dialect: Dialect) -> Session {
+    let mut session = session(dialect);
     run(
         &mut session,
         "SELECT * FROM nope",
@@ -305,10 +305,18 @@ fn what_may_be_asked_for_next_is_held_until_something_else_is_asked() {
         },
     );
     assert_eq!(reasons(&session), [PinReason::Diagnostics]);
-    let needs = |session: &Session, text: &str| {
-        let facts = sql_class::facts(text.as_bytes(), session.syntax());
-        session.needs_its_connection(&statement(Command::QUERY, text, Some(&facts), 0))
-    };
+    session
+}
+
+/// Whether a statement has to be executed where the session is.
+fn needs(session: &Session, text: &str) -> bool {
+    let facts = sql_class::facts(text.as_bytes(), session.syntax());
+    session.needs_its_connection(&statement(Command::QUERY, text, Some(&facts), 0))
+}
+
+#[test]
+fn what_may_be_asked_for_next_is_held_until_something_else_is_asked() {
+    let mut session = holding_an_error(MYSQL);
     assert!(needs(&session, "SHOW WARNINGS"));
     assert!(!needs(&session, "SELECT 1 FROM t"));
     run(
@@ -333,22 +341,9 @@ fn what_may_be_asked_for_next_is_held_until_something_else_is_asked() {
 
 #[test]
 fn warnings_are_not_held_for_what_asks_a_server() {
-    let mut session = session(MARIADB);
-    run(
-        &mut session,
-        "SELECT * FROM nope",
-        &Says {
-            error: Some(1146),
-            ..FINE
-        },
-    );
-    assert_eq!(reasons(&session), [PinReason::Diagnostics]);
-    let needs = |text: &str| {
-        let facts = sql_class::facts(text.as_bytes(), session.syntax());
-        session.needs_its_connection(&statement(Command::QUERY, text, Some(&facts), 0))
-    };
+    let session = holding_an_error(MARIADB);
     for keeps in ["SELECT 1", "DO 1+1", "SHOW WARNINGS", "BEGIN"] {
-        assert!(needs(keeps), "{keeps}");
+        assert!(needs(&session, keeps), "{keeps}");
     }
     for elsewhere in [
         "SELECT @@read_only",
@@ -357,7 +352,7 @@ fn warnings_are_not_held_for_what_asks_a_server() {
         "FLUSH STATUS",
         "SELECT 1 FROM t",
     ] {
-        assert!(!needs(elsewhere), "{elsewhere}");
+        assert!(!needs(&session, elsewhere), "{elsewhere}");
     }
 }
 

@@ -147,16 +147,7 @@ impl Gateway {
 
         let was_held = self.clients[at].held.is_some();
         let connection = self.lease(at, random);
-        while let Some(payload) = self.clients[at].session.prime(&statement) {
-            let ok = self.send(connection, &payload);
-            // What a statement that failed has set may be reported with it, and is not shown to the client then.
-            self.clients[at].trackers_differ |= self.clients[at].session.is_pinned();
-            self.clients[at].session.observe_primed(&ok);
-            if self.clients[at].session.asks_by_a_row() {
-                let id = self.server.connections[connection].last_insert_id;
-                self.clients[at].session.learn_insert_id_asked(id);
-            }
-        }
+        self.prime(at, connection, &statement);
         if let Op::Prepare(slot, _) = op {
             self.learn_meaning(at, connection);
             return self.prepare(at, connection, *slot, op, &statement);
@@ -189,6 +180,20 @@ impl Gateway {
         self.trackers_differ = self.clients[at].trackers_differ;
         self.clients[at].trackers_differ &= !seen.iter().any(|seen| matches!(seen, Seen::Done { .. }));
         seen
+    }
+
+    /// Gives the connection what the statement needs there.
+    fn prime(&mut self, at: usize, connection: usize, statement: &Statement<'_>) {
+        while let Some(payload) = self.clients[at].session.prime(statement) {
+            let ok = self.send(connection, &payload);
+            // What a statement that failed has set may be reported with it, and is not shown to the client then.
+            self.clients[at].trackers_differ |= self.clients[at].session.is_pinned();
+            self.clients[at].session.observe_primed(&ok);
+            if self.clients[at].session.asks_by_a_row() {
+                let id = self.server.connections[connection].last_insert_id;
+                self.clients[at].session.learn_insert_id_asked(id);
+            }
+        }
     }
 
     /// Tells the session what the server said.
