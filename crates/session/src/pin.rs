@@ -65,6 +65,10 @@ pub enum PinReason {
     LastInsertId,
     /// The trackers are not armed as they have to be.
     Trackers,
+    /// A prepared statement asks for ROW_COUNT(), FOUND_ROWS() or the last GTID: it may be executed at any time, and a server says its own.
+    PreparedFigures,
+    /// A rule with `pin = "always"`.
+    Rule,
     /// The user's pooling is `session`: one connection for as long as the client stays.
     SessionPooling,
 }
@@ -103,6 +107,8 @@ impl PinReason {
         Self::FoundRows,
         Self::LastInsertId,
         Self::Trackers,
+        Self::PreparedFigures,
+        Self::Rule,
         Self::SessionPooling,
     ];
 
@@ -141,6 +147,8 @@ impl PinReason {
             Self::FoundRows => "found-rows",
             Self::LastInsertId => "last-insert-id",
             Self::Trackers => "trackers",
+            Self::PreparedFigures => "prepared-figures",
+            Self::Rule => "rule",
             Self::SessionPooling => "session-pooling",
         }
     }

@@ -17,7 +17,7 @@ use sql_class::{Charset, Class, Dialect, Effects, Facts, Syntax};
 pub use self::insert_id::OfConnection;
 use self::insert_id::{Made, Said};
 use self::own::LastGtid;
-use self::text::{Collation, Savepoint};
+use self::text::{Collation, Count, Savepoint};
 use self::unseen::Unseen;
 use crate::pin::Pins;
 use crate::variables::{AUTOCOMMIT, CHARACTER_SET_CLIENT, DEFAULT, SQL_MODE, has_mode};
@@ -84,10 +84,12 @@ struct Current {
     savepoint: Savepoint,
     /// What FOUND_ROWS() says after it is not known.
     counts_rows: bool,
-    /// It says what it said before.
-    keeps_count: bool,
+    /// What it is where that is not as usual.
+    count: Count,
     /// `SET STATEMENT … FOR`, and then maybe another SET.
     sets_twice: bool,
+    /// It cannot be read for certain, but is one SELECT; and no statement before was in doubt.
+    doubtful_select: bool,
     collation: Collation,
 }
 
@@ -438,10 +440,7 @@ impl Session {
     /// The last statement has counted rows that its answer says nothing of, and the connection may be asked how many those were.
     #[must_use]
     pub fn may_ask_found_rows(&self) -> bool {
-        self.current.counts_rows
-            && self.last.found_rows.is_none()
-            && !self.in_transaction()
-            && self.autocommit
+        self.counts_unseen() && self.last.found_rows.is_none() && !self.in_transaction() && self.autocommit
     }
 
     /// The connection has said what its `FOUND_ROWS()` is after the session's last statement.
@@ -592,8 +591,9 @@ impl Current {
             handler: HandlerStep::Other,
             savepoint: Savepoint::Other,
             counts_rows: false,
-            keeps_count: false,
+            count: Count::Usual,
             sets_twice: false,
+            doubtful_select: false,
             collation: Collation::Unclear,
         }
     }

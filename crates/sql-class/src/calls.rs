@@ -113,7 +113,7 @@ impl Search<'_> {
 
     fn variable(&mut self, variable: &[u8]) {
         let [before, first, dot, second, _] = self.window.seen;
-        if first.kind != Kind::System {
+        if first.kind != Kind::System || self.is_assigned(before) {
             return;
         }
         let name = unquoted(&self.window.tokens.text(first)[2..]);
@@ -129,6 +129,12 @@ impl Search<'_> {
                 self.is_column(before, self.window.seen[4]),
             );
         }
+    }
+
+    /// Whether a variable behind this token is one that a `SET` assigns to, and is not read.
+    fn is_assigned(&self, before: Token) -> bool {
+        let is_first = before.kind == Kind::Comma || before.keyword == Keyword::Set;
+        self.verb == Keyword::Set && self.depth == 0 && is_first
     }
 
     /// Whether the statement at hand may count rows, as far as this token tells (tested on both servers).
@@ -387,6 +393,10 @@ mod tests {
             one("@@`identity`", false)
         );
         assert_eq!(found("SELECT @@global.identity", "@@identity"), []);
+        let set = "SET @@identity = 1, @@session.identity := 2";
+        assert_eq!(found(set, "@@identity"), [], "they are not read");
+        let read = "SET @@identity = @@session.identity + (SELECT MAX(a), @@identity FROM t)";
+        assert_eq!(found(read, "@@identity").len(), 2);
     }
 
     #[test]

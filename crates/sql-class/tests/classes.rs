@@ -277,10 +277,10 @@ fn transactions_and_locks() {
         transaction unlocks-tables commits | UNLOCK TABLES
         administration global-lock | LOCK INSTANCE FOR BACKUP
         administration releases-global-lock | UNLOCK INSTANCE
-        administration global-lock | BACKUP STAGE START
-        administration releases-global-lock | BACKUP STAGE END
-        administration global-lock | BACKUP LOCK t
-        administration releases-global-lock | BACKUP UNLOCK
+        administration global-lock commits | BACKUP STAGE START
+        administration releases-global-lock commits | BACKUP STAGE END
+        administration global-lock commits | BACKUP LOCK t
+        administration releases-global-lock commits | BACKUP UNLOCK
         administration global-lock commits | FLUSH TABLES WITH READ LOCK
         administration global-lock commits | FLUSH NO_WRITE_TO_BINLOG TABLES t FOR EXPORT
         locking-read handler | HANDLER t OPEN
@@ -356,15 +356,20 @@ fn administration() {
         administration commits | CHECK TABLE t
         administration commits | OPTIMIZE LOCAL TABLE t
         administration commits | REPAIR TABLE t
-        administration commits | CACHE INDEX t IN c
-        administration commits | LOAD INDEX INTO CACHE t
+        9 administration commits | CACHE INDEX t IN c
+        M administration | CACHE INDEX t IN c
+        9 administration commits | LOAD INDEX INTO CACHE t
+        M administration | LOAD INDEX INTO CACHE t
         administration commits | INSTALL PLUGIN p SONAME 'x'
         administration commits | RESET MASTER
         administration sets-global | RESET PERSIST
         administration | PURGE BINARY LOGS TO 'x'
-        administration commits | CHANGE REPLICATION SOURCE TO SOURCE_HOST='x'
-        administration commits | START REPLICA
-        administration commits | STOP SLAVE
+        9 administration commits | CHANGE REPLICATION SOURCE TO SOURCE_HOST='x'
+        M administration | CHANGE REPLICATION SOURCE TO SOURCE_HOST='x'
+        9 administration commits | START REPLICA
+        M administration | START REPLICA
+        9 administration commits | STOP SLAVE
+        M administration | STOP SLAVE
         administration | SHUTDOWN
         administration gateway | FOREBAY EXPLAIN SELECT GET_LOCK('a', 1), @x
         ",

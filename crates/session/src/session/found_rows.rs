@@ -4,6 +4,7 @@ use mysql_wire::{Outcome, StatusFlags};
 use sql_class::{Class, Effects};
 
 use super::settle::runs_sql;
+use super::text::Count;
 use super::{Current, Session};
 
 impl Session {
@@ -17,16 +18,28 @@ impl Session {
             statements,
             ..
         } = self.current;
-        if self.current.keeps_count || !runs_sql(self.current.command) {
+        if self.current.count == Count::Kept || !runs_sql(self.current.command) {
             return false;
         }
         // A procedure most likely has a query, be it one that answers nothing.
         let is_called = class == Class::Unknown && !effects.contains(Effects::TEXT_PREPARE);
-        let may_have = self.current.counts_rows || statements > 1 || is_called;
+        let may_have = self.counts_unseen() || statements > 1 || is_called;
         // `SELECT … INTO @x`; of rows that were changed `RETURNING` is no count.
         let is_query = class == Class::Read && outcome.error.is_none();
         let has_rows = outcome.is_result_set && (class != Class::Write || statements > 1);
         is_query || has_rows || may_have && !self.is_taken_to_count_none(outcome)
+    }
+
+    /// The last statement has counted rows of which its answer says nothing, and changes none: its connection is to be asked how many before
+    /// it is given back.
+    #[must_use]
+    pub fn has_unclear_count(&self) -> bool {
+        self.current.count == Count::Unclear && self.may_ask_found_rows()
+    }
+
+    /// Nothing but its connection can tell what the last statement has counted.
+    pub(super) fn counts_unseen(&self) -> bool {
+        self.current.counts_rows || self.current.count == Count::Unclear
     }
 
     /// It may do anything, is said to leave nothing, and has shown no rows.
@@ -53,11 +66,14 @@ impl Session {
             && class < Class::Administration
             && !effects.intersects(opaque);
         let calculates = effects.contains(Effects::CALCULATES_FOUND_ROWS);
-        if self.is_taken_to_count_none(outcome) || self.current.keeps_count {
+        let count = self.current.count;
+        if self.is_taken_to_count_none(outcome) || count == Count::Kept {
             // stays what it was
-        } else if ends_with_rows && !calculates {
+        } else if count == Count::None && outcome.error.is_none() {
+            self.last.found_rows = Some(0);
+        } else if count == Count::Shown && outcome.error.is_none() || ends_with_rows && !calculates {
             self.last.found_rows = Some(outcome.rows);
-        } else if calculates || statements > 1 || self.current.counts_rows {
+        } else if calculates || statements > 1 || self.counts_unseen() {
             self.last.found_rows = None;
         } else if outcome.status.contains(StatusFlags::CURSOR_EXISTS) {
             // said above

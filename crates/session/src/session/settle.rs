@@ -7,8 +7,8 @@ use sql_class::{Class, Dialect, Effects, Facts};
 
 use super::insert_id::Made;
 use super::text::{
-    Collation, Savepoint, begins_with_rollback, handler_step, is_computed, keeps_count, may_count_rows,
-    may_set_trackers, sets_once, uses_tables,
+    Collation, Count, Savepoint, begins_with_rollback, handler_step, is_computed, is_one_select,
+    may_count_rows, may_set_trackers, sets_once, uses_tables,
 };
 use super::{Current, HandlerStep, IDLE, Session, Statement};
 use crate::variables::AUTOCOMMIT;
@@ -248,9 +248,16 @@ impl Session {
                     is_unclear || effects.contains(Effects::LEAVES_NOTHING)
                 }
             },
-            keeps_count: statements == 1 && keeps_count(text, class, self.dialect.is_mariadb()),
+            count: match statements {
+                1 => Count::of(text, class, self.syntax),
+                _ => Count::Usual,
+            },
             rolls_back: class == Class::Transaction && statements == 1 && begins_with_rollback(text),
             sets_twice: effects.contains(Effects::SET_STATEMENT) && !sets_once(text),
+            doubtful_select: effects.contains(Effects::INCOMPLETE)
+                && statement.command == Command::QUERY
+                && !self.pins.has(PinReason::Incomplete)
+                && is_one_select(text),
             collation: match may_set && !effects.intersects(opaque) {
                 true => Collation::of(text),
                 false => Collation::Unclear,
@@ -316,7 +323,7 @@ impl Session {
         if self.characteristics && !in_transaction {
             self.pin(PinReason::NextTransaction);
         }
-        let wrote = self.current.class >= Class::Write
+        let wrote = self.current.class >= Class::Write && !self.is_select_refused(outcome)
             || self
                 .current
                 .effects
@@ -431,6 +438,12 @@ impl Session {
         }
     }
 
+    /// The server has not understood a SELECT that was not understood here either: `select $$`, with which MySQL's client begins. Nothing of it
+    /// was executed.
+    fn is_select_refused(&self, outcome: &Outcome) -> bool {
+        self.current.doubtful_select && outcome.error == Some(ER_PARSE_ERROR)
+    }
+
     /// What was not understood, or failed half-way.
     fn settle_doubts(&mut self, outcome: &Outcome) {
         let Current {
@@ -448,6 +461,9 @@ impl Session {
         let is_known = effects.intersects(Effects::CALLS_PROCEDURE.with(Effects::LEAVES_NOTHING));
         if ran && class == Class::Unknown && !is_known && !not_executed {
             self.pin(PinReason::NotUnderstood);
+        }
+        if self.is_select_refused(outcome) {
+            self.pins.remove(PinReason::Incomplete);
         }
         let harmless = matches!(
             class,

@@ -86,55 +86,128 @@ pub(super) fn may_count_rows(text: &[u8], is_mariadb: bool) -> bool {
     queries || has(b"update") && (!is_mariadb || several())
 }
 
-/// Whether a statement leaves what FOUND_ROWS() says, although it may answer with rows: it is no query to the server (tested on both).
-pub(super) fn keeps_count(text: &[u8], class: Class, is_mariadb: bool) -> bool {
-    const USUAL: &[u8] = b"SELECT";
-    let text = text.trim_ascii_start();
-    let is_usual = text
-        .get(..USUAL.len())
-        .is_some_and(|word| word.eq_ignore_ascii_case(USUAL));
-    if is_usual || !text.first().is_some_and(u8::is_ascii_alphabetic) {
-        return class == Class::Administration;
-    }
-    let mut words = text
-        .split(|byte| !byte.is_ascii_alphanumeric() && *byte != b'_')
-        .filter(|word| !word.is_empty());
-    let (first, second) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
-    let is = |word: &[u8], known: &[&str]| {
-        known
-            .iter()
-            .any(|known| word.eq_ignore_ascii_case(known.as_bytes()))
-    };
-    let explains = || {
-        let of_statement = [
-            "SELECT",
-            "INSERT",
-            "REPLACE",
-            "UPDATE",
-            "DELETE",
-            "WITH",
-            "TABLE",
-            "VALUES",
-            "FORMAT",
-            "EXTENDED",
-            "PARTITIONS",
-        ];
-        is(second, &of_statement)
-    };
-    match class {
-        Class::Read if is(first, &["SHOW"]) => {
-            let asks = is(second, &["WARNINGS", "ERRORS"]);
-            asks || is(second, &["GRANTS", "CREATE", "PRIVILEGES", "PROFILES"])
+/// What a single statement does to what FOUND_ROWS() says, where that is not what its answer tells (tested on both servers).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Count {
+    Usual,
+    /// It stays, although there may be rows: to the server it is no query.
+    Kept,
+    /// It is 0, although there may be rows.
+    None,
+    /// It is the rows of the answer, although that is no query's.
+    Shown,
+    /// Only the server knows.
+    Unclear,
+}
+
+impl Count {
+    pub(super) fn of(text: &[u8], class: Class, syntax: Syntax) -> Self {
+        const USUAL: &[u8] = b"SELECT";
+        let text = text.trim_ascii_start();
+        let is_usual = text
+            .get(..USUAL.len())
+            .is_some_and(|word| word.eq_ignore_ascii_case(USUAL));
+        if is_usual || !text.first().is_some_and(u8::is_ascii_alphabetic) {
+            return match class {
+                Class::Administration => Self::Kept,
+                _ => Self::Usual,
+            };
         }
-        Class::Read if is(first, &["EXPLAIN", "DESCRIBE", "DESC"]) => explains(),
-        Class::Read if is(first, &["DO", "VALUES"]) => is_mariadb,
-        Class::Read => is(first, &["HELP", "CHECKSUM"]),
-        Class::LockingRead => is(first, &["HANDLER"]),
-        Class::Write => is(first, &["EXPLAIN", "DESCRIBE", "DESC"]) && explains(),
-        Class::Session => is(first, &["GET"]),
-        Class::Administration => true,
-        _ => false,
+        let mut words = text
+            .split(|byte| !byte.is_ascii_alphanumeric() && *byte != b'_')
+            .filter(|word| !word.is_empty());
+        let (first, second) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+        let is = |known: &[&str]| is_one_of(first, known);
+        let is_mariadb = syntax.dialect.is_mariadb();
+        let is_kept = match class {
+            Class::Read | Class::Administration if is(&["SHOW"]) => return Self::of_show(second, class),
+            Class::Read if is(EXPLAINS) && is_mariadb => return Self::of_plan(text, second, syntax),
+            Class::Read if is(&["DO", "VALUES"]) && is_mariadb => return Self::of_expressions(text, syntax),
+            Class::Read | Class::Write if is(EXPLAINS) => is_one_of(second, EXPLAINED),
+            Class::Read => is(&["HELP", "CHECKSUM"]),
+            Class::LockingRead => is(&["HANDLER"]),
+            Class::Session => is(&["GET"]),
+            Class::Ddl if is_mariadb => return Self::of_new_table(text),
+            Class::Ddl => true,
+            Class::Administration => true,
+            _ => false,
+        };
+        match is_kept {
+            true => Self::Kept,
+            false => Self::Usual,
+        }
     }
+
+    fn of_show(what: &[u8], class: Class) -> Self {
+        const KEPT: &[&str] = &["WARNINGS", "ERRORS", "GRANTS", "CREATE", "PRIVILEGES", "PROFILES"];
+        let is_of_statistics = || what.to_ascii_uppercase().ends_with(b"_STATISTICS");
+        match class {
+            Class::Read if !is_one_of(what, KEPT) => Self::Usual,
+            _ if is_one_of(what, &["PROFILE", "OPEN"]) || is_of_statistics() => Self::Shown,
+            _ => Self::Kept,
+        }
+    }
+
+    /// MariaDB's plan of a query counts none where no table is looked into. What its optimizer finds out beforehand is not known here.
+    fn of_plan(text: &[u8], explained: &[u8], syntax: Syntax) -> Self {
+        if !is_one_of(explained, EXPLAINED) {
+            return Self::Usual;
+        }
+        let is_of_none = !uses_tables(text, syntax) || words_like(text, b"UNION") > 0;
+        match words_like(text, b"SELECT") > 0 && is_of_none {
+            true => Self::None,
+            false => Self::Kept,
+        }
+    }
+
+    /// MariaDB's `CREATE TABLE … SELECT` counts the rows of its query.
+    fn of_new_table(text: &[u8]) -> Self {
+        let words = text.split(|byte| !byte.is_ascii_alphanumeric() && *byte != b'_');
+        let words = words.filter(|word| !word.is_empty());
+        let mut words = words.skip_while(|word| is_one_of(word, &["CREATE", "OR", "REPLACE", "TEMPORARY"]));
+        let is_of_table = words.next().is_some_and(|word| is_one_of(word, &["TABLE"]));
+        match is_of_table && words_like(text, b"SELECT") > 0 {
+            true => Self::Unclear,
+            false => Self::Usual,
+        }
+    }
+
+    /// MariaDB's `DO` and `VALUES` are no queries; those within them are.
+    fn of_expressions(text: &[u8], syntax: Syntax) -> Self {
+        let queries = words_like(text, b"SELECT");
+        match queries > 1 || queries > 0 && uses_tables(text, syntax) {
+            true => Self::Unclear,
+            false => Self::Kept,
+        }
+    }
+}
+
+const EXPLAINS: &[&str] = &["EXPLAIN", "DESCRIBE", "DESC"];
+
+/// What follows where a statement is explained, and not a table described.
+const EXPLAINED: &[&str] = &[
+    "SELECT",
+    "INSERT",
+    "REPLACE",
+    "UPDATE",
+    "DELETE",
+    "WITH",
+    "TABLE",
+    "VALUES",
+    "FORMAT",
+    "EXTENDED",
+    "PARTITIONS",
+];
+
+fn is_one_of(word: &[u8], known: &[&str]) -> bool {
+    known
+        .iter()
+        .any(|known| word.eq_ignore_ascii_case(known.as_bytes()))
+}
+
+fn words_like(text: &[u8], word: &[u8]) -> usize {
+    let words = text.split(|byte| !byte.is_ascii_alphanumeric() && *byte != b'_');
+    words.filter(|known| known.eq_ignore_ascii_case(word)).count()
 }
 
 /// Whether reads that have no table have no other source of rows either, as SHOW has.
@@ -221,6 +294,14 @@ pub(super) fn begins_with_rollback(text: &[u8]) -> bool {
     text.len() >= WORD.len() && text[..WORD.len()].eq_ignore_ascii_case(WORD)
 }
 
+/// Whether the text is one SELECT that calls nothing, however the rest of it is to be read: a server may see neither a second statement nor a
+/// call where these two bytes are not, which are no part of a longer character in any charset of clients.
+pub(super) fn is_one_select(text: &[u8]) -> bool {
+    text.len() <= LOOK_MAX
+        && keyword(&text.to_ascii_lowercase(), b"select").is_some()
+        && !text.iter().any(|byte| matches!(byte, b';' | b'('))
+}
+
 /// Whether there is one `SET` in the text and no more.
 pub(super) fn sets_once(text: &[u8]) -> bool {
     text.len() <= LOOK_MAX && find_all(&text.to_ascii_lowercase(), b"set").count() == 1
@@ -276,6 +357,8 @@ fn find_all<'a>(text: &'a [u8], word: &'a [u8]) -> impl Iterator<Item = usize> +
 
 #[cfg(test)]
 mod tests {
+    use sql_class::Dialect;
+
     use super::*;
 
     #[test]
@@ -338,23 +421,32 @@ mod tests {
         assert_eq!(counts(""), [true; 2]);
     }
 
+    fn counts(text: &str, class: Class) -> [Count; 2] {
+        let mariadb = Dialect::MariaDb { version: 101_119 };
+        [mariadb, Dialect::default()].map(|dialect| {
+            let syntax = Syntax {
+                dialect,
+                ..Syntax::default()
+            };
+            Count::of(text.as_bytes(), class, syntax)
+        })
+    }
+
     #[test]
     fn what_is_no_query_leaves_the_count() {
-        let keeps = |text: &str, class| {
-            [true, false].map(|is_mariadb| keeps_count(text.as_bytes(), class, is_mariadb))
-        };
         for (text, class) in [
             ("SHOW GRANTS", Class::Read),
             ("show\ncreate table t", Class::Read),
             ("SHOW WARNINGS", Class::Read),
-            ("EXPLAIN SELECT 1", Class::Read),
+            ("EXPLAIN SELECT a FROM t", Class::Read),
             ("desc update t set a = 1", Class::Write),
             ("CHECKSUM TABLE t", Class::Read),
             ("HANDLER t READ FIRST", Class::LockingRead),
             ("ANALYZE TABLE t", Class::Administration),
+            ("SHOW PROCESSLIST", Class::Administration),
             ("GET DIAGNOSTICS @n = NUMBER", Class::Session),
         ] {
-            assert_eq!(keeps(text, class), [true; 2], "{text}");
+            assert_eq!(counts(text, class), [Count::Kept; 2], "{text}");
         }
         for (text, class) in [
             ("SELECT 1", Class::Read),
@@ -370,10 +462,57 @@ mod tests {
             ("CALL p()", Class::Unknown),
             ("", Class::Read),
         ] {
-            assert_eq!(keeps(text, class), [false; 2], "{text}");
+            assert_eq!(counts(text, class), [Count::Usual; 2], "{text}");
         }
-        for of_mariadb in ["DO 1", "VALUES (1)"] {
-            assert_eq!(keeps(of_mariadb, Class::Read), [true, false], "{of_mariadb}");
+    }
+
+    #[test]
+    fn what_is_one_on_one_server_only_does_there() {
+        for (text, class, expected) in [
+            ("DO 1", Class::Read, [Count::Kept, Count::Usual]),
+            ("VALUES (1)", Class::Read, [Count::Kept, Count::Usual]),
+            ("DO (SELECT 1)", Class::Read, [Count::Kept, Count::Usual]),
+            (
+                "DO (SELECT MAX(a) FROM t)",
+                Class::Read,
+                [Count::Unclear, Count::Usual],
+            ),
+            (
+                "DO (SELECT a FROM (SELECT 1 AS a) d)",
+                Class::Read,
+                [Count::Unclear, Count::Usual],
+            ),
+            ("EXPLAIN SELECT 1", Class::Read, [Count::None, Count::Kept]),
+            (
+                "EXPLAIN FORMAT=JSON SELECT 1 FROM DUAL",
+                Class::Read,
+                [Count::None, Count::Kept],
+            ),
+            (
+                "EXPLAIN SELECT a FROM t UNION SELECT 1",
+                Class::Read,
+                [Count::None, Count::Kept],
+            ),
+            ("EXPLAIN VALUES (1)", Class::Read, [Count::Kept; 2]),
+            (
+                "CREATE TABLE t AS SELECT 1",
+                Class::Ddl,
+                [Count::Unclear, Count::Kept],
+            ),
+            (
+                "create or replace temporary table t as select 1",
+                Class::Ddl,
+                [Count::Unclear, Count::Kept],
+            ),
+            (
+                "CREATE OR REPLACE VIEW v AS SELECT a FROM table_of_a",
+                Class::Ddl,
+                [Count::Usual, Count::Kept],
+            ),
+            ("SHOW PROFILE", Class::Administration, [Count::Shown; 2]),
+            ("SHOW OPEN TABLES", Class::Administration, [Count::Shown; 2]),
+        ] {
+            assert_eq!(counts(text, class), expected, "{text}");
         }
     }
 

@@ -1,6 +1,7 @@
 //! The rows of the design's table of statements, read by the classifier that the gateway uses: which of them pin, and until
 //! what.
 
+mod doubts;
 mod reported;
 
 use std::rc::Rc;

@@ -171,7 +171,7 @@ impl Reader<'_> {
 
     pub(super) fn load(&mut self) -> Class {
         if !matches!(self.next.keyword, Keyword::Data | Keyword::Xml) {
-            return self.with_effects(Class::Administration, Effects::COMMITS); // LOAD INDEX INTO CACHE
+            return self.commits_on_mysql(); // LOAD INDEX INTO CACHE
         }
         self.advance();
         self.take_all(&[Keyword::LowPriority, Keyword::Concurrent]);
@@ -197,7 +197,7 @@ impl Reader<'_> {
 
     pub(super) fn start(&mut self) -> Class {
         if !self.take(Keyword::Transaction) {
-            return self.with_effects(Class::Administration, Effects::COMMITS); // START REPLICA
+            return self.commits_on_mysql(); // START REPLICA
         }
         let mut class = Class::Begin;
         while !self.at_end() {

@@ -21,7 +21,11 @@ impl Reader<'_> {
                 Keyword::User | Keyword::Role => return self.account(),
                 Keyword::Prepare => return self.with_effects(Class::Session, Effects::TEXT_PREPARE),
                 Keyword::Instance => return self.with_effects(Class::Administration, Effects::COMMITS),
-                Keyword::Table | Keyword::Sequence if temporary => return self.temporary_table(verb),
+                Keyword::Table if temporary => return self.temporary_table(verb),
+                Keyword::Sequence if temporary => {
+                    self.add(Effects::COMMITS);
+                    return self.temporary_table(verb);
+                }
                 Keyword::Procedure | Keyword::Function | Keyword::Trigger | Keyword::Package
                     if verb == Keyword::Create =>
                 {

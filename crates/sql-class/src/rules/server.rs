@@ -73,19 +73,26 @@ impl Reader<'_> {
             Keyword::Backup => return self.backup(),
             Keyword::Binlog => return self.with_effects(Class::Write, Effects::SETS_UNCARRIED),
             Keyword::Reset if self.next.keyword == Keyword::Persist => Effects::SETS_GLOBAL,
+            Keyword::Cache | Keyword::Change | Keyword::Stop => return self.commits_on_mysql(),
             Keyword::Check
             | Keyword::Optimize
             | Keyword::Repair
-            | Keyword::Cache
             | Keyword::Install
             | Keyword::Uninstall
-            | Keyword::Reset
-            | Keyword::Change
-            | Keyword::Stop => Effects::COMMITS,
+            | Keyword::Reset => Effects::COMMITS,
             Keyword::Purge | Keyword::Shutdown | Keyword::Restart | Keyword::Clone => Effects::NONE,
             _ => return Class::Unknown,
         };
         self.notes_calls = verb == Keyword::Kill;
+        self.with_effects(Class::Administration, effects)
+    }
+
+    /// It ends the transaction on MySQL. MariaDB leaves that as it is, or refuses within one.
+    pub(super) fn commits_on_mysql(&mut self) -> Class {
+        let effects = match self.is_mariadb() {
+            true => Effects::NONE,
+            false => Effects::COMMITS,
+        };
         self.with_effects(Class::Administration, effects)
     }
 
@@ -110,6 +117,6 @@ impl Reader<'_> {
             Keyword::Unlock => Effects::RELEASES_GLOBAL_LOCK,
             _ => return Class::Unknown,
         };
-        self.with_effects(Class::Administration, effects)
+        self.with_effects(Class::Administration, effects.with(Effects::COMMITS))
     }
 }
