@@ -194,6 +194,12 @@ pub(crate) fn carried_name(name: &[u8], dialect: Dialect) -> &[u8] {
     found.map_or(name, |(carried, _)| carried.as_bytes())
 }
 
+/// The one that tells of both: where a charset was set, its collation.
+pub(crate) fn that_tells_of_both(name: &[u8]) -> &[u8] {
+    let found = TOGETHER.iter().find(|(_, charset)| charset.as_bytes() == name);
+    found.map_or(name, |(collation, _)| collation.as_bytes())
+}
+
 /// Variables, and what else sets them: the pairs of charset and collation that are of no connection.
 pub(crate) fn others_of_pairs() -> impl Iterator<Item = (&'static [u8], &'static [u8])> {
     let both =

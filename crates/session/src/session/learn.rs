@@ -231,7 +231,7 @@ impl Session {
 
     /// `character_set_connection` and `collation_connection` are one to the server, which reports only the one that the
     /// statement named.
-    fn pair_charset_and_collation(&mut self, by_charset: bool) {
+    pub(super) fn pair_charset_and_collation(&mut self, by_charset: bool) {
         let carried = Rc::make_mut(&mut self.carried);
         if !by_charset {
             let collation = carried.variable(COLLATION_CONNECTION).unwrap_or_default();

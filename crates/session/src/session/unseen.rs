@@ -4,13 +4,15 @@
 //! and 10.11.5 and 11.4.5 are silent about those of storage engines. So what a text sets is remembered until it was
 //! reported by its own name, and what is left is asked for.
 
+use std::rc::Rc;
+
 use mysql_wire::session_state::Change;
 use sql_class::{Class, Effects};
 
 use super::text::unseen;
 use super::{Session, Statement};
 use crate::PinReason;
-use crate::variables::{is_told_by, is_word};
+use crate::variables::{self, COLLATION_CONNECTION, is_told_by, is_word, that_tells_of_both};
 
 /// Of the statement under way.
 #[derive(Debug, Clone, Default)]
@@ -101,15 +103,19 @@ impl Session {
     /// After that: what is to be [asked for](crate::ask_value) by its name, with [`Session::learn_value`] for each.
     #[must_use]
     pub fn take_unnamed(&mut self) -> Vec<Box<[u8]>> {
-        let names = self.unseen.take().map_or_else(Vec::new, |unseen| unseen.names);
+        let mut names = self.unseen.take().map_or_else(Vec::new, |unseen| unseen.names);
         if names.len() > NAMES_MAX || !names.iter().all(|name| is_word(name)) {
             self.lose_meaning();
             return Vec::new();
         }
+        for name in &mut names {
+            // By the charset alone one could not tell whether its collation is its own.
+            *name = that_tells_of_both(name).into();
+        }
         names
     }
 
-    /// What a variable is set to. None where the server does not say it in plain words.
+    /// What a variable is set to, and a charset with its collation. None where the server does not say it in plain words.
     pub fn learn_value(&mut self, name: &[u8], value: Option<&[u8]>) {
         let Some(value) = value.filter(|value| value.is_ascii()) else {
             self.lose_meaning();
@@ -124,6 +130,12 @@ impl Session {
         };
         if !self.learn_variable(name, value) {
             self.pin(PinReason::Uncarried);
+        }
+        if name == COLLATION_CONNECTION {
+            self.pair_charset_and_collation(false);
+        }
+        for (charset, _) in variables::others_of_pairs().filter(|(_, collation)| *collation == name) {
+            Rc::make_mut(&mut self.carried).unset(charset);
         }
     }
 

@@ -70,6 +70,18 @@ fn what_mariadb_reports_under_another_name_is_asked_for() {
         Some(&b"latin1_bin"[..])
     );
     assert!(!session.is_pinned());
+    // Where one of several has failed, with its collation, which need not be the charset's own.
+    let failed = Says {
+        error: Some(1064),
+        ..FINE
+    };
+    let text = "INSERT INTO t VALUES (1); SET character_set_connection=utf8mb4";
+    run(&mut session, text, &failed);
+    asked_for(&mut session, &[("collation_connection", Some("utf8mb4_unicode_ci"))]);
+    let carried = |name: &str| session.carried().variable(name.as_bytes());
+    assert_eq!(carried("collation_connection"), Some(&b"utf8mb4_unicode_ci"[..]));
+    assert_eq!(carried("character_set_connection"), Some(&b"utf8mb4"[..]));
+    run(&mut session, "DO 1", &FINE);
     // A statement that fails has set nothing.
     let failed = Says {
         error: Some(1231),
