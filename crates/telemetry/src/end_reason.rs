@@ -63,7 +63,7 @@ end_reasons! {
     Shutdown = "shutdown",
     /// TLS with the client could not be agreed on, or the listener requires it and the client did not ask for it.
     TlsFailed = "tls_failed",
-    /// A peer named in `accept_proxy_from` sent no PROXY header, or a malformed one.
+    /// A peer named in `accept_proxy_from` sent no PROXY header, or a malformed one; or one came from a peer that is not named there.
     ProxyHeader = "proxy_header",
 }
 

@@ -1,7 +1,8 @@
 //! The log: tracing events as text or JSON lines on standard error, with a level that can be changed at run time.
 //!
 //! Lines are written by a thread of their own. Workers hand them over through a bounded queue and never wait: where the
-//! reader of standard error is too slow, lines are dropped and counted (`forebay_log_lines_dropped_total`).
+//! reader of standard error is too slow, or it is a file on a full disk, lines are dropped and counted
+//! (`forebay_log_lines_dropped_total`).
 
 use std::borrow::Cow;
 use std::io::{self, Write};
@@ -177,14 +178,13 @@ struct Queue {
 impl Queue {
     fn start(sink: impl Write + Send + 'static) -> Result<Self, LogError> {
         let (sender, receiver) = sync_channel(QUEUE_LINES);
+        let dropped: Arc<AtomicU64> = Arc::default();
+        let counter = Arc::clone(&dropped);
         let thread = std::thread::Builder::new().name("log".to_owned());
         thread
-            .spawn(move || write_lines(&receiver, sink))
+            .spawn(move || write_lines(&receiver, sink, &counter))
             .map_err(LogError::Thread)?;
-        Ok(Self {
-            sender,
-            dropped: Arc::default(),
-        })
+        Ok(Self { sender, dropped })
     }
 }
 
@@ -210,17 +210,42 @@ impl<'a> MakeWriter<'a> for Queue {
     }
 }
 
-fn write_lines(receiver: &Receiver<Message>, mut sink: impl Write) {
+fn write_lines(receiver: &Receiver<Message>, mut sink: impl Write, dropped: &AtomicU64) {
+    let mut is_torn = false;
     for message in receiver {
         match message {
-            // Where standard error is closed there is nobody left to tell.
-            Message::Line(line) => drop(sink.write_all(&as_one_line(&line))),
+            Message::Line(line) => {
+                if write_line(&mut sink, &as_one_line(&line), &mut is_torn).is_err() {
+                    dropped.fetch_add(1, Relaxed);
+                }
+            }
             Message::Flush(done) => {
                 let _ = sink.flush();
                 let _ = done.try_send(());
             }
         }
     }
+}
+
+/// Writes a line, and behind one that was torn by a full disk a new one.
+fn write_line(sink: &mut impl Write, line: &[u8], is_torn: &mut bool) -> io::Result<()> {
+    if *is_torn {
+        sink.write_all(b"\n")?;
+        *is_torn = false;
+    }
+    let mut rest = line;
+    while !rest.is_empty() {
+        match sink.write(rest) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(written) => {
+                rest = &rest[written..];
+                *is_torn = !rest.is_empty();
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
 }
 
 /// Escapes control characters, of which a line has none of its own: what clients send (user names) must neither begin
@@ -325,6 +350,48 @@ mod tests {
         assert!(!text.contains("one"), "{text}");
         assert!(
             ["two", "three", "four"].iter().all(|word| text.contains(word)),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn a_full_disk_costs_lines_that_are_counted_and_those_after_it_are_whole() {
+        /// A disk with room for some bytes.
+        #[derive(Clone, Default)]
+        struct Disk(Page, Arc<AtomicU64>);
+        impl Write for Disk {
+            fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+                let room = self.1.load(Relaxed);
+                let fits = bytes.len().min(room as usize);
+                if fits == 0 {
+                    return Err(io::ErrorKind::StorageFull.into());
+                }
+                self.1.fetch_sub(fits as u64, Relaxed);
+                self.0.write(&bytes[..fits])
+            }
+            fn flush(&mut self) -> io::Result<()> {
+                Ok(())
+            }
+        }
+        let disk = Disk::default();
+        disk.1.store(100, Relaxed);
+        let (subscriber, log) = build("info", false, disk.clone()).unwrap();
+        tracing::subscriber::with_default(subscriber, || {
+            for number in 0..10 {
+                tracing::info!(number, "a line");
+            }
+            assert!(log.flush(SECONDS));
+            let whole = disk.0.text().matches('\n').count();
+            assert!(whole < 10);
+            assert_eq!(log.dropped_lines() as usize, 10 - whole);
+            disk.1.store(10_000, Relaxed);
+            tracing::info!("there is room");
+        });
+        assert!(log.flush(SECONDS));
+        let text = disk.0.text();
+        let last = text.lines().last().unwrap();
+        assert!(
+            last.starts_with("20") && last.ends_with("there is room"),
             "{text}"
         );
     }

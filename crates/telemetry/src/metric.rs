@@ -122,7 +122,7 @@ metrics! {
     ACCOUNT_TRIALS = Counter "forebay_account_trials_total" ["cluster", "result"] "logins": "Logins on servers by which accounts that nobody has listed were tried, where `accounts` is pass-through, by result: let_in, denied (no such account, or another password), refused (for another reason), no_verdict (the server was away, full, or too busy to say).";
 
     STATEMENTS = Counter "forebay_split_statements_total" ["ran"] "statements": "Statements of mode split, by where they ran: primary, replica, or held (on the connection that their session holds).";
-    READS_AT_PRIMARY = Counter "forebay_split_reads_at_primary_total" ["why"] "statements": "Reads that could have gone to a replica and went to the primary: not_fresh (no replica had what they must see within read_wait), position_unknown (the primary does not say what has been written), no_replica.";
+    READS_AT_PRIMARY = Counter "forebay_split_reads_at_primary_total" ["why"] "statements": "Reads that could have gone to a replica and went to the primary: not_fresh (no replica had what they must see within read_wait), position_unknown (the primary does not say what has been written), account_refused (replicas do not let the account in), no_replica.";
     TRANSACTIONS_ON_REPLICAS = Counter "forebay_split_transactions_on_replicas_total" ["what"] "transactions": "Transactions that may write, where `transaction_reads` is replica: begun (on a replica), moved (to the primary, by their first statement that was no plain read).";
     READS_RETRIED = Counter "forebay_split_reads_retried_total" [] "statements": "Reads that were sent to another server because theirs was lost before it answered.";
     LOST_WRITES = Counter "forebay_split_writes_lost_total" [] "sessions": "Sessions that had written what was lost with the primary that had it, as found out when they came to the next one.";
@@ -179,7 +179,7 @@ metrics! {
     CONFIG_RELOADS = Counter "forebay_config_reloads_total" ["result"] "reloads": "Loads of the configuration, the first one included, by result: ok or failed.";
     CONFIG_LAST_RELOAD = Gauge "forebay_config_last_reload_success_timestamp_seconds" [] "seconds": "When the configuration was last loaded without an error, in seconds since 1970.";
     SHUTTING_DOWN = Gauge "forebay_shutting_down" [] "state": "1 once a shutdown has begun.";
-    LOG_LINES_DROPPED = Counter "forebay_log_lines_dropped_total" [] "lines": "Log lines dropped because whoever reads the log was too slow.";
+    LOG_LINES_DROPPED = Counter "forebay_log_lines_dropped_total" [] "lines": "Log lines dropped because whoever reads the log was too slow, or its disk full.";
     SERIES_OVERFLOW = Counter "forebay_series_overflow_total" [] "lookups": "Look-ups of series that were counted under \"other\" because the limit of series was reached.";
 
     PROCESS_CPU = Counter "process_cpu_seconds_total" [] "seconds": "CPU time used by the process, user and system.";

@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use telemetry::{EndReason, Kind, metrics};
+use telemetry::{EndReason, Kind, MetricDoc, metrics};
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -40,7 +40,8 @@ fn named(text: &str) -> BTreeSet<String> {
     prefixed.map(str::to_owned).collect()
 }
 
-fn dashboard_expressions() -> Vec<String> {
+/// Each query of the dashboard with its legend.
+fn dashboard_queries() -> Vec<String> {
     let dashboard: serde_json::Value =
         serde_json::from_str(&read("deploy/grafana/forebay.json")).expect("JSON");
     let panels = dashboard["panels"].as_array().expect("panels");
@@ -49,13 +50,19 @@ fn dashboard_expressions() -> Vec<String> {
         .filter_map(|panel| panel["targets"].as_array())
         .flatten();
     targets
-        .map(|target| target["expr"].as_str().expect("an expression").to_owned())
+        .map(|target| {
+            let expression = target["expr"].as_str().expect("an expression");
+            format!(
+                "{expression} {}",
+                target["legendFormat"].as_str().unwrap_or_default()
+            )
+        })
         .collect()
 }
 
 #[test]
 fn the_dashboard_shows_only_and_all_metrics_there_are() {
-    let shown = named(&dashboard_expressions().join("\n"));
+    let shown = named(&dashboard_queries().join("\n"));
     let unknown: Vec<_> = shown.difference(&series_names()).cloned().collect();
     assert_eq!(unknown, Vec::<String>::new());
 
@@ -73,6 +80,86 @@ fn the_dashboard_shows_only_and_all_metrics_there_are() {
                 .any(|shown| shown == name || shown.starts_with(&format!("{name}_")))
     });
     assert_eq!(missing.collect::<Vec<_>>(), Vec::<&str>::new());
+}
+
+/// What the scraper adds, and what buckets of a histogram have.
+const ADDED_LABELS: [&str; 3] = ["job", "instance", "le"];
+
+/// The labels that a series has; `None` for one that is not ours.
+fn labels_of(series: &str) -> Option<BTreeSet<&str>> {
+    let is_of = |metric: &MetricDoc| {
+        let rest = series.strip_prefix(metric.name);
+        rest.is_some_and(|rest| ["", "_bucket", "_sum", "_count"].contains(&rest))
+    };
+    let metric = metrics().iter().find(|metric| is_of(metric))?;
+    Some(metric.labels.iter().copied().chain(ADDED_LABELS).collect())
+}
+
+/// Every `(series, label)` between braces, and every label that an expression groups or matches by or a legend shows.
+fn labels_named(text: &str) -> (Vec<(String, String)>, BTreeSet<String>) {
+    // Values stand in quotes, and may hold whatever a label may not.
+    let values = regex::Regex::new(r#"(=|=~|!=|!~)\s*"[^"]*""#).expect("a pattern");
+    let text = values.replace_all(text, "$1");
+    let selectors = regex::Regex::new(r"(\w+)\{([^{}]*)\}").expect("a pattern");
+    let lists = regex::Regex::new(r"\b(?:by|without|on|ignoring|group_left|group_right) ?\(([^()]*)\)");
+    let shown = regex::Regex::new(r"\{\{\s*(?:\$labels\.)?(\w+)\s*\}\}").expect("a pattern");
+    let words = |list: &str| -> Vec<String> {
+        let words = list
+            .split(',')
+            .map(|word| word.trim_end_matches(['=', '~', '!']).trim());
+        words.filter(|word| !word.is_empty()).map(str::to_owned).collect()
+    };
+    let of_series = selectors.captures_iter(&text).flat_map(|found| {
+        let series = found[1].to_owned();
+        words(&found[2])
+            .into_iter()
+            .map(move |label| (series.clone(), label))
+    });
+    let lists = lists.expect("a pattern");
+    let of_lists = lists.captures_iter(&text).flat_map(|found| words(&found[1]));
+    let of_legends = shown.captures_iter(&text).map(|found| found[1].to_owned());
+    (of_series.collect(), of_lists.chain(of_legends).collect())
+}
+
+/// What `text`, one rule or one query with its words, says of labels that its metrics do not have.
+fn labels_nobody_has(text: &str) -> Vec<String> {
+    let (of_series, others) = labels_named(text);
+    let of_series = of_series
+        .into_iter()
+        .filter(|(series, label)| labels_of(series).is_some_and(|labels| !labels.contains(label.as_str())));
+    let series = named(text);
+    let mut known: BTreeSet<&str> = series
+        .iter()
+        .filter_map(|series| labels_of(series))
+        .flatten()
+        .collect();
+    known.extend(ADDED_LABELS);
+    let others = others.into_iter().filter(|label| !known.contains(label.as_str()));
+    of_series
+        .map(|(series, label)| format!("{series} has no {label}"))
+        .chain(others.map(|label| format!("nothing has {label}")))
+        .collect()
+}
+
+#[test]
+fn alerts_and_panels_use_labels_there_are() {
+    let rule = "sum by (listner) (rate(forebay_sessions_ended_total{job=\"a\",reson=~\"x{,}y\"}[5m])) \
+                listener {{ $labels.listener }} {{ $labels.nobody }} {{ $value | humanize }}";
+    assert_eq!(
+        labels_nobody_has(rule),
+        [
+            "forebay_sessions_ended_total has no reson",
+            "nothing has listner",
+            "nothing has nobody"
+        ]
+    );
+    let alerts = read("deploy/prometheus/alerts.yml");
+    for rule in alerts.split("- alert: ").skip(1) {
+        assert_eq!(labels_nobody_has(rule), Vec::<String>::new(), "{rule}");
+    }
+    for query in dashboard_queries() {
+        assert_eq!(labels_nobody_has(&query), Vec::<String>::new(), "{query}");
+    }
 }
 
 #[test]

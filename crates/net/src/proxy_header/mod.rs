@@ -84,6 +84,12 @@ pub fn parse(bytes: &[u8]) -> Result<Parsed, ProxyHeaderError> {
     }
 }
 
+/// Whether a connection that began like this, with four bytes at least, has sent a header of either version.
+#[must_use]
+pub fn is_begun(bytes: &[u8]) -> bool {
+    bytes.len() >= 4 && (begins_alike(bytes, v2::SIGNATURE) || begins_alike(bytes, v1::PREFIX))
+}
+
 /// Whether `bytes` and `pattern` agree as far as both go.
 fn begins_alike(bytes: &[u8], pattern: &[u8]) -> bool {
     let n = bytes.len().min(pattern.len());

@@ -77,6 +77,14 @@ fn certificates(what: &'static str, path: &Path) -> Result<Vec<CertificateDer<'s
 fn read(what: &'static str, path: &Path) -> Result<Vec<u8>, NetError> {
     use std::io::Read;
     let mut bytes = Vec::new();
+    // Opening a pipe waits for somebody who writes.
+    if fs::metadata(path).is_ok_and(|found| !found.is_file()) {
+        return Err(bad(
+            what,
+            path,
+            "expected a file, found a folder, a pipe or a device",
+        ));
+    }
     let read = fs::File::open(path).and_then(|file| file.take(MAX_FILE_LEN).read_to_end(&mut bytes));
     match read {
         Ok(length) if length as u64 == MAX_FILE_LEN => {

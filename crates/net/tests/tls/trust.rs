@@ -190,10 +190,10 @@ async fn settings_that_cannot_work_are_explained() {
         acceptor(&|tls| tls.cert = Some(authority.path("none"))),
         "cannot read certificate file",
     );
-    says(
-        acceptor(&|tls| tls.cert = Some("/dev/zero".into())),
-        "larger than",
-    );
+    let large = authority.path("large.pem");
+    let file = std::fs::File::create(&large).unwrap();
+    file.set_len(5 * 1024 * 1024).unwrap();
+    says(acceptor(&|tls| tls.cert = Some(large.clone())), "larger than");
     let encrypted = authority.path("encrypted.key");
     std::fs::write(
         &encrypted,
@@ -225,6 +225,21 @@ async fn settings_that_cannot_work_are_explained() {
         connector(cluster(Verify::Ca, Some(one.key.clone()))),
         NetError::BadFile { .. }
     ));
+}
+
+/// Whoever opens a pipe waits until somebody writes.
+#[tokio::test]
+async fn what_is_no_file_is_not_waited_for() {
+    let authority = Authority::new();
+    let pipe = authority.path("pipe.pem");
+    let made = std::process::Command::new("mkfifo").arg(&pipe).status();
+    assert!(made.unwrap().success());
+    for no_file in [pipe, "/dev/zero".into(), authority.path(".")] {
+        let mut settings = listener(&authority.issue("one", &["one"]));
+        settings.cert = Some(no_file);
+        let error = TlsAcceptor::new(&settings).unwrap_err().to_string();
+        assert!(error.contains("expected a file, found"), "{error}");
+    }
 }
 
 #[tokio::test]
