@@ -112,7 +112,7 @@ impl ServerAddress {
 
 impl ServerAddress {
     /// Whether both are the same place, however it is written.
-    pub(crate) fn is_same(&self, other: &Self) -> bool {
+    pub fn is_same(&self, other: &Self) -> bool {
         match (self, other) {
             (
                 Self::Host { host, port },

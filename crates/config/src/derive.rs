@@ -1,8 +1,12 @@
 //! Defaults that depend on other options: names, and what an option that is given says about one that is not.
 
+use std::collections::BTreeSet;
+
 use crate::address::ServerAddress;
 use crate::report::Report;
-use crate::schema::{CacheAccount, Check, CheckKind, Cluster, ClusterTls, Config, Protocol, Verify};
+use crate::schema::{
+    CacheAccount, Check, CheckKind, Cluster, ClusterTls, Config, Mode, Protocol, Topology, Verify,
+};
 
 /// Fills in what is not written; what is written stays.
 pub(crate) fn fill(config: &mut Config, report: &Report<'_>) {
@@ -22,8 +26,10 @@ pub(crate) fn fill(config: &mut Config, report: &Report<'_>) {
             rule.name = format!("rule-{}", index + 1);
         }
     }
+    let by_roles = used_by_roles(config);
     for (name, cluster) in &mut config.clusters {
         cluster.name.clone_from(name);
+        cluster.uses_roles = cluster.topology != Topology::Static || by_roles.contains(name);
         for (index, server) in cluster.servers.iter_mut().enumerate() {
             if !report.is_written(&format!("cluster.{name}.servers[{index}].name")) {
                 server.name = server.address.to_string();
@@ -46,6 +52,16 @@ pub(crate) fn fill(config: &mut Config, report: &Report<'_>) {
             report.is_written(&format!("cluster.{name}.tls.verify")),
         );
     }
+}
+
+/// Clusters whose servers are chosen by what they are.
+fn used_by_roles(config: &Config) -> BTreeSet<String> {
+    let splits = (config.listeners.iter())
+        .filter(|listener| listener.mode == Mode::Split)
+        .map(|listener| &listener.cluster);
+    let cached = config.cache.iter().map(|cache| &cache.cluster);
+    let mirrored = config.rules.iter().filter_map(|rule| rule.mirror.as_ref());
+    splits.chain(cached).chain(mirrored).cloned().collect()
 }
 
 /// What stands for itself only once secrets have been read: a check and a cache that use the account of the monitor.

@@ -2,8 +2,9 @@
 //!
 //! Relative paths start at the folder of the configuration file, wherever the program was started.
 
-use std::fs::File;
+use std::fs::{self, File, FileType};
 use std::io::{self, Read};
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
 use zeroize::Zeroizing;
@@ -224,17 +225,29 @@ fn without_newline(text: &str) -> &str {
 
 /// The whole text of a regular file that is not unreasonably large.
 pub(crate) fn read(path: &Path) -> io::Result<String> {
-    let file = File::open(path)?;
-    let metadata = file.metadata()?;
-    if metadata.is_dir() {
-        return Err(io::Error::other("is a folder"));
+    // To open a pipe is to wait for somebody who writes into it.
+    let kind = fs::metadata(path)?.file_type();
+    if let Some(words) = no_file(kind) {
+        return Err(io::Error::other(words));
     }
+    let file = File::open(path)?;
     let mut bytes = Vec::new();
     file.take(FILE_MAX + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > FILE_MAX {
-        return Err(io::Error::other(format!("is larger than {FILE_MAX} bytes")));
+        return Err(io::Error::other(format!("more than {FILE_MAX} bytes")));
     }
     text(bytes).map_err(io::Error::other)
+}
+
+/// What there is in the place of a regular file.
+fn no_file(kind: FileType) -> Option<&'static str> {
+    match kind {
+        kind if kind.is_file() => None,
+        kind if kind.is_dir() => Some("a folder"),
+        kind if kind.is_fifo() => Some("a pipe, and no file that could be read again"),
+        kind if kind.is_socket() => Some("a socket"),
+        _ => Some("a device, and no file that could be read again"),
+    }
 }
 
 /// Bytes as text; or what they are instead.

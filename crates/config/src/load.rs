@@ -68,7 +68,22 @@ fn read(text: &str, file: &str, folder: Option<&Path>) -> Result<Config, ConfigE
 /// mistakes in a guess mislead.
 pub(crate) fn root<'t>(text: &'t str, report: &mut Report<'_>) -> Option<Spanned<DeValue<'t>>> {
     let (root, broken) = DeTable::parse_recoverable(text);
-    for error in &broken {
+    // Behind a bracket that is not closed everything is wrong, down to the end of the file.
+    let begins = |words: [&'static str; 3]| {
+        move |error: &toml::de::Error| words.iter().any(|word| error.message().starts_with(word))
+    };
+    let is_open = broken.iter().any(begins([
+        "unclosed array,",
+        "unclosed inline table",
+        "missing key for inline table",
+    ]));
+    let first = broken.iter().position(begins([
+        "unclosed",
+        "missing comma",
+        "missing key for inline table",
+    ]));
+    let last = first.filter(|_| is_open).unwrap_or(broken.len());
+    for (index, error) in broken.iter().enumerate().take(last.saturating_add(1)) {
         let span = error.span().unwrap_or(0..0);
         let found = match (error.message(), text.get(span.clone())) {
             ("duplicate key", Some(key)) => format!("`{key}` a second time"),
@@ -77,13 +92,27 @@ pub(crate) fn root<'t>(text: &'t str, report: &mut Report<'_>) -> Option<Spanned
             }
             (message, _) => message.to_owned(),
         };
-        let hint = syntax_hint(error.message(), text, span.start);
+        let hint = match index == last {
+            true => bracket_hint(text, span.start),
+            false => syntax_hint(error.message(), text, span.start),
+        };
         report.wrong_at(span, "", "", found).hint(hint);
     }
     let span = root.span();
     broken
         .is_empty()
         .then(|| Spanned::new(span, DeValue::Table(root.into_inner())))
+}
+
+/// Where the bracket stands that has no counterpart, as far as that can be told by looking back for the last one.
+fn bracket_hint(text: &str, at: usize) -> Option<String> {
+    let before = text.get(..at)?;
+    let bracket = before.rfind(['[', '{'])?;
+    let line = before[..bracket].matches('\n').count() + 1;
+    Some(format!(
+        "the `{}` in line {line} may not be closed",
+        &before[bracket..=bracket]
+    ))
 }
 
 /// What is probably meant, where the parser's words leave whoever reads them alone. Never the value, which may be a password.
@@ -103,6 +132,11 @@ fn syntax_hint(message: &str, text: &str, at: usize) -> Option<String> {
         ) =>
         {
             "write true or false, in small letters"
+        }
+        "invalid basic string" if message.ends_with("expected `\"`") => "the quote at its end is missing",
+        // Another language, mostly, or a colon.
+        "key with no value" | "invalid unquoted key" | "unquoted keys cannot be empty" => {
+            "an option is written NAME = VALUE, a section [NAME]"
         }
         "missing escaped value" => "a backslash stands for itself in single quotes: '\\d+'",
         "string values must be quoted" => "text goes in quotes: \"...\"",

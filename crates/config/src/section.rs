@@ -247,11 +247,13 @@ fn unknown_hint(key: &str, value: &DeValue<'_>, keys: &[&'static str]) -> String
         return hint;
     }
     let is_plain = !matches!(value, DeValue::Table(_) | DeValue::Array(_));
-    let mut elsewhere = options()
+    let elsewhere = options()
         .iter()
         .filter_map(|option| option.path.strip_suffix(key)?.strip_suffix('.'));
-    match elsewhere.next().filter(|_| is_plain) {
-        Some(section) => format!("`{key}` belongs in `{section}`"),
+    let elsewhere: Vec<String> = elsewhere.map(|section| format!("`{section}`")).collect();
+    match elsewhere.split_last().filter(|_| is_plain) {
+        Some((section, [])) => format!("`{key}` belongs in {section}"),
+        Some((last, others)) => format!("`{key}` belongs in {} or {last}", others.join(", ")),
         None => format!("known here: {}", keys.join(", ")),
     }
 }

@@ -12,9 +12,49 @@ pub(crate) fn nearest<'k>(word: &str, known: impl IntoIterator<Item = &'k str>) 
         .map(|(_, candidate)| candidate)
 }
 
-/// `; did you mean …` as a hint, for the word of `known` nearest to `word`.
+/// What HAProxy, ProxySQL and others call it, and what it is called here. Several may fit: the first one that is known counts.
+const ELSEWHERE: [(&str, &str); 29] = [
+    ("active", "enabled"),
+    ("client_addr", "client"),
+    ("default_backend", "cluster"),
+    ("destination_hostgroup", "route"),
+    ("error_msg", "refuse"),
+    ("host", "address"),
+    ("hostname", "address"),
+    ("inter", "interval"),
+    ("leastconn", "least-connections"),
+    ("leastconn", "least-outstanding"),
+    ("listen", "bind"),
+    ("match_digest", "digest_text"),
+    ("match_pattern", "text"),
+    ("max_replication_lag", "max_lag"),
+    ("maxconn", "max_connections"),
+    ("maxqueue", "queue_max"),
+    ("mirror_hostgroup", "mirror"),
+    ("multiplex", "pin"),
+    ("negate_match_pattern", "negate"),
+    ("ok_msg", "answer_ok"),
+    ("random", "random-two"),
+    ("replace_pattern", "rewrite"),
+    ("roundrobin", "round-robin"),
+    ("roundrobin", "weighted"),
+    ("schemaname", "schema"),
+    ("server", "servers"),
+    ("slowstart", "slow_start"),
+    ("ssl", "tls"),
+    ("username", "name"),
+];
+
+/// `; did you mean …` as a hint, for the word of `known` nearest to `word`, or of the same meaning.
 pub(crate) fn hint<'k>(word: &str, known: impl IntoIterator<Item = &'k str>) -> Option<String> {
-    nearest(word, known).map(|candidate| format!("did you mean `{candidate}`?"))
+    let known: Vec<&str> = known.into_iter().collect();
+    let same = ELSEWHERE
+        .iter()
+        .find(|(theirs, ours)| word.eq_ignore_ascii_case(theirs) && known.contains(ours));
+    let meant = same
+        .map(|(_, ours)| *ours)
+        .or_else(|| nearest(word, known.iter().copied()));
+    meant.map(|candidate| format!("did you mean `{candidate}`?"))
 }
 
 /// Edits (insert, delete, replace, swap of neighbours; case and `-` for `_` are free) that make one word of the
@@ -57,6 +97,23 @@ mod tests {
         assert_eq!(nearest("max-connections", known), Some("max_connections"));
         assert_eq!(nearest("Session", known), Some("session"));
         assert_eq!(nearest("tpc", known), Some("tcp"));
+    }
+
+    #[test]
+    fn words_of_others_are_known_where_ours_would_stand() {
+        let server = ["address", "max_connections", "weight"];
+        assert_eq!(hint("host", server).unwrap(), "did you mean `address`?");
+        assert_eq!(
+            hint("maxconn", server).unwrap(),
+            "did you mean `max_connections`?"
+        );
+        assert_eq!(hint("host", ["bind", "cluster"]), None);
+        let reads = ["least-outstanding", "latency", "weighted"];
+        assert_eq!(
+            hint("leastconn", reads).unwrap(),
+            "did you mean `least-outstanding`?"
+        );
+        assert_eq!(hint("roundrobin", reads).unwrap(), "did you mean `weighted`?");
     }
 
     #[test]

@@ -66,7 +66,7 @@ pasword = "hunter2"
 "#,
         expect![[r#"
             f.toml:2:1: worker: expected an option of the file's top level, found the unknown key `worker`; did you mean `workers`?
-            f.toml:3:1: interval: expected an option of the file's top level, found the unknown key `interval`; `interval` belongs in `cluster.NAME.monitor`
+            f.toml:3:1: interval: expected an option of the file's top level, found the unknown key `interval`; `interval` belongs in `cluster.NAME.monitor`, `cluster.NAME.accounts` or `cluster.NAME.check`
             f.toml:4:1: topology: expected an option of the file's top level, found the unknown key `topology`; `topology` belongs in `cluster.NAME`
             f.toml:5:1: cash: expected an option of the file's top level, found the unknown key `cash`; known here: workers, max_connections, shutdown_timeout, shutdown_delay, watch, buffer_pool_max, log, admin, listener, cluster, user, users_file, rule, zone, cache
             f.toml:7:3: listner: expected an option of the file's top level, found the unknown key `listner`; did you mean `listener`?
@@ -292,6 +292,36 @@ tls = { ca = "ca.pem" }
             f.toml:30:7: cluster.other.tls.mode: expected "preferred" or "required" (or "off"), since `ca` is given, found nothing: the option is missing
         "#]],
     );
+}
+
+#[test]
+fn a_certificate_is_demanded_only_where_tls_is() {
+    let listener = |port: u16, mode: &str, client_auth: &str| {
+        format!(
+            "[[listener]]\nbind = \"127.0.0.1:{port}\"\ncluster = \"main\"\n\
+             tls = {{ mode = \"{mode}\", cert = \"a\", key = \"b\", client_ca = \"c\", client_auth = \"{client_auth}\" }}\n"
+        )
+    };
+    let cluster = "[cluster.main]\nservers = [\"db1\"]\n";
+    let wrong = [
+        listener(1, "preferred", "required"),
+        listener(2, "off", "required"),
+        cluster.to_owned(),
+    ];
+    told(
+        &wrong.concat(),
+        expect![[r#"
+            f.toml:4:16: listener[0].tls.mode: expected "required", since `client_auth` is "required", found "preferred", which lets clients in without TLS, and so without a certificate
+            f.toml:8:16: listener[1].tls.mode: expected "required", since `client_auth` is "required", found "off", which lets clients in without TLS, and so without a certificate
+        "#]],
+    );
+    let right = [
+        listener(1, "required", "required"),
+        listener(2, "preferred", "optional"),
+        listener(3, "off", "optional"),
+        cluster.to_owned(),
+    ];
+    assert!(Config::parse(&right.concat(), "f.toml").is_ok());
 }
 
 #[test]

@@ -134,6 +134,72 @@ fn networks_of_balancers_are_not_left_out_in_silence() {
     );
 }
 
+/// A server in several hostgroups is one server here, with all that its rows say, and one weight.
+#[test]
+fn rows_of_further_hostgroups_count() {
+    let sql = |status: &str, other: &str| {
+        format!(
+            "INSERT INTO mysql_servers (hostgroup_id, hostname) VALUES (10, 'db1'), (20, 'db2'), (20, 'db3'){other};\n\
+             INSERT INTO mysql_servers (hostgroup_id, hostname, status, weight, use_ssl, compression, max_replication_lag)\n\
+             VALUES (30, 'db3', '{status}', 7, 1, 1, 5);\n\
+             INSERT INTO mysql_replication_hostgroups (writer_hostgroup, reader_hostgroup) VALUES (10, 20);\n\
+             INSERT INTO mysql_users (username, password, default_hostgroup) VALUES ('app', 'a', 10);\n\
+             INSERT INTO mysql_query_rules (rule_id, active, match_digest, destination_hostgroup, apply)\n\
+             VALUES (1, 1, '^SELECT report', 30, 1);"
+        )
+    };
+    let becomes = |text: &str| {
+        let imported = proxysql(text).unwrap();
+        let config = Config::parse(&imported.toml, "imported").unwrap();
+        (config.clusters["main"].clone(), imported.without_equal.join("\n"))
+    };
+    let (cluster, notes) = becomes(&sql("OFFLINE_SOFT", ""));
+    assert_eq!(cluster.tls.mode, config::TlsMode::Required);
+    assert_eq!(cluster.compression, config::ServerCompression::Zlib);
+    assert_eq!(cluster.max_lag.as_secs(), 5);
+    assert_eq!(cluster.servers[2].weight, 1, "it takes reads of the hostgroup 20");
+    assert_eq!(cluster.groups["hostgroup-30"].servers, ["db3:3306"]);
+    assert!(
+        notes.contains(
+            "server db3:3306: it is OFFLINE_SOFT in hostgroup 30 only, and a server has one weight here: 1"
+        ) && !notes.contains("is weight 0 here"),
+        "{notes}"
+    );
+    let (cluster, notes) = becomes(&sql("OFFLINE_SOFT", ", (30, 'db2')"));
+    assert_eq!(cluster.groups["hostgroup-30"].servers, ["db2:3306"]);
+    assert!(notes.contains("OFFLINE_SOFT in hostgroup 30 only"), "{notes}");
+    let (_, notes) = becomes(&sql("ONLINE", ""));
+    assert!(
+        notes.contains("server db3:3306: weight 7 of hostgroup 30 is left out"),
+        "{notes}"
+    );
+    let everywhere = sql("OFFLINE_SOFT", "").replace("(20, 'db3')", "(30, 'db4')");
+    let (cluster, notes) = becomes(&everywhere);
+    let weights: Vec<u32> = cluster.servers.iter().map(|server| server.weight).collect();
+    assert_eq!(
+        weights.iter().filter(|weight| **weight == 0).count(),
+        1,
+        "{weights:?}"
+    );
+    assert!(
+        notes.contains("server db3:3306: OFFLINE_SOFT is weight 0 here"),
+        "{notes}"
+    );
+}
+
+#[test]
+fn a_monitor_that_is_switched_off_is_told() {
+    let text = |enabled: &str| {
+        format!(
+            "mysql_servers = ( {{ address = \"db1\" }} )\nmysql_users = ( {{ username = \"a\"; password = \"b\" }} )\n\
+             mysql_variables = {{ monitor_enabled = {enabled} }}"
+        )
+    };
+    let notes = |enabled: &str| proxysql(&text(enabled)).unwrap().without_equal.join("\n");
+    assert!(notes("false").contains("mysql-monitor_enabled = false: "));
+    assert!(!notes("true").contains("mysql-monitor_enabled"));
+}
+
 #[test]
 fn two_hostgroups_in_a_file() {
     let config = becomes(
@@ -195,14 +261,22 @@ proptest! {
 }
 
 #[test]
-fn the_corpus_of_the_fuzz_target() {
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/corpus/import_proxysql");
-    let mut replayed = 0;
-    for entry in std::fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
-        println!("{}", path.display());
-        config::import::fuzzing::import_proxysql(&std::fs::read(&path).unwrap());
-        replayed += 1;
+fn the_corpora_of_the_fuzz_targets() {
+    use config::import::fuzzing::{import_haproxy, import_proxysql};
+
+    for target in ["import_haproxy", "import_proxysql"] {
+        let import = match target {
+            "import_haproxy" => import_haproxy,
+            _ => import_proxysql,
+        };
+        let folder = format!("{}/../../fuzz/corpus/{target}", env!("CARGO_MANIFEST_DIR"));
+        let mut replayed = 0;
+        for entry in std::fs::read_dir(&folder).unwrap() {
+            let path = entry.unwrap().path();
+            println!("{}", path.display());
+            import(&std::fs::read(&path).unwrap());
+            replayed += 1;
+        }
+        assert!(replayed > 0, "{folder} is empty");
     }
-    assert!(replayed > 0, "{folder} is empty");
 }

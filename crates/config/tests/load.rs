@@ -48,7 +48,12 @@ fn a_missing_file_is_told_by_name() {
         errors.to_string(),
         "/nonexistent/forebay.toml: expected a readable configuration file, found No such file or directory (os error 2)"
     );
-    assert!(Config::load("/").unwrap_err().to_string().contains("is a folder"));
+    assert!(
+        Config::load("/")
+            .unwrap_err()
+            .to_string()
+            .contains("found a folder")
+    );
 }
 
 #[test]
@@ -62,7 +67,7 @@ fn a_file_that_is_not_text_is_told() {
         Config::load(&path)
             .unwrap_err()
             .to_string()
-            .contains("larger than 1048576 bytes")
+            .contains("more than 1048576 bytes")
     );
 }
 
@@ -99,7 +104,7 @@ fn files_that_are_missing_or_swapped_are_told_together() {
             "forebay.toml:8:8: listener[0].tls.cert: expected a file with PEM certificates, found none in key.pem",
             "forebay.toml:9:7: listener[0].tls.key: expected a file with a PEM private key, found none.pem: \
              No such file or directory (os error 2)",
-            "forebay.toml:12:33: cluster.main.tls.ca: expected a file with PEM certificates, found .: is a folder",
+            "forebay.toml:12:33: cluster.main.tls.ca: expected a file with PEM certificates, found .: a folder",
         ]
     );
 }

@@ -5,7 +5,7 @@
     reason = "a test stops where something is not as it must be"
 )]
 
-use config::Config;
+use config::{Config, ServerAddress};
 use expect_test::{Expect, expect};
 
 /// Compares the messages for a text.
@@ -36,6 +36,89 @@ servers = []
             f.toml:12:11: cluster.c.servers: expected at least one server, found none
         "#]],
     );
+}
+
+#[test]
+fn who_is_ignored_is_nobody_who_is_wanted() {
+    told(
+        r#"
+[[listener]]
+bind = "127.0.0.1:6033"
+cluster = "a"
+[cluster.a]
+topology = "replication"
+servers = ["db1", "db2:3307"]
+monitor = { user = "forebay" }
+ignore = [
+    "db3",
+    "DB2:3307",
+    "db2",
+    "/run/mysqld.sock",
+    "db3:3306",
+    "db4:0",
+]
+[cluster.b]
+servers = ["db1"]
+ignore = ["db2"]
+"#,
+        expect![[r#"
+            f.toml:11:5: cluster.a.ignore[1]: expected an address that is not among `servers`, found DB2:3307, which is in line 7
+            f.toml:13:5: cluster.a.ignore[3]: expected a host, or a host and port, found a socket, by which nobody names a member
+            f.toml:14:5: cluster.a.ignore[4]: expected each address once, found db3:3306 a second time, first in line 10
+            f.toml:15:5: cluster.a.ignore[5]: expected "host", "host:port", "[IPv6]:port" or a socket's absolute path, found "db4:0"; a port is a number from 1 to 65535
+            f.toml:19:1: cluster.b.ignore: expected this option only with another `topology`, found it with "static", where it does nothing
+        "#]],
+    );
+    let taken = Config::parse(
+        r#"
+listener = [{ bind = "127.0.0.1:6033", cluster = "a" }]
+[cluster.a]
+topology = "replication"
+servers = ["db1"]
+monitor = { user = "forebay" }
+ignore = ["db2", "[::1]:3307"]
+"#,
+        "f.toml",
+    );
+    let cluster = &taken.unwrap().clusters["a"];
+    let ignores = |host: &str, port| {
+        let host = host.to_owned();
+        cluster.ignores(&ServerAddress::Host { host, port })
+    };
+    assert!(ignores("DB2.", 3306) && ignores("0::1", 3307) && !ignores("db1", 3306));
+    assert!(cluster.discovers());
+}
+
+#[test]
+fn roles_matter_to_those_who_go_by_them() {
+    let config = r#"
+[[listener]]
+bind = "127.0.0.1:6033"
+cluster = "plain"
+[[listener]]
+bind = "127.0.0.1:6034"
+mode = "split"
+cluster = "split"
+[[rule]]
+mirror = "copies"
+[[user]]
+name = "app"
+password = "x"
+[cluster.plain]
+servers = ["db1", "db2"]
+[cluster.split]
+servers = ["db1"]
+[cluster.copies]
+servers = ["db2"]
+[cluster.followed]
+topology = "replication"
+servers = ["db1"]
+monitor = { user = "forebay" }
+"#;
+    let config = Config::parse(config, "f.toml").unwrap();
+    let by_roles = config.clusters.values().filter(|cluster| cluster.uses_roles);
+    let names: Vec<&str> = by_roles.map(|cluster| cluster.name.as_str()).collect();
+    assert_eq!(names, ["copies", "followed", "split"]);
 }
 
 #[test]

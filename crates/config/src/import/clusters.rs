@@ -44,6 +44,19 @@ pub(super) struct Server {
     pub(super) comment: String,
 }
 
+impl Server {
+    /// Takes what another row of the same server says, but for the weight.
+    fn add(&mut self, other: &Self) {
+        self.max_connections = self.max_connections.saturating_add(other.max_connections);
+        self.max_lag_s = self.max_lag_s.max(other.max_lag_s);
+        self.use_ssl |= other.use_ssl;
+        self.compression |= other.compression;
+        if self.comment.is_empty() {
+            self.comment.clone_from(&other.comment);
+        }
+    }
+}
+
 #[derive(Debug, Default)]
 pub(super) struct Group {
     pub(super) servers: Vec<String>,
@@ -55,6 +68,7 @@ pub(super) struct Group {
 struct Listed {
     hostgroup: u64,
     server: Server,
+    is_offline_soft: bool,
 }
 
 /// Who sends statements to which hostgroup.
@@ -103,7 +117,53 @@ pub(super) fn plan(dump: &Dump, uses: &Uses, notes: &mut Notes) -> Result<Vec<Cl
     for cluster in &mut clusters {
         settle_routes(cluster, notes);
     }
+    tell_weights(&listed, &clusters, notes);
     Ok(clusters)
+}
+
+/// A server has one weight, whichever hostgroups it is in: what became of the others.
+fn tell_weights(listed: &[Listed], clusters: &[Cluster], notes: &mut Notes) {
+    for Listed {
+        hostgroup,
+        server: row,
+        is_offline_soft,
+    } in listed
+    {
+        let address = &row.address;
+        let holds = |cluster: &&Cluster| cluster.servers.iter().any(|server| server.address == *address);
+        let home = cluster_of(clusters, *hostgroup).filter(holds);
+        // Hostgroups for backups and for what is offline belong to a cluster that has no route for them.
+        let Some(cluster) = home.or_else(|| clusters.iter().find(holds)) else {
+            continue;
+        };
+        let mut servers = cluster.servers.iter();
+        let Some(server) = servers.find(|server| server.address == *address) else {
+            continue;
+        };
+        let is_read = cluster
+            .routes
+            .get(hostgroup)
+            .is_some_and(|route| route != "primary");
+        match (is_offline_soft, server.weight) {
+            (true, 0) => notes.add(format!(
+                "server {address}: OFFLINE_SOFT is weight 0 here, and the monitor goes on watching it"
+            )),
+            (true, weight) => notes.add(format!(
+                "server {address}: it is OFFLINE_SOFT in hostgroup {hostgroup} only, and a server has one weight here: {weight}, as elsewhere in [cluster.{}]",
+                cluster.name
+            )),
+            (false, weight) if weight != row.weight && is_read => notes.add(format!(
+                "server {address}: weight {} of hostgroup {hostgroup} is left out, since a server has one here: {weight}, as elsewhere in [cluster.{}]",
+                row.weight, cluster.name
+            )),
+            (false, _) => {}
+        }
+    }
+}
+
+/// What a hostgroup is called as a group of a cluster.
+fn group_name(hostgroup: u64) -> String {
+    format!("hostgroup-{hostgroup}")
 }
 
 /// The cluster that a hostgroup leads to.
@@ -152,15 +212,14 @@ fn listed(dump: &Dump, notes: &mut Notes) -> Result<Vec<Listed>, ImportError> {
             notes.add(format!("server {address}: weight {weight} is {WEIGHT_MAX} here"));
             weight = WEIGHT_MAX;
         }
-        if status == "OFFLINE_SOFT" {
-            notes.add(format!(
-                "server {address}: OFFLINE_SOFT is weight 0 here, and the monitor goes on watching it"
-            ));
+        let is_offline_soft = status == "OFFLINE_SOFT";
+        if is_offline_soft {
             weight = 0;
         }
         more_columns(row, &address, notes)?;
         listed.push(Listed {
             hostgroup,
+            is_offline_soft,
             server: Server {
                 address,
                 weight,
@@ -285,18 +344,15 @@ fn columns_of_hostgroups(row: &Row, table: &str, writer: u64, notes: &mut Notes)
 /// one, since weights are about reads here.
 fn merged<'l>(rows: impl Iterator<Item = &'l Listed>, reader: u64) -> Vec<Server> {
     let mut servers: Vec<Server> = Vec::new();
-    for Listed { hostgroup, server } in rows {
+    for Listed {
+        hostgroup, server, ..
+    } in rows
+    {
         match servers.iter_mut().find(|known| known.address == server.address) {
             Some(known) => {
-                known.max_connections = known.max_connections.saturating_add(server.max_connections);
-                known.max_lag_s = known.max_lag_s.max(server.max_lag_s);
-                known.use_ssl |= server.use_ssl;
-                known.compression |= server.compression;
+                known.add(server);
                 if *hostgroup == reader {
                     known.weight = server.weight;
-                }
-                if known.comment.is_empty() {
-                    known.comment.clone_from(&server.comment);
                 }
             }
             None => servers.push(Server {
@@ -393,7 +449,13 @@ fn place(hostgroup: u64, listed: &[Listed], clusters: &mut Vec<Cluster>, uses: &
         return;
     };
     let cluster = &mut clusters[home];
-    let members: Vec<String> = servers.iter().map(|server| server.address.clone()).collect();
+    // What has no weight there gets nothing from there, as long as there is another one.
+    let gets = |server: &&Server| server.weight > 0 || servers.iter().all(|other| other.weight == 0);
+    let members: Vec<String> = servers
+        .iter()
+        .filter(gets)
+        .map(|server| server.address.clone())
+        .collect();
     let is_static = cluster.topology == Topology::Static;
     if sharing.is_none() && !is_static {
         notes.add(format!(
@@ -409,7 +471,7 @@ fn place(hostgroup: u64, listed: &[Listed], clusters: &mut Vec<Cluster>, uses: &
             .find(|known| known.address == server.address)
         {
             Some(known) => {
-                known.max_connections = known.max_connections.saturating_add(server.max_connections);
+                known.add(&server);
                 cluster.primary_reads |= is_static && known.role == Some(Role::Primary);
             }
             None => {
@@ -418,7 +480,7 @@ fn place(hostgroup: u64, listed: &[Listed], clusters: &mut Vec<Cluster>, uses: &
             }
         }
     }
-    let name = format!("hostgroup-{hostgroup}");
+    let name = group_name(hostgroup);
     cluster.routes.insert(hostgroup, name.clone());
     let group = Group {
         servers: members,

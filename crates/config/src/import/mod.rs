@@ -8,6 +8,7 @@ mod accounts;
 mod clusters;
 mod dump;
 pub mod fuzzing;
+mod haproxy;
 mod libconfig;
 mod patterns;
 mod proxysql;
@@ -18,6 +19,7 @@ mod variables;
 mod write;
 
 pub use dump::ImportError;
+pub use haproxy::haproxy;
 pub use proxysql::proxysql;
 
 /// What became of a configuration.

@@ -193,7 +193,6 @@ const ELSEWHERE: &[&str] = &[
 
 /// Variables whose matter takes care of itself here: nothing is lost without them.
 const NOT_NEEDED: &[&str] = &[
-    "mysql-monitor_enabled",
     "mysql-monitor_replication_lag_interval",
     "mysql-monitor_replication_lag_timeout",
     "mysql-monitor_connect_interval",
@@ -254,6 +253,11 @@ pub(super) fn without_equal(dump: &Dump, notes: &mut Notes) {
     if dump.flag("mysql-have_ssl") == Some(true) {
         notes.add("mysql-have_ssl: TLS of clients takes `cert` and `key` in [listener.tls]");
     }
+    if dump.flag("mysql-monitor_enabled") == Some(false) {
+        notes.add(
+            "mysql-monitor_enabled = false: servers are checked and asked for their roles here all the same",
+        );
+    }
     if let Some(networks) = dump.variable("mysql-proxy_protocol_networks") {
         notes.add(format!(
             "mysql-proxy_protocol_networks = {networks:?}: left out. Clients in these networks may send a PROXY header there; \
@@ -263,6 +267,7 @@ pub(super) fn without_equal(dump: &Dump, notes: &mut Notes) {
     let said = [
         "mysql-server_version",
         "mysql-have_ssl",
+        "mysql-monitor_enabled",
         "mysql-proxy_protocol_networks",
     ];
     let rest: Vec<&str> = dump

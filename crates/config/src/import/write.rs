@@ -55,6 +55,25 @@ impl Toml {
         self.option(key, &quote(value));
     }
 
+    /// An option whose value is TOML already, with the line of the other file that it comes from.
+    pub(super) fn taken(&mut self, key: &str, value: &str, line: usize) {
+        let option = format!("{key} = {value}");
+        let _ = writeln!(self.out, "{option:<48} # line {line}");
+    }
+
+    /// A list, of which each element is TOML already and has a line of its own, also in the other file.
+    pub(super) fn open(&mut self, key: &str) {
+        let _ = writeln!(self.out, "{key} = [");
+    }
+
+    pub(super) fn element(&mut self, value: &str, line: usize) {
+        let _ = writeln!(self.out, "    {value}, # line {line}");
+    }
+
+    pub(super) fn close(&mut self) {
+        self.out.push_str("]\n");
+    }
+
     pub(super) fn finish(self) -> String {
         self.out
     }

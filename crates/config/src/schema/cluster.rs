@@ -31,6 +31,12 @@ section! {
         /// the `role` of each server), or what the servers say.
         pub topology: Topology = default(Topology::Static), Live;
 
+        /// What a server is matters to somebody: to a listener of mode `split`, to the cache, to copies of statements; or it is found out.
+        pub uses_roles: bool = internal(true), Live;
+
+        /// Addresses (host, or host and port) that discovery leaves alone, whoever names them: a member that is to stay away.
+        pub ignore: Vec<ServerAddress> = default(Vec::new()), Live;
+
         /// The account that asks the servers for their role, their lag and the other members. Health checks use it, too.
         pub monitor: Option<Monitor> = default(None), Live;
 
@@ -249,6 +255,16 @@ impl Cluster {
             servers,
             ..Self::stand_in()
         }
+    }
+
+    /// Whether members that the servers name are added to `servers`.
+    pub fn discovers(&self) -> bool {
+        self.topology != Topology::Static && self.monitor.as_ref().is_some_and(|monitor| monitor.discover)
+    }
+
+    /// Whether discovery leaves this address alone, as it is written. A name that leads to it is another matter.
+    pub fn ignores(&self, address: &ServerAddress) -> bool {
+        self.ignore.iter().any(|ignored| ignored.is_same(address))
     }
 }
 

@@ -20,7 +20,7 @@ section! {
         /// Authorities (PEM) that sign client certificates.
         pub client_ca: Option<PathBuf> = default(None), NewSessions;
 
-        /// Whether clients are asked for a certificate (`optional`) or must have one (`required`).
+        /// Whether clients are asked for a certificate (`optional`) or must have one (`required`, only with `mode = "required"`).
         pub client_auth: ClientAuth = default(ClientAuth::Off), NewSessions;
 
         /// Oldest TLS version accepted.

@@ -4,13 +4,15 @@
 
 mod accounts;
 mod cache;
+mod idle;
 mod rules;
 mod topology;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 pub(crate) use accounts::{users, users_differ};
 pub use cache::MAPPINGS_MAX;
+pub use idle::idle_worries;
 pub(crate) use topology::strong_users;
 
 use crate::address::BindAddress;
@@ -70,6 +72,7 @@ pub(crate) fn validate(config: &Config, report: &mut Report<'_>) {
         topology::srv(cluster, &path, report);
         topology::roles(cluster, config, &path, report);
         topology::followed(cluster, &path, report);
+        topology::ignored(cluster, &path, report);
         topology::writers(cluster, config, &path, report);
         accounts::of_servers(cluster, &path, report);
         if let Some(monitor) = &cluster.monitor {
@@ -106,24 +109,26 @@ fn log_level(level: &str, report: &mut Report<'_>) {
     }
 }
 
-/// What is said of a part that no line of the log comes from, which does nothing: a slip mostly, but no harm, so that a file
-/// is good with it.
+/// What is said of each part that no line of the log comes from, which does nothing: a slip mostly, but no harm, so that a
+/// file is good with it.
 #[must_use]
-pub fn log_worry(level: &str) -> Option<String> {
-    let part = unknown_log_part(level)?;
-    let hint = suggest::hint(part, LOG_PARTS).unwrap_or_else(|| format!("parts: {}", LOG_PARTS.join(", ")));
-    Some(format!(
-        "log.level: {part:?} is no part of Forebay that writes to the log; {hint}"
-    ))
+pub fn log_worries(level: &str) -> Vec<String> {
+    let worry = |part: &str| {
+        let hint =
+            suggest::hint(part, LOG_PARTS).unwrap_or_else(|| format!("parts: {}", LOG_PARTS.join(", ")));
+        format!("log.level: {part:?} is no part of Forebay that writes to the log; {hint}")
+    };
+    unknown_log_parts(level).into_iter().map(worry).collect()
 }
 
-fn unknown_log_part(level: &str) -> Option<&str> {
+/// Each once.
+fn unknown_log_parts(level: &str) -> BTreeSet<&str> {
     // Spans and fields are for those who know `tracing`.
     if level.contains(['[', '{']) {
-        return None;
+        return BTreeSet::new();
     }
-    level.split(',').find_map(|directive| {
-        let (part_of, _) = directive.split_once('=')?;
+    let unknown = |directive| {
+        let (part_of, _) = str::split_once(directive, '=')?;
         let crate_of = part_of.split("::").next().unwrap_or_default().trim();
         // `data` is `dataplane`, too: beginnings count.
         let is_known = |part: &&str| match part_of.contains("::") {
@@ -131,7 +136,8 @@ fn unknown_log_part(level: &str) -> Option<&str> {
             false => !crate_of.is_empty() && part.starts_with(crate_of),
         };
         (!LOG_PARTS.iter().any(is_known)).then_some(crate_of)
-    })
+    };
+    level.split(',').filter_map(unknown).collect()
 }
 
 fn some_listener(config: &Config, report: &mut Report<'_>) {
@@ -317,10 +323,30 @@ fn listener_tls(tls: &ListenerTls, path: &str, report: &mut Report<'_>) {
         let need = format!("a file, since `client_auth` is \"{}\"", tls.client_auth.word());
         needs("client_ca", tls.client_ca.is_some(), &need, path, report);
     }
+    nobody_without_certificate(tls, path, report);
     if tls.client_ca.is_some() && !report.is_written(&format!("{path}.client_auth")) {
         let need = "\"optional\" or \"required\" (or \"off\"), since `client_ca` is given";
         needs("client_auth", false, need, path, report);
     }
+}
+
+/// A certificate is shown within TLS: whoever may come without has not shown any.
+fn nobody_without_certificate(tls: &ListenerTls, path: &str, report: &mut Report<'_>) {
+    let option = format!("{path}.mode");
+    if tls.client_auth != ClientAuth::Required || tls.mode == TlsMode::Required || report.is_wrong(&option) {
+        return;
+    }
+    let found = format!(
+        "\"{}\", which lets clients in without TLS, and so without a certificate",
+        tls.mode.word()
+    );
+    report
+        .wrong(
+            &option,
+            "\"required\", since `client_auth` is \"required\"",
+            found,
+        )
+        .hint(None);
 }
 
 fn cluster_tls(tls: &ClusterTls, path: &str, report: &mut Report<'_>) {

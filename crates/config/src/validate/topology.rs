@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 
 use super::{NAME_MAX, needs};
+use crate::address::ServerAddress;
 use crate::report::Report;
 use crate::schema::{Cluster, Config, Listener, Mode, ReadConsistency, Role, Topology, User};
 
@@ -57,6 +58,7 @@ pub(super) fn followed(cluster: &Cluster, path: &str, report: &mut Report<'_>) {
             cluster.max_transactions_behind > 0,
         ),
         ("donor_reads", topology != Topology::Galera, cluster.donor_reads),
+        ("ignore", topology == Topology::Static, !cluster.ignore.is_empty()),
     ];
     for (option, is_idle, is_meant) in options {
         let path = format!("{path}.{option}");
@@ -66,6 +68,42 @@ pub(super) fn followed(cluster: &Cluster, path: &str, report: &mut Report<'_>) {
                 .wrong_key(&path, "this option only with another `topology`", found)
                 .hint(None);
         }
+    }
+}
+
+/// Addresses that members may be named by, each once, and none of a server that is wanted.
+pub(super) fn ignored(cluster: &Cluster, path: &str, report: &mut Report<'_>) {
+    let servers = format!("{path}.servers");
+    for (index, address) in cluster.ignore.iter().enumerate() {
+        let element = format!("{path}.ignore[{index}]");
+        if report.is_wrong(&element) {
+            continue;
+        }
+        let same = |other: &ServerAddress| other.is_same(address);
+        let listed = (cluster.servers.iter())
+            .position(|server| same(&server.address))
+            .filter(|at| !report.is_wrong(&format!("{servers}[{at}]")));
+        let (expected, found) = if let ServerAddress::Unix(_) = address {
+            (
+                "a host, or a host and port",
+                "a socket, by which nobody names a member".to_owned(),
+            )
+        } else if let Some(at) = listed {
+            let line = report.line(&format!("{servers}[{at}]"));
+            (
+                "an address that is not among `servers`",
+                format!("{address}, which is in line {line}"),
+            )
+        } else if let Some(first) = cluster.ignore[..index].iter().position(same) {
+            let line = report.line(&format!("{path}.ignore[{first}]"));
+            (
+                "each address once",
+                format!("{address} a second time, first in line {line}"),
+            )
+        } else {
+            continue;
+        };
+        report.wrong(&element, expected, found).hint(None);
     }
 }
 

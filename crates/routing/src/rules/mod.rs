@@ -292,8 +292,9 @@ fn statement_differs(rule: &Rule, statement: &Statement<'_>, texts: Texts<'_>) -
     differs(&rule.text, texts.statement).then_some("text")
 }
 
-/// People write expressions for names as they write names.
-fn without_backticks(digest_text: &str) -> Cow<'_, str> {
+/// A digest's text as rules see it: people write expressions for names as they write names.
+#[must_use]
+pub fn without_backticks(digest_text: &str) -> Cow<'_, str> {
     if digest_text.contains('`') {
         Cow::Owned(digest_text.replace('`', ""))
     } else {

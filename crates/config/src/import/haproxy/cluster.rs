@@ -1,0 +1,464 @@
+//! From `server` lines to clusters.
+
+use std::collections::BTreeSet;
+
+use super::address;
+use super::listener::congestion;
+use super::one;
+use super::parameters::{Parameters, Taken, Tls};
+use super::proxy::{Asks, Proxy, Server};
+use super::told::Told;
+use super::{Global, figure, time};
+use crate::import::write::Toml;
+use crate::value::quote;
+
+const MINUTE_MS: u64 = 60_000;
+const HOUR_MS: u64 = 60 * MINUTE_MS;
+const YEAR_MS: u64 = 365 * 24 * HOUR_MS;
+
+/// A cluster to be.
+#[derive(Debug)]
+pub(super) struct Cluster<'p> {
+    pub(super) name: String,
+    pub(super) proxy: &'p Proxy,
+    /// Addresses in our form, with what their lines say.
+    servers: Vec<(String, &'p Server)>,
+    /// The line of the server that has all sessions as long as it is up, where the section is about one at a time.
+    only: Option<usize>,
+}
+
+/// All sections with servers that can be reached.
+pub(super) fn plan<'p>(proxies: &'p [Proxy], told: &mut Told) -> Vec<Cluster<'p>> {
+    let mut clusters: Vec<Cluster<'p>> = Vec::new();
+    for proxy in proxies.iter().filter(|proxy| proxy.has_servers()) {
+        let shown = format!("`{} {}`", proxy.kind, proxy.name);
+        let servers = servers(proxy, port_of_clients(proxy, proxies), told);
+        if servers.is_empty() {
+            // A `listen` may be a frontend alone.
+            if proxy.kind == "backend" {
+                told.lacks(proxy.line, format!("{shown}: no server; left out"));
+            }
+            continue;
+        }
+        let mut name = proxy
+            .name
+            .replace(|c: char| !c.is_ascii_alphanumeric() && c != '-' && c != '_', "-");
+        if clusters.iter().any(|other| other.name == name) {
+            name = format!("{name}-{}", proxy.line);
+        }
+        if name != proxy.name {
+            told.lacks(proxy.line, format!("{shown}: the cluster is called {name}"));
+        }
+        let is_mysql = matches!(
+            proxy.asks,
+            Some(Taken {
+                value: Asks::Mysql(_),
+                ..
+            })
+        ) || servers
+            .iter()
+            .any(|(address, _)| address.ends_with(":3306") || address.starts_with('/'));
+        if !is_mysql {
+            told.lacks(proxy.line, format!(
+                "{shown}: neither a port 3306 nor `option mysql-check`; if it is not MySQL, its listener needs mode = \"tcp\" or is not for Forebay"
+            ));
+        }
+        let only = only(proxy, &servers, told);
+        clusters.push(Cluster {
+            name,
+            proxy,
+            servers,
+            only,
+        });
+    }
+    clusters
+}
+
+/// The port that clients connect to, if there is only one.
+fn port_of_clients(proxy: &Proxy, proxies: &[Proxy]) -> Option<u16> {
+    let leads_here = |other: &&Proxy| {
+        other.name == proxy.name && other.has_clients()
+            || other.backend().is_some_and(|backend| backend.value == proxy.name)
+    };
+    let binds = proxies.iter().filter(leads_here).flat_map(|other| &other.binds);
+    let ports: BTreeSet<&str> = binds
+        .filter_map(|bind| Some(bind.address.rsplit_once(':')?.1))
+        .collect();
+    match ports.len() {
+        1 => ports.first()?.parse().ok(),
+        _ => None,
+    }
+}
+
+fn servers<'p>(proxy: &'p Proxy, port: Option<u16>, told: &mut Told) -> Vec<(String, &'p Server)> {
+    let mut servers: Vec<(String, &Server)> = Vec::new();
+    for server in &proxy.servers {
+        let shown = format!("`server {} {}`", server.name, server.address);
+        match address::server(&server.address, port) {
+            Err(why) => told.lacks(server.line, format!("{shown}: {why}; left out")),
+            Ok(address) => match servers.iter().find(|(other, _)| *other == address) {
+                Some((_, first)) => {
+                    told.lacks(
+                        server.line,
+                        format!("{shown}: the same server as in line {}; left out", first.line),
+                    );
+                }
+                None => servers.push((address, server)),
+            },
+        }
+    }
+    servers
+}
+
+/// The line of the server that is to have all sessions, where HAProxy would not use several at the same time either.
+fn only(proxy: &Proxy, servers: &[(String, &Server)], told: &mut Told) -> Option<usize> {
+    let (words, why) = one::words(proxy)?;
+    let first = one::first(servers).map(|(_, server)| server);
+    let shown = words.value;
+    match first {
+        _ if servers.len() == 1 => told.needs_nothing(words.line, "there is one server, which gets all sessions"),
+        Some(first) => told.lacks(
+            words.line,
+            format!(
+                "{shown}: no equal; all servers but {} are written as `backup`: {why}. Sessions that it has no room for wait here",
+                first.name
+            ),
+        ),
+        None => told.lacks(words.line, format!("{shown}: no equal: {why}")),
+    }
+    first.map(|first| first.line)
+}
+
+/// Two clusters of the same servers are mostly one, with writes and reads told apart.
+pub(super) fn worth_joining(clusters: &[&Cluster<'_>]) -> Option<String> {
+    let addresses = |cluster: &Cluster<'_>| -> BTreeSet<String> {
+        cluster
+            .servers
+            .iter()
+            .map(|(address, _)| address.clone())
+            .collect()
+    };
+    let pairs = clusters.iter().enumerate();
+    let mut pairs =
+        pairs.flat_map(|(index, one)| clusters[index + 1..].iter().map(move |other| (one, other)));
+    let (one, other) = pairs.find(|(one, other)| !addresses(one).is_disjoint(&addresses(other)))?;
+    Some(format!(
+        "{} and {} have servers in common: for writes and reads, one listener of mode \"split\" and one cluster do without both. \
+         See docs/guide/split.md.",
+        one.name, other.name
+    ))
+}
+
+/// What is to be said of a method of which `other` is the word.
+fn spread(other: &str) -> &'static str {
+    match other {
+        "source" | "hash" | "rdp-cookie" => {
+            ", and the sessions of one client may go to different servers, where HAProxy gives them the same"
+        }
+        _ => "",
+    }
+}
+
+impl Cluster<'_> {
+    pub(super) fn write(&self, global: &Global, toml: &mut Toml, told: &mut Told) {
+        let timeouts = &self.proxy.timeouts;
+        toml.section(&format!("[cluster.{}]", self.name));
+        self.write_servers(toml, told);
+        self.balance(toml, told);
+        time(
+            toml,
+            "connect_timeout",
+            timeouts.get("connect"),
+            (1, 10 * MINUTE_MS),
+            told,
+        );
+        let server = timeouts.get("tunnel").or(timeouts.get("server"));
+        time(toml, "server_idle_timeout", server, (0, YEAR_MS), told);
+        time(toml, "queue_timeout", timeouts.get("queue"), (0, HOUR_MS), told);
+        self.queue(toml, told);
+        let slow_start = self.one_of("slowstart", |server| server.slowstart.as_ref(), told);
+        time(toml, "slow_start", slow_start.as_ref(), (0, 24 * HOUR_MS), told);
+        self.on_down(toml, told);
+        if let Some(line) = self.any("send-proxy", |server| server.send_proxy, told) {
+            toml.taken("send_proxy", "true", line);
+        }
+        let algorithm = self
+            .servers
+            .iter()
+            .find_map(|(_, server)| server.parameters.congestion.as_ref());
+        congestion(algorithm, toml, told);
+        self.check(toml, told);
+        self.tls(global, toml, told);
+    }
+
+    fn write_servers(&self, toml: &mut Toml, told: &mut Told) {
+        toml.open("servers");
+        for (address, server) in &self.servers {
+            let parameters = &server.parameters;
+            let mut options = vec![
+                format!("name = {}", quote(&server.name)),
+                format!("address = {}", quote(address)),
+            ];
+            let weight = parameters
+                .weight
+                .as_ref()
+                .map_or(1, |weight| weight.value.min(1_000_000));
+            if let Some(line) = parameters.disabled {
+                told.lacks(
+                    line,
+                    format!(
+                        "`disabled`: server {} has weight 0: it is checked, and gets no sessions",
+                        server.name
+                    ),
+                );
+                options.push("weight = 0".to_owned());
+            } else if weight != 1 {
+                options.push(format!("weight = {weight}"));
+            }
+            if let Some(limit) = parameters.maxconn.as_ref().filter(|limit| limit.value > 0) {
+                options.push(format!("max_connections = {}", limit.value.min(10_000_000)));
+            }
+            if self.is_backup(server) {
+                options.push("backup = true".to_owned());
+            }
+            toml.element(&format!("{{ {} }}", options.join(", ")), server.line);
+        }
+        toml.close();
+        self.tell_backups(told);
+    }
+
+    fn is_backup(&self, server: &Server) -> bool {
+        server.parameters.is_backup.is_some() || self.only.is_some_and(|only| only != server.line)
+    }
+
+    /// All of them are used at once here, and there the first that is up.
+    fn tell_backups(&self, told: &mut Told) {
+        if self.proxy.all_backups && self.only.is_none() {
+            return;
+        }
+        let backups = self.servers.iter().filter(|(_, server)| self.is_backup(server));
+        let lines: Vec<usize> = backups
+            .map(|(_, server)| server.parameters.is_backup.unwrap_or(server.line))
+            .collect();
+        if let [_, second, ..] = lines.as_slice() {
+            told.lacks(*second, format!(
+                "`backup`: while no other server is up, {} take sessions at the same time here, and only the first there: for writes, \
+                 leave one of them in, or use mode `split` with a `topology`",
+                lines.len()
+            ));
+        }
+    }
+
+    fn balance(&self, toml: &mut Toml, told: &mut Told) {
+        let Some(Taken { value, line }) = &self.proxy.balance else {
+            toml.comment("HAProxy's, where nothing is said.");
+            return toml.text("balance", "weighted");
+        };
+        let word = value.split(' ').next().unwrap_or_default();
+        let method = match word {
+            "leastconn" => "least-connections",
+            "roundrobin" | "static-rr" => "weighted",
+            "random" | "random(2)" => "random-two",
+            other => {
+                let method = if other.starts_with("random(") {
+                    "random-two"
+                } else {
+                    "least-connections"
+                };
+                // Of those that give everybody the same server it has been told.
+                if self.only.is_none() || self.proxy.sticks.is_some() {
+                    told.lacks(
+                        *line,
+                        format!(
+                            "`balance {value}`: no equal; `{method}` is written{}",
+                            spread(other)
+                        ),
+                    );
+                }
+                method
+            }
+        };
+        toml.taken("balance", &quote(method), *line);
+    }
+
+    /// Each server has a queue there; here it is one for all.
+    fn queue(&self, toml: &mut Toml, told: &mut Told) {
+        let lengths = self
+            .servers
+            .iter()
+            .filter_map(|(_, server)| server.parameters.maxqueue.as_ref());
+        let lengths: Vec<&Taken<u64>> = lengths.filter(|length| length.value > 0).collect();
+        let Some(first) = lengths.first() else { return };
+        let value = lengths
+            .iter()
+            .fold(0, |sum: u64, length| sum.saturating_add(length.value));
+        let sum = Taken {
+            value,
+            line: first.line,
+        };
+        figure(toml, "queue_max", Some(&sum), (0, 1_000_000), told);
+        told.lacks(
+            first.line,
+            "`maxqueue`: there is one queue for all servers; `queue_max` is the sum",
+        );
+    }
+
+    fn on_down(&self, toml: &mut Toml, told: &mut Told) {
+        match self.any("on-marked-down", |server| server.closes, told) {
+            Some(line) => toml.taken("on_down", &quote("close"), line),
+            None => {
+                toml.comment("As HAProxy does without `on-marked-down shutdown-sessions`. \"close\" ends sessions on a server that is down.");
+                toml.text("on_down", "keep");
+            }
+        }
+    }
+
+    fn check(&self, toml: &mut Toml, told: &mut Told) {
+        let checked = self
+            .servers
+            .iter()
+            .filter(|(_, server)| server.parameters.check.is_some())
+            .count();
+        if checked < self.servers.len() {
+            let which = if checked == 0 {
+                "no server has"
+            } else {
+                "not every server has"
+            };
+            told.lacks(
+                self.proxy.line,
+                format!(
+                    "`{} {}`: {which} `check`; here all are checked",
+                    self.proxy.kind, self.proxy.name
+                ),
+            );
+        }
+        toml.section(&format!("[cluster.{}.check]", self.name));
+        match &self.proxy.asks {
+            Some(Taken {
+                value: Asks::Mysql(Some(user)),
+                line,
+            }) => {
+                toml.taken("user", &quote(user), *line);
+                toml.comment(
+                    "HAProxy's account has no password. With one: password_file, password_env or password.",
+                );
+            }
+            Some(Taken {
+                value: Asks::Mysql(None),
+                line,
+            }) => toml.taken("kind", &quote("greeting"), *line),
+            Some(Taken {
+                value: Asks::Tcp,
+                line,
+            }) => toml.taken("kind", &quote("tcp"), *line),
+            None if checked > 0 => {
+                toml.comment("A connection is enough, as there. Better: `user`, an account without rights; see docs/guide/servers.md.");
+                toml.text("kind", "tcp");
+            }
+            Some(Taken {
+                value: Asks::Other, ..
+            })
+            | None => toml.text("kind", "greeting"),
+        }
+        let interval = self.one_of("inter", |server| server.inter.as_ref(), told);
+        time(toml, "interval", interval.as_ref(), (50, HOUR_MS), told);
+        // Without one of its own a check may take as long as it is to the next.
+        let timeout = self.proxy.timeouts.get("check").or(interval.as_ref());
+        time(toml, "timeout", timeout, (10, 10 * MINUTE_MS), told);
+        let rise = self.one_of("rise", |server| server.rise.as_ref(), told);
+        figure(toml, "rise", rise.as_ref(), (1, 1000), told);
+        let fall = self.one_of("fall", |server| server.fall.as_ref(), told);
+        figure(toml, "fall", fall.as_ref(), (1, 1000), told);
+    }
+
+    fn tls(&self, global: &Global, toml: &mut Toml, told: &mut Told) {
+        let Some(line) = self.any("ssl", |server| server.tls.line, told) else {
+            return;
+        };
+        let of_servers = || self.servers.iter().map(|(_, server)| &server.parameters.tls);
+        toml.section(&format!("[cluster.{}.tls]", self.name));
+        toml.comment("MySQL's own TLS, which begins within the login.");
+        toml.taken("mode", &quote("required"), line);
+        let is_trusted = |tls: &Tls| match &tls.verify {
+            Some(verify) => verify.value == "none",
+            None => global.trusts_servers,
+        };
+        let trusts_all = of_servers().filter(|tls| tls.line.is_some()).all(is_trusted);
+        let checks_name = of_servers().any(|tls| tls.checks_name);
+        let ca = of_servers().find_map(|tls| tls.ca.as_ref());
+        match ca.map(|ca| (ca, Global::file(global.ca_base.as_ref(), &ca.value))) {
+            _ if trusts_all => toml.text("verify", "off"),
+            Some((ca, Ok(file))) => {
+                toml.taken("ca", &quote(&file), ca.line);
+                toml.text("verify", if checks_name { "identity" } else { "ca" });
+            }
+            // Without a file `check` refuses this: nobody is trusted who was not.
+            Some((ca, Err(why))) => {
+                told.lacks(ca.line, format!("`ca-file {}`: {why}: `ca`", ca.value));
+                toml.text("verify", "ca");
+            }
+            None => {
+                told.lacks(line, "`ssl` without `ca-file`: name the authorities in `ca`");
+                toml.text("verify", "ca");
+            }
+        }
+        if let Some(cert) = of_servers().find_map(|tls| tls.cert.as_ref()) {
+            match Global::file(global.crt_base.as_ref(), &cert.value) {
+                Ok(file) => {
+                    toml.taken("cert", &quote(&file), cert.line);
+                    toml.taken("key", &quote(&file), cert.line);
+                }
+                Err(why) => told.lacks(
+                    cert.line,
+                    format!("`crt {}`: {why}; no certificate is shown to servers", cert.value),
+                ),
+            }
+        }
+    }
+
+    /// What is said once for all servers here: the smallest, where it differs.
+    fn one_of(
+        &self,
+        word: &str,
+        of: impl Fn(&Parameters) -> Option<&Taken<u64>>,
+        told: &mut Told,
+    ) -> Option<Taken<u64>> {
+        let all = self
+            .servers
+            .iter()
+            .filter_map(|(_, server)| of(&server.parameters));
+        let least = all.clone().min_by_key(|taken| taken.value)?;
+        let differs =
+            all.clone().count() < self.servers.len() || all.clone().any(|taken| taken.value != least.value);
+        if differs {
+            told.lacks(
+                least.line,
+                format!(
+                    "`{word}`: not the same for all servers of `{}`; the smallest is taken for all",
+                    self.proxy.name
+                ),
+            );
+        }
+        Some(least.clone())
+    }
+
+    /// A line that has it, where any server has: then it is for all.
+    fn any(&self, word: &str, of: impl Fn(&Parameters) -> Option<usize>, told: &mut Told) -> Option<usize> {
+        let mut having = self
+            .servers
+            .iter()
+            .filter_map(|(_, server)| of(&server.parameters));
+        let line = having.next()?;
+        if having.count() + 1 < self.servers.len() {
+            told.lacks(
+                line,
+                format!(
+                    "`{word}`: of some servers of `{}` only; it is taken for all of them",
+                    self.proxy.name
+                ),
+            );
+        }
+        Some(line)
+    }
+}

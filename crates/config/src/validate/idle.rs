@@ -1,0 +1,109 @@
+//! What is right and does nothing: options of mode `split` where no listener has it. Nobody must believe that a rule refuses statements
+//! which no listener looks at; but a file is good with it, since listeners come and go.
+
+use crate::schema::{Cluster, Config, Listener, Mode, Protocol, Rule};
+
+/// What is said of each rule, account and option that does nothing.
+#[must_use]
+pub fn idle_worries(config: &Config) -> Vec<String> {
+    let mut worries = Vec::new();
+    worries.extend(rules(config));
+    worries.extend(users(config));
+    for (name, cluster) in &config.clusters {
+        worries.extend(options(name, cluster, config));
+    }
+    worries
+}
+
+fn splits(listener: &Listener) -> bool {
+    listener.protocol == Protocol::Mysql && listener.mode == Mode::Split
+}
+
+fn is_redis(listener: &Listener) -> bool {
+    listener.protocol == Protocol::Redis
+}
+
+/// Rules see statements, and only mode `split` does.
+fn rules(config: &Config) -> Option<String> {
+    let rules = || config.rules.iter().filter(|rule| rule.enabled);
+    let first = rules().next()?;
+    if !config.listeners.iter().any(splits) {
+        let which = match rules().count() {
+            1 => format!("rule[{}]: it does", first.name),
+            count => format!("rule: all {count} do"),
+        };
+        return Some(format!(
+            "{which} nothing, since no listener has mode \"split\"; other modes know no rules"
+        ));
+    }
+    let is_meant =
+        |listener: &Listener, rule: &Rule| rule.listener.is_empty() || rule.listener.contains(&listener.name);
+    let passed_by = |listener: &&Listener| {
+        !splits(listener) && !is_redis(listener) && rules().any(|rule| is_meant(listener, rule))
+    };
+    let names = config.listeners.iter().filter(passed_by);
+    let names: Vec<String> = names
+        .map(|listener| format!("{} (mode \"{}\")", listener.name, listener.mode.word()))
+        .collect();
+    (!names.is_empty()).then(|| {
+        format!(
+            "rule: rules do not apply to {}: only mode \"split\" knows them. A rule that is not for all listeners says for which in `listener`",
+            names.join(", ")
+        )
+    })
+}
+
+/// Everywhere else servers let clients in.
+fn users(config: &Config) -> Option<String> {
+    let asks = |listener: &Listener| splits(listener) || is_redis(listener);
+    let is_idle = !config.users.is_empty() && !config.listeners.iter().any(asks);
+    is_idle.then(|| {
+        "user: accounts are asked for by listeners of mode \"split\" and of `protocol = \"redis\"`, and there is none: servers alone decide who logs in"
+            .to_owned()
+    })
+}
+
+/// Options that are written with another value than their default, where nobody looks at them.
+fn options(name: &str, cluster: &Cluster, config: &Config) -> Option<String> {
+    let of_cluster = || {
+        config
+            .listeners
+            .iter()
+            .filter(|listener| listener.cluster == name)
+    };
+    let gets_copies = config
+        .rules
+        .iter()
+        .any(|rule| rule.mirror.as_deref() == Some(name));
+    // One that nobody uses at all is another matter.
+    if gets_copies || of_cluster().next().is_none() || of_cluster().any(splits) {
+        return None;
+    }
+    let usual = Cluster::new(name, Vec::new());
+    let accounts = cluster.accounts != usual.accounts && !of_cluster().any(is_redis);
+    let written = [
+        ("accounts", accounts),
+        ("failover_wait", cluster.failover_wait != usual.failover_wait),
+        ("group", cluster.groups != usual.groups),
+        ("pool", cluster.pool != usual.pool),
+        ("primary_reads", cluster.primary_reads != usual.primary_reads),
+        ("read_balance", cluster.read_balance != usual.read_balance),
+        ("read_wait", cluster.read_wait != usual.read_wait),
+        (
+            "trust_functions",
+            cluster.trust_functions != usual.trust_functions,
+        ),
+    ];
+    let idle: Vec<String> = written
+        .iter()
+        .filter(|(_, is_written)| *is_written)
+        .map(|(option, _)| format!("`{option}`"))
+        .collect();
+    (!idle.is_empty()).then(|| {
+        let does = if idle.len() == 1 { "does" } else { "do" };
+        format!(
+            "cluster.{name}: {} {does} nothing, since no listener of this cluster has mode \"split\"",
+            idle.join(", ")
+        )
+    })
+}
