@@ -90,6 +90,13 @@ impl LeaseError {
         matches!(self, Self::Refused { packet, .. } if packet.code == ER_CON_COUNT_ERROR)
     }
 
+    /// Whether there may be a connection later, for all that the server itself or we know of.
+    #[must_use]
+    pub fn has_no_room(&self) -> bool {
+        let in_line = matches!(self, Self::QueueFull { .. } | Self::QueueTimeout { .. });
+        in_line || self.is_full() || self.is_user_full()
+    }
+
     /// Whether it has for having too many of this user. The resource is named so in any language.
     pub(crate) fn is_user_full(&self) -> bool {
         /// "User already has more than 'max_user_connections' active connections".

@@ -84,9 +84,12 @@ impl Cluster {
         let cluster = self.name();
         let topology = self.topology();
         let roles = Role::ALL.map(Role::label);
+        let uses_roles = self.config().uses_roles;
         for member in &topology.members {
             let labels = &[cluster, member.server.name()];
-            out.state(&catalog::SERVER_ROLE, labels, &roles, member.role.label());
+            if uses_roles {
+                out.state(&catalog::SERVER_ROLE, labels, &roles, member.role.label());
+            }
             if let Some(lag) = member.lag {
                 out.float(&catalog::SERVER_LAG, labels, lag.as_secs_f64());
             }

@@ -70,6 +70,12 @@ impl<'a> Packets<'a> {
 
     /// Receives the payload of one packet that may have `max_len` bytes.
     pub(crate) async fn receive_up_to(&mut self, max_len: usize) -> Result<Vec<u8>, PacketError> {
+        let packet = self.receive_whole(max_len).await?;
+        Ok(packet[PacketHeader::LEN..].to_vec())
+    }
+
+    /// Receives one packet with its header, and with a payload of up to `max_len` bytes.
+    pub(crate) async fn receive_whole(&mut self, max_len: usize) -> Result<Vec<u8>, PacketError> {
         loop {
             if let Some(header) = PacketHeader::parse(&self.received) {
                 if header.payload_len > max_len {
@@ -79,25 +85,11 @@ impl<'a> Packets<'a> {
                 if self.received.len() >= end {
                     self.sequence = header.sequence.wrapping_add(1);
                     let rest = self.received.split_off(end);
-                    let packet = std::mem::replace(&mut self.received, rest);
-                    return Ok(packet[PacketHeader::LEN..].to_vec());
+                    return Ok(std::mem::replace(&mut self.received, rest));
                 }
             }
             self.fill().await?;
         }
-    }
-
-    /// Bytes received and not taken yet, once there are more of them than `known`.
-    pub(crate) async fn more_than(&mut self, known: usize) -> Result<&[u8], PacketError> {
-        while self.received.len() <= known {
-            self.fill().await?;
-        }
-        Ok(&self.received)
-    }
-
-    /// Forgets the first `n` bytes received.
-    pub(crate) fn consume(&mut self, n: usize) {
-        self.received.drain(..n);
     }
 
     async fn fill(&mut self) -> Result<(), PacketError> {

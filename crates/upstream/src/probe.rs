@@ -194,41 +194,39 @@ async fn ask(logged_in: &mut LoggedIn, query: &str) -> Result<(), String> {
     }
 }
 
-/// Reads the whole answer; `Some` is what is wrong with it.
+/// Reads the whole answer, packet by packet, since an error may come behind definitions and rows; `Some` is what is wrong with it.
 async fn answer(
     packets: &mut Packets<'_>,
     capabilities: Capabilities,
 ) -> Result<Option<String>, PacketError> {
     let mut tracker = ResponseTracker::new(capabilities);
     tracker.begin(Command::QUERY);
-    let (mut known, mut total) = (0, 0);
+    let too_long = || Ok(Some(format!("its result is longer than {ANSWER_MAX_LEN} bytes")));
+    let mut total = 0;
     loop {
-        let bytes = packets.more_than(known).await?;
-        let progress = tracker.advance(bytes)?;
-        match progress.event {
+        let packet = match packets.receive_whole(ANSWER_MAX_LEN).await {
+            Err(PacketError::TooLarge(_)) => return too_long(),
+            received => received?,
+        };
+        match tracker.advance(&packet)?.event {
             Event::More => {}
             Event::LocalInfile | Event::Stream | Event::State => {
                 return Ok(Some("it has no plain result".to_owned()));
             }
             Event::Done(outcome) => {
-                return Ok(outcome.error.map(|code| match error_in(bytes, capabilities) {
-                    Some(error) => describe(&error),
-                    None => format!("error {code}"),
-                }));
+                let payload = &packet[mysql_wire::PacketHeader::LEN..];
+                let told = |code| match ErrPacket::decode(payload, capabilities) {
+                    Ok(error) => describe(&error),
+                    Err(_) => format!("error {code}"),
+                };
+                return Ok(outcome.error.map(told));
             }
         }
-        known = bytes.len() - progress.consumed;
-        total += progress.consumed;
+        total += packet.len();
         if total > ANSWER_MAX_LEN {
-            return Ok(Some(format!("its result is longer than {ANSWER_MAX_LEN} bytes")));
+            return too_long();
         }
-        packets.consume(progress.consumed);
     }
-}
-
-/// The error packet, when the answer is nothing else.
-fn error_in(bytes: &[u8], capabilities: Capabilities) -> Option<ErrPacket> {
-    ErrPacket::decode(bytes.get(mysql_wire::PacketHeader::LEN..)?, capabilities).ok()
 }
 
 fn describe(error: &ErrPacket) -> String {

@@ -54,6 +54,8 @@ pub(crate) struct Line {
     pub(crate) full_users: FullUsers,
     /// Accounts that it has in a form that is of no use.
     pub(super) misfits: Misfits,
+    /// Accounts that it refuses, and others of the cluster let in.
+    pub(super) denied: Misfits,
     /// Those who are about to open a connection.
     pub(crate) openings: Openings,
     pub(crate) timeouts: AtomicU64,

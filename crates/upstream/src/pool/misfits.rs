@@ -1,12 +1,16 @@
 //! Accounts that a server has in a form for which the gateway's secret is of no use: another plugin than the hash is for, or one that is not
 //! known here. Nothing but an answer that is wrong ends such a login in order, and servers count those, to lock the account or this host out.
 //! So it is tried again after a while, and then after longer and longer ones.
+//!
+//! Replicas that refuse an account are left alone in the same way by those whose reads others take ([`Pool::is_denied`]).
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use super::Pool;
 use super::connection::Credential;
+use crate::server::{Server, now};
 
 /// Until the second attempt; then twice as long each time.
 const FIRST_PAUSE: Duration = Duration::from_secs(10);
@@ -64,6 +68,13 @@ impl Misfits {
         Some((misfit.reason.clone(), left))
     }
 
+    /// Whether this is not to be tried now.
+    fn holds(&self, credential: &Credential, config: &Arc<config::Cluster>, now: Instant) -> bool {
+        let all = self.lock();
+        let misfit = all.iter().find(|misfit| misfit.is_of(credential, config));
+        misfit.is_some_and(|misfit| misfit.due > now)
+    }
+
     /// The server has it in a form that does not fit. For how long it is not tried again.
     pub(super) fn note(
         &self,
@@ -99,8 +110,38 @@ impl Misfits {
         }
     }
 
+    /// The same, where many may have tried at once: `None` for those who come too late to say it.
+    fn note_once(
+        &self,
+        credential: &Credential,
+        config: &Arc<config::Cluster>,
+        reason: &str,
+        now: Instant,
+    ) -> Option<Duration> {
+        let is_known = self.holds(credential, config, now);
+        (!is_known).then(|| self.note(credential, config, reason, now))
+    }
+
     fn lock(&self) -> MutexGuard<'_, Vec<Misfit>> {
         self.all.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<S> Pool<S> {
+    /// Whether the server has refused this account so lately that it is not asked again. Where there is no such account that is seen from
+    /// one load.
+    #[inline]
+    #[must_use]
+    pub fn is_denied(&self, server: &Server, credential: &Credential) -> bool {
+        let denied = &server.line.denied;
+        denied.any.load(Ordering::Relaxed) && denied.holds(credential, &self.terms().config, now())
+    }
+
+    /// The server has refused this account, which others let in. For how long it is not to be asked again; `None` where that has been
+    /// noted.
+    pub fn note_denied(&self, server: &Server, credential: &Credential, reason: &str) -> Option<Duration> {
+        let denied = &server.line.denied;
+        denied.note_once(credential, &self.terms().config, reason, now())
     }
 }
 
@@ -115,6 +156,22 @@ mod tests {
             account: 0,
             secret: CredentialSecret::NativeStage1([byte; 20]),
         }
+    }
+
+    #[test]
+    fn of_many_who_are_refused_at_once_the_first_says_so() {
+        let (denied, start) = (Misfits::default(), Instant::now());
+        let config = Arc::new(config::Cluster::new("main", Vec::new()));
+        let app = credential("app", 1);
+        let note = |at| denied.note_once(&app, &config, "Access denied", at);
+        let pause = note(start).unwrap();
+        assert_eq!(note(start), None);
+        assert!(denied.holds(&app, &config, start));
+        let later = start + pause;
+        assert!(!denied.holds(&app, &config, later));
+        assert_eq!(note(later), Some(2 * pause));
+        denied.forget(&app);
+        assert!(!denied.holds(&app, &config, later));
     }
 
     #[test]

@@ -176,8 +176,8 @@ impl<S> Pool<S> {
     }
 
     /// A connection to `server` for `key`. `credential` is for a new one; `cost` says what one
-    /// that others have used would cost to use, 0 being the best and `u32::MAX` none that will do. Waits in line for `queue_timeout`
-    /// where the server is full, by the operator's limit or its own. Dropping the future gives everything back.
+    /// that others have used would cost to use, 0 being the best and `u32::MAX` none that will do. `waits`: in line for `queue_timeout`
+    /// where the server is full, by the operator's limit or its own; else that is an error at once. Dropping the future gives everything back.
     ///
     /// # Errors
     /// See [`LeaseError`]; nothing has been sent for the session then. Where the server says itself that it is full
@@ -189,11 +189,12 @@ impl<S> Pool<S> {
         key: &Rc<Key>,
         credential: &Credential,
         cost: impl Fn(&S) -> u32,
+        waits: bool,
     ) -> Result<Connection<S>, LeaseError> {
         let mut since = None;
         let mut of_user: Option<Box<LeaseError>> = None;
         loop {
-            let seat = match self.wait_for(server, key, &cost, &mut since).await {
+            let seat = match self.wait_for(server, key, &cost, &mut since, waits).await {
                 Ok(Ok((idle, now))) => return Ok(begin(idle, now)),
                 Ok(Err(seat)) => seat,
                 // What the server has said is more to the point.
@@ -253,6 +254,7 @@ impl<S> Pool<S> {
         key: &Rc<Key>,
         cost: impl Fn(&S) -> u32,
         since: &mut Option<Instant>,
+        waits: bool,
     ) -> Result<Result<(Idle<S>, Instant), Seat>, LeaseError> {
         let mut place: Option<Place<'_, S>> = None;
         loop {
@@ -279,6 +281,13 @@ impl<S> Pool<S> {
                     Err(None) => place = None,
                 },
                 Found::Seat(seat) => return Ok(Err(seat)),
+                Found::Nothing if !waits => {
+                    return Err(LeaseError::QueueTimeout {
+                        cluster: self.cluster.name().to_owned(),
+                        server: Some(server.name().to_owned()),
+                        waited: Duration::ZERO,
+                    });
+                }
                 Found::Nothing => {
                     let since = *since.get_or_insert(now);
                     place = Some(Place::join(self, server, key, since, now)?);

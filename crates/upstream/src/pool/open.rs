@@ -65,6 +65,7 @@ impl Opening<'_> {
         let opened = self.try_open(known).await;
         if opened.is_ok() {
             misfits.forget(self.credential);
+            self.server.line.denied.forget(self.credential);
         }
         opened.map_err(|failure| {
             let server = self.server.name().to_owned();
@@ -89,7 +90,7 @@ impl Opening<'_> {
                     tracing::warn!(
                         cluster,
                         server,
-                        %user,
+                        user = &**user,
                         reason,
                         pause_seconds = pause.as_secs(),
                         "account cannot log in on a server: not tried again for a while, since the server counts that"

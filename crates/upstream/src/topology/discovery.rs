@@ -4,7 +4,7 @@
 //! compared in three ways: by identity where it is told, as text, and by the addresses it resolves to. One that turns
 //! out to be another under a further name, once it says who it is, is let go again, and that name is not tried again for
 //! a while. Neither is a server added, nor does it stay, that is another one than those say who name it (a wrong
-//! `report_host`): it may have other data.
+//! `report_host`): it may have other data. Nor one that the operator wants left alone (`ignored`).
 //!
 //! Nothing is added before all servers have been looked at or have failed: until then it is not known who they are.
 //! Nobody asks DNS for members (SRV records).
@@ -19,6 +19,7 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 use super::connection::Connection;
+use super::ignored::Ignored;
 use super::look::{Named, look};
 use super::memory::Testimony;
 use super::observation::{Address, Identity};
@@ -59,9 +60,7 @@ pub(crate) async fn discover(cluster: Arc<Cluster>) {
     loop {
         sleep(INTERVAL).await;
         let config = cluster.config();
-        if config.topology != config::Topology::Static
-            && config.monitor.as_ref().is_some_and(|monitor| monitor.discover)
-        {
+        if config.discovers() {
             discovery.pass(&cluster).await;
         }
     }
@@ -73,13 +72,21 @@ struct Discovery {
     aliases: HashMap<Address, Instant>,
     /// When a discovered server was last named.
     named: HashMap<ServerId, Instant>,
+    ignored: Ignored,
+}
+
+/// Somebody whom a member names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Candidate {
+    named: Named,
+    by: ServerId,
 }
 
 /// What to do with the discovered servers, as far as that can be said without a name server.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Plan {
     /// Named, and not known under that name.
-    candidates: Vec<Named>,
+    candidates: Vec<Candidate>,
     /// Discovered, and the same as another one.
     doubles: Vec<ServerId>,
     /// Discovered, and not who they are said to be.
@@ -92,13 +99,14 @@ struct Plan {
 
 impl Discovery {
     async fn pass(&mut self, cluster: &Arc<Cluster>) {
-        let now = now();
+        let (now, config) = (now(), cluster.config());
+        self.ignored.renew(&config, now).await;
         let servers = cluster.servers();
-        let kind = cluster.config().topology;
-        let testimonies = cluster.follow.memory().testimonies(kind, &servers);
+        let testimonies = cluster.follow.memory().testimonies(config.topology, &servers);
         let plan = plan(&testimonies);
         self.aliases.retain(|_, until| *until > now);
         let forgotten = self.forgotten(&testimonies, &plan, now);
+        let ignored = self.no_longer_wanted(&servers);
         for (ids, pause, reason) in [
             (
                 &plan.doubles,
@@ -111,6 +119,7 @@ impl Discovery {
                 "not the member that others name by its address",
             ),
             (&forgotten, Duration::ZERO, "no member names it any more"),
+            (&ignored, Duration::ZERO, "its address is in `ignore`"),
         ] {
             for known in testimonies.iter().filter(|known| ids.contains(&known.id)) {
                 self.named.remove(&known.id);
@@ -121,9 +130,10 @@ impl Discovery {
         }
         let discovered = testimonies.iter().filter(|known| known.discovered).count();
         let room = DISCOVERED_MAX.saturating_sub(discovered);
-        let left_alone = |candidate: &Named| self.aliases.contains_key(&candidate.address);
+        let left_alone =
+            |address: &Address| self.aliases.contains_key(address) || self.ignored.names(address);
         let mut candidates = plan.candidates;
-        candidates.retain(|candidate| !left_alone(candidate));
+        candidates.retain(|candidate| !left_alone(&candidate.named.address));
         candidates.truncate(
             CANDIDATES_MAX
                 .min(room)
@@ -134,36 +144,43 @@ impl Discovery {
         }
     }
 
-    /// Adds those of `candidates` that are not at the address of a known server.
-    async fn consider(&mut self, cluster: &Arc<Cluster>, candidates: Vec<Named>, now: Instant) {
+    /// Adds those of `candidates` that are not at the address of a known server, nor at one that is to be left alone.
+    async fn consider(&mut self, cluster: &Arc<Cluster>, candidates: Vec<Candidate>, now: Instant) {
         let servers = cluster.servers();
         let known = together(servers.iter().cloned().map(addresses_of)).await;
         let mut known: HashSet<SocketAddr> = known.into_iter().flatten().flatten().collect();
-        let found = together(candidates.iter().map(|named| resolve(named.address.clone()))).await;
+        let addresses = candidates.iter().map(|candidate| candidate.named.address.clone());
+        let found = together(addresses.map(resolve)).await;
         let (mut new, mut left) = (Vec::new(), Vec::new());
         for (candidate, found) in candidates.into_iter().zip(found) {
             let found = found.unwrap_or_default();
+            if self.ignored.has(&candidate.named.address, &found) {
+                continue;
+            }
             let is_new = !found.is_empty() && !found.iter().any(|address| known.contains(address));
             known.extend(found);
             (if is_new { &mut new } else { &mut left }).push(candidate);
         }
         let asked = new
             .iter()
-            .map(|named| is_another(Arc::clone(cluster), named.clone()));
+            .map(|candidate| is_another(Arc::clone(cluster), candidate.named.clone()));
+        let name = |id: ServerId| servers.iter().find(|server| server.id() == id);
         for (is_another, candidate) in together(asked).await.into_iter().zip(new) {
-            if is_another == Some(false) && cluster.add_discovered(place_of(&candidate.address)) {
+            let address = &candidate.named.address;
+            let by = name(candidate.by).map_or("a member", |server| server.name());
+            if is_another == Some(false) && cluster.add_discovered(place_of(address), by) {
                 continue;
             }
             if is_another == Some(true) {
                 tracing::warn!(
                     cluster = cluster.name(),
-                    member = %candidate.address,
+                    member = %address,
                     "members name a server by this address, and it is another one: a wrong report_host?"
                 );
             }
             left.push(candidate);
         }
-        for Named { address, .. } in left {
+        for address in left.into_iter().map(|candidate| candidate.named.address) {
             tracing::debug!(
                 cluster = cluster.name(),
                 member = %address,
@@ -171,6 +188,21 @@ impl Discovery {
             );
             self.aliases.insert(address, now + RETRY_AFTER);
         }
+    }
+
+    /// Discovered servers that are to be left alone from now on.
+    fn no_longer_wanted(&mut self, servers: &[Arc<Server>]) -> Vec<ServerId> {
+        let mut ids = Vec::new();
+        for server in servers.iter().filter(|server| server.is_discovered()) {
+            if let ServerAddress::Host { host, port } = server.address().clone()
+                && self
+                    .ignored
+                    .has(&Address { host, port }, &server.addresses.known())
+            {
+                ids.push(server.id());
+            }
+        }
+        ids
     }
 
     /// Discovered servers that nobody has named for a while.
@@ -210,9 +242,12 @@ fn plan(testimonies: &[Testimony]) -> Plan {
                 Some(_) => {}
                 None if everybody_was_asked
                     && means_the_same_here(namer, &named.address)
-                    && !plan.candidates.iter().any(|known| known.address == named.address) =>
+                    && !(plan.candidates.iter()).any(|known| known.named.address == named.address) =>
                 {
-                    plan.candidates.push(named.clone());
+                    plan.candidates.push(Candidate {
+                        named: named.clone(),
+                        by: namer.id,
+                    });
                 }
                 None => {}
             }
@@ -236,7 +271,7 @@ fn is_same(known: &Testimony, named: &Named) -> bool {
     known.identity.as_ref().is_some_and(same_identity) || known.address.as_ref() == Some(&named.address)
 }
 
-fn place_of(address: &Address) -> ServerAddress {
+pub(super) fn place_of(address: &Address) -> ServerAddress {
     let Address { host, port } = address.clone();
     ServerAddress::Host { host, port }
 }
@@ -284,7 +319,7 @@ fn is_loopback(host: &str) -> bool {
     host == "localhost" || host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
 }
 
-async fn resolve(address: Address) -> Vec<SocketAddr> {
+pub(super) async fn resolve(address: Address) -> Vec<SocketAddr> {
     let lookup = look_up(&address.host, address.port);
     timeout(LOOKUP_LIMIT, lookup)
         .await
@@ -301,7 +336,7 @@ async fn addresses_of(server: Arc<Server>) -> Vec<SocketAddr> {
 
 /// Does all of it at the same time, since each may wait for somebody who is not there. What it comes to, in the same order; `None` only if
 /// a task panics.
-async fn together<T: Send + 'static>(
+pub(super) async fn together<T: Send + 'static>(
     tasks: impl Iterator<Item = impl Future<Output = T> + Send + 'static>,
 ) -> Vec<Option<T>> {
     let mut set = JoinSet::new();
@@ -351,7 +386,8 @@ mod tests {
 
     fn candidates(servers: &[Testimony]) -> Vec<Address> {
         let plan = plan(servers);
-        plan.candidates.into_iter().map(|named| named.address).collect()
+        let addresses = plan.candidates.into_iter().map(|found| found.named.address);
+        addresses.collect()
     }
 
     #[test]
@@ -389,12 +425,15 @@ mod tests {
             ..config::Monitor::new("watch")
         });
         let cluster = Cluster::new(config).unwrap();
-        let named = silent.iter().map(|listener| Named {
-            address: Address {
-                host: "127.0.0.1".to_owned(),
-                port: listener.local_addr().unwrap().port(),
+        let named = silent.iter().map(|listener| Candidate {
+            named: Named {
+                address: Address {
+                    host: "127.0.0.1".to_owned(),
+                    port: listener.local_addr().unwrap().port(),
+                },
+                ..named("127.0.0.1", "a")
             },
-            ..named("127.0.0.1", "a")
+            by: UNLISTED,
         });
         let begun = Instant::now();
         Discovery::default()

@@ -93,6 +93,7 @@ impl Cluster {
         let mut new = memory.picture(&config, &servers, now());
         let has_conflict = memory.has_conflict();
         let is_damped = memory.damped() != damped_before;
+        let astray = memory.take_astray();
         let old = follow.topology();
         let same = new.same_roles(&old);
         new.generation = old.generation + u64::from(!same);
@@ -110,6 +111,15 @@ impl Cluster {
         if !same {
             self.tell(&old, &new);
             follow.changed.notify_waiters();
+        }
+        for member in astray.into_iter().filter_map(|id| new.member(id)) {
+            let (cluster, server, reason) = (self.name(), member.server.name(), &member.reason);
+            tracing::warn!(
+                cluster,
+                server,
+                reason,
+                "server takes writes beside the primary: make it read-only, or who goes past the gateway writes there"
+            );
         }
         // What is known of the others may be older than what has just been learned.
         if primary(&old) != primary(&new) || (has_conflict && !had_conflict) {
@@ -130,8 +140,14 @@ impl Cluster {
         self.follow.memory().damped()
     }
 
-    /// Logs what has changed, and counts it.
+    /// Counts what has changed, and logs it where it matters to anybody.
     fn tell(&self, old: &Topology, new: &Topology) {
+        if primary(old) != primary(new) && new.primary.is_some() {
+            self.follow.primary_changes.fetch_add(1, Ordering::Relaxed);
+        }
+        if !self.config().uses_roles {
+            return;
+        }
         let cluster = self.name();
         for member in &new.members {
             let before = old.member(member.server.id()).map(|before| before.role);
@@ -143,14 +159,17 @@ impl Cluster {
         if primary(old) != primary(new) {
             match new.primary() {
                 Some(primary) => {
-                    self.follow.primary_changes.fetch_add(1, Ordering::Relaxed);
                     let (server, reason) = (primary.server.name(), &primary.reason);
                     tracing::info!(cluster, server, reason, "server is the primary");
                 }
                 None => {
                     let reason = old.primary().and_then(|old| new.member(old.server.id()));
                     let reason = reason.map_or("it is no longer among the servers", |lost| &lost.reason);
-                    tracing::warn!(cluster, reason, "the primary is lost: writes wait");
+                    tracing::warn!(
+                        cluster,
+                        reason,
+                        "the primary is lost: writes of mode split wait for one"
+                    );
                 }
             }
         }

@@ -6,11 +6,13 @@
 //!
 //! What it does not do: it promotes and repairs nothing. It finds out what others have done.
 
+mod astray;
 mod connection;
 mod damping;
 mod decide;
 mod discovery;
 mod follow;
+mod ignored;
 mod lag;
 mod look;
 mod memory;
@@ -23,7 +25,8 @@ use std::time::Duration;
 
 use mysql_wire::gtid::Flavor;
 
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, reason};
+use crate::error::ServerReason;
 use crate::server::{Server, ServerId};
 
 pub(crate) use connection::Connection;
@@ -95,6 +98,19 @@ pub struct Member {
     pub identity: Option<Arc<str>>,
 }
 
+impl Member {
+    /// Why it is of no use.
+    fn refusal(&self) -> ServerReason {
+        match self.server.takes_statements() {
+            true => ServerReason {
+                server: self.server.name().to_owned(),
+                reason: self.reason.clone(),
+            },
+            false => reason(&self.server),
+        }
+    }
+}
+
 /// All servers of a cluster and what each is good for, at one moment.
 #[derive(Clone, Debug)]
 pub struct Topology {
@@ -115,6 +131,18 @@ impl Topology {
     #[must_use]
     pub fn primary(&self) -> Option<&Member> {
         self.members.get(self.primary?)
+    }
+
+    /// Where a session begins whose server is chosen by role: on the primary, or where there is none on any that can be read from.
+    ///
+    /// # Errors
+    /// What is the matter with each server.
+    pub fn entrance(&self) -> Result<&Member, Vec<ServerReason>> {
+        let usable = self.members.iter();
+        let usable =
+            usable.filter(|member| member.role != Role::Unusable && member.server.takes_statements());
+        let best = usable.max_by_key(|member| member.role == Role::Primary);
+        best.ok_or_else(|| self.members.iter().map(Member::refusal).collect())
     }
 
     /// Those that take writes, the primary first.

@@ -408,6 +408,20 @@ async fn metrics_tell_states_checks_and_queue() {
         "nobody misses one in a list: {text}"
     );
 
+    // Where nobody goes by roles there are none.
+    let config = config::Cluster {
+        uses_roles: false,
+        ..(*watched.cluster.config()).clone()
+    };
+    watched.cluster.reload(config).unwrap();
+    let text = telemetry.encode();
+    assert!(
+        text.contains("forebay_server_state{") && !text.contains("forebay_server_role{"),
+        "{text}"
+    );
+    let topology = watched.cluster.topology();
+    assert!(topology.members[0].reason.starts_with("roles play no part"));
+
     // Also of a gateway that has begun when there was none.
     let mut config = cluster(vec![server("lost", crate::play::nobody().await)]);
     config.topology = config::Topology::Replication;

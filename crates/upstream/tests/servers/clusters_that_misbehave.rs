@@ -88,6 +88,40 @@ async fn one_server_by_two_names_is_one_server() {
     assert_eq!(followed.cluster.topology().refuse_writes, None);
 }
 
+/// What the server says of it itself has statements, rows and hashes of passwords in it.
+#[tokio::test]
+async fn what_stopped_a_replica_is_told_without_what_is_nobodys_business() {
+    for kind in [Kind::Mariadb, Kind::Mysql] {
+        let followed = Followed::start(Spec::new(kind).nodes(2), config::Topology::Replication, 2).await;
+        followed.until_roles("the first picture", &[P, R]).await;
+        followed
+            .sql(0, "CREATE TABLE t (v VARCHAR(20) PRIMARY KEY)")
+            .await;
+        let sandbox = Arc::clone(&followed.sandbox);
+        tokio::task::spawn_blocking(move || sandbox.sync().unwrap())
+            .await
+            .unwrap();
+        let (open, close) = match kind {
+            Kind::Mysql => ("SET GLOBAL super_read_only=0; ", "; SET GLOBAL super_read_only=1"),
+            _ => ("", ""),
+        };
+        let insert = "INSERT INTO t VALUES ('private')";
+        followed
+            .sql(1, &format!("SET sql_log_bin=0; {open}{insert}{close}"))
+            .await;
+        followed.sql(0, insert).await;
+        followed.until_roles("it applies nothing", &[P, U]).await;
+        let address = followed.sandbox.primary().address();
+        assert_eq!(
+            reason(&followed, 1),
+            format!(
+                "applies nothing from {address}: error 1062, a row with the same key is there already \
+                 (SHOW REPLICA STATUS on that server has the rest)"
+            )
+        );
+    }
+}
+
 /// Whoever made it read-only did so for as long as it ran, and it comes back before its primary, whom its configuration here calls
 /// otherwise.
 #[tokio::test]

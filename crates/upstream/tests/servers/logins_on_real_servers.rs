@@ -193,6 +193,17 @@ async fn checks_log_in_and_ask() {
         cluster.reload(config.clone()).unwrap();
         until("up again", || status(&cluster, "real") == Status::Up).await;
 
+        // The error comes behind the columns.
+        config.check.query = "SELECT IF(@@global.read_only = 1, 1, (SELECT 1 UNION SELECT 2))".to_owned();
+        cluster.reload(config.clone()).unwrap();
+        until("down", || status(&cluster, "real") == Status::Down).await;
+        let why = "statement of the check's user: Subquery returns more than 1 row (error 1242)";
+        assert_eq!(reason(), why);
+
+        config.check.query = "SELECT 1".to_owned();
+        cluster.reload(config.clone()).unwrap();
+        until("up again", || status(&cluster, "real") == Status::Up).await;
+
         config.check.password = Some(config::Secret::new("wrong"));
         cluster.reload(config).unwrap();
         until("down", || status(&cluster, "real") == Status::Down).await;

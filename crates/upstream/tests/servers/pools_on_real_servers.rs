@@ -66,7 +66,7 @@ async fn lease_with(
         capabilities,
         collation,
     });
-    pool.lease(server, &key, credential, |()| 0).await
+    pool.lease(server, &key, credential, |()| 0, true).await
 }
 
 async fn lease(pool: &Pool<()>, server: &Arc<Server>) -> Connection<()> {

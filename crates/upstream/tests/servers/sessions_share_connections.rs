@@ -50,7 +50,8 @@ pub(crate) async fn lease(
     user: &str,
 ) -> Result<Connection<State>, LeaseError> {
     let credential = credential(user, "");
-    pool.lease(server, &key(user), &credential, |cost| *cost).await
+    pool.lease(server, &key(user), &credential, |cost| *cost, true)
+        .await
 }
 
 /// A cluster of one server, and a pool of it.

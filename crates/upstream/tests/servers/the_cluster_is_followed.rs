@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use config::{Monitor, Secret};
+use config::{Monitor, Secret, ServerAddress};
 use mysql_wire::gtid::GtidSet;
 use sandbox::{Kind, Node, Sandbox, Spec};
 use tokio::task::JoinHandle;
@@ -111,6 +111,14 @@ impl Drop for Followed {
 
 fn roles(topology: &Topology) -> Vec<Role> {
     topology.members.iter().map(|member| member.role).collect()
+}
+
+fn ports(cluster: &Cluster) -> Vec<u16> {
+    let port = |server: &Arc<upstream::Server>| match server.address() {
+        ServerAddress::Host { port, .. } => *port,
+        ServerAddress::Unix(_) => 0,
+    };
+    cluster.servers().iter().map(port).collect()
 }
 
 fn describe(topology: &Topology) -> String {
@@ -386,13 +394,6 @@ async fn members_that_nobody_configured_are_found_and_survive_a_reload() {
     followed.checks.abort();
     followed.cluster = Cluster::new(config.clone()).unwrap();
     followed.checks = tokio::spawn(Arc::clone(&followed.cluster).run_checks());
-    let ports = |cluster: &Cluster| {
-        let port = |server: &Arc<upstream::Server>| match server.address() {
-            config::ServerAddress::Host { port, .. } => *port,
-            config::ServerAddress::Unix(_) => 0,
-        };
-        cluster.servers().iter().map(port).collect::<Vec<_>>()
-    };
     let nodes = followed.sandbox.nodes();
     let wanted = [nodes[1].port(), nodes[0].port(), nodes[2].port()];
     until("all three are there", || ports(&followed.cluster) == wanted).await;
@@ -411,6 +412,41 @@ async fn members_that_nobody_configured_are_found_and_survive_a_reload() {
     config.monitor.as_mut().unwrap().discover = false;
     followed.cluster.reload(config).unwrap();
     assert_eq!(ids(), before[..1], "but not for those who do not want it");
+}
+
+/// By the name that others name it by, and by another one.
+#[tokio::test]
+async fn a_member_that_is_ignored_stays_away() {
+    let spec = Spec::new(Kind::Mariadb).nodes(3);
+    let mut followed = Followed::start(spec, config::Topology::Replication, 3).await;
+    let mut config = (*followed.cluster.config()).clone();
+    config.servers.truncate(1);
+    let [primary, ignored, other] = [0, 1, 2].map(|node| followed.sandbox.node(node).port());
+    let ignore = |host: &str| {
+        let (host, port) = (host.to_owned(), ignored);
+        vec![ServerAddress::Host { host, port }]
+    };
+    let are = |cluster: &Cluster, wanted: &[u16]| {
+        let ports = ports(cluster);
+        ports.len() == wanted.len() && wanted.iter().all(|port| ports.contains(port))
+    };
+    let [all, without] = [&[primary, ignored, other][..], &[primary, other]];
+    for host in ["localhost", "127.0.0.1"] {
+        config.ignore = ignore(host);
+        followed.checks.abort();
+        followed.cluster = Cluster::new(config.clone()).unwrap();
+        followed.checks = tokio::spawn(Arc::clone(&followed.cluster).run_checks());
+        // Whoever names one of them names the other at the same time.
+        until("the other one is found", || ports(&followed.cluster).len() > 1).await;
+        assert!(are(&followed.cluster, without), "{host}");
+
+        config.ignore.clear();
+        followed.cluster.reload(config.clone()).unwrap();
+        until("it is wanted", || are(&followed.cluster, all)).await;
+        config.ignore = ignore(host);
+        followed.cluster.reload(config.clone()).unwrap();
+        until("it is not", || are(&followed.cluster, without)).await;
+    }
 }
 
 #[tokio::test]

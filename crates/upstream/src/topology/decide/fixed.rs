@@ -1,13 +1,13 @@
 //! Kind `static`: the roles are written down, or there is but one server.
 
-use super::{Judged, Verdict, names};
+use super::{Judged, Rules, Verdict, names};
 use crate::topology::observation::{Facts, Observation, Sight};
 
 /// The server whose `role` is `primary` is it, and where there is only one server it needs no `role`. Others are
 /// replicas. A primary that is gone has no stand-in: nobody said which one. What servers say of themselves, where a
 /// monitor asks them, is good for their lag: where `lag_must_be_known`, a replica that follows somebody and does not say how
 /// closely, or cannot be asked, is of no use. One that follows nobody has no lag.
-pub(super) fn decide(servers: &[Observation], lag_must_be_known: bool) -> Verdict {
+pub(super) fn decide(servers: &[Observation], rules: Rules) -> Verdict {
     let is_primary = |server: &Observation| match server.role {
         Some(role) => role == config::Role::Primary,
         None => servers.len() == 1,
@@ -19,12 +19,13 @@ pub(super) fn decide(servers: &[Observation], lag_must_be_known: bool) -> Verdic
         (primaries.len() > 1).then(|| format!("{} have role = \"primary\"", names(servers, &primaries)));
     let judge = |server: &Observation| match (&server.sight, is_primary(server)) {
         (Sight::Gone { reason }, _) => Judged::unusable(reason),
-        (sight, false) if lag_must_be_known && server.lag.is_none() && !follows_nobody(sight) => {
+        (sight, false) if rules.lag_must_be_known && server.lag.is_none() && !follows_nobody(sight) => {
             Judged::unusable("its lag is not known, and `max_lag` limits it")
         }
         (_, false) => {
             let reason = match server.role {
                 Some(_) => "role = \"replica\"",
+                None if !rules.uses_roles => "roles play no part: no listener of mode split uses the cluster",
                 None => "has no role = \"primary\"",
             };
             Judged::replica(reason, server.lag.map(|lag| lag.was + lag.age))

@@ -25,6 +25,9 @@ pub(super) struct Verdict {
     /// Who claims to be the primary, and that nothing decides between them. To be believed only when all of them have
     /// been looked at again: during a switchover one of the looks is usually older than the other's.
     pub(super) conflict: Option<String>,
+    /// Those that take writes beside the primary and follow nobody: an old primary, mostly, that came back as it was. To be believed
+    /// as a conflict is.
+    pub(super) astray: Vec<usize>,
 }
 
 /// What one server is, and why.
@@ -67,6 +70,8 @@ pub(super) struct Rules {
     pub(super) kind: config::Topology,
     /// Where roles are written: a replica that is not known to be near enough takes no reads.
     pub(super) lag_must_be_known: bool,
+    /// Where roles are written: somebody goes by them.
+    pub(super) uses_roles: bool,
     /// Galera: a node that gives its data to another one, or is desynced, takes reads.
     pub(super) donor_reads: bool,
 }
@@ -76,6 +81,7 @@ impl Rules {
         Self {
             kind: config.topology,
             lag_must_be_known: config.monitor.is_some() && config.limits_lag,
+            uses_roles: config.uses_roles,
             donor_reads: config.donor_reads,
         }
     }
@@ -84,7 +90,7 @@ impl Rules {
 /// Decides by the rules of a kind. `incumbent` is the last primary, whether or not it is still there.
 pub(super) fn decide(rules: Rules, servers: &[Observation], incumbent: Option<usize>) -> Verdict {
     let verdict = match rules.kind {
-        config::Topology::Static => fixed::decide(servers, rules.lag_must_be_known),
+        config::Topology::Static => fixed::decide(servers, rules),
         config::Topology::Replication => replication::decide(servers, incumbent),
         config::Topology::GroupReplication => group_replication::decide(servers, incumbent),
         config::Topology::Galera => galera::decide(servers, incumbent, rules.donor_reads),
@@ -126,6 +132,7 @@ impl Verdict {
             primary: members.iter().position(|member| member.role == Role::Primary),
             members,
             conflict,
+            astray: Vec::new(),
         }
     }
 
@@ -134,6 +141,7 @@ impl Verdict {
         let primaries = || self.members.iter().filter(|member| member.role == Role::Primary);
         debug_assert_eq!(primaries().count(), usize::from(self.primary.is_some()));
         debug_assert!(self.conflict.is_none() || self.primary.is_none());
+        debug_assert!(self.astray.is_empty() || self.primary.is_some());
     }
 }
 

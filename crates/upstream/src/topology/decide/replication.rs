@@ -51,7 +51,12 @@ pub(super) fn decide(servers: &[Observation], incumbent: Option<usize>) -> Verdi
         }
         view.judge_replica(at, primary)
     };
-    Verdict::of((0..servers.len()).map(judge).collect(), conflict)
+    let mut verdict = Verdict::of((0..servers.len()).map(judge).collect(), conflict);
+    if verdict.primary.is_some() {
+        verdict.astray = candidates;
+        verdict.astray.retain(|&at| Some(at) != primary);
+    }
+    verdict
 }
 
 /// The member that a source is: the one that says so of itself. Where several do (a `server_id` that was given twice) or none (it

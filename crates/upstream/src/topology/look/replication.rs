@@ -20,9 +20,6 @@ const MARIADB: &str = "SELECT @@global.server_id AS identity, @@global.read_only
 /// Looks for which the list of replicas is good. It is for discovery alone, and servers keep it under a lock.
 const REPLICAS_GOOD_FOR: u32 = 8;
 
-/// Characters of an error that are kept of a replica's last one.
-const ERROR_MAX: usize = 300;
-
 pub(super) async fn look(
     connection: &mut Connection,
     monitor: &config::Monitor,
@@ -130,16 +127,43 @@ fn source(flavor: Flavor, row: Row<'_>) -> Option<Source> {
         Flavor::MySql => row.text(&["Source_UUID", "Master_UUID"]),
         Flavor::MariaDb => row.text(&["Master_Server_Id"]).filter(|id| id != "0"),
     };
-    let error = row
-        .text(&["Last_SQL_Error"])
-        .map(|error| error.chars().take(ERROR_MAX).collect());
     Some(Source {
         address,
         identity: identity.map(Identity),
         receiving,
         applying: row.is_on(&["Replica_SQL_Running", "Slave_SQL_Running"]) == Some(true),
-        error,
+        error: row
+            .number(&["Last_SQL_Errno"])
+            .filter(|number| *number != 0)
+            .map(told),
     })
+}
+
+/// What stopped a replica, in words of our own: the server's own text (`Last_SQL_Error`) has statements, values of rows and hashes of
+/// passwords in it, and this goes to the log and to whoever asks for the status.
+fn told(number: u32) -> String {
+    let meaning = match number {
+        1007 => ", the schema is there already",
+        1008 | 1049 => ", there is no such schema",
+        1021 | 1114 => ", a disk or a table is full",
+        1032 => ", the row to be changed is not there",
+        1044 | 1045 | 1142 | 1143 | 1227 => ", the right for it is missing",
+        1050 => ", the table is there already",
+        1051 | 1146 => ", there is no such table",
+        1054 | 1091 => ", there is no such column or index",
+        1060 | 1061 => ", the column or index is there already",
+        1062 => ", a row with the same key is there already",
+        1205 => ", it has waited for a lock for too long",
+        1213 => ", a deadlock",
+        1216 | 1217 | 1451 | 1452 => ", a foreign key forbids it",
+        1290 => ", an option of the server forbids it",
+        1396 => ", an account is there already, or is not",
+        1594 | 13121 => ", its log cannot be read",
+        1677 | 13146 => ", a column has another type",
+        1950 => ", GTIDs are out of order",
+        _ => "",
+    };
+    format!("error {number}{meaning} (SHOW REPLICA STATUS on that server has the rest)")
 }
 
 /// A replica tells its source its address only where it is configured to (`report_host`); MariaDB puts the name there
@@ -201,6 +225,7 @@ mod tests {
         "Slave_SQL_Running",
         "Seconds_Behind_Master",
         "Master_Server_Id",
+        "Last_SQL_Errno",
         "Last_SQL_Error",
     ];
 
@@ -218,7 +243,7 @@ mod tests {
         (finding.lag, facts.sources)
     }
 
-    fn replicates<'a>(io: &'a str, sql: &'a str, behind: Option<&'a str>) -> [Option<&'a str>; 7] {
+    fn replicates<'a>(io: &'a str, sql: &'a str, behind: Option<&'a str>) -> [Option<&'a str>; 8] {
         [
             Some("db1"),
             Some("3306"),
@@ -226,8 +251,29 @@ mod tests {
             Some(sql),
             behind,
             Some("1"),
+            Some("0"),
             Some(""),
         ]
+    }
+
+    /// It has statements, rows and hashes in it.
+    #[test]
+    fn what_stopped_a_replica_is_not_told_in_the_servers_words() {
+        let mut stopped = replicates("Yes", "No", None);
+        stopped[7] = Some("Error 'Operation ALTER USER failed' on query. Query: 'SET PASSWORD FOR a=*F33A'");
+        for (number, said) in [
+            ("1396", Some("error 1396, an account is there already, or is not")),
+            ("4711", Some("error 4711 (SHOW REPLICA STATUS")),
+            ("0", None),
+        ] {
+            stopped[6] = Some(number);
+            let (_, sources) = finding(&Rows::of(MARIADB_STATUS, &[&stopped]), None);
+            let error = sources[0].error.as_deref();
+            assert_eq!(error.is_some(), said.is_some());
+            for (error, said) in error.into_iter().zip(said) {
+                assert!(error.starts_with(said) && !error.contains("F33A"), "{error}");
+            }
+        }
     }
 
     #[test]
@@ -247,7 +293,7 @@ mod tests {
 
     #[test]
     fn of_several_sources_the_slowest_counts_and_an_unknown_one_makes_all_unknown() {
-        let rows = |second: [Option<&str>; 7]| {
+        let rows = |second: [Option<&str>; 8]| {
             Rows::of(MARIADB_STATUS, &[&replicates("Yes", "Yes", Some("4")), &second])
         };
         assert_eq!(

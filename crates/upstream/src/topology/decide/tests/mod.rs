@@ -59,6 +59,7 @@ fn rules(kind: config::Topology) -> Rules {
     Rules {
         kind,
         lag_must_be_known: false,
+        uses_roles: true,
         donor_reads: false,
     }
 }

@@ -1,5 +1,7 @@
 //! A cluster: its servers, and everything about them that all workers share.
 
+mod members;
+
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -7,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
-use config::{ServerAddress, TlsMode};
+use config::TlsMode;
 use mysql_wire::Greeting;
 use routing::{Balancer, Candidate, Choice, Draw};
 use tokio::sync::{Notify, broadcast};
@@ -18,7 +20,7 @@ use crate::health::Rules;
 use crate::pool::Pools;
 use crate::queue::{Offer, Queue};
 use crate::seat::Seat;
-use crate::server::{Availability, Server, ServerId, Status, now};
+use crate::server::{Availability, Server, ServerId, Status};
 use crate::topology::Follow;
 use crate::traits::{self, ServerTraits};
 
@@ -223,13 +225,13 @@ impl Cluster {
         let mut servers: Vec<_> = config
             .servers
             .iter()
-            .map(|server| self.keep_or_add(&old, server))
+            .map(|server| self.keep_or_add(&old, server, "the configuration"))
             .collect();
         for server in &servers {
             server.set_discovered(false);
             server.set_by_dns(false);
         }
-        if config.monitor.as_ref().is_some_and(|monitor| monitor.discover) {
+        if config.discovers() {
             let configured: Vec<_> = servers.iter().map(|server| server.address().clone()).collect();
             let discovered = old.iter().filter(|old| old.is_discovered());
             servers.extend(
@@ -250,7 +252,7 @@ impl Cluster {
         self.config.store(Arc::new(config));
         self.srv_changed.notify_one();
         self.config_number.fetch_add(1, Ordering::Release);
-        self.replace_servers(servers.clone(), "no longer in the configuration");
+        self.replace_servers(servers.clone(), |gone| self.why_no_longer(gone));
         self.combine_traits();
         drop(changing);
         self.renew_topology();
@@ -409,111 +411,6 @@ impl Cluster {
     /// Why each server takes no sessions.
     pub(crate) fn reasons(&self) -> Vec<ServerReason> {
         self.servers.load().iter().map(|server| reason(server)).collect()
-    }
-
-    fn keep_or_add(&self, old: &[Arc<Server>], config: &config::Server) -> Arc<Server> {
-        match old
-            .iter()
-            .find(|old| old.name() == config.name && *old.address() == config.address)
-        {
-            Some(known) => {
-                known.reconfigure(config);
-                Arc::clone(known)
-            }
-            None => {
-                let id = ServerId(self.next_id.fetch_add(1, Ordering::Relaxed));
-                tracing::info!(cluster = self.name, server = config.name, "server added");
-                Server::new(id, config, false)
-            }
-        }
-    }
-
-    /// Adds a server that other members name; false where its name is taken.
-    pub(crate) fn add_discovered(&self, address: ServerAddress) -> bool {
-        let changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
-        let old = self.servers.load_full();
-        let mut config = config::Server::new(address);
-        if old.iter().any(|server| server.name() == config.name) {
-            return false;
-        }
-        // It is like the others, as far as anybody has said.
-        config.max_connections = self
-            .config
-            .load()
-            .servers
-            .first()
-            .map_or(0, |first| first.max_connections);
-        let server = self.keep_or_add(&old, &config);
-        server.set_discovered(true);
-        let servers = old.iter().cloned().chain([server]).collect();
-        self.replace_servers(servers, "");
-        drop(changing);
-        self.renew_topology();
-        self.servers_changed.notify_one();
-        true
-    }
-
-    /// Takes over which servers DNS names. Those of the configuration stay what they are, whoever names them.
-    pub(crate) fn take_named(self: &Arc<Self>, named: &[config::Server]) {
-        let changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
-        let old = self.servers.load_full();
-        let is_own = |server: &&Arc<Server>| !server.is_by_dns() && !server.is_discovered();
-        let own: Vec<_> = old.iter().filter(is_own).cloned().collect();
-        let is_new = |config: &&config::Server| {
-            own.iter()
-                .all(|own| own.name() != config.name && *own.address() != config.address)
-        };
-        let named: Vec<_> = (named.iter().filter(is_new))
-            .map(|config| self.keep_or_add(&old, config))
-            .collect();
-        for server in &named {
-            server.set_discovered(false);
-            server.set_by_dns(true);
-        }
-        let other = old.iter().filter(|server| server.is_discovered()).cloned();
-        let servers: Vec<_> = own.into_iter().chain(named).chain(other).collect();
-        let same = servers
-            .iter()
-            .map(|server| server.id())
-            .eq(old.iter().map(|server| server.id()));
-        if same {
-            return;
-        }
-        self.replace_servers(servers, "SRV records do not name it any more");
-        self.combine_traits();
-        drop(changing);
-        self.renew_topology();
-        self.servers_changed.notify_one();
-        self.serve_queue();
-    }
-
-    /// Lets a server go that was discovered.
-    pub(crate) fn remove_discovered(self: &Arc<Self>, id: ServerId, reason: &str) {
-        let changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
-        let old = self.servers.load_full();
-        let stays = |server: &Arc<Server>| server.id() != id || !server.is_discovered();
-        self.replace_servers(
-            old.iter().filter(|server| stays(server)).cloned().collect(),
-            reason,
-        );
-        self.combine_traits();
-        drop(changing);
-        self.renew_topology();
-        self.servers_changed.notify_one();
-        self.serve_queue();
-    }
-
-    /// Those that are not in the new list are removed. To be called with `changing` held.
-    fn replace_servers(&self, servers: Vec<Arc<Server>>, reason: &str) {
-        let deadline = now() + self.config.load().drain_timeout;
-        let old = self.servers.swap(Arc::new(servers.clone()));
-        let is_gone = |old: &Arc<Server>| !servers.iter().any(|server| server.id() == old.id());
-        for server in old.iter().filter(|old| is_gone(old)) {
-            server.remove(reason);
-            let (cluster, name, sessions) = (&self.name, server.name(), server.sessions());
-            tracing::info!(cluster, server = name, sessions, reason, "server removed");
-            self.announce(server, ServerChange::Removed { deadline });
-        }
     }
 
     /// To be called with `changing` held.
