@@ -15,7 +15,7 @@ pub struct Applied {
     pub position: Option<Position>,
     /// The transactions that are applied, for sessions and for other sources. Empty where the servers have no GTIDs.
     pub gtids: GtidSet,
-    /// That is all of them: none has come that has no GTID.
+    /// That is all of them that the source may not show yet: none has come that has no GTID, or those are known to be visible.
     pub is_numbered: bool,
 }
 

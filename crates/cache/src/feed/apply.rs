@@ -22,12 +22,12 @@ use super::progress::Progress;
 use super::stream::Ended;
 use super::tables::{RETRY, State, Tables};
 use super::window::Window;
-use super::words::{Verb, verb};
+use super::words::{Verb, makes_rows, verb};
 use crate::coherence::SourceId;
 use crate::mapping::Mapping;
 use crate::store::Version;
 use crate::tracking::Touched;
-use group::Group;
+use group::{Binding, Group};
 
 /// Numbers of tables that are remembered from one transaction to the next. Each transaction names its tables anew; servers give a
 /// table another number whenever they open it anew.
@@ -63,16 +63,6 @@ struct Resumed {
     until: FilePosition,
     /// Something has come.
     received: bool,
-}
-
-/// A table's number in the stream.
-struct Binding {
-    map: TableMap,
-    /// Of [`Tables`], when `targets` was made.
-    epoch: u64,
-    targets: Vec<(usize, Layout)>,
-    /// It is a mapping table.
-    is_container: bool,
 }
 
 impl Applier {
@@ -358,6 +348,9 @@ impl Applier {
                 self.board.note_definition();
                 self.containers_changed |= containers::concerned(&query.sql, query.schema);
                 self.defined(query);
+                if makes_rows(&query.sql) {
+                    self.unseen(query);
+                }
             }
             Verb::Unseen => self.unseen(query),
         }

@@ -254,10 +254,10 @@ impl Board {
         self.counts.copied_rows.load(Ordering::Relaxed)
     }
 
-    /// Has a row kept, if the ticket still allows that. Forgotten where too many wait.
-    pub fn fill(&self, fill: Fill) {
-        // What is not kept is asked for again.
-        let _ = self.fills.try_send(fill);
+    /// Has a row kept, if the ticket still allows that. False where too many wait: it is forgotten, and asked for again.
+    #[must_use]
+    pub fn fill(&self, fill: Fill) -> bool {
+        self.fills.try_send(fill).is_ok()
     }
 
     pub(super) fn publish(&self, applied: Applied) {

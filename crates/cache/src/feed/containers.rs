@@ -341,7 +341,7 @@ impl Reading {
         // Nobody's lock may keep the tables from being read again.
         link.query("SET SESSION lock_wait_timeout = 10, innodb_lock_wait_timeout = 10")
             .await?;
-        let by_gtid = shows_by_gtid(primary, &self.progress);
+        let by_gtid = shows_by_gtid(&mut link, primary, &self.progress).await?;
         wait_until_visible(&mut link, primary, by_gtid, &self.progress).await?;
         let is_shown = primary.filters.show(SCHEMA);
         let lock = match primary.flavor {

@@ -35,6 +35,10 @@ pub(super) const COMMITTED: &str = "SET SESSION TRANSACTION ISOLATION LEVEL REPE
 /// Time between two looks whether the server shows a transaction already.
 const LOOK_AGAIN: Duration = Duration::from_millis(2);
 
+/// Looks whether transactions without GTIDs are a thing of the past, until rows are read with locks: a server that always commits something may
+/// never show that.
+const LOOKS: u32 = 50;
+
 /// What the copier says to the thread that applies the stream.
 pub(super) enum Message {
     /// The table's definition. The copier goes on when its changes are followed.
@@ -204,7 +208,7 @@ impl Copier {
     ) -> Result<(), CopyError> {
         let total = self.estimate(link, mapping).await?;
         let is_mariadb = self.machine.primary.flavor == Flavor::MariaDb;
-        let by_gtid = shows_by_gtid(&self.machine.primary, &self.progress);
+        let by_gtid = shows_by_gtid(link, &self.machine.primary, &self.progress).await?;
         let locking = !is_mariadb && !by_gtid;
         let mut pages = Pages::new(mapping, shape, self.chunk, locking);
         let mut read = 0;
@@ -310,9 +314,34 @@ async fn opened(link: &mut Link, schema: &str, table: &str) -> Result<(), CopyEr
     }
 }
 
-/// Whether GTIDs say what a MySQL server shows of what is applied. `gtid_mode` may be changed while it runs.
-pub(super) fn shows_by_gtid(primary: &Primary, progress: &RefCell<Progress>) -> bool {
-    primary.flavor == Flavor::MySql && primary.gtids && progress.borrow().is_numbered()
+/// Whether GTIDs say what a MySQL server shows of what is applied. `gtid_mode` may be changed while it runs. Where it is ON again, the server shows
+/// all that has no GTID; and what had one before the stream began, once nobody has a GTID whose commit is under way.
+pub(super) async fn shows_by_gtid(
+    link: &mut Link,
+    primary: &Primary,
+    progress: &RefCell<Progress>,
+) -> Result<bool, CopyError> {
+    if primary.flavor != Flavor::MySql || progress.borrow().is_shown_by_gtid() {
+        return Ok(primary.flavor == Flavor::MySql);
+    }
+    if link.value("SELECT @@GLOBAL.gtid_mode").await?.as_deref() != Some("ON") {
+        return Ok(false);
+    }
+    // A stream that is behind may have more without one.
+    let until = primary.clone().status(link).await?.end;
+    for _ in 0..LOOKS {
+        let (has_passed, unnumbered) = {
+            let progress = progress.borrow();
+            (progress.has_passed(&until), progress.unnumbered())
+        };
+        let sql = "SELECT @@GLOBAL.gtid_mode = 'ON' AND @@GLOBAL.gtid_owned = ''";
+        if has_passed && link.value(sql).await?.as_deref() == Some("1") {
+            progress.borrow_mut().note_shown(unnumbered);
+            break;
+        }
+        sleep(LOOK_AGAIN).await;
+    }
+    Ok(progress.borrow().is_shown_by_gtid())
 }
 
 /// What is applied now the next SELECT sees: on MySQL without GTIDs if it is `FOR SHARE`, on MariaDB until the next `COMMIT`. `by_gtid`: see
@@ -323,16 +352,16 @@ pub(super) async fn wait_until_visible(
     by_gtid: bool,
     progress: &RefCell<Progress>,
 ) -> Result<(), CopyError> {
-    let (gtids, transaction, is_numbered) = {
+    let (gtids, transaction, is_shown_by_gtid) = {
         let progress = progress.borrow();
         (
             progress.gtids().clone(),
             progress.transaction().cloned(),
-            progress.is_numbered(),
+            progress.is_shown_by_gtid(),
         )
     };
     match primary.flavor {
-        Flavor::MySql if by_gtid && !is_numbered => return Err(CopyError::Unnumbered),
+        Flavor::MySql if by_gtid && !is_shown_by_gtid => return Err(CopyError::Unnumbered),
         Flavor::MySql if by_gtid => {
             let sql = format!("SELECT GTID_SUBSET('{gtids}', @@GLOBAL.gtid_executed)");
             while link.value(&sql).await?.as_deref() != Some("1") {

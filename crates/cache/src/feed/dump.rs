@@ -44,6 +44,10 @@ pub(super) enum DumpError {
     Preflight(#[from] PreflightError),
     #[error("its GTIDs cannot be read: {0}")]
     Gtids(#[from] mysql_wire::WireError),
+    #[error(
+        "its binary log {0} is longer than 4 GiB, and without GTIDs (gtid_mode) nobody can begin there: FLUSH BINARY LOGS begins another file"
+    )]
+    TooFar(String),
 }
 
 impl DumpError {
@@ -92,23 +96,25 @@ pub(super) async fn open(
         primary.server_id,
         &server.address().to_string(),
     );
-    let is_namesake = flavor == Flavor::MariaDb && progress.is_namesake(source, primary.server_id);
-    let (has, kept) = verdict(&mut link, flavor, source, is_namesake, progress).await?;
-    let here = progress.place_in(source).filter(|_| kept).cloned();
+    let (has, kept) = verdict(&mut link, &primary, source, progress).await?;
+    let here = progress.place_in(source).filter(|here| kept && here.fits());
+    let here = here.cloned();
+    // By GTID a server leaves out what has none.
+    let kept = here.is_some() || kept && primary.gtids && progress.is_numbered();
     let mut had = None;
     let start = match here {
-        Some(here) if here.offset <= u64::from(u32::MAX) => {
+        Some(here) => {
             progress.cut();
             progress.set_strict(primary.strict);
             Begin::At(here)
         }
-        _ if kept => {
+        None if kept => {
             let gtids = progress.gtids().clone();
             progress.begin(gtids.clone(), primary.strict);
             had = Some((has, primary.status(&mut link).await?.end));
             Begin::After(gtids)
         }
-        _ => present(&mut link, &mut primary, source, has, progress).await?,
+        None => present(&mut link, &mut primary, source, has, progress).await?,
     };
     progress.follow(source, primary.server_id);
     begin(&mut link, flavor, replica, &start).await?;
@@ -125,11 +131,12 @@ pub(super) async fn open(
 /// What the server has, and whether that is all that is applied.
 async fn verdict(
     link: &mut Link,
-    flavor: Flavor,
+    primary: &Primary,
     source: SourceId,
-    is_namesake: bool,
     progress: &Progress,
 ) -> Result<(GtidSet, bool), DumpError> {
+    let flavor = primary.flavor;
+    let is_namesake = flavor == Flavor::MariaDb && progress.is_namesake(source, primary.server_id);
     let applied = progress.applied(Version::default());
     // Of transactions without GTIDs only the server knows that they came from.
     let is_same = applied
@@ -188,6 +195,9 @@ async fn present(
         // What is not visible yet the locking reads of the copier wait for.
         Flavor::MySql if !primary.gtids => {
             let here = primary.status(link).await?.end;
+            if !here.fits() {
+                return Err(DumpError::TooFar(here.file));
+            }
             progress.begin_at(source, here.clone(), GtidSet::empty(Flavor::MySql), false);
             Ok(Begin::At(here))
         }
@@ -201,9 +211,10 @@ async fn present(
             link.query("COMMIT").await?;
             let gtids = gtids_at(link, &here).await?;
             progress.begin_at(source, here.clone(), gtids.clone(), primary.strict);
-            // What a packet of the command cannot say.
-            let far = here.offset > u64::from(u32::MAX);
-            Ok(if far { Begin::After(gtids) } else { Begin::At(here) })
+            Ok(match here.fits() {
+                true => Begin::At(here),
+                false => Begin::After(gtids),
+            })
         }
     }
 }

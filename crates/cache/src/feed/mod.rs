@@ -20,6 +20,7 @@ mod dump;
 mod indexes;
 pub(crate) mod link;
 mod machine;
+mod objects;
 mod pages;
 mod preflight;
 mod prepared;

@@ -20,6 +20,10 @@ pub(super) struct Progress {
     gtids: GtidSet,
     /// All that is applied is in `gtids`, from the first transaction on.
     numbered: bool,
+    /// All that is applied is in `gtids`, or known to be shown by the server.
+    shown_by_gtid: bool,
+    /// Transactions that came without a GTID.
+    unnumbered: u64,
     /// The stream leaves out what is applied, of which there may be some behind `file`.
     skipping: bool,
     /// Positions are GTIDs of MariaDB.
@@ -44,6 +48,8 @@ impl Progress {
             transaction: None,
             gtids: GtidSet::empty(Flavor::MySql),
             numbered: true,
+            shown_by_gtid: true,
+            unnumbered: 0,
             skipping: false,
             strict: false,
             in_transaction: false,
@@ -64,7 +70,7 @@ impl Progress {
             .is_some_and(|(last, number)| number == server_id && last != source)
     }
 
-    /// A stream begins of which `file` is not known yet.
+    /// A stream begins of which `file` is not known yet: what it leaves out is in `gtids`.
     pub(super) fn begin(&mut self, gtids: GtidSet, strict: bool) {
         *self = Self {
             gtids,
@@ -83,6 +89,8 @@ impl Progress {
             reading: file.offset,
             file,
             numbered: gtids.flavor() == Flavor::MariaDb,
+            shown_by_gtid: gtids.flavor() == Flavor::MariaDb,
+            unnumbered: 0,
             gtids,
             skipping: false,
             strict,
@@ -160,7 +168,25 @@ impl Progress {
 
     /// A transaction has come that has no GTID.
     pub(super) fn note_unnumbered(&mut self) {
-        self.numbered = false;
+        (self.numbered, self.shown_by_gtid) = (false, false);
+        self.unnumbered += 1;
+    }
+
+    /// How many have come.
+    pub(super) fn unnumbered(&self) -> u64 {
+        self.unnumbered
+    }
+
+    /// GTIDs say of the server that is followed whether it shows all that is applied. Not so of another one, which may lack what has none.
+    pub(super) fn is_shown_by_gtid(&self) -> bool {
+        self.shown_by_gtid
+    }
+
+    /// The server shows all that had come when so many had come without a GTID, and is not in `gtids`. An empty set says nothing.
+    pub(super) fn note_shown(&mut self, unnumbered: u64) {
+        if self.unnumbered == unnumbered && !self.gtids.is_empty() {
+            self.shown_by_gtid = true;
+        }
     }
 
     /// GTIDs say of another server whether it has all that is applied.
@@ -226,12 +252,17 @@ impl Progress {
             version,
             position: self.position(),
             gtids: self.gtids.clone(),
-            is_numbered: self.numbered,
+            is_numbered: self.shown_by_gtid,
         }
     }
 }
 
 impl FilePosition {
+    /// A command can say that a stream is to begin here.
+    pub(super) fn fits(&self) -> bool {
+        u32::try_from(self.offset).is_ok()
+    }
+
     /// Its place: files are numbered by the end of their names.
     pub(super) fn place(&self) -> Place {
         Place::File {

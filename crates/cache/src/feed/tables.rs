@@ -11,6 +11,7 @@ use tokio::time::Instant;
 
 use super::board::{Board, MappingState, Phase};
 use super::containers::{Containers, Refused, Wanted};
+use super::objects;
 use super::preflight::Primary;
 use super::window::Window;
 use super::words;
@@ -428,6 +429,9 @@ impl Tables {
 
     /// Those that a statement may concern.
     pub(super) fn concerned(&self, sql: &[u8], schema: &[u8]) -> Vec<usize> {
+        if objects::object(sql).is_some() {
+            return Vec::new();
+        }
         let is_concerned = |table: &Table| {
             let (own_schema, own_table) = table.config.schema_and_table();
             words::concerns(sql, schema, own_schema, own_table)

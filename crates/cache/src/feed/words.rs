@@ -4,6 +4,8 @@
 //! copy. No statement that replaces a mapped table is missed, however it is written: it must have the table's name
 //! in it, or drop the schema. One that changes rows may do so through a view or a trigger, and may concern any table.
 
+use super::objects::{Object, object};
+
 /// A statement by its first words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verb<'a> {
@@ -96,6 +98,40 @@ fn xa<'a>(second: &[u8], xid: &'a [u8]) -> Verb<'a> {
     } else {
         Verb::XaEnd(xid)
     }
+}
+
+/// Whether a definition makes a table out of rows: a function among what they are made of may have changed any other table. In row format it is
+/// logged without them.
+pub(super) fn makes_rows(sql: &[u8]) -> bool {
+    if object(sql) == Some(Object::Other) || behind(sql, b"CREATE").next().is_none() {
+        return false;
+    }
+    let bare = without_quoted(sql);
+    // Partitions have values, too: `VALUES LESS THAN (5)`, `VALUES IN (5)`.
+    let is_constructor = |mut rest: &[u8]| {
+        let word = word(&mut rest);
+        !word.eq_ignore_ascii_case(b"LESS") && !word.eq_ignore_ascii_case(b"IN")
+    };
+    behind(&bare, b"SELECT").next().is_some() || behind(&bare, b"VALUES").any(is_constructor)
+}
+
+/// What is not in quotes. Where there may be quotes that are none it is all of it.
+fn without_quoted(sql: &[u8]) -> Vec<u8> {
+    if hides_words(sql) || sql.contains(&b'\\') {
+        return sql.to_vec();
+    }
+    let mut quote = None;
+    let bare = sql.iter().map(|&byte| match quote {
+        Some(open) => {
+            quote = quote.filter(|_| byte != open);
+            b' '
+        }
+        None => {
+            quote = b"`'\"".contains(&byte).then_some(byte);
+            byte
+        }
+    });
+    bare.collect()
 }
 
 /// Whether a statement that was run with `default` as its schema may concern this table.
@@ -268,6 +304,33 @@ mod tests {
     }
 
     #[test]
+    fn tables_are_made_of_rows() {
+        for sql in [
+            "create table x as select f()",
+            "CREATE OR REPLACE TABLE x (a INT COMMENT 'a') IGNORE SELECT f() AS a",
+            "CREATE TEMPORARY TABLE x WITH c AS (SELECT f()) SELECT * FROM c",
+            "CREATE TABLE x (a INT) VALUES ROW(f())",
+            "CREATE TABLE x (a INT) AS VALUES (f())",
+            "SET STATEMENT a = 1 FOR CREATE TABLE x SELECT f()",
+            "CREATE TABLE x (a INT COMMENT '\\'') SELECT f()",
+            "CREATE TABLE x /* it's */ SELECT f() AS 'it'",
+            "CREATE TABLE x (a INT) COMMENT'c'SELECT f()",
+        ] {
+            assert!(makes_rows(sql.as_bytes()), "{sql}");
+        }
+        for sql in [
+            "CREATE TABLE `select` (`values` INT COMMENT 'SELECT f()', selected INT)",
+            "CREATE TABLE x (a INT) PARTITION BY RANGE (a) (PARTITION p VALUES LESS THAN (5))",
+            "CREATE TABLE x (a INT) PARTITION BY LIST (a) (PARTITION p VALUES IN (5))",
+            "CREATE DEFINER=`r`@`h` FUNCTION f() RETURNS INT RETURN (SELECT 1)",
+            "CREATE ALGORITHM=UNDEFINED DEFINER=`r`@`h` SQL SECURITY DEFINER VIEW v AS SELECT f()",
+            "ALTER TABLE x ADD COLUMN `select` INT",
+        ] {
+            assert!(!makes_rows(sql.as_bytes()), "{sql}");
+        }
+    }
+
+    #[test]
     fn a_table_is_found_however_it_is_written() {
         let concerned =
             |sql: &str, default: &str| concerns(sql.as_bytes(), default.as_bytes(), "shop", "items");
@@ -336,6 +399,7 @@ mod tests {
         fn no_bytes_panic(sql: Vec<u8>) {
             let _ = verb(&sql);
             let _ = concerns(&sql, b"a", "a", "b");
+            let _ = makes_rows(&[b"CREATE VALUES", &sql[..]].concat());
         }
     }
 }

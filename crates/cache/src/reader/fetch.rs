@@ -39,8 +39,10 @@ pub const BYTES_MAX: usize = 64 << 20;
 /// Bytes of rows that wait for being kept, of a worker; where there are more they are shown, and not kept. Where the feed stands still while
 /// the primary answers, that is all.
 const WAITING_MAX: usize = 16 << 20;
-/// What one costs beside its bytes: its task.
+/// What an answer costs beside its rows: its task.
 const WAITING_EACH: usize = 1024;
+/// Rows as long as that wait beside those that have no room left for them, one at a time: each is dear to ask for again.
+const LONG: usize = 1 << 20;
 /// Longest wait of theirs. A feed that is further behind is asked again later.
 const WAIT_MAX: Duration = Duration::from_secs(1);
 
@@ -86,8 +88,7 @@ pub(super) struct Fetcher {
     applied: watch::Receiver<Arc<Applied>>,
     idle: RefCell<Vec<Line>>,
     lines: Semaphore,
-    /// Bytes of rows that wait for being kept.
-    waiting: Rc<Cell<usize>>,
+    waiting: Rc<Waiting>,
     limit: Duration,
     metrics: Arc<telemetry::Worker>,
 }
@@ -249,10 +250,12 @@ impl Fetcher {
             FillVerdict::Store => give(&board, &metrics, kept),
             FillVerdict::Drop => metrics.cache.fills_dropped.add(kept.len() as u64),
             FillVerdict::Wait => {
-                let Some(room) = Room::take(&self.waiting, bytes_of(&kept)) else {
-                    metrics.cache.fills_dropped.add(kept.len() as u64);
+                let (mut room, all) = (Room::of(&self.waiting), kept.len());
+                kept.retain(|fill| room.take(bytes_of(fill)));
+                metrics.cache.fills_dropped.add((all - kept.len()) as u64);
+                if kept.is_empty() {
                     return;
-                };
+                }
                 let deadline = Instant::now() + self.limit.min(WAIT_MAX);
                 let mut applied = self.applied.clone();
                 spawn_local(async move {
@@ -274,40 +277,73 @@ impl Fetcher {
     }
 }
 
-/// Room for rows that wait. It is given back when this is dropped.
+/// Rows of a worker that wait for being kept.
+#[derive(Debug, Default)]
+struct Waiting {
+    bytes: Cell<usize>,
+    /// A long one is among them for which there was no room.
+    has_extra: Cell<bool>,
+}
+
+/// Room for the rows of an answer. It is given back when this is dropped.
 #[derive(Debug)]
 struct Room {
-    all: Rc<Cell<usize>>,
+    all: Rc<Waiting>,
     bytes: usize,
+    has_extra: bool,
 }
 
 impl Room {
-    /// `None` where there is not enough.
-    fn take(all: &Rc<Cell<usize>>, bytes: usize) -> Option<Self> {
-        let bytes = bytes.saturating_add(WAITING_EACH);
-        let wanted = all.get().saturating_add(bytes);
-        (wanted <= WAITING_MAX).then(|| {
-            all.set(wanted);
-            let all = Rc::clone(all);
-            Self { all, bytes }
-        })
+    /// None yet.
+    fn of(all: &Rc<Waiting>) -> Self {
+        Self {
+            all: Rc::clone(all),
+            bytes: 0,
+            has_extra: false,
+        }
+    }
+
+    /// For one more row; false where there is none.
+    fn take(&mut self, row: usize) -> bool {
+        let each = if self.bytes == 0 { WAITING_EACH } else { 0 };
+        let bytes = row.saturating_add(each);
+        let wanted = self.all.bytes.get().saturating_add(bytes);
+        if wanted <= WAITING_MAX {
+            self.all.bytes.set(wanted);
+            self.bytes += bytes;
+            return true;
+        }
+        let is_extra = row >= LONG && !self.all.has_extra.get();
+        if is_extra {
+            self.all.has_extra.set(true);
+            self.has_extra = true;
+        }
+        is_extra
     }
 }
 
 impl Drop for Room {
     fn drop(&mut self) {
-        self.all.set(self.all.get() - self.bytes);
+        self.all.bytes.set(self.all.bytes.get() - self.bytes);
+        if self.has_extra {
+            self.all.has_extra.set(false);
+        }
     }
 }
 
-fn bytes_of(rows: &[crate::feed::Fill]) -> usize {
-    let of = |fill: &crate::feed::Fill| fill.key.len() + fill.row.as_ref().map_or(0, |row| row.len());
-    rows.iter().map(of).sum()
+fn bytes_of(fill: &crate::feed::Fill) -> usize {
+    fill.key.len() + fill.row.as_ref().map_or(0, |row| row.len())
 }
 
-fn give(board: &Board, metrics: &telemetry::Worker, kept: Vec<crate::feed::Fill>) {
-    metrics.cache.fills_kept.add(kept.len() as u64);
-    kept.into_iter().for_each(|fill| board.fill(fill));
+fn give(board: &Board, metrics: &telemetry::Worker, rows: Vec<crate::feed::Fill>) {
+    let all = rows.len();
+    let kept = rows
+        .into_iter()
+        .map(|fill| board.fill(fill))
+        .filter(|&is_kept| is_kept)
+        .count();
+    metrics.cache.fills_kept.add(kept as u64);
+    metrics.cache.fills_dropped.add((all - kept) as u64);
 }
 
 /// Statements for all wants. Where the key of an answer's row says which want it is for, one asks for many.
@@ -466,12 +502,29 @@ mod tests {
     #[test]
     fn rows_that_wait_are_bounded() {
         let all = Rc::default();
-        let held: Vec<_> = std::iter::from_fn(|| Room::take(&all, 1 << 20)).collect();
+        let take = |row: usize| {
+            let mut room = Room::of(&all);
+            room.take(row).then_some(room)
+        };
+        let held: Vec<_> = std::iter::from_fn(|| take(LONG - 1)).collect();
         assert_eq!(held.len(), 15, "and what their tasks cost");
         drop(held);
-        assert_eq!(all.get(), 0);
-        assert!(Room::take(&all, usize::MAX).is_none());
-        let small: Vec<_> = std::iter::from_fn(|| Room::take(&all, 1)).collect();
+        assert_eq!(all.bytes.get(), 0);
+        let small: Vec<_> = std::iter::from_fn(|| take(1)).collect();
         assert!(small.len() < 17_000);
+        let long = take(BYTES_MAX).unwrap();
+        assert!(take(BYTES_MAX).is_none(), "one at a time");
+        drop(long);
+        assert!(take(BYTES_MAX).is_some());
+    }
+
+    #[test]
+    fn of_an_answer_that_is_too_long_a_part_waits() {
+        let all = Rc::default();
+        let mut room = Room::of(&all);
+        let kept = (0..1000).filter(|_| room.take(20_000)).count();
+        assert_eq!(kept, (WAITING_MAX - WAITING_EACH) / 20_000);
+        drop(room);
+        assert_eq!(all.bytes.get(), 0);
     }
 }

@@ -126,7 +126,7 @@ impl Index {
 
     /// See [`Gates::pass`].
     #[inline]
-    pub(super) fn pass(&self, gate: usize, task: &Waker) -> Option<bool> {
+    pub(super) fn pass(&self, gate: usize, task: &Waker) -> bool {
         self.state.borrow_mut().gates.pass(gate, task)
     }
 
@@ -134,7 +134,7 @@ impl Index {
         self.state.borrow_mut().gates.remove(gate);
     }
 
-    /// Asks the primary on behalf of all who wait. Ends with the feed.
+    /// Asks the primary on behalf of all who wait. Goes on until its task is aborted.
     pub(super) async fn drive(
         self: Rc<Self>,
         primary: Rc<Primary>,
@@ -191,11 +191,8 @@ impl Index {
                     }
                     prober = Some(back);
                 }
-                changed = applied.changed(), if waits_for_feed => {
-                    if changed.is_err() {
-                        return self.give_up();
-                    }
-                }
+                // Its other end is the board's, which the primary holds.
+                Ok(()) = applied.changed(), if waits_for_feed => {}
                 _ = ended.changed(), if wants_probe => {}
                 () = self.porch.arrived.notified(), if !wants_probe || (asking.is_none() && !is_asked) => {}
                 () = timer.as_mut() => {}
@@ -341,18 +338,6 @@ impl Index {
                 now + pause
             }
         }
-    }
-
-    fn give_up(&self) {
-        let mut state = self.state.borrow_mut();
-        let error = Err(NotFresh {
-            waited: Duration::ZERO,
-            reason: "the cache has ended".into(),
-        });
-        if let Some(last) = state.waiting.last() {
-            state.waiting.end(last, &error, |_| ());
-        }
-        state.gates.end();
     }
 }
 

@@ -280,7 +280,7 @@ fn consistency(session: &mut Session, args: Args<'_>, out: &mut Writer<'_>) -> R
         (ReadConsistency::Session, Some(text)) => Some(Box::new(gtids(text)?)),
         _ => return Err(Refusal::Syntax),
     };
-    (session.level, session.seen) = (level, seen);
+    session.set_level(level, seen);
     out.simple("OK");
     Ok(())
 }

@@ -1,29 +1,30 @@
 //! The life of a connection: read, execute all that came, write, again.
 
 use std::future::poll_fn;
+use std::io;
 use std::pin::{Pin, pin};
-use std::rc::Rc;
 use std::sync::Arc;
-use std::task::Poll;
+use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use dataplane::extension::{Departure, Guest, Visit};
+use dataplane::extension::{Departure, Gating, Guest, Visit, is_plain};
 use net::{Stream, buffer};
 use resp_wire::{Step, Writer};
 use tokio::time::{sleep, sleep_until};
 
 use super::ahead;
-use super::command::{self, Command, Nature};
-use super::execute::{Execution, Next};
+use super::batch::{Batch, Waited, execution};
+use super::command::{self, Command};
+use super::execute::Next;
 use super::flush;
 use super::input::Input;
 use super::login;
 use super::output;
 use super::refusal::{Refusal, UnknownCommand};
-use super::rows::{Space, Stop};
+use super::rows::Stop;
 use super::session::{Replies, Session};
 use super::tracking::{self, Tracked};
-use super::{Desk, Present, Service};
+use super::{Desk, Service};
 use crate::mapping::Mapping;
 use crate::store::NotRead;
 use crate::tracking::{Mail, Mailbox};
@@ -51,6 +52,7 @@ pub(super) async fn run(service: &Service, visit: Visit) -> Departure {
         stream,
         input: Input::new(unread),
         desk: None,
+        gating: None,
     };
     // Boxed, because it is over soon: a connection has no room for it later.
     match Box::pin(connection.become_known()).await {
@@ -67,6 +69,8 @@ struct Connection<'s> {
     input: Input,
     /// While part of a request is there.
     desk: Option<Box<Desk>>,
+    /// Since its first strong read.
+    gating: Option<Box<Gating<()>>>,
 }
 
 /// What a connection has waited for.
@@ -81,20 +85,6 @@ enum Came {
 struct News {
     own: Option<Mail>,
     letters: Option<Mail>,
-}
-
-/// Requests that came together.
-struct Batch {
-    began: Instant,
-    mappings: Rc<Present>,
-    /// Whether the store is fresh enough for them; or why not.
-    fresh: Option<Result<(), String>>,
-    last: Option<Command>,
-    commands: u64,
-    /// Commands that read without having waited by themselves.
-    reads: u64,
-    /// What the server said for the requests that come next.
-    ahead: Option<Box<ahead::Fetched>>,
 }
 
 impl Connection<'_> {
@@ -172,7 +162,7 @@ impl Connection<'_> {
             if let Some(order) = self.guest.due(true) {
                 return Poll::Ready(Err(Departure::Told(order)));
             }
-            if let Poll::Ready(read) = self.input.poll_read(cx, &mut self.stream) {
+            if let Poll::Ready(read) = self.poll_read(cx) {
                 return Poll::Ready(read.map(Came::Bytes).map_err(Departure::Failed));
             }
             let mail = self.session.tracking.as_deref();
@@ -185,6 +175,16 @@ impl Connection<'_> {
             }
         })
         .await
+    }
+
+    fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        let (input, stream) = (&mut self.input, &mut self.stream);
+        match &mut self.gating {
+            Some(gating) => gating.poll_read(cx, self.service, is_plain(stream), |cx| {
+                input.poll_read(cx, stream)
+            }),
+            None => input.poll_read(cx, stream),
+        }
     }
 
     /// Tells the client which keys have changed, or the one that is told in its place. Only between two requests: what changed
@@ -248,31 +248,49 @@ impl Connection<'_> {
     async fn work(&mut self) -> Result<(), Departure> {
         self.guest.works();
         let mut desk = self.desk.take().unwrap_or_else(|| self.service.take_desk());
-        let mut batch = Batch {
-            began: Instant::now(),
-            mappings: self.service.mappings(),
-            fresh: None,
-            last: None,
-            commands: 0,
-            reads: 0,
-            ahead: None,
-        };
+        let first_is_fresh = self.has_waited_at_gate();
+        let mut batch = Batch::new(self.service.mappings(), self.session.level, first_is_fresh);
         let worked = self.requests(&mut desk, &mut batch).await;
         let written = match &worked {
             // Nobody would read it.
             Err(Departure::Failed(_) | Departure::Told(_)) => Ok(()),
             _ => output::write(&mut self.stream, &self.guest, &mut desk.out).await,
         };
-        self.service.counts.commands.add(batch.commands);
-        if batch.reads > 0 {
-            self.service.reader.note_reads(self.session.level, batch.reads);
-        }
+        self.service.counts.commands.add(batch.commands.into());
+        self.note_reads(&mut batch);
         if let Some(last) = batch.last {
             self.session.listed.worked(last);
+        }
+        if batch.has_begun() {
+            self.end_commands(&batch);
         }
         self.input.rest();
         self.put_away(desk);
         worked.and(written)
+    }
+
+    fn note_reads(&self, batch: &mut Batch) {
+        let reads = std::mem::take(&mut batch.reads);
+        if reads > 0 {
+            self.service.reader.note_reads(batch.level, reads.into());
+        }
+    }
+
+    /// The first request that came is as fresh as it has to be.
+    fn has_waited_at_gate(&self) -> bool {
+        let definitions = self.service.reader.board().definitions();
+        let gating = self.gating.as_deref();
+        gating.is_some_and(|gating| gating.is_fresh(definitions)) && self.session.reads_strongly()
+    }
+
+    /// Strong reads that come one at a time wait at a gate, from some of them on.
+    fn end_commands(&mut self, batch: &Batch) {
+        if batch.is_one_read() && self.session.reads_strongly() {
+            self.gating.get_or_insert_default().note_lookup();
+        }
+        if let Some(gating) = &mut self.gating {
+            gating.next_command();
+        }
     }
 
     /// A desk is kept while part of a request is there.
@@ -290,7 +308,10 @@ impl Connection<'_> {
         loop {
             match desk.parser.parse(self.input.bytes(), self.session.limits()) {
                 Ok(Step::Incomplete) => return Ok(()),
-                Ok(Step::Skip(n)) => self.input.consume(n),
+                Ok(Step::Skip(n)) => {
+                    batch.pass_over();
+                    self.input.consume(n);
+                }
                 Ok(Step::Request(n)) => {
                     let quits = self.request(desk, batch, n).await?;
                     self.input.consume(n);
@@ -299,6 +320,7 @@ impl Connection<'_> {
                     }
                 }
                 Ok(Step::TooLarge(n)) => {
+                    batch.pass_over();
                     let (start, replies) = (desk.out.len(), self.session.replies);
                     self.refuse_large(desk);
                     self.mute(replies, start, &mut desk.out);
@@ -328,10 +350,9 @@ impl Connection<'_> {
     async fn request(&mut self, desk: &mut Desk, batch: &mut Batch, size: usize) -> Result<bool, Departure> {
         let start = desk.out.len();
         let replies = self.session.replies;
-        batch.commands += 1;
         let mut waited = Waited::default();
         let mut waits = false;
-        let mut command;
+        let (mut command, mut reads);
         let quits = loop {
             let Desk { parser, out, space } = &mut *desk;
             let args = parser.args(self.input.bytes());
@@ -344,13 +365,14 @@ impl Connection<'_> {
                     Next::Done
                 }
             };
-            command = execution.last;
+            (command, reads) = (execution.last, execution.reads);
             batch.last = command.or(batch.last);
             match next {
                 Next::Done => break false,
                 Next::Quit => break true,
                 Next::Fresh => {
                     waits = true;
+                    self.input.make_small();
                     batch.fresh = Some(self.fresh().await?);
                     // What was waited for may have been a REVOKE.
                     self.age_rights(batch.began);
@@ -378,11 +400,10 @@ impl Connection<'_> {
                 }
             }
         };
-        match batch.last {
-            // What was fresh enough may not be so at another level.
-            Some(Command::Client | Command::Reset) => batch.fresh = None,
-            Some(command) if !waits && command.spec().nature == Nature::Read => batch.reads += 1,
-            _ => {}
+        batch.end_command(reads, waits);
+        if std::mem::take(&mut self.session.level_is_new) {
+            self.note_reads(batch);
+            batch.change_level(self.session.level);
         }
         if let Some(tracked) = &mut self.session.tracking
             && command != Some(Command::Client)
@@ -448,6 +469,7 @@ impl Connection<'_> {
         size: usize,
         waited: &mut Waited,
     ) -> Result<bool, Departure> {
+        self.input.make_small();
         let Desk { parser, out, space } = desk;
         let args = parser.args(self.input.bytes());
         let mut asking = execution(self.service, &self.guest, &mut self.session, batch, space);
@@ -538,30 +560,6 @@ impl Connection<'_> {
             }
             (_, Replies::On | Replies::SkipNext) => {}
         }
-    }
-}
-
-/// How long a request has waited for a state of the store that can be read.
-#[derive(Default)]
-struct Waited {
-    turns: u32,
-}
-
-fn execution<'e>(
-    service: &'e Service,
-    guest: &'e Guest,
-    session: &'e mut Session,
-    batch: &'e Batch,
-    space: &'e mut Space,
-) -> Execution<'e> {
-    Execution {
-        service,
-        guest,
-        session,
-        mappings: &batch.mappings.0,
-        space,
-        fresh: batch.fresh.as_ref(),
-        last: None,
     }
 }
 

@@ -53,6 +53,8 @@ pub(crate) struct Execution<'a> {
     pub(crate) fresh: Option<&'a Result<(), String>>,
     /// The command of the request, once it is known.
     pub(crate) last: Option<Command>,
+    /// It wants rows.
+    pub(crate) reads: bool,
 }
 
 impl Execution<'_> {
@@ -108,6 +110,7 @@ impl Execution<'_> {
         }
         match nature {
             Nature::Read => {
+                self.reads = true;
                 if self.session.level != ReadConsistency::Eventual && !self.is_fresh()? {
                     return Ok(Next::Fresh);
                 }
@@ -285,6 +288,7 @@ impl Execution<'_> {
     fn exec_queue(&mut self, out: &mut Writer<'_>) -> Result<Next, Stop> {
         let level = self.session.level;
         let reads = self.session.queue.as_ref().is_some_and(|queue| queue.reads());
+        self.reads = reads;
         if reads && level != ReadConsistency::Eventual && self.fresh.is_none() {
             return Ok(Next::Fresh);
         }
@@ -362,6 +366,7 @@ impl Execution<'_> {
     ) {
         let start = out.len();
         self.last = args.get(0).and_then(Command::find);
+        self.reads = true;
         let mut out = Writer::new(out, self.session.version);
         let queue = self.session.queue.take();
         let (service, guest) = (self.service, self.guest);

@@ -13,9 +13,11 @@
 //!
 //! All requests that one read of the socket brought are executed one after the other, wait once until the store is fresh
 //! enough for them, and are answered with one write. Whatever that takes belongs to the worker and is lent to the connection: an
-//! idle connection holds no buffer.
+//! idle connection holds no buffer. Connections that send one strong read after the other wait before they read them (`dataplane`'s
+//! `Gating`), so they hold none while they wait, either.
 
 mod ahead;
+mod batch;
 mod client;
 mod clients;
 mod command;
@@ -44,9 +46,10 @@ mod tests;
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::task::Waker;
 use std::time::{Duration, Instant};
 
-use dataplane::extension::{Departure, Visit};
+use dataplane::extension::{Departure, Gate, Gated, Visit};
 use mysql_wire::binlog::Zone;
 use resp_wire::Parser;
 use telemetry::{Counter, Samples, Source, catalog};
@@ -234,6 +237,16 @@ impl Service {
         if desks.len() < DESKS_MAX && desk.capacity() <= DESK_KEPT {
             desks.push(desk);
         }
+    }
+}
+
+impl Gated<()> for Service {
+    fn gate(&self, task: &Waker) -> Option<Box<dyn Gate>> {
+        Some(Box::new(self.reader.gate(task)))
+    }
+
+    fn now(&self) -> (u64, ()) {
+        (self.reader.board().definitions(), ())
     }
 }
 

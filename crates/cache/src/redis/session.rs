@@ -20,6 +20,8 @@ pub(crate) struct Session {
     pub(crate) identity: Option<Identity>,
     /// How fresh its reads are.
     pub(crate) level: ReadConsistency,
+    /// It was set by the request under way.
+    pub(crate) level_is_new: bool,
     /// In `session` level: the transactions that its reads must see.
     pub(crate) seen: Option<Box<GtidSet>>,
     /// The commands between MULTI and EXEC.
@@ -50,6 +52,7 @@ impl Session {
             version: Version::V2,
             identity: None,
             level: guest.listener().consistency,
+            level_is_new: false,
             seen: None,
             queue: None,
             replies: Replies::On,
@@ -67,6 +70,17 @@ impl Session {
             Some(_) => &Limits::LOGGED_IN,
             None => &Limits::STRANGER,
         }
+    }
+
+    /// What it reads is as new as all that was acknowledged before.
+    #[inline]
+    pub(crate) fn reads_strongly(&self) -> bool {
+        self.level == ReadConsistency::Strong
+    }
+
+    /// Its reads are this fresh from here on. `seen`: see the field.
+    pub(crate) fn set_level(&mut self, level: ReadConsistency, seen: Option<Box<GtidSet>>) {
+        (self.level, self.seen, self.level_is_new) = (level, seen, true);
     }
 
     /// Somebody logged in.
@@ -89,8 +103,7 @@ impl Session {
         self.track(None);
         self.unsubscribe();
         self.identity = None;
-        self.level = guest.listener().consistency;
-        self.seen = None;
+        self.set_level(guest.listener().consistency, None);
         self.queue = None;
         self.replies = Replies::On;
         self.rights = super::rights::Known::default();

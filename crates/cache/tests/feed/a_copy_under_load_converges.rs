@@ -149,12 +149,7 @@ fn mysql_gives_no_gtids_any_more() {
     let fed = Fed::start(Wishes::of(Kind::Mysql), &table(10), vec![mapping("t")]);
     fed.sql("UPDATE t SET c = 'before' WHERE id = 1");
     fed.assert_same("t", SELECT);
-    let dump = fed.sql("SELECT ID FROM information_schema.PROCESSLIST WHERE COMMAND LIKE 'Binlog Dump%'");
-    fed.sql(&format!("KILL {dump}"));
-    fed.until("it is followed again", || {
-        let board = fed.feed.board();
-        board.streams() == 2 && board.stream().starts_with("following")
-    });
+    cut(&fed);
     fed.sql(
         "SET GLOBAL gtid_mode = ON_PERMISSIVE; SET GLOBAL gtid_mode = OFF_PERMISSIVE; \
          INSTALL PLUGIN rpl_semi_sync_source SONAME 'semisync_source.so'; \
@@ -176,6 +171,74 @@ fn mysql_gives_no_gtids_any_more() {
         assert!(fed.rows(name).contains(&"3\tsent".to_owned()), "{name}");
     }
     assert_eq!(fed.feed.board().streams(), 2);
+}
+
+/// Ends the stream, and waits until it goes on in the middle of the log.
+fn cut(fed: &Fed) {
+    let dump = fed.sql("SELECT ID FROM information_schema.PROCESSLIST WHERE COMMAND LIKE 'Binlog Dump%'");
+    fed.sql(&format!("KILL {dump}"));
+    fed.until("it is followed again", || {
+        let board = fed.feed.board();
+        board.streams() == 2 && board.stream().starts_with("following")
+    });
+}
+
+/// Nobody's writes wait for a copy once all transactions have GTIDs again, or for the first time.
+fn copies_without_locks(wishes: Wishes, had_gtids: bool) {
+    let mapping = |name: &str| string(name, "test.t", &["id"], "c");
+    let fed = Fed::start(wishes, &table(10), vec![mapping("t")]);
+    fed.until_served("t");
+    if had_gtids {
+        fed.sql("UPDATE t SET c = 'before' WHERE id = 1");
+        fed.assert_same("t", SELECT);
+        cut(&fed);
+        let modes = ["ON_PERMISSIVE", "OFF_PERMISSIVE", "OFF"];
+        fed.sql(
+            &modes
+                .map(|mode| format!("SET GLOBAL gtid_mode = {mode}"))
+                .join("; "),
+        );
+    }
+    let locking = "SELECT COUNT(*) FROM mysql.general_log WHERE argument LIKE '%FROM `test`.`t`%FOR SHARE'";
+    fed.sql("SET GLOBAL log_output = 'TABLE', general_log = ON; UPDATE t SET c = 'without' WHERE id = 1");
+    let without = fed.sql("SELECT c FROM t WHERE id = 1");
+    assert_eq!(without.trim(), "without");
+    fed.until("it is there", || fed.rows("t").contains(&"1\twithout".to_owned()));
+    fed.reload(vec![mapping("t"), mapping("locked")]);
+    fed.until_served("locked");
+    let locks = fed.sql(locking);
+    assert_ne!(locks.trim(), "0", "nothing says what is visible");
+    let modes = ["OFF_PERMISSIVE", "ON_PERMISSIVE", "ON"];
+    let modes = modes
+        .map(|mode| format!("SET GLOBAL gtid_mode = {mode}"))
+        .join("; ");
+    fed.sql(&format!(
+        "SET GLOBAL enforce_gtid_consistency = ON; {modes}; UPDATE t SET c = 'with' WHERE id = 2"
+    ));
+    fed.until("it is there", || fed.rows("t").contains(&"2\twith".to_owned()));
+    let streams = fed.feed.board().streams();
+    fed.reload(vec![mapping("t"), mapping("locked"), mapping("free")]);
+    fed.until_served("free");
+    assert_eq!(fed.sql(locking), locks, "rows were locked again");
+    assert_eq!(fed.feed.board().streams(), streams);
+    for name in ["t", "locked", "free"] {
+        fed.assert_same(name, SELECT);
+    }
+}
+
+#[test]
+fn mysql_gives_gtids_for_the_first_time() {
+    let mut wishes = Wishes::of(Kind::Mysql);
+    wishes.spec = wishes
+        .spec
+        .option("--gtid-mode=OFF")
+        .option("--enforce-gtid-consistency=OFF");
+    copies_without_locks(wishes, false);
+}
+
+#[test]
+fn mysql_gives_gtids_again() {
+    copies_without_locks(Wishes::of(Kind::Mysql), true);
 }
 
 fn a_table_that_does_not_fit_is_not_served(kind: Kind) {

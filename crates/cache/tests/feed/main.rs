@@ -8,6 +8,7 @@ mod another_primary;
 mod fed;
 mod mapping_tables;
 mod mappings_change;
+mod sessions_log_in_their_own_ways;
 mod tables_change;
 mod the_stream_goes_on;
 mod transactions;

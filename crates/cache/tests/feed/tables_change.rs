@@ -14,6 +14,7 @@ on_both! {
     alter_gives_it_another_shape
     partitions_are_exchanged
     indexes_come_and_go_without_a_copy
+    what_is_no_table_costs_no_copy
     a_schema_is_dropped
     a_table_changes_its_shape_while_it_is_copied
     other_tables_change_nothing
@@ -155,6 +156,46 @@ fn indexes_come_and_go_without_a_copy(kind: Kind) {
     until_waiting(&fed, "no unique index");
     fed.sql("CREATE UNIQUE INDEX third ON t (id)");
     fed.assert_same("t", SELECT);
+}
+
+/// Temporary tables are in the log where a session does not log rows.
+fn what_is_no_table_costs_no_copy(kind: Kind) {
+    let fed = start(kind, TABLE);
+    let before = fed.until_served("t");
+    let statements = "SET SESSION binlog_format = STATEMENT";
+    for (round, change) in [
+        "CREATE VIEW v AS SELECT * FROM t",
+        "CREATE OR REPLACE SQL SECURITY INVOKER VIEW v AS SELECT id FROM t",
+        "ALTER VIEW v AS SELECT c FROM t",
+        "CREATE TRIGGER tr BEFORE UPDATE ON t FOR EACH ROW SET NEW.c = CONCAT(NEW.c, ' by a trigger')",
+        "CREATE PROCEDURE p() TRUNCATE TABLE t",
+        "CREATE FUNCTION f() RETURNS INT DETERMINISTIC READS SQL DATA RETURN (SELECT COUNT(*) FROM t)",
+        "CREATE EVENT e ON SCHEDULE AT NOW() + INTERVAL 1 DAY DO DELETE FROM t",
+        "ALTER EVENT e DISABLE COMMENT 't'",
+        "DROP EVENT e; DROP FUNCTION IF EXISTS f; DROP PROCEDURE p; DROP TRIGGER tr; DROP VIEW v",
+        &format!("{statements}; CREATE TEMPORARY TABLE t (id INT); DROP TABLE t"),
+        &format!("{statements}; CREATE TEMPORARY TABLE t (id INT); DROP TEMPORARY TABLE test.t"),
+        &format!("{statements}; CREATE TEMPORARY TABLE t (id INT); CREATE TEMPORARY TABLE u (id INT); DROP TEMPORARY TABLE IF EXISTS u, t"),
+        &format!("{statements}; CREATE TEMPORARY TABLE t (id INT)"),
+    ]
+    .iter()
+    .enumerate()
+    {
+        fed.sql(change);
+        fed.sql(&format!("UPDATE t SET c = 'behind {round}' WHERE id = 1"));
+        fed.assert_same("t", SELECT);
+        assert!(Arc::ptr_eq(&before, &fed.until_served("t")), "{change}");
+    }
+    fed.until("temporary tables are in the log", || {
+        let files = fed.sql("SHOW BINARY LOGS");
+        let file = files.lines().last().unwrap().split('\t').next().unwrap();
+        let events = fed.sql(&format!("SHOW BINLOG EVENTS IN '{file}'"));
+        events.contains("DROP TEMPORARY TABLE") && events.contains("DROP /*!40005 TEMPORARY */ TABLE")
+    });
+    fed.assert_same("t", SELECT);
+    assert_eq!(fed.copies(), 1);
+    fed.sql("CREATE VIEW v AS SELECT * FROM t; DROP TABLE IF EXISTS nothing, t");
+    until_waiting(&fed, "no such table");
 }
 
 fn a_schema_is_dropped(kind: Kind) {

@@ -5,7 +5,7 @@ use sandbox::Kind;
 
 use crate::stage::{Setup, Stage, differs, on_all, query, run_with};
 
-on_all!(they_see_every_write other_commands_wait_once);
+on_all!(they_see_every_write other_commands_wait_once each_counts_once);
 
 const LOOKUP: &str = "SELECT c FROM t WHERE id=1";
 /// More than what it takes until a session is thought to go on like that.
@@ -44,6 +44,28 @@ fn other_commands_wait_once(stage: &Stage) {
     assert_eq!(through.sql("DO 1"), ok);
     assert_eq!(through.sql(LOOKUP), row);
     assert_eq!(probes() - before, 2);
+}
+
+/// However long its answer is: below and above what is sent at once.
+fn each_counts_once(stage: &Stage) {
+    let (mut direct, mut through) = stage.both("app", C::DEPRECATE_EOF);
+    for len in [100, 60_000, 70_000, 250_000] {
+        direct.sql(&format!("REPLACE INTO wide VALUES (1, REPEAT('w', {len}))"));
+        let lookup = "SELECT v FROM wide WHERE id=1";
+        let row = direct.sql(lookup);
+        stage.until_answered(&mut through, &query(lookup), &row);
+        let reads = || stage.count("forebay_cache_reads_total");
+        // What was learned may have to be learned anew in between.
+        stage.until(|| {
+            let before = (stage.answered(), reads());
+            for _ in 0..5 {
+                assert!(through.sql(lookup) == row, "{len} bytes");
+            }
+            let (answered, read) = (stage.answered() - before.0, reads() - before.1);
+            assert!(read <= 5, "{read} reads of {len} bytes were counted");
+            answered == 5 && read == 5
+        });
+    }
 }
 
 #[test]

@@ -68,6 +68,7 @@ const SCHEMA: &str = "
         (SELECT 0 d UNION SELECT 1 UNION SELECT 2 UNION SELECT 3 UNION SELECT 4 UNION SELECT 5 UNION SELECT 6 UNION SELECT 7) a,
         (SELECT 0 d UNION SELECT 1 UNION SELECT 2 UNION SELECT 3 UNION SELECT 4 UNION SELECT 5 UNION SELECT 6 UNION SELECT 7) b,
         (SELECT 0 d UNION SELECT 1 UNION SELECT 2 UNION SELECT 3 UNION SELECT 4 UNION SELECT 5 UNION SELECT 6 UNION SELECT 7) c;
+    CREATE TABLE test.wide (id INT PRIMARY KEY, v MEDIUMTEXT) CHARACTER SET latin1;
     CREATE DATABASE other;
     CREATE TABLE other.t (id INT PRIMARY KEY, c VARCHAR(9));
     INSERT INTO other.t VALUES (1, 'other');
@@ -107,6 +108,12 @@ const MAPPINGS: &str = r#"
     name = "many"
     kind = "string"
     table = "test.many"
+    key = ["id"]
+    value = ["v"]
+    [[cache.mapping]]
+    name = "wide"
+    kind = "string"
+    table = "test.wide"
     key = ["id"]
     value = ["v"]
     [[cache.mapping]]

@@ -8,12 +8,8 @@ use cache::reader::Want;
 use config::Consistency;
 use sandbox::{Kind, Sandbox};
 
-use self::proxy::Proxy;
+use crate::proxy::Proxy;
 use crate::served::{Served, hash, key, on_both, served_at, spec};
-
-#[allow(dead_code, reason = "what other tests do with it")]
-#[path = "../feed/proxy.rs"]
-mod proxy;
 
 on_both! {
     the_feed_leaves_a_machine_that_was_demoted
@@ -23,6 +19,9 @@ on_both! {
 
 const SQL: &str =
     "CREATE TABLE test.t (id INT PRIMARY KEY, v INT NOT NULL); INSERT INTO test.t VALUES (1, 0)";
+
+/// Far above what anything here needs: a busy machine is no failure.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 fn short(config: &mut config::Cache) {
     config.strong_wait = Duration::from_millis(500);
@@ -40,7 +39,7 @@ async fn until_read(served: &Served, expected: &str) {
             return;
         }
         let stream = served.feed.board().stream();
-        assert!(begun.elapsed() < Duration::from_secs(60), "{stream}: {fresh:?}");
+        assert!(begun.elapsed() < PATIENCE, "{stream}: {fresh:?}");
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
 }
@@ -154,9 +153,13 @@ fn readers_leave_it_with_all_their_connections(kind: Kind) {
             );
             served.sql(&sql).trim().parse().unwrap()
         };
+        let begun = Instant::now();
         while connections() < 9 {
+            assert!(begun.elapsed() < PATIENCE, "{} connections", connections());
             ask_on_all(&served).await;
         }
+        // With pauses that grow it takes 5.15 s, and what this machine needs for as many connections.
+        let bound = Duration::from_secs(4).max(begun.elapsed() * 5);
         proxy.lead_to(other.primary().port());
         cut(&served);
         let copies = || served.feed.board().copies() == 2;
@@ -164,9 +167,8 @@ fn readers_leave_it_with_all_their_connections(kind: Kind) {
         let begun = Instant::now();
         while connections() > 0 {
             ask_on_all(&served).await;
+            let took = begun.elapsed();
+            assert!(took < bound, "{took:?} instead of {bound:?} at most");
         }
-        let took = begun.elapsed();
-        // With pauses that grow it takes 5.15 s.
-        assert!(took < Duration::from_secs(4), "{took:?}");
     });
 }

@@ -1,11 +1,14 @@
+use std::time::{Duration, Instant};
+
 use cache::store::Found;
 use config::CacheMode;
 use mysql_async::prelude::Queryable;
-use sandbox::{Kind, Spec};
+use sandbox::{Kind, Sandbox, Spec};
 
-use crate::served::{hash, key, on_both, served, spec};
+use crate::proxy::Proxy;
+use crate::served::{hash, key, on_both, served, served_at, spec};
 
-on_both! { are_asked_for_and_kept may_be_refused_by_the_primary many_keys_are_of_one_moment are_the_same_bytes_as_those_of_the_feed }
+on_both! { are_asked_for_and_kept however_long_are_kept_when_the_feed_has_come_so_far count_as_kept_where_they_are may_be_refused_by_the_primary many_keys_are_of_one_moment are_the_same_bytes_as_those_of_the_feed }
 
 fn bounded(config: &mut config::Cache) {
     config.mode = CacheMode::Bounded;
@@ -114,6 +117,97 @@ fn kept(spec: Spec) {
                 .await;
             let rows = served.fetched(&mapping, &["3", "2"]).await.unwrap();
             assert_eq!(rows, [Some("3|30".to_owned()), None]);
+        },
+    );
+}
+
+/// The feed is behind when the primary answers, and others wait already.
+fn however_long_are_kept_when_the_feed_has_come_so_far(kind: Kind) {
+    let sandbox = Sandbox::start(spec(kind).option("--max-allowed-packet=64M")).unwrap();
+    let rows = "INSERT INTO test.t SELECT 1, REPEAT('x', 15000000); INSERT INTO test.t SELECT 2, REPEAT('y', 20000000); \
+        INSERT INTO test.t SELECT 10 + 10 * a.d, REPEAT('z', 300000) FROM %10% a";
+    let ten = (0..10)
+        .map(|d| format!("SELECT {d} AS d"))
+        .collect::<Vec<_>>()
+        .join(" UNION ");
+    let table = "CREATE TABLE test.t (id INT PRIMARY KEY, v LONGTEXT) CHARACTER SET latin1; CREATE TABLE test.other (id INT)";
+    let rows = rows.replace("%10%", &format!("({ten})"));
+    sandbox.primary().sql(&format!("{table}; {rows}")).unwrap();
+    let proxy = Proxy::start(sandbox.primary().port());
+    let mappings = vec![hash("t", "test.t", &["id"])];
+    served_at(&[proxy.port], sandbox, bounded, mappings, |served| async move {
+        const SMALL: &[&str] = &["10", "20", "30", "40", "50", "60", "70", "80", "90", "100"];
+        let mapping = served.mapping("t").await;
+        // Connections for what follows.
+        for key in ["1000", "1001"] {
+            served.fetched(&mapping, &[key]).await.unwrap();
+        }
+        let missing = |keys: &[&'static str]| -> Vec<&'static str> {
+            let is_missing = |key: &&str| served.remembered(&mapping, key).is_none();
+            keys.iter().copied().filter(is_missing).collect()
+        };
+        let begun = Instant::now();
+        loop {
+            let wanted = [missing(&["1"]), missing(&["2"]), missing(SMALL)];
+            if wanted.iter().all(Vec::is_empty) {
+                return;
+            }
+            assert!(
+                begun.elapsed() < Duration::from_secs(60),
+                "never kept: {wanted:?}"
+            );
+            proxy.lead_to(0);
+            let dump =
+                served.sql("SELECT ID FROM information_schema.PROCESSLIST WHERE COMMAND LIKE 'Binlog Dump%'");
+            served.sql(&format!("KILL {dump}"));
+            let is_cut = || served.feed.board().stream().starts_with("not following");
+            served.until("the stream is cut", is_cut).await;
+            served.sql("INSERT INTO test.other VALUES (1)");
+            for keys in wanted {
+                served.fetched(&mapping, &keys).await.unwrap();
+            }
+            proxy.lead_to(served.sandbox.primary().port());
+            served.until("it is followed again", || !is_cut()).await;
+            let strong = config::Consistency::Strong;
+            served.reader.fresh(strong, None).await.unwrap();
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    });
+}
+
+/// More at once than may wait for the feed.
+fn count_as_kept_where_they_are(kind: Kind) {
+    let sql = "CREATE TABLE test.t (id INT PRIMARY KEY, v INT)";
+    served(
+        spec(kind),
+        sql,
+        bounded,
+        vec![hash("t", "test.t", &["id"])],
+        |served| async move {
+            const KEYS: usize = 30_000;
+            let mapping = served.mapping("t").await;
+            let texts: Vec<String> = (0..KEYS).map(|id| id.to_string()).collect();
+            let all: Vec<&str> = texts.iter().map(String::as_str).collect();
+            served.fetched(&mapping, &all).await.unwrap();
+            let counts = || {
+                (
+                    served.metrics.cache.fills_kept.get(),
+                    served.metrics.cache.fills_dropped.get(),
+                )
+            };
+            served
+                .until("each is counted", || counts().0 + counts().1 == KEYS as u64)
+                .await;
+            let remembered = || {
+                all.iter()
+                    .filter(|key| served.remembered(&mapping, key).is_some())
+                    .count() as u64
+            };
+            let (kept, _) = counts();
+            assert!(kept < KEYS as u64, "all found a place");
+            served
+                .until("what counts is there", || remembered() == kept)
+                .await;
         },
     );
 }

@@ -7,6 +7,7 @@ mod connections_are_bounded;
 mod logins_are_those_of_the_servers;
 mod long_rows_are_bounded;
 mod mappings_are_flushed;
+mod reads_one_after_the_other;
 mod rows_are_read;
 mod stage;
 mod tls_is_as_the_listener_says;

@@ -144,6 +144,14 @@ impl Stage {
         self.cache.board().stream().starts_with("following ")
     }
 
+    /// The sum of a metric's samples.
+    pub(crate) fn count(&self, metric: &str) -> u64 {
+        let text = self.telemetry.encode();
+        let lines = text.lines().filter(|line| line.starts_with(metric));
+        let values = lines.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok());
+        values.sum::<f64>() as u64
+    }
+
     pub(crate) fn address(&self) -> SocketAddr {
         self.gateway.listeners()[0].address.to_string().parse().unwrap()
     }

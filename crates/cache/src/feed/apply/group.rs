@@ -1,6 +1,6 @@
-//! The transaction that is being read.
+//! The transaction that is being read, and the tables that it names.
 
-use mysql_wire::binlog::Gtid;
+use mysql_wire::binlog::{Gtid, Layout, TableMap};
 
 use crate::feed::prepared::Changes;
 use crate::store::MappingId;
@@ -43,4 +43,14 @@ impl Group {
             self.written.push(at);
         }
     }
+}
+
+/// A table's number in the stream.
+pub(super) struct Binding {
+    pub(super) map: TableMap,
+    /// Of [`Tables`](crate::feed::tables::Tables), when `targets` was made.
+    pub(super) epoch: u64,
+    pub(super) targets: Vec<(usize, Layout)>,
+    /// It is a mapping table.
+    pub(super) is_container: bool,
 }

@@ -57,9 +57,7 @@ impl Gate {
         cx: &mut Context<'_>,
         mut read: impl FnMut(&mut Context<'_>) -> Poll<io::Result<usize>>,
     ) -> Poll<io::Result<(usize, bool)>> {
-        let Some(is_fresh) = self.index.pass(self.number, cx.waker()) else {
-            return read(cx).map_ok(|n| (n, false));
-        };
+        let is_fresh = self.index.pass(self.number, cx.waker());
         let mut at_bell = Context::from_waker(&self.bell);
         let read = pin!(unconstrained(poll_fn(|_| read(&mut at_bell)))).poll(cx);
         read.map_ok(|n| (n, is_fresh))
@@ -154,8 +152,6 @@ pub(super) struct Gates {
     round: u64,
     /// Those that have rung.
     pub(super) waiting: Waiting,
-    /// Nobody asks any more.
-    is_over: bool,
 }
 
 struct Keeper {
@@ -173,7 +169,6 @@ impl Gates {
             free: Vec::new(),
             round: 0,
             waiting: Waiting::default(),
-            is_over: false,
         }
     }
 
@@ -231,28 +226,20 @@ impl Gates {
         came
     }
 
-    /// A task goes through its gate: whether memory is fresh enough for what rang. Whatever has rung counts no more. `None`: there are
-    /// no gates any more.
-    pub(super) fn pass(&mut self, number: usize, task: &Waker) -> Option<bool> {
-        let keeper = self.all[number].as_mut().filter(|_| !self.is_over)?;
+    /// A task goes through its gate: whether memory is fresh enough for what rang. Whatever has rung counts no more.
+    pub(super) fn pass(&mut self, number: usize, task: &Waker) -> bool {
+        let Some(keeper) = &mut self.all[number] else {
+            return false;
+        };
         self.round += 1;
         keeper.bell.round.store(self.round, Ordering::Release);
         keeper.task.clone_from(task);
         let Some(place) = keeper.place.take() else {
-            return Some(false);
+            return false;
         };
         let is_fresh = self.waiting.has_ended_well(place);
         self.waiting.leave(place);
-        Some(is_fresh)
-    }
-
-    /// Nobody asks any more: all go on without a gate.
-    pub(super) fn end(&mut self) {
-        self.is_over = true;
-        self.all
-            .iter()
-            .flatten()
-            .for_each(|keeper| keeper.task.wake_by_ref());
+        is_fresh
     }
 }
 

@@ -202,19 +202,6 @@ fn nobody_waits_for_long() {
     });
 }
 
-#[test]
-fn without_a_driver_there_are_no_gates() {
-    with_sockets(async {
-        let worker = Worker::new();
-        let mut guarded = Guarded::new(&worker).await;
-        worker.index.give_up();
-        assert_eq!(guarded.look(), Poll::Pending);
-        guarded.say_past("one").await;
-        assert_eq!(guarded.look(), came("one", false));
-        assert_eq!(worker.index.state.borrow_mut().gates.admit(), 0);
-    });
-}
-
 /// tokio wakes those again that have done much in one turn: that is no ring.
 #[test]
 fn a_task_that_has_done_much_does_not_ring() {
