@@ -5,6 +5,12 @@
 
 #![allow(clippy::unwrap_used, reason = "code of tests")]
 
+use std::io;
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
 use e2e::{Gateway, Setup, client, eventually};
 use mysql_async::prelude::{Protocol, Queryable};
 use mysql_async::{Conn, OptsBuilder, QueryResult, Row};
@@ -307,7 +313,10 @@ async fn rows_in_memory_say_why_there_are_none() {
         "[cache]\ncluster = \"main\"\naccount = {{ user = {USER:?}, password = {PASSWORD:?} }}\n\
          [[cache.mapping]]\nname = \"t\"\nkind = \"string\"\ntable = \"test.t\"\nkey = [\"id\"]\nvalue = [\"v\"]"
     );
-    let gateway = in_front_of(&[&server])
+    let way = Way::to(server.port());
+    let gateway = Setup::of_addresses([way.address.clone()])
+        // Once, so that whoever connects later is the one who reads logs.
+        .check("interval = \"1h\"\nrise = 1\nfall = 2")
         .listener("point_lookups = true")
         .tables(&cache)
         .start();
@@ -321,7 +330,50 @@ async fn rows_in_memory_say_why_there_are_none() {
     let mut session = connect(&gateway).await;
     let row: Option<u32> = session.query_first("SELECT v FROM t WHERE id = 1").await.unwrap();
     assert_eq!(row, Some(7));
-    let tries = || gateway.log().matches("it is TiDB").count();
-    eventually("its log says so", async || tries() > 0).await;
-    assert_eq!(tries(), 1, "once, and not with each attempt");
+    let told = || gateway.log().matches("it is TiDB").count();
+    eventually("its log says so", async || told() > 0).await;
+    let tries = way.connections();
+    eventually("it has been tried again and again", async || {
+        way.connections() > tries + 3
+    })
+    .await;
+    assert_eq!(told(), 1, "once, and not with each attempt");
+}
+
+/// A way to a server that counts who takes it.
+struct Way {
+    address: String,
+    connections: Arc<AtomicUsize>,
+}
+
+impl Way {
+    fn to(port: u16) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let connections = Arc::<AtomicUsize>::default();
+        let count = Arc::clone(&connections);
+        thread::spawn(move || {
+            for client in listener.incoming() {
+                let (Ok(client), Ok(server)) = (client, TcpStream::connect(("127.0.0.1", port))) else {
+                    return;
+                };
+                count.fetch_add(1, Ordering::SeqCst);
+                let both = [
+                    (client.try_clone().unwrap(), server.try_clone().unwrap()),
+                    (server, client),
+                ];
+                for (mut from, mut to) in both {
+                    thread::spawn(move || {
+                        let _ = io::copy(&mut from, &mut to);
+                        let _ = to.shutdown(Shutdown::Both);
+                    });
+                }
+            }
+        });
+        Self { address, connections }
+    }
+
+    fn connections(&self) -> usize {
+        self.connections.load(Ordering::SeqCst)
+    }
 }

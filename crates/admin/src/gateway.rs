@@ -47,6 +47,8 @@ pub struct Status {
     pub uptime_seconds: u64,
     /// A shutdown has begun.
     pub shutting_down: bool,
+    /// The last reload, where it was refused: the next start would fail.
+    pub refused_reload: Option<RefusedReload>,
     /// Sessions open now, in all.
     pub sessions: u64,
     /// Listeners, in the order of the configuration.
@@ -55,6 +57,19 @@ pub struct Status {
     pub clusters: Vec<ClusterStatus>,
     /// Workers, by index.
     pub workers: Vec<WorkerStatus>,
+}
+
+/// A reload that was refused. What was in force before is in force.
+#[derive(Clone, Debug, Serialize)]
+pub struct RefusedReload {
+    /// Seconds since then.
+    pub seconds_ago: u64,
+    /// Who or what asked for it: `SIGHUP`, `asked by admin`, `the file has changed`.
+    pub why: String,
+    /// The first mistake in the configuration, with its place.
+    pub first_mistake: String,
+    /// Further mistakes.
+    pub more_mistakes: u64,
 }
 
 /// One listener.

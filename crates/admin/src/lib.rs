@@ -21,7 +21,7 @@ mod routes;
 mod server;
 
 pub use gateway::{
-    CacheStatus, ClusterStatus, Gateway, ListenerStatus, MappingStatus, PinStatus, ServerStatus,
-    SessionStatus, Status, WorkerStatus,
+    CacheStatus, ClusterStatus, Gateway, ListenerStatus, MappingStatus, PinStatus, RefusedReload,
+    ServerStatus, SessionStatus, Status, WorkerStatus,
 };
 pub use server::{AdminError, bind, serve};

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use axum::Router;
+use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, Request, State};
 use axum::http::header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE, HeaderValue, ORIGIN};
 use axum::http::{HeaderMap, Method, StatusCode};
@@ -85,6 +86,7 @@ async fn status(State(sight): State<Sight>) -> Json<Status> {
 }
 
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct SessionsQuery {
     #[serde(default = "sessions_shown")]
     limit: usize,
@@ -99,13 +101,27 @@ fn sessions_shown() -> usize {
 
 async fn sessions(
     State(sight): State<Sight>,
-    Query(query): Query<SessionsQuery>,
-) -> Json<Vec<SessionStatus>> {
+    query: Result<Query<SessionsQuery>, QueryRejection>,
+) -> Result<Json<Vec<SessionStatus>>, Refused> {
+    let query = understood(query)?;
     let limit = if query.pinned { usize::MAX } else { query.limit };
     let mut sessions = sight.gateway.sessions(limit).await;
     sessions.retain(|session| !query.pinned || !session.pins.is_empty());
     sessions.truncate(query.limit.saturating_mul(sight.telemetry.workers().len()));
-    Json(sessions)
+    Ok(Json(sessions))
+}
+
+type Refused = (StatusCode, String);
+
+/// What stands behind the `?`. Whoever wrote something else is shown what there is: a slip such as `pined=true` would show all.
+fn understood<Q>(query: Result<Query<Q>, QueryRejection>) -> Result<Q, Refused> {
+    query.map(|Query(query)| query).map_err(|error| {
+        let text = error.body_text();
+        let why = text
+            .rsplit_once("query string: ")
+            .map_or(text.as_str(), |(_, why)| why);
+        (StatusCode::BAD_REQUEST, format!("refused: {why}\n\n{INDEX}"))
+    })
 }
 
 async fn cache(State(sight): State<Sight>) -> Response {
@@ -127,13 +143,18 @@ fn no_cache() -> Response {
 }
 
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct LogQuery {
     level: String,
 }
 
-async fn log(State(sight): State<Sight>, Query(query): Query<LogQuery>) -> Response {
-    match sight.gateway.set_log_level(&query.level) {
-        Ok(()) => lines(&[query.level]).into_response(),
+async fn log(State(sight): State<Sight>, query: Result<Query<LogQuery>, QueryRejection>) -> Response {
+    let level = match understood(query) {
+        Ok(query) => query.level,
+        Err(refused) => return refused.into_response(),
+    };
+    match sight.gateway.set_log_level(&level) {
+        Ok(()) => lines(&[level]).into_response(),
         Err(reason) => (StatusCode::BAD_REQUEST, lines(&[reason])).into_response(),
     }
 }

@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use admin::{
-    CacheStatus, ClusterStatus, Gateway, ListenerStatus, MappingStatus, PinStatus, ServerStatus,
-    SessionStatus, Status, WorkerStatus,
+    CacheStatus, ClusterStatus, Gateway, ListenerStatus, MappingStatus, PinStatus, RefusedReload,
+    ServerStatus, SessionStatus, Status, WorkerStatus,
 };
 use telemetry::Telemetry;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -79,6 +79,12 @@ impl Gateway for Fake {
             version: "0.1.0".into(),
             uptime_seconds: 60,
             shutting_down: false,
+            refused_reload: Some(RefusedReload {
+                seconds_ago: 30,
+                why: "SIGHUP".into(),
+                first_mistake: "forebay.toml:3:1: workrs: unknown option".into(),
+                more_mistakes: 1,
+            }),
             sessions: 7,
             listeners: vec![listener],
             clusters: vec![ClusterStatus {
@@ -261,7 +267,9 @@ async fn status_is_json() {
     assert!(answer.head.contains("content-type: application/json"));
     let found: serde_json::Value = serde_json::from_str(&answer.body).unwrap();
     let wanted = serde_json::json!({
-        "version": "0.1.0", "uptime_seconds": 60, "shutting_down": false, "sessions": 7,
+        "version": "0.1.0", "uptime_seconds": 60, "shutting_down": false, "refused_reload": {
+            "seconds_ago": 30, "why": "SIGHUP", "first_mistake": "forebay.toml:3:1: workrs: unknown option", "more_mistakes": 1,
+        }, "sessions": 7,
         "listeners": [
             {"name": "app", "bind": "127.0.0.1:6033", "protocol": "mysql", "mode": "session", "cluster": "main", "sessions": 7}
         ],
@@ -289,7 +297,21 @@ async fn the_log_level_is_changed_by_put_and_by_post() {
         (wrong.code, wrong.body.as_str()),
         (400, "\"loud\" is not a log level\n")
     );
-    assert_eq!(server.ask("PUT /log", "").await.code, 400);
+    for (request, why) in [
+        ("PUT /log", "missing field `level`"),
+        ("PUT /log?levle=info", "unknown field `levle`, expected `level`"),
+        (
+            "GET /sessions?pined=true",
+            "unknown field `pined`, expected `limit` or `pinned`",
+        ),
+        ("GET /sessions?limit=all", "limit: invalid digit"),
+    ] {
+        let answer = server.ask(request, "").await;
+        assert_eq!(answer.code, 400);
+        let (first, rest) = answer.body.split_once('\n').expect("lines");
+        assert!(first.starts_with("refused: ") && first.contains(why), "{first}");
+        assert!(rest.contains("PUT  /log?level=LEVEL"), "{rest}");
+    }
     assert_eq!(
         server.done(),
         ["level debug", "level info,net=trace", "level loud"]

@@ -105,7 +105,11 @@ fn bind(listener: &config::Listener, bound: &mut HashMap<BindAddress, Listener>)
         address: listener.bind.to_string(),
         source,
     })?;
-    info!(listener = listener.name, %address, "listening");
+    let told = match address {
+        Peer::Unix => listener.bind.to_string(), // with its path
+        Peer::Tcp(address) => address.to_string(),
+    };
+    info!(listener = listener.name, address = told, "listening");
     bound.insert(listener.bind.clone(), socket);
     Ok(address)
 }

@@ -60,7 +60,12 @@ impl Accounts {
                 of_servers.as_ref().and_then(|known| known.get(name))
         {
             let (cluster, user) = (cluster.name(), String::from_utf8_lossy(name));
-            tracing::warn!(cluster, %user, reason, "account of the servers cannot log in here: list it in [[user]]");
+            tracing::warn!(
+                cluster,
+                user = &*user,
+                reason,
+                "account of the servers cannot log in here: list it in [[user]]"
+            );
         }
         if !applicant.exists()
             && cluster.passes_accounts()

@@ -181,10 +181,10 @@ fn log_end(listener: &ListenerState, id: u32, story: &Story, error: &SessionErro
         session = id,
         listener = listener.config.name,
         client = %story.client,
-        user = %story.user,
+        user = &*story.user,
         server = story.server_name(),
         reason = error.reason().label(),
-        cause = %error,
+        cause = error.to_string(),
         seconds = started.elapsed().as_secs_f64(),
         commands = story.commands,
         bytes_from_client = story.from_client,
@@ -339,7 +339,8 @@ async fn log_in(
             let introducing = pin!(tokio::time::timeout(limit, introducing));
             unless_told(control, listener, introducing).await?
         };
-        let Introduced { login, local, .. } = introduced.unwrap_or(Err(SessionError::LoginTimeout(limit)))?;
+        let Introduced { login, local, .. } =
+            introduced.unwrap_or_else(|_| Err(proxy::too_late(client.is_some(), limit)))?;
         // The wait for a server has limits of its own, and is not the client's fault.
         let server = find_server(worker, control, listener, story, &local).await?;
         as_of = session_lookup::rights_of_login(worker, listener);

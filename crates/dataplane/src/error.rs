@@ -30,8 +30,12 @@ pub(crate) enum SessionError {
     PacketTooLong(usize),
     #[error("TLS with the client failed: {0}")]
     ClientTls(io::Error),
-    #[error("the PROXY header is wrong: {0}")]
+    #[error("the PROXY header that accept_proxy_from asks of this address is wrong: {0}")]
     ProxyHeader(String),
+    #[error("no PROXY header came within {0:?}, which accept_proxy_from asks of this address")]
+    ProxyHeaderMissing(std::time::Duration),
+    #[error("a PROXY header from an address that accept_proxy_from does not name")]
+    ProxyHeaderUnexpected,
     #[error("the client did not log in within {0:?}")]
     LoginTimeout(std::time::Duration),
     #[error("Connections using insecure transport are prohibited: this listener requires TLS")]
@@ -48,6 +52,13 @@ pub(crate) enum SessionError {
     NoServerInRole,
     #[error("no primary within failover_wait ({0:?})")]
     NoPrimary(std::time::Duration),
+    /// A server's words.
+    #[error("no primary within failover_wait ({limit:?}) but {server}, which refuses writes: {words}")]
+    NoOtherPrimary {
+        server: String,
+        limit: std::time::Duration,
+        words: String,
+    },
     #[error("writes are refused: {0}")]
     WritesRefused(String),
     #[error(
@@ -134,6 +145,9 @@ pub(crate) enum SessionError {
     NoServerSeen,
     #[error("Too many connections")]
     TooManySessions,
+    /// A server's words: of what the client is or has asked for with its login, not of how the gateway logs in for it.
+    #[error("server {server} refused the login: {} {}", .packet.code, String::from_utf8_lossy(&.packet.message))]
+    NotAdmitted { server: String, packet: ErrPacket },
     #[error("server {server} refused the connection: {} {}", .packet.code, String::from_utf8_lossy(&.packet.message))]
     ServerRefused { server: String, packet: ErrPacket },
     #[error("login to server {server} failed: {cause}")]
@@ -202,12 +216,16 @@ impl SessionError {
             Self::ClientGone | Self::ClientFailed(_) => EndReason::ClientGone,
             Self::ClientProtocol(_) | Self::ClientBroke(_) | Self::PacketTooLong(_) => EndReason::Protocol,
             Self::ClientTls(_) | Self::TlsRequired => EndReason::TlsFailed,
-            Self::ProxyHeader(_) => EndReason::ProxyHeader,
+            Self::ProxyHeader(_) | Self::ProxyHeaderMissing(_) | Self::ProxyHeaderUnexpected => {
+                EndReason::ProxyHeader
+            }
             Self::LoginTimeout(_) => EndReason::LoginTimeout,
             Self::ClientTooOld(_)
             | Self::LoginRefused
+            | Self::NotAdmitted { .. }
             | Self::PasswordExposed(_)
             | Self::AccessDenied { .. } => EndReason::LoginFailed,
+            Self::NoServer(error) if is_of_account(error) => EndReason::LoginFailed,
             Self::NoServer(LeaseError::QueueFull { .. }) => EndReason::QueueFull,
             Self::NoServer(LeaseError::QueueTimeout { .. }) => EndReason::QueueTimeout,
             Self::NoServer(_) | Self::NoServerSeen | Self::NotServed => EndReason::NoServer,
@@ -216,6 +234,7 @@ impl SessionError {
             | Self::NoServerInGroup(_)
             | Self::NoServerInRole
             | Self::NoPrimary(_)
+            | Self::NoOtherPrimary { .. }
             | Self::WritesRefused(_)
             | Self::PinnedToReplica { .. }
             | Self::NotCaughtUp { .. }
@@ -259,10 +278,13 @@ impl SessionError {
             | Self::PacketTooLong(_)
             | Self::ClientTls(_)
             | Self::ProxyHeader(_)
+            | Self::ProxyHeaderMissing(_)
+            | Self::ProxyHeaderUnexpected
             | Self::LoginTimeout(_)
             | Self::TlsRequired
             | Self::ClientTooOld(_)
             | Self::LoginRefused
+            | Self::NotAdmitted { .. }
             | Self::AccessDenied { .. }
             | Self::NoSuchServer(_)
             | Self::UnknownStatement { .. }
@@ -290,11 +312,14 @@ impl SessionError {
             | Self::TooManyUserSessions { .. }
             | Self::Drained
             | Self::Shutdown => Fault::Gateway,
+            // With what our configuration says of it.
+            Self::NoServer(error) if is_of_account(error) => Fault::Gateway,
             Self::NoServer(_)
             | Self::NoServerSeen
             | Self::NoServerInGroup(_)
             | Self::NoServerInRole
             | Self::NoPrimary(_)
+            | Self::NoOtherPrimary { .. }
             | Self::WritesRefused(_)
             | Self::Demoted { .. }
             | Self::NotCaughtUp { .. }
@@ -331,6 +356,7 @@ impl SessionError {
     /// The error the client is told, or `None` where there is nobody to tell or the protocol has no place for it.
     pub(crate) fn to_packet(&self) -> Option<ErrPacket> {
         if let Self::ServerRefused { packet, .. }
+        | Self::NotAdmitted { packet, .. }
         | Self::StateRefused { packet, .. }
         | Self::PrepareRefused(packet) = self
         {
@@ -358,7 +384,9 @@ impl SessionError {
             | Self::ClientBroke(_)
             | Self::NotServed
             | Self::ProxyHeader(_)
+            | Self::ProxyHeaderMissing(_)
             | Self::LoginRefused
+            | Self::NotAdmitted { .. }
             | Self::StateRefused { .. }
             | Self::PrepareRefused(_)
             | Self::ServerRefused { .. } => return None,
@@ -384,6 +412,7 @@ impl SessionError {
             Self::ClientTooOld(_) => (1251, b"08004"),
             // "The MySQL server is running with the %s option so it cannot execute this statement"
             Self::NoPrimary(_)
+            | Self::NoOtherPrimary { .. }
             | Self::WritesRefused(_)
             | Self::NotCaughtUp { .. }
             | Self::PinnedToReplica { .. } => (1290, b"HY000"),
@@ -398,7 +427,10 @@ impl SessionError {
             | Self::ServerLogin { .. } => (1429, b"08S01"),
             Self::TooManyStatements(_) => (1461, b"42000"),
             Self::StatementChanged => (1615, b"HY000"),
-            Self::Malformed | Self::ClientProtocol(_) | Self::PacketTooLong(_) => (1835, b"HY000"),
+            Self::Malformed
+            | Self::ClientProtocol(_)
+            | Self::PacketTooLong(_)
+            | Self::ProxyHeaderUnexpected => (1835, b"HY000"),
             Self::KilledItself { mariadb: true } => (1927, b"70100"),
             Self::StatementTimeout { mariadb: true } => (1969, b"70100"),
             Self::StatementTimeout { mariadb: false } => (3024, b"HY000"),
@@ -426,13 +458,25 @@ impl SessionError {
             | Self::ServerTimeout { .. } => "Lost connection to MySQL server: ",
             Self::NoSuchSession(_) => "Unknown thread id: ",
             Self::UnknownCollation(_) => "Unknown character set: ",
-            Self::ClientProtocol(_) | Self::PacketTooLong(_) => "Malformed communication packet: ",
+            Self::ClientProtocol(_) | Self::PacketTooLong(_) | Self::ProxyHeaderUnexpected => {
+                "Malformed communication packet: "
+            }
             Self::LoginTimeout(_) => "Got timeout reading communication packets: ",
             Self::ClientTooOld(_) => "Client does not support the login: ",
             Self::Drained => "Server shutdown in progress: ",
             _ => "",
         }
     }
+}
+
+/// A server is there, and refuses the account as the gateway knows it: a password of `[[user]]` that is not the server's, say.
+fn is_of_account(error: &LeaseError) -> bool {
+    const ER_ACCESS_DENIED_ERROR: u16 = 1045;
+    const ER_ACCESS_DENIED_NO_PASSWORD_ERROR: u16 = 1698;
+    let LeaseError::Refused { packet, .. } = error else {
+        return false;
+    };
+    [ER_ACCESS_DENIED_ERROR, ER_ACCESS_DENIED_NO_PASSWORD_ERROR].contains(&packet.code)
 }
 
 /// What a client is told whose `KILL` of a session on another server did not work (ER_KILL_DENIED_ERROR). Its own session

@@ -26,6 +26,7 @@ use crate::proxy;
 use crate::session::signal_as_error;
 use crate::worker::Worker;
 
+pub use crate::gating::{Gated, Gating, is_plain};
 pub use crate::guest_login::{Identity, NotAdmitted};
 pub use crate::lookups::{
     Answered, Asked, Environment, Finding, Gate, Left, Lesson, Lookups, Parameters, Plan, Rights,

@@ -486,7 +486,7 @@ impl Gateway {
                 .iter()
                 .filter_map(|(name, (_, cluster))| match cluster.reload_tls_if_changed() {
                     Ok(changed) => changed.then(|| Ok(format!("cluster {name}"))),
-                    Err(error) => Some(Err(format!("cluster {name}: {error}"))),
+                    Err(error) => Some(Err(error.to_string())),
                 });
         listeners.chain(clusters).collect()
     }

@@ -5,7 +5,7 @@
 //! lookups in a row, of which each has waited as long, and after one such command it is given up for as many.
 
 use std::io;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 
 use net::Stream;
 
@@ -13,29 +13,60 @@ use crate::lookups::{Gate, Lookups};
 use crate::relay::Wires;
 
 /// So many strong lookups are followed by another one, most likely.
-const GATED_AFTER: u8 = 16;
+const GATED_AFTER: u16 = 16;
+/// And behind so many where waits were in vain: each makes it twice as many, since such a wait comes on top of the lookup's own.
+const GATED_AFTER_MAX: u16 = 1024;
 
-/// See the module.
-#[derive(Default)]
-pub(crate) struct Gating {
+/// See the module. `M`: what a session wants to know of the moment in which its wait began.
+pub struct Gating<M = u32> {
     gate: Option<Box<dyn Gate>>,
-    in_a_row: u8,
+    in_a_row: u16,
+    /// So many have to be.
+    gated_after: u16,
     /// The command under way was answered as a strong lookup.
     is_lookup: bool,
-    /// The definitions that memory had when the wait at the gate began, and the tick of the worker's clock.
-    began: Option<(u64, u32)>,
+    /// The definitions that memory had when the wait at the gate began, and the moment.
+    began: Option<(u64, M)>,
     /// See [`is_fresh`](Self::is_fresh).
     is_fresh: bool,
     /// The wait at the gate has brought nothing: the primary is too far away, or memory behind. The lookup waits once more.
     was_in_vain: bool,
 }
 
-impl Gating {
+/// The memory that a session reads.
+pub trait Gated<M> {
+    /// A gate for the session of this task, where there are any.
+    fn gate(&self, task: &Waker) -> Option<Box<dyn Gate>>;
+
+    /// The definitions that memory has, which change where it is begun anew; and the moment.
+    fn now(&self) -> (u64, M);
+}
+
+impl<M> Default for Gating<M> {
+    fn default() -> Self {
+        Self {
+            gate: None,
+            in_a_row: 0,
+            gated_after: GATED_AFTER,
+            is_lookup: false,
+            began: None,
+            is_fresh: false,
+            was_in_vain: false,
+        }
+    }
+}
+
+impl<M: Copy> Gating<M> {
     /// The session waits for its next command.
     #[inline]
-    pub(crate) fn next_command(&mut self) {
+    pub fn next_command(&mut self) {
+        if self.was_in_vain {
+            self.gated_after = GATED_AFTER_MAX.min(self.gated_after * 2);
+        } else if self.is_fresh {
+            self.gated_after = GATED_AFTER;
+        }
         self.in_a_row = match std::mem::take(&mut self.is_lookup) {
-            true => GATED_AFTER.min(self.in_a_row + 1),
+            true => self.gated_after.min(self.in_a_row + 1),
             false => 0,
         };
         (self.began, self.is_fresh, self.was_in_vain) = (None, false, false);
@@ -43,43 +74,46 @@ impl Gating {
 
     /// The command is a strong lookup that is answered from memory.
     #[inline]
-    pub(crate) fn note_lookup(&mut self) {
+    pub fn note_lookup(&mut self) {
         self.is_lookup = !self.was_in_vain;
     }
 
     /// Memory is as fresh as the command demands, if it has these definitions. Memory that was begun anew since has others.
     #[inline]
-    pub(crate) fn is_fresh(&self, definitions: u64) -> bool {
+    pub fn is_fresh(&self, definitions: u64) -> bool {
         self.is_fresh && self.began.is_some_and(|(began, _)| began == definitions)
     }
 
-    /// When the wait at the gate began, in ticks of the worker's clock.
+    /// When the wait at the gate began.
     #[inline]
-    pub(crate) fn began(&self) -> Option<u32> {
-        self.began.map(|(_, tick)| tick)
+    pub(crate) fn began(&self) -> Option<M> {
+        self.began.map(|(_, moment)| moment)
     }
 
-    /// Reads what the client sends. To be called for the command that is waited for, until it is there: what came behind another
-    /// may have come later. What TLS or compression bring need not be bytes of a command.
+    /// Reads what the client sends with `read`. To be called for the command that is waited for, until it is there: what came behind
+    /// another may have come later. `is_plain`: bytes at the socket are bytes of commands, which those of TLS or compression need not
+    /// be.
+    ///
+    /// # Errors
+    /// Those of `read`.
     #[inline]
-    pub(crate) fn poll_read(
+    pub fn poll_read(
         &mut self,
-        lookups: &dyn Lookups,
         cx: &mut Context<'_>,
-        wires: &mut Wires,
-        now: u32,
+        memory: &impl Gated<M>,
+        is_plain: bool,
+        mut read: impl FnMut(&mut Context<'_>) -> Poll<io::Result<usize>>,
     ) -> Poll<io::Result<usize>> {
-        let Wires { up, client, .. } = wires;
-        if self.in_a_row < GATED_AFTER || !matches!(client, Stream::Tcp(_) | Stream::Unix(_)) {
-            return up.poll_read(cx, client);
+        if self.in_a_row < self.gated_after || !is_plain {
+            return read(cx);
         }
         let Some(gate) = &mut self.gate else {
-            self.gate = lookups.gate(cx.waker());
-            // From the next command on.
-            return up.poll_read(cx, client);
+            self.gate = memory.gate(cx.waker());
+            // From the next look on.
+            return read(cx);
         };
-        let Poll::Ready(read) = gate.poll_read(cx, &mut |cx| up.poll_read(cx, client)) else {
-            self.began.get_or_insert_with(|| (lookups.definitions(), now));
+        let Poll::Ready(read) = gate.poll_read(cx, &mut read) else {
+            self.began.get_or_insert_with(|| memory.now());
             return Poll::Pending;
         };
         let (n, is_fresh) = read?;
@@ -89,6 +123,41 @@ impl Gating {
     }
 }
 
+/// The lookups of a SQL session, and the tick of its worker's clock.
+struct OfSession<'l>(&'l dyn Lookups, u32);
+
+impl Gated<u32> for OfSession<'_> {
+    fn gate(&self, task: &Waker) -> Option<Box<dyn Gate>> {
+        self.0.gate(task)
+    }
+
+    fn now(&self) -> (u64, u32) {
+        (self.0.definitions(), self.1)
+    }
+}
+
+/// Reads what the client of a SQL session sends.
+#[inline]
+pub(crate) fn poll_read(
+    cx: &mut Context<'_>,
+    gating: &mut Gating,
+    lookups: &dyn Lookups,
+    wires: &mut Wires,
+    now: u32,
+) -> Poll<io::Result<usize>> {
+    let Wires { up, client, .. } = wires;
+    let is_plain = is_plain(client);
+    gating.poll_read(cx, &OfSession(lookups, now), is_plain, |cx| {
+        up.poll_read(cx, client)
+    })
+}
+
+/// See [`Gating::poll_read`].
+#[inline]
+pub fn is_plain(client: &Stream) -> bool {
+    matches!(client, Stream::Tcp(_) | Stream::Unix(_))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -96,7 +165,7 @@ mod tests {
     #[test]
     fn what_was_waited_for_is_of_the_memory_of_then() {
         let gating = Gating {
-            began: Some((7, 0)),
+            began: Some((7, 0_u32)),
             is_fresh: true,
             ..Gating::default()
         };
@@ -105,7 +174,7 @@ mod tests {
 
     #[test]
     fn who_waits_in_vain_goes_on_without_a_gate() {
-        let mut gating = Gating::default();
+        let mut gating = Gating::<()>::default();
         for _ in 0..GATED_AFTER {
             gating.note_lookup();
             gating.next_command();
@@ -115,5 +184,15 @@ mod tests {
         gating.note_lookup();
         gating.next_command();
         assert_eq!((gating.in_a_row, gating.was_in_vain), (0, false));
+        // It takes twice as many from here on, until a wait is of use again.
+        for _ in 0..3 * GATED_AFTER {
+            gating.note_lookup();
+            gating.next_command();
+        }
+        assert_eq!(gating.in_a_row, 2 * GATED_AFTER);
+        gating.is_fresh = true;
+        gating.note_lookup();
+        gating.next_command();
+        assert_eq!(gating.in_a_row, GATED_AFTER);
     }
 }

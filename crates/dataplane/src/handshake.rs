@@ -575,6 +575,7 @@ pub(crate) fn client_read(error: ReadError) -> SessionError {
     match error {
         ReadError::Closed => SessionError::ClientGone,
         ReadError::TooLong(len) => SessionError::PacketTooLong(len),
+        ReadError::ProxyHeader => SessionError::ProxyHeaderUnexpected,
         other => SessionError::ClientFailed(other.into_io()),
     }
 }

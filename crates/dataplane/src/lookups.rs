@@ -363,9 +363,15 @@ impl Answer for Recorded<'_> {
     }
 }
 
+/// Whether an answer may be written to the client before its next command is read: nothing else is on its way there. To be asked
+/// before one is made, which counts.
+pub(crate) fn may_put(wires: &Wires) -> bool {
+    wires.down.is_empty() && !wires.down.is_pending()
+}
+
 /// Has an answer written to the client before its next command is read. False where that has to be done in another way.
 pub(crate) fn put(wires: &mut Wires, packets: &[u8]) -> bool {
-    if !wires.down.is_empty() || wires.down.is_pending() || packets.len() > net::buffer::CAPACITY {
+    if packets.len() > net::buffer::CAPACITY {
         return false;
     }
     if wires.client.begin_command().is_err() {

@@ -1,5 +1,7 @@
 //! The PROXY header that a load balancer in front of us puts before the first byte of a client.
 
+use std::time::Duration;
+
 use net::proxy_header::{self, Parsed};
 use net::{Peer, Stream};
 use tokio::io::AsyncReadExt;
@@ -18,7 +20,15 @@ pub(crate) async fn read_header(
     let limit = listener.config.login_timeout;
     tokio::time::timeout(limit, read(client, listener))
         .await
-        .unwrap_or(Err(SessionError::LoginTimeout(limit)))
+        .unwrap_or(Err(SessionError::ProxyHeaderMissing(limit)))
+}
+
+/// What is said where the time for a login is over. A client that a header was asked of waits for our greeting, and could not know.
+pub(crate) fn too_late(had_header: bool, limit: Duration) -> SessionError {
+    match had_header {
+        true => SessionError::LoginTimeout(limit),
+        false => SessionError::ProxyHeaderMissing(limit),
+    }
 }
 
 async fn read(client: &mut Stream, listener: &ListenerState) -> Result<(Peer, Vec<u8>), SessionError> {

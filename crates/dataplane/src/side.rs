@@ -10,7 +10,7 @@ use std::pin::Pin;
 use std::task::{Poll, ready};
 
 use mysql_wire::{PacketHeader, WireError, write_packet};
-use net::{Peer, Stream, buffer};
+use net::{Peer, Stream, buffer, proxy_header};
 use tokio::io::{AsyncRead, AsyncWriteExt, ReadBuf};
 
 use crate::auth_relay::Link;
@@ -36,6 +36,8 @@ pub(crate) enum ReadError {
     Closed,
     Io(io::Error),
     TooLong(usize),
+    /// What a balancer says of its client, where nothing of the kind is expected.
+    ProxyHeader,
 }
 
 impl ReadError {
@@ -45,6 +47,7 @@ impl ReadError {
             Self::Closed => io::ErrorKind::UnexpectedEof.into(),
             Self::Io(error) => error,
             Self::TooLong(len) => io::Error::other(format!("login packet of {len} bytes")),
+            Self::ProxyHeader => io::Error::other("a PROXY header"),
         }
     }
 }
@@ -82,6 +85,11 @@ impl<'s> Side<'s> {
         loop {
             if let Some(header) = PacketHeader::parse(&self.unread) {
                 if header.payload_len > limit {
+                    // Of either version: as packets they would be longer than any of a login. The client behind it has sent one of its own.
+                    if proxy_header::is_begun(&self.unread) {
+                        *self.sequence = self.sequence.wrapping_add(1);
+                        return Err(ReadError::ProxyHeader);
+                    }
                     *self.sequence = header.sequence.wrapping_add(1);
                     return Err(ReadError::TooLong(header.payload_len));
                 }

@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context;
-use clap::Subcommand;
+use clap::{Args, Subcommand};
+use config::import::{ImportError, Imported};
 
 /// Longest file, in bytes.
 const FILE_MAX: u64 = 64 << 20;
@@ -20,19 +21,36 @@ pub(crate) enum Import {
     /// proxysql.cnf. The configuration goes to standard output, passwords included; what has no equal goes to
     /// standard error.
     Proxysql {
-        /// The file; `-` is standard input.
-        file: PathBuf,
-        /// Exit with 3 when anything has no equal.
-        #[arg(long)]
-        strict: bool,
+        #[command(flatten)]
+        source: Source,
     },
+    /// HAProxy's haproxy.cfg, as far as it is in front of MySQL. The configuration goes to standard output, with the line
+    /// that each option comes from; what has no equal goes to standard error, line by line.
+    Haproxy {
+        #[command(flatten)]
+        source: Source,
+    },
+}
+
+#[derive(Args)]
+pub(crate) struct Source {
+    /// The file; `-` is standard input.
+    file: PathBuf,
+    /// Exit with 3 when anything has no equal.
+    #[arg(long)]
+    strict: bool,
 }
 
 /// Converts, and answers with the exit code.
 pub(crate) fn run(import: &Import) -> anyhow::Result<ExitCode> {
-    let Import::Proxysql { file, strict } = import;
+    type Convert = fn(&str) -> Result<Imported, ImportError>;
+    let (source, convert): (_, Convert) = match import {
+        Import::Proxysql { source } => (source, config::import::proxysql),
+        Import::Haproxy { source } => (source, config::import::haproxy),
+    };
+    let Source { file, strict } = source;
     let text = read(file).with_context(|| file.display().to_string())?;
-    let imported = config::import::proxysql(&text).with_context(|| file.display().to_string())?;
+    let imported = convert(&text).with_context(|| file.display().to_string())?;
     crate::print(&imported.toml)?;
     for note in &imported.without_equal {
         eprintln!("{note}");

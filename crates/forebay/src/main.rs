@@ -84,8 +84,8 @@ enum Sandbox {
         #[arg(long, default_value = "mariadb")]
         kind: sandbox::Kind,
         /// How many, 1 to 9. The first is the primary of the others, or the first member of the cluster.
-        #[arg(long, default_value_t = 1)]
-        nodes: usize,
+        #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=9))]
+        nodes: u8,
     },
     /// Stop them and leave nothing behind: all that this user has started, or those of one sandbox.
     Down {
@@ -133,7 +133,12 @@ fn words(error: &anyhow::Error) -> String {
 
 /// The configuration; where there is none, with what to do about it.
 fn load(path: &Path) -> anyhow::Result<config::Config> {
-    config::Config::load(path).map_err(|errors| match File::open(path).map_err(|error| error.kind()) {
+    // What is no file might wait for somebody to write into it.
+    let open = || match path.metadata()?.is_file() {
+        true => File::open(path).map(drop),
+        false => Ok(()),
+    };
+    config::Config::load(path).map_err(|errors| match open().map_err(|error: io::Error| error.kind()) {
         Err(ErrorKind::NotFound) => {
             anyhow::anyhow!("{errors}; name the file with --config (how to begin one: forebay docs options)")
         }
@@ -142,7 +147,7 @@ fn load(path: &Path) -> anyhow::Result<config::Config> {
                 "{errors}; the user that runs this must be able to read it and to enter its folders"
             )
         }
-        Ok(_) | Err(_) => errors.into(),
+        Ok(()) | Err(_) => errors.into(),
     })
 }
 
@@ -173,8 +178,9 @@ fn check(path: &Path) -> anyhow::Result<()> {
     }
     for words in certificates::worries(&config)
         .into_iter()
-        .chain(config::log_worry(&config.log.level))
+        .chain(config::log_worries(&config.log.level))
         .chain(config::congestion_worries(&config))
+        .chain(config::idle_worries(&config))
     {
         eprintln!("forebay: {words}");
     }
@@ -234,7 +240,10 @@ fn print(text: &str) -> anyhow::Result<()> {
 
 fn sandbox(command: Sandbox) -> anyhow::Result<()> {
     let command = match command {
-        Sandbox::Up { kind, nodes } => sandbox::cli::Command::Up { kind, nodes },
+        Sandbox::Up { kind, nodes } => sandbox::cli::Command::Up {
+            kind,
+            nodes: nodes.into(),
+        },
         Sandbox::Down { address } => sandbox::cli::Command::Down { address },
         Sandbox::Status => sandbox::cli::Command::Status,
     };

@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use admin::{
-    CacheStatus, ClusterStatus, ListenerStatus, MappingStatus, PinStatus, ServerStatus, SessionStatus,
-    Status, WorkerStatus,
+    CacheStatus, ClusterStatus, ListenerStatus, MappingStatus, PinStatus, RefusedReload, ServerStatus,
+    SessionStatus, Status, WorkerStatus,
 };
 use cache::Cache;
 use config::{Config, Reload};
@@ -16,11 +16,13 @@ use dataplane::Gateway;
 use telemetry::Telemetry;
 use telemetry::log::LogHandle;
 use tracing::{error, info, warn};
-use upstream::{Cluster, Member};
+use upstream::{Cluster, Member, Server};
 
 use crate::certificates::Certificates;
 use crate::notify;
 use crate::serve::settle_max_connections;
+
+const SHUTTING_DOWN: &str = "shutting down; it counts at the next start";
 
 /// The running gateway with the configuration it runs by.
 pub(crate) struct Operator {
@@ -37,6 +39,16 @@ pub(crate) struct Operator {
     is_leaving: AtomicBool,
     /// When the configuration that is in force was taken up.
     taken: Mutex<Instant>,
+    /// The last reload, where it was refused.
+    refused: Mutex<Option<Refused>>,
+}
+
+/// A reload that was refused.
+struct Refused {
+    at: Instant,
+    why: String,
+    /// The mistakes, one a line.
+    cause: String,
 }
 
 impl Operator {
@@ -60,6 +72,7 @@ impl Operator {
             started: Instant::now(),
             is_leaving: AtomicBool::new(false),
             taken: Mutex::new(Instant::now()),
+            refused: Mutex::default(),
         };
         operator.publish_limit(&operator.config());
         operator.look_at_certificates();
@@ -109,10 +122,21 @@ impl Operator {
     /// Reads the configuration again, applies what can be applied, and logs what was and what was not.
     ///
     /// # Errors
-    /// What is wrong with it; the one in force stays.
+    /// What is wrong with it; the one in force stays. So it does when sessions are being ended, where nothing is read, and nothing
+    /// counted.
     pub(crate) fn reload_and_log(&self, why: &str) -> Result<String, String> {
+        if self.gateway.is_draining() {
+            info!(why, "configuration not read again: {SHUTTING_DOWN}");
+            return Err(format!("the configuration is not read again: {SHUTTING_DOWN}"));
+        }
         let result = self.reload_now();
         self.telemetry.control.config_reloaded(result.is_ok());
+        let refused = result.as_ref().err().map(|cause| Refused {
+            at: Instant::now(),
+            why: why.to_owned(),
+            cause: cause.clone(),
+        });
+        *self.refused.lock().unwrap_or_else(PoisonError::into_inner) = refused;
         // Of a process that ends its end is what counts.
         if !self.is_leaving() {
             notify::reloaded(result.is_ok());
@@ -155,7 +179,7 @@ impl Operator {
             self.log
                 .set_level(&new.log.level)
                 .map_err(|error| error.to_string())?;
-            if let Some(words) = config::log_worry(&new.log.level) {
+            for words in config::log_worries(&new.log.level) {
                 warn!("{words}");
             }
         }
@@ -164,11 +188,30 @@ impl Operator {
             let _ = self.log.set_level(&config.log.level);
             return Err(error.to_string());
         }
+        // Of what was so before it was told before.
+        let known = config::idle_worries(&config);
+        let idle = config::idle_worries(&new).into_iter();
+        for words in idle.filter(|words| !known.contains(words)) {
+            warn!("{words}");
+        }
         self.publish_limit(&new);
         self.certificates.look(&new);
         *self.taken.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
         *config = new;
         Ok(diff.to_string())
+    }
+
+    /// What is wrong with the file, since nobody has mended it.
+    fn refused_reload(&self) -> Option<RefusedReload> {
+        let refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+        let Refused { at, why, cause } = refused.as_ref()?;
+        let mut mistakes = cause.lines();
+        Some(RefusedReload {
+            seconds_ago: at.elapsed().as_secs(),
+            why: why.clone(),
+            first_mistake: mistakes.next().unwrap_or_default().to_owned(),
+            more_mistakes: mistakes.count() as u64,
+        })
     }
 
     fn config(&self) -> MutexGuard<'_, Config> {
@@ -222,10 +265,12 @@ impl admin::Gateway for Operator {
             {
                 reasons.push(format!("cluster {}: no server is up", cluster.name()));
             }
-            let is_shared = listeners
-                .iter()
-                .any(|listener| listener.cluster == cluster.name() && listener.mode == config::Mode::Split);
-            if is_shared && let Some(reason) = cluster.cannot_be_shared() {
+            let is_shared = listeners.iter().any(|listener| {
+                listener.cluster == cluster.name()
+                    && listener.mode == config::Mode::Split
+                    && listener.protocol == config::Protocol::Mysql
+            });
+            if is_shared && let Some(reason) = no_login(&cluster) {
                 reasons.push(format!(
                     "cluster {}: mode split refuses every login: {reason}",
                     cluster.name()
@@ -258,6 +303,7 @@ impl admin::Gateway for Operator {
             version: env!("CARGO_PKG_VERSION").into(),
             uptime_seconds: self.started.elapsed().as_secs(),
             shutting_down: self.is_leaving(),
+            refused_reload: self.refused_reload(),
             sessions: self.gateway.sessions() as u64,
             listeners: listeners.collect(),
             clusters: self
@@ -277,8 +323,9 @@ impl admin::Gateway for Operator {
 
     fn set_log_level(&self, level: &str) -> Result<(), String> {
         // Whoever asks is there to read it. In the file it is a word in the log.
-        if let Some(words) = config::log_worry(level) {
-            return Err(words);
+        let worries = config::log_worries(level);
+        if !worries.is_empty() {
+            return Err(worries.join("\n"));
         }
         self.log.set_level(level).map_err(|error| error.to_string())?;
         info!(level, "log level changed");
@@ -324,6 +371,25 @@ fn cache_status(cache: &Cache) -> CacheStatus {
         memory_max_bytes: memory.memory_max,
         mappings: mappings.collect(),
     }
+}
+
+/// Why sessions of mode `split` cannot begin, although a server is up: none is fit for it, or none has a role that takes them.
+fn no_login(cluster: &Cluster) -> Option<String> {
+    /// Servers that are named.
+    const SHOWN: usize = 4;
+    let is_up = |server: &Arc<Server>| server.state().status == upstream::Status::Up;
+    if !cluster.servers().iter().any(is_up) {
+        return None;
+    }
+    cluster.cannot_be_shared().or_else(|| {
+        let servers = cluster.topology().entrance().err()?;
+        let named: Vec<String> = servers.iter().take(SHOWN).map(ToString::to_string).collect();
+        let more = match servers.len().saturating_sub(SHOWN) {
+            0 => String::new(),
+            more => format!("; and {more} more"),
+        };
+        Some(format!("{}{more}", named.join("; ")))
+    })
 }
 
 /// Why nothing is written in a cluster of which it is known who would take it.

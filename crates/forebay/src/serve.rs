@@ -47,7 +47,8 @@ pub(crate) fn run(path: &Path) -> anyhow::Result<()> {
             max_connections = config.max_connections.unwrap_or_default(),
             "starting"
         );
-        if let Some(words) = config::log_worry(&config.log.level) {
+        let idle = config::idle_worries(&config);
+        for words in config::log_worries(&config.log.level).into_iter().chain(idle) {
             warn!("{words}");
         }
         let admin = config

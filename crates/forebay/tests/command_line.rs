@@ -195,3 +195,29 @@ fn a_cluster_that_nothing_uses_is_told_of() {
         ""
     );
 }
+
+/// A rule that does nothing is no mistake of the file, and not for silence either.
+#[test]
+fn what_does_nothing_is_told_by_check_and_at_the_start() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join("idle.toml");
+    let config = format!(
+        "max_connections = 1\n[[listener]]\nbind = {:?}\ncluster = \"main\"\n\
+         [cluster.main]\nservers = [\"127.0.0.1:1\"]\n[[rule]]\nname = \"firewall\"\nrefuse = \"no\"\n",
+        taken.local_addr().unwrap().to_string()
+    );
+    std::fs::write(&file, config).unwrap();
+    for (command, is_right) in [("check", true), ("serve", false)] {
+        let output = Command::new(env!("CARGO_BIN_EXE_forebay"))
+            .args([command, "--config"])
+            .arg(&file)
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.success(), is_right, "{said}");
+        assert!(
+            said.contains("rule[firewall]: it does nothing"),
+            "{command}: {said}"
+        );
+    }
+}

@@ -61,21 +61,25 @@ async fn in_a_packet_with_the_right_number() {
 async fn and_writes_nothing_of_its_own_into_the_log() {
     let servers = servers(1);
     let gateway = Setup::in_front_of(&servers).start();
-    let forged = b"x\n2026-01-01T00:00:00Z  INFO forged line\x1b[31m";
-    let mut payload = raw::login();
-    let name = payload
-        .windows(raw::GUEST.len())
-        .position(|at| at == raw::GUEST.as_bytes())
-        .unwrap();
-    payload.splice(name..name + raw::GUEST.len(), forged.iter().copied());
-    let mut raw = greeted(&gateway).await;
-    raw.send(1, &payload).await.unwrap();
-    drop(raw);
-    eventually("the end of the session is in the log", async || {
-        gateway.log().contains("session ended")
-    })
-    .await;
+    let forged_line = "x\n2026-01-01T00:00:00Z  INFO forged line\x1b[31m";
+    let forged_fields = "a server=\"db1\" reason=\"client_quit\"";
+    for (count, forged) in [(1, forged_line), (2, forged_fields)] {
+        let mut payload = raw::login();
+        let name = payload
+            .windows(raw::GUEST.len())
+            .position(|at| at == raw::GUEST.as_bytes())
+            .unwrap();
+        payload.splice(name..name + raw::GUEST.len(), forged.bytes());
+        let mut raw = greeted(&gateway).await;
+        raw.send(1, &payload).await.unwrap();
+        drop(raw);
+        eventually("the end of the session is in the log", async || {
+            gateway.log().matches("session ended").count() == count
+        })
+        .await;
+    }
     let log = gateway.log();
+    assert!(log.contains(&format!(" user={forged_fields:?} ")), "{log}");
     assert!(!log.lines().any(|line| line.starts_with("2026-01-01")), "{log}");
     assert!(!log.contains('\x1b'), "{log}");
 }

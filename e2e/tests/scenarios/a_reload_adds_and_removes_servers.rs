@@ -1,4 +1,4 @@
-use e2e::{Setup, client, eventually, servers};
+use e2e::{Gateway, Setup, client, eventually, servers};
 use mysql_async::prelude::Queryable;
 
 #[tokio::test]
@@ -53,9 +53,27 @@ async fn and_a_wrong_one_changes_nothing() {
     let servers = servers(1);
     let mut gateway = Setup::in_front_of(&servers).start();
     let mut session = client::connect(&gateway).await;
-    let wrong = Setup::in_front_of(&servers).cluster("balance = \"by_mood\"");
+    let is_refused = |gateway: &Gateway| {
+        let (_, status) = gateway.get("/status");
+        match status.split("\"refused_reload\":").nth(1) {
+            Some(refused) if refused.starts_with("null") => None,
+            refused => Some(refused.unwrap().split('}').next().unwrap().to_owned()),
+        }
+    };
+    assert_eq!(is_refused(&gateway), None);
+    let wrong = Setup::in_front_of(&servers).cluster("balance = \"by_mood\"\nbalanse = 1");
     assert!(!gateway.reload(wrong).await);
     eventually("the log says why", async || gateway.log().contains("by_mood")).await;
+    let refused = is_refused(&gateway).unwrap();
+    for said in [
+        "\"why\":\"SIGHUP\"",
+        "by_mood",
+        "\"more_mistakes\":1",
+        "\"seconds_ago\":",
+    ] {
+        assert!(refused.contains(said), "{refused}");
+    }
+    assert!(!refused.contains("balanse"), "the first one: {refused}");
     session.query_drop("SELECT 1").await.unwrap();
     client::connect(&gateway).await;
     assert!(
@@ -63,6 +81,7 @@ async fn and_a_wrong_one_changes_nothing() {
         "{}",
         gateway.log()
     );
+    assert_eq!(is_refused(&gateway), None);
 }
 
 #[tokio::test]

@@ -7,7 +7,7 @@ use mysql_async::prelude::Queryable;
 #[tokio::test]
 async fn and_then_ends_with_status_0() {
     let servers = servers(1);
-    let mut gateway = Setup::in_front_of(&servers).start();
+    let mut gateway = Setup::in_front_of(&servers).top("watch = true").start();
     let mut idle = client::connect(&gateway).await;
     let mut busy = client::connect(&gateway).await;
     busy.query_drop("CREATE TABLE t (id INT PRIMARY KEY) ENGINE=InnoDB")
@@ -30,6 +30,16 @@ async fn and_then_ends_with_status_0() {
         "an idle session has ended"
     );
     assert!(gateway.is_running());
+    // Nothing of a new configuration could be taken up, right or wrong: that is no failure.
+    gateway.write_config(Setup::in_front_of(&servers).top("watch = true\nmax_connections = \"many\""));
+    eventually("the gateway has seen the file", async || {
+        gateway
+            .log()
+            .contains("configuration not read again: shutting down")
+    })
+    .await;
+    let failed = gateway.metric("forebay_config_reloads_total", &["result=\"failed\""]);
+    assert_eq!(failed, 0.0, "{}", gateway.log());
 
     busy.query_drop("INSERT INTO t VALUES (2)").await.unwrap();
     busy.query_drop("COMMIT").await.unwrap();

@@ -79,7 +79,7 @@ async fn or_to_show_one_of_their_own() {
     let servers = servers(1);
     let folder = tempfile::tempdir().unwrap();
     let certificates = Certificates::make(folder.path()).unwrap();
-    let tls = listener_tls("preferred", &certificates);
+    let tls = listener_tls("required", &certificates);
     let ca = &certificates.ca;
     let gateway = Setup::in_front_of(&servers)
         .listener_tls(&format!("{tls}\nclient_ca = {ca:?}\nclient_auth = \"required\""))
@@ -92,10 +92,35 @@ async fn or_to_show_one_of_their_own() {
         "42\n"
     );
     client::command_line(gateway.port(), &[&ca], "SELECT 42").unwrap_err();
+    let error = Conn::new(client::options(&gateway)).await.unwrap_err();
+    assert_eq!(client::code(&error), 3159, "without TLS: {error}");
 
     for file in [&certificates.server_cert, &certificates.ca] {
         let file = format!("file={file:?}");
         let end = gateway.metric("forebay_certificate_expiry_timestamp_seconds", &[&file]);
         assert!(end > 1.8e9, "{file} ends at {end}");
     }
+}
+
+#[tokio::test]
+async fn and_files_that_cannot_be_read_again_are_named_once() {
+    let servers = servers(1);
+    let folder = tempfile::tempdir().unwrap();
+    let ca = folder.path().join("ca.pem");
+    std::fs::copy(servers[0].folder().join("ca.pem"), &ca).unwrap();
+    let gateway = Setup::in_front_of(&servers)
+        .cluster_tls(&format!("mode = \"required\"\nverify = \"ca\"\nca = {ca:?}"))
+        .start();
+    std::fs::write(&ca, "nothing").unwrap();
+    let told = || {
+        let log = gateway.log();
+        let mut lines = log.lines();
+        lines
+            .find(|line| line.contains("certificates not read again"))
+            .map(str::to_owned)
+    };
+    eventually("the log says so", async || told().is_some()).await;
+    let line = told().unwrap();
+    assert_eq!(line.matches("cluster main").count(), 1, "{line}");
+    client::connect(&gateway).await;
 }

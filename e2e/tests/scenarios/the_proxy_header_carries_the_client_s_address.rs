@@ -71,7 +71,46 @@ async fn but_nobody_else_may_send_one() {
         .start();
     let mut session = client::connect(&gateway).await; // without a header, as the rest of the world
     session.ping().await.unwrap();
-    let port = balancer(&gateway, V1).await;
-    assert!(Conn::new(client::options_at(port)).await.is_err());
+    for (count, header) in [(1, V1), (2, V2)] {
+        let port = balancer(&gateway, header).await;
+        assert!(Conn::new(client::options_at(port)).await.is_err());
+        eventually("it is counted", async || ended_for_headers(&gateway) == count).await;
+        let told = gateway.metric("forebay_errors_total", &["code=\"1835\""]);
+        assert_eq!(told as u64, count);
+        let named = "from an address that accept_proxy_from does not name";
+        eventually("the log names the option", async || {
+            gateway.log().matches(named).count() as u64 == count
+        })
+        .await;
+    }
     session.ping().await.unwrap();
+}
+
+/// Its client waits for the greeting, and we for the header.
+#[tokio::test]
+async fn and_whoever_has_to_send_one_is_told_apart_from_who_is_slow_to_log_in() {
+    let servers = servers(1);
+    let address = servers[0].primary().address();
+    for mode in ["session", "split", "tcp"] {
+        let setup = Setup::in_front_of(&servers)
+            .mode(mode)
+            .listener("accept_proxy_from = [\"127.0.0.1/32\"]\nlogin_timeout = \"300ms\"");
+        let gateway = match mode {
+            "split" => setup
+                .servers([format!("{{ address = {address:?}, role = \"primary\" }}")])
+                .tables("[[user]]\nname = \"a\"\npassword = \"b\"\n"),
+            _ => setup,
+        }
+        .start_unready();
+        assert!(Conn::new(client::options(&gateway)).await.is_err());
+        eventually("it is counted", async || ended_for_headers(&gateway) == 1).await;
+        eventually("the log names the option", async || {
+            gateway.log().contains("accept_proxy_from asks of this address")
+        })
+        .await;
+    }
+}
+
+fn ended_for_headers(gateway: &Gateway) -> u64 {
+    gateway.metric("forebay_sessions_ended_total", &["reason=\"proxy_header\""]) as u64
 }

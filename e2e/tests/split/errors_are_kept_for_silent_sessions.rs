@@ -1,10 +1,12 @@
 //! A session whose last statement failed may ask for the error, and keeps its connection for that. While others wait for connections the
 //! gateway keeps the error instead, and what the session is told of it is what it would have been told anyway.
 
+use std::net::TcpStream;
+
 use e2e::{Setup, client, eventually, kind};
 use mysql_async::Conn;
 use mysql_async::prelude::Queryable;
-use sandbox::{Kind, PASSWORD, USER, free_port};
+use sandbox::{Kind, PASSWORD, USER};
 
 use crate::cluster;
 use crate::statements_of_every_kind_are_as_on_one_server::in_words;
@@ -155,10 +157,12 @@ async fn where_there_is_no_primary() {
         return;
     }
     let mut there = directly("errors_at_replicas").await;
+    // Nobody can listen at the end of a connection that is there.
+    let taken = TcpStream::connect(cluster::single().primary().address()).unwrap();
     let servers = [
         format!(
-            "{{ address = \"127.0.0.1:{}\", role = \"primary\" }}",
-            free_port().unwrap()
+            "{{ address = \"{}\", role = \"primary\" }}",
+            taken.local_addr().unwrap()
         ),
         format!(
             "{{ address = {:?}, role = \"replica\", max_connections = 1 }}",

@@ -310,7 +310,7 @@ async fn a_session_keeps_its_connection_or_lets_it_go_as_they_say() {
     assert!(pins.is_empty(), "{pins:?}");
     session.query_drop("SELECT 'keep'").await.unwrap();
     let pins = cluster::pins(&mut session).await;
-    assert_eq!(pins, ["kept"]);
+    assert_eq!(pins, ["rule"]);
     session
         .query_drop("CREATE TEMPORARY TABLE kept_one (id INT)")
         .await
@@ -331,4 +331,61 @@ async fn statements_are_logged_and_held_back() {
         .find(|line| line.contains("statement of a rule"))
         .unwrap();
     assert!(line.contains("SELECT ?, ...") && !line.contains("4711"), "{line}");
+}
+
+/// Whoever writes a rule copies the text from there.
+#[tokio::test]
+async fn and_what_is_explained_is_what_rules_see() {
+    let explain = "FOREBAY EXPLAIN SELECT COUNT(*) FROM information_schema.`collations` WHERE id = 5";
+    let gateway = with_rules(&["log = true"]).await;
+    let mut session = cluster::connect(&gateway).await;
+    let lines: Vec<(String, String)> = session.query(explain).await.unwrap();
+    let (_, text) = lines.iter().find(|(name, _)| name == "digest_text").unwrap();
+    let escaped: String = text
+        .chars()
+        .map(|c| match c {
+            '(' | ')' | '*' | '?' => format!("\\{c}"),
+            c => c.to_string(),
+        })
+        .collect();
+    let gateway = with_rules(&[&format!(
+        "name = \"copied\"\ndigest_text = '^{escaped}$'\nlog = true"
+    )])
+    .await;
+    let mut session = cluster::connect(&gateway).await;
+    let lines: Vec<(String, String)> = session.query(explain).await.unwrap();
+    let copied = ("rule copied".to_owned(), "matches".to_owned());
+    assert!(lines.contains(&copied), "{lines:?}");
+    session
+        .query_drop("SELECT COUNT(*) FROM information_schema.`collations` WHERE id = 6")
+        .await
+        .unwrap();
+    eventually("it is in the log", async || {
+        gateway.log().contains(&format!("statement={text:?}"))
+    })
+    .await;
+}
+
+/// What the gateway answers itself costs the network as much.
+#[tokio::test]
+async fn and_what_no_server_sees_is_counted_too() {
+    let gateway = with_rules(&["text = 'please'\nrefuse = \"no\""]).await;
+    let mut session = cluster::connect(&gateway).await;
+    let bytes = |what: &str| gateway.metric(&format!("forebay_client_{what}_bytes_total"), &[]);
+    for statement in ["FOREBAY EXPLAIN SELECT 1", "SELECT 'please'"] {
+        let before = (bytes("received"), bytes("sent"));
+        for _ in 0..10 {
+            let _ = session.query_drop(statement).await;
+        }
+        let sent = (statement.len() * 10) as f64;
+        assert!(bytes("received") - before.0 >= sent, "{statement}");
+        assert!(bytes("sent") - before.1 >= 100.0, "{statement}");
+    }
+    session.disconnect().await.unwrap();
+    eventually("the end of the session is in the log", async || {
+        let log = gateway.log();
+        let line = log.lines().find(|line| line.contains("session ended"));
+        line.is_some_and(|line| !line.contains("bytes_from_client=0 ") && !line.contains("bytes_to_client=0"))
+    })
+    .await;
 }

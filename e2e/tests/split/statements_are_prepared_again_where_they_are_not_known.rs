@@ -189,6 +189,11 @@ const MEANINGS: &[(&str, &str, &str)] = &[
         "SET lc_time_names = 'fr_FR'",
     ),
     (
+        "SET lc_time_names = 'de_DE'",
+        "SELECT MONTHNAME('2020-01-01')",
+        "SET lc_time_names = 'fr_FR'",
+    ),
+    (
         "SET sql_select_limit = 1",
         "SELECT n FROM t UNION SELECT 7",
         "SET sql_select_limit = 2",

@@ -342,3 +342,44 @@ async fn a_branch_that_is_not_detached() {
         own.query_drop("DELETE FROM changed WHERE n = 77").await.unwrap();
     }
 }
+
+/// A prepared statement that asks for what the last one has left may be executed at any time.
+#[tokio::test]
+async fn prepared_questions_for_the_last_figures_are_shown_with_their_statement() {
+    let (gateway, mut own, _other) = sessions().await;
+    for question in ["SELECT ROW_COUNT()", "SELECT FOUND_ROWS(), n FROM counted"] {
+        let explained: Vec<(String, String)> =
+            own.query(format!("FOREBAY EXPLAIN {question}")).await.unwrap();
+        let digest = explained
+            .into_iter()
+            .find(|(what, _)| what == "digest")
+            .unwrap()
+            .1;
+        own.prep(question).await.unwrap();
+        own.query_drop("BEGIN").await.unwrap();
+        own.query_drop("COMMIT").await.unwrap();
+        let pins: Vec<(String, String, String)> = own.query("FOREBAY SHOW PINS").await.unwrap();
+        let pins: Vec<_> = pins
+            .into_iter()
+            .map(|(reason, digest, _)| (reason, digest))
+            .collect();
+        assert_eq!(
+            pins,
+            [("prepared-figures".to_owned(), digest.clone())],
+            "{question}"
+        );
+        let shown = gateway.get("/sessions?pinned=true").1;
+        assert!(
+            shown.contains("prepared-figures") && shown.contains(&digest),
+            "{shown}"
+        );
+        own.reset().await.unwrap();
+        assert!(cluster::pins(&mut own).await.is_empty());
+        assert!(
+            !gateway
+                .get("/sessions?pinned=true")
+                .1
+                .contains("prepared-figures")
+        );
+    }
+}

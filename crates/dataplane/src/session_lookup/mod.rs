@@ -35,7 +35,7 @@ use self::rights::RightsOfSession;
 pub(crate) use self::rights::rights_of_login;
 use crate::control::Waiting;
 use crate::error::SessionError;
-use crate::gating::Gating;
+use crate::gating::{self, Gating};
 use crate::lookups::{
     self, Asked, Environment, Finding, Left, LookupSeries, Lookups, Plan, Recorded, Recorder,
 };
@@ -276,7 +276,7 @@ pub(crate) fn next_command(session: &mut Session) {
 pub(crate) fn poll_read(cx: &mut Context<'_>, session: &mut Session) -> Poll<io::Result<usize>> {
     let (wires, now) = (&mut session.wires, session.worker.clock.now());
     match &mut session.lookups {
-        Some(of) => of.gating.poll_read(&*of.lookups, cx, wires, now),
+        Some(of) => gating::poll_read(cx, &mut of.gating, &*of.lookups, wires, now),
         None => wires.up.poll_read(cx, &mut wires.client),
     }
 }

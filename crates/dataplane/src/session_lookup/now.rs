@@ -95,6 +95,9 @@ fn other_query(session: &Session, of: &OfSession, head: CommandHead) -> Other {
 }
 
 fn answer_now(session: &mut Session, of: &mut OfSession, head: CommandHead, plan: &Plan) -> bool {
+    if !lookups::may_put(&session.wires) {
+        return false;
+    }
     of.out.clear();
     let now = session.worker.clock.now();
     let definitions = of.lookups.definitions();

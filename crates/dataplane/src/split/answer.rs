@@ -9,9 +9,24 @@ use session::PinReason;
 use crate::answer::{Unasked, unasked};
 use crate::control::Signal;
 use crate::error::{During, SessionError};
+use crate::relay::Traffic;
 use crate::session::{await_last_command, error_bytes, say_goodbye};
 use crate::split::lease;
 use crate::split::state::{Refused, Split};
+
+impl Traffic {
+    /// What no server gets to see.
+    pub(crate) fn add_from_client(&mut self, n: usize) {
+        self.from_client += n as u64;
+        self.listener.bytes_from_clients.add(n as u64);
+    }
+
+    /// What no server has said.
+    pub(crate) fn add_to_client(&mut self, n: usize) {
+        self.to_client += n as u64;
+        self.listener.bytes_to_clients.add(n as u64);
+    }
+}
 
 /// Takes the command off what the client sent, to its last byte, without executing it. Returns its last sequence number.
 pub(crate) async fn discard(split: &mut Split) -> Result<u8, SessionError> {
@@ -24,6 +39,7 @@ pub(crate) async fn discard(split: &mut Split) -> Result<u8, SessionError> {
                 read(split).await?;
             }
             split.wires.up.discard(there);
+            split.wires.traffic.add_from_client(there);
             rest -= there;
         }
         if !header.is_continued() {
@@ -159,7 +175,7 @@ async fn put(split: &mut Split, packets: &[u8]) -> Result<(), SessionError> {
         signal = split.control.signalled(false) => return Err(signal_only(signal, &split.listener)),
         written = written => written,
     };
-    split.wires.traffic.to_client += packets.len() as u64;
+    split.wires.traffic.add_to_client(packets.len());
     written.map_err(SessionError::ClientFailed)
 }
 

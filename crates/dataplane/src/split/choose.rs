@@ -9,6 +9,7 @@ use smallvec::SmallVec;
 use sql_class::{Class, Effects, Facts, Hint};
 use upstream::{Member, Role, Server, ServerId, Topology};
 
+use crate::split::denied;
 use crate::split::state::Split;
 use crate::split::{lookup, rules, transaction};
 
@@ -232,7 +233,7 @@ fn candidates(
             admitted: group.is_none() && groups.is_empty() || groups.admits(server.name(), group),
             // Another one that takes writes has not everything, as the only one would.
             available: server.takes_statements()
-                && (group.is_some() || !server.has_no_room())
+                && (group.is_some() || !server.has_no_room() && !denied::is_denied(split, server))
                 && !tried.contains(&server.id())
                 && (!is_writer || has_all(server)),
             full: idle == 0 && server.is_full(),

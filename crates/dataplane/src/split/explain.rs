@@ -6,13 +6,18 @@
 
 use config::ReadConsistency;
 use mysql_wire::PacketHeader;
+use routing::Explanation;
+use routing::rules::without_backticks;
+use session::Pin;
 use sql_class::{Effects, Facts};
+use upstream::Member;
 
 use crate::error::SessionError;
 use crate::lookups;
 use crate::session::CommandHead;
 use crate::split::choose::{self, Target};
 use crate::split::command;
+use crate::split::denied;
 use crate::split::fresh::Freshness;
 use crate::split::rows::result_set;
 use crate::split::run::refuse;
@@ -126,18 +131,15 @@ fn consistency(text: &str) -> Result<Option<ReadConsistency>, String> {
 
 fn pins_of(split: &Split) -> Vec<Vec<String>> {
     let now_ms = split.worker.now_ms();
-    let reasons = split.session.pins().iter().map(|pin| {
+    let row = |pin: &Pin| {
         let seconds = now_ms.saturating_sub(pin.since_ms) as f64 / 1000.0;
         vec![
             pin.reason.label().to_owned(),
             format!("{:016x}", pin.digest),
             format!("{seconds:.1}"),
         ]
-    });
-    let kept = split
-        .keeps_connection
-        .then(|| vec!["kept".to_owned(), String::new(), String::new()]);
-    reasons.chain(kept).collect()
+    };
+    split.shown_pins().iter().map(row).collect()
 }
 
 /// What is known of a statement, and where it would go.
@@ -151,16 +153,10 @@ pub(crate) async fn explain(split: &mut Split, text: &str) -> Vec<Vec<String>> {
     say("class", facts.class.label().to_owned());
     say("effects", effects(&facts));
     say("digest", format!("{:016x}", digest.hash));
-    say("digest_text", digest.text);
+    say("digest_text", without_backticks(&digest.text).into_owned());
     let tables = sql_class::tables(text.as_bytes(), syntax);
-    say(
-        "tables",
-        tables
-            .iter()
-            .map(ToString::to_string)
-            .collect::<Vec<_>>()
-            .join(", "),
-    );
+    let tables: Vec<String> = tables.iter().map(ToString::to_string).collect();
+    say("tables", tables.join(", "));
     let looks = rules::explain(split, text.as_bytes(), &facts);
     looks.into_iter().for_each(|(rule, look)| say(&rule, look));
     if rules::answer_it(split) {
@@ -196,7 +192,7 @@ pub(crate) async fn explain(split: &mut Split, text: &str) -> Vec<Vec<String>> {
             server = server.or(reason.is_chosen().then_some(name));
             say(
                 &format!("candidate {name}"),
-                format!("{}: {reason}", member.role.label()),
+                candidate_in_words(split, member, reason),
             );
         }
         say("server", server.unwrap_or("none").to_owned());
@@ -210,6 +206,14 @@ pub(crate) async fn explain(split: &mut Split, text: &str) -> Vec<Vec<String>> {
     }
     rules::explained(split);
     rows
+}
+
+fn candidate_in_words(split: &Split, member: &Member, reason: Explanation) -> String {
+    let role = member.role.label();
+    match denied::is_denied(split, &member.server) && !reason.is_chosen() {
+        true => format!("{role}: refuses the account, and is asked again in a while"),
+        false => format!("{role}: {reason}"),
+    }
 }
 
 fn target_in_words(target: &Target) -> String {

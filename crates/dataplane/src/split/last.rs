@@ -128,9 +128,10 @@ pub(crate) fn note_made(split: &mut Split, outcome: &Outcome, sent: Option<&[u8]
 }
 
 /// Whether the session is about to give its connection back after statements whose rows may have ids that they have given themselves:
-/// then LAST_INSERT_ID() does not know them.
+/// then LAST_INSERT_ID() does not know them. Or the rows that its last statement has counted.
 pub(crate) fn is_in_doubt(split: &Split) -> bool {
-    !split.session.knows_last_insert_id() && !split.keeps_connection && !split.session.is_pinned()
+    let is_unknown = !split.session.knows_last_insert_id() || split.session.has_unclear_count();
+    is_unknown && !split.keeps_connection && !split.session.is_pinned()
 }
 
 /// Asks for the id, before the connection is given back; and for the rows that the statement has counted, which are of no connection then.
@@ -156,7 +157,8 @@ pub(crate) async fn learn_insert_id(split: &mut Split) {
 
 /// The same of a count that nobody else can tell.
 pub(crate) async fn learn_count(split: &mut Split) {
-    if has_count_alone(split) && (learn_found_rows(split).await.is_err() || has_count_alone(split)) {
+    let asks = has_count_alone(split) || split.session.has_unclear_count();
+    if asks && (learn_found_rows(split).await.is_err() || has_count_alone(split)) {
         lease::abandon(split);
     }
 }

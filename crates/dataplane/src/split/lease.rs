@@ -14,13 +14,14 @@ use crate::error::{During, SessionError};
 use crate::split::ask::{self, AskError};
 use crate::split::catch_up::caught_up;
 use crate::split::choose::{self, Target};
+use crate::split::denied;
 use crate::split::fresh;
 use crate::split::last::Left;
 use crate::split::lookup;
 use crate::split::prepared::OnServer;
 use crate::split::series::{AtPrimary, Ran};
 use crate::split::server::{Chosen, server};
-use crate::split::state::{Held, Leased, Refused, Split};
+use crate::split::state::{Held, Leased, Refused, Split, Wait};
 use crate::split::transaction;
 
 /// Servers that are tried for one statement before it is refused.
@@ -215,7 +216,7 @@ async fn try_servers(
         };
         let syncs = is_primary && !split.has_own_writes(&server) || !is_primary && fresh::is_galera(split);
         let found = match split.state_may_wait && !syncs {
-            true => bare_connection(split, &server).await,
+            true => bare_connection(split, &server, Wait::InLine).await,
             false => connection(split, &server).await,
         };
         let leased = match found {
@@ -246,9 +247,10 @@ async fn try_servers(
             Err(Refused(error))
                 if tried.len() + 1 < TRIES_MAX
                     && (may_try_another(&error)
-                        || !is_primary && *target == Target::Replica && is_refused(&error)) =>
+                        || !is_primary && *target == Target::Replica && denied::is_refused(&error)) =>
             {
                 was_gone |= split.lost_on == Some(server.id());
+                denied::note(split, &server, &error);
                 tried.push(server.id());
             }
             Err(refused) => return Err(refused),
@@ -273,7 +275,7 @@ pub(crate) fn lost_with_its_server(server: &str) -> SessionError {
 
 /// A connection from the pool, with the session's state on it.
 pub(crate) async fn connection(split: &Split, server: &Arc<Server>) -> Result<Connection<Held>, Refused> {
-    let mut connection = bare_connection(split, server).await?;
+    let mut connection = bare_connection(split, server, Wait::InLine).await?;
     if !Rc::ptr_eq(split.session.carried(), &connection.state.carried) {
         Box::pin(rebuild(split, &mut connection)).await?;
     }
@@ -284,9 +286,10 @@ pub(crate) async fn connection(split: &Split, server: &Arc<Server>) -> Result<Co
 pub(crate) async fn bare_connection(
     split: &Split,
     server: &Arc<Server>,
+    wait: Wait,
 ) -> Result<Connection<Held>, Refused> {
     loop {
-        let connection = any_connection(split, server).await?;
+        let connection = any_connection(split, server, wait).await?;
         // One that a session has handed over in line may be one that cannot be made to fit: its seat does.
         let (want, have) = (split.session.carried(), &connection.state.carried);
         if Rc::ptr_eq(want, have) || session::cost(want, have) != session::CANNOT {
@@ -295,8 +298,12 @@ pub(crate) async fn bare_connection(
     }
 }
 
-async fn any_connection(split: &Split, server: &Arc<Server>) -> Result<Connection<Held>, Refused> {
-    let refused = match lease_as(split, server, &split.account.credential).await {
+async fn any_connection(
+    split: &Split,
+    server: &Arc<Server>,
+    wait: Wait,
+) -> Result<Connection<Held>, Refused> {
+    let refused = match lease_as(split, server, &split.account.credential, wait).await {
         Err(Refused(SessionError::NoServer(error))) if is_denied(&error) => error,
         leased => return leased,
     };
@@ -305,7 +312,7 @@ async fn any_connection(split: &Split, server: &Arc<Server>) -> Result<Connectio
     let used = &split.account.credential;
     split.listener.cluster.forget_passed(&used.user, used.account);
     match &split.account.other_credential {
-        Some(other) => Box::pin(lease_as(split, server, other)).await,
+        Some(other) => Box::pin(lease_as(split, server, other, wait)).await,
         None => Err(Refused(SessionError::NoServer(refused))),
     }
 }
@@ -320,6 +327,7 @@ async fn lease_as(
     split: &Split,
     server: &Arc<Server>,
     credential: &Credential,
+    wait: Wait,
 ) -> Result<Connection<Held>, Refused> {
     let want = split.session.carried();
     let own = Some(split.control.id);
@@ -328,7 +336,8 @@ async fn lease_as(
         session::CANNOT => session::CANNOT,
         cost => cost.saturating_mul(2) + u32::from(held.last_session != own),
     };
-    let leased = split.pool().lease(server, &split.key, credential, cost);
+    let waits = wait == Wait::InLine;
+    let leased = split.pool().lease(server, &split.key, credential, cost, waits);
     let leased = tokio::select! {
         biased;
         signal = split.control.signalled(false) => return Err(Refused(split.signalled(signal))),
@@ -567,26 +576,10 @@ pub(crate) fn may_try_another(error: &SessionError) -> bool {
     )
 }
 
-/// Whether a server refuses the account, or is of no use to it. Of a replica that says nothing: it may have yet to learn of an account that
-/// was made just now.
-fn is_refused(error: &SessionError) -> bool {
-    matches!(
-        error,
-        SessionError::NoServer(LeaseError::Refused { .. } | LeaseError::Unusable { .. })
-    )
-}
-
 /// A statement for another server in a session that is bound to its connection.
 fn bound_elsewhere(split: &Split) -> Refused {
-    let mut reasons: Vec<_> = split
-        .session
-        .pins()
-        .iter()
-        .map(|pin| pin.reason.label())
-        .collect();
-    if split.keeps_connection {
-        reasons.push("kept");
-    }
+    let pins = split.shown_pins();
+    let reasons: Vec<_> = pins.iter().map(|pin| pin.reason.label()).collect();
     let (server, reasons) = (split.server_name().to_owned(), reasons.join(", "));
     if is_demoted(split) {
         return Refused(SessionError::Demoted { server, reasons });

@@ -11,7 +11,7 @@ use net::{Accepted, Peer, Stream, Toward};
 use session::{Baseline, ClientTrackers, Session, Start};
 use sql_class::Dialect;
 use telemetry::ListenerSeries;
-use upstream::{Credential, Key, LeaseError, Role, Server, ServerTraits};
+use upstream::{Credential, Key, LeaseError, ServerTraits};
 
 use crate::answer::change_user_packet_fits;
 use crate::arrival::{self, Story};
@@ -21,13 +21,14 @@ use crate::error::SessionError;
 use crate::flow::Flow;
 use crate::gateway::ListenerState;
 use crate::handshake::{self, Client, PASSED_ON, client_read};
+use crate::proxy;
 use crate::registry::Place;
 use crate::relay::{Traffic, Wires};
 use crate::session::{CommandHead, signal_as_error};
 use crate::side::{Side, malformed};
 use crate::split::observe::Shape;
-use crate::split::state::{Refused, Split};
-use crate::split::{answer, lease, lookup, rules, run};
+use crate::split::state::Split;
+use crate::split::{admission, answer, lease, lookup, rules, run};
 use crate::worker::Worker;
 
 /// What a client asks for that is between it and the gateway, or that every server connection has.
@@ -146,9 +147,8 @@ async fn prove(
             host,
         })
     };
-    tokio::time::timeout(limit, proved)
-        .await
-        .unwrap_or(Err(SessionError::LoginTimeout(limit)))
+    let proved = tokio::time::timeout(limit, proved).await;
+    proved.unwrap_or_else(|_| Err(proxy::too_late(client.is_some(), limit)))
 }
 
 /// A session without a server. Returns it with the sequence number of the packet that ends the login.
@@ -195,6 +195,7 @@ fn open(
         commands: 0,
         error_sequence: Some(client.sequence),
         keeps_connection: false,
+        kept_for: None,
         turn: 0,
         with_figures: None,
         maker: None,
@@ -283,6 +284,12 @@ fn start(
     }
 }
 
+/// The same of a session that is there.
+pub(super) fn start_of(split: &Split, baseline: Rc<Baseline>) -> Start {
+    let (account, login) = (&split.account, &split.login);
+    start(account, login, &split.traits, &split.listener, baseline)
+}
+
 /// Prepared statements of one session: as many as MySQL allows to all sessions together by default
 /// (`max_prepared_stmt_count`).
 const STATEMENTS_MAX: usize = 16_382;
@@ -307,39 +314,8 @@ pub(crate) fn dialect(version: &[u8]) -> Dialect {
 /// Lets the client in once a server has let the account in, and knows its schema.
 async fn admit(split: &mut Split, sequence: u8) -> Result<(), SessionError> {
     split.control.mark(Waiting::Login);
-    let server = any_server(split)?;
-    // What it needs of a connection is known before one is there; what variables are on it, after.
-    // Ids of statements go on, so that one from before COM_CHANGE_USER means none.
-    let without_baseline = start(
-        &split.account,
-        &split.login,
-        &split.traits,
-        &split.listener,
-        Rc::default(),
-    );
-    split.session.change_user(without_baseline);
-    let connection = match lease::bare_connection(split, &server).await {
-        // To ask again is to wait in line.
-        Err(Refused(SessionError::NoServer(error))) if error.is_full() => {
-            lease::bare_connection(split, &server).await
-        }
-        leased => leased,
-    };
-    let mut connection = connection.map_err(|Refused(error)| not_admitted(split, error))?;
-    let baseline = Rc::clone(&connection.state.baseline);
-    let start = start(
-        &split.account,
-        &split.login,
-        &split.traits,
-        &split.listener,
-        baseline,
-    );
-    split.session.change_user(start);
-    split.session.begins(split.worker.now_ms());
-    let common = Rc::clone(&split.shared);
-    common.share(&mut split.session);
-    let rebuilt = lease::rebuild(split, &mut connection).await;
-    rebuilt.map_err(|Refused(error)| error)?;
+    let admitted = Box::pin(admission::admit(split)).await;
+    let connection = admitted.map_err(|error| not_admitted(split, error))?;
     split.status = connection.opened.status;
     split.pool().give_back(connection);
     // Thousands of idle sessions keep their logins, for what comes after them.
@@ -379,22 +355,14 @@ fn not_admitted(split: &Split, error: SessionError) -> SessionError {
         SessionError::NoServer(LeaseError::Refused { server, packet })
             if OF_THE_CLIENT.contains(&packet.code) =>
         {
-            SessionError::ServerRefused { server, packet }
+            SessionError::NotAdmitted { server, packet }
+        }
+        // A schema that is not there, or not for this account.
+        SessionError::StateRefused { server, packet } if packet.sql_state.starts_with(b"42") => {
+            SessionError::NotAdmitted { server, packet }
         }
         _ => error,
     }
-}
-
-/// A server to try the account on: the primary, or where there is none any that can be read from.
-fn any_server(split: &Split) -> Result<Arc<Server>, SessionError> {
-    let topology = split.listener.cluster.topology();
-    let usable = topology
-        .members
-        .iter()
-        .filter(|member| member.role != Role::Unusable && member.server.takes_statements());
-    let best = usable.max_by_key(|member| member.role == Role::Primary);
-    best.map(|member| Arc::clone(&member.server))
-        .ok_or(SessionError::NoServerInRole)
 }
 
 /// COM_CHANGE_USER: another account, and nothing of the session before.
@@ -403,7 +371,7 @@ pub(crate) async fn change_user(split: &mut Split, head: CommandHead) -> Result<
         split.error_sequence = Some(1);
         return Err(SessionError::PacketTooLong(head.payload_len));
     }
-    split.keeps_connection = false;
+    split.keep_no_longer();
     split.turn = split.turn.wrapping_add(1);
     if split.lease.is_some() {
         lease::abandon(split);

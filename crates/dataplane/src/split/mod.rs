@@ -13,6 +13,7 @@
 //! What rules say of a statement is in `rules`; where it goes in `choose`; how fresh a replica has to be in `fresh`; prepared statements, whose ids are
 //! the client's own here, in `prepared`.
 
+mod admission;
 mod ahead;
 mod answer;
 mod arm;
@@ -20,6 +21,7 @@ pub(crate) mod ask;
 mod catch_up;
 mod choose;
 mod command;
+mod denied;
 mod explain;
 mod fresh;
 mod given;

@@ -23,6 +23,9 @@ const ATTRIBUTE: &[u8] = b"forebay_explain";
 /// `ER_YES`, which servers use for notes on how a statement was understood.
 const CODE: &str = "1003";
 
+/// In words. Few sessions have one, and the others have room for a pointer.
+pub(crate) struct Note(Box<str>);
+
 /// The longest note, in bytes.
 const LONGEST: usize = 4096;
 
@@ -59,7 +62,7 @@ pub(crate) async fn query(split: &mut Split, head: CommandHead, facts: Facts) ->
     } else {
         run::plain_query(split, head, facts).await?;
     }
-    split.note = known.map(|rows| in_words(&rows, split.server_name()));
+    split.note = known.map(|rows| Box::new(Note(in_words(&rows, split.server_name()))));
     Ok(())
 }
 
@@ -88,7 +91,7 @@ pub(crate) async fn execute(
     } else {
         statement::execute_prepared(split, head, id, prepared).await?;
     }
-    split.note = known.map(|rows| in_words(&rows, split.server_name()));
+    split.note = known.map(|rows| Box::new(Note(in_words(&rows, split.server_name()))));
     Ok(())
 }
 
@@ -110,8 +113,8 @@ fn is_asked_with(payload: &[u8], parameters: u16, capabilities: Capabilities) ->
 }
 
 /// Answers `SHOW WARNINGS`, which may be asked again.
-async fn show(split: &mut Split, note: Box<str>) -> Result<(), SessionError> {
-    let row = vec!["Note".to_owned(), CODE.to_owned(), note.to_string()];
+async fn show(split: &mut Split, note: Box<Note>) -> Result<(), SessionError> {
+    let row = vec!["Note".to_owned(), CODE.to_owned(), note.0.to_string()];
     let sequence = answer::discard(split).await?.wrapping_add(1);
     let columns = ["Level", "Code", "Message"];
     let (capabilities, status) = (split.capabilities, split.lasting_status());

@@ -67,8 +67,8 @@ pub(crate) struct Observed<'a> {
     pub(crate) may_go_elsewhere: bool,
     /// How long the statement may take.
     pub(crate) limit: Option<&'a TimeLimit>,
-    /// Such an answer has come.
-    pub(crate) took_no_writes: bool,
+    /// Such an answer has come, in these words.
+    pub(crate) took_no_writes: Option<Box<ErrPacket>>,
     /// Who notes the answer.
     pub(crate) recorder: Option<&'a mut Recorder>,
     /// The server has said that something of the session has changed.
@@ -119,8 +119,9 @@ impl Observed<'_> {
             Shape::Same(tracker) => tracker.advance(whole)?,
             Shape::Older(reshaper) => reshaper.advance(whole, &mut Vec::new(), &mut |_| Vec::new())?,
         };
+        let refusal = ErrPacket::decode(&whole[PacketHeader::LEN..], self.server)?;
+        self.took_no_writes = Some(Box::new(refusal));
         down.discard(len);
-        self.took_no_writes = true;
         match progress.event {
             Event::Done(outcome) => Ok(Some(Some(outcome))),
             _ => Err(WireError::NotAsked),

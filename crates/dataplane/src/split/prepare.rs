@@ -4,7 +4,7 @@
 use std::rc::Rc;
 
 use mysql_wire::Command;
-use session::Prepared;
+use session::{PinReason, Prepared};
 use sql_class::{Effects, Facts};
 
 use crate::error::SessionError;
@@ -43,7 +43,7 @@ pub(crate) async fn prepare_as_it_is(split: &mut Split, head: CommandHead) -> Re
         Ok(id) => id,
         Err(full) => return refuse(split, SessionError::TooManyStatements(full.limit)).await,
     };
-    let unread = match lease_to_prepare(split, head, &facts).await {
+    let unread = match lease_to_prepare(split, head, &facts, digest).await {
         Ok(unread) => unread,
         Err(refused) => {
             split.session.statements().remove(id);
@@ -118,6 +118,7 @@ async fn lease_to_prepare(
     split: &mut Split,
     head: CommandHead,
     facts: &Facts,
+    digest: u64,
 ) -> Result<Option<Vec<u8>>, Refused> {
     let_go(split, head, None, None);
     let keeps = facts.effects.intersects(OF_THE_LAST);
@@ -141,7 +142,9 @@ async fn lease_to_prepare(
         false => None,
     };
     // A read-only transaction on a replica holds the connection as long as that has to be.
-    split.keeps_connection |= keeps && split.lease.as_ref().is_some_and(|leased| leased.is_primary);
+    if keeps && split.lease.as_ref().is_some_and(|leased| leased.is_primary) {
+        split.keep_connection(PinReason::PreparedFigures, digest);
+    }
     Ok(unread)
 }
 

@@ -9,7 +9,7 @@ use crate::split::{answer, last, lease, lookup};
 
 /// On the connection that the session holds, or on none, which is as good.
 pub(crate) async fn connection(split: &mut Split, head: CommandHead) -> Result<(), SessionError> {
-    split.keeps_connection = false;
+    split.keep_no_longer();
     // What it has counted outlives it.
     Box::pin(last::learn_count(split)).await;
     // No connection knows of a statement before.

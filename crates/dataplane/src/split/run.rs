@@ -328,7 +328,7 @@ async fn exchange_since(
         server: split.key.capabilities,
         renaming,
         may_go_elsewhere: split.may_go_elsewhere,
-        took_no_writes: false,
+        took_no_writes: None,
         limit: limit.as_ref(),
         recorder: lookup::recorder(&mut split.lookups, on_primary),
         reported: false,
@@ -343,9 +343,9 @@ async fn exchange_since(
         Some(since) => Exchange::of_whole_answer(&mut observed, &split.control, since),
     };
     let ended = exchange.run_to_end(&mut split.wires).await;
-    split.took_no_writes = observed.took_no_writes;
-    let reported = observed.reported;
+    let (reported, refusal) = (observed.reported, observed.took_no_writes.take());
     let told = observed.told.take();
+    split.note_refusal(refusal);
     told::renew(split, &ended, told);
     if arrived().is_none()
         && let Some(number) = split.number
@@ -444,18 +444,15 @@ async fn release(split: &mut Split) -> Result<(), SessionError> {
 /// The session holds its connection on; said in the metrics where that is news.
 pub(crate) fn keep(split: &mut Split) {
     transaction::note_kept(split);
-    split.control.show_pins(split.session.pins());
+    split.control.show_pins(&split.shown_pins());
     split.control.may_leave(told::is_all(split));
     if split.counted_as_pinned {
         return;
     }
     split.counted_as_pinned = true;
     split.series().pinned.inc();
-    split
-        .session
-        .pins()
-        .iter()
-        .for_each(|pin| split.series().pin(pin.reason));
+    let pins = split.shown_pins();
+    pins.iter().for_each(|pin| split.series().pin(pin.reason));
 }
 
 /// The connection was lost in the middle of a command, or the session was told to end.
@@ -534,8 +531,8 @@ async fn go_elsewhere(split: &mut Split) -> Result<(), SessionError> {
         split.refusals = 0;
         return answer::tell(split, 1, SessionError::NoServerInRole).await;
     };
-    if let Err(Refused(error)) = server::other_primary(split, &server).await {
-        // As the server said, in other words: its own are gone.
+    let words = split.shared.refusal.take();
+    if let Err(Refused(error)) = server::other_primary(split, &server, &words).await {
         return answer::tell(split, 1, error).await;
     }
     match split.wires.up.put_back(&command) {

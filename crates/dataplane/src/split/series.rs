@@ -25,6 +25,8 @@ pub(crate) enum AtPrimary {
     PositionUnknown,
     /// There was no replica, or none that may be used.
     NoReplica,
+    /// Of the replicas some refuse the account, and no other could take it.
+    AccountRefused,
 }
 
 /// What became of a transaction that reads on a replica before it writes.
@@ -69,9 +71,18 @@ pub(crate) struct SplitSeries {
     pipelines_left: [Counter; PIPELINES_LEFT.len()],
     prepared_apart: [Counter; PREPARED_APART.len()],
     ran: [Counter; 3],
-    at_primary: [Counter; 3],
+    at_primary: [Counter; 4],
     on_replicas: [Counter; 2],
-    pins: [Counter; PinReason::ALL.len()],
+    pins: Pins,
+}
+
+#[derive(Debug)]
+struct Pins([Counter; PinReason::ALL.len()]);
+
+impl Default for Pins {
+    fn default() -> Self {
+        Self(std::array::from_fn(|_| Counter::default()))
+    }
 }
 
 const RAN: [(Ran, &str); 3] = [
@@ -80,10 +91,11 @@ const RAN: [(Ran, &str); 3] = [
     (Ran::Held, "held"),
 ];
 
-const AT_PRIMARY: [(AtPrimary, &str); 3] = [
+const AT_PRIMARY: [(AtPrimary, &str); 4] = [
     (AtPrimary::NotFresh, "not_fresh"),
     (AtPrimary::PositionUnknown, "position_unknown"),
     (AtPrimary::NoReplica, "no_replica"),
+    (AtPrimary::AccountRefused, "account_refused"),
 ];
 
 const ON_REPLICAS: [(OnReplica, &str); 2] = [(OnReplica::Begun, "begun"), (OnReplica::Moved, "moved")];
@@ -133,7 +145,7 @@ impl SplitSeries {
     /// A session keeps its connection for this reason.
     pub(crate) fn pin(&self, reason: PinReason) {
         if let Some(place) = PinReason::ALL.iter().position(|known| *known == reason) {
-            self.pins[place].inc();
+            self.pins.0[place].inc();
         }
     }
 
@@ -158,7 +170,7 @@ impl SplitSeries {
         for ((_, label), count) in ON_REPLICAS.iter().zip(&self.on_replicas) {
             out.counter(&catalog::TRANSACTIONS_ON_REPLICAS, &[label], count.get());
         }
-        for (reason, count) in PinReason::ALL.iter().zip(&self.pins) {
+        for (reason, count) in PinReason::ALL.iter().zip(&self.pins.0) {
             out.counter(&catalog::PINS, &[reason.label()], count.get());
         }
     }

@@ -8,6 +8,7 @@ use upstream::{Server, ServerId, Topology};
 
 use crate::error::SessionError;
 use crate::split::choose::{self, Target};
+use crate::split::denied;
 use crate::split::fresh::{self, Freshness};
 use crate::split::lease::{attach, connection};
 use crate::split::series::AtPrimary;
@@ -92,6 +93,7 @@ async fn fresh_replica(
     // Nobody but the primary; or, where there is none, a replica that is behind only by the limit of lag.
     split.series().at_primary(match freshness {
         Freshness::Primary => AtPrimary::PositionUnknown,
+        _ if denied::are_there(split, &topology) => AtPrimary::AccountRefused,
         Freshness::Any | Freshness::Position(_) => AtPrimary::NoReplica,
     });
     let last_resort = choose::replica(split, &topology, tried, group, covers, true);
@@ -141,8 +143,8 @@ async fn primary(split: &Split) -> Result<Arc<Server>, Refused> {
     }
 }
 
-/// Waits until another server than this one is the primary, or this one takes writes after all.
-pub(crate) async fn other_primary(split: &Split, refusing: &Server) -> Result<(), Refused> {
+/// Waits until another server than this one is the primary, or this one takes writes after all. `words`: those with which it refused one.
+pub(crate) async fn other_primary(split: &Split, refusing: &Server, words: &str) -> Result<(), Refused> {
     let before = split.listener.cluster.topology();
     let deadline = Instant::now() + split.listener.cluster.config().failover_wait;
     let mut topology = before.clone();
@@ -159,11 +161,32 @@ pub(crate) async fn other_primary(split: &Split, refusing: &Server) -> Result<()
         }
         topology = match next_topology(split, &topology, deadline).await {
             Ok(next) => next,
-            Err(error) => {
-                let wait = split.listener.cluster.config().failover_wait;
-                return Err(Refused(error.unwrap_or(SessionError::NoPrimary(wait))));
-            }
+            Err(error) => return Err(Refused(error.unwrap_or_else(|| no_other(split, refusing, words)))),
         };
+    }
+}
+
+/// Nobody but a server that takes no writes is the primary: where the configuration says who is, somebody has to be told.
+fn no_other(split: &Split, refusing: &Server, words: &str) -> SessionError {
+    const SAID_AGAIN_AFTER: Duration = Duration::from_secs(60);
+    let cluster = &split.listener.cluster;
+    let (now, said) = (Instant::now(), &split.shared.refusal_said);
+    if said
+        .get()
+        .is_none_or(|at| now.duration_since(at) >= SAID_AGAIN_AFTER)
+    {
+        said.set(Some(now));
+        tracing::warn!(
+            cluster = cluster.name(),
+            server = refusing.name(),
+            reason = words,
+            "the primary takes no writes, and there is no other"
+        );
+    }
+    SessionError::NoOtherPrimary {
+        server: refusing.name().to_owned(),
+        limit: cluster.config().failover_wait,
+        words: words.to_owned(),
     }
 }
 

@@ -1,5 +1,6 @@
 //! What a session of mode `split` holds, and what the worker keeps with each server connection.
 
+use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::num::NonZeroU64;
@@ -8,10 +9,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use mysql_wire::compression::Algorithm;
-use mysql_wire::{Capabilities, Login, PacketHeader, StatusFlags, write_packet};
+use mysql_wire::{Capabilities, ErrPacket, Login, PacketHeader, StatusFlags, write_packet};
 use net::Peer;
 use routing::PeakEwma;
-use session::{Baseline, Carried, ClientTrackers};
+use session::{Baseline, Carried, ClientTrackers, Pin, PinReason};
 use telemetry::ServerSeries;
 use tokio::task::{AbortHandle, spawn_local};
 use upstream::{Connection, Key, Member, Pool, Server, ServerId, ServerTraits, Topology};
@@ -27,6 +28,7 @@ use crate::split::last::Left;
 use crate::split::lease;
 use crate::split::lookup;
 use crate::split::makers::{self, Makers};
+use crate::split::note::Note;
 use crate::split::observe::Shape;
 use crate::split::pipeline::Pipelines;
 use crate::split::prepared::{OnServer, close_command};
@@ -35,6 +37,14 @@ use crate::split::series::SplitSeries;
 use crate::split::strong::ReadIndex;
 use crate::split::told::Told;
 use crate::worker::Worker;
+
+/// What a session does where a server has no room.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Wait {
+    InLine,
+    /// There are other servers to ask first.
+    NotInLine,
+}
 
 /// What is known of a server connection beside what the pool knows.
 pub(crate) struct Held {
@@ -119,7 +129,7 @@ pub(crate) struct Split {
     pub(crate) rules: rules::OfSession,
     pub(crate) lookups: Option<Box<lookup::OfSession>>,
     /// Why its last statement went where it went, where its client has asked for that.
-    pub(crate) note: Option<Box<str>>,
+    pub(crate) note: Option<Box<Note>>,
     /// The error that its client was told last, where that may be raised again.
     pub(crate) told: Option<Box<Told>>,
     pub(crate) shape: Shape,
@@ -132,6 +142,8 @@ pub(crate) struct Split {
     pub(crate) error_sequence: Option<u8>,
     /// The connection is the session's own from here on: what it does there (replication) is not understood.
     pub(crate) keeps_connection: bool,
+    /// Why, where the session itself does not know.
+    pub(crate) kept_for: Option<Box<Pin>>,
     /// How many statements the session has had executed.
     pub(crate) turn: u32,
     /// The last statement in whose answer there was an id that nothing in it could have given, and that id, while it is not known that the
@@ -193,6 +205,33 @@ impl Drop for Split {
 }
 
 impl Split {
+    /// The session keeps its connection from here on. The first reason counts.
+    pub(crate) fn keep_connection(&mut self, reason: PinReason, digest: u64) {
+        let since_ms = self.worker.now_ms();
+        self.keeps_connection = true;
+        self.kept_for.get_or_insert_with(|| {
+            Box::new(Pin {
+                reason,
+                digest,
+                since_ms,
+            })
+        });
+    }
+
+    /// A reset session keeps nothing.
+    pub(crate) fn keep_no_longer(&mut self) {
+        (self.keeps_connection, self.kept_for) = (false, None);
+    }
+
+    /// Why the session holds its connection, for those who look at it.
+    pub(crate) fn shown_pins(&self) -> Cow<'_, [Pin]> {
+        let pins = self.session.pins();
+        match &self.kept_for {
+            None => Cow::Borrowed(pins),
+            Some(kept) => Cow::Owned([pins, &[**kept]].concat()),
+        }
+    }
+
     /// Between commands, and nothing is lost when the session ends here.
     pub(crate) fn is_free(&self) -> bool {
         !self.status.contains(StatusFlags::IN_TRANS)
@@ -307,6 +346,10 @@ pub(crate) struct ClusterOfWorker {
     born: Instant,
     /// As it was at the last choice: whether answers are to be timed.
     pub(crate) by_latency: Cell<bool>,
+    /// With what words a server has refused a write last.
+    pub(crate) refusal: RefCell<Box<str>>,
+    /// When it was said last that the primary takes no writes.
+    pub(crate) refusal_said: Cell<Option<tokio::time::Instant>>,
     /// What sessions begin with, of which there are few: one allocation each.
     common: RefCell<Vec<Rc<Carried>>>,
     common_trackers: RefCell<Vec<Rc<ClientTrackers>>>,
@@ -316,6 +359,16 @@ pub(crate) struct ClusterOfWorker {
 
 /// Beginnings of sessions that are kept in common; a schema each, as a rule.
 const COMMON_MAX: usize = 64;
+
+impl Split {
+    /// Whether the server has just refused a write because it takes none, in which words.
+    pub(crate) fn note_refusal(&mut self, refusal: Option<Box<ErrPacket>>) {
+        self.took_no_writes = refusal.is_some();
+        if let Some(refusal) = refusal {
+            *self.shared.refusal.borrow_mut() = String::from_utf8_lossy(&refusal.message).into();
+        }
+    }
+}
 
 impl ClusterOfWorker {
     /// A server has answered.
@@ -409,6 +462,8 @@ impl Pools {
                 answers: RefCell::default(),
                 born: Instant::now(),
                 by_latency: Cell::new(false),
+                refusal: RefCell::default(),
+                refusal_said: Cell::new(None),
                 common: RefCell::default(),
                 common_trackers: RefCell::default(),
                 common_keys: RefCell::default(),

@@ -25,7 +25,7 @@ use crate::control::Waiting;
 use crate::error::SessionError;
 use crate::flow::Flow;
 use crate::gateway::ListenerState;
-use crate::gating::Gating;
+use crate::gating::{self, Gating};
 use crate::lookups::{
     self, Asked, Environment, Finding, Left, Lesson, Lookups, Parameters, Plan, Recorder, Rights,
     Surroundings, Variable,
@@ -131,7 +131,7 @@ pub(crate) fn next_command(split: &mut Split) {
 pub(crate) fn poll_read(cx: &mut Context<'_>, split: &mut Split) -> Poll<io::Result<usize>> {
     let (wires, now) = (&mut split.wires, split.worker.clock.now());
     match &mut split.lookups {
-        Some(of) => of.gating.poll_read(&*of.lookups, cx, wires, now),
+        Some(of) => gating::poll_read(cx, &mut of.gating, &*of.lookups, wires, now),
         None => wires.up.poll_read(cx, &mut wires.client),
     }
 }
@@ -215,6 +215,9 @@ fn take_up(split: &mut Split, head: CommandHead, prepared: Option<(u32, u64)>, s
 }
 
 fn answer_now(split: &mut Split, head: CommandHead, prepared: Option<(u32, u64)>, plan: &Plan) -> bool {
+    if !lookups::may_put(&split.wires) {
+        return false;
+    }
     let Some(mut of) = split.lookups.take() else {
         return false;
     };
@@ -237,8 +240,8 @@ fn answer_now(split: &mut Split, head: CommandHead, prepared: Option<(u32, u64)>
     of.out = lookups::kept(out);
     split.lookups = Some(of);
     if let Some(rows) = rows {
-        note_answered(split, head, prepared, rows, len);
-        split.wires.traffic.to_client += len as u64;
+        note_answered(split, head, prepared, rows);
+        split.wires.traffic.add_to_client(len);
     }
     rows.is_some()
 }
@@ -543,7 +546,7 @@ async fn reply(
         return Ok(());
     };
     let out = std::mem::take(&mut of.out);
-    note_answered(split, head, about, rows, out.len());
+    note_answered(split, head, about, rows);
     let said = answer::say(split, &out).await;
     if let Some(of) = &mut split.lookups {
         of.out = lookups::kept(out);
@@ -552,14 +555,8 @@ async fn reply(
 }
 
 /// What the session knows of an answer from memory, and what is counted. `prepared`: the id and the digest of the statement
-/// that was executed; `answer`: its bytes.
-fn note_answered(
-    split: &mut Split,
-    head: CommandHead,
-    prepared: Option<(u32, u64)>,
-    rows: u64,
-    answer: usize,
-) {
+/// that was executed.
+fn note_answered(split: &mut Split, head: CommandHead, prepared: Option<(u32, u64)>, rows: u64) {
     run::with_statement(split, head, Some(&PLAIN), prepared, |session, statement| {
         session.begin(statement);
     });
@@ -573,10 +570,8 @@ fn note_answered(
         last_insert_id: 0,
         rows,
     });
-    let traffic = &mut split.wires.traffic;
     let len = PacketHeader::LEN + head.payload_len;
-    traffic.from_client += len as u64;
-    traffic.listener.bytes_from_clients.add(len as u64);
+    split.wires.traffic.add_from_client(len);
     split.wires.up.discard(len);
     split.lookup_series().answered.inc();
     // What the connection that had the statement before knows is of that one.
@@ -587,5 +582,4 @@ fn note_answered(
             of.gating.note_lookup();
         }
     }
-    split.wires.traffic.listener.bytes_to_clients.add(answer as u64);
 }

@@ -146,7 +146,9 @@ impl Batch {
     async fn run(self: Rc<Self>, shared: Rc<ClusterOfWorker>) {
         let boarding = Boarding(&self, &shared.pipelines.waiting);
         let cost = |held: &Held| session::cost(&self.carried, &held.carried);
-        let leased = shared.pool.lease(&self.server, &self.key, &self.credential, cost);
+        let leased = shared
+            .pool
+            .lease(&self.server, &self.key, &self.credential, cost, true);
         let leased = leased.await.map_err(|error| match error {
             LeaseError::QueueFull { .. } | LeaseError::QueueTimeout { .. } => Left::NoConnection(error),
             _ => Left::Lost,

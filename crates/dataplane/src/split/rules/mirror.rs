@@ -140,7 +140,7 @@ impl Copy {
         let pool = &self.to.pool;
         let server = self.server(&pool.cluster().topology())?;
         let cost = |held: &Held| session::cost(&self.carried, &held.carried);
-        let leased = pool.lease(&server, &self.key, &self.credential, cost);
+        let leased = pool.lease(&server, &self.key, &self.credential, cost, true);
         let mut connection = leased.await.ok()?;
         self.rebuild(&mut connection).await?;
         connection.state.last_session = None;

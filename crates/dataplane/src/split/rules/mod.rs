@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use config::{PinRule, ReadConsistency};
 use mysql_wire::{OkPacket, PacketHeader, write_packet};
-use routing::rules::{Look, Route, Selection, Turn, Verdict, Who};
+use routing::rules::{Look, Route, Selection, Turn, Verdict, Who, without_backticks};
 use session::{PinReason, Prepared};
 use sql_class::{Class, Digest, Effects, Facts, Hint};
 use tokio::time::{Instant, sleep};
@@ -155,6 +155,10 @@ pub(crate) async fn query(split: &mut Split, head: CommandHead, facts: Facts) ->
         if let Err(refused) = enter(split, verdict, logged).await {
             return answer::refuse(split, refused).await;
         }
+        bind(split, |split| {
+            let text = command::text(command::payload(split, head), split.capabilities);
+            sql_class::digest(text.unwrap_or_default(), split.session.syntax()).hash
+        });
         mirror::copy(split, head, &facts);
     }
     run::plain_query(split, head, facts).await?;
@@ -183,6 +187,7 @@ pub(crate) async fn execute(
         if let Err(refused) = enter(split, verdict, logged).await {
             return answer::refuse(split, refused).await;
         }
+        bind(split, |_| prepared.digest);
     }
     statement::execute_prepared(split, head, id, prepared).await?;
     leave(split);
@@ -317,9 +322,17 @@ async fn enter(split: &mut Split, verdict: Rc<Verdict>, logged: Option<Digest>) 
     if let Some(delay) = verdict.delay {
         wait(split, delay).await?;
     }
-    split.keeps_connection |= verdict.pin == Some(PinRule::Always);
     split.rules.ruling = Some(Box::new(Ruling::new(verdict, turns, logged)));
     Ok(())
+}
+
+/// A rule may bind the session to its connection for good.
+fn bind(split: &mut Split, digest: impl FnOnce(&Split) -> u64) {
+    let verdict = split.rules.verdict();
+    if verdict.is_some_and(|verdict| verdict.pin == Some(PinRule::Always)) && split.kept_for.is_none() {
+        let digest = digest(split);
+        split.keep_connection(PinReason::Rule, digest);
+    }
 }
 
 /// Lets time pass, unless the session is to end.
@@ -356,16 +369,17 @@ fn goes_on(split: &mut Split) -> bool {
 }
 
 fn log(split: &Split, verdict: &Verdict, digest: &Digest, took: Duration, what: &str) {
-    let end = digest.text.floor_char_boundary(LOGGED_MAX);
+    let text = without_backticks(&digest.text);
+    let end = text.floor_char_boundary(LOGGED_MAX);
     info!(
         session = split.control.id,
         listener = split.listener.config.name,
         client = %split.host,
-        user = %split.account.user.name,
+        user = &*split.account.user.name,
         server = if what == "done" { split.server_name() } else { "" },
         rules = split.rules.rules.names(verdict).collect::<Vec<_>>().join(", "),
         digest = format!("{:016x}", digest.hash),
-        statement = &digest.text[..end],
+        statement = &text[..end],
         seconds = took.as_secs_f64(),
         "statement of a rule {what}"
     );
