@@ -90,6 +90,11 @@ fn up(state: &StateFile, kind: Kind, nodes: usize) -> Result<(), SandboxError> {
     say!(
         "Connect:    mariadb --skip-ssl --host=127.0.0.1 --port={port} --user={USER} --password={PASSWORD} test"
     );
+    let socket = &entries[entries.len() - 1].nodes[0].socket;
+    say!(
+        "As root:    mariadb --socket={} --user=root    (others: node1, ...; on MariaDB {USER} may not change read_only)",
+        socket.display()
+    );
     say!("For Forebay: servers = [{}]", servers.join(", "));
     say!(
         "Files:      {} (certificates: ca.pem; logs: node*/log)",

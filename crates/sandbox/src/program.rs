@@ -169,7 +169,8 @@ pub fn mysql_program() -> Result<PathBuf, SandboxError> {
     from_environment("FOREBAY_MYSQLD").or_else(|| fetched("mysql-9/bin/mysqld")).or_else(of_machine).ok_or(
         SandboxError::Missing {
             what: "a MySQL server",
-            remedy: "run script/lib/mysql9 (fetches it into build/mysql-9), or set FOREBAY_MYSQLD to the program",
+            remedy: "set FOREBAY_MYSQLD to the program, or run script/lib/mysql9 in the source tree (fetches it into build/mysql-9, \
+                     which is found from within the tree)",
         },
     )
 }

@@ -70,7 +70,8 @@ pub struct CacheArgs {
     /// Worker threads of the gateway. In the part `sql` there are as many as cores.
     #[arg(long, default_value_t = 1)]
     pub workers: usize,
-    /// Core of the load generator and the server. On a machine with one core nothing is pinned.
+    /// Core of the load generator and the server, but in the parts `updates` and `sql`, in which all share all cores. On a machine
+    /// with one core nothing is pinned.
     #[arg(long, default_value = "0")]
     pub load_core: Option<usize>,
     /// Core of the contender being measured.
@@ -101,6 +102,13 @@ pub enum Part {
     Memory,
 }
 
+impl Part {
+    /// The load, the server and what is measured share all cores: they wait for each other.
+    fn has_all_cores(self) -> bool {
+        matches!(self, Self::Updates | Self::Sql)
+    }
+}
+
 impl CacheArgs {
     fn redis(&self) -> anyhow::Result<PathBuf> {
         self.redis
@@ -125,12 +133,15 @@ pub fn cache(args: &CacheArgs, report: &mut Report) -> anyhow::Result<()> {
     let folder = tempfile::Builder::new().prefix("forebay-bench-").tempdir()?;
     let progress = ProgressBar::new_spinner();
     progress.enable_steady_tick(std::time::Duration::from_millis(200));
-    // sysbench and what it measures have the whole machine, so this part comes before the pinning, which the server inherits.
-    if args.parts.contains(&Part::Sql) {
-        let bench = Bench::new(&args, folder.path(), &progress, report)?;
-        bench.point_selects(report)?;
+    // Before the pinning, which the server inherits.
+    if args.parts.iter().any(|part| part.has_all_cores()) {
+        let free = CacheArgs {
+            contender_core: None,
+            ..args.clone()
+        };
+        Bench::new(&free, folder.path(), &progress, report)?.run_on_all_cores(report)?;
     }
-    if args.parts.iter().any(|part| *part != Part::Sql) {
+    if args.parts.iter().any(|part| !part.has_all_cores()) {
         pin_this_thread(args.load_core)?;
         let bench = Bench::new(&args, folder.path(), &progress, report)?;
         bench.run(report)?;

@@ -68,19 +68,27 @@ impl<'a> Bench<'a> {
         })
     }
 
+    /// Those in which all share all cores.
+    pub(super) fn run_on_all_cores(&self, report: &mut Report) -> anyhow::Result<()> {
+        if self.args.parts.contains(&Part::Updates) {
+            self.updates(&self.gateway(self.args, false)?, report)?;
+        }
+        if self.args.parts.contains(&Part::Sql) {
+            self.point_selects(report)?;
+        }
+        Ok(())
+    }
+
     /// The parts in which the contender has a core of its own.
     pub(super) fn run(&self, report: &mut Report) -> anyhow::Result<()> {
         let wants = |part| self.args.parts.contains(&part);
         if wants(Part::Copy) {
             self.copy(report)?;
         }
-        if wants(Part::Operations) || wants(Part::Updates) || wants(Part::Hits) {
+        if wants(Part::Operations) || wants(Part::Hits) {
             let gateway = self.gateway(self.args, true)?;
             if wants(Part::Operations) {
                 self.operations(&gateway, report)?;
-            }
-            if wants(Part::Updates) {
-                self.updates(&gateway, report)?;
             }
             if wants(Part::Hits) {
                 self.hits(&gateway, report)?;
@@ -253,14 +261,13 @@ impl<'a> Bench<'a> {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let args = CacheArgs {
             workers: cores,
-            contender_core: None,
             ..self.args.clone()
         };
         let gateway = self.gateway(&args, false)?;
         let (haproxy, through) = rig::start_haproxy(&args, &self.server, self.folder)?;
         let direct = self.server.primary().address().parse()?;
         let server = self.server.primary().pid().context("the server is gone")?;
-        let [mut rates, mut costs, mut of_load]: [Contenders; 3] = Default::default();
+        let mut measured = PointSelects::default();
         for _ in 0..self.args.rounds {
             let contenders = [
                 ("the server", direct, server),
@@ -270,15 +277,17 @@ impl<'a> Bench<'a> {
             ];
             for (at, (name, address, pid)) in contenders.into_iter().enumerate() {
                 self.progress.set_message(format!("sysbench: {name}"));
-                let before = CpuTime::of(pid)?;
+                let (before, of_server) = (CpuTime::of(pid)?, CpuTime::of(server)?);
                 let done = rig::sysbench(self.args, address)?;
-                let used = CpuTime::of(pid)? - before;
-                rates[at].push(done.rate);
-                costs[at].push(used.total.as_secs_f64() * 1e6 / done.queries);
-                of_load[at].push(done.cpu.as_secs_f64() * 1e6 / done.queries);
+                let (used, of_server) = (CpuTime::of(pid)? - before, CpuTime::of(server)? - of_server);
+                let each = |cpu: Duration| cpu.as_secs_f64() * 1e6 / done.queries;
+                measured.rates[at].push(done.rate);
+                measured.costs[at].push(each(used.total));
+                measured.of_server[at].push(each(of_server.total));
+                measured.of_load[at].push(each(done.cpu));
             }
         }
-        report_point_selects(report, &rates, &costs, &of_load);
+        measured.report(report);
         Ok(())
     }
 
@@ -357,68 +366,81 @@ impl<'a> Bench<'a> {
     }
 }
 
-/// Queries a second, and the CPU of each and of sysbench beside it for a query.
-fn report_point_selects(report: &mut Report, rates: &Contenders, costs: &Contenders, of_load: &Contenders) {
-    for (at, name) in ["the server", "HAProxy", "memory", "memory, `session`"]
-        .into_iter()
-        .enumerate()
-    {
-        let figures = [
-            (format!("point select: {name}"), "query/s", &rates[at]),
-            (format!("point select: {name}, CPU"), "us/q", &costs[at]),
+/// Point selects of sysbench, round by round.
+#[derive(Default)]
+struct PointSelects {
+    /// Queries a second.
+    rates: Contenders,
+    /// Microseconds of CPU for a query, of whoever answers it; of the server meanwhile; and of sysbench.
+    costs: Contenders,
+    of_server: Contenders,
+    of_load: Contenders,
+}
+
+impl PointSelects {
+    fn report(&self, report: &mut Report) {
+        let Self {
+            rates,
+            costs,
+            of_server,
+            of_load,
+        } = self;
+        for (at, name) in ["the server", "HAProxy", "memory", "memory, `session`"]
+            .into_iter()
+            .enumerate()
+        {
+            let figures = [
+                ("", "query/s", &rates[at]),
+                (", CPU", "us/q", &costs[at]),
+                (", CPU of the server", "us/q", &of_server[at]),
+                (", CPU of sysbench", "us/q", &of_load[at]),
+            ];
+            for (what, unit, rounds) in figures {
+                let what = format!("point select: {name}{what}");
+                report.add("sql", what, unit, rounds.iter().copied(), None);
+            }
+        }
+        let each = |of: &[f64], to: &[f64], what: fn(f64, f64) -> f64| -> Vec<f64> {
+            of.iter().zip(to).map(|(of, to)| what(*of, *to)).collect()
+        };
+        let ratio = |of: &[f64], to: &[f64]| each(of, to, |of, to| of / to);
+        let sum = |of: &[f64], to: &[f64]| each(of, to, |of, to| of + to);
+        // The load has the same cores: where an answer costs nothing, there are as many as sysbench alone can ask for. Where it has
+        // others, they are as many as what answers, and what the server has to say for it, leave room for.
+        let if_free = ratio(&sum(&costs[0], &of_load[0]), &of_load[0]);
+        let of_memory = sum(&costs[2], &of_server[2]);
+        let ratios = [
             (
-                format!("point select: {name}, CPU of sysbench"),
-                "us/q",
-                &of_load[at],
+                "memory/server, query/s",
+                ratio(&rates[2], &rates[0]),
+                Some(Wanted::AtLeast(3.0)),
+            ),
+            ("memory/server, query/s, if memory took no CPU", if_free, None),
+            (
+                "memory/server, query/s, if sysbench took no CPU",
+                ratio(&costs[0], &of_memory),
+                Some(Wanted::AtLeast(3.0)),
+            ),
+            (
+                "memory/HAProxy, CPU",
+                ratio(&costs[2], &costs[1]),
+                Some(Wanted::AtMost(0.6)),
+            ),
+            // What nobody has to wait for: the session has written nothing.
+            (
+                "memory, `session`/server, query/s",
+                ratio(&rates[3], &rates[0]),
+                None,
+            ),
+            (
+                "memory, `session`/HAProxy, CPU",
+                ratio(&costs[3], &costs[1]),
+                None,
             ),
         ];
-        for (what, unit, rounds) in figures {
-            report.add("sql", what, unit, rounds.iter().copied(), None);
+        for (what, rounds, wanted) in ratios {
+            report.add("sql", what, "", rounds, wanted);
         }
-    }
-    let ratio = |of: &[f64], to: &[f64]| -> Vec<f64> { of.iter().zip(to).map(|(of, to)| of / to).collect() };
-    let faster = ratio(&rates[2], &rates[0]);
-    report.add(
-        "sql",
-        "memory/server, query/s",
-        "",
-        faster,
-        Some(Wanted::AtLeast(3.0)),
-    );
-    // The load has the same cores: where an answer costs nothing, there are as many as sysbench alone can ask for.
-    let both: Vec<f64> = costs[0]
-        .iter()
-        .zip(&of_load[0])
-        .map(|(server, load)| server + load)
-        .collect();
-    report.add(
-        "sql",
-        "memory/server, query/s, if memory took no CPU",
-        "",
-        ratio(&both, &of_load[0]),
-        None,
-    );
-    let cheaper = ratio(&costs[2], &costs[1]);
-    report.add(
-        "sql",
-        "memory/HAProxy, CPU",
-        "",
-        cheaper,
-        Some(Wanted::AtMost(0.6)),
-    );
-    // What nobody has to wait for: the session has written nothing.
-    let own = [
-        ("server, query/s", &rates[3], &rates[0]),
-        ("HAProxy, CPU", &costs[3], &costs[1]),
-    ];
-    for (what, of, to) in own {
-        report.add(
-            "sql",
-            format!("memory, `session`/{what}"),
-            "",
-            ratio(of, to),
-            None,
-        );
     }
 }
 

@@ -26,6 +26,8 @@ use crate::usage::MachineTime;
 
 /// Clients that do not bring a core to its limit.
 const FEW_CLIENTS: usize = 4;
+/// Requests in flight of a client that has several.
+const PIPELINE: usize = 16;
 /// What reads at a fixed rate are of those that a closed loop reached in the first round, far from overload. They are the same beside all
 /// updates.
 const SHARE: f64 = 0.1;
@@ -46,18 +48,31 @@ struct Beside<T> {
 /// The rounds of one rate of updates.
 #[derive(Default)]
 struct Rounds {
+    single: Closed,
+    pipelined: Closed,
+    few: Vec<Beside<Sample>>,
+    paced_eventual: Vec<Beside<Paced>>,
+    paced: Vec<Beside<Paced>>,
+}
+
+/// The closed loops of both levels, round by round.
+#[derive(Default)]
+struct Closed {
     eventual: Vec<Beside<Sample>>,
     strong: Vec<Beside<Sample>>,
-    few: Vec<Beside<Sample>>,
-    paced: Vec<Beside<Paced>>,
 }
 
 impl Bench<'_> {
     /// Strong and eventual reads take turns in who is first: the writers run on, and their server warms up.
     pub(super) fn updates(&self, gateway: &Gateway, report: &mut Report) -> anyhow::Result<()> {
+        let single = self.traffic();
         let few = Traffic {
             clients: FEW_CLIENTS,
-            ..self.traffic()
+            ..single
+        };
+        let pipelined = Traffic {
+            pipeline: PIPELINE,
+            ..single
         };
         let mut reads = self.args.paced;
         for &rate in &self.args.updates {
@@ -66,22 +81,44 @@ impl Bench<'_> {
                 self.progress.set_message(format!("{rate} updates a second"));
                 let _writers = Writers::start(&self.server, TABLE, self.args.rows, rate)?;
                 let closed = |target, traffic| self.beside(|| self.round(target, gateway.pid(), traffic));
-                let mut order = [&mut rounds.eventual, &mut rounds.strong];
-                let mut targets = [&gateway.eventual, &gateway.strong];
-                order.rotate_left(round % 2);
-                targets.rotate_left(round % 2);
-                for (samples, target) in order.into_iter().zip(targets) {
-                    samples.push(closed(target, self.traffic())?);
+                for (closed_loop, traffic) in
+                    [(&mut rounds.single, single), (&mut rounds.pipelined, pipelined)]
+                {
+                    let mut order = [&mut closed_loop.eventual, &mut closed_loop.strong];
+                    let mut targets = [&gateway.eventual, &gateway.strong];
+                    order.rotate_left(round % 2);
+                    targets.rotate_left(round % 2);
+                    for (samples, target) in order.into_iter().zip(targets) {
+                        samples.push(closed(target, traffic)?);
+                    }
                 }
                 rounds.few.push(closed(&gateway.strong, few)?);
-                let reached = rounds.strong.last().map_or(0.0, |strong| strong.what.ops);
+                let reached = rounds.single.strong.last().map_or(0.0, |strong| strong.what.ops);
                 let reads = *reads.get_or_insert(reached * SHARE);
-                rounds
-                    .paced
-                    .push(self.beside(|| self.paced(&gateway.strong, reads))?);
+                let paced = |target| self.beside(|| self.paced(target, reads));
+                rounds.paced_eventual.push(paced(&gateway.eventual)?);
+                rounds.paced.push(paced(&gateway.strong)?);
             }
-            report_closed(&format!("{rate} updates/s"), self.args.clients, &rounds, report);
-            report_paced(&format!("{rate} updates/s"), &rounds.paced, report);
+            let what = format!("{rate} updates/s");
+            report_closed(&what, &rounds.single, report);
+            report_closed(&format!("{what}, pipeline {PIPELINE}"), &rounds.pipelined, report);
+            let closed = [
+                (self.args.clients, &rounds.single.strong),
+                (FEW_CLIENTS, &rounds.few),
+            ];
+            for (clients, samples) in closed {
+                report.add(
+                    "updates",
+                    format!("{what}: strong, p99 of a closed loop, {clients} clients"),
+                    "ms",
+                    samples.iter().map(|sample| sample.what.p99_ms),
+                    None,
+                );
+            }
+            // What the machine itself takes.
+            report_paced(&format!("{what}: eventual"), &rounds.paced_eventual, None, report);
+            let wanted = Some(Wanted::AtMost(2.0));
+            report_paced(&format!("{what}: strong"), &rounds.paced, wanted, report);
         }
         Ok(())
     }
@@ -104,13 +141,7 @@ impl Bench<'_> {
 }
 
 /// The closed loops: how many reads there can be, and what they cost. How long they take is how long the line is.
-fn report_closed(what: &str, clients: usize, rounds: &Rounds, report: &mut Report) {
-    let Rounds {
-        eventual,
-        strong,
-        few,
-        ..
-    } = rounds;
+fn report_closed(what: &str, Closed { eventual, strong }: &Closed, report: &mut Report) {
     for (name, samples) in [("eventual", eventual), ("strong", strong)] {
         report_beside(&format!("{what}: {name}"), samples, report);
         let ops = samples.iter().map(|sample| sample.what.ops);
@@ -136,20 +167,11 @@ fn report_closed(what: &str, clients: usize, rounds: &Rounds, report: &mut Repor
         ratio(|sample| sample.cpu_us),
         None,
     );
-    for (clients, samples) in [(clients, strong), (FEW_CLIENTS, few)] {
-        report.add(
-            "updates",
-            format!("{what}: strong, p99 of a closed loop, {clients} clients"),
-            "ms",
-            samples.iter().map(|sample| sample.what.p99_ms),
-            None,
-        );
-    }
 }
 
-/// The reads at a fixed rate: how long they take where there is no line.
-fn report_paced(what: &str, samples: &[Beside<Paced>], report: &mut Report) {
-    let what = format!("{what}: strong, paced");
+/// The reads at a fixed rate: how long they take where there is no line. `wanted`: of the slowest in a hundred, in milliseconds.
+fn report_paced(what: &str, samples: &[Beside<Paced>], wanted: Option<Wanted>, report: &mut Report) {
+    let what = format!("{what}, paced");
     report_beside(&what, samples, report);
     let each = |of: fn(&Paced) -> f64| samples.iter().map(move |sample| of(&sample.what));
     let missed = samples
@@ -185,7 +207,7 @@ fn report_paced(what: &str, samples: &[Beside<Paced>], report: &mut Report) {
         None,
     );
     // Where there was too much to do it says nothing.
-    let wanted = (missed == 0).then_some(Wanted::AtMost(2.0));
+    let wanted = wanted.filter(|_| missed == 0);
     for (name, quantile, wanted) in [("p50", 0.5, None), ("p99", 0.99, wanted)] {
         report.add(
             "updates",
