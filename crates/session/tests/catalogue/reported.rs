@@ -77,7 +77,10 @@ fn what_mariadb_reports_under_another_name_is_asked_for() {
     };
     let text = "INSERT INTO t VALUES (1); SET character_set_connection=utf8mb4";
     run(&mut session, text, &failed);
-    asked_for(&mut session, &[("collation_connection", Some("utf8mb4_unicode_ci"))]);
+    asked_for(
+        &mut session,
+        &[("collation_connection", Some("utf8mb4_unicode_ci"))],
+    );
     let carried = |name: &str| session.carried().variable(name.as_bytes());
     assert_eq!(carried("collation_connection"), Some(&b"utf8mb4_unicode_ci"[..]));
     assert_eq!(carried("character_set_connection"), Some(&b"utf8mb4"[..]));

@@ -10,15 +10,15 @@
 
 use std::collections::BTreeMap;
 
-use super::{Claim, Judged, Verdict, facts, names};
+use super::{Claim, Judged, Past, Verdict, facts, names};
 use crate::topology::observation::{Facts, GaleraFacts, NodeState, Observation};
 
-pub(super) fn decide(servers: &[Observation], incumbent: Option<usize>, donor_reads: bool) -> Verdict {
+pub(super) fn decide(servers: &[Observation], past: Past, donor_reads: bool) -> Verdict {
     let facts = facts(servers, |facts| match facts {
         Facts::Galera(facts) => Some(facts),
         Facts::Replication(_) | Facts::Group(_) => None,
     });
-    let claim = settle(servers, &facts, incumbent);
+    let claim = settle(servers, &facts, past);
     let conflict = (claim == Claim::Conflict).then(|| {
         let serving: Vec<usize> = (0..servers.len())
             .filter(|&at| facts[at].is_some_and(serves))
@@ -70,8 +70,8 @@ pub(super) fn writers(servers: &[Observation]) -> Vec<usize> {
     writers
 }
 
-fn settle(servers: &[Observation], facts: &[Option<&GaleraFacts>], incumbent: Option<usize>) -> Claim {
-    if is_torn(servers, facts) {
+fn settle(servers: &[Observation], facts: &[Option<&GaleraFacts>], past: Past) -> Claim {
+    if is_torn(servers, facts, past.disputed) {
         return Claim::Conflict;
     }
     let writers = |state: NodeState| {
@@ -83,7 +83,7 @@ fn settle(servers: &[Observation], facts: &[Option<&GaleraFacts>], incumbent: Op
     };
     for state in [NodeState::Synced, NodeState::Donor] {
         // An incumbent that cannot be seen clearly stays until it is gone; nobody new is chosen unseen.
-        let stays = writers(state).find(|(at, _)| incumbent == Some(*at));
+        let stays = writers(state).find(|(at, _)| past.incumbent == Some(*at));
         let lowest = || {
             writers(state)
                 .filter(|(at, _)| servers[*at].sight.is_clear())
@@ -97,11 +97,12 @@ fn settle(servers: &[Observation], facts: &[Option<&GaleraFacts>], incumbent: Op
 }
 
 /// Whether two components serve at the same time: somebody has started the cluster twice, or made a minority go on. A
-/// component counts when all its nodes have been seen in it, so that looks before and after a change do not contradict.
-fn is_torn(servers: &[Observation], facts: &[Option<&GaleraFacts>]) -> bool {
+/// component counts when all its nodes have been seen in it, so that looks before and after a change do not contradict; once it was `disputed`,
+/// also as they were last seen.
+fn is_torn(servers: &[Observation], facts: &[Option<&GaleraFacts>], disputed: bool) -> bool {
     let mut components: BTreeMap<(&(String, u64), u32), u32> = BTreeMap::new();
     for (server, facts) in servers.iter().zip(facts) {
-        if let Some(facts) = facts.filter(|facts| serves(facts) && server.sight.is_clear()) {
+        if let Some(facts) = facts.filter(|facts| serves(facts) && (disputed || server.sight.is_clear())) {
             // Two parts that were separated by force count their changes alike, but not their nodes, as a rule.
             *components.entry((&facts.component, facts.size)).or_default() += 1;
         }

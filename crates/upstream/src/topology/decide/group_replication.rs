@@ -8,13 +8,13 @@
 //! Where all members are primaries (multi-primary mode) one of them gets the writes, always the same as long as it is
 //! there, and the others take reads; or more than one, as `max_writers` says.
 
-use super::{Claim, Judged, Verdict, facts, names};
+use super::{Claim, Judged, Past, Verdict, facts, names};
 use crate::topology::observation::{Facts, GroupFacts, GroupMember, MemberState, Observation};
 
-pub(super) fn decide(servers: &[Observation], incumbent: Option<usize>) -> Verdict {
-    let group = Group::new(servers);
+pub(super) fn decide(servers: &[Observation], past: Past) -> Verdict {
+    let group = Group::new(servers, past.disputed);
     let candidates: Vec<usize> = (0..servers.len()).filter(|&at| group.is_candidate(at)).collect();
-    let claim = group.settle(&candidates, incumbent);
+    let claim = group.settle(&candidates, past);
     let primary = match claim {
         Claim::Settled(at) => Some(at),
         Claim::None | Claim::Conflict => None,
@@ -27,7 +27,7 @@ pub(super) fn decide(servers: &[Observation], incumbent: Option<usize>) -> Verdi
 
 /// Members that can take writes where all are primaries, those first that are the first to be chosen.
 pub(super) fn writers(servers: &[Observation]) -> Vec<usize> {
-    let group = Group::new(servers);
+    let group = Group::new(servers, false);
     let can =
         |at: &usize| group.is_candidate(*at) && group.facts[*at].is_some_and(|facts| !facts.single_primary);
     let mut writers: Vec<usize> = (0..servers.len()).filter(can).collect();
@@ -40,10 +40,12 @@ struct Group<'a> {
     facts: Vec<Option<&'a GroupFacts>>,
     /// Whose view counts.
     counts: Vec<bool>,
+    /// There were several groups: what one says is nothing against the other.
+    disputed: bool,
 }
 
 impl<'a> Group<'a> {
-    fn new(servers: &'a [Observation]) -> Self {
+    fn new(servers: &'a [Observation], disputed: bool) -> Self {
         let facts = facts(servers, |facts| match facts {
             Facts::Group(facts) => Some(facts),
             Facts::Replication(_) | Facts::Galera(_) => None,
@@ -53,6 +55,7 @@ impl<'a> Group<'a> {
             servers,
             facts,
             counts,
+            disputed,
         }
     }
 
@@ -69,7 +72,7 @@ impl<'a> Group<'a> {
             let entry = view.view.iter().find(|member| member.uuid == facts.uuid);
             !entry.is_some_and(|entry| entry.is_primary && entry.state == MemberState::Online)
         };
-        !self.servers[at].sight.is_clear() && self.clear_views().any(denies)
+        !self.disputed && !self.servers[at].sight.is_clear() && self.clear_views().any(denies)
     }
 
     /// Views that count, of members seen clearly.
@@ -80,8 +83,8 @@ impl<'a> Group<'a> {
             .filter_map(|at| self.facts[at])
     }
 
-    fn settle(&self, candidates: &[usize], incumbent: Option<usize>) -> Claim {
-        let incumbent = incumbent.filter(|at| candidates.contains(at));
+    fn settle(&self, candidates: &[usize], past: Past) -> Claim {
+        let incumbent = past.incumbent.filter(|at| candidates.contains(at));
         let [first, ..] = *candidates else {
             return Claim::None;
         };
@@ -109,7 +112,10 @@ impl<'a> Group<'a> {
             .iter()
             .filter(|&&at| self.servers[at].sight.is_clear())
             .count();
-        if clear < 2 { Claim::None } else { Claim::Conflict }
+        match clear < 2 && !past.disputed {
+            true => Claim::None,
+            false => Claim::Conflict,
+        }
     }
 
     fn judge(&self, at: usize, primary: Option<usize>, candidates: &[usize]) -> Judged {

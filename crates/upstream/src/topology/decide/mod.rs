@@ -87,13 +87,23 @@ impl Rules {
     }
 }
 
-/// Decides by the rules of a kind. `incumbent` is the last primary, whether or not it is still there.
-pub(super) fn decide(rules: Rules, servers: &[Observation], incumbent: Option<usize>) -> Verdict {
+/// What was decided before.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Past {
+    /// The last primary, whether or not it is still there.
+    pub(super) incumbent: Option<usize>,
+    /// The last verdict was a conflict, and believed. It is one for as long as those who claim to be the primary are there: that one of them
+    /// is not seen clearly for a while decides nothing.
+    pub(super) disputed: bool,
+}
+
+/// Decides by the rules of a kind.
+pub(super) fn decide(rules: Rules, servers: &[Observation], past: Past) -> Verdict {
     let verdict = match rules.kind {
         config::Topology::Static => fixed::decide(servers, rules),
-        config::Topology::Replication => replication::decide(servers, incumbent),
-        config::Topology::GroupReplication => group_replication::decide(servers, incumbent),
-        config::Topology::Galera => galera::decide(servers, incumbent, rules.donor_reads),
+        config::Topology::Replication => replication::decide(servers, past),
+        config::Topology::GroupReplication => group_replication::decide(servers, past),
+        config::Topology::Galera => galera::decide(servers, past, rules.donor_reads),
     };
     verdict.check_invariants(servers);
     verdict

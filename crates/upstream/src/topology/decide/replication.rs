@@ -11,13 +11,13 @@
 
 use std::time::Duration;
 
-use super::{Claim, Judged, Verdict, facts, names};
+use super::{Claim, Judged, Past, Verdict, facts, names};
 use crate::topology::observation::{Facts, Observation, Receiving, ReplicationFacts, Source};
 
-pub(super) fn decide(servers: &[Observation], incumbent: Option<usize>) -> Verdict {
+pub(super) fn decide(servers: &[Observation], past: Past) -> Verdict {
     let view = View::new(servers);
     let candidates: Vec<usize> = (0..servers.len()).filter(|&at| view.is_candidate(at)).collect();
-    let claim = view.settle(&candidates, incumbent);
+    let claim = view.settle(&candidates, past);
     let primary = match claim {
         Claim::Settled(at) => Some(at),
         Claim::None | Claim::Conflict => None,
@@ -130,8 +130,8 @@ impl<'a> View<'a> {
         self.is_writable(at) && free
     }
 
-    fn settle(&self, candidates: &[usize], incumbent: Option<usize>) -> Claim {
-        let incumbent = incumbent.filter(|at| candidates.contains(at));
+    fn settle(&self, candidates: &[usize], past: Past) -> Claim {
+        let incumbent = past.incumbent.filter(|at| candidates.contains(at));
         let is_clear = |at: usize| self.servers[at].sight.is_clear();
         match *candidates {
             [] => Claim::None,
@@ -152,6 +152,7 @@ impl<'a> View<'a> {
                 match (followed.as_slice(), incumbent) {
                     ([one], None) => Claim::Settled(*one),
                     ([one], Some(incumbent)) if *one == incumbent => Claim::Settled(*one),
+                    _ if past.disputed => Claim::Conflict,
                     // Nobody has been heard since the incumbent was the only one.
                     (_, Some(incumbent)) if clear == 0 => Claim::Settled(incumbent),
                     _ if clear < 2 => Claim::None,

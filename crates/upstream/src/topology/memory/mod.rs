@@ -9,7 +9,7 @@ use config::ServerAddress;
 use super::astray::Astray;
 use super::connection::{Blind, Meaning};
 use super::damping::Damper;
-use super::decide::{self, Judged, Rules, Verdict};
+use super::decide::{self, Judged, Past, Rules, Verdict};
 use super::lag::LagGauge;
 use super::look::{Finding, Named};
 use super::observation::{Address, Body, Facts, Identity, Observation, Receiving, Sight, Source};
@@ -38,6 +38,8 @@ pub(super) struct Memory {
     damper: Damper,
     astray: Astray,
     conflict_since: Option<Instant>,
+    /// It was believed, and writes are refused.
+    disputed: bool,
     without_primary_since: Option<Instant>,
 }
 
@@ -161,12 +163,16 @@ impl Memory {
         if config.topology != config::Topology::Static {
             self.leave_out_doubles(servers, &mut observations, incumbent);
         }
+        let past = Past {
+            incumbent,
+            disputed: self.disputed,
+        };
         let Verdict {
             mut members,
             primary: found,
             conflict,
             astray,
-        } = decide::decide(Rules::of(config), &observations, incumbent);
+        } = decide::decide(Rules::of(config), &observations, past);
         let damping = match &config.monitor {
             Some(monitor) if config.topology != config::Topology::Static => monitor.damping,
             _ => Duration::ZERO,
@@ -199,6 +205,7 @@ impl Memory {
         }
         self.writers = writers.iter().map(|at| servers[*at].id()).collect();
         let refuse_writes = self.confirm(conflict, &observations, servers, now);
+        self.disputed = refuse_writes.is_some();
         self.note_astray(primary, &astray, servers, now);
         let members = servers.iter().zip(members).map(|(server, judged)| Member {
             server: Arc::clone(server),

@@ -124,6 +124,12 @@ async fn writes_are_refused_only_when_all_have_been_looked_at_again() {
     assert_eq!(world.primary(130), (None, false), "and n1 since");
     world.says(1, 140, true);
     assert_eq!(world.primary(150), (None, true));
+    // That one or both are not seen for a moment decides nothing.
+    for (server, ms) in [(0, 151), (1, 152)] {
+        world.fails(server, ms, Meaning::Unknown);
+        assert_eq!(world.primary(ms), (None, true));
+    }
+    world.says(1, 155, true);
     world.says(0, 160, false);
     assert_eq!(world.primary(170), (Some(1), false));
     assert!(!world.memory.has_conflict() && !world.memory.is_restless(world.at(180)));

@@ -88,7 +88,11 @@ fn who_is_what_in_a_cluster() {
 /// Who takes writes, of at most `max`.
 fn writers(texts: &[&str], before: &[usize], max: usize) -> Vec<usize> {
     let servers: Vec<Observation> = (0..).zip(texts).map(|(at, text)| observe(at, text)).collect();
-    let verdict = decide(rules(config::Topology::Galera), &servers, before.first().copied());
+    let verdict = decide(
+        rules(config::Topology::Galera),
+        &servers,
+        after(before.first().copied()),
+    );
     let of = |primary| {
         super::super::writers(
             config::Topology::Galera,
@@ -129,7 +133,7 @@ fn a_donor_takes_reads_where_it_may() {
             donor_reads,
             ..rules(config::Topology::Galera)
         };
-        outcome(&decide(rules, &servers, Some(0)))
+        outcome(&decide(rules, &servers, after(Some(0))))
     };
     for (servers, without, with) in [
         (&["2", "4", "1"][..], "UPU", "RPU"),

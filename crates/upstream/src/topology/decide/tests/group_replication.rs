@@ -149,7 +149,11 @@ fn who_is_what_in_a_group() {
 fn reasons_are_for_people() {
     let servers = ["PSSS w", "PSSS", "Pur.", "---u"];
     let servers: Vec<Observation> = (0..).zip(servers).map(|(at, text)| observe(at, text)).collect();
-    let verdict = decide(rules(config::Topology::GroupReplication), &servers, None);
+    let verdict = decide(
+        rules(config::Topology::GroupReplication),
+        &servers,
+        Past::default(),
+    );
     let reasons: Vec<&str> = verdict
         .members
         .iter()
@@ -171,7 +175,7 @@ fn several_may_take_writes() {
     let writers = |texts: &[&str], max| {
         let kind = config::Topology::GroupReplication;
         let servers: Vec<Observation> = (0..).zip(texts).map(|(at, text)| observe(at, text)).collect();
-        let Verdict { members, primary, .. } = decide(rules(kind), &servers, None);
+        let Verdict { members, primary, .. } = decide(rules(kind), &servers, Past::default());
         primary.map(|primary| super::super::writers(kind, &servers, &members, primary, &[], max))
     };
     let all = ["PPP w m", "PPP w m", "PPP w m"];

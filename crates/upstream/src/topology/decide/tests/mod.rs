@@ -54,6 +54,13 @@ fn outcome(verdict: &Verdict) -> String {
     letters.chain(verdict.conflict.as_ref().map(|_| '!')).collect()
 }
 
+fn after(incumbent: Option<usize>) -> Past {
+    Past {
+        incumbent,
+        disputed: false,
+    }
+}
+
 /// As without any options.
 fn rules(kind: config::Topology) -> Rules {
     Rules {
@@ -70,7 +77,7 @@ type Row = (&'static str, &'static [&'static str], Option<usize>, &'static str);
 fn check(kind: config::Topology, table: &[Row], observe: impl Fn(usize, &str) -> Observation) {
     for (what, servers, incumbent, expected) in table {
         let servers: Vec<Observation> = (0..).zip(*servers).map(|(at, text)| observe(at, text)).collect();
-        let verdict = decide(rules(kind), &servers, *incumbent);
+        let verdict = decide(rules(kind), &servers, after(*incumbent));
         assert_eq!(outcome(&verdict), *expected, "{what}: {verdict:#?}");
     }
 }
@@ -135,7 +142,7 @@ fn where_the_lag_is_limited_it_has_to_be_known() {
             lag_must_be_known,
             ..rules(config::Topology::Static)
         };
-        outcome(&decide(rules, &servers, None))
+        outcome(&decide(rules, &servers, Past::default()))
     };
     assert_eq!(outcome(false), "PRRRRRRU");
     assert_eq!(outcome(true), "PRUURURU", "one that follows nobody has none");
@@ -152,4 +159,34 @@ fn names_are_listed_and_not_too_many() {
         names(&servers, &[0, 1, 2, 3, 4, 5]),
         "n0, n1, n2, n3, n4 and others"
     );
+}
+
+#[test]
+fn what_was_disputed_is_not_decided_by_a_look_that_failed() {
+    let outcome_of = |kind, texts: &[&str], disputed| {
+        let observe = |(at, text): (usize, &&str)| properties::observe(kind, at, text);
+        let servers: Vec<Observation> = (0..).zip(texts).map(observe).collect();
+        let past = Past {
+            disputed,
+            ..after(Some(0))
+        };
+        outcome(&decide(rules(kind), &servers, past))
+    };
+    for (kind, servers, without, with) in [
+        (config::Topology::Replication, ["w ~", "w"], "UU", "UU!"),
+        (config::Topology::Replication, ["w ~", "w ~"], "PU", "UU!"),
+        (config::Topology::Replication, ["w !", "w"], "UP", "UP"),
+        (config::Topology::Replication, ["w ~", "r >0"], "PR", "PR"),
+        (config::Topology::Galera, ["4 #5/1 ~", "4 #6/1"], "PR", "UU!"),
+        (config::Topology::Galera, ["4 #5/1 !", "4 #6/1"], "UP", "UP"),
+        (
+            config::Topology::GroupReplication,
+            ["P. w", ".P w ~"],
+            "PU",
+            "UU!",
+        ),
+    ] {
+        assert_eq!(outcome_of(kind, &servers, false), without, "{kind:?} {servers:?}");
+        assert_eq!(outcome_of(kind, &servers, true), with, "{kind:?} {servers:?}");
+    }
 }

@@ -11,7 +11,7 @@ const KINDS: [config::Topology; 3] = [
     config::Topology::Galera,
 ];
 
-fn observe(kind: config::Topology, at: usize, text: &str) -> Observation {
+pub(super) fn observe(kind: config::Topology, at: usize, text: &str) -> Observation {
     match kind {
         config::Topology::GroupReplication => super::group_replication::observe(at, text),
         config::Topology::Galera => super::galera::observe(at, text),
@@ -75,14 +75,14 @@ proptest! {
             (0..).zip(&texts).map(|(at, text)| observe(kind, at, text)).collect();
         let incumbent = incumbent.filter(|at| *at < servers.len());
         // At most one, and none in a conflict: `check_invariants`.
-        let verdict = decide(rules(kind), &servers, incumbent);
+        let verdict = decide(rules(kind), &servers, after(incumbent));
         if let Some(primary) = verdict.primary {
             prop_assert!(may_write(&servers[primary]), "{verdict:#?}");
             prop_assert!(
                 incumbent == Some(primary) || servers[primary].sight.is_clear() || kind != config::Topology::Galera,
                 "chosen unseen"
             );
-            let again = decide(rules(kind), &servers, Some(primary));
+            let again = decide(rules(kind), &servers, after(Some(primary)));
             prop_assert_eq!(again.primary, Some(primary), "who was chosen stays");
         }
         for (server, judged) in servers.iter().zip(&verdict.members) {
@@ -99,8 +99,8 @@ proptest! {
             (0..).zip(&texts).map(|(at, text)| observe(kind, at, text)).collect();
         let backward: Vec<Observation> = forward.iter().rev().cloned().collect();
         let incumbent = incumbent.filter(|at| *at < forward.len());
-        let one = decide(rules(kind), &forward, incumbent);
-        let mut other = decide(rules(kind), &backward, incumbent.map(|at| forward.len() - 1 - at));
+        let one = decide(rules(kind), &forward, after(incumbent));
+        let mut other = decide(rules(kind), &backward, after(incumbent.map(|at| forward.len() - 1 - at)));
         other.members.reverse();
         let roles = |verdict: &Verdict| verdict.members.iter().map(|member| member.role).collect::<Vec<_>>();
         prop_assert_eq!(roles(&one), roles(&other));

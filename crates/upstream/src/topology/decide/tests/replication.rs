@@ -51,7 +51,7 @@ pub(super) fn observe(at: usize, text: &str) -> Observation {
 
 fn verdict(servers: &[&str], incumbent: Option<usize>) -> Verdict {
     let servers: Vec<Observation> = (0..).zip(servers).map(|(at, text)| observe(at, text)).collect();
-    decide(rules(config::Topology::Replication), &servers, incumbent)
+    decide(rules(config::Topology::Replication), &servers, after(incumbent))
 }
 
 const PRIMARIES: &[Row] = &[
@@ -293,7 +293,7 @@ fn a_server_id_that_was_given_twice_does_not_mix_up_who_is_followed() {
         };
         facts.identity = Some(Identity("id2".to_owned()));
     }
-    let verdict = decide(rules(config::Topology::Replication), &servers, None);
+    let verdict = decide(rules(config::Topology::Replication), &servers, Past::default());
     assert_eq!(outcome(&verdict), "PRRR");
     assert_eq!(verdict.members[3].reason, "follows n2");
 }
