@@ -90,12 +90,6 @@ impl Batch {
     }
 }
 
-/// How long a request has waited for a state of the store that can be read.
-#[derive(Default)]
-pub(super) struct Waited {
-    pub(super) turns: u32,
-}
-
 pub(super) fn execution<'e>(
     service: &'e Service,
     guest: &'e Guest,

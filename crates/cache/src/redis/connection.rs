@@ -2,7 +2,8 @@
 
 use std::future::poll_fn;
 use std::io;
-use std::pin::{Pin, pin};
+use std::pin::pin;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
@@ -13,7 +14,7 @@ use resp_wire::{Step, Writer};
 use tokio::time::{sleep, sleep_until};
 
 use super::ahead;
-use super::batch::{Batch, Waited, execution};
+use super::batch::{Batch, execution};
 use super::command::{self, Command};
 use super::execute::Next;
 use super::flush;
@@ -24,6 +25,7 @@ use super::refusal::{Refusal, UnknownCommand};
 use super::rows::Stop;
 use super::session::{Replies, Session};
 use super::tracking::{self, Tracked};
+use super::wait::{Waited, unless_ordered};
 use super::{Desk, Service};
 use crate::mapping::Mapping;
 use crate::store::NotRead;
@@ -341,9 +343,20 @@ impl Connection<'_> {
         }
     }
 
-    fn age_rights(&mut self, now: Instant) {
+    /// True: something was forgotten.
+    fn age_rights(&mut self, now: Instant) -> bool {
         let definitions = self.service.reader.board().definitions();
-        self.session.rights.age(now, definitions);
+        self.session.rights.age(now, definitions)
+    }
+
+    /// Something was waited for, which may have been a REVOKE or an ALTER. What was asked for by what was known before is of no use then.
+    fn look_anew(&mut self, batch: &mut Batch) {
+        let has_forgotten = self.age_rights(Instant::now());
+        let mappings = self.service.mappings();
+        if has_forgotten || !Rc::ptr_eq(&mappings, &batch.mappings) {
+            batch.mappings = mappings;
+            batch.ahead = None;
+        }
     }
 
     /// Executes the request that the parser has found, whatever has to be waited for. `size`: its bytes. True: the client said goodbye.
@@ -374,8 +387,7 @@ impl Connection<'_> {
                     waits = true;
                     self.input.make_small();
                     batch.fresh = Some(self.fresh().await?);
-                    // What was waited for may have been a REVOKE.
-                    self.age_rights(batch.began);
+                    self.look_anew(batch);
                 }
                 Next::Busy => {
                     if !self.pause(&mut waited).await? {
@@ -561,23 +573,6 @@ impl Connection<'_> {
             (_, Replies::On | Replies::SkipNext) => {}
         }
     }
-}
-
-/// Waits for something, unless the session has to end before. Takes it where it is: whatever is moved has its place twice in
-/// every connection.
-async fn unless_ordered<T>(
-    guest: &Guest,
-    mut wait: Pin<&mut impl Future<Output = T>>,
-) -> Result<T, Departure> {
-    poll_fn(|cx| match wait.as_mut().poll(cx) {
-        Poll::Ready(done) => Poll::Ready(Ok(done)),
-        // A signal wakes the task.
-        Poll::Pending => match guest.due(false) {
-            Some(order) => Poll::Ready(Err(Departure::Told(order))),
-            None => Poll::Pending,
-        },
-    })
-    .await
 }
 
 #[cfg(test)]

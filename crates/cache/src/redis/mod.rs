@@ -39,6 +39,7 @@ mod session;
 mod subscribe;
 mod tracking;
 mod transaction;
+mod wait;
 
 #[cfg(test)]
 mod tests;

@@ -52,13 +52,15 @@ impl Known {
     }
 
     /// What is known for long is forgotten, and everything when `definitions`, which counts the statements that may change tables
-    /// and grants, is another than it was.
+    /// and grants, is another than it was. True: something was forgotten.
     #[inline]
-    pub(crate) fn age(&mut self, now: Instant, definitions: u64) {
+    pub(crate) fn age(&mut self, now: Instant, definitions: u64) -> bool {
         let is_old = |until| now >= until || self.definitions != definitions;
-        if self.until.is_some_and(is_old) {
+        let forgets = self.until.is_some_and(is_old);
+        if forgets {
             *self = Self::default();
         }
+        forgets
     }
 
     #[cfg(test)]

@@ -4,6 +4,7 @@
 
 mod clients_keep_values;
 mod connections_are_bounded;
+mod definitions_change;
 mod logins_are_those_of_the_servers;
 mod long_rows_are_bounded;
 mod mappings_are_flushed;

@@ -1,0 +1,30 @@
+//! What a request waits for.
+
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::task::Poll;
+
+use dataplane::extension::{Departure, Guest};
+
+/// How long a request has waited for a state of the store that can be read.
+#[derive(Default)]
+pub(super) struct Waited {
+    pub(super) turns: u32,
+}
+
+/// Waits for something, unless the session has to end before. Takes it where it is: whatever is moved has its place twice in
+/// every connection.
+pub(super) async fn unless_ordered<T>(
+    guest: &Guest,
+    mut wait: Pin<&mut impl Future<Output = T>>,
+) -> Result<T, Departure> {
+    poll_fn(|cx| match wait.as_mut().poll(cx) {
+        Poll::Ready(done) => Poll::Ready(Ok(done)),
+        // A signal wakes the task.
+        Poll::Pending => match guest.due(false) {
+            Some(order) => Poll::Ready(Err(Departure::Told(order))),
+            None => Poll::Pending,
+        },
+    })
+    .await
+}
