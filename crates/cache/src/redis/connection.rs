@@ -336,9 +336,12 @@ impl Connection<'_> {
             }
             if desk.out.len() >= PORTION {
                 output::write(&mut self.stream, &self.guest, &mut desk.out).await?;
+                // A client may take its time.
+                self.look_anew(batch);
             }
             if desk.space.is_turn_over() {
                 tokio::task::yield_now().await;
+                self.look_anew(batch);
             }
         }
     }
