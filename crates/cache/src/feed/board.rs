@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use arc_swap::ArcSwap;
@@ -16,6 +16,8 @@ use crate::tracking::Tracking;
 
 /// Rows from the server that wait for being kept.
 const FILLS_MAX: usize = 1024;
+/// Bytes that they may have together. However long a row is, it may wait alone. While there is no stream nobody takes them.
+const FILLS_BYTES_MAX: usize = 16 << 20;
 
 /// Time without a word of the primary that is no lag: more than two heartbeats.
 const QUIET_MS: u64 = 1000;
@@ -28,6 +30,8 @@ pub struct Board {
     states: ArcSwap<Vec<MappingState>>,
     stream: ArcSwap<String>,
     fills: mpsc::Sender<Fill>,
+    /// Of those that wait.
+    fill_bytes: Arc<AtomicUsize>,
     tracking: Arc<Tracking>,
     probes: Arc<Probes>,
     flush: Notify,
@@ -41,6 +45,37 @@ pub struct Fill {
     pub key: Box<[u8]>,
     /// `None`: there is no such row.
     pub row: Option<Box<[u8]>>,
+}
+
+impl Fill {
+    pub(crate) fn bytes(&self) -> usize {
+        self.key.len() + self.row.as_ref().map_or(0, |row| row.len())
+    }
+}
+
+/// Rows that wait for being kept.
+pub(crate) struct Fills {
+    waiting: mpsc::Receiver<Fill>,
+    bytes: Arc<AtomicUsize>,
+}
+
+impl Fills {
+    /// The next, as soon as there is one.
+    pub(super) async fn recv(&mut self) -> Option<Fill> {
+        let fill = self.waiting.recv().await;
+        fill.map(|fill| self.taken(fill))
+    }
+
+    /// The next, if there is one.
+    pub(super) fn try_recv(&mut self) -> Option<Fill> {
+        let fill = self.waiting.try_recv().ok();
+        fill.map(|fill| self.taken(fill))
+    }
+
+    fn taken(&self, fill: Fill) -> Fill {
+        self.bytes.fetch_sub(fill.bytes(), Ordering::Relaxed);
+        fill
+    }
 }
 
 /// How a mapping is.
@@ -153,8 +188,10 @@ impl Counts {
 }
 
 impl Board {
-    pub(crate) fn new(applied: Applied, tracking: Arc<Tracking>) -> (Arc<Self>, mpsc::Receiver<Fill>) {
-        let (fills, orders) = mpsc::channel(FILLS_MAX);
+    pub(crate) fn new(applied: Applied, tracking: Arc<Tracking>) -> (Arc<Self>, Fills) {
+        let (fills, waiting) = mpsc::channel(FILLS_MAX);
+        let fill_bytes = Arc::<AtomicUsize>::default();
+        let bytes = Arc::clone(&fill_bytes);
         let board = Self {
             applied: watch::Sender::new(Arc::new(applied)),
             mappings: ArcSwap::default(),
@@ -162,12 +199,13 @@ impl Board {
             states: ArcSwap::default(),
             stream: ArcSwap::default(),
             fills,
+            fill_bytes,
             tracking,
             probes: Arc::default(),
             flush: Notify::new(),
             counts: Counts::default(),
         };
-        (Arc::new(board), orders)
+        (Arc::new(board), Fills { waiting, bytes })
     }
 
     /// What the store shows, now and whenever it changes. Changes may be seen late, and several as one.
@@ -257,7 +295,14 @@ impl Board {
     /// Has a row kept, if the ticket still allows that. False where too many wait: it is forgotten, and asked for again.
     #[must_use]
     pub fn fill(&self, fill: Fill) -> bool {
-        self.fills.try_send(fill).is_ok()
+        let bytes = fill.bytes();
+        let before = self.fill_bytes.fetch_add(bytes, Ordering::Relaxed);
+        let has_room = before == 0 || before.saturating_add(bytes) <= FILLS_BYTES_MAX;
+        let is_kept = has_room && self.fills.try_send(fill).is_ok();
+        if !is_kept {
+            self.fill_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        }
+        is_kept
     }
 
     pub(super) fn publish(&self, applied: Applied) {
@@ -290,7 +335,34 @@ fn now_ms() -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use super::super::progress::Progress;
     use super::*;
+    use crate::store::{MappingId, Mode, Store, Version};
+
+    #[test]
+    fn rows_that_wait_for_the_feed_are_bounded() {
+        let (store, mut writer) = Store::new(1 << 20);
+        writer.open(MappingId(1), Mode::Bounded);
+        let ticket = store.fill_begin(MappingId(1), Version::default()).unwrap();
+        let nothing = Progress::nowhere().applied(Version::default());
+        let (board, mut fills) = Board::new(nothing, Tracking::new(1));
+        let give = |bytes: usize| {
+            board.fill(Fill {
+                ticket,
+                key: Box::new([1]),
+                row: Some(vec![0; bytes].into()),
+            })
+        };
+        assert!(give(FILLS_BYTES_MAX + 1), "however long it is");
+        assert!(!give(1), "and nothing beside it");
+        assert!(fills.try_recv().is_some());
+        let long = std::iter::repeat_with(|| give(1 << 20)).take_while(|&is_kept| is_kept);
+        assert_eq!(long.count(), 15, "with their keys");
+        assert!(fills.try_recv().is_some() && give(1 << 20) && !give(1 << 20));
+        while fills.try_recv().is_some() {}
+        let short = std::iter::repeat_with(|| give(1)).take_while(|&is_kept| is_kept);
+        assert_eq!(short.count(), FILLS_MAX);
+    }
 
     #[test]
     fn phases_are_told_in_words() {

@@ -15,7 +15,7 @@ use upstream::{Cluster, Server};
 
 use super::account::Replica;
 use super::apply::Applier;
-use super::board::{Board, Counts, Fill};
+use super::board::{Board, Counts, Fill, Fills};
 use super::containers::{Answers, Containers, Reading, Refused, Wanted};
 use super::copy::{Batch, Copier, CopyError, Message};
 use super::dump::{Dump, SILENCE};
@@ -105,7 +105,7 @@ type Later<T> = Pin<Box<dyn Future<Output = T>>>;
 pub(super) struct Stream<'s> {
     pub(super) around: &'s mut Surroundings,
     pub(super) applier: &'s mut Applier,
-    pub(super) fills: &'s mut mpsc::Receiver<Fill>,
+    pub(super) fills: &'s mut Fills,
     machine: Machine,
     dump: Dump,
     decoder: Decoder,
@@ -124,7 +124,7 @@ impl<'s> Stream<'s> {
     pub(super) fn new(
         around: &'s mut Surroundings,
         applier: &'s mut Applier,
-        fills: &'s mut mpsc::Receiver<Fill>,
+        fills: &'s mut Fills,
         server: Arc<Server>,
         dump: Dump,
     ) -> Self {
@@ -470,7 +470,7 @@ impl<'s> Stream<'s> {
     /// Those that wait, however busy the stream is; and not so many that it waits.
     fn keep_fills(&mut self) {
         for _ in 0..FILLS_AT_ONCE {
-            let Ok(fill) = self.fills.try_recv() else { return };
+            let Some(fill) = self.fills.try_recv() else { return };
             self.fill(&fill);
         }
     }

@@ -8,14 +8,14 @@ use std::time::Duration;
 use mysql_wire::binlog::Zone;
 use mysql_wire::gtid::{Flavor, GtidSet};
 use tokio::runtime::Builder;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::watch;
 use tokio::task::LocalSet;
 use tokio::time::{Instant, sleep, timeout};
 use upstream::{Cluster, Server};
 
 use super::account::Replica;
 use super::apply::Applier;
-use super::board::{Board, Counts, Fill};
+use super::board::{Board, Counts, Fills};
 use super::containers::{Containers, Wanted};
 use super::dump::{self, ER_FATAL_ERROR_READING_BINLOG};
 use super::stream::{Ended, Stream, Surroundings};
@@ -132,7 +132,7 @@ impl Drop for Feed {
 struct Follower {
     around: Surroundings,
     applier: Applier,
-    fills: mpsc::Receiver<Fill>,
+    fills: Fills,
 }
 
 impl Follower {

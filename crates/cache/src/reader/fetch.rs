@@ -251,7 +251,7 @@ impl Fetcher {
             FillVerdict::Drop => metrics.cache.fills_dropped.add(kept.len() as u64),
             FillVerdict::Wait => {
                 let (mut room, all) = (Room::of(&self.waiting), kept.len());
-                kept.retain(|fill| room.take(bytes_of(fill)));
+                kept.retain(|fill| room.take(fill.bytes()));
                 metrics.cache.fills_dropped.add((all - kept.len()) as u64);
                 if kept.is_empty() {
                     return;
@@ -329,10 +329,6 @@ impl Drop for Room {
             self.all.has_extra.set(false);
         }
     }
-}
-
-fn bytes_of(fill: &crate::feed::Fill) -> usize {
-    fill.key.len() + fill.row.as_ref().map_or(0, |row| row.len())
 }
 
 fn give(board: &Board, metrics: &telemetry::Worker, rows: Vec<crate::feed::Fill>) {
