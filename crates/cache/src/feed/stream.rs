@@ -54,6 +54,9 @@ pub(super) enum Ended {
     EndOfStream,
     #[error("the server's binary log began anew")]
     Reset,
+    /// Of MariaDB, when `gtid_strict_mode` was switched off. What is applied is what it was.
+    #[error("the server's positions are of another kind now")]
+    OtherKind,
     #[error("the server has transactions before others that are applied already")]
     OutOfOrder,
     #[error("nothing heard for {} s", .0.as_secs())]

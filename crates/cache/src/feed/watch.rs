@@ -65,8 +65,8 @@ impl Watch {
                 () = self.told() => self.is_told = true,
             }
             match timeout(ANSWER, self.look()).await {
-                Ok(Ok(true)) => {}
-                Ok(Ok(false)) => return Ended::Reset,
+                Ok(Ok(None)) => {}
+                Ok(Ok(Some(ended))) => return ended,
                 Ok(Err(CopyError::Machine(MachineError::Another))) => return Ended::Elsewhere,
                 // The stream finds out what is wrong.
                 Ok(Err(_)) | Err(_) => self.link = None,
@@ -82,17 +82,21 @@ impl Watch {
         self.probes.elsewhere().await;
     }
 
-    /// Whether the binary log is no shorter than what was read of it. A connection that there is goes where it always went. Whether others
+    /// Why it cannot be followed any more: the binary log is shorter than what was read of it, or it does not show. A connection that there is goes where it always went. Whether others
     /// go there, too, is found out now and then, and more often while this one leads to what should not be the primary.
-    async fn look(&mut self) -> Result<bool, CopyError> {
+    async fn look(&mut self) -> Result<Option<Ended>, CopyError> {
         let mut link = match self.link.take() {
             Some(link) => link,
             None => self.connect().await?,
         };
         let read = self.progress.borrow().position();
         let end = end(&mut link, &mut self.machine).await?;
-        if read.is_some_and(|read| !end.covers(&read)) {
-            return Ok(false);
+        if let Some(read) = read.filter(|read| !end.covers(read)) {
+            let ended = match end.is_like(&read) {
+                true => Ended::Reset,
+                false => Ended::OtherKind,
+            };
+            return Ok(Some(ended));
         }
         let read_only = link.value("SELECT @@GLOBAL.read_only").await?;
         let is_read_only = read_only.is_some_and(|value| !matches!(&*value, "0" | "OFF"));
@@ -106,7 +110,7 @@ impl Watch {
         if !is_read_only {
             self.pause = INTERVAL;
         }
-        Ok(true)
+        Ok(None)
     }
 
     /// Another connection takes the place of the one there is. Where none can be made, that one still shows whether the log is the same.

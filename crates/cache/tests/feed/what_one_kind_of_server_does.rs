@@ -1,5 +1,6 @@
 //! Ways to write a binary log that only some servers have.
 
+use cache::coherence::Place;
 use cache::feed::Phase;
 use sandbox::{Kind, mariadb_11};
 
@@ -71,6 +72,24 @@ fn mariadb_is_not_strict_for_a_moment() {
     });
     fed.sql("SET GLOBAL gtid_strict_mode = 1; UPDATE u SET c = 'later'");
     fed.assert_same("u", "SELECT id, c FROM u");
+}
+
+/// Positions are GTIDs, and places in files from then on: the stream goes on in the middle of the log.
+#[test]
+fn mariadb_is_not_strict_any_more() {
+    let mut wishes = Wishes::of(Kind::Mariadb);
+    wishes.spec = wishes.spec.option("--gtid-strict-mode=ON");
+    let fed = Fed::start(wishes, TABLE, vec![string("t", "test.t", &["id"], "c")]);
+    fed.sql("UPDATE t SET c = 'strict'");
+    fed.assert_same("t", SELECT);
+    fed.sql("SET GLOBAL gtid_strict_mode = 0");
+    fed.until("it is followed by places in files", || {
+        let place = fed.applied().position.clone().map(|position| position.place);
+        matches!(place, Some(Place::File { .. }))
+    });
+    fed.sql("UPDATE t SET c = 'not strict' WHERE id = 1");
+    fed.assert_same("t", SELECT);
+    assert_eq!(fed.copies(), 1, "nothing was copied again");
 }
 
 /// MySQL: a table and its rows in one transaction, columns that nobody sees, a column that is added in no time.
