@@ -404,10 +404,10 @@ async fn exchange(line: &mut Line, question: &Question, begun: &Applied) -> Resu
 
 /// What is visible is `gtid_executed`, read before the snapshot is taken. Without GTIDs nothing says what a snapshot has; then
 /// rows are read with locks, which wait for transactions that are in the binary log and not visible yet. So they are when some
-/// transactions have none, also while the server had them when the line was made.
+/// transactions have none, also while the server had them when the line was made, and while there are no GTIDs at all.
 async fn exchange_mysql(line: &mut Line, question: &Question, begun: &Applied) -> Result<Answer, AskError> {
     let parts = &question.parts;
-    let by_gtid = line.has_gtids && begun.is_numbered;
+    let by_gtid = line.has_gtids && begun.is_numbered && !begun.gtids.is_empty();
     let (begin, lock) = match by_gtid {
         true => (BEGIN, ""),
         false => ("START TRANSACTION", " FOR SHARE"),

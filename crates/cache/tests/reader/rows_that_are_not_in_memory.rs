@@ -31,6 +31,42 @@ fn of_a_server_without_gtids() {
     kept(spec);
 }
 
+/// Its log has begun anew, and nothing was written since: that it shows all GTIDs there are says nothing.
+#[test]
+fn of_a_server_that_has_no_gtids_yet() {
+    let sql = "CREATE TABLE test.t (id INT PRIMARY KEY, v INT); INSERT INTO test.t VALUES (1, 10), (2, 20)";
+    let mappings = vec![hash("t", "test.t", &["id"])];
+    served(spec(Kind::Mysql), sql, bounded, mappings, |served| async move {
+        let before = served.mapping("t").await;
+        served.fetched(&before, &["1"]).await.unwrap();
+        served.sql(match served.sandbox.release() >= [8, 2, 0] {
+            true => "RESET BINARY LOGS AND GTIDS",
+            false => "RESET MASTER",
+        });
+        served
+            .until("the new log is followed", || {
+                let served = served.reader.mappings();
+                let mapping = served.by_name(b"t");
+                mapping.is_some_and(|mapping| !std::sync::Arc::ptr_eq(mapping, &before))
+            })
+            .await;
+        let mapping = served.mapping("t").await;
+        let rows = served.fetched(&mapping, &["1", "3"]).await.unwrap();
+        assert_eq!(rows, [Some("1|10".to_owned()), None]);
+        served
+            .until("the row is kept", || served.remembered(&mapping, "1").is_some())
+            .await;
+        served.sql("UPDATE test.t SET v = 11 WHERE id = 1");
+        served
+            .until("the row follows", || {
+                served.remembered(&mapping, "1") == Some(Some("1|11".to_owned()))
+            })
+            .await;
+        let rows = served.fetched(&mapping, &["1", "2"]).await.unwrap();
+        assert_eq!(rows, [Some("1|11".to_owned()), Some("2|20".to_owned())]);
+    });
+}
+
 /// A transaction is in the binary log before it is visible: here it waits for the acknowledgement of a replica that does not exist. Without a
 /// GTID nothing says whether a SELECT has seen it.
 #[test]
