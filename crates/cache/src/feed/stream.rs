@@ -296,10 +296,12 @@ impl<'s> Stream<'s> {
         // Until it is known that this server's log goes on where the one before ended, reads that demand something wait.
         if applied.position.is_none() || !self.applier.is_resuming() {
             let is_catching_up = self.applier.tables.is_catching_up();
-            if let Some(reached) = applied.position.as_ref().filter(|_| is_catching_up) {
-                self.applier.tables.serve(reached);
-            }
+            let reached = applied.position.clone().filter(|_| is_catching_up);
             self.around.board.publish(applied);
+            // Behind that: whoever asks the server for rows of a mapping that is served asks for what is as new as its definition.
+            if let Some(reached) = reached {
+                self.applier.tables.serve(&reached);
+            }
         }
         self.applier.touched.tell();
         self.applied.notify_one();
