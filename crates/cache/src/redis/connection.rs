@@ -26,7 +26,7 @@ use super::rows::Stop;
 use super::session::{Replies, Session};
 use super::tracking::{self, Tracked};
 use super::wait::{Waited, unless_ordered};
-use super::{Desk, Service};
+use super::{DESK_KEPT, Desk, Service};
 use crate::mapping::Mapping;
 use crate::store::NotRead;
 use crate::tracking::{Mail, Mailbox};
@@ -299,6 +299,7 @@ impl Connection<'_> {
     fn put_away(&mut self, mut desk: Box<Desk>) {
         desk.out.clear();
         if desk.parser.is_within_request() {
+            desk.space.shrink_to(DESK_KEPT);
             self.desk = Some(desk);
         } else {
             self.service.give_back(desk);

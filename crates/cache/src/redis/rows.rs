@@ -111,6 +111,13 @@ impl Space {
         self.key.capacity() + self.row.capacity()
     }
 
+    /// What was read is of no use any more: no more memory than this is kept.
+    pub(crate) fn shrink_to(&mut self, bytes: usize) {
+        if self.capacity() > bytes {
+            (self.key, self.row) = Default::default();
+        }
+    }
+
     /// A request begins, or is tried once more.
     #[inline]
     pub(crate) fn begin(&mut self) {
@@ -279,5 +286,23 @@ impl<'a> Rows<'a> {
             }
             .into()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_kept_of_a_long_row_is_bounded() {
+        let mut space = Space {
+            row: vec![0; 2000],
+            random: 7,
+            ..Space::default()
+        };
+        space.shrink_to(2000);
+        assert_eq!(space.capacity(), 2000);
+        space.shrink_to(1999);
+        assert_eq!((space.capacity(), space.random), (0, 7));
     }
 }
