@@ -7,6 +7,7 @@ mod own;
 mod settle;
 mod sharing;
 mod text;
+mod transaction;
 mod unseen;
 
 use std::rc::Rc;
@@ -80,6 +81,8 @@ struct Current {
     sets_trackers: bool,
     /// It ends the transaction without a trace.
     rolls_back: bool,
+    /// COMMIT, however it goes on.
+    may_commit: bool,
     handler: HandlerStep,
     savepoint: Savepoint,
     /// What FOUND_ROWS() says after it is not known.
@@ -588,6 +591,7 @@ impl Current {
             wrote: false,
             sets_trackers: false,
             rolls_back: false,
+            may_commit: false,
             handler: HandlerStep::Other,
             savepoint: Savepoint::Other,
             counts_rows: false,

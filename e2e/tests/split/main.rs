@@ -68,4 +68,5 @@ mod what_a_session_holds_is_kept_for_it;
 mod what_a_session_sets_goes_with_its_reads;
 mod what_a_session_sets_is_its_own;
 mod what_a_statement_leaves_is_told_to_its_session;
+mod writes_behind_an_error_are_seen;
 mod writes_that_were_lost_are_waited_for_once;

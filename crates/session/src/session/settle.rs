@@ -3,14 +3,14 @@
 use std::rc::Rc;
 
 use mysql_wire::{Command, Outcome, StatusFlags};
-use sql_class::{Class, Dialect, Effects, Facts};
+use sql_class::{Class, Effects, Facts};
 
 use super::insert_id::Made;
 use super::text::{
-    Collation, Count, Savepoint, begins_with_rollback, handler_step, is_computed, is_one_select,
-    may_count_rows, may_set_trackers, sets_once, uses_tables,
+    Collation, Count, Savepoint, begins_with_rollback, handler_step, is_computed, is_of_savepoint,
+    is_one_select, may_count_rows, may_set_trackers, sets_once, uses_tables,
 };
-use super::{Current, HandlerStep, IDLE, Session, Statement};
+use super::{Current, HandlerStep, Session, Statement};
 use crate::variables::AUTOCOMMIT;
 use crate::{Pin, PinReason, prime_last_insert_id};
 
@@ -45,7 +45,7 @@ const MAY_TOUCH_INSERT_ID: Effects = Effects::READS_LAST_INSERT_ID
     .with(Effects::INCOMPLETE);
 
 /// A syntax error: nothing of a single statement was executed.
-const ER_PARSE_ERROR: u16 = 1064;
+pub(super) const ER_PARSE_ERROR: u16 = 1064;
 
 /// What a session knows of itself.
 const OF_THE_SESSION: Effects = Effects::READS_LAST_INSERT_ID
@@ -253,6 +253,9 @@ impl Session {
                 _ => Count::Usual,
             },
             rolls_back: class == Class::Transaction && statements == 1 && begins_with_rollback(text),
+            may_commit: class == Class::Transaction
+                && !effects.contains(Effects::XA)
+                && !is_of_savepoint(text),
             sets_twice: effects.contains(Effects::SET_STATEMENT) && !sets_once(text),
             doubtful_select: effects.contains(Effects::INCOMPLETE)
                 && statement.command == Command::QUERY
@@ -305,46 +308,6 @@ impl Session {
             Rc::make_mut(&mut self.carried).set(AUTOCOMMIT, if autocommit { b"ON" } else { b"OFF" });
             self.autocommit = autocommit;
         }
-    }
-
-    fn settle_transaction(&mut self, outcome: &Outcome) {
-        let in_transaction = self.in_transaction();
-        let is_bare = !in_transaction && !self.autocommit;
-        self.has_savepoint = is_bare
-            && match self.current.savepoint {
-                Savepoint::Sets => true,
-                Savepoint::Ends => outcome.error.is_some() && self.has_savepoint,
-                Savepoint::Other => self.has_savepoint,
-            };
-        match in_transaction || self.has_savepoint {
-            true => self.pin(PinReason::Transaction),
-            false => self.pins.remove(PinReason::Transaction),
-        }
-        if self.characteristics && !in_transaction {
-            self.pin(PinReason::NextTransaction);
-        }
-        let wrote = self.current.class >= Class::Write && !self.is_select_refused(outcome)
-            || self
-                .current
-                .effects
-                .intersects(Effects::CALLS_PROCEDURE.with(Effects::UNKNOWN_FUNCTION))
-            || self.transaction_state[3..6] != IDLE[3..6];
-        let has_written = self.has_written || wrote;
-        self.has_written = in_transaction && has_written;
-        if self.current.effects.contains(Effects::XA) && outcome.error.is_none() && !in_transaction {
-            // A branch that was prepared is nobody's, since MySQL 8.0.29; on MariaDB the transaction stays open.
-            if !matches!(self.dialect, Dialect::MySql { version } if version < 80_029) {
-                self.pins.remove(PinReason::Xa);
-            }
-        }
-        let rows_only = self.current.class == Class::Write && self.current.statements == 1;
-        let nothing = rows_only && !self.current.was_open && outcome.affected_rows == 0;
-        // A server that has reported one GTID reports them all: what comes without was no write after all.
-        let reports = self.gtid.is_some() && !self.pins.has(PinReason::BinlogOff);
-        let nothing = nothing || self.current.rolls_back || reports;
-        let untracked = !in_transaction && has_written && !self.current.gtid && !nothing;
-        self.untracked_writes |= untracked;
-        self.current.wrote = untracked || self.current.gtid;
     }
 
     /// Locks that the statement has released for certain.
@@ -440,7 +403,7 @@ impl Session {
 
     /// The server has not understood a SELECT that was not understood here either: `select $$`, with which MySQL's client begins. Nothing of it
     /// was executed.
-    fn is_select_refused(&self, outcome: &Outcome) -> bool {
+    pub(super) fn is_select_refused(&self, outcome: &Outcome) -> bool {
         self.current.doubtful_select && outcome.error == Some(ER_PARSE_ERROR)
     }
 

@@ -31,7 +31,10 @@ impl Collation {
         // `SET CHARACTER SET` takes the schema's collation, and `SET NAMES DEFAULT` the global one.
         let others: [&[u8]; 3] = [b"collat", b"charset", b"default"];
         let character_set = find_all(&text, b"character").any(|at| text.get(at + 9) != Some(&b'_'));
-        if !character_set && !others.iter().any(|word| contains(&text, word)) {
+        // By its number MySQL sets a collation.
+        let may_be_number =
+            find_all(&text, b"character_set_connection").any(|at| !is_set_to_name(&text[at..]));
+        if !character_set && !may_be_number && !others.iter().any(|word| contains(&text, word)) {
             return Self::OfCharset;
         }
         named(&text).map_or(Self::Unclear, |name| Self::Named(name.into()))
@@ -294,6 +297,12 @@ pub(super) fn begins_with_rollback(text: &[u8]) -> bool {
     text.len() >= WORD.len() && text[..WORD.len()].eq_ignore_ascii_case(WORD)
 }
 
+/// `SAVEPOINT`, `RELEASE SAVEPOINT`, `ROLLBACK`: whatever else a statement about transactions is, it may commit.
+pub(super) fn is_of_savepoint(text: &[u8]) -> bool {
+    let first = text.trim_ascii_start().first();
+    first.is_some_and(|byte| matches!(byte, b's' | b'S' | b'r' | b'R'))
+}
+
 /// Whether the text is one SELECT that calls nothing, however the rest of it is to be read: a server may see neither a second statement nor a
 /// call where these two bytes are not, which are no part of a longer character in any charset of clients.
 pub(super) fn is_one_select(text: &[u8]) -> bool {
@@ -305,6 +314,14 @@ pub(super) fn is_one_select(text: &[u8]) -> bool {
 /// Whether there is one `SET` in the text and no more.
 pub(super) fn sets_once(text: &[u8]) -> bool {
     text.len() <= LOOK_MAX && find_all(&text.to_ascii_lowercase(), b"set").count() == 1
+}
+
+/// Whether what follows is `variable = name`.
+fn is_set_to_name(text: &[u8]) -> bool {
+    let mut words = text.splitn(2, |byte| *byte == b'=');
+    let value = words.nth(1).unwrap_or_default().trim_ascii_start();
+    let value = value.strip_prefix(b"'").unwrap_or(value);
+    value.first().is_some_and(u8::is_ascii_alphabetic)
 }
 
 /// The collation of `set names X collate Y`, with nothing else but a list of assignments that are not about charsets.
@@ -368,6 +385,10 @@ mod tests {
         assert_eq!(of("SET NAMES utf8mb4"), Collation::OfCharset);
         assert_eq!(of("set names 'utf8mb4', sql_mode=''"), Collation::OfCharset);
         assert_eq!(of("SET character_set_connection=latin1"), Collation::OfCharset);
+        assert_eq!(
+            of("SET @@character_set_connection := 'latin1'"),
+            Collation::OfCharset
+        );
         assert_eq!(of("SET NAMES utf8mb4 COLLATE utf8mb4_bin"), utf8mb4_bin());
         assert_eq!(of("set names 'utf8mb4' collate 'utf8mb4_bin';"), utf8mb4_bin());
         assert_eq!(
@@ -385,6 +406,8 @@ mod tests {
             "SET NAMES utf8mb4 COLLATE utf8mb4_bin, NAMES latin1",
             "SET NAMES utf8mb4, time_zone='+00:00' COLLATE utf8mb4_bin",
             "SET NAMES 'utf8mb4 COLLATE utf8mb4_bin",
+            "SET character_set_connection=46",
+            "SET @@session.character_set_connection := @charset",
         ] {
             assert_eq!(of(unclear), Collation::Unclear, "{unclear}");
         }

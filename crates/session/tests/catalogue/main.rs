@@ -3,6 +3,7 @@
 
 mod doubts;
 mod reported;
+mod writes;
 
 use std::rc::Rc;
 

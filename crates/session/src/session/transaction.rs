@@ -1,0 +1,89 @@
+//! Whether a transaction is open, what was written in it, and what was committed of which no GTID tells.
+
+use mysql_wire::Outcome;
+use sql_class::{Class, Dialect, Effects};
+
+use super::settle::{ER_PARSE_ERROR, runs_sql};
+use super::text::Savepoint;
+use super::{Current, IDLE, Session};
+use crate::PinReason;
+
+impl Session {
+    pub(super) fn settle_transaction(&mut self, outcome: &Outcome) {
+        let in_transaction = self.in_transaction();
+        let is_bare = !in_transaction && !self.autocommit;
+        self.has_savepoint = is_bare
+            && match self.current.savepoint {
+                Savepoint::Sets => true,
+                Savepoint::Ends => outcome.error.is_some() && self.has_savepoint,
+                Savepoint::Other => self.has_savepoint,
+            };
+        match in_transaction || self.has_savepoint {
+            true => self.pin(PinReason::Transaction),
+            false => self.pins.remove(PinReason::Transaction),
+        }
+        if self.characteristics && !in_transaction {
+            self.pin(PinReason::NextTransaction);
+        }
+        if self.current.effects.contains(Effects::XA) && outcome.error.is_none() && !in_transaction {
+            // A branch that was prepared is nobody's, since MySQL 8.0.29; on MariaDB the transaction stays open.
+            if !matches!(self.dialect, Dialect::MySql { version } if version < 80_029) {
+                self.pins.remove(PinReason::Xa);
+            }
+        }
+        self.settle_writes(outcome);
+    }
+
+    fn settle_writes(&mut self, outcome: &Outcome) {
+        let in_transaction = self.in_transaction();
+        let Current { class, effects, .. } = self.current;
+        let calls = Effects::CALLS_PROCEDURE.with(Effects::UNKNOWN_FUNCTION);
+        let wrote = class >= Class::Write && !self.is_select_refused(outcome)
+            || effects.intersects(calls)
+            || self.transaction_state[3..6] != IDLE[3..6];
+        let has_written = self.has_written || wrote;
+        // A server that has reported one GTID reports them all: what comes without was no write after all.
+        let reports = self.gtid.is_some() && !self.pins.has(PinReason::BinlogOff);
+        let goes_on = match outcome.error {
+            None => !reports && !self.current.gtid && self.has_begun_anew(wrote),
+            Some(error) => self.may_have_committed(error),
+        };
+        self.has_written = in_transaction && has_written && !goes_on;
+        let rows_only = class == Class::Write && self.current.statements == 1;
+        let nothing = rows_only && !self.current.was_open && outcome.affected_rows == 0;
+        let nothing = nothing || self.current.rolls_back || reports;
+        let untracked = !in_transaction && has_written && !self.current.gtid && !nothing;
+        self.untracked_writes |= untracked || goes_on;
+        self.current.wrote = untracked || goes_on || self.current.gtid;
+    }
+
+    /// What was written is committed, and a transaction is open that is another one: rolled back it says nothing of the first.
+    fn has_begun_anew(&self, wrote: bool) -> bool {
+        let Current {
+            class,
+            effects,
+            statements,
+            ..
+        } = self.current;
+        let begins = matches!(class, Class::Begin | Class::BeginReadOnly) && !effects.contains(Effects::XA);
+        let ended_one = self.has_written && (begins || self.current.may_commit);
+        self.in_transaction() && (ended_one || statements > 1 && (self.has_written || wrote))
+    }
+
+    /// Something may be committed although the answer is an error. MySQL sends no GTID with one, and has forgotten it by the next answer.
+    fn may_have_committed(&self, error: u16) -> bool {
+        let Current {
+            class,
+            effects,
+            statements,
+            ..
+        } = self.current;
+        let was_understood = error != ER_PARSE_ERROR || statements > 1;
+        let commits = effects.contains(Effects::COMMITS);
+        let ends_one = commits && (self.has_written || statements > 1);
+        // `DROP TABLE a, b` of MariaDB, and accounts.
+        let is_done_in_part = commits && (class == Class::Ddl || effects.contains(Effects::CHANGES_ACCOUNT));
+        let calls = effects.contains(Effects::CALLS_PROCEDURE) || class == Class::Unknown;
+        runs_sql(self.current.command) && was_understood && (ends_one || is_done_in_part || calls)
+    }
+}

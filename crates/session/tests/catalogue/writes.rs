@@ -1,0 +1,117 @@
+//! What may have been written without a GTID that says so.
+
+use mysql_wire::StatusFlags;
+use mysql_wire::session_state::Change;
+use session::Session;
+use sql_class::Dialect;
+
+use super::{FINE, MARIADB, MYSQL, Says, run, session};
+
+const OPEN: Says<'_> = Says {
+    status: StatusFlags(StatusFlags::AUTOCOMMIT.0 | StatusFlags::IN_TRANS.0),
+    ..FINE
+};
+
+fn failed(error: u16) -> Says<'static> {
+    Says {
+        error: Some(error),
+        ..FINE
+    }
+}
+
+fn after(dialect: Dialect, texts: &[(&str, &Says<'_>)]) -> Session {
+    let mut session = session(dialect);
+    for (text, says) in texts {
+        run(&mut session, text, says);
+    }
+    session
+}
+
+/// A statement of the schema commits before it fails, and MySQL says no GTID with an error.
+#[test]
+fn a_commit_behind_an_error_is_looked_for_at_the_primary() {
+    for dialect in [MYSQL, MARIADB] {
+        for text in [
+            "CREATE TABLE t (a INT)",
+            "DROP TABLE a, b",
+            "LOCK TABLES b READ",
+            "CALL p()",
+        ] {
+            let session = after(
+                dialect,
+                &[
+                    ("BEGIN", &OPEN),
+                    ("INSERT INTO t VALUES (1)", &OPEN),
+                    (text, &failed(1050)),
+                    ("ROLLBACK", &FINE),
+                ],
+            );
+            assert!(session.has_untracked_writes(), "{text}");
+        }
+        let duplicate = [
+            ("BEGIN", &OPEN),
+            ("INSERT INTO t VALUES (1)", &failed(1062)),
+            ("ROLLBACK", &FINE),
+        ];
+        assert!(!after(dialect, &duplicate).has_untracked_writes());
+    }
+}
+
+/// Without a transaction it may have been done in part.
+#[test]
+fn nor_does_a_server_that_reports_its_writes_tell_of_such() {
+    let known = [Change::Gtids(b"u:1")];
+    let wrote = Says {
+        changes: &known,
+        ..FINE
+    };
+    for (text, error, may_write) in [
+        ("DROP TABLE a, b", 1051, true),
+        ("DROP USER a, b", 1396, true),
+        ("CALL p()", 1644, true),
+        ("LOCK TABLES b READ", 1146, false),
+        ("INSERT INTO t VALUES (1)", 1062, false),
+        ("SELECT a FROM b", 1146, false),
+        ("KILL 5", 1094, false),
+        ("CREATE TABEL t (a INT)", 1064, false),
+    ] {
+        let texts = [("INSERT INTO t VALUES (1)", &wrote), (text, &failed(error))];
+        assert_eq!(after(MYSQL, &texts).has_untracked_writes(), may_write, "{text}");
+    }
+    let texts = [
+        ("DROP TABLE a, b", &failed(1051)),
+        ("INSERT INTO t VALUES (1)", &wrote),
+    ];
+    assert!(
+        !after(MYSQL, &texts).has_untracked_writes(),
+        "whoever has the later one has both"
+    );
+}
+
+/// Where no GTIDs come.
+#[test]
+fn a_transaction_that_follows_another_does_not_undo_it() {
+    for second in [
+        "COMMIT AND CHAIN",
+        "/* all */ COMMIT AND CHAIN",
+        "BEGIN",
+        "START TRANSACTION READ ONLY",
+    ] {
+        let texts = [
+            ("BEGIN", &OPEN),
+            ("INSERT INTO t VALUES (1)", &OPEN),
+            (second, &OPEN),
+            ("ROLLBACK", &FINE),
+        ];
+        assert!(after(MYSQL, &texts).has_untracked_writes(), "{second}");
+    }
+    for second in ["SAVEPOINT a", "ROLLBACK TO a", "RELEASE SAVEPOINT a", "SELECT 1"] {
+        let texts = [
+            ("BEGIN", &OPEN),
+            ("INSERT INTO t VALUES (1)", &OPEN),
+            (second, &OPEN),
+            ("ROLLBACK", &FINE),
+        ];
+        assert!(!after(MYSQL, &texts).has_untracked_writes(), "{second}");
+    }
+}
