@@ -30,9 +30,9 @@ async fn until_there_is_one() {
         }
     }
     eventually("the log says so", async || gateway.log().contains("take writes")).await;
-    // Reads go on, and so do new sessions.
-    let (status, ready) = gateway.get("/readyz");
-    assert_eq!(status, 200, "{ready}");
+    // Reads go on, and so do new sessions, once the replica is seen to follow again.
+    eventually("sessions are served", async || gateway.get("/readyz").0 == 200).await;
+    let (_, ready) = gateway.get("/readyz");
     let said = ready.strip_prefix("ok\ncluster main: writes are refused: ");
     assert!(said.is_some_and(|said| said.lines().count() == 1), "{ready}");
 
