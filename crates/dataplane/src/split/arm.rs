@@ -36,6 +36,13 @@ pub(crate) async fn learn_unseen(split: &mut Split) -> Result<(), SessionError> 
         .await
         .map_err(|Refused(error)| error)?;
     for (name, reply) in names.iter().zip(&replies) {
+        // It may report what the statement has done before it failed.
+        let end = reply
+            .packet(reply.end())
+            .filter(|_| reply.outcome.error.is_none());
+        if let Some(ok) = end.and_then(|end| OkPacket::decode(end, split.key.capabilities).ok()) {
+            drop(split.session.observe_ok(&ok));
+        }
         let value = ask::plain(reply.value());
         split.session.learn_value(name, value.as_deref());
     }

@@ -7,12 +7,16 @@
 use std::rc::Rc;
 
 use mysql_wire::session_state::Change;
-use sql_class::{Class, Effects};
+use sql_class::{Class, Dialect, Effects};
 
 use super::text::unseen;
 use super::{Session, Statement};
 use crate::PinReason;
-use crate::variables::{self, COLLATION_CONNECTION, is_told_by, is_word, that_tells_of_both};
+use crate::rebuild::ask_values;
+use crate::variables::{
+    self, AUTOCOMMIT, COLLATION_CONNECTION, Meaning, carried_name, is_told_by, is_word, meaning,
+    that_tells_of_both,
+};
 
 /// Of the statement under way.
 #[derive(Debug, Clone, Default)]
@@ -27,6 +31,24 @@ pub(super) struct Unseen {
 
 /// More than that are not asked for.
 const NAMES_MAX: usize = 16;
+
+impl Unseen {
+    /// Nobody knows whether it was set, or even may be: what is refused to be set to what it is would be refused on other connections, too.
+    fn ask_by_setting(&mut self, dialect: Dialect) {
+        let is_carried = |name: &[u8]| {
+            let name = carried_name(name, dialect);
+            meaning(name) == Meaning::Carry && name != AUTOCOMMIT && is_word(name)
+        };
+        let names = self.names.iter().filter(|name| is_carried(name));
+        let names: Vec<&str> = names
+            .filter_map(|name| str::from_utf8(that_tells_of_both(name)).ok())
+            .take(NAMES_MAX)
+            .collect();
+        if self.question.is_none() && !names.is_empty() {
+            self.question = Some(ask_values(names.into_iter()));
+        }
+    }
+}
 
 impl Session {
     /// Remembers what the statement sets.
@@ -70,20 +92,17 @@ impl Session {
             .is_some_and(|unseen| !unseen.names.is_empty())
     }
 
-    /// The statement has failed: a server checks everything before it sets anything.
+    /// The statement has ended. One that has failed has set nothing: a server checks everything before. Of several some may have been run.
     pub(super) fn settle_assigned(&mut self, has_failed: bool) {
+        let several = self.current.statements > 1;
+        self.unseen = self.unseen.take().filter(|unseen| {
+            let asks = unseen.question.is_some() || !unseen.names.is_empty();
+            asks && (several || !has_failed)
+        });
         if let Some(unseen) = &mut self.unseen
             && has_failed
-            && self.current.statements <= 1
         {
-            unseen.names.clear();
-        }
-        if self
-            .unseen
-            .as_ref()
-            .is_some_and(|unseen| unseen.question.is_none() && unseen.names.is_empty())
-        {
-            self.unseen = None;
+            unseen.ask_by_setting(self.dialect);
         }
     }
 

@@ -30,6 +30,15 @@ fn asked_for(session: &mut Session, answers: &[(&str, Option<&str>)]) {
     }
 }
 
+fn observe(session: &mut Session, changes: &[Change<'_>]) {
+    let mut ok = OkPacket::default();
+    ok.status.insert(mysql_wire::StatusFlags::AUTOCOMMIT);
+    changes
+        .iter()
+        .for_each(|change| change.encode(&mut ok.session_state));
+    session.observe_ok(&ok);
+}
+
 #[test]
 fn what_mariadb_reports_under_another_name_is_asked_for() {
     let mut session = session(MARIADB_11);
@@ -77,14 +86,33 @@ fn what_mariadb_reports_under_another_name_is_asked_for() {
     };
     let text = "INSERT INTO t VALUES (1); SET character_set_connection=utf8mb4";
     run(&mut session, text, &failed);
-    asked_for(
+    let question = session.ask_unseen();
+    let asked = b"\x03SET collation_connection=@@collation_connection";
+    assert_eq!(question.as_deref(), Some(&asked[..]));
+    observe(
         &mut session,
-        &[("collation_connection", Some("utf8mb4_unicode_ci"))],
+        &[variable("collation_connection", "utf8mb4_unicode_ci")],
     );
+    assert!(session.take_unnamed().is_empty());
     let carried = |name: &str| session.carried().variable(name.as_bytes());
     assert_eq!(carried("collation_connection"), Some(&b"utf8mb4_unicode_ci"[..]));
     assert_eq!(carried("character_set_connection"), Some(&b"utf8mb4"[..]));
-    run(&mut session, "DO 1", &FINE);
+    run(&mut session, "SELECT 1 FROM t", &FINE);
+    assert!(!session.is_pinned());
+    // What may not be set is not carried to where it would be refused.
+    run(
+        &mut session,
+        "SET time_zone='+00:00'; SET max_allowed_packet=1",
+        &failed,
+    );
+    assert!(session.ask_unseen().is_some());
+    session.remains_unseen();
+    run(&mut session, "SELECT 1 FROM t", &FINE);
+    assert_eq!(reasons(&session), [PinReason::Uncarried]);
+    let mut session = crate::session(MARIADB);
+    run(&mut session, "SET @@nosuch=1", &failed);
+    assert!(!session.has_unseen());
+    let mut session = crate::session(MARIADB_11);
     // A statement that fails has set nothing.
     let failed = Says {
         error: Some(1231),

@@ -8,12 +8,15 @@ use crate::Random;
 use crate::op::Op;
 
 pub(crate) const LOGIN_COLLATION: &str = "utf8mb4_unicode_ci";
+/// Of a session, and read-only there.
+pub(crate) const UNSETTABLE: &str = "max_allowed_packet";
 pub(crate) const GLOBALS: &[(&str, &str)] = &[
     ("autocommit", "ON"),
     ("character_set_client", "latin1"),
     ("character_set_results", "latin1"),
     ("collation_connection", "latin1_swedish_ci"),
     ("lc_time_names", "en_US"),
+    (UNSETTABLE, "16777216"),
     ("sql_auto_is_null", "OFF"),
     ("sql_log_bin", "ON"),
     ("sql_mode", "STRICT_TRANS_TABLES"),
@@ -277,6 +280,7 @@ impl Connection {
     pub(crate) fn execute(&mut self, op: &Op, id: u32) -> Result<Given, u16> {
         let done = || Ok(Given::default());
         match op {
+            Op::Set(UNSETTABLE, _) => Err(1621),
             Op::Set(name, value) => {
                 self.set(name, value.unwrap_or(global(name)));
                 done()

@@ -2,6 +2,7 @@
 
 use sql_class::Dialect;
 
+use crate::connection::UNSETTABLE;
 use crate::op::{Hidden, Op};
 use crate::{Random, Seen};
 
@@ -121,7 +122,7 @@ fn simple(random: &mut Random) -> Op {
 }
 
 fn variable(random: &mut Random) -> Op {
-    match random.below(15) {
+    match random.below(16) {
         0 => Op::Set(
             "sql_mode",
             random.of(&[Some("ANSI_QUOTES"), Some("NO_BACKSLASH_ESCAPES"), Some(""), None]),
@@ -132,6 +133,7 @@ fn variable(random: &mut Random) -> Op {
         ),
         2 => Op::Set("lc_time_names", random.of(&[Some("de_DE"), Some("é"), None])),
         3 => Op::Set("sql_select_limit", random.of(&[Some("7"), None])),
+        15 => Op::Set(UNSETTABLE, Some("1024")),
         4 => Op::Set("transaction_isolation", random.of(&[Some("SERIALIZABLE"), None])),
         5 => Op::Set(
             "character_set_results",

@@ -178,7 +178,7 @@ impl Gateway {
         self.clients[at].calculated = *op == Op::CalcFoundRows;
         self.settle(at, connection);
         self.trackers_differ = self.clients[at].trackers_differ;
-        self.clients[at].trackers_differ &= !seen.iter().any(|seen| matches!(seen, Seen::Done { .. }));
+        self.clients[at].trackers_differ &= !matches!(seen.last(), Some(Seen::Done { .. }));
         seen
     }
 
@@ -246,8 +246,16 @@ impl Gateway {
         if !self.clients[at].session.is_pinned() {
             self.learn_insert_id(at);
         }
+        if let Some(question) = self.clients[at].session.ask_unseen() {
+            let reply = self.server.connections[connection].ask_by_setting(&question, self.server.dialect);
+            // What the statement has set before it failed is reported with it, and not shown to the client then.
+            self.clients[at].trackers_differ = true;
+            match reply {
+                Some(ok) => drop(self.clients[at].session.observe_ok(&ok)),
+                None => self.clients[at].session.remains_unseen(),
+            }
+        }
         let session = &mut self.clients[at].session;
-        assert_eq!(session.ask_unseen(), None);
         for name in session.take_unnamed() {
             let name = str::from_utf8(&name).unwrap();
             let value = self.server.variable(connection, name);

@@ -2,8 +2,9 @@
 
 use mysql_wire::session_state::Change;
 use mysql_wire::{Command, OkPacket, StatusFlags};
+use sql_class::Dialect;
 
-use crate::connection::{Connection, Given, global, own_collation};
+use crate::connection::{Connection, Given, UNSETTABLE, global, own_collation};
 
 /// Told as the first of them that was named when the trackers were armed.
 const TOGETHER: &[&[&str]] = &[
@@ -184,6 +185,20 @@ impl Connection {
         ok
     }
 
+    /// `SET x=@@x, …` of the gateway. None where one of them may not be set.
+    pub(crate) fn ask_by_setting(&mut self, payload: &[u8], dialect: Dialect) -> Option<OkPacket> {
+        let text = std::str::from_utf8(&payload[1..]).unwrap();
+        if text.contains(UNSETTABLE) {
+            return None; // before anything is set
+        }
+        for item in text.strip_prefix("SET ").unwrap().split(", ") {
+            let (name, same) = item.split_once("=@@").unwrap();
+            assert_eq!(name, same);
+            self.set(name, &self.variable(name));
+        }
+        Some(self.ok(&Given::default(), dialect.is_mariadb()))
+    }
+
     fn assign(&mut self, list: &str) {
         for item in list.split(", ") {
             if let Some(names) = item.strip_prefix("NAMES ") {
@@ -194,6 +209,7 @@ impl Connection {
                 continue;
             }
             let (name, value) = item.split_once('=').unwrap();
+            assert_ne!(name, UNSETTABLE, "may not be set");
             match (name, unquoted(value)) {
                 ("last_insert_id", value) => {
                     // What else it is set to is what it is.
