@@ -8,6 +8,24 @@ use super::text::Count;
 use super::{Current, Session};
 
 impl Session {
+    /// `FOUND_ROWS()`; `None` where only the server can say. Rows that OFFSET passed over count for the server and are
+    /// not known here.
+    #[must_use]
+    pub fn found_rows(&self) -> Option<u64> {
+        self.last.found_rows
+    }
+
+    /// The last statement has counted rows that its answer says nothing of, and the connection may be asked how many those were.
+    #[must_use]
+    pub fn may_ask_found_rows(&self) -> bool {
+        self.counts_unseen() && self.last.found_rows.is_none() && !self.in_transaction() && self.autocommit
+    }
+
+    /// The connection has said what its `FOUND_ROWS()` is after the session's last statement.
+    pub fn learn_found_rows(&mut self, rows: u64) {
+        self.last.found_rows = Some(rows);
+    }
+
     /// Whether the last statement has counted rows, or may have: otherwise its connection says those of a statement before, which may have been
     /// another session's.
     #[must_use]

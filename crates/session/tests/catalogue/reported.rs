@@ -79,7 +79,24 @@ fn what_mariadb_reports_under_another_name_is_asked_for() {
         Some(&b"latin1_bin"[..])
     );
     assert!(!session.is_pinned());
-    // Where one of several has failed, with its collation, which need not be the charset's own.
+    // A statement that fails has set nothing.
+    let failed = Says {
+        error: Some(1231),
+        ..FINE
+    };
+    run(&mut session, "SET unique_checks='x'", &failed);
+    asked_for(&mut session, &[]);
+    // One that does not say what it sets.
+    run(&mut session, "SELECT 1 FROM t", &FINE);
+    run(&mut session, "SET unique_checks=0", &reports(&of_switches));
+    asked_for(&mut session, &[("unique_checks", None)]);
+    assert_eq!(reasons(&session), [PinReason::Uncarried]);
+}
+
+#[test]
+fn what_a_text_would_have_set_that_failed_is_asked_for_by_setting_it() {
+    let mut session = session(MARIADB_11);
+    // A charset with its collation, which need not be the charset's own.
     let failed = Says {
         error: Some(1064),
         ..FINE
@@ -112,19 +129,6 @@ fn what_mariadb_reports_under_another_name_is_asked_for() {
     let mut session = crate::session(MARIADB);
     run(&mut session, "SET @@nosuch=1", &failed);
     assert!(!session.has_unseen());
-    let mut session = crate::session(MARIADB_11);
-    // A statement that fails has set nothing.
-    let failed = Says {
-        error: Some(1231),
-        ..FINE
-    };
-    run(&mut session, "SET unique_checks='x'", &failed);
-    asked_for(&mut session, &[]);
-    // One that does not say what it sets.
-    run(&mut session, "SELECT 1 FROM t", &FINE);
-    run(&mut session, "SET unique_checks=0", &reports(&of_switches));
-    asked_for(&mut session, &[("unique_checks", None)]);
-    assert_eq!(reasons(&session), [PinReason::Uncarried]);
 }
 
 #[test]
