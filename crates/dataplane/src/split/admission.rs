@@ -12,6 +12,7 @@ use crate::error::SessionError;
 use crate::handshake::Patience;
 use crate::split::lease;
 use crate::split::login;
+use crate::split::rebuild;
 use crate::split::state::{Held, Refused, Split, Wait};
 
 /// A connection to a server on which the session may begin, with its state on it.
@@ -102,7 +103,7 @@ async fn on_server(
     split.session.begins(split.worker.now_ms());
     let common = Rc::clone(&split.shared);
     common.share(&mut split.session);
-    let rebuilt = lease::rebuild(split, &mut connection).await;
+    let rebuilt = rebuild::rebuild(split, &mut connection).await;
     rebuilt.map_err(|Refused(error)| error)?;
     Ok(connection)
 }

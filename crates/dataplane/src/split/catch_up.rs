@@ -12,7 +12,7 @@ use upstream::Connection;
 use crate::error::SessionError;
 use crate::split::fresh::{self, Freshness};
 use crate::split::state::{Held, Refused, Split};
-use crate::split::{ask, lease};
+use crate::split::{ask, rebuild};
 
 /// Waits on a connection to the session's writer until that has the session's writes.
 pub(crate) async fn caught_up(
@@ -70,7 +70,7 @@ async fn forget_lost(
         Flavor::MariaDb => "SELECT @@GLOBAL.gtid_current_pos LIMIT 1",
     };
     let command = ask::query(connection.capabilities, executed);
-    let replies = lease::asked(split, connection, &[command]).await?;
+    let replies = rebuild::asked_in_time(split, connection, &[command]).await?;
     let executed = replies.first().and_then(|reply| ask::plain(reply.value()));
     let executed = executed.and_then(|text| GtidSet::parse(position.flavor(), &text).ok());
     let Some(executed) = executed.filter(|executed| !executed.covers(position)) else {
@@ -97,7 +97,15 @@ async fn sync(split: &Split, connection: &mut Connection<Held>) -> Result<(), Re
     let set = |wanted| ask::query(capabilities, &fresh::sync_wait(split.session.carried(), wanted));
     let read = ask::query(capabilities, "SELECT 1");
     let commands = [set(true), read, set(connection.state.syncs_reads)];
-    let replies = lease::asked(split, connection, &commands).await?;
+    // A node waits for as long as `repl.causal_read_timeout` says, which nobody else knows.
+    let limit = {
+        let config = split.pool().config();
+        config
+            .failover_wait
+            .max(config.read_wait)
+            .max(config.login_timeout)
+    };
+    let replies = rebuild::asked_within(split, connection, &commands, limit).await?;
     let refused = |packet: ErrPacket| {
         Refused(SessionError::StateRefused {
             server: connection.server.name().to_owned(),

@@ -7,13 +7,13 @@ use config::ReadConsistency;
 use mysql_wire::gtid::{Flavor, GtidSet};
 use session::Carried;
 use sql_class::Dialect;
-use tokio::time::{Instant, timeout};
+use tokio::time::Instant;
 use upstream::{Connection, Server};
 
 use crate::error::SessionError;
-use crate::split::ask::{self, AskError};
+use crate::split::ask;
 use crate::split::choose;
-use crate::split::lease;
+use crate::split::rebuild;
 use crate::split::state::{Held, Refused, Split};
 use crate::split::strong;
 
@@ -109,7 +109,7 @@ pub(crate) async fn synced(
     }
     let statement = sync_wait(split.session.carried(), wanted);
     let command = ask::query(connection.capabilities, &statement);
-    let replies = lease::asked(split, &mut connection, std::slice::from_ref(&command)).await?;
+    let replies = rebuild::asked_in_time(split, &mut connection, std::slice::from_ref(&command)).await?;
     if let Some(packet) = replies
         .first()
         .and_then(|reply| reply.error(connection.capabilities))
@@ -206,15 +206,9 @@ pub(crate) async fn wait_for(
     let command = ask::query(connection.capabilities, &statement);
     let began = Instant::now();
     // The server keeps to the limit; this is for one that does not answer at all.
-    let asked = timeout(
-        limit * 2,
-        Box::pin(lease::asked(split, connection, std::slice::from_ref(&command))),
-    );
-    let Ok(replies) = asked.await else {
-        let error = AskError::Io(std::io::ErrorKind::TimedOut.into());
-        return Err(Refused(lease::not_asked(&connection.server, error)));
-    };
-    let waited = replies?.first().is_some_and(|reply| reply.value() == Some(b"0"));
+    let commands = std::slice::from_ref(&command);
+    let replies = rebuild::asked_within(split, connection, commands, limit * 2).await?;
+    let waited = replies.first().is_some_and(|reply| reply.value() == Some(b"0"));
     split.worker.metrics.read_wait_seconds.record(began.elapsed());
     if waited {
         connection.server.note_applied(position);

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use mysql_wire::{Capabilities, ErrPacket, StatusFlags};
+use mysql_wire::{Capabilities, StatusFlags};
 use net::Stream;
 use session::{Carried, OfConnection, PinReason};
 use sql_class::Dialect;
@@ -11,7 +11,7 @@ use upstream::{Cluster, Connection, Credential, LeaseError, Opened, Role, Server
 
 use crate::control::Waiting;
 use crate::error::{During, SessionError};
-use crate::split::ask::{self, AskError};
+use crate::split::ask;
 use crate::split::catch_up::caught_up;
 use crate::split::choose::{self, Target};
 use crate::split::denied;
@@ -19,6 +19,7 @@ use crate::split::fresh;
 use crate::split::last::Left;
 use crate::split::lookup;
 use crate::split::prepared::OnServer;
+use crate::split::rebuild::rebuild;
 use crate::split::series::{AtPrimary, Ran};
 use crate::split::server::{Chosen, server};
 use crate::split::state::{Held, Leased, Refused, Split, Wait};
@@ -361,74 +362,6 @@ pub(crate) fn held(metrics: &telemetry::Worker, cluster: &Cluster, opened: &Open
         known: OfConnection::FRESH,
         syncs_reads: false,
         series: metrics.server(cluster.name(), opened.server.name()),
-    }
-}
-
-/// Sets on the connection what the session has set and it has not, and the reverse.
-pub(crate) async fn rebuild(split: &Split, connection: &mut Connection<Held>) -> Result<(), Refused> {
-    let want = split.session.carried();
-    if Rc::ptr_eq(want, &connection.state.carried) {
-        return Ok(());
-    }
-    let commands = session::rebuild(
-        want,
-        &connection.state.carried,
-        &connection.state.baseline,
-        dialect(split),
-    );
-    if !commands.is_empty() && set_state(split, connection, commands).await? {
-        // What the gateway is warned of is not for the session to see.
-        set_state(split, connection, vec![session::clear_diagnostics()]).await?;
-    }
-    let state = &mut connection.state;
-    state.syncs_reads &= fresh::keeps_sync_wait(&state.carried, want);
-    state.carried = Rc::clone(want);
-    Ok(())
-}
-
-/// True where the server has warned.
-async fn set_state(
-    split: &Split,
-    connection: &mut Connection<Held>,
-    commands: Vec<Vec<u8>>,
-) -> Result<bool, Refused> {
-    let capabilities = connection.opened.capabilities;
-    let replies = asked(split, connection, &ask::framed(capabilities, commands)).await?;
-    match replies.iter().find_map(|reply| reply.error(capabilities)) {
-        None => Ok(replies.iter().any(|reply| reply.outcome.warnings > 0)),
-        // The connection is dropped with whatever of the state is on it.
-        Some(error) => Err(Refused(state_refused(&connection.server, error))),
-    }
-}
-
-pub(crate) fn state_refused(server: &Server, packet: ErrPacket) -> SessionError {
-    SessionError::StateRefused {
-        server: server.name().to_owned(),
-        packet,
-    }
-}
-
-/// Asks something on a connection that nobody else uses.
-pub(crate) async fn asked(
-    split: &Split,
-    connection: &mut Connection<Held>,
-    commands: &[Vec<u8>],
-) -> Result<Vec<ask::Reply>, Refused> {
-    connection.state.last_session = None;
-    let capabilities = connection.opened.capabilities;
-    let asking = ask::ask(&mut connection.stream, capabilities, commands);
-    let asked = tokio::select! {
-        biased;
-        signal = split.control.signalled(false) => return Err(Refused(split.signalled(signal))),
-        asked = asking => asked,
-    };
-    asked.map_err(|error| Refused(not_asked(&connection.server, error)))
-}
-
-pub(crate) fn not_asked(server: &Server, error: AskError) -> SessionError {
-    SessionError::ServerLogin {
-        server: server.name().to_owned(),
-        cause: error.to_string(),
     }
 }
 

@@ -7,7 +7,7 @@
 //!
 //! The session of the client lives here, and what it holds is in `session::Session`, the one truth about what may be
 //! shared: between two statements the server connection goes back to the pool unless that says it is pinned. A connection
-//! that is leased is first made to look like the session (`lease`), and what a server reports of changes is read on the
+//! that is leased is first made to look like the session (`rebuild`), and what a server reports of changes is read on the
 //! way to the client (`observe`).
 //!
 //! What rules say of a statement is in `rules`; where it goes in `choose`; how fresh a replica has to be in `fresh`; prepared statements, whose ids are
@@ -36,6 +36,7 @@ mod observe;
 mod pipeline;
 mod prepare;
 mod prepared;
+mod rebuild;
 mod reprepare;
 mod reset;
 mod room;

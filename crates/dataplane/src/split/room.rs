@@ -4,9 +4,8 @@
 use std::sync::Arc;
 
 use mysql_wire::Command;
-use tokio::time::timeout;
 
-use crate::split::lease;
+use crate::split::rebuild;
 use crate::split::state::{Held, Split};
 
 /// ER_MAX_PREPARED_STMT_COUNT_REACHED.
@@ -32,9 +31,8 @@ pub(crate) async fn make(split: &mut Split) -> bool {
     let mut commands = other.state.take_closing();
     // Once this is answered they are closed; or with their connection.
     commands.push(vec![Command::PING.0]);
-    let limit = split.pool().config().login_timeout;
-    let asked = timeout(limit, lease::asked(split, &mut other, &commands)).await;
-    if asked.is_ok_and(|asked| asked.is_ok()) {
+    let asked = rebuild::asked_in_time(split, &mut other, &commands).await;
+    if asked.is_ok() {
         split.pool().give_back(other);
     }
     split.worker.metrics.evicted_statements.add(closed as u64);

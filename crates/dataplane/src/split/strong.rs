@@ -23,6 +23,7 @@ use crate::error::SessionError;
 use crate::split::ask::{self, Reply, plain};
 use crate::split::fresh::{Freshness, flavor};
 use crate::split::lease;
+use crate::split::rebuild;
 use crate::split::server::next_topology;
 use crate::split::state::{Held, Refused, Split};
 
@@ -172,14 +173,14 @@ async fn ask_server(split: &Split, primary: &Member) -> Result<Answer, Refused> 
     let mut connection = lease::connection(split, &server).await?;
     let question = Question::of(split);
     let commands = question.commands(split, &connection);
-    let replies = lease::asked(split, &mut connection, &commands).await?;
+    let replies = rebuild::asked(split, &mut connection, &commands).await?;
     // In a group, it is between what has it wait and what ends that.
     let (before, rest) = replies.split_at(usize::from(question.in_group));
     if let Some(packet) = before
         .iter()
         .find_map(|reply| reply.error(connection.capabilities))
     {
-        return Err(Refused(lease::state_refused(&server, packet)));
+        return Err(Refused(rebuild::state_refused(&server, packet)));
     }
     let answer = rest.first().map_or(Answer::Nobody, |reply| {
         question.understood(primary.identity.as_deref(), reply)

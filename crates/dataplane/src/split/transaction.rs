@@ -25,7 +25,7 @@ use crate::split::last::Left;
 use crate::split::lease::{self, Now};
 use crate::split::series::OnReplica;
 use crate::split::state::{Held, Refused, Split};
-use crate::split::{answer, command, fresh, last, reprepare, rules, run};
+use crate::split::{answer, command, fresh, last, rebuild, reprepare, rules, run};
 
 const BEGINNINGS: [&str; 3] = ["BEGIN", "BEGIN WORK", "START TRANSACTION"];
 const ENDS: [&str; 4] = ["COMMIT", "COMMIT WORK", "ROLLBACK", "ROLLBACK WORK"];
@@ -430,7 +430,8 @@ async fn leave(split: &mut Split, mut replica: Connection<Held>, begun: &OkPacke
     }
     // In full, whatever `completion_type` says.
     let rollback = ask::query(replica.capabilities, "ROLLBACK AND NO CHAIN NO RELEASE");
-    let asked = lease::asked(split, &mut replica, &[rollback]).await;
+    // Behind it an open transaction on the primary waits.
+    let asked = rebuild::asked_in_time(split, &mut replica, &[rollback]).await;
     let is_over = asked.is_ok_and(|replies| {
         replies.first().is_some_and(|reply| {
             let outcome = &reply.outcome;

@@ -258,7 +258,7 @@ impl Batch {
         answers.is_empty().then_some(unclean)
     }
 
-    /// See [`lease::rebuild`].
+    /// See [`rebuild`](crate::split::rebuild::rebuild).
     async fn rebuild(&self, connection: &mut Connection<Held>) -> Option<()> {
         let have = Rc::clone(&connection.state.carried);
         if session::cost(&self.carried, &have) == session::CANNOT {

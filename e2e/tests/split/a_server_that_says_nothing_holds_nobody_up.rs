@@ -1,0 +1,67 @@
+//! A server that stands still is waited for no longer than `login_timeout` by who asks it something before a statement is sent, or behind
+//! one: what a session has set, or the end of a transaction that has moved.
+
+use std::time::Duration;
+
+use e2e::Setup;
+use mysql_async::prelude::Queryable;
+use sandbox::{PASSWORD, Sandbox, USER};
+use tokio::time::timeout;
+
+use crate::cluster::{self, user, where_am_i};
+
+/// Nobody has to wait for longer.
+const SOON: Duration = Duration::from_secs(30);
+
+/// With roles that the configuration says, and checks that come too late to tell anybody anything.
+fn with_roles(sandbox: &Sandbox) -> Setup {
+    let servers = sandbox.nodes().iter().map(|node| {
+        let role = if node.index() == 0 { "primary" } else { "replica" };
+        format!("{{ address = {:?}, role = {role:?} }}", node.address())
+    });
+    Setup::of_addresses([])
+        .servers(servers)
+        .mode("split")
+        .top("workers = 1")
+        .tables(&user(USER, PASSWORD))
+        .cluster("login_timeout = \"1s\"\nfailover_wait = \"1s\"")
+        .check("interval = \"10m\"")
+}
+
+#[tokio::test]
+async fn while_it_is_given_what_a_session_has_set() {
+    let sandbox = cluster::replicated();
+    let gateway = with_roles(&sandbox).start();
+    let mut plain = cluster::connect(&gateway).await;
+    let mut other = cluster::connect(&gateway).await;
+    other.query_drop("SET time_zone = '+03:00'").await.unwrap();
+    let write = "UPDATE where_am_i SET port = port";
+    plain.query_drop(write).await.unwrap();
+    sandbox.primary().freeze().unwrap();
+    let written = timeout(SOON, other.query_drop(write)).await;
+    let read = timeout(SOON, where_am_i(&mut plain)).await;
+    sandbox.primary().thaw().unwrap();
+    assert!(written.expect("in time").is_err());
+    let ports = cluster::replica_ports(&sandbox);
+    assert!(ports.contains(&read.expect("in time")));
+}
+
+#[tokio::test]
+async fn while_a_transaction_leaves_it() {
+    let sandbox = cluster::replicated();
+    let gateway = with_roles(&sandbox)
+        .listener("transaction_reads = \"replica\"")
+        .start();
+    let mut session = cluster::connect(&gateway).await;
+    session.query_drop("BEGIN").await.unwrap();
+    let port = where_am_i(&mut session).await;
+    let replica = sandbox.nodes().iter().skip(1).find(|node| node.port() == port);
+    let replica = replica.expect("a replica");
+    replica.freeze().unwrap();
+    let write = "UPDATE where_am_i SET port = port";
+    let written = timeout(SOON, session.query_drop(write)).await;
+    let committed = timeout(SOON, session.query_drop("COMMIT")).await;
+    replica.thaw().unwrap();
+    written.expect("in time").unwrap();
+    committed.expect("in time").unwrap();
+}
