@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::{Instant, timeout_at};
-use upstream::{Server, ServerId, Topology};
+use upstream::{Connection, Server, ServerId, Topology};
 
 use crate::error::SessionError;
 use crate::split::choose::{self, Target};
@@ -12,7 +12,7 @@ use crate::split::denied;
 use crate::split::fresh::{self, Freshness};
 use crate::split::lease::{attach, connection};
 use crate::split::series::AtPrimary;
-use crate::split::state::{Refused, Split};
+use crate::split::state::{Held, Refused, Split};
 
 /// What came of looking for a server.
 pub(crate) enum Chosen {
@@ -73,8 +73,7 @@ async fn fresh_replica(
         )));
     }
     if let Freshness::Position(position) = &freshness
-        && let Some(server) = choose::replica_to_wait_for(split, &topology, tried, group)
-        && let Ok(mut connection) = connection(split, &server).await
+        && let Some(mut connection) = connection_to_wait_on(split, &topology, tried, group).await
     {
         match fresh::wait(split, &mut connection, position).await {
             Ok(true) => {
@@ -101,6 +100,27 @@ async fn fresh_replica(
         let is_primary = split.is_writer(&topology, &server);
         Chosen::Server(server, is_primary)
     }))
+}
+
+/// A connection to the replica on which to wait. One that refuses the account is not asked each time.
+async fn connection_to_wait_on(
+    split: &Split,
+    topology: &Topology,
+    tried: &[ServerId],
+    group: Option<&str>,
+) -> Option<Connection<Held>> {
+    let mut tried = tried.to_vec();
+    loop {
+        let server = choose::replica_to_wait_for(split, topology, &tried, group)?;
+        match connection(split, &server).await {
+            Ok(connection) => return Some(connection),
+            Err(Refused(error)) if denied::is_refused(&error) => {
+                denied::note(split, &server, &error);
+                tried.push(server.id());
+            }
+            Err(_) => return None,
+        }
+    }
 }
 
 fn named(split: &Split, name: &str) -> Result<Chosen, Refused> {
