@@ -472,6 +472,10 @@ pub(crate) async fn give_back_as_new(split: &mut Split) -> Result<(), String> {
     let Some(mut connection) = detach(split) else {
         return Ok(());
     };
+    // The statement of whoever has it next would be hit.
+    if split.control.is_aimed_at() {
+        return Ok(());
+    }
     connection.reset(limit).await?;
     // The schema is all that a reset keeps.
     let schema = split.session.carried().schema();
