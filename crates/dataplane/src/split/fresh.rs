@@ -12,7 +12,7 @@ use upstream::{Connection, Server};
 
 use crate::error::SessionError;
 use crate::split::ask;
-use crate::split::choose;
+use crate::split::choose::{self, Target};
 use crate::split::rebuild;
 use crate::split::state::{Held, Refused, Split};
 use crate::split::strong;
@@ -95,6 +95,14 @@ fn not_lost(split: &Split, own: Freshness) -> Freshness {
 
 pub(crate) fn is_galera(split: &Split) -> bool {
     split.pool().config().topology == config::Topology::Galera
+}
+
+/// Whether one that takes writes may have yet to apply what the statement must see. Galera: what others have committed, too. A node that
+/// has just become the writer has a queue, and nobody knows for how long.
+pub(crate) fn must_catch_up(split: &Split, target: &Target, writer: &Server) -> bool {
+    let is_read = matches!(target, Target::Replica | Target::Group { is_read: true, .. });
+    let is_strong = is_read && choose::consistency(split) == ReadConsistency::Strong;
+    !split.has_own_writes(writer) || is_strong && is_galera(split)
 }
 
 /// Galera: has the node wait, before each read on this connection, until it has applied what the cluster has committed so far.

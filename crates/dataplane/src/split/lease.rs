@@ -215,15 +215,14 @@ async fn try_servers(
                 Chosen::Leased => return Ok(()),
             },
         };
-        let syncs = is_primary && !split.has_own_writes(&server) || !is_primary && fresh::is_galera(split);
+        let catches_up = is_primary && fresh::must_catch_up(split, target, &server);
+        let syncs = catches_up || !is_primary && fresh::is_galera(split);
         let found = match split.state_may_wait && !syncs {
             true => bare_connection(split, &server, Wait::InLine).await,
             false => connection(split, &server).await,
         };
         let leased = match found {
-            Ok(connection) if is_primary && !split.has_own_writes(&server) => {
-                Box::pin(caught_up(split, connection)).await
-            }
+            Ok(connection) if catches_up => Box::pin(caught_up(split, connection)).await,
             Ok(connection) if !is_primary && fresh::is_galera(split) => {
                 Box::pin(fresh::synced(split, connection)).await
             }
