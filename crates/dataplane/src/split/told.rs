@@ -135,6 +135,10 @@ pub(crate) async fn put_away(split: &mut Split) {
     let Ok(replies) = lease::ask_on_lease(split, &questions).await else {
         return lease::abandon(split);
     };
+    if let Some(leased) = &mut split.lease {
+        // It is of what was shown.
+        leased.left.has_count = false;
+    }
     let Some(told) = &split.told else { return };
     let code = told.error.code.to_string();
     let expected = [&b"Error"[..], code.as_bytes(), &told.error.message].map(Some);
