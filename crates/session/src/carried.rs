@@ -101,6 +101,14 @@ impl Carried {
         }
     }
 
+    /// The same in no schema.
+    #[must_use]
+    pub fn without_schema(&self) -> Self {
+        let mut carried = self.clone();
+        carried.set_schema(None);
+        carried
+    }
+
     pub(crate) fn set_multi_statements(&mut self, on: bool) {
         self.multi_statements = on;
     }

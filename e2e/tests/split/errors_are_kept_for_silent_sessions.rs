@@ -202,7 +202,10 @@ async fn where_there_is_no_primary() {
 #[tokio::test]
 async fn but_not_with_warnings_before_it() {
     let mut there = directly("errors_and_more").await;
-    there.query_drop("INSERT INTO t VALUES (2, 2), (3, 3)").await.unwrap();
+    there
+        .query_drop("INSERT INTO t VALUES (2, 2), (3, 3)")
+        .await
+        .unwrap();
     let gateway = cluster::narrow(cluster::single(), 1)
         .cluster("queue_timeout = \"800ms\"")
         .start();

@@ -104,6 +104,39 @@ pub(crate) fn kill(split: &Split, head: CommandHead) -> Option<Kill> {
     }
 }
 
+/// Whether the command at hand means the same in any schema: it goes to another one, or makes or drops one by name.
+pub(crate) fn needs_no_schema(split: &Split) -> bool {
+    let Some(head) = whole(split) else { return false };
+    match head.command {
+        Command::INIT_DB => true,
+        Command::QUERY => {
+            let facts = facts(split, head);
+            let text = text(payload(split, head), split.capabilities).unwrap_or_default();
+            facts.statements == 1
+                && (facts.effects == Effects::CHANGES_DATABASE
+                    || facts.class == Class::Ddl
+                        && !facts.effects.contains(Effects::INCOMPLETE)
+                        && names_schema(text))
+        }
+        _ => false,
+    }
+}
+
+/// `CREATE DATABASE` or `DROP DATABASE`.
+fn names_schema(text: &[u8]) -> bool {
+    let is_one_of = |word: Option<&[u8]>, known: [&str; 2]| {
+        word.is_some_and(|word| {
+            known
+                .iter()
+                .any(|known| word.eq_ignore_ascii_case(known.as_bytes()))
+        })
+    };
+    let mut words = text
+        .split(u8::is_ascii_whitespace)
+        .filter(|word| !word.is_empty());
+    is_one_of(words.next(), ["CREATE", "DROP"]) && is_one_of(words.next(), ["DATABASE", "SCHEMA"])
+}
+
 /// In a schema about the server a table is that without saying so, and may have what belongs to the session.
 pub(crate) fn note_schema(split: &Split, text: &[u8], facts: &mut Facts) {
     const OF_TABLES: Effects = Effects::READS_SERVER.with(Effects::READS_LAST_INSERT_ID);

@@ -19,7 +19,7 @@ use crate::split::fresh;
 use crate::split::last::Left;
 use crate::split::lookup;
 use crate::split::prepared::OnServer;
-use crate::split::rebuild::rebuild;
+use crate::split::rebuild::{may_do_without_schema, rebuild, rebuild_to};
 use crate::split::series::{AtPrimary, Ran};
 use crate::split::server::{Chosen, server};
 use crate::split::state::{Held, Leased, Refused, Split, Wait};
@@ -217,7 +217,8 @@ async fn try_servers(
         };
         let catches_up = is_primary && fresh::must_catch_up(split, target, &server);
         let syncs = catches_up || !is_primary && fresh::is_galera(split);
-        let found = match split.state_may_wait && !syncs {
+        let is_bare = split.state_may_wait && !syncs;
+        let found = match is_bare {
             true => bare_connection(split, &server, Wait::InLine).await,
             false => connection(split, &server).await,
         };
@@ -235,7 +236,7 @@ async fn try_servers(
                 return Err(Refused(lost_with_its_server(server.name())));
             }
             Ok(connection) => {
-                let lacks_state = !Rc::ptr_eq(split.session.carried(), &connection.state.carried);
+                let lacks_state = is_bare && !Rc::ptr_eq(split.session.carried(), &connection.state.carried);
                 attach(split, connection, is_primary);
                 if let Some(leased) = &mut split.lease {
                     leased.lacks_state = lacks_state;
@@ -276,9 +277,27 @@ pub(crate) fn lost_with_its_server(server: &str) -> SessionError {
 /// A connection from the pool, with the session's state on it.
 pub(crate) async fn connection(split: &Split, server: &Arc<Server>) -> Result<Connection<Held>, Refused> {
     let mut connection = bare_connection(split, server, Wait::InLine).await?;
-    if !Rc::ptr_eq(split.session.carried(), &connection.state.carried) {
-        Box::pin(rebuild(split, &mut connection)).await?;
+    if Rc::ptr_eq(split.session.carried(), &connection.state.carried) {
+        return Ok(connection);
     }
+    let rebuilt = Box::pin(rebuild(split, &mut connection)).await;
+    match rebuilt {
+        Ok(()) => Ok(connection),
+        Err(Refused(error)) if may_do_without_schema(split, &error) => {
+            drop(connection);
+            Box::pin(without_schema(split, server)).await
+        }
+        Err(refused) => Err(refused),
+    }
+}
+
+/// A connection in no schema with everything else that the session has set, where a server has its schema no more. In that of
+/// somebody else a statement might find tables that are not meant.
+async fn without_schema(split: &Split, server: &Arc<Server>) -> Result<Connection<Held>, Refused> {
+    let want = Rc::new(split.session.carried().without_schema());
+    let mut connection = fitting(split, server, &want, Wait::InLine).await?;
+    rebuild_to(split, &want, &mut connection).await?;
+    connection.state.lacks_schema = true;
     Ok(connection)
 }
 
@@ -288,10 +307,20 @@ pub(crate) async fn bare_connection(
     server: &Arc<Server>,
     wait: Wait,
 ) -> Result<Connection<Held>, Refused> {
+    fitting(split, server, split.session.carried(), wait).await
+}
+
+/// One that can be made to fit what is wanted.
+async fn fitting(
+    split: &Split,
+    server: &Arc<Server>,
+    want: &Rc<Carried>,
+    wait: Wait,
+) -> Result<Connection<Held>, Refused> {
     loop {
-        let connection = any_connection(split, server, wait).await?;
+        let connection = any_connection(split, server, want, wait).await?;
         // One that a session has handed over in line may be one that cannot be made to fit: its seat does.
-        let (want, have) = (split.session.carried(), &connection.state.carried);
+        let have = &connection.state.carried;
         if Rc::ptr_eq(want, have) || session::cost(want, have) != session::CANNOT {
             return Ok(connection);
         }
@@ -301,9 +330,10 @@ pub(crate) async fn bare_connection(
 async fn any_connection(
     split: &Split,
     server: &Arc<Server>,
+    want: &Rc<Carried>,
     wait: Wait,
 ) -> Result<Connection<Held>, Refused> {
-    let refused = match lease_as(split, server, &split.account.credential, wait).await {
+    let refused = match lease_as(split, server, &split.account.credential, want, wait).await {
         Err(Refused(SessionError::NoServer(error))) if is_denied(&error) => error,
         leased => return leased,
     };
@@ -312,7 +342,7 @@ async fn any_connection(
     let used = &split.account.credential;
     split.listener.cluster.forget_passed(&used.user, used.account);
     match &split.account.other_credential {
-        Some(other) => Box::pin(lease_as(split, server, other, wait)).await,
+        Some(other) => Box::pin(lease_as(split, server, other, want, wait)).await,
         None => Err(Refused(SessionError::NoServer(refused))),
     }
 }
@@ -327,9 +357,9 @@ async fn lease_as(
     split: &Split,
     server: &Arc<Server>,
     credential: &Credential,
+    want: &Rc<Carried>,
     wait: Wait,
 ) -> Result<Connection<Held>, Refused> {
-    let want = split.session.carried();
     let own = Some(split.control.id);
     // Of equals, the one that this session had last: what its statement left is still there.
     let cost = |held: &Held| match session::cost(want, &held.carried) {
@@ -360,6 +390,7 @@ pub(crate) fn held(metrics: &telemetry::Worker, cluster: &Cluster, opened: &Open
         has_count: false,
         known: OfConnection::FRESH,
         syncs_reads: false,
+        lacks_schema: false,
         series: metrics.server(cluster.name(), opened.server.name()),
     }
 }
@@ -424,7 +455,7 @@ pub(crate) fn give_back(split: &mut Split) {
         connection.state.known = split.session.connection_left(connection.state.known);
         fresh::leave(&mut connection.state, split.session.leave());
         connection.state.statements.let_go();
-        if split.control.is_aimed_at() {
+        if connection.state.lacks_schema || split.control.is_aimed_at() {
             return;
         }
         split.pool().give_back(connection);
@@ -472,7 +503,7 @@ pub(crate) async fn give_back_as_new(split: &mut Split) -> Result<(), String> {
         return Ok(());
     };
     // The statement of whoever has it next would be hit.
-    if split.control.is_aimed_at() {
+    if connection.state.lacks_schema || split.control.is_aimed_at() {
         return Ok(());
     }
     connection.reset(limit).await?;

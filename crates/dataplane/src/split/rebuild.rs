@@ -5,18 +5,28 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use mysql_wire::ErrPacket;
+use session::Carried;
 use tokio::time::timeout;
 use upstream::{Connection, Server};
 
 use crate::error::SessionError;
 use crate::split::ask::{self, AskError};
+use crate::split::command;
 use crate::split::fresh;
 use crate::split::lease::dialect;
 use crate::split::state::{Held, Refused, Split};
 
 /// Sets on the connection what the session has set and it has not, and the reverse.
 pub(crate) async fn rebuild(split: &Split, connection: &mut Connection<Held>) -> Result<(), Refused> {
-    let want = split.session.carried();
+    rebuild_to(split, split.session.carried(), connection).await
+}
+
+/// Sets on the connection what is wanted and it has not, and the reverse.
+pub(crate) async fn rebuild_to(
+    split: &Split,
+    want: &Rc<Carried>,
+    connection: &mut Connection<Held>,
+) -> Result<(), Refused> {
     if Rc::ptr_eq(want, &connection.state.carried) {
         return Ok(());
     }
@@ -34,6 +44,14 @@ pub(crate) async fn rebuild(split: &Split, connection: &mut Connection<Held>) ->
     state.syncs_reads &= fresh::keeps_sync_wait(&state.carried, want);
     state.carried = Rc::clone(want);
     Ok(())
+}
+
+/// Whether the session's schema is gone, and the command at hand does without: it must not be bound to that for ever.
+pub(crate) fn may_do_without_schema(split: &Split, error: &SessionError) -> bool {
+    const ER_BAD_DB_ERROR: u16 = 1049;
+    let is_gone =
+        matches!(error, SessionError::StateRefused { packet, .. } if packet.code == ER_BAD_DB_ERROR);
+    is_gone && command::needs_no_schema(split)
 }
 
 /// True where the server has warned.

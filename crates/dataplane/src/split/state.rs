@@ -66,6 +66,8 @@ pub(crate) struct Held {
     pub(crate) known: session::OfConnection,
     /// Galera: reads on it wait for what other nodes have written.
     pub(crate) syncs_reads: bool,
+    /// Its session is in a schema that is gone, and this connection in none: it is not for others then.
+    pub(crate) lacks_schema: bool,
     pub(crate) series: Arc<ServerSeries>,
 }
 
