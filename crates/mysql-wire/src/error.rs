@@ -19,6 +19,11 @@ pub enum WireError {
     /// The server sent bytes although no command waits for a response.
     #[error("the server sent bytes while no command was waiting for a response")]
     NotAsked,
+    /// The server asks for a file of the client, who has sent nothing that could load one.
+    #[error(
+        "the server asks for a file of the client's that the client has not offered (LOAD DATA LOCAL INFILE)"
+    )]
+    FileNotOffered,
     /// The peer does not speak the protocol of MySQL 4.1 and later.
     #[error("the peer does not speak the 4.1 protocol")]
     OldProtocol,

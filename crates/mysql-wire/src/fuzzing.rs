@@ -21,8 +21,21 @@ pub fn response(data: &[u8]) {
     };
     let capabilities = response_capabilities(flags);
     let cut = usize::from(u16::from_le_bytes([cut_low, cut_high])).min(bytes.len());
-    let whole = track(capabilities, Command(command), &[bytes]);
-    let parts = track(capabilities, Command(command), &[&bytes[..cut], bytes]);
+    let asks_for_cursor = flags & 0x20 != 0;
+    let loads_file = flags & 0x40 != 0;
+    let track = |views: &[&[u8]]| {
+        let mut tracker = ResponseTracker::new(capabilities);
+        tracker.begin(Command(command));
+        if asks_for_cursor {
+            tracker.allow_cursor();
+        }
+        if loads_file {
+            tracker.allow_infile();
+        }
+        track(tracker, views)
+    };
+    let whole = track(&[bytes]);
+    let parts = track(&[&bytes[..cut], bytes]);
     assert_eq!(whole, parts, "cut at {cut}");
 
     let mut tracker = RequestTracker::new();
@@ -57,9 +70,7 @@ fn response_capabilities(flags: u8) -> Capabilities {
 }
 
 /// Tracks one response whose bytes become visible step by step.
-fn track(capabilities: Capabilities, command: Command, views: &[&[u8]]) -> Result<(usize, Event), WireError> {
-    let mut tracker = ResponseTracker::new(capabilities);
-    tracker.begin(command);
+fn track(mut tracker: ResponseTracker, views: &[&[u8]]) -> Result<(usize, Event), WireError> {
     let mut at = 0;
     for &view in views {
         loop {

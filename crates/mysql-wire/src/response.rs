@@ -58,7 +58,8 @@ pub enum Event {
 /// How a response ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Outcome {
-    /// The last status seen in this response; where it had none (`has_status`), of an earlier one.
+    /// The last status seen in this response; where it had none (`has_status`), of an earlier one. Of a cursor it tells only
+    /// after a command that may have opened one or read from one.
     pub status: StatusFlags,
     /// The code of the error that ended the response.
     pub error: Option<u16>,
@@ -121,6 +122,10 @@ pub struct ResponseTracker {
     inspects_state: bool,
     /// The next packet is one at which the tracker has stopped.
     state_passes: bool,
+    /// The execution under way has asked for a cursor.
+    may_open_cursor: bool,
+    /// The command under way may load a file of the client's.
+    may_load_file: bool,
 }
 
 const _: () = assert!(size_of::<ResponseTracker>() <= 72);
@@ -143,6 +148,8 @@ impl ResponseTracker {
             sequence: 0,
             inspects_state: false,
             state_passes: false,
+            may_open_cursor: false,
+            may_load_file: false,
         }
     }
 
@@ -166,6 +173,8 @@ impl ResponseTracker {
         self.continued = false;
         self.groups_ended = 0;
         self.state_passes = false;
+        self.may_open_cursor = false;
+        self.may_load_file = false;
         self.outcome = Outcome::none(self.outcome.status);
         self.expect = match command {
             _ if !command.has_response() => Expect::Nothing,
@@ -183,6 +192,18 @@ impl ResponseTracker {
             Command::CHANGE_USER => Expect::Authentication,
             _ => Expect::Verdict,
         };
+    }
+
+    /// The execution that has [begun](Self::begin) asks for a cursor, see [`crate::statement::asks_for_cursor`]. Without this no
+    /// status is believed that tells of one: servers show the cursors of a stored program to whoever calls it.
+    pub fn allow_cursor(&mut self) {
+        self.may_open_cursor = self.command == Command::STMT_EXECUTE;
+    }
+
+    /// The command that has [begun](Self::begin) may load a file of the client's. Without this a server that asks for one gets none:
+    /// whoever has taken its place could ask for any.
+    pub fn allow_infile(&mut self) {
+        self.may_load_file = matches!(self.command, Command::QUERY | Command::STMT_EXECUTE);
     }
 
     /// A response is under way.

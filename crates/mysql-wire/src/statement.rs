@@ -25,6 +25,8 @@ pub const LAST_PREPARED: u32 = u32::MAX;
 const PARAMETER_COUNT_AVAILABLE: u8 = 0x08;
 /// Flags of COM_STMT_EXECUTE that ask for a cursor of any kind.
 const CURSOR_TYPES: u8 = 0x07;
+/// Bytes of the payload of COM_STMT_EXECUTE up to and with its flags.
+pub const CURSOR_FLAGS_END: usize = 6;
 /// Flag of COM_STMT_BULK_EXECUTE: types are in the packet.
 const BULK_TYPES: u16 = 0x80;
 /// Bytes of a parameter's type: the type and a flag for unsigned.
@@ -129,6 +131,11 @@ impl LongDataHead {
             parameter: reader.u16("parameter")?,
         })
     }
+}
+
+/// Whether a COM_STMT_EXECUTE asks for a cursor. `payload`: of the packet, as much as has come.
+pub fn asks_for_cursor(payload: &[u8]) -> bool {
+    matches!(payload, [command, _, _, _, _, flags, ..] if *command == Command::STMT_EXECUTE.0 && flags & CURSOR_TYPES != 0)
 }
 
 /// The head of COM_STMT_EXECUTE or MariaDB's COM_STMT_BULK_EXECUTE: all before the values.

@@ -5,7 +5,7 @@
 
 mod recorded;
 
-use mysql_wire::{Event, Outcome, ResponseTracker};
+use mysql_wire::{Event, Outcome, ResponseTracker, StatusFlags};
 use recorded::{Recorded, TRACES, recorded};
 
 fn all_recorded() -> impl Iterator<Item = Recorded> {
@@ -30,6 +30,12 @@ fn begin(recorded: &Recorded, infile: &Option<ResponseTracker>) -> ResponseTrack
     }
     let mut tracker = ResponseTracker::new(recorded.capabilities);
     tracker.begin(recorded.command);
+    if recorded.what.starts_with("infile") {
+        tracker.allow_infile();
+    }
+    if recorded.asks_for_cursor() {
+        tracker.allow_cursor();
+    }
     tracker
 }
 
@@ -61,6 +67,15 @@ fn every_recorded_response_ends_where_the_server_ended_it() {
 }
 
 fn check(what: &str, outcome: Outcome) {
+    // What a procedure has opened is no cursor of its caller.
+    if what.starts_with("execute") && what != "execute_no_result" {
+        let has_cursor = outcome.status.contains(StatusFlags::CURSOR_EXISTS);
+        assert_eq!(
+            has_cursor,
+            what.starts_with("execute_cursor"),
+            "{what}: {outcome:?}"
+        );
+    }
     let no_status = ["statistics", "prepare"]
         .iter()
         .any(|prefix| what.starts_with(prefix));
@@ -82,6 +97,9 @@ fn what_follows_a_response_is_left_for_the_next_one() {
         let mut tracker = ResponseTracker::new(recorded.capabilities);
         for part in [&bytes[..], &recorded.bytes] {
             tracker.begin(recorded.command);
+            if recorded.asks_for_cursor() {
+                tracker.allow_cursor();
+            }
             assert_eq!(
                 tracker.advance(part).unwrap().consumed,
                 recorded.bytes.len(),

@@ -70,6 +70,7 @@ struct Twins {
     /// Session state that the old client is owed.
     deferred: Vec<u8>,
     states_sent: usize,
+    asks_for_cursor: bool,
 }
 
 impl Twins {
@@ -85,6 +86,7 @@ impl Twins {
             status: StatusFlags::AUTOCOMMIT,
             deferred: Vec::new(),
             states_sent: 0,
+            asks_for_cursor: false,
         }
     }
 
@@ -232,24 +234,29 @@ impl Twins {
         self.both(&head);
         let known = self.status.intersection(LASTING);
         let fails = self.random.chance(10);
-        if is_execute && !fails && self.random.chance(20) {
-            let mut end = self.random_ok(StatusFlags::CURSOR_EXISTS | more);
+        if self.asks_for_cursor && !fails && !has_more && self.random.chance(40) {
+            let mut end = self.random_ok(StatusFlags::CURSOR_EXISTS);
             end.status.insert(StatusFlags::CURSOR_EXISTS);
             self.definitions(sent, None);
             self.ok(&end, true);
-            return !has_more;
+            return true;
         }
         let many = if self.random.chance(3) { 400 } else { 4 };
         let count = self.random.below(many);
         let rows: Vec<Vec<u8>> = (0..count).flat_map(|_| self.row(is_execute)).collect();
         let mut end = self.random_ok(more);
+        let of_program = StatusFlags::CURSOR_EXISTS | StatusFlags::LAST_ROW_SENT;
+        if is_execute && (has_more || !self.asks_for_cursor) && self.random.chance(30) {
+            end.status.insert(of_program);
+        }
         if is_execute && count == 1 && has_more && self.random.chance(50) {
             end.status.insert(StatusFlags::PS_OUT_PARAMS);
         }
         // The end is seen in time behind one packet at most, which is a row and not too long.
         let waits = |packet: &Vec<u8>| packet[0] != 0xff && packet.len() <= 1 << 20;
         let in_time = is_execute && !fails && rows.len() <= 1 && rows.iter().all(waits);
-        self.definitions(sent, Some(if in_time { end.status } else { known }));
+        let early = end.status.without(of_program);
+        self.definitions(sent, Some(if in_time { early } else { known }));
         rows.iter().for_each(|row| self.both(row));
         if fails {
             self.error();
@@ -283,6 +290,7 @@ impl Twins {
         (self.new_sequence, self.old_sequence) = (1, 1);
         self.new.clear();
         self.old.clear();
+        self.asks_for_cursor = command == Command::STMT_EXECUTE && self.random.chance(50);
         match command {
             Command::QUERY | Command::STMT_EXECUTE => {
                 let mut left = self.random.below(4);
@@ -385,6 +393,9 @@ fn check(seed: u64) {
                 let half = [bytes.len() / 2];
                 for (reshaper, cuts) in reshapers.iter_mut().zip([&[][..], &some, &all, &half]) {
                     reshaper.begin(command);
+                    if twins.asks_for_cursor {
+                        reshaper.allow_cursor();
+                    }
                     let (out, states) = reshape(reshaper, bytes, cuts).expect(&context);
                     assert!(
                         out == twins.old,
@@ -451,6 +462,7 @@ fn a_file_in_the_middle_is_numbered_for_either_side() {
     let client = SERVER.without(Capabilities::DEPRECATE_EOF);
     let mut reshaper = Reshaper::new(SERVER, client);
     reshaper.begin(Command::QUERY);
+    reshaper.allow_infile();
     let mut on_ok = |_: &OkPacket| Vec::new();
     let mut out = Vec::new();
     let asks = packets(&[b"\x01", b"\x03def", b"\x01a", b"\xfe\0\0\x0a\0\0\0", b"\xfbfile"]);

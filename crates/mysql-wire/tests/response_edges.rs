@@ -147,6 +147,13 @@ fn a_dump_is_a_stream_unless_it_is_refused() {
 fn a_server_may_only_fail_while_the_client_sends_its_file() {
     let request = packets(&[b"\xfbfile"]);
     let mut tracker = tracker(OLD, Command::QUERY);
+    let unasked = tracker.clone().advance(&request);
+    assert_eq!(
+        unasked,
+        Err(WireError::FileNotOffered),
+        "unless it was allowed to ask"
+    );
+    tracker.allow_infile();
     let asked = Progress {
         consumed: request.len(),
         event: Event::LocalInfile,

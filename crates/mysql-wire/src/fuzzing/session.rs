@@ -12,8 +12,8 @@ use crate::{
 /// What a client gets, and how the response ended.
 type Reshaped = Result<(Vec<u8>, Option<Outcome>), WireError>;
 
-/// Byte 0: the command. Byte 1: capabilities, and what the client lacks of them. Bytes 2 and 3: where to cut. The rest: what
-/// the server sends. Panics where the cut makes a difference, or where the client's side cannot be followed.
+/// Byte 0: the command. Byte 1: whether it asks for a cursor, capabilities, and what the client lacks of them. Bytes 2 and 3: where
+/// to cut. The rest: what the server sends. Panics where the cut makes a difference, or where the client's side cannot be followed.
 pub fn reshape(data: &[u8]) {
     let Some((&[command, flags, cut_low, cut_high], bytes)) = data.split_first_chunk() else {
         return;
@@ -29,13 +29,26 @@ pub fn reshape(data: &[u8]) {
     }
     let cut = usize::from(u16::from_le_bytes([cut_low, cut_high])).min(bytes.len());
     let keeps_state = flags & 0x80 == 0;
-    let pass = |views: &[&[u8]]| pass(server, client, command, views, keeps_state);
+    let asks_for_cursor = flags & 1 != 0;
+    let pass = |views: &[&[u8]]| {
+        let mut reshaper = Reshaper::new(server, client);
+        reshaper.begin(command);
+        reshaper.allow_infile();
+        if asks_for_cursor {
+            reshaper.allow_cursor();
+        }
+        pass(reshaper, views, keeps_state)
+    };
     let whole = pass(&[bytes]);
     assert_eq!(whole, pass(&[&bytes[..cut], bytes]), "cut at {cut}");
 
     let Ok((out, Some(outcome))) = whole else { return };
     let mut tracker = ResponseTracker::new(client);
     tracker.begin(command);
+    tracker.allow_infile();
+    if asks_for_cursor {
+        tracker.allow_cursor();
+    }
     let mut at = 0;
     loop {
         let progress = match tracker.advance(&out[at..]) {
@@ -71,19 +84,11 @@ fn assert_same(mut seen: Outcome, mut outcome: Outcome) {
     assert_eq!(seen, outcome);
 }
 
-fn pass(
-    server: Capabilities,
-    client: Capabilities,
-    command: Command,
-    views: &[&[u8]],
-    keeps_state: bool,
-) -> Reshaped {
-    let mut reshaper = Reshaper::new(server, client);
+fn pass(mut reshaper: Reshaper, views: &[&[u8]], keeps_state: bool) -> Reshaped {
     let mut on_ok = |ok: &OkPacket| match keeps_state {
         true => ok.session_state.clone(),
         false => Vec::new(),
     };
-    reshaper.begin(command);
     let (mut out, mut at) = (Vec::new(), 0);
     for &view in views {
         loop {

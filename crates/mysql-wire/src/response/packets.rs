@@ -123,11 +123,12 @@ impl ResponseTracker {
     fn result(&mut self, head: &Head<'_>) -> Result<Expect, WireError> {
         match head.first {
             OK => {
-                let status = self.ok_status(head)?;
                 (self.outcome.is_result_set, self.outcome.rows) = (false, 0);
+                let status = self.ok_status(head)?;
                 return Ok(self.after_result(status));
             }
-            LOCAL_INFILE => return Ok(Expect::InfileRequested),
+            LOCAL_INFILE if self.may_load_file => return Ok(Expect::InfileRequested),
+            LOCAL_INFILE => return Err(WireError::FileNotOffered),
             EOF => return Err(self.unexpected(EOF)),
             _ => {}
         }
@@ -186,8 +187,7 @@ impl ResponseTracker {
         let status = self.terminator_status(head)?;
         self.out_parameters = status.contains(StatusFlags::PS_OUT_PARAMS | StatusFlags::MORE_RESULTS);
         // An opened cursor has no rows here. With DEPRECATE_EOF servers say so in place of the first row.
-        let cursor = self.command == Command::STMT_EXECUTE && status.contains(StatusFlags::CURSOR_EXISTS);
-        Ok(if cursor {
+        Ok(if self.opens_cursor(status) {
             self.after_result(status)
         } else {
             self.after_definitions()
@@ -264,8 +264,23 @@ impl ResponseTracker {
         Ok(self.note_status(start.status))
     }
 
+    /// Whether the result under way has no rows here, because they come with COM_STMT_FETCH. `status`: of the packet behind its
+    /// definitions. Servers show the cursors of stored programs in the same way, also to those who have asked for a cursor;
+    /// results of a CALL have more results behind them.
+    pub(super) fn opens_cursor(&self, status: StatusFlags) -> bool {
+        self.may_open_cursor
+            && self.outcome.is_result_set
+            && self.outcome.rows == 0
+            && status.contains(StatusFlags::CURSOR_EXISTS)
+            && !status.contains(StatusFlags::MORE_RESULTS)
+    }
+
     fn note_status(&mut self, status: StatusFlags) -> StatusFlags {
-        self.outcome.status = status;
+        let tells_of_cursor = self.command == Command::STMT_FETCH || self.opens_cursor(status);
+        self.outcome.status = match tells_of_cursor {
+            true => status,
+            false => status.without(StatusFlags::CURSOR_EXISTS | StatusFlags::LAST_ROW_SENT),
+        };
         self.outcome.has_status = true;
         status
     }

@@ -103,6 +103,16 @@ impl Reshaper {
         self.held = Vec::new();
     }
 
+    /// See [`ResponseTracker::allow_cursor`].
+    pub fn allow_cursor(&mut self) {
+        self.tracker.allow_cursor();
+    }
+
+    /// See [`ResponseTracker::allow_infile`].
+    pub fn allow_infile(&mut self) {
+        self.tracker.allow_infile();
+    }
+
     /// A response is under way.
     pub fn in_progress(&self) -> bool {
         self.tracker.in_progress()
@@ -263,7 +273,7 @@ impl Reshaper {
         let cursor = StatusFlags::CURSOR_EXISTS;
         let status = match self.tracker.end_of_rows(head)? {
             // What follows the definitions is the EOF packet itself.
-            Some(end) if end.status.contains(cursor) && self.held.is_empty() => {
+            Some(end) if self.tracker.opens_cursor(end.status) && self.held.is_empty() => {
                 self.owed = None;
                 return Ok(());
             }

@@ -9,6 +9,7 @@ pub(crate) struct Decoder<'a> {
     pub(crate) bytes: &'a [u8],
     pub(crate) at: usize,
     pub(crate) capabilities: Capabilities,
+    pub(crate) asks_for_cursor: bool,
     pub(crate) outcome: Outcome,
 }
 
@@ -105,7 +106,8 @@ impl Decoder<'_> {
         let (columns, rest) = lenenc(head);
         let count = if rest.first() == Some(&0) { 0 } else { columns };
         let first = self.definitions(count)?;
-        if command == Command::STMT_EXECUTE && first.contains(StatusFlags::CURSOR_EXISTS) {
+        let has_more = first.contains(StatusFlags::MORE_RESULTS);
+        if self.asks_for_cursor && first.contains(StatusFlags::CURSOR_EXISTS) && !has_more {
             return Some(Some(first));
         }
         let mut status = self.rows(command, columns)?;

@@ -27,6 +27,8 @@ pub(crate) struct Server {
     capabilities: Capabilities,
     pub(crate) out: Vec<u8>,
     sequence: u8,
+    pub(crate) asks_for_cursor: bool,
+    pub(crate) opens_cursor: bool,
     pub(crate) outcome: Outcome,
 }
 
@@ -37,6 +39,8 @@ impl Server {
             capabilities,
             out: Vec::new(),
             sequence: 1,
+            asks_for_cursor: false,
+            opens_cursor: false,
             outcome: Outcome::default(),
         }
     }
@@ -51,7 +55,10 @@ impl Server {
 
     fn status(&mut self, flags: StatusFlags) -> StatusFlags {
         let mut status = StatusFlags(self.random.below(1 << 16) as u16);
-        status.remove(StatusFlags::MORE_RESULTS | StatusFlags::CURSOR_EXISTS | StatusFlags::PS_OUT_PARAMS);
+        status.remove(StatusFlags::MORE_RESULTS | StatusFlags::PS_OUT_PARAMS);
+        if self.asks_for_cursor && !flags.contains(StatusFlags::MORE_RESULTS) {
+            status.remove(StatusFlags::CURSOR_EXISTS);
+        }
         let status = status | flags;
         self.outcome.status = status;
         self.outcome.has_status = true;
@@ -208,16 +215,16 @@ impl Server {
         }
         self.packet(&payload);
         begin_result_set(&mut self.outcome);
-        let cursor = command == Command::STMT_EXECUTE && self.random.chance(20);
-        if cursor {
-            let flags = StatusFlags::CURSOR_EXISTS | more;
+        let has_more = more != StatusFlags::default();
+        if self.asks_for_cursor && !has_more && self.random.chance(40) {
+            self.opens_cursor = true;
+            let flags = StatusFlags::CURSOR_EXISTS;
             self.definitions(columns, follow, flags);
             if self.has(Capabilities::DEPRECATE_EOF) {
                 self.terminator(flags);
             }
-            return more == StatusFlags::default();
+            return true;
         }
-        let has_more = more != StatusFlags::default();
         let out_parameters = command == Command::STMT_EXECUTE && has_more && self.random.chance(20);
         let out = StatusFlags::PS_OUT_PARAMS | StatusFlags::MORE_RESULTS;
         self.definitions(columns, follow, if out_parameters { out } else { more });
@@ -253,6 +260,7 @@ impl Server {
 
     pub(crate) fn respond(&mut self, command: Command) {
         self.outcome.is_result_set = command == Command::STMT_FETCH;
+        self.asks_for_cursor = command == Command::STMT_EXECUTE && self.random.chance(50);
         match command {
             Command::QUERY | Command::STMT_EXECUTE | Command::STMT_BULK_EXECUTE => {
                 for left in (0..self.random.below(4)).rev() {

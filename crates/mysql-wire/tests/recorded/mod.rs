@@ -9,6 +9,12 @@ pub(crate) struct Recorded {
     pub(crate) bytes: Vec<u8>,
 }
 
+impl Recorded {
+    pub(crate) fn asks_for_cursor(&self) -> bool {
+        self.what.contains("cursor") || self.what == "execute_no_result"
+    }
+}
+
 pub(crate) const TRACES: [&str; 3] = [
     include_str!("../traces/mysql-9.7.trace"),
     include_str!("../traces/mariadb-10.11.trace"),

@@ -94,6 +94,8 @@ def setup(path):
         "INSERT INTO t VALUES (1, 'one'), (2, NULL), (3, REPEAT('x', 252))",
         "CREATE TABLE IF NOT EXISTS log (id INT, name VARCHAR(30)) ENGINE=InnoDB",
         "CREATE PROCEDURE p() BEGIN SELECT id FROM t; SELECT name FROM t; END",
+        "DROP PROCEDURE IF EXISTS r",
+        "CREATE PROCEDURE r() BEGIN DECLARE a INT; DECLARE c CURSOR FOR SELECT id FROM t; OPEN c; FETCH c INTO a; SELECT id FROM t; END",
         "DROP PROCEDURE IF EXISTS q", "CREATE PROCEDURE q(OUT a INT) BEGIN SELECT 1; SET a = 5; END",
     ):
         c.query("setup", sql)
@@ -160,6 +162,9 @@ def record(path, wanted, seen):
         c.ask("bulk_unit_results", b"\xfa" + struct.pack("<IHH", s, 128 | 64, 3) + units)
         s = c.prepare("prepare_returning", "INSERT INTO auto (v) VALUES (?) RETURNING id, v")
         c.ask("bulk_returning", b"\xfa" + struct.pack("<IHH", s, 128, 3) + units)
+    s = c.prepare("prepare_call_open", "CALL r()")
+    c.execute("execute_call_open", s)
+    c.execute("execute_call_open_cursor", s, cursor=1)
     c.ask("reset_connection", b"\x1f")
     c.ask("binlog_dump_error", b"\x12" + struct.pack("<IHI", 4, 0, 999) + b"nothing.000099")
 
