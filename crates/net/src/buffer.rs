@@ -5,7 +5,8 @@
 //! guards the pool. Buffers are zeroed when they are allocated and never again; what an earlier user left in the
 //! unfilled part is visible only to code of this process that asks for [`Buffer::spare`].
 //!
-//! A source that fills its buffer is read into one of twice the size next: see [`take_wide`].
+//! A source that fills its buffer is read into one of twice the size next: see [`take_wide`]. A buffer that has to hold a whole
+//! packet grows: see [`Buffer::grow`].
 
 use std::cell::{Cell, RefCell};
 use std::mem;
@@ -16,8 +17,20 @@ pub const CAPACITY: usize = 64 * 1024;
 /// Size of those that [`take_wide`] gives.
 pub const WIDE: usize = 2 * CAPACITY;
 
+/// Memory in bytes that the grown buffers of a thread may have until [`set_grown_limit`] says otherwise.
+pub const DEFAULT_GROWN_LIMIT: usize = 256 * 1024 * 1024;
+
 /// Buffers a thread keeps free until [`set_limit`] says otherwise.
 pub const DEFAULT_LIMIT: usize = 64;
+
+/// How much memory a thread has for buffers.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// See [`set_limit`].
+    pub free: usize,
+    /// See [`set_grown_limit`].
+    pub grown: usize,
+}
 
 thread_local! {
     static POOL: Pool = const { Pool {
@@ -25,6 +38,8 @@ thread_local! {
         free_wide: RefCell::new(Vec::new()),
         limit: Cell::new(DEFAULT_LIMIT),
         in_use: Cell::new(0),
+        grown: Cell::new(0),
+        grown_limit: Cell::new(DEFAULT_GROWN_LIMIT),
     } };
 }
 
@@ -35,10 +50,16 @@ struct Pool {
     free_wide: RefCell<Vec<Box<[u8]>>>,
     limit: Cell<usize>,
     in_use: Cell<usize>,
+    /// Bytes of all that have grown.
+    grown: Cell<usize>,
+    grown_limit: Cell<usize>,
 }
 
 impl Pool {
     fn give_back(&self, bytes: Box<[u8]>) {
+        if bytes.len() > WIDE {
+            return self.grown.set(self.grown.get().saturating_sub(bytes.len()));
+        }
         let limit = self.limit.get();
         let (mut free, mut wide) = (self.free.borrow_mut(), self.free_wide.borrow_mut());
         if bytes.len() == CAPACITY {
@@ -93,6 +114,11 @@ pub fn set_limit(limit: usize) {
         free.truncate(limit - 2 * wide.len());
         free.shrink_to(limit);
     });
+}
+
+/// Sets how many bytes the grown buffers of this thread may have together.
+pub fn set_grown_limit(limit: usize) {
+    POOL.with(|pool| pool.grown_limit.set(limit));
 }
 
 /// Buffers waiting in this thread's pool.
@@ -181,6 +207,41 @@ impl Buffer {
         }
     }
 
+    /// Makes room for more than [`WIDE`] bytes, so that the buffer holds `capacity` of them. False, and nothing has changed, where
+    /// the grown buffers of this thread would have more memory than they may.
+    pub fn grow(&mut self, capacity: usize) -> bool {
+        let capacity = capacity.max(WIDE + 1);
+        let old = self.bytes.len();
+        let given = match old > WIDE {
+            true => old,
+            false => 0,
+        };
+        if capacity <= old {
+            return true;
+        }
+        let is_allowed = u32::try_from(capacity).is_ok()
+            && POOL.with(|pool| {
+                let grown = pool.grown.get().saturating_sub(given) + capacity;
+                let fits = grown <= pool.grown_limit.get();
+                if fits {
+                    pool.grown.set(grown);
+                    let in_use = pool.in_use.get().saturating_sub(old / CAPACITY);
+                    pool.in_use.set(in_use + capacity / CAPACITY);
+                }
+                fits
+            });
+        if is_allowed {
+            let mut bytes = vec![0; capacity].into_boxed_slice();
+            bytes[..self.len()].copy_from_slice(self.filled());
+            (self.start, self.end) = (0, self.end - self.start);
+            let old = mem::replace(&mut self.bytes, bytes);
+            if old.len() <= WIDE {
+                POOL.with(|pool| pool.give_back(old));
+            }
+        }
+        is_allowed
+    }
+
     /// Copies as many of `bytes` as there is room for and returns how many.
     pub fn append(&mut self, bytes: &[u8]) -> usize {
         let room = self.spare();
@@ -195,6 +256,12 @@ impl Buffer {
     pub fn clear(&mut self) {
         self.start = 0;
         self.end = 0;
+    }
+
+    /// Number of bytes that fit into the buffer.
+    #[inline]
+    pub fn capacity(&self) -> usize {
+        self.bytes.len()
     }
 
     /// Number of filled bytes.
@@ -337,6 +404,27 @@ mod tests {
                     .iter()
                     .all(|buffer| addresses.contains(&buffer.bytes.as_ptr()))
             );
+        });
+    }
+
+    #[test]
+    fn a_grown_buffer_keeps_its_bytes_and_gives_its_memory_back() {
+        on_fresh_thread(|| {
+            set_limit(2);
+            set_grown_limit(10 * CAPACITY);
+            let mut long = take();
+            long.append(b"xhello");
+            long.consume(1);
+            assert!(long.grow(4 * CAPACITY) && long.grow(8 * CAPACITY));
+            assert_eq!((long.filled(), long.capacity()), (&b"hello"[..], 8 * CAPACITY));
+            assert_eq!((in_use_count(), free_count()), (8, 1));
+            let mut other = take();
+            assert!(!other.grow(3 * CAPACITY), "there is room for two");
+            drop(long);
+            assert!(other.grow(3 * CAPACITY));
+            drop(other);
+            assert_eq!((in_use_count(), free_count()), (0, 1));
+            POOL.with(|pool| assert_eq!(pool.grown.get(), 0));
         });
     }
 

@@ -153,6 +153,10 @@ impl<S> Plain<S> {
         self.awaited_by = None;
         &mut self.socket
     }
+
+    pub(crate) fn into_socket(self) -> S {
+        self.socket
+    }
 }
 
 impl<S> From<S> for Plain<S> {

@@ -1,12 +1,15 @@
 //! A connection as a stream of bytes, whatever carries it.
 
-use std::io;
 use std::net::{Shutdown, SocketAddr};
+use std::os::fd::AsFd;
 use std::path::Path;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
+use std::{io, mem};
 
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, recv};
 use socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpSocket, TcpStream, UnixStream};
@@ -43,6 +46,10 @@ pub enum Stream {
 
 // A session is one future per worker task; its two streams are a large part of it.
 const _: () = assert!(size_of::<Stream>() <= 48);
+
+const fn is_send<T: Send>() {}
+/// Between two exchanges one may go to another thread: see [`Stream::adopt`].
+const _: () = is_send::<Stream>();
 
 impl Stream {
     /// Registers an accepted connection with the runtime of the current thread, which from now on owns it.
@@ -152,6 +159,33 @@ impl Stream {
             }
         };
         !matches!(read, Err(error) if error.kind() == io::ErrorKind::WouldBlock)
+    }
+
+    /// Takes a stream between two exchanges over from the runtime that has watched it so far: the one of the current thread does
+    /// from here on, and whoever waited for it over there is not woken any more. After an error the stream is of no use.
+    ///
+    /// # Errors
+    /// If bytes or the end of the stream are there that nobody has read, or the kernel refuses to watch the socket.
+    pub fn adopt(&mut self) -> io::Result<()> {
+        match self {
+            Self::Tls(stream) => return stream.carrier_mut().adopt(),
+            Self::Compressed(stream) => return stream.carrier_mut().adopt(),
+            Self::Tcp(_) | Self::Unix(_) | Self::Detached => {}
+        }
+        *self = match mem::replace(self, Self::Detached) {
+            Self::Tcp(stream) => {
+                let socket = stream.into_socket().into_std()?;
+                ensure_silent(&socket)?;
+                TcpStream::from_std(socket)?.into()
+            }
+            Self::Unix(stream) => {
+                let socket = stream.into_socket().into_std()?;
+                ensure_silent(&socket)?;
+                UnixStream::from_std(socket)?.into()
+            }
+            _ => return Err(detached()),
+        };
+        Ok(())
     }
 
     /// Whether the bytes on the wire are encrypted.
@@ -322,6 +356,15 @@ impl From<TcpStream> for Stream {
 impl From<UnixStream> for Stream {
     fn from(socket: UnixStream) -> Self {
         Self::Unix(socket.into())
+    }
+}
+
+/// The runtime that has just been given a socket knows nothing of it: the kernel does.
+fn ensure_silent(socket: &impl AsFd) -> io::Result<()> {
+    match recv(socket, &mut [0; 1], RecvFlags::PEEK | RecvFlags::DONTWAIT) {
+        Err(Errno::AGAIN) => Ok(()),
+        Err(error) => Err(error.into()),
+        Ok(_) => Err(io::Error::other("bytes or the end of the stream nobody has read")),
     }
 }
 

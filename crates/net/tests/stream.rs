@@ -333,3 +333,41 @@ async fn who_waits_for_bytes_is_woken_though_somebody_looks_for_news() {
     let (read, ()) = tokio::join!(biased; reading, answering);
     assert_eq!(read.unwrap(), 6);
 }
+
+/// Between two exchanges a stream goes from the runtime of one thread to that of another.
+#[test]
+fn a_stream_goes_to_another_thread_unless_bytes_are_there() {
+    let runtime = || {
+        tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap()
+    };
+    let here = runtime();
+    let (mut stream, mut other) = here.block_on(pair());
+    let mut buffer = buffer::take();
+    other.write_all(b"first").unwrap();
+    assert_eq!(here.block_on(read(&mut stream, &mut buffer)), 5);
+    let elsewhere = std::thread::spawn(move || {
+        let there = runtime();
+        there.block_on(async {
+            stream.adopt().unwrap();
+            stream.write_all(b"go on").await.unwrap();
+            let mut buffer = buffer::take();
+            assert_eq!(read(&mut stream, &mut buffer).await, 6);
+            assert_eq!(buffer.filled(), b"second");
+        });
+        stream
+    });
+    other.read_exact(&mut [0; 5]).unwrap();
+    other.write_all(b"second").unwrap();
+    let mut stream = elsewhere.join().unwrap();
+    other.write_all(b"unasked").unwrap();
+    let _guard = here.enter();
+    let deadline = Instant::now() + Duration::from_secs(60);
+    // Its runtime is gone, which does not matter. The bytes may take their time.
+    while stream.adopt().is_ok() {
+        assert!(Instant::now() < deadline, "bytes that nobody has read");
+    }
+    assert!(stream.adopt().is_err(), "it is of no use any more");
+}

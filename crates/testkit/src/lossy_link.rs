@@ -43,6 +43,10 @@ pub enum Fault {
     Stall,
     /// Passes on this many more bytes of every connection and then closes both its ends.
     CutAfter(u64),
+    /// Passes on every piece it reads with these bytes behind it, in one write.
+    Behind(&'static [u8]),
+    /// Sends these bytes, once on every connection, and passes on what comes.
+    Unasked(&'static [u8]),
 }
 
 /// A running relay. Dropping it closes all connections.
@@ -135,6 +139,7 @@ async fn pass(
     loop {
         if faults.has_changed().is_ok_and(|changed| changed) {
             left = allowance(*faults.borrow_and_update());
+            say(&mut to, &faults).await?;
         }
         let fault = *faults.borrow();
         if fault == Fault::Stall {
@@ -151,6 +156,7 @@ async fn pass(
             changed = faults.changed() => {
                 changed.map_err(io::Error::other)?;
                 left = allowance(*faults.borrow_and_update());
+                say(&mut to, &faults).await?;
                 continue;
             }
             read = from.read(&mut buffer) => read?,
@@ -178,9 +184,18 @@ async fn write(to: &mut OwnedWriteHalf, bytes: &[u8], fault: Fault) -> io::Resul
             }
             return Ok(());
         }
+        Fault::Behind(further) => return to.write_all(&[bytes, further].concat()).await,
         _ => {}
     }
     to.write_all(bytes).await
+}
+
+async fn say(to: &mut OwnedWriteHalf, faults: &watch::Receiver<Fault>) -> io::Result<()> {
+    let fault = *faults.borrow();
+    match fault {
+        Fault::Unasked(bytes) => to.write_all(bytes).await,
+        _ => Ok(()),
+    }
 }
 
 fn allowance(fault: Fault) -> Option<u64> {

@@ -98,6 +98,11 @@ impl CompressedStream {
         &self.stream
     }
 
+    /// The same, to be changed between two exchanges.
+    pub(crate) fn carrier_mut(&mut self) -> &mut Stream {
+        &mut self.stream
+    }
+
     /// See [`Stream::begin_command`].
     pub(crate) fn begin_command(&mut self) -> io::Result<()> {
         // What is still held belongs to the command before.

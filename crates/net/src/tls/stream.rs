@@ -36,6 +36,11 @@ impl TlsStream {
         &self.inner.get_ref().0.stream
     }
 
+    /// The same, to be changed between two exchanges.
+    pub(crate) fn carrier_mut(&mut self) -> &mut Stream {
+        &mut self.inner.get_mut().0.stream
+    }
+
     /// Protocol version as MySQL names it in `Ssl_version` (`TLSv1.3`), and the cipher suite's name (`TLS13_AES_256_GCM_SHA384`).
     pub fn summary(&self) -> (&'static str, &'static str) {
         let state = self.state();
