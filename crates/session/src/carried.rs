@@ -24,6 +24,48 @@ pub struct Carried {
     has_diagnostics: bool,
 }
 
+/// Name and value.
+type PackedVariable = (Box<[u8]>, Box<[u8]>);
+
+/// A [`Carried`] on its way to another thread.
+#[derive(Debug)]
+pub struct PackedCarried {
+    schema: Option<Box<[u8]>>,
+    variables: Vec<PackedVariable>,
+    multi_statements: bool,
+    has_diagnostics: bool,
+}
+
+impl PackedCarried {
+    /// The same, for another thread.
+    #[must_use]
+    pub fn of(carried: &Carried) -> Self {
+        let variables = carried.variables.iter();
+        Self {
+            schema: carried.schema.as_deref().map(Box::from),
+            variables: variables
+                .map(|(name, value)| (name[..].into(), value[..].into()))
+                .collect(),
+            multi_statements: carried.multi_statements,
+            has_diagnostics: carried.has_diagnostics,
+        }
+    }
+
+    /// The same, on this thread.
+    #[must_use]
+    pub fn unpack(self) -> Carried {
+        let variables = self.variables.into_iter();
+        Carried {
+            schema: self.schema.map(Rc::from),
+            variables: variables
+                .map(|(name, value)| (Rc::from(name), Rc::from(value)))
+                .collect(),
+            multi_statements: self.multi_statements,
+            has_diagnostics: self.has_diagnostics,
+        }
+    }
+}
+
 impl Carried {
     /// What a connection has that has just logged in: everything else is as its [`Baseline`] says.
     #[must_use]

@@ -44,7 +44,7 @@ mod statements;
 mod trackers;
 mod variables;
 
-pub use carried::{Baseline, Carried};
+pub use carried::{Baseline, Carried, PackedCarried};
 pub use pin::{Pin, PinReason};
 pub use rebuild::{
     CANNOT, Excursion, arming, ask_value, clear_diagnostics, cost, prime_last_insert_id, rebuild,

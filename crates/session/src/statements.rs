@@ -22,6 +22,9 @@ pub struct Prepared {
     pub long_data: bool,
     /// An execute opened a cursor that has rows left.
     pub cursor: bool,
+    /// Nobody else has a clone of it but who is executing the statement: once its last clone is gone, what servers have prepared for this
+    /// statement is of no use any more.
+    pub owner: Rc<()>,
 }
 
 impl Prepared {
@@ -36,6 +39,7 @@ impl Prepared {
             types: None,
             long_data: false,
             cursor: false,
+            owner: Rc::default(),
         }
     }
 }

@@ -127,7 +127,7 @@ impl Session {
                 self.pins.remove(reason);
             }
         }
-        if statement.command.starts_stream() || statement.command == Command::REGISTER_SLAVE {
+        if begins_replication(statement.command) {
             self.pin(PinReason::Stream);
         }
         self.note_assigned(statement);
@@ -379,6 +379,11 @@ impl Session {
                     prepared.cursor = false;
                 }
             }
+            // Nothing has begun. Where the connection is bound for another reason, that may be a beginning before this one.
+            _ if failed && begins_replication(command) && !self.current.was_pinned => {
+                self.pins.remove(PinReason::Stream);
+                return;
+            }
             Command::STMT_RESET if !failed => {
                 if let Some(prepared) = self.statements.get_mut(argument) {
                     prepared.long_data = false;
@@ -506,6 +511,11 @@ impl Session {
         }
         self.settle_found_rows(outcome);
     }
+}
+
+/// Commands by which a replica or a reader of the binary log begins.
+fn begins_replication(command: Command) -> bool {
+    command.starts_stream() || command == Command::REGISTER_SLAVE
 }
 
 impl Current {
