@@ -70,6 +70,22 @@ impl Verdict {
         self.refuse.is_some() || self.answer_ok.is_some()
     }
 
+    /// Whether a row that is read by its key may be answered from the gateway's memory: nothing is said that only a server or the
+    /// gateway's own answer can keep. Memory follows the primary as a replica does, and is as fresh as its listener promises; how long
+    /// the statement may take and how often it is tried is about servers.
+    #[must_use]
+    pub fn allows_memory(&self) -> bool {
+        matches!(self.route, None | Some(Route::Replicas))
+            && !self.is_answer()
+            && self.pin != Some(PinRule::Always)
+            && self.rewritten.is_none()
+            && self.limits.is_empty()
+            && self.delay.is_none()
+            && self.mirror.is_none()
+            && self.read_consistency.is_none()
+            && !self.log
+    }
+
     /// What happens to the statement, for explanations: options and their values. Where it goes is not among it.
     #[must_use]
     pub fn in_words(&self) -> Vec<(&'static str, String)> {
