@@ -35,6 +35,8 @@ end_reasons! {
     ClientGone = "client_gone",
     /// The client sent no command for `client_idle_timeout`.
     ClientIdle = "client_idle",
+    /// The client began a command and did not go on, or did not take an answer, for `stall_timeout`.
+    ClientStalled = "client_stalled",
     /// The server refused the login.
     LoginFailed = "login_failed",
     /// The login took longer than `login_timeout`.
@@ -61,6 +63,8 @@ end_reasons! {
     Drained = "drained",
     /// Forebay is shutting down.
     Shutdown = "shutdown",
+    /// A fault of the gateway itself, which has said on standard error where: please report it.
+    Panic = "panic",
     /// TLS with the client could not be agreed on, or the listener requires it and the client did not ask for it.
     TlsFailed = "tls_failed",
     /// A peer named in `accept_proxy_from` sent no PROXY header, or a malformed one; or one came from a peer that is not named there.

@@ -80,6 +80,17 @@ impl LogHandle {
         Ok(())
     }
 
+    /// Changes the levels that are named, and keeps the others: a level (`debug`) is that of all parts that have none of
+    /// their own, `net=debug` that of one part. Returns what is logged now.
+    ///
+    /// # Errors
+    /// If the text is neither, or too much has been named; the levels stay as they were.
+    pub fn change_level(&self, change: &str) -> Result<String, LogError> {
+        parse_filter(change)?;
+        self.set_level(&changed(&self.level(), change))?;
+        Ok(self.level())
+    }
+
     /// What is logged now.
     #[must_use]
     pub fn level(&self) -> String {
@@ -161,6 +172,29 @@ fn parse_filter(level: &str) -> Result<EnvFilter, LogError> {
     EnvFilter::builder()
         .parse(level)
         .map_err(|error| invalid(error.to_string()))
+}
+
+/// The directives of `level` but those that `change` has others for, and those.
+fn changed(level: &str, change: &str) -> String {
+    let mut directives: Vec<&str> = level.split(',').collect();
+    for directive in change.split(',').map(str::trim).filter(|named| !named.is_empty()) {
+        directives.retain(|known| place_of(known) != place_of(directive));
+        directives.push(directive);
+    }
+    directives.join(",")
+}
+
+/// What the directive is about, which is all but its level; empty where it is for all parts that have none of their own.
+fn place_of(directive: &str) -> &str {
+    if directive.parse::<LevelFilter>().is_ok() {
+        return "";
+    }
+    // Behind a span there may be values of fields, which are no levels.
+    let after_span = directive.rfind(']').map_or(0, |at| at + 1);
+    match directive[after_span..].find('=') {
+        Some(at) => directive[..after_span + at].trim_end(),
+        None => directive,
+    }
 }
 
 enum Message {
@@ -344,6 +378,17 @@ mod tests {
             log.set_level("warn,telemetry=trace").unwrap();
             tracing::trace!("four");
             assert_eq!(log.level(), "telemetry=trace,warn");
+            assert_eq!(
+                log.change_level("net=debug").unwrap(),
+                "telemetry=trace,net=debug,warn"
+            );
+            assert_eq!(
+                log.change_level("error").unwrap(),
+                "telemetry=trace,net=debug,error"
+            );
+            assert!(log.change_level("inof").is_err());
+            let long = format!("{}=info", "x".repeat(MAX_LEVEL_BYTES - 20));
+            assert!(log.change_level(&long).is_err(), "together they are too long");
         });
         assert!(log.flush(SECONDS));
         let text = page.text();
@@ -352,6 +397,27 @@ mod tests {
             ["two", "three", "four"].iter().all(|word| text.contains(word)),
             "{text}"
         );
+    }
+
+    #[test]
+    fn a_change_keeps_the_levels_that_it_does_not_name() {
+        for (level, change, wanted) in [
+            (
+                "info,net=debug",
+                "upstream=debug",
+                "info,net=debug,upstream=debug",
+            ),
+            ("net=debug,info", "warn", "net=debug,warn"),
+            ("net=debug,info", "net = trace, Warn", "net = trace,Warn"),
+            ("info", "[session{id=7}]=trace", "info,[session{id=7}]=trace"),
+            (
+                "info,[session{id=7}]=trace",
+                "[session{id=7}]=warn,net=info",
+                "info,[session{id=7}]=warn,net=info",
+            ),
+        ] {
+            assert_eq!(changed(level, change), wanted, "{level}, {change}");
+        }
     }
 
     #[test]

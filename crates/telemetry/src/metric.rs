@@ -70,6 +70,8 @@ metrics! {
     SESSIONS_ENDED = Counter "forebay_sessions_ended_total" ["listener", "reason"] "sessions": "Sessions ended, by reason.";
     SESSION_DURATION = Histogram "forebay_session_duration_seconds" ["listener"] "seconds": "How long sessions lasted.";
     LOGINS_FAILED = Counter "forebay_logins_failed_total" ["listener"] "logins": "Logins that failed, whoever refused them.";
+    LOGINS_DELAYED = Counter "forebay_logins_delayed_total" [] "logins": "Logins that had to wait, because too many of the account from the client's address had failed.";
+    LOGINS_NOT_TRIED = Counter "forebay_logins_not_tried_total" [] "logins": "Logins that were refused without a look at the password, because too many of the account from the client's address were waiting already.";
     CLIENT_RECEIVED_BYTES = Counter "forebay_client_received_bytes_total" ["listener"] "bytes": "Bytes received from clients, before TLS is counted.";
     CLIENT_SENT_BYTES = Counter "forebay_client_sent_bytes_total" ["listener"] "bytes": "Bytes sent to clients, before TLS is counted.";
 
@@ -98,6 +100,7 @@ metrics! {
     PRIMARY_CHANGES = Counter "forebay_primary_changes_total" ["cluster"] "changes": "Times that a server became the primary of its cluster, the first one and those that came back included.";
     PRIMARIES_DAMPED = Counter "forebay_primary_damped_total" ["cluster"] "changes": "Changes to a primary that were not believed at once, since it had become it several times within a minute (`monitor.damping`).";
     WRITES_REFUSED = Gauge "forebay_writes_refused" ["cluster"] "state": "1 while several servers claim to be the primary, so that none gets writes.";
+    REPLICAS_TOO_FAR_BEHIND = Gauge "forebay_replicas_too_far_behind" ["cluster"] "state": "1 while all replicas of a cluster are further behind than `max_lag` or `max_transactions_behind`, so that reads go to the primary.";
     PRIMARY_MISSING = Gauge "forebay_primary_missing" ["cluster"] "state": "1 while a cluster whose roles are asked of its servers has no primary, so that writes wait. Not for topology static.";
 
     CERTIFICATE_EXPIRY = Gauge "forebay_certificate_expiry_timestamp_seconds" ["file"] "seconds": "When the certificates of a file in use end, in seconds since 1970: of a certificate and those between it and the root the first, of authorities (ca, client_ca) the last.";
@@ -110,7 +113,8 @@ metrics! {
     POOL_BUSY = Gauge "forebay_pool_busy" ["cluster", "server"] "connections": "Connections of the pools that a session uses now.";
     POOL_OPENED = Counter "forebay_pool_opened_total" ["cluster", "server"] "connections": "Connections that the pools opened.";
     POOL_OPEN_FAILURES = Counter "forebay_pool_open_failures_total" ["cluster", "server"] "connections": "Connections that the pools could not open, whatever the reason.";
-    POOL_CLOSED = Counter "forebay_pool_closed_total" ["cluster", "server", "reason"] "connections": "Connections of the pools that were closed, by reason: dropped (by its session), max_age, idle_timeout, broken, ping, server (down or removed, now or since it was opened), moved (its server has another address), config, handover (of its seat to another account, worker or session), limit, shutdown.";
+    POOL_CLOSED = Counter "forebay_pool_closed_total" ["cluster", "server", "reason"] "connections": "Connections of the pools that were closed, by reason: dropped (by its session), max_age, idle_timeout, broken, ping, server (down or removed, now or since it was opened), login (older than `accounts.interval`, or than a change of accounts, when a new session came), moved (its server has another address), config, handover (of its seat to another account, or a session with a connection of its own), limit, shutdown.";
+    POOL_MOVED = Counter "forebay_pool_moved_total" ["cluster", "server"] "connections": "Live connections of the pools that went from one worker to another.";
     POOL_WAITING = Gauge "forebay_pool_waiting" ["cluster", "server"] "sessions": "Sessions waiting in line for a connection of the pools now.";
     POOL_WAITS = Counter "forebay_pool_waits_total" ["cluster", "server"] "sessions": "Waits in line for a connection of the pools.";
     POOL_WAIT_DURATION = Histogram "forebay_pool_wait_duration_seconds" ["cluster", "server"] "seconds": "How long waits in line for a connection of the pools lasted, those in vain included.";
@@ -121,16 +125,16 @@ metrics! {
     ACCOUNTS_KNOWN = Gauge "forebay_accounts_known" ["cluster"] "accounts": "Accounts that nobody has listed and that the gateway knows: those of the servers, where `accounts` is servers; those with a password that a server has let in, where it is pass-through.";
     ACCOUNT_TRIALS = Counter "forebay_account_trials_total" ["cluster", "result"] "logins": "Logins on servers by which accounts that nobody has listed were tried, where `accounts` is pass-through, by result: let_in, denied (no such account, or another password), refused (for another reason), no_verdict (the server was away, full, or too busy to say).";
 
-    STATEMENTS = Counter "forebay_split_statements_total" ["ran"] "statements": "Statements of mode split, by where they ran: primary, replica, or held (on the connection that their session holds).";
-    READS_AT_PRIMARY = Counter "forebay_split_reads_at_primary_total" ["why"] "statements": "Reads that could have gone to a replica and went to the primary: not_fresh (no replica had what they must see within read_wait), position_unknown (the primary does not say what has been written), account_refused (replicas do not let the account in), no_replica.";
-    TRANSACTIONS_ON_REPLICAS = Counter "forebay_split_transactions_on_replicas_total" ["what"] "transactions": "Transactions that may write, where `transaction_reads` is replica: begun (on a replica), moved (to the primary, by their first statement that was no plain read).";
-    READS_RETRIED = Counter "forebay_split_reads_retried_total" [] "statements": "Reads that were sent to another server because theirs was lost before it answered.";
-    LOST_WRITES = Counter "forebay_split_writes_lost_total" [] "sessions": "Sessions that had written what was lost with the primary that had it, as found out when they came to the next one.";
-    READS_PIPELINED = Counter "forebay_split_reads_pipelined_total" [] "statements": "Reads that were sent together with those of other sessions down one connection, while all connections to their server were in use (`pipeline_max`), and were answered there.";
-    READS_IN_PIPELINES = Gauge "forebay_split_reads_in_pipelines" [] "statements": "Reads that wait together for a connection, or there for their answers, now.";
-    PIPELINES_LEFT = Counter "forebay_split_reads_left_pipeline_total" ["why"] "statements": "Reads that were sent together with others and had to go alone after that: no_connection (none in time; they fail), lost (the connection), slow (they, or one before them, took more than 20 ms), unclean (an error, a warning, a change of the session), long (an answer of more than 64 KiB), unprepared (on that connection).";
-    SESSIONS_PINNED = Gauge "forebay_split_sessions_pinned" [] "sessions": "Sessions that hold a server connection between two commands.";
-    PINS = Counter "forebay_split_pins_total" ["reason"] "pins": "Times that a session kept its server connection after a statement, by reason.";
+    STATEMENTS = Counter "forebay_split_statements_total" ["cluster", "listener", "ran"] "statements": "Statements of mode split, by where they ran: primary, replica, or held (on the connection that their session holds).";
+    READS_AT_PRIMARY = Counter "forebay_split_reads_at_primary_total" ["cluster", "listener", "why"] "statements": "Reads that could have gone to a replica and went to the primary: not_fresh (no replica had what they must see within read_wait), position_unknown (the primary does not say what has been written), account_refused (replicas do not let the account in), no_replica.";
+    TRANSACTIONS_ON_REPLICAS = Counter "forebay_split_transactions_on_replicas_total" ["cluster", "listener", "what"] "transactions": "Transactions that may write, where `transaction_reads` is replica: begun (on a replica), moved (to the primary, by their first statement that was no plain read).";
+    READS_RETRIED = Counter "forebay_split_reads_retried_total" ["cluster", "listener"] "statements": "Reads that were sent to another server because theirs was lost before it answered.";
+    LOST_WRITES = Counter "forebay_split_writes_lost_total" ["cluster", "listener"] "sessions": "Sessions that had written what was lost with the primary that had it, as found out when they came to the next one.";
+    READS_PIPELINED = Counter "forebay_split_reads_pipelined_total" ["cluster", "listener"] "statements": "Reads that were sent together with those of other sessions down one connection, while all connections to their server were in use (`pipeline_max`), and were answered there.";
+    READS_IN_PIPELINES = Gauge "forebay_split_reads_in_pipelines" ["cluster", "listener"] "statements": "Reads that wait together for a connection, or there for their answers, now.";
+    PIPELINES_LEFT = Counter "forebay_split_reads_left_pipeline_total" ["cluster", "listener", "why"] "statements": "Reads that were sent together with others and had to go alone after that: no_connection (none in time; they fail), lost (the connection), slow (they, or one before them, took more than 20 ms), unclean (an error, a warning, a change of the session), long (an answer of more than 64 KiB), unprepared (on that connection).";
+    SESSIONS_PINNED = Gauge "forebay_split_sessions_pinned" ["cluster", "listener"] "sessions": "Sessions that hold a server connection between two commands.";
+    PINS = Counter "forebay_split_pins_total" ["cluster", "listener", "reason"] "pins": "Times that a session kept its server connection after a statement, by reason.";
     REPREPARES = Counter "forebay_statements_prepared_again_total" [] "statements": "Prepared statements of clients that were prepared again on another server connection.";
     PREPARED_APART = Counter "forebay_statements_prepared_apart_total" ["why"] "statements": "Executions that waited for their preparation on another connection (or for the session's state there), where both usually go in one write: meaning (under what the session has set since it is another statement), last (asks for what the statement before has left), versions (has a comment for some servers), id (the server gives other ids than expected), command (long, or compressed), refused (by the server, or under another id).";
     EVICTED_STATEMENTS = Counter "forebay_statements_evicted_total" [] "statements": "Prepared statements that were closed on connections because their server had as many as it takes (`max_prepared_stmt_count`).";
@@ -174,6 +178,7 @@ metrics! {
     BUFFERS_IN_USE = Gauge "forebay_buffers_in_use" ["worker"] "buffers": "Buffers of 64 KiB that hold bytes on their way now.";
     BUFFERS_FREE = Gauge "forebay_buffers_free" ["worker"] "buffers": "Buffers of 64 KiB kept for reuse.";
     WORKER_SESSIONS = Gauge "forebay_worker_sessions" ["worker"] "sessions": "Sessions on a worker now.";
+    SESSIONS_WAITING = Gauge "forebay_sessions_waiting" ["waits_for"] "sessions": "Sessions by what they wait for, as of the last quarter of a second: client (its next command), server (its answer), seat (a connection to a server), primary (a server that takes writes), position (a server with what the statement must see), login or stream (in mode tcp, and readers of binary logs).";
     WORKER_TURNS = Counter "forebay_worker_turns_total" ["worker"] "turns": "Turns of a worker's event loop.";
 
     CONFIG_RELOADS = Counter "forebay_config_reloads_total" ["result"] "reloads": "Loads of the configuration, the first one included, by result: ok or failed.";

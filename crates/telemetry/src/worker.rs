@@ -20,6 +20,11 @@ const MAX_RULES: usize = 2000;
 /// The same for clusters that get copies of statements.
 const MAX_MIRRORS: usize = 64;
 
+/// What sessions wait for.
+const WAITING: [&str; 7] = [
+    "login", "seat", "primary", "position", "client", "server", "stream",
+];
+
 /// The series of one worker. Fields and handles are written by that worker's thread only; see [`Counter`].
 #[derive(Debug)]
 pub struct Worker {
@@ -33,6 +38,7 @@ pub struct Worker {
     pub buffers_in_use: Gauge,
     /// Buffers kept in the worker's pool for reuse.
     pub buffers_free: Gauge,
+    waiting: [Gauge; WAITING.len()],
     /// Statements prepared again, on a connection that did not know them.
     pub reprepares: Counter,
     /// Those closed because a server had as many as it takes.
@@ -59,6 +65,7 @@ impl Worker {
             turns: Counter::new(),
             buffers_in_use: Gauge::new(),
             buffers_free: Gauge::new(),
+            waiting: std::array::from_fn(|_| Gauge::new()),
             reprepares: Counter::new(),
             evicted_statements: Counter::new(),
             read_wait_seconds: Histogram::default(),
@@ -120,6 +127,13 @@ impl Worker {
         Arc::clone(mirrors.entry(cluster.to_owned()).or_default())
     }
 
+    /// Says how many sessions wait for this now.
+    pub fn waiting(&self, label: &str, count: i64) {
+        if let Some(place) = WAITING.iter().position(|known| *known == label) {
+            self.waiting[place].set(count);
+        }
+    }
+
     /// Counts the end of a session, for those who hold no [`ListenerSeries`].
     pub fn session_ended(&self, listener: &str, reason: EndReason) {
         self.listener(listener).session_ended(reason);
@@ -141,6 +155,9 @@ impl Worker {
         out.counter(&catalog::WORKER_TURNS, labels, self.turns.get());
         out.gauge(&catalog::BUFFERS_IN_USE, labels, self.buffers_in_use.get());
         out.gauge(&catalog::BUFFERS_FREE, labels, self.buffers_free.get());
+        for (label, count) in WAITING.iter().zip(&self.waiting) {
+            out.gauge(&catalog::SESSIONS_WAITING, &[label], count.get());
+        }
         out.counter(&catalog::REPREPARES, &[], self.reprepares.get());
         out.counter(&catalog::EVICTED_STATEMENTS, &[], self.evicted_statements.get());
         out.histogram(&catalog::READ_WAIT_DURATION, &[], &self.read_wait_seconds);
