@@ -49,6 +49,6 @@ pub use schema::{
 };
 pub use secret::Secret;
 pub use stored::sha2_hash;
-pub use validate::{LOG_PARTS, MAPPINGS_MAX, idle_worries, log_worries};
+pub use validate::{LOG_PARTS, MAPPINGS_MAX, idle_worries, log_worries, setup_worries, trust_worries};
 pub use value::FileMode;
 pub use zone_offset::ZoneOffset;

@@ -44,16 +44,18 @@ fn read(text: &str, file: &str, folder: Option<&Path>) -> Result<Config, ConfigE
     let mut config = Config::read(&root, "", &mut report).unwrap_or_else(Config::stand_in);
     derive::fill(&mut config, &report);
     validate::validate(&config, &mut report);
-    let mut elsewhere = Ok(Vec::new());
+    let mut elsewhere = Ok((Vec::new(), Vec::new()));
     if let Some(folder) = folder {
         files::resolve(&mut config, folder, &mut report);
         congestion::settle(&mut config, &mut report);
         elsewhere = users_file::read(&config, folder, &mut report);
     }
     derive::inherit(&mut config);
+    config.renamed = report.take_renamed();
     match (report.finish(), elsewhere) {
-        (Ok(()), Ok(users)) => {
+        (Ok(()), Ok((users, renamed))) => {
             config.users.extend(users);
+            config.renamed.extend(renamed);
             Ok(config)
         }
         (Err(ConfigErrors(mut errors)), Err(ConfigErrors(more))) => {

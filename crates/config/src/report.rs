@@ -28,6 +28,8 @@ pub(crate) struct Report<'t> {
     /// Options with a mistake: checks between options leave them alone, one mistake is told once.
     wrong: BTreeSet<String>,
     errors: Vec<(usize, ConfigError)>,
+    /// Options under names of earlier versions, in words.
+    renamed: Vec<String>,
 }
 
 impl<'t> Report<'t> {
@@ -38,7 +40,23 @@ impl<'t> Report<'t> {
             written: BTreeMap::new(),
             wrong: BTreeSet::new(),
             errors: Vec::new(),
+            renamed: Vec::new(),
         }
+    }
+
+    /// Remembers that the option `path` is written under the name of an earlier version.
+    pub(crate) fn renamed(&mut self, key: Span, path: &str, new: &str) {
+        let Place { line, column } = self.place(key.start);
+        let file = self.file;
+        let notice = format!(
+            "{file}:{line}:{column}: {path} is called `{new}` now; the former name is still understood, and will not always be"
+        );
+        self.renamed.push(notice);
+    }
+
+    /// What is to be said of options under names of earlier versions.
+    pub(crate) fn take_renamed(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.renamed)
     }
 
     /// The file as it was named by the caller.

@@ -11,6 +11,7 @@
 //! - `required`, `default(VALUE)`, or `default(VALUE, "in words")` where the value depends on the machine or on other
 //!   options; `internal(VALUE)` is a field that is no option;
 //! - `as "key"` after the name where the key in TOML is another word than the field;
+//! - `formerly "key"` after that where earlier versions had another key: it is still understood, and a notice says the new one;
 //! - what a change of it takes in a running gateway: [`Reload`]. For a table: adding or removing it.
 //!
 //! From it come the struct's field, its reading with all errors, its line in the reference and its comparison.
@@ -187,15 +188,16 @@ pub(crate) struct Table<'f, 'i> {
 
 impl<'f, 'i> Table<'f, 'i> {
     /// Opens a table and reports keys that are no option of it. A plain value stands for a table with the option
-    /// `short` alone, where the section has such an option.
+    /// `short` alone, where the section has such an option. `former` are keys of earlier versions, each with its present one.
     pub(crate) fn open(
         found: &'f Spanned<DeValue<'i>>,
         path: &str,
         keys: &[&'static str],
+        former: &[(&'static str, &'static str)],
         short: Option<&'static str>,
         report: &mut Report<'_>,
     ) -> Option<Self> {
-        let entries = match (found.get_ref(), short) {
+        let mut entries: Vec<(&'f str, Span, &'f Found<'i>)> = match (found.get_ref(), short) {
             (DeValue::Table(table), _) => table
                 .iter()
                 .map(|(key, value)| (key.get_ref().as_ref(), key.span(), value))
@@ -214,6 +216,7 @@ impl<'f, 'i> Table<'f, 'i> {
                 return None;
             }
         };
+        renew_keys(&mut entries, path, former, report);
         let table = Self {
             path: path.to_owned(),
             span: found.span(),
@@ -230,6 +233,32 @@ impl<'f, 'i> Table<'f, 'i> {
             }
         }
         Some(table)
+    }
+}
+
+/// Puts present keys in the place of former ones, with a notice. An option under both names is a mistake.
+fn renew_keys<'f>(
+    entries: &mut Vec<(&'f str, Span, &'f Found<'_>)>,
+    path: &str,
+    former: &[(&'static str, &'static str)],
+    report: &mut Report<'_>,
+) {
+    for (old, new) in former {
+        let Some(index) = entries.iter().position(|(key, ..)| key == old) else {
+            continue;
+        };
+        let span = entries[index].1.clone();
+        let written = join(path, old);
+        if entries.iter().any(|(key, ..)| key == new) {
+            entries.remove(index);
+            let expected = format!("`{new}` alone, which was `{old}` in earlier versions");
+            report
+                .wrong_at(span, &written, expected, format!("it beside `{new}`"))
+                .hint(format!("delete `{old}`"));
+        } else {
+            entries[index].0 = new;
+            report.renamed(span, &written, new);
+        }
     }
 }
 
@@ -294,7 +323,7 @@ macro_rules! section {
         $vis:vis struct $name:ident $([label $label:ident])? $([short $short:literal])? {
             $(
                 $(#[doc = $doc:literal])+
-                $field_vis:vis $field:ident $(as $key:literal)?: $type:ty = $presence:ident $(($($value:tt)+))?
+                $field_vis:vis $field:ident $(as $key:literal)? $(formerly $former:literal)?: $type:ty = $presence:ident $(($($value:tt)+))?
                     $(unit $unit:literal)? $(in $range:expr)?, $reload:ident;
             )+
         }
@@ -335,7 +364,8 @@ macro_rules! section {
                     .flatten()
                     .collect();
                 let short = $crate::section::last!(None $(, Some($short))?);
-                let table = $crate::section::Table::open(found, path, &keys, short, report)?;
+                let former: &[(&str, &str)] = &[$($(($former, Self::$field().key),)?)+];
+                let table = $crate::section::Table::open(found, path, &keys, former, short, report)?;
                 Some(Self { $($field: Self::$field().read(&table, report)),+ })
             }
 

@@ -10,8 +10,8 @@ use crate::schema::{Config, User, UsersFile};
 use crate::value::Value;
 use crate::{files, load, validate};
 
-/// Reads the users file that `config` names, where it names one. That it cannot be read is a mistake of the option in
-/// `report`.
+/// Reads the users file that `config` names, where it names one: the accounts, and what is to be said of options under names of
+/// earlier versions. That it cannot be read is a mistake of the option in `report`.
 ///
 /// # Errors
 /// Every mistake in it, with its place.
@@ -19,9 +19,9 @@ pub(crate) fn read(
     config: &Config,
     folder: &Path,
     report: &mut Report<'_>,
-) -> Result<Vec<User>, ConfigErrors> {
+) -> Result<(Vec<User>, Vec<String>), ConfigErrors> {
     let Some(path) = &config.users_file else {
-        return Ok(Vec::new());
+        return Ok((Vec::new(), Vec::new()));
     };
     let path = folder.join(path);
     let text = match files::read(&path) {
@@ -31,7 +31,7 @@ pub(crate) fn read(
             report
                 .wrong("users_file", "a file with [[user]] tables", found)
                 .hint(None);
-            return Ok(Vec::new());
+            return Ok((Vec::new(), Vec::new()));
         }
     };
     let file = path.display().to_string();
@@ -44,5 +44,6 @@ pub(crate) fn read(
         validate::users_differ(&users, &mut inside, &config.users, report);
         files::user_secrets(&mut users, path.parent().unwrap_or(folder), &mut inside);
     }
-    inside.finish().map(|()| users)
+    let renamed = inside.take_renamed();
+    inside.finish().map(|()| (users, renamed))
 }

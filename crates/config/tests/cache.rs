@@ -64,13 +64,13 @@ value = ["*"]
 [[listener]]
 bind = "127.0.0.1:6380"
 protocol = "redis"
-consistency = "eventual"
+lookup_consistency = "eventual"
 
 [[listener]]
 bind = "127.0.0.1:6033"
 cluster = "main"
 point_lookups = true
-consistency = "session"
+lookup_consistency = "session"
 
 [cluster.main]
 servers = ["db1"]
@@ -98,12 +98,12 @@ servers = ["db1"]
         panic!("two listeners");
     };
     assert_eq!(
-        (redis.protocol, redis.consistency),
+        (redis.protocol, redis.lookup_consistency),
         (Protocol::Redis, Consistency::Eventual)
     );
     assert_eq!(redis.cluster, "main", "that of the cache");
     assert_eq!(
-        (mysql.protocol, mysql.consistency),
+        (mysql.protocol, mysql.lookup_consistency),
         (Protocol::Mysql, Consistency::Session)
     );
     assert!(mysql.point_lookups);
@@ -112,7 +112,7 @@ servers = ["db1"]
 #[test]
 fn the_account_of_the_monitor_stands_in() {
     let config = Config::parse(SOUND, "f.toml").unwrap();
-    assert_eq!(config.listeners[0].consistency, Consistency::Strong);
+    assert_eq!(config.listeners[0].lookup_consistency, Consistency::Strong);
     let cache = config.cache.unwrap();
     assert_eq!(
         (cache.mode, cache.memory_max),
@@ -140,7 +140,7 @@ rsa_key = "key.pem"
         expect![[r#"
             f.toml:16:11: listener[1].cluster: expected "main", the cluster of [cache], found "mian"; leave it out
             f.toml:17:1: listener[1].mode: expected options for Redis clients, since `protocol` is "redis", found `mode`, which is about MySQL clients
-            f.toml:18:1: listener[1].read_consistency: expected options for Redis clients, since `protocol` is "redis", found `read_consistency`, which is about MySQL clients; here it is `consistency`
+            f.toml:18:1: listener[1].read_consistency: expected options for Redis clients, since `protocol` is "redis", found `read_consistency`, which is about MySQL clients; here it is `lookup_consistency`
             f.toml:19:1: listener[1].point_lookups: expected options for Redis clients, since `protocol` is "redis", found `point_lookups`, which is about MySQL clients
             f.toml:20:1: listener[1].compression: expected options for Redis clients, since `protocol` is "redis", found `compression`, which is about MySQL clients
             f.toml:21:1: listener[1].rsa_key: expected options for Redis clients, since `protocol` is "redis", found `rsa_key`, which is about MySQL clients
@@ -192,7 +192,7 @@ point_lookups = true
 [[listener]]
 bind = "127.0.0.1:4"
 cluster = "main"
-consistency = "strong"
+lookup_consistency = "strong"
 
 [[listener]]
 bind = "127.0.0.1:5"
@@ -205,7 +205,7 @@ servers = ["db2"]
             f.toml:13:1: listener[1].cluster: expected a text, found nothing: the option is missing
             f.toml:20:17: listener[2].point_lookups: expected false, or another `mode`, found true in mode "tcp", which looks at no statement
             f.toml:25:17: listener[3].point_lookups: expected false, since the rows in memory are those of cluster "main", found true in a listener of cluster "other"
-            f.toml:30:1: listener[4].consistency: expected this option with `protocol = "redis"` or `point_lookups = true`, found it where nothing is read from memory; for reads on replicas it is `read_consistency`
+            f.toml:30:1: listener[4].lookup_consistency: expected this option with `protocol = "redis"` or `point_lookups = true`, found it where nothing is read from memory; for reads on replicas it is `read_consistency`
             f.toml:32:1: listener[5].cluster: expected a text, found nothing: the option is missing
             f.toml:34:12: listener[5].protocol: expected "mysql" or "redis", found "valkey"
         "#]],

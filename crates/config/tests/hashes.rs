@@ -36,20 +36,20 @@ native_hash = "$A$005$THISISACOMBINATIONOFINVALIDSALTANDPASSWORD"
 [[user]]
 name = "c"
 native_hash = "*2470C0C06DEE42FD1618BB99005ADCA2EC9D1E1Ä"
-other_native_hash = "*2470c0c06dee42fd1618bb99005adca2ec9d1e19"
+previous_native_hash = "*2470c0c06dee42fd1618bb99005adca2ec9d1e19"
 [[user]]
 name = "d"
 password = "hunter2"
 native_hash = "*2470C0C06DEE42FD1618BB99005ADCA2EC9D1E19"
-other_password = "hunter3"
-other_native_hash = "*2470C0C06DEE42FD1618BB99005ADCA2EC9D1E19"
+previous_password = "hunter3"
+previous_native_hash = "*2470C0C06DEE42FD1618BB99005ADCA2EC9D1E19"
 "#,
         expect![[r#"
             f.toml:11:15: user[0].native_hash: expected `*` and 40 hexadecimal digits, as in `mysql.user`, found another text of 40 bytes; put `*` in front
             f.toml:14:15: user[1].native_hash: expected `*` and 40 hexadecimal digits, as in `mysql.user`, found another text of 49 bytes; a hash of `caching_sha2_password` is one for `sha2_hash`
             f.toml:17:15: user[2].native_hash: expected `*` and 40 hexadecimal digits, as in `mysql.user`, found another text of 42 bytes
             f.toml:22:1: user[3].native_hash: expected the password once, found a second one beside `password`
-            f.toml:24:1: user[3].other_native_hash: expected the other password once, found a second one beside `other_password`
+            f.toml:24:1: user[3].previous_native_hash: expected the previous password once, found a second one beside `previous_password`
         "#]],
     );
 }
@@ -61,11 +61,11 @@ fn every_plugin_has_its_own_form_of_a_hash() {
 [[user]]
 name = "a"
 sha2_hash = "$A$005$abcdefghijabcdefghij0123456789012345678901234567890123456789012"
-other_sha2_hash = "0x2441243030352461626364656667"
+previous_sha2_hash = "0x2441243030352461626364656667"
 [[user]]
 name = "b"
 sha2_hash = "2441243030352461"
-other_ed25519_key = "ZIgUREUg5PVgQ6LskhXmO+eZLS0nC8be6HPjYWR4YJY"
+previous_ed25519_key = "ZIgUREUg5PVgQ6LskhXmO+eZLS0nC8be6HPjYWR4YJY"
 [[user]]
 name = "c"
 sha2_hash = "$A$005$abcdefghijabcdefghi0123456789012345678901234567890123456789012"
@@ -75,19 +75,19 @@ ed25519_key = "$A$005$abcdefghijabcdefghij01234567890123456789012345678901234567
 [[user]]
 name = "e"
 ed25519_key = "ZIgUREUg5PVgQ6LskhXmO+eZLS0nC8be6HPjYWR4YJ"
-other_sha2_hash = "*2470C0C06DEE42FD1618BB99005ADCA2EC9D1E19"
+previous_sha2_hash = "*2470C0C06DEE42FD1618BB99005ADCA2EC9D1E19"
 [[user]]
 name = "f"
 sha2_hash = "$A$005$abcdefghijabcdefghij0123456789012345678901234567890123456789012"
 ed25519_key = "ZIgUREUg5PVgQ6LskhXmO+eZLS0nC8be6HPjYWR4YJY"
 "#,
         expect![[r#"
-            f.toml:12:19: user[0].other_sha2_hash: expected a hash of `caching_sha2_password` as in `mysql.user` (`$A$005$` and 63 bytes), or all of it in hexadecimal behind `0x`, found another text of 30 bytes
+            f.toml:12:22: user[0].previous_sha2_hash: expected a hash of `caching_sha2_password` as in `mysql.user` (`$A$005$` and 63 bytes), or all of it in hexadecimal behind `0x`, found another text of 30 bytes
             f.toml:15:13: user[1].sha2_hash: expected a hash of `caching_sha2_password` as in `mysql.user` (`$A$005$` and 63 bytes), or all of it in hexadecimal behind `0x`, found another text of 16 bytes; put `0x` in front
             f.toml:19:13: user[2].sha2_hash: expected a hash of `caching_sha2_password` as in `mysql.user` (`$A$005$` and 63 bytes), or all of it in hexadecimal behind `0x`, found another text of 69 bytes; take it in hexadecimal, for its salt may hold bytes that get lost: SELECT HEX(authentication_string) FROM mysql.user
             f.toml:22:15: user[3].ed25519_key: expected the 43 characters that MariaDB has for an account of `ed25519`, found another text of 70 bytes; that is one for `sha2_hash`
             f.toml:25:15: user[4].ed25519_key: expected the 43 characters that MariaDB has for an account of `ed25519`, found another text of 42 bytes
-            f.toml:26:19: user[4].other_sha2_hash: expected a hash of `caching_sha2_password` as in `mysql.user` (`$A$005$` and 63 bytes), or all of it in hexadecimal behind `0x`, found another text of 41 bytes; that is one for `native_hash`
+            f.toml:26:22: user[4].previous_sha2_hash: expected a hash of `caching_sha2_password` as in `mysql.user` (`$A$005$` and 63 bytes), or all of it in hexadecimal behind `0x`, found another text of 41 bytes; that is one for `native_hash`
             f.toml:30:1: user[5].ed25519_key: expected the password once, found a second one beside `sha2_hash`
         "#]],
     );

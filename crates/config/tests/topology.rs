@@ -49,7 +49,7 @@ cluster = "a"
 topology = "replication"
 servers = ["db1", "db2:3307"]
 monitor = { user = "forebay" }
-ignore = [
+discover_ignore = [
     "db3",
     "DB2:3307",
     "db2",
@@ -59,14 +59,14 @@ ignore = [
 ]
 [cluster.b]
 servers = ["db1"]
-ignore = ["db2"]
+discover_ignore = ["db2"]
 "#,
         expect![[r#"
-            f.toml:11:5: cluster.a.ignore[1]: expected an address that is not among `servers`, found DB2:3307, which is in line 7
-            f.toml:13:5: cluster.a.ignore[3]: expected a host, or a host and port, found a socket, by which nobody names a member
-            f.toml:14:5: cluster.a.ignore[4]: expected each address once, found db3:3306 a second time, first in line 10
-            f.toml:15:5: cluster.a.ignore[5]: expected "host", "host:port", "[IPv6]:port" or a socket's absolute path, found "db4:0"; a port is a number from 1 to 65535
-            f.toml:19:1: cluster.b.ignore: expected this option only with another `topology`, found it with "static", where it does nothing
+            f.toml:11:5: cluster.a.discover_ignore[1]: expected an address that is not among `servers`, found DB2:3307, which is in line 7
+            f.toml:13:5: cluster.a.discover_ignore[3]: expected a host, or a host and port, found a socket, by which nobody names a member
+            f.toml:14:5: cluster.a.discover_ignore[4]: expected each address once, found db3:3306 a second time, first in line 10
+            f.toml:15:5: cluster.a.discover_ignore[5]: expected "host", "host:port", "[IPv6]:port" or a socket's absolute path, found "db4:0"; a port is a number from 1 to 65535
+            f.toml:19:1: cluster.b.discover_ignore: expected this option only with another `topology`, found it with "static", where it does nothing
         "#]],
     );
     let taken = Config::parse(
@@ -76,7 +76,7 @@ listener = [{ bind = "127.0.0.1:6033", cluster = "a" }]
 topology = "replication"
 servers = ["db1"]
 monitor = { user = "forebay" }
-ignore = ["db2", "[::1]:3307"]
+discover_ignore = ["db2", "[::1]:3307"]
 "#,
         "f.toml",
     );

@@ -35,7 +35,7 @@ section! {
         pub uses_roles: bool = internal(true), Live;
 
         /// Addresses (host, or host and port) that discovery leaves alone, whoever names them: a member that is to stay away.
-        pub ignore: Vec<ServerAddress> = default(Vec::new()), Live;
+        pub discover_ignore formerly "ignore": Vec<ServerAddress> = default(Vec::new()), Live;
 
         /// The account that asks the servers for their role, their lag and the other members. Health checks use it, too.
         pub monitor: Option<Monitor> = default(None), Live;
@@ -264,7 +264,9 @@ impl Cluster {
 
     /// Whether discovery leaves this address alone, as it is written. A name that leads to it is another matter.
     pub fn ignores(&self, address: &ServerAddress) -> bool {
-        self.ignore.iter().any(|ignored| ignored.is_same(address))
+        self.discover_ignore
+            .iter()
+            .any(|ignored| ignored.is_same(address))
     }
 }
 

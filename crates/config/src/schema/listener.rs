@@ -8,7 +8,7 @@ use ipnet::IpNet;
 use super::tls::ListenerTls;
 use crate::address::BindAddress;
 use crate::congestion::Congestion;
-use crate::duration::{days, hours, ms, secs};
+use crate::duration::{days, hours, minutes, ms, secs};
 use crate::section::{choice, section};
 use crate::value::{FileMode, Value};
 
@@ -43,7 +43,7 @@ section! {
 
         /// How fresh rows from memory are: those of Redis clients and of `point_lookups`. `strong`: every read sees every write that
         /// was acknowledged before. `session`: a session sees its own writes. `eventual`: what has arrived.
-        pub consistency: ReadConsistency = default(ReadConsistency::Strong), NewSessions;
+        pub lookup_consistency formerly "consistency": ReadConsistency = default(ReadConsistency::Strong), NewSessions;
 
         /// Answer a SELECT of one mapped row by its key from memory, in modes `session` and `split`.
         pub point_lookups: bool = default(false), NewSessions;
@@ -62,6 +62,11 @@ section! {
         /// Permissions of the socket file, in octal; for Unix sockets.
         pub unix_mode: FileMode = default(FileMode(0o666)), Restart;
 
+        /// Clients on a Unix socket of this listener (mode `session`) may log in to accounts that a server opens to the process at the other
+        /// end of *its* Unix socket (`unix_socket`, `auth_socket`): to the gateway's system user, whoever the client is. Otherwise
+        /// nobody may.
+        pub trust_unix_clients: bool = default(false), NewSessions;
+
         /// Peers whose PROXY protocol header (v1 or v2) is required and believed. From other peers a header is
         /// refused as the broken login that it is.
         pub accept_proxy_from: Vec<IpNet> = default(Vec::new()), NewSessions;
@@ -69,8 +74,21 @@ section! {
         /// Time from the connection to the end of the login.
         pub login_timeout: Duration = default(secs(10)) in ms(10)..=hours(1), NewSessions;
 
+        /// Longest time that a login waits after failures of the same account from the same address: they cost nothing at first, then 100 ms, and
+        /// each further one twice as much. `0s` is never.
+        pub login_delay_max: Duration = default(secs(5)) in Duration::ZERO..=minutes(1), NewSessions;
+
+        /// Failed logins after which a connection is closed that may try again: COM_CHANGE_USER, `AUTH` of Redis.
+        pub login_failures_max: u32 = default(3) unit "logins" in 1..=100, NewSessions;
+
         /// A client that sends nothing for this long, outside a command, is disconnected. `0s` is never.
         pub client_idle_timeout: Duration = default(hours(8)) in Duration::ZERO..=days(365), NewSessions;
+
+        /// A client that does not go on with a command that it has begun (the rest of a packet, a file of `LOAD DATA LOCAL`), or does not
+        /// take an answer, is disconnected after this time. Silence between two commands does not count. `0s` is never. Unless set, mode
+        /// `split` goes by `net_read_timeout` and `net_write_timeout` where the session has set them, and by a minute where that is
+        /// longer; in mode `session` the server does by its own.
+        pub stall_timeout: Option<Duration> = default(None, "see the text") in Some(Duration::ZERO)..=Some(days(365)), NewSessions;
 
         /// Offer compression (zlib, zstd) to clients that ask for it.
         pub compression: bool = default(true), NewSessions;

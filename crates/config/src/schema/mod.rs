@@ -27,6 +27,7 @@ pub(crate) use user::UsersFile;
 pub use user::{Accounts, AccountsFrom, Pooling, User};
 pub use watch::{Check, CheckKind, Monitor};
 
+use crate::byte_size::ByteSize;
 use crate::duration::{days, hours, secs};
 use crate::section::{choice, section};
 use crate::value::Value;
@@ -55,6 +56,11 @@ section! {
         /// Free buffers of 64 KiB (one of 128 KiB counts as two) that each worker keeps for the next session with bytes in flight.
         pub buffer_pool_max: usize = default(64) unit "buffers" in 0..=65_536, Restart;
 
+        /// Memory in which each worker reads whole what is longer than 64 KiB: statements, and the heads of executions. Each may have up to
+        /// 16 MiB. One that finds no room among those of other sessions is forwarded while it is read: as text it binds its session to its
+        /// connection (pin `incomplete`); it cannot be prepared (error 1153).
+        pub statement_memory_max: ByteSize = default(ByteSize::mebibytes(128)) in ByteSize::mebibytes(0)..=ByteSize::gibibytes(1024), Restart;
+
         /// What is logged, and how.
         pub log: Log = default(Log::default()), Live;
 
@@ -82,6 +88,9 @@ section! {
 
         /// Rows of chosen tables in memory, as new as they are on the primary.
         pub cache: Option<Cache> = default(None), Restart;
+
+        /// What is to be said of options that the file has under names of earlier versions.
+        pub renamed: Vec<String> = internal(Vec::new()), Live;
     }
 
     /// Log lines, written to standard error.

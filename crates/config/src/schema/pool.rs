@@ -30,8 +30,8 @@ section! {
         /// Statements that every new connection begins with.
         pub init: Vec<String> = default(Vec::new()), Live;
 
-        /// Prepared statements that a connection keeps for the next session that needs the same text.
-        pub prepared_max: u32 = default(200) unit "statements" in 1..=100_000, Live;
+        /// Prepared statements of clients that a connection keeps. One that it lacks is prepared together with its execution.
+        pub prepared_max: u32 = default(500) unit "statements" in 1..=100_000, Live;
 
         /// Quick plain reads of several sessions that are sent down one connection without waiting for each other's answers, while
         /// all connections to their server are in use. They count as one in its line (`queue_max`). `1`: each waits there for a

@@ -44,17 +44,18 @@ section! {
         /// `sha2_hash`.
         pub ed25519_key: Option<Secret> = default(None), Live;
 
-        /// The password before or after the present one, which clients may use as well while it is being changed.
-        pub other_password: Option<Secret> = default(None), Live;
+        /// The password before the present one, which clients may go on using while it is being changed, and servers that do not have
+        /// the present one yet.
+        pub previous_password formerly "other_password": Option<Secret> = default(None), Live;
 
         /// The same, as a hash in the form of `native_hash`.
-        pub other_native_hash: Option<Secret> = default(None), Live;
+        pub previous_native_hash formerly "other_native_hash": Option<Secret> = default(None), Live;
 
         /// The same, as a hash in the form of `sha2_hash`.
-        pub other_sha2_hash: Option<Secret> = default(None), Live;
+        pub previous_sha2_hash formerly "other_sha2_hash": Option<Secret> = default(None), Live;
 
         /// The same, as a key in the form of `ed25519_key`.
-        pub other_ed25519_key: Option<Secret> = default(None), Live;
+        pub previous_ed25519_key formerly "other_ed25519_key": Option<Secret> = default(None), Live;
 
         /// When a server connection goes back to the pool: after each transaction, or with the session's end.
         pub pooling: Pooling = default(Pooling::Transaction), NewSessions;

@@ -137,23 +137,23 @@ fn secrets(user: &User, path: &str, report: &mut Report<'_>) {
         needs("password", false, expected, path, report);
     }
     let others = [
-        ("other_password", user.other_password.is_some()),
-        ("other_native_hash", user.other_native_hash.is_some()),
-        ("other_sha2_hash", user.other_sha2_hash.is_some()),
-        ("other_ed25519_key", user.other_ed25519_key.is_some()),
+        ("previous_password", user.previous_password.is_some()),
+        ("previous_native_hash", user.previous_native_hash.is_some()),
+        ("previous_sha2_hash", user.previous_sha2_hash.is_some()),
+        ("previous_ed25519_key", user.previous_ed25519_key.is_some()),
     ];
-    at_most_one("the other password", &others, path, report);
+    at_most_one("the previous password", &others, path, report);
 }
 
 /// What stands in the place of a password.
 fn hashes(user: &User) -> [(&'static str, &Option<Secret>, Form); 6] {
     [
         ("native_hash", &user.native_hash, Form::Native),
-        ("other_native_hash", &user.other_native_hash, Form::Native),
+        ("previous_native_hash", &user.previous_native_hash, Form::Native),
         ("sha2_hash", &user.sha2_hash, Form::Sha2),
-        ("other_sha2_hash", &user.other_sha2_hash, Form::Sha2),
+        ("previous_sha2_hash", &user.previous_sha2_hash, Form::Sha2),
         ("ed25519_key", &user.ed25519_key, Form::Ed25519),
-        ("other_ed25519_key", &user.other_ed25519_key, Form::Ed25519),
+        ("previous_ed25519_key", &user.previous_ed25519_key, Form::Ed25519),
     ]
 }
 

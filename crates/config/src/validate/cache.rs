@@ -260,7 +260,7 @@ fn only_mysql(path: &str, report: &mut Report<'_>) {
     for option in OF_MYSQL {
         let path = format!("{path}.{option}");
         if report.is_written(&path) && !report.is_wrong(&path) {
-            let hint = (option == "read_consistency").then(|| "here it is `consistency`".to_owned());
+            let hint = (option == "read_consistency").then(|| "here it is `lookup_consistency`".to_owned());
             report
                 .wrong_key(
                     &path,
@@ -274,7 +274,7 @@ fn only_mysql(path: &str, report: &mut Report<'_>) {
 
 fn point_lookups(listener: &Listener, config: &Config, path: &str, report: &mut Report<'_>) {
     let option = format!("{path}.point_lookups");
-    let consistency = format!("{path}.consistency");
+    let consistency = format!("{path}.lookup_consistency");
     if !listener.point_lookups {
         if report.is_written(&consistency) && !report.is_wrong(&consistency) && !report.is_wrong(&option) {
             let found = "it where nothing is read from memory";

@@ -80,7 +80,10 @@ fn options(name: &str, cluster: &Cluster, config: &Config) -> Option<String> {
         return None;
     }
     let usual = Cluster::new(name, Vec::new());
-    let accounts = cluster.accounts != usual.accounts && !of_cluster().any(is_redis);
+    // Over a Unix socket `interval` counts in all modes that see a login.
+    let accounts = cluster.accounts != usual.accounts
+        && !of_cluster().any(is_redis)
+        && super::trust::by_socket(cluster).is_none();
     let written = [
         ("accounts", accounts),
         ("failover_wait", cluster.failover_wait != usual.failover_wait),

@@ -6,14 +6,18 @@ mod accounts;
 mod cache;
 mod idle;
 mod rules;
+mod setup;
 mod topology;
+mod trust;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 pub(crate) use accounts::{users, users_differ};
 pub use cache::MAPPINGS_MAX;
 pub use idle::idle_worries;
+pub use setup::setup_worries;
 pub(crate) use topology::strong_users;
+pub use trust::trust_worries;
 
 use crate::address::BindAddress;
 use crate::report::Report;

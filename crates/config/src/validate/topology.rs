@@ -58,7 +58,11 @@ pub(super) fn followed(cluster: &Cluster, path: &str, report: &mut Report<'_>) {
             cluster.max_transactions_behind > 0,
         ),
         ("donor_reads", topology != Topology::Galera, cluster.donor_reads),
-        ("ignore", topology == Topology::Static, !cluster.ignore.is_empty()),
+        (
+            "discover_ignore",
+            topology == Topology::Static,
+            !cluster.discover_ignore.is_empty(),
+        ),
     ];
     for (option, is_idle, is_meant) in options {
         let path = format!("{path}.{option}");
@@ -74,8 +78,8 @@ pub(super) fn followed(cluster: &Cluster, path: &str, report: &mut Report<'_>) {
 /// Addresses that members may be named by, each once, and none of a server that is wanted.
 pub(super) fn ignored(cluster: &Cluster, path: &str, report: &mut Report<'_>) {
     let servers = format!("{path}.servers");
-    for (index, address) in cluster.ignore.iter().enumerate() {
-        let element = format!("{path}.ignore[{index}]");
+    for (index, address) in cluster.discover_ignore.iter().enumerate() {
+        let element = format!("{path}.discover_ignore[{index}]");
         if report.is_wrong(&element) {
             continue;
         }
@@ -94,8 +98,8 @@ pub(super) fn ignored(cluster: &Cluster, path: &str, report: &mut Report<'_>) {
                 "an address that is not among `servers`",
                 format!("{address}, which is in line {line}"),
             )
-        } else if let Some(first) = cluster.ignore[..index].iter().position(same) {
-            let line = report.line(&format!("{path}.ignore[{first}]"));
+        } else if let Some(first) = cluster.discover_ignore[..index].iter().position(same) {
+            let line = report.line(&format!("{path}.discover_ignore[{first}]"));
             (
                 "each address once",
                 format!("{address} a second time, first in line {line}"),
