@@ -75,7 +75,8 @@ pub async fn leave(stream: &mut Stream, greeting: &Greeting, nobody: &Nobody) ->
         max_packet_size: 1 << 24,
         charset: greeting.charset,
     };
-    in_words(log_in_as(nobody, stream, 1, greeting, &request).await)
+    let left = log_in_as(nobody, stream, 1, greeting, &request).await;
+    in_words(left.map(drop))
 }
 
 /// The same once TLS was begun by `request`: the login must go on as that has begun.
@@ -87,7 +88,34 @@ pub async fn leave_tls(
     greeting: &Greeting,
     request: &SslRequest,
 ) -> std::io::Result<()> {
-    in_words(log_in_as(&Nobody::default(), stream, 2, greeting, request).await)
+    let left = log_in_as(&Nobody::default(), stream, 2, greeting, request).await;
+    in_words(left.map(drop))
+}
+
+/// Logs in as `user` by answers that cannot be right, and says what the server says to that: its last packet, `None` where it has come to no
+/// verdict. `tls`: the request by which TLS was begun on `stream`. Has no time limit of its own.
+///
+/// # Errors
+/// The connection fails.
+pub(crate) async fn answer_wrongly(
+    stream: &mut Stream,
+    greeting: &Greeting,
+    user: &[u8],
+    tls: Option<&SslRequest>,
+) -> Result<Option<Vec<u8>>, PacketError> {
+    let plain = SslRequest {
+        capabilities: WANTED & greeting.capabilities,
+        max_packet_size: 1 << 24,
+        charset: greeting.charset,
+    };
+    let mut wrongly = Wrongly {
+        user: user.to_vec(),
+        // The account's own plugin has to ask, whichever it is: an answer to the greeting might be empty, and so right.
+        plugin: b"forebay_ask_the_client".to_vec(),
+        nobody: None,
+    };
+    let sequence = if tls.is_some() { 2 } else { 1 };
+    wrongly.log_in(stream, sequence, tls.unwrap_or(&plain)).await
 }
 
 const WANTED: Capabilities = Capabilities::PROTOCOL_41
@@ -108,40 +136,80 @@ async fn log_in_as(
     sequence: u8,
     greeting: &Greeting,
     request: &SslRequest,
-) -> Result<(), PacketError> {
-    let has = |flag| request.capabilities.contains(flag);
-    let mut packets = Packets::new(stream, sequence);
-    let login = Login {
-        capabilities: request.capabilities,
-        max_packet_size: request.max_packet_size,
-        charset: request.charset,
+) -> Result<Option<Vec<u8>>, PacketError> {
+    let mut wrongly = Wrongly {
         user: nobody.name(),
-        auth_response: Vec::new(),
-        database: has(Capabilities::CONNECT_WITH_DB).then(Vec::new),
         // The server's own default, so that it need not ask again.
-        auth_plugin: Some(greeting.auth_plugin.clone()),
-        attributes: has(Capabilities::CONNECT_ATTRS).then(Vec::new),
-        zstd_level: has(Capabilities::ZSTD_COMPRESSION).then_some(1),
+        plugin: greeting.auth_plugin.clone(),
+        nobody: Some(nobody),
     };
-    let mut payload = Vec::new();
-    login.encode(&mut payload);
-    packets.send(&payload).await?;
-    let mut plugin = greeting.auth_plugin.clone();
-    let mut questions = 0;
-    for _ in 0..MAX_ROUNDS {
-        let packet = packets.receive().await?;
-        match packet.first() {
-            Some(&AuthSwitch::HEADER) => {
-                plugin = AuthSwitch::decode(&packet)?.plugin;
-                nobody.has_plugin(&plugin);
-                questions = 1;
+    wrongly.log_in(stream, sequence, request).await
+}
+
+/// A login that is to be refused.
+struct Wrongly<'n> {
+    user: Vec<u8>,
+    plugin: Vec<u8>,
+    nobody: Option<&'n Nobody>,
+}
+
+impl Wrongly<'_> {
+    /// The server's verdict, where it has come to one.
+    async fn log_in(
+        &mut self,
+        stream: &mut Stream,
+        sequence: u8,
+        request: &SslRequest,
+    ) -> Result<Option<Vec<u8>>, PacketError> {
+        let has = |flag| request.capabilities.contains(flag);
+        let mut packets = Packets::new(stream, sequence);
+        let login = Login {
+            capabilities: request.capabilities,
+            max_packet_size: request.max_packet_size,
+            charset: request.charset,
+            user: self.user.clone(),
+            auth_response: Vec::new(),
+            database: has(Capabilities::CONNECT_WITH_DB).then(Vec::new),
+            auth_plugin: Some(self.plugin.clone()),
+            attributes: has(Capabilities::CONNECT_ATTRS).then(Vec::new),
+            zstd_level: has(Capabilities::ZSTD_COMPRESSION).then_some(1),
+        };
+        let mut payload = Vec::new();
+        login.encode(&mut payload);
+        packets.send(&payload).await?;
+        let mut questions = 0;
+        for _ in 0..MAX_ROUNDS {
+            let packet = packets.receive().await?;
+            match packet.first() {
+                Some(&AuthSwitch::HEADER) => {
+                    self.plugin = AuthSwitch::decode(&packet)?.plugin;
+                    if let Some(nobody) = self.nobody {
+                        nobody.has_plugin(&self.plugin);
+                    }
+                    questions = 1;
+                }
+                Some(&ErrPacket::HEADER) => return Ok(Some(packet)),
+                None => break,
+                // Somebody has such an account.
+                Some(&OkPacket::HEADER) => {
+                    packets.send_command(&[Command::QUIT.0]).await?;
+                    return Ok(Some(packet));
+                }
+                Some(_) => questions += 1,
             }
-            Some(&ErrPacket::HEADER) | None => break,
-            // Somebody has such an account.
-            Some(&OkPacket::HEADER) => return packets.send_command(&[Command::QUIT.0]).await,
-            Some(_) => questions += 1,
+            packets.send(&self.answer(questions)).await?;
         }
-        packets.send(&auth::wrong_answer(&plugin, questions)).await?;
+        Ok(None)
     }
-    Ok(())
+
+    /// Nobody's password is empty as well as any other. An account that exists must be given one that it does not have.
+    fn answer(&self, question: u32) -> Vec<u8> {
+        let answer = auth::wrong_answer(&self.plugin, question);
+        match (self.nobody, self.plugin.as_slice()) {
+            (Some(_), _) | (None, b"parsec") => answer,
+            (None, b"caching_sha2_password") if question == 1 => vec![0; 32],
+            (None, _) if answer.len() <= 1 => b"forebay tries a password that nobody has\0".to_vec(),
+            (None, _) => answer,
+        }
+    }
 }

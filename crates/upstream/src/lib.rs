@@ -38,15 +38,17 @@ mod traits;
 
 pub use mysql_wire::gtid::Flavor;
 
-pub use accounts::{AccountSecret, NO_VERDICTS, SECRETS_MAX, ServerAccount, ServerAccounts, StoredSecret};
+pub use accounts::{
+    AccountSecret, DENIALS, NO_VERDICTS, SECRETS_MAX, ServerAccount, ServerAccounts, StoredSecret,
+};
 pub use cluster::{Cluster, ServerChange, ServerEvent};
 pub use direct::{Direct, DirectError};
 pub use error::{ConnectFailure, LeaseError, ServerReason, UpstreamError};
 pub use greeting::{GREETING_MAX_LEN, GreetingError, read_greeting};
 pub use lease::Lease;
 pub use leave::{Nobody, leave, leave_tls};
-pub use pool::{Baseline, Connection, Credential, CredentialSecret, Key, Opened, Pool};
+pub use pool::{Baseline, Connection, Credential, CredentialSecret, Key, OUTDATED, Opened, Pool, Travel};
 pub use seat::Seat;
 pub use server::{Server, ServerId, ServerState, Status};
-pub use topology::{Member, Role, Topology};
+pub use topology::{Inspection, LoginTrial, Member, Role, Topology, Variables};
 pub use traits::ServerTraits;

@@ -255,7 +255,7 @@ fn flag_of(algorithm: Algorithm) -> Capabilities {
 }
 
 /// A server that is not trusted is left in order: it must not block this host for that, which others may use, too.
-async fn begin_tls(
+pub(crate) async fn begin_tls(
     mut stream: Stream,
     request: &SslRequest,
     greeting: &Greeting,

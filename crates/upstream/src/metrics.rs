@@ -108,6 +108,10 @@ impl Cluster {
         out.counter(&catalog::PRIMARIES_DAMPED, labels, self.primaries_damped());
         let refused = topology.refuse_writes.is_some();
         out.gauge(&catalog::WRITES_REFUSED, labels, i64::from(refused));
+        if uses_roles {
+            let behind = topology.are_replicas_too_far_behind();
+            out.gauge(&catalog::REPLICAS_TOO_FAR_BEHIND, labels, i64::from(behind));
+        }
         // In a list without roles nobody misses a primary.
         if self.config().topology != config::Topology::Static {
             let missing = topology.primary.is_none() && !refused;

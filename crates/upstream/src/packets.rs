@@ -92,6 +92,11 @@ impl<'a> Packets<'a> {
         }
     }
 
+    /// Whether nothing has been read beyond the packets that were received.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.received.is_empty()
+    }
+
     async fn fill(&mut self) -> Result<(), PacketError> {
         match self.stream.read_buf(&mut self.received).await? {
             0 => Err(PacketError::Closed),

@@ -1,5 +1,6 @@
 //! One health check of one server.
 
+use std::fmt::Display;
 use std::time::Duration;
 
 use config::{CheckKind, TlsMode};
@@ -18,6 +19,9 @@ use crate::server::{Server, ServerId};
 
 /// "Too many connections" instead of a greeting: alive, but full.
 const ER_CON_COUNT_ERROR: u16 = 1040;
+
+/// "Unknown thread id".
+const ER_NO_SUCH_THREAD: u16 = 1094;
 
 /// The longest answer to the check's query that is read, in bytes.
 const ANSWER_MAX_LEN: usize = 1 << 20;
@@ -66,24 +70,25 @@ pub(crate) async fn probe(
         Ok(Ok(())) => Ok(format!("answers queries, version {version}")),
         // The server's own limit is not a failure here any more than it is in the greeting.
         Ok(Err(NotDone::Full(_))) => Ok("is full (too many connections)".to_owned()),
-        Ok(Err(NotDone::Failed(reason))) => Err(reason),
+        Ok(Err(NotDone::Refused(_, reason) | NotDone::Failed(reason))) => Err(reason),
         Err(_) => Err(late(limit)),
     }
 }
 
 impl Cluster {
-    /// Whether the checks have an account, or the monitor, by which [`run_by_account`](Self::run_by_account) works.
+    /// Whether the checks have an account, or the monitor, by which [`kill`](Self::kill) works.
     #[must_use]
     pub fn has_account(&self) -> bool {
         account(&self.config()).is_some()
     }
 
-    /// Runs a statement on one of the servers, by the account of the checks or of the monitor and on a connection of its own. Waits for
-    /// the answer as long as for that of a check.
+    /// Runs a `KILL` on one of the servers, by the account of the checks or of the monitor and on a connection of its own. Waits for
+    /// the answer as long as for that of a check. A connection that the server no longer has is as good as killed: it may
+    /// end on its own at any moment.
     ///
     /// # Errors
     /// In words for a person: there is no such server (any more), it cannot be reached, the account may not.
-    pub async fn run_by_account(&self, server: ServerId, statement: &str) -> Result<(), String> {
+    pub async fn kill(&self, server: ServerId, statement: &str) -> Result<(), String> {
         let servers = self.servers();
         let found = servers.iter().find(|candidate| candidate.id() == server);
         let server = found.ok_or("the server is no longer in the configuration")?;
@@ -95,7 +100,10 @@ impl Cluster {
             let greeting = read_greeting(&mut stream, limit).await;
             let (greeting, _) = greeting.map_err(|error| error.to_string())?;
             let ran = log_in_and_ask(self, server, &config, stream, &greeting, statement).await;
-            ran.map_err(NotDone::into_words)
+            match ran {
+                Err(NotDone::Refused(ER_NO_SUCH_THREAD, _)) => Ok(()),
+                ran => ran.map_err(NotDone::into_words),
+            }
         };
         timeout(limit, run).await.unwrap_or_else(|_| Err(late(limit)))
     }
@@ -131,13 +139,15 @@ fn late(limit: Duration) -> String {
 enum NotDone {
     /// The server has no room for one more connection.
     Full(String),
+    /// The statement ended with this error.
+    Refused(u16, String),
     Failed(String),
 }
 
 impl NotDone {
     fn into_words(self) -> String {
         match self {
-            Self::Full(words) | Self::Failed(words) => words,
+            Self::Full(words) | Self::Refused(_, words) | Self::Failed(words) => words,
         }
     }
 }
@@ -174,15 +184,16 @@ async fn log_in_and_ask(
             });
         }
     };
-    ask(&mut logged_in, statement).await.map_err(NotDone::Failed)
+    ask(&mut logged_in, statement).await
 }
 
 /// Runs the query and says good-bye.
-async fn ask(logged_in: &mut LoggedIn, query: &str) -> Result<(), String> {
+async fn ask(logged_in: &mut LoggedIn, query: &str) -> Result<(), NotDone> {
     let mut packets = Packets::new(&mut logged_in.stream, 0);
     let mut payload = vec![Command::QUERY.0];
     payload.extend_from_slice(query.as_bytes());
-    let failed = |error: PacketError| format!("statement of the check's user: {error}");
+    let in_words = |error: &dyn Display| format!("statement of the check's user: {error}");
+    let failed = |error: PacketError| NotDone::Failed(in_words(&error));
     packets.send_command(&payload).await.map_err(failed)?;
     let error = answer(&mut packets, logged_in.capabilities)
         .await
@@ -190,18 +201,23 @@ async fn ask(logged_in: &mut LoggedIn, query: &str) -> Result<(), String> {
     let _ = packets.send_command(&[Command::QUIT.0]).await;
     match error {
         None => Ok(()),
-        Some(error) => Err(format!("statement of the check's user: {error}")),
+        Some((Some(code), words)) => Err(NotDone::Refused(code, in_words(&words))),
+        Some((None, words)) => Err(NotDone::Failed(in_words(&words))),
     }
 }
 
-/// Reads the whole answer, packet by packet, since an error may come behind definitions and rows; `Some` is what is wrong with it.
+/// Reads the whole answer, packet by packet, since an error may come behind definitions and rows; `Some` is what is
+/// wrong with it, with the number of the server's error where there is one.
 async fn answer(
     packets: &mut Packets<'_>,
     capabilities: Capabilities,
-) -> Result<Option<String>, PacketError> {
+) -> Result<Option<(Option<u16>, String)>, PacketError> {
     let mut tracker = ResponseTracker::new(capabilities);
     tracker.begin(Command::QUERY);
-    let too_long = || Ok(Some(format!("its result is longer than {ANSWER_MAX_LEN} bytes")));
+    let too_long = || {
+        let words = format!("its result is longer than {ANSWER_MAX_LEN} bytes");
+        Ok(Some((None, words)))
+    };
     let mut total = 0;
     loop {
         let packet = match packets.receive_whole(ANSWER_MAX_LEN).await {
@@ -211,7 +227,7 @@ async fn answer(
         match tracker.advance(&packet)?.event {
             Event::More => {}
             Event::LocalInfile | Event::Stream | Event::State => {
-                return Ok(Some("it has no plain result".to_owned()));
+                return Ok(Some((None, "it has no plain result".to_owned())));
             }
             Event::Done(outcome) => {
                 let payload = &packet[mysql_wire::PacketHeader::LEN..];
@@ -219,7 +235,7 @@ async fn answer(
                     Ok(error) => describe(&error),
                     Err(_) => format!("error {code}"),
                 };
-                return Ok(outcome.error.map(told));
+                return Ok(outcome.error.map(|code| (Some(code), told(code))));
             }
         }
         total += packet.len();

@@ -57,6 +57,8 @@ pub struct Server {
     pub(crate) addresses: Addresses,
     pub(crate) traits: ArcSwapOption<ServerTraits>,
     applied: ArcSwapOption<GtidSet>,
+    /// It has not answered the monitor's last look in time.
+    silent: AtomicBool,
     pub(crate) check_now: Notify,
     pub(crate) checks: CheckSeries,
     /// Who checks without an account log in as.
@@ -161,6 +163,7 @@ impl Server {
             addresses: Addresses::of(&config.address),
             traits: ArcSwapOption::empty(),
             applied: ArcSwapOption::empty(),
+            silent: AtomicBool::new(false),
             check_now: Notify::new(),
             checks: CheckSeries::default(),
             look_now: Notify::new(),
@@ -308,6 +311,19 @@ impl Server {
     /// It says that it has executed these and no others; `None` when nobody can tell, or it may have lost some.
     pub(crate) fn set_applied(&self, position: Option<GtidSet>) {
         self.applied.store(position.map(Arc::new));
+    }
+
+    /// Whether it has let the monitor wait in vain: it may stand still. Reads go elsewhere then; for anything else it is what it was until its
+    /// checks or further looks find that it is gone.
+    #[inline]
+    #[must_use]
+    pub fn is_silent(&self) -> bool {
+        self.silent.load(Ordering::Relaxed)
+    }
+
+    /// Returns whether that is news.
+    pub(crate) fn set_silent(&self, silent: bool) -> bool {
+        self.silent.swap(silent, Ordering::Relaxed) != silent
     }
 
     /// Whether a statement may be sent to it, as far as checks and traffic know.

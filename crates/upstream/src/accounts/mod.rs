@@ -13,14 +13,15 @@
 mod entry;
 mod evictions;
 mod passed;
+mod proofs;
 mod trial;
 mod watch;
 
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwapOption;
 use config::{AccountsFrom, Secret};
@@ -28,11 +29,14 @@ use mysql_wire::auth::{self, PublicKey, SlowHash};
 use tokio::sync::{Notify, watch as latest};
 
 use crate::cluster::Cluster;
+use crate::server::now;
 use entry::{Entry, Method};
 use passed::Passed;
+use proofs::Proofs;
 
+pub use passed::DENIALS;
 pub(crate) use passed::Trial;
-pub(crate) use watch::watch;
+pub(crate) use watch::{try_read, watch};
 
 /// Secrets of one name; the accounts of further ones cannot log in.
 pub const SECRETS_MAX: usize = 2;
@@ -294,11 +298,19 @@ pub(crate) struct Accounts {
     ended: latest::Sender<u64>,
     /// Accounts that are not read but tried.
     passed: Passed,
+    /// Whose logins prove a password.
+    proofs: Proofs,
+    /// When a change of them was seen last.
+    changed: Mutex<Option<Instant>>,
 }
 
 impl Accounts {
     pub(crate) fn passed(&self) -> &Passed {
         &self.passed
+    }
+
+    fn changed(&self) -> MutexGuard<'_, Option<Instant>> {
+        self.changed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -310,6 +322,8 @@ impl Default for Accounts {
             begun: AtomicU64::new(0),
             ended: latest::Sender::new(0),
             passed: Passed::default(),
+            proofs: Proofs::default(),
+            changed: Mutex::default(),
         }
     }
 }
@@ -343,6 +357,29 @@ impl Cluster {
     /// The same without waiting for it.
     pub fn want_accounts(&self) {
         self.accounts.wanted.notify_one();
+    }
+
+    /// Somebody has seen that accounts or their rights have changed: sessions that begin from now on use no connection that was
+    /// logged in before, and what is known of the accounts is read anew.
+    pub fn accounts_changed(&self) {
+        self.note_changed_accounts();
+        self.want_accounts();
+    }
+
+    pub(crate) fn note_changed_accounts(&self) {
+        *self.accounts.changed() = Some(now());
+        self.forget_proofs();
+    }
+
+    /// The moment from which on a server must have judged an account, for its word to count for a session that begins now:
+    /// [`accounts.interval`](config::Accounts::interval) ago, or the last change of accounts.
+    #[must_use]
+    pub fn oldest_login(&self) -> Instant {
+        let now = now();
+        let by_age = now.checked_sub(self.config().accounts.interval).unwrap_or(now);
+        self.accounts
+            .changed()
+            .map_or(by_age, |changed| changed.max(by_age))
     }
 }
 

@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 use aws_lc_rs::hmac;
 use aws_lc_rs::rand::SystemRandom;
 use config::{AccountsFrom, Secret};
+use mysql_wire::ErrPacket;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
@@ -24,7 +25,7 @@ use super::evictions::Evictions;
 use super::trial::{Trying, try_login};
 use super::{NO_VERDICTS, next_id, watch};
 use crate::cluster::Cluster;
-use crate::error::LeaseError;
+use crate::error::{ConnectFailure, LeaseError};
 use crate::server::{Server, now};
 
 /// Logins that are tried on servers at the same time; further ones wait, no longer than a login may take.
@@ -41,7 +42,7 @@ const RETRY: Duration = Duration::from_secs(1);
 const WAIT_OF_KNOWN: Duration = Duration::from_millis(100);
 
 /// "Access denied", with a password and without: about this password, and no more.
-const DENIALS: [u16; 2] = [1045, 1698];
+pub const DENIALS: [u16; 2] = [1045, 1698];
 
 /// What a cluster keeps of such accounts.
 pub(crate) struct Passed {
@@ -224,10 +225,38 @@ impl Cluster {
             // Who is known is no stranger, and brings nothing to try out.
             evictions: (!is_known).then_some(&passed.evictions),
         };
-        let tried = try_login(&trying, name, password, patience).await;
+        let mut tried = try_login(&trying, name, password, patience).await;
+        if tried.is_ok() {
+            tried = self.prove(server, name).await;
+        }
         let trial = Trial::of(&tried);
         passed.results[trial as usize].fetch_add(1, Ordering::Relaxed);
         (tried, trial)
+    }
+
+    /// The server has let the account in: whether it would have done so with any password.
+    async fn prove(&self, server: &Server, name: &str) -> Result<(), LeaseError> {
+        let server_name = || server.name().to_owned();
+        match self.looks_at_password(server, name.as_bytes()).await {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(LeaseError::Refused {
+                server: server_name(),
+                packet: ErrPacket {
+                    code: DENIALS[0],
+                    sql_state: *b"28000",
+                    message: format!("Access denied for user '{name}': the server lets in any password")
+                        .into(),
+                },
+            }),
+            Err(reason) => Err(LeaseError::ConnectFailed {
+                cluster: self.name().to_owned(),
+                failures: vec![ConnectFailure {
+                    id: server.id(),
+                    server: server_name(),
+                    reason: format!("it is not known whether the server looks at the password: {reason}"),
+                }],
+            }),
+        }
     }
 
     /// A server has refused an account that was let in before.
@@ -367,8 +396,6 @@ fn forget_oldest(all: &mut HashMap<Box<[u8]>, Known>) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use mysql_wire::ErrPacket;
-
     use super::*;
 
     fn options() -> config::Accounts {

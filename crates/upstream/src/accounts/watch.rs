@@ -1,5 +1,6 @@
 //! Reads the accounts again and again, and when somebody has met one that does not fit.
 
+use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -63,6 +64,8 @@ const OF_MYSQL: &[&str] = &[
 pub(crate) async fn watch(cluster: Arc<Cluster>) {
     let accounts = &cluster.accounts;
     let mut failing = None;
+    let hasher = RandomState::default();
+    let mut before = None;
     loop {
         let config = cluster.config();
         let Some(monitor) = config
@@ -71,6 +74,7 @@ pub(crate) async fn watch(cluster: Arc<Cluster>) {
             .filter(|_| config.accounts.from == AccountsFrom::Servers)
         else {
             accounts.known.store(None);
+            before = None;
             accounts.passed.clean(&config.accounts);
             let _ = timeout(CLEAN_INTERVAL, accounts.wanted.notified()).await;
             continue;
@@ -88,6 +92,11 @@ pub(crate) async fn watch(cluster: Arc<Cluster>) {
             let earlier = earlier.as_deref().filter(|_| config.accounts.keep_passwords);
             let new = ServerAccounts::new(entry::entries(&rows), earlier);
             accounts.known.store(Some(Arc::new(new)));
+            let hash = Some(hasher.hash_one(&rows));
+            if before.is_some() && before != hash {
+                cluster.note_changed_accounts();
+            }
+            before = hash;
         }
         accounts.ended.send_replace(number);
         tokio::select! {
@@ -109,6 +118,16 @@ async fn read_in_time(
         let limit = Seconds(monitor.timeout);
         Err(format!("server {}: no answer within {limit}", server.name()))
     })
+}
+
+/// Whether the account of the monitor may read the accounts of this server.
+pub(crate) async fn try_read(
+    cluster: &Cluster,
+    server: &Server,
+    config: &config::Cluster,
+    monitor: &config::Monitor,
+) -> Result<(), String> {
+    read(cluster, server, config, monitor).await.map(drop)
 }
 
 async fn read(

@@ -84,6 +84,8 @@ pub enum ServerChange {
         /// For logs and for clients: `connection refused by 10.0.0.1:3306`.
         reason: Arc<str>,
     },
+    /// It has let the monitor wait in vain: it may stand still. What can be asked of another server goes there.
+    Silent,
     /// It is no longer in the configuration, or no longer a member of the cluster: its sessions should end between
     /// transactions, and at the deadline anyhow.
     Removed {
@@ -150,6 +152,14 @@ impl Cluster {
     #[must_use]
     pub fn servers(&self) -> Arc<Vec<Arc<Server>>> {
         self.servers.load_full()
+    }
+
+    /// Whether its servers are MariaDB's, as far as one has been seen.
+    #[must_use]
+    pub fn is_mariadb(&self) -> bool {
+        let servers = self.servers();
+        let seen = servers.iter().find_map(|server| server.traits());
+        seen.is_some_and(|traits| crate::pool::is_mariadb(&traits.server_version))
     }
 
     /// What all its servers seen so far can; `None` until one has been seen.

@@ -130,7 +130,7 @@ impl Tracked {
 }
 
 /// The statements of one configuration for one server. Its connections share what is long.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Arming {
     pub(super) tracked: Arc<Tracked>,
     pub(super) config: Arc<config::Cluster>,

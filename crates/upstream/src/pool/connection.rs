@@ -68,6 +68,8 @@ pub struct Opened {
     pub capabilities: Capabilities,
     /// The server's number for it: what `CONNECTION_ID()` says there.
     pub thread_id: u32,
+    /// When its login began: the server has judged the account at no earlier moment.
+    pub login_began: Instant,
     /// The server's version as in its greeting.
     pub version: Vec<u8>,
     /// Of the login's OK packet.
@@ -120,6 +122,10 @@ pub(super) struct Life {
     /// The server's doubts when it was seen to work last.
     pub(super) doubts: u32,
     pub(super) busy: bool,
+    /// On its way to another worker.
+    pub(super) away: bool,
+    /// The worker in whose share it is: see [`Shares`](super::shares::Shares).
+    pub(super) share_of: u64,
     pub(super) reason: Closed,
     pub(super) seat: Option<Seat>,
 }
@@ -215,6 +221,11 @@ impl<S> Connection<S> {
         }
     }
 
+    /// Closes it, because its server has said something that nobody has asked for.
+    pub fn close_as_broken(mut self) {
+        self.0.life.reason = Closed::Broken;
+    }
+
     pub(super) fn into_idle(self) -> Idle<S> {
         Idle(self.0)
     }
@@ -263,7 +274,10 @@ impl Life {
     pub(super) fn new(series: Arc<Series>, seat: Seat, now: Instant, origin: Origin) -> Self {
         series.opened.inc();
         series.idle.inc();
+        series.server.line.note_opened(series.pool);
         Self {
+            away: false,
+            share_of: series.pool,
             series,
             born: now,
             since: now,
@@ -296,10 +310,36 @@ impl Life {
         self.series.busy.dec();
         self.series.idle.inc();
     }
+
+    /// Leaves its worker, idle.
+    pub(super) fn depart(&mut self) {
+        debug_assert!(!self.busy);
+        self.away = true;
+        self.series.idle.dec();
+    }
+
+    /// Arrives on the worker of `series`.
+    pub(super) fn arrive(&mut self, series: Arc<Series>) {
+        self.away = false;
+        self.series = series;
+        self.series.idle.inc();
+        self.series.moved_in.inc();
+    }
+
+    /// Ends with a reason. The seat is the caller's.
+    pub(super) fn end(mut self, reason: Closed) -> Option<Seat> {
+        self.reason = reason;
+        self.seat.take()
+    }
 }
 
 impl Drop for Life {
     fn drop(&mut self) {
+        self.series.server.line.note_closed(self.share_of);
+        if self.away {
+            // What counts belongs to other threads.
+            return;
+        }
         if self.busy {
             self.series.busy.dec();
         } else {
@@ -324,9 +364,15 @@ impl fmt::Debug for CredentialSecret {
     }
 }
 
-pub(super) fn is_mariadb(version: &[u8]) -> bool {
+pub(crate) fn is_mariadb(version: &[u8]) -> bool {
     version.starts_with(b"5.5.5-")
         || version
             .windows(7)
             .any(|word| word.eq_ignore_ascii_case(b"mariadb"))
+}
+
+/// Up to a tenth less than `max_age`, by the connection's number: those that were opened together do not end together.
+pub(super) fn lifetime(max_age: Duration, thread_id: u32) -> Duration {
+    const PARTS: u32 = 1000;
+    max_age - max_age / PARTS * (thread_id % (PARTS / 10 + 1))
 }

@@ -78,6 +78,9 @@ impl<'a> Exchange<'a> {
                 });
             }
         }
+        if !self.packets.is_empty() {
+            return Err(ExchangeError::Answer("it says more than it was asked for"));
+        }
         Ok(answers)
     }
 

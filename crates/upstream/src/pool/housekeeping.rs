@@ -9,7 +9,7 @@ use tokio::time::{Instant, MissedTickBehavior, sleep};
 
 use super::line::PATIENCE;
 use super::series::Closed;
-use super::{Credential, Key, Pool};
+use super::{Credential, Key, Pool, Travel};
 use crate::accounts::NO_VERDICTS;
 use crate::error::LeaseError;
 use crate::seat::Seat;
@@ -18,7 +18,7 @@ use crate::server::{Availability, Server, ServerId, now};
 /// How often idle connections are looked at.
 const TICK: Duration = Duration::from_millis(100);
 
-impl<S: 'static> Pool<S> {
+impl<S: Travel + 'static> Pool<S> {
     /// Keeps the pool in order until the future is dropped: closes what is too old, broken or of no use any more, gives up
     /// connections for those who wait on other workers, tells those who have waited for too long, and opens `pool.min_idle`.
     /// To be run where
@@ -127,12 +127,13 @@ impl<S: 'static> Pool<S> {
             return false;
         }
         let keys = self.with_shelf(server, |shelf| shelf.oldest());
-        let mut turns = keys
-            .iter()
-            .filter_map(|key| Some((key, server.line.next_for(self.member.id, key, now)?)));
+        let mut turns = keys.iter().filter_map(|(since, key)| {
+            let unused = now.saturating_duration_since(*since);
+            Some((key, self.next_for(server, key, unused, now)?))
+        });
         let (key, turn) = match (turns.next(), keys.first()) {
             (Some((key, turn)), _) => (key, Some(turn)),
-            (None, Some(oldest)) if is_wanted_elsewhere => (oldest, None),
+            (None, Some((_, oldest))) if is_wanted_elsewhere => (oldest, None),
             (None, _) => return false,
         };
         let Some(idle) = self.with_shelf(server, |shelf| shelf.take_oldest(key)) else {
@@ -140,7 +141,7 @@ impl<S: 'static> Pool<S> {
         };
         match turn {
             Some(turn) => {
-                if let Some(back) = self.deliver(turn, idle) {
+                if let Some(back) = self.deliver(turn, idle, now) {
                     self.place(back, now);
                 }
             }

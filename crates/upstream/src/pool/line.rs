@@ -1,10 +1,10 @@
 //! The line of those who wait for a connection to one server that is full: one line for all workers.
 //!
 //! A connection belongs to its worker, since its socket does; a seat does not. So what comes free on a worker can go on
-//! as a connection to a session there that uses the same [`Key`], at no cost, or as a seat to anybody, at the cost of a
-//! close and a login. Strictly first come, first served would pay that cost all the time where several workers share a full server.
-//! Here the first one in line gets every seat that comes free; a *connection* stays with those who can use it as it is while they do not wait
-//! much less than the others: see [`Line::next_for`].
+//! as a connection to a session there that uses the same [`Key`], at no cost; alive to such a session of another worker, at some
+//! cost; or as a seat to anybody, at the cost of a close and a login. Strictly first come, first served would pay these costs all the time
+//! where several workers share a full server. Here the first one in line gets every seat that comes free; a *connection* stays with those who
+//! can use it as it is while they do not wait much less than the others: see [`Line::next_for`], and [`Shares`].
 //!
 //! Who waits because the server takes no more connections of its user ([`Wish::confined`]) has no use for a seat, but for a connection
 //! of that user, or the seat of one; and does not hold up the others.
@@ -20,11 +20,16 @@ use super::Key;
 use super::misfits::Misfits;
 use super::openings::Openings;
 use super::refusals::{Ceiling, FullUsers};
+use super::shares::{Offer, Shares};
+use super::travel::Parcel;
 use crate::seat::Seat;
 
 /// How long one waits before other workers give up their connections for it. A connection of its own worker usually
 /// comes back sooner than a new one can be made.
 pub(crate) const PATIENCE: Duration = Duration::from_millis(5);
+
+/// Of those in line, so many are looked at for one of another worker that can use a connection as it is.
+const LOOKED_AT: usize = 256;
 
 /// What ends a wait.
 #[derive(Debug)]
@@ -33,6 +38,8 @@ pub(crate) enum Grant {
     Seat(Seat),
     /// A connection lies ready on the worker of the one who waited.
     Connection,
+    /// The same from another worker.
+    Live(Box<Parcel>),
     /// The server takes no sessions any more.
     Gone,
     /// The time for waiting is over.
@@ -56,6 +63,8 @@ pub(crate) struct Line {
     pub(super) misfits: Misfits,
     /// Accounts that it refuses, and others of the cluster let in.
     pub(super) denied: Misfits,
+    /// Accounts of the configuration that it refuses, as the log has said.
+    pub(super) refused: Misfits,
     /// Those who are about to open a connection.
     pub(crate) openings: Openings,
     pub(crate) timeouts: AtomicU64,
@@ -95,13 +104,86 @@ struct Waiters {
     all: VecDeque<Waiter>,
     /// Those that are confined.
     confined: usize,
+    shares: Shares,
+}
+
+/// A connection that has come free on a worker.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Free<'k> {
+    pub(crate) pool: u64,
+    pub(crate) key: &'k Key,
+    /// How long nobody has used it.
+    pub(crate) unused: Duration,
+    /// Sessions of the worker that have not had to wait since it was asked last.
+    pub(crate) at_once: u32,
+}
+
+/// As what somebody gets a connection that has come free.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum How {
+    /// As it is, on its worker.
+    Stays,
+    /// As it is, on another worker.
+    Moves,
+    /// Its seat.
+    Ends,
 }
 
 impl Waiters {
     fn remove(&mut self, position: usize) -> Option<Waiter> {
         let waiter = self.all.remove(position)?;
         self.confined -= usize::from(waiter.confined);
+        self.shares.left(waiter.pool);
         Some(waiter)
+    }
+
+    /// See [`Line::next_for`].
+    fn next_for(&self, free: &Free<'_>, now: Instant) -> Option<(usize, How)> {
+        let near = self
+            .all
+            .iter()
+            .position(|waiter| waiter.pool == free.pool && waiter.key == *free.key);
+        let waited = |position: usize| now.saturating_duration_since(self.all[position].since);
+        let near_waited = near.map(waited);
+        let far = self.far(free, near_waited, now).map(|far| (far, How::Moves));
+        let other = match near_waited {
+            None => self.all.iter().position(|waiter| {
+                (waiter.pool == free.pool || waiter.called) && waiter.has_use_for_the_end_of(free.key)
+            }),
+            Some(near_waited) => {
+                let late = |position: &usize| waited(*position) > PATIENCE + 2 * near_waited;
+                let mut late = (0..self.all.len()).take_while(late);
+                late.find(|&position| self.all[position].has_use_for_the_end_of(free.key))
+            }
+        };
+        let other = other.map(|other| (other, How::Ends));
+        let first = far.into_iter().chain(other).min_by_key(|(position, _)| *position);
+        first.or_else(|| near.map(|near| (near, How::Stays)))
+    }
+
+    /// The first of another worker to whom a connection goes as it is.
+    fn far(&self, free: &Free<'_>, near: Option<Duration>, now: Instant) -> Option<usize> {
+        let offer = Offer {
+            from: free.pool,
+            near,
+            unused: free.unused,
+        };
+        let others = self.shares.others_waiting(free.pool);
+        let mut seen = Vec::new();
+        for (position, waiter) in self.all.iter().enumerate().take(LOOKED_AT) {
+            if seen.len() == others {
+                break;
+            }
+            if waiter.pool == free.pool || seen.contains(&waiter.pool) || waiter.key != *free.key {
+                continue;
+            }
+            let waited = now.saturating_duration_since(waiter.since);
+            if self.shares.may_go(offer, waiter.pool, waited, now) {
+                return Some(position);
+            }
+            seen.push(waiter.pool);
+        }
+        None
     }
 
     /// The places of those of one user who are confined, if any is at all.
@@ -129,6 +211,11 @@ impl Waiter {
     fn can_use_the_seat_of(&self, key: &Key) -> bool {
         !self.confined || self.key.user == key.user
     }
+
+    /// The same for one who has no use for the connection itself.
+    fn has_use_for_the_end_of(&self, key: &Key) -> bool {
+        self.key != *key && self.can_use_the_seat_of(key)
+    }
 }
 
 /// What has come of a look after those in line.
@@ -144,8 +231,9 @@ pub(crate) struct LookedAfter {
 #[derive(Debug)]
 pub(crate) struct Turn {
     pub(crate) ticket: u64,
-    /// It can use the connection as it is.
-    pub(crate) same: bool,
+    /// Of its worker.
+    pub(crate) pool: u64,
+    pub(crate) how: How,
     answer: oneshot::Sender<Grant>,
 }
 
@@ -181,6 +269,7 @@ impl Line {
         let ticket = self.tickets.fetch_add(1, Ordering::Relaxed);
         let (answer, receiver) = oneshot::channel();
         waiters.confined += usize::from(wish.confined);
+        waiters.shares.joined(wish.pool);
         waiters.all.push_back(Waiter {
             ticket,
             pool: wish.pool,
@@ -263,43 +352,61 @@ impl Line {
         }
     }
 
-    /// Who is next for a connection with `key` that has come free on the worker of `pool`; takes it out of the line.
+    /// Who is next for a connection that has come free; takes it out of the line.
     ///
-    /// That is the first who can use it as it is, unless somebody has waited more than twice as long and [`PATIENCE`].
-    /// Where nobody can use it as it is, it is the first of this worker, or of another one that has called.
-    pub(crate) fn next_for(&self, pool: u64, key: &Key, now: Instant) -> Option<Turn> {
-        let is_same = |waiter: &Waiter| waiter.pool == pool && waiter.key == *key;
-        let mut same = false;
-        let waiter = self.take(|waiters| {
-            let mut others = waiters.iter();
-            let Some(first_same) = waiters.iter().position(is_same) else {
-                return others.position(|waiter| {
-                    (waiter.pool == pool || waiter.called) && waiter.can_use_the_seat_of(key)
-                });
-            };
-            same = true;
-            let waited = |position: usize| now.saturating_duration_since(waiters[position].since);
-            let first = others.position(|waiter| waiter.can_use_the_seat_of(key))?;
-            if first < first_same && waited(first) > PATIENCE + 2 * waited(first_same) {
-                same = false;
-                return Some(first);
-            }
-            Some(first_same)
-        })?;
+    /// That is the first of its worker who can use it as it is, unless [`Shares`] say that it goes to another worker, or
+    /// somebody who needs another one has waited more than twice as long and [`PATIENCE`]. Where nobody can use it as it is, its seat
+    /// is for the first of this worker, or of another one that has called.
+    pub(crate) fn next_for(&self, free: Free<'_>, now: Instant) -> Option<Turn> {
+        let mut waiters = self.lock();
+        waiters.shares.served_at_once(free.pool, free.at_once);
+        let (position, how) = waiters.next_for(&free, now)?;
+        let waiter = waiters.remove(position)?;
+        let waited = now.saturating_duration_since(waiter.since);
+        waiters.shares.waited(waiter.pool, waited);
+        if how == How::Moves {
+            waiters.shares.goes(free.pool, waiter.pool, now);
+        }
+        self.publish(&waiters);
         Some(Turn {
             ticket: waiter.ticket,
-            same,
+            pool: waiter.pool,
+            how,
             answer: waiter.answer,
         })
+    }
+
+    /// A worker has opened a connection.
+    pub(crate) fn note_opened(&self, pool: u64) {
+        self.lock().shares.opened(pool);
+    }
+
+    /// One that counts for this worker is closed.
+    pub(crate) fn note_closed(&self, pool: u64) {
+        self.lock().shares.closed(pool);
+    }
+
+    /// How many a worker has.
+    #[cfg(test)]
+    pub(super) fn share(&self, pool: u64) -> u32 {
+        self.lock().shares.connections(pool)
+    }
+
+    /// A connection was not taken over after all.
+    pub(crate) fn goes(&self, from: u64, to: u64, now: Instant) {
+        self.lock().shares.goes(from, to, now);
     }
 
     /// The server takes no sessions any more: nobody waits for it.
     pub(crate) fn dismiss(&self) {
         let waiters = {
             let mut waiters = self.lock();
-            let all = std::mem::take(&mut *waiters);
+            let mut all = Vec::with_capacity(waiters.all.len());
+            while let Some(waiter) = waiters.remove(0) {
+                all.push(waiter);
+            }
             self.publish(&waiters);
-            all.all
+            all
         };
         for waiter in waiters {
             // Who is gone need not be told.
@@ -332,249 +439,4 @@ fn position(waiters: &VecDeque<Waiter>, ticket: u64) -> Option<usize> {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::sync::Arc;
-
-    use super::*;
-    use crate::cluster::Cluster;
-
-    const HERE: u64 = 1;
-    const ELSEWHERE: u64 = 2;
-
-    fn key(user: &str) -> Key {
-        Key {
-            user: user.into(),
-            account: 0,
-            capabilities: mysql_wire::Capabilities(0),
-            collation: 45,
-        }
-    }
-
-    /// Joins after `ms` milliseconds.
-    struct Play {
-        line: Line,
-        begun: Instant,
-        /// Those who leave are not told.
-        present: Vec<oneshot::Receiver<Grant>>,
-    }
-
-    impl Play {
-        fn new() -> Self {
-            Self {
-                line: Line::default(),
-                begun: Instant::now(),
-                present: Vec::new(),
-            }
-        }
-
-        fn at(&self, ms: u64) -> Instant {
-            self.begun + Duration::from_millis(ms)
-        }
-
-        fn joins(&mut self, ms: u64, pool: u64, user: &str) -> u64 {
-            self.joins_as(ms, pool, &key(user), false)
-        }
-
-        fn joins_as(&mut self, ms: u64, pool: u64, key: &Key, confined: bool) -> u64 {
-            let wish = Wish {
-                pool,
-                key,
-                since: self.at(ms),
-                until: self.at(ms + 1000),
-                called: false,
-                confined,
-            };
-            let (ticket, answer) = self.line.join(wish, 9).unwrap();
-            self.present.push(answer);
-            ticket
-        }
-
-        /// Who gets a connection of user `u` that comes free here: ticket, and whether as it is.
-        fn next(&self, ms: u64) -> Option<(u64, bool)> {
-            let turn = self.line.next_for(HERE, &key("u"), self.at(ms))?;
-            Some((turn.ticket, turn.same))
-        }
-    }
-
-    #[test]
-    fn those_who_can_use_a_connection_as_it_is_get_it_in_order() {
-        let mut play = Play::new();
-        let first = play.joins(0, HERE, "u");
-        let second = play.joins(1, HERE, "u");
-        assert_eq!(play.next(2), Some((first, true)));
-        assert_eq!(play.next(2), Some((second, true)));
-        assert_eq!(play.next(2), None);
-        assert!(play.line.is_empty());
-    }
-
-    #[test]
-    fn one_who_cannot_gets_the_seat_where_nobody_else_can_use_the_connection() {
-        let mut play = Play::new();
-        let far = play.joins(0, ELSEWHERE, "u");
-        assert_eq!(
-            play.next(100),
-            None,
-            "it has not called, and may be served over there"
-        );
-        assert!(play.line.look_after(ELSEWHERE, play.at(5)).has_called);
-        assert!(
-            !play.line.look_after(ELSEWHERE, play.at(5)).has_called,
-            "it has called already"
-        );
-        let other = play.joins(1, HERE, "v");
-        assert_eq!(play.next(100), Some((far, false)));
-        assert_eq!(play.next(100), Some((other, false)));
-    }
-
-    #[test]
-    fn nobody_waits_much_longer_than_those_who_are_easily_served() {
-        let mut play = Play::new();
-        let far = play.joins(0, ELSEWHERE, "u");
-        let near = play.joins(20, HERE, "u");
-        // They have waited for 35 and 15 ms.
-        let turn = play.next(35);
-        assert_eq!(turn, Some((near, true)));
-        let near = play.joins(30, HERE, "u");
-        // 36 ms, which is more than 5 and twice 6.
-        assert_eq!(play.next(36), Some((far, false)));
-        assert_eq!(play.next(36), Some((near, true)));
-    }
-
-    #[test]
-    fn who_leaves_and_who_is_too_many_is_not_in_line() {
-        let mut play = Play::new();
-        let first = play.joins(0, HERE, "u");
-        let second = play.joins(0, HERE, "u");
-        play.line.leave(first);
-        assert_eq!(play.line.len(), 1);
-        let one_too_many = Wish {
-            pool: HERE,
-            key: &key("u"),
-            since: play.at(0),
-            until: play.at(9),
-            called: false,
-            confined: false,
-        };
-        assert!(play.line.join(one_too_many, 1).is_none());
-        assert_eq!(play.line.rejected.load(Ordering::Relaxed), 1);
-        assert_eq!(play.next(0), Some((second, true)));
-    }
-
-    #[test]
-    fn all_are_told_when_the_server_goes() {
-        let mut play = Play::new();
-        play.joins(0, HERE, "u");
-        play.joins(0, ELSEWHERE, "v");
-        play.line.dismiss();
-        assert!(play.line.is_empty());
-        for mut answer in play.present {
-            assert!(matches!(answer.try_recv(), Ok(Grant::Gone)));
-        }
-    }
-
-    #[test]
-    fn who_has_waited_for_too_long_is_told_and_leaves_the_line() {
-        let mut play = Play::new();
-        play.joins(0, HERE, "u");
-        let far = play.joins(0, ELSEWHERE, "u");
-        let second = play.joins(1, HERE, "v");
-        play.line.look_after(HERE, play.at(1000));
-        assert_eq!(play.line.len(), 2, "everybody is told by the own worker");
-        let answers: Vec<_> = play.present.iter_mut().map(|answer| answer.try_recv()).collect();
-        assert!(
-            matches!(answers.as_slice(), [Ok(Grant::Late), Err(_), Err(_)]),
-            "{answers:?}"
-        );
-        assert_eq!(play.next(1000), Some((second, false)));
-        play.line.look_after(ELSEWHERE, play.at(5));
-        assert_eq!(play.next(1000), Some((far, false)));
-    }
-
-    #[test]
-    fn who_is_confined_gets_what_was_of_its_user_and_holds_up_nobody() {
-        let mut play = Play::new();
-        let other = Key {
-            collation: 8,
-            ..key("u")
-        };
-        let confined = play.joins_as(0, HERE, &key("v"), true);
-        let of_same_user = play.joins_as(0, HERE, &other, true);
-        assert!(!play.line.wants_seats() && play.line.len() == 2);
-        let seeker = play.joins(90, HERE, "w");
-        assert!(play.line.wants_seats());
-        assert_eq!(
-            play.next(100),
-            Some((of_same_user, false)),
-            "of another key, and its own user"
-        );
-        assert_eq!(play.next(100), Some((seeker, false)));
-        assert_eq!(play.next(100), None);
-        // Others need not be there for long to be served first.
-        let near = play.joins(100, HERE, "u");
-        assert_eq!(play.next(101), Some((near, true)));
-        play.line.leave(confined);
-        assert!(play.line.is_empty() && !play.line.wants_seats());
-    }
-
-    #[test]
-    fn who_is_confined_may_try_now_and_then_and_more_where_that_helps() {
-        let mut play = Play::new();
-        for ms in 0..4 {
-            play.joins_as(ms, HERE, &key("u"), true);
-        }
-        play.line.full_users.note(&"u".into(), play.at(0));
-        assert!(!play.line.look_after(HERE, play.at(99)).may_try);
-        assert!(
-            !play.line.look_after(ELSEWHERE, play.at(100)).may_try,
-            "everybody by the own worker"
-        );
-        assert!(play.line.look_after(HERE, play.at(100)).may_try);
-        assert_eq!(play.line.lock().confined, 3, "one");
-        assert!(!play.line.let_try("v") && play.line.let_try("u"));
-        assert_eq!(play.line.lock().confined, 1, "and two");
-        play.line.dismiss();
-        assert!(!play.line.wants_seats() && !play.line.let_try("u"));
-    }
-
-    /// Two who each take the only seat, or wait for it, and let it go: without anything else that could wake them.
-    #[test]
-    fn no_wakeup_is_lost() {
-        let mut server = config::Server::new(config::ServerAddress::Unix("/nowhere".into()));
-        server.max_connections = 1;
-        let cluster = Cluster::new(config::Cluster::new("main", vec![server])).unwrap();
-        let (done, finished) = std::sync::mpsc::channel();
-        for pool in 0..2 {
-            let (cluster, done) = (Arc::clone(&cluster), done.clone());
-            std::thread::spawn(move || {
-                let server = Arc::clone(&cluster.servers()[0]);
-                for _ in 0..50_000 {
-                    let free = server.line.is_empty().then(|| Seat::take(&cluster, &server));
-                    let seat = free.flatten().unwrap_or_else(|| {
-                        let now = Instant::now();
-                        let wish = Wish {
-                            pool,
-                            key: &key("u"),
-                            since: now,
-                            until: now,
-                            called: false,
-                            confined: false,
-                        };
-                        let (_, answer) = server.line.join(wish, 9).unwrap();
-                        cluster.serve_line(&server);
-                        match answer.blocking_recv() {
-                            Ok(Grant::Seat(seat)) => seat,
-                            other => panic!("{other:?}"),
-                        }
-                    });
-                    assert_eq!(server.sessions(), 1);
-                    drop(seat);
-                }
-                done.send(()).unwrap();
-            });
-        }
-        for _ in 0..2 {
-            finished.recv_timeout(Duration::from_secs(60)).unwrap();
-        }
-        assert_eq!(cluster.servers()[0].sessions(), 0);
-    }
-}
+mod tests;

@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::Pool;
 use super::connection::Credential;
+use super::{Pool, Travel};
 use crate::server::{Server, now};
 
 /// Until the second attempt; then twice as long each time.
@@ -111,7 +111,7 @@ impl Misfits {
     }
 
     /// The same, where many may have tried at once: `None` for those who come too late to say it.
-    fn note_once(
+    pub(super) fn note_once(
         &self,
         credential: &Credential,
         config: &Arc<config::Cluster>,
@@ -127,7 +127,7 @@ impl Misfits {
     }
 }
 
-impl<S> Pool<S> {
+impl<S: Travel> Pool<S> {
     /// Whether the server has refused this account so lately that it is not asked again. Where there is no such account that is seen from
     /// one load.
     #[inline]

@@ -24,7 +24,9 @@ mod openings;
 mod place;
 mod refusals;
 mod series;
+mod shares;
 mod shelf;
+mod travel;
 
 use std::cell::{Cell, Ref, RefCell};
 use std::collections::HashMap;
@@ -37,15 +39,17 @@ use foldhash::fast::RandomState;
 use tokio::sync::Notify;
 
 pub(crate) use self::arming::Tracked;
+pub(crate) use self::connection::is_mariadb;
 pub use self::connection::{Baseline, Connection, Credential, CredentialSecret, Key, Opened};
-use self::connection::{Idle, Life, Origin, Parts};
-use self::line::Turn;
+use self::connection::{Idle, Life, Origin, Parts, lifetime};
 pub(crate) use self::line::{Grant, Line, Wish};
 use self::open::Opening;
 use self::place::Place;
 pub(crate) use self::series::Pools;
 use self::series::{Closed, Member};
-use self::shelf::Shelf;
+pub use self::shelf::OUTDATED;
+use self::shelf::{Shelf, misfit, suits};
+pub use self::travel::Travel;
 use crate::cluster::Cluster;
 use crate::error::LeaseError;
 use crate::seat::Seat;
@@ -95,7 +99,7 @@ enum Found<S> {
     Nothing,
 }
 
-impl<S> Pool<S> {
+impl<S: Travel> Pool<S> {
     /// An empty pool. `fresh` gives a new connection its state.
     #[must_use]
     pub fn new(cluster: Arc<Cluster>, fresh: impl Fn(&Opened) -> S + 'static) -> Rc<Self> {
@@ -176,7 +180,7 @@ impl<S> Pool<S> {
     }
 
     /// A connection to `server` for `key`. `credential` is for a new one; `cost` says what one
-    /// that others have used would cost to use, 0 being the best and `u32::MAX` none that will do. `waits`: in line for `queue_timeout`
+    /// that others have used would cost to use, 0 being the best and `u32::MAX` none that will do, [`OUTDATED`] none that is to be kept. `waits`: in line for `queue_timeout`
     /// where the server is full, by the operator's limit or its own; else that is an error at once. Dropping the future gives everything back.
     ///
     /// # Errors
@@ -268,8 +272,9 @@ impl<S> Pool<S> {
             };
             match found {
                 // Whoever gave it back could not know. Its seat does.
-                Found::Idle(idle) if place.is_some() && !suits(&idle, &cost) => {
-                    match idle.close(Closed::Handover) {
+                Found::Idle(idle) if !suits(&idle, &cost) => {
+                    let reason = misfit(&idle, &cost);
+                    match idle.close(reason) {
                         Some(seat) => return Ok(Err(seat)),
                         None => place = None,
                     }
@@ -313,6 +318,10 @@ impl<S> Pool<S> {
         let reuse = self.terms().config.pool.reuse;
         self.with_shelf(server, |shelf| {
             if let Some(idle) = shelf.take(key, now, reuse, &cost) {
+                return Found::Idle(idle);
+            }
+            // Closed by the caller, who needs the seat.
+            if let Some(idle) = shelf.take_outdated(key, &cost) {
                 return Found::Idle(idle);
             }
             let is_user_full = server.line.full_users.contains(&key.user, now);
@@ -479,9 +488,10 @@ impl<S> Pool<S> {
         let opened = Rc::clone(&idle.opened);
         let server = &opened.server;
         while !server.line.is_empty() {
-            let turn = server.line.next_for(self.member.id, &idle.opened.key, now);
-            let Some(turn) = turn else { break };
-            match self.deliver(turn, idle) {
+            let Some(turn) = self.next_for(server, &idle.opened.key, Duration::ZERO, now) else {
+                break;
+            };
+            match self.deliver(turn, idle, now) {
                 Some(back) => idle = back,
                 None => return,
             }
@@ -491,22 +501,6 @@ impl<S> Pool<S> {
         } else {
             self.with_shelf(server, |shelf| shelf.put(idle));
         }
-    }
-
-    /// Gives a connection, or its seat, to one who has waited. It comes back from one who has left at this moment.
-    fn deliver(&self, turn: Turn, idle: Idle<S>) -> Option<Idle<S>> {
-        if turn.same {
-            let at = (idle.opened.server.id(), turn.ticket);
-            self.handed.borrow_mut().insert(at, idle);
-            return match turn.serve(Grant::Connection) {
-                Ok(()) => None,
-                Err(_) => self.handed.borrow_mut().remove(&at),
-            };
-        }
-        let seat = idle.close(Closed::Handover)?;
-        // A seat that cannot be delivered is dropped, which serves the line.
-        let _ = turn.serve(Grant::Seat(seat));
-        None
     }
 
     /// Whether sessions that want a connection of their own, for which there is a line for the whole cluster, wait for a seat
@@ -560,7 +554,7 @@ impl<S> Drop for Pool<S> {
     }
 }
 
-impl<S> fmt::Debug for Pool<S> {
+impl<S: Travel> fmt::Debug for Pool<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Pool")
             .field("cluster", &self.cluster.name())
@@ -571,20 +565,10 @@ impl<S> fmt::Debug for Pool<S> {
     }
 }
 
-fn suits<S>(idle: &Idle<S>, cost: impl Fn(&S) -> u32) -> bool {
-    cost(&idle.state) < u32::MAX
-}
-
 /// In use from now on.
 fn begin<S>(mut idle: Idle<S>, now: Instant) -> Connection<S> {
     idle.life.begin_lease(now);
     Connection(idle.0)
-}
-
-/// Up to a tenth less than `max_age`, by the connection's number: those that were opened together do not end together.
-fn lifetime(max_age: Duration, thread_id: u32) -> Duration {
-    const PARTS: u32 = 1000;
-    max_age - max_age / PARTS * (thread_id % (PARTS / 10 + 1))
 }
 
 /// Whether connections opened by one are as good as those opened by the other.
@@ -595,5 +579,7 @@ fn same_terms(a: &config::Cluster, b: &config::Cluster) -> bool {
         && a.pool.init == b.pool.init
 }
 
+#[cfg(test)]
+mod model;
 #[cfg(test)]
 mod tests;

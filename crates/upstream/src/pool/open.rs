@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use config::{ServerCompression, TlsMode};
 use mysql_wire::compression::Algorithm;
@@ -27,6 +27,9 @@ const WITHHELD: Capabilities = Capabilities::CAN_HANDLE_EXPIRED_PASSWORDS;
 
 /// As everywhere; servers do not expect more.
 const ZSTD_LEVEL: u8 = 3;
+
+/// With a password and without.
+const ACCESS_DENIED: [u16; 2] = [1045, 1698];
 
 /// A server and an account on it.
 pub(super) struct Opening<'a> {
@@ -66,6 +69,7 @@ impl Opening<'_> {
         if opened.is_ok() {
             misfits.forget(self.credential);
             self.server.line.denied.forget(self.credential);
+            self.server.line.refused.forget(self.credential);
         }
         opened.map_err(|failure| {
             let server = self.server.name().to_owned();
@@ -83,7 +87,10 @@ impl Opening<'_> {
                     connect(reason)
                 }
                 Failure::Here(reason) => connect(reason),
-                Failure::Refused(packet) => LeaseError::Refused { server, packet },
+                Failure::Refused(packet) => {
+                    self.tell_of_refusal(&packet);
+                    LeaseError::Refused { server, packet }
+                }
                 Failure::Misfit(reason) => {
                     let pause = misfits.note(self.credential, self.config, &reason, now());
                     let (cluster, user) = (self.cluster.name(), &self.credential.user);
@@ -100,6 +107,30 @@ impl Opening<'_> {
                 Failure::Unusable(reason) => LeaseError::Unusable { server, reason },
             }
         })
+    }
+
+    /// Says in the log that a server refuses an account as the configuration has it: clients with the right password of the gateway
+    /// are refused, and see no more than that. Once in a while, however many there are.
+    fn tell_of_refusal(&self, packet: &ErrPacket) {
+        let is_configured = self.credential.account == 0;
+        if !is_configured || !ACCESS_DENIED.contains(&packet.code) {
+            return;
+        }
+        let reason = String::from_utf8_lossy(&packet.message);
+        let refused = &self.server.line.refused;
+        if refused
+            .note_once(self.credential, self.config, &reason, now())
+            .is_none()
+        {
+            return;
+        }
+        tracing::warn!(
+            cluster = self.cluster.name(),
+            server = self.server.name(),
+            user = &*self.credential.user,
+            reason = &*reason,
+            "server refuses the password that [[user]] has for this account, or has no such account for the gateway's address"
+        );
     }
 
     async fn try_open(&self, known: Option<&Rc<Baseline>>) -> Result<(Stream, Rc<Opened>), Failure> {
@@ -120,9 +151,9 @@ impl Opening<'_> {
             let _ = timeout(config.login_timeout, left).await;
             return Err(Failure::Unusable(reason));
         }
+        let login_began = now();
         let logged_in = self.within(self.log_in(stream, &greeting)).await?;
-        let thread_id = greeting.connection_id;
-        let prepared = self.prepare(logged_in, thread_id, greeting.server_version, known);
+        let prepared = self.prepare(logged_in, login_began, greeting, known);
         self.within(prepared).await
     }
 
@@ -173,8 +204,8 @@ impl Opening<'_> {
     async fn prepare(
         &self,
         logged_in: LoggedIn,
-        thread_id: u32,
-        version: Vec<u8>,
+        login_began: Instant,
+        greeting: Greeting,
         known: Option<&Rc<Baseline>>,
     ) -> Result<(Stream, Rc<Opened>), Failure> {
         let LoggedIn {
@@ -182,6 +213,7 @@ impl Opening<'_> {
             capabilities,
             ok,
         } = logged_in;
+        let version = greeting.server_version;
         let mut exchange = Exchange::new(&mut stream, capabilities);
         let tracked = self.tracked(&mut exchange, capabilities, &version).await?;
         let config = Arc::clone(self.config);
@@ -196,7 +228,8 @@ impl Opening<'_> {
             server: Arc::clone(self.server),
             key: Rc::clone(self.key),
             capabilities,
-            thread_id,
+            thread_id: greeting.connection_id,
+            login_began,
             version,
             status: ok.status,
             baseline,

@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
 use super::line::{Grant, Wish};
-use super::{Found, Key, Pool};
+use super::{Found, Key, Pool, Travel};
 use crate::error::LeaseError;
 use crate::server::{Server, ServerId, now};
 
 /// A place in a server's line. Dropping it leaves the line, and gives on what has been given to it.
-pub(super) struct Place<'p, S> {
+pub(super) struct Place<'p, S: Travel> {
     pool: &'p Pool<S>,
     server: Arc<Server>,
     ticket: u64,
@@ -23,7 +23,7 @@ pub(super) struct Place<'p, S> {
     is_over: bool,
 }
 
-impl<'p, S> Place<'p, S> {
+impl<'p, S: Travel> Place<'p, S> {
     /// The last place in the line at `now`, for one who has waited since `since`.
     pub(super) fn join(
         pool: &'p Pool<S>,
@@ -77,6 +77,11 @@ impl<'p, S> Place<'p, S> {
                 let handed = self.pool.handed.borrow_mut().remove(&self.at());
                 handed.map_or(Found::Nothing, Found::Idle)
             }
+            Ok(Grant::Live(parcel)) => match self.pool.receive(*parcel) {
+                Ok(idle) => Found::Idle(idle),
+                Err(Some(seat)) => Found::Seat(seat),
+                Err(None) => Found::Nothing,
+            },
             Ok(Grant::Late) => return Err(self.timed_out()),
             Ok(Grant::Gone) | Err(_) => return Err(self.pool.unavailable(&self.server)),
         };
@@ -112,7 +117,7 @@ impl<'p, S> Place<'p, S> {
     }
 }
 
-impl<S> Drop for Place<'_, S> {
+impl<S: Travel> Drop for Place<'_, S> {
     fn drop(&mut self) {
         if self.is_over {
             return;
@@ -121,7 +126,13 @@ impl<S> Drop for Place<'_, S> {
         let now = now();
         self.end(now);
         let handed = self.pool.handed.borrow_mut().remove(&self.at());
-        if let Some(idle) = handed {
+        // What is sent from here on goes back to its sender.
+        self.answer.close();
+        let idle = match self.answer.try_recv() {
+            Ok(Grant::Live(parcel)) => self.pool.receive(*parcel).ok(),
+            _ => handed,
+        };
+        if let Some(idle) = idle {
             self.pool.place(idle, now);
         }
     }

@@ -24,11 +24,13 @@ pub(super) enum Closed {
     Ping,
     /// The server is down or removed, or was down since it was opened.
     Server,
+    /// Its login was too old for a session that has begun since.
+    Login,
     /// The server's name has another address now.
     Moved,
     /// The configuration asks for another kind of connection now.
     Config,
-    /// Its seat went to another account on the same worker, to another worker, or to a session without a pool.
+    /// Its seat went to another account, or to a session without a pool.
     Handover,
     /// `max_connections` of the server was lowered.
     Limit,
@@ -37,13 +39,14 @@ pub(super) enum Closed {
 }
 
 impl Closed {
-    const ALL: [Self; 11] = [
+    const ALL: [Self; 12] = [
         Self::Dropped,
         Self::MaxAge,
         Self::IdleTimeout,
         Self::Broken,
         Self::Ping,
         Self::Server,
+        Self::Login,
         Self::Moved,
         Self::Config,
         Self::Handover,
@@ -59,6 +62,7 @@ impl Closed {
             Self::Broken => "broken",
             Self::Ping => "ping",
             Self::Server => "server",
+            Self::Login => "login",
             Self::Moved => "moved",
             Self::Config => "config",
             Self::Handover => "handover",
@@ -69,11 +73,16 @@ impl Closed {
 }
 
 /// What one pool counts of one server. Written by the pool's worker only.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Series {
+    /// The pool's number.
+    pub(super) pool: u64,
+    pub(super) server: Arc<Server>,
     pub(super) idle: Gauge,
     pub(super) busy: Gauge,
     pub(super) opened: Counter,
+    /// Live connections that came from other workers.
+    pub(super) moved_in: Counter,
     pub(super) open_failures: Counter,
     pub(super) closed: [Counter; Closed::ALL.len()],
     pub(super) waits: Counter,
@@ -131,7 +140,7 @@ impl Pools {
 impl Member {
     /// The series of a server. Looked up once a server, and kept.
     pub(super) fn series(&self, server: &Arc<Server>) -> Arc<Series> {
-        let series = Arc::new(Series::default());
+        let series = Arc::new(Series::new(self.id, server));
         lock(&self.series).push((Arc::clone(server), Arc::clone(&series)));
         series
     }
@@ -148,6 +157,22 @@ impl Member {
 }
 
 impl Series {
+    fn new(pool: u64, server: &Arc<Server>) -> Self {
+        Self {
+            pool,
+            server: Arc::clone(server),
+            idle: Gauge::new(),
+            busy: Gauge::new(),
+            opened: Counter::new(),
+            moved_in: Counter::new(),
+            open_failures: Counter::new(),
+            closed: Default::default(),
+            waits: Counter::new(),
+            wait_seconds: Histogram::default(),
+            lease_seconds: Histogram::default(),
+        }
+    }
+
     /// Somebody has waited for a connection, in vain or not.
     pub(super) fn waited(&self, duration: Duration) {
         self.waits.inc();
@@ -160,6 +185,7 @@ impl Series {
         out.gauge(&catalog::POOL_BUSY, labels, self.busy.get());
         out.counter(&catalog::POOL_OPENED, labels, self.opened.get());
         out.counter(&catalog::POOL_OPEN_FAILURES, labels, self.open_failures.get());
+        out.counter(&catalog::POOL_MOVED, labels, self.moved_in.get());
         for reason in Closed::ALL {
             let count = self.closed[reason as usize].get();
             out.counter(&catalog::POOL_CLOSED, &[cluster, server, reason.label()], count);

@@ -12,6 +12,10 @@ use super::connection::{Baseline, Credential, Idle, Key, Opened};
 use super::series::{Closed, Member, Series};
 use crate::server::{Server, now};
 
+/// The cost of a connection that would do but for its login, which is too old for who asks: it is closed, and its seat is that of a
+/// new one.
+pub const OUTDATED: u32 = u32::MAX - 1;
+
 /// How many of the newest idle connections are looked at for the one that costs least.
 const LOOKED_AT: usize = 16;
 
@@ -20,6 +24,8 @@ pub(super) struct Shelf<S> {
     server: Arc<Server>,
     series: Arc<Series>,
     racks: HashMap<Rc<Key>, Rack<S>, RandomState>,
+    /// Connections that were taken since [`count_taken`](Self::count_taken).
+    taken: u32,
 }
 
 /// Those of one key.
@@ -39,6 +45,7 @@ impl<S> Shelf<S> {
             server: Arc::clone(server),
             series: member.series(server),
             racks: HashMap::default(),
+            taken: 0,
         }
     }
 
@@ -54,7 +61,7 @@ impl<S> Shelf<S> {
         &self.series
     }
 
-    /// Of the newest ones the one that costs least, the newest of equals; or the oldest. None that costs `u32::MAX`.
+    /// Of the newest ones the one that costs least, the newest of equals; or the oldest. None that costs [`OUTDATED`] or more.
     pub(super) fn take(
         &mut self,
         key: &Rc<Key>,
@@ -66,9 +73,22 @@ impl<S> Shelf<S> {
         let cost = |idle: &Idle<S>| cost(&idle.state);
         let index = match reuse {
             Reuse::Newest => rack.cheapest(cost),
-            Reuse::Oldest => rack.idle.iter().position(|idle| cost(idle) < u32::MAX),
+            Reuse::Oldest => rack.idle.iter().position(|idle| cost(idle) < OUTDATED),
         }?;
         rack.used = now;
+        self.taken = self.taken.saturating_add(1);
+        Some(rack.idle.remove(index))
+    }
+
+    /// How many connections were taken since this was asked last.
+    pub(super) fn count_taken(&mut self) -> u32 {
+        std::mem::take(&mut self.taken)
+    }
+
+    /// The one that nobody has used for longest, of those whose login is too old by this [`cost`](OUTDATED).
+    pub(super) fn take_outdated(&mut self, key: &Rc<Key>, cost: impl Fn(&S) -> u32) -> Option<Idle<S>> {
+        let rack = self.racks.get_mut(key)?;
+        let index = rack.idle.iter().position(|idle| cost(&idle.state) == OUTDATED)?;
         Some(rack.idle.remove(index))
     }
 
@@ -98,15 +118,15 @@ impl<S> Shelf<S> {
         Some(rack.idle.remove(0))
     }
 
-    /// The keys there are connections of, those first of which nobody has used one for longest.
-    pub(super) fn oldest(&self) -> Vec<Rc<Key>> {
+    /// The keys there are connections of, those first of which nobody has used one for longest, and since when.
+    pub(super) fn oldest(&self) -> Vec<(Instant, Rc<Key>)> {
         let idle = self
             .racks
             .iter()
-            .filter_map(|(key, rack)| Some((rack.idle.first()?.life.since, key)));
+            .filter_map(|(key, rack)| Some((rack.idle.first()?.life.since, Rc::clone(key))));
         let mut keys: Vec<_> = idle.collect();
         keys.sort_by_key(|(since, _)| *since);
-        keys.into_iter().map(|(_, key)| Rc::clone(key)).collect()
+        keys
     }
 
     /// The one of this key that nobody has used for longest.
@@ -133,7 +153,7 @@ impl<S> Shelf<S> {
     }
 
     /// What connections of this key are like, when the last one was opened.
-    pub(super) fn baseline(&self, key: &Rc<Key>) -> Option<Rc<Baseline>> {
+    pub(super) fn baseline(&self, key: &Key) -> Option<Rc<Baseline>> {
         self.racks.get(key)?.baseline.clone()
     }
 
@@ -191,13 +211,26 @@ impl<S> Shelf<S> {
     }
 }
 
+/// Whether a connection that has been handed over is of use.
+pub(super) fn suits<S>(idle: &Idle<S>, cost: impl Fn(&S) -> u32) -> bool {
+    cost(&idle.state) < OUTDATED
+}
+
+/// Why one that is of none is closed.
+pub(super) fn misfit<S>(idle: &Idle<S>, cost: impl Fn(&S) -> u32) -> Closed {
+    match cost(&idle.state) {
+        OUTDATED => Closed::Login,
+        _ => Closed::Handover,
+    }
+}
+
 impl<S> Rack<S> {
     /// The place of the one that costs least, of the newest.
     fn cheapest(&self, cost: impl Fn(&Idle<S>) -> u32) -> Option<usize> {
         let mut best: Option<(usize, u32)> = None;
         for (index, idle) in self.idle.iter().enumerate().rev().take(LOOKED_AT) {
             let cost = cost(idle);
-            if cost < best.map_or(u32::MAX, |(_, least)| least) {
+            if cost < best.map_or(OUTDATED, |(_, least)| least) {
                 best = Some((index, cost));
             }
             if cost == 0 {

@@ -34,6 +34,7 @@ async fn connections_to_an_address_that_the_name_has_left_are_closed() {
             key: Rc::clone(&key),
             capabilities: Capabilities::default(),
             thread_id: 1,
+            login_began: Instant::now(),
             version: Vec::new(),
             status: StatusFlags::default(),
             baseline: Rc::default(),

@@ -119,7 +119,7 @@ impl Discovery {
                 "not the member that others name by its address",
             ),
             (&forgotten, Duration::ZERO, "no member names it any more"),
-            (&ignored, Duration::ZERO, "its address is in `ignore`"),
+            (&ignored, Duration::ZERO, "its address is in `discover_ignore`"),
         ] {
             for known in testimonies.iter().filter(|known| ids.contains(&known.id)) {
                 self.named.remove(&known.id);

@@ -7,12 +7,16 @@ use std::time::Instant;
 use arc_swap::ArcSwap;
 use tokio::sync::Notify;
 
+use super::behind::{News, Said};
 use super::connection::Blind;
 use super::look::Finding;
 use super::memory::Memory;
 use super::{Role, Topology};
 use crate::cluster::Cluster;
 use crate::server::{Server, now};
+
+/// Replicas that a line in the log names.
+const NAMED_MAX: usize = 5;
 
 /// What a cluster keeps to be followed.
 pub(crate) struct Follow {
@@ -23,6 +27,8 @@ pub(crate) struct Follow {
     /// Something was learned that may change the picture.
     pub(crate) news: Notify,
     memory: Mutex<Memory>,
+    /// What was said of replicas that are too far behind.
+    said: Mutex<Said>,
     /// Times that another server was taken for the primary.
     pub(crate) primary_changes: AtomicU64,
 }
@@ -39,6 +45,7 @@ impl Follow {
             changed: Notify::new(),
             news: Notify::new(),
             memory: Mutex::new(memory),
+            said: Mutex::default(),
             primary_changes,
         }
     }
@@ -112,6 +119,7 @@ impl Cluster {
             self.tell(&old, &new);
             follow.changed.notify_waiters();
         }
+        self.tell_of_lag(&new);
         for member in astray.into_iter().filter_map(|id| new.member(id)) {
             let (cluster, server, reason) = (self.name(), member.server.name(), &member.reason);
             tracing::warn!(
@@ -138,6 +146,36 @@ impl Cluster {
     /// Times that a primary was not believed at once, since there had been several changes within a minute.
     pub(crate) fn primaries_damped(&self) -> u64 {
         self.follow.memory().damped()
+    }
+
+    /// Says when all replicas are further behind than reads may see, and when that is over.
+    fn tell_of_lag(&self, new: &Topology) {
+        if !self.config().uses_roles {
+            return;
+        }
+        let mut said = self.follow.said.lock().unwrap_or_else(PoisonError::into_inner);
+        let cluster = self.name();
+        match said.note(new.are_replicas_too_far_behind(), now()) {
+            Some(News::AllBehind) => {
+                let replicas = new.members.iter().filter(|member| member.is_too_far_behind);
+                let named: Vec<String> = replicas
+                    .take(NAMED_MAX)
+                    .map(|member| format!("{} {}", member.server.name(), member.reason))
+                    .collect();
+                tracing::warn!(
+                    cluster,
+                    replicas = named.join("; "),
+                    "all replicas are further behind than max_lag: reads go to the primary"
+                );
+            }
+            Some(News::Over) => {
+                tracing::info!(
+                    cluster,
+                    "a replica takes reads again, or there is none: not all are too far behind"
+                );
+            }
+            None => {}
+        }
     }
 
     /// Counts what has changed, and logs it where it matters to anybody.

@@ -1,4 +1,4 @@
-//! Members that discovery leaves alone: those at an address of the option `ignore`, by whatever name somebody names them.
+//! Members that discovery leaves alone: those at an address of the option `discover_ignore`, by whatever name somebody names them.
 //!
 //! A name of the option that cannot be looked up leads to where it led before; one that never could is compared as it is written.
 
@@ -28,7 +28,7 @@ impl Ignored {
     /// Takes over what the option says, and looks names up where that is due.
     pub(super) async fn renew(&mut self, config: &config::Cluster, now: Instant) {
         let is_same = config
-            .ignore
+            .discover_ignore
             .iter()
             .eq(self.addresses.iter().map(|(address, _)| address));
         if !is_same {
@@ -36,7 +36,7 @@ impl Ignored {
                 let found = self.addresses.iter().find(|(other, _)| other == address);
                 found.map_or_else(Vec::new, |(_, found)| found.clone())
             };
-            let addresses = config.ignore.iter();
+            let addresses = config.discover_ignore.iter();
             self.addresses = addresses
                 .map(|address| (address.clone(), known(address)))
                 .collect();
@@ -103,7 +103,7 @@ mod tests {
     #[tokio::test]
     async fn whoever_is_at_an_ignored_address_is_ignored_by_any_name() {
         let mut config = config::Cluster::new("main", Vec::new());
-        config.ignore = ["localhost", "no-such-host.invalid"]
+        config.discover_ignore = ["localhost", "no-such-host.invalid"]
             .map(|host| place_of(&address(host)))
             .to_vec();
         let mut ignored = Ignored::default();
@@ -114,7 +114,7 @@ mod tests {
         assert!(!ignored.has(&address("127.0.0.1"), &[other]));
         assert!(ignored.has(&address("127.0.0.1"), &[here]));
         assert!(ignored.names(&address("127.0.0.1")), "which is remembered");
-        config.ignore.remove(0);
+        config.discover_ignore.remove(0);
         ignored.renew(&config, start).await;
         assert!(
             !ignored.has(&address("127.0.0.1"), &[here]),

@@ -7,12 +7,14 @@
 //! What it does not do: it promotes and repairs nothing. It finds out what others have done.
 
 mod astray;
+mod behind;
 mod connection;
 mod damping;
 mod decide;
 mod discovery;
 mod follow;
 mod ignored;
+mod inspect;
 mod lag;
 mod look;
 mod memory;
@@ -32,6 +34,7 @@ use crate::server::{Server, ServerId};
 pub(crate) use connection::Connection;
 pub(crate) use discovery::discover;
 pub(crate) use follow::Follow;
+pub use inspect::{Inspection, LoginTrial, Variables};
 pub(crate) use monitor::watch;
 pub(crate) use observation::Place;
 pub(crate) use rows::{Bounds, Row, Rows};
@@ -89,6 +92,8 @@ pub struct Member {
     pub lag: Option<Duration>,
     /// Transactions that it has received and not applied, as of its last look, where it counts them; of a replica.
     pub transactions_behind: Option<u32>,
+    /// It is a replica that is further behind than reads may see: `max_lag`, `max_transactions_behind`.
+    pub is_too_far_behind: bool,
     /// Where it is, as configured.
     pub zone: Option<Arc<str>>,
     /// `None` until it has greeted.
@@ -159,6 +164,12 @@ impl Topology {
         }
         let kept = self.writers().find(|member| Some(member.server.id()) == kept);
         kept.or_else(|| self.writers().nth(session as usize % self.writers.len()))
+    }
+
+    /// There are replicas, and all of them are further behind than reads may see: those go to the primary.
+    #[must_use]
+    pub fn are_replicas_too_far_behind(&self) -> bool {
+        behind::are_all(&self.members)
     }
 
     /// The member that `server` is.

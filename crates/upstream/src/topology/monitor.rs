@@ -9,7 +9,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 use super::connection::{Blind, Connection, Meaning};
 use super::look::{Finding, look};
 use super::rows::QueryError;
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, ServerChange};
 use crate::error::Seconds;
 use crate::server::{Server, Status};
 
@@ -84,6 +84,9 @@ impl Monitor {
                 Some(Err(Blind::new("its name has moved to another address, and it had not answered yet")))
             }
         };
+        if server.set_silent(asked.is_none()) && asked.is_none() {
+            self.cluster.announce(&server, ServerChange::Silent);
+        }
         let result = asked.unwrap_or_else(|| {
             let limit = Seconds(account.timeout);
             Err(Blind::new(format!("no answer within {limit}")))

@@ -29,7 +29,7 @@ impl Bounds {
 const ER_PARSE_ERROR: u16 = 1064;
 
 /// A result set.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Rows {
     columns: Vec<String>,
     rows: Vec<Vec<Option<Vec<u8>>>>,
@@ -78,6 +78,12 @@ impl Rows {
 
     pub(super) fn first(&self) -> Option<Row<'_>> {
         self.iter().next()
+    }
+
+    /// The first column, without NULL.
+    pub(super) fn texts(&self) -> impl Iterator<Item = String> {
+        let first = |row: &Vec<Option<Vec<u8>>>| row.first()?.as_deref().map(text);
+        self.rows.iter().filter_map(first)
     }
 
     /// Of a result with two columns, name and value: the value of the row with that name.

@@ -175,7 +175,7 @@ async fn a_server_that_is_full_behind_its_greeting_is_alive_but_has_run_nothing(
     watched.until_status("a", Status::Up).await;
     let server = by_name(&watched.cluster, "a");
     assert_eq!(server.state().reason, "is full (too many connections)");
-    let ran = watched.cluster.run_by_account(server.id(), "KILL QUERY 7").await;
+    let ran = watched.cluster.kill(server.id(), "KILL QUERY 7").await;
     let why = ran.unwrap_err();
     assert!(why.contains("Too many connections"), "{why}");
 }

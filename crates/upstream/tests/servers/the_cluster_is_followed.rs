@@ -432,7 +432,7 @@ async fn a_member_that_is_ignored_stays_away() {
     };
     let [all, without] = [&[primary, ignored, other][..], &[primary, other]];
     for host in ["localhost", "127.0.0.1"] {
-        config.ignore = ignore(host);
+        config.discover_ignore = ignore(host);
         followed.checks.abort();
         followed.cluster = Cluster::new(config.clone()).unwrap();
         followed.checks = tokio::spawn(Arc::clone(&followed.cluster).run_checks());
@@ -440,10 +440,10 @@ async fn a_member_that_is_ignored_stays_away() {
         until("the other one is found", || ports(&followed.cluster).len() > 1).await;
         assert!(are(&followed.cluster, without), "{host}");
 
-        config.ignore.clear();
+        config.discover_ignore.clear();
         followed.cluster.reload(config.clone()).unwrap();
         until("it is wanted", || are(&followed.cluster, all)).await;
-        config.ignore = ignore(host);
+        config.discover_ignore = ignore(host);
         followed.cluster.reload(config.clone()).unwrap();
         until("it is not", || are(&followed.cluster, without)).await;
     }

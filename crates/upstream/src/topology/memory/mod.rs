@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use config::ServerAddress;
 
 use super::astray::Astray;
+use super::behind::Limits;
 use super::connection::{Blind, Meaning};
 use super::damping::Damper;
 use super::decide::{self, Judged, Past, Rules, Verdict};
@@ -207,22 +208,33 @@ impl Memory {
         let refuse_writes = self.confirm(conflict, &observations, servers, now);
         self.disputed = refuse_writes.is_some();
         self.note_astray(primary, &astray, servers, now);
-        let members = servers.iter().zip(members).map(|(server, judged)| Member {
-            server: Arc::clone(server),
-            role: judged.role,
-            reason: judged.reason,
-            lag: judged.lag,
-            transactions_behind: self.waiting(server).filter(|_| judged.role == Role::Replica),
-            zone: server.place().zone.clone(),
-            flavor: server.traits().map(|traits| flavor(&traits.server_version)),
-            identity: self.identity(server),
-        });
+        let limits = Limits::of(config);
+        let members = servers
+            .iter()
+            .zip(members)
+            .map(|(server, judged)| self.member(server, judged, limits));
         Topology {
             members: members.collect(),
             primary,
             writers,
             generation: 0,
             refuse_writes,
+        }
+    }
+
+    fn member(&self, server: &Arc<Server>, judged: Judged, limits: Limits) -> Member {
+        let transactions_behind = self.waiting(server).filter(|_| judged.role == Role::Replica);
+        let too_far = limits.judge(&judged, transactions_behind);
+        Member {
+            server: Arc::clone(server),
+            role: judged.role,
+            is_too_far_behind: too_far.is_some(),
+            reason: judged.reason + too_far.as_deref().unwrap_or_default(),
+            lag: judged.lag,
+            transactions_behind,
+            zone: server.place().zone.clone(),
+            flavor: server.traits().map(|traits| flavor(&traits.server_version)),
+            identity: self.identity(server),
         }
     }
 
