@@ -7,15 +7,17 @@
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use config::Secret;
+use config::{AccountsFrom, Secret};
 use upstream::{Cluster, Credential, CredentialSecret, LeaseError, ServerAccount};
 
+use crate::guesses::Guesses;
 use crate::password_checks::PasswordChecks;
 use crate::users::{Applicant, Plugin, Users};
 
 pub(crate) struct Accounts {
     users: ArcSwap<Users>,
     checks: PasswordChecks,
+    pub(crate) guesses: Guesses,
 }
 
 /// What a client has shown for who it says it is.
@@ -37,6 +39,7 @@ impl Accounts {
         Self {
             users: ArcSwap::from_pointee(users),
             checks: PasswordChecks::default(),
+            guesses: Guesses::default(),
         }
     }
 
@@ -70,7 +73,7 @@ impl Accounts {
         if !applicant.exists()
             && cluster.passes_accounts()
             && let Ok(text) = std::str::from_utf8(name)
-            && !text.contains('\0')
+            && !is_an_alias(name, cluster)
         {
             return Applicant::passing(text, cluster.passed(name).as_ref());
         }
@@ -78,6 +81,12 @@ impl Accounts {
             true => applicant,
             false => applicant.without_passwords(),
         }
+    }
+
+    /// Whether the configuration says of no account where it comes from. Listeners of mode `split` let nobody in then; clients that speak no
+    /// MySQL are left to the servers, as those of mode `session` are.
+    pub(crate) fn names_none(&self, cluster: &Cluster) -> bool {
+        self.users.load().is_empty() && cluster.config().accounts.from == AccountsFrom::Configured
     }
 
     /// What to log in with on servers, where a server decides ([`Applicant::passes`]) and has let the applicant in. Never
@@ -136,9 +145,55 @@ impl Accounts {
     }
 }
 
+/// Whether servers take a name for another one: it would be one account for them, and another for all that goes by names here.
+pub(crate) fn is_an_alias(name: &[u8], cluster: &Cluster) -> bool {
+    as_servers_read(name, cluster.is_mariadb()) != name
+}
+
+/// The name of an account as servers read it in a login: up to a zero byte, without one pair of quotes around it, and no longer than names may
+/// be (`parse_client_handshake_packet` of both).
+pub(crate) fn as_servers_read(name: &[u8], is_mariadb: bool) -> &[u8] {
+    let name = name.split(|&byte| byte == 0).next().unwrap_or_default();
+    let name = match name {
+        [b'\'', inner @ .., b'\''] => inner,
+        _ => name,
+    };
+    let longest = if is_mariadb { 128 } else { 32 };
+    let begins_character = |at: &usize| name[*at] & 0xc0 != 0x80;
+    let end = (0..name.len()).filter(begins_character).nth(longest);
+    &name[..end.unwrap_or(name.len())]
+}
+
 fn password_of(credential: Credential) -> Option<Secret> {
     match credential.secret {
         CredentialSecret::Password(password) => Some(password),
         CredentialSecret::NativeStage1(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::as_servers_read;
+
+    #[test]
+    fn names_are_read_as_servers_read_them() {
+        let long = "x".repeat(33);
+        for (name, on_mysql, on_mariadb) in [
+            ("app", "app", "app"),
+            ("", "", ""),
+            ("app\0x", "app", "app"),
+            ("'app'", "app", "app"),
+            ("''app''", "'app'", "'app'"),
+            ("'", "'", "'"),
+            (&long, &long[..32], &long),
+        ] {
+            let read = |is_mariadb| as_servers_read(name.as_bytes(), is_mariadb);
+            assert_eq!(
+                [read(false), read(true)],
+                [on_mysql, on_mariadb].map(str::as_bytes)
+            );
+        }
+        let wide = "ä".repeat(33);
+        assert_eq!(as_servers_read(wide.as_bytes(), false), "ä".repeat(32).as_bytes());
     }
 }

@@ -2,50 +2,61 @@
 //! last words of a server.
 
 use std::future::poll_fn;
+use std::sync::Arc;
 
-use mysql_wire::{Command, PacketHeader, write_packet};
+use mysql_wire::{Command, ErrPacket, PacketHeader, write_packet};
 use telemetry::Fault;
 use tokio::io::AsyncWriteExt;
+use tokio::sync::oneshot;
 use upstream::{ServerId, ServerTraits};
 
 use crate::arrival::shown_user;
 use crate::classify::Kill;
 use crate::control::Waiting;
-use crate::error::{SessionError, kill_failed};
-use crate::handshake;
+use crate::error::{SessionError, kill_failed, not_owner};
+use crate::handshake::{self, Changed};
+use crate::kill_right;
 use crate::registry::{Place, is_ours};
 use crate::relay::{self, Broken, Exchanged};
 use crate::session::{CommandHead, Session, error_bytes};
 use crate::side::{LOGIN_PACKET_MAX, Side};
+use crate::split::ask;
+use crate::worker::Message;
 
 /// The longest thing a server may say unasked: an error packet with a message of 512 bytes, and some.
 const LAST_WORDS_MAX: usize = 1024;
 
-/// Sends a `KILL` with the connection id that the server knows. Ids that are not ours go as they are.
+/// Sends a `KILL` with the connection id that the server knows. Ids that are not ours, or nobody's, go as they are.
 ///
-/// A session of the same user on another server of the cluster is reached by the account of the checks, where there is
-/// one. Without one, the gateway ends the session itself where the whole connection is to end; where only the statement is, the
-/// client's server answers for an id it does not know (1094).
+/// A session on another server of the cluster is reached by the account of the checks, where there is one, if it is the same user's or its
+/// own server says that the user may end those of others. Without an account, the gateway ends the session itself where the whole connection
+/// is to end; where only the statement is, the client's server answers for an id it does not know (1094).
 pub(crate) async fn kill(session: &mut Session, head: CommandHead, kill: Kill) -> Result<Exchanged, Broken> {
-    let place = is_ours(kill.id)
-        .then(|| session.worker.shared.registry.find(kill.id))
-        .flatten();
-    let seat = place.as_ref().and_then(|place| place.seat);
-    match (place, seat) {
-        (Some(_), Some((server, thread_id))) if server == session.listener.key(&session.server) => {
-            let kill = in_words_of(kill, session.server.traits().as_deref());
-            send_instead(session, head, &kill_text(kill, thread_id)).await
-        }
-        (Some(place), Some((server, thread_id)))
-            if is_own(session, &place) && session.listener.cluster.has_account() =>
-        {
+    let registry = &session.worker.shared.registry;
+    let found = is_ours(kill.id).then(|| registry.find(kill.id)).flatten();
+    let Some(place) = found else {
+        return relay::forward(session, head).await;
+    };
+    if let Some((server, thread_id)) = place.seat
+        && server == session.listener.key(&session.server)
+    {
+        let kill = in_words_of(kill, session.server.traits().as_deref());
+        return send_instead(session, head, &kill_text(kill, thread_id)).await;
+    }
+    if !may_kill(session, &place).await? {
+        return refuse(session, head, (not_owner(kill.id), Fault::Client)).await;
+    }
+    let has_account = session.listener.cluster.has_account();
+    match place.seat {
+        Some((server, thread_id)) if has_account => {
             let servers = session.listener.cluster.servers();
             let target = servers.iter().find(|target| target.id() == server.server);
             let traits = target.and_then(|target| target.traits());
             let kill = in_words_of(kill, traits.as_deref());
             kill_elsewhere(session, head, server.server, &kill_text(kill, thread_id)).await
         }
-        (Some(place), _) if is_own(session, &place) && !kill.query_only => {
+        None if has_account => kill_in_pool(session, head, kill, &place).await,
+        _ if !kill.query_only => {
             session.worker.shared.kill(place.worker, kill.id);
             // The server is asked for an OK of its own, with its status flags, by a statement that does nothing.
             send_instead(session, head, "DO 0").await
@@ -54,16 +65,59 @@ pub(crate) async fn kill(session: &mut Session, head: CommandHead, kill: Kill) -
     }
 }
 
-/// Whether a session is the same user's, in the same cluster: what a server asks, too.
-fn is_own(session: &Session, place: &Place) -> bool {
-    let same_user = session
-        .worker
-        .shared
-        .registry
-        .find(session.control.id)
-        .is_some_and(|own| own.user == place.user);
-    let same_cluster = place.cluster == session.listener.cluster_serial;
-    same_user && same_cluster
+/// Whether a session is the same user's, or the user may end those of others: what a server asks, too. Sessions of other clusters are
+/// other servers' sessions, where the user's rights say nothing.
+async fn may_kill(session: &mut Session, place: &Place) -> Result<bool, Broken> {
+    if place.cluster != session.listener.cluster_serial {
+        return Ok(false);
+    }
+    let own = session.worker.shared.registry.find(session.control.id);
+    if own.is_some_and(|own| own.user == place.user) {
+        return Ok(true);
+    }
+    let question = [ask::query(session.capabilities, kill_right::QUESTION)];
+    let asked = tokio::select! {
+        biased;
+        signal = session.control.signalled(false) => return Err(Broken::Signal(signal)),
+        asked = ask::ask(&mut session.wires.server, session.capabilities, &question) => asked,
+    };
+    // Nobody knows what comes next on a connection whose conversation broke.
+    let replies = asked.map_err(|_| Broken::Server)?;
+    let traits = session.server.traits();
+    Ok(replies
+        .first()
+        .zip(traits)
+        .is_some_and(|(reply, traits)| kill_right::allowed_by(reply, &traits.server_version)))
+}
+
+/// A session of mode `split`: only its worker knows where it is.
+async fn kill_in_pool(
+    session: &mut Session,
+    head: CommandHead,
+    kill: Kill,
+    place: &Place,
+) -> Result<Exchanged, Broken> {
+    let (reply, killed) = oneshot::channel();
+    let message = Message::KillInPool {
+        id: kill.id,
+        query_only: kill.query_only,
+        cluster: Arc::clone(&session.listener.cluster),
+        reply,
+    };
+    session.worker.shared.tell(place.worker, message);
+    if !kill.query_only {
+        return send_instead(session, head, "DO 0").await;
+    }
+    let killed = tokio::select! {
+        biased;
+        signal = session.control.signalled(false) => return Err(Broken::Signal(signal)),
+        killed = killed => killed,
+    };
+    // A worker that has stopped has no statement under way.
+    match killed.unwrap_or(Ok(())) {
+        Ok(()) => send_instead(session, head, "DO 0").await,
+        Err(cause) => refuse(session, head, (kill_failed(&cause), Fault::Gateway)).await,
+    }
 }
 
 /// By the account of the checks, on the server that the other session is on.
@@ -76,32 +130,38 @@ async fn kill_elsewhere(
     let ran = tokio::select! {
         biased;
         signal = session.control.signalled(false) => return Err(Broken::Signal(signal)),
-        ran = session.listener.cluster.run_by_account(server, statement) => ran,
+        ran = session.listener.cluster.kill(server, statement) => ran,
     };
     match ran {
         // The server is asked for an OK of its own, with its status flags, by a statement that does nothing.
         Ok(()) => send_instead(session, head, "DO 0").await,
-        Err(cause) => {
-            session.wires.up.discard(PacketHeader::LEN + head.payload_len);
-            session.wires.begin_command()?;
-            let error = kill_failed(&cause);
-            session.worker.metrics.error_sent(error.code, Fault::Gateway);
-            session
-                .wires
-                .down
-                .fill(&error_bytes(&error, 1, session.capabilities));
-            let len = session.wires.down.unseen().len();
-            session.wires.down.approve(len);
-            let wires = &mut session.wires;
-            let written = poll_fn(|cx| wires.down.poll_write(cx, &mut wires.client));
-            tokio::select! {
-                biased;
-                signal = session.control.signalled(false) => return Err(Broken::Signal(signal)),
-                written = written => written.map_err(Broken::Client)?,
-            }
-            Ok(Exchanged::Sent)
-        }
+        Err(cause) => refuse(session, head, (kill_failed(&cause), Fault::Gateway)).await,
     }
+}
+
+/// Answers the command with an error of the gateway's. The session goes on.
+async fn refuse(
+    session: &mut Session,
+    head: CommandHead,
+    (error, fault): (ErrPacket, Fault),
+) -> Result<Exchanged, Broken> {
+    session.wires.up.discard(PacketHeader::LEN + head.payload_len);
+    session.wires.begin_command()?;
+    session.worker.metrics.error_sent(error.code, fault);
+    session
+        .wires
+        .down
+        .fill(&error_bytes(&error, 1, session.capabilities));
+    let len = session.wires.down.unseen().len();
+    session.wires.down.approve(len);
+    let wires = &mut session.wires;
+    let written = poll_fn(|cx| wires.down.poll_write(cx, &mut wires.client));
+    tokio::select! {
+        biased;
+        signal = session.control.signalled(false) => return Err(Broken::Signal(signal)),
+        written = written => written.map_err(Broken::Client)?,
+    }
+    Ok(Exchanged::Sent)
 }
 
 /// TiDB takes a plain `KILL` for one that a balancer may have brought to the wrong server, and does nothing. That the id is this server's
@@ -166,29 +226,42 @@ pub(crate) async fn change_user(session: &mut Session, head: CommandHead) -> Res
     let (mut client_sequence, mut server_sequence) = (0, 0);
     let mut client = Side::new(&mut session.wires.client, &mut client_sequence, unread);
     let mut server = Side::new(&mut session.wires.server, &mut server_sequence, Vec::new());
-    let result = handshake::change_user(
-        &mut client,
-        &mut server,
-        &session.listener,
-        session.capabilities,
-        (&session.server, &session.control),
-    )
-    .await;
+    let result = async {
+        let changed = handshake::change_user(
+            &mut client,
+            &mut server,
+            &session.listener,
+            session.capabilities,
+            (&session.server, &session.control),
+            (&session.worker.shared.accounts.guesses, &session.peer),
+        )
+        .await?;
+        if let Changed::Refused { payload, held, .. } = &changed {
+            tokio::time::sleep(*held).await;
+            client.write(payload).await.map_err(SessionError::ClientFailed)?;
+        }
+        Ok(changed)
+    };
+    let result: Result<Changed, SessionError> = result.await;
     session.wires.up.fill(&client.into_unread());
     session.wires.down.fill(&server.into_unread());
     session.error_sequence = Some(client_sequence);
-    let (user, status) = result?;
-    // Refused: the client has the server's error, and whether the connection goes on is for the server to say.
-    if let Some(status) = status {
-        session.status = status;
-        let shown = shown_user(&user);
-        session.control.name_user(&shown);
-        session.changed_user = Some(shown);
-        session
-            .worker
-            .shared
-            .registry
-            .rename(session.control.id, user.into());
+    match result? {
+        Changed::To(user, status) => {
+            session.status = status;
+            let shown = shown_user(&user);
+            session.control.name_user(&shown);
+            session.changed_user = Some(shown);
+            let registry = &session.worker.shared.registry;
+            registry.rename(session.control.id, user.into());
+        }
+        // The client has the server's error, and whether the connection goes on is for the server to say, for a while.
+        Changed::Refused { is_denied, .. } => {
+            if is_denied && session.control.login_failed() >= session.listener.config.login_failures_max {
+                session.error_sequence = None;
+                return Err(SessionError::LoginsRefused);
+            }
+        }
     }
     Ok(())
 }

@@ -1,5 +1,7 @@
 //! The life of a client connection on its worker: from the accepted socket to the log line at its end.
 
+mod refusal;
+
 use std::future::poll_fn;
 use std::pin::pin;
 use std::rc::Rc;
@@ -10,25 +12,29 @@ use std::time::Instant;
 
 use mysql_wire::{Capabilities, Greeting, Login, ResponseTracker};
 use net::{Accepted, Peer, Stream, Toward};
-use telemetry::{ListenerSeries, ServerSeries};
-use tokio::io::AsyncWriteExt;
+use telemetry::{EndReason, ListenerSeries, ServerSeries};
 use tokio::task::spawn_local;
 use tracing::info;
 use upstream::{ConnectFailure, Lease, LeaseError, Seat, Server, ServerTraits, Status};
 
+use crate::clock::ticks;
 use crate::control::{Control, IdleLimits, Signal, Waiting};
 use crate::error::SessionError;
 use crate::extension;
 use crate::flow::Flow;
 use crate::gateway::ListenerState;
+use crate::guesses::Asking;
 use crate::handshake::{self, Client, LoggedIn, Patience};
 use crate::proxy;
 use crate::registry::Place;
 use crate::relay::{self, Traffic, Wires};
-use crate::session::{Session, error_bytes, signal_as_error};
+use crate::session::{Session, signal_as_error};
 use crate::session_lookup;
 use crate::split;
-use crate::worker::{TICK, Worker};
+use crate::worker::Worker;
+
+pub(crate) use refusal::refuse;
+use refusal::{pass_refusal, say_last};
 
 /// How many bytes of a user name are logged: servers know none that is longer, and a line has a limit.
 const USER_SHOWN: usize = 256;
@@ -138,6 +144,10 @@ impl Drop for Counted {
         self.worker.sessions.remove(self.id);
         self.worker.metrics.sessions.dec();
         self.series.active.dec();
+        if std::thread::panicking() {
+            self.series.session_ended(EndReason::Panic);
+            tracing::error!(id = self.id, "session ended by a fault of the gateway");
+        }
         self.worker.shared.sessions_on[self.worker.index].fetch_sub(1, Ordering::Relaxed);
         self.listener.active.fetch_sub(1, Ordering::Relaxed);
     }
@@ -341,22 +351,46 @@ async fn log_in(
         };
         let Introduced { login, local, .. } =
             introduced.unwrap_or_else(|_| Err(proxy::too_late(client.is_some(), limit)))?;
+        let (peer, user) = (story.client, login.user.clone());
+        let asking = Asking::new(&peer, &user, &listener.config);
+        let attempt = {
+            let beginning = pin!(tokio::time::timeout(
+                limit,
+                worker.shared.accounts.guesses.begin(asking)
+            ));
+            unless_told(control, listener, beginning).await?
+        };
+        let attempt = attempt.unwrap_or(Err(SessionError::LoginTimeout(limit)))?;
         // The wait for a server has limits of its own, and is not the client's fault.
         let server = find_server(worker, control, listener, story, &local).await?;
         as_of = session_lookup::rights_of_login(worker, listener);
         let client = client.as_mut().ok_or(SessionError::ClientGone)?;
-        who = Some((login.user.clone(), login.charset));
-        handshake::log_in(client, login, server, listener, control).await
+        who = Some((user.clone(), login.charset));
+        handshake::log_in(client, login, server, listener, (control, attempt)).await
     };
     match (login.await, client) {
         (Ok(logged_in), Some(client)) => {
-            let mut session = open(worker, control, client, logged_in, listener, series)?;
+            let mut session = open(
+                worker,
+                control,
+                client,
+                logged_in,
+                (listener, story.client),
+                series,
+            )?;
             session.lookups = who.and_then(|(user, collation)| {
                 session_lookup::OfSession::new(&session, &user, &story.client, collation, as_of)
             });
             Ok(Box::new(session))
         }
         (Ok(_), None) => Err(SessionError::ClientGone),
+        (Err(SessionError::LoginRefused { payload, held }), Some(mut client)) => {
+            {
+                let told = pin!(pass_refusal(&mut client, &payload, held));
+                unless_told(control, listener, told).await?;
+            }
+            Err(SessionError::LoginRefused { payload, held })
+        }
         (Err(error), client) => {
             if let Some(mut client) = client {
                 refuse(
@@ -509,7 +543,7 @@ fn open(
     control: &Rc<Control>,
     client: Client,
     logged_in: LoggedIn,
-    listener: &Arc<ListenerState>,
+    (listener, peer): (&Arc<ListenerState>, Peer),
     series: &Arc<ListenerSeries>,
 ) -> Result<Session, SessionError> {
     let Lease {
@@ -540,6 +574,7 @@ fn open(
         seat: Some((listener.key(&server), logged_in.thread_id)),
         user: logged_in.user.into(),
     };
+    control.attach_connection(listener.key(&server), logged_in.thread_id);
     worker.shared.registry.insert(control.id, place);
     Ok(Session {
         control: Rc::clone(control),
@@ -552,6 +587,7 @@ fn open(
         capabilities: logged_in.capabilities,
         status: logged_in.status,
         changed_user: None,
+        peer,
         commands: 0,
         lookups: None,
         error_sequence: Some(0),
@@ -559,36 +595,13 @@ fn open(
     })
 }
 
-/// Tells a client that has no session why it gets none.
-pub(crate) async fn refuse(
-    worker: &Worker,
-    client: &mut Stream,
-    sequence: u8,
-    capabilities: Capabilities,
-    error: &SessionError,
-) {
-    let Some(packet) = error.to_packet() else { return };
-    worker.metrics.error_sent(packet.code, error.fault());
-    let bytes = error_bytes(&packet, sequence, capabilities);
-    say_last(client, &bytes).await;
-}
-
-/// Writes something and ends the connection.
-async fn say_last(client: &mut Stream, bytes: &[u8]) {
-    let write = async {
-        client.write_all(bytes).await?;
-        client.shutdown().await
-    };
-    // A client that does not take it in time, or is gone, does without.
-    let _: Result<std::io::Result<()>, _> = tokio::time::timeout(crate::session::FAREWELL_LIMIT, write).await;
-}
-
 pub(crate) fn idle_limits(listener: &ListenerState) -> IdleLimits {
-    let ticks = |limit: std::time::Duration| {
-        u32::try_from(limit.as_millis().div_ceil(TICK.as_millis())).unwrap_or(u32::MAX / 2)
-    };
+    // A session that has its server connection for itself is under that server's own limits.
+    let stall = listener.config.stall_timeout.map_or(0, ticks);
     IdleLimits {
         client_ticks: ticks(listener.config.client_idle_timeout),
         server_ticks: ticks(listener.cluster.config().server_idle_timeout),
+        request_ticks: stall,
+        reader_ticks: stall,
     }
 }

@@ -62,6 +62,8 @@ pub(crate) struct Links {
     pub(crate) server: Link,
     /// The operator allows passwords in the clear on the plain link to the server.
     pub(crate) cleartext_allowed: bool,
+    /// A client on a Unix socket of the gateway may be taken for the gateway itself.
+    pub(crate) trusts_unix_clients: bool,
     /// The login may have several factors (MySQL); where it may not, a packet that begins with `02` is the plugin's.
     pub(crate) multi_factor: bool,
 }
@@ -80,6 +82,8 @@ pub(crate) struct AuthRelay<'k> {
     heard: bool,
     /// The server has said yes or no.
     over: bool,
+    /// The client may have seen that its first answer was wrong.
+    told: bool,
 }
 
 enum Expect {
@@ -90,6 +94,11 @@ enum Expect {
     /// The server's RSA key, to encrypt this password with.
     ServerKey { password: Vec<u8> },
 }
+
+/// Why an account that servers let in is not let in here.
+pub(crate) const TAKEN_FOR_THE_GATEWAY: &str = "Access denied: the server lets this account in whatever its password, for the sake of \
+                                                the process at the other end of its Unix socket (unix_socket, auth_socket), and \
+                                                that is the gateway";
 
 const CACHING_SHA2: &[u8] = b"caching_sha2_password";
 const SHA256: &[u8] = b"sha256_password";
@@ -113,6 +122,7 @@ impl<'k> AuthRelay<'k> {
             server_owes: true,
             heard: false,
             over: false,
+            told: false,
         }
     }
 
@@ -130,6 +140,11 @@ impl<'k> AuthRelay<'k> {
     /// Whether the server has said yes or no.
     pub(crate) fn is_over(&self) -> bool {
         self.over
+    }
+
+    /// Whether the client may know already that its first answer was wrong: the server wants more than that.
+    pub(crate) fn has_told(&self) -> bool {
+        self.told
     }
 
     /// A packet from the server.
@@ -170,11 +185,9 @@ impl<'k> AuthRelay<'k> {
 
     fn take_from_server(&mut self, payload: Vec<u8>) -> Result<Step, SessionError> {
         match payload.first() {
-            Some(0x00) if self.is_taken_for_the_gateway() => Err(SessionError::PasswordExposed(
-                "Access denied: the server lets this account in without a question, for the sake of the process at the other \
-                 end of its Unix socket (unix_socket, auth_socket), and that is the gateway"
-                    .into(),
-            )),
+            Some(0x00) if self.is_taken_for_the_gateway() => {
+                Err(SessionError::PasswordExposed(TAKEN_FOR_THE_GATEWAY.into()))
+            }
             Some(0x00) => Ok(Step::Accepted(payload)),
             Some(0xff) => Ok(Step::Refused(payload)),
             Some(0xfe) => self.switch(payload),
@@ -259,14 +272,21 @@ impl<'k> AuthRelay<'k> {
         }
         if self.plugin == CACHING_SHA2 && payload.starts_with(PERFORM_FULL_AUTHENTICATION) {
             self.expect = Expect::Password { key_request: 2 };
+            self.told = true;
         }
         Ok(Step::ToClient(payload))
     }
 
-    /// Over a Unix socket a server sees whose process is at the other end: ours. An account that trusts that must not be
-    /// open to everybody who reaches us over the network.
+    /// Whether an OK of the server proves nothing by itself. Over a Unix socket it sees whose process is at the other end: ours. An account
+    /// that trusts that must not be open to everybody who reaches us.
+    pub(crate) fn needs_proof(&self) -> bool {
+        let is_trusted = self.links.trusts_unix_clients && self.links.client == Link::Unix;
+        self.links.server == Link::Unix && !is_trusted
+    }
+
+    /// The server has let the account in without a question.
     fn is_taken_for_the_gateway(&self) -> bool {
-        self.plugin.is_empty() && self.links.server == Link::Unix && self.links.client != Link::Unix
+        self.plugin.is_empty() && self.needs_proof()
     }
 
     fn refuse_exposure(&self, plugin: &[u8]) -> Result<(), SessionError> {
@@ -302,6 +322,7 @@ mod tests {
             client,
             server,
             cleartext_allowed: false,
+            trusts_unix_clients: false,
             multi_factor: false,
         }
     }
@@ -310,7 +331,7 @@ mod tests {
     fn an_account_that_trusts_the_process_behind_a_unix_socket_is_not_open_to_the_network() {
         let key = PrivateKey::generate().unwrap();
         let ok = vec![0, 0, 0, 2, 0, 0, 0];
-        for client in [Link::Plain, Link::Tls] {
+        for client in [Link::Plain, Link::Tls, Link::Unix] {
             let mut relay = AuthRelay::new(links(client, Link::Unix), &key);
             assert!(matches!(
                 relay.server_said(ok.clone()),
@@ -322,7 +343,11 @@ mod tests {
             (Link::Plain, Link::Plain),
             (Link::Tls, Link::Plain),
         ] {
-            let mut relay = AuthRelay::new(links(client, server), &key);
+            let trusting = Links {
+                trusts_unix_clients: true,
+                ..links(client, server)
+            };
+            let mut relay = AuthRelay::new(trusting, &key);
             assert!(matches!(relay.server_said(ok.clone()), Ok(Step::Accepted(_))));
         }
     }

@@ -24,6 +24,7 @@ use crate::accounts::{Accounts, Proof};
 use crate::auth_relay::Link;
 use crate::error::SessionError;
 use crate::gateway::ListenerState;
+use crate::guesses::Asking;
 use crate::handshake::{Client, client_read, nonce};
 use crate::keys::PrivateKey;
 use crate::side::Side;
@@ -50,6 +51,7 @@ struct Claim<'c> {
     /// The plugin that servers would ask for by themselves.
     default_plugin: &'c [u8],
     host: &'c Peer,
+    asking: Asking<'c>,
 }
 
 /// What the client has to answer, and its answer.
@@ -84,6 +86,7 @@ pub(crate) async fn authenticate(
         answer: Some((&login.auth_response, &greeting.nonce)),
         default_plugin: &greeting.auth_plugin,
         host,
+        asking: Asking::new(host, &login.user, &listener.config),
     };
     let unread = std::mem::take(&mut client.unread);
     let mut side = Side::new(&mut client.stream, &mut client.sequence, unread);
@@ -112,6 +115,7 @@ pub(crate) async fn reauthenticate(
         answer: None,
         default_plugin: traits.as_deref().map_or(&[], |traits| &traits.auth_plugin),
         host,
+        asking: Asking::new(host, &request.user, &listener.config),
     };
     judge_in_time(side, &claim, present, accounts, listener).await
 }
@@ -142,7 +146,7 @@ async fn judge_in_time(
     })
 }
 
-/// Gets the answer that counts, and says what it is worth. Where the servers are asked for their accounts, one that is worth
+/// Gets the answer that counts, and says what it is worth, when its turn has come ([`Guesses`](crate::guesses::Guesses)). Where the servers are asked for their accounts, one that is worth
 /// nothing is judged once more by the accounts as they are then: it may be one that was made or changed just now. So that it
 /// cannot be told from others that fail, every failure waits for that.
 async fn judge(
@@ -162,30 +166,67 @@ async fn judge(
         None => ask(side, plugin_to_ask_for(claim, &applicant)).await?,
     };
     let with_password = !says_no_password(&answer);
+    let mut attempt = accounts.guesses.begin(claim.asking).await?;
     let proof = match answer.plugin {
         Plugin::CachingSha2 => {
             let in_full = accounts.want_passwords(cluster);
-            caching_sha2(side, answer, &applicant, &listener.rsa_key, in_full).await?
+            match fast_answer(side, answer, &applicant, in_full).await? {
+                Fast::Proof(proof) => proof,
+                Fast::InFull { nonce, is_wrong } => {
+                    // The client may take as long as it likes, and has learned already that its answer is wrong.
+                    if is_wrong {
+                        attempt.failed();
+                    } else {
+                        drop(attempt);
+                    }
+                    let proof = password_itself(side, &nonce, None, &listener.rsa_key).await?;
+                    attempt = accounts.guesses.begin(claim.asking).await?;
+                    proof
+                }
+                Fast::Password { nonce, said } => {
+                    password_itself(side, &nonce, Some(said), &listener.rsa_key).await?
+                }
+            }
         }
         _ => answer.into_proof(),
     };
-    let denied = || access_denied(claim.user, claim.host, with_password);
+    match judge_proof(claim, applicant, &proof, accounts, listener).await {
+        Ok(Some(judged)) => {
+            attempt.succeeded();
+            Ok(judged)
+        }
+        Ok(None) => {
+            tokio::time::sleep(attempt.failed()).await;
+            Err(access_denied(claim.user, claim.host, with_password))
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// What a proof is worth; `None` is nothing.
+async fn judge_proof(
+    claim: &Claim<'_>,
+    applicant: Applicant,
+    proof: &Proof,
+    accounts: &Accounts,
+    listener: &ListenerState,
+) -> Result<Option<(Applicant, Credential)>, SessionError> {
+    let cluster = &listener.cluster;
     if applicant.passes() {
-        let passed = accounts.pass(&applicant, &proof, cluster).await;
-        let credential = passed.map_err(SessionError::NoServer)?.ok_or_else(denied)?;
-        return Ok((applicant, credential));
+        let passed = accounts.pass(&applicant, proof, cluster).await;
+        let credential = passed.map_err(SessionError::NoServer)?;
+        return Ok(credential.map(|credential| (applicant, credential)));
     }
-    if let Some(credential) = accounts.judge(&applicant, &proof, cluster).await {
-        return Ok((applicant, credential));
+    if let Some(credential) = accounts.judge(&applicant, proof, cluster).await {
+        return Ok(Some((applicant, credential)));
     }
-    if of_servers {
+    if cluster.accounts().is_some() {
         cluster.renew_accounts().await;
         let applicant = accounts.applicant(claim.user, cluster);
-        if let Some(credential) = accounts.judge(&applicant, &proof, cluster).await {
-            return Ok((applicant, credential));
-        }
+        let credential = accounts.judge(&applicant, proof, cluster).await;
+        return Ok(credential.map(|credential| (applicant, credential)));
     }
-    Err(denied())
+    Ok(None)
 }
 
 /// What a client is told whose password is wrong.
@@ -263,47 +304,71 @@ const FAST_ANSWER_LEN: usize = 32;
 /// With `caching_sha2_password` a client asks for the RSA key by this.
 const KEY_REQUEST: &[u8] = &[2];
 
-/// `caching_sha2_password`: the fast answer; or the password itself, in a way that the client's link allows, from a client
-/// that prefers to send that, and `in_full` from one whose fast answer is not known to be right: as a server asks that does
-/// not have the account in its cache.
-async fn caching_sha2(
+/// What has come with the fast way of `caching_sha2_password`.
+enum Fast {
+    Proof(Proof),
+    /// Another packet than a fast answer: the password itself, or the wish for our key.
+    Password {
+        nonce: Vec<u8>,
+        said: Vec<u8>,
+    },
+    /// The client was asked for the password itself. `is_wrong`: its fast answer was checked, and so it knows that.
+    InFull {
+        nonce: Vec<u8>,
+        is_wrong: bool,
+    },
+}
+
+/// `caching_sha2_password`: the fast answer. `in_full`: a client whose fast answer is not known to be right is asked for the password, as a
+/// server asks that does not have the account in its cache.
+async fn fast_answer(
     side: &mut Side<'_>,
     answer: Answer,
     applicant: &Applicant,
-    key: &PrivateKey,
     in_full: bool,
-) -> Result<Proof, SessionError> {
+) -> Result<Fast, SessionError> {
     if says_no_password(&answer) {
-        return Ok(Answer {
-            bytes: Vec::new(),
-            ..answer
-        }
-        .into_proof());
+        let bytes = Vec::new();
+        return Ok(Fast::Proof(Answer { bytes, ..answer }.into_proof()));
     }
-    let mut said = answer.bytes;
-    if said.len() == FAST_ANSWER_LEN {
-        let right = applicant
-            .check(Plugin::CachingSha2, &answer.nonce, &said)
-            .is_some();
-        if right {
-            more(side, AuthMoreData::FAST_AUTH_OK).await?;
-        }
-        if right || !in_full {
-            return Ok(Answer {
-                bytes: said,
-                ..answer
-            }
-            .into_proof());
-        }
-        more(side, AuthMoreData::FULL_AUTH).await?;
-        said = side.read_next().await.map_err(client_read)?;
+    if answer.bytes.len() != FAST_ANSWER_LEN {
+        return Ok(Fast::Password {
+            nonce: answer.nonce,
+            said: answer.bytes,
+        });
     }
+    let right = applicant
+        .check(Plugin::CachingSha2, &answer.nonce, &answer.bytes)
+        .is_some();
+    if right {
+        more(side, AuthMoreData::FAST_AUTH_OK).await?;
+    }
+    if right || !in_full {
+        return Ok(Fast::Proof(answer.into_proof()));
+    }
+    more(side, AuthMoreData::FULL_AUTH).await?;
+    Ok(Fast::InFull {
+        nonce: answer.nonce,
+        is_wrong: applicant.knows_password(),
+    })
+}
+
+/// The password itself, in a way that the client's link allows: as it was `said` already, or is yet to be.
+async fn password_itself(
+    side: &mut Side<'_>,
+    nonce: &[u8],
+    said: Option<Vec<u8>>,
+    key: &PrivateKey,
+) -> Result<Proof, SessionError> {
+    let said = match said {
+        Some(said) => said,
+        None => side.read_next().await.map_err(client_read)?,
+    };
     let password = if said == KEY_REQUEST {
         more(side, key.public_pem().as_bytes()).await?;
         let encrypted = side.read_next().await.map_err(client_read)?;
         // What was encrypted with another key is as good as a wrong password.
-        key.decrypt_password(&encrypted, &answer.nonce)
-            .unwrap_or_default()
+        key.decrypt_password(&encrypted, nonce).unwrap_or_default()
     } else if side.link() == Link::Plain {
         Vec::new()
     } else {

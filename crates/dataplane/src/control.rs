@@ -8,13 +8,16 @@ use std::collections::HashMap;
 use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use net::Peer;
-use session::Pin;
+use session::{Carried, Pin};
 use upstream::ServerId;
 
+use crate::clock::Clock;
 use crate::describe::{PinStatus, SessionStatus};
+use crate::shown::Shown;
+use crate::split::{Answered, AtPrimary};
 
 /// What a session is asked to do. Of several the strongest counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -25,6 +28,12 @@ pub(crate) enum Signal {
     Shutdown,
     /// The client was silent for too long.
     ClientIdle,
+    /// The server does not answer the monitor. Concerns a session only while it [can move](Control::can_move).
+    ServerSilent,
+    /// The client did not go on with a command that it had begun.
+    RequestStalled,
+    /// The client did not take an answer.
+    ReaderStalled,
     /// The server was silent in the middle of an answer for too long.
     ServerTimeout,
     /// The statement is over the time that a rule gives it, and its server has not ended it.
@@ -41,13 +50,16 @@ pub(crate) enum Signal {
 
 impl Signal {
     /// The strongest first.
-    const ALL: [Self; 9] = [
+    const ALL: [Self; 12] = [
         Self::ShutdownNow,
         Self::DrainNow,
         Self::Kill,
         Self::ServerDown,
         Self::StatementTimeout,
         Self::ServerTimeout,
+        Self::ReaderStalled,
+        Self::RequestStalled,
+        Self::ServerSilent,
         Self::ClientIdle,
         Self::Shutdown,
         Self::Drain,
@@ -67,10 +79,16 @@ impl Signal {
         match self {
             Self::Drain
             | Self::DrainNow
+            | Self::ServerSilent
             | Self::ServerTimeout
             | Self::StatementTimeout
             | Self::ServerDown => true,
-            Self::Shutdown | Self::ShutdownNow | Self::ClientIdle | Self::Kill => false,
+            Self::Shutdown
+            | Self::ShutdownNow
+            | Self::ClientIdle
+            | Self::RequestStalled
+            | Self::ReaderStalled
+            | Self::Kill => false,
         }
     }
 }
@@ -90,8 +108,18 @@ const SILENT_TICKS: u32 = 1;
 pub(crate) enum Waiting {
     /// Logging in: its own timer runs.
     Login,
+    /// For a connection to a server: in line for one, or until a new one is open. The wait has a limit of its own, as the next two have.
+    Seat,
+    /// For a server that takes writes.
+    Primary,
+    /// Until a server has what the statement must see, or for the primary to say what that is.
+    Position,
     /// For the client's next command.
     Client,
+    /// For the rest of a command that the client has begun, or of a file.
+    Request,
+    /// For the client to take an answer.
+    Reader,
     /// For the server's answer.
     Server,
     /// Forwarding without end in both directions (mode `tcp`): either side counts as activity.
@@ -101,10 +129,24 @@ pub(crate) enum Waiting {
 }
 
 impl Waiting {
+    /// Each label once.
+    const LABELLED: [Self; 7] = [
+        Self::Login,
+        Self::Seat,
+        Self::Primary,
+        Self::Position,
+        Self::Client,
+        Self::Server,
+        Self::Stream,
+    ];
+
     fn label(self) -> &'static str {
         match self {
             Self::Login => "login",
-            Self::Client => "client",
+            Self::Seat => "seat",
+            Self::Primary => "primary",
+            Self::Position => "position",
+            Self::Client | Self::Request | Self::Reader => "client",
             Self::Server => "server",
             Self::Stream | Self::Endless => "stream",
         }
@@ -137,10 +179,33 @@ pub(crate) struct Control {
     about: RefCell<Option<Box<About>>>,
     /// Whether the session may do without the server connection that it holds.
     leaving: Cell<Leaving>,
+    /// The statement under way can be executed on another server, and nothing of its answer has come yet.
+    can_move: Cell<bool>,
+    pub(crate) of_split: OfSplit,
     /// Why it holds its server connection between two statements, in mode `split`.
     pins: RefCell<Vec<Pin>>,
     limits: Cell<IdleLimits>,
+    /// Logins on this connection that have failed, for `login_failures_max`.
+    failed_logins: Cell<u16>,
+    /// In mode `split`: what it had set when its limits for stalls were found.
+    pub(crate) stalls_by: RefCell<Option<Rc<Carried>>>,
+    /// In mode `split`: connections whose login began before this say nothing of what the session's account may do. See
+    /// [`oldest_login`](upstream::Cluster::oldest_login).
+    pub(crate) oldest_login: Cell<Instant>,
+    /// What a session of mode `split` does.
+    pub(crate) shown: Shown,
     clock: Rc<Clock>,
+}
+
+/// What a session of mode `split` notes of its statements, for which it has no room itself.
+#[derive(Default)]
+pub(crate) struct OfSplit {
+    /// Who answered the last statement.
+    pub(crate) answered: Cell<Answered>,
+    /// Why the statement under way goes to the primary, where it is a read that might not.
+    pub(crate) at_primary: Cell<Option<AtPrimary>>,
+    /// The command under way sets what any server can: one that is not the primary is not to refuse it.
+    pub(crate) asks_primary: Cell<bool>,
 }
 
 /// Whether a session that is silent may do without the server connection that it holds.
@@ -152,25 +217,15 @@ enum Leaving {
     Due,
 }
 
-/// The worker's coarse clock: ticks since it started, moved on by its sweep, so that no command reads a timer.
-#[derive(Debug, Default)]
-pub(crate) struct Clock(Cell<u32>);
-
-impl Clock {
-    pub(crate) fn now(&self) -> u32 {
-        self.0.get()
-    }
-
-    pub(crate) fn advance(&self) {
-        self.0.set(self.0.get().wrapping_add(1));
-    }
-}
-
 /// In ticks of the worker's coarse clock; 0 means no limit.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct IdleLimits {
     pub(crate) client_ticks: u32,
     pub(crate) server_ticks: u32,
+    /// Within a command that the client sends.
+    pub(crate) request_ticks: u32,
+    /// Of a client that does not take its answer.
+    pub(crate) reader_ticks: u32,
 }
 
 impl Control {
@@ -186,8 +241,14 @@ impl Control {
             aims: Cell::new(0),
             about: RefCell::default(),
             leaving: Cell::new(Leaving::No),
+            can_move: Cell::new(false),
+            of_split: OfSplit::default(),
             pins: RefCell::default(),
             limits: Cell::new(IdleLimits::default()),
+            failed_logins: Cell::new(0),
+            stalls_by: RefCell::default(),
+            oldest_login: Cell::new(Instant::now()),
+            shown: Shown::default(),
             clock,
         }
     }
@@ -209,6 +270,16 @@ impl Control {
             user: "".into(),
             client: client.to_string().into(),
         }));
+    }
+
+    /// A login on a connection that may try again has failed. Returns how many there are.
+    pub(crate) fn login_failed(&self) -> u32 {
+        self.failed_logins.set(self.failed_logins.get().saturating_add(1));
+        self.failed_logins()
+    }
+
+    pub(crate) fn failed_logins(&self) -> u32 {
+        self.failed_logins.get().into()
     }
 
     /// Says whose session it is from here on.
@@ -259,6 +330,9 @@ impl Control {
             waits_for: self.waiting.get().label(),
             waiting_seconds: tick.as_secs_f64() * f64::from(ticks),
             server: None,
+            server_connection_id: self.seat().map(|(_, id)| id).filter(|id| *id != 0),
+            schema: self.shown.schema(),
+            digest: self.shown.digest(),
             pins: pins.collect(),
         };
         (status, self.server.get())
@@ -276,6 +350,12 @@ impl Control {
             self.leaving.set(Leaving::May);
         }
         is_due
+    }
+
+    /// Says whether what is under way can be executed on another server.
+    #[inline]
+    pub(crate) fn can_move(&self, can: bool) {
+        self.can_move.set(can);
     }
 
     /// The same, with the id that the server gave the connection.
@@ -314,6 +394,11 @@ impl Control {
         }
     }
 
+    /// How long the session may be silent.
+    pub(crate) fn limits(&self) -> IdleLimits {
+        self.limits.get()
+    }
+
     /// Says how long the session may be silent.
     pub(crate) fn set_limits(&self, limits: IdleLimits) {
         self.limits.set(limits);
@@ -349,8 +434,11 @@ impl Control {
         if raised == 0 {
             return None;
         }
-        let is_due =
-            |signal: &Signal| raised & signal.bit() != 0 && (free || !signal.waits_for_a_free_moment());
+        let is_due = |signal: &Signal| {
+            raised & signal.bit() != 0
+                && (free || !signal.waits_for_a_free_moment())
+                && (*signal != Signal::ServerSilent || self.can_move.get())
+        };
         Signal::ALL.into_iter().find(is_due)
     }
 
@@ -366,7 +454,14 @@ impl Control {
         self.since_tick.set(self.clock.now());
     }
 
-    /// The same, unless that is already what the session waits for: the wait goes on.
+    /// The server's answer goes on, or has begun: the statement stays where it is.
+    #[inline]
+    pub(crate) fn mark_answer(&self) {
+        self.mark(Waiting::Server);
+        self.can_move.set(false);
+    }
+
+    /// The same as [`mark`](Self::mark), unless that is already what the session waits for: the wait goes on.
     #[inline]
     pub(crate) fn mark_if_new(&self, waiting: Waiting) {
         if self.waiting.get() != waiting {
@@ -385,10 +480,14 @@ impl Control {
             self.wake();
         }
         match self.waiting.get() {
-            Waiting::Client if over(limits.client_ticks) => self.raise(Signal::ClientIdle),
+            Waiting::Request if over(limits.request_ticks) => self.raise(Signal::RequestStalled),
+            Waiting::Reader if over(limits.reader_ticks) => self.raise(Signal::ReaderStalled),
+            Waiting::Client | Waiting::Request | Waiting::Reader if over(limits.client_ticks) => {
+                self.raise(Signal::ClientIdle);
+            }
             Waiting::Stream if over(limits.client_ticks) => self.raise(Signal::ClientIdle),
             Waiting::Server if over(limits.server_ticks) => self.raise(Signal::ServerTimeout),
-            Waiting::Login | Waiting::Client | Waiting::Server | Waiting::Stream | Waiting::Endless => {}
+            _ => {}
         }
     }
 }
@@ -463,6 +562,19 @@ impl Sessions {
             .values()
             .for_each(|control| control.check_idle());
     }
+
+    /// How many sessions wait for what.
+    pub(crate) fn count_waiting(&self) -> impl Iterator<Item = (&'static str, i64)> {
+        let mut counts = [0; Waiting::LABELLED.len()];
+        for control in self.by_id.borrow().values() {
+            let label = control.waiting.get().label();
+            let place = Waiting::LABELLED.iter().position(|of| of.label() == label);
+            if let Some(count) = place.and_then(|place| counts.get_mut(place)) {
+                *count += 1;
+            }
+        }
+        Waiting::LABELLED.into_iter().map(Waiting::label).zip(counts)
+    }
 }
 
 #[cfg(test)]
@@ -511,7 +623,7 @@ mod tests {
         let pass = |ticks: u32| (0..ticks).for_each(|_| control.clock.advance());
         control.set_limits(IdleLimits {
             client_ticks: 10,
-            server_ticks: 0,
+            ..IdleLimits::default()
         });
         control.mark(Waiting::Server);
         pass(1000);
@@ -524,6 +636,33 @@ mod tests {
         pass(1);
         control.check_idle();
         assert_eq!(control.signal(), Some(Signal::ClientIdle));
+    }
+
+    #[test]
+    fn a_stall_within_a_command_counts_and_silence_between_two_does_not() {
+        let control = control();
+        let pass = |ticks: u32| (0..ticks).for_each(|_| control.clock.advance());
+        control.set_limits(IdleLimits {
+            request_ticks: 4,
+            reader_ticks: 8,
+            ..IdleLimits::default()
+        });
+        for waiting in [
+            Waiting::Client,
+            Waiting::Server,
+            Waiting::Request,
+            Waiting::Reader,
+        ] {
+            control.mark(waiting);
+            pass(9);
+            control.check_idle();
+            let expected = match waiting {
+                Waiting::Request => Some(Signal::RequestStalled),
+                Waiting::Reader => Some(Signal::ReaderStalled),
+                _ => None,
+            };
+            assert_eq!(control.signal(), expected, "{waiting:?}");
+        }
     }
 
     #[test]

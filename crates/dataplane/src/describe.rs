@@ -28,12 +28,19 @@ pub struct SessionStatus {
     /// Empty in mode `tcp`, and before the login.
     pub user: String,
     pub client: String,
-    /// `login`, `client` (the session waits for its next command), `server` (for an answer) or `stream`.
+    /// `login`, `client` (the session waits for its next command), `server` (for an answer), `stream`, and in mode `split` `seat` (for a
+    /// connection to a server), `primary` (for a server that takes writes) or `position` (until a server has what a read must see).
     pub waits_for: &'static str,
     /// To the quarter of a second.
     pub waiting_seconds: f64,
     /// The server it is on; none between two statements in mode `split`.
     pub server: Option<String>,
+    /// The id that this server gave the connection; none in mode `tcp`.
+    pub server_connection_id: Option<u32>,
+    /// The current schema, in mode `split`; in the others nobody reads what changes it.
+    pub schema: Option<String>,
+    /// Of the statement under way, in hexadecimal, in mode `split`; none where its text is longer than 4 KiB.
+    pub digest: Option<String>,
     /// Why it holds its server connection between two statements, in mode `split`.
     pub pins: Vec<PinStatus>,
 }
@@ -73,6 +80,7 @@ impl Source for Gateway {
     /// What is read from its owner at a scrape: the servers, checks and queues of every cluster there is now.
     fn collect(&self, out: &mut Samples) {
         self.clusters().iter().for_each(|cluster| cluster.collect(out));
+        self.shared().accounts.guesses.collect(out);
         self.shared()
             .split_series
             .iter()

@@ -42,8 +42,19 @@ pub(crate) enum SessionError {
     TlsRequired,
     #[error("the client lacks {0}, which this gateway needs")]
     ClientTooOld(&'static str),
+    /// The server's error packet, which the client has yet to be told, after so much time.
     #[error("the server refused the login")]
-    LoginRefused,
+    LoginRefused {
+        payload: Vec<u8>,
+        held: std::time::Duration,
+    },
+    /// Of COM_CHANGE_USER, as often as `login_failures_max`. The client was told.
+    #[error("the server refused the logins")]
+    LoginsRefused,
+    #[error(
+        "Host is blocked for a moment: too many logins of this account from this address have failed, and others wait already; try again later"
+    )]
+    TooManyFailures,
     #[error("{0}")]
     PasswordExposed(String),
     #[error("no server with the name {0} in the cluster")]
@@ -113,6 +124,9 @@ pub(crate) enum SessionError {
     KillFailed(String),
     #[error("no such session: {0}")]
     NoSuchSession(u32),
+    /// A session of another user, in the words of a server.
+    #[error("You are not owner of thread {0}")]
+    NotOwner(u32),
     /// A rule of the configuration.
     #[error("{0}")]
     RefusedByRule(String),
@@ -169,6 +183,10 @@ pub(crate) enum SessionError {
     },
     #[error("The client was disconnected by the gateway because of inactivity")]
     ClientIdle,
+    #[error("the client did not go on with its command for the gateway's stall_timeout")]
+    RequestStalled,
+    #[error("the client did not take its answer for the gateway's stall_timeout")]
+    ReaderStalled,
     #[error("Connection was killed")]
     Killed,
     #[error("the server is taken out of service; connect again")]
@@ -221,9 +239,11 @@ impl SessionError {
             }
             Self::LoginTimeout(_) => EndReason::LoginTimeout,
             Self::ClientTooOld(_)
-            | Self::LoginRefused
+            | Self::LoginRefused { .. }
+            | Self::LoginsRefused
             | Self::NotAdmitted { .. }
             | Self::PasswordExposed(_)
+            | Self::TooManyFailures
             | Self::AccessDenied { .. } => EndReason::LoginFailed,
             Self::NoServer(error) if is_of_account(error) => EndReason::LoginFailed,
             Self::NoServer(LeaseError::QueueFull { .. }) => EndReason::QueueFull,
@@ -252,6 +272,7 @@ impl SessionError {
             | Self::TooManyStatements(_)
             | Self::StatementTooLong(_)
             | Self::NoSuchSession(_)
+            | Self::NotOwner(_)
             | Self::RefusedByRule(_)
             | Self::RuleLimit { .. }
             | Self::GatewayStatement(_) => EndReason::Protocol,
@@ -261,6 +282,7 @@ impl SessionError {
             Self::ServerDown { .. } => EndReason::ServerDown,
             Self::ServerTimeout { .. } | Self::StatementTimeout { .. } => EndReason::ServerTimeout,
             Self::ClientIdle => EndReason::ClientIdle,
+            Self::RequestStalled | Self::ReaderStalled => EndReason::ClientStalled,
             Self::Killed => EndReason::Killed,
             Self::Drained => EndReason::Drained,
             Self::Shutdown => EndReason::Shutdown,
@@ -283,8 +305,10 @@ impl SessionError {
             | Self::LoginTimeout(_)
             | Self::TlsRequired
             | Self::ClientTooOld(_)
-            | Self::LoginRefused
+            | Self::LoginRefused { .. }
+            | Self::LoginsRefused
             | Self::NotAdmitted { .. }
+            | Self::TooManyFailures
             | Self::AccessDenied { .. }
             | Self::NoSuchServer(_)
             | Self::UnknownStatement { .. }
@@ -297,8 +321,11 @@ impl SessionError {
             | Self::KilledItself { .. }
             | Self::TooManyStatements(_)
             | Self::NoSuchSession(_)
+            | Self::NotOwner(_)
             | Self::GatewayStatement(_)
             | Self::ClientIdle
+            | Self::RequestStalled
+            | Self::ReaderStalled
             | Self::Killed => Fault::Client,
             Self::PasswordExposed(_)
             | Self::NotServed
@@ -345,6 +372,8 @@ impl SessionError {
                 | Self::ClientProtocol(_)
                 | Self::PacketTooLong(_)
                 | Self::ClientIdle
+                | Self::RequestStalled
+                | Self::ReaderStalled
                 | Self::Killed
                 | Self::KilledItself { .. }
                 | Self::Demoted { .. }
@@ -363,11 +392,34 @@ impl SessionError {
             return Some(packet.clone());
         }
         let (code, state) = self.code()?;
+        let words = self.for_strangers().unwrap_or_else(|| self.to_string());
         Some(ErrPacket {
             code,
             sql_state: *state,
-            message: format!("{}{self}", self.servers_words()).into_bytes(),
+            message: format!("{}{words}", self.servers_words()).into_bytes(),
         })
+    }
+
+    /// The words for clients that need not have logged in yet, where the whole text names servers, their addresses or the gateway's own
+    /// accounts. That is for the log.
+    fn for_strangers(&self) -> Option<String> {
+        let of_cluster = |what: &str, cluster: &str| {
+            format!("no server available: {what} cluster {cluster}; the gateway's log says why")
+        };
+        match self {
+            Self::NoServer(error) if is_of_account(error) => Some("Access denied".to_owned()),
+            Self::NoServer(LeaseError::NoServerAvailable { cluster, .. }) => {
+                Some(of_cluster("none in", cluster))
+            }
+            Self::NoServer(LeaseError::ConnectFailed { cluster, .. }) => {
+                Some(of_cluster("cannot connect to any in", cluster))
+            }
+            Self::NoServer(LeaseError::Unusable { .. }) | Self::ServerLogin { .. } => Some(
+                "no server available: the one that was tried cannot be used; the gateway's log says why"
+                    .to_owned(),
+            ),
+            _ => None,
+        }
     }
 
     /// Code and SQLSTATE.
@@ -385,7 +437,8 @@ impl SessionError {
             | Self::NotServed
             | Self::ProxyHeader(_)
             | Self::ProxyHeaderMissing(_)
-            | Self::LoginRefused
+            | Self::LoginRefused { .. }
+            | Self::LoginsRefused
             | Self::NotAdmitted { .. }
             | Self::StateRefused { .. }
             | Self::PrepareRefused(_)
@@ -397,8 +450,9 @@ impl SessionError {
             Self::Drained | Self::Shutdown => (1053, b"08S01"),
             Self::GatewayStatement(_) => (1064, b"42000"),
             Self::NoSuchSession(_) => (1094, b"HY000"),
-            Self::KillFailed(_) => (1095, b"HY000"),
+            Self::KillFailed(_) | Self::NotOwner(_) => (1095, b"HY000"),
             Self::UnknownCollation(_) => (1115, b"42000"),
+            Self::TooManyFailures => (1129, b"HY000"),
             Self::RefusedByRule(_) => (1148, b"42000"),
             Self::StatementTooLong(_) => (1153, b"08S01"),
             Self::ServerGone { .. }
@@ -406,7 +460,8 @@ impl SessionError {
             | Self::ServerProtocol { .. }
             | Self::ServerDown { .. }
             | Self::ServerTimeout { .. } => (1158, b"08S01"),
-            Self::LoginTimeout(_) => (1159, b"08S01"),
+            Self::LoginTimeout(_) | Self::RequestStalled => (1159, b"08S01"),
+            Self::ReaderStalled => (1161, b"08S01"),
             Self::RuleLimit { .. } | Self::TooManyUserSessions { .. } => (1226, b"42000"),
             Self::UnknownStatement { .. } => (1243, b"HY000"),
             Self::ClientTooOld(_) => (1251, b"08004"),
@@ -461,7 +516,8 @@ impl SessionError {
             Self::ClientProtocol(_) | Self::PacketTooLong(_) | Self::ProxyHeaderUnexpected => {
                 "Malformed communication packet: "
             }
-            Self::LoginTimeout(_) => "Got timeout reading communication packets: ",
+            Self::LoginTimeout(_) | Self::RequestStalled => "Got timeout reading communication packets: ",
+            Self::ReaderStalled => "Got timeout writing communication packets: ",
             Self::ClientTooOld(_) => "Client does not support the login: ",
             Self::Drained => "Server shutdown in progress: ",
             _ => "",
@@ -477,6 +533,16 @@ fn is_of_account(error: &LeaseError) -> bool {
         return false;
     };
     [ER_ACCESS_DENIED_ERROR, ER_ACCESS_DENIED_NO_PASSWORD_ERROR].contains(&packet.code)
+}
+
+/// What a client is told that may not kill this session, in the words of a server.
+pub(crate) fn not_owner(id: u32) -> ErrPacket {
+    let text = SessionError::NotOwner(id).to_string();
+    ErrPacket {
+        code: 1095,
+        sql_state: *b"HY000",
+        message: text.into_bytes(),
+    }
 }
 
 /// What a client is told whose `KILL` of a session on another server did not work (ER_KILL_DENIED_ERROR). Its own session

@@ -101,13 +101,16 @@ impl Order {
     #[must_use]
     pub fn reason(self) -> &'static str {
         match self.0 {
-            Signal::ClientIdle => "disconnected because of inactivity",
+            Signal::ClientIdle | Signal::RequestStalled | Signal::ReaderStalled => {
+                "disconnected because of inactivity"
+            }
             Signal::Kill => "connection was killed",
             Signal::Shutdown | Signal::ShutdownNow => "the gateway is shutting down",
             Signal::Drain
             | Signal::DrainNow
             | Signal::ServerTimeout
             | Signal::StatementTimeout
+            | Signal::ServerSilent
             | Signal::ServerDown => "taken out of service; connect again",
         }
     }
@@ -164,6 +167,12 @@ impl Guest {
     #[must_use]
     pub fn sessions_of_listener(&self) -> u32 {
         self.listener.active.load(std::sync::atomic::Ordering::Relaxed)
+    }
+
+    /// Whether so many logins have failed that the connection has to end.
+    #[must_use]
+    pub fn has_failed_too_often(&self) -> bool {
+        self.control.failed_logins() >= self.listener().login_failures_max
     }
 
     /// Whether the session has to end now. `is_free`: nothing is lost when it ends here; at other moments only urgent orders

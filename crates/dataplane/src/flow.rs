@@ -124,6 +124,9 @@ impl Flow {
         debug_assert_eq!(self.approved, 0);
         let mut whole = buffer::take();
         let len = bytes.len() + self.unseen().len();
+        if len > whole.capacity() && !whole.grow(len) {
+            return false;
+        }
         if whole.append(bytes) + whole.append(self.unseen()) < len {
             return false;
         }
@@ -131,11 +134,19 @@ impl Flow {
         true
     }
 
-    /// Whether no more can be read before something is forwarded.
+    /// Whether no more can be read before something is forwarded, or the buffer has [grown](Self::grow).
     pub(crate) fn is_full(&self) -> bool {
         self.buffer
             .as_ref()
-            .is_some_and(|buffer| buffer.filled().len() == buffer::CAPACITY)
+            .is_some_and(|buffer| buffer.len() == buffer.capacity())
+    }
+
+    /// Makes room in a full buffer for more of the next `len` bytes, none of which may be approved. The memory follows what has been read,
+    /// twice as much each time: a length that a client has only said costs nothing. False where there is to be no more.
+    pub(crate) fn grow(&mut self, len: usize) -> bool {
+        debug_assert_eq!(self.approved, 0);
+        let buffer = self.buffer.as_mut();
+        buffer.is_some_and(|buffer| buffer.grow(len.min(4 * buffer.capacity())))
     }
 
     /// The source has ended: once everything is written, the sink is told so.

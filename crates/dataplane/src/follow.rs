@@ -129,6 +129,11 @@ fn take(shared: &Arc<Shared>, serial: u32, cluster: &Cluster, event: ServerEvent
     };
     match event.change {
         ServerChange::Up => {}
+        ServerChange::Silent => {
+            if cluster.config().on_down == OnDown::Close {
+                raise(event.server, Signal::ServerSilent);
+            }
+        }
         ServerChange::Down { .. } => {
             if cluster.config().on_down == OnDown::Close {
                 raise(event.server, Signal::ServerDown);

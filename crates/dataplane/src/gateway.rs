@@ -27,7 +27,7 @@ use crate::keys::PrivateKey;
 use crate::lookups::LookupSeries;
 use crate::registry::Registry;
 use crate::split::Book;
-use crate::split::SplitSeries;
+use crate::split::SeriesOfWorker;
 use crate::thread::spawn;
 use crate::users::Users;
 use crate::worker::{self, Message};
@@ -39,9 +39,9 @@ pub(crate) struct Shared {
     /// Sessions on each worker, from the moment they are accepted.
     pub(crate) sessions_on: Box<[AtomicUsize]>,
     pub(crate) max_connections: AtomicU32,
-    pub(crate) buffer_pool_max: usize,
+    pub(crate) buffers: net::buffer::Limits,
     /// What each worker counts in mode `split`.
-    pub(crate) split_series: Box<[SplitSeries]>,
+    pub(crate) split_series: Box<[SeriesOfWorker]>,
     pub(crate) lookup_series: Box<[LookupSeries]>,
     /// Who may log in, in mode `split`.
     pub(crate) accounts: Accounts,
@@ -171,8 +171,8 @@ impl Gateway {
             registry: Registry::default(),
             sessions_on: (0..config.workers).map(|_| AtomicUsize::new(0)).collect(),
             max_connections: AtomicU32::new(config.max_connections.unwrap_or(u32::MAX)),
-            buffer_pool_max: config.buffer_pool_max,
-            split_series: (0..config.workers).map(|_| SplitSeries::default()).collect(),
+            buffers: worker::buffer_limits(config),
+            split_series: (0..config.workers).map(|_| SeriesOfWorker::default()).collect(),
             lookup_series: (0..config.workers).map(|_| LookupSeries::default()).collect(),
             accounts: Accounts::new(Users::new(&[], None)),
             started: Instant::now(),

@@ -1,7 +1,8 @@
 //! A login by user and password as they are: that of protocols that have no other.
 //!
-//! The gateway's own accounts are asked first, then those of the servers, where the cluster reads them. A user that neither
-//! knows is tried: by a login on a server, which is what a MySQL client's password would come to as well.
+//! The accounts are those of mode `split`, by the same function ([`Accounts::applicant`](crate::accounts::Accounts::applicant)). Only where the
+//! configuration names no accounts at all do the servers decide on everybody, as they do for MySQL clients of mode `session`. No password
+//! is empty here: nobody has shown anything with one.
 
 use std::sync::Arc;
 
@@ -9,8 +10,9 @@ use config::Secret;
 use tokio::time::timeout;
 use upstream::{Credential, CredentialSecret};
 
-use crate::accounts::Proof;
+use crate::accounts::{Proof, is_an_alias};
 use crate::extension::Guest;
+use crate::guesses::Asking;
 use crate::registry::Place;
 use crate::users::UserSession;
 
@@ -45,6 +47,11 @@ pub enum NotAdmitted {
     /// The account has as many sessions as it may have.
     #[error("user has exceeded the limit of {0} sessions")]
     TooMany(u32),
+    /// Too many have failed.
+    #[error(
+        "too many logins of this user from this address have failed, and others wait already; try again later"
+    )]
+    TooManyFailures,
     /// Nobody could be asked; in words for a person.
     #[error("the login could not be checked: {0}")]
     Unchecked(String),
@@ -64,7 +71,7 @@ impl Guest {
     ) -> Result<Identity, NotAdmitted> {
         let limit = self.listener().login_timeout;
         let password = Secret::new(password);
-        let judged = timeout(limit, self.judge(user, &password, now)).await;
+        let judged = timeout(limit, self.judge_in_turn(user, &password, now)).await;
         let judged =
             judged.unwrap_or_else(|_| Err(NotAdmitted::Unchecked(format!("no answer within {limit:?}"))));
         match &judged {
@@ -78,7 +85,32 @@ impl Guest {
                 };
                 self.worker.shared.registry.insert(self.id(), place);
             }
-            Err(_) => self.series.login_failures.inc(),
+            Err(error) => {
+                if matches!(error, NotAdmitted::Denied | NotAdmitted::TooManyFailures) {
+                    self.control.login_failed();
+                }
+                self.series.login_failures.inc();
+            }
+        }
+        judged
+    }
+
+    /// When its turn has come, and with the answer held back where many have failed.
+    async fn judge_in_turn(
+        &self,
+        user: &str,
+        password: &Secret,
+        now: Option<&mut Identity>,
+    ) -> Result<Identity, NotAdmitted> {
+        let asking = Asking::new(&self.peer, user.as_bytes(), self.listener());
+        let guesses = &self.worker.shared.accounts.guesses;
+        let attempt = guesses.begin(asking).await;
+        let attempt = attempt.map_err(|_| NotAdmitted::TooManyFailures)?;
+        let judged = self.judge(user, password, now).await;
+        match &judged {
+            Ok(_) => attempt.succeeded(),
+            Err(NotAdmitted::Denied) => tokio::time::sleep(attempt.failed()).await,
+            Err(_) => {}
         }
         judged
     }
@@ -89,7 +121,13 @@ impl Guest {
         password: &Secret,
         now: Option<&mut Identity>,
     ) -> Result<Identity, NotAdmitted> {
+        if password.reveal().is_empty() {
+            return Err(NotAdmitted::Denied);
+        }
         let (accounts, cluster) = (&self.worker.shared.accounts, self.cluster());
+        if accounts.names_none(cluster) {
+            return self.try_on_server(user, password).await;
+        }
         let reads_accounts = cluster.accounts().is_some();
         if reads_accounts && !cluster.has_read_accounts() {
             cluster.renew_accounts().await;
@@ -106,9 +144,6 @@ impl Guest {
                     credential: passed.ok_or(NotAdmitted::Denied)?,
                     session: None,
                 });
-            }
-            if !applicant.exists() && !reads_accounts {
-                return self.try_on_server(user, password).await;
             }
             if let Some(credential) = accounts.judge(&applicant, &proof, cluster).await {
                 // Whoever logs in once more is no second session.
@@ -134,7 +169,11 @@ impl Guest {
 
     /// Logs in on a server, and leaves again.
     async fn try_on_server(&self, user: &str, password: &Secret) -> Result<Identity, NotAdmitted> {
-        let admitted = self.cluster().admits(user, password).await;
+        let cluster = self.cluster();
+        if is_an_alias(user.as_bytes(), cluster) {
+            return Err(NotAdmitted::Denied);
+        }
+        let admitted = cluster.admits(user, password).await;
         if !admitted.map_err(|error| NotAdmitted::Unchecked(error.to_string()))? {
             return Err(NotAdmitted::Denied);
         }

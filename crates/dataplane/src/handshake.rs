@@ -5,6 +5,7 @@
 //! the plugin of the account with a nonce of its own (auth switch request), the client is asked the same, and
 //! from there on both talk to each other. It is the one switch that every client with CLIENT_PLUGIN_AUTH understands.
 
+mod change_user;
 mod compression;
 mod give_up;
 mod patience;
@@ -16,18 +17,20 @@ use std::time::Duration;
 use aws_lc_rs::rand::{SecureRandom, SystemRandom};
 use config::TlsMode;
 use mysql_wire::compression::Algorithm;
-use mysql_wire::{Capabilities, ChangeUser, Greeting, Login, OkPacket, SslRequest, StatusFlags};
+use mysql_wire::{Capabilities, ErrPacket, Greeting, Login, OkPacket, SslRequest, StatusFlags};
 use net::{Stream, TlsRefusal};
 use tokio::time::timeout;
 use upstream::{Cluster, GreetingError, Lease, Server, ServerTraits};
 
-use crate::auth_relay::{AuthRelay, Links, Step};
+use crate::auth_relay::{AuthRelay, Links, Step, TAKEN_FOR_THE_GATEWAY};
 use crate::control::Control;
 use crate::error::{During, SessionError};
 use crate::gateway::ListenerState;
+use crate::guesses::Attempt;
 use crate::session::signal_as_error;
 use crate::side::{ReadError, Side, malformed};
 
+pub(crate) use change_user::{Changed, change_user};
 pub(crate) use compression::{agreed_compression, compressed};
 use compression::{compression_flag, server_compression, zstd_level};
 pub(crate) use patience::Patience;
@@ -219,7 +222,7 @@ pub(crate) async fn log_in(
     login: Login,
     (mut lease, greeting): (Lease, Greeting),
     listener: &Arc<ListenerState>,
-    control: &Control,
+    (control, attempt): (&Control, Attempt<'_>),
 ) -> Result<LoggedIn, SessionError> {
     let server = Arc::clone(&lease.server);
     let failed = |cause: String| SessionError::ServerLogin {
@@ -263,9 +266,9 @@ pub(crate) async fn log_in(
         &mut client_side,
         &mut server_side,
         listener,
-        capabilities,
+        (capabilities, &forwarded.user),
         (&server, control),
-        true,
+        (attempt, true),
     )
     .await;
     let (client_unread, server_unread) = (client_side.into_unread(), server_side.into_unread());
@@ -324,70 +327,39 @@ async fn answer_in_time(
     client: &mut Side<'_>,
     server_side: &mut Side<'_>,
     listener: &ListenerState,
-    capabilities: Capabilities,
+    (capabilities, user): (Capabilities, &[u8]),
     (server, control): (&Server, &Control),
-    is_free: bool,
+    (attempt, is_free): (Attempt<'_>, bool),
 ) -> Result<Vec<u8>, SessionError> {
     let limit = listener.config.login_timeout;
     let mut relay = auth_relay(client, server_side, listener, capabilities);
-    let answered = tokio::select! {
+    let authenticated = authenticate(client, server_side, &mut relay, listener, (server, user));
+    let mut answered = tokio::select! {
         biased;
-        answered = timeout(limit, authenticate(client, server_side, &mut relay, listener, server.name())) => answered.unwrap_or(Err(SessionError::LoginTimeout(limit))),
+        answered = timeout(limit, authenticated) => answered.unwrap_or(Err(SessionError::LoginTimeout(limit))),
         signal = control.signalled(is_free) => Err(signal_as_error(signal, server.name(), listener)),
     };
-    match &answered {
+    match &mut answered {
+        Ok(_) => attempt.succeeded(),
+        Err(SessionError::LoginRefused { payload, held }) if is_denial(payload, capabilities) => {
+            *held = attempt.failed();
+        }
+        Err(SessionError::LoginRefused { .. } | SessionError::ServerGone { .. }) => {}
         Err(SessionError::ServerLogin { cause, .. }) => listener.cluster.suspect(server, cause),
-        Ok(_) | Err(SessionError::LoginRefused | SessionError::ServerGone { .. }) => {}
-        Err(_) => give_up::in_authentication(server_side, &mut relay).await,
+        Err(_) => {
+            // Whoever leaves now has learned as much as by a refusal.
+            if relay.has_told() {
+                attempt.failed();
+            }
+            give_up::in_authentication(server_side, &mut relay).await;
+        }
     }
     answered
 }
 
-/// COM_CHANGE_USER: the same as a login, on connections that are logged in. Returns the user and the status
-/// of the OK; no status where the server refused.
-///
-/// The client may have made its answer with the nonce of our greeting, so the server is made to ask again.
-pub(crate) async fn change_user(
-    client: &mut Side<'_>,
-    server_side: &mut Side<'_>,
-    listener: &ListenerState,
-    capabilities: Capabilities,
-    (server, control): (&Server, &Control),
-) -> Result<(Vec<u8>, Option<StatusFlags>), SessionError> {
-    let limit = listener.config.login_timeout;
-    let packet = tokio::select! {
-        biased;
-        packet = timeout(limit, client.read()) => packet.map_err(|_| SessionError::LoginTimeout(limit))?,
-        signal = control.signalled(false) => return Err(signal_as_error(signal, server.name(), listener)),
-    };
-    let request = ChangeUser::decode(&packet.map_err(client_read)?, capabilities).map_err(malformed)?;
-    let user = request.user.clone();
-    // A packet that ends before the charset has no place for a plugin.
-    let forwarded = match request.charset {
-        None => request,
-        Some(_) => ChangeUser {
-            auth_response: Vec::new(),
-            auth_plugin: Some(NO_SUCH_PLUGIN.to_vec()),
-            ..request
-        },
-    };
-    let mut payload = Vec::with_capacity(256);
-    forwarded.encode(&mut payload, capabilities);
-    let gone = |_| SessionError::ServerGone {
-        server: server.name().to_owned(),
-        during: During::Login,
-    };
-    let server_limit = listener.cluster.config().login_timeout;
-    let written = timeout(server_limit, server_side.write(&payload)).await;
-    written
-        .unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
-        .map_err(gone)?;
-    let parties = (server, control);
-    match answer_in_time(client, server_side, listener, capabilities, parties, false).await {
-        Ok(ok) => Ok((user, Some(ok_status(&ok, capabilities)))),
-        Err(SessionError::LoginRefused) => Ok((user, None)),
-        Err(error) => Err(error),
-    }
+/// Whether the server's error is about the password, and no more.
+fn is_denial(payload: &[u8], capabilities: Capabilities) -> bool {
+    ErrPacket::decode(payload, capabilities).is_ok_and(|error| upstream::DENIALS.contains(&error.code))
 }
 
 fn ok_status(ok: &[u8], capabilities: Capabilities) -> StatusFlags {
@@ -493,6 +465,7 @@ fn auth_relay<'k>(
         client: client.link(),
         server: server.link(),
         cleartext_allowed: listener.cluster.config().allow_cleartext_passwords,
+        trusts_unix_clients: listener.config.trust_unix_clients,
         multi_factor: capabilities.contains(Capabilities::MULTI_FACTOR),
     };
     AuthRelay::new(links, &listener.rsa_key)
@@ -514,8 +487,9 @@ async fn authenticate(
     server: &mut Side<'_>,
     relay: &mut AuthRelay<'_>,
     listener: &ListenerState,
-    server_name: &str,
+    (of_server, user): (&Server, &[u8]),
 ) -> Result<Vec<u8>, SessionError> {
+    let server_name = of_server.name();
     let gone = || SessionError::ServerGone {
         server: server_name.to_owned(),
         during: During::Login,
@@ -560,14 +534,28 @@ async fn authenticate(
             }
             Step::ToServer(payload) => server.write(&payload).await.map_err(|_| gone())?,
             Step::Accepted(payload) => {
+                if relay.needs_proof() {
+                    prove(listener, of_server, user).await?;
+                }
                 client.write(&payload).await.map_err(SessionError::ClientFailed)?;
                 return Ok(payload);
             }
             Step::Refused(payload) => {
-                client.write(&payload).await.map_err(SessionError::ClientFailed)?;
-                return Err(SessionError::LoginRefused);
+                let held = Duration::ZERO;
+                return Err(SessionError::LoginRefused { payload, held });
             }
         }
+    }
+}
+
+/// The server has let the account in over a Unix socket: whether that proves the password.
+async fn prove(listener: &ListenerState, server: &Server, user: &[u8]) -> Result<(), SessionError> {
+    match listener.cluster.looks_at_password(server, user).await {
+        Ok(true) => Ok(()),
+        Ok(false) => Err(SessionError::PasswordExposed(TAKEN_FOR_THE_GATEWAY.into())),
+        Err(reason) => Err(SessionError::PasswordExposed(format!(
+            "Access denied: it is not known whether the server looks at the password of this account over its Unix socket: {reason}"
+        ))),
     }
 }
 

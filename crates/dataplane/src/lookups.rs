@@ -266,7 +266,7 @@ pub(crate) fn of_listener(worker: &Worker, listener: &ListenerState) -> Option<R
     worker.extension.get()?.lookups(&listener.config)
 }
 
-/// What `FOREBAY SET consistency = …` says about how fresh the lookups of a session are from here on: `None` within is what the
+/// What `FOREBAY SET lookup_consistency = …` (formerly `consistency`) says about how fresh the lookups of a session are from here on: `None` within is what the
 /// configuration says. `None` where it is something else.
 pub(crate) fn wanted_level(text: &[u8]) -> Option<Option<ReadConsistency>> {
     const ALL: [ReadConsistency; 3] = [
@@ -276,11 +276,11 @@ pub(crate) fn wanted_level(text: &[u8]) -> Option<Option<ReadConsistency>> {
     ];
     let (name, value) = str::from_utf8(text).ok()?.split_once('=')?;
     let mut words = name.trim_end().trim_end_matches(':').split_whitespace();
-    let is_it = ["FOREBAY", "SET", "consistency"].iter().all(|expected| {
-        words
-            .next()
-            .is_some_and(|word| word.eq_ignore_ascii_case(expected))
-    });
+    let mut next_is = |expected: &[&str]| {
+        let next = words.next().unwrap_or_default();
+        expected.iter().any(|word| next.eq_ignore_ascii_case(word))
+    };
+    let is_it = next_is(&["FOREBAY"]) && next_is(&["SET"]) && next_is(&["lookup_consistency", "consistency"]);
     if !is_it || words.next().is_some() {
         return None;
     }
@@ -420,6 +420,10 @@ mod tests {
     fn a_session_says_how_fresh_its_lookups_are() {
         for (text, wanted) in [
             ("FOREBAY SET consistency = strong", Some(ReadConsistency::Strong)),
+            (
+                "FOREBAY SET lookup_consistency = strong",
+                Some(ReadConsistency::Strong),
+            ),
             (
                 "forebay set CONSISTENCY='Session';",
                 Some(ReadConsistency::Session),

@@ -146,7 +146,7 @@ impl Answer for ResponseTracker {
 /// Forwards the command at the head of what the client sent, and its response.
 pub(crate) async fn forward(session: &mut Session, head: CommandHead) -> Result<Exchanged, Broken> {
     session.wires.begin_command()?;
-    session.response.begin(head.command);
+    session.begin_response(head);
     let exchange = Exchange::new(&mut session.response, &session.control, false);
     let (ended, place) = exchange.run(&mut session.wires).await;
     session.error_sequence = place;
@@ -333,13 +333,12 @@ impl<'a, A: Answer> Exchange<'a, A> {
         match wires.up.poll_read(cx, &mut wires.client) {
             Poll::Ready(Ok(0)) => Poll::Ready(Err(Broken::Client(io::ErrorKind::UnexpectedEof.into()))),
             Poll::Ready(Ok(_)) => {
-                self.control.mark(Waiting::Client);
+                self.control.mark(Waiting::Request);
                 Poll::Ready(Ok(()))
             }
             Poll::Ready(Err(error)) => Poll::Ready(Err(Broken::Client(error))),
             Poll::Pending => {
-                // The client is the one who is slow: it is its idle limit that runs.
-                self.control.mark_if_new(Waiting::Client);
+                self.control.mark_if_new(Waiting::Request);
                 Poll::Pending
             }
         }
@@ -408,7 +407,7 @@ impl<'a, A: Answer> Exchange<'a, A> {
         if !std::mem::take(&mut self.look_again) {
             match wires.down.poll_read_much(cx, &mut wires.server) {
                 Poll::Ready(Ok(0) | Err(_)) => return Poll::Ready(Err(Broken::Server)),
-                Poll::Ready(Ok(_)) => self.control.mark(Waiting::Server),
+                Poll::Ready(Ok(_)) => self.control.mark_answer(),
                 Poll::Pending => {
                     if self.request_done {
                         self.control.mark_if_new(Waiting::Server);
@@ -439,8 +438,7 @@ impl<'a, A: Answer> Exchange<'a, A> {
         }
         let written = wires.down.poll_write(cx, &mut wires.client);
         if written.is_pending() {
-            // The client is the one who is slow: it is its idle limit that runs.
-            self.control.mark(Waiting::Client);
+            self.control.mark(Waiting::Reader);
         }
         written.map_err(Broken::Client)
     }

@@ -6,6 +6,7 @@ use std::convert::Infallible;
 use std::future::poll_fn;
 use std::task::{Context, Poll, ready};
 
+use mysql_wire::statement::CURSOR_FLAGS_END;
 use mysql_wire::{Command, PacketHeader, WireError};
 
 use crate::answer::{self, Unasked};
@@ -115,12 +116,17 @@ fn is_there(session: &Session, head: CommandHead) -> bool {
     up.is_full() || up.unseen().len() >= PacketHeader::LEN + head.payload_len
 }
 
-/// The head of a command once enough of it is there: its first byte, or all of it where [`classify`] looks further.
+/// The head of a command once enough of it is there: its first byte, or all of it where [`classify`] looks further. Of an
+/// execution that is whether it asks for a cursor.
 #[inline]
 fn head(bytes: &[u8]) -> Option<CommandHead> {
     let payload_len = PacketHeader::parse(bytes)?.payload_len;
-    let needed = if payload_len <= KILL_MAX { payload_len } else { 1 };
     let payload = &bytes[PacketHeader::LEN..];
+    let needed = match payload.first() {
+        _ if payload_len <= KILL_MAX => payload_len,
+        Some(&first) if Command(first) == Command::STMT_EXECUTE => CURSOR_FLAGS_END,
+        _ => 1,
+    };
     if payload.len() < needed {
         return None;
     }
@@ -180,5 +186,10 @@ mod tests {
         let long = head(b"\0\0\x01\0\x03").unwrap();
         assert_eq!((long.command, long.payload_len), (Command::QUERY, 0x1_0000));
         assert_eq!(head(b"\0\0\0\0").unwrap().command, Command::SLEEP);
+        assert!(
+            head(b"\0\0\x01\0\x17\x01\0\0\0").is_none(),
+            "it may ask for a cursor"
+        );
+        assert!(head(b"\0\0\x01\0\x17\x01\0\0\0\x01").is_some());
     }
 }

@@ -5,7 +5,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mysql_wire::{Capabilities, ErrPacket, PacketHeader, ResponseTracker, StatusFlags};
+use mysql_wire::statement::asks_for_cursor;
+use mysql_wire::{Capabilities, Command, ErrPacket, PacketHeader, ResponseTracker, StatusFlags};
+use net::Peer;
 use telemetry::ServerSeries;
 use tokio::io::AsyncWriteExt;
 use upstream::{Seat, Server};
@@ -34,6 +36,8 @@ pub(crate) struct Session {
     pub(crate) status: StatusFlags,
     /// Since COM_CHANGE_USER, for the log.
     pub(crate) changed_user: Option<Box<str>>,
+    /// The client, behind the load balancer that speaks for it.
+    pub(crate) peer: Peer,
     pub(crate) commands: u64,
     /// Where `point_lookups` is on.
     pub(crate) lookups: Option<Box<session_lookup::OfSession>>,
@@ -61,6 +65,22 @@ impl Session {
         let unseen = self.wires.up.unseen();
         let end = (PacketHeader::LEN + head.payload_len).min(unseen.len());
         unseen.get(PacketHeader::LEN..end).unwrap_or_default()
+    }
+
+    /// The next response is to the command at the head of what the client sent.
+    #[inline]
+    pub(crate) fn begin_response(&mut self, head: CommandHead) {
+        let payload = self.payload(head);
+        let asks_for_cursor = asks_for_cursor(payload);
+        let loads_file =
+            self.capabilities.contains(Capabilities::LOCAL_FILES) && may_load_file(head, payload);
+        self.response.begin(head.command);
+        if asks_for_cursor {
+            self.response.allow_cursor();
+        }
+        if loads_file {
+            self.response.allow_infile();
+        }
     }
 
     /// What the end of the server's connection means now.
@@ -101,6 +121,20 @@ impl Session {
             Some(Signal::DrainNow | Signal::ShutdownNow)
         )
     }
+}
+
+/// Whether a command may load a file of the client's, as far as mode `session` knows it: a statement in which a word begins or ends like
+/// one that does, an execution, or what is too long to be read.
+fn may_load_file(head: CommandHead, payload: &[u8]) -> bool {
+    const READ_MAX: usize = 4096;
+    const WORDS: [&[u8]; 2] = [b"load", b"execute"];
+    let has = |word: &&[u8]| {
+        payload
+            .windows(word.len())
+            .any(|part| part.eq_ignore_ascii_case(word))
+    };
+    let is_unread = payload.len() > READ_MAX || payload.len() < head.payload_len;
+    head.command == Command::STMT_EXECUTE || is_unread || WORDS.iter().any(has)
 }
 
 /// Writes what may still be forwarded to the client, then `last`, and ends the connection.
@@ -194,12 +228,14 @@ pub(crate) fn signal_as_error(signal: Signal, server: &str, listener: &ListenerS
         Signal::Drain | Signal::DrainNow => SessionError::Drained,
         Signal::Shutdown | Signal::ShutdownNow => SessionError::Shutdown,
         Signal::ClientIdle => SessionError::ClientIdle,
+        Signal::RequestStalled => SessionError::RequestStalled,
+        Signal::ReaderStalled => SessionError::ReaderStalled,
         Signal::ServerTimeout => SessionError::ServerTimeout {
             server: name(),
             timeout: listener.cluster.config().server_idle_timeout,
         },
         Signal::StatementTimeout => SessionError::StatementTimeout { mariadb: false },
-        Signal::ServerDown => SessionError::ServerDown { server: name() },
+        Signal::ServerDown | Signal::ServerSilent => SessionError::ServerDown { server: name() },
         Signal::Kill => SessionError::Killed,
     }
 }

@@ -163,6 +163,11 @@ impl Users {
         Arc::new(User::of_servers("", [&secret, &secret]))
     }
 
+    /// Whether there are none.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.by_name.is_empty()
+    }
+
     /// Whether any account needs the password itself: then no failure must show which do not.
     pub(crate) fn wants_passwords(&self) -> bool {
         !self.rounds.is_empty()
@@ -179,10 +184,10 @@ impl User {
             ed25519_key: config.ed25519_key.as_ref(),
         };
         let other = Given {
-            password: config.other_password.as_ref(),
-            native_hash: config.other_native_hash.as_ref(),
-            sha2_hash: config.other_sha2_hash.as_ref(),
-            ed25519_key: config.other_ed25519_key.as_ref(),
+            password: config.previous_password.as_ref(),
+            native_hash: config.previous_native_hash.as_ref(),
+            sha2_hash: config.previous_sha2_hash.as_ref(),
+            ed25519_key: config.previous_ed25519_key.as_ref(),
         };
         let known = before.filter(|_| keeps).map_or(&[][..], |before| &before.secrets);
         let other = other.is_any().then(|| Known::of(&other, known));
@@ -335,6 +340,11 @@ impl Applicant {
 
     pub(crate) fn exists(&self) -> bool {
         self.exists
+    }
+
+    /// Whether a fast answer can be checked: a password is known.
+    pub(crate) fn knows_password(&self) -> bool {
+        self.exists && self.user.secrets.iter().any(|secret| secret.password().is_some())
     }
 
     /// Whether no password at all is a right one.

@@ -3,7 +3,6 @@
 use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
 
 use foldhash::fast::RandomState;
 use net::{Accepted, buffer};
@@ -16,14 +15,12 @@ use tokio::task::spawn_local;
 use upstream::Cluster;
 
 use crate::arrival;
-use crate::control::{Clock, ServerKey, Sessions, Signal};
+use crate::clock::{Clock, TICK};
+use crate::control::{ServerKey, Sessions, Signal};
 use crate::describe::SessionStatus;
 use crate::extension::{Extension, OnWorker, WorkerHandle};
 use crate::gateway::{ListenerState, Shared};
 use crate::split::{self, Book, Mirrors, Pools, RulesOnWorker};
-
-/// How often the coarse clock ticks and idle sessions are looked for.
-pub(crate) const TICK: Duration = Duration::from_millis(250);
 
 /// What a worker is told. The queue has no bound of its own: it holds at most one message a client connection, whose
 /// number is bounded where they are accepted, and a few for each change of the cluster.
@@ -123,6 +120,14 @@ pub(crate) fn runtime(metrics: Arc<telemetry::Worker>) -> std::io::Result<LocalR
         .build_local(LocalOptions::default())
 }
 
+/// What the configuration gives each worker.
+pub(crate) fn buffer_limits(config: &config::Config) -> buffer::Limits {
+    buffer::Limits {
+        free: config.buffer_pool_max,
+        grown: usize::try_from(config.statement_memory_max.0).unwrap_or(usize::MAX),
+    }
+}
+
 /// Runs a worker on the current thread until it is told to stop.
 pub(crate) fn run(
     runtime: &LocalRuntime,
@@ -130,7 +135,8 @@ pub(crate) fn run(
     shared: Arc<Shared>,
     inbox: UnboundedReceiver<Message>,
 ) {
-    buffer::set_limit(shared.buffer_pool_max);
+    buffer::set_limit(shared.buffers.free);
+    buffer::set_grown_limit(shared.buffers.grown);
     let metrics = shared.telemetry.worker(index);
     let worker = Rc::new(Worker {
         index,
@@ -216,6 +222,9 @@ async fn sweep(worker: Rc<Worker>) {
         ticks.tick().await;
         worker.clock.advance();
         worker.sessions.check_idle();
+        for (label, count) in worker.sessions.count_waiting() {
+            worker.metrics.waiting(label, count);
+        }
         worker.metrics.buffers_in_use.set(buffer::in_use_count() as i64);
         worker.metrics.buffers_free.set(buffer::free_count() as i64);
     }

@@ -41,6 +41,8 @@ impl Stage {
         certificates.write_to(folder.path()).unwrap();
         let bind = config::BindAddress::Tcp(SocketAddr::from(([127, 0, 0, 1], 0)));
         let mut config = config::Listener::new(bind, "main");
+        // Many logins fail here.
+        config.login_delay_max = Duration::ZERO;
         config.tls.mode = config::TlsMode::Preferred;
         config.tls.cert = Some(folder.path().join("cert.pem"));
         config.tls.key = Some(folder.path().join("key.pem"));
@@ -128,7 +130,7 @@ async fn tell(side: &mut Side<'_>, result: &Result<Authenticated, SessionError>)
 fn accounts() -> Vec<config::User> {
     let user = |name, password| config::User::new(name, Some(Secret::new(password)));
     let mut changing = user("changing", "another");
-    changing.other_password = Some(Secret::new("secret"));
+    changing.previous_password = Some(Secret::new("secret"));
     let mut hashed = config::User::new("hashed", None);
     hashed.native_hash = Some(Secret::new(HASH));
     vec![user("app", "secret"), changing, hashed, user("open", "")]

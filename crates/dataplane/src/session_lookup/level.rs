@@ -1,4 +1,4 @@
-//! `FOREBAY SET consistency = …`: how fresh a session's lookups are from here on. Servers do not know the statement.
+//! `FOREBAY SET lookup_consistency = …`: how fresh a session's lookups are from here on. Servers do not know the statement.
 
 use config::ReadConsistency;
 use mysql_wire::{OkPacket, write_packet};
@@ -47,7 +47,7 @@ pub(super) async fn statement(
     let Some(wanted) = text.and_then(lookups::wanted_level) else {
         return forward_statement(session, of, head, other).await;
     };
-    of.consistency = wanted.unwrap_or(session.listener.config.consistency);
+    of.consistency = wanted.unwrap_or(session.listener.config.lookup_consistency);
     let ok = OkPacket {
         status: settings::lasting(session.status),
         ..OkPacket::default()

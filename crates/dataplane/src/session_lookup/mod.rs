@@ -166,7 +166,7 @@ impl OfSession {
         let traits = session.listener.cluster.traits()?;
         Some(Box::new(Self {
             lookups,
-            consistency: session.listener.config.consistency,
+            consistency: session.listener.config.lookup_consistency,
             waited: None,
             user: user.into(),
             host: client.socket_addr().map(|address| address.ip()),
@@ -329,7 +329,7 @@ async fn serve(session: &mut Session, of: &mut OfSession, head: CommandHead) -> 
                 false => Standing::Changed,
             };
             (of.next_transaction, of.has_diagnostics) = (false, false);
-            of.consistency = session.listener.config.consistency;
+            of.consistency = session.listener.config.lookup_consistency;
             let now = session.worker.clock.now();
             of.rights.renew(of.lookups.rights_of_login(), now);
             forward(session, of, head, None).await
@@ -372,7 +372,7 @@ async fn forward_recorded(
     recorder: &mut Recorder,
 ) -> Result<Exchanged, Broken> {
     session.wires.begin_command()?;
-    session.response.begin(head.command);
+    session.begin_response(head);
     let mut recorded = Recorded {
         tracker: &mut session.response,
         recorder,

@@ -4,10 +4,11 @@
 //! one user may have different rights, and what one was told says nothing of the other, until both are known to have theirs as
 //! of the same grants.
 
+use crate::clock::TICK;
 use crate::gateway::ListenerState;
 use crate::lookups::Rights;
 use crate::session::Session;
-use crate::worker::{TICK, Worker};
+use crate::worker::Worker;
 
 /// What is known of the rights of a session.
 #[derive(Debug)]

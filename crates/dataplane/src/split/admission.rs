@@ -13,10 +13,13 @@ use crate::handshake::Patience;
 use crate::split::lease;
 use crate::split::login;
 use crate::split::rebuild;
+use crate::split::server;
 use crate::split::state::{Held, Refused, Split, Wait};
 
 /// A connection to a server on which the session may begin, with its state on it.
 pub(super) async fn admit(split: &mut Split) -> Result<Connection<Held>, SessionError> {
+    let oldest_login = split.listener.cluster.oldest_login();
+    split.control.oldest_login.set(oldest_login);
     let candidates = candidates(split)?;
     if let [only] = &*candidates {
         return wait_on(split, &only.server).await;
@@ -74,7 +77,11 @@ fn candidates(split: &Split) -> Result<Vec<Candidate>, SessionError> {
             is_primary: member.role == Role::Primary,
         })
         .collect();
-    candidates.sort_by_key(|candidate| (!candidate.is_primary, candidate.server.sessions()));
+    let rank = |candidate: &Candidate| {
+        let server = &candidate.server;
+        (server.is_silent(), !candidate.is_primary, server.sessions())
+    };
+    candidates.sort_by_key(rank);
     Ok(candidates)
 }
 
@@ -96,7 +103,11 @@ async fn on_server(
     // Ids of statements go on, so that one from before COM_CHANGE_USER means none.
     let without_baseline = login::start_of(split, Rc::default());
     split.session.change_user(without_baseline);
-    let connection = lease::bare_connection(split, server, wait).await;
+    let lease = lease::bare_connection(split, server, wait);
+    let connection = match wait {
+        Wait::InLine => lease.await,
+        Wait::NotInLine => server::unless_silent(server, lease).await,
+    };
     let mut connection = connection.map_err(|Refused(error)| error)?;
     let start = login::start_of(split, Rc::clone(&connection.state.baseline));
     split.session.change_user(start);

@@ -10,7 +10,7 @@ use std::rc::Rc;
 use mysql_wire::{PacketHeader, WireError};
 use sql_class::{Class, Effects, Facts};
 
-use crate::control::Waiting;
+use crate::control::{Signal, Waiting};
 use crate::error::SessionError;
 use crate::relay::Broken;
 use crate::session::CommandHead;
@@ -159,8 +159,12 @@ pub(crate) async fn send_whole(
     if state.is_empty() {
         return Ok(None);
     }
-    match send(split, &state, packet.as_deref().unwrap_or_default()).await {
-        Err(Broken::Signal(signal)) => {
+    let is_replica = split.lease.as_ref().is_some_and(|leased| !leased.is_primary);
+    split.control.can_move(is_replica);
+    let sent = send(split, &state, packet.as_deref().unwrap_or_default()).await;
+    split.control.can_move(false);
+    match sent {
+        Err(Broken::Signal(signal)) if signal != Signal::ServerSilent => {
             let error = split.signalled(signal);
             lease::abandon(split);
             Err(Refused(error))

@@ -7,10 +7,11 @@ use mysql_wire::{OkPacket, PacketHeader, write_packet};
 use session::PinReason;
 
 use crate::answer::{Unasked, unasked};
-use crate::control::Signal;
+use crate::control::{Signal, Waiting};
 use crate::error::{During, SessionError};
 use crate::relay::Traffic;
 use crate::session::{await_last_command, error_bytes, say_goodbye};
+use crate::split::answered::Answered;
 use crate::split::lease;
 use crate::split::state::{Refused, Split};
 
@@ -58,6 +59,7 @@ async fn next_header(split: &mut Split) -> Result<PacketHeader, SessionError> {
 }
 
 async fn read(split: &mut Split) -> Result<(), SessionError> {
+    split.control.mark(Waiting::Request);
     let wires = &mut split.wires;
     let read = poll_fn(|cx| wires.up.poll_read(cx, &mut wires.client));
     let read = tokio::select! {
@@ -121,8 +123,25 @@ pub(crate) async fn end_with(
         return Err(error);
     };
     split.worker.metrics.error_sent(packet.code, error.fault());
+    split.control.of_split.answered.set(Answered::Gateway);
     let bytes = error_bytes(&packet, sequence, split.capabilities);
     put(split, &bytes).await
+}
+
+async fn write(split: &mut Split) -> Result<std::io::Result<()>, SessionError> {
+    let (wires, control) = (&mut split.wires, &split.control);
+    let written = poll_fn(|cx| {
+        let written = wires.down.poll_write(cx, &mut wires.client);
+        if written.is_pending() {
+            control.mark(Waiting::Reader);
+        }
+        written
+    });
+    tokio::select! {
+        biased;
+        signal = control.signalled(false) => Err(signal_only(signal, &split.listener)),
+        written = written => Ok(written),
+    }
 }
 
 /// Writes what may go to the client of what has come from the server.
@@ -130,13 +149,7 @@ pub(crate) async fn flush(split: &mut Split) -> Result<(), SessionError> {
     if !split.wires.down.is_pending() {
         return Ok(());
     }
-    let wires = &mut split.wires;
-    let written = poll_fn(|cx| wires.down.poll_write(cx, &mut wires.client));
-    let written = tokio::select! {
-        biased;
-        signal = split.control.signalled(false) => return Err(signal_only(signal, &split.listener)),
-        written = written => written,
-    };
+    let written = write(split).await?;
     written.map_err(SessionError::ClientFailed)
 }
 
@@ -168,13 +181,7 @@ fn begin(split: &mut Split) -> Result<(), SessionError> {
 
 async fn put(split: &mut Split, packets: &[u8]) -> Result<(), SessionError> {
     split.wires.down.say(packets);
-    let wires = &mut split.wires;
-    let written = poll_fn(|cx| wires.down.poll_write(cx, &mut wires.client));
-    let written = tokio::select! {
-        biased;
-        signal = split.control.signalled(false) => return Err(signal_only(signal, &split.listener)),
-        written = written => written,
-    };
+    let written = write(split).await?;
     split.wires.traffic.add_to_client(packets.len());
     written.map_err(SessionError::ClientFailed)
 }

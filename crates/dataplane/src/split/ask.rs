@@ -111,6 +111,13 @@ pub(crate) fn plain(value: Option<&[u8]>) -> Option<Vec<u8>> {
     value.map(|value| value.iter().copied().filter(|&byte| byte != 0).collect())
 }
 
+/// First columns of all rows of a text result, whether definitions end with an EOF or not, in ASCII. Definitions come along, as the word
+/// `def` each.
+pub(crate) fn values(reply: &Reply) -> impl Iterator<Item = Vec<u8>> {
+    let packets = (1..).map_while(|index| reply.packet(index));
+    packets.filter_map(|mut packet| plain(take_value(&mut packet)?))
+}
+
 /// Sends all commands and reads all answers. An answer that is an error does not end it.
 ///
 /// To be dropped together with the connection only: after a cancelled conversation nobody knows what comes next on it.

@@ -9,6 +9,7 @@ use mysql_wire::gtid::{Flavor, GtidSet};
 use tracing::warn;
 use upstream::Connection;
 
+use crate::control::Waiting;
 use crate::error::SessionError;
 use crate::split::fresh::{self, Freshness};
 use crate::split::state::{Held, Refused, Split};
@@ -93,6 +94,7 @@ async fn forget_lost(
 
 /// Galera: has the node apply all that the cluster has committed so far.
 async fn sync(split: &Split, connection: &mut Connection<Held>) -> Result<(), Refused> {
+    split.control.mark_if_new(Waiting::Position);
     let capabilities = connection.capabilities;
     let set = |wanted| ask::query(capabilities, &fresh::sync_wait(split.session.carried(), wanted));
     let read = ask::query(capabilities, "SELECT 1");

@@ -23,6 +23,8 @@ pub(crate) enum Target {
     },
     /// On a replica that is fresh enough, or on the primary.
     Replica,
+    /// On the primary, or on any server where that would have to be waited for.
+    Anywhere,
     /// On a server of this group, by a rule.
     Group {
         name: Arc<str>,
@@ -124,7 +126,7 @@ impl Target {
     pub(crate) fn group(&self) -> Option<&str> {
         match self {
             Self::Group { name, .. } => Some(name),
-            Self::Primary { .. } | Self::Replica | Self::Named(_) | Self::Held => None,
+            Self::Primary { .. } | Self::Replica | Self::Anywhere | Self::Named(_) | Self::Held => None,
         }
     }
 }
@@ -233,6 +235,7 @@ fn candidates(
             admitted: group.is_none() && groups.is_empty() || groups.admits(server.name(), group),
             // Another one that takes writes has not everything, as the only one would.
             available: server.takes_statements()
+                && !server.is_silent()
                 && (group.is_some() || !server.has_no_room() && !denied::is_denied(split, server))
                 && !tried.contains(&server.id())
                 && (!is_writer || has_all(server)),

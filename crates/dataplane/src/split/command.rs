@@ -1,4 +1,7 @@
 //! Waiting for a client's command, and its statement.
+//!
+//! A statement is read whole, up to a packet of 16 MiB, into a buffer that grows. What is longer, or finds no memory among those of other
+//! sessions, is forwarded while it comes.
 
 use std::future::poll_fn;
 use std::task::{Context, Poll, ready};
@@ -15,10 +18,14 @@ use crate::session::CommandHead;
 use crate::split::state::Split;
 use crate::split::{answer, last, lookup, told};
 
+/// As much as is read of an execution before it is forwarded: 65535 parameters have as many types of two bytes.
+const HEAD_OF_EXECUTION: usize = 256 * 1024;
+
 /// Waits for the next command, as much of it as fits into a buffer: a statement is looked at before it is sent. What comes
 /// in the meantime for the session (a drain, a kill) ends it here.
 pub(crate) async fn accept(split: &mut Split) -> Result<CommandHead, SessionError> {
     split.control.mark(Waiting::Client);
+    split.control.shown.state(split.session.carried());
     split.error_sequence = Some(0);
     lookup::next_command(split);
     loop {
@@ -38,11 +45,17 @@ fn poll_accept(cx: &mut Context<'_>, split: &mut Split) -> Poll<Result<Option<Co
         if let Some(signal) = split.control.due(split.is_free()) {
             return Poll::Ready(Err(split.signalled(signal)));
         }
+        if split.lease.is_some() && !split.wires.down.is_empty() {
+            return answer::poll_last_words(cx, split).map(Err);
+        }
+        make_room(split);
         if let Some(head) = whole(split) {
+            split.control.mark_if_new(Waiting::Client);
             return Poll::Ready(Ok(Some(head)));
         }
         match lookup::poll_read(cx, split) {
             Poll::Ready(Ok(0)) => return Poll::Ready(Err(SessionError::ClientGone)),
+            Poll::Ready(Ok(_)) if whole(split).is_none() => split.control.mark(Waiting::Request),
             Poll::Ready(Ok(_)) => {}
             Poll::Ready(Err(error)) => return Poll::Ready(Err(SessionError::ClientFailed(error))),
             Poll::Pending if split.control.is_to_leave() => return Poll::Ready(Ok(None)),
@@ -51,6 +64,57 @@ fn poll_accept(cx: &mut Context<'_>, split: &mut Split) -> Poll<Result<Option<Co
             Poll::Pending => return Poll::Pending,
         }
     }
+}
+
+/// Lets the buffer grow that is full of a command which has to be there whole, or its beginning.
+#[inline]
+fn make_room(split: &mut Split) {
+    if split.wires.up.is_full()
+        && let Some(header) = PacketHeader::parse(split.wires.up.unseen())
+    {
+        let command = split.wires.up.unseen().get(PacketHeader::LEN).copied();
+        let wanted = match command.map(Command) {
+            Some(Command::QUERY | Command::STMT_PREPARE) => header.payload_len,
+            Some(Command::STMT_EXECUTE | Command::STMT_BULK_EXECUTE) => {
+                header.payload_len.min(HEAD_OF_EXECUTION)
+            }
+            _ => 0,
+        };
+        grow(split, header.payload_len, wanted);
+    }
+}
+
+/// False where no more than there is will be read of the command of this length.
+fn grow(split: &mut Split, payload_len: usize, wanted: usize) -> bool {
+    // The packets of a longer one have heads between them.
+    let is_one_packet = payload_len < PacketHeader::MAX_PAYLOAD;
+    let wanted = PacketHeader::LEN + wanted;
+    is_one_packet && split.wires.up.unseen().len() < wanted && split.wires.up.grow(wanted)
+}
+
+/// Reads the rest of a command that is there in part only. False where that is too long.
+pub(crate) async fn read_whole(split: &mut Split, head: CommandHead) -> Result<bool, SessionError> {
+    poll_fn(|cx| {
+        loop {
+            if split.wires.up.unseen().len() >= PacketHeader::LEN + head.payload_len {
+                return Poll::Ready(Ok(true));
+            }
+            if let Some(signal) = split.control.due(false) {
+                return Poll::Ready(Err(split.signalled(signal)));
+            }
+            if split.wires.up.is_full() && !grow(split, head.payload_len, head.payload_len) {
+                return Poll::Ready(Ok(false));
+            }
+            split.control.mark_if_new(Waiting::Request);
+            let wires = &mut split.wires;
+            match ready!(wires.up.poll_read(cx, &mut wires.client)) {
+                Ok(0) => return Poll::Ready(Err(SessionError::ClientGone)),
+                Ok(_) => split.control.mark(Waiting::Request),
+                Err(error) => return Poll::Ready(Err(SessionError::ClientFailed(error))),
+            }
+        }
+    })
+    .await
 }
 
 /// The head of the command that was read, once it is there as far as it fits.
@@ -68,6 +132,15 @@ fn whole(split: &Split) -> Option<CommandHead> {
         command,
         payload_len: header.payload_len,
     })
+}
+
+/// Whether the statement may load a file of the client's, who has said that it sends some.
+pub(crate) fn may_load_file(split: &Split, facts: &Facts) -> bool {
+    let may = Effects::LOADS_DATA
+        .with(Effects::TEXT_PREPARE)
+        .with(Effects::INCOMPLETE);
+    split.capabilities.contains(Capabilities::LOCAL_FILES)
+        && (facts.effects.intersects(may) || facts.class == Class::Unknown)
 }
 
 /// The payload of the command at the head of what the client sent, as far as it was read.

@@ -10,6 +10,7 @@ use sql_class::Dialect;
 use tokio::time::Instant;
 use upstream::{Connection, Server};
 
+use crate::control::Waiting;
 use crate::error::SessionError;
 use crate::split::ask;
 use crate::split::choose::{self, Target};
@@ -206,6 +207,7 @@ pub(crate) async fn wait_for(
     if limit.is_zero() {
         return Ok(false);
     }
+    split.control.mark_if_new(Waiting::Position);
     let seconds = limit.as_secs_f64();
     let statement = match position {
         GtidSet::MySql(_) => format!("SELECT WAIT_FOR_EXECUTED_GTID_SET('{position}', {seconds})"),

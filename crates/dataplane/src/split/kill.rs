@@ -13,13 +13,16 @@ use tokio::sync::oneshot;
 use crate::classify::Kill;
 use crate::control::{Control, Signal};
 use crate::error::SessionError;
+use crate::kill_right;
 use crate::registry::{Place, is_ours};
 use crate::session::CommandHead;
+use crate::split::answered::Answered;
+use crate::split::ask::{self, Reply};
 use crate::split::run::{elsewhere, on_primary, refuse};
-use crate::split::state::Split;
-use crate::split::{answer, command};
+use crate::split::state::{Refused, Split};
+use crate::split::{answer, command, lease, rebuild};
 use crate::worker::Message;
-use upstream::Cluster;
+use upstream::{Cluster, Server};
 
 /// Executes a `KILL` whose id may be one that the gateway gave out.
 pub(crate) async fn statement(
@@ -44,11 +47,14 @@ pub(crate) async fn process_kill(split: &mut Split, head: CommandHead) -> Result
 
 /// Kills what the gateway gave this id.
 async fn session(split: &mut Split, kill: Kill) -> Result<(), SessionError> {
-    let registry = &split.worker.shared.registry;
-    let place = registry.find(kill.id).filter(|place| is_own(split, place));
-    let Some(place) = place else {
+    let Some(place) = split.worker.shared.registry.find(kill.id) else {
         return refuse(split, SessionError::NoSuchSession(kill.id)).await;
     };
+    match may_kill(split, &place).await? {
+        Ok(true) => {}
+        Ok(false) => return refuse(split, SessionError::NotOwner(kill.id)).await,
+        Err(Refused(error)) => return refuse(split, error).await,
+    }
     let is_itself = kill.id == split.control.id;
     if kill.query_only && is_itself {
         return refuse(split, SessionError::Interrupted).await;
@@ -59,6 +65,7 @@ async fn session(split: &mut Split, kill: Kill) -> Result<(), SessionError> {
             mariadb: split.session.syntax().dialect.is_mariadb(),
         });
     }
+    split.control.of_split.answered.set(Answered::Gateway);
     let (reply, killed) = oneshot::channel();
     let cluster = Arc::clone(&split.listener.cluster);
     let message = Message::KillInPool {
@@ -83,9 +90,51 @@ async fn session(split: &mut Split, kill: Kill) -> Result<(), SessionError> {
     }
 }
 
-/// Whether a session is the same user's, in the same cluster: what a server asks, too.
-fn is_own(split: &Split, place: &Place) -> bool {
-    place.cluster == split.listener.cluster_serial && *place.user == *split.account.user.name.as_bytes()
+/// Whether a session is the same user's, or the user may end those of others: what a server asks, too. Sessions of other clusters are
+/// other servers' sessions, where the user's rights say nothing.
+async fn may_kill(split: &mut Split, place: &Place) -> Result<Result<bool, Refused>, SessionError> {
+    if place.cluster != split.listener.cluster_serial {
+        return Ok(Ok(false));
+    }
+    if *place.user == *split.account.user.name.as_bytes() {
+        return Ok(Ok(true));
+    }
+    let question = [ask::query(split.key.capabilities, kill_right::QUESTION)];
+    let asked = match split.lease.is_some() {
+        // Roles that the session has taken on are there. A conversation that breaks ends the session.
+        true => Ok(lease::ask_on_lease(split, &question)
+            .await
+            .map_err(|Refused(error)| error)?),
+        false => asked_of_a_server(split, &question).await,
+    };
+    Ok(asked.map(|replies| {
+        let version = &split.traits.server_version;
+        let reply = replies.first();
+        reply.is_some_and(|reply| kill_right::allowed_by(reply, version))
+    }))
+}
+
+/// On any server that the session may use, on a connection of its account and with its state: the primary, where there is one.
+async fn asked_of_a_server(split: &Split, question: &[Vec<u8>]) -> Result<Vec<Reply>, Refused> {
+    let Some(server) = any_server(split) else {
+        let cause = "no server can be asked for the account's rights".to_owned();
+        return Err(Refused(SessionError::KillFailed(cause)));
+    };
+    let mut connection = lease::connection(split, &server).await?;
+    let replies = rebuild::asked_in_time(split, &mut connection, question).await?;
+    split.pool().give_back(connection);
+    Ok(replies)
+}
+
+/// The primary, else any server that takes statements.
+fn any_server(split: &Split) -> Option<Arc<Server>> {
+    let topology = split.pool().topology();
+    let any = || {
+        let mut members = topology.members.iter();
+        members.find(|member| member.server.takes_statements())
+    };
+    let member = split.writer(&topology).or_else(any)?;
+    Some(Arc::clone(&member.server))
 }
 
 /// On the worker of the session: ends it, and has the connection that it holds killed by the account that watches the servers: a server
@@ -97,7 +146,7 @@ pub(crate) async fn end(control: Rc<Control>, cluster: Arc<Cluster>) -> Result<(
     match seat {
         Some((server, thread_id)) if thread_id != 0 => {
             let kill = format!("KILL {thread_id}");
-            cluster.run_by_account(server.server, &kill).await
+            cluster.kill(server.server, &kill).await
         }
         _ => Ok(()),
     }
@@ -111,6 +160,6 @@ pub(crate) async fn shoot(control: Rc<Control>, cluster: Arc<Cluster>) -> Result
     };
     let _aim = control.aim();
     cluster
-        .run_by_account(server.server, &format!("KILL QUERY {thread_id}"))
+        .kill(server.server, &format!("KILL QUERY {thread_id}"))
         .await
 }

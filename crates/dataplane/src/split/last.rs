@@ -15,7 +15,7 @@ use crate::session::CommandHead;
 use crate::split::ask::{AskError, Reply};
 use crate::split::run::with_statement;
 use crate::split::state::{Refused, Split};
-use crate::split::{answer, ask, command, given, lease, lookup, makers};
+use crate::split::{answer, answered, ask, command, given, lease, lookup, makers};
 
 /// What the connection at hand still says of the session's last statement.
 #[derive(Debug, Clone, Copy, Default)]
@@ -45,6 +45,7 @@ pub(crate) fn note_sent(split: &mut Split, command: Command) {
     if runs_sql {
         split.turn = split.turn.wrapping_add(1);
         split.with_figures = None;
+        answered::note_sent(split);
         if let Some(leased) = &mut split.lease {
             let has_count = leased.left.has_count;
             leased.left = Left {

@@ -7,10 +7,13 @@ use mysql_wire::{Capabilities, StatusFlags};
 use net::Stream;
 use session::{Carried, OfConnection, PinReason};
 use sql_class::Dialect;
-use upstream::{Cluster, Connection, Credential, LeaseError, Opened, Role, Server, ServerId, Topology};
+use upstream::{
+    Cluster, Connection, Credential, LeaseError, OUTDATED, Opened, Role, Server, ServerId, Topology,
+};
 
 use crate::control::Waiting;
 use crate::error::{During, SessionError};
+use crate::split::anywhere;
 use crate::split::ask;
 use crate::split::catch_up::caught_up;
 use crate::split::choose::{self, Target};
@@ -21,7 +24,7 @@ use crate::split::lookup;
 use crate::split::prepared::OnServer;
 use crate::split::rebuild::{may_do_without_schema, rebuild, rebuild_to};
 use crate::split::series::{AtPrimary, Ran};
-use crate::split::server::{Chosen, server};
+use crate::split::server::{self, Chosen, server};
 use crate::split::state::{Held, Leased, Refused, Split, Wait};
 use crate::split::transaction;
 
@@ -81,7 +84,8 @@ pub(crate) fn at_once(split: &mut Split, target: &Target) -> Now {
     let want = split.session.carried();
     let own = Some(split.control.id);
     let is_equal = |held: &Held| Rc::ptr_eq(want, &held.carried) || session::cost(want, &held.carried) == 0;
-    let cost = |held: &Held| match is_equal(held) {
+    let oldest_login = split.control.oldest_login.get();
+    let cost = |held: &Held| match held.login_began >= oldest_login && is_equal(held) {
         true => u32::from(held.last_session != own),
         false => session::CANNOT,
     };
@@ -97,7 +101,7 @@ pub(crate) fn at_once(split: &mut Split, target: &Target) -> Now {
 
 /// What the server of a connection is now that is held for longer than a statement. Roles that nobody knows for certain are not
 /// news: its server is out of sight for a moment, or claims to be the primary, as another does.
-fn judge_anew(split: &mut Split) {
+pub(crate) fn judge_anew(split: &mut Split) {
     let Some(leased) = &split.lease else { return };
     let topology = split.pool().topology();
     if leased.generation == topology.generation {
@@ -141,13 +145,17 @@ fn usual(split: &Split, target: &Target) -> Option<(Arc<Server>, bool)> {
         Target::Replica => {
             let freshness = fresh::known(split)?;
             if topology.members.len() == 1 {
-                split.series().at_primary(AtPrimary::NoReplica);
+                split.note_at_primary(AtPrimary::NoReplica);
                 return usual_primary(split, &topology);
             }
             let covers = |server: &Server| freshness.covered_by(server);
             let server = choose::replica(split, &topology, &[], None, covers, false)?;
             let is_primary = split.is_writer(&topology, &server);
             (is_primary || !fresh::is_galera(split)).then_some((server, is_primary))
+        }
+        Target::Anywhere => {
+            let at_hand = anywhere::at_hand(split, &topology, &[]);
+            at_hand.filter(|(_, is_primary)| *is_primary || !fresh::is_galera(split))
         }
         Target::Primary { .. } | Target::Group { .. } | Target::Named(_) | Target::Held => None,
     }
@@ -165,6 +173,11 @@ fn may_leave(split: &Split) -> bool {
     !split.keeps_connection && pins.all(|pin| pin.reason.ends_with_next_statement())
 }
 
+/// Whether what binds a session to its connection is over with the transaction that is open, or with the next statement.
+pub(crate) fn ends_with_transaction(reason: PinReason) -> bool {
+    matches!(reason, PinReason::Transaction | PinReason::Unsettled) || reason.ends_with_next_statement()
+}
+
 /// Whether something of the session is on its connection that is lost with it.
 pub(crate) fn holds_state(split: &Split) -> bool {
     let is_lost =
@@ -178,7 +191,7 @@ pub(crate) fn may_leave_replica(split: &Split) -> bool {
     is_replica && !split.session.in_transaction() && may_leave(split)
 }
 
-fn is_demoted(split: &Split) -> bool {
+pub(crate) fn is_demoted(split: &Split) -> bool {
     split.lease.as_ref().is_some_and(|leased| leased.is_demoted)
 }
 
@@ -201,7 +214,7 @@ async fn try_servers(
     target: &Target,
     mut chosen: Option<(Arc<Server>, bool)>,
 ) -> Result<(), Refused> {
-    split.control.mark(Waiting::Login);
+    split.control.mark(Waiting::Seat);
     let mut tried: Vec<ServerId> = split.lost_on.into_iter().collect();
     let (mut was_full, mut was_gone) = (false, false);
     loop {
@@ -215,12 +228,19 @@ async fn try_servers(
                 Chosen::Leased => return Ok(()),
             },
         };
+        split.control.mark_if_new(Waiting::Seat);
         let catches_up = is_primary && fresh::must_catch_up(split, target, &server);
         let syncs = catches_up || !is_primary && fresh::is_galera(split);
         let is_bare = split.state_may_wait && !syncs;
-        let found = match is_bare {
-            true => bare_connection(split, &server, Wait::InLine).await,
-            false => connection(split, &server).await,
+        let lease = async {
+            match is_bare {
+                true => bare_connection(split, &server, Wait::InLine).await,
+                false => connection(split, &server).await,
+            }
+        };
+        let found = match target {
+            Target::Replica | Target::Anywhere => server::unless_silent(&server, lease).await,
+            _ => lease.await,
         };
         let leased = match found {
             Ok(connection) if catches_up => Box::pin(caught_up(split, connection)).await,
@@ -248,6 +268,7 @@ async fn try_servers(
             Err(Refused(error))
                 if tried.len() + 1 < TRIES_MAX
                     && (may_try_another(&error)
+                        || !is_primary && *target == Target::Anywhere && !error.ends_session()
                         || !is_primary && *target == Target::Replica && denied::is_refused(&error)) =>
             {
                 was_gone |= split.lost_on == Some(server.id());
@@ -362,9 +383,9 @@ async fn lease_as(
 ) -> Result<Connection<Held>, Refused> {
     let own = Some(split.control.id);
     // Of equals, the one that this session had last: what its statement left is still there.
-    let cost = |held: &Held| match session::cost(want, &held.carried) {
-        session::CANNOT => session::CANNOT,
-        cost => cost.saturating_mul(2) + u32::from(held.last_session != own),
+    let cost = |held: &Held| match held.cost(want, split.control.oldest_login.get()) {
+        cost @ OUTDATED.. => cost,
+        cost => (2 * cost + u32::from(held.last_session != own)).min(OUTDATED - 1),
     };
     let waits = wait == Wait::InLine;
     let leased = split.pool().lease(server, &split.key, credential, cost, waits);
@@ -391,6 +412,7 @@ pub(crate) fn held(metrics: &telemetry::Worker, cluster: &Cluster, opened: &Open
         known: OfConnection::FRESH,
         syncs_reads: false,
         lacks_schema: false,
+        login_began: opened.login_began,
         series: metrics.server(cluster.name(), opened.server.name()),
     }
 }
@@ -426,6 +448,7 @@ pub(crate) fn attach(split: &mut Split, mut connection: Connection<Held>, is_pri
         connection,
         is_primary,
         is_demoted: false,
+        has_refused_write: false,
         generation: 0,
         moves_on: false,
         left,
@@ -450,16 +473,28 @@ pub(crate) fn detach(split: &mut Split) -> Option<Connection<Held>> {
 
 /// Gives the connection back to the pool, for the next session.
 pub(crate) fn give_back(split: &mut Split) {
-    debug_assert!(split.wires.down.is_empty() && !split.wires.down.is_pending());
+    debug_assert!(!split.wires.down.is_pending());
+    let is_silent = split.wires.down.is_empty();
     if let Some(mut connection) = detach(split) {
+        if !is_silent {
+            split.wires.down.clear();
+            return close_as_broken(connection);
+        }
         connection.state.known = split.session.connection_left(connection.state.known);
         fresh::leave(&mut connection.state, split.session.leave());
-        connection.state.statements.let_go();
+        connection.state.let_go();
         if connection.state.lacks_schema || split.control.is_aimed_at() {
             return;
         }
         split.pool().give_back(connection);
     }
+}
+
+/// The server has said something behind its answer. Whoever came next would take it for an answer to somebody else.
+fn close_as_broken(connection: Connection<Held>) {
+    let server = connection.server.name();
+    tracing::warn!(server, "server said something unasked: connection closed");
+    connection.close_as_broken();
 }
 
 /// Gives back a connection on which nothing was done after all, unless the session is bound to it.
@@ -499,9 +534,15 @@ pub(crate) async fn ask_on_lease(
 /// Makes the leased connection what it was when it was opened, and gives it back.
 pub(crate) async fn give_back_as_new(split: &mut Split) -> Result<(), String> {
     let limit = split.listener.cluster.config().login_timeout;
+    let is_silent = split.wires.down.is_empty();
     let Some(mut connection) = detach(split) else {
         return Ok(());
     };
+    if !is_silent {
+        split.wires.down.clear();
+        close_as_broken(connection);
+        return Ok(());
+    }
     // The statement of whoever has it next would be hit.
     if connection.state.lacks_schema || split.control.is_aimed_at() {
         return Ok(());
@@ -544,7 +585,7 @@ pub(crate) fn may_try_another(error: &SessionError) -> bool {
 }
 
 /// A statement for another server in a session that is bound to its connection.
-fn bound_elsewhere(split: &Split) -> Refused {
+pub(crate) fn bound_elsewhere(split: &Split) -> Refused {
     let pins = split.shown_pins();
     let reasons: Vec<_> = pins.iter().map(|pin| pin.reason.label()).collect();
     let (server, reasons) = (split.server_name().to_owned(), reasons.join(", "));

@@ -28,7 +28,7 @@ use crate::session::{CommandHead, signal_as_error};
 use crate::side::{Side, malformed};
 use crate::split::observe::Shape;
 use crate::split::state::Split;
-use crate::split::{admission, answer, lease, lookup, rules, run};
+use crate::split::{admission, answer, lease, lookup, rules, run, stall};
 use crate::worker::Worker;
 
 /// What a client asks for that is between it and the gateway, or that every server connection has.
@@ -175,7 +175,10 @@ fn open(
     let traffic = Traffic::new(Arc::clone(series), nowhere);
     control.set_limits(arrival::idle_limits(listener));
     register(worker, control, listener, &account);
+    let all_series = &worker.shared.split_series[worker.index];
+    let split_series = all_series.of(listener.cluster.name(), &listener.config.name);
     let split = Split {
+        series: split_series,
         session: Session::new(start(&account, &login, &traits, listener, Rc::default())),
         control: Rc::clone(control),
         worker: Rc::clone(worker),
@@ -202,6 +205,8 @@ fn open(
         was_pinned: false,
         counted_as_pinned: false,
         may_go_elsewhere: false,
+        asks_for_cursor: false,
+        may_load_file: false,
         took_no_writes: false,
         refusals: 0,
         again: None,
@@ -215,11 +220,12 @@ fn open(
         written_on: None,
         last_server: None,
         own_consistency: None,
-        host,
+        host: Box::new(host),
         login: Box::new(login),
         traits,
         compression,
     };
+    stall::renew(&split);
     Ok((Box::new(split), client.sequence))
 }
 
@@ -456,7 +462,12 @@ async fn become_user(
 /// MariaDB has reset the session when it refuses a COM_CHANGE_USER, and goes on with the old account. MySQL closes the
 /// connection.
 async fn stay_user(split: &mut Split, error: SessionError, sequence: u8) -> Result<(), SessionError> {
-    if error.ends_session() || !lease::dialect(split).is_mariadb() {
+    let is_of_password = matches!(
+        error,
+        SessionError::AccessDenied { .. } | SessionError::TooManyFailures
+    );
+    let is_last = is_of_password && split.control.login_failed() >= split.listener.config.login_failures_max;
+    if is_last || error.ends_session() || !lease::dialect(split).is_mariadb() {
         return Err(error);
     }
     split.session.rearmed();

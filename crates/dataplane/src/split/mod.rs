@@ -14,8 +14,11 @@
 //! the client's own here, in `prepared`.
 
 mod admission;
+mod again;
 mod ahead;
 mod answer;
+mod answered;
+mod anywhere;
 mod arm;
 pub(crate) mod ask;
 mod catch_up;
@@ -33,6 +36,7 @@ mod lookup;
 mod makers;
 mod note;
 mod observe;
+mod old_primary;
 mod pipeline;
 mod prepare;
 mod prepared;
@@ -45,6 +49,7 @@ mod rules;
 mod run;
 mod series;
 mod server;
+mod stall;
 mod state;
 mod statement;
 mod step;
@@ -52,11 +57,13 @@ mod strong;
 mod together;
 mod told;
 mod transaction;
+mod vain;
 
+pub(crate) use answered::Answered;
 pub(crate) use kill::{end, shoot};
 pub(crate) use login::{dialect, serve};
 pub(crate) use rules::{Book, Mirrors, OnWorker as RulesOnWorker};
-pub(crate) use series::SplitSeries;
+pub(crate) use series::{AtPrimary, SeriesOfWorker};
 pub(crate) use state::Pools;
 
 #[cfg(test)]

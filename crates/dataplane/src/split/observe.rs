@@ -48,6 +48,20 @@ impl Shape {
         }
     }
 
+    /// What the command may lead to: see [`ResponseTracker::allow_cursor`] and [`ResponseTracker::allow_infile`].
+    pub(crate) fn allow(&mut self, cursor: bool, infile: bool) {
+        match self {
+            Self::Same(tracker) => {
+                cursor.then(|| tracker.allow_cursor());
+                infile.then(|| tracker.allow_infile());
+            }
+            Self::Older(reshaper) => {
+                cursor.then(|| reshaper.allow_cursor());
+                infile.then(|| reshaper.allow_infile());
+            }
+        }
+    }
+
     /// After an answer that was given up, with its connection.
     pub(crate) fn reset(&mut self, server: Capabilities, client: Capabilities) {
         *self = Self::new(server, client);
@@ -65,6 +79,8 @@ pub(crate) struct Observed<'a> {
     /// The statement may be executed elsewhere if this server does not take writes (any more): that answer is kept from the
     /// client.
     pub(crate) may_go_elsewhere: bool,
+    /// Whatever error comes is kept from the client, for another server is to say what is wrong.
+    pub(crate) is_second_hand: bool,
     /// How long the statement may take.
     pub(crate) limit: Option<&'a TimeLimit>,
     /// Such an answer has come, in these words.
@@ -81,7 +97,7 @@ pub(crate) struct Observed<'a> {
 ///
 /// 1290 ER_OPTION_PREVENTS_STATEMENT (`--read-only`, `--super-read-only`), 1836 ER_READ_ONLY_MODE, 3100
 /// ER_RUN_HOOK_ERROR is not among them: a transaction that Group Replication refuses at its commit was executed.
-const TAKES_NO_WRITES: [u16; 2] = [1290, 1836];
+pub(crate) const TAKES_NO_WRITES: [u16; 2] = [1290, 1836];
 
 impl Observed<'_> {
     /// Takes the server's refusal of a write off what has come, and ends the answer with it. `None` where it is another
@@ -100,6 +116,7 @@ impl Observed<'_> {
         };
         let is_of_role = match self.renaming {
             Some(_) if code == room::NO_ROOM => false,
+            None if self.is_second_hand => false,
             None if TAKES_NO_WRITES.contains(&code) => true,
             _ => return Ok(None),
         };
@@ -231,9 +248,9 @@ impl Answer for Observed<'_> {
         {
             return Ok((0, Event::More));
         }
-        if self.may_go_elsewhere {
+        if self.may_go_elsewhere || self.is_second_hand {
             match self.take_refusal(down)? {
-                None => self.may_go_elsewhere = false,
+                None => (self.may_go_elsewhere, self.is_second_hand) = (false, false),
                 Some(None) => return Ok((0, Event::More)),
                 Some(Some(outcome)) => return Ok((0, Event::Done(outcome))),
             }

@@ -4,6 +4,7 @@
 use std::rc::Rc;
 
 use mysql_wire::Command;
+use net::buffer;
 use session::{PinReason, Prepared};
 use sql_class::{Effects, Facts};
 
@@ -16,6 +17,9 @@ use crate::split::run::{begin, exchange, let_go, refuse, settle};
 use crate::split::state::{Refused, Split};
 use crate::split::statement::{OF_THE_LAST, forget_figures};
 use crate::split::{ahead, answer, choose, command, last, lease, reprepare, room, rules};
+
+/// Bytes that a session's prepared statements of more than a buffer may have together.
+const LONG_TEXTS_MAX: usize = 64 * 1024 * 1024;
 
 /// COM_STMT_PREPARE.
 pub(crate) async fn prepare(split: &mut Split, head: CommandHead) -> Result<(), SessionError> {
@@ -34,7 +38,7 @@ pub(crate) async fn prepare_as_it_is(split: &mut Split, head: CommandHead) -> Re
     let payload = command::payload(split, head);
     let seen_whole = payload.len() == head.payload_len;
     let text: Rc<[u8]> = payload.get(1..).unwrap_or_default().into();
-    if !seen_whole {
+    if !seen_whole || !has_room(split, text.len()) {
         return refuse(split, SessionError::StatementTooLong(head.payload_len)).await;
     }
     let digest = sql_class::digest(&text, split.session.syntax()).hash;
@@ -54,16 +58,19 @@ pub(crate) async fn prepare_as_it_is(split: &mut Split, head: CommandHead) -> Re
         split.session.statements().remove(id);
         return last::give_up(split, Refused(why.into())).await;
     }
+    if unread.is_none()
+        && let Err(refused) = close_superfluous(split).await
+    {
+        split.session.statements().remove(id);
+        return last::give_up(split, refused).await;
+    }
     begin(split, head, None);
     let (text, sent) = match unread {
         Some(unread) => {
             ahead::take_in(split, head, &unread);
             (Rc::clone(&text), text)
         }
-        None => {
-            close_superfluous(split);
-            last::put_own_figures(split, head, &facts, text)
-        }
+        None => last::put_own_figures(split, head, &facts, text),
     };
     let context = Rc::clone(split.session.carried());
     let mut renaming = Renaming::new(id);
@@ -72,15 +79,19 @@ pub(crate) async fn prepare_as_it_is(split: &mut Split, head: CommandHead) -> Re
         (Some((server_id, params)), Ok(Exchanged::Done(_))) => {
             if let Some(prepared) = split.session.statements().get_mut(id) {
                 prepared.params = params;
-                (prepared.text, prepared.context) = (Rc::clone(&text), Rc::clone(&context));
+                (prepared.text, prepared.context) = (text.clone(), context);
+                if let Some(leased) = &mut split.lease {
+                    let state = &mut leased.connection.state;
+                    let closed = state.statements.add(server_id, Rc::clone(&sent), &prepared.owner);
+                    state.to_close.extend(closed);
+                }
             }
             split.last_prepared = id;
             forget_figures(split, id);
             if sent != text {
                 let with_figures = split.with_figures.get_or_insert_default();
-                with_figures.0.push((id, Rc::clone(&sent)));
+                with_figures.0.push((id, sent));
             }
-            keep(split, server_id, sent, context, id);
         }
         _ => {
             split.session.statements().remove(id);
@@ -90,6 +101,14 @@ pub(crate) async fn prepare_as_it_is(split: &mut Split, head: CommandHead) -> Re
         }
     }
     settle(split, ended).await
+}
+
+/// Whether the session may keep another text of this length, which it needs to prepare it elsewhere.
+fn has_room(split: &mut Split, len: usize) -> bool {
+    let kept = split.session.statements().iter();
+    let kept = kept.map(|(_, prepared)| prepared.text.len());
+    len <= buffer::CAPACITY
+        || kept.filter(|len| *len > buffer::CAPACITY).sum::<usize>() + len <= LONG_TEXTS_MAX
 }
 
 /// Relays the answer. One that says that the server has as many statements as it takes is kept from the client as long as there is room
@@ -107,7 +126,10 @@ async fn exchange_for_room(split: &mut Split, renaming: &mut Renaming, sent: &[u
         }
         // Once there is none to be made the client is told.
         split.may_go_elsewhere = room::make(split).await;
-        close_superfluous(split);
+        if close_superfluous(split).await.is_err() {
+            // The connection is lost, which the next round finds out.
+            lease::abandon(split);
+        }
         split.say_command(&[&[Command::STMT_PREPARE.0], sent].concat());
     }
 }
@@ -149,20 +171,21 @@ async fn lease_to_prepare(
 }
 
 /// Closes, ahead of the command that is about to be sent, statements of which the connection has too many.
-fn close_superfluous(split: &mut Split) {
-    let Some(leased) = &mut split.lease else { return };
-    let closing = close_packets(&mut leased.connection.state.to_close);
-    split.wires.up.say(&closing);
-}
-
-/// Remembers what the connection has prepared. A second one of the same text is closed with the next command for a statement.
-fn keep(split: &mut Split, server_id: u32, text: Rc<[u8]>, context: Rc<session::Carried>, id: u32) {
-    let Some(leased) = &mut split.lease else { return };
+async fn close_superfluous(split: &mut Split) -> Result<(), Refused> {
+    let is_compressed = split.wires.server.is_compressed();
+    let Some(leased) = &mut split.lease else {
+        return Ok(());
+    };
     let state = &mut leased.connection.state;
-    if state.statements.find(&text, &context, id).is_some() {
-        state.note_unused(Some(server_id));
-    } else {
-        let evicted = state.statements.add(server_id, text, context);
-        state.to_close.extend(evicted);
+    if state.to_close.is_empty() {
+        return Ok(());
     }
+    if is_compressed {
+        // Packets of a compressed connection are numbered command by command.
+        let closing = state.take_closing();
+        return lease::ask_on_lease(split, &closing).await.map(drop);
+    }
+    let closing = close_packets(&mut state.to_close);
+    split.wires.up.say(&closing);
+    Ok(())
 }

@@ -1,18 +1,31 @@
-//! Prepared statements of a server connection, which outlive the session that prepared them.
+//! What a server connection has prepared.
 //!
-//! A client's statement id is the session's (`session::Statements`); the server's belongs to one server connection. What
-//! joins them is the text, and the state it was prepared under: names without a schema, quotes and literals
-//! mean what they meant then, whatever the session has set since.
+//! A client's statement id is the session's (`session::Statements`); the server's belongs to one server connection. A server's statement is
+//! executed for the client's statement that it was prepared for, and for no other, whatever the text: servers resolve names when they
+//! prepare, optimize once, and do not do the same at a second execution as at the first after another preparation.
+//!
+//! A client's statement ends on whatever connection it is prepared, and nobody goes there to say so: it is found out when the connection
+//! has to have room.
 
-use std::rc::Rc;
+use std::collections::HashMap;
+use std::rc::{Rc, Weak};
 
+use foldhash::fast::RandomState;
 use mysql_wire::{Command, ErrPacket, PacketHeader, write_packet};
-use session::Carried;
+use net::buffer;
+use session::Prepared;
 
 /// What one server connection has prepared.
 pub(crate) struct OnServer {
-    statements: Vec<ServerStatement>,
+    /// By the address of the owner, which is nobody else's as long as there is a reference to it, and be it a weak one.
+    statements: HashMap<*const (), ServerStatement, RandomState>,
     max: usize,
+    /// A statement was added whose text is long: such are not kept beside others once they are of no use.
+    has_long: bool,
+    /// As many statements as there are when those without an owner are looked for.
+    looked_at: usize,
+    /// The server's ids of statements that have a cursor or long data.
+    held: Vec<u32>,
     /// Counts uses, to find the statement used longest ago.
     uses: u64,
     /// Greater than every id that the server has given on this connection: the one that it gives next, as a rule. 0 where it has given
@@ -28,73 +41,103 @@ const GUESSED_MAX: u32 = i32::MAX as u32;
 /// Who gives other ids than are guessed goes on with that.
 const WRONG_GUESSES_MAX: u8 = 3;
 
+/// Statements without an owner that a connection may have beside as many as have one.
+const UNOWNED: usize = 8;
+
+/// The part of the statements used longest ago that is given up at once where there is no room: looking for one costs as much as looking
+/// for all of them.
+const GIVEN_UP: usize = 8;
+
 /// A statement prepared on a server connection.
 #[derive(Debug)]
 pub(crate) struct ServerStatement {
     pub(crate) id: u32,
     /// The parameter types that the server has of the last execution.
     pub(crate) types: Option<Rc<[u8]>>,
-    /// The client's id of a statement that has a cursor or long data here: the same text under another id must not
-    /// disturb it.
-    pub(crate) held_by: Option<u32>,
-    text: Rc<[u8]>,
-    context: Rc<Carried>,
+    /// As it was prepared: with figures of the session's last statement it is of use until the next one only.
+    pub(crate) text: Rc<[u8]>,
+    owner: Weak<()>,
     used: u64,
+}
+
+impl ServerStatement {
+    fn is_owned(&self) -> bool {
+        self.owner.strong_count() > 0
+    }
 }
 
 impl OnServer {
     pub(crate) fn new(max: u32) -> Self {
         Self {
-            statements: Vec::new(),
+            statements: HashMap::default(),
             max: max as usize,
+            has_long: false,
+            looked_at: UNOWNED.min(max as usize),
+            held: Vec::new(),
             uses: 0,
             next_id: 0,
             wrong_guesses: 0,
         }
     }
 
-    /// The statement with this text, prepared under this state, for the client's statement of this id.
-    pub(crate) fn find(
-        &mut self,
-        text: &Rc<[u8]>,
-        context: &Rc<Carried>,
-        client_id: u32,
-    ) -> Option<&mut ServerStatement> {
+    /// The statement that was prepared here for the client's, with the text that is to be executed.
+    pub(crate) fn find(&mut self, prepared: &Prepared) -> Option<&mut ServerStatement> {
         self.uses += 1;
-        let found = self.statements.iter_mut().find(|statement| {
-            (Rc::ptr_eq(&statement.text, text) || statement.text == *text)
-                && (Rc::ptr_eq(&statement.context, context) || statement.context.means_the_same(context))
-                && statement.held_by.is_none_or(|holder| holder == client_id)
-        })?;
-        found.used = self.uses;
+        let uses = self.uses;
+        let found = self.of(&prepared.owner);
+        let found = found.filter(|found| Rc::ptr_eq(&found.text, &prepared.text))?;
+        found.used = uses;
         Some(found)
     }
 
-    /// The text of the statement that has a cursor or long data of the client's statement.
-    pub(crate) fn text_held_by(&self, client_id: u32) -> Option<Rc<[u8]>> {
-        let mut statements = self.statements.iter();
-        let held = statements.find(|statement| statement.held_by == Some(client_id))?;
-        Some(Rc::clone(&held.text))
+    /// The same with whatever text.
+    pub(crate) fn of(&mut self, owner: &Rc<()>) -> Option<&mut ServerStatement> {
+        self.statements.get_mut(&Rc::as_ptr(owner))
     }
 
-    /// Adds a statement that was just prepared. Returns the id of one that must be closed for it: the one not used for
-    /// the longest time, where the limit is reached.
-    pub(crate) fn add(&mut self, id: u32, text: Rc<[u8]>, context: Rc<Carried>) -> Option<u32> {
+    /// The client's statement has a cursor or long data here, or has none any more.
+    pub(crate) fn set_held(&mut self, owner: &Rc<()>, is_held: bool) {
+        let Some(id) = self.of(owner).map(|statement| statement.id) else {
+            return;
+        };
+        self.held.retain(|held| *held != id);
+        if is_held {
+            self.held.push(id);
+        }
+    }
+
+    /// The statement that has a cursor or long data of the client's.
+    pub(crate) fn held(&mut self, owner: &Rc<()>) -> Option<&mut ServerStatement> {
+        let id = self.of(owner)?.id;
+        match self.held.contains(&id) {
+            true => self.of(owner),
+            false => None,
+        }
+    }
+
+    /// Adds a statement that was just prepared. Returns the ids of those that must be closed for it: those that are of no use any more,
+    /// and some of those not used for the longest time, where the limit is reached.
+    pub(crate) fn add(&mut self, id: u32, text: Rc<[u8]>, owner: &Rc<()>) -> Vec<u32> {
         self.uses += 1;
         self.note_given(id);
-        let evicted = (self.statements.len() >= self.max)
-            .then(|| self.oldest())
-            .flatten()
-            .map(|oldest| self.statements.swap_remove(oldest).id);
-        self.statements.push(ServerStatement {
+        let mut closed = Vec::from_iter(self.remove(owner));
+        self.has_long |= text.len() > buffer::CAPACITY;
+        if self.statements.len() >= self.looked_at {
+            closed.extend(self.give_up(|statement| !statement.is_owned()));
+            if self.statements.len() >= self.max {
+                closed.extend(self.give_up_oldest(self.statements.len().div_ceil(GIVEN_UP)));
+            }
+            self.looked_at = (2 * self.statements.len() + UNOWNED).min(self.max);
+        }
+        let statement = ServerStatement {
             id,
             types: None,
-            held_by: None,
             text,
-            context,
+            owner: Rc::downgrade(owner),
             used: self.uses,
-        });
-        evicted
+        };
+        self.statements.insert(Rc::as_ptr(owner), statement);
+        closed
     }
 
     /// The id that the server most likely gives to the statement prepared next. No statement of the connection has it. `None` where it
@@ -126,44 +169,75 @@ impl OnServer {
         self.statements.len()
     }
 
-    /// Forgets the half of the statements that nobody holds, those used longest ago, and gives their ids: they are to be closed.
+    /// Forgets the half of the statements that hold nothing, those of no use first, then those used longest ago, and gives their ids:
+    /// they are to be closed.
     pub(crate) fn give_up_half(&mut self) -> Vec<u32> {
-        let free = self
-            .statements
-            .iter()
-            .filter(|statement| statement.held_by.is_none());
-        let mut free: Vec<_> = free.map(|statement| (statement.used, statement.id)).collect();
+        let free = self.statements.len() - self.held.len().min(self.statements.len());
+        self.give_up_oldest(free.div_ceil(2))
+    }
+
+    fn give_up_oldest(&mut self, count: usize) -> Vec<u32> {
+        let statements = self.statements.values();
+        let free = statements.filter(|statement| !self.held.contains(&statement.id));
+        let mut free: Vec<_> = free
+            .map(|statement| (statement.is_owned(), statement.used))
+            .collect();
         free.sort_unstable();
-        free.truncate(free.len().div_ceil(2));
-        let ids: Vec<u32> = free.into_iter().map(|(_, id)| id).collect();
-        self.statements.retain(|statement| !ids.contains(&statement.id));
-        ids
+        let Some(last) = free.get(count.min(free.len()).wrapping_sub(1)).copied() else {
+            return Vec::new();
+        };
+        self.give_up(|statement| (statement.is_owned(), statement.used) <= last)
     }
 
-    /// No session holds anything on the connection any more.
-    pub(crate) fn let_go(&mut self) {
-        self.statements
-            .iter_mut()
-            .for_each(|statement| statement.held_by = None);
+    /// Forgets those that hold nothing, and gives their ids.
+    fn give_up(&mut self, is_superfluous: impl Fn(&ServerStatement) -> bool) -> Vec<u32> {
+        let held = &self.held;
+        let given_up = self
+            .statements
+            .extract_if(|_, statement| !held.contains(&statement.id) && is_superfluous(statement));
+        given_up.map(|(_, statement)| statement.id).collect()
     }
 
-    /// Forgets a statement of the server's.
-    pub(crate) fn remove(&mut self, id: u32) {
-        self.statements.retain(|statement| statement.id != id);
+    /// No session holds anything on the connection any more. Returns the ids of statements that must be closed.
+    pub(crate) fn let_go(&mut self) -> Vec<u32> {
+        self.held.clear();
+        if !self.has_long {
+            return Vec::new();
+        }
+        let is_long = |statement: &ServerStatement| statement.text.len() > buffer::CAPACITY;
+        let closed = self.give_up(|statement| is_long(statement) && !statement.is_owned());
+        self.has_long = self.statements.values().any(is_long);
+        closed
+    }
+
+    /// Forgets the client's statement, and gives the server's id of it.
+    pub(crate) fn remove(&mut self, owner: &Rc<()>) -> Option<u32> {
+        let id = self.statements.remove(&Rc::as_ptr(owner))?.id;
+        self.held.retain(|held| *held != id);
+        Some(id)
     }
 
     /// After COM_RESET_CONNECTION the server has none of them any more.
     pub(crate) fn clear(&mut self) {
         self.statements.clear();
+        self.held.clear();
     }
 
-    fn oldest(&self) -> Option<usize> {
-        let idle = self.statements.iter().enumerate();
-        idle.filter(|(_, statement)| statement.held_by.is_none())
-            .min_by_key(|(_, statement)| statement.used)
-            .map(|(index, _)| index)
+    /// For another worker, whose sessions have prepared none of these statements: their ids, which are to be closed, and what is known of
+    /// the ids to come.
+    pub(crate) fn pack(self) -> (Vec<u32>, NextId) {
+        let ids = self.statements.into_values().map(|statement| statement.id);
+        (ids.collect(), NextId(self.next_id, self.wrong_guesses))
+    }
+
+    /// The same on that worker.
+    pub(crate) fn unpack(&mut self, NextId(next_id, wrong_guesses): NextId) {
+        (self.next_id, self.wrong_guesses) = (next_id, wrong_guesses);
     }
 }
+
+/// Which id a server gives next, on its way to another worker.
+pub(crate) struct NextId(u32, u8);
 
 /// Gives the answer to COM_STMT_PREPARE the client's id in the place of the server's.
 #[derive(Debug)]
@@ -246,8 +320,15 @@ pub(crate) fn close_packets(to_close: &mut Vec<u32>) -> Vec<u8> {
 mod tests {
     use super::*;
 
-    fn text(text: &str) -> Rc<[u8]> {
-        text.as_bytes().into()
+    fn of(text: &str) -> Prepared {
+        let facts = sql_class::facts(text.as_bytes(), sql_class::Syntax::default());
+        Prepared::new(text.as_bytes().into(), Rc::new(facts), 0, 0)
+    }
+
+    fn add(on_server: &mut OnServer, id: u32, prepared: &Prepared) -> Vec<u32> {
+        let mut closed = on_server.add(id, Rc::clone(&prepared.text), &prepared.owner);
+        closed.sort_unstable();
+        closed
     }
 
     #[test]
@@ -267,16 +348,16 @@ mod tests {
 
     #[test]
     fn the_next_id_is_one_that_no_statement_has() {
-        let context = Rc::new(Carried::default());
         let mut on_server = OnServer::new(2);
         on_server.note_refused();
         assert_eq!(on_server.next_id(), None, "the first one is not known");
-        on_server.add(7, text("a"), Rc::clone(&context));
+        let prepared = of("a");
+        add(&mut on_server, 7, &prepared);
         assert_eq!(on_server.next_id(), Some(8));
         on_server.note_given(3);
         assert_eq!(on_server.next_id(), Some(8), "never one from before");
         on_server.note_refused();
-        on_server.remove(7);
+        assert_eq!(on_server.remove(&prepared.owner), Some(7));
         on_server.clear();
         assert_eq!(on_server.next_id(), Some(9));
         for was_right in [false, false, true, false, false] {
@@ -292,35 +373,80 @@ mod tests {
     }
 
     #[test]
-    fn half_of_the_statements_that_nobody_holds_are_given_up() {
-        let context = Rc::new(Carried::default());
+    fn a_statement_is_found_for_nobody_but_its_owner() {
         let mut on_server = OnServer::new(9);
-        for (id, name) in [(1, "a"), (2, "b"), (3, "c"), (4, "d")] {
-            on_server.add(id, text(name), Rc::clone(&context));
-        }
-        on_server.find(&text("a"), &context, 1).unwrap();
-        on_server.find(&text("b"), &context, 1).unwrap().held_by = Some(1);
-        assert_eq!(on_server.give_up_half(), [3, 4]);
-        assert_eq!(on_server.give_up_half(), [1]);
-        assert_eq!(on_server.give_up_half(), [0; 0]);
-        assert_eq!(on_server.len(), 1);
+        let (mut own, other) = (of("a"), of("a"));
+        add(&mut on_server, 1, &own);
+        assert!(on_server.find(&other).is_none());
+        assert_eq!(on_server.find(&own).unwrap().id, 1);
+        own.text = Rc::from(&b"b"[..]);
+        assert!(on_server.find(&own).is_none(), "with other figures");
+        assert_eq!(add(&mut on_server, 2, &own), [1]);
+        assert_eq!(on_server.find(&own).unwrap().id, 2);
     }
 
     #[test]
-    fn the_statement_used_longest_ago_makes_room_unless_it_is_held() {
-        let context = Rc::new(Carried::default());
+    fn half_of_the_statements_that_hold_nothing_are_given_up() {
+        let mut on_server = OnServer::new(9);
+        let statements = ["a", "b", "c", "d"].map(of);
+        for (id, prepared) in (1..).zip(&statements) {
+            add(&mut on_server, id, prepared);
+        }
+        on_server.find(&statements[0]).unwrap();
+        on_server.set_held(&statements[1].owner, true);
+        let mut given_up = on_server.give_up_half();
+        given_up.sort_unstable();
+        assert_eq!(given_up, [3, 4]);
+        assert_eq!(on_server.give_up_half(), [1]);
+        assert_eq!(on_server.give_up_half(), [0; 0]);
+        assert_eq!(on_server.len(), 1);
+        assert!(on_server.held(&statements[1].owner).is_some());
+    }
+
+    #[test]
+    fn the_statement_used_longest_ago_makes_room_unless_it_holds_something() {
         let mut on_server = OnServer::new(2);
-        assert_eq!(on_server.add(1, text("a"), Rc::clone(&context)), None);
-        assert_eq!(on_server.add(2, text("b"), Rc::clone(&context)), None);
-        on_server.find(&text("a"), &context, 9).unwrap().held_by = Some(9);
-        on_server.find(&text("b"), &context, 9).unwrap();
-        assert_eq!(on_server.add(3, text("c"), Rc::clone(&context)), Some(2));
-        assert!(on_server.find(&text("b"), &context, 9).is_none());
-        assert!(
-            on_server.find(&text("a"), &context, 8).is_none(),
-            "held by another"
-        );
-        assert!(on_server.find(&text("a"), &context, 9).is_some());
-        assert_eq!(on_server.statements.len(), 2);
+        let [a, b, c] = ["a", "b", "c"].map(of);
+        assert_eq!(add(&mut on_server, 1, &a), [0; 0]);
+        assert_eq!(add(&mut on_server, 2, &b), [0; 0]);
+        on_server.set_held(&a.owner, true);
+        on_server.find(&b).unwrap();
+        assert_eq!(add(&mut on_server, 3, &c), [2]);
+        assert!(on_server.find(&b).is_none());
+        assert!(on_server.find(&a).is_some());
+        assert_eq!(on_server.let_go(), [0; 0]);
+        assert_eq!(add(&mut on_server, 4, &b), [3], "used longest ago");
+        assert!(on_server.find(&a).is_some());
+        assert_eq!(on_server.len(), 2);
+    }
+
+    #[test]
+    fn long_texts_of_no_use_are_not_kept_for_the_next_session() {
+        let mut on_server = OnServer::new(9);
+        let (short, long) = (of("a"), of(&"a".repeat(buffer::CAPACITY + 1)));
+        add(&mut on_server, 1, &short);
+        add(&mut on_server, 2, &long);
+        assert_eq!(on_server.let_go(), [0; 0]);
+        let text = Rc::downgrade(&long.text);
+        drop((short, long));
+        assert_eq!(on_server.let_go(), [2]);
+        assert_eq!((on_server.len(), text.strong_count()), (1, 0));
+    }
+
+    #[test]
+    fn those_without_an_owner_are_never_more_than_the_others() {
+        let mut on_server = OnServer::new(1000);
+        let lasting: Vec<_> = (0..20).map(|_| of("a")).collect();
+        let mut open = 0;
+        for (id, prepared) in (1..).zip(&lasting) {
+            open += 1;
+            open -= add(&mut on_server, id, prepared).len();
+        }
+        for id in 100..1000 {
+            open += 1;
+            open -= add(&mut on_server, id, &of("b")).len();
+            assert!(open <= 2 * lasting.len() + UNOWNED + 1, "{open}");
+        }
+        assert!(lasting.iter().all(|prepared| on_server.find(prepared).is_some()));
     }
 }

@@ -172,9 +172,9 @@ pub(crate) fn remember(split: &mut Split, server_id: u32, prepared: &Prepared) {
     split.worker.metrics.reprepares.inc();
     let Some(leased) = &mut split.lease else { return };
     let state = &mut leased.connection.state;
-    let (text, context) = (Rc::clone(&prepared.text), Rc::clone(&prepared.context));
-    let evicted = state.statements.add(server_id, text, context);
-    state.to_close.extend(evicted);
+    let text = Rc::clone(&prepared.text);
+    let closed = state.statements.add(server_id, text, &prepared.owner);
+    state.to_close.extend(closed);
 }
 
 /// What a statement does that was refused before it was executed.

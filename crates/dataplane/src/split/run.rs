@@ -2,10 +2,9 @@
 
 use std::convert::Infallible;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use mysql_wire::{Command, PacketHeader, StatusFlags};
+use mysql_wire::{Command, StatusFlags};
 use session::Statement;
 use sql_class::{Class, Effects, Facts};
 
@@ -23,8 +22,8 @@ use crate::split::rules::TimeLimit;
 use crate::split::state::{Refused, Split};
 use crate::split::step::Step;
 use crate::split::{
-    ahead, answer, arm, explain, kill, last, lease, login, lookup, note, pipeline, prepare, reset, rules,
-    server, statement, told, transaction,
+    again, ahead, answer, anywhere, arm, explain, kill, last, lease, login, lookup, note, old_primary,
+    pipeline, prepare, reset, rules, stall, statement, told, transaction,
 };
 
 /// Serves commands until the session ends, and says why it ended.
@@ -33,6 +32,7 @@ pub(crate) async fn run(split: &mut Split) -> Result<Infallible, SessionError> {
         let head = command::accept(split).await?;
         split.commands += 1;
         (split.again, split.may_go_elsewhere, split.number) = (None, false, None);
+        split.control.of_split.asks_primary.set(false);
         split.worker.metrics.commands[usize::from(head.command.0)].inc();
         if split.told.is_some() && !Box::pin(told::bring_back(split, head)).await? {
             continue;
@@ -69,10 +69,6 @@ fn rare_command<'a>(
             Command::RESET_CONNECTION => reset::connection(split, head).await,
             Command::CHANGE_USER => login::change_user(split, head).await,
             Command::PROCESS_KILL => kill::process_kill(split, head).await,
-            _ if is_replication(head.command) => {
-                split.keeps_connection = true;
-                elsewhere(split, head).await
-            }
             _ => elsewhere(split, head).await,
         }
     })
@@ -85,6 +81,10 @@ fn is_replication(command: Command) -> bool {
 
 /// COM_QUERY.
 fn query(split: &mut Split, head: CommandHead) -> Step<'_> {
+    let payload = command::payload_of(&split.wires.up, head);
+    if let Some(text) = command::text(payload, split.capabilities) {
+        split.control.shown.text(text, split.session.syntax());
+    }
     if split.lookups.is_some() {
         match lookup::query(split, head) {
             Looked::Answered => return Step::Done,
@@ -118,7 +118,9 @@ pub(crate) async fn plain_query(
 /// The same, up to the command itself.
 fn usual_query(split: &mut Split, head: CommandHead, facts: Facts) -> Step<'_> {
     if split.lease.is_some()
-        && (transaction::is_ended_by(split, &facts) || let_go(split, head, Some(&facts), None))
+        && (transaction::is_ended_by(split, &facts)
+            || old_primary::is_left(split, &facts)
+            || let_go(split, head, Some(&facts), None))
     {
         return Step::to_the_end(transaction::query_elsewhere(split, head, facts));
     }
@@ -128,8 +130,13 @@ fn usual_query(split: &mut Split, head: CommandHead, facts: Facts) -> Step<'_> {
     if transaction::begins(split, head, &facts) {
         return Step::Wait(Box::pin(transaction::begin_on_replica(split, head, facts)));
     }
-    let target = transaction::end(split, head, &facts).unwrap_or_else(|| choose::target(split, &facts));
-    keep_to_send_again(split, head, &facts);
+    let target = transaction::end(split, head, &facts)
+        .or_else(|| anywhere::target(split, head, &facts))
+        .unwrap_or_else(|| choose::target(split, &facts));
+    again::keep_to_send_again(split, head, &facts);
+    if target == Target::Anywhere {
+        again::keep_for_any(split, head);
+    }
     match lease::at_once(split, &target) {
         Now::Leased if needs_no_priming(split, &facts) => {
             begin(split, head, Some(&facts));
@@ -155,12 +162,6 @@ pub(crate) async fn relay(split: &mut Split, command: Command) -> Result<(), Ses
     let ended = exchange(split, command, None).await;
     settle(split, ended).await
 }
-
-/// Servers that may refuse one write because they take none, before that is its answer.
-const REFUSALS_MAX: u8 = 4;
-
-/// A file of the client's has been read once it is sent.
-const NOT_AGAIN: Effects = Effects::LOADS_DATA.with(Effects::INCOMPLETE);
 
 /// What needs more than a server: see [`rare_query`].
 const RARE: Effects = Effects::GATEWAY
@@ -234,6 +235,7 @@ pub(crate) fn let_go(
 
 /// Tells the session what is about to be sent.
 pub(crate) fn begin(split: &mut Split, head: CommandHead, facts: Option<&Facts>) {
+    split.may_load_file = facts.is_some_and(|facts| command::may_load_file(split, facts));
     with_statement(split, head, facts, None, |session, statement| {
         session.begin(statement)
     });
@@ -314,13 +316,16 @@ async fn exchange_since(
             took: Duration::ZERO,
         };
     }
+    stall::renew(split);
     last::note_sent(split, command);
     split.shape.begin(command, split.lasting_status());
+    split.shape.allow(split.asks_for_cursor, split.may_load_file);
     // What the gateway says instead is one packet and waits in the flow.
     let request_done = std::mem::take(&mut split.says_it_itself);
     let limit = TimeLimit::begin(split);
     lookup::note_sent(split, command);
     let on_primary = split.lease.as_ref().is_some_and(|leased| leased.is_primary);
+    let can_move = split.again.is_some() && anywhere::can_move(split, on_primary);
     let mut observed = Observed {
         shape: &mut split.shape,
         session: &mut split.session,
@@ -328,12 +333,14 @@ async fn exchange_since(
         server: split.key.capabilities,
         renaming,
         may_go_elsewhere: split.may_go_elsewhere,
+        is_second_hand: split.control.of_split.asks_primary.get() && !on_primary,
         took_no_writes: None,
         limit: limit.as_ref(),
         recorder: lookup::recorder(&mut split.lookups, on_primary),
         reported: false,
         told: None,
     };
+    split.control.can_move(can_move);
     let exchange = match arrived() {
         None => {
             let mut exchange = Exchange::new(&mut observed, &split.control, request_done);
@@ -343,6 +350,7 @@ async fn exchange_since(
         Some(since) => Exchange::of_whole_answer(&mut observed, &split.control, since),
     };
     let ended = exchange.run_to_end(&mut split.wires).await;
+    split.control.can_move(false);
     let (reported, refusal) = (observed.reported, observed.took_no_writes.take());
     let told = observed.told.take();
     split.note_refusal(refusal);
@@ -365,9 +373,6 @@ async fn exchange_since(
     ended
 }
 
-/// Errors that say that a server is not what it was taken for: read-only, not in the group's majority, not ready.
-const ROLE_ERRORS: [u16; 4] = [1290, 1836, 3100, 1047];
-
 /// What a command leaves behind: the session's state, and whose the server connection is now.
 pub(crate) async fn settle(split: &mut Split, ended: Ended) -> Result<(), SessionError> {
     if ended.client_at_end && ended.result.is_ok() {
@@ -376,7 +381,10 @@ pub(crate) async fn settle(split: &mut Split, ended: Ended) -> Result<(), Sessio
     match ended.result {
         Ok(Exchanged::Done(outcome)) if split.took_no_writes => {
             split.session.end(&outcome);
-            Box::pin(go_elsewhere(split)).await
+            match split.control.of_split.asks_primary.get() {
+                true => Box::pin(anywhere::ask_primary(split)).await,
+                false => Box::pin(again::go_elsewhere(split)).await,
+            }
         }
         Ok(Exchanged::Done(outcome)) => {
             let sent = split.again.take();
@@ -388,9 +396,7 @@ pub(crate) async fn settle(split: &mut Split, ended: Ended) -> Result<(), Sessio
             }
             if let Some(code) = outcome.error {
                 split.worker.metrics.error_passed_on(code);
-                if ROLE_ERRORS.contains(&code) {
-                    split.listener.cluster.look_again();
-                }
+                old_primary::note_error(split, code);
             }
             split.session.end(&outcome);
             last::note_answered(split, &outcome);
@@ -476,7 +482,7 @@ async fn lost(
     }
     split.error_sequence = error_sequence;
     if let Some(command) = again.filter(|_| is_the_servers && !took_too_long)
-        && send_again(split, &command)
+        && again::send_again(split, &command)
     {
         return Ok(());
     }
@@ -495,80 +501,6 @@ async fn lost(
     answer::end_with(split, sequence, error).await
 }
 
-/// Has a read that was lost before anything of its answer came executed anew, on another server: the loop takes it up
-/// again as if the client had just sent it.
-fn send_again(split: &mut Split, command: &[u8]) -> bool {
-    let lost_on = split.lease.as_ref().map(|leased| leased.connection.server.id());
-    // Once, and not for ever from server to server, unless a rule says how often.
-    let is_second = split.lost_on.take().is_some();
-    if !rules::may_send_again(split, is_second) || !split.wires.up.put_back(command) {
-        return false;
-    }
-    rules::sent_again(split);
-    lease::abandon(split);
-    split.shape.reset(split.key.capabilities, split.capabilities);
-    split.lost_on = lost_on;
-    split.series().retried.inc();
-    true
-}
-
-/// A server has refused a write because it is the primary no more: the statement waits for the new one, where the loop takes
-/// it up again as if the client had just sent it. Nothing was executed.
-async fn go_elsewhere(split: &mut Split) -> Result<(), SessionError> {
-    let refusing = split
-        .lease
-        .as_ref()
-        .map(|leased| Arc::clone(&leased.connection.server));
-    lease::abandon(split);
-    split.listener.cluster.look_again();
-    split.refusals += 1;
-    let Some((command, server)) = split
-        .again
-        .take()
-        .zip(refusing)
-        .filter(|_| split.refusals <= REFUSALS_MAX)
-    else {
-        split.refusals = 0;
-        return answer::tell(split, 1, SessionError::NoServerInRole).await;
-    };
-    let words = split.shared.refusal.take();
-    if let Err(Refused(error)) = server::other_primary(split, &server, &words).await {
-        return answer::tell(split, 1, error).await;
-    }
-    match split.wires.up.put_back(&command) {
-        true => {
-            rules::sent_again(split);
-            Ok(())
-        }
-        false => answer::tell(split, 1, SessionError::NoServerInRole).await,
-    }
-}
-
-/// Keeps a command that may be sent again, or looked at when it is answered. A read, where its server is lost before it answers: one
-/// that leaves nothing behind. A write, where the server refuses it because it takes none: a single statement. Neither is sent again in a
-/// transaction, nor kept where it is long.
-pub(crate) fn keep_to_send_again(split: &mut Split, head: CommandHead, facts: &Facts) {
-    const LONGEST: usize = 16 * 1024;
-    let is_plain = facts.effects == Effects::NONE && facts.class == Class::Read;
-    let is_write = facts.statements == 1
-        && matches!(facts.class, Class::Write | Class::Ddl)
-        && !facts.effects.intersects(NOT_AGAIN);
-    let is_single_write = is_write && split.session.autocommit();
-    split.may_go_elsewhere =
-        is_single_write && !rules::routes(split) && split.lease.is_none() && head.payload_len <= LONGEST;
-    let is_kept = is_write || is_plain && split.lease.is_none();
-    if !is_kept || head.payload_len > LONGEST {
-        return;
-    }
-    let packet = split
-        .wires
-        .up
-        .unseen()
-        .get(..PacketHeader::LEN + head.payload_len);
-    split.again = packet.map(Into::into);
-    split.leaves_nothing = is_plain;
-}
-
 /// The answer has no end: the session is a stream from here on.
 async fn stream(split: &mut Split) -> Result<(), SessionError> {
     let ended = relay::endless(&mut split.wires, &split.control).await;
@@ -582,11 +514,19 @@ async fn stream(split: &mut Split) -> Result<(), SessionError> {
 /// A command that is no statement: to the primary, or to where the session is.
 pub(crate) async fn elsewhere(split: &mut Split, head: CommandHead) -> Result<(), SessionError> {
     let_go(split, head, None, None);
-    if let Err(refused) = lease::lease(split, &Target::Primary { for_writing: false }).await {
+    let target = anywhere::target_of_command(split, head);
+    if target.is_some() {
+        again::keep_for_any(split, head);
+    }
+    let target = target.unwrap_or(Target::Primary { for_writing: false });
+    if let Err(refused) = lease::lease(split, &target).await {
         return answer::refuse(split, refused).await;
     }
     begin(split, head, None);
     let ended = exchange(split, head.command, None).await;
+    // A refused one has left nothing behind, or its server closes the connection.
+    let is_refused = matches!(&ended.result, Ok(Exchanged::Done(outcome)) if outcome.error.is_some());
+    split.keeps_connection |= is_replication(head.command) && !is_refused;
     settle(split, ended).await
 }
 

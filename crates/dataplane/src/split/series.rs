@@ -1,5 +1,8 @@
 //! What one worker counts in mode `split`.
 
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
 use session::PinReason;
 use telemetry::{Counter, Gauge, Samples, catalog};
 
@@ -17,7 +20,7 @@ pub(crate) enum Ran {
 }
 
 /// Why a read that could have gone to a replica went to the primary.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum AtPrimary {
     /// No replica had what it must see, and waiting for one took too long.
     NotFresh,
@@ -55,7 +58,7 @@ pub(crate) enum Apart {
     Refused,
 }
 
-/// The series of one worker, written by its thread only.
+/// The series of one worker, cluster and listener, written by the worker's thread only.
 #[derive(Debug, Default)]
 pub(crate) struct SplitSeries {
     /// Sessions that hold a connection between two statements, now.
@@ -91,7 +94,7 @@ const RAN: [(Ran, &str); 3] = [
     (Ran::Held, "held"),
 ];
 
-const AT_PRIMARY: [(AtPrimary, &str); 4] = [
+pub(crate) const AT_PRIMARY: [(AtPrimary, &str); 4] = [
     (AtPrimary::NotFresh, "not_fresh"),
     (AtPrimary::PositionUnknown, "position_unknown"),
     (AtPrimary::NoReplica, "no_replica"),
@@ -149,29 +152,69 @@ impl SplitSeries {
         }
     }
 
-    pub(crate) fn collect(&self, out: &mut Samples) {
-        out.gauge(&catalog::SESSIONS_PINNED, &[], self.pinned.get());
-        out.counter(&catalog::READS_RETRIED, &[], self.retried.get());
-        out.counter(&catalog::LOST_WRITES, &[], self.lost_writes.get());
-        out.gauge(&catalog::READS_IN_PIPELINES, &[], self.in_pipelines.get());
-        out.counter(&catalog::READS_PIPELINED, &[], self.pipelined.get());
+    fn collect(&self, cluster: &str, listener: &str, out: &mut Samples) {
+        let of = &[cluster, listener];
+        out.gauge(&catalog::SESSIONS_PINNED, of, self.pinned.get());
+        out.counter(&catalog::READS_RETRIED, of, self.retried.get());
+        out.counter(&catalog::LOST_WRITES, of, self.lost_writes.get());
+        out.gauge(&catalog::READS_IN_PIPELINES, of, self.in_pipelines.get());
+        out.counter(&catalog::READS_PIPELINED, of, self.pipelined.get());
         for (label, count) in PIPELINES_LEFT.iter().zip(&self.pipelines_left) {
-            out.counter(&catalog::PIPELINES_LEFT, &[label], count.get());
+            out.counter(&catalog::PIPELINES_LEFT, &[cluster, listener, label], count.get());
         }
         for ((_, label), count) in PREPARED_APART.iter().zip(&self.prepared_apart) {
             out.counter(&catalog::PREPARED_APART, &[label], count.get());
         }
         for ((_, label), count) in RAN.iter().zip(&self.ran) {
-            out.counter(&catalog::STATEMENTS, &[label], count.get());
+            out.counter(&catalog::STATEMENTS, &[cluster, listener, label], count.get());
         }
         for ((_, label), count) in AT_PRIMARY.iter().zip(&self.at_primary) {
-            out.counter(&catalog::READS_AT_PRIMARY, &[label], count.get());
+            out.counter(
+                &catalog::READS_AT_PRIMARY,
+                &[cluster, listener, label],
+                count.get(),
+            );
         }
         for ((_, label), count) in ON_REPLICAS.iter().zip(&self.on_replicas) {
-            out.counter(&catalog::TRANSACTIONS_ON_REPLICAS, &[label], count.get());
+            out.counter(
+                &catalog::TRANSACTIONS_ON_REPLICAS,
+                &[cluster, listener, label],
+                count.get(),
+            );
         }
         for (reason, count) in PinReason::ALL.iter().zip(&self.pins.0) {
-            out.counter(&catalog::PINS, &[reason.label()], count.get());
+            out.counter(&catalog::PINS, &[cluster, listener, reason.label()], count.get());
+        }
+    }
+}
+
+/// Pairs of cluster and listener that a worker tells apart; sessions of further ones are counted together, under `other`.
+const PAIRS_MAX: usize = 256;
+
+/// The series of one worker. Those of removed listeners stay, so that their counts are not lost between two scrapes.
+#[derive(Debug, Default)]
+pub(crate) struct SeriesOfWorker(Mutex<BTreeMap<[Box<str>; 2], Arc<SplitSeries>>>);
+
+impl SeriesOfWorker {
+    /// Looked up once a session.
+    pub(crate) fn of(&self, cluster: &str, listener: &str) -> Arc<SplitSeries> {
+        let mut pairs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let key = [cluster.into(), listener.into()];
+        if let Some(found) = pairs.get(&key) {
+            return Arc::clone(found);
+        }
+        let key = if pairs.len() < PAIRS_MAX {
+            key
+        } else {
+            ["other".into(), "other".into()]
+        };
+        Arc::clone(pairs.entry(key).or_default())
+    }
+
+    pub(crate) fn collect(&self, out: &mut Samples) {
+        let pairs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        for ([cluster, listener], series) in pairs.iter() {
+            series.collect(cluster, listener, out);
         }
     }
 }

@@ -3,10 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::{Instant, timeout_at};
+use mysql_wire::gtid::GtidSet;
+use tokio::time::{Instant, sleep, timeout_at};
 use upstream::{Connection, Server, ServerId, Topology};
 
+use crate::control::Waiting;
 use crate::error::SessionError;
+use crate::split::anywhere;
 use crate::split::choose::{self, Target};
 use crate::split::denied;
 use crate::split::fresh::{self, Freshness};
@@ -32,6 +35,12 @@ pub(crate) async fn server(
         && let Some(chosen) = fresh_replica(split, target, tried).await?
     {
         return Ok(chosen);
+    }
+    if *target == Target::Anywhere
+        && let Some((server, is_primary)) =
+            anywhere::at_hand(split, &split.listener.cluster.topology(), tried)
+    {
+        return Ok(Chosen::Server(server, is_primary));
     }
     if let Some(group) = target.group() {
         is_there(split, group, tried)?;
@@ -72,25 +81,18 @@ async fn fresh_replica(
             split.is_writer(&topology, &server),
         )));
     }
-    if let Freshness::Position(position) = &freshness
-        && let Some(mut connection) = connection_to_wait_on(split, &topology, tried, group).await
-    {
-        match fresh::wait(split, &mut connection, position).await {
-            Ok(true) => {
-                attach(split, connection, false);
-                return Ok(Some(Chosen::Leased));
+    if let Freshness::Position(position) = &freshness {
+        match connection_to_wait_on(split, &topology, tried, group).await {
+            Some(Ready::Connection(connection)) => return Ok(wait(split, connection, position).await),
+            Some(Ready::InVain) => {
+                split.note_at_primary(AtPrimary::NotFresh);
+                return Ok(None);
             }
-            Ok(false) => {
-                split.series().at_primary(AtPrimary::NotFresh);
-                split.pool().give_back(connection);
-            }
-            // The connection is gone, and with it the way to this replica; the primary has everything.
-            Err(_) => {}
+            None => {}
         }
-        return Ok(None);
     }
     // Nobody but the primary; or, where there is none, a replica that is behind only by the limit of lag.
-    split.series().at_primary(match freshness {
+    split.note_at_primary(match freshness {
         Freshness::Primary => AtPrimary::PositionUnknown,
         _ if denied::are_there(split, &topology) => AtPrimary::AccountRefused,
         Freshness::Any | Freshness::Position(_) => AtPrimary::NoReplica,
@@ -102,18 +104,55 @@ async fn fresh_replica(
     }))
 }
 
+/// Waits on a replica. `None`: the primary has to do.
+async fn wait(split: &mut Split, mut connection: Connection<Held>, position: &GtidSet) -> Option<Chosen> {
+    let server = connection.server.id();
+    let waited = fresh::wait(split, &mut connection, position).await;
+    if let Ok(is_there) = waited {
+        split.shared.vain_waits.note(server, position, !is_there);
+    }
+    match waited {
+        Ok(true) => {
+            attach(split, connection, false);
+            return Some(Chosen::Leased);
+        }
+        Ok(false) => {
+            split.note_at_primary(AtPrimary::NotFresh);
+            split.pool().give_back(connection);
+        }
+        // The connection is gone, and with it the way to this replica; the primary has everything.
+        Err(_) => {}
+    }
+    None
+}
+
+/// What there is to wait on.
+enum Ready {
+    Connection(Connection<Held>),
+    /// Replicas on which nothing would come of it.
+    InVain,
+}
+
 /// A connection to the replica on which to wait. One that refuses the account is not asked each time.
 async fn connection_to_wait_on(
     split: &Split,
     topology: &Topology,
     tried: &[ServerId],
     group: Option<&str>,
-) -> Option<Connection<Held>> {
+) -> Option<Ready> {
     let mut tried = tried.to_vec();
+    let mut in_vain = None;
     loop {
-        let server = choose::replica_to_wait_for(split, topology, &tried, group)?;
+        let Some(server) = choose::replica_to_wait_for(split, topology, &tried, group) else {
+            return in_vain;
+        };
+        if split.shared.vain_waits.has(&server) {
+            in_vain = Some(Ready::InVain);
+            tried.push(server.id());
+            continue;
+        }
         match connection(split, &server).await {
-            Ok(connection) => return Some(connection),
+            Ok(connection) => return Some(Ready::Connection(connection)),
             Err(Refused(error)) if denied::is_refused(&error) => {
                 denied::note(split, &server, &error);
                 tried.push(server.id());
@@ -210,6 +249,31 @@ fn no_other(split: &Split, refusing: &Server, words: &str) -> SessionError {
     }
 }
 
+/// What comes of waiting for a server, unless that turns out to stand still: there are others that may have the statement.
+pub(crate) async fn unless_silent<T>(
+    server: &Server,
+    lease: impl Future<Output = Result<T, Refused>>,
+) -> Result<T, Refused> {
+    const LOOK_AGAIN: Duration = Duration::from_millis(50);
+    let was_silent = server.is_silent();
+    let goes_silent = async {
+        loop {
+            sleep(LOOK_AGAIN).await;
+            if server.is_silent() && !was_silent {
+                return;
+            }
+        }
+    };
+    tokio::select! {
+        biased;
+        leased = lease => leased,
+        () = goes_silent => Err(Refused(SessionError::ServerLogin {
+            server: server.name().to_owned(),
+            cause: "it does not answer the monitor".to_owned(),
+        })),
+    }
+}
+
 /// Waits for the cluster to change, or for a server of it to be taken again.
 pub(crate) async fn next_topology(
     split: &Split,
@@ -217,6 +281,7 @@ pub(crate) async fn next_topology(
     deadline: Instant,
 ) -> Result<Arc<Topology>, Option<SessionError>> {
     const LOOK_AGAIN: Duration = Duration::from_millis(50);
+    split.control.mark_if_new(Waiting::Primary);
     let until = deadline.min(Instant::now() + LOOK_AGAIN);
     let change = split
         .listener

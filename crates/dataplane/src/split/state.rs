@@ -12,10 +12,10 @@ use mysql_wire::compression::Algorithm;
 use mysql_wire::{Capabilities, ErrPacket, Login, PacketHeader, StatusFlags, write_packet};
 use net::Peer;
 use routing::PeakEwma;
-use session::{Baseline, Carried, ClientTrackers, Pin, PinReason};
+use session::{Baseline, Carried, ClientTrackers, PackedCarried, Pin, PinReason};
 use telemetry::ServerSeries;
 use tokio::task::{AbortHandle, spawn_local};
-use upstream::{Connection, Key, Member, Pool, Server, ServerId, ServerTraits, Topology};
+use upstream::{Connection, Key, Member, Pool, Server, ServerId, ServerTraits, Topology, Travel};
 
 use crate::authenticate::Authenticated;
 use crate::control::{Control, Signal};
@@ -31,11 +31,12 @@ use crate::split::makers::{self, Makers};
 use crate::split::note::Note;
 use crate::split::observe::Shape;
 use crate::split::pipeline::Pipelines;
-use crate::split::prepared::{OnServer, close_command};
+use crate::split::prepared::{NextId, OnServer, close_command};
 use crate::split::rules;
-use crate::split::series::SplitSeries;
+use crate::split::series::{AtPrimary, SplitSeries};
 use crate::split::strong::ReadIndex;
 use crate::split::told::Told;
+use crate::split::vain::VainWaits;
 use crate::worker::Worker;
 
 /// What a session does where a server has no room.
@@ -68,13 +69,37 @@ pub(crate) struct Held {
     pub(crate) syncs_reads: bool,
     /// Its session is in a schema that is gone, and this connection in none: it is not for others then.
     pub(crate) lacks_schema: bool,
+    /// See [`Opened::login_began`](upstream::Opened::login_began).
+    pub(crate) login_began: Instant,
     pub(crate) series: Arc<ServerSeries>,
 }
 
 impl Held {
+    /// What it costs to make the connection that of a session which wants that and whose logins are no older than that:
+    /// [`CANNOT`](session::CANNOT) where it cannot be made so.
+    pub(crate) fn cost(&self, want: &Carried, oldest_login: Instant) -> u32 {
+        match session::cost(want, &self.carried) {
+            session::CANNOT => session::CANNOT,
+            _ if self.login_began < oldest_login => upstream::OUTDATED,
+            cost => cost,
+        }
+    }
+
     /// Commands that close what is to be closed.
     pub(crate) fn take_closing(&mut self) -> Vec<Vec<u8>> {
         self.to_close.drain(..).map(close_command).collect()
+    }
+
+    /// Forgets what was prepared for a client's statement, which is closed with the next command that is about a statement.
+    pub(crate) fn close(&mut self, owner: &Rc<()>) {
+        let id = self.statements.remove(owner);
+        self.to_close.extend(id);
+    }
+
+    /// No session holds anything on the connection any more.
+    pub(crate) fn let_go(&mut self) {
+        let closed = self.statements.let_go();
+        self.to_close.extend(closed);
     }
 
     /// A preparation has come to nothing: it was refused, or the statement of this id is of no use.
@@ -95,6 +120,45 @@ impl Held {
     }
 }
 
+/// [`Held`] on its way to another worker.
+pub(crate) struct Luggage {
+    carried: PackedCarried,
+    next_id: NextId,
+    to_close: Vec<u32>,
+    known: session::OfConnection,
+    syncs_reads: bool,
+    lacks_schema: bool,
+}
+
+/// Whose last statement was on it is of no use elsewhere.
+impl Travel for Held {
+    type Luggage = Luggage;
+
+    fn pack(self) -> Luggage {
+        let (ids, next_id) = self.statements.pack();
+        Luggage {
+            carried: PackedCarried::of(&self.carried),
+            next_id,
+            to_close: [self.to_close, ids].concat(),
+            known: self.known,
+            syncs_reads: self.syncs_reads,
+            lacks_schema: self.lacks_schema,
+        }
+    }
+
+    fn unpack(mut self, luggage: Luggage) -> Self {
+        self.statements.unpack(luggage.next_id);
+        Self {
+            carried: Rc::new(luggage.carried.unpack()),
+            to_close: luggage.to_close,
+            known: luggage.known,
+            syncs_reads: luggage.syncs_reads,
+            lacks_schema: luggage.lacks_schema,
+            ..self
+        }
+    }
+}
+
 /// A server connection in the hands of a session; its stream is in the session's wires.
 pub(crate) struct Leased {
     pub(crate) connection: Connection<Held>,
@@ -102,6 +166,8 @@ pub(crate) struct Leased {
     pub(crate) is_primary: bool,
     /// Its server did, and another does now, or none.
     pub(crate) is_demoted: bool,
+    /// In the transaction that is open on it, it has refused a write because it takes none.
+    pub(crate) has_refused_write: bool,
     /// Of the topology by which that was judged last; 0 is none.
     pub(crate) generation: u64,
     /// The transaction that was begun on it goes on to the primary with its first statement that is no plain read.
@@ -122,6 +188,7 @@ pub(crate) struct Split {
     pub(crate) worker: Rc<Worker>,
     pub(crate) listener: Arc<ListenerState>,
     pub(crate) shared: Rc<ClusterOfWorker>,
+    pub(crate) series: Arc<SplitSeries>,
     pub(crate) account: Authenticated,
     pub(crate) key: Rc<Key>,
     /// The server's side is detached while nothing is leased.
@@ -160,6 +227,10 @@ pub(crate) struct Split {
     pub(crate) counted_as_pinned: bool,
     /// The command under way may be executed elsewhere if its server takes no writes, and has turned out to be so.
     pub(crate) may_go_elsewhere: bool,
+    /// The last COM_STMT_EXECUTE asked for a cursor.
+    pub(crate) asks_for_cursor: bool,
+    /// The command under way may load a file of the client's.
+    pub(crate) may_load_file: bool,
     pub(crate) took_no_writes: bool,
     /// How often the command under way was refused so.
     pub(crate) refusals: u8,
@@ -185,8 +256,8 @@ pub(crate) struct Split {
     pub(crate) last_server: Option<Arc<Server>>,
     /// How fresh reads are, where the session has said so itself.
     pub(crate) own_consistency: Option<config::ReadConsistency>,
-    /// The client as accounts and messages name it.
-    pub(crate) host: Peer,
+    /// The client as accounts and messages name it. Boxed: only logins and rules by address ask.
+    pub(crate) host: Box<Peer>,
     /// What it said of itself.
     pub(crate) login: Box<Login>,
     /// What the cluster's servers had in common when it came.
@@ -252,7 +323,13 @@ impl Split {
     }
 
     pub(crate) fn series(&self) -> &SplitSeries {
-        &self.worker.shared.split_series[self.worker.index]
+        &self.series
+    }
+
+    /// A read goes to the primary that might have gone to a replica.
+    pub(crate) fn note_at_primary(&self, why: AtPrimary) {
+        self.series().at_primary(why);
+        self.control.of_split.at_primary.set(Some(why));
     }
 
     pub(crate) fn lookup_series(&self) -> &LookupSeries {
@@ -343,6 +420,7 @@ pub(crate) struct ClusterOfWorker {
     pub(crate) read_index: ReadIndex,
     pub(crate) pipelines: Pipelines,
     pub(crate) makers: Makers,
+    pub(crate) vain_waits: VainWaits,
     /// How long servers take to answer, where reads are balanced by that; times are counted from `born`.
     answers: RefCell<HashMap<ServerId, PeakEwma>>,
     born: Instant,
@@ -461,6 +539,7 @@ impl Pools {
                 read_index: ReadIndex::default(),
                 pipelines: Pipelines::default(),
                 makers: Makers::default(),
+                vain_waits: VainWaits::default(),
                 answers: RefCell::default(),
                 born: Instant::now(),
                 by_latency: Cell::new(false),

@@ -6,7 +6,7 @@
 
 use std::rc::Rc;
 
-use mysql_wire::statement::ExecuteHead;
+use mysql_wire::statement::{ExecuteHead, asks_for_cursor};
 use mysql_wire::{Capabilities, Command, PacketHeader};
 use session::Prepared;
 use sql_class::Effects;
@@ -18,14 +18,13 @@ use crate::split::choose::Target;
 use crate::split::lease::Now;
 use crate::split::lookup::Looked;
 use crate::split::prepared::{ServerStatement, close_packets};
-use crate::split::run::{
-    exchange, keep_to_send_again, let_go, needs_no_priming, refuse, relay, settle, with_statement,
-};
-use crate::split::state::Split;
+use crate::split::run::{exchange, let_go, needs_no_priming, refuse, relay, settle, with_statement};
+use crate::split::state::{Held, Split};
 use crate::split::step::Step;
 use crate::split::together::{self, Together};
 use crate::split::{
-    ahead, answer, command, last, lease, lookup, note, pipeline, reprepare, rules, transaction,
+    again, ahead, answer, command, last, lease, lookup, note, old_primary, pipeline, reprepare, rules,
+    transaction,
 };
 
 /// MariaDB's clients mean the statement prepared last by this id.
@@ -41,6 +40,7 @@ pub(crate) const OF_THE_LAST: Effects = Effects::READS_ROW_COUNT
 
 /// COM_STMT_EXECUTE and MariaDB's bulk execution.
 pub(crate) fn execute(split: &mut Split, head: CommandHead) -> Step<'_> {
+    split.asks_for_cursor = asks_for_cursor(command::payload(split, head));
     if head.command == Command::STMT_BULK_EXECUTE && !may_bulk(split, head) {
         let error = match lease::dialect(split).is_mariadb() {
             true => SessionError::NotInProtocol,
@@ -53,7 +53,9 @@ pub(crate) fn execute(split: &mut Split, head: CommandHead) -> Step<'_> {
     };
     if let Some(text) = text_with_figures(split, id) {
         prepared.text = text;
-    } else if prepared.long_data && held_with_figures(split, id, &prepared).is_some() {
+    } else if prepared.long_data
+        && held_text(split, &prepared).is_some_and(|held| !Rc::ptr_eq(&held, &prepared.text))
+    {
         // The data is with figures of a statement that is no longer the last.
         return Step::to_the_end(refuse(split, SessionError::StatementChanged));
     }
@@ -62,15 +64,16 @@ pub(crate) fn execute(split: &mut Split, head: CommandHead) -> Step<'_> {
         return Step::to_the_end(refuse(split, SessionError::StatementChanged));
     }
     split.note = None;
-    if rules::concern(split) || note::concerns_execution(split, head, &prepared) {
-        return Step::to_the_end(note::execute(split, head, id, prepared));
-    }
-    if split.lookups.is_some() {
+    let asks_why = note::concerns_execution(split, head, &prepared);
+    if split.lookups.is_some() && !asks_why {
         match lookup::execute(split, head, id, &prepared) {
             Looked::Answered => return Step::Done,
             Looked::GoesOn => return Step::to_the_end(lookup::go_on(split, head, Some((id, prepared)))),
             Looked::Elsewhere => {}
         }
+    }
+    if asks_why || rules::concern(split) {
+        return Step::to_the_end(note::execute(split, head, id, prepared));
     }
     usual_execute(split, head, id, prepared)
 }
@@ -90,11 +93,13 @@ pub(crate) async fn execute_prepared(
 
 /// The same, up to the command itself.
 fn usual_execute(split: &mut Split, head: CommandHead, id: u32, prepared: Prepared) -> Step<'_> {
-    keep_to_send_again(split, head, &prepared.facts);
+    again::keep_to_send_again(split, head, &prepared.facts);
     split.number = pipeline::number_of_execution(split, head, &prepared);
+    split.control.shown.prepared(prepared.digest);
     let about = Some((id, prepared.digest));
     if split.lease.is_some()
         && (transaction::is_ended_by(split, &prepared.facts)
+            || old_primary::is_left(split, &prepared.facts)
             || let_go(split, head, Some(&prepared.facts), about))
     {
         return Step::to_the_end(execute_after_asking(split, head, id, prepared));
@@ -104,7 +109,7 @@ fn usual_execute(split: &mut Split, head: CommandHead, id: u32, prepared: Prepar
     let is_usual = head.command == Command::STMT_EXECUTE
         && matches!(now, Now::Leased)
         && needs_no_priming(split, &prepared.facts)
-        && is_known_here(split, head, id, &prepared);
+        && is_known_here(split, &prepared);
     if is_usual && address(split, head, id, &prepared).is_ok() {
         begin_prepared(split, head, id, &prepared);
         return Step::Relay;
@@ -189,12 +194,16 @@ async fn begin_here(
     prepared: &Prepared,
     target: &Target,
 ) -> Result<bool, SessionError> {
-    if ahead::lacks_state(split) || !is_known_here(split, head, id, prepared) {
+    if ahead::lacks_state(split) || !is_known_here(split, prepared) {
         match Box::pin(together::prepare_and_execute(split, head, id, prepared, target)).await? {
             Together::Sent => return Ok(true),
             Together::Ended => return Ok(false),
             Together::Apart => {}
         }
+    }
+    if lacks_types(split, head, prepared) {
+        // Where it is too long for that the next step says so.
+        command::read_whole(split, head).await?;
     }
     if let Err(error) = address(split, head, id, prepared) {
         lease::release_unused(split);
@@ -212,56 +221,33 @@ fn forget_types(split: &mut Split, id: u32, prepared: &Prepared) {
     }
     let Some(leased) = &mut split.lease else { return };
     let state = &mut leased.connection.state;
-    let on_server = state.statements.find(&prepared.text, &prepared.context, id);
-    if let Some(server_id) = on_server.map(|on_server| on_server.id) {
-        state.statements.remove(server_id);
-        state.to_close.push(server_id);
-    }
+    state.close(&prepared.owner);
 }
 
 pub(crate) fn begin_prepared(split: &mut Split, head: CommandHead, id: u32, prepared: &Prepared) {
+    split.may_load_file = command::may_load_file(split, &prepared.facts);
     let about = Some((id, prepared.digest));
     with_statement(split, head, Some(&prepared.facts), about, |session, statement| {
         session.begin(statement);
     });
 }
 
-/// Whether the leased connection has the statement, in a state in which it does for this session what one of its own would.
-pub(crate) fn is_known_here(split: &mut Split, head: CommandHead, id: u32, prepared: &Prepared) -> bool {
-    let is_mariadb = lease::dialect(split).is_mariadb();
-    let Some(leased) = &mut split.lease else {
-        return false;
-    };
-    let state = &mut leased.connection.state;
-    let Some(known) = state.statements.find(&prepared.text, &prepared.context, id) else {
-        return false;
-    };
-    let is_own = known.held_by == Some(id) || known.types.is_none() || known.types == prepared.types;
-    if prepared.params == 0 || is_own {
-        return true;
-    }
-    // Another session has executed it with other types. MySQL keeps what it has made of those; and a client that has sent none
-    // yet must not be given another's.
-    let payload = command::payload_of(&split.wires.up, head);
-    let sent = ExecuteHead::decode(payload, prepared.params, split.key.capabilities);
-    let sends_the_same = sent.is_ok_and(|sent| sent.types() == known.types.as_deref());
-    if (is_mariadb || prepared.types.is_none()) && (sends_the_same || prepared.types.is_some()) {
-        return true;
-    }
-    let superfluous = known.id;
-    state.statements.remove(superfluous);
-    state.to_close.push(superfluous);
-    false
+/// Whether the leased connection has the statement.
+pub(crate) fn is_known_here(split: &mut Split, prepared: &Prepared) -> bool {
+    let leased = split.lease.as_mut();
+    leased.is_some_and(|leased| leased.connection.state.statements.find(prepared).is_some())
 }
 
 /// Puts the server's id into the command, and the parameter types where the server has others or none. Statements of
 /// which the connection has too many are closed on the way.
 fn address(split: &mut Split, head: CommandHead, id: u32, prepared: &Prepared) -> Result<(), SessionError> {
+    // Packets of a compressed connection are numbered command by command: what is to be closed there waits for a preparation.
+    let closes = !split.wires.server.is_compressed();
     let Some(leased) = &mut split.lease else {
         return Err(unknown_statement(id, head.command));
     };
     let state = &mut leased.connection.state;
-    let Some(on_server) = state.statements.find(&prepared.text, &prepared.context, id) else {
+    let Some(on_server) = state.statements.find(prepared) else {
         return Err(unknown_statement(id, head.command));
     };
     let unseen = split.wires.up.unseen_mut();
@@ -273,7 +259,7 @@ fn address(split: &mut Split, head: CommandHead, id: u32, prepared: &Prepared) -
     let parsed = ExecuteHead::decode(payload, prepared.params, split.key.capabilities)
         .map_err(SessionError::ClientProtocol)?;
     // Servers remember that data in pieces was wrong, until they are told to forget it.
-    let held_by = (parsed.opens_cursor || prepared.long_data).then_some(id);
+    let is_held = parsed.opens_cursor || prepared.long_data;
     let Some(types) = parsed.types() else {
         let changed = match &prepared.types {
             // The client means the types that it sent last.
@@ -282,13 +268,13 @@ fn address(split: &mut Split, head: CommandHead, id: u32, prepared: &Prepared) -
             }
             _ => None,
         };
-        on_server.held_by = held_by;
-        let closing = close_packets(&mut state.to_close);
+        state.statements.set_held(&prepared.owner, is_held);
+        let closed = closing(state, closes);
         match changed {
-            None => split.wires.up.say(&closing),
+            None => split.wires.up.say(&closed),
             Some(changed) => {
                 split.wires.up.discard(end);
-                split.wires.up.say(&closing);
+                split.wires.up.say(&closed);
                 split.say_command(&changed);
             }
         }
@@ -299,13 +285,34 @@ fn address(split: &mut Split, head: CommandHead, id: u32, prepared: &Prepared) -
         Some(known) if !is_new => Rc::clone(known),
         _ => types.into(),
     };
-    (on_server.types, on_server.held_by) = (Some(Rc::clone(&shared)), held_by);
-    let closing = close_packets(&mut state.to_close);
+    on_server.types = Some(Rc::clone(&shared));
+    state.statements.set_held(&prepared.owner, is_held);
+    let closed = closing(state, closes);
     if is_new && let Some(prepared) = split.session.statements().get_mut(id) {
         prepared.types = Some(shared);
     }
-    split.wires.up.say(&closing);
+    split.wires.up.say(&closed);
     Ok(())
+}
+
+/// The packets that close what the connection has too many of.
+fn closing(state: &mut Held, closes: bool) -> Vec<u8> {
+    match closes {
+        true => close_packets(&mut state.to_close),
+        false => Vec::new(),
+    }
+}
+
+/// Whether the types have to be put into a command that is not there whole.
+fn lacks_types(split: &mut Split, head: CommandHead, prepared: &Prepared) -> bool {
+    let payload = command::payload(split, head);
+    let needs_types = payload.len() < head.payload_len
+        && ExecuteHead::decode(payload, prepared.params, split.key.capabilities)
+            .is_ok_and(|parsed| parsed.needs_types());
+    let leased = split.lease.as_mut().filter(|_| needs_types);
+    leased
+        .and_then(|leased| leased.connection.state.statements.find(prepared))
+        .is_some_and(|on_server| on_server.types != prepared.types)
 }
 
 /// The command with the types, where the server has others. It has to be there whole then.
@@ -333,14 +340,16 @@ pub(crate) async fn go_on(split: &mut Split, head: CommandHead) -> Result<(), Se
         return unknown(split, head).await;
     };
     let text = match head.command {
-        Command::STMT_FETCH => held_with_figures(split, id, &prepared),
+        Command::STMT_FETCH => match held_text(split, &prepared) {
+            None => {
+                forget_diagnostics(split);
+                return refuse(split, SessionError::NoCursor(id)).await;
+            }
+            held => held,
+        },
         _ => text_with_figures(split, id),
     };
     prepared.text = text.unwrap_or(prepared.text);
-    if head.command == Command::STMT_FETCH && !held_on_server(split, id, &prepared) {
-        forget_diagnostics(split);
-        return refuse(split, SessionError::NoCursor(id)).await;
-    }
     let target = transaction::target_of_execution(split, head, &prepared.facts);
     if let Err(refused) = lease::lease(split, &target).await {
         return match head.command {
@@ -349,26 +358,16 @@ pub(crate) async fn go_on(split: &mut Split, head: CommandHead) -> Result<(), Se
             _ => Err(refused.0),
         };
     }
-    if !is_known_here(split, head, id, &prepared)
+    if !is_known_here(split, &prepared)
         && let Err(why) = reprepare::prepare_here(split, id, &prepared).await
     {
         lease::abandon(split);
         return Err(why.into());
     }
-    if let Some(leased) = &mut split.lease
-        && let Some(on_server) =
-            leased
-                .connection
-                .state
-                .statements
-                .find(&prepared.text, &prepared.context, id)
-    {
-        on_server.held_by = Some(id);
-        let server_id = on_server.id.to_le_bytes();
-        if let Some(place) = split.wires.up.unseen_mut().get_mut(5..9) {
-            place.copy_from_slice(&server_id);
-        }
+    if let Some(leased) = &mut split.lease {
+        leased.connection.state.statements.set_held(&prepared.owner, true);
     }
+    name_here(split, &prepared);
     begin_prepared(split, head, id, &prepared);
     let ended = exchange(split, head.command, None).await;
     settle(split, ended).await
@@ -376,33 +375,41 @@ pub(crate) async fn go_on(split: &mut Split, head: CommandHead) -> Result<(), Se
 
 /// COM_STMT_RESET: nothing to be done where the server holds nothing for the statement.
 pub(crate) async fn reset(split: &mut Split, head: CommandHead) -> Result<(), SessionError> {
-    let Some((id, mut prepared)) = prepared_of(split, head) else {
+    let Some((id, prepared)) = prepared_of(split, head) else {
         return unknown(split, head).await;
     };
-    prepared.text = held_with_figures(split, id, &prepared).unwrap_or(prepared.text);
-    if release_held(split, id, &prepared).is_none() {
+    if !name_here(split, &prepared) {
         return answer::ok(split).await;
+    }
+    if let Some(leased) = &mut split.lease {
+        leased
+            .connection
+            .state
+            .statements
+            .set_held(&prepared.owner, false);
     }
     begin_prepared(split, head, id, &prepared);
     let ended = exchange(split, head.command, None).await;
     settle(split, ended).await
 }
 
-/// COM_STMT_CLOSE, which has no answer. The server keeps the statement for whoever prepares the same text next.
+/// COM_STMT_CLOSE, which has no answer. The server hears of it with the next command for a statement on the connection, wherever that is.
 pub(crate) async fn close(split: &mut Split, head: CommandHead) -> Result<(), SessionError> {
-    let Some((id, mut prepared)) = prepared_of(split, head) else {
+    let Some((id, prepared)) = prepared_of(split, head) else {
         return answer::discard(split).await.map(drop);
     };
     forget_figures(split, id);
-    prepared.text = held_with_figures(split, id, &prepared).unwrap_or(prepared.text);
-    if !held_on_server(split, id, &prepared) {
+    if held_text(split, &prepared).is_none() {
         answer::discard(split).await?;
+        if let Some(leased) = &mut split.lease {
+            leased.connection.state.close(&prepared.owner);
+        }
         split.session.statements().remove(id);
         return Ok(());
     }
-    let server_id = release_held(split, id, &prepared);
-    if let (Some(leased), Some(server_id)) = (&mut split.lease, server_id) {
-        leased.connection.state.statements.remove(server_id);
+    name_here(split, &prepared);
+    if let Some(leased) = &mut split.lease {
+        leased.connection.state.statements.remove(&prepared.owner);
     }
     begin_prepared(split, head, id, &prepared);
     let ended = exchange(split, head.command, None).await;
@@ -410,15 +417,11 @@ pub(crate) async fn close(split: &mut Split, head: CommandHead) -> Result<(), Se
     settle(split, ended).await
 }
 
-/// Whether a cursor or long data of the statement is on the connection that the session holds.
-fn held_on_server(split: &mut Split, id: u32, prepared: &Prepared) -> bool {
-    let Some(leased) = &mut split.lease else {
-        return false;
-    };
-    let statements = &mut leased.connection.state.statements;
-    statements
-        .find(&prepared.text, &prepared.context, id)
-        .is_some_and(|statement| statement.held_by == Some(id))
+/// The text of what has a cursor or long data of the statement on the connection that the session holds.
+fn held_text(split: &mut Split, prepared: &Prepared) -> Option<Rc<[u8]>> {
+    let leased = split.lease.as_mut()?;
+    let held = leased.connection.state.statements.held(&prepared.owner)?;
+    Some(Rc::clone(&held.text))
 }
 
 pub(crate) fn forget_figures(split: &mut Split, id: u32) {
@@ -433,24 +436,20 @@ fn text_with_figures(split: &Split, id: u32) -> Option<Rc<[u8]>> {
     all.find(|of| of.0 == id).map(|of| Rc::clone(&of.1))
 }
 
-/// The text with figures that has a cursor or long data of the statement, where its own has none.
-fn held_with_figures(split: &mut Split, id: u32, prepared: &Prepared) -> Option<Rc<[u8]>> {
-    match held_on_server(split, id, prepared) {
-        true => None,
-        false => split.lease.as_ref()?.connection.state.statements.text_held_by(id),
+/// Puts the server's id into a command for what the connection at hand has prepared. False where that is nothing.
+fn name_here(split: &mut Split, prepared: &Prepared) -> bool {
+    let Some(leased) = &mut split.lease else {
+        return false;
+    };
+    let Some(on_server) = leased.connection.state.statements.of(&prepared.owner) else {
+        return false;
+    };
+    let server_id = on_server.id.to_le_bytes();
+    match split.wires.up.unseen_mut().get_mut(5..9) {
+        Some(place) => place.copy_from_slice(&server_id),
+        None => return false,
     }
-}
-
-/// Puts the server's id into the command that ends what the server holds for the statement.
-fn release_held(split: &mut Split, id: u32, prepared: &Prepared) -> Option<u32> {
-    let leased = split.lease.as_mut()?;
-    let statements = &mut leased.connection.state.statements;
-    let statement = statements.find(&prepared.text, &prepared.context, id)?;
-    statement.held_by = None;
-    let server_id = statement.id;
-    let place = split.wires.up.unseen_mut().get_mut(5..9)?;
-    place.copy_from_slice(&server_id.to_le_bytes());
-    Some(server_id)
+    true
 }
 
 /// The statement that a command names by its first four bytes.

@@ -19,6 +19,7 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 use upstream::{Connection, Member, Topology};
 
+use crate::control::Waiting;
 use crate::error::SessionError;
 use crate::split::ask::{self, Reply, plain};
 use crate::split::fresh::{Freshness, flavor};
@@ -107,6 +108,7 @@ pub(crate) async fn needed(split: &Split) -> Result<Freshness, Refused> {
             // There it is told why.
             return Ok(Freshness::Primary);
         }
+        split.control.mark_if_new(Waiting::Position);
         let asked = tokio::select! {
             biased;
             signal = split.control.signalled(false) => return Err(Refused(split.signalled(signal))),

@@ -72,7 +72,7 @@ pub(crate) async fn prepare_and_execute(
 ) -> Result<Together, SessionError> {
     let done = execute(split, head, id, prepared, target).await?;
     if matches!(done, Together::Apart)
-        && !is_known_here(split, head, id, prepared)
+        && !is_known_here(split, prepared)
         && let Err(why) = Box::pin(reprepare::prepare_here(split, id, prepared)).await
     {
         let ended = reprepare::not_prepared(split, head, id, prepared, why).await;
@@ -89,11 +89,11 @@ async fn execute(
     target: &Target,
 ) -> Result<Together, SessionError> {
     let lacks_state = ahead::lacks_state(split);
-    let is_known = is_known_here(split, head, id, prepared);
+    let is_known = is_known_here(split, prepared);
     if is_known && !lacks_state {
         return Ok(Together::Apart);
     }
-    let plan = match plan(split, head, id, prepared, is_known) {
+    let plan = match plan(split, head, prepared, is_known) {
         Ok(plan) => plan,
         Err(why) => {
             split.series().prepared_apart(why);
@@ -134,13 +134,7 @@ async fn execute(
     Ok(Together::Sent)
 }
 
-fn plan(
-    split: &mut Split,
-    head: CommandHead,
-    id: u32,
-    prepared: &Prepared,
-    is_known: bool,
-) -> Result<Plan, Apart> {
+fn plan(split: &mut Split, head: CommandHead, prepared: &Prepared, is_known: bool) -> Result<Plan, Apart> {
     if split.wires.server.is_compressed() {
         // Packets of a compressed connection are numbered command by command.
         return Err(Apart::Command);
@@ -160,7 +154,7 @@ fn plan(
     let statements = &mut leased.connection.state.statements;
     let (server_id, known_types) = match is_known {
         true => {
-            let known = statements.find(&prepared.text, &prepared.context, id);
+            let known = statements.find(prepared);
             let known = known.ok_or(Apart::Command)?;
             (known.id, known.types.clone())
         }
@@ -221,11 +215,11 @@ fn is_prepared(split: &mut Split, reply: Option<&Reply>, plan: &Plan, prepared: 
 fn note_executed(split: &mut Split, id: u32, prepared: &Prepared, plan: Plan) {
     let Some(leased) = &mut split.lease else { return };
     let state = &mut leased.connection.state;
-    if let Some(on_server) = state.statements.find(&prepared.text, &prepared.context, id) {
-        on_server.held_by = plan.opens_cursor.then_some(id);
-        if plan.types.is_some() {
-            on_server.types.clone_from(&plan.types);
-        }
+    state.statements.set_held(&prepared.owner, plan.opens_cursor);
+    if let Some(on_server) = state.statements.find(prepared)
+        && plan.types.is_some()
+    {
+        on_server.types.clone_from(&plan.types);
     }
     if plan.types.is_some()
         && plan.types != prepared.types

@@ -12,6 +12,7 @@
 //! that fails, the statement is refused and the transaction is as it was. What was read is never read again.
 
 use config::{Pooling, ReadConsistency, TransactionReads};
+use mysql_wire::statement::asks_for_cursor;
 use mysql_wire::{Command, ErrPacket, OkPacket, Outcome, StatusFlags};
 use session::PinReason;
 use sql_class::{Class, Effects, Facts, Hint};
@@ -25,7 +26,7 @@ use crate::split::last::Left;
 use crate::split::lease::{self, Now};
 use crate::split::series::OnReplica;
 use crate::split::state::{Held, Refused, Split};
-use crate::split::{answer, command, fresh, last, rebuild, reprepare, rules, run};
+use crate::split::{answer, command, fresh, last, old_primary, rebuild, reprepare, rules, run};
 
 const BEGINNINGS: [&str; 3] = ["BEGIN", "BEGIN WORK", "START TRANSACTION"];
 const ENDS: [&str; 4] = ["COMMIT", "COMMIT WORK", "ROLLBACK", "ROLLBACK WORK"];
@@ -34,9 +35,6 @@ const ENDS: [&str; 4] = ["COMMIT", "COMMIT WORK", "ROLLBACK", "ROLLBACK WORK"];
 const OF_THE_LAST: Effects = Effects::READS_DIAGNOSTICS
     .with(Effects::READS_FOUND_ROWS)
     .with(Effects::READS_ROW_COUNT);
-
-/// The flags of COM_STMT_EXECUTE that open a cursor.
-const CURSOR_TYPES: u8 = 0b111;
 
 const TO_PRIMARY: Target = Target::Primary { for_writing: true };
 
@@ -71,7 +69,7 @@ fn stays(split: &Split, facts: &Facts) -> bool {
     (is_read || asks) && is_as_fresh && !split.keeps_connection && !rules::wants_primary(split)
 }
 
-fn has_pin(split: &Split, reason: PinReason) -> bool {
+pub(crate) fn has_pin(split: &Split, reason: PinReason) -> bool {
     split.session.pins().iter().any(|pin| pin.reason == reason)
 }
 
@@ -92,9 +90,8 @@ pub(crate) fn target_of_execution(split: &Split, head: CommandHead, facts: &Fact
     if !matches!(target, Target::Held | Target::Replica) {
         return target;
     }
-    let flags = command::payload(split, head).get(5).copied();
     let leaves_nothing =
-        head.command == Command::STMT_EXECUTE && flags.is_some_and(|flags| flags & CURSOR_TYPES == 0);
+        head.command == Command::STMT_EXECUTE && !asks_for_cursor(command::payload(split, head));
     let is_asked_for = facts.hint == Some(Hint::Replica) || rules::routes(split);
     match target {
         Target::Held if !leaves_nothing => TO_PRIMARY,
@@ -183,16 +180,18 @@ pub(crate) fn note_kept(split: &mut Split) {
     let is_open = split.session.in_transaction();
     if let Some(leased) = &mut split.lease {
         leased.moves_on &= is_open;
+        leased.has_refused_write &= is_open;
     }
 }
 
 /// A statement of such a transaction does not stay, unless something binds the session to the connection. What reads leave on
 /// it can be left behind.
 pub(crate) fn leaves(split: &Split, target: &Target) -> Now {
-    let is_left_behind = |reason: PinReason| {
-        matches!(reason, PinReason::Transaction | PinReason::Unsettled) || reason.ends_with_next_statement()
-    };
-    let is_bound = !split.session.pins().iter().all(|pin| is_left_behind(pin.reason));
+    let is_bound = !split
+        .session
+        .pins()
+        .iter()
+        .all(|pin| lease::ends_with_transaction(pin.reason));
     match target {
         Target::Primary { for_writing: false } if is_bound => Now::Leased,
         _ if is_bound => Now::Refused,
@@ -223,23 +222,36 @@ pub(crate) fn is_ended_by(split: &Split, facts: &Facts) -> bool {
         && !split.keeps_connection
 }
 
+/// Ends the transaction on the connection that is held, whatever `completion_type` says. `None` and `None` where it goes on.
+pub(crate) async fn commit(split: &mut Split) -> Result<(Option<OkPacket>, Option<ErrPacket>), Refused> {
+    let capabilities = split.key.capabilities;
+    let commit = ask::query(capabilities, "COMMIT AND NO CHAIN NO RELEASE");
+    let replies = lease::ask_on_lease(split, &[commit]).await?;
+    let reply = replies.first();
+    let ok = reply.and_then(|reply| reply.packet(0));
+    let ok = ok.and_then(|packet| OkPacket::decode(packet, capabilities).ok());
+    let error = reply.and_then(|reply| reply.error(capabilities));
+    Ok((ok.filter(|ok| !ok.status.contains(StatusFlags::IN_TRANS)), error))
+}
+
+pub(crate) fn no_commit(split: &Split) -> Refused {
+    Refused(SessionError::ServerLogin {
+        server: split.server_name().to_owned(),
+        cause: AskError::Unexpected("COMMIT").to_string(),
+    })
+}
+
 /// Before a statement that goes elsewhere: the connection that is held tells what it alone knows, or ends what does not go with it.
 pub(crate) async fn before_it_goes(split: &mut Split, facts: &Facts) -> Result<(), Refused> {
+    if old_primary::is_left(split, facts) {
+        return old_primary::leave(split, facts).await;
+    }
     if !is_ended_by(split, facts) {
         last::learn_insert_id(split).await;
         return Ok(());
     }
-    let capabilities = split.key.capabilities;
-    let commit = ask::query(capabilities, "COMMIT AND NO CHAIN NO RELEASE");
-    let replies = lease::ask_on_lease(split, &[commit]).await?;
-    let ok = replies.first().and_then(|reply| reply.packet(0));
-    let ok = ok.and_then(|packet| OkPacket::decode(packet, capabilities).ok());
-    let Some(ok) = ok.filter(|ok| !ok.status.contains(StatusFlags::IN_TRANS)) else {
-        return Err(Refused(SessionError::ServerLogin {
-            server: split.server_name().to_owned(),
-            cause: AskError::Unexpected("COMMIT").to_string(),
-        }));
-    };
+    let (ok, _) = commit(split).await?;
+    let ok = ok.ok_or_else(|| no_commit(split))?;
     split.session.observe_ok(&ok);
     split.session.cleared(PinReason::Transaction);
     split.status = ok.status;
@@ -258,7 +270,9 @@ pub(crate) async fn query_elsewhere(
     head: CommandHead,
     facts: Facts,
 ) -> Result<(), SessionError> {
-    let before = match is_ended_by(split, &facts) && facts.statements == 1 {
+    let ends =
+        is_ended_by(split, &facts) || old_primary::begins_anew(&facts) && old_primary::is_left(split, &facts);
+    let before = match ends && facts.statements == 1 {
         true => syntax_error(split, head).await,
         false => Ok(None),
     };
@@ -369,7 +383,7 @@ fn stands_on_primary(split: &mut Split) -> bool {
 
 /// Asks the server whether the transaction has survived the last statement's error. Where it does not answer, the session goes
 /// on only to be told that its server is gone.
-async fn is_open(split: &mut Split) -> Result<bool, Refused> {
+pub(crate) async fn is_open(split: &mut Split) -> Result<bool, Refused> {
     let asked = lease::ask_on_lease(split, &[vec![Command::PING.0]]).await;
     let gone = |_| {
         Refused(SessionError::ServerGone {
@@ -424,7 +438,7 @@ async fn begin_on_primary(split: &mut Split) -> Result<OkPacket, Refused> {
 async fn leave(split: &mut Split, mut replica: Connection<Held>, begun: &OkPacket, in_step: bool) {
     fresh::leave(&mut replica.state, split.session.move_transaction(begun));
     replica.state.known = session::OfConnection::UNKNOWN;
-    replica.state.statements.let_go();
+    replica.state.let_go();
     if !in_step || split.control.is_aimed_at() {
         return;
     }

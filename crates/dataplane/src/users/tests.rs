@@ -37,7 +37,7 @@ fn known(password: &str) -> Option<CredentialSecret> {
 #[test]
 fn a_password_logs_in_with_every_plugin() {
     let mut changing = password("changing", "new");
-    changing.other_password = Some(Secret::new("old"));
+    changing.previous_password = Some(Secret::new("old"));
     let users = Users::new(&[password("app", "secret"), password("open", ""), changing], None);
     for plugin in Plugin::ALL {
         assert_eq!(logs_in(&users, "app", plugin, "secret"), known("secret"));
@@ -101,7 +101,7 @@ fn a_hash_logs_in_with_the_native_plugin_and_reveals_what_servers_take() {
 #[test]
 fn a_password_and_a_hash_can_only_be_told_apart_by_the_native_plugin() {
     let mut user = password("app", "new");
-    user.other_native_hash = Some(Secret::new(HASH));
+    user.previous_native_hash = Some(Secret::new(HASH));
     let users = Users::new(&[user], None);
     let applicant = users.applicant(b"app", None);
     assert!(!applicant.can_use(Plugin::CachingSha2));
@@ -124,7 +124,7 @@ fn servers_may_have_the_other_password() {
     assert_eq!(applicant.other_than(&used), None);
     assert_eq!(applicant.check_password(&Secret::new("old")), None);
 
-    user.other_password = Some(Secret::new("old"));
+    user.previous_password = Some(Secret::new("old"));
     let users = Users::new(&[user], None);
     let applicant = users.applicant(b"app", None);
     for (used, other) in [("new", "old"), ("old", "new")] {
@@ -331,7 +331,7 @@ fn a_hash_of_the_configuration_wants_the_password_itself_once() {
 #[test]
 fn a_hash_may_be_one_of_two_secrets() {
     let mut user = password("app", "new");
-    user.other_sha2_hash = Some(Secret::new(SHA2_HASH));
+    user.previous_sha2_hash = Some(Secret::new(SHA2_HASH));
     let users = Users::new(std::slice::from_ref(&user), None);
     let applicant = users.applicant(b"app", None);
     assert!(applicant.can_use(Plugin::CachingSha2) && !applicant.can_use(Plugin::Native));

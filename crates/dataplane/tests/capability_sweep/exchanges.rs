@@ -17,7 +17,7 @@ const STATEMENTS: &[&str] = &[
     "BROKEN 3",
     "OK; ROWS 2; TRACK; ERROR; OK",
     "ROWS 2; ROWS 0; ROWS 3; OK",
-    "INFILE /tmp/data",
+    "INFILE LOAD /tmp/data",
     "PROGRESS 3",
 ];
 

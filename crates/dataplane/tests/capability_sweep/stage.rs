@@ -124,6 +124,7 @@ fn configuration(folder: &Path, targets: &[(Back, SocketAddr)], options: &str) -
             text,
             r#"
             [[listener]]
+            login_delay_max = "0s"
             bind = "127.0.1.{number}:0"
             cluster = "c{number}"
             tls = {{ mode = "preferred", cert = "{cert}", key = "{key}" }}

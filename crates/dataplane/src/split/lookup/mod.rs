@@ -1,10 +1,11 @@
 //! Point lookups in mode `split`: which statement may be answered from memory, and what it leaves behind.
 //!
-//! Only one that stands alone: the session holds no connection, no transaction is open, no rule concerns it. To the session it
-//! is a read like any other; the connection of the statement before does not know of it, which [`found_rows`] says to those
+//! Only one that stands alone: the session holds no connection, no transaction is open, no rule that matches it wants a server. To the
+//! session it is a read like any other; the connection of the statement before does not know of it, which [`found_rows`] says to those
 //! who ask that connection ([`behind`]).
 
 mod behind;
+mod ruled;
 
 use std::collections::HashMap;
 use std::io;
@@ -16,11 +17,13 @@ use foldhash::fast::RandomState;
 use mysql_wire::gtid::GtidSet;
 use mysql_wire::statement::ExecuteHead;
 use mysql_wire::{Capabilities, Outcome, PacketHeader, StatusFlags};
+use routing::rules::Verdict;
 use session::{Baseline, Carried, Prepared};
 use sql_class::{Class, Effects, Facts, point_lookup};
 use upstream::Key;
 
 pub(crate) use self::behind::{bring_about, found_rows, note_sent};
+use self::ruled::{ruled, to_server};
 use crate::control::Waiting;
 use crate::error::SessionError;
 use crate::flow::Flow;
@@ -31,8 +34,9 @@ use crate::lookups::{
     Surroundings, Variable,
 };
 use crate::session::CommandHead;
+use crate::split::answered::Answered;
 use crate::split::state::Split;
-use crate::split::{answer, fresh, note, rules, run, statement};
+use crate::split::{answer, fresh, note, rules, run};
 use crate::worker::Worker;
 
 /// What a lookup is to everybody else.
@@ -51,6 +55,8 @@ pub(crate) struct OfSession {
     /// What is to be done about the statement under way.
     step: Option<Step>,
     recorder: Option<Recorder>,
+    /// What rules say of the lookup under way.
+    verdict: Option<Rc<Verdict>>,
     /// The rows of the last lookup that was answered from memory, as long as that is what FOUND_ROWS() says.
     rows: Option<u64>,
     /// Of the lookup under way.
@@ -104,10 +110,11 @@ impl OfSession {
         let lookups = lookups::of_listener(worker, listener)?;
         Some(Box::new(Self {
             lookups,
-            consistency: listener.config.consistency,
+            consistency: listener.config.lookup_consistency,
             seen: None,
             step: None,
             recorder: None,
+            verdict: None,
             rows: None,
             key: Vec::new(),
             out: Vec::new(),
@@ -138,7 +145,7 @@ pub(crate) fn poll_read(cx: &mut Context<'_>, split: &mut Split) -> Poll<io::Res
 
 /// The session says how fresh its lookups are from here on; `None`: as the configuration has it. False where it has none.
 pub(crate) fn set_level(split: &mut Split, wanted: Option<ReadConsistency>) -> bool {
-    let said = wanted.unwrap_or(split.listener.config.consistency);
+    let said = wanted.unwrap_or(split.listener.config.lookup_consistency);
     let Some(of) = &mut split.lookups else {
         return false;
     };
@@ -168,7 +175,7 @@ pub(crate) fn query(split: &mut Split, head: CommandHead) -> Looked {
 
 fn query_step(split: &mut Split, head: CommandHead) -> Option<Step> {
     let (syntax, capabilities) = (split.session.syntax(), split.capabilities);
-    if split.lease.is_some() {
+    if split.lease.is_some() || rules::concern(split) {
         point_lookup(text_of(&split.wires.up, head, capabilities)?, syntax)?;
     }
     let ready = ready(split, head, None);
@@ -255,7 +262,7 @@ fn execute_step(split: &mut Split, head: CommandHead, id: u32, prepared: &Prepar
     };
     let is_current = Rc::ptr_eq(&prepared.context, split.session.carried())
         || prepared.context == *split.session.carried();
-    let ready = match ready(split, head, Some((id, prepared.digest))) {
+    let ready = match ready(split, head, Some((id, prepared))) {
         Ok(ready) if is_current && !prepared.long_data && !prepared.cursor => ready,
         Ok(_) => return step(split, Finding::Left(Left::Session)),
         Err(reason) => return step(split, Finding::Left(reason)),
@@ -324,12 +331,24 @@ fn step(split: &mut Split, finding: Finding) -> Option<Step> {
 }
 
 /// The session's environment, where a statement of its stands alone.
-fn ready(split: &mut Split, head: CommandHead, prepared: Option<(u32, u64)>) -> Result<Environment, Left> {
-    if rules::concern(split) || note::concerns(split, head) {
+fn ready(
+    split: &mut Split,
+    head: CommandHead,
+    prepared: Option<(u32, &Prepared)>,
+) -> Result<Environment, Left> {
+    if note::concerns(split, head) {
         return Err(Left::Routed);
     }
+    let verdict = match rules::concern(split) {
+        true => Some(ruled(split, head, prepared).ok_or(Left::Routed)?),
+        false => None,
+    };
+    if let Some(of) = &mut split.lookups {
+        of.verdict = verdict;
+    }
     if split.lease.is_some() {
-        run::let_go(split, head, Some(&PLAIN), prepared);
+        let about = prepared.map(|(id, prepared)| (id, prepared.digest));
+        run::let_go(split, head, Some(&PLAIN), about);
     }
     let stands_alone = split.lease.is_none()
         && !split.session.is_pinned()
@@ -422,17 +441,6 @@ pub(crate) async fn go_on(
                 to_server(split, head, prepared).await
             }
         },
-    }
-}
-
-async fn to_server(
-    split: &mut Split,
-    head: CommandHead,
-    prepared: Option<(u32, Prepared)>,
-) -> Result<(), SessionError> {
-    match prepared {
-        Some((id, prepared)) => statement::execute_prepared(split, head, id, prepared).await,
-        None => run::plain_query(split, head, PLAIN).await,
     }
 }
 
@@ -574,6 +582,11 @@ fn note_answered(split: &mut Split, head: CommandHead, prepared: Option<(u32, u6
     split.wires.traffic.add_from_client(len);
     split.wires.up.discard(len);
     split.lookup_series().answered.inc();
+    let verdict = split.lookups.as_mut().and_then(|of| of.verdict.take());
+    if let Some(verdict) = verdict {
+        rules::count(split, &verdict);
+    }
+    split.control.of_split.answered.set(Answered::Memory);
     // What the connection that had the statement before knows is of that one.
     split.turn = split.turn.wrapping_add(1);
     if let Some(of) = &mut split.lookups {

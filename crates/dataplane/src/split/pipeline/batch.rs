@@ -1,6 +1,6 @@
 //! Statements that leave together with the next connection.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -41,6 +41,8 @@ const LOOKED_AT: usize = 16;
 pub(super) struct Batch {
     pub(super) key: Rc<Key>,
     pub(super) carried: Rc<Carried>,
+    /// The latest of its sessions' [`oldest_login`](crate::control::Control::oldest_login).
+    oldest_login: Cell<std::time::Instant>,
     server: Arc<Server>,
     credential: Credential,
     dialect: Dialect,
@@ -117,6 +119,8 @@ impl Batch {
         });
         let is_new = found.is_none();
         let batch = found.unwrap_or_else(|| Self::begin(split, server));
+        let oldest_login = batch.oldest_login.get().max(split.control.oldest_login.get());
+        batch.oldest_login.set(oldest_login);
         batch.members.borrow_mut().push(member);
         (receiver, is_new)
     }
@@ -125,6 +129,7 @@ impl Batch {
         let batch = Rc::new(Self {
             key: Rc::clone(&split.key),
             carried: Rc::clone(split.session.carried()),
+            oldest_login: Cell::new(split.control.oldest_login.get()),
             server: Arc::clone(server),
             credential: split.account.credential.clone(),
             dialect: lease::dialect(split),
@@ -145,11 +150,20 @@ impl Batch {
     /// From the wait for a connection to the last answer.
     async fn run(self: Rc<Self>, shared: Rc<ClusterOfWorker>) {
         let boarding = Boarding(&self, &shared.pipelines.waiting);
-        let cost = |held: &Held| session::cost(&self.carried, &held.carried);
-        let leased = shared
-            .pool
-            .lease(&self.server, &self.key, &self.credential, cost, true);
-        let leased = leased.await.map_err(|error| match error {
+        let cost = |held: &Held| held.cost(&self.carried, self.oldest_login.get());
+        let leased = loop {
+            let leased = shared
+                .pool
+                .lease(&self.server, &self.key, &self.credential, &cost, true);
+            match leased.await {
+                // A session that has begun later has joined in the meantime.
+                Ok(connection) if connection.login_began < self.oldest_login.get() => {
+                    shared.pool.give_back(connection);
+                }
+                leased => break leased,
+            }
+        };
+        let leased = leased.map_err(|error| match error {
             LeaseError::QueueFull { .. } | LeaseError::QueueTimeout { .. } => Left::NoConnection(error),
             _ => Left::Lost,
         });

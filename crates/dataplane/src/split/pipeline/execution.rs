@@ -4,16 +4,13 @@ use std::rc::Rc;
 
 use mysql_wire::PacketHeader;
 use mysql_wire::statement::ExecuteHead;
-use session::{Carried, Prepared};
+use session::Prepared;
 
 use crate::split::state::{Held, Split};
 
 /// What a connection has to have prepared for it.
 pub(super) struct Execution {
-    text: Rc<[u8]>,
-    context: Rc<Carried>,
-    /// The client's id of the statement.
-    id: u32,
+    prepared: Prepared,
     /// Of the parameters; none where there are no parameters.
     types: Option<Rc<[u8]>>,
 }
@@ -49,22 +46,16 @@ impl Execution {
             known.types.clone_from(&types);
         }
         Some(Self {
-            text: Rc::clone(&prepared.text),
-            context: Rc::clone(&prepared.context),
-            id,
+            prepared: prepared.clone(),
             types,
         })
     }
 
-    /// Puts the server's id into the command. False where the connection has not prepared the statement, or has executed it with other
-    /// types, which MySQL makes something of that lasts.
+    /// Puts the server's id into the command. False where the connection has not prepared the statement.
     pub(super) fn address(&self, held: &mut Held, command: &mut [u8]) -> bool {
-        let Some(on_server) = held.statements.find(&self.text, &self.context, self.id) else {
+        let Some(on_server) = held.statements.find(&self.prepared) else {
             return false;
         };
-        if self.types.is_some() && on_server.types.is_some() && on_server.types != self.types {
-            return false;
-        }
         let Some(place) = command.get_mut(PacketHeader::LEN + 1..PacketHeader::LEN + 5) else {
             return false;
         };

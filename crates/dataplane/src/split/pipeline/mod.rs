@@ -30,13 +30,14 @@ use crate::control::Waiting;
 use crate::error::SessionError;
 use crate::relay::Ended;
 use crate::session::CommandHead;
+use crate::split::answered::{self, Why};
 use crate::split::choose::Target;
 use crate::split::lease::Now;
-use crate::split::run::{self, begin, keep_to_send_again, settle};
+use crate::split::run::{self, begin, settle};
 use crate::split::series::Ran;
+use crate::split::series::SplitSeries;
 use crate::split::state::{Refused, Split};
-use crate::split::{ahead, answer, fresh, rules, statement};
-use crate::worker::Worker;
+use crate::split::{again, ahead, answer, fresh, rules, statement};
 
 /// The batches of one worker and cluster that wait for a connection, and what it knows of statements.
 #[derive(Default)]
@@ -116,7 +117,7 @@ pub(crate) async fn query(
             relay_arrived(split, head, answered, is_primary).await
         }
         Ok(None) => {
-            keep_to_send_again(split, head, &facts);
+            again::keep_to_send_again(split, head, &facts);
             // Rare: not to be room in every wait.
             Box::pin(ahead::lease_and_begin(
                 split,
@@ -149,7 +150,7 @@ pub(crate) async fn execute(
             relay_arrived(split, head, answered, is_primary).await
         }
         Ok(None) => {
-            keep_to_send_again(split, head, &prepared.facts);
+            again::keep_to_send_again(split, head, &prepared.facts);
             let leased = statement::lease_and_execute(split, head, id, prepared, target, Now::Wait(None));
             Box::pin(leased).await
         }
@@ -188,8 +189,8 @@ async fn with_others(
         Some(0) => {}
         _ => return Ok(None),
     }
-    split.control.mark(Waiting::Login);
-    let _counted = Counted::new(&split.worker);
+    split.control.mark(Waiting::Seat);
+    let _counted = Counted::new(&split.series);
     let (answer, is_first) = Batch::join(split, server, number, command, execution);
     let answer = tokio::select! {
         biased;
@@ -210,18 +211,18 @@ async fn with_others(
 }
 
 /// A statement that waits for an answer together with others.
-struct Counted(Rc<Worker>);
+struct Counted(Arc<SplitSeries>);
 
 impl Counted {
-    fn new(worker: &Rc<Worker>) -> Self {
-        worker.shared.split_series[worker.index].in_pipelines.inc();
-        Self(Rc::clone(worker))
+    fn new(series: &Arc<SplitSeries>) -> Self {
+        series.in_pipelines.inc();
+        Self(Arc::clone(series))
     }
 }
 
 impl Drop for Counted {
     fn drop(&mut self) {
-        self.0.shared.split_series[self.0.index].in_pipelines.dec();
+        self.0.in_pipelines.dec();
     }
 }
 
@@ -249,6 +250,9 @@ fn take_in(split: &mut Split, answered: Answered, is_primary: bool) {
         .series()
         .ran(if is_primary { Ran::Primary } else { Ran::Replica });
     split.series().pipelined.inc();
+    let why = Why::Usual;
+    let by = answered::Answered::Server { is_primary, why };
+    split.control.of_split.answered.set(by);
 }
 
 /// Whose connections, and what state on them, a session shares with others.

@@ -7,7 +7,7 @@
 use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use mysql_wire::{Capabilities, Command, StatusFlags};
 use routing::{Draw, ReadCandidate, ReadPolicy, Role as ReadRole, choose_replica};
@@ -25,6 +25,9 @@ use crate::worker::Worker;
 
 /// Copies of one worker under way at the same time, for all clusters together.
 const COPIES_MAX: usize = 128;
+
+/// A longer text is not copied: all of these may wait at once.
+const TEXT_MAX: usize = net::buffer::CAPACITY;
 
 /// Time for a copy, with the wait for a connection.
 const LONGEST: Duration = Duration::from_secs(60);
@@ -80,6 +83,7 @@ struct Copy {
     key: Rc<Key>,
     credential: Credential,
     carried: Rc<Carried>,
+    oldest_login: Instant,
     dialect: Dialect,
     is_read: bool,
     text: Vec<u8>,
@@ -103,7 +107,9 @@ pub(super) fn copy(split: &Split, head: CommandHead, facts: &Facts) {
         Class::Read | Class::LockingRead | Class::Write | Class::Ddl
     );
     let text = command::text(command::payload(split, head), split.capabilities);
-    let Some(text) = text.filter(|_| copied && !facts.effects.intersects(LEFT_OUT)) else {
+    let is_short = |text: &&[u8]| text.len() <= TEXT_MAX;
+    let Some(text) = text.filter(|text| is_short(text) && copied && !facts.effects.intersects(LEFT_OUT))
+    else {
         series.left_out.inc();
         return;
     };
@@ -117,6 +123,7 @@ pub(super) fn copy(split: &Split, head: CommandHead, facts: &Facts) {
         key: Rc::clone(&split.key),
         credential: split.account.credential.clone(),
         carried: Rc::clone(split.session.carried()),
+        oldest_login: split.control.oldest_login.get(),
         dialect: lease::dialect(split),
         is_read: facts.class == Class::Read,
         text: text.to_vec(),
@@ -139,7 +146,7 @@ impl Copy {
     async fn send(self) -> Option<()> {
         let pool = &self.to.pool;
         let server = self.server(&pool.cluster().topology())?;
-        let cost = |held: &Held| session::cost(&self.carried, &held.carried);
+        let cost = |held: &Held| held.cost(&self.carried, self.oldest_login);
         let leased = pool.lease(&server, &self.key, &self.credential, cost, true);
         let mut connection = leased.await.ok()?;
         self.rebuild(&mut connection).await?;

@@ -26,6 +26,7 @@ use tracing::info;
 
 use crate::error::SessionError;
 use crate::session::CommandHead;
+use crate::split::answered::Answered;
 use crate::split::choose::Target;
 use crate::split::state::{Refused, Split};
 use crate::split::{answer, command, prepare, run, statement};
@@ -129,6 +130,27 @@ fn who(split: &Split) -> Who<'_> {
         client: split.host.socket_addr().map(|address| address.ip()),
         listener: &split.listener.config.name,
     }
+}
+
+/// What rules say about a read of one row by its key. `None` where one that matches leaves it to a server, or has an answer of its own.
+/// `digest`: where it is known.
+pub(crate) fn of_lookup(
+    split: &Split,
+    text: &[u8],
+    facts: &Facts,
+    digest: Option<u64>,
+) -> Option<Rc<Verdict>> {
+    // A statement that is sent again has its ruling, which is its own only.
+    if split.rules.ruling.is_some() {
+        return None;
+    }
+    let verdict = decide(split, text, facts, digest);
+    verdict.allows_memory().then_some(verdict)
+}
+
+/// Counts a statement that was answered from memory for the rules that it met.
+pub(crate) fn count(split: &Split, verdict: &Verdict) {
+    split.rules.rules.count(verdict);
 }
 
 /// COM_QUERY under rules.
@@ -276,6 +298,7 @@ async fn answered(
 }
 
 async fn answer_ok(split: &mut Split, info: Vec<u8>) -> Result<(), SessionError> {
+    split.control.of_split.answered.set(Answered::Gateway);
     let sequence = answer::discard(split).await?.wrapping_add(1);
     let ok = OkPacket {
         status: split.lasting_status(),
@@ -504,6 +527,13 @@ pub(crate) fn may_send_again(split: &mut Split, was_sent_again: bool) -> bool {
             ruling.resent <= retries
         }
     }
+}
+
+/// Whether a statement whose server was lost is sent to another one at all.
+pub(crate) fn sends_again(split: &Split) -> bool {
+    let ruling = split.rules.ruling.as_ref();
+    let retries = ruling.and_then(|ruling| ruling.verdict.retries);
+    retries.is_none_or(|retries| retries > 0)
 }
 
 /// The statement under way is about to be taken up again.

@@ -1,0 +1,92 @@
+//! COM_CHANGE_USER in mode `session`: a login within a session.
+
+use std::io;
+use std::time::Duration;
+
+use mysql_wire::{Capabilities, ChangeUser, StatusFlags};
+use net::Peer;
+use tokio::time::timeout;
+use upstream::Server;
+
+use super::{NO_SUCH_PLUGIN, answer_in_time, client_read, is_denial, ok_status};
+use crate::control::Control;
+use crate::error::{During, SessionError};
+use crate::gateway::ListenerState;
+use crate::guesses::{Asking, Guesses};
+use crate::session::signal_as_error;
+use crate::side::{Side, malformed};
+
+/// What came of a COM_CHANGE_USER.
+pub(crate) enum Changed {
+    /// To this user, with the status of the OK.
+    To(Vec<u8>, StatusFlags),
+    /// The server refused. The client has yet to be told, after so much time.
+    Refused {
+        payload: Vec<u8>,
+        held: Duration,
+        /// The password was wrong.
+        is_denied: bool,
+    },
+}
+
+/// COM_CHANGE_USER: the same as a login, on connections that are logged in. `peer`: the client.
+///
+/// The client may have made its answer with the nonce of our greeting, so the server is made to ask again.
+pub(crate) async fn change_user(
+    client: &mut Side<'_>,
+    server_side: &mut Side<'_>,
+    listener: &ListenerState,
+    capabilities: Capabilities,
+    (server, control): (&Server, &Control),
+    (guesses, peer): (&Guesses, &Peer),
+) -> Result<Changed, SessionError> {
+    let limit = listener.config.login_timeout;
+    let packet = tokio::select! {
+        biased;
+        packet = timeout(limit, client.read()) => packet.map_err(|_| SessionError::LoginTimeout(limit))?,
+        signal = control.signalled(false) => return Err(signal_as_error(signal, server.name(), listener)),
+    };
+    let request = ChangeUser::decode(&packet.map_err(client_read)?, capabilities).map_err(malformed)?;
+    let user = request.user.clone();
+    let asking = Asking::new(peer, &user, &listener.config);
+    let attempt = tokio::select! {
+        biased;
+        attempt = timeout(limit, guesses.begin(asking)) => attempt.map_err(|_| SessionError::LoginTimeout(limit))??,
+        signal = control.signalled(false) => return Err(signal_as_error(signal, server.name(), listener)),
+    };
+    // A packet that ends before the charset has no place for a plugin.
+    let forwarded = match request.charset {
+        None => request,
+        Some(_) => ChangeUser {
+            auth_response: Vec::new(),
+            auth_plugin: Some(NO_SUCH_PLUGIN.to_vec()),
+            ..request
+        },
+    };
+    let mut payload = Vec::with_capacity(256);
+    forwarded.encode(&mut payload, capabilities);
+    let gone = |_| SessionError::ServerGone {
+        server: server.name().to_owned(),
+        during: During::Login,
+    };
+    let server_limit = listener.cluster.config().login_timeout;
+    let written = timeout(server_limit, server_side.write(&payload)).await;
+    written
+        .unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+        .map_err(gone)?;
+    let parties = (server, control);
+    let who = (capabilities, user.as_slice());
+    let attempt = (attempt, false);
+    match answer_in_time(client, server_side, listener, who, parties, attempt).await {
+        Ok(ok) => {
+            let status = ok_status(&ok, capabilities);
+            Ok(Changed::To(user, status))
+        }
+        Err(SessionError::LoginRefused { payload, held }) => Ok(Changed::Refused {
+            is_denied: is_denial(&payload, capabilities),
+            payload,
+            held,
+        }),
+        Err(error) => Err(error),
+    }
+}

@@ -1,0 +1,71 @@
+//! What a session of mode `split` has set and has under way, for operators who look at sessions.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use session::Carried;
+use sql_class::Syntax;
+
+/// What is shown of one session beside what it waits for.
+#[derive(Debug, Default)]
+pub(crate) struct Shown {
+    /// As of its last command.
+    carried: RefCell<Option<Rc<Carried>>>,
+    under_way: RefCell<UnderWay>,
+}
+
+/// The statement that a session of mode `split` has under way, for operators.
+#[derive(Debug, Default)]
+enum UnderWay {
+    /// None, or a text that is too long to be kept.
+    #[default]
+    Unknown,
+    Prepared(u64),
+    /// A digest is made when somebody looks.
+    Text(Box<[u8]>, Syntax),
+}
+
+/// The longest text, in bytes, that is kept for those who look at sessions.
+const SHOWN_TEXT_MAX: usize = 4096;
+
+impl Shown {
+    /// Says that no statement is under way, and what the session has set.
+    #[inline]
+    pub(crate) fn state(&self, carried: &Rc<Carried>) {
+        self.under_way.take();
+        let mut shown = self.carried.borrow_mut();
+        if shown.as_ref().is_none_or(|shown| !Rc::ptr_eq(shown, carried)) {
+            *shown = Some(Rc::clone(carried));
+        }
+    }
+
+    /// Says which text is under way.
+    #[inline]
+    pub(crate) fn text(&self, text: &[u8], syntax: Syntax) {
+        self.under_way.replace(match text.len() <= SHOWN_TEXT_MAX {
+            true => UnderWay::Text(text.into(), syntax),
+            false => UnderWay::Unknown,
+        });
+    }
+
+    /// Says which prepared statement is under way.
+    #[inline]
+    pub(crate) fn prepared(&self, digest: u64) {
+        self.under_way.replace(UnderWay::Prepared(digest));
+    }
+
+    pub(crate) fn digest(&self) -> Option<String> {
+        let digest = match &*self.under_way.borrow() {
+            UnderWay::Unknown => return None,
+            UnderWay::Prepared(digest) => *digest,
+            UnderWay::Text(text, syntax) => sql_class::digest(text, *syntax).hash,
+        };
+        Some(format!("{digest:016x}"))
+    }
+
+    pub(crate) fn schema(&self) -> Option<String> {
+        let carried = self.carried.borrow();
+        let schema = carried.as_ref()?.schema()?;
+        Some(String::from_utf8_lossy(schema).into_owned())
+    }
+}

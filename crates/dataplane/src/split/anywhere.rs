@@ -1,0 +1,102 @@
+//! Statements that set nothing but what goes with the session to any connection: `SET NAMES`, `SET autocommit`, `USE`. Drivers begin
+//! their sessions with them.
+//!
+//! Any server can execute them. The primary does as long as it can at once; else a replica, which may lack a schema or a variable that
+//! the primary has: what a replica refuses is asked of the primary before the client hears of it.
+
+use std::sync::Arc;
+
+use mysql_wire::Command;
+use sql_class::{Class, Effects, Facts};
+use upstream::{Server, ServerId, Topology};
+
+use crate::error::SessionError;
+use crate::session::CommandHead;
+use crate::split::choose::{self, Target};
+use crate::split::state::Split;
+use crate::split::{answer, command, last, lease, rules};
+
+/// Effects that are carried to another connection by what the server reports.
+const CARRIED: Effects = Effects::CHANGES_DATABASE.with(Effects::SETS_AUTOCOMMIT);
+
+/// Where such a COM_QUERY goes; `None` for any other.
+pub(crate) fn target(split: &Split, head: CommandHead, facts: &Facts) -> Option<Target> {
+    let is_plain = facts.class == Class::Session
+        && CARRIED.contains(facts.effects)
+        && facts.statements == 1
+        && facts.hint.is_none();
+    let goes = is_plain && may_go(split) && {
+        let text = command::text(command::payload(split, head), split.capabilities).unwrap_or_default();
+        // By a default or a query it is set to what the server has that is asked.
+        let is_of_server = || {
+            [&b"default"[..], b"select"]
+                .iter()
+                .any(|word| last::has(text, word))
+        };
+        facts.effects.contains(Effects::CHANGES_DATABASE) || !is_of_server()
+    };
+    goes.then_some(Target::Anywhere)
+}
+
+/// The same for a command that is no statement.
+pub(crate) fn target_of_command(split: &Split, head: CommandHead) -> Option<Target> {
+    (head.command == Command::INIT_DB && may_go(split)).then_some(Target::Anywhere)
+}
+
+/// Once a replica has refused it the primary is asked.
+fn may_go(split: &Split) -> bool {
+    split.lease.is_none()
+        && split.refusals == 0
+        && !split.keeps_connection
+        && split.account.user.config.pooling == config::Pooling::Transaction
+        && !rules::routes(split)
+}
+
+/// The server that can have it at once, and whether that is the primary; `None` where the primary is to be waited for.
+pub(crate) fn at_hand(split: &Split, topology: &Topology, tried: &[ServerId]) -> Option<(Arc<Server>, bool)> {
+    let has_room = |server: &Server| split.pool().idle_and_busy(server.id()).0 > 0 || !server.is_full();
+    let primary = split.writer(topology).map(|writer| &writer.server);
+    let is_ready = |server: &&Arc<Server>| {
+        topology.refuse_writes.is_none()
+            && server.takes_statements()
+            && !server.is_silent()
+            && !tried.contains(&server.id())
+            && has_room(server)
+    };
+    if let Some(primary) = primary.filter(is_ready) {
+        return Some((Arc::clone(primary), true));
+    }
+    let replica = choose::replica(split, topology, tried, None, |_| true, false)?;
+    let is_primary = split.is_writer(topology, &replica);
+    has_room(&replica).then_some((replica, is_primary))
+}
+
+/// Whether the command under way, which is kept to be sent again, could be executed elsewhere if its server stood still. `on_primary`: where
+/// it is. From there a read has nowhere to go for certain.
+pub(crate) fn can_move(split: &Split, on_primary: bool) -> bool {
+    let has_place = || match (&split.lease, split.control.of_split.asks_primary.get()) {
+        (Some(leased), true) => {
+            let tried = [leased.connection.server.id()];
+            at_hand(split, &split.pool().topology(), &tried).is_some()
+        }
+        _ => false,
+    };
+    split.leaves_nothing
+        && split.lost_on.is_none()
+        && rules::sends_again(split)
+        && (!on_primary || has_place())
+}
+
+/// A replica has refused it: the loop takes it up again for the primary, as if the client had just sent it.
+pub(crate) async fn ask_primary(split: &mut Split) -> Result<(), SessionError> {
+    lease::abandon(split);
+    split.refusals += 1;
+    let command = split.again.take();
+    match command.is_some_and(|command| split.wires.up.put_back(&command)) {
+        true => {
+            rules::sent_again(split);
+            Ok(())
+        }
+        false => answer::tell(split, 1, SessionError::NoServerInRole).await,
+    }
+}
