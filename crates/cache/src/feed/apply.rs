@@ -22,7 +22,7 @@ use super::progress::Progress;
 use super::stream::Ended;
 use super::tables::{RETRY, State, Tables};
 use super::window::Window;
-use super::words::{Verb, makes_rows, verb};
+use super::words::{Verb, concerns_accounts, makes_rows, verb};
 use crate::coherence::SourceId;
 use crate::mapping::Mapping;
 use crate::store::Version;
@@ -49,6 +49,8 @@ pub(super) struct Applier {
     prepared: Prepared,
     /// The mapping tables are not as they were.
     pub(super) containers_changed: bool,
+    /// Accounts, or what they may do, are not what they were.
+    pub(super) accounts_changed: bool,
     /// For clients that keep values themselves.
     pub(super) touched: Touched,
     key: Vec<u8>,
@@ -80,6 +82,7 @@ impl Applier {
             bindings: HashMap::new(),
             prepared: Prepared::default(),
             containers_changed: false,
+            accounts_changed: false,
             key: Vec::new(),
             old_key: Vec::new(),
             row: Vec::new(),
@@ -340,7 +343,10 @@ impl Applier {
                 return self.end(false);
             }
             // Grants.
-            Verb::Harmless => self.board.note_definition(),
+            Verb::Harmless => {
+                self.board.note_definition();
+                self.accounts_changed |= concerns_accounts(&query.sql);
+            }
             Verb::Savepoint => {}
             Verb::RollbackTo => self.rolled_back(),
             Verb::Definition => {

@@ -283,6 +283,9 @@ impl<'s> Stream<'s> {
             self.heard = true;
             self.last_heard = Instant::now();
             self.around.board.counts.note_heard();
+            if std::mem::take(&mut self.applier.accounts_changed) {
+                self.around.cluster.accounts_changed();
+            }
             self.publish();
         }
         Ok(count == TURN)

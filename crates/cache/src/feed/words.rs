@@ -87,6 +87,30 @@ fn with_settings(sql: &[u8]) -> Verb<'_> {
     }
 }
 
+/// Whether the statement changes accounts, or what they may do.
+pub(super) fn concerns_accounts(sql: &[u8]) -> bool {
+    let mut rest = sql;
+    let first = word(&mut rest);
+    let mut second = word(&mut rest);
+    let is = |found: &[u8], words: &[&str]| {
+        words
+            .iter()
+            .any(|word| found.eq_ignore_ascii_case(word.as_bytes()))
+    };
+    if is(second, &["OR"]) && is(word(&mut rest), &["REPLACE"]) {
+        second = word(&mut rest);
+    }
+    match () {
+        () if is(first, &["GRANT", "REVOKE"]) => true,
+        () if is(first, &["FLUSH"]) => behind(sql, b"PRIVILEGES").next().is_some(),
+        () if is(first, &["SET"]) && is(second, &["STATEMENT"]) => {
+            behind(rest, b"FOR").any(concerns_accounts)
+        }
+        () if is(first, &["SET"]) => is(second, &["PASSWORD", "DEFAULT"]),
+        () => is(first, &["CREATE", "DROP", "ALTER", "RENAME"]) && is(second, &["USER", "ROLE"]),
+    }
+}
+
 fn xa<'a>(second: &[u8], xid: &'a [u8]) -> Verb<'a> {
     let is = |word: &str| second.eq_ignore_ascii_case(word.as_bytes());
     if is("START") || is("BEGIN") {
@@ -260,6 +284,29 @@ fn word<'a>(rest: &mut &'a [u8]) -> &'a [u8] {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn statements_about_accounts() {
+        for (sql, concerns) in [
+            ("GRANT SELECT ON *.* TO a", true),
+            ("/* a */ revoke all on *.* from a", true),
+            ("SET STATEMENT max_statement_time=1 FOR REVOKE a FROM b", true),
+            ("DROP USER a", true),
+            ("CREATE OR REPLACE USER a IDENTIFIED BY 'FOR'", true),
+            ("ALTER USER a ACCOUNT LOCK", true),
+            ("RENAME USER a TO b", true),
+            ("DROP ROLE a", true),
+            ("SET PASSWORD FOR a = 'x'", true),
+            ("SET DEFAULT ROLE a FOR b", true),
+            ("FLUSH NO_WRITE_TO_BINLOG PRIVILEGES", true),
+            ("FLUSH TABLES", false),
+            ("CREATE TABLE user (a INT)", false),
+            ("DROP VIEW role", false),
+            ("INSERT INTO grants VALUES (1)", false),
+        ] {
+            assert_eq!(concerns_accounts(sql.as_bytes()), concerns, "{sql}");
+        }
+    }
 
     #[test]
     fn first_words() {

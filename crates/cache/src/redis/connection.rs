@@ -535,6 +535,9 @@ impl Connection<'_> {
         if let Err(refusal) = executed {
             self.refuse(&refusal, out);
         }
+        if self.guest.has_failed_too_often() {
+            return Err(Departure::Protocol("too many logins have failed".to_owned()));
+        }
         Ok(())
     }
 

@@ -29,7 +29,10 @@ pub(crate) async fn auth(
         (Some(user), Some(password), 3) => (user, password),
         _ => return Err(Refusal::Syntax),
     };
-    log_in(session, guest, user, password).await?;
+    match log_in(session, guest, user, password).await {
+        Err(Refusal::Denied(reason)) if args.len() == 2 => return Err(Refusal::DeniedWithoutUser(reason)),
+        done => done?,
+    }
     out.simple("OK");
     Ok(())
 }
@@ -116,7 +119,9 @@ async fn log_in(session: &mut Session, guest: &Guest, user: &[u8], password: &[u
         .await;
     let identity = admitted.map_err(|error| match error {
         NotAdmitted::Denied => Refusal::Denied(error.to_string()),
-        NotAdmitted::TooMany(_) | NotAdmitted::Unchecked(_) => Refusal::NotAdmitted(error.to_string()),
+        NotAdmitted::TooMany(_) | NotAdmitted::TooManyFailures | NotAdmitted::Unchecked(_) => {
+            Refusal::NotAdmitted(error.to_string())
+        }
     })?;
     session.admit(identity);
     Ok(())

@@ -18,6 +18,10 @@ pub(crate) enum Refusal {
     HelloWithoutLogin,
     #[error("WRONGPASS {0}.")]
     Denied(String),
+    #[error(
+        "WRONGPASS {0}: AUTH with a password alone is for the user 'default'. Name yours: AUTH <user> <password>"
+    )]
+    DeniedWithoutUser(String),
     #[error("ERR {0}")]
     NotAdmitted(String),
     #[error("NOPERM the user may not read the table of mapping '{0}'")]
@@ -58,6 +62,9 @@ pub(crate) enum Refusal {
     WrongType,
     #[error("LOADING mapping '{mapping}' is not served yet: {state}")]
     Loading { mapping: String, state: String },
+    /// Nothing goes on by itself: a client that knows LOADING would try again for ever.
+    #[error("ERR mapping '{mapping}' is not served: {state}")]
+    Stopped { mapping: String, state: String },
     #[error("MASTERDOWN {0}")]
     NotFresh(String),
     #[error("ERR the server could not be asked: {0}")]

@@ -135,6 +135,9 @@ impl Space {
     }
 }
 
+/// What stands in the state of a mapping that waits until its table is made.
+const NO_TABLE: &str = "there is no such table";
+
 impl<'a> Rows<'a> {
     /// The mapping that a key names, and the text behind the `@`.
     ///
@@ -149,6 +152,12 @@ impl<'a> Rows<'a> {
         let Some(mapping) = self.mappings.by_name(name) else {
             let mapping = shown(name);
             return Err(match self.mappings.unready(name) {
+                Some(state) if state.starts_with("stopped: ") || state.contains(NO_TABLE) => {
+                    Refusal::Stopped {
+                        mapping,
+                        state: state.to_owned(),
+                    }
+                }
                 Some(state) => Refusal::Loading {
                     mapping,
                     state: state.to_owned(),

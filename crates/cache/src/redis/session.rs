@@ -51,7 +51,7 @@ impl Session {
         Self {
             version: Version::V2,
             identity: None,
-            level: guest.listener().consistency,
+            level: guest.listener().lookup_consistency,
             level_is_new: false,
             seen: None,
             queue: None,
@@ -103,7 +103,7 @@ impl Session {
         self.track(None);
         self.unsubscribe();
         self.identity = None;
-        self.set_level(guest.listener().consistency, None);
+        self.set_level(guest.listener().lookup_consistency, None);
         self.queue = None;
         self.replies = Replies::On;
         self.rights = super::rights::Known::default();

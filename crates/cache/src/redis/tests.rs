@@ -75,7 +75,13 @@ fn items(id: u32) -> Arc<Mapping> {
 
 /// What the two of a stage are in, with a third that is not served yet.
 fn set(words: &Arc<Mapping>, items: &Arc<Mapping>) -> MappingSet {
-    let unready = [("later".into(), "copying, 43 %".into())];
+    let unready = [
+        ("later".into(), "copying, 43 %".into()),
+        (
+            "gone".into(),
+            "stopped: mapping gone: table shop.gone: there is no such table".into(),
+        ),
+    ];
     MappingSet::new([Arc::clone(words), Arc::clone(items)], unready)
 }
 
@@ -286,6 +292,10 @@ fn a_key_that_names_no_mapping_is_an_error_that_says_what_to_do() {
         ),
         ("GET wort@1", "ERR no mapping 'wort': `INFO mappings` lists the mappings"),
         ("GET later@1", "LOADING mapping 'later' is not served yet: copying, 43 %"),
+        (
+            "GET gone@1",
+            "ERR mapping 'gone' is not served: stopped: mapping gone: table shop.gone: there is no such table",
+        ),
         (
             "HGETALL items@1",
             "ERR key 'items@1': the key has 1 parts, and the mapping has 2 key columns, whose values are joined with ':'",

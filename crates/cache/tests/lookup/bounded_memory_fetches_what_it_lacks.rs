@@ -34,6 +34,7 @@ fn run(kind: Kind, mode: &'static str) {
         nodes: 1,
         // Less than half of the rows of `many`.
         cache: "mode = \"bounded\"\nmemory_max = \"1MiB\"",
+        rules: "",
     };
     run_with(setup, rows_that_come_and_go);
 }

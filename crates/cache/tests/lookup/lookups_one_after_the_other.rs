@@ -77,6 +77,7 @@ fn rows_that_are_fetched_wait_once() {
             consistency: "strong",
             nodes: 1,
             cache: "mode = \"bounded\"",
+            rules: "",
         };
         run_with(setup, |stage| {
             let (mut direct, mut through) = stage.both("app", C::DEPRECATE_EOF);

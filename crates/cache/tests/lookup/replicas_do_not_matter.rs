@@ -22,6 +22,7 @@ fn run(kind: Kind) {
         consistency: "strong",
         nodes: 2,
         cache: "",
+        rules: "",
     };
     run_with(setup, sessions_that_read_from_a_replica);
 }

@@ -1,4 +1,4 @@
-//! With `consistency = "session"` a session's lookups see what it has written itself.
+//! With `lookup_consistency = "session"` a session's lookups see what it has written itself.
 
 use mysql_wire::Capabilities as C;
 use sandbox::Kind;

@@ -95,6 +95,8 @@ pub(crate) struct Setup {
     pub(crate) nodes: usize,
     /// Options of `[cache]`.
     pub(crate) cache: &'static str,
+    /// Whole `[[rule]]` tables.
+    pub(crate) rules: &'static str,
 }
 
 const MAPPINGS: &str = r#"
@@ -141,6 +143,7 @@ fn configuration(sandbox: &Sandbox, setup: Setup) -> String {
         mode,
         consistency,
         cache,
+        rules,
         ..
     } = setup;
     let servers: Vec<_> = sandbox
@@ -157,7 +160,7 @@ fn configuration(sandbox: &Sandbox, setup: Setup) -> String {
             cluster = "main"
             point_lookups = true
             compression = true
-            consistency = "{consistency}"
+            lookup_consistency = "{consistency}"
             [[user]]
             name = "app"
             password = "secret"
@@ -177,6 +180,7 @@ fn configuration(sandbox: &Sandbox, setup: Setup) -> String {
             {cache}
             account = {{ user = "{user}", password = "{password}" }}
             {MAPPINGS}
+            {rules}
             "#,
         servers = servers.join(", "),
         topology = match servers.len() {
@@ -199,6 +203,7 @@ pub(crate) fn run_at(kind: Kind, mode: &'static str, consistency: &'static str, 
         consistency,
         nodes: 1,
         cache: "",
+        rules: "",
     };
     run_with(setup, test);
 }

@@ -34,6 +34,7 @@ fn run(kind: Kind, cache: &'static str) {
         consistency: "strong",
         nodes: 1,
         cache,
+        rules: "",
     };
     run_with(setup, values);
 }

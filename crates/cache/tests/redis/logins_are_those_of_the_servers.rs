@@ -15,7 +15,6 @@ fn nobody_reads_who_has_not_logged_in() {
         ("PING", unknown),
         ("nonsense", unknown),
         (&format!("AUTH {USER} wrong"), denied),
-        ("AUTH wrong", denied),
         ("AUTH reader secret", "OK"),
         ("GET words@1", "one"),
         ("RESET", "RESET"),
@@ -187,4 +186,47 @@ fn clients_of_one_user_are_ended_by_what_they_are() {
         "all others of the user"
     );
     assert!(fourth.is_closed());
+}
+
+#[test]
+fn where_accounts_are_listed_only_those_log_in() {
+    let listed =
+        "[[user]]\nname = \"reader\"\npassword = \"secret\"\n[[user]]\nname = \"open\"\npassword = \"\"";
+    let stage = Stage::start(Kind::Mariadb, "", listed);
+    stage.sql(
+        "CREATE USER unlisted@'%' IDENTIFIED BY 'secret'; CREATE USER nopw@'%'; CREATE USER open@'%';
+         GRANT ALL ON *.* TO unlisted@'%'; GRANT ALL ON *.* TO nopw@'%'; GRANT ALL ON *.* TO open@'%'",
+    );
+    let denied = "(WRONGPASS invalid username-password pair or user is disabled.)";
+    for login in ["AUTH unlisted secret", "AUTH nopw \"\"", "AUTH open \"\""] {
+        stage.stranger().expect(&[(login, denied)]);
+    }
+    let mut client = stage.stranger();
+    let hint = client.ask("AUTH secret");
+    assert!(
+        hint.starts_with("(WRONGPASS ") && hint.contains("AUTH <user> <password>"),
+        "{hint}"
+    );
+    client.expect(&[("AUTH reader secret", "OK"), ("GET words@1", "one")]);
+}
+
+#[test]
+fn a_connection_ends_after_some_guesses() {
+    let stage = Stage::start(Kind::Mariadb, "", "");
+    let denied = "(WRONGPASS invalid username-password pair or user is disabled.)";
+    let mut client = stage.stranger();
+    client.expect(&[
+        ("AUTH reader wrong", denied),
+        ("AUTH nobody wrong", denied),
+        ("AUTH reader secret", "OK"),
+        ("AUTH reader wrong", denied),
+    ]);
+    assert!(client.is_closed());
+    // What was sent ahead is not looked at.
+    let mut client = stage.stranger();
+    client.send("AUTH reader wrong\r\n".repeat(1000));
+    for _ in 0..3 {
+        assert_eq!(client.reply(), denied);
+    }
+    assert!(client.is_closed());
 }

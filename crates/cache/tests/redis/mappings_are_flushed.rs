@@ -56,7 +56,7 @@ fn what_is_not_served_is_tried_again() {
         WITH RECURSIVE n AS (SELECT 0 AS i UNION ALL SELECT i + 1 FROM n WHERE i < 200)
         SELECT 1000 * a.i + b.i + 10, REPEAT('x', 100) FROM n a JOIN n b;",
     );
-    let stopped = "(LOADING mapping 'words' is not served yet: stopped: ";
+    let stopped = "(ERR mapping 'words' is not served: stopped: ";
     stage.until("there is no room", || {
         stage.client().ask("GET words@1").starts_with(stopped)
     });
@@ -64,6 +64,24 @@ fn what_is_not_served_is_tried_again() {
     let loading = client.ask("GET words@1");
     assert!(loading.starts_with(stopped), "{loading}");
     assert_eq!(client.ask("FLUSH"), "OK");
+    stage.until("it is served again", || {
+        stage.client().ask("GET words@1") == "one"
+    });
+}
+
+/// LOADING would have clients try again for ever.
+#[test]
+fn a_table_that_is_not_there_is_named_until_it_is() {
+    let stage = Stage::start(Kind::Mariadb, "", "");
+    let mut client = stage.client();
+    assert_eq!(client.ask("GET words@1"), "one");
+    stage.sql("RENAME TABLE shop.words TO shop.away");
+    stage.until("the table is named", || {
+        let told = stage.client().ask("GET words@1");
+        told.starts_with("(ERR mapping 'words' is not served: ")
+            && told.contains("table shop.words: there is no such table")
+    });
+    stage.sql("RENAME TABLE shop.away TO shop.words");
     stage.until("it is served again", || {
         stage.client().ask("GET words@1") == "one"
     });

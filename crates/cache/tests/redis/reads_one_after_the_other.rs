@@ -72,17 +72,11 @@ fn what_comes_behind_the_first_waits_by_itself() {
             client.send("GET words@1\r\n".repeat(3));
             (0..3).for_each(|_| assert_eq!(client.reply(), "one"));
         };
-        let tries: Vec<u64> = (0..20)
-            .map(|_| {
-                let mut client = reader(stage);
-                probes_of(stage, || pipeline(&mut client))
-            })
-            .collect();
-        assert_eq!(
-            tries.iter().min(),
-            Some(&2),
-            "one for the first, one for the others: {tries:?}"
-        );
+        // A busy machine gives up waits at gates: a single probe serves all three then.
+        stage.until("one probe for the first, one for the others", || {
+            let mut client = reader(stage);
+            probes_of(stage, || pipeline(&mut client)) == 2
+        });
         // It is not taken for one that sends reads alone any more.
         stage.until("one for all", || {
             let mut client = reader(stage);

@@ -242,7 +242,7 @@ fn the_level_is_chosen_by_the_listener_and_by_the_client() {
     let stage = Stage::start(
         Kind::Mariadb,
         "strong_wait = \"2s\"",
-        "consistency = \"eventual\"",
+        "lookup_consistency = \"eventual\"",
     );
     let mut client = stage.client();
     client.expect(&[

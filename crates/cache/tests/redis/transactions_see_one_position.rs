@@ -8,7 +8,7 @@ use crate::stage::Stage;
 
 #[test]
 fn several_keys_are_read_at_one_position() {
-    let stage = Stage::start(Kind::Mariadb, "", "consistency = \"eventual\"");
+    let stage = Stage::start(Kind::Mariadb, "", "lookup_consistency = \"eventual\"");
     stage.sql("UPDATE shop.words SET word = '0'");
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
