@@ -18,11 +18,15 @@ pub trait Gateway: Send + Sync + 'static {
     /// What sessions are doing, at most `limit` of each worker.
     fn sessions(&self, limit: usize) -> Pin<Box<dyn Future<Output = Vec<SessionStatus>> + Send + '_>>;
 
-    /// Changes what is logged, as [`telemetry::log::LogHandle::set_level`].
+    /// What is logged now, as [`telemetry::log::LogHandle::level`].
+    fn log_level(&self) -> String;
+
+    /// Changes what is logged, as [`telemetry::log::LogHandle::change_level`], or with the word `configured` makes it what the
+    /// configuration says. Returns what is logged then.
     ///
     /// # Errors
     /// Why the level is none, in words.
-    fn set_log_level(&self, level: &str) -> Result<(), String>;
+    fn change_log_level(&self, change: &str) -> Result<String, String>;
 
     /// Reads the configuration again and applies what can be applied; returns what was changed and what was not, in
     /// words.
@@ -168,12 +172,19 @@ pub struct SessionStatus {
     pub user: String,
     /// Address of the client.
     pub client: String,
-    /// `login`, `client` (it waits for its next command), `server` (for an answer) or `stream`.
+    /// `login`, `client` (the session waits for its next command), `server` (for an answer), `stream`, and in mode `split` `seat` (for a
+    /// connection to a server), `primary` (for a server that takes writes) or `position` (until a server has what a read must see).
     pub waits_for: String,
     /// To the quarter of a second.
     pub waiting_seconds: f64,
     /// The server it is on; none between two statements in mode `split`.
     pub server: Option<String>,
+    /// The id that this server gave the connection; none in mode `tcp`.
+    pub server_connection_id: Option<u32>,
+    /// The current schema, in mode `split`; in the others nobody reads what changes it.
+    pub schema: Option<String>,
+    /// Of the statement under way, in hexadecimal, in mode `split`; none where its text is longer than 4 KiB.
+    pub digest: Option<String>,
     /// Why it holds its server connection between two statements, in mode `split`.
     pub pins: Vec<PinStatus>,
 }

@@ -6,6 +6,7 @@
 //! | `GET /healthz` | 200 while the process answers |
 //! | `GET /readyz` | 200 when new sessions are served, and behind `ok` what is wrong all the same; otherwise 503 and the reasons. One a line |
 //! | `GET /status` | [`Status`] as JSON |
+//! | `GET /log` | what is logged |
 //! | `PUT` or `POST /log?level=debug` | changes what is logged |
 //! | `PUT` or `POST /reload` | reads the configuration again |
 //!

@@ -25,7 +25,8 @@ GET  /sessions          what sessions are doing, and why they hold a server conn
                         ?pinned=true only those that hold one
 GET  /cache             mappings and how they are, as JSON
 PUT  /cache/flush       reads mapping tables again, and tries again what cannot be served
-PUT  /log?level=LEVEL   changes what is logged
+GET  /log               what is logged
+PUT  /log?level=LEVEL   changes what is logged: a level for all parts, PART=LEVEL, or `configured` for what the configuration says
 PUT  /reload            reads the configuration again
 ";
 
@@ -47,7 +48,7 @@ pub(crate) fn router(telemetry: Arc<Telemetry>, gateway: Arc<dyn Gateway>) -> Ro
         .route("/sessions", get(sessions))
         .route("/cache", get(cache))
         .route("/cache/flush", put(flush_cache).post(flush_cache))
-        .route("/log", put(log).post(log))
+        .route("/log", get(log_level).put(change_log).post(change_log))
         .route("/reload", put(reload).post(reload))
         .fallback(|| async { (StatusCode::NOT_FOUND, INDEX) })
         .method_not_allowed_fallback(another_method)
@@ -148,13 +149,17 @@ struct LogQuery {
     level: String,
 }
 
-async fn log(State(sight): State<Sight>, query: Result<Query<LogQuery>, QueryRejection>) -> Response {
+async fn log_level(State(sight): State<Sight>) -> String {
+    lines(&[sight.gateway.log_level()])
+}
+
+async fn change_log(State(sight): State<Sight>, query: Result<Query<LogQuery>, QueryRejection>) -> Response {
     let level = match understood(query) {
         Ok(query) => query.level,
         Err(refused) => return refused.into_response(),
     };
-    match sight.gateway.set_log_level(&level) {
-        Ok(()) => lines(&[level]).into_response(),
+    match sight.gateway.change_log_level(&level) {
+        Ok(level) => lines(&[level]).into_response(),
         Err(reason) => (StatusCode::BAD_REQUEST, lines(&[reason])).into_response(),
     }
 }

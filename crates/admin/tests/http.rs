@@ -44,6 +44,9 @@ impl Gateway for Fake {
             waits_for: "client".into(),
             waiting_seconds: 1.5,
             server: None,
+            server_connection_id: None,
+            schema: None,
+            digest: None,
             pins,
         };
         let pin = PinStatus {
@@ -99,12 +102,16 @@ impl Gateway for Fake {
         }
     }
 
-    fn set_log_level(&self, level: &str) -> Result<(), String> {
+    fn log_level(&self) -> String {
+        "net=debug,info".into()
+    }
+
+    fn change_log_level(&self, level: &str) -> Result<String, String> {
         self.done.lock().expect("no panic").push(format!("level {level}"));
         if level == "loud" {
             Err("\"loud\" is not a log level".into())
         } else {
-            Ok(())
+            Ok(format!("net=debug,{level}"))
         }
     }
 
@@ -286,8 +293,10 @@ async fn status_is_json() {
 #[tokio::test]
 async fn the_log_level_is_changed_by_put_and_by_post() {
     let server = Server::start();
+    let get = server.ask("GET /log", "").await;
+    assert_eq!((get.code, get.body.as_str()), (200, "net=debug,info\n"));
     let put = server.ask("PUT /log?level=debug", "").await;
-    assert_eq!((put.code, put.body.as_str()), (200, "debug\n"));
+    assert_eq!((put.code, put.body.as_str()), (200, "net=debug,debug\n"));
     let post = server
         .ask("POST /log?level=info%2Cnet%3Dtrace", "Content-Length: 0\r\n")
         .await;

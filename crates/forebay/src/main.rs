@@ -1,10 +1,12 @@
 //! `forebay`: the command line. Each command is one call into the crate that does the work.
 
 mod certificates;
+mod connect;
 mod import;
 mod notify;
 mod operate;
 mod serve;
+mod system_user;
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Write};
@@ -40,6 +42,10 @@ enum Command {
         /// The configuration file.
         #[arg(short, long, default_value = "/etc/forebay/forebay.toml")]
         config: PathBuf,
+        /// Ask the servers as well, as `serve` would: logins of all accounts that are given with a password, grants, GTIDs,
+        /// `read_only`, roles. 0 means that everything would work. A login that a server refuses counts there as any other.
+        #[arg(long)]
+        connect: bool,
     },
     /// Turn the configuration of another gateway into one of this.
     Import {
@@ -99,7 +105,7 @@ enum Sandbox {
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Serve { config } => serve::run(&config),
-        Command::Check { config } => check(&config),
+        Command::Check { config, connect } => check(&config, connect),
         Command::Import { from } => match import::run(&from) {
             Ok(code) => return code,
             Err(error) => Err(error),
@@ -151,7 +157,7 @@ fn load(path: &Path) -> anyhow::Result<config::Config> {
     })
 }
 
-fn check(path: &Path) -> anyhow::Result<()> {
+fn check(path: &Path, connect: bool) -> anyhow::Result<()> {
     let config = load(path)?;
     for listener in config
         .listeners
@@ -181,6 +187,8 @@ fn check(path: &Path) -> anyhow::Result<()> {
         .chain(config::log_worries(&config.log.level))
         .chain(config::congestion_worries(&config))
         .chain(config::idle_worries(&config))
+        .chain(config::trust_worries(&config, &system_user::name()))
+        .chain(config::setup_worries(&config))
     {
         eprintln!("forebay: {words}");
     }
@@ -198,7 +206,11 @@ fn check(path: &Path) -> anyhow::Result<()> {
         counted(config.listeners.len(), "listener"),
         counted(config.clusters.len(), "cluster"),
         counted(servers, "server")
-    ))
+    ))?;
+    if connect {
+        connect::run(&config)?;
+    }
+    Ok(())
 }
 
 /// A cluster that is not is right, and mostly a slip all the same.

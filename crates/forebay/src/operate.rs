@@ -22,6 +22,8 @@ use crate::certificates::Certificates;
 use crate::notify;
 use crate::serve::settle_max_connections;
 
+/// The word for the log levels of the configuration.
+const CONFIGURED: &str = "configured";
 const SHUTTING_DOWN: &str = "shutting down; it counts at the next start";
 
 /// The running gateway with the configuration it runs by.
@@ -183,15 +185,18 @@ impl Operator {
                 warn!("{words}");
             }
         }
+        let primaries = primaries(&self.gateway.clusters());
         if let Err(error) = self.gateway.reload(&new) {
             // It was in force until now.
             let _ = self.log.set_level(&config.log.level);
             return Err(error.to_string());
         }
+        primaries.iter().for_each(warn_of_removed);
         // Of what was so before it was told before.
-        let known = config::idle_worries(&config);
-        let idle = config::idle_worries(&new).into_iter();
-        for words in idle.filter(|words| !known.contains(words)) {
+        let worries =
+            |config: &Config| [config::idle_worries(config), config::setup_worries(config)].concat();
+        let known = worries(&config);
+        for words in worries(&new).iter().filter(|words| !known.contains(words)) {
             warn!("{words}");
         }
         self.publish_limit(&new);
@@ -230,6 +235,9 @@ impl admin::Gateway for Operator {
             waits_for: session.waits_for.to_owned(),
             waiting_seconds: session.waiting_seconds,
             server: session.server,
+            server_connection_id: session.server_connection_id,
+            schema: session.schema,
+            digest: session.digest,
             pins: session
                 .pins
                 .into_iter()
@@ -277,6 +285,7 @@ impl admin::Gateway for Operator {
                 ));
             }
             wrong.extend(writes_wait(&cluster));
+            wrong.extend(reads_at_primary(&cluster));
         }
         if reasons.is_empty() {
             Ok(wrong)
@@ -321,15 +330,27 @@ impl admin::Gateway for Operator {
         }
     }
 
-    fn set_log_level(&self, level: &str) -> Result<(), String> {
+    fn log_level(&self) -> String {
+        self.log.level()
+    }
+
+    fn change_log_level(&self, change: &str) -> Result<String, String> {
+        if change == CONFIGURED {
+            let configured = self.config().log.level.clone();
+            self.log
+                .set_level(&configured)
+                .map_err(|error| error.to_string())?;
+            info!(level = configured, "log level changed");
+            return Ok(self.log.level());
+        }
         // Whoever asks is there to read it. In the file it is a word in the log.
-        let worries = config::log_worries(level);
+        let worries = config::log_worries(change);
         if !worries.is_empty() {
             return Err(worries.join("\n"));
         }
-        self.log.set_level(level).map_err(|error| error.to_string())?;
+        let level = self.log.change_level(change).map_err(|error| error.to_string())?;
         info!(level, "log level changed");
-        Ok(())
+        Ok(level)
     }
 
     fn reload(&self) -> Result<String, String> {
@@ -392,6 +413,32 @@ fn no_login(cluster: &Cluster) -> Option<String> {
     })
 }
 
+/// The primary of each cluster that has one.
+fn primaries(clusters: &[Arc<Cluster>]) -> Vec<(Arc<Cluster>, Arc<Server>)> {
+    let primary = |cluster: &Arc<Cluster>| {
+        let topology = cluster.topology();
+        Some((Arc::clone(cluster), Arc::clone(&topology.primary()?.server)))
+    };
+    clusters.iter().filter_map(primary).collect()
+}
+
+/// A primary that a reload has taken out of `servers` may be meant (a switchover) or a slip; writes wait either way.
+fn warn_of_removed((cluster, primary): &(Arc<Cluster>, Arc<Server>)) {
+    let servers = cluster.servers();
+    if servers.is_empty() || servers.iter().any(|server| server.id() == primary.id()) {
+        return;
+    }
+    let next = match cluster.config().discovers() {
+        true => "until it is discovered again, or another server takes writes",
+        false => "until another server of the list is the primary",
+    };
+    warn!(
+        cluster = cluster.name(),
+        server = primary.name(),
+        "the primary is no longer in `servers`: its sessions end, and writes wait {next}"
+    );
+}
+
 /// Why nothing is written in a cluster of which it is known who would take it.
 fn writes_wait(cluster: &Cluster) -> Option<String> {
     let (name, topology) = (cluster.name(), cluster.topology());
@@ -403,6 +450,15 @@ fn writes_wait(cluster: &Cluster) -> Option<String> {
         }
         None => None,
     }
+}
+
+/// Why no replica serves reads in a cluster that has some.
+fn reads_at_primary(cluster: &Cluster) -> Option<String> {
+    let name = cluster.name();
+    let is_so = cluster.config().uses_roles && cluster.topology().are_replicas_too_far_behind();
+    is_so.then(|| {
+        format!("cluster {name}: all replicas are further behind than max_lag: reads go to the primary")
+    })
 }
 
 fn cluster_status(cluster: &Cluster) -> ClusterStatus {

@@ -48,7 +48,14 @@ pub(crate) fn run(path: &Path) -> anyhow::Result<()> {
             "starting"
         );
         let idle = config::idle_worries(&config);
-        for words in config::log_worries(&config.log.level).into_iter().chain(idle) {
+        let trust = config::trust_worries(&config, &crate::system_user::name());
+        let setup = config::setup_worries(&config);
+        for words in config::log_worries(&config.log.level)
+            .into_iter()
+            .chain(idle)
+            .chain(trust)
+            .chain(setup)
+        {
             warn!("{words}");
         }
         let admin = config
