@@ -150,7 +150,7 @@ pub(super) struct Gateway {
     pub eventual: Target,
     /// Where SQL clients connect, whose point lookups are answered from memory, as fresh as the primary.
     pub sql: SocketAddr,
-    /// The same with `consistency = "session"`.
+    /// The same with `lookup_consistency = "session"`.
     pub sql_own: SocketAddr,
 }
 
@@ -225,7 +225,7 @@ protocol = "redis"
 [[listener]]
 bind = "{eventual}"
 protocol = "redis"
-consistency = "eventual"
+lookup_consistency = "eventual"
 [[listener]]
 bind = "{sql}"
 cluster = "main"
@@ -236,7 +236,7 @@ bind = "{sql_own}"
 cluster = "main"
 mode = "session"
 point_lookups = true
-consistency = "session"
+lookup_consistency = "session"
 [cluster.main]
 servers = ["{address}"]
 topology = "replication"

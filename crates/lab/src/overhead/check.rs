@@ -36,6 +36,7 @@ pub struct Check {
     pub metric: Metric,
     rows: Vec<u32>,
     clients: Vec<usize>,
+    workers: Vec<usize>,
     protocols: Vec<Protocol>,
     at_most: bool,
     bound: f64,
@@ -56,6 +57,7 @@ impl Check {
         let any = |empty: bool, contains: bool| empty || contains;
         any(self.rows.is_empty(), self.rows.contains(&cell.rows))
             && any(self.clients.is_empty(), self.clients.contains(&cell.clients))
+            && any(self.workers.is_empty(), self.workers.contains(&cell.workers))
             && any(self.protocols.is_empty(), self.protocols.contains(&cell.protocol))
     }
 
@@ -67,8 +69,9 @@ impl Check {
         match name {
             "rows" => self.rows = values.map(str::parse).collect::<Result<_, _>>()?,
             "clients" => self.clients = values.map(str::parse).collect::<Result<_, _>>()?,
+            "workers" => self.workers = values.map(str::parse).collect::<Result<_, _>>()?,
             "protocol" => self.protocols = values.map(named).collect::<Result<_, _>>()?,
-            _ => bail!("filters are rows, clients and protocol, not {name}"),
+            _ => bail!("filters are rows, clients, workers and protocol, not {name}"),
         }
         Ok(())
     }
@@ -101,6 +104,7 @@ impl FromStr for Check {
             metric: metric(rest.next().unwrap_or_default())?,
             rows: Vec::new(),
             clients: Vec::new(),
+            workers: Vec::new(),
             protocols: Vec::new(),
             at_most,
             bound: bound
@@ -151,6 +155,7 @@ mod tests {
             protocol,
             rows,
             clients,
+            workers: 1,
             figures: Vec::new(),
         }
     }
@@ -165,6 +170,8 @@ mod tests {
         assert!(check.selects(&cell(100, 32, Protocol::Text)));
         assert!(!check.selects(&cell(1000, 32, Protocol::Text)));
         assert!(!check.selects(&cell(1, 1, Protocol::Prepared)));
+        let check: Check = "split/haproxy@cpu,workers=2<=0.90".parse().unwrap();
+        assert!(!check.selects(&cell(1, 1, Protocol::Text)));
         assert!(check.met_by(0.9) && !check.met_by(0.91));
     }
 

@@ -55,7 +55,7 @@ pub(super) fn proxysql(other: Option<&Path>, place: &Place<'_>) -> anyhow::Resul
 
 /// This program, in one of its modes. Checks ask no more of a server than its kernel can answer: the rig sees to the fake
 /// servers only while it opens sessions and makes load.
-pub(super) fn forebay(kind: Kind, plan: &Plan, place: &Place<'_>) -> String {
+pub(super) fn forebay(kind: Kind, plan: &Plan, workers: usize, place: &Place<'_>) -> String {
     let sessions = match kind.shares_connections() {
         true => SESSIONS.max(plan.idle_sessions + 200),
         false => SESSIONS,
@@ -85,7 +85,7 @@ pub(super) fn forebay(kind: Kind, plan: &Plan, place: &Place<'_>) -> String {
     };
     let [top, listener, cluster] = options(&plan.forebay_options);
     format!(
-        "workers = 1\nmax_connections = {sessions}\n{top}\n[log]\nlevel = \"warn\"\n\n[[listener]]\nbind = \"{}\"\n\
+        "workers = {workers}\nmax_connections = {sessions}\n{top}\n[log]\nlevel = \"warn\"\n\n[[listener]]\nbind = \"{}\"\n\
          mode = \"{kind}\"\ncluster = \"main\"\nbacklog = 4096\n{listener}\n[cluster.main]\nservers = [{servers}]\n{cluster}\n\
          [cluster.main.check]\nkind = \"tcp\"\ninterval = \"1h\"\n{users}",
         place.listen

@@ -22,11 +22,11 @@ pub enum Kind {
     Haproxy,
     /// ProxySQL, one thread: sessions share server connections, reads go to replicas.
     Proxysql,
-    /// This program, a listener in mode `tcp`, one worker.
+    /// This program, a listener in mode `tcp`.
     Tcp,
-    /// This program, a listener in mode `session`, one worker.
+    /// This program, a listener in mode `session`.
     Session,
-    /// This program, a listener in mode `split`, one worker: sessions share server connections, reads go to replicas.
+    /// This program, a listener in mode `split`: sessions share server connections, reads go to replicas.
     Split,
 }
 
@@ -67,6 +67,8 @@ pub(super) struct Start<'a> {
     pub args: &'a OverheadArgs,
     pub scenario: &'a Scenario,
     pub plan: &'a Plan,
+    /// Of this program.
+    pub workers: usize,
     pub folder: &'a Path,
 }
 
@@ -139,6 +141,7 @@ fn command(
         args,
         scenario,
         plan,
+        workers,
         folder,
     } = start;
     let file = folder.join(format!("{kind}.conf"));
@@ -155,7 +158,7 @@ fn command(
     let text = match kind {
         Kind::Haproxy => configuration::haproxy(args.haproxy_config.as_deref())?,
         Kind::Proxysql => configuration::proxysql(scenario.proxysql_config.as_deref(), &place)?,
-        _ => configuration::forebay(kind, plan, &place),
+        _ => configuration::forebay(kind, plan, *workers, &place),
     };
     fs::write(&file, text)?;
     let words: Vec<OsString> = match kind {
@@ -182,7 +185,8 @@ fn command(
             vec![program.into(), "serve".into(), "--config".into(), file.into()]
         }
     };
-    let mut command = pinned(args.contender_core, words);
+    let has_one_thread = *workers == 1 || matches!(kind, Kind::Haproxy | Kind::Proxysql);
+    let mut command = pinned(args.contender_core.filter(|_| has_one_thread), words);
     command
         .env("BENCH_BIND", address.to_string())
         .env("BENCH_SERVER", servers[0].to_string());

@@ -27,6 +27,7 @@ const SETTLE_TIMEOUT: Duration = Duration::from_secs(5);
 
 pub(super) struct Bench<'a> {
     plan: &'a Plan,
+    workers: usize,
     rig: Rig,
     contenders: Vec<Contender>,
     progress: ProgressBar,
@@ -47,6 +48,7 @@ impl<'a> Bench<'a> {
         let steps = (cells * plan.rounds + usize::from(plan.idle_sessions > 0)) * contenders.len();
         Ok(Self {
             plan,
+            workers: start.workers,
             rig,
             contenders,
             progress: progress_bar(steps as u64),
@@ -97,8 +99,10 @@ impl<'a> Bench<'a> {
         for _ in 0..self.plan.rounds {
             for (at, samples) in samples.iter_mut().enumerate() {
                 let kind = self.contenders[at].kind;
-                self.progress
-                    .set_message(format!("{kind}: {protocol}, rows {rows}, clients {clients}"));
+                self.progress.set_message(format!(
+                    "{kind}: {protocol}, rows {rows}, clients {clients}, workers {}",
+                    self.workers
+                ));
                 let sample = self.round(at, clients, &workload).with_context(|| {
                     format!("{kind} with {clients} clients, {protocol} protocol, {rows} rows")
                 });
@@ -114,6 +118,7 @@ impl<'a> Bench<'a> {
             protocol,
             rows,
             clients,
+            workers: self.workers,
             figures,
         })
     }

@@ -48,6 +48,9 @@ pub struct OverheadArgs {
     /// Number of clients, each with one query in flight [default: 1,32,100; split: 100].
     #[arg(long, value_delimiter = ',')]
     pub clients: Vec<usize>,
+    /// Workers of this program, one after the other; with more than one it has all cores [default: 1].
+    #[arg(long, value_delimiter = ',')]
+    pub workers: Vec<usize>,
     /// Text protocol or prepared statements [default: both].
     #[arg(long, value_delimiter = ',')]
     pub protocol: Vec<Protocol>,
@@ -135,15 +138,20 @@ pub(crate) fn run(args: &OverheadArgs, scenario: &Scenario) -> anyhow::Result<Re
     let most = sessions_without_pool(&plan)?;
     measure::pin_this_thread(args.load_core)?;
     let folder = tempfile::Builder::new().prefix("forebay-bench-").tempdir()?;
-    let mut bench = Bench::new(&Start {
-        args: &args,
-        scenario,
-        plan: &plan,
-        folder: folder.path(),
-    })?;
-    let idle = bench.idle_memory(most)?;
-    let cells = bench.matrix()?;
-    drop(bench);
+    let (mut idle, mut cells) = (Vec::new(), Vec::new());
+    for (at, &workers) in plan.workers.iter().enumerate() {
+        let mut bench = Bench::new(&Start {
+            args: &args,
+            scenario,
+            plan: &plan,
+            workers,
+            folder: folder.path(),
+        })?;
+        if at == 0 {
+            idle = bench.idle_memory(most)?;
+        }
+        cells.extend(bench.matrix()?);
+    }
     Ok(Report::new(scenario.name, plan, machine, cells, idle))
 }
 

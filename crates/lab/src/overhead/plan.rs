@@ -55,6 +55,8 @@ pub struct Plan {
     pub rows: Vec<u32>,
     /// Concurrent clients.
     pub clients: Vec<usize>,
+    /// Workers of this program.
+    pub workers: Vec<usize>,
     /// Protocols.
     pub protocols: Vec<Protocol>,
     /// Rounds of every cell.
@@ -83,6 +85,7 @@ impl Plan {
                 true => vec![32],
                 false => given_or(&args.clients, &scenario.clients),
             },
+            workers: given_or(&args.workers, &[1]),
             protocols: given_or(&args.protocol, &[Protocol::Text, Protocol::Prepared]),
             rounds: args.rounds.unwrap_or(if args.quick { 3 } else { 5 }),
             seconds: args.seconds.unwrap_or(if args.quick { 0.6 } else { 2.0 }),
@@ -98,7 +101,7 @@ impl Plan {
             servers: scenario.servers,
         };
         ensure!(
-            plan.rounds > 0 && plan.clients.iter().all(|&clients| clients > 0),
+            plan.rounds > 0 && plan.clients.iter().chain(&plan.workers).all(|&count| count > 0),
             "nothing to measure"
         );
         ensure!(

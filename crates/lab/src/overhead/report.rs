@@ -104,6 +104,8 @@ pub struct Cell {
     pub rows: u32,
     /// Concurrent clients.
     pub clients: usize,
+    /// Workers of this program.
+    pub workers: usize,
     /// Every contender, in the order given.
     pub figures: Vec<Figures>,
 }
@@ -198,7 +200,10 @@ impl Report {
             cells
                 .map(|cell| {
                     let value = cell.compare(check.contender, check.reference, check.metric);
-                    let place = format!("{}, rows {}, clients {}", cell.protocol, cell.rows, cell.clients);
+                    let place = format!(
+                        "{}, rows {}, clients {}, workers {}",
+                        cell.protocol, cell.rows, cell.clients, cell.workers
+                    );
                     (place, value.map(|spread| spread.median))
                 })
                 .collect()
@@ -254,10 +259,11 @@ impl Report {
         )?;
         writeln!(
             out,
-            "{:<8} {:>5} {:>7}  {:<9} {:>9} {:>7} {:>7} {:>15}  {:<22} {:>8} {:>8} {:>8}",
+            "{:<8} {:>5} {:>7} {:>7}  {:<9} {:>9} {:>7} {:>7} {:>15}  {:<22} {:>8} {:>8} {:>8}",
             "protocol",
             "rows",
             "clients",
+            "workers",
             "contender",
             "CPU µs/q",
             "user",
@@ -313,10 +319,11 @@ fn write_line(out: &mut String, cell: &Cell, figures: &Figures) -> std::fmt::Res
     };
     writeln!(
         out,
-        "{:<8} {:>5} {:>7}  {:<9} {:>9.2} {:>7.2} {:>7.2} {:>15}  {:<22} {:>8.0} {:>8.0} {:>8.0}",
+        "{:<8} {:>5} {:>7} {:>7}  {:<9} {:>9.2} {:>7.2} {:>7.2} {:>15}  {:<22} {:>8.0} {:>8.0} {:>8.0}",
         cell.protocol,
         cell.rows,
         cell.clients,
+        cell.workers,
         figures.contender,
         cpu_us,
         cpu_us * user,
@@ -351,6 +358,7 @@ mod tests {
             protocol: Protocol::Text,
             rows: 1,
             clients: 32,
+            workers: 1,
             figures: vec![
                 figures(Kind::Haproxy, &[10.0, 20.0, 10.0]),
                 figures(Kind::Session, &[9.0, 16.0, 9.5]),
@@ -366,6 +374,7 @@ mod tests {
         let plan = Plan {
             rows: vec![1],
             clients: vec![32],
+            workers: vec![1],
             protocols: vec![Protocol::Text],
             rounds: 3,
             seconds: 1.0,
