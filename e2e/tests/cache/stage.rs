@@ -39,10 +39,10 @@ pub(crate) async fn stage(mode: &str, consistency: &str) -> Stage {
     let redis = free_port().unwrap();
     let gateway = Setup::of_addresses([link.address().to_string()])
         .mode(mode)
-        .listener(&format!("point_lookups = true\nconsistency = \"{consistency}\""))
+        .listener(&format!("point_lookups = true\nlookup_consistency = \"{consistency}\""))
         .cluster(&format!("topology = \"replication\"\naccounts = \"servers\"\nmonitor = {{ user = \"{USER}\", password = \"{PASSWORD}\" }}"))
         .tables(&format!(
-            "[[listener]]\nname = \"redis\"\nbind = \"127.0.0.1:{redis}\"\nprotocol = \"redis\"\nconsistency = \"{consistency}\"\n\
+            "[[listener]]\nname = \"redis\"\nbind = \"127.0.0.1:{redis}\"\nprotocol = \"redis\"\nlookup_consistency = \"{consistency}\"\n\
              [cache]\ncluster = \"main\"\n\
              [[cache.mapping]]\nname = \"item\"\nkind = \"string\"\ntable = \"test.item\"\nkey = [\"id\"]\nvalue = [\"v\"]"
         ))

@@ -47,7 +47,7 @@ const FOUND: [u64; 2] = [33_568_300_012, 4_800_013];
 /// get error 1290 for their next write.
 const KNOWN_OF_TWO_SERVERS: [u64; 3] = [4_200_047, 4_200_056, 4_200_083];
 /// How many of the others are mixtures.
-const MIXTURES: u64 = 50;
+const MIXTURES: u64 = 48;
 /// Lines of the server's log that are shown.
 const LOG_LINES: usize = 60;
 /// What makes one session like the other: statistics that do not change by themselves (EXPLAIN), and nothing left over
@@ -93,6 +93,37 @@ fn answers_over_shared_connections_are_the_servers() {
     compare_with(&servers, [setup], true);
 }
 
+/// What was prepared before is on the one connection that there is, where its text is prepared anew.
+#[test]
+fn answers_to_what_is_prepared_anew_are_the_servers() {
+    let servers = e2e::servers_with(1, OPTIONS);
+    let address = servers[0].primary().address();
+    let server = format!("{{ address = {address:?}, max_connections = 1, role = \"primary\" }}");
+    let gateway = Setup::in_front_of(&servers)
+        .mode("split")
+        .servers([server])
+        .top("workers = 1\nshutdown_timeout = \"1s\"")
+        .cluster("pool = { idle_timeout = \"100ms\" }")
+        .tables(&format!("[[user]]\nname = {USER:?}\npassword = {PASSWORD:?}\n"))
+        .start();
+    let mut rig = Rig {
+        server: e2e::kind(),
+        direct: address.clone(),
+        gateways: vec![gateway.address()],
+        shared: true,
+        with_others: false,
+        stage: Stage::new(&address),
+        commands: 0,
+        packets: 0,
+    };
+    // The last kind.
+    for place in [SINGLE - 2, SINGLE - 1] {
+        rig.play(ALWAYS_FROM + place)
+            .unwrap_or_else(|report| panic!("{report}"));
+    }
+    leaves_nothing_behind(&gateway);
+}
+
 /// Transactions begin on a replica and move to the primary. Both are one server under two names, so that no replica is behind.
 #[test]
 fn answers_of_transactions_that_move_are_the_servers() {
@@ -130,6 +161,7 @@ fn compare_but<const COUNT: usize>(
         direct: address.clone(),
         gateways: gateways.iter().map(e2e::Gateway::address).collect(),
         shared,
+        with_others: shared,
         stage: Stage::new(&address),
         commands: 0,
         packets: 0,

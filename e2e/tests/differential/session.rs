@@ -61,6 +61,8 @@ pub struct Rig {
     pub gateways: Vec<String>,
     /// Sessions share connections, see [`compare::differences`].
     pub shared: bool,
+    /// Others use the gateway beside the script.
+    pub with_others: bool,
     pub stage: Stage,
     /// Compared so far.
     pub commands: usize,
@@ -111,7 +113,7 @@ impl Rig {
         let connected = Client::connect(&self.gateways[way], &identity);
         let (mut client, through_gateway) =
             connected.map_err(|error| format!("the gateway refuses: {error}"))?;
-        let gateway = if self.shared {
+        let gateway = if self.with_others {
             let mut noise = Noise::beside(&self.gateways[way], &identity, Dice::new(!seed));
             run(&mut client, &through_gateway, &steps, || noise.make())
         } else {

@@ -30,14 +30,12 @@ async fn and_without_any_server_clients_are_told_which_refused() {
     }
 
     second.stop().unwrap();
-    let refused = |node: &sandbox::Node| format!("connection refused by {}", node.address());
-    eventually("new sessions are refused, with the reason", async || {
+    eventually("new sessions are refused, and told of no address", async || {
         let error = Conn::new(client::options(&gateway)).await.unwrap_err();
         let text = error.to_string();
         client::code(&error) == 1429
             && text.contains("Can't connect to a MySQL server: no server available: ")
-            && text.contains(&refused(first))
-            && text.contains(&refused(second))
+            && [first, second].iter().all(|node| !text.contains(&node.address()))
     })
     .await;
 

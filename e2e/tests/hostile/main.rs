@@ -12,6 +12,7 @@
 #[allow(dead_code, unreachable_pub, reason = "written for another program, too")]
 mod dice;
 mod footprint;
+mod guessing_passwords_takes_time;
 #[allow(dead_code, reason = "written for another program, too")]
 mod raw;
 mod witness;

@@ -83,10 +83,10 @@ async fn by_the_id_in_the_greeting_whichever_server_it_is_on() {
     killer.query_drop(format!("KILL {id}")).await.unwrap();
     victim.query_drop("SELECT 1").await.unwrap_err();
 
-    // As long as the gateway has not taken leave of the session, it is the session's server that does not know the thread.
+    // As long as the gateway has not taken leave of the session, there is one that is being ended.
     e2e::eventually("nobody knows the id any more", async || {
-        let error = killer.query_drop(format!("KILL {id}")).await.unwrap_err();
-        client::code(&error) == 1094
+        let killed = killer.query_drop(format!("KILL {id}")).await;
+        killed.is_err_and(|error| client::code(&error) == 1094)
     })
     .await;
     killer.query_drop("SELECT 1").await.unwrap();
@@ -116,4 +116,42 @@ async fn an_account_that_may_not_kill_is_said_to_be_why() {
     );
     killer.query_drop("SELECT 1").await.unwrap();
     victim.query_drop("SELECT 1").await.unwrap();
+}
+
+#[tokio::test]
+async fn on_another_server_by_those_who_may_end_sessions_of_others() {
+    let servers = servers(2);
+    let right = match e2e::kind() {
+        sandbox::Kind::Mysql => "CONNECTION_ADMIN",
+        _ => "CONNECTION ADMIN",
+    };
+    let create = format!(
+        "CREATE USER chief@'%' IDENTIFIED BY 'secret'; CREATE USER clerk@'%' IDENTIFIED BY 'secret';
+         GRANT {right} ON *.* TO chief@'%'"
+    );
+    for server in &servers {
+        server.primary().sql(&create).unwrap();
+    }
+    let account = format!("user = {:?}\npassword = {:?}", sandbox::USER, sandbox::PASSWORD);
+    let gateway = Setup::in_front_of(&servers).check(&account).start();
+    let mut victim = client::connect(&gateway).await;
+    let at = client::server_port(&mut victim).await;
+    let id = victim.id();
+    let elsewhere = async |name: &'static str| loop {
+        let options = client::options(&gateway).user(Some(name)).pass(Some("secret"));
+        let options = options.db_name(None::<String>);
+        let mut session = mysql_async::Conn::new(options).await.unwrap();
+        if client::server_port(&mut session).await != at {
+            return session;
+        }
+    };
+    let (mut chief, mut clerk) = (elsewhere("chief").await, elsewhere("clerk").await);
+    for kill in [format!("KILL QUERY {id}"), format!("KILL {id}")] {
+        let error = clerk.query_drop(&kill).await.unwrap_err();
+        assert_eq!(client::code(&error), 1095, "{kill}: {error}");
+        victim.query_drop("SELECT 1").await.unwrap();
+    }
+    chief.query_drop(format!("KILL {id}")).await.unwrap();
+    victim.query_drop("SELECT 1").await.unwrap_err();
+    clerk.query_drop("SELECT 1").await.unwrap();
 }

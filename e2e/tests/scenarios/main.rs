@@ -11,6 +11,7 @@ mod a_refusing_server_is_noticed_before_the_next_check;
 mod a_reload_adds_and_removes_servers;
 mod a_shutdown_lets_transactions_finish;
 mod a_statement_is_killed_from_another_session;
+mod a_unix_socket_of_a_server_proves_no_password;
 mod a_wrong_configuration_is_explained;
 mod another_server_is_tried_before_a_login;
 mod binary_logs_are_read_through_the_gateway;

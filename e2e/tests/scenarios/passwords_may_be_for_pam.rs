@@ -98,8 +98,8 @@ fn log_in(port: u16, password: &str, more: &[&str]) -> Result<String, String> {
     result
 }
 
-#[test]
-fn in_its_words_and_as_it_is() {
+#[tokio::test]
+async fn in_its_words_and_as_it_is() {
     if kind() != Kind::Mariadb {
         return; // MySQL has the plugin in its commercial edition only
     }
@@ -163,7 +163,11 @@ fn in_its_words_and_as_it_is() {
             );
         } else {
             let error = who.unwrap_err();
-            assert!(error.contains("dialog, which is not supported here"), "{error}");
+            assert!(error.contains("ERROR 1429"), "{error}");
+            e2e::eventually("the log says why", async || {
+                split.log().contains("dialog, which is not supported here")
+            })
+            .await;
         }
     }
 }

@@ -1,11 +1,11 @@
 //! A server that stands still is waited for no longer than `login_timeout` by who asks it something before a statement is sent, or behind
 //! one: what a session has set, or the end of a transaction that has moved.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use e2e::Setup;
+use e2e::{Setup, eventually};
 use mysql_async::prelude::Queryable;
-use sandbox::{PASSWORD, Sandbox, USER};
+use sandbox::{Node, PASSWORD, Sandbox, USER};
 use tokio::time::timeout;
 
 use crate::cluster::{self, user, where_am_i};
@@ -64,4 +64,69 @@ async fn while_a_transaction_leaves_it() {
     replica.thaw().unwrap();
     written.expect("in time").unwrap();
     committed.expect("in time").unwrap();
+}
+
+/// Longer than the monitor takes to call a server silent, and far below the time after which checks find it down.
+const KNOWN_AFTER: Duration = Duration::from_secs(4);
+
+/// Reads that are under way on a replica that stands still go to another server once the monitor finds it silent; those that come
+/// later do not go there at all.
+#[tokio::test]
+async fn while_it_is_read_from() {
+    let sandbox = cluster::replicated();
+    let account = format!("user = {USER:?}, password = {PASSWORD:?}");
+    // One of the replicas gets all reads.
+    let server = |node: &Node| {
+        let weight = u8::from(node.index() != 2);
+        format!("{{ address = {:?}, weight = {weight} }}", node.address())
+    };
+    let setup = Setup::of_addresses([])
+        .servers(sandbox.nodes().iter().map(server))
+        .mode("split")
+        .top("workers = 1")
+        .tables(&user(USER, PASSWORD))
+        .cluster("topology = \"replication\"")
+        .cluster(&format!(
+            "monitor = {{ {account}, interval = \"100ms\", timeout = \"500ms\" }}"
+        ))
+        .check("interval = \"10s\"");
+    let gateway = cluster::start(setup, 2).await;
+    let mut sessions = Vec::new();
+    for _ in 0..8 {
+        let mut session = cluster::connect(&gateway).await;
+        where_am_i(&mut session).await;
+        sessions.push(session);
+    }
+    let frozen = sandbox.node(1);
+    frozen.freeze().unwrap();
+    let begun = Instant::now();
+    let reading = sessions.into_iter().map(|mut session| {
+        tokio::spawn(async move {
+            let port = where_am_i(&mut session).await;
+            (session, port)
+        })
+    });
+    let reading: Vec<_> = reading.collect();
+    let mut sessions = Vec::new();
+    for read in reading {
+        let (session, port) = timeout(SOON, read).await.expect("in time").unwrap();
+        assert_eq!(port, sandbox.primary().port());
+        sessions.push(session);
+    }
+    assert!(begun.elapsed() < KNOWN_AFTER, "{:?}", begun.elapsed());
+    let again = Instant::now();
+    for session in &mut sessions {
+        assert_eq!(where_am_i(session).await, sandbox.primary().port());
+    }
+    assert!(again.elapsed() < Duration::from_secs(1), "{:?}", again.elapsed());
+    assert!(gateway.metric("forebay_split_reads_retried_total", &[]) > 0.0);
+    frozen.thaw().unwrap();
+    eventually("it is read from again", async || {
+        let mut ports = Vec::new();
+        for session in &mut sessions {
+            ports.push(where_am_i(session).await);
+        }
+        ports.contains(&frozen.port())
+    })
+    .await;
 }

@@ -95,7 +95,7 @@ async fn there_may_be_two_of_them() {
         _ => "ALTER USER two_hashes@'%' IDENTIFIED VIA ed25519 USING PASSWORD('hunter3')",
     };
     sql(sandbox, change);
-    let both = format!("{}other_{old}", stored(sandbox, "two_hashes"));
+    let both = format!("{}previous_{old}", stored(sandbox, "two_hashes"));
     let gateway = with_user("two_hashes", &both).start();
     // Nobody has shown the new one: with the old one alone there is no way in.
     let error = log_in(&gateway, "two_hashes", "hunter2").await.unwrap_err();

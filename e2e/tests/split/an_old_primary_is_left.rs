@@ -1,10 +1,10 @@
 //! Sessions that are bound to a connection of a primary that is replaced, in order: it takes no more writes, and runs on. What
 //! their account may do on it even so is not done.
 
-use e2e::{Gateway, client, eventually};
+use e2e::{Gateway, client, eventually, kind};
 use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, Error};
-use sandbox::{Node, PASSWORD, Sandbox};
+use sandbox::{Kind, Node, PASSWORD, Sandbox};
 
 use crate::a_new_primary_is_followed::{follow, promote};
 use crate::cluster::{self, ask};
@@ -180,4 +180,65 @@ async fn by_nobody_for_one_of_two() {
     is_primary(&gateway, sandbox.node(0)).await;
     bound.query_drop("INSERT INTO t VALUES (2, 2)").await.unwrap();
     assert_eq!(ask(&mut bound, "SELECT @x").await, Ok(Some("1".to_owned())));
+}
+
+/// The same, and the first takes no writes of anybody.
+async fn switch_over_in_full(sandbox: &Sandbox, gateway: &Gateway) {
+    switch_over(sandbox, gateway).await;
+    if kind() == Kind::Mysql {
+        sandbox.node(0).sql("SET GLOBAL super_read_only = ON").unwrap();
+    }
+}
+
+/// Clients that do not heed errors: what they begin next is begun on the new primary.
+#[tokio::test]
+async fn by_those_who_begin_again() {
+    let (sandbox, gateway) = gateway().await;
+    let mut begins = session(&gateway, &["BEGIN", "SELECT v FROM t"]).await;
+    let mut unasked = session(&gateway, &["BEGIN", "SELECT v FROM t"]).await;
+    let mut loses = session(&gateway, &["BEGIN", "INSERT INTO t VALUES (5, 5)"]).await;
+    let mut writes = session(&gateway, &["SET autocommit = 0", "SELECT v FROM t"]).await;
+    let mut bound = session(&gateway, &["SET @x = 1", "BEGIN", "SELECT v FROM t"]).await;
+    switch_over_in_full(&sandbox, &gateway).await;
+    let old = sandbox.node(0);
+
+    assert_eq!(ask(&mut begins, "INSERT INTO t VALUES (2, 2)").await, Err(1290));
+    for statement in ["BEGIN", "INSERT INTO t VALUES (2, 2)", "COMMIT"] {
+        begins.query_drop(statement).await.unwrap();
+    }
+    // Without an error before it.
+    for statement in ["START TRANSACTION", "UPDATE t SET v = 3 WHERE id = 2", "COMMIT"] {
+        unasked.query_drop(statement).await.unwrap();
+    }
+    // What would be committed by it is refused, and rolled back.
+    assert_eq!(ask(&mut loses, "BEGIN").await, Err(1290));
+    for statement in ["BEGIN", "INSERT INTO t VALUES (6, 6)", "COMMIT"] {
+        loses.query_drop(statement).await.unwrap();
+    }
+    assert_eq!(ask(&mut writes, "INSERT INTO t VALUES (7, 7)").await, Err(1290));
+    assert_told(
+        writes.query_drop("INSERT INTO t VALUES (7, 7)").await,
+        old,
+        "transaction",
+    );
+    assert_eq!(ask(&mut bound, "INSERT INTO t VALUES (8, 8)").await, Err(1290));
+    assert_told(bound.query_drop("BEGIN").await, old, "user-variables");
+    let rows = sandbox
+        .node(1)
+        .sql(&format!("SELECT id, v FROM {SCHEMA}.t ORDER BY id"));
+    assert_eq!(rows.unwrap().trim(), "1\t1\n2\t3\n6\t6");
+}
+
+/// The server has ended a transaction with its error: the next statement is in none.
+#[tokio::test]
+async fn by_those_whose_commit_was_refused() {
+    let (sandbox, gateway) = gateway().await;
+    let mut session = session(&gateway, &["BEGIN", "INSERT INTO t VALUES (5, 5)"]).await;
+    switch_over_in_full(&sandbox, &gateway).await;
+    assert_eq!(ask(&mut session, "COMMIT").await, Err(1290));
+    session.query_drop("INSERT INTO t VALUES (6, 6)").await.unwrap();
+    let rows = sandbox
+        .node(1)
+        .sql(&format!("SELECT id FROM {SCHEMA}.t ORDER BY id"));
+    assert_eq!(rows.unwrap().trim(), "1\n6");
 }

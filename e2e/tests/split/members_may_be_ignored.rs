@@ -46,10 +46,13 @@ async fn and_stay_away_then() {
     .await;
     cluster::knows(&gateway, 2).await;
 
-    let ignore = format!("ignore = [\"localhost:{}\"]", sandbox.node(1).port());
+    let ignore = format!("discover_ignore = [\"localhost:{}\"]", sandbox.node(1).port());
     assert!(gateway.reload(setup(&sandbox, &[0, 2]).cluster(&ignore)).await);
     eventually("it goes", async || {
-        logged(&gateway, &["server removed", &gone, "its address is in `ignore`"])
+        logged(
+            &gateway,
+            &["server removed", &gone, "its address is in `discover_ignore`"],
+        )
     })
     .await;
     cluster::knows(&gateway, 1).await;
@@ -59,7 +62,7 @@ async fn and_stay_away_then() {
     assert!(gateway.reload(setup(&sandbox, &[0, 1, 2])).await);
     cluster::knows(&gateway, 2).await;
     let before = added(&gateway);
-    let ignore = format!("ignore = [{gone:?}]");
+    let ignore = format!("discover_ignore = [{gone:?}]");
     assert!(gateway.reload(setup(&sandbox, &[0, 2]).cluster(&ignore)).await);
     cluster::knows(&gateway, 1).await;
     let removed = |line: &&str| line.contains("server removed") && line.contains(&gone);

@@ -171,7 +171,7 @@ async fn and_none_with_too_many_transactions_to_apply() {
 }
 
 /// Has a replica apply everything so many seconds late.
-fn delay(replica: &Node, seconds: u32) {
+pub(crate) fn delay(replica: &Node, seconds: u32) {
     replica
         .sql(&match kind() {
             Kind::Mysql => format!(
@@ -186,7 +186,7 @@ fn delay(replica: &Node, seconds: u32) {
 async fn but_none_that_is_too_far_behind() {
     let sandbox = cluster::replicated();
     let setup = with(&sandbox, ["weight = 1"; 3]).cluster("max_lag = \"1s\"");
-    let (_gateway, mut session) = started(setup).await;
+    let (gateway, mut session) = started(setup).await;
     assert_eq!(counts(&mut session).await.len(), 2);
     let late = sandbox.node(1);
     delay(late, 3600);
@@ -200,9 +200,32 @@ async fn but_none_that_is_too_far_behind() {
     })
     .await;
     assert!(!counts(&mut session).await.contains_key(&late.port()));
-    delay(late, 0);
-    eventually("it is there again", async || {
+    assert_eq!(gateway.get("/readyz").1, "ok\n", "the other one is there");
+    // Reads go to the primary, and everybody is told.
+    delay(sandbox.node(2), 3600);
+    let insert = "INSERT INTO late VALUES (2)";
+    sandbox.primary().sql(insert).unwrap();
+    let takes_none = || gateway.get("/status").1.matches("and takes no reads: ").count();
+    eventually("all are too far behind", async || {
+        takes_none() == 2 && gateway.metric("forebay_replicas_too_far_behind", &[]) == 1.0
+    })
+    .await;
+    let said = "further behind than max_lag: reads go to the primary";
+    let (code, ready) = gateway.get("/readyz");
+    assert!(
+        code == 200 && ready.starts_with("ok\n") && ready.contains(said),
+        "{ready}"
+    );
+    assert_eq!(gateway.log().matches(said).count(), 1);
+    assert!(counts(&mut session).await.contains_key(&sandbox.primary().port()));
+    for node in sandbox.nodes().iter().skip(1) {
+        delay(node, 0);
+    }
+    eventually("they are there again", async || {
         counts(&mut session).await.len() == 2
     })
     .await;
+    assert_eq!(gateway.metric("forebay_replicas_too_far_behind", &[]), 0.0);
+    assert_eq!(gateway.get("/readyz").1, "ok\n");
+    assert!(gateway.log().contains("not all are too far behind"));
 }

@@ -3,12 +3,13 @@
 
 use std::time::{Duration, Instant};
 
-use e2e::{Gateway, client, eventually, kind};
+use e2e::{Gateway, Setup, client, eventually, kind};
+use mysql_async::Conn;
 use mysql_async::prelude::Queryable;
 use mysql_wire::{Capabilities, Command};
-use sandbox::{DATABASE, PASSWORD, Sandbox, Spec, USER};
+use sandbox::{DATABASE, Kind, PASSWORD, Sandbox, Spec, USER};
 
-use crate::cluster::{self, narrow};
+use crate::cluster::{self, narrow, user};
 
 fn gateway() -> Gateway {
     let monitor = format!("monitor = {{ user = {USER:?}, password = {PASSWORD:?} }}");
@@ -155,4 +156,93 @@ async fn while_it_is_idle() {
     let itself = format!("KILL {}", killer.id());
     killer.query_drop(itself).await.unwrap_err();
     killer.query_drop("SELECT 1").await.unwrap_err();
+}
+
+/// The statement is over by the time its server is told: there is nothing to interrupt, and nothing has failed.
+#[tokio::test]
+async fn when_its_statement_is_just_over() {
+    let gateway = gateway();
+    let (mut victim, mut killer) = (cluster::connect(&gateway).await, cluster::connect(&gateway).await);
+    let id = victim.id();
+    let (stop, mut stopped) = tokio::sync::oneshot::channel::<()>();
+    let works = tokio::spawn(async move {
+        while stopped.try_recv().is_err() {
+            // Interrupted at times.
+            let _ = victim.query_drop("SELECT 1").await;
+        }
+        victim
+    });
+    for _ in 0..200 {
+        killer.query_drop(format!("KILL QUERY {id}")).await.unwrap();
+    }
+    stop.send(()).unwrap();
+    works.await.unwrap().query_drop("SELECT 1").await.unwrap();
+    let unknown = killer.query_drop("KILL QUERY 4294967290").await.unwrap_err();
+    assert_eq!(client::code(&unknown), 1094, "{unknown}");
+}
+
+/// Somebody with the right to end others' sessions, and somebody without.
+async fn chief_and_clerk(gateway: &Gateway) -> [Conn; 2] {
+    let log_in = |name: &'static str| {
+        let options = cluster::options(gateway).user(Some(name)).pass(Some("secret"));
+        async { Conn::new(options.db_name(None::<String>)).await.unwrap() }
+    };
+    [log_in("chief").await, log_in("clerk").await]
+}
+
+#[tokio::test]
+async fn by_those_who_may_end_sessions_of_others() {
+    let sandbox = Sandbox::start(Spec::new(kind())).unwrap();
+    let right = match kind() {
+        // The session that is killed is of a system user: where its server judges, that takes another one.
+        Kind::Mysql => "CONNECTION_ADMIN, SYSTEM_USER",
+        _ => "CONNECTION ADMIN",
+    };
+    let create = format!(
+        "CREATE USER chief@'%' IDENTIFIED BY 'secret'; CREATE USER clerk@'%' IDENTIFIED BY 'secret';
+         GRANT {right} ON *.* TO chief@'%'; GRANT ALL ON test.* TO clerk@'%'"
+    );
+    sandbox.primary().sql(&create).unwrap();
+    let account = format!("user = {USER:?}\npassword = {PASSWORD:?}");
+    let [split, session] = [
+        narrow(&sandbox, 4)
+            .tables(&(user("chief", "secret") + &user("clerk", "secret")))
+            .check(&account),
+        Setup::of_addresses(sandbox.addresses()).check(&account),
+    ]
+    .map(Setup::start);
+    for gateway in [&split, &session] {
+        let [mut chief, mut clerk] = chief_and_clerk(gateway).await;
+        let mut victim = cluster::connect(gateway).await;
+        // Its id is known once the gateway waits for its commands.
+        victim.query_drop("DO 1").await.unwrap();
+        let id = victim.id();
+        for kill in [format!("KILL QUERY {id}"), format!("KILL {id}")] {
+            let error = clerk.query_drop(&kill).await.unwrap_err();
+            assert_eq!(client::code(&error), 1095, "{kill}: {error}");
+            assert!(error.to_string().contains("not owner of thread"), "{error}");
+        }
+        victim.query_drop("BEGIN").await.unwrap();
+        let sleeping = tokio::spawn(async move {
+            let slept = victim.query_drop("SELECT SLEEP(133)").await;
+            (victim, slept)
+        });
+        let question = "SELECT COUNT(*) FROM information_schema.processlist
+                        WHERE info LIKE '%SLEEP(133)%' AND id <> CONNECTION_ID()";
+        eventually("the statement runs", async || {
+            sandbox.primary().sql(question).unwrap().trim() == "1"
+        })
+        .await;
+        chief.query_drop(format!("KILL QUERY {id}")).await.unwrap();
+        let (mut victim, _) = sleeping.await.unwrap();
+        // Rights are asked for on the connection that a session holds, too.
+        chief.query_drop("BEGIN").await.unwrap();
+        chief.query_drop(format!("KILL {id}")).await.unwrap();
+        victim.query_drop("SELECT 1").await.unwrap_err();
+        eventually("nobody has the number any more", async || {
+            let killed = clerk.query_drop(format!("KILL {id}")).await;
+            client::code(&killed.unwrap_err()) == 1094
+        })
+        .await;
+    }
 }

@@ -10,6 +10,7 @@ mod large;
 pub mod parameters;
 mod prepared;
 mod reads;
+mod rhythm;
 mod server;
 mod settings;
 mod shows;
@@ -45,6 +46,7 @@ pub const KINDS: &[(&str, Add, usize)] = &[
     ("ends of sessions", framing::add_end, 1),
     ("streams", server::add_stream, 0),
     ("large packets", large::add, 0),
+    ("prepare, execute, close", rhythm::add, 0),
 ];
 
 /// A script under construction.

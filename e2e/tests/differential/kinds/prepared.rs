@@ -140,7 +140,7 @@ fn known(make: &mut Maker) -> (usize, usize) {
     (slot, make.statements[slot].parameters)
 }
 
-fn of(command: Command, slot: usize, body: &[u8]) -> Request {
+pub fn of(command: Command, slot: usize, body: &[u8]) -> Request {
     let label = format!(
         "{} of {slot}: {:02x?}",
         command.name(),
@@ -153,7 +153,7 @@ fn of(command: Command, slot: usize, body: &[u8]) -> Request {
 
 /// MySQL 9.7 answers the execute without a cursor of a statement that was executed with one by column definitions and an OK
 /// packet, after which clients wait for ever: it gets a cursor again.
-fn execute(make: &mut Maker, slot: usize, count: usize, mut flags: u8) {
+pub fn execute(make: &mut Maker, slot: usize, count: usize, mut flags: u8) {
     make.statements[slot].had_cursor |= flags & CURSOR != 0;
     if make.statements[slot].had_cursor && !make.is_mariadb() {
         flags |= CURSOR;

@@ -1,0 +1,76 @@
+//! Bytes that a server sends while nobody has asked it anything close its connection: whoever had it next would take them for an answer.
+
+use e2e::{Gateway, eventually};
+use mysql_async::Conn;
+use mysql_async::prelude::Queryable;
+use sandbox::{PASSWORD, USER};
+use testkit::lossy_link::Fault;
+
+use crate::cluster::{self, ask, user};
+use crate::link::Link;
+
+/// An OK packet, as it ends the answer to a command.
+const OK: &[u8] = b"\x07\0\0\x01\0\0\0\x02\0\0\0";
+/// What MySQL says before it closes a connection that was idle for too long.
+const IDLE: &[u8] = b"\x11\0\0\0\xff\xbf\x0f#HY000too long";
+
+fn gateway(link: &Link) -> Gateway {
+    let server = format!(
+        "{{ address = {:?}, role = \"primary\" }}",
+        link.address().to_string()
+    );
+    e2e::Setup::of_addresses([link.address().to_string()])
+        .servers([server])
+        .mode("split")
+        .top("workers = 1")
+        .tables(&user(USER, PASSWORD))
+        .check("interval = \"10m\"")
+        .start()
+}
+
+async fn are_right(sessions: &mut [&mut Conn]) {
+    for turn in 0..4 {
+        for (number, session) in sessions.iter_mut().enumerate() {
+            let answer = ask(session, &format!("SELECT '{turn} {number}'")).await;
+            assert_eq!(answer, Ok(Some(format!("{turn} {number}"))));
+        }
+    }
+}
+
+fn broken(gateway: &Gateway) -> f64 {
+    gateway.metric("forebay_pool_closed_total", &["reason=\"broken\""])
+}
+
+#[tokio::test]
+async fn behind_an_answer() {
+    let link = Link::to(cluster::single());
+    let gateway = gateway(&link);
+    let (mut one, mut other) = (cluster::connect(&gateway).await, cluster::connect(&gateway).await);
+    are_right(&mut [&mut one, &mut other]).await;
+    link.set_to_client(Fault::Behind(OK));
+    let mine = ask(&mut one, "SELECT 'mine'").await;
+    link.set_to_client(Fault::None);
+    assert_eq!(mine, Ok(Some("mine".to_owned())));
+    are_right(&mut [&mut one, &mut other]).await;
+    assert_eq!(broken(&gateway), 1.0, "{}", gateway.log());
+}
+
+#[tokio::test]
+async fn or_later() {
+    let link = Link::to(cluster::single());
+    let gateway = gateway(&link);
+    let (mut one, mut other) = (cluster::connect(&gateway).await, cluster::connect(&gateway).await);
+    for (turn, words) in [OK, IDLE].into_iter().enumerate() {
+        let mut bound = cluster::connect(&gateway).await;
+        bound.query_drop("BEGIN").await.unwrap();
+        are_right(&mut [&mut one, &mut other]).await;
+        link.set_to_client(Fault::Unasked(words));
+        eventually("idle connections are closed", async || {
+            broken(&gateway) > turn as f64
+        })
+        .await;
+        link.set_to_client(Fault::None);
+        bound.query_drop("SELECT 1").await.unwrap_err();
+        are_right(&mut [&mut one, &mut other]).await;
+    }
+}
