@@ -1,5 +1,7 @@
 //! The subcommand `bench`, as the binary mounts it.
 
+use std::path::Path;
+
 use crate::{
     cache::{self, CacheArgs},
     overhead::{self, OverheadArgs, Report},
@@ -17,7 +19,8 @@ pub struct Bench {
 enum Scenario {
     /// CPU per query and memory per idle session, compared with HAProxy, in front of a server that costs nothing.
     Overhead(Box<OverheadArgs>),
-    /// The same with a primary and replicas: what it costs to send reads to replicas and to share few server connections.
+    /// The same with a primary and replicas: what it costs to send reads to replicas and to share few server connections. With
+    /// `--servers` queries a second through few connections to real servers.
     Split(Box<SplitArgs>),
     /// Rows from memory beside Redis, the server and HAProxy, over real servers with a million rows.
     Cache(Box<CacheArgs>),
@@ -28,12 +31,18 @@ impl Bench {
     pub fn run(self) -> anyhow::Result<()> {
         match self.scenario {
             Scenario::Overhead(args) => conclude(&args, &overhead::overhead(&args)?),
-            Scenario::Split(args) => conclude(&args.load, &split::split(&args)?),
+            Scenario::Split(args) if args.servers.is_empty() => conclude(&args.load, &split::split(&args)?),
+            Scenario::Split(args) => {
+                let mut report = cache::Report::new(Vec::new());
+                let whole = split::split_on_servers(&args, &mut report);
+                let concluded = conclude_figures(&report, &args.load.output, args.strict);
+                whole.and(concluded)
+            }
             Scenario::Cache(args) => {
                 let mut report = cache::Report::new(Vec::new());
                 let whole = cache::cache(&args, &mut report);
                 // What was measured before something failed was long in the making.
-                let concluded = conclude_cache(&args, &report);
+                let concluded = conclude_figures(&report, &args.output, args.strict);
                 whole.and(concluded)
             }
         }
@@ -49,13 +58,13 @@ fn conclude(args: &OverheadArgs, report: &Report) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn conclude_cache(args: &CacheArgs, report: &cache::Report) -> anyhow::Result<()> {
+fn conclude_figures(report: &cache::Report, output: &Path, strict: bool) -> anyhow::Result<()> {
     print!("{}", report.table());
-    report.write_json(&args.output)?;
-    println!("\nall figures: {}", args.output.display());
+    report.write_json(output)?;
+    println!("\nall figures: {}", output.display());
     let not_met = report.not_met();
     anyhow::ensure!(
-        !args.strict || not_met.is_empty(),
+        !strict || not_met.is_empty(),
         "{} figures are not as wanted",
         not_met.len()
     );

@@ -12,4 +12,5 @@ pub mod demo;
 pub mod machine;
 pub mod overhead;
 pub mod split;
+mod sysbench;
 pub mod usage;

@@ -8,7 +8,7 @@ mod load;
 mod paced;
 mod parts;
 mod report;
-mod rig;
+pub(crate) mod rig;
 mod updates;
 
 use std::path::PathBuf;

@@ -18,6 +18,7 @@ use super::{
 };
 use crate::{
     child::ListeningChild,
+    sysbench::Sysbench,
     usage::{CpuTime, Memory},
 };
 
@@ -264,7 +265,8 @@ impl<'a> Bench<'a> {
             ..self.args.clone()
         };
         let gateway = self.gateway(&args, false)?;
-        let (haproxy, through) = rig::start_haproxy(&args, &self.server, self.folder)?;
+        let (haproxy, through) =
+            rig::start_haproxy(&args.haproxy, args.contender_core, &self.server, self.folder)?;
         let direct = self.server.primary().address().parse()?;
         let server = self.server.primary().pid().context("the server is gone")?;
         let mut measured = PointSelects::default();
@@ -278,7 +280,14 @@ impl<'a> Bench<'a> {
             for (at, (name, address, pid)) in contenders.into_iter().enumerate() {
                 self.progress.set_message(format!("sysbench: {name}"));
                 let (before, of_server) = (CpuTime::of(pid)?, CpuTime::of(server)?);
-                let done = rig::sysbench(self.args, address)?;
+                let done = Sysbench {
+                    script: "oltp_point_select",
+                    address,
+                    rows: self.args.rows,
+                    threads: self.args.threads,
+                    seconds: self.args.seconds,
+                }
+                .run()?;
                 let (used, of_server) = (CpuTime::of(pid)? - before, CpuTime::of(server)? - of_server);
                 let each = |cpu: Duration| cpu.as_secs_f64() * 1e6 / done.queries;
                 measured.rates[at].push(done.rate);

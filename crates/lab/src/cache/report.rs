@@ -39,7 +39,7 @@ impl fmt::Display for Wanted {
 #[derive(Clone, Debug, Serialize)]
 pub struct Figure {
     /// Which part of the run.
-    pub part: &'static str,
+    pub part: String,
     /// What was measured, of whom.
     pub name: String,
     /// Its unit; empty for a ratio.
@@ -83,9 +83,9 @@ impl Report {
     }
 
     /// Adds a figure; nothing where there were no rounds.
-    pub(super) fn add(
+    pub(crate) fn add(
         &mut self,
-        part: &'static str,
+        part: &str,
         name: impl Into<String>,
         unit: &'static str,
         values: impl IntoIterator<Item = f64>,
@@ -93,7 +93,7 @@ impl Report {
     ) {
         if let Some(spread) = Spread::of(values) {
             self.figures.push(Figure {
-                part,
+                part: part.to_owned(),
                 name: name.into(),
                 unit,
                 spread,
@@ -104,7 +104,7 @@ impl Report {
     }
 
     /// Says this of the last figure.
-    pub(super) fn note(&mut self, note: String) {
+    pub(crate) fn note(&mut self, note: String) {
         if let Some(figure) = self.figures.last_mut() {
             figure.note = Some(note);
         }
@@ -116,7 +116,7 @@ impl Report {
         let mut part = "";
         for figure in &self.figures {
             if figure.part != part {
-                part = figure.part;
+                part = &figure.part;
                 out += &format!("\n{part}\n");
             }
             let Spread { median, min, max } = figure.spread;

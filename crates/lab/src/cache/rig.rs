@@ -20,14 +20,14 @@ use super::{
     CacheArgs,
     load::{Target, ask, command},
 };
-use crate::{child::ListeningChild, usage::CpuTime};
+use crate::child::ListeningChild;
 
 /// How long the copy of all rows may take.
 const COPY_PATIENCE: Duration = Duration::from_secs(300);
 /// Rows that one statement puts into the table, and one write into Redis.
 const BATCH: u64 = 10_000;
 /// Length of column `c`, as sysbench has it.
-pub(super) const VALUE: usize = 119;
+pub(crate) const VALUE: usize = 119;
 
 /// The server with table `sbtest.sbtest1`, made as sysbench makes it.
 pub(super) fn start_server(args: &CacheArgs) -> anyhow::Result<Sandbox> {
@@ -39,7 +39,7 @@ pub(super) fn start_server(args: &CacheArgs) -> anyhow::Result<Sandbox> {
 }
 
 /// Creates a table with rows 1 to `rows`, whose `c` has `length` bytes.
-pub(super) fn fill_table(server: &Sandbox, table: &str, rows: u64, length: usize) -> anyhow::Result<()> {
+pub(crate) fn fill_table(server: &Sandbox, table: &str, rows: u64, length: usize) -> anyhow::Result<()> {
     let node = server.primary();
     // Longer than 255 it cannot be: https://mariadb.com/docs/server/reference/data-types/string-data-types/char
     let kind = if length > 255 { "VARCHAR" } else { "CHAR" };
@@ -262,8 +262,9 @@ value = ["c"]
 }
 
 /// HAProxy in TCP mode in front of the server.
-pub(super) fn start_haproxy(
-    args: &CacheArgs,
+pub(crate) fn start_haproxy(
+    program: &Path,
+    core: Option<usize>,
     server: &Sandbox,
     folder: &Path,
 ) -> anyhow::Result<(ListeningChild, SocketAddr)> {
@@ -271,7 +272,7 @@ pub(super) fn start_haproxy(
     fs::write(&file, include_str!("../../../../bench/haproxy.cfg"))?;
     let started = ListeningChild::start(&folder.join("haproxy.log"), |[address]| {
         let words = ["-db".into(), "-f".into(), file.clone().into()];
-        let mut command = pinned(args.contender_core, args.haproxy.clone().into(), &words);
+        let mut command = pinned(core, program.into(), &words);
         command
             .env("BENCH_BIND", address.to_string())
             .env("BENCH_SERVER", server.primary().address());
@@ -301,54 +302,4 @@ pub(super) fn find_program(names: &[&str]) -> Option<PathBuf> {
         .iter()
         .flat_map(|name| std::env::split_paths(&path).map(move |folder| folder.join(name)))
         .find(|file| file.is_file())
-}
-
-/// What a run of sysbench has done.
-pub(super) struct PointSelects {
-    pub queries: f64,
-    /// Queries a second.
-    pub rate: f64,
-    /// CPU that sysbench itself has used.
-    pub cpu: Duration,
-}
-
-/// Point selects with sysbench's own script.
-pub(super) fn sysbench(args: &CacheArgs, address: SocketAddr) -> anyhow::Result<PointSelects> {
-    let seconds = args.seconds.ceil().max(1.0);
-    let before = CpuTime::of_ended_children()?;
-    let output = Command::new("sysbench")
-        .arg("oltp_point_select")
-        .arg(format!("--mysql-host={}", address.ip()))
-        .arg(format!("--mysql-port={}", address.port()))
-        .arg(format!("--mysql-user={}", sandbox::USER))
-        .arg(format!("--mysql-password={}", sandbox::PASSWORD))
-        .args(["--mysql-db=sbtest", "--tables=1", "--percentile=99"])
-        .arg(format!("--table-size={}", args.rows))
-        .arg(format!("--threads={}", args.threads))
-        .arg(format!("--time={seconds}"))
-        .arg("run")
-        .output()
-        .context("running sysbench (apt-get install sysbench)")?;
-    let cpu = CpuTime::of_ended_children()? - before;
-    let text = String::from_utf8_lossy(&output.stdout);
-    ensure!(
-        output.status.success(),
-        "sysbench: {text}{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-    // "    queries:                             123456 (61728.00 per sec.)"
-    let line = text
-        .lines()
-        .find(|line| line.trim_start().starts_with("queries:"));
-    let mut words = line
-        .context("sysbench says no queries")?
-        .split_ascii_whitespace()
-        .skip(1);
-    let queries: f64 = words.next().context("no count of queries")?.parse()?;
-    let rate = words
-        .next()
-        .context("no rate of queries")?
-        .trim_start_matches('(')
-        .parse()?;
-    Ok(PointSelects { queries, rate, cpu })
 }

@@ -74,22 +74,26 @@ impl Gateway {
 
     /// Its metrics, in Prometheus' text format.
     pub(super) fn metrics(&self) -> anyhow::Result<String> {
-        let mut stream = TcpStream::connect_timeout(&self.admin, SCRAPE_TIMEOUT)?;
-        stream.set_read_timeout(Some(SCRAPE_TIMEOUT))?;
-        write!(
-            stream,
-            "GET /metrics HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n",
-            self.admin
-        )?;
-        let mut text = String::new();
-        stream.read_to_string(&mut text)?;
-        Ok(text)
+        scrape(self.admin)
     }
 
     /// Where its log is, for whoever wants to know what went wrong.
     pub(super) fn log(folder: &Path) -> String {
         fs::read_to_string(folder.join("forebay.log")).unwrap_or_default()
     }
+}
+
+/// The metrics of a gateway whose `[admin]` is at this address, in Prometheus' text format.
+pub(crate) fn scrape(admin: SocketAddr) -> anyhow::Result<String> {
+    let mut stream = TcpStream::connect_timeout(&admin, SCRAPE_TIMEOUT)?;
+    stream.set_read_timeout(Some(SCRAPE_TIMEOUT))?;
+    write!(
+        stream,
+        "GET /metrics HTTP/1.1\r\nHost: {admin}\r\nConnection: close\r\n\r\n"
+    )?;
+    let mut text = String::new();
+    stream.read_to_string(&mut text)?;
+    Ok(text)
 }
 
 fn configuration(servers: &Sandbox, clients: SocketAddr, admin: SocketAddr) -> anyhow::Result<String> {

@@ -4,9 +4,9 @@
 //! of the same program, as a user would run it; nothing is mocked and nothing is left behind.
 
 mod client;
-mod gateway;
+pub(crate) mod gateway;
 mod load;
-mod screen;
+pub(crate) mod screen;
 
 use std::{
     net::SocketAddr,

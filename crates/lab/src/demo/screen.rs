@@ -155,7 +155,7 @@ fn several_lines(figures: &Figures) -> String {
 }
 
 /// Sums a metric of Prometheus' text format over all its series, by the value of one label.
-pub(super) fn sum_by_label(metrics: &str, name: &str, label: &str) -> BTreeMap<String, f64> {
+pub(crate) fn sum_by_label(metrics: &str, name: &str, label: &str) -> BTreeMap<String, f64> {
     let mut sums = BTreeMap::new();
     for line in metrics.lines() {
         let Some((labels, value)) = line

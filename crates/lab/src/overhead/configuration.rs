@@ -93,7 +93,7 @@ pub(super) fn forebay(kind: Kind, plan: &Plan, workers: usize, place: &Place<'_>
 }
 
 /// Lines of the top level, the listener and the cluster.
-fn options(given: &[String]) -> [String; 3] {
+pub(crate) fn options(given: &[String]) -> [String; 3] {
     let mut lines = [const { String::new() }; 3];
     for option in given {
         let (section, line) = match (option.strip_prefix("listener."), option.strip_prefix("cluster.")) {

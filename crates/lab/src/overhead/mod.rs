@@ -30,8 +30,8 @@ pub use self::{
     report::{Cell, Figures, IdleFigures, Report, Sample, Spread},
     workload::Protocol,
 };
+pub(crate) use self::{configuration::options, measure::pin_this_thread, plan::Scenario};
 use self::{contender::Start, measure::Bench};
-pub(crate) use self::{measure::pin_this_thread, plan::Scenario};
 use crate::machine::Machine;
 
 /// Sessions that contenders without pools are asked to hold at the same time at the most: what their configuration allows.

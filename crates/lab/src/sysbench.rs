@@ -1,0 +1,100 @@
+//! sysbench, with its own scripts.
+
+use std::{net::SocketAddr, process::Command, time::Duration};
+
+use anyhow::{Context, ensure};
+
+use crate::usage::CpuTime;
+
+/// One run of one script against one address, with the account and the table that a sandbox has.
+pub(crate) struct Sysbench<'a> {
+    /// The script's name: `oltp_point_select`.
+    pub script: &'a str,
+    pub address: SocketAddr,
+    /// Rows of `sbtest.sbtest1`.
+    pub rows: u64,
+    pub threads: usize,
+    /// sysbench takes whole seconds.
+    pub seconds: f64,
+}
+
+/// What a run has done.
+pub(crate) struct Done {
+    pub queries: f64,
+    /// Queries a second.
+    pub rate: f64,
+    /// The 99th percentile of the time for one event of the script, in milliseconds.
+    pub p99_ms: f64,
+    /// CPU that sysbench itself has used.
+    pub cpu: Duration,
+}
+
+impl Sysbench<'_> {
+    /// Runs it to its end.
+    pub(crate) fn run(&self) -> anyhow::Result<Done> {
+        let seconds = self.seconds.ceil().max(1.0);
+        let before = CpuTime::of_ended_children()?;
+        let output = Command::new("sysbench")
+            .arg(self.script)
+            .arg(format!("--mysql-host={}", self.address.ip()))
+            .arg(format!("--mysql-port={}", self.address.port()))
+            .arg(format!("--mysql-user={}", sandbox::USER))
+            .arg(format!("--mysql-password={}", sandbox::PASSWORD))
+            .args(["--mysql-db=sbtest", "--tables=1", "--percentile=99"])
+            .arg(format!("--table-size={}", self.rows))
+            .arg(format!("--threads={}", self.threads))
+            .arg(format!("--time={seconds}"))
+            .arg("run")
+            .output()
+            .context("running sysbench (apt-get install sysbench)")?;
+        let cpu = CpuTime::of_ended_children()? - before;
+        let text = String::from_utf8_lossy(&output.stdout);
+        ensure!(
+            output.status.success(),
+            "sysbench: {text}{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        let (queries, rate) = queries(&text).with_context(|| format!("sysbench says no queries: {text}"))?;
+        let p99_ms = p99_ms(&text).with_context(|| format!("sysbench says no percentile: {text}"))?;
+        Ok(Done {
+            queries,
+            rate,
+            p99_ms,
+            cpu,
+        })
+    }
+}
+
+/// How many, and how many a second: `    queries:                             123456 (61728.00 per sec.)`.
+fn queries(text: &str) -> Option<(f64, f64)> {
+    let mut words = words_behind(text, "queries:")?;
+    let count = words.next()?.parse().ok()?;
+    let rate = words.next()?.trim_start_matches('(').parse().ok()?;
+    Some((count, rate))
+}
+
+/// `         99th percentile:                        1.23`.
+fn p99_ms(text: &str) -> Option<f64> {
+    words_behind(text, "99th percentile:")?.next()?.parse().ok()
+}
+
+fn words_behind<'t>(text: &'t str, begin: &str) -> Option<impl Iterator<Item = &'t str>> {
+    let mut lines = text.lines().map(str::trim_start);
+    lines
+        .find_map(|line| line.strip_prefix(begin))
+        .map(str::split_ascii_whitespace)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn its_report_is_read() {
+        let text = "    queries performed:\n        total:   9\n    queries:        123456 (61728.00 per sec.)\n\
+                    Latency (ms):\n         99th percentile:       1.23\n";
+        assert_eq!(queries(text), Some((123_456.0, 61_728.0)));
+        assert_eq!(p99_ms(text), Some(1.23));
+        assert_eq!(queries("queries performed:"), None);
+    }
+}
