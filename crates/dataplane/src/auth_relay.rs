@@ -62,6 +62,8 @@ pub(crate) struct Links {
     pub(crate) server: Link,
     /// The operator allows passwords in the clear on the plain link to the server.
     pub(crate) cleartext_allowed: bool,
+    /// The server is reached by a Unix socket, where it sees our process at the other end: with TLS on it, too.
+    pub(crate) server_sees_us: bool,
     /// A client on a Unix socket of the gateway may be taken for the gateway itself.
     pub(crate) trusts_unix_clients: bool,
     /// The login may have several factors (MySQL); where it may not, a packet that begins with `02` is the plugin's.
@@ -281,7 +283,7 @@ impl<'k> AuthRelay<'k> {
     /// that trusts that must not be open to everybody who reaches us.
     pub(crate) fn needs_proof(&self) -> bool {
         let is_trusted = self.links.trusts_unix_clients && self.links.client == Link::Unix;
-        self.links.server == Link::Unix && !is_trusted
+        self.links.server_sees_us && !is_trusted
     }
 
     /// The server has let the account in without a question.
@@ -322,6 +324,7 @@ mod tests {
             client,
             server,
             cleartext_allowed: false,
+            server_sees_us: server == Link::Unix,
             trusts_unix_clients: false,
             multi_factor: false,
         }
@@ -332,11 +335,17 @@ mod tests {
         let key = PrivateKey::generate().unwrap();
         let ok = vec![0, 0, 0, 2, 0, 0, 0];
         for client in [Link::Plain, Link::Tls, Link::Unix] {
-            let mut relay = AuthRelay::new(links(client, Link::Unix), &key);
-            assert!(matches!(
-                relay.server_said(ok.clone()),
-                Err(SessionError::PasswordExposed(_))
-            ));
+            for server in [Link::Unix, Link::Tls] {
+                let by_socket = Links {
+                    server_sees_us: true,
+                    ..links(client, server)
+                };
+                let mut relay = AuthRelay::new(by_socket, &key);
+                assert!(matches!(
+                    relay.server_said(ok.clone()),
+                    Err(SessionError::PasswordExposed(_))
+                ));
+            }
         }
         for (client, server) in [
             (Link::Unix, Link::Unix),

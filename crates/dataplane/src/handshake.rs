@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use aws_lc_rs::rand::{SecureRandom, SystemRandom};
-use config::TlsMode;
+use config::{ServerAddress, TlsMode};
 use mysql_wire::compression::Algorithm;
 use mysql_wire::{Capabilities, ErrPacket, Greeting, Login, OkPacket, SslRequest, StatusFlags};
 use net::{Stream, TlsRefusal};
@@ -332,7 +332,7 @@ async fn answer_in_time(
     (attempt, is_free): (Attempt<'_>, bool),
 ) -> Result<Vec<u8>, SessionError> {
     let limit = listener.config.login_timeout;
-    let mut relay = auth_relay(client, server_side, listener, capabilities);
+    let mut relay = auth_relay(client, (server_side, server), listener, capabilities);
     let authenticated = authenticate(client, server_side, &mut relay, listener, (server, user));
     let mut answered = tokio::select! {
         biased;
@@ -457,13 +457,14 @@ async fn start_tls(
 
 fn auth_relay<'k>(
     client: &Side<'_>,
-    server: &Side<'_>,
+    (server_side, server): (&Side<'_>, &Server),
     listener: &'k ListenerState,
     capabilities: Capabilities,
 ) -> AuthRelay<'k> {
     let links = Links {
         client: client.link(),
-        server: server.link(),
+        server: server_side.link(),
+        server_sees_us: matches!(server.address(), ServerAddress::Unix(_)),
         cleartext_allowed: listener.cluster.config().allow_cleartext_passwords,
         trusts_unix_clients: listener.config.trust_unix_clients,
         multi_factor: capabilities.contains(Capabilities::MULTI_FACTOR),

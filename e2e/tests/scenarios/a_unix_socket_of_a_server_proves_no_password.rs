@@ -67,25 +67,42 @@ async fn is_closed(gateway: &Gateway, user: &str) {
     assert!(!is_let_in(as_user(options(), "app", "hunter3")).await);
 }
 
+/// Nor does a session become that account's.
+async fn is_closed_to_sessions(gateway: &Gateway, user: &str) {
+    let mut session = Conn::new(as_user(client::options(gateway), "app", "hunter2"))
+        .await
+        .unwrap();
+    let other = ChangeUserOpts::default()
+        .with_user(Some(user.to_owned()))
+        .with_pass(Some("whatever".to_owned()));
+    assert!(session.change_user(other).await.is_err());
+    let now: Result<Option<String>, _> = session.query_first("SELECT USER()").await;
+    assert!(
+        !now.is_ok_and(|now| now.is_some_and(|now| now.starts_with(user))),
+        "the session is the other account's"
+    );
+}
+
 #[tokio::test]
 async fn neither_where_the_server_decides_alone() {
     let user = system_user();
     let sandbox = server(&user);
     let gateway = setup(&sandbox).start();
     is_closed(&gateway, &user).await;
+    is_closed_to_sessions(&gateway, &user).await;
+}
 
-    let mut session = Conn::new(as_user(client::options(&gateway), "app", "hunter2"))
-        .await
-        .unwrap();
-    let other = ChangeUserOpts::default()
-        .with_user(Some(user.clone()))
-        .with_pass(Some("whatever".to_owned()));
-    assert!(session.change_user(other).await.is_err());
-    let now: Result<Option<String>, _> = session.query_first("SELECT USER()").await;
-    assert!(
-        !now.is_ok_and(|now| now.is_some_and(|now| now.starts_with(&user))),
-        "the session is the other account's"
-    );
+/// The server sees the same process with TLS on its socket.
+#[tokio::test]
+async fn nor_with_tls_on_the_socket() {
+    let user = system_user();
+    let sandbox = server(&user);
+    for mode in ["preferred", "required"] {
+        let tls = format!("mode = {mode:?}\nverify = \"off\"");
+        let gateway = setup(&sandbox).cluster_tls(&tls).start();
+        is_closed(&gateway, &user).await;
+        is_closed_to_sessions(&gateway, &user).await;
+    }
 }
 
 #[tokio::test]
