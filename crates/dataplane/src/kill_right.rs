@@ -7,9 +7,35 @@ use crate::split::ask::{Reply, values};
 pub(crate) const QUESTION: &str = "SHOW GRANTS";
 
 /// Whether these grants are the right to end sessions of others. `server_version` is as in the server's greeting.
+///
+/// MySQL lets nobody but a `SYSTEM_USER` end a session of one. Whether the other account is one, by whatever role, is not known here, and
+/// what ends the session has more rights than either: so it is taken for one.
 pub(crate) fn allowed_by(reply: &Reply, server_version: &[u8]) -> bool {
-    reply.outcome.error.is_none()
-        && values(reply).any(|grant| allows(&String::from_utf8_lossy(&grant), super_counts(server_version)))
+    let grants: Vec<_> = values(reply)
+        .map(|grant| String::from_utf8_lossy(&grant).into_owned())
+        .collect();
+    reply.outcome.error.is_none() && allow(&grants, server_version)
+}
+
+fn allow(grants: &[String], server_version: &[u8]) -> bool {
+    let super_counts = super_counts(server_version);
+    let kills = |right: &str| match right {
+        "ALL PRIVILEGES" | "CONNECTION ADMIN" | "CONNECTION_ADMIN" => true,
+        "SUPER" => super_counts,
+        _ => false,
+    };
+    let has = |is_right: &dyn Fn(&str) -> bool| grants.iter().any(|grant| rights(grant).any(is_right));
+    has(&kills) && (!has_system_users(server_version) || has(&|right| right == "SYSTEM_USER"))
+}
+
+/// MySQL from 8.0.16 on.
+fn has_system_users(server_version: &[u8]) -> bool {
+    let version = String::from_utf8_lossy(server_version);
+    let mut numbers = version
+        .split(|byte: char| !byte.is_ascii_digit())
+        .map(|number| number.parse::<u32>().unwrap_or_default());
+    let numbers = [(); 3].map(|()| numbers.next().unwrap_or_default());
+    !version.contains("MariaDB") && numbers >= [8, 0, 16]
 }
 
 /// MariaDB 11 has taken from SUPER what other rights are for.
@@ -23,24 +49,30 @@ fn super_counts(server_version: &[u8]) -> bool {
     !version.contains("MariaDB") || major.is_some_and(|major| major < 11)
 }
 
-/// Names are quoted, so a quoted name, which anybody may choose, is never taken for a right.
-fn allows(grant: &str, super_counts: bool) -> bool {
+/// The rights on everything that this grant gives. Names are quoted, so a quoted name, which anybody may choose, is never taken for a right.
+fn rights(grant: &str) -> impl Iterator<Item = &str> {
     let of_all = grant
         .strip_prefix("GRANT ")
         .and_then(|grant| grant.split_once(" ON *.* TO "));
-    let Some((rights, _)) = of_all else { return false };
     let is_plain = |byte: u8| byte.is_ascii_uppercase() || matches!(byte, b'_' | b' ' | b',');
-    let is_right = |right: &str| match right {
-        "ALL PRIVILEGES" | "CONNECTION ADMIN" | "CONNECTION_ADMIN" => true,
-        "SUPER" => super_counts,
-        _ => false,
-    };
-    rights.bytes().all(is_plain) && rights.split(',').map(str::trim).any(is_right)
+    let rights = of_all.map(|(rights, _)| rights);
+    let rights = rights.filter(|rights| rights.bytes().all(is_plain));
+    rights
+        .into_iter()
+        .flat_map(|rights| rights.split(',').map(str::trim))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn allows(grant: &str, super_counts: bool) -> bool {
+        let version: &[u8] = match super_counts {
+            true => b"10.11.6-MariaDB",
+            false => b"11.8.2-MariaDB",
+        };
+        allow(&[grant.to_owned()], version)
+    }
 
     #[test]
     fn rights_on_everything_count_and_names_do_not() {
@@ -63,6 +95,29 @@ mod tests {
             assert!(!allows(grant, true), "{grant}");
         }
         assert!(!allows("GRANT SUPER ON *.* TO `a`@`%`", false));
+    }
+
+    #[test]
+    fn mysql_asks_for_one_right_more() {
+        let chief = [
+            "GRANT SUPER ON *.* TO `a`@`%`".to_owned(),
+            "GRANT CONNECTION_ADMIN ON *.* TO `a`@`%`".to_owned(),
+        ];
+        let system = "GRANT AUDIT_ADMIN,SYSTEM_USER ON *.* TO `a`@`%`".to_owned();
+        let of_system = [chief.as_slice(), std::slice::from_ref(&system)].concat();
+        for (version, has_it) in [
+            ("8.0.16", true),
+            ("8.0.33-25", true),
+            ("9.7.0", true),
+            ("8.0.15", false),
+            ("5.7.44-log", false),
+            ("8.0.11-TiDB-v8.5.0", false),
+            ("5.5.5-10.11.6-MariaDB-1", false),
+        ] {
+            assert_eq!(allow(&chief, version.as_bytes()), !has_it, "{version}");
+            assert!(allow(&of_system, version.as_bytes()), "{version}");
+            assert!(!allow(&[system.clone()], version.as_bytes()), "{version}");
+        }
     }
 
     #[test]
