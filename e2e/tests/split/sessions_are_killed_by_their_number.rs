@@ -181,38 +181,77 @@ async fn when_its_statement_is_just_over() {
     assert_eq!(client::code(&unknown), 1094, "{unknown}");
 }
 
-/// Somebody with the right to end others' sessions, and somebody without.
-async fn chief_and_clerk(gateway: &Gateway) -> [Conn; 2] {
-    let log_in = |name: &'static str| {
-        let options = cluster::options(gateway).user(Some(name)).pass(Some("secret"));
-        async { Conn::new(options.db_name(None::<String>)).await.unwrap() }
-    };
-    [log_in("chief").await, log_in("clerk").await]
+async fn log_in(gateway: &Gateway, name: &str) -> Conn {
+    let options = cluster::options(gateway).user(Some(name)).pass(Some("secret"));
+    Conn::new(options.db_name(None::<String>)).await.unwrap()
+}
+
+/// Those who want sessions to end may have no room in the pool that these hold.
+#[tokio::test]
+async fn while_they_hold_all_connections() {
+    let sandbox = Sandbox::start(Spec::new(kind())).unwrap();
+    let create = format!(
+        "CREATE USER chief@'%' IDENTIFIED BY 'secret'; GRANT {} ON *.* TO chief@'%'",
+        right_to_kill()
+    );
+    sandbox.primary().sql(&create).unwrap();
+    let gateway = narrow(&sandbox, 2)
+        .tables(&user("chief", "secret"))
+        .check(&format!("user = {USER:?}\npassword = {PASSWORD:?}"))
+        .start();
+    let mut chief = log_in(&gateway, "chief").await;
+    let mut runaways = [cluster::connect(&gateway).await, cluster::connect(&gateway).await];
+    for runaway in &mut runaways {
+        runaway.query_drop("BEGIN").await.unwrap();
+        runaway.query_drop("SELECT 1").await.unwrap();
+    }
+    let begun = Instant::now();
+    for runaway in &mut runaways {
+        chief.query_drop(format!("KILL {}", runaway.id())).await.unwrap();
+        runaway.query_drop("SELECT 1").await.unwrap_err();
+    }
+    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+    chief.query_drop("SELECT 1").await.unwrap();
+}
+
+fn right_to_kill() -> &'static str {
+    match kind() {
+        Kind::Mysql => "CONNECTION_ADMIN, SYSTEM_USER",
+        _ => "CONNECTION ADMIN",
+    }
 }
 
 #[tokio::test]
 async fn by_those_who_may_end_sessions_of_others() {
     let sandbox = Sandbox::start(Spec::new(kind())).unwrap();
-    let right = match kind() {
-        // The session that is killed is of a system user: where its server judges, that takes another one.
-        Kind::Mysql => "CONNECTION_ADMIN, SYSTEM_USER",
-        _ => "CONNECTION ADMIN",
+    // The session that is killed is of a system user of MySQL, which nobody ends who is none.
+    let of_deputy = match kind() {
+        Kind::Mysql => "CONNECTION_ADMIN, SUPER",
+        _ => "PROCESS",
     };
     let create = format!(
         "CREATE USER chief@'%' IDENTIFIED BY 'secret'; CREATE USER clerk@'%' IDENTIFIED BY 'secret';
-         GRANT {right} ON *.* TO chief@'%'; GRANT ALL ON test.* TO clerk@'%'"
+         CREATE USER deputy@'%' IDENTIFIED BY 'secret'; GRANT {of_deputy} ON *.* TO deputy@'%';
+         GRANT {} ON *.* TO chief@'%'; GRANT ALL ON test.* TO clerk@'%'",
+        right_to_kill()
     );
     sandbox.primary().sql(&create).unwrap();
     let account = format!("user = {USER:?}\npassword = {PASSWORD:?}");
     let [split, session] = [
         narrow(&sandbox, 4)
-            .tables(&(user("chief", "secret") + &user("clerk", "secret")))
+            .tables(
+                &["chief", "clerk", "deputy"]
+                    .map(|name| user(name, "secret"))
+                    .concat(),
+            )
             .check(&account),
         Setup::of_addresses(sandbox.addresses()).check(&account),
     ]
     .map(Setup::start);
     for gateway in [&split, &session] {
-        let [mut chief, mut clerk] = chief_and_clerk(gateway).await;
+        let mut chief = log_in(gateway, "chief").await;
+        let mut clerk = log_in(gateway, "clerk").await;
+        let mut deputy = log_in(gateway, "deputy").await;
         let mut victim = cluster::connect(gateway).await;
         // Its id is known once the gateway waits for its commands.
         victim.query_drop("DO 1").await.unwrap();
@@ -221,6 +260,8 @@ async fn by_those_who_may_end_sessions_of_others() {
             let error = clerk.query_drop(&kill).await.unwrap_err();
             assert_eq!(client::code(&error), 1095, "{kill}: {error}");
             assert!(error.to_string().contains("not owner of thread"), "{error}");
+            let error = deputy.query_drop(&kill).await.unwrap_err();
+            assert_eq!(client::code(&error), 1095, "{kill}: {error}");
         }
         victim.query_drop("BEGIN").await.unwrap();
         let sleeping = tokio::spawn(async move {

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use sql_class::Facts;
 use tokio::sync::oneshot;
+use tokio::time::timeout;
 
 use crate::classify::Kill;
 use crate::control::{Control, Signal};
@@ -20,9 +21,9 @@ use crate::split::answered::Answered;
 use crate::split::ask::{self, Reply};
 use crate::split::run::{elsewhere, on_primary, refuse};
 use crate::split::state::{Refused, Split};
-use crate::split::{answer, command, lease, rebuild};
+use crate::split::{answer, command, lease};
 use crate::worker::Message;
-use upstream::{Cluster, Server};
+use upstream::{Cluster, Direct, DirectError, Server};
 
 /// Executes a `KILL` whose id may be one that the gateway gave out.
 pub(crate) async fn statement(
@@ -99,13 +100,22 @@ async fn may_kill(split: &mut Split, place: &Place) -> Result<Result<bool, Refus
     if *place.user == *split.account.user.name.as_bytes() {
         return Ok(Ok(true));
     }
-    let question = [ask::query(split.key.capabilities, kill_right::QUESTION)];
     let asked = match split.lease.is_some() {
         // Roles that the session has taken on are there. A conversation that breaks ends the session.
-        true => Ok(lease::ask_on_lease(split, &question)
-            .await
-            .map_err(|Refused(error)| error)?),
-        false => asked_of_a_server(split, &question).await,
+        true => {
+            let question = [ask::query(split.key.capabilities, kill_right::QUESTION)];
+            Ok(lease::ask_on_lease(split, &question)
+                .await
+                .map_err(|Refused(error)| error)?)
+        }
+        false => {
+            let asked = Box::pin(asked_of_a_server(split));
+            tokio::select! {
+                biased;
+                signal = split.control.signalled(false) => return Err(split.signalled(signal)),
+                asked = asked => asked,
+            }
+        }
     };
     Ok(asked.map(|replies| {
         let version = &split.traits.server_version;
@@ -114,16 +124,33 @@ async fn may_kill(split: &mut Split, place: &Place) -> Result<Result<bool, Refus
     }))
 }
 
-/// On any server that the session may use, on a connection of its account and with its state: the primary, where there is one.
-async fn asked_of_a_server(split: &Split, question: &[Vec<u8>]) -> Result<Vec<Reply>, Refused> {
-    let Some(server) = any_server(split) else {
-        let cause = "no server can be asked for the account's rights".to_owned();
-        return Err(Refused(SessionError::KillFailed(cause)));
+/// On any server that the session may use, as its account: the primary, where there is one. By a connection outside the pool, all of which
+/// may be held by whom the `KILL` is meant for; one at a time on each worker.
+async fn asked_of_a_server(split: &Split) -> Result<Vec<Reply>, Refused> {
+    let failed = |cause: String| Refused(SessionError::KillFailed(cause));
+    let cluster = &split.listener.cluster;
+    let server = any_server(split)
+        .ok_or_else(|| failed("no server can be asked for the account's rights".to_owned()))?;
+    let _one_at_a_time = split.shared.kill_question.lock().await;
+    let limit = cluster.config().login_timeout;
+    let asking = async {
+        let opened = match Direct::open_as(cluster, &server, &split.account.credential).await {
+            // The servers may have another password than the client by now.
+            Err(DirectError::Refused(packet)) => match &split.account.other_credential {
+                Some(other) => Direct::open_as(cluster, &server, other).await,
+                None => Err(DirectError::Refused(packet)),
+            },
+            opened => opened,
+        };
+        let mut direct = opened.map_err(|error| failed(error.to_string()))?;
+        let question = [ask::query(direct.capabilities, kill_right::QUESTION)];
+        let replies = ask::ask(&mut direct.stream, direct.capabilities, &question).await;
+        let replies = replies.map_err(|error| failed(error.to_string()))?;
+        direct.close().await;
+        Ok(replies)
     };
-    let mut connection = lease::connection(split, &server).await?;
-    let replies = rebuild::asked_in_time(split, &mut connection, question).await?;
-    split.pool().give_back(connection);
-    Ok(replies)
+    let asked = timeout(limit, asking).await;
+    asked.unwrap_or_else(|_| Err(failed(format!("no answer within {limit:?}"))))
 }
 
 /// The primary, else any server that takes statements.

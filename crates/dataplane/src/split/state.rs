@@ -421,6 +421,8 @@ pub(crate) struct ClusterOfWorker {
     pub(crate) pipelines: Pipelines,
     pub(crate) makers: Makers,
     pub(crate) vain_waits: VainWaits,
+    /// Held by whoever asks a server whether an account may `KILL`.
+    pub(crate) kill_question: tokio::sync::Mutex<()>,
     /// How long servers take to answer, where reads are balanced by that; times are counted from `born`.
     answers: RefCell<HashMap<ServerId, PeakEwma>>,
     born: Instant,
@@ -540,6 +542,7 @@ impl Pools {
                 pipelines: Pipelines::default(),
                 makers: Makers::default(),
                 vain_waits: VainWaits::default(),
+                kill_question: tokio::sync::Mutex::default(),
                 answers: RefCell::default(),
                 born: Instant::now(),
                 by_latency: Cell::new(false),

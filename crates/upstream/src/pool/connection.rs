@@ -350,7 +350,7 @@ impl Drop for Life {
 }
 
 impl CredentialSecret {
-    pub(super) fn as_login(&self) -> login::Secret<'_> {
+    pub(crate) fn as_login(&self) -> login::Secret<'_> {
         match self {
             Self::Password(password) => login::Secret::Password(password.reveal().as_bytes()),
             Self::NativeStage1(stage1) => login::Secret::NativeStage1(stage1),
