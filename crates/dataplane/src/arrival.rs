@@ -360,9 +360,10 @@ async fn log_in(
             ));
             unless_told(control, listener, beginning).await?
         };
-        let attempt = attempt.unwrap_or(Err(SessionError::LoginTimeout(limit)))?;
+        let mut attempt = attempt.unwrap_or(Err(SessionError::LoginTimeout(limit)))?;
         // The wait for a server has limits of its own, and is not the client's fault.
-        let server = find_server(worker, control, listener, story, &local).await?;
+        let finding = find_server(worker, control, listener, story, &local);
+        let server = attempt.beside(finding).await?;
         as_of = session_lookup::rights_of_login(worker, listener);
         let client = client.as_mut().ok_or(SessionError::ClientGone)?;
         who = Some((user.clone(), login.charset));

@@ -173,18 +173,22 @@ async fn judge(
             match fast_answer(side, answer, &applicant, in_full).await? {
                 Fast::Proof(proof) => proof,
                 Fast::InFull { nonce, is_wrong } => {
-                    // The client may take as long as it likes, and has learned already that its answer is wrong.
+                    // By the question the client learns that its answer is wrong.
                     if is_wrong {
-                        attempt.failed();
+                        tokio::time::sleep(attempt.failed()).await;
                     } else {
                         drop(attempt);
                     }
+                    more(side, AuthMoreData::FULL_AUTH).await?;
                     let proof = password_itself(side, &nonce, None, &listener.rsa_key).await?;
                     attempt = accounts.guesses.begin(claim.asking).await?;
                     proof
                 }
                 Fast::Password { nonce, said } => {
-                    password_itself(side, &nonce, Some(said), &listener.rsa_key).await?
+                    let asked = password_itself(side, &nonce, Some(said), &listener.rsa_key);
+                    let proof = attempt.beside(asked).await?;
+                    attempt.take_turn().await?;
+                    proof
                 }
             }
         }
@@ -312,14 +316,14 @@ enum Fast {
         nonce: Vec<u8>,
         said: Vec<u8>,
     },
-    /// The client was asked for the password itself. `is_wrong`: its fast answer was checked, and so it knows that.
+    /// The client is to be asked for the password itself. `is_wrong`: its fast answer was checked, and it learns that by the question.
     InFull {
         nonce: Vec<u8>,
         is_wrong: bool,
     },
 }
 
-/// `caching_sha2_password`: the fast answer. `in_full`: a client whose fast answer is not known to be right is asked for the password, as a
+/// `caching_sha2_password`: the fast answer. `in_full`: a client whose fast answer is not known to be right is to be asked for the password, as a
 /// server asks that does not have the account in its cache.
 async fn fast_answer(
     side: &mut Side<'_>,
@@ -346,7 +350,6 @@ async fn fast_answer(
     if right || !in_full {
         return Ok(Fast::Proof(answer.into_proof()));
     }
-    more(side, AuthMoreData::FULL_AUTH).await?;
     Ok(Fast::InFull {
         nonce: answer.nonce,
         is_wrong: applicant.knows_password(),

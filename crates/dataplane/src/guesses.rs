@@ -6,9 +6,12 @@
 //! ([`WAITING_MAX`]) are refused without a look at the password. A quiet time of [`FORGOTTEN_AFTER`] makes up for everything.
 //!
 //! Nobody is locked out by strangers: other addresses count for themselves, and a right password from an address from which the account
-//! has logged in within [`TRUSTED_FOR`] never waits. There only the answer to a wrong one is held back. Where an address is known
-//! to be one client's (the listener takes PROXY headers, and the client is none of those who send them), it counts over all its
-//! accounts, too.
+//! has logged in within [`TRUSTED_FOR`] never waits. There only the answer to a wrong one is held back. Nor do those who stall: who takes
+//! long to answer loses its turn ([`Attempt::beside`]).
+//!
+//! An address counts over all its accounts, too. Where it is known to be one client's (the listener takes PROXY headers, and the client
+//! is none of those who send them), attempts from it wait. Anywhere else it may be a balancer's, or a network's, and what waited behind the
+//! failures of one client there would be the logins of all others: so nothing waits, and only answers to wrong passwords are held back.
 //!
 //! All workers share this. A login takes one lock of [`SHARDS`], for as long as a look into a table takes; nothing is kept of names and
 //! passwords but a hash with a random key. Memory is bounded: [`ENTRIES_MAX`] of each kind, and the oldest go first.
@@ -16,13 +19,14 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
+use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use net::Peer;
 use telemetry::{Samples, catalog};
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::accounts::as_servers_read;
 use crate::error::SessionError;
@@ -35,6 +39,9 @@ const FREE_OF_ADDRESS: u32 = 20;
 
 /// What the first failure beyond those costs. Each further one costs twice as much.
 const FIRST_DELAY: Duration = Duration::from_millis(100);
+
+/// How long an attempt may wait for something else than a look at its password, and keep its turn.
+const TURN_MAX: Duration = Duration::from_millis(200);
 
 /// Attempts of one account from one address that may wait for their turn.
 const WAITING_MAX: u32 = 8;
@@ -83,6 +90,15 @@ struct Failing {
     next: Instant,
     /// Of the last attempt.
     last: Instant,
+}
+
+impl Failing {
+    fn failures_at(&self, now: Instant) -> u32 {
+        match now.saturating_duration_since(self.last) >= FORGOTTEN_AFTER {
+            true => 0,
+            false => self.failures,
+        }
+    }
 }
 
 /// What somebody may do before he waits.
@@ -140,11 +156,13 @@ impl<'a> Asking<'a> {
 pub(crate) struct Attempt<'g> {
     guesses: &'g Guesses,
     who: Asking<'g>,
-    /// All for whom this is under way; none where nobody is slowed.
+    /// All whose turn this has to wait for; none where nobody is slowed.
     counted: [Option<Counted>; 2],
+    /// Those of them whose turn it has.
+    turns: usize,
     pair: u64,
+    address: u64,
     is_trusted: bool,
-    is_over: bool,
 }
 
 impl Default for Guesses {
@@ -178,41 +196,34 @@ impl Guesses {
     pub(crate) async fn begin<'g>(&'g self, who: Asking<'g>) -> Result<Attempt<'g>, SessionError> {
         let address = origin(who.client);
         let pair = self.hasher.hash_one((address, as_servers_read(who.user, false)));
+        let address = self.hasher.hash_one(address);
         let is_trusted = self.shard(pair).is_trusted(pair, Instant::now());
+        let waits = !is_trusted && !who.delay_max.is_zero();
+        let of = |key, bounds| Counted { key, bounds };
         let mut attempt = Attempt {
             guesses: self,
             who,
-            counted: [None; 2],
+            counted: [
+                waits.then(|| of(pair, OF_ACCOUNT)),
+                (waits && who.is_own_address).then(|| of(address, OF_ADDRESS)),
+            ],
+            turns: 0,
             pair,
+            address,
             is_trusted,
-            is_over: false,
         };
-        if is_trusted || who.delay_max.is_zero() {
-            return Ok(attempt);
-        }
-        let of_pair = Counted {
-            key: pair,
-            bounds: OF_ACCOUNT,
-        };
-        attempt.counted[0] = Some(self.wait(of_pair, who).await?);
-        if who.is_own_address {
-            let of_address = Counted {
-                key: self.hasher.hash_one(address),
-                bounds: OF_ADDRESS,
-            };
-            attempt.counted[1] = Some(self.wait(of_address, who).await?);
-        }
+        attempt.take_turn().await?;
         Ok(attempt)
     }
 
     /// Waits for a turn, and takes it.
-    async fn wait(&self, counted: Counted, who: Asking<'_>) -> Result<Counted, SessionError> {
+    async fn wait(&self, counted: Counted, who: Asking<'_>) -> Result<(), SessionError> {
         let mut waiting = None;
         let mut was_slowed = false;
         let until = Instant::now() + who.delay_max;
         loop {
             let is_slowed = match self.turn(counted) {
-                Turn::Now => return Ok(counted),
+                Turn::Now => return Ok(()),
                 Turn::Wait { is_slowed } => is_slowed,
             };
             if is_slowed && !was_slowed {
@@ -245,9 +256,7 @@ impl Guesses {
             return Turn::Now;
         }
         let failing = shard.failing(key, now);
-        if now.saturating_duration_since(failing.last) >= FORGOTTEN_AFTER {
-            failing.failures = 0;
-        }
+        failing.failures = failing.failures_at(now);
         let is_slowed = failing.failures >= bounds.free;
         let places = if is_slowed { 1 } else { bounds.burst };
         if failing.under_way >= places || is_slowed && now < failing.next {
@@ -276,10 +285,7 @@ impl Guesses {
         let now = Instant::now();
         let mut shard = self.shard(counted.key);
         let failing = shard.failing(counted.key, now);
-        if now.saturating_duration_since(failing.last) >= FORGOTTEN_AFTER {
-            failing.failures = 0;
-        }
-        failing.failures = failing.failures.saturating_add(1);
+        failing.failures = failing.failures_at(now).saturating_add(1);
         let delay = delay(failing.failures, counted.bounds.free, delay_max);
         (failing.last, failing.next) = (now, now + delay);
         (failing.failures, delay)
@@ -382,36 +388,78 @@ impl Attempt<'_> {
         self.end();
     }
 
+    /// Does something else than to look at the password, such as to wait for the client. Where that takes long others have their turn in the
+    /// meantime, so that nobody is kept waiting by those who do not answer: see [`Self::take_turn`].
+    pub(crate) async fn beside<T>(&mut self, work: impl Future<Output = T>) -> T {
+        let mut work = pin!(work);
+        match timeout(TURN_MAX, &mut work).await {
+            Ok(done) => done,
+            Err(_) => {
+                self.end();
+                work.await
+            }
+        }
+    }
+
+    /// Waits for its turn, where it has none, or none any more.
+    ///
+    /// # Errors
+    /// Too many wait already.
+    pub(crate) async fn take_turn(&mut self) -> Result<(), SessionError> {
+        let (guesses, who, counted) = (self.guesses, self.who, self.counted);
+        for counted in counted.into_iter().flatten().skip(self.turns) {
+            guesses.wait(counted, who).await?;
+            self.turns += 1;
+        }
+        Ok(())
+    }
+
+    /// How long a client is to wait before it may be told that its answer is wrong, if it is: as long as [`Self::failed`] would say.
+    pub(crate) fn held_back(&self) -> Duration {
+        let delay_max = self.who.delay_max;
+        let of_next = |key, free| {
+            let now = Instant::now();
+            let shard = self.guesses.shard(key);
+            let failures = shard
+                .failing
+                .get(&key)
+                .map_or(0, |failing| failing.failures_at(now));
+            delay(failures + 1, free, delay_max)
+        };
+        self.held(
+            || of_next(self.pair, FREE),
+            || of_next(self.address, FREE_OF_ADDRESS),
+        )
+    }
+
+    /// What is held back is the answer where the next attempt does not wait.
+    fn held(&self, of_pair: impl Fn() -> Duration, of_address: impl Fn() -> Duration) -> Duration {
+        let of_pair = self.is_trusted.then(of_pair).unwrap_or_default();
+        let of_address = (!self.who.is_own_address || self.is_trusted)
+            .then(of_address)
+            .unwrap_or_default();
+        of_pair.max(of_address)
+    }
+
     /// The password was wrong. Returns how long the answer is to be held back.
     pub(crate) fn failed(mut self) -> Duration {
-        let of_pair = Counted {
-            key: self.pair,
-            bounds: OF_ACCOUNT,
-        };
         let delay_max = self.who.delay_max;
         if delay_max.is_zero() {
             return Duration::ZERO;
         }
-        let (failures, delay) = self.guesses.note_failure(of_pair, delay_max);
-        if let Some(of_address) = self.counted[1] {
-            self.guesses.note_failure(of_address, delay_max);
-        }
+        let count = |key, bounds| self.guesses.note_failure(Counted { key, bounds }, delay_max);
+        let (failures, of_pair) = count(self.pair, OF_ACCOUNT);
+        let (_, of_address) = count(self.address, OF_ADDRESS);
         if failures > FREE {
             self.guesses.log(self.who, failures);
         }
-        let is_trusted = self.is_trusted;
         self.end();
-        match is_trusted {
-            true => delay,
-            false => Duration::ZERO,
-        }
+        self.held(|| of_pair, || of_address)
     }
 
     fn end(&mut self) {
-        if std::mem::replace(&mut self.is_over, true) {
-            return;
-        }
-        for counted in self.counted.iter().flatten() {
+        let turns = std::mem::take(&mut self.turns);
+        for counted in self.counted.iter().flatten().take(turns) {
             let mut shard = self.guesses.shard(counted.key);
             shard.settle(counted.key, |failing| {
                 failing.under_way = failing.under_way.saturating_sub(1);
@@ -532,6 +580,50 @@ mod tests {
             });
         let refused: Vec<bool> = ready.collect();
         assert_eq!(refused, vec![true; 2 * WAITING_MAX as usize]);
+    }
+
+    /// Whoever comes by this address is slowed by what the others fail at, and only if he fails himself.
+    #[tokio::test]
+    async fn an_address_of_many_has_wrong_answers_held_back_and_nobody_wait() {
+        let guesses = Guesses::default();
+        let shared = peer("192.0.2.1");
+        for number in 0..=FREE_OF_ADDRESS {
+            let user = format!("user{number}");
+            let held = guesses.begin(asking(&shared, &user)).await.unwrap().failed();
+            let is_free = number < FREE_OF_ADDRESS - 1;
+            assert_eq!(held.is_zero(), is_free, "{number}: {held:?}");
+        }
+        assert!(!waits(&guesses, asking(&shared, "another")));
+        let attempt = guesses.begin(asking(&shared, "another")).await.unwrap();
+        assert!(attempt.held_back() >= 2 * FIRST_DELAY);
+        let other = peer("192.0.2.2");
+        let attempt = guesses.begin(asking(&other, "another")).await.unwrap();
+        assert_eq!(attempt.held_back(), Duration::ZERO);
+    }
+
+    #[tokio::test]
+    async fn who_stalls_keeps_nobody_waiting() {
+        let guesses = Guesses::default();
+        let here = peer("192.0.2.1");
+        fail(&guesses, asking(&here, "app"), FREE).await;
+        let mut stalled = Vec::new();
+        for _ in 0..2 {
+            let mut attempt = guesses.begin(asking(&here, "app")).await.unwrap();
+            assert!(attempt.beside(async { 1 }).await == 1);
+            assert!(waits(&guesses, asking(&here, "app")), "one at a time");
+            attempt.beside(sleep(2 * TURN_MAX)).await;
+            stalled.push(attempt);
+        }
+        let attempt = guesses.begin(asking(&here, "app")).await.unwrap();
+        // Those who answer late are no quicker than others.
+        let [late, _] = stalled.as_mut_slice() else {
+            panic!("two have stalled")
+        };
+        let mut late = Box::pin(late.take_turn());
+        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+        assert!(late.as_mut().poll(&mut context).is_pending());
+        attempt.succeeded();
+        late.await.unwrap();
     }
 
     #[tokio::test]

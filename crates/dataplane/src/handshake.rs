@@ -19,7 +19,7 @@ use config::{ServerAddress, TlsMode};
 use mysql_wire::compression::Algorithm;
 use mysql_wire::{Capabilities, ErrPacket, Greeting, Login, OkPacket, SslRequest, StatusFlags};
 use net::{Stream, TlsRefusal};
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 use upstream::{Cluster, GreetingError, Lease, Server, ServerTraits};
 
 use crate::auth_relay::{AuthRelay, Links, Step, TAKEN_FOR_THE_GATEWAY};
@@ -329,11 +329,17 @@ async fn answer_in_time(
     listener: &ListenerState,
     (capabilities, user): (Capabilities, &[u8]),
     (server, control): (&Server, &Control),
-    (attempt, is_free): (Attempt<'_>, bool),
+    (mut attempt, is_free): (Attempt<'_>, bool),
 ) -> Result<Vec<u8>, SessionError> {
     let limit = listener.config.login_timeout;
     let mut relay = auth_relay(client, (server_side, server), listener, capabilities);
-    let authenticated = authenticate(client, server_side, &mut relay, listener, (server, user));
+    let authenticated = authenticate(
+        (client, &mut attempt),
+        server_side,
+        &mut relay,
+        listener,
+        (server, user),
+    );
     let mut answered = tokio::select! {
         biased;
         answered = timeout(limit, authenticated) => answered.unwrap_or(Err(SessionError::LoginTimeout(limit))),
@@ -346,9 +352,9 @@ async fn answer_in_time(
         }
         Err(SessionError::LoginRefused { .. } | SessionError::ServerGone { .. }) => {}
         Err(SessionError::ServerLogin { cause, .. }) => listener.cluster.suspect(server, cause),
-        Err(_) => {
-            // Whoever leaves now has learned as much as by a refusal.
-            if relay.has_told() {
+        Err(error) => {
+            // Whoever leaves now has learned as much as by a refusal, and has waited for it before.
+            if relay.has_told() && !matches!(error, SessionError::TooManyFailures) {
                 attempt.failed();
             }
             give_up::in_authentication(server_side, &mut relay).await;
@@ -484,7 +490,7 @@ async fn await_answer(client: &mut Side<'_>) {
 
 /// Passes packets between the two until the server has said yes or no.
 async fn authenticate(
-    client: &mut Side<'_>,
+    (client, attempt): (&mut Side<'_>, &mut Attempt<'_>),
     server: &mut Side<'_>,
     relay: &mut AuthRelay<'_>,
     listener: &ListenerState,
@@ -510,11 +516,18 @@ async fn authenticate(
                 Ok(server.read().await)
             }
         };
-        let said = tokio::select! {
-            biased;
-            packet = answer => Ok(packet?),
-            packet = client.read_next(), if relay.may_client_speak() => Err(packet),
+        let said = async {
+            tokio::select! {
+                biased;
+                packet = answer => packet.map(Ok),
+                packet = client.read_next(), if relay.may_client_speak() => Ok(Err(packet)),
+            }
         };
+        let said = match server_owes {
+            true => said.await?,
+            false => attempt.beside(said).await?,
+        };
+        let had_told = relay.has_told();
         let step = match said {
             Ok(Ok(packet)) => relay.server_said(packet)?,
             Ok(Err(_)) => {
@@ -525,11 +538,16 @@ async fn authenticate(
             }
             Err(packet) => {
                 client_owes = false;
-                relay.client_said(packet.map_err(client_read)?)?
+                let packet = packet.map_err(client_read)?;
+                attempt.take_turn().await?;
+                relay.client_said(packet)?
             }
         };
         match step {
             Step::ToClient(payload) => {
+                if relay.has_told() && !had_told {
+                    sleep(attempt.held_back()).await;
+                }
                 client.write(&payload).await.map_err(SessionError::ClientFailed)?;
                 client_owes = true;
             }

@@ -549,3 +549,31 @@ fn clients_are_named_as_servers_name_them() {
     assert_eq!(host_name(&peer("[fd00::1]:4567")), "fd00::1");
     assert_eq!(host_name(&Peer::Unix), "localhost");
 }
+
+fn asking<'a>(host: &'a Peer, stage: &Stage) -> Asking<'a> {
+    Asking::new(host, b"app", &stage.listener.config)
+}
+
+/// The key to encrypt a password with was asked for, and the password does not come.
+#[tokio::test]
+async fn a_client_that_stalls_in_its_login_keeps_nobody_waiting() {
+    let mut stage = Stage::new(&accounts()).await;
+    stage.listener.config.login_delay_max = Duration::from_secs(10);
+    let host = Peer::from(SocketAddr::from(([127, 0, 0, 1], 1)));
+    for _ in 0..3 {
+        let attempt = stage.accounts.guesses.begin(asking(&host, &stage)).await;
+        attempt.unwrap().failed();
+    }
+    let client = async {
+        let mut client = ByHand::greeted(&stage).await;
+        client.log_in("app", "caching_sha2_password", vec![2]).await;
+        assert_eq!(client.read().await[0], 1, "the key");
+        let attempt = stage.accounts.guesses.begin(asking(&host, &stage));
+        let begun = timeout(Duration::from_secs(5), attempt).await;
+        begun.expect("somebody else waits").unwrap().succeeded();
+    };
+    tokio::select! {
+        () = client => {}
+        result = stage.take_one() => panic!("the login is over: {result:?}"),
+    }
+}

@@ -190,3 +190,29 @@ async fn nobody_is_told_from_them() {
         }
     }
 }
+
+/// By the wish for its password a client learns that its fast answer was wrong, as by a refusal.
+#[tokio::test]
+async fn a_client_that_has_failed_often_is_asked_for_its_password_late() {
+    let mut stage = Stage::new(&accounts()).await;
+    stage.listener.config.login_delay_max = Duration::from_millis(400);
+    let host = Peer::from(SocketAddr::from(([127, 0, 0, 1], 1)));
+    let begin = async || stage.accounts.guesses.begin(asking(&host, &stage)).await.unwrap();
+    begin().await.succeeded();
+    for _ in 0..10 {
+        begin().await.failed();
+    }
+    let client = async {
+        let mut client = ByHand::greeted(&stage).await;
+        let begun = std::time::Instant::now();
+        client.log_in("app", "caching_sha2_password", vec![1; 32]).await;
+        let told = client.read().await;
+        let after = begun.elapsed();
+        client.write(b"wrong\0").await;
+        (told, after, client)
+    };
+    let ((told, after, _client), result) = tokio::join!(client, stage.take_one());
+    assert!(result.is_err());
+    assert_eq!(told, [1, 4]);
+    assert!(after >= Duration::from_millis(400), "{after:?}");
+}
