@@ -28,6 +28,14 @@ pub fn assigned_in_session(sql: &[u8], syntax: Syntax) -> Option<Vec<Box<[u8]>>>
     Some(found.into_iter().filter(|name| is_carried(name)).collect())
 }
 
+/// Whether all that the `SET` statements of a text set is given in it, so that it is the same whichever server executes them: no default, no
+/// query, no variable but the session's own `sql_mode`, and no function of anything else. False also where it is not understood.
+#[must_use]
+pub fn assigns_given_values(sql: &[u8], syntax: Syntax) -> bool {
+    let mut assignments = Assignments::new(sql, syntax, Wanted::All);
+    assignments.find().is_some() && assignments.all_given
+}
+
 /// Which variables are of interest.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Wanted {
@@ -38,18 +46,9 @@ enum Wanted {
 }
 
 fn find(sql: &[u8], syntax: Syntax, wanted: Wanted) -> Option<Vec<Box<[u8]>>> {
-    let mut tokens = Tokenizer::new(sql, syntax);
-    let next = tokens.next();
-    let mut assignments = Assignments {
-        tokens,
-        next,
-        found: Vec::new(),
-        wanted,
-    };
-    while assignments.next.kind != Kind::End {
-        assignments.statement()?;
-    }
-    (!assignments.tokens.doubtful).then_some(assignments.found)
+    let mut assignments = Assignments::new(sql, syntax, wanted);
+    assignments.find()?;
+    Some(assignments.found)
 }
 
 struct Assignments<'a> {
@@ -57,9 +56,30 @@ struct Assignments<'a> {
     next: Token,
     found: Vec<Box<[u8]>>,
     wanted: Wanted,
+    /// No value seen so far depends on what executes it.
+    all_given: bool,
 }
 
 impl<'a> Assignments<'a> {
+    fn new(sql: &'a [u8], syntax: Syntax, wanted: Wanted) -> Self {
+        let mut tokens = Tokenizer::new(sql, syntax);
+        let next = tokens.next();
+        Self {
+            tokens,
+            next,
+            found: Vec::new(),
+            wanted,
+            all_given: true,
+        }
+    }
+
+    fn find(&mut self) -> Option<()> {
+        while self.next.kind != Kind::End {
+            self.statement()?;
+        }
+        (!self.tokens.doubtful).then_some(())
+    }
+
     /// One statement and its semicolon.
     fn statement(&mut self) -> Option<()> {
         if self.step().keyword == Keyword::Set {
@@ -142,13 +162,33 @@ impl<'a> Assignments<'a> {
         }
         let mut open = 0_usize;
         while !self.at_end() && (open > 0 || self.next.kind != Kind::Comma) {
-            match self.step().kind {
+            let token = self.step();
+            match token.kind {
                 Kind::Open => open += 1,
                 Kind::Close => open = open.saturating_sub(1),
-                _ => {}
+                _ => self.all_given &= self.is_given(token),
             }
         }
         Some(())
+    }
+
+    /// Whether this part of a value means the same everywhere; what follows it is next.
+    fn is_given(&self, token: Token) -> bool {
+        let is = |words: &[&str]| {
+            let text = unquoted(self.tokens.text(token));
+            words
+                .iter()
+                .any(|word| text.eq_ignore_ascii_case(word.as_bytes()))
+        };
+        let is_called = self.next.kind == Kind::Open;
+        match token.kind {
+            Kind::Variable => false,
+            Kind::System => is(&["@@sql_mode", "@@session", "@@local"]),
+            Kind::Dot => unquoted(self.tokens.text(self.next)).eq_ignore_ascii_case(b"sql_mode"),
+            Kind::Word | Kind::Name | Kind::Quoted if is_called => is(&["CONCAT", "REPLACE"]),
+            Kind::Word => !is(&["DEFAULT", "SELECT", "TABLE"]),
+            _ => true,
+        }
     }
 
     fn is_scope(&self) -> bool {
@@ -250,6 +290,38 @@ mod tests {
             let found = assigned_in_session(sql.as_bytes(), Syntax::default()).unwrap();
             let names: Vec<_> = found.iter().map(|name| String::from_utf8_lossy(name)).collect();
             assert_eq!(names.join(" "), expected, "{sql}");
+        }
+    }
+
+    #[test]
+    fn values_that_are_the_same_on_every_server() {
+        for (sql, is_given) in [
+            ("SET a=1, b='@@c', SESSION d=ON, @@session.e=-2.5", true),
+            ("SET NAMES utf8mb4 COLLATE utf8mb4_bin", true),
+            ("SET SESSION TRANSACTION READ ONLY", true),
+            (
+                "SET @@SESSION.sql_mode = CONCAT(@@sql_mode, ',ANSI'), a=2147",
+                true,
+            ),
+            ("SET sql_mode = REPLACE(@@session.sql_mode, 'A', 'B')", true),
+            ("SET NAMES DEFAULT", false),
+            ("SET sql_mode=default", false),
+            ("SET sql_mode=@@global.sql_mode", false),
+            ("SET a=1, transaction_read_only=@@read_only", false),
+            ("SET sql_mode=CONCAT(@@hostname, ',ANSI')", false),
+            ("SET a=/*,*/@@b", false),
+            ("SET a=@@session.b", false),
+            ("SET a=@b", false),
+            ("SET a=(SELECT 1)", false),
+            ("SET a=(1), b=own(2)", false),
+            ("SET a=s.concat(2)", false),
+            ("SET a='open", false),
+        ] {
+            assert_eq!(
+                assigns_given_values(sql.as_bytes(), Syntax::default()),
+                is_given,
+                "{sql}"
+            );
         }
     }
 

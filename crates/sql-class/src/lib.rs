@@ -31,7 +31,7 @@ mod token;
 mod variables;
 mod words;
 
-pub use assigned::{assigned, assigned_in_session, assigned_unseen};
+pub use assigned::{assigned, assigned_in_session, assigned_unseen, assigns_given_values};
 pub use calls::{Call, calls};
 pub use classify::facts;
 pub use diagnostics::{StatementItem, statement_items};

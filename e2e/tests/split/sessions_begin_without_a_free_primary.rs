@@ -43,10 +43,15 @@ fn narrow(sandbox: &Sandbox) -> Setup {
         .mode("split")
         .top("workers = 1")
         .tables(&user(USER, PASSWORD))
-        .cluster("topology = \"replication\"\nqueue_timeout = \"20s\"\nfailover_wait = \"20s\"")
+        .cluster("topology = \"replication\"\nqueue_timeout = \"20s\"")
         .cluster(&format!(
             "monitor = {{ user = {USER:?}, password = {PASSWORD:?}, interval = \"100ms\", timeout = \"500ms\" }}"
         ))
+}
+
+/// One that waits long for a primary.
+fn patient(sandbox: &Sandbox) -> Setup {
+    narrow(sandbox).cluster("failover_wait = \"20s\"")
 }
 
 /// A session says all this, one after the other, and has it.
@@ -68,7 +73,7 @@ async fn begins(gateway: &Gateway) -> Conn {
 #[tokio::test]
 async fn while_it_is_gone() {
     let sandbox = cluster::replicated();
-    let gateway = cluster::start(narrow(&sandbox), 2).await;
+    let gateway = cluster::start(patient(&sandbox), 2).await;
     sandbox.primary().kill9().unwrap();
     eventually("the primary is lost", async || {
         gateway.metric("forebay_server_role", &["role=\"primary\""]) == 0.0
@@ -93,10 +98,37 @@ async fn while_it_is_gone() {
     assert_eq!(ask(&mut session, has).await, Ok(Some("1 +03:00 2147".to_owned())));
 }
 
+/// What a server alone can say is asked of the primary; and that there is none holds up what comes next no more than what came before.
+#[tokio::test]
+async fn but_not_with_what_only_a_server_knows() {
+    let sandbox = cluster::replicated();
+    let gateway = cluster::start(narrow(&sandbox).cluster("failover_wait = \"300ms\""), 2).await;
+    sandbox.primary().kill9().unwrap();
+    eventually("the primary is lost", async || {
+        gateway.metric("forebay_server_role", &["role=\"primary\""]) == 0.0
+    })
+    .await;
+    let mut session = begins(&gateway).await;
+    for (set, code) in [
+        ("SET there_is_no_such_variable = 1", 1290),
+        ("SET SESSION wait_timeout = @@global.wait_timeout", 1290),
+        (
+            "SET time_zone = '+02:00', wait_timeout = IF(@@hostname = '', 1, 2)",
+            1290,
+        ),
+    ] {
+        let refused = session.query_drop(set).await.expect_err(set);
+        assert_eq!(client::code(&refused), code, "{set}: {refused}");
+        session.query_drop("SET time_zone = '+03:00'").await.expect(set);
+    }
+    let has = "SELECT CONCAT_WS(' ', @@time_zone, @@wait_timeout)";
+    assert_eq!(ask(&mut session, has).await, Ok(Some("+03:00 2147".to_owned())));
+}
+
 #[tokio::test]
 async fn while_it_is_full() {
     let sandbox = cluster::replicated();
-    let gateway = cluster::start(narrow(&sandbox), 2).await;
+    let gateway = cluster::start(patient(&sandbox), 2).await;
     let mut holders = Vec::new();
     for _ in 0..2 {
         let mut holder = cluster::connect(&gateway).await;
@@ -131,7 +163,7 @@ async fn while_it_is_full() {
 #[tokio::test]
 async fn while_it_stands_still() {
     let sandbox = cluster::replicated();
-    let gateway = cluster::start(narrow(&sandbox), 2).await;
+    let gateway = cluster::start(patient(&sandbox), 2).await;
     let mut writer = cluster::connect(&gateway).await;
     writer
         .query_drop("UPDATE where_am_i SET port = port")

@@ -49,7 +49,6 @@ pub(crate) async fn go_elsewhere(split: &mut Split) -> Result<(), SessionError> 
         .zip(refusing)
         .filter(|_| split.refusals <= REFUSALS_MAX)
     else {
-        split.refusals = 0;
         return answer::tell(split, 1, SessionError::NoServerInRole).await;
     };
     let words = split.shared.refusal.take();

@@ -14,7 +14,7 @@ use crate::error::SessionError;
 use crate::session::CommandHead;
 use crate::split::choose::{self, Target};
 use crate::split::state::Split;
-use crate::split::{answer, command, last, lease, rules};
+use crate::split::{answer, command, lease, rules};
 
 /// Effects that are carried to another connection by what the server reports.
 const CARRIED: Effects = Effects::CHANGES_DATABASE.with(Effects::SETS_AUTOCOMMIT);
@@ -27,13 +27,9 @@ pub(crate) fn target(split: &Split, head: CommandHead, facts: &Facts) -> Option<
         && facts.hint.is_none();
     let goes = is_plain && may_go(split) && {
         let text = command::text(command::payload(split, head), split.capabilities).unwrap_or_default();
-        // By a default or a query it is set to what the server has that is asked.
-        let is_of_server = || {
-            [&b"default"[..], b"select"]
-                .iter()
-                .any(|word| last::has(text, word))
-        };
-        facts.effects.contains(Effects::CHANGES_DATABASE) || !is_of_server()
+        // What is no value of its own is what the server has that is asked.
+        facts.effects.contains(Effects::CHANGES_DATABASE)
+            || sql_class::assigns_given_values(text, split.session.syntax())
     };
     goes.then_some(Target::Anywhere)
 }
