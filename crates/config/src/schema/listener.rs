@@ -86,7 +86,7 @@ section! {
 
         /// A client that does not go on with a command that it has begun (the rest of a packet, a file of `LOAD DATA LOCAL`), or does not
         /// take an answer, is disconnected after this time. Silence between two commands does not count. `0s` is never. Unless set, mode
-        /// `split` goes by `net_read_timeout` and `net_write_timeout` where the session has set them, and by a minute where that is
+        /// `split` goes by `net_read_timeout` and `net_write_timeout`, the session's or else its server's, and by a minute where that is
         /// longer; in mode `session` the server does by its own.
         pub stall_timeout: Option<Duration> = default(None, "see the text") in Some(Duration::ZERO)..=Some(days(365)), NewSessions;
 

@@ -14,6 +14,7 @@ use crate::split::lease;
 use crate::split::login;
 use crate::split::rebuild;
 use crate::split::server;
+use crate::split::stall;
 use crate::split::state::{Held, Refused, Split, Wait};
 
 /// A connection to a server on which the session may begin, with its state on it.
@@ -114,6 +115,7 @@ async fn on_server(
     split.session.begins(split.worker.now_ms());
     let common = Rc::clone(&split.shared);
     common.share(&mut split.session);
+    stall::set(split);
     let rebuilt = rebuild::rebuild(split, &mut connection).await;
     rebuilt.map_err(|Refused(error)| error)?;
     Ok(connection)

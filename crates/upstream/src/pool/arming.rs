@@ -70,8 +70,8 @@ const GLOBAL_PREFIXES: [&str; 14] = [
 
 /// Variables that a login, and not the server's configuration, gives their values, that change what statements mean, or whose
 /// `DEFAULT` is not what they have by default: `SET foreign_key_checks = DEFAULT` switches them off on MySQL 9.7.
-/// In the order in which they are to be set: a character set sets a collation.
-const BASELINE: [&str; 12] = [
+/// In the order in which they are to be set: a character set sets a collation. The last two say how long a client may stall.
+const BASELINE: [&str; 14] = [
     "character_set_client",
     "character_set_connection",
     "character_set_results",
@@ -84,6 +84,8 @@ const BASELINE: [&str; 12] = [
     "wait_timeout",
     "foreign_key_checks",
     "unique_checks",
+    "net_read_timeout",
+    "net_write_timeout",
 ];
 
 /// The same on MariaDB before 11.1; later it knows both names.
