@@ -116,6 +116,37 @@ pub fn set_limit(limit: usize) {
     });
 }
 
+/// Memory of other things than buffers that counts among those that have grown, until this is dropped, on the same thread.
+#[derive(Debug)]
+pub struct Reserved(usize);
+
+/// Counts so many bytes. `None` where the grown buffers of this thread would have more than they may.
+pub fn reserve(bytes: usize) -> Option<Reserved> {
+    POOL.with(|pool| {
+        let grown = pool.grown.get().saturating_add(bytes);
+        let fits = grown <= pool.grown_limit.get();
+        fits.then(|| {
+            pool.grown.set(grown);
+            Reserved(bytes)
+        })
+    })
+}
+
+impl Reserved {
+    /// How many.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.0
+    }
+}
+
+impl Drop for Reserved {
+    fn drop(&mut self) {
+        // A thread that ends has nothing to count any more.
+        let _ = POOL.try_with(|pool| pool.grown.set(pool.grown.get().saturating_sub(self.0)));
+    }
+}
+
 /// Sets how many bytes the grown buffers of this thread may have together.
 pub fn set_grown_limit(limit: usize) {
     POOL.with(|pool| pool.grown_limit.set(limit));
@@ -422,6 +453,10 @@ mod tests {
             assert!(!other.grow(3 * CAPACITY), "there is room for two");
             drop(long);
             assert!(other.grow(3 * CAPACITY));
+            let reserved = reserve(7 * CAPACITY).expect("there is room for as much");
+            assert!(reserve(1).is_none() && !other.grow(4 * CAPACITY));
+            drop(reserved);
+            assert!(other.grow(4 * CAPACITY));
             drop(other);
             assert_eq!((in_use_count(), free_count()), (0, 1));
             POOL.with(|pool| assert_eq!(pool.grown.get(), 0));

@@ -137,6 +137,29 @@ async fn up_to_what_the_gateway_has_memory_for() {
     gives_its_memory_back(&gateway).await;
 }
 
+/// Texts that sessions have prepared are kept as long as these are open, and the memory for them is all sessions'.
+#[tokio::test]
+async fn of_all_sessions_together() {
+    let gateway = gateway(4, "statement_memory_max = \"1MiB\"");
+    let text = format!("SELECT LENGTH('{}')", "x".repeat(200_000));
+    let mut sessions = Vec::new();
+    let mut is_kept = Vec::new();
+    for _ in 0..8 {
+        let mut session = connect(&gateway).await;
+        is_kept.push(session.prep(text.as_str()).await.is_ok());
+        sessions.push(session);
+    }
+    assert_eq!(is_kept, [true, true, true, true, false, false, false, false]);
+    let left = sessions.remove(0);
+    left.disconnect().await.unwrap();
+    let session = sessions.last_mut().unwrap();
+    eventually("there is room for another", async || {
+        session.prep(text.as_str()).await.is_ok()
+    })
+    .await;
+    gives_its_memory_back(&gateway).await;
+}
+
 fn send(client: &mut Client, command: Command, body: &[u8]) -> Vec<u8> {
     client.send_payload(0, &[&[command.0], body].concat()).unwrap();
     client.packet().unwrap().payload

@@ -16,7 +16,7 @@ use crate::error::SessionError;
 use crate::flow::Flow;
 use crate::session::CommandHead;
 use crate::split::state::Split;
-use crate::split::{answer, last, lookup, told};
+use crate::split::{answer, last, lookup, prepare, told};
 
 /// As much as is read of an execution before it is forwarded: 65535 parameters have as many types of two bytes.
 const HEAD_OF_EXECUTION: usize = 256 * 1024;
@@ -28,6 +28,7 @@ pub(crate) async fn accept(split: &mut Split) -> Result<CommandHead, SessionErro
     split.control.shown.state(split.session.carried());
     split.error_sequence = Some(0);
     lookup::next_command(split);
+    prepare::forget_long_texts(split);
     loop {
         match poll_fn(|cx| poll_accept(cx, split)).await? {
             Some(head) => return Ok(head),

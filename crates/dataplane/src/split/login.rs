@@ -201,6 +201,7 @@ fn open(
         kept_for: None,
         turn: 0,
         with_figures: None,
+        long_texts: None,
         maker: None,
         was_pinned: false,
         counted_as_pinned: false,

@@ -1,7 +1,7 @@
 //! COM_STMT_PREPARE: the client's statement gets an id of the session's own, and is prepared where it will be executed, by this
 //! connection or another.
 
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 
 use mysql_wire::Command;
 use net::buffer;
@@ -38,11 +38,16 @@ pub(crate) async fn prepare_as_it_is(split: &mut Split, head: CommandHead) -> Re
     let payload = command::payload(split, head);
     let seen_whole = payload.len() == head.payload_len;
     let text: Rc<[u8]> = payload.get(1..).unwrap_or_default().into();
-    if !seen_whole || !has_room(split, text.len()) {
+    let room = room_for(split, text.len());
+    let Some(room) = room.filter(|_| seen_whole) else {
         return refuse(split, SessionError::StatementTooLong(head.payload_len)).await;
-    }
+    };
     let digest = sql_class::digest(&text, split.session.syntax()).hash;
     let prepared = Prepared::new(Rc::clone(&text), Rc::new(facts.clone()), digest, 0);
+    if let Some(reserved) = room {
+        let of_long_texts = split.long_texts.get_or_insert_default();
+        of_long_texts.0.push((Rc::downgrade(&prepared.owner), reserved));
+    }
     let id = match split.session.statements().insert(prepared) {
         Ok(id) => id,
         Err(full) => return refuse(split, SessionError::TooManyStatements(full.limit)).await,
@@ -103,12 +108,30 @@ pub(crate) async fn prepare_as_it_is(split: &mut Split, head: CommandHead) -> Re
     settle(split, ended).await
 }
 
-/// Whether the session may keep another text of this length, which it needs to prepare it elsewhere.
-fn has_room(split: &mut Split, len: usize) -> bool {
-    let kept = split.session.statements().iter();
-    let kept = kept.map(|(_, prepared)| prepared.text.len());
-    len <= buffer::CAPACITY
-        || kept.filter(|len| *len > buffer::CAPACITY).sum::<usize>() + len <= LONG_TEXTS_MAX
+/// Whether the session may keep another text of this length, which it needs to prepare it elsewhere; and where it is long the memory of the
+/// worker's that it has, of which one session does not get all.
+fn room_for(split: &Split, len: usize) -> Option<Option<buffer::Reserved>> {
+    if len <= buffer::CAPACITY {
+        return Some(None);
+    }
+    let kept = split.long_texts.iter().flat_map(|texts| &texts.0);
+    let kept: usize = kept.map(|(_, reserved)| reserved.bytes()).sum();
+    let reserved = (kept + len <= LONG_TEXTS_MAX).then(|| buffer::reserve(len))?;
+    reserved.map(Some)
+}
+
+/// The memory of texts of more than a buffer, by the owners of their statements.
+#[derive(Default)]
+pub(crate) struct LongTexts(Vec<(Weak<()>, buffer::Reserved)>);
+
+/// Gives back the memory of long texts whose statements are there no more, however they have ended.
+pub(crate) fn forget_long_texts(split: &mut Split) {
+    if let Some(texts) = &mut split.long_texts {
+        texts.0.retain(|(owner, _)| owner.strong_count() > 0);
+        if texts.0.is_empty() {
+            split.long_texts = None;
+        }
+    }
 }
 
 /// Relays the answer. One that says that the server has as many statements as it takes is kept from the client as long as there is room

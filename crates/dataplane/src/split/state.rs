@@ -31,6 +31,7 @@ use crate::split::makers::{self, Makers};
 use crate::split::note::Note;
 use crate::split::observe::Shape;
 use crate::split::pipeline::Pipelines;
+use crate::split::prepare::LongTexts;
 use crate::split::prepared::{NextId, OnServer, close_command};
 use crate::split::rules;
 use crate::split::series::{AtPrimary, SplitSeries};
@@ -221,6 +222,8 @@ pub(crate) struct Split {
     /// Statements that were prepared since the last one was executed, with its figures in the place of what asks for them, and are right
     /// until the next one is.
     pub(crate) with_figures: Option<Box<WithFigures>>,
+    /// Where there are long ones among the texts it has prepared.
+    pub(crate) long_texts: Option<Box<LongTexts>>,
     /// The session was bound to its connection before the command under way.
     pub(crate) was_pinned: bool,
     /// It is counted among those that hold a connection.
