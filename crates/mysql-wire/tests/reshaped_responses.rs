@@ -535,3 +535,34 @@ fn what_is_no_response_is_an_error_here_as_well() {
     let damaged = b"\x09\0\0\x01\0\0\0\0\x40\0\0\0\x09";
     assert!(reshaper.advance(damaged, &mut out, &mut on_ok).is_err());
 }
+
+/// Some clients go by it where they read rows as they arrive.
+#[test]
+fn rows_of_a_call_are_said_to_be_followed_by_something() {
+    let ok_as_eof = |status: StatusFlags| {
+        let mut payload = Vec::new();
+        let ok = OkPacket {
+            status,
+            ..OkPacket::default()
+        };
+        ok.encode_as_eof(&mut payload, SERVER);
+        payload
+    };
+    let end = ok_as_eof(StatusFlags::AUTOCOMMIT | StatusFlags::MORE_RESULTS);
+    let response = packets(&[&[1], b"definition", &[0, 0, 1], &[0, 0, 2], &end]);
+    for is_call in [false, true] {
+        let mut reshaper = Reshaper::new(SERVER, BASE);
+        reshaper.note_status(StatusFlags::AUTOCOMMIT);
+        reshaper.begin(Command::STMT_EXECUTE);
+        if is_call {
+            reshaper.expect_more();
+        }
+        let mut out = Vec::new();
+        reshaper
+            .advance(&response, &mut out, &mut |_| Vec::new())
+            .unwrap();
+        let head = packets(&[&[1], b"definition"]).len();
+        let eof = EofPacket::decode(&out[head + 4..head + 9]).unwrap();
+        assert_eq!(eof.status.contains(StatusFlags::MORE_RESULTS), is_call);
+    }
+}

@@ -208,6 +208,7 @@ fn open(
         may_go_elsewhere: false,
         asks_for_cursor: false,
         may_load_file: false,
+        executes_call: false,
         took_no_writes: false,
         refusals: 0,
         again: None,

@@ -62,6 +62,13 @@ impl Shape {
         }
     }
 
+    /// The command executes a `CALL`: see [`Reshaper::expect_more`].
+    pub(crate) fn expect_more(&mut self) {
+        if let Self::Older(reshaper) = self {
+            reshaper.expect_more();
+        }
+    }
+
     /// After an answer that was given up, with its connection.
     pub(crate) fn reset(&mut self, server: Capabilities, client: Capabilities) {
         *self = Self::new(server, client);

@@ -236,6 +236,7 @@ pub(crate) fn let_go(
 /// Tells the session what is about to be sent.
 pub(crate) fn begin(split: &mut Split, head: CommandHead, facts: Option<&Facts>) {
     split.may_load_file = facts.is_some_and(|facts| command::may_load_file(split, facts));
+    split.executes_call = false;
     with_statement(split, head, facts, None, |session, statement| {
         session.begin(statement)
     });
@@ -320,6 +321,9 @@ async fn exchange_since(
     last::note_sent(split, command);
     split.shape.begin(command, split.lasting_status());
     split.shape.allow(split.asks_for_cursor, split.may_load_file);
+    if split.executes_call {
+        split.shape.expect_more();
+    }
     // What the gateway says instead is one packet and waits in the flow.
     let request_done = std::mem::take(&mut split.says_it_itself);
     let limit = TimeLimit::begin(split);

@@ -234,6 +234,8 @@ pub(crate) struct Split {
     pub(crate) asks_for_cursor: bool,
     /// The command under way may load a file of the client's.
     pub(crate) may_load_file: bool,
+    /// It executes a prepared `CALL`.
+    pub(crate) executes_call: bool,
     pub(crate) took_no_writes: bool,
     /// How often the command under way was refused so.
     pub(crate) refusals: u8,

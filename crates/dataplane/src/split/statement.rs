@@ -226,10 +226,18 @@ fn forget_types(split: &mut Split, id: u32, prepared: &Prepared) {
 
 pub(crate) fn begin_prepared(split: &mut Split, head: CommandHead, id: u32, prepared: &Prepared) {
     split.may_load_file = command::may_load_file(split, &prepared.facts);
+    split.executes_call = is_call(prepared);
     let about = Some((id, prepared.digest));
     with_statement(split, head, Some(&prepared.facts), about, |session, statement| {
         session.begin(statement);
     });
+}
+
+/// A `CALL` and nothing else, as far as its first word says so.
+fn is_call(prepared: &Prepared) -> bool {
+    let calls = prepared.facts.effects.contains(Effects::CALLS_PROCEDURE) && prepared.facts.statements == 1;
+    let first = prepared.text.trim_ascii_start().first_chunk::<4>();
+    calls && first.is_some_and(|word| word.eq_ignore_ascii_case(b"CALL"))
 }
 
 /// Whether the leased connection has the statement.

@@ -8,7 +8,8 @@
 //! One thing cannot be known in time: the EOF packet after the definitions comes before the rows, and its status,
 //! which DEPRECATE_EOF moves behind them, tells a client of a cursor or of OUT parameters. So with a prepared statement,
 //! where these exist, that EOF packet waits for the packet after the first row. Of other flags it carries what
-//! the session's last status said; what clients go by is the status behind the rows.
+//! the session's last status said; what clients go by is the status behind the rows. MariaDB Connector/C does not, where it reads rows as
+//! they arrive, and misses that a `CALL` has another result: see [`Reshaper::expect_more`].
 
 use super::packets::{ERR, Expect, Head, OkStart};
 use super::{Event, Progress, ResponseTracker};
@@ -45,6 +46,8 @@ pub struct Reshaper {
     /// The row that waits behind the EOF packet, header and all, or the packet that is collected.
     held: Vec<u8>,
     deferred_state: Vec<u8>,
+    /// Behind rows there is always something else.
+    has_more: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -86,6 +89,7 @@ impl Reshaper {
             owed: None,
             held: Vec::new(),
             deferred_state: Vec::new(),
+            has_more: false,
         }
     }
 
@@ -101,6 +105,12 @@ impl Reshaper {
         self.sink = Sink::Client;
         self.owed = None;
         self.held = Vec::new();
+        self.has_more = false;
+    }
+
+    /// The response that has begun is a prepared `CALL`'s: each result has another one behind it, and be it the OK packet that ends all.
+    pub fn expect_more(&mut self) {
+        self.has_more = true;
     }
 
     /// See [`ResponseTracker::allow_cursor`].
@@ -282,12 +292,20 @@ impl Reshaper {
                 self.sink = Sink::Held;
                 return Ok(());
             }
-            None => self.tracker.outcome.status.intersection(LASTING),
+            None => self.status_before_rows(),
         };
         self.owed = None;
         self.write_eof(after, status, out);
         self.release(out);
         Ok(())
+    }
+
+    fn status_before_rows(&self) -> StatusFlags {
+        let status = self.tracker.outcome.status.intersection(LASTING);
+        match self.has_more {
+            true => status.with(StatusFlags::MORE_RESULTS),
+            false => status,
+        }
     }
 
     /// It is the first row, and not too long.
