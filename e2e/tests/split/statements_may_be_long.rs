@@ -2,7 +2,7 @@
 
 use std::sync::Once;
 
-use e2e::{Gateway, client, eventually};
+use e2e::{Gateway, eventually, servers_with};
 use mysql_async::prelude::Queryable;
 use mysql_async::{Compression, Conn, Value};
 use mysql_wire::{Capabilities, Command};
@@ -121,8 +121,6 @@ async fn up_to_what_the_gateway_has_memory_for() {
     let gateway = gateway(1, "statement_memory_max = \"1MiB\"");
     let mut session = connect(&gateway).await;
     let long = long();
-    let refused = session.prep(format!("SELECT '{long}'")).await.unwrap_err();
-    assert_eq!(client::code(&refused), 1153);
     let statement = session
         .prep(format!("SELECT LENGTH('{}')", &long[..200_000]))
         .await
@@ -134,6 +132,38 @@ async fn up_to_what_the_gateway_has_memory_for() {
     assert_eq!(pins(&mut session).await, ["incomplete"]);
     session.reset().await.unwrap();
     assert_eq!(pins(&mut session).await, [""; 0]);
+    is_bound_by(&mut session, &format!("SELECT LENGTH('{long}') + ?"), 4_500_000).await;
+    gives_its_memory_back(&gateway).await;
+}
+
+/// The session executes a statement that nobody else can prepare, and has its connection to itself until it is reset.
+async fn is_bound_by(session: &mut Conn, text: &str, length: u32) {
+    let statement = session.prep(text).await.unwrap();
+    assert_eq!(pins(session).await, ["incomplete"]);
+    // As many statements as a connection may have beside it do not drive it out.
+    for n in 1..4 {
+        let other: Option<u32> = session.exec_first(format!("SELECT {n} + ?"), (1,)).await.unwrap();
+        let found: Option<u32> = session.exec_first(&statement, (n,)).await.unwrap();
+        assert_eq!((found, other), (Some(length + n), Some(n + 1)));
+    }
+    session.close(statement).await.unwrap();
+    session.reset().await.unwrap();
+    assert_eq!(pins(session).await, [""; 0]);
+}
+
+#[tokio::test]
+async fn and_prepared_of_more_than_a_packet() {
+    let sandbox = &servers_with(1, &["--max-allowed-packet=64M"])[0];
+    let gateway = cluster::narrow(sandbox, 1)
+        .cluster("pool = { prepared_max = 1 }")
+        .start();
+    let options = cluster::options(&gateway).max_allowed_packet(Some(64 << 20));
+    let mut session = Conn::new(options).await.unwrap();
+    let long = "x".repeat(17_000_000);
+    is_bound_by(&mut session, &format!("SELECT LENGTH('{long}') + ?"), 17_000_000).await;
+    // Another session has the connection now.
+    let mut other = cluster::connect(&gateway).await;
+    assert_eq!(ask(&mut other, "SELECT 1").await, Ok(Some("1".to_owned())));
     gives_its_memory_back(&gateway).await;
 }
 
@@ -144,17 +174,22 @@ async fn of_all_sessions_together() {
     let text = format!("SELECT LENGTH('{}')", "x".repeat(200_000));
     let mut sessions = Vec::new();
     let mut is_kept = Vec::new();
-    for _ in 0..8 {
+    let is_shared = async |session: &mut Conn| {
+        session.prep(text.as_str()).await.unwrap();
+        pins(session).await == [""; 0]
+    };
+    for _ in 0..7 {
         let mut session = connect(&gateway).await;
-        is_kept.push(session.prep(text.as_str()).await.is_ok());
+        is_kept.push(is_shared(&mut session).await);
         sessions.push(session);
     }
-    assert_eq!(is_kept, [true, true, true, true, false, false, false, false]);
+    assert_eq!(is_kept, [true, true, true, true, false, false, false]);
     let left = sessions.remove(0);
     left.disconnect().await.unwrap();
     let session = sessions.last_mut().unwrap();
     eventually("there is room for another", async || {
-        session.prep(text.as_str()).await.is_ok()
+        session.reset().await.unwrap();
+        is_shared(session).await
     })
     .await;
     gives_its_memory_back(&gateway).await;

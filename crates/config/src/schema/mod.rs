@@ -57,8 +57,8 @@ section! {
         pub buffer_pool_max: usize = default(64) unit "buffers" in 0..=65_536, Restart;
 
         /// Memory in which each worker reads whole what is longer than 64 KiB: statements, and the heads of executions. Each may have up to
-        /// 16 MiB. One that finds no room among those of other sessions is forwarded while it is read: as text it binds its session to its
-        /// connection (pin `incomplete`); it cannot be prepared (error 1153).
+        /// 16 MiB. Prepared texts of that length count as long as they are prepared. One that finds no room among those of other sessions
+        /// is forwarded while it is read, and binds its session to its connection (pin `incomplete`).
         pub statement_memory_max: ByteSize = default(ByteSize::mebibytes(128)) in ByteSize::mebibytes(0)..=ByteSize::gibibytes(1024), Restart;
 
         /// What is logged, and how.

@@ -3,10 +3,10 @@
 
 use std::rc::{Rc, Weak};
 
-use mysql_wire::Command;
+use mysql_wire::{Command, PacketHeader};
 use net::buffer;
 use session::{PinReason, Prepared};
-use sql_class::{Effects, Facts};
+use sql_class::{Class, Effects, Facts};
 
 use crate::error::SessionError;
 use crate::relay::{Ended, Exchanged};
@@ -21,6 +21,15 @@ use crate::split::{ahead, answer, choose, command, last, lease, reprepare, room,
 /// Bytes that a session's prepared statements of more than a buffer may have together.
 const LONG_TEXTS_MAX: usize = 64 * 1024 * 1024;
 
+/// The text of a statement that nobody has room for, which no server prepares: the client's goes to the server as it comes, and the session
+/// is bound to that connection.
+const NOT_KEPT: &[u8] = b"";
+
+/// Whether a statement can be prepared on another connection than the one on which its client has prepared it.
+pub(crate) fn is_kept(prepared: &Prepared) -> bool {
+    *prepared.text != *NOT_KEPT
+}
+
 /// COM_STMT_PREPARE.
 pub(crate) async fn prepare(split: &mut Split, head: CommandHead) -> Result<(), SessionError> {
     split.note = None;
@@ -34,17 +43,23 @@ pub(crate) async fn prepare(split: &mut Split, head: CommandHead) -> Result<(), 
 
 /// COM_STMT_PREPARE, about which everything is said that rules have to say.
 pub(crate) async fn prepare_as_it_is(split: &mut Split, head: CommandHead) -> Result<(), SessionError> {
-    let facts = command::facts(split, head);
+    let mut facts = command::facts(split, head);
     let payload = command::payload(split, head);
-    let seen_whole = payload.len() == head.payload_len;
-    let text: Rc<[u8]> = payload.get(1..).unwrap_or_default().into();
-    let room = room_for(split, text.len());
-    let Some(room) = room.filter(|_| seen_whole) else {
-        return refuse(split, SessionError::StatementTooLong(head.payload_len)).await;
+    let seen_whole = payload.len() == head.payload_len && head.payload_len < PacketHeader::MAX_PAYLOAD;
+    let mut text: Rc<[u8]> = payload.get(1..).unwrap_or_default().into();
+    let room = match seen_whole {
+        true => room_for(split, text.len()),
+        false => None,
     };
+    let is_kept = room.is_some();
+    if !is_kept {
+        text = NOT_KEPT.into();
+        facts.class = facts.class.max(Class::Write);
+        facts.effects = Effects::INCOMPLETE;
+    }
     let digest = sql_class::digest(&text, split.session.syntax()).hash;
     let prepared = Prepared::new(Rc::clone(&text), Rc::new(facts.clone()), digest, 0);
-    if let Some(reserved) = room {
+    if let Some(Some(reserved)) = room {
         let of_long_texts = split.long_texts.get_or_insert_default();
         of_long_texts.0.push((Rc::downgrade(&prepared.owner), reserved));
     }
@@ -79,7 +94,10 @@ pub(crate) async fn prepare_as_it_is(split: &mut Split, head: CommandHead) -> Re
     };
     let context = Rc::clone(split.session.carried());
     let mut renaming = Renaming::new(id);
-    let ended = exchange_for_room(split, &mut renaming, &sent).await;
+    let ended = match is_kept {
+        true => exchange_for_room(split, &mut renaming, &sent).await,
+        false => exchange(split, head.command, Some(&mut renaming)).await,
+    };
     match (renaming.prepared(), &ended.result) {
         (Some((server_id, params)), Ok(Exchanged::Done(_))) => {
             if let Some(prepared) = split.session.statements().get_mut(id) {
@@ -89,9 +107,15 @@ pub(crate) async fn prepare_as_it_is(split: &mut Split, head: CommandHead) -> Re
                     let state = &mut leased.connection.state;
                     let closed = state.statements.add(server_id, Rc::clone(&sent), &prepared.owner);
                     state.to_close.extend(closed);
+                    if !is_kept {
+                        state.statements.set_held(&prepared.owner, true);
+                    }
                 }
             }
             split.last_prepared = id;
+            if !is_kept {
+                split.keep_connection(PinReason::Incomplete, digest);
+            }
             forget_figures(split, id);
             if sent != text {
                 let with_figures = split.with_figures.get_or_insert_default();

@@ -15,7 +15,7 @@ use crate::session::CommandHead;
 use crate::split::run::with_statement;
 use crate::split::state::{Refused, Split};
 use crate::split::statement::unknown_statement;
-use crate::split::{answer, ask, last, lease, room, run};
+use crate::split::{answer, ask, last, lease, prepare, room, run};
 
 /// Why a statement was not prepared.
 pub(crate) enum NotPrepared {
@@ -49,6 +49,9 @@ pub(crate) async fn prepare_here(split: &mut Split, id: u32, prepared: &Prepared
 }
 
 async fn try_to_prepare(split: &mut Split, id: u32, prepared: &Prepared) -> Result<(), NotPrepared> {
+    if !prepare::is_kept(prepared) {
+        return Err(NotPrepared::Refused(SessionError::StatementChanged));
+    }
     learn_meaning(split).await?;
     let has_changed = !split.session.carried().means_the_same(&prepared.context);
     if has_changed && split.was_pinned {

@@ -23,8 +23,8 @@ use crate::split::state::{Held, Split};
 use crate::split::step::Step;
 use crate::split::together::{self, Together};
 use crate::split::{
-    again, ahead, answer, command, last, lease, lookup, note, old_primary, pipeline, reprepare, rules,
-    transaction,
+    again, ahead, answer, command, last, lease, lookup, note, old_primary, pipeline, prepare, reprepare,
+    rules, transaction,
 };
 
 /// MariaDB's clients mean the statement prepared last by this id.
@@ -93,6 +93,9 @@ pub(crate) async fn execute_prepared(
 
 /// The same, up to the command itself.
 fn usual_execute(split: &mut Split, head: CommandHead, id: u32, prepared: Prepared) -> Step<'_> {
+    if !prepare::is_kept(&prepared) && !is_known_here(split, &prepared) {
+        return Step::to_the_end(refuse(split, SessionError::StatementChanged));
+    }
     again::keep_to_send_again(split, head, &prepared.facts);
     split.number = pipeline::number_of_execution(split, head, &prepared);
     split.control.shown.prepared(prepared.digest);
@@ -276,7 +279,9 @@ fn address(split: &mut Split, head: CommandHead, id: u32, prepared: &Prepared) -
             }
             _ => None,
         };
-        state.statements.set_held(&prepared.owner, is_held);
+        state
+            .statements
+            .set_held(&prepared.owner, is_held || !prepare::is_kept(prepared));
         let closed = closing(state, closes);
         match changed {
             None => split.wires.up.say(&closed),
@@ -294,7 +299,9 @@ fn address(split: &mut Split, head: CommandHead, id: u32, prepared: &Prepared) -
         _ => types.into(),
     };
     on_server.types = Some(Rc::clone(&shared));
-    state.statements.set_held(&prepared.owner, is_held);
+    state
+        .statements
+        .set_held(&prepared.owner, is_held || !prepare::is_kept(prepared));
     let closed = closing(state, closes);
     if is_new && let Some(prepared) = split.session.statements().get_mut(id) {
         prepared.types = Some(shared);
@@ -394,7 +401,7 @@ pub(crate) async fn reset(split: &mut Split, head: CommandHead) -> Result<(), Se
             .connection
             .state
             .statements
-            .set_held(&prepared.owner, false);
+            .set_held(&prepared.owner, !prepare::is_kept(&prepared));
     }
     begin_prepared(split, head, id, &prepared);
     let ended = exchange(split, head.command, None).await;
