@@ -559,12 +559,15 @@ async fn authenticate(
                 client.write(&payload).await.map_err(SessionError::ClientFailed)?;
                 return Ok(payload);
             }
-            Step::Refused(payload) => {
-                let held = Duration::ZERO;
-                return Err(SessionError::LoginRefused { payload, held });
-            }
+            Step::Refused(payload) => return Err(refused(payload)),
         }
     }
+}
+
+/// How long the client is to wait for that is known once it is counted.
+fn refused(payload: Vec<u8>) -> SessionError {
+    let held = Duration::ZERO;
+    SessionError::LoginRefused { payload, held }
 }
 
 /// The server has let the account in over a Unix socket: whether that proves the password.

@@ -116,7 +116,10 @@ mod tests {
         ] {
             assert_eq!(allow(&chief, version.as_bytes()), !has_it, "{version}");
             assert!(allow(&of_system, version.as_bytes()), "{version}");
-            assert!(!allow(&[system.clone()], version.as_bytes()), "{version}");
+            assert!(
+                !allow(std::slice::from_ref(&system), version.as_bytes()),
+                "{version}"
+            );
         }
     }
 

@@ -41,33 +41,56 @@ pub(crate) async fn prepare(split: &mut Split, head: CommandHead) -> Result<(), 
     prepare_as_it_is(split, head).await
 }
 
+/// A statement that the client prepares.
+struct Wanted {
+    facts: Facts,
+    /// What is kept of it.
+    text: Rc<[u8]>,
+    digest: u64,
+    is_kept: bool,
+}
+
+impl Wanted {
+    /// What is known of the statement at hand, and an entry for it in the session's table.
+    fn note(split: &mut Split, head: CommandHead) -> (Self, Prepared) {
+        let mut facts = command::facts(split, head);
+        let payload = command::payload(split, head);
+        let seen_whole = payload.len() == head.payload_len && head.payload_len < PacketHeader::MAX_PAYLOAD;
+        let mut text: Rc<[u8]> = payload.get(1..).unwrap_or_default().into();
+        let room = match seen_whole {
+            true => room_for(split, text.len()),
+            false => None,
+        };
+        let is_kept = room.is_some();
+        if !is_kept {
+            text = NOT_KEPT.into();
+            facts.class = facts.class.max(Class::Write);
+            facts.effects = Effects::INCOMPLETE;
+        }
+        let digest = sql_class::digest(&text, split.session.syntax()).hash;
+        let prepared = Prepared::new(Rc::clone(&text), Rc::new(facts.clone()), digest, 0);
+        if let Some(Some(reserved)) = room {
+            let of_long_texts = split.long_texts.get_or_insert_default();
+            of_long_texts.0.push((Rc::downgrade(&prepared.owner), reserved));
+        }
+        let wanted = Self {
+            facts,
+            text,
+            digest,
+            is_kept,
+        };
+        (wanted, prepared)
+    }
+}
+
 /// COM_STMT_PREPARE, about which everything is said that rules have to say.
 pub(crate) async fn prepare_as_it_is(split: &mut Split, head: CommandHead) -> Result<(), SessionError> {
-    let mut facts = command::facts(split, head);
-    let payload = command::payload(split, head);
-    let seen_whole = payload.len() == head.payload_len && head.payload_len < PacketHeader::MAX_PAYLOAD;
-    let mut text: Rc<[u8]> = payload.get(1..).unwrap_or_default().into();
-    let room = match seen_whole {
-        true => room_for(split, text.len()),
-        false => None,
-    };
-    let is_kept = room.is_some();
-    if !is_kept {
-        text = NOT_KEPT.into();
-        facts.class = facts.class.max(Class::Write);
-        facts.effects = Effects::INCOMPLETE;
-    }
-    let digest = sql_class::digest(&text, split.session.syntax()).hash;
-    let prepared = Prepared::new(Rc::clone(&text), Rc::new(facts.clone()), digest, 0);
-    if let Some(Some(reserved)) = room {
-        let of_long_texts = split.long_texts.get_or_insert_default();
-        of_long_texts.0.push((Rc::downgrade(&prepared.owner), reserved));
-    }
+    let (wanted, prepared) = Wanted::note(split, head);
     let id = match split.session.statements().insert(prepared) {
         Ok(id) => id,
         Err(full) => return refuse(split, SessionError::TooManyStatements(full.limit)).await,
     };
-    let unread = match lease_to_prepare(split, head, &facts, digest).await {
+    let unread = match lease_to_prepare(split, head, &wanted.facts, wanted.digest).await {
         Ok(unread) => unread,
         Err(refused) => {
             split.session.statements().remove(id);
@@ -85,16 +108,16 @@ pub(crate) async fn prepare_as_it_is(split: &mut Split, head: CommandHead) -> Re
         return last::give_up(split, refused).await;
     }
     begin(split, head, None);
-    let (text, sent) = match unread {
-        Some(unread) => {
-            ahead::take_in(split, head, &unread);
-            (Rc::clone(&text), text)
-        }
-        None => last::put_own_figures(split, head, &facts, text),
+    let text = Rc::clone(&wanted.text);
+    let (text, sent) = if let Some(unread) = unread {
+        ahead::take_in(split, head, &unread);
+        (Rc::clone(&text), text)
+    } else {
+        last::put_own_figures(split, head, &wanted.facts, text)
     };
     let context = Rc::clone(split.session.carried());
     let mut renaming = Renaming::new(id);
-    let ended = match is_kept {
+    let ended = match wanted.is_kept {
         true => exchange_for_room(split, &mut renaming, &sent).await,
         false => exchange(split, head.command, Some(&mut renaming)).await,
     };
@@ -107,14 +130,14 @@ pub(crate) async fn prepare_as_it_is(split: &mut Split, head: CommandHead) -> Re
                     let state = &mut leased.connection.state;
                     let closed = state.statements.add(server_id, Rc::clone(&sent), &prepared.owner);
                     state.to_close.extend(closed);
-                    if !is_kept {
+                    if !wanted.is_kept {
                         state.statements.set_held(&prepared.owner, true);
                     }
                 }
             }
             split.last_prepared = id;
-            if !is_kept {
-                split.keep_connection(PinReason::Incomplete, digest);
+            if !wanted.is_kept {
+                split.keep_connection(PinReason::Incomplete, wanted.digest);
             }
             forget_figures(split, id);
             if sent != text {
