@@ -370,9 +370,12 @@ impl Gateway {
             folder.join(format!("{name}.log")),
         );
         let started = ListeningChild::start(&log, |[clients, admin]| {
-            let limit = match connections {
-                Connections::Most(count) => format!(", max_connections = {count}"),
-                Connections::Auto => String::new(),
+            let (limit, size) = match connections {
+                Connections::Most(count) => (
+                    format!(", max_connections = {count}"),
+                    "pool = { adaptive = false }",
+                ),
+                Connections::Auto => Default::default(),
             };
             let address = server.primary().address();
             let [top, listener, cluster] = crate::overhead::options(options);
@@ -380,7 +383,7 @@ impl Gateway {
                 "workers = {workers}\n{top}\n[log]\nlevel = \"warn\"\n\n[[listener]]\nbind = \"{clients}\"\nmode = \"split\"\n\
                  cluster = \"main\"\n{listener}\n[cluster.main]\ntopology = \"replication\"\n\
                  monitor = {{ user = \"{USER}\", password = \"{PASSWORD}\" }}\n\
-                 servers = [{{ address = \"{address}\"{limit} }}]\n{cluster}\n\
+                 servers = [{{ address = \"{address}\"{limit} }}]\n{size}\n{cluster}\n\
                  [[user]]\nname = \"{USER}\"\npassword = \"{PASSWORD}\"\n\n[admin]\nbind = \"{admin}\"\n"
             );
             fs::write(&file, text)?;
@@ -428,7 +431,7 @@ impl fmt::Display for Gateway {
 
 impl Rounds {
     fn add(&mut self, done: &Done, used: Option<CpuTime>, of_server: CpuTime) {
-        let each = |cpu: CpuTime| cpu.total.as_secs_f64() * 1e6 / done.queries;
+        let each = |cpu: CpuTime| cpu.in_ticks().as_secs_f64() * 1e6 / done.queries;
         self.rates.push(done.rate);
         self.p99_ms.push(done.p99_ms);
         self.own_cpu.extend(used.map(each));
