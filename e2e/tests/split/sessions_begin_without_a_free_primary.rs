@@ -137,12 +137,8 @@ async fn while_it_is_full() {
     }
     let mut session = begins(&gateway).await;
     // A schema that the replicas have yet to learn of: what they refuse is asked of the primary.
-    let stop = match kind() {
-        Kind::Mariadb => "STOP SLAVE SQL_THREAD",
-        _ => "STOP REPLICA SQL_THREAD",
-    };
     for node in sandbox.nodes().iter().skip(1) {
-        node.sql(stop).unwrap();
+        node.sql(stop_applying()).unwrap();
     }
     sandbox.primary().sql("CREATE DATABASE only_there").unwrap();
     let waits = tokio::spawn(async move {
@@ -158,6 +154,38 @@ async fn while_it_is_full() {
     used.unwrap();
     let schema = ask(&mut session, "SELECT DATABASE()").await;
     assert_eq!(schema, Ok(Some("only_there".to_owned())));
+}
+
+/// The replicas have yet to learn of a schema, and the monitor has not seen yet that they are behind: what they refuse the primary does.
+#[tokio::test]
+async fn in_a_schema_that_replicas_do_not_have_yet() {
+    let sandbox = cluster::replicated();
+    let seldom = format!("monitor = {{ user = {USER:?}, password = {PASSWORD:?}, interval = \"1m\" }}");
+    let setup = Setup::of_addresses([])
+        .servers(sandbox.nodes().iter().map(|node| format!("{:?}", node.address())))
+        .mode("split")
+        .tables(&user(USER, PASSWORD))
+        .cluster(&format!("topology = \"replication\"\n{seldom}"));
+    let gateway = cluster::start(setup, 2).await;
+    for node in sandbox.nodes().iter().skip(1) {
+        node.sql(stop_applying()).unwrap();
+    }
+    sandbox.primary().sql("CREATE DATABASE only_there").unwrap();
+    let mut session = cluster::connect(&gateway).await;
+    session.query_drop("USE only_there").await.unwrap();
+    for _ in 0..3 {
+        let schema = ask(&mut session, "SELECT DATABASE()").await;
+        assert_eq!(schema, Ok(Some("only_there".to_owned())));
+        let schema: Option<String> = session.exec_first("SELECT DATABASE()", ()).await.unwrap();
+        assert_eq!(schema.as_deref(), Some("only_there"));
+    }
+}
+
+fn stop_applying() -> &'static str {
+    match kind() {
+        Kind::Mariadb => "STOP SLAVE SQL_THREAD",
+        _ => "STOP REPLICA SQL_THREAD",
+    }
 }
 
 #[tokio::test]

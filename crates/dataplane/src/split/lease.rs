@@ -269,7 +269,7 @@ async fn try_servers(
                 if tried.len() + 1 < TRIES_MAX
                     && (may_try_another(&error)
                         || !is_primary && *target == Target::Anywhere && !error.ends_session()
-                        || !is_primary && *target == Target::Replica && denied::is_refused(&error)) =>
+                        || !is_primary && *target == Target::Replica && is_the_replicas_alone(&error)) =>
             {
                 was_gone |= split.lost_on == Some(server.id());
                 denied::note(split, &server, &error);
@@ -278,6 +278,12 @@ async fn try_servers(
             Err(refused) => return Err(refused),
         }
     }
+}
+
+/// Whether another server may do what a replica does not: it refuses the account, or lacks what the session has set, such as a schema that
+/// it has yet to learn of.
+fn is_the_replicas_alone(error: &SessionError) -> bool {
+    denied::is_refused(error) || matches!(error, SessionError::StateRefused { .. })
 }
 
 fn takes_statements(split: &Split, server: ServerId) -> bool {
