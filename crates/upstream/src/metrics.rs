@@ -42,6 +42,9 @@ impl Source for Cluster {
             out.histogram(&catalog::CHECK_DURATION, labels, &server.checks.seconds);
             let line = &server.line;
             let waiting = i64::try_from(line.len()).unwrap_or(i64::MAX);
+            out.gauge(&catalog::POOL_SIZE, labels, line.size.bound().into());
+            out.counter(&catalog::POOL_GROWN, labels, get(&line.size.grown));
+            out.counter(&catalog::POOL_SHRUNK, labels, get(&line.size.shrunk));
             out.gauge(&catalog::POOL_WAITING, labels, waiting);
             out.counter(&catalog::POOL_WAIT_TIMEOUTS, labels, get(&line.timeouts));
             out.counter(&catalog::POOL_WAIT_REJECTED, labels, get(&line.rejected));

@@ -239,10 +239,16 @@ impl Server {
         self.max_connections.load(Ordering::SeqCst)
     }
 
-    /// Whether all connections that it may have are taken, by its limit here or, as far as that is known, by its own.
+    /// Whether all connections that it may have are taken, by its limit here or, as far as that is known, by its own; or all that are of
+    /// use.
     #[inline]
     #[must_use]
     pub fn is_full(&self) -> bool {
+        self.is_at_its_limit() || self.line.size.is_reached(self.sessions())
+    }
+
+    /// The same, but for what is of use.
+    pub(crate) fn is_at_its_limit(&self) -> bool {
         let (sessions, max) = (self.sessions(), self.max_connections());
         max > 0 && sessions >= max || self.line.ceiling.is_reached(sessions)
     }

@@ -81,7 +81,9 @@ async fn while_others_have_all_connections() {
         .into_iter()
         .flat_map(|failing| asking.iter().map(move |asking| (failing, *asking)))
         .collect();
-    let gateway = cluster::narrow(cluster::single(), scripts.len() as u32).start();
+    let gateway = cluster::narrow(cluster::single(), scripts.len() as u32)
+        .cluster("pool = { adaptive = false }")
+        .start();
     let held = || {
         gateway
             .get("/sessions?pinned=true")

@@ -14,6 +14,11 @@ section! {
         /// session on.
         pub min_idle: u32 = default(0) unit "connections" in 0..=100_000, Live;
 
+        /// The pool finds out how many connections to a server are of use, and opens no more: statements wait for one in the meantime, and
+        /// plain reads go together. Those that transactions and long statements hold come on top, up to `max_connections` of the server.
+        /// `false`: one for each statement under way, up to `max_connections`.
+        pub adaptive: bool = default(true), Live;
+
         /// A connection that nobody has used for this long is closed.
         pub idle_timeout: Duration = default(minutes(5)) in ms(100)..=days(7), Live;
 

@@ -405,7 +405,7 @@ impl Cluster {
                 server.line.dismiss();
                 return;
             }
-            if !server.line.wants_seats() || server.line.ceiling.is_reached(server.sessions()) {
+            if !server.line.wants_seats() || server.is_full() {
                 return;
             }
             let Some(seat) = Seat::take(self, server) else {

@@ -122,6 +122,10 @@ pub(super) struct Life {
     /// The server's doubts when it was seen to work last.
     pub(super) doubts: u32,
     pub(super) busy: bool,
+    /// The look at the pool's size before which it was leased: see [`Series::lent`].
+    pub(super) look: u64,
+    /// Statements that are executed in its lease.
+    pub(super) statements: u32,
     /// On its way to another worker.
     pub(super) away: bool,
     /// The worker in whose share it is: see [`Shares`](super::shares::Shares).
@@ -221,6 +225,11 @@ impl<S> Connection<S> {
         }
     }
 
+    /// So many statements of sessions are executed in this lease, where it is not one.
+    pub fn note_statements(&mut self, count: u32) {
+        self.0.life.statements = count;
+    }
+
     /// Closes it, because its server has said something that nobody has asked for.
     pub fn close_as_broken(mut self) {
         self.0.life.reason = Closed::Broken;
@@ -284,6 +293,8 @@ impl Life {
             origin,
             doubts: seat.server().doubts(),
             busy: false,
+            look: 0,
+            statements: 0,
             reason: Closed::Dropped,
             seat: Some(seat),
         }
@@ -295,8 +306,10 @@ impl Life {
         self.busy = true;
         self.since = now;
         self.reason = Closed::Dropped;
+        self.statements = 1;
         self.series.idle.dec();
         self.series.busy.inc();
+        self.look = self.series.lent();
     }
 
     /// No longer in use.
@@ -309,6 +322,8 @@ impl Life {
         self.since = now;
         self.series.busy.dec();
         self.series.idle.inc();
+        self.series.returned(self.look);
+        self.series.done.add(self.statements.into());
     }
 
     /// Leaves its worker, idle.
@@ -342,6 +357,7 @@ impl Drop for Life {
         }
         if self.busy {
             self.series.busy.dec();
+            self.series.returned(self.look);
         } else {
             self.series.idle.dec();
         }

@@ -33,6 +33,7 @@ impl<S: Travel + 'static> Pool<S> {
         loop {
             tokio::select! {
                 _ = tick.tick() => {
+                    self.look_at_sizes();
                     self.tidy();
                     self.warm_up(&mut warming);
                 }
@@ -86,6 +87,18 @@ impl<S: Travel + 'static> Pool<S> {
         self.give_up();
     }
 
+    /// How many connections are of use: this worker's part, and where it is its turn that of all.
+    fn look_at_sizes(&self) {
+        let since = now().checked_sub(TICK);
+        for shelf in self.shelves.borrow().iter() {
+            shelf.series().look(shelf.unused(since));
+        }
+        let is_on = self.terms().config.pool.adaptive;
+        for server in self.cluster.pools.look_at_sizes(is_on, now()) {
+            self.cluster.serve_line(&server);
+        }
+    }
+
     /// Looks after the sessions of this worker that wait: one timer for all of them.
     fn look_after_lines(&self) {
         let (now, mut has_called) = (now(), false);
@@ -127,9 +140,10 @@ impl<S: Travel + 'static> Pool<S> {
             return false;
         }
         let keys = self.with_shelf(server, |shelf| shelf.oldest());
+        let may_end = server.is_at_its_limit();
         let mut turns = keys.iter().filter_map(|(since, key)| {
             let unused = now.saturating_duration_since(*since);
-            Some((key, self.next_for(server, key, unused, now)?))
+            Some((key, self.next_for(server, key, unused, may_end, now)?))
         });
         let (key, turn) = match (turns.next(), keys.first()) {
             (Some((key, turn)), _) => (key, Some(turn)),

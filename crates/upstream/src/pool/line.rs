@@ -21,12 +21,16 @@ use super::misfits::Misfits;
 use super::openings::Openings;
 use super::refusals::{Ceiling, FullUsers};
 use super::shares::{Offer, Shares};
+use super::size::{Size, Stall};
 use super::travel::Parcel;
 use crate::seat::Seat;
 
 /// How long one waits before other workers give up their connections for it. A connection of its own worker usually
 /// comes back sooner than a new one can be made.
 pub(crate) const PATIENCE: Duration = Duration::from_millis(5);
+
+/// So often they are asked again for one who still waits.
+const CALLED_AGAIN: Duration = Duration::from_millis(20);
 
 /// Of those in line, so many are looked at for one of another worker that can use a connection as it is.
 const LOOKED_AT: usize = 256;
@@ -59,6 +63,8 @@ pub(crate) struct Line {
     /// What the server itself has said.
     pub(crate) ceiling: Ceiling,
     pub(crate) full_users: FullUsers,
+    /// How many connections are of use.
+    pub(crate) size: Size,
     /// Accounts that it has in a form that is of no use.
     pub(super) misfits: Misfits,
     /// Accounts that it refuses, and others of the cluster let in.
@@ -105,6 +111,9 @@ struct Waiters {
     /// Those that are confined.
     confined: usize,
     shares: Shares,
+    stall: Stall,
+    /// When other workers were asked last.
+    called: Option<Instant>,
 }
 
 /// A connection that has come free on a worker.
@@ -116,6 +125,8 @@ pub(crate) struct Free<'k> {
     pub(crate) unused: Duration,
     /// Sessions of the worker that have not had to wait since it was asked last.
     pub(crate) at_once: u32,
+    /// Its seat may go to somebody who has no use for it as it is.
+    pub(crate) may_end: bool,
 }
 
 /// As what somebody gets a connection that has come free.
@@ -147,6 +158,7 @@ impl Waiters {
         let near_waited = near.map(waited);
         let far = self.far(free, near_waited, now).map(|far| (far, How::Moves));
         let other = match near_waited {
+            _ if !free.may_end => None,
             None => self.all.iter().position(|waiter| {
                 (waiter.pool == free.pool || waiter.called) && waiter.has_use_for_the_end_of(free.key)
             }),
@@ -184,6 +196,29 @@ impl Waiters {
             seen.push(waiter.pool);
         }
         None
+    }
+
+    /// The size has grown, since nothing moves. See [`Stall`].
+    fn has_stalled(&mut self, line: &Line, now: Instant) -> bool {
+        let Some(first) = self.all.iter().find(|waiter| !waiter.confined) else {
+            return false;
+        };
+        let wanted = u32::try_from(self.all.len() - self.confined).unwrap_or(u32::MAX);
+        let is_opening = line.openings.are_under_way();
+        self.stall.look(first.since, wanted, is_opening, &line.size, now)
+    }
+
+    /// What a worker cannot give up yet when somebody calls, it may a little later.
+    fn calls_again(&mut self, now: Instant) -> bool {
+        let is_long = |waiter: &Waiter| now.saturating_duration_since(waiter.since) >= CALLED_AGAIN;
+        let is_due = self.all.front().is_some_and(is_long)
+            && self
+                .called
+                .is_none_or(|called| now.saturating_duration_since(called) >= CALLED_AGAIN);
+        if is_due {
+            self.called = Some(now);
+        }
+        is_due
     }
 
     /// The places of those of one user who are confined, if any is at all.
@@ -309,6 +344,8 @@ impl Line {
         if !late.is_empty() || found.may_try {
             self.publish(&waiters);
         }
+        found.may_try |= waiters.has_stalled(self, now);
+        found.has_called |= waiters.calls_again(now);
         drop(waiters);
         for waiter in late {
             // Who is gone need not be told.
@@ -364,6 +401,7 @@ impl Line {
         let waiter = waiters.remove(position)?;
         let waited = now.saturating_duration_since(waiter.since);
         waiters.shares.waited(waiter.pool, waited);
+        waiters.stall.moved(now);
         if how == How::Moves {
             waiters.shares.goes(free.pool, waiter.pool, now);
         }

@@ -26,6 +26,7 @@ mod refusals;
 mod series;
 mod shares;
 mod shelf;
+mod size;
 mod travel;
 
 use std::cell::{Cell, Ref, RefCell};
@@ -42,11 +43,12 @@ pub(crate) use self::arming::Tracked;
 pub(crate) use self::connection::is_mariadb;
 pub use self::connection::{Baseline, Connection, Credential, CredentialSecret, Key, Opened};
 use self::connection::{Idle, Life, Origin, Parts, lifetime};
+use self::line::How;
 pub(crate) use self::line::{Grant, Line, Wish};
 use self::open::Opening;
 use self::place::Place;
 pub(crate) use self::series::Pools;
-use self::series::{Closed, Member};
+use self::series::{Closed, Member, Series};
 pub use self::shelf::OUTDATED;
 use self::shelf::{Shelf, misfit, suits};
 pub use self::travel::Travel;
@@ -107,6 +109,9 @@ impl<S: Travel> Pool<S> {
         // The numbers before what they are of: what is newer than its number is looked at again.
         let (of_config, number) = (cluster.config_number(), cluster.follow.number());
         let (config, topology) = (cluster.config(), cluster.topology());
+        for server in cluster.servers().iter() {
+            server.line.size.switch(config.pool.adaptive);
+        }
         Rc::new(Self {
             cluster,
             member,
@@ -268,7 +273,10 @@ impl<S: Travel> Pool<S> {
                     let now = now();
                     (self.find(server, key, now, &cost), now)
                 }
-                Some(place) => place.wait().await?,
+                Some(place) => match place.wait().await {
+                    Ok(found) => found,
+                    Err(error) => return self.seat_instead(server, error).map(Err),
+                },
             };
             match found {
                 // Whoever gave it back could not know. Its seat does.
@@ -295,10 +303,25 @@ impl<S: Travel> Pool<S> {
                 }
                 Found::Nothing => {
                     let since = *since.get_or_insert(now);
-                    place = Some(Place::join(self, server, key, since, now)?);
+                    place = match Place::join(self, server, key, since, now) {
+                        Ok(place) => Some(place),
+                        Err(error) => return self.seat_instead(server, error).map(Err),
+                    };
                 }
             }
         }
+    }
+
+    /// What a line that is too long or too slow is answered with where the server itself takes one more.
+    fn seat_instead(&self, server: &Arc<Server>, error: LeaseError) -> Result<Seat, LeaseError> {
+        let is_of_line = matches!(
+            error,
+            LeaseError::QueueFull { .. } | LeaseError::QueueTimeout { .. }
+        );
+        if !is_of_line || server.is_at_its_limit() || server.line.full_users.is_any() {
+            return Err(error);
+        }
+        Seat::take(&self.cluster, server).ok_or(error)
     }
 
     /// Takes a connection back, with nothing left to read and nothing under way on it, for the next who needs it. It is closed
@@ -328,7 +351,7 @@ impl<S: Travel> Pool<S> {
             // Those who are in line already come first.
             if !is_user_full
                 && !server.line.wants_seats()
-                && !server.line.ceiling.is_reached(server.sessions())
+                && !server.is_full()
                 && let Some(seat) = Seat::take(&self.cluster, server)
             {
                 return Found::Seat(seat);
@@ -339,6 +362,8 @@ impl<S: Travel> Pool<S> {
             }
             let evicted = match is_user_full {
                 true => shelf.evict_of(&key.user),
+                // Where the server takes more of them nobody's connection is closed for the size alone.
+                false if !server.is_at_its_limit() && !server.line.wants_seats() => None,
                 false => shelf.evict(key),
             };
             match evicted.and_then(|idle| idle.close(Closed::Handover)) {
@@ -379,6 +404,8 @@ impl<S: Travel> Pool<S> {
         cost: impl Fn(&S) -> u32,
     ) -> Result<Connection<S>, LeaseError> {
         let turns = &server.line.openings;
+        let series = self.with_shelf(server, |shelf| Arc::clone(shelf.series()));
+        let _counted = CountedIn::new(&series);
         let mut turn = turns.at_once();
         let since = now();
         while turn.is_none() {
@@ -487,10 +514,17 @@ impl<S: Travel> Pool<S> {
         // Not a count that all workers share.
         let opened = Rc::clone(&idle.opened);
         let server = &opened.server;
+        if server.line.size.is_surplus(server.sessions()) {
+            drop(idle.close(Closed::Size));
+            return;
+        }
+        let mut may_end = true;
         while !server.line.is_empty() {
-            let Some(turn) = self.next_for(server, &idle.opened.key, Duration::ZERO, now) else {
+            let Some(turn) = self.next_for(server, &idle.opened.key, Duration::ZERO, may_end, now) else {
                 break;
             };
+            // One seat beside it is what its coming back makes room for.
+            may_end &= turn.how != How::Ends;
             match self.deliver(turn, idle, now) {
                 Some(back) => idle = back,
                 None => return,
@@ -562,6 +596,22 @@ impl<S: Travel> fmt::Debug for Pool<S> {
             .field("busy", &self.busy())
             .field("waiting", &self.waiting())
             .finish()
+    }
+}
+
+/// One that is being opened.
+struct CountedIn<'s>(&'s Series);
+
+impl<'s> CountedIn<'s> {
+    fn new(series: &'s Series) -> Self {
+        series.opening.inc();
+        Self(series)
+    }
+}
+
+impl Drop for CountedIn<'_> {
+    fn drop(&mut self) {
+        self.0.opening.dec();
     }
 }
 

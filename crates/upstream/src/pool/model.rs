@@ -200,6 +200,7 @@ impl Model {
             key: &self.key,
             unused: Duration::from_micros(unused),
             at_once: std::mem::take(&mut self.workers[worker].at_once),
+            may_end: true,
         };
         if self.line.is_empty() {
             return false;

@@ -34,6 +34,11 @@ impl Openings {
         self.0.try_acquire().ok()
     }
 
+    /// Whether a connection is being opened.
+    pub(super) fn are_under_way(&self) -> bool {
+        self.0.available_permits() < MOST
+    }
+
     /// A turn after the others; `None` after a short while without one.
     pub(super) async fn wait(&self) -> Option<SemaphorePermit<'_>> {
         let turn = timeout(LOOK_EVERY, self.0.acquire()).await;

@@ -122,6 +122,11 @@ impl FullUsers {
         self.any.store(true, Ordering::SeqCst);
     }
 
+    /// Whether there may be any such user.
+    pub(super) fn is_any(&self) -> bool {
+        self.any.load(Ordering::SeqCst)
+    }
+
     /// Whether it would not take another one of this user.
     pub(crate) fn contains(&self, user: &str, now: Instant) -> bool {
         if !self.any.load(Ordering::SeqCst) {

@@ -2,12 +2,16 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use telemetry::{Counter, Gauge, Histogram, Samples, catalog};
 use tokio::sync::Notify;
 
-use crate::server::Server;
+use super::size::{Climb, Look};
+use crate::server::{Server, ServerId};
+
+/// Time between two looks at the sizes.
+const LOOKS_EVERY: Duration = Duration::from_millis(95);
 
 /// Why a connection was closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,6 +28,8 @@ pub(super) enum Closed {
     Ping,
     /// The server is down or removed, or was down since it was opened.
     Server,
+    /// Fewer connections do.
+    Size,
     /// Its login was too old for a session that has begun since.
     Login,
     /// The server's name has another address now.
@@ -39,13 +45,14 @@ pub(super) enum Closed {
 }
 
 impl Closed {
-    const ALL: [Self; 12] = [
+    const ALL: [Self; 13] = [
         Self::Dropped,
         Self::MaxAge,
         Self::IdleTimeout,
         Self::Broken,
         Self::Ping,
         Self::Server,
+        Self::Size,
         Self::Login,
         Self::Moved,
         Self::Config,
@@ -62,6 +69,7 @@ impl Closed {
             Self::Broken => "broken",
             Self::Ping => "ping",
             Self::Server => "server",
+            Self::Size => "size",
             Self::Login => "login",
             Self::Moved => "moved",
             Self::Config => "config",
@@ -80,6 +88,18 @@ pub(super) struct Series {
     pub(super) server: Arc<Server>,
     pub(super) idle: Gauge,
     pub(super) busy: Gauge,
+    /// Connections that are being opened, or wait for their turn.
+    pub(super) opening: Gauge,
+    /// Statements that were executed, as far as leases tell.
+    pub(super) done: Counter,
+    /// Idle connections that nobody has used since the last look, as of this one.
+    unused: Gauge,
+    /// Looks at the pool's size.
+    looks: Counter,
+    /// Connections that were leased before the last look but one.
+    held: Gauge,
+    /// Those that were leased since, before and after the last look.
+    young: [Gauge; 2],
     pub(super) opened: Counter,
     /// Live connections that came from other workers.
     pub(super) moved_in: Counter,
@@ -95,6 +115,28 @@ pub(super) struct Series {
 pub(crate) struct Pools {
     members: Mutex<Vec<Arc<Member>>>,
     ids: AtomicU64,
+    sizes: Mutex<Sizes>,
+}
+
+/// What finds the sizes of the cluster's servers.
+#[derive(Debug, Default)]
+struct Sizes {
+    looked: Option<Instant>,
+    climb: Climb,
+    /// Statements of each server, and sessions that have waited, as of the last look.
+    before: Vec<(ServerId, u64, u64)>,
+}
+
+/// What all workers have of one server.
+struct Sum {
+    server: Arc<Server>,
+    idle: u32,
+    busy: u32,
+    opening: u32,
+    unused: u32,
+    held: u32,
+    done: u64,
+    waits: u64,
 }
 
 /// A pool as the others see it.
@@ -128,11 +170,106 @@ impl Pools {
         }
     }
 
+    /// Looks at the sizes of all servers, where the last look is long enough ago: one worker does it for all. `is_on`: they are to have
+    /// sizes. Gives the servers of which more connections may be of use now.
+    pub(super) fn look_at_sizes(&self, is_on: bool, now: Instant) -> Vec<Arc<Server>> {
+        let Ok(mut sizes) = self.sizes.try_lock() else {
+            return Vec::new();
+        };
+        if sizes
+            .looked
+            .is_some_and(|looked| now.saturating_duration_since(looked) < LOOKS_EVERY)
+        {
+            return Vec::new();
+        }
+        sizes.looked = Some(now);
+        let sums = self.sums();
+        sizes.look(is_on, &sums, now);
+        let lacks =
+            |server: &Server| server.line.wants_seats() && !server.line.size.is_reached(server.sessions());
+        sums.into_iter()
+            .map(|sum| sum.server)
+            .filter(|server| lacks(server))
+            .collect()
+    }
+
+    /// Server by server.
+    fn sums(&self) -> Vec<Sum> {
+        let mut sums = Vec::<Sum>::new();
+        let count = |gauge: &Gauge| u32::try_from(gauge.get()).unwrap_or(0);
+        for member in lock(&self.members).iter() {
+            for (server, series) in lock(&member.series).iter() {
+                let sum = match sums.iter().position(|sum| sum.server.id() == server.id()) {
+                    Some(at) => &mut sums[at],
+                    None => sums.push_mut(Sum::of(server)),
+                };
+                sum.idle += count(&series.idle);
+                sum.busy += count(&series.busy);
+                sum.opening += count(&series.opening);
+                sum.unused += count(&series.unused);
+                sum.held += count(&series.held);
+                sum.waits += series.waits.get();
+                sum.done += series.done.get();
+            }
+        }
+        sums
+    }
+
     pub(crate) fn collect(&self, cluster: &str, out: &mut Samples) {
         for member in lock(&self.members).iter() {
             for (server, series) in lock(&member.series).iter() {
                 series.collect(&[cluster, server.name()], out);
             }
+        }
+    }
+}
+
+impl Sizes {
+    fn look(&mut self, is_on: bool, sums: &[Sum], now: Instant) {
+        let mut looks = Vec::with_capacity(sums.len());
+        for sum in sums {
+            let (line, id) = (&sum.server.line, sum.server.id());
+            line.size.switch(is_on);
+            let pooled = sum.idle + sum.busy + sum.opening;
+            let foreign = sum.server.sessions().saturating_sub(pooled);
+            line.size.set_beside(sum.unused + sum.held + foreign);
+            let before = self.before.iter().find(|(other, ..)| *other == id);
+            let (_, done, waits) = *before.unwrap_or(&(id, sum.done, sum.waits));
+            let waited = line.wants_seats() || waits != sum.waits;
+            let used = (sum.busy + sum.idle).saturating_sub(sum.held + sum.unused);
+            line.size.drift(used, waited);
+            looks.push(Look {
+                id,
+                bound: line.size.bound(),
+                most: sum.server.max_connections(),
+                used,
+                done: sum.done.saturating_sub(done),
+                waited,
+            });
+        }
+        self.before = sums
+            .iter()
+            .map(|sum| (sum.server.id(), sum.done, sum.waits))
+            .collect();
+        if let Some(change) = self.climb.step(now, &looks)
+            && let Some(sum) = sums.iter().find(|sum| sum.server.id() == change.id)
+        {
+            change.make(&sum.server.line.size);
+        }
+    }
+}
+
+impl Sum {
+    fn of(server: &Arc<Server>) -> Self {
+        Self {
+            server: Arc::clone(server),
+            idle: 0,
+            busy: 0,
+            opening: 0,
+            unused: 0,
+            held: 0,
+            done: 0,
+            waits: 0,
         }
     }
 }
@@ -163,6 +300,12 @@ impl Series {
             server: Arc::clone(server),
             idle: Gauge::new(),
             busy: Gauge::new(),
+            opening: Gauge::new(),
+            done: Counter::new(),
+            unused: Gauge::new(),
+            looks: Counter::new(),
+            held: Gauge::new(),
+            young: Default::default(),
             opened: Counter::new(),
             moved_in: Counter::new(),
             open_failures: Counter::new(),
@@ -171,6 +314,34 @@ impl Series {
             wait_seconds: Histogram::default(),
             lease_seconds: Histogram::default(),
         }
+    }
+
+    /// A connection is leased. The answer is for [`returned`](Self::returned).
+    pub(super) fn lent(&self) -> u64 {
+        let look = self.looks.get();
+        self.young[(look & 1) as usize].inc();
+        look
+    }
+
+    /// The same connection is back, or lost.
+    pub(super) fn returned(&self, look: u64) {
+        match self.looks.get() - look {
+            0 | 1 => self.young[(look & 1) as usize].dec(),
+            _ => self.held.dec(),
+        }
+    }
+
+    /// What was leased before the last look, and is out still, is held from here on. `unused`: idle connections that nobody has used
+    /// since then.
+    pub(super) fn look(&self, unused: usize) {
+        self.unused.set(i64::try_from(unused).unwrap_or(i64::MAX));
+        let look = self.looks.get() + 1;
+        let young = &self.young[(look & 1) as usize];
+        for _ in 0..young.get() {
+            young.dec();
+            self.held.inc();
+        }
+        self.looks.inc();
     }
 
     /// Somebody has waited for a connection, in vain or not.

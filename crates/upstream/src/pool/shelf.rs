@@ -152,6 +152,13 @@ impl<S> Shelf<S> {
         self.racks.values().map(|rack| rack.idle.len()).sum()
     }
 
+    /// Those that nobody has used since then.
+    pub(super) fn unused(&self, since: Option<Instant>) -> usize {
+        let idle = self.racks.values().flat_map(|rack| &rack.idle);
+        idle.filter(|idle| since.is_some_and(|since| idle.life.since < since))
+            .count()
+    }
+
     /// What connections of this key are like, when the last one was opened.
     pub(super) fn baseline(&self, key: &Key) -> Option<Rc<Baseline>> {
         self.racks.get(key)?.baseline.clone()

@@ -110,12 +110,13 @@ impl Packed {
 }
 
 impl<S: Travel> Pool<S> {
-    /// Who in line is next for a connection with `key` that nobody has used for so long.
+    /// Who in line is next for a connection with `key` that nobody has used for so long. `may_end`: be it for its seat.
     pub(super) fn next_for(
         &self,
         server: &Arc<Server>,
         key: &Key,
         unused: Duration,
+        may_end: bool,
         now: Instant,
     ) -> Option<Turn> {
         let at_once = self.with_shelf(server, |shelf| shelf.count_taken());
@@ -124,6 +125,7 @@ impl<S: Travel> Pool<S> {
             key,
             unused,
             at_once,
+            may_end,
         };
         server.line.next_for(free, now)
     }
@@ -141,12 +143,26 @@ impl<S: Travel> Pool<S> {
             }
             How::Moves => self.send(turn, idle, now),
             How::Ends => {
+                // Where there may be one more it is idle beside it.
+                if let Some(seat) = self.seat_beside(&idle) {
+                    let _ = turn.serve(Grant::Seat(seat));
+                    return Some(idle);
+                }
                 let seat = idle.close(Closed::Handover)?;
                 // A seat that cannot be delivered is dropped, which serves the line.
                 let _ = turn.serve(Grant::Seat(seat));
                 None
             }
         }
+    }
+
+    /// A seat without the end of this connection, where the server takes one more.
+    fn seat_beside(&self, idle: &Idle<S>) -> Option<Seat> {
+        let server = &idle.opened.server;
+        if server.is_at_its_limit() || server.line.full_users.is_any() {
+            return None;
+        }
+        Seat::take(&self.cluster, server)
     }
 
     /// Gives a connection to one who has waited on another worker. It comes back from one who has left at this moment.

@@ -29,6 +29,9 @@ fn statements(pool: &Rc<Pool<State>>, server: &Arc<Server>) -> Vec<JoinHandle<Re
     (0..MANY).map(|_| statement()).collect()
 }
 
+/// Longer than a test waits for anything.
+const LOGIN_TIMEOUT: Duration = Duration::from_secs(120);
+
 /// For how long the gateway makes anybody wait for a turn.
 const PATIENCE: Duration = Duration::from_secs(1);
 
@@ -56,7 +59,7 @@ fn and_share_what_the_first_have_opened() {
         let host = host::start();
         host.stuck.store(true, Ordering::SeqCst);
         on_a_worker(async {
-            let (pool, server) = pool_of(&host, |_| ());
+            let (pool, server) = pool_of(&host, |config| config.pool.adaptive = false);
             let since = Instant::now();
             let waiting = statements(&pool, &server);
             let begun = || host.begun.load(Ordering::SeqCst);
@@ -78,11 +81,15 @@ fn but_not_for_long_where_logins_are_slow() {
     let host = host::start();
     host.stuck.store(true, Ordering::SeqCst);
     on_a_worker(async {
-        let (pool, server) = pool_of(&host, |_| ());
+        // Whoever would wait for a login to end would wait for this.
+        let (pool, server) = pool_of(&host, |config| {
+            config.login_timeout = LOGIN_TIMEOUT;
+            config.pool.adaptive = false;
+        });
         let begun = Instant::now();
         let waiting = statements(&pool, &server);
         until("all have begun", || host.begun.load(Ordering::SeqCst) == MANY).await;
-        assert!(begun.elapsed() < Duration::from_secs(5));
+        assert!(begun.elapsed() < LOGIN_TIMEOUT);
         // Who has gone leaves nothing behind.
         waiting.iter().for_each(JoinHandle::abort);
         until("nothing is left", || server.sessions() == 0).await;
@@ -97,7 +104,10 @@ fn and_hear_at_once_that_it_is_gone_again() {
         let host = host::start();
         host.stuck.store(true, Ordering::SeqCst);
         on_a_worker(async {
-            let (pool, server) = pool_of(&host, |config| config.login_timeout = Duration::from_millis(300));
+            let (pool, server) = pool_of(&host, |config| {
+                config.login_timeout = Duration::from_millis(300);
+                config.pool.adaptive = false;
+            });
             for statement in statements(&pool, &server) {
                 statement.await.unwrap().unwrap_err();
             }

@@ -100,7 +100,7 @@ fn a_connection_that_was_given_back_is_used_again() {
 fn of_idle_connections_the_one_that_costs_least_is_taken_and_of_equals_the_newest() {
     let host = host::start();
     on_a_worker(async {
-        let (pool, server) = pool_of(&host, |_| ());
+        let (pool, server) = pool_of(&host, |config| config.pool.adaptive = false);
         let mut ids = Vec::new();
         let mut leased = Vec::new();
         for cost in [5, 1, 9, 1] {

@@ -199,6 +199,7 @@ impl Batch {
         }
         let quick = &shared.pipelines.quick;
         let members = addressed(members, &mut connection.state, quick);
+        connection.note_statements(u32::try_from(members.len()).unwrap_or(u32::MAX));
         let commands: Vec<&[u8]> = members.iter().map(|member| &*member.command).collect();
         let commands = commands.concat();
         let sent = async {

@@ -97,9 +97,8 @@ fn is_full(split: &Split, server: &Server) -> bool {
     if split.pool().config().pool.pipeline_max <= 1 {
         return false;
     }
-    let max = server.max_connections();
     let (idle, _) = split.pool().idle_and_busy(server.id());
-    server.waiting() > 0 || max > 0 && server.sessions() >= max && idle == 0
+    server.waiting() > 0 || server.is_full() && idle == 0
 }
 
 /// Sends the statement of text at the head of what the client sent with others, or alone where that comes to nothing. False where it has

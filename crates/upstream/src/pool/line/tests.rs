@@ -66,6 +66,7 @@ impl Play {
             key: &key("u"),
             unused: Duration::ZERO,
             at_once: 0,
+            may_end: true,
         };
         let turn = self.line.next_for(free, self.at(ms))?;
         Some((turn.ticket, turn.how))
