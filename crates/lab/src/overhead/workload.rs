@@ -29,6 +29,9 @@ impl fmt::Display for Protocol {
     }
 }
 
+/// The id of the first statement that a connection prepares; a gateway numbers those of its sessions in its own way.
+const FIRST_ID: u32 = 1;
+
 /// The bytes a session sends and expects, shared by all sessions of a run.
 #[derive(Clone)]
 pub(super) struct Workload {
@@ -48,7 +51,7 @@ impl Workload {
             Protocol::Text => (None, command(Command::QUERY, statement.as_bytes())),
             Protocol::Prepared => (
                 Some(command(Command::STMT_PREPARE, statement.as_bytes())),
-                execute(rows),
+                execute(FIRST_ID),
             ),
         };
         Self {
@@ -67,7 +70,7 @@ impl Workload {
 
     /// The query of a session whose statement has this id.
     pub(super) fn execution(&self, id: u32) -> Rc<[u8]> {
-        if id == self.rows {
+        if id == FIRST_ID {
             return Rc::clone(&self.query);
         }
         execute(id).into()
@@ -82,7 +85,7 @@ impl Workload {
     }
 }
 
-/// No cursor, one iteration, no parameter. The fake server's statement ids are numbers of rows.
+/// No cursor, one iteration, no parameter.
 fn execute(id: u32) -> Vec<u8> {
     let mut body = id.to_le_bytes().to_vec();
     body.push(0);

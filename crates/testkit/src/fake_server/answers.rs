@@ -10,6 +10,7 @@ use crate::result_set::{self, Shape};
 const MAX_ROWS: u32 = 100_000;
 const MAX_PARAMETERS: usize = 1000;
 const ER_UNKNOWN_COM_ERROR: u16 = 1047;
+const ER_UNKNOWN_STMT_HANDLER: u16 = 1243;
 
 /// What a login gives, and what changes the meaning of statements.
 const VARIABLES: [[&str; 2]; 10] = [
@@ -39,10 +40,11 @@ pub(super) enum Answer<'a> {
 /// Every response that was ever given, ready to be sent again.
 pub(super) struct Answers {
     result_sets: HashMap<Shape, Vec<u8>>,
-    prepared: HashMap<(u32, u16, bool), Vec<u8>>,
+    prepared: Vec<u8>,
     variables: HashMap<bool, Vec<u8>>,
     ok: Vec<u8>,
     unknown_command: Vec<u8>,
+    unknown_statement: Vec<u8>,
     results: u64,
 }
 
@@ -50,19 +52,25 @@ impl Default for Answers {
     fn default() -> Self {
         Self {
             result_sets: HashMap::new(),
-            prepared: HashMap::new(),
+            prepared: Vec::new(),
             variables: HashMap::new(),
             ok: result_set::encode_ok(1),
-            unknown_command: unknown_command(),
+            unknown_command: error(ER_UNKNOWN_COM_ERROR, *b"08S01", b"Unknown command of the fake server"),
+            unknown_statement: error(ER_UNKNOWN_STMT_HANDLER, *b"HY000", b"Unknown prepared statement handler"),
             results: 0,
         }
     }
 }
 
 impl Answers {
-    /// The answer to one command packet's payload. The id of a prepared statement is its number of rows, so that there
-    /// is nothing to remember between prepare and execute.
-    pub(super) fn answer(&mut self, command: &[u8], negotiated: Capabilities) -> Answer<'_> {
+    /// The answer to one command packet's payload. `rows_of`: of each statement that was prepared on the connection, by its id, which
+    /// is its number as on real servers.
+    pub(super) fn answer(
+        &mut self,
+        command: &[u8],
+        negotiated: Capabilities,
+        rows_of: &mut Vec<u32>,
+    ) -> Answer<'_> {
         let Some((&code, body)) = command.split_first() else {
             return Answer::Bytes(&self.unknown_command);
         };
@@ -74,17 +82,19 @@ impl Answers {
                 binary: false,
                 deprecate_eof,
             }),
-            Command::STMT_PREPARE => self.prepare_ok(rows_wanted(body), parameters(body), deprecate_eof),
-            Command::STMT_EXECUTE => match body.first_chunk() {
-                Some(id) => {
-                    let rows = u32::from_le_bytes(*id).min(MAX_ROWS);
-                    self.result_set(Shape {
-                        rows,
-                        binary: true,
-                        deprecate_eof,
-                    })
-                }
-                None => Answer::Bytes(&self.unknown_command),
+            Command::STMT_PREPARE => {
+                rows_of.push(rows_wanted(body));
+                let id = u32::try_from(rows_of.len()).unwrap_or(u32::MAX);
+                self.prepared = result_set::encode_prepare_ok(id, parameters(body), deprecate_eof);
+                Answer::Bytes(&self.prepared)
+            }
+            Command::STMT_EXECUTE => match rows_prepared(body, rows_of) {
+                Some(rows) => self.result_set(Shape {
+                    rows,
+                    binary: true,
+                    deprecate_eof,
+                }),
+                None => Answer::Bytes(&self.unknown_statement),
             },
             Command::STMT_CLOSE | Command::STMT_SEND_LONG_DATA => Answer::Silence,
             Command::QUIT => Answer::Close,
@@ -113,12 +123,12 @@ impl Answers {
         self.results += 1;
         Answer::Bytes(self.result_sets.entry(shape).or_insert_with(|| shape.encode()))
     }
+}
 
-    fn prepare_ok(&mut self, id: u32, parameters: u16, deprecate_eof: bool) -> Answer<'_> {
-        let key = (id, parameters, deprecate_eof);
-        let encode = || result_set::encode_prepare_ok(id, parameters, deprecate_eof);
-        Answer::Bytes(self.prepared.entry(key).or_insert_with(encode))
-    }
+/// The rows of the statement that an execution names.
+fn rows_prepared(body: &[u8], rows_of: &[u32]) -> Option<u32> {
+    let id = u32::from_le_bytes(*body.first_chunk()?);
+    rows_of.get(id.checked_sub(1)? as usize).copied()
 }
 
 /// Whether the first columns of the answer are to be names and values of variables. Told by the hint that whoever asks for
@@ -156,11 +166,11 @@ fn parameters(statement: &[u8]) -> u16 {
         .min(MAX_PARAMETERS) as u16
 }
 
-fn unknown_command() -> Vec<u8> {
+fn error(code: u16, sql_state: [u8; 5], message: &[u8]) -> Vec<u8> {
     let error = ErrPacket {
-        code: ER_UNKNOWN_COM_ERROR,
-        sql_state: *b"08S01",
-        message: b"Unknown command of the fake server".to_vec(),
+        code,
+        sql_state,
+        message: message.to_vec(),
     };
     let mut payload = Vec::new();
     error.encode(&mut payload, Capabilities::PROTOCOL_41);

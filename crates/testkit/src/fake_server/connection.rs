@@ -24,6 +24,8 @@ pub(super) struct Connection {
     stream: TcpStream,
     phase: Phase,
     negotiated: Capabilities,
+    /// Rows of each prepared statement, by its number.
+    rows_of: Vec<u32>,
     /// What was received and not handled: a packet whose end has not arrived, or commands pipelined behind a response
     /// that the socket did not take whole.
     waiting: Vec<u8>,
@@ -38,6 +40,7 @@ impl Connection {
             stream,
             phase: Phase::Login,
             negotiated: offered(),
+            rows_of: Vec::new(),
             waiting: Vec::new(),
             unsent: Vec::new(),
         };
@@ -109,7 +112,7 @@ impl Connection {
         match self.phase {
             Phase::Login => self.login(sequence, payload),
             Phase::AuthSwitch => self.accept_login(sequence),
-            Phase::Command => match answers.answer(payload, self.negotiated) {
+            Phase::Command => match answers.answer(payload, self.negotiated, &mut self.rows_of) {
                 Answer::Bytes(bytes) => self.send(bytes),
                 Answer::Silence => Continue(()),
                 Answer::Close => Break(()),

@@ -90,10 +90,13 @@ fn prepared_results_have_the_promised_bytes() {
     let server = FakeServer::start().unwrap();
     let (mut client, negotiated) = logged_in(&server, Capabilities::DEPRECATE_EOF);
     client.command(Command::STMT_PREPARE, b"SELECT c FROM t WHERE id > ? LIMIT 100");
-    client.expect(&encode_prepare_ok(100, 1, true));
-    client.command(Command::STMT_EXECUTE, &[100, 0, 0, 0, 0, 1, 0, 0, 0]);
+    client.expect(&encode_prepare_ok(1, 1, true));
+    client.command(Command::STMT_EXECUTE, &[1, 0, 0, 0, 0, 1, 0, 0, 0]);
     client.expect(&Shape::new(100, true, negotiated).encode());
-    client.command(Command::STMT_CLOSE, &[100, 0, 0, 0]);
+    client.command(Command::STMT_EXECUTE, &[2, 0, 0, 0, 0, 1, 0, 0, 0]);
+    let (sequence, error) = client.packet();
+    assert_eq!((sequence, &error[..3]), (1, &[0xff, 0xdb, 0x04][..]), "nothing has this id");
+    client.command(Command::STMT_CLOSE, &[1, 0, 0, 0]);
     client.command(Command::PING, &[]);
     assert_eq!(client.packet(), (1, vec![0, 0, 0, 2, 0, 0, 0]));
 }
