@@ -3,12 +3,12 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use e2e::{Gateway, Setup, eventually, kind};
 use mysql_async::prelude::Queryable;
-use mysql_async::{ChangeUserOpts, Conn, OptsBuilder};
+use mysql_async::{ChangeUserOpts, Conn, OptsBuilder, SslOpts};
 use sandbox::{PASSWORD, Sandbox, Spec, USER, free_port};
 
 /// Where accounts come from.
@@ -26,29 +26,51 @@ use Origin::{Listed, PassedThrough, Servers, Session};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
     Tcp,
+    Tls,
     /// A Unix socket of the gateway.
     Socket,
-    /// The server is reached by its Unix socket.
-    ServersSocket,
     ChangeUser,
     Redis,
 }
-use Way::{ChangeUser, Redis, ServersSocket, Socket, Tcp};
+use Way::{ChangeUser, Redis, Socket, Tcp, Tls};
 
-const DOORS: &[(Origin, Way)] = &[
-    (Session, Tcp),
-    (Session, Socket),
-    (Session, ServersSocket),
-    (Session, ChangeUser),
-    (Listed, Tcp),
-    (Listed, ChangeUser),
-    (Listed, Redis),
-    (PassedThrough, Tcp),
-    (PassedThrough, ChangeUser),
-    (PassedThrough, Redis),
-    (Servers, Tcp),
-    (Servers, ChangeUser),
-    (Servers, Redis),
+/// How the gateway reaches the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Link {
+    ByTcp,
+    BySocket,
+}
+use Link::{BySocket, ByTcp};
+
+type Door = (Origin, Way, Link);
+
+/// What decides is the same over TLS and over a socket of the gateway, whoever decides: of those there are fewer.
+const DOORS: &[Door] = &[
+    (Session, Tcp, ByTcp),
+    (Session, Tls, ByTcp),
+    (Session, Socket, ByTcp),
+    (Session, ChangeUser, ByTcp),
+    (Listed, Tcp, ByTcp),
+    (Listed, Tls, ByTcp),
+    (Listed, Socket, ByTcp),
+    (Listed, ChangeUser, ByTcp),
+    (Listed, Redis, ByTcp),
+    (PassedThrough, Tcp, ByTcp),
+    (PassedThrough, Tls, ByTcp),
+    (PassedThrough, Socket, ByTcp),
+    (PassedThrough, ChangeUser, ByTcp),
+    (PassedThrough, Redis, ByTcp),
+    (Servers, Tcp, ByTcp),
+    (Servers, ChangeUser, ByTcp),
+    (Servers, Redis, ByTcp),
+    (Session, Tcp, BySocket),
+    (Session, Socket, BySocket),
+    (Session, ChangeUser, BySocket),
+    (Listed, Tcp, BySocket),
+    (PassedThrough, Tcp, BySocket),
+    (PassedThrough, ChangeUser, BySocket),
+    (PassedThrough, Redis, BySocket),
+    (Servers, Tcp, BySocket),
 ];
 
 /// A login, and where it comes to nothing though the server would take it.
@@ -81,6 +103,7 @@ const CASES: &[Case] = &[
     Case { state: "nobody, empty", user: "door_nobody", password: "", change: "", on_server: false, narrower: NONE },
     Case { state: "not listed", user: "door_unlisted", password: "hunter2", change: "", on_server: true, narrower: NOT_LISTED },
     Case { state: "locked before", user: "door_locked", password: "hunter2", change: "", on_server: false, narrower: NONE },
+    Case { state: "expired before", user: "door_expired", password: "hunter2", change: "", on_server: false, narrower: NONE },
     Case { state: "locked", user: "door_locking", password: "hunter2", change: "ALTER USER door_locking@'%' ACCOUNT LOCK", on_server: false, narrower: NONE },
     Case { state: "expired", user: "door_expiring", password: "hunter2", change: "ALTER USER door_expiring@'%' PASSWORD EXPIRE", on_server: false, narrower: NONE },
     Case { state: "dropped", user: "door_dropped", password: "hunter2", change: "DROP USER door_dropped@'%'", on_server: false, narrower: NONE },
@@ -89,11 +112,12 @@ const CASES: &[Case] = &[
     Case { state: "revoked", user: "door_revoked", password: "hunter2", change: "REVOKE ALL ON test.* FROM door_revoked@'%'", on_server: false, narrower: NONE },
 ];
 
-const ACCOUNTS: [&str; 9] = [
+const ACCOUNTS: [&str; 10] = [
     "door_app",
     "door_open",
     "door_unlisted",
     "door_locked",
+    "door_expired",
     "door_locking",
     "door_expiring",
     "door_dropped",
@@ -115,104 +139,130 @@ fn server() -> Sandbox {
         };
         statements += &format!("CREATE USER {name}@'%' {identified}; GRANT ALL ON test.* TO {name}@'%';");
     }
-    statements += "ALTER USER door_locked@'%' ACCOUNT LOCK;";
+    statements += "ALTER USER door_locked@'%' ACCOUNT LOCK; ALTER USER door_expired@'%' PASSWORD EXPIRE;";
     sandbox.primary().sql(&statements).unwrap();
     sandbox
 }
 
-/// Gateways: one for each origin of accounts, since those that are listed are listed for all.
+/// One gateway for each origin of accounts, since those that are listed are listed for all.
 struct Doors {
-    server: u16,
-    listed: (Gateway, u16),
-    passed_through: (Gateway, u16),
-    servers: (Gateway, u16),
-    /// Of the second gateway.
-    session: u16,
-    by_servers_socket: u16,
+    listed: Entrance,
+    passed_through: Entrance,
+    servers: Entrance,
+    /// Of mode `session`, at the second gateway.
+    session: (u16, PathBuf),
+}
+
+struct Entrance {
+    gateway: Gateway,
+    redis: u16,
     socket: PathBuf,
-    _folder: tempfile::TempDir,
 }
 
-/// What changes counts within a second; tries are as fast as they can be.
-fn gateway(sandbox: &Sandbox, accounts: &str, tables: &str) -> (Gateway, u16) {
-    let redis = free_port().unwrap();
-    let address = format!(
-        "{{ address = {:?}, role = \"primary\" }}",
-        sandbox.primary().address()
-    );
-    let gateway = Setup::of_addresses([sandbox.primary().address()])
-        .servers([address])
-        .mode("split")
-        .listener("login_delay_max = \"0s\"")
-        .cluster(&format!(
-            "accounts = {{ from = {accounts:?}, interval = \"1s\" }}\npool = {{ max_age = \"1s\" }}\n\
-             monitor = {{ user = {USER:?}, password = {PASSWORD:?} }}"
-        ))
-        .tables(&format!(
-            "[[listener]]\nname = \"redis\"\nbind = \"127.0.0.1:{redis}\"\nprotocol = \"redis\"\nlogin_delay_max = \"0s\"\n\
-             [cache]\ncluster = \"main\"\n[[cache.mapping]]\nname = \"door\"\nkind = \"string\"\ntable = \"test.door\"\n\
-             key = [\"id\"]\nvalue = [\"v\"]\n{tables}"
-        ))
-        .start_unready();
-    (gateway, redis)
+/// What makes the gateways of one link.
+struct Maker<'a> {
+    sandbox: &'a Sandbox,
+    folder: &'a Path,
+    link: Link,
 }
 
-fn doors(sandbox: &Sandbox) -> Doors {
-    let folder = tempfile::tempdir().unwrap();
-    let socket = folder.path().join("forebay.sock");
-    let (session, by_servers_socket) = (free_port().unwrap(), free_port().unwrap());
-    let listener = |name: &str, bind: &str, cluster: &str| {
-        format!(
-            "[[listener]]\nname = {name:?}\nbind = {bind:?}\nmode = \"session\"\ncluster = {cluster:?}\nlogin_delay_max = \"0s\"\n"
-        )
-    };
-    let sessions = [
-        listener("session", &format!("127.0.0.1:{session}"), "main"),
-        listener("socket", socket.to_str().unwrap(), "main"),
-        listener("local", &format!("127.0.0.1:{by_servers_socket}"), "local"),
-        format!("[cluster.local]\nservers = [{:?}]\n", sandbox.primary().socket()),
-    ];
-    let mut users = format!("[[user]]\nname = {USER:?}\npassword = {PASSWORD:?}\n");
-    for name in ACCOUNTS
-        .iter()
-        .chain(&["door_nobody"])
-        .filter(|name| **name != "door_unlisted")
-    {
-        let password = if *name == "door_open" { "" } else { "hunter2" };
-        users += &format!("[[user]]\nname = {name:?}\npassword = {password:?}\n");
+impl Maker<'_> {
+    fn socket(&self, name: &str) -> PathBuf {
+        self.folder.join(format!("{:?}-{name}.sock", self.link))
     }
-    Doors {
-        server: sandbox.primary().port(),
-        listed: gateway(sandbox, "configured", &users),
-        passed_through: gateway(sandbox, "pass-through", &sessions.concat()),
-        servers: gateway(sandbox, "servers", ""),
-        session,
-        by_servers_socket,
-        socket,
-        _folder: folder,
+
+    fn tls(&self) -> String {
+        let files = self.sandbox.certificates();
+        format!(
+            "mode = \"preferred\"\ncert = {:?}\nkey = {:?}\n",
+            files.server_cert, files.server_key
+        )
+    }
+
+    fn listener(&self, mode: &str, bind: &str) -> String {
+        format!(
+            "[[listener]]\nname = {bind:?}\nbind = {bind:?}\nmode = {mode:?}\ncluster = \"main\"\nlogin_delay_max = \"0s\"\n\
+             [listener.tls]\n{}",
+            self.tls()
+        )
+    }
+
+    /// What changes counts within a second, with connections that stay for an hour; tries are as fast as they can be.
+    fn entrance(&self, accounts: &str, tables: &str) -> Entrance {
+        let redis = free_port().unwrap();
+        let node = self.sandbox.primary();
+        let address = match self.link {
+            ByTcp => node.address(),
+            BySocket => node.socket().display().to_string(),
+        };
+        let socket = self.socket(accounts);
+        let by_socket = self.listener("split", socket.to_str().unwrap());
+        let gateway = Setup::of_addresses([address.clone()])
+            .servers([format!("{{ address = {address:?}, role = \"primary\" }}")])
+            .mode("split")
+            .listener("login_delay_max = \"0s\"")
+            .listener_tls(&self.tls())
+            .cluster(&format!(
+                "accounts = {{ from = {accounts:?}, interval = \"1s\" }}\npool = {{ max_age = \"1h\" }}\n\
+                 monitor = {{ user = {USER:?}, password = {PASSWORD:?} }}"
+            ))
+            .tables(&format!(
+                "{by_socket}[[listener]]\nname = \"redis\"\nbind = \"127.0.0.1:{redis}\"\nprotocol = \"redis\"\nlogin_delay_max = \"0s\"\n\
+                 [cache]\ncluster = \"main\"\n[[cache.mapping]]\nname = \"door\"\nkind = \"string\"\ntable = \"test.door\"\n\
+                 key = [\"id\"]\nvalue = [\"v\"]\n{tables}"
+            ))
+            .start_unready();
+        Entrance {
+            gateway,
+            redis,
+            socket,
+        }
+    }
+
+    fn doors(&self) -> Doors {
+        let session = (free_port().unwrap(), self.socket("session"));
+        let sessions = [
+            format!("127.0.0.1:{}", session.0),
+            session.1.display().to_string(),
+        ]
+        .map(|bind| self.listener("session", &bind))
+        .concat();
+        let mut users = format!("[[user]]\nname = {USER:?}\npassword = {PASSWORD:?}\n");
+        let names = ACCOUNTS.iter().chain(&["door_nobody"]);
+        for name in names.filter(|name| **name != "door_unlisted") {
+            let password = if *name == "door_open" { "" } else { "hunter2" };
+            users += &format!("[[user]]\nname = {name:?}\npassword = {password:?}\n");
+        }
+        Doors {
+            listed: self.entrance("configured", &users),
+            passed_through: self.entrance("pass-through", &sessions),
+            servers: self.entrance("servers", ""),
+            session,
+        }
     }
 }
 
 impl Doors {
     async fn reads(&self, from: Origin, way: Way, user: &str, password: &str) -> bool {
-        let (gateway, redis) = match from {
+        let entrance = match from {
             Listed => &self.listed,
             PassedThrough | Session => &self.passed_through,
             Servers => &self.servers,
         };
-        let port = if from == Session {
-            self.session
-        } else {
-            gateway.port()
+        let (port, socket) = match from {
+            Session => (self.session.0, &self.session.1),
+            _ => (entrance.gateway.port(), &entrance.socket),
         };
         match way {
             Tcp => reads_row(Conn::new(options(port, user, password)).await).await,
-            ServersSocket => {
-                reads_row(Conn::new(options(self.by_servers_socket, user, password)).await).await
+            Tls => {
+                let tls = SslOpts::default().with_danger_accept_invalid_certs(true);
+                let options = options(port, user, password).ssl_opts(tls);
+                reads_row(Conn::new(options).await).await
             }
             Socket => {
                 let options = options(1, user, password)
-                    .socket(self.socket.to_str())
+                    .socket(socket.to_str())
                     .prefer_socket(true);
                 reads_row(Conn::new(options).await).await
             }
@@ -226,7 +276,7 @@ impl Doors {
                 let changed = session.change_user(other).await;
                 reads_row(changed.map(|()| session)).await
             }
-            Redis => reads_by_redis(*redis, user, password),
+            Redis => reads_by_redis(entrance.redis, user, password),
         }
     }
 }
@@ -278,12 +328,24 @@ fn reads_by_redis(port: u16, user: &str, password: &str) -> bool {
 #[tokio::test]
 async fn for_all_states_of_an_account() {
     let sandbox = server();
-    let doors = doors(&sandbox);
-    for (from, way) in DOORS {
-        eventually("all doors are open", async || {
-            doors.reads(*from, *way, USER, PASSWORD).await
-        })
-        .await;
+    let folder = tempfile::tempdir().unwrap();
+    let [by_tcp, by_socket] = [ByTcp, BySocket].map(|link| {
+        let maker = Maker {
+            sandbox: &sandbox,
+            folder: folder.path(),
+            link,
+        };
+        maker.doors()
+    });
+    let reads = async |(from, way, link): Door, user: &str, password: &str| {
+        let doors = match link {
+            ByTcp => &by_tcp,
+            BySocket => &by_socket,
+        };
+        doors.reads(from, way, user, password).await
+    };
+    for door in DOORS {
+        eventually("all doors are open", async || reads(*door, USER, PASSWORD).await).await;
     }
     for case in CASES {
         let Case {
@@ -293,30 +355,24 @@ async fn for_all_states_of_an_account() {
             ..
         } = *case;
         if !case.change.is_empty() {
-            for (from, way) in DOORS {
-                assert!(
-                    doors.reads(*from, *way, user, password).await,
-                    "{state}: {from:?} {way:?}, before"
-                );
+            for door in DOORS {
+                assert!(reads(*door, user, password).await, "{state}: {door:?}, before");
             }
             sandbox.primary().sql(case.change).unwrap();
         }
-        let on_server = reads_row(Conn::new(options(doors.server, user, password)).await).await;
+        let on_server = reads_row(Conn::new(options(sandbox.primary().port(), user, password)).await).await;
         assert_eq!(on_server, case.on_server, "{state}: the server itself");
-        for (from, way) in DOORS {
-            let expected = on_server && !(case.narrower)(*from, *way);
+        for door in DOORS {
+            let expected = on_server && !(case.narrower)(door.0, door.1);
             let what = format!(
-                "{state}: {from:?} {way:?} is {}",
+                "{state}: {door:?} is {}",
                 if expected { "open" } else { "closed" }
             );
             if case.change.is_empty() {
-                assert_eq!(doors.reads(*from, *way, user, password).await, expected, "{what}");
+                assert_eq!(reads(*door, user, password).await, expected, "{what}");
             } else {
-                // As soon as `accounts.interval` and `max_age` say.
-                eventually(&what, async || {
-                    doors.reads(*from, *way, user, password).await == expected
-                })
-                .await;
+                // As soon as `accounts.interval` says.
+                eventually(&what, async || reads(*door, user, password).await == expected).await;
             }
         }
     }

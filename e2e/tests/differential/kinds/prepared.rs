@@ -68,7 +68,7 @@ const CHANGES: &[&str] = &[
     "TRUNCATE blobs",
 ];
 
-const CURSOR: u8 = 1;
+pub const CURSOR: u8 = 1;
 const PARAMETER_COUNT_AVAILABLE: u8 = 8;
 
 pub fn add(make: &mut Maker) {

@@ -5,7 +5,7 @@
 use mysql_wire::Command;
 
 use super::Maker;
-use super::prepared::{execute, of, prepare_text};
+use super::prepared::{CURSOR, execute, of, prepare_text};
 
 /// What is there before, the statement, and what changes before it is prepared the second time and the third.
 type Case = (
@@ -147,19 +147,115 @@ const OF_MYSQL: &[Case] = &[(
     [&["SELECT @n", "DELETE FROM r2"], &["SELECT @n"]],
 )];
 
+/// Statements with so many parameters, of any type, executed twice before they are closed.
+const WITH_PARAMETERS: &[(Case, usize)] = &[
+    (
+        (
+            &["DELETE FROM r2", "INSERT INTO r2 VALUES (2), (NULL)"],
+            "SELECT a, ?, a IN (SELECT b FROM r2 WHERE b <> ?) FROM r1 WHERE a = ? OR a <> ? ORDER BY a",
+            [&["DELETE FROM r2"], &["INSERT INTO r2 VALUES (NULL), (1)"]],
+        ),
+        4,
+    ),
+    (
+        (
+            &[],
+            "INSERT IGNORE INTO r2 VALUES (?), (?)",
+            [
+                &["ALTER TABLE r2 MODIFY b VARCHAR(40)"],
+                &["DELETE FROM r2", "ALTER TABLE r2 MODIFY b INT"],
+            ],
+        ),
+        2,
+    ),
+    (
+        (
+            &["SELECT * FROM r2"],
+            "UPDATE r2 SET b = ? WHERE b IN (?, ?)",
+            [&["SELECT * FROM r2"], &["DELETE FROM r2"]],
+        ),
+        3,
+    ),
+    (
+        (
+            &["CREATE PROCEDURE r_reads(x VARCHAR(40)) BEGIN SELECT a, x FROM r1 ORDER BY a; SELECT x; END"],
+            "CALL r_reads(?)",
+            [
+                &["INSERT INTO r1 (a) VALUES (9)"],
+                &[
+                    "DROP PROCEDURE r_reads",
+                    "CREATE PROCEDURE r_reads(x VARCHAR(40)) BEGIN DELETE FROM r2; SELECT COUNT(*), x FROM r2; END",
+                ],
+            ],
+        ),
+        1,
+    ),
+    (
+        (
+            &["CREATE PROCEDURE r_tells(OUT x INT) SET x = (SELECT COUNT(*) FROM r1)"],
+            "CALL r_tells(?)",
+            [&["INSERT INTO r1 (a) VALUES (10)"], &["DROP PROCEDURE r_tells"]],
+        ),
+        1,
+    ),
+];
+
+/// Statements whose cursor is read in part, over what changes, and closed with its rows.
+const WITH_CURSOR: &[Case] = &[
+    (
+        &["INSERT INTO r1 (a) VALUES (11), (12), (13)"],
+        "SELECT a, a IN (SELECT b FROM r2) FROM r1 ORDER BY a",
+        [&["INSERT INTO r2 VALUES (NULL)"], &["DELETE FROM r2"]],
+    ),
+    (
+        &[],
+        "SELECT * FROM r1 ORDER BY 1",
+        [
+            &["ALTER TABLE r1 ADD COLUMN d INT"],
+            &["ALTER TABLE r1 DROP COLUMN d"],
+        ],
+    ),
+];
+
 /// All cases, one after the other.
 pub fn add(make: &mut Maker) {
     let further = if make.is_mariadb() { &[] } else { OF_MYSQL };
-    for (before, text, changes) in CASES.iter().chain(further) {
-        before.iter().for_each(|statement| make.add_query(statement));
-        for round in 0..=changes.len() {
-            let slot = prepare_text(make, text, 0);
-            execute(make, slot, 0, 0);
-            make.add_query("SHOW WARNINGS");
-            let close = of(Command::STMT_CLOSE, slot, &[]);
-            make.add(close);
-            let change = changes.get(round).copied().unwrap_or_default();
-            change.iter().for_each(|statement| make.add_query(statement));
-        }
+    for case in CASES.iter().chain(further) {
+        add_case(make, case, 0, |make, slot| execute(make, slot, 0, 0));
+    }
+    for (case, parameters) in WITH_PARAMETERS {
+        add_case(make, case, *parameters, |make, slot| {
+            for _ in 0..2 {
+                execute(make, slot, *parameters, 0);
+            }
+        });
+    }
+    for case in WITH_CURSOR {
+        add_case(make, case, 0, |make, slot| {
+            execute(make, slot, 0, CURSOR);
+            for rows in [1, 2] {
+                let fetch = of(Command::STMT_FETCH, slot, &[rows, 0, 0, 0]);
+                make.add(fetch);
+            }
+        });
+    }
+}
+
+/// Prepares, executes and closes a statement, before each change and behind the last.
+fn add_case(
+    make: &mut Maker,
+    (before, text, changes): &Case,
+    parameters: usize,
+    execute: impl Fn(&mut Maker, usize),
+) {
+    before.iter().for_each(|statement| make.add_query(statement));
+    for round in 0..=changes.len() {
+        let slot = prepare_text(make, text, parameters);
+        execute(make, slot);
+        make.add_query("SHOW WARNINGS");
+        let close = of(Command::STMT_CLOSE, slot, &[]);
+        make.add(close);
+        let change = changes.get(round).copied().unwrap_or_default();
+        change.iter().for_each(|statement| make.add_query(statement));
     }
 }
