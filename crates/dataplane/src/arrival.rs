@@ -362,7 +362,7 @@ async fn log_in(
         };
         let mut attempt = attempt.unwrap_or(Err(SessionError::LoginTimeout(limit)))?;
         // The wait for a server has limits of its own, and is not the client's fault.
-        let finding = find_server(worker, control, listener, story, &local);
+        let finding = Box::pin(find_server(worker, control, listener, story, &local));
         let server = attempt.beside(finding).await?;
         as_of = session_lookup::rights_of_login(worker, listener);
         let client = client.as_mut().ok_or(SessionError::ClientGone)?;

@@ -14,6 +14,8 @@
 //! An account that does not exist goes the same way with the same packets, and fails at its end: see `users`. Where the servers
 //! decide on accounts that nobody has listed (`pass-through`), those send the password itself as well.
 
+use std::time::Duration;
+
 use config::Secret;
 use mysql_wire::{AuthMoreData, AuthSwitch, ChangeUser, Greeting, Login};
 use net::Peer;
@@ -174,19 +176,22 @@ async fn judge(
                 Fast::Proof(proof) => proof,
                 Fast::InFull { nonce, is_wrong } => {
                     // By the question the client learns that its answer is wrong.
+                    let mut waited = Duration::ZERO;
                     if is_wrong {
-                        tokio::time::sleep(attempt.failed()).await;
+                        waited = attempt.failed();
+                        tokio::time::sleep(waited).await;
                     } else {
                         drop(attempt);
                     }
                     more(side, AuthMoreData::FULL_AUTH).await?;
                     let proof = password_itself(side, &nonce, None, &listener.rsa_key).await?;
                     attempt = accounts.guesses.begin(claim.asking).await?;
+                    attempt.has_waited(waited);
                     proof
                 }
                 Fast::Password { nonce, said } => {
                     let asked = password_itself(side, &nonce, Some(said), &listener.rsa_key);
-                    let proof = attempt.beside(asked).await?;
+                    let proof = attempt.beside(Box::pin(asked)).await?;
                     attempt.take_turn().await?;
                     proof
                 }

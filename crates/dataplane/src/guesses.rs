@@ -19,7 +19,6 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
-use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -163,6 +162,8 @@ pub(crate) struct Attempt<'g> {
     pair: u64,
     address: u64,
     is_trusted: bool,
+    /// What the client has been kept waiting already: see [`Self::held_back`].
+    waited: Duration,
 }
 
 impl Default for Guesses {
@@ -211,6 +212,7 @@ impl Guesses {
             pair,
             address,
             is_trusted,
+            waited: Duration::ZERO,
         };
         attempt.take_turn().await?;
         Ok(attempt)
@@ -390,8 +392,9 @@ impl Attempt<'_> {
 
     /// Does something else than to look at the password, such as to wait for the client. Where that takes long others have their turn in the
     /// meantime, so that nobody is kept waiting by those who do not answer: see [`Self::take_turn`].
-    pub(crate) async fn beside<T>(&mut self, work: impl Future<Output = T>) -> T {
-        let mut work = pin!(work);
+    ///
+    /// `work` is boxed by the caller: the login of every session has room for this, twice where it is not.
+    pub(crate) async fn beside<T>(&mut self, mut work: impl Future<Output = T> + Unpin) -> T {
         match timeout(TURN_MAX, &mut work).await {
             Ok(done) => done,
             Err(_) => {
@@ -414,8 +417,9 @@ impl Attempt<'_> {
         Ok(())
     }
 
-    /// How long a client is to wait before it may be told that its answer is wrong, if it is: as long as [`Self::failed`] would say.
-    pub(crate) fn held_back(&self) -> Duration {
+    /// How long a client is to wait before it may be told that its answer is wrong, if it is: as long as [`Self::failed`] would say, and
+    /// that much less then.
+    pub(crate) fn held_back(&mut self) -> Duration {
         let delay_max = self.who.delay_max;
         let of_next = |key, free| {
             let now = Instant::now();
@@ -426,10 +430,16 @@ impl Attempt<'_> {
                 .map_or(0, |failing| failing.failures_at(now));
             delay(failures + 1, free, delay_max)
         };
-        self.held(
+        self.waited = self.held(
             || of_next(self.pair, FREE),
             || of_next(self.address, FREE_OF_ADDRESS),
-        )
+        );
+        self.waited
+    }
+
+    /// This client has been kept waiting for so long by the attempt before.
+    pub(crate) fn has_waited(&mut self, waited: Duration) {
+        self.waited = waited;
     }
 
     /// What is held back is the answer where the next attempt does not wait.
@@ -454,7 +464,7 @@ impl Attempt<'_> {
             self.guesses.log(self.who, failures);
         }
         self.end();
-        self.held(|| of_pair, || of_address)
+        self.held(|| of_pair, || of_address).saturating_sub(self.waited)
     }
 
     fn end(&mut self) {
@@ -594,10 +604,15 @@ mod tests {
             assert_eq!(held.is_zero(), is_free, "{number}: {held:?}");
         }
         assert!(!waits(&guesses, asking(&shared, "another")));
-        let attempt = guesses.begin(asking(&shared, "another")).await.unwrap();
+        let mut attempt = guesses.begin(asking(&shared, "another")).await.unwrap();
         assert!(attempt.held_back() >= 2 * FIRST_DELAY);
+        assert_eq!(
+            attempt.failed(),
+            Duration::ZERO,
+            "it has been kept waiting before"
+        );
         let other = peer("192.0.2.2");
-        let attempt = guesses.begin(asking(&other, "another")).await.unwrap();
+        let mut attempt = guesses.begin(asking(&other, "another")).await.unwrap();
         assert_eq!(attempt.held_back(), Duration::ZERO);
     }
 
@@ -609,9 +624,9 @@ mod tests {
         let mut stalled = Vec::new();
         for _ in 0..2 {
             let mut attempt = guesses.begin(asking(&here, "app")).await.unwrap();
-            assert!(attempt.beside(async { 1 }).await == 1);
+            assert!(attempt.beside(Box::pin(async { 1 })).await == 1);
             assert!(waits(&guesses, asking(&here, "app")), "one at a time");
-            attempt.beside(sleep(2 * TURN_MAX)).await;
+            attempt.beside(Box::pin(sleep(2 * TURN_MAX))).await;
             stalled.push(attempt);
         }
         let attempt = guesses.begin(asking(&here, "app")).await.unwrap();

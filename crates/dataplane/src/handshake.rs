@@ -525,7 +525,7 @@ async fn authenticate(
         };
         let said = match server_owes {
             true => said.await?,
-            false => attempt.beside(said).await?,
+            false => attempt.beside(Box::pin(said)).await?,
         };
         let had_told = relay.has_told();
         let step = match said {
