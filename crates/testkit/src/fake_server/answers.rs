@@ -55,8 +55,16 @@ impl Default for Answers {
             prepared: Vec::new(),
             variables: HashMap::new(),
             ok: result_set::encode_ok(1),
-            unknown_command: error(ER_UNKNOWN_COM_ERROR, *b"08S01", b"Unknown command of the fake server"),
-            unknown_statement: error(ER_UNKNOWN_STMT_HANDLER, *b"HY000", b"Unknown prepared statement handler"),
+            unknown_command: error(
+                ER_UNKNOWN_COM_ERROR,
+                *b"08S01",
+                b"Unknown command of the fake server",
+            ),
+            unknown_statement: error(
+                ER_UNKNOWN_STMT_HANDLER,
+                *b"HY000",
+                b"Unknown prepared statement handler",
+            ),
             results: 0,
         }
     }

@@ -95,7 +95,11 @@ fn prepared_results_have_the_promised_bytes() {
     client.expect(&Shape::new(100, true, negotiated).encode());
     client.command(Command::STMT_EXECUTE, &[2, 0, 0, 0, 0, 1, 0, 0, 0]);
     let (sequence, error) = client.packet();
-    assert_eq!((sequence, &error[..3]), (1, &[0xff, 0xdb, 0x04][..]), "nothing has this id");
+    assert_eq!(
+        (sequence, &error[..3]),
+        (1, &[0xff, 0xdb, 0x04][..]),
+        "nothing has this id"
+    );
     client.command(Command::STMT_CLOSE, &[1, 0, 0, 0]);
     client.command(Command::PING, &[]);
     assert_eq!(client.packet(), (1, vec![0, 0, 0, 2, 0, 0, 0]));
