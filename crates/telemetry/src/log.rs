@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use std::io::{self, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, TrySendError, sync_channel};
 use std::time::{Duration, Instant};
 
 use tracing::Subscriber;
@@ -21,6 +21,8 @@ use crate::{Samples, Source, catalog};
 
 /// Lines that may wait for the writing thread.
 const QUEUE_LINES: usize = 4096;
+/// How long the writing thread lets lines gather once it has written all there were.
+const GATHER: Duration = Duration::from_millis(2);
 /// A line longer than this is dropped: with [`QUEUE_LINES`] it bounds the memory of the queue (64 MiB, where 1 MiB is
 /// usual).
 const MAX_LINE_BYTES: usize = 16 * 1024;
@@ -246,7 +248,7 @@ impl<'a> MakeWriter<'a> for Queue {
 
 fn write_lines(receiver: &Receiver<Message>, mut sink: impl Write, dropped: &AtomicU64) {
     let mut is_torn = false;
-    for message in receiver {
+    while let Some(message) = next_message(receiver) {
         match message {
             Message::Line(line) => {
                 if write_line(&mut sink, &as_one_line(&line), &mut is_torn).is_err() {
@@ -257,6 +259,19 @@ fn write_lines(receiver: &Receiver<Message>, mut sink: impl Write, dropped: &Ato
                 let _ = sink.flush();
                 let _ = done.try_send(());
             }
+        }
+    }
+}
+
+/// The next message; `None` once nobody is left who logs. A thread that has emptied the queue stays asleep for [`GATHER`] before it waits
+/// for more: otherwise every session that ends wakes it for one line.
+fn next_message(receiver: &Receiver<Message>) -> Option<Message> {
+    match receiver.try_recv() {
+        Ok(message) => Some(message),
+        Err(TryRecvError::Disconnected) => None,
+        Err(TryRecvError::Empty) => {
+            std::thread::sleep(GATHER);
+            receiver.recv().ok()
         }
     }
 }
