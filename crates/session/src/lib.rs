@@ -25,7 +25,7 @@
 //!
 //! # Where the interface is more than the contract said
 //!
-//! - [`Statement`] has an `argument` (statement id, or option), since cursors and long data belong to a statement, and the
+//! - [`Request`] has an `argument` (statement id, or option), since cursors and long data belong to a statement, and the
 //!   `text`: no tracker shows a COLLATE, nor that trackers were switched off.
 //! - [`Carried::multi_statements`] is a plain `bool`: it is always known.
 //! - A connection cannot be made to have no schema again: [`cost`] is [`CANNOT`] then, and [`rebuild`] gives a command
@@ -49,6 +49,6 @@ pub use pin::{Pin, PinReason};
 pub use rebuild::{
     CANNOT, Excursion, arming, ask_value, clear_diagnostics, cost, prime_last_insert_id, rebuild,
 };
-pub use session::{OfConnection, Session, Start, Statement};
+pub use session::{OfConnection, Request, Session, Start};
 pub use statements::{Prepared, Statements, TooManyStatements};
 pub use trackers::{ClientTrackers, TrackedVariables, TransactionInfo};

@@ -44,7 +44,7 @@ pub struct Start {
 
 /// A command just before it is sent.
 #[derive(Debug, Clone, Copy)]
-pub struct Statement<'a> {
+pub struct Request<'a> {
     pub command: Command,
     /// Of the text, or of the prepared statement that is executed. Not needed for an execute of a statement in
     /// [`Session::statements`]; a COM_QUERY without is taken for one that may do anything.

@@ -7,7 +7,7 @@ use std::num::NonZeroU64;
 use std::rc::Rc;
 
 use mysql_wire::{Command, OkPacket, Outcome, PacketHeader};
-use session::{Pin, PinReason, Prepared, Session, Statement};
+use session::{Pin, PinReason, Prepared, Request, Session};
 use sql_class::{Call, Class, Effects, Facts, StatementItem, Syntax};
 
 use crate::error::SessionError;
@@ -93,9 +93,9 @@ pub(crate) async fn bring_about(
     prepared: Option<(u32, u64)>,
 ) -> Result<(), Refused> {
     // What a function is trusted not to set it may read all the same.
-    let priming = |session: &mut Session, statement: &Statement<'_>| {
+    let priming = |session: &mut Session, statement: &Request<'_>| {
         let facts = Some(facts);
-        session.prime(&Statement { facts, ..*statement })
+        session.prime(&Request { facts, ..*statement })
     };
     while let Some(command) = with_statement(split, head, Some(facts), prepared, priming) {
         prime(split, command).await?;

@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::time::{Duration, Instant};
 
 use mysql_wire::{Command, StatusFlags};
-use session::Statement;
+use session::Request;
 use sql_class::{Class, Effects, Facts};
 
 use crate::control::Signal;
@@ -248,7 +248,7 @@ pub(crate) fn with_statement<T>(
     head: CommandHead,
     facts: Option<&Facts>,
     prepared: Option<(u32, u64)>,
-    tell: impl FnOnce(&mut session::Session, &Statement<'_>) -> T,
+    tell: impl FnOnce(&mut session::Session, &Request<'_>) -> T,
 ) -> T {
     let overlooked = facts.and_then(|facts| rules::overlooked(split, facts));
     let facts = overlooked.as_ref().or(facts);
@@ -274,7 +274,7 @@ pub(crate) fn with_statement<T>(
         };
         (option, digest)
     });
-    let statement = Statement {
+    let statement = Request {
         command: head.command,
         facts,
         argument,

@@ -34,7 +34,7 @@ pub struct Who<'a> {
 
 /// A statement as rules see it. What [`Needs`] does not ask for may be left empty.
 #[derive(Clone, Copy, Debug)]
-pub struct Statement<'a> {
+pub struct Subject<'a> {
     pub text: &'a [u8],
     pub class: StatementClass,
     /// The session's default schema.
@@ -170,7 +170,7 @@ impl RuleSet {
 
     /// What is to happen to a statement of a session with this selection.
     #[must_use]
-    pub fn decide(&self, selection: &Selection, statement: &Statement<'_>) -> Verdict {
+    pub fn decide(&self, selection: &Selection, statement: &Subject<'_>) -> Verdict {
         let mut verdict = Verdict::default();
         let digest = without_backticks(statement.digest_text);
         for compiled in selection.rules.iter().filter_map(|index| self.rules.get(*index)) {
@@ -190,7 +190,7 @@ impl RuleSet {
 
     /// Every rule with its name and what became of it, in order.
     #[must_use]
-    pub fn explain(&self, who: &Who<'_>, statement: &Statement<'_>) -> Vec<(&str, Look)> {
+    pub fn explain(&self, who: &Who<'_>, statement: &Subject<'_>) -> Vec<(&str, Look)> {
         let mut verdict = Verdict::default();
         let digest = without_backticks(statement.digest_text);
         let mut is_over = false;
@@ -265,7 +265,7 @@ struct Texts<'a> {
 }
 
 /// The first condition on the statement that does not hold, the cheap ones first.
-fn statement_differs(rule: &Rule, statement: &Statement<'_>, texts: Texts<'_>) -> Option<&'static str> {
+fn statement_differs(rule: &Rule, statement: &Subject<'_>, texts: Texts<'_>) -> Option<&'static str> {
     if !rule.class.is_empty() && !rule.class.contains(&statement.class) {
         return Some("class");
     }
@@ -311,7 +311,7 @@ fn matches_some(globs: &[Glob], name: Option<&str>) -> bool {
 }
 
 /// A glob with a dot is about schema and table, one without about the table alone.
-fn names_table(globs: &[Glob], statement: &Statement<'_>) -> bool {
+fn names_table(globs: &[Glob], statement: &Subject<'_>) -> bool {
     statement.tables.iter().any(|table| {
         let schema = table.schema.or(statement.schema);
         globs.iter().any(|glob| {

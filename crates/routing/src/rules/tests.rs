@@ -16,8 +16,8 @@ fn who() -> Who<'static> {
     }
 }
 
-fn statement() -> Statement<'static> {
-    Statement {
+fn statement() -> Subject<'static> {
+    Subject {
         text: b"/* forebay: tag=report */ SELECT a FROM orders, log.hits WHERE id = 5",
         class: StatementClass::Read,
         schema: Some("shop"),
@@ -192,7 +192,7 @@ fn a_rewrite_that_bursts_the_packet_refuses() {
         "text = 'x'\nrewrite = '{replacement}'\nrewrite_all = true"
     )]);
     let text = "x".repeat(1000);
-    let long = Statement {
+    let long = Subject {
         text: text.as_bytes(),
         ..statement()
     };
@@ -263,7 +263,7 @@ proptest! {
             .collect();
         let set = RuleSet::new(&rules, None);
         let who = Who { user: users[user], ..who() };
-        let statement = Statement { class: classes[class], ..statement() };
+        let statement = Subject { class: classes[class], ..statement() };
         let mut expected = Vec::new();
         for (place, rule) in rules.iter().enumerate() {
             if rule.user[0].as_str() == users[user] && rule.class[0] == classes[class] {

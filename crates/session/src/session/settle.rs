@@ -10,7 +10,7 @@ use super::text::{
     Collation, Count, Savepoint, begins_with_rollback, handler_step, is_computed, is_of_savepoint,
     is_one_select, may_count_rows, may_set_trackers, sets_once, uses_tables,
 };
-use super::{Current, HandlerStep, Session, Statement};
+use super::{Current, HandlerStep, Request, Session};
 use crate::variables::AUTOCOMMIT;
 use crate::{Pin, PinReason, prime_last_insert_id};
 
@@ -64,14 +64,14 @@ impl Session {
     /// even though [`Session::is_pinned`]: all that it holds are the last statement's warnings, and nobody asks for them.
     /// It is to be asked for LAST_INSERT_ID() before, where that is not [known](Session::knows_last_insert_id).
     #[must_use]
-    pub fn needs_its_connection(&self, statement: &Statement<'_>) -> bool {
+    pub fn needs_its_connection(&self, statement: &Request<'_>) -> bool {
         let ends = |reason| self.ends_with(reason, statement);
         !self.pins.as_slice().iter().all(|pin| ends(pin.reason))
     }
 
     /// Whether it may ask for the warnings or the error of the statement before, or keeps them.
     #[must_use]
-    pub fn keeps_diagnostics(&self, statement: &Statement<'_>) -> bool {
+    pub fn keeps_diagnostics(&self, statement: &Request<'_>) -> bool {
         !self.ends_with(PinReason::Diagnostics, statement)
     }
 
@@ -87,7 +87,7 @@ impl Session {
     /// What the server reports with its OK goes to [`Session::observe_ok`], like everything on a connection that the
     /// session holds; then there may be one more.
     #[must_use]
-    pub fn prime(&mut self, statement: &Statement<'_>) -> Option<Vec<u8>> {
+    pub fn prime(&mut self, statement: &Request<'_>) -> Option<Vec<u8>> {
         let (class, effects, statements) = self.what_it_does(statement);
         let several = statements > 1 && class >= Class::Write;
         let one_more = class == Class::Write && self.has_many_insert_ids();
@@ -110,7 +110,7 @@ impl Session {
     }
 
     /// A command is about to be sent on the session's connection.
-    pub fn begin(&mut self, statement: &Statement<'_>) {
+    pub fn begin(&mut self, statement: &Request<'_>) {
         if !statement.command.has_response() {
             self.begin_unanswered(statement);
             return;
@@ -171,7 +171,7 @@ impl Session {
     }
 
     /// The reason is one that ends with this statement.
-    fn ends_with(&self, reason: PinReason, statement: &Statement<'_>) -> bool {
+    fn ends_with(&self, reason: PinReason, statement: &Request<'_>) -> bool {
         if !runs_sql(statement.command) {
             return false;
         }
@@ -199,7 +199,7 @@ impl Session {
         }
     }
 
-    fn what_it_does(&self, statement: &Statement<'_>) -> (Class, Effects, u32) {
+    fn what_it_does(&self, statement: &Request<'_>) -> (Class, Effects, u32) {
         let of = |facts: &Facts| (facts.class, facts.effects, facts.statements);
         if !runs_sql(statement.command) {
             return (Class::Read, Effects::NONE, 0);
@@ -214,7 +214,7 @@ impl Session {
         prepared.map_or((Class::Unknown, Effects::NONE, 1), |prepared| of(&prepared.facts))
     }
 
-    fn current_of(&self, statement: &Statement<'_>) -> Current {
+    fn current_of(&self, statement: &Request<'_>) -> Current {
         let (class, effects, statements) = self.what_it_does(statement);
         let was_open = self.in_transaction() || !self.autocommit;
         let text = self.text_of(statement);
@@ -268,7 +268,7 @@ impl Session {
         }
     }
 
-    pub(super) fn text_of<'a>(&'a self, statement: &Statement<'a>) -> &'a [u8] {
+    pub(super) fn text_of<'a>(&'a self, statement: &Request<'a>) -> &'a [u8] {
         match statement.command {
             Command::QUERY => statement.text,
             _ if runs_sql(statement.command) => self
@@ -280,7 +280,7 @@ impl Session {
     }
 
     /// Commands without a response: there will be no [`Session::end`], and the command under way stays what it is.
-    fn begin_unanswered(&mut self, statement: &Statement<'_>) {
+    fn begin_unanswered(&mut self, statement: &Request<'_>) {
         match statement.command {
             Command::STMT_SEND_LONG_DATA => {
                 if let Some(prepared) = self.statements.get_mut(statement.argument) {

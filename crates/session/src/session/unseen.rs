@@ -10,7 +10,7 @@ use mysql_wire::session_state::Change;
 use sql_class::{Class, Dialect, Effects};
 
 use super::text::unseen;
-use super::{Session, Statement};
+use super::{Request, Session};
 use crate::PinReason;
 use crate::rebuild::ask_values;
 use crate::variables::{
@@ -52,7 +52,7 @@ impl Unseen {
 
 impl Session {
     /// Remembers what the statement sets.
-    pub(super) fn note_assigned(&mut self, statement: &Statement<'_>) {
+    pub(super) fn note_assigned(&mut self, statement: &Request<'_>) {
         let (class, effects) = (self.current.class, self.current.effects);
         let may_set = matches!(class, Class::Session | Class::Administration | Class::Unknown);
         if !self.dialect.is_mariadb() || !may_set && self.current.statements <= 1 {

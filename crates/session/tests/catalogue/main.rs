@@ -9,7 +9,7 @@ use std::rc::Rc;
 
 use mysql_wire::session_state::Change;
 use mysql_wire::{Command, OkPacket, Outcome, StatusFlags};
-use session::{Baseline, ClientTrackers, PinReason, Prepared, Session, Start, Statement};
+use session::{Baseline, ClientTrackers, PinReason, Prepared, Request, Session, Start};
 use sql_class::Dialect;
 
 const MYSQL: Dialect = Dialect::MySql { version: 90_704 };
@@ -52,8 +52,8 @@ fn statement<'a>(
     text: &'a str,
     facts: Option<&'a sql_class::Facts>,
     argument: u32,
-) -> Statement<'a> {
-    Statement {
+) -> Request<'a> {
+    Request {
         command,
         facts,
         argument,

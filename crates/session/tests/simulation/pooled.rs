@@ -6,7 +6,7 @@ use std::rc::Rc;
 use mysql_wire::session_state::{Change, changes};
 use mysql_wire::{Command, OkPacket, Outcome, StatusFlags};
 use session::{
-    Baseline, CANNOT, Carried, ClientTrackers, OfConnection, Prepared, Session, Start, Statement,
+    Baseline, CANNOT, Carried, ClientTrackers, OfConnection, Prepared, Request, Session, Start,
     clear_diagnostics, cost, rebuild,
 };
 use sql_class::Dialect;
@@ -126,7 +126,7 @@ impl Gateway {
             .slot()
             .and_then(|slot| self.clients[at].slots[usize::from(slot)]);
         let is_query = op.command() == Command::QUERY;
-        let statement = Statement {
+        let statement = Request {
             command: op.command(),
             facts: is_query.then_some(&facts),
             argument: id.unwrap_or(u32::from(*op == Op::SetOption(false))),
@@ -183,7 +183,7 @@ impl Gateway {
     }
 
     /// Gives the connection what the statement needs there.
-    fn prime(&mut self, at: usize, connection: usize, statement: &Statement<'_>) {
+    fn prime(&mut self, at: usize, connection: usize, statement: &Request<'_>) {
         while let Some(payload) = self.clients[at].session.prime(statement) {
             let ok = self.send(connection, &payload);
             // What a statement that failed has set may be reported with it, and is not shown to the client then.
@@ -355,7 +355,7 @@ impl Gateway {
         connection: usize,
         slot: u8,
         op: &Op,
-        statement: &Statement<'_>,
+        statement: &Request<'_>,
     ) -> Vec<Seen> {
         let client = &mut self.clients[at];
         let facts = Rc::new(Op::Execute { slot, cursor: false }.facts());
@@ -447,7 +447,7 @@ impl Gateway {
         self.clients[at].session.learn_meaning(&ok);
     }
 
-    fn close(&mut self, at: usize, slot: u8, statement: &Statement<'_>) -> Vec<Seen> {
+    fn close(&mut self, at: usize, slot: u8, statement: &Request<'_>) -> Vec<Seen> {
         let client = &mut self.clients[at];
         client.session.begin(statement);
         client.slots[usize::from(slot)] = None;

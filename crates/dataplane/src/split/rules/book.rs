@@ -9,7 +9,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use config::StatementClass;
-use routing::rules::{Look, RuleSet, Selection, Statement, Table, Verdict, Who};
+use routing::rules::{Look, RuleSet, Selection, Subject, Table, Verdict, Who};
 use sql_class::{Class, Digest, Facts, Hint, Syntax, TableName};
 use telemetry::Counter;
 
@@ -267,11 +267,11 @@ impl<'a> Question<'a> {
         }
     }
 
-    fn statement<'b>(self, digest: u64, digest_text: &'b str, tables: &'b [Table<'b>]) -> Statement<'b>
+    fn statement<'b>(self, digest: u64, digest_text: &'b str, tables: &'b [Table<'b>]) -> Subject<'b>
     where
         'a: 'b,
     {
-        Statement {
+        Subject {
             text: self.text,
             class: class(self.facts.class),
             schema: self.schema,
