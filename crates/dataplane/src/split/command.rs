@@ -15,8 +15,9 @@ use crate::control::Waiting;
 use crate::error::SessionError;
 use crate::flow::Flow;
 use crate::session::CommandHead;
+use crate::split::prepared::prepare;
 use crate::split::state::Split;
-use crate::split::{answer, last, lookup, prepare, told};
+use crate::split::{answer, last, lookup, told};
 
 /// As much as is read of an execution before it is forwarded: 65535 parameters have as many types of two bytes.
 const HEAD_OF_EXECUTION: usize = 256 * 1024;

@@ -13,9 +13,10 @@ use sql_class::{Effects, Facts};
 
 use crate::error::SessionError;
 use crate::session::CommandHead;
+use crate::split::prepared::execute;
 use crate::split::rows::result_set;
 use crate::split::state::Split;
-use crate::split::{answer, command, explain, rules, run, statement};
+use crate::split::{answer, command, explain, rules, run};
 
 /// The attribute; its value does not count.
 const ATTRIBUTE: &[u8] = b"forebay_explain";
@@ -89,7 +90,7 @@ pub(crate) async fn execute(
     if rules::concern(split) {
         rules::execute(split, head, id, prepared).await?;
     } else {
-        statement::execute_prepared(split, head, id, prepared).await?;
+        execute::execute_prepared(split, head, id, prepared).await?;
     }
     split.note = known.map(|rows| Box::new(Note(in_words(&rows, split.server_name()))));
     Ok(())

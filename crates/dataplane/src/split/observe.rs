@@ -13,7 +13,7 @@ use crate::flow::Flow;
 use crate::lookups::Recorder;
 use crate::relay::Answer;
 use crate::split::prepared::Renaming;
-use crate::split::room;
+use crate::split::prepared::limit;
 use crate::split::rules::TimeLimit;
 use crate::split::told::Told;
 
@@ -122,7 +122,7 @@ impl Observed<'_> {
             _ => return Ok(None),
         };
         let is_of_role = match self.renaming {
-            Some(_) if code == room::NO_ROOM => false,
+            Some(_) if code == limit::NO_ROOM => false,
             None if self.is_second_hand => false,
             None if TAKES_NO_WRITES.contains(&code) => true,
             _ => return Ok(None),

@@ -18,12 +18,13 @@ use crate::split::lease::Now;
 use crate::split::lookup::Looked;
 use crate::split::observe::Observed;
 use crate::split::prepared::Renaming;
+use crate::split::prepared::{execute, prepare};
 use crate::split::rules::TimeLimit;
 use crate::split::state::{Refused, Split};
 use crate::split::step::Step;
 use crate::split::{
-    again, ahead, answer, anywhere, arm, explain, kill, last, lease, login, lookup, note, old_primary,
-    pipeline, prepare, reset, rules, stall, statement, told, transaction,
+    again, answer, anywhere, arm, explain, kill, last, lease, login, lookup, note, old_primary, pipeline,
+    pipelined_setup, reset, rules, stall, told, transaction,
 };
 
 /// Serves commands until the session ends, and says why it ended.
@@ -39,7 +40,7 @@ pub(crate) async fn run(split: &mut Split) -> Result<Infallible, SessionError> {
         }
         let step = match head.command {
             Command::QUERY => query(split, head),
-            Command::STMT_EXECUTE | Command::STMT_BULK_EXECUTE => statement::execute(split, head),
+            Command::STMT_EXECUTE | Command::STMT_BULK_EXECUTE => execute::execute(split, head),
             _ => {
                 rare_command(split, head).await?;
                 continue;
@@ -59,9 +60,9 @@ fn rare_command<'a>(
     Box::pin(async move {
         match head.command {
             Command::STMT_PREPARE => prepare::prepare(split, head).await,
-            Command::STMT_CLOSE => statement::close(split, head).await,
-            Command::STMT_RESET => statement::reset(split, head).await,
-            Command::STMT_FETCH | Command::STMT_SEND_LONG_DATA => statement::go_on(split, head).await,
+            Command::STMT_CLOSE => execute::close(split, head).await,
+            Command::STMT_RESET => execute::reset(split, head).await,
+            Command::STMT_FETCH | Command::STMT_SEND_LONG_DATA => execute::go_on(split, head).await,
             Command::PING if split.lease.is_none() || transaction::is_on_replica(split) => {
                 answer::ok(split).await
             }
@@ -145,7 +146,9 @@ fn usual_query(split: &mut Split, head: CommandHead, facts: Facts) -> Step<'_> {
         Now::Wait(Some(on)) if pipeline::takes(split, &on.0) => {
             Step::Wait(Box::pin(pipeline::query(split, head, facts, on, target)))
         }
-        now => Step::Wait(Box::pin(ahead::lease_and_begin(split, head, facts, target, now))),
+        now => Step::Wait(Box::pin(pipelined_setup::lease_and_begin(
+            split, head, facts, target, now,
+        ))),
     }
 }
 
@@ -204,7 +207,7 @@ pub(crate) async fn on_primary(
 ) -> Result<(), SessionError> {
     let target = Target::Primary { for_writing: true };
     let now = lease::at_once(split, &target);
-    if ahead::lease_and_begin(split, head, facts.clone(), target, now).await? {
+    if pipelined_setup::lease_and_begin(split, head, facts.clone(), target, now).await? {
         relay(split, head.command).await?;
     }
     Ok(())

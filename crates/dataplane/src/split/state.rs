@@ -31,7 +31,7 @@ use crate::split::makers::{self, Makers};
 use crate::split::note::Note;
 use crate::split::observe::Shape;
 use crate::split::pipeline::Pipelines;
-use crate::split::prepare::LongTexts;
+use crate::split::prepared::prepare::LongTexts;
 use crate::split::prepared::{NextId, OnServer, close_command};
 use crate::split::rules;
 use crate::split::series::{AtPrimary, SplitSeries};

@@ -13,9 +13,10 @@ use crate::relay::{Ended, Exchanged};
 use crate::session::CommandHead;
 use crate::split::choose::Target;
 use crate::split::last::Left;
+use crate::split::prepared::execute;
 use crate::split::run::{needs_no_priming, with_statement};
 use crate::split::state::{Refused, Split};
-use crate::split::{answer, ask, command, last, lease, statement};
+use crate::split::{answer, ask, command, last, lease};
 
 /// The longest message that servers take in a `SIGNAL`, in characters.
 const MESSAGE_MAX: usize = 128;
@@ -237,7 +238,7 @@ fn about(split: &mut Split, head: CommandHead) -> (Option<Facts>, Option<(u32, u
     match head.command {
         Command::QUERY => (Some(command::facts(split, head)), None),
         Command::STMT_EXECUTE | Command::STMT_BULK_EXECUTE => {
-            let known = statement::prepared_of(split, head);
+            let known = execute::prepared_of(split, head);
             let about = known.as_ref().map(|(id, prepared)| (*id, prepared.digest));
             (known.map(|(_, prepared)| (*prepared.facts).clone()), about)
         }

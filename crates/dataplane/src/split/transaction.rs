@@ -24,9 +24,10 @@ use crate::split::ask::{self, AskError};
 use crate::split::choose::{self, PRIMARY_ONLY, Target};
 use crate::split::last::Left;
 use crate::split::lease::{self, Now};
+use crate::split::prepared::reprepare;
 use crate::split::series::OnReplica;
 use crate::split::state::{Held, Refused, Split};
-use crate::split::{answer, command, fresh, last, old_primary, rebuild, reprepare, rules, run};
+use crate::split::{answer, command, fresh, last, old_primary, rebuild, rules, run};
 
 const BEGINNINGS: [&str; 3] = ["BEGIN", "BEGIN WORK", "START TRANSACTION"];
 const ENDS: [&str; 4] = ["COMMIT", "COMMIT WORK", "ROLLBACK", "ROLLBACK WORK"];

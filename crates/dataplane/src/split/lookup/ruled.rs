@@ -8,8 +8,9 @@ use session::Prepared;
 use super::{PLAIN, text_of};
 use crate::error::SessionError;
 use crate::session::CommandHead;
+use crate::split::prepared::execute;
 use crate::split::state::Split;
-use crate::split::{rules, run, statement};
+use crate::split::{rules, run};
 
 /// What rules say of the lookup; `None` where a server or the gateway itself has to answer.
 pub(super) fn ruled(
@@ -37,7 +38,7 @@ pub(super) async fn to_server(
     match prepared {
         Some((id, prepared)) if has_rules => rules::execute(split, head, id, prepared).await,
         None if has_rules => rules::query(split, head, PLAIN).await,
-        Some((id, prepared)) => statement::execute_prepared(split, head, id, prepared).await,
+        Some((id, prepared)) => execute::execute_prepared(split, head, id, prepared).await,
         None => run::plain_query(split, head, PLAIN).await,
     }
 }

@@ -33,11 +33,12 @@ use crate::session::CommandHead;
 use crate::split::answered::{self, Why};
 use crate::split::choose::Target;
 use crate::split::lease::Now;
+use crate::split::prepared::execute;
 use crate::split::run::{self, begin, settle};
 use crate::split::series::Ran;
 use crate::split::series::SplitSeries;
 use crate::split::state::{Refused, Split};
-use crate::split::{again, ahead, answer, fresh, rules, statement};
+use crate::split::{again, answer, fresh, pipelined_setup, rules};
 
 /// The batches of one worker and cluster that wait for a connection, and what it knows of statements.
 #[derive(Default)]
@@ -118,7 +119,7 @@ pub(crate) async fn query(
         Ok(None) => {
             again::keep_to_send_again(split, head, &facts);
             // Rare: not to be room in every wait.
-            Box::pin(ahead::lease_and_begin(
+            Box::pin(pipelined_setup::lease_and_begin(
                 split,
                 head,
                 facts,
@@ -145,12 +146,12 @@ pub(crate) async fn execute(
     };
     match answered {
         Ok(Some(answered)) => {
-            statement::begin_prepared(split, head, id, &prepared);
+            execute::begin_prepared(split, head, id, &prepared);
             relay_arrived(split, head, answered, is_primary).await
         }
         Ok(None) => {
             again::keep_to_send_again(split, head, &prepared.facts);
-            let leased = statement::lease_and_execute(split, head, id, prepared, target, Now::Wait(None));
+            let leased = execute::lease_and_execute(split, head, id, prepared, target, Now::Wait(None));
             Box::pin(leased).await
         }
         Err(refused) => Box::pin(answer::refuse(split, refused)).await.map(|()| false),

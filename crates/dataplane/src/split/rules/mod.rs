@@ -28,8 +28,9 @@ use crate::error::SessionError;
 use crate::session::CommandHead;
 use crate::split::answered::Answered;
 use crate::split::choose::Target;
+use crate::split::prepared::{execute, prepare};
 use crate::split::state::{Refused, Split};
-use crate::split::{answer, command, prepare, run, statement};
+use crate::split::{answer, command, run};
 use crate::worker::Worker;
 
 pub(crate) use book::{Book, OnWorker};
@@ -211,7 +212,7 @@ pub(crate) async fn execute(
         }
         bind(split, |_| prepared.digest);
     }
-    statement::execute_prepared(split, head, id, prepared).await?;
+    execute::execute_prepared(split, head, id, prepared).await?;
     leave(split);
     Ok(())
 }

@@ -12,10 +12,11 @@ use sql_class::{Class, Effects, Facts};
 use crate::control::Waiting;
 use crate::error::SessionError;
 use crate::session::CommandHead;
+use crate::split::prepared::execute::unknown_statement;
+use crate::split::prepared::{limit, prepare};
 use crate::split::run::with_statement;
 use crate::split::state::{Refused, Split};
-use crate::split::statement::unknown_statement;
-use crate::split::{answer, ask, last, lease, prepare, room, run};
+use crate::split::{answer, ask, last, lease, run};
 
 /// Why a statement was not prepared.
 pub(crate) enum NotPrepared {
@@ -41,7 +42,7 @@ pub(crate) async fn prepare_here(split: &mut Split, id: u32, prepared: &Prepared
     for _ in 1..TRIES_MAX {
         match try_to_prepare(split, id, prepared).await {
             Err(NotPrepared::Refused(SessionError::PrepareRefused(packet)))
-                if packet.code == room::NO_ROOM && room::make(split).await => {}
+                if packet.code == limit::NO_ROOM && limit::make(split).await => {}
             done => return done,
         }
     }

@@ -1,5 +1,5 @@
 //! What it may take until a statement of text can be sent; and what goes ahead of a command of the client's, with it in one write, so
-//! that it costs no round trip: the state that a connection lacks, and (see `together`) the preparation of what is executed.
+//! that it costs no round trip: the state that a connection lacks, and (see `prepared::prepare_execute`) the preparation of what is executed.
 //!
 //! State goes ahead of plain reads, preparations and beginnings of transactions alone: where the server refuses something of it, they
 //! were executed under another one. They have left nothing behind, nobody has seen the answer, and all is dropped with the connection.

@@ -24,12 +24,13 @@ use crate::session::CommandHead;
 use crate::split::ask::{self, Reply};
 use crate::split::choose::Target;
 use crate::split::last::Left;
-use crate::split::reprepare::{NotPrepared, prepared_ids};
+use crate::split::prepared::execute::{begin_prepared, is_known_here};
+use crate::split::prepared::reprepare;
+use crate::split::prepared::reprepare::{NotPrepared, prepared_ids};
 use crate::split::series::Apart;
 use crate::split::state::{Refused, Split};
-use crate::split::statement::{begin_prepared, is_known_here};
 use crate::split::told::Told;
-use crate::split::{ahead, answer, last, lease, reprepare, run, told};
+use crate::split::{answer, last, lease, pipelined_setup, run, told};
 
 /// ER_UNKNOWN_STMT_HANDLER.
 const UNKNOWN_STATEMENT: u16 = 1243;
@@ -88,7 +89,7 @@ async fn execute(
     prepared: &Prepared,
     target: &Target,
 ) -> Result<Together, SessionError> {
-    let lacks_state = ahead::lacks_state(split);
+    let lacks_state = pipelined_setup::lacks_state(split);
     let is_known = is_known_here(split, prepared);
     if is_known && !lacks_state {
         return Ok(Together::Apart);
@@ -100,7 +101,7 @@ async fn execute(
             return set_state(split, target).await;
         }
     };
-    let state = ahead::take_state(split);
+    let state = pipelined_setup::take_state(split);
     if is_known && state.is_empty() {
         return Ok(Together::Apart);
     }
@@ -111,11 +112,11 @@ async fn execute(
     }
     let at = commands.len();
     commands.extend(plan.preparation.iter().cloned());
-    let (replies, unread) = match ahead::send(split, &commands, &plan.execution).await {
+    let (replies, unread) = match pipelined_setup::send(split, &commands, &plan.execution).await {
         Ok(answered) => answered,
         Err(broken) => return lost(split, head, id, prepared, broken).await,
     };
-    if !ahead::are_done(replies.get(..ahead_of_it).unwrap_or_default()) {
+    if !pipelined_setup::are_done(replies.get(..ahead_of_it).unwrap_or_default()) {
         // What was executed has left nothing behind. Step by step it is known what is wrong.
         lease::abandon(split);
         return match lease::lease(split, target).await {
@@ -130,7 +131,7 @@ async fn execute(
     }
     note_executed(split, id, prepared, plan);
     begin_prepared(split, head, id, prepared);
-    ahead::take_in(split, head, &unread);
+    pipelined_setup::take_in(split, head, &unread);
     Ok(Together::Sent)
 }
 
@@ -139,7 +140,9 @@ fn plan(split: &mut Split, head: CommandHead, prepared: &Prepared, is_known: boo
         // Packets of a compressed connection are numbered command by command.
         return Err(Apart::Command);
     }
-    let mut payload = ahead::whole(split, head).ok_or(Apart::Command)?.to_vec();
+    let mut payload = pipelined_setup::whole(split, head)
+        .ok_or(Apart::Command)?
+        .to_vec();
     let parsed = ExecuteHead::decode(&payload, prepared.params, split.key.capabilities);
     let parsed = parsed.map_err(|_| Apart::Command)?;
     if prepared.long_data {
@@ -179,7 +182,7 @@ fn plan(split: &mut Split, head: CommandHead, prepared: &Prepared, is_known: boo
     Ok(Plan {
         server_id,
         preparation,
-        execution: ahead::in_a_packet(&payload),
+        execution: pipelined_setup::in_a_packet(&payload),
         types,
         opens_cursor: parsed.opens_cursor,
     })
@@ -244,7 +247,7 @@ async fn was_not_executed(
     let read = tokio::select! {
         biased;
         signal = split.control.signalled(false) => Err(Broken::Signal(signal)),
-        read = reading => read.map_err(ahead::broken),
+        read = reading => read.map_err(pipelined_setup::broken),
     };
     match read {
         Ok(reply) if reply.outcome.error == Some(UNKNOWN_STATEMENT) => {
@@ -308,7 +311,7 @@ async fn lost(
     broken: Broken,
 ) -> Result<Together, SessionError> {
     begin_prepared(split, head, id, prepared);
-    ahead::take_in(split, head, &[]);
+    pipelined_setup::take_in(split, head, &[]);
     split.says_it_itself = false;
     let begun = split.wires.client.begin_command();
     begun.map_err(SessionError::ClientFailed)?;
@@ -325,12 +328,12 @@ async fn lost(
 
 /// Gives the connection the state that it lacks, by itself.
 async fn set_state(split: &mut Split, target: &Target) -> Result<Together, SessionError> {
-    let state = ahead::take_state(split);
+    let state = pipelined_setup::take_state(split);
     if state.is_empty() {
         return Ok(Together::Apart);
     }
     let ready = match lease::ask_on_lease(split, &state).await {
-        Ok(replies) if ahead::are_done(&replies) => return Ok(Together::Apart),
+        Ok(replies) if pipelined_setup::are_done(&replies) => return Ok(Together::Apart),
         Err(refused) if refused.0.ends_session() => Err(refused),
         _ => Ok(()),
     };

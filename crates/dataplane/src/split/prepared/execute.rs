@@ -17,14 +17,15 @@ use crate::session::CommandHead;
 use crate::split::choose::Target;
 use crate::split::lease::Now;
 use crate::split::lookup::Looked;
+use crate::split::prepared::prepare_execute::{self, Together};
 use crate::split::prepared::{ServerStatement, close_packets};
+use crate::split::prepared::{prepare, reprepare};
 use crate::split::run::{exchange, let_go, needs_no_priming, refuse, relay, settle, with_statement};
 use crate::split::state::{Held, Split};
 use crate::split::step::Step;
-use crate::split::together::{self, Together};
 use crate::split::{
-    again, ahead, answer, command, last, lease, lookup, note, old_primary, pipeline, prepare, reprepare,
-    rules, transaction,
+    again, answer, command, last, lease, lookup, note, old_primary, pipeline, pipelined_setup, rules,
+    transaction,
 };
 
 /// MariaDB's clients mean the statement prepared last by this id.
@@ -148,8 +149,8 @@ pub(crate) async fn lease_and_execute(
     now: Now,
 ) -> Result<bool, SessionError> {
     let facts = &prepared.facts;
-    let leaves_nothing = head.command == Command::STMT_EXECUTE && ahead::leaves_nothing(facts);
-    split.state_may_wait = leaves_nothing && ahead::may_wait(split, head);
+    let leaves_nothing = head.command == Command::STMT_EXECUTE && pipelined_setup::leaves_nothing(facts);
+    split.state_may_wait = leaves_nothing && pipelined_setup::may_wait(split, head);
     let leased = lease::go_on(split, &target, now).await;
     split.state_may_wait = false;
     if let Err(refused) = leased {
@@ -197,8 +198,12 @@ async fn begin_here(
     prepared: &Prepared,
     target: &Target,
 ) -> Result<bool, SessionError> {
-    if ahead::lacks_state(split) || !is_known_here(split, prepared) {
-        match Box::pin(together::prepare_and_execute(split, head, id, prepared, target)).await? {
+    if pipelined_setup::lacks_state(split) || !is_known_here(split, prepared) {
+        match Box::pin(prepare_execute::prepare_and_execute(
+            split, head, id, prepared, target,
+        ))
+        .await?
+        {
             Together::Sent => return Ok(true),
             Together::Ended => return Ok(false),
             Together::Apart => {}

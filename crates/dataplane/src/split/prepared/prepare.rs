@@ -12,11 +12,12 @@ use crate::error::SessionError;
 use crate::relay::{Ended, Exchanged};
 use crate::session::CommandHead;
 use crate::split::choose::Target;
+use crate::split::prepared::execute::{OF_THE_LAST, forget_figures};
 use crate::split::prepared::{Renaming, close_packets};
+use crate::split::prepared::{limit, reprepare};
 use crate::split::run::{begin, exchange, let_go, refuse, settle};
 use crate::split::state::{Refused, Split};
-use crate::split::statement::{OF_THE_LAST, forget_figures};
-use crate::split::{ahead, answer, choose, command, last, lease, reprepare, room, rules};
+use crate::split::{answer, choose, command, last, lease, pipelined_setup, rules};
 
 /// Bytes that a session's prepared statements of more than a buffer may have together.
 const LONG_TEXTS_MAX: usize = 64 * 1024 * 1024;
@@ -110,7 +111,7 @@ pub(crate) async fn prepare_as_it_is(split: &mut Split, head: CommandHead) -> Re
     begin(split, head, None);
     let text = Rc::clone(&wanted.text);
     let (text, sent) = if let Some(unread) = unread {
-        ahead::take_in(split, head, &unread);
+        pipelined_setup::take_in(split, head, &unread);
         (Rc::clone(&text), text)
     } else {
         last::put_own_figures(split, head, &wanted.facts, text)
@@ -195,7 +196,7 @@ async fn exchange_for_room(split: &mut Split, renaming: &mut Renaming, sent: &[u
             leased.connection.state.note_unused(None);
         }
         // Once there is none to be made the client is told.
-        split.may_go_elsewhere = room::make(split).await;
+        split.may_go_elsewhere = limit::make(split).await;
         if close_superfluous(split).await.is_err() {
             // The connection is lost, which the next round finds out.
             lease::abandon(split);
@@ -225,12 +226,12 @@ async fn lease_to_prepare(
     };
     // Figures are written into some.
     let is_plain = facts.effects == Effects::NONE && split.session.ask_meaning().is_none();
-    split.state_may_wait = is_plain && !split.session.is_pinned() && ahead::may_wait(split, head);
+    split.state_may_wait = is_plain && !split.session.is_pinned() && pipelined_setup::may_wait(split, head);
     let leased = lease::lease(split, &target).await;
     split.state_may_wait = false;
     leased?;
-    let unread = match ahead::lacks_state(split) {
-        true => ahead::send_whole(split, head, &target).await?,
+    let unread = match pipelined_setup::lacks_state(split) {
+        true => pipelined_setup::send_whole(split, head, &target).await?,
         false => None,
     };
     // A read-only transaction on a replica holds the connection as long as that has to be.

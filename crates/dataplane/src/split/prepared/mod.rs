@@ -7,6 +7,12 @@
 //! A client's statement ends on whatever connection it is prepared, and nobody goes there to say so: it is found out when the connection
 //! has to have room.
 
+pub(crate) mod execute;
+pub(crate) mod limit;
+pub(crate) mod prepare;
+pub(crate) mod prepare_execute;
+pub(crate) mod reprepare;
+
 use std::collections::HashMap;
 use std::rc::{Rc, Weak};
 
