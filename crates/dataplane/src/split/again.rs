@@ -8,6 +8,7 @@ use sql_class::{Class, Effects, Facts};
 use crate::error::SessionError;
 use crate::session::CommandHead;
 use crate::split::state::{Refused, Split};
+use crate::split::statement::Copy;
 use crate::split::{answer, lease, rules, server};
 
 /// Servers that may refuse one write because they take none, before that is its answer.
@@ -21,14 +22,15 @@ const NOT_AGAIN: Effects = Effects::LOADS_DATA.with(Effects::INCOMPLETE);
 pub(crate) fn send_again(split: &mut Split, command: &[u8]) -> bool {
     let lost_on = split.lease.as_ref().map(|leased| leased.connection.server.id());
     // Once, and not for ever from server to server, unless a rule says how often.
-    let is_second = split.lost_on.take().is_some();
+    let is_second = split.statement.attempts.lost_on.take().is_some();
     if !rules::may_send_again(split, is_second) || !split.wires.up.put_back(command) {
         return false;
     }
+    split.statement.comes_again();
     rules::sent_again(split);
     lease::abandon(split);
     split.shape.reset(split.key.capabilities, split.capabilities);
-    split.lost_on = lost_on;
+    split.statement.attempts.lost_on = lost_on;
     split.series().retried.inc();
     true
 }
@@ -42,12 +44,13 @@ pub(crate) async fn go_elsewhere(split: &mut Split) -> Result<(), SessionError> 
         .map(|leased| Arc::clone(&leased.connection.server));
     lease::abandon(split);
     split.listener.cluster.look_again();
-    split.refusals += 1;
-    let Some((command, server)) = split
-        .again
+    split.statement.attempts.refusals += 1;
+    let Some((copy, server)) = split
+        .statement
+        .copy
         .take()
         .zip(refusing)
-        .filter(|_| split.refusals <= REFUSALS_MAX)
+        .filter(|_| split.statement.attempts.refusals <= REFUSALS_MAX)
     else {
         return answer::tell(split, 1, SessionError::NoServerInRole).await;
     };
@@ -55,8 +58,9 @@ pub(crate) async fn go_elsewhere(split: &mut Split) -> Result<(), SessionError> 
     if let Err(Refused(error)) = server::other_primary(split, &server, &words).await {
         return answer::tell(split, 1, error).await;
     }
-    match split.wires.up.put_back(&command) {
+    match split.wires.up.put_back(&copy.packet) {
         true => {
+            split.statement.comes_again();
             rules::sent_again(split);
             Ok(())
         }
@@ -74,7 +78,7 @@ pub(crate) fn keep_to_send_again(split: &mut Split, head: CommandHead, facts: &F
         && matches!(facts.class, Class::Write | Class::Ddl)
         && !facts.effects.intersects(NOT_AGAIN);
     let is_single_write = is_write && split.session.autocommit();
-    split.may_go_elsewhere =
+    split.statement.may_go_elsewhere =
         is_single_write && !rules::routes(split) && split.lease.is_none() && head.payload_len <= LONGEST;
     let is_kept = is_write || is_plain && split.lease.is_none();
     if is_kept && head.payload_len <= LONGEST {
@@ -85,12 +89,18 @@ pub(crate) fn keep_to_send_again(split: &mut Split, head: CommandHead, facts: &F
 /// Keeps a command that any server can execute: it leaves nothing but what it sets, which is gone with the connection.
 pub(crate) fn keep_for_any(split: &mut Split, head: CommandHead) {
     keep_command(split, head, true);
-    split.control.of_split.asks_primary.set(split.again.is_some());
+    split
+        .control
+        .of_split
+        .asks_primary
+        .set(split.statement.copy.is_some());
 }
 
 fn keep_command(split: &mut Split, head: CommandHead, leaves_nothing: bool) {
     let packet = split.wires.up.unseen();
     let packet = packet.get(..PacketHeader::LEN + head.payload_len);
-    split.again = packet.map(Into::into);
-    split.leaves_nothing = leaves_nothing;
+    split.statement.copy = packet.map(|packet| Copy {
+        packet: packet.into(),
+        leaves_nothing,
+    });
 }

@@ -124,8 +124,6 @@ pub(crate) async fn end_with(
     };
     split.worker.metrics.error_sent(packet.code, error.fault());
     split.control.of_split.answered.set(Answered::Gateway);
-    // The command is over: what servers have refused of it says nothing of the next one.
-    split.refusals = 0;
     let bytes = error_bytes(&packet, sequence, split.capabilities);
     put(split, &bytes).await
 }

@@ -37,7 +37,7 @@ pub(crate) enum Why {
 pub(crate) fn note_sent(split: &Split) {
     let why = match split.control.of_split.at_primary.take() {
         Some(why) => Why::AtPrimary(why),
-        None if split.was_pinned => Why::Held,
+        None if split.statement.was_pinned => Why::Held,
         None => Why::Usual,
     };
     if let Some(leased) = &split.lease {

@@ -42,7 +42,7 @@ pub(crate) fn target_of_command(split: &Split, head: CommandHead) -> Option<Targ
 /// Once a replica has refused it the primary is asked.
 fn may_go(split: &Split) -> bool {
     split.lease.is_none()
-        && split.refusals == 0
+        && split.statement.attempts.refusals == 0
         && !split.keeps_connection
         && split.account.user.config.pooling == config::Pooling::Transaction
         && !rules::routes(split)
@@ -77,8 +77,8 @@ pub(crate) fn can_move(split: &Split, on_primary: bool) -> bool {
         }
         _ => false,
     };
-    split.leaves_nothing
-        && split.lost_on.is_none()
+    split.statement.leaves_nothing()
+        && split.statement.attempts.lost_on.is_none()
         && rules::sends_again(split)
         && (!on_primary || has_place())
 }
@@ -86,10 +86,11 @@ pub(crate) fn can_move(split: &Split, on_primary: bool) -> bool {
 /// A replica has refused it: the loop takes it up again for the primary, as if the client had just sent it.
 pub(crate) async fn ask_primary(split: &mut Split) -> Result<(), SessionError> {
     lease::abandon(split);
-    split.refusals += 1;
-    let command = split.again.take();
-    match command.is_some_and(|command| split.wires.up.put_back(&command)) {
+    split.statement.attempts.refusals += 1;
+    let copy = split.statement.copy.take();
+    match copy.is_some_and(|copy| split.wires.up.put_back(&copy.packet)) {
         true => {
+            split.statement.comes_again();
             rules::sent_again(split);
             Ok(())
         }

@@ -61,7 +61,7 @@ pub(crate) enum Now {
 
 /// The usual way, which waits for nothing: the connection that is held, or an idle one that looks like the session already.
 pub(crate) fn at_once(split: &mut Split, target: &Target) -> Now {
-    split.was_pinned = split.lease.is_some();
+    split.statement.was_pinned = split.lease.is_some();
     judge_anew(split);
     if let Some(leased) = &split.lease {
         if leased.moves_on && *target != Target::Held && split.session.in_transaction() {
@@ -76,7 +76,7 @@ pub(crate) fn at_once(split: &mut Split, target: &Target) -> Now {
             return Now::Refused;
         }
         give_back(split);
-        split.was_pinned = false;
+        split.statement.was_pinned = false;
     }
     let Some((server, is_primary)) = usual(split, target) else {
         return Now::Wait(None);
@@ -136,7 +136,7 @@ fn may_stay(split: &Split, leased: &Leased, target: &Target) -> bool {
 
 /// The server for a statement about which there is nothing unusual, and whether it is the primary.
 fn usual(split: &Split, target: &Target) -> Option<(Arc<Server>, bool)> {
-    if split.lost_on.is_some() {
+    if split.statement.attempts.lost_on.is_some() {
         return None;
     }
     let topology = split.pool().topology();
@@ -201,12 +201,7 @@ pub(crate) async fn in_time(
     target: &Target,
     chosen: Option<(Arc<Server>, bool)>,
 ) -> Result<(), Refused> {
-    let leased = try_servers(split, target, chosen).await;
-    if leased.is_err() {
-        // The client is told: the next statement is another one.
-        split.lost_on = None;
-    }
-    leased
+    try_servers(split, target, chosen).await
 }
 
 async fn try_servers(
@@ -215,10 +210,14 @@ async fn try_servers(
     mut chosen: Option<(Arc<Server>, bool)>,
 ) -> Result<(), Refused> {
     split.control.mark(Waiting::Seat);
-    let mut tried: Vec<ServerId> = split.lost_on.into_iter().collect();
+    let mut tried: Vec<ServerId> = split.statement.attempts.lost_on.into_iter().collect();
     let (mut was_full, mut was_gone) = (false, false);
     loop {
-        was_gone |= split.lost_on.is_some_and(|lost| !takes_statements(split, lost));
+        was_gone |= split
+            .statement
+            .attempts
+            .lost_on
+            .is_some_and(|lost| !takes_statements(split, lost));
         let (server, is_primary) = match chosen.take() {
             Some(chosen) => chosen,
             // Boxed, as all that a wait in line has no use for.
@@ -231,7 +230,7 @@ async fn try_servers(
         split.control.mark_if_new(Waiting::Seat);
         let catches_up = is_primary && fresh::must_catch_up(split, target, &server);
         let syncs = catches_up || !is_primary && fresh::is_galera(split);
-        let is_bare = split.state_may_wait && !syncs;
+        let is_bare = split.statement.state_may_wait && !syncs;
         let lease = async {
             match is_bare {
                 true => bare_connection(split, &server, Wait::InLine).await,
@@ -251,7 +250,7 @@ async fn try_servers(
         };
         match leased {
             // It was there all the time: somebody has ended the connection, and so the statement.
-            Ok(connection) if split.lost_on == Some(server.id()) && !was_gone => {
+            Ok(connection) if split.statement.attempts.lost_on == Some(server.id()) && !was_gone => {
                 split.pool().give_back(connection);
                 return Err(Refused(lost_with_its_server(server.name())));
             }
@@ -271,7 +270,7 @@ async fn try_servers(
                         || !is_primary && *target == Target::Anywhere && !error.ends_session()
                         || !is_primary && *target == Target::Replica && is_the_replicas_alone(&error)) =>
             {
-                was_gone |= split.lost_on == Some(server.id());
+                was_gone |= split.statement.attempts.lost_on == Some(server.id());
                 denied::note(split, &server, &error);
                 tried.push(server.id());
             }

@@ -28,6 +28,7 @@ use crate::session::{CommandHead, signal_as_error};
 use crate::side::{Side, malformed};
 use crate::split::observe::Shape;
 use crate::split::state::Split;
+use crate::split::statement::Statement;
 use crate::split::{admission, answer, lease, lookup, rules, run, stall};
 use crate::worker::Worker;
 
@@ -193,6 +194,7 @@ fn open(
         shared,
         note: None,
         told: None,
+        statement: Statement::default(),
         capabilities: client_capabilities & PASSED_ON,
         status: StatusFlags::AUTOCOMMIT,
         commands: 0,
@@ -203,20 +205,7 @@ fn open(
         with_figures: None,
         long_texts: None,
         maker: None,
-        was_pinned: false,
         counted_as_pinned: false,
-        may_go_elsewhere: false,
-        asks_for_cursor: false,
-        may_load_file: false,
-        executes_call: false,
-        took_no_writes: false,
-        refusals: 0,
-        again: None,
-        leaves_nothing: false,
-        number: None,
-        lost_on: None,
-        says_it_itself: false,
-        state_may_wait: false,
         last_prepared: 0,
         writer: Cell::default(),
         written_on: None,

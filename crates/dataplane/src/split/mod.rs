@@ -48,6 +48,7 @@ mod series;
 mod server;
 mod stall;
 mod state;
+mod statement;
 mod step;
 mod strong;
 mod told;

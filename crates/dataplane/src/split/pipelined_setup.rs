@@ -34,9 +34,9 @@ pub(crate) async fn lease_and_begin(
     target: Target,
     now: Now,
 ) -> Result<bool, SessionError> {
-    split.state_may_wait = leaves_nothing(&facts) && may_wait(split, head);
+    split.statement.state_may_wait = leaves_nothing(&facts) && may_wait(split, head);
     let leased = lease::go_on(split, &target, now).await;
-    split.state_may_wait = false;
+    split.statement.state_may_wait = false;
     let ready = match leased {
         Ok(()) if lacks_state(split) => Box::pin(send_whole(split, head, &target)).await,
         leased => leased.map(|()| None),
@@ -140,7 +140,7 @@ pub(crate) fn take_in(split: &mut Split, head: CommandHead, unread: &[u8]) {
     split.wires.up.discard(len);
     split.wires.traffic.add_up(len);
     split.wires.down.fill(unread);
-    split.says_it_itself = true;
+    split.statement.is_ours = true;
 }
 
 pub(crate) fn are_done(replies: &[Reply]) -> bool {

@@ -32,7 +32,7 @@ pub(crate) async fn run(split: &mut Split) -> Result<Infallible, SessionError> {
     loop {
         let head = command::accept(split).await?;
         split.commands += 1;
-        (split.again, split.may_go_elsewhere, split.number) = (None, false, None);
+        split.statement = split.statement.next();
         split.control.of_split.asks_primary.set(false);
         split.worker.metrics.commands[usize::from(head.command.0)].inc();
         if split.told.is_some() && !Box::pin(told::bring_back(split, head)).await? {
@@ -100,7 +100,7 @@ fn query(split: &mut Split, head: CommandHead) -> Step<'_> {
     if rules::concern(split) {
         return Step::to_the_end(rules::query(split, head, facts));
     }
-    split.number = pipeline::number(split, &facts);
+    split.statement.number = pipeline::number(split, &facts);
     usual_query(split, head, facts)
 }
 
@@ -238,8 +238,7 @@ pub(crate) fn let_go(
 
 /// Tells the session what is about to be sent.
 pub(crate) fn begin(split: &mut Split, head: CommandHead, facts: Option<&Facts>) {
-    split.may_load_file = facts.is_some_and(|facts| command::may_load_file(split, facts));
-    split.executes_call = false;
+    split.statement.may_load_file = facts.is_some_and(|facts| command::may_load_file(split, facts));
     with_statement(split, head, facts, None, |session, statement| {
         session.begin(statement)
     });
@@ -299,7 +298,7 @@ pub(crate) fn exchange<'a>(
 
 /// Relays an answer that is there already, to a command that was sent then.
 pub(crate) async fn exchange_arrived(split: &mut Split, command: Command, since: Instant) -> Ended {
-    split.says_it_itself = true;
+    split.statement.is_ours = true;
     exchange_since(split, command, None, || Some(since)).await
 }
 
@@ -323,23 +322,25 @@ async fn exchange_since(
     stall::renew(split);
     last::note_sent(split, command);
     split.shape.begin(command, split.lasting_status());
-    split.shape.allow(split.asks_for_cursor, split.may_load_file);
-    if split.executes_call {
+    split
+        .shape
+        .allow(split.statement.asks_for_cursor, split.statement.may_load_file);
+    if split.statement.executes_call {
         split.shape.expect_more();
     }
     // What the gateway says instead is one packet and waits in the flow.
-    let request_done = std::mem::take(&mut split.says_it_itself);
+    let request_done = std::mem::take(&mut split.statement.is_ours);
     let limit = TimeLimit::begin(split);
     lookup::note_sent(split, command);
     let on_primary = split.lease.as_ref().is_some_and(|leased| leased.is_primary);
-    let can_move = split.again.is_some() && anywhere::can_move(split, on_primary);
+    let can_move = split.statement.copy.is_some() && anywhere::can_move(split, on_primary);
     let mut observed = Observed {
         shape: &mut split.shape,
         session: &mut split.session,
         client: split.capabilities,
         server: split.key.capabilities,
         renaming,
-        may_go_elsewhere: split.may_go_elsewhere,
+        may_go_elsewhere: split.statement.may_go_elsewhere,
         is_second_hand: split.control.of_split.asks_primary.get() && !on_primary,
         took_no_writes: None,
         limit: limit.as_ref(),
@@ -363,7 +364,7 @@ async fn exchange_since(
     split.note_refusal(refusal);
     told::renew(split, &ended, told);
     if arrived().is_none()
-        && let Some(number) = split.number
+        && let Some(number) = split.statement.number
     {
         pipeline::note_alone(split, number, &ended, reported);
     }
@@ -386,7 +387,7 @@ pub(crate) async fn settle(split: &mut Split, ended: Ended) -> Result<(), Sessio
         return Err(SessionError::ClientGone);
     }
     match ended.result {
-        Ok(Exchanged::Done(outcome)) if split.took_no_writes => {
+        Ok(Exchanged::Done(outcome)) if split.statement.took_no_writes => {
             split.session.end(&outcome);
             match split.control.of_split.asks_primary.get() {
                 true => Box::pin(anywhere::ask_primary(split)).await,
@@ -394,8 +395,7 @@ pub(crate) async fn settle(split: &mut Split, ended: Ended) -> Result<(), Sessio
             }
         }
         Ok(Exchanged::Done(outcome)) => {
-            let sent = split.again.take();
-            (split.lost_on, split.refusals) = (None, 0);
+            let sent = split.statement.copy.take();
             if outcome.has_status {
                 split.status = outcome.status;
             } else if outcome.error.is_some() && !split.session.in_transaction() {
@@ -408,7 +408,7 @@ pub(crate) async fn settle(split: &mut Split, ended: Ended) -> Result<(), Sessio
             split.session.end(&outcome);
             last::note_answered(split, &outcome);
             split.note_written();
-            last::note_made(split, &outcome, sent.as_deref());
+            last::note_made(split, &outcome, sent.as_ref().map(|copy| &*copy.packet));
             release(split).await
         }
         // The session knows of it, and there is no answer that could end it.
@@ -416,14 +416,15 @@ pub(crate) async fn settle(split: &mut Split, ended: Ended) -> Result<(), Sessio
         Ok(Exchanged::Streaming) => Box::pin(stream(split)).await,
         Err(broken) => {
             // Nobody knows what has become of a write.
-            let may_send_again = split.leaves_nothing && ended.request_done && ended.said == 0;
-            let again = split.again.take().filter(|_| may_send_again);
+            let may_send_again = ended.request_done && ended.said == 0;
+            let copy = split.statement.copy.take();
+            let again = copy.filter(|copy| copy.leaves_nothing && may_send_again);
             Box::pin(lost(
                 split,
                 broken,
                 ended.error_sequence,
                 ended.request_done,
-                again,
+                again.map(|copy| copy.packet),
             ))
             .await
         }

@@ -35,6 +35,7 @@ use crate::split::prepared::prepare::LongTexts;
 use crate::split::prepared::{NextId, OnServer, close_command};
 use crate::split::rules;
 use crate::split::series::{AtPrimary, SplitSeries};
+use crate::split::statement::Statement;
 use crate::split::strong::ReadIndex;
 use crate::split::told::Told;
 use crate::split::vain::VainWaits;
@@ -196,6 +197,8 @@ pub(crate) struct Split {
     pub(crate) wires: Wires,
     pub(crate) lease: Option<Leased>,
     pub(crate) session: session::Session,
+    /// The command under way.
+    pub(crate) statement: Statement,
     pub(crate) rules: rules::OfSession,
     pub(crate) lookups: Option<Box<lookup::OfSession>>,
     /// Why its last statement went where it went, where its client has asked for that.
@@ -224,33 +227,8 @@ pub(crate) struct Split {
     pub(crate) with_figures: Option<Box<WithFigures>>,
     /// Where there are long ones among the texts it has prepared.
     pub(crate) long_texts: Option<Box<LongTexts>>,
-    /// The session was bound to its connection before the command under way.
-    pub(crate) was_pinned: bool,
     /// It is counted among those that hold a connection.
     pub(crate) counted_as_pinned: bool,
-    /// The command under way may be executed elsewhere if its server takes no writes, and has turned out to be so.
-    pub(crate) may_go_elsewhere: bool,
-    /// The last COM_STMT_EXECUTE asked for a cursor.
-    pub(crate) asks_for_cursor: bool,
-    /// The command under way may load a file of the client's.
-    pub(crate) may_load_file: bool,
-    /// It executes a prepared `CALL`.
-    pub(crate) executes_call: bool,
-    pub(crate) took_no_writes: bool,
-    /// How often the command under way was refused so.
-    pub(crate) refusals: u8,
-    /// A command that may be sent to another server where its own is lost before it answers.
-    pub(crate) again: Option<Box<[u8]>>,
-    /// Whether that is a read that leaves nothing behind, however often it is executed.
-    pub(crate) leaves_nothing: bool,
-    /// What the command under way has in common with those that differ in values only; see `pipeline`.
-    pub(crate) number: Option<u64>,
-    /// The server that was lost with it.
-    pub(crate) lost_on: Option<ServerId>,
-    /// The next command to be relayed is not what the client sent but waits in the flow, whole.
-    pub(crate) says_it_itself: bool,
-    /// What a connection lacks of the session's state may wait for the statement, to be sent with it.
-    pub(crate) state_may_wait: bool,
     /// The client's id of the statement it prepared last.
     pub(crate) last_prepared: u32,
     /// Of several servers that take writes, the one that takes this session's.
@@ -371,7 +349,7 @@ impl Split {
         let mut bytes = Vec::with_capacity(payload.len() + PacketHeader::LEN);
         write_packet(&mut bytes, &mut 0, payload);
         self.wires.up.say(&bytes);
-        self.says_it_itself = true;
+        self.statement.is_ours = true;
     }
 
     /// The server that takes this session's writes: the primary, or always the same of several, as long as it takes any.
@@ -450,7 +428,7 @@ const COMMON_MAX: usize = 64;
 impl Split {
     /// Whether the server has just refused a write because it takes none, in which words.
     pub(crate) fn note_refusal(&mut self, refusal: Option<Box<ErrPacket>>) {
-        self.took_no_writes = refusal.is_some();
+        self.statement.took_no_writes = refusal.is_some();
         if let Some(refusal) = refusal {
             *self.shared.refusal.borrow_mut() = String::from_utf8_lossy(&refusal.message).into();
         }

@@ -414,7 +414,7 @@ async fn begin_on_primary(split: &mut Split) -> Result<OkPacket, Refused> {
     let begin = ask::query(capabilities, "START TRANSACTION");
     let replies = lease::ask_on_lease(split, &[begin]).await?;
     // The session's last statement was not on this connection, nor is it the last on it.
-    split.was_pinned = false;
+    split.statement.was_pinned = false;
     if let Some(leased) = &mut split.lease {
         leased.left = Left::default();
     }

@@ -7,6 +7,8 @@ use mysql_wire::statement::ExecuteHead;
 use session::Prepared;
 
 use crate::split::state::{Held, Split};
+#[cfg(doc)]
+use crate::split::statement::Statement;
 
 /// What a connection has to have prepared for it.
 pub(super) struct Execution {
@@ -16,11 +18,11 @@ pub(super) struct Execution {
 }
 
 impl Execution {
-    /// Of the command that is [kept to be sent again](Split::again), into which the types of its parameters are put where the client has
+    /// Of the command that is [kept to be sent again](Statement::copy), into which the types of its parameters are put where the client has
     /// sent them before. `None` for one that has to go alone: with a cursor, long data or query attributes, without types.
     pub(super) fn of(split: &mut Split, id: u32, prepared: &Prepared) -> Option<Self> {
-        let command = split.again.as_deref()?;
-        let payload = command.get(PacketHeader::LEN..)?;
+        let copy = split.statement.copy.as_mut()?;
+        let payload = copy.packet.get(PacketHeader::LEN..)?;
         let parsed = ExecuteHead::decode(payload, prepared.params, split.key.capabilities).ok()?;
         let is_held = prepared.long_data || prepared.cursor;
         if is_held || parsed.opens_cursor || parsed.attributes > 0 {
@@ -37,7 +39,7 @@ impl Execution {
             if !parsed.inject_types(&mut changed, &known) {
                 return None;
             }
-            split.again = Some(in_a_packet(&changed));
+            copy.packet = in_a_packet(&changed);
             types = Some(known);
         }
         if prepared.types != types

@@ -73,8 +73,8 @@ pub(crate) fn note_alone(split: &Split, number: u64, ended: &Ended, reported: bo
 /// Whether the command under way, which would have to wait for a connection to this server, goes with others.
 pub(crate) fn takes(split: &Split, server: &Server) -> bool {
     let is_quick = |number| split.shared.pipelines.quick.contains(number);
-    split.number.is_some_and(is_quick)
-        && split.again.is_some()
+    split.statement.number.is_some_and(is_quick)
+        && split.statement.copy.is_some()
         && is_full(split, server)
         && !keeps_connections(split)
 }
@@ -179,9 +179,10 @@ async fn with_others(
     server: &Arc<Server>,
     execution: Option<Execution>,
 ) -> Result<Option<Answered>, Refused> {
-    let Some((number, mut command)) = split.number.zip(split.again.take()) else {
+    let Some((number, copy)) = split.statement.number.zip(split.statement.copy.take()) else {
         return Ok(None);
     };
+    let mut command = copy.packet;
     // Clients under compression number packets as they like; a server without ends the connection for it, which is everybody's.
     const NUMBER: usize = 3;
     match command.get_mut(NUMBER) {

@@ -41,7 +41,7 @@ pub(crate) const OF_THE_LAST: Effects = Effects::READS_ROW_COUNT
 
 /// COM_STMT_EXECUTE and MariaDB's bulk execution.
 pub(crate) fn execute(split: &mut Split, head: CommandHead) -> Step<'_> {
-    split.asks_for_cursor = asks_for_cursor(command::payload(split, head));
+    split.statement.asks_for_cursor = asks_for_cursor(command::payload(split, head));
     if head.command == Command::STMT_BULK_EXECUTE && !may_bulk(split, head) {
         let error = match lease::dialect(split).is_mariadb() {
             true => SessionError::NotInProtocol,
@@ -98,7 +98,7 @@ fn usual_execute(split: &mut Split, head: CommandHead, id: u32, prepared: Prepar
         return Step::to_the_end(refuse(split, SessionError::StatementChanged));
     }
     again::keep_to_send_again(split, head, &prepared.facts);
-    split.number = pipeline::number_of_execution(split, head, &prepared);
+    split.statement.number = pipeline::number_of_execution(split, head, &prepared);
     split.control.shown.prepared(prepared.digest);
     let about = Some((id, prepared.digest));
     if split.lease.is_some()
@@ -150,9 +150,9 @@ pub(crate) async fn lease_and_execute(
 ) -> Result<bool, SessionError> {
     let facts = &prepared.facts;
     let leaves_nothing = head.command == Command::STMT_EXECUTE && pipelined_setup::leaves_nothing(facts);
-    split.state_may_wait = leaves_nothing && pipelined_setup::may_wait(split, head);
+    split.statement.state_may_wait = leaves_nothing && pipelined_setup::may_wait(split, head);
     let leased = lease::go_on(split, &target, now).await;
-    split.state_may_wait = false;
+    split.statement.state_may_wait = false;
     if let Err(refused) = leased {
         return Box::pin(answer::refuse(split, refused)).await.map(|()| false);
     }
@@ -233,8 +233,8 @@ fn forget_types(split: &mut Split, id: u32, prepared: &Prepared) {
 }
 
 pub(crate) fn begin_prepared(split: &mut Split, head: CommandHead, id: u32, prepared: &Prepared) {
-    split.may_load_file = command::may_load_file(split, &prepared.facts);
-    split.executes_call = is_call(prepared);
+    split.statement.may_load_file = command::may_load_file(split, &prepared.facts);
+    split.statement.executes_call = is_call(prepared);
     let about = Some((id, prepared.digest));
     with_statement(split, head, Some(&prepared.facts), about, |session, statement| {
         session.begin(statement);

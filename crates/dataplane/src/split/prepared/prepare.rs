@@ -185,10 +185,10 @@ pub(crate) fn forget_long_texts(split: &mut Split) {
 /// Relays the answer. One that says that the server has as many statements as it takes is kept from the client as long as there is room
 /// to be made.
 async fn exchange_for_room(split: &mut Split, renaming: &mut Renaming, sent: &[u8]) -> Ended {
-    split.may_go_elsewhere = true;
+    split.statement.may_go_elsewhere = true;
     loop {
         let ended = exchange(split, Command::STMT_PREPARE, Some(renaming)).await;
-        if !std::mem::take(&mut split.took_no_writes) {
+        if !std::mem::take(&mut split.statement.took_no_writes) {
             return ended;
         }
         renaming.begin_anew();
@@ -196,7 +196,7 @@ async fn exchange_for_room(split: &mut Split, renaming: &mut Renaming, sent: &[u
             leased.connection.state.note_unused(None);
         }
         // Once there is none to be made the client is told.
-        split.may_go_elsewhere = limit::make(split).await;
+        split.statement.may_go_elsewhere = limit::make(split).await;
         if close_superfluous(split).await.is_err() {
             // The connection is lost, which the next round finds out.
             lease::abandon(split);
@@ -226,9 +226,10 @@ async fn lease_to_prepare(
     };
     // Figures are written into some.
     let is_plain = facts.effects == Effects::NONE && split.session.ask_meaning().is_none();
-    split.state_may_wait = is_plain && !split.session.is_pinned() && pipelined_setup::may_wait(split, head);
+    split.statement.state_may_wait =
+        is_plain && !split.session.is_pinned() && pipelined_setup::may_wait(split, head);
     let leased = lease::lease(split, &target).await;
-    split.state_may_wait = false;
+    split.statement.state_may_wait = false;
     leased?;
     let unread = match pipelined_setup::lacks_state(split) {
         true => pipelined_setup::send_whole(split, head, &target).await?,

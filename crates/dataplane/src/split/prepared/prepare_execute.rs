@@ -312,7 +312,7 @@ async fn lost(
 ) -> Result<Together, SessionError> {
     begin_prepared(split, head, id, prepared);
     pipelined_setup::take_in(split, head, &[]);
-    split.says_it_itself = false;
+    split.statement.is_ours = false;
     let begun = split.wires.client.begin_command();
     begun.map_err(SessionError::ClientFailed)?;
     let ended = Ended {

@@ -55,7 +55,7 @@ async fn try_to_prepare(split: &mut Split, id: u32, prepared: &Prepared) -> Resu
     }
     learn_meaning(split).await?;
     let has_changed = !split.session.carried().means_the_same(&prepared.context);
-    if has_changed && split.was_pinned {
+    if has_changed && split.statement.was_pinned {
         learn_what_comes_late(split).await?;
     }
     let (there, back) = match has_changed {

@@ -1,0 +1,74 @@
+//! What lives for one command of the client.
+
+use upstream::ServerId;
+
+/// One command of the client, from when it is received until its answer is over. The session makes a new one for each command, so nothing
+/// of it has to be reset.
+#[derive(Default)]
+pub(crate) struct Statement {
+    /// What came of it on servers to which it was sent before.
+    pub(crate) attempts: Attempts,
+    /// It is in the flow once more, as if the client had just sent it: the next command is this one.
+    comes_again: bool,
+    /// The command, where it may be sent to another server.
+    pub(crate) copy: Option<Copy>,
+    /// It may be executed elsewhere if its server takes no writes.
+    pub(crate) may_go_elsewhere: bool,
+    /// Its server has refused it because it takes no writes.
+    pub(crate) took_no_writes: bool,
+    /// What it has in common with those that differ in values only; see `pipeline`.
+    pub(crate) number: Option<u64>,
+    /// The session was bound to its connection before this command.
+    pub(crate) was_pinned: bool,
+    /// It is an execution that asks for a cursor.
+    pub(crate) asks_for_cursor: bool,
+    /// It may load a file of the client's.
+    pub(crate) may_load_file: bool,
+    /// It executes a prepared `CALL`.
+    pub(crate) executes_call: bool,
+    /// The next command to be relayed is not what the client sent but waits in the flow, whole.
+    pub(crate) is_ours: bool,
+    /// What a connection lacks of the session's state may wait for the statement, to be sent with it.
+    pub(crate) state_may_wait: bool,
+}
+
+/// What servers have done with a command before they were left.
+#[derive(Debug, Default, Clone, Copy)]
+pub(crate) struct Attempts {
+    /// The server that was lost with it.
+    pub(crate) lost_on: Option<ServerId>,
+    /// How many servers have refused it because they take no writes.
+    pub(crate) refusals: u8,
+}
+
+/// A command that may be sent to another server where its own is lost before it answers, or takes no writes.
+pub(crate) struct Copy {
+    /// With its packet header.
+    pub(crate) packet: Box<[u8]>,
+    /// It is a read that leaves nothing behind, however often it is executed.
+    pub(crate) leaves_nothing: bool,
+}
+
+impl Statement {
+    /// The next command has been received, which may be this one again.
+    pub(crate) fn next(&self) -> Self {
+        Self {
+            attempts: if self.comes_again {
+                self.attempts
+            } else {
+                Attempts::default()
+            },
+            ..Self::default()
+        }
+    }
+
+    /// It has been put back into the flow.
+    pub(crate) fn comes_again(&mut self) {
+        self.comes_again = true;
+    }
+
+    /// The copy of a command that leaves nothing behind.
+    pub(crate) fn leaves_nothing(&self) -> bool {
+        self.copy.as_ref().is_some_and(|copy| copy.leaves_nothing)
+    }
+}
