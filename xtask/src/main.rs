@@ -1,10 +1,12 @@
-//! Chores of this repository: `cargo xtask tidy` and `cargo xtask gen-docs [--check]`.
+//! Chores of this repository: `cargo xtask tidy`, `cargo xtask gen-docs [--check]` and `cargo xtask figures`.
 //!
 //! What a reviewer said twice, a program says here. Formatting, lints and licences have programs of their own
 //! (rustfmt, clippy, cargo-deny) and are not repeated.
 
 mod docs;
+mod figures;
 mod layers;
+mod modules;
 mod source;
 mod tidy;
 
@@ -14,13 +16,18 @@ use std::process::ExitCode;
 const USAGE: &str = "\
 usage: cargo xtask tidy               check what formatters and linters do not
        cargo xtask gen-docs           write the generated pages of docs/guide
-       cargo xtask gen-docs --check   fail where one of them is out of date";
+       cargo xtask gen-docs --check   fail where one of them is out of date
+       cargo xtask figures            the figures of the code's shape, beside their aims";
 
 fn main() -> anyhow::Result<ExitCode> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let problems = match words.as_slice() {
         ["tidy"] => tidy::run(&root())?,
+        ["figures"] => {
+            figures::run(&root())?;
+            Vec::new()
+        }
         ["gen-docs"] => docs::write(&root())?,
         ["gen-docs", "--check"] => docs::check(&root()),
         _ => {

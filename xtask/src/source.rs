@@ -1,6 +1,9 @@
-//! A Rust file as far as the rules of `tidy` need it: its code without comments and literals, and its functions.
+//! A Rust file as far as the rules of `tidy` and the counts of `figures` need it: its code without comments and
+//! literals, its functions, and what of it is there for tests only.
 //!
 //! This is a scanner, not a parser: it knows where comments, strings and braces begin and end, and nothing else.
+
+use std::ops::Range;
 
 /// A Rust file.
 pub(crate) struct Source {
@@ -16,6 +19,10 @@ pub(crate) struct Function<'s> {
     pub(crate) line: usize,
     /// Lines between its braces that are neither blank nor comment, as clippy counts them.
     pub(crate) length: usize,
+    /// What stands between its `fn` and its body.
+    pub(crate) head: &'s str,
+    /// Where its `fn` is.
+    pub(crate) at: usize,
 }
 
 impl Source {
@@ -40,6 +47,7 @@ impl Source {
     pub(crate) fn functions(&self) -> impl Iterator<Item = Function<'_>> {
         self.after_word("fn").filter_map(|(at, name)| {
             let body = self.body(at)?;
+            let head = &self.code[at..body.start - 1];
             let length = self.code[body]
                 .lines()
                 .filter(|line| !line.trim().is_empty())
@@ -48,36 +56,143 @@ impl Source {
                 name,
                 line: self.line(at),
                 length,
+                head,
+                at,
             })
         })
     }
 
-    /// Places where `word` is followed by a name: the place of the word, and the name.
-    fn after_word<'s>(&'s self, word: &'s str) -> impl Iterator<Item = (usize, &'s str)> {
-        let part_of_name = |c: char| c.is_alphanumeric() || c == '_';
-        self.code.match_indices(word).filter_map(move |(at, _)| {
-            let whole = !self.code[..at].ends_with(part_of_name);
-            let rest = &self.code[at + word.len()..];
-            let name = rest.trim_start();
-            let name = &name[..name.find(|c| !part_of_name(c)).unwrap_or(name.len())];
-            (whole && rest.starts_with(char::is_whitespace) && !name.is_empty()).then_some((at, name))
+    /// Its code, with spaces in the place of comments and literals.
+    pub(crate) fn code(&self) -> &str {
+        &self.code
+    }
+
+    /// Whether the word stands in its code.
+    pub(crate) fn names(&self, word: &str) -> bool {
+        self.whole_words(word).next().is_some()
+    }
+
+    /// Where the items under `#[cfg(test)]` are, with that attribute. Other conditions, such as `cfg(any(test, fuzzing))`,
+    /// are not looked at: what they hold is also built for something else.
+    pub(crate) fn test_items(&self) -> Vec<Range<usize>> {
+        let mut items: Vec<Range<usize>> = Vec::new();
+        for (at, _) in self.code.match_indices("#[cfg(test)]") {
+            if items.last().is_none_or(|item| item.end <= at) {
+                items.push(at..self.item_end(at));
+            }
+        }
+        items
+    }
+
+    /// The same without what is there for tests only; lines stay where they are.
+    pub(crate) fn without_tests(&self) -> Self {
+        let mut code = self.code.clone();
+        for item in self.test_items() {
+            let blank: String = self.code[item.clone()]
+                .bytes()
+                .map(|byte| if byte == b'\n' { '\n' } else { ' ' })
+                .collect();
+            code.replace_range(item, &blank);
+        }
+        Self { code }
+    }
+
+    /// Lines that the range touches.
+    pub(crate) fn lines_of(&self, range: &Range<usize>) -> usize {
+        self.code[range.clone()].matches('\n').count() + 1
+    }
+
+    /// What is between the braces of each `impl` of the type itself or of a trait for it.
+    pub(crate) fn impls<'s>(&'s self, name: &'s str) -> impl Iterator<Item = Range<usize>> {
+        self.whole_words("impl").filter_map(move |at| {
+            let body = self.body(at)?;
+            let head = self.code[at..body.start - 1].trim_end();
+            let named = head.strip_suffix(name)?;
+            named.ends_with([' ', ':', '>']).then_some(body)
         })
     }
 
-    /// What is between the braces of the function whose `fn` is at `start`; `None` for one without a body.
-    fn body(&self, start: usize) -> Option<std::ops::Range<usize>> {
+    /// Names of the fields of the struct; `None` where it is not here.
+    pub(crate) fn fields(&self, name: &str) -> Option<Vec<&str>> {
+        let (at, _) = self.after_word("struct").find(|(_, found)| *found == name)?;
+        let body = &self.code[self.body(at)?];
+        let (mut depth, mut begin) = (0_i32, 0);
+        let mut fields = Vec::new();
+        let mut before = b' ';
+        for (offset, byte) in body.bytes().enumerate() {
+            match byte {
+                b'(' | b'[' | b'{' | b'<' => depth += 1,
+                b'>' if before == b'-' => {}
+                b')' | b']' | b'}' | b'>' => depth -= 1,
+                b',' if depth == 0 => {
+                    fields.push(&body[begin..offset]);
+                    begin = offset + 1;
+                }
+                _ => {}
+            }
+            before = byte;
+        }
+        fields.push(&body[begin..]);
+        let name = |field: &'_ str| field.split_once(':').map(|(head, _)| head.len());
+        let named = fields
+            .into_iter()
+            .filter_map(|field| Some(&field[..name(field)?]));
+        Some(named.filter_map(|head| head.split_whitespace().last()).collect())
+    }
+
+    /// Places where `word` is followed by a name: the place of the word, and the name.
+    fn after_word<'s>(&'s self, word: &'s str) -> impl Iterator<Item = (usize, &'s str)> {
+        self.whole_words(word).filter_map(move |at| {
+            let rest = &self.code[at + word.len()..];
+            let name = rest.trim_start();
+            let name = &name[..name.find(|c| !part_of_name(c)).unwrap_or(name.len())];
+            (rest.starts_with(char::is_whitespace) && !name.is_empty()).then_some((at, name))
+        })
+    }
+
+    /// Places of the word where it is no part of a longer one.
+    fn whole_words<'s>(&'s self, word: &'s str) -> impl Iterator<Item = usize> {
+        self.code.match_indices(word).filter_map(move |(at, _)| {
+            let whole = !self.code[..at].ends_with(part_of_name)
+                && !self.code[at + word.len()..].starts_with(part_of_name);
+            whole.then_some(at)
+        })
+    }
+
+    /// What is between the braces of the item whose head begins at `start`; `None` for one without a body.
+    fn body(&self, start: usize) -> Option<Range<usize>> {
+        let (opening, b'{') = self.head_end(start)? else {
+            return None;
+        };
+        let mut depth = 0_usize;
+        for (offset, byte) in self.code.bytes().enumerate().skip(opening + 1) {
+            match byte {
+                b'{' => depth += 1,
+                b'}' if depth == 0 => return Some(opening + 1..offset),
+                b'}' => depth -= 1,
+                _ => {}
+            }
+        }
+        None
+    }
+
+    /// Where the item whose head begins at `start` is over.
+    fn item_end(&self, start: usize) -> usize {
+        match (self.body(start), self.head_end(start)) {
+            (Some(body), _) => body.end + 1,
+            (None, Some((semicolon, b';'))) => semicolon + 1,
+            (None, _) => self.code.len(),
+        }
+    }
+
+    /// The first semicolon or brace outside parentheses, and where it is.
+    fn head_end(&self, start: usize) -> Option<(usize, u8)> {
         let mut parentheses = 0_usize;
-        let mut braces = 0_usize;
-        let mut begin = None;
         for (offset, byte) in self.code.bytes().enumerate().skip(start) {
-            match (byte, begin) {
-                (b'(' | b'[', None) => parentheses += 1,
-                (b')' | b']', None) => parentheses = parentheses.saturating_sub(1),
-                (b';', None) if parentheses == 0 => return None,
-                (b'{', None) if parentheses == 0 => begin = Some(offset + 1),
-                (b'{', Some(_)) => braces += 1,
-                (b'}', Some(begin)) if braces == 0 => return Some(begin..offset),
-                (b'}', Some(_)) => braces -= 1,
+            match byte {
+                b'(' | b'[' => parentheses += 1,
+                b')' | b']' => parentheses = parentheses.saturating_sub(1),
+                b';' | b'{' if parentheses == 0 => return Some((offset, byte)),
                 _ => {}
             }
         }
@@ -87,6 +202,11 @@ impl Source {
     fn line(&self, at: usize) -> usize {
         self.code[..at].matches('\n').count() + 1
     }
+}
+
+/// Whether the character may stand in a name.
+pub(crate) fn part_of_name(c: char) -> bool {
+    c.is_alphanumeric() || c == '_'
 }
 
 /// Replaces comments and literals by spaces.
@@ -116,7 +236,7 @@ fn literal(text: &str, before: Option<char>) -> usize {
     if text.starts_with("/*") {
         return block_comment(text);
     }
-    let in_name = before.is_some_and(|c| c.is_alphanumeric() || c == '_');
+    let in_name = before.is_some_and(part_of_name);
     let prefix = if in_name {
         0
     } else {
@@ -224,5 +344,48 @@ const fn short() -> usize { 1 }
     fn modules_are_found_by_name() {
         let source = Source::new("mod a;\npub(crate) mod b {}\n// mod c;\nlet modest = 1;");
         assert_eq!(source.modules().collect::<Vec<_>>(), [(1, "a"), (2, "b")]);
+    }
+
+    #[test]
+    fn what_is_for_tests_is_found() {
+        let text = "\
+mod a;
+#[cfg(test)]
+mod tests;
+#[cfg(test)]
+const SIZES: [u8; 2] = [1, 2];
+fn b() {}
+#[cfg(test)]
+mod inner {
+    #[cfg(test)]
+    fn c() {}
+}
+";
+        let source = Source::new(text);
+        let items = source.test_items();
+        let lines: Vec<_> = items.iter().map(|item| source.lines_of(item)).collect();
+        assert_eq!(lines, [2, 2, 5]);
+        let rest = source.without_tests();
+        assert_eq!(
+            rest.code().split_whitespace().collect::<Vec<_>>(),
+            ["mod", "a;", "fn", "b()", "{}"]
+        );
+        assert_eq!(rest.lines().count(), source.lines().count());
+    }
+
+    #[test]
+    fn fields_of_a_struct_are_named() {
+        let text = "struct Other { x: u8 }\npub struct S {\n    /// Text, with: all.\n    pub(crate) a: Map<u8, u8>,\n    \
+                    b: fn(u8, u8) -> u8,\n    #[rare]\n    c: [u8; 2],\n}\n";
+        assert_eq!(Source::new(text).fields("S"), Some(vec!["a", "b", "c"]));
+        assert_eq!(Source::new(text).fields("T"), None);
+    }
+
+    #[test]
+    fn implementations_are_those_of_the_type() {
+        let text = "impl S { one }\nimpl<'a> Drop for x::S { two }\nimpl From<S> for T { three }\nimpl OtherS { four }";
+        let source = Source::new(text);
+        let bodies: Vec<_> = source.impls("S").map(|body| source.code()[body].trim()).collect();
+        assert_eq!(bodies, ["one", "two"]);
     }
 }
