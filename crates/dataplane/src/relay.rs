@@ -1,4 +1,4 @@
-//! Bytes both ways: one command and its response ([`exchange`]), or everything without end ([`stream`]).
+//! Bytes both ways: one command and its response ([`Exchange`]), or everything without end ([`stream`]).
 //!
 //! Nothing is decoded but packet headers, the first byte of a packet and the last packet of a response, and nothing
 //! is copied: the trackers of `mysql-wire` say how many of the bytes just read may go on, and they are written

@@ -6,12 +6,12 @@
 //!
 //! - may the connection go back to the pool ([`Session::is_pinned`]), and if not, why, since when and because of which
 //!   statement ([`Session::pins`]);
-//! - what another connection needs to pass for this session's ([`Session::carried`], [`rebuild`]);
+//! - what another connection needs to pass for this session's ([`Session::carried`], [`rebuild()`]);
 //! - what the client itself is to see of the session state that the server reports.
 //!
 //! Four sources, none enough alone: trackers in OK packets, the classifier's [`sql_class::Effects`], status flags, and
 //! probes that the gateway makes ([`Session::cleared`]). **When in doubt a session is pinned.** What it does not do: it
-//! sends nothing, chooses no server, and does not undo anything on a server but by [`rebuild`].
+//! sends nothing, chooses no server, and does not undo anything on a server but by [`rebuild()`].
 //!
 //! # How a gateway drives it
 //!
@@ -28,7 +28,7 @@
 //! - [`Request`] has an `argument` (statement id, or option), since cursors and long data belong to a statement, and the
 //!   `text`: no tracker shows a COLLATE, nor that trackers were switched off.
 //! - [`Carried::multi_statements`] is a plain `bool`: it is always known.
-//! - A connection cannot be made to have no schema again: [`cost`] is [`CANNOT`] then, and [`rebuild`] gives a command
+//! - A connection cannot be made to have no schema again: [`cost`] is [`CANNOT`] then, and [`rebuild()`] gives a command
 //!   that every server refuses, so that a caller who did not look ends with an error and not with a leak.
 //! - A pin's digest may be 0 for a pin of a plain read; [`Session::lacks_digest`] tells when to fill it in.
 //! - [`Session::leave`] says what a connection has that is given back: more than [`Session::carried`] where somebody's

@@ -330,7 +330,7 @@ impl Session {
     }
 
     /// The session gives its connection back, which it does not need any more: what that has now, for the next one's
-    /// [`crate::rebuild`].
+    /// [`crate::rebuild()`].
     #[must_use]
     pub fn leave(&mut self) -> Rc<Carried> {
         let has_diagnostics = self.diagnostics_are_there;
@@ -354,7 +354,7 @@ impl Session {
 
     /// Its open transaction, in which nothing was executed but reads, goes on on another connection, where one has just begun:
     /// `begun` is that server's answer. What the connection that it leaves has once the transaction is rolled back there, for the
-    /// next one's [`crate::rebuild`].
+    /// next one's [`crate::rebuild()`].
     #[must_use]
     pub fn move_transaction(&mut self, begun: &OkPacket) -> Rc<Carried> {
         debug_assert!(self.in_transaction());

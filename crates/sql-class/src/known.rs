@@ -6,7 +6,7 @@ use crate::facts::{Class, Effects, Facts};
 use crate::outline::outline;
 use crate::syntax::{Dialect, Syntax};
 
-/// Says what [`facts`](crate::facts) says, sooner where it was asked before of a statement that differs in its values only.
+/// Says what [`facts`](crate::facts()) says, sooner where it was asked before of a statement that differs in its values only.
 ///
 /// A bounded number of statements, each at the place that its hash names: another one takes it. They are compared as a whole,
 /// so none is taken for another.
@@ -40,7 +40,7 @@ const NOTHING: Known = Known {
 };
 
 impl<S: BuildHasher> KnownFacts<S> {
-    /// See [`facts`](crate::facts).
+    /// See [`facts`](crate::facts()).
     pub fn facts(&mut self, sql: &[u8], syntax: Syntax) -> Facts {
         self.certain_facts(sql, syntax).0
     }

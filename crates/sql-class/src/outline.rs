@@ -1,4 +1,4 @@
-//! A text without its values: statements that differ in nothing else have one outline, and are the same to [`facts`](crate::facts).
+//! A text without its values: statements that differ in nothing else have one outline, and are the same to [`facts`](crate::facts()).
 //!
 //! Much cheaper than a digest, since no token is looked at: what stands between two quotes is dropped, a number is `0`, all
 //! else stays as it is. A text that is not cut at its quotes and digits for certain (comments, backslashes, `"`, characters

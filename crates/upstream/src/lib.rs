@@ -8,7 +8,7 @@
 //! Where sessions share connections, each worker has a [`Pool`] of them: opened, kept, lent and closed there, within the
 //! same limits.
 //!
-//! It knows greetings and logins ([`read_greeting`], [`login`], [`leave`]), for its checks and for those who log in by
+//! It knows greetings and logins ([`read_greeting`], [`login`], [`leave()`]), for its checks and for those who log in by
 //! themselves. What clients and servers say to each other after that is not its business.
 
 mod accounts;

@@ -73,7 +73,7 @@ pub(super) struct Dump {
     pub(super) silence_at_first: Duration,
 }
 
-/// What names a server and its binary log. `uuid`: of MySQL; of MariaDB, what [`words_of_mariadb`] has.
+/// What names a server and its binary log. `uuid`: of MySQL; of MariaDB, what [`words_of_mariadb`](super::words_of_mariadb) has.
 pub(crate) fn source_id(flavor: Flavor, uuid: &str, server_id: u32, address: &str) -> SourceId {
     match flavor {
         Flavor::MySql => SourceId::of(uuid.to_ascii_lowercase().as_bytes()),

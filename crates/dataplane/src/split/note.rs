@@ -1,6 +1,6 @@
 //! The query attribute `forebay_explain`: why a statement went where it went, as a Note that `SHOW WARNINGS` has.
 //!
-//! The statement is executed as ever. What [`explain`](super::explain) says of it is kept until the session's next
+//! The statement is executed as ever. What [`super::explain`] says of it is kept until the session's next
 //! statement, and if that is `SHOW WARNINGS` the gateway answers it, provided the server has no warnings of its own to show.
 
 use std::rc::Rc;

@@ -1,6 +1,6 @@
 //! Scenario `split`: what it costs to send reads to replicas, over server connections that many sessions share.
 //!
-//! It is the measurement of [`overhead`](crate::overhead) with more servers: a primary and replicas behind every
+//! It is the measurement of [`crate::overhead`] with more servers: a primary and replicas behind every
 //! contender that tells them apart (Forebay in mode `split`, ProxySQL), and one server behind the others, which spend
 //! nothing on it. Every query is a read. After each round it is checked that the replicas have answered all of them
 //! and that there were no more server connections than allowed.

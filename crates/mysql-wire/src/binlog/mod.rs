@@ -3,7 +3,7 @@
 //! [`Command`] asks for the stream. [`Decoder`] turns its packets into [`Event`]s. Row events hold bytes whose meaning is in
 //! two places: the [`TableMap`] says how they are stored, the table's definition ([`ColumnType`]) what they mean; a
 //! [`Layout`] is both. [`Value`] is what comes out: it is small when encoded, equal values have equal bytes,
-//! it can be printed as the server's own `SELECT` does ([`text`], [`binary`]), and it can be read from the
+//! it can be printed as the server's own `SELECT` does ([`text()`], [`binary()`]), and it can be read from the
 //! rows of a `SELECT` ([`from_text`], [`BinaryRow`]), so that copied rows equal those of the log.
 //!
 //! Whoever copies rows has to use a connection with `SET NAMES utf8mb4` and `time_zone = '+00:00'`.

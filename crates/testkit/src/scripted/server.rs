@@ -43,15 +43,15 @@ pub struct ServerScript {
     pub refusal: Option<ErrPacket>,
     /// Cuts what it writes.
     pub cuts: Option<Cuts>,
-    /// What is not answered as [`Script`] says: the first that returns something wins.
+    /// What is not answered as [`Script`](super::Script) says: the first that returns something wins.
     pub special: Option<Special>,
 }
 
-/// Answers to requests (command byte first) that [`Script`] does not know; None leaves them to it.
+/// Answers to requests (command byte first) that [`Script`](super::Script) does not know; None leaves them to it.
 pub type Special = Arc<dyn Fn(&[u8]) -> Option<Reply> + Send + Sync>;
 
 impl Default for ServerScript {
-    /// Offers all of MySQL's and MariaDB's capabilities that [`Script`] can keep, `mysql_native_password`, password `secret`,
+    /// Offers all of MySQL's and MariaDB's capabilities that [`Script`](super::Script) can keep, `mysql_native_password`, password `secret`,
     /// no TLS.
     fn default() -> Self {
         Self {
@@ -70,7 +70,7 @@ impl Default for ServerScript {
 }
 
 impl ServerScript {
-    /// All of MySQL's capabilities that [`Script`] can keep, compression among them.
+    /// All of MySQL's capabilities that [`Script`](super::Script) can keep, compression among them.
     pub fn all_capabilities() -> Capabilities {
         use Capabilities as C;
         [

@@ -33,7 +33,7 @@ pub(super) enum Method {
     Unusable(String),
 }
 
-/// Rows of any of the statements of [`super::watch`].
+/// Rows of any of the statements of [`super::watch()`].
 pub(super) fn entries(rows: &Rows) -> Vec<Entry> {
     rows.iter().flat_map(of_row).collect()
 }

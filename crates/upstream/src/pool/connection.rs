@@ -193,7 +193,7 @@ impl<S> Deref for Parts<S> {
 
 impl<S> Connection<S> {
     /// COM_RESET_CONNECTION, and everything as it was when it was opened: trackers on, `pool.init` run, the baseline's values
-    /// set. What the owner keeps in [`state`](Self::state) is its own business. After an error the connection is of no use.
+    /// set. What the owner keeps in [`state`](Parts::state) is its own business. After an error the connection is of no use.
     ///
     /// # Errors
     /// In words for a person.

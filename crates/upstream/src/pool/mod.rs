@@ -1,7 +1,7 @@
 //! Server connections that sessions share: one [`Pool`] a worker and cluster.
 //!
 //! Everything here is of one thread and takes no lock, but for one thing: a server's `max_connections` holds for all
-//! workers together, so that who finds a server full joins a [line](line) that all workers serve.
+//! workers together, so that who finds a server full joins a [line](mod@line) that all workers serve.
 //!
 //! A lease is, in this order: an idle connection of the same [`Key`], of the newest ones that whose state costs least
 //! to change (or else the oldest: [`config::Reuse`]); a new one, where the server has a seat; the seat of an idle connection of another key; a place in line.

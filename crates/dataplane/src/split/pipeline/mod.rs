@@ -1,7 +1,7 @@
 //! Quick reads of several sessions, sent down one server connection without waiting for each other's answers.
 //!
 //! Only while all connections to their server are in use, so that each would wait in line for one of its own. Those that come in the
-//! meantime join one [batch](batch), which has one place in the line, and leaves with the next connection: one write and about one
+//! meantime join one [`batch`], which has one place in the line, and leaves with the next connection: one write and about one
 //! read of the server's side for all of them, and no idle server between two of them.
 //!
 //! What goes so has nothing to do with what comes before or after it: plain reads, with nothing that binds their session, of
