@@ -19,6 +19,10 @@ lint:
 unit *arguments:
     cargo test --workspace --exclude e2e {{arguments}}
 
+# Documentation of the code, private items included
+doc:
+    script/test doc
+
 # Every fuzz target for some seconds
 fuzz seconds="10":
     script/fuzz {{seconds}}
