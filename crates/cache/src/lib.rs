@@ -1,8 +1,8 @@
 //! Rows of chosen tables in memory, fed by the binary log, served over the Redis protocol and as answers to point lookups.
 //!
 //! ```text
-//! primary's binary log → feed → store ┬→ redis  (GET, HGET … on listeners with `protocol = "redis"`)
-//!                                     └→ lookup (SELECT … WHERE key = ? on listeners with `point_lookups = true`)
+//! primary's binary log → feed → store ┬→ redis  (GET, HGET …, where `protocol = "redis"`)
+//!                                     └→ lookup (SELECT … WHERE key = ?, where `point_lookups = true`)
 //! ```
 //!
 //! `coherence` says when a row may be shown; `mapping` what a row is; `fill` gets rows that are not there.

@@ -4,7 +4,7 @@
 //!
 //! ```text
 //! waiting → reading (its definition) → copying (its rows, beside the stream) → catching up → serving
-//!    ↑__________ DDL, another primary without our last transaction, a purged log, rows that are not understood
+//!    ↑__________ DDL, another primary without our last transaction, a purged log, rows not understood
 //! ```
 //!
 //! A mapping is served when the stream has passed the position that was the primary's after its copy. Why rows of a copy do

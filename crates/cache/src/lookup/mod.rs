@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! find:   settings known? → shape known? ── yes → key → answer: fresh enough? → row → packets
-//!                                        └─ no  → the statement goes to the primary, and its answer is learned from
+//!                                        └─ no  → it goes to the primary, and its answer is learned from
 //! ```
 //!
 //! What is learned is everything of the answer but the row, for this user, these settings and this text without its values;

@@ -3,7 +3,7 @@
 //! ```text
 //! BEGIN ─ on a replica ┬ plain reads ─ there
 //!                      ├ COMMIT, ROLLBACK ─ there, and that was it
-//!                      └ anything else: START TRANSACTION on the primary, ROLLBACK on the replica ─ on the primary
+//!                      └ anything else: START TRANSACTION on the primary, ROLLBACK on the replica ─ there
 //! ```
 //!
 //! What was read is from another snapshot than what is written, on another server: that is the price, and why it is an option.

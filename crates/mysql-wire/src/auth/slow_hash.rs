@@ -1,7 +1,7 @@
 //! What MySQL stores for `caching_sha2_password` and `sha256_password`: a salted hash that is slow to compute.
 //!
 //! ```text
-//! $A$00A$ + 20 bytes of salt +     43 characters     caching_sha2_password, CRYPT5; 00A: thousands of rounds, hexadecimal
+//! $A$00A$ + 20 bytes of salt +     43 characters     caching_sha2_password, CRYPT5; 00A: rounds / 1000, hex
 //! $B$00A$ + 20 bytes of salt +     88 characters     the same, PBKDF2_SHA512 (an option of MySQL 9)
 //! $5$     + 20 bytes of salt + $ + 43 characters     sha256_password; 5000 rounds
 //! ```
