@@ -11,7 +11,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use net::Peer;
-use session::{Carried, Pin};
+use session::{Pin, PortableState};
 use upstream::ServerId;
 
 use crate::clock::Clock;
@@ -188,7 +188,7 @@ pub(crate) struct Control {
     /// Logins on this connection that have failed, for `login_failures_max`.
     failed_logins: Cell<u16>,
     /// In mode `split`: what it had set when its limits for stalls were found.
-    pub(crate) stalls_by: RefCell<Option<Rc<Carried>>>,
+    pub(crate) stalls_by: RefCell<Option<Rc<PortableState>>>,
     /// In mode `split`: connections whose login began before this say nothing of what the session's account may do. See
     /// [`oldest_login`](upstream::Cluster::oldest_login).
     pub(crate) oldest_login: Cell<Instant>,

@@ -3,14 +3,14 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use session::Carried;
+use session::PortableState;
 use sql_class::Syntax;
 
 /// What is shown of one session beside what it waits for.
 #[derive(Debug, Default)]
 pub(crate) struct Shown {
     /// As of its last command.
-    carried: RefCell<Option<Rc<Carried>>>,
+    carried: RefCell<Option<Rc<PortableState>>>,
     under_way: RefCell<UnderWay>,
 }
 
@@ -31,7 +31,7 @@ const SHOWN_TEXT_MAX: usize = 4096;
 impl Shown {
     /// Says that no statement is under way, and what the session has set.
     #[inline]
-    pub(crate) fn state(&self, carried: &Rc<Carried>) {
+    pub(crate) fn state(&self, carried: &Rc<PortableState>) {
         self.under_way.take();
         let mut shown = self.carried.borrow_mut();
         if shown.as_ref().is_none_or(|shown| !Rc::ptr_eq(shown, carried)) {

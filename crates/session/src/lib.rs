@@ -27,7 +27,7 @@
 //!
 //! - [`Request`] has an `argument` (statement id, or option), since cursors and long data belong to a statement, and the
 //!   `text`: no tracker shows a COLLATE, nor that trackers were switched off.
-//! - [`Carried::multi_statements`] is a plain `bool`: it is always known.
+//! - [`PortableState::multi_statements`] is a plain `bool`: it is always known.
 //! - A connection cannot be made to have no schema again: [`cost`] is [`CANNOT`] then, and [`rebuild()`] gives a command
 //!   that every server refuses, so that a caller who did not look ends with an error and not with a leak.
 //! - A pin's digest may be 0 for a pin of a plain read; [`Session::lacks_digest`] tells when to fill it in.
@@ -36,16 +36,16 @@
 //! - [`Session::prime`] says when [`prime_last_insert_id`] is needed, before [`Session::begin`].
 //! - [`Session::knows_last_insert_id`]: an OK packet's id is not always LAST_INSERT_ID().
 
-mod carried;
 mod pin;
+mod portable_state;
 mod rebuild;
 mod session;
 mod statements;
 mod trackers;
 mod variables;
 
-pub use carried::{Baseline, Carried, PackedCarried};
 pub use pin::{Pin, PinReason};
+pub use portable_state::{Baseline, PackedState, PortableState};
 pub use rebuild::{
     CANNOT, Excursion, arming, ask_value, clear_diagnostics, cost, prime_last_insert_id, rebuild,
 };

@@ -12,7 +12,7 @@ use crate::variables::{
     self, CHARACTER_SET_CLIENT, CHARACTER_SET_CONNECTION, CHARACTER_SET_RESULTS, CHARSETS,
     COLLATION_CONNECTION, DEFAULT, SQL_MODE, belongs,
 };
-use crate::{Baseline, Carried};
+use crate::{Baseline, PortableState};
 
 /// The cost of what cannot be done: a connection that has a schema cannot be made to have none.
 pub const CANNOT: u32 = u32::MAX;
@@ -28,7 +28,12 @@ const CLEAR_DIAGNOSTICS: &str = "DO (SELECT 1 FROM (SELECT 1) AS t)";
 ///
 /// The connection must not be in a transaction: `autocommit=1` would commit it.
 #[must_use]
-pub fn rebuild(want: &Carried, have: &Carried, baseline: &Baseline, _dialect: Dialect) -> Vec<Vec<u8>> {
+pub fn rebuild(
+    want: &PortableState,
+    have: &PortableState,
+    baseline: &Baseline,
+    _dialect: Dialect,
+) -> Vec<Vec<u8>> {
     let mut commands = Vec::new();
     if have.has_diagnostics() {
         commands.push(query(CLEAR_DIAGNOSTICS));
@@ -64,8 +69,8 @@ pub type Excursion = (Vec<Vec<u8>>, Vec<Vec<u8>>);
 
 /// From `here` to where a text means what it means under `context`. None where there is no way back: to no schema.
 pub(crate) fn excursion(
-    context: &Carried,
-    here: &Carried,
+    context: &PortableState,
+    here: &PortableState,
     baseline: &Baseline,
     dialect: Dialect,
 ) -> Option<Excursion> {
@@ -74,7 +79,12 @@ pub(crate) fn excursion(
     Some((from(here, &there), from(&there, here)))
 }
 
-fn assignments(want: &Carried, have: &Carried, baseline: &Baseline, charset_too: bool) -> Assignments {
+fn assignments(
+    want: &PortableState,
+    have: &PortableState,
+    baseline: &Baseline,
+    charset_too: bool,
+) -> Assignments {
     let mut set = Assignments::default();
     let target = Charsets::of(want, baseline);
     if charset_too || target != Charsets::of(have, baseline) {
@@ -106,7 +116,7 @@ struct Charsets<'a> {
 }
 
 impl<'a> Charsets<'a> {
-    fn of(carried: &'a Carried, baseline: &'a Baseline) -> Self {
+    fn of(carried: &'a PortableState, baseline: &'a Baseline) -> Self {
         let value = |name| carried.variable(name).or_else(|| baseline.variable(name));
         let set = carried.variable(CHARACTER_SET_CONNECTION);
         Self {
@@ -125,7 +135,7 @@ impl<'a> Charsets<'a> {
 /// How far a connection is from what is wanted: the least is the best, 0 needs nothing, [`CANNOT`] will not do. A guess
 /// that does not look at the baseline.
 #[must_use]
-pub fn cost(want: &Carried, have: &Carried) -> u32 {
+pub fn cost(want: &PortableState, have: &PortableState) -> u32 {
     if want.schema().is_none() && have.schema().is_some() {
         return CANNOT;
     }
@@ -216,7 +226,7 @@ fn query(text: &str) -> Vec<u8> {
 }
 
 /// The names of both, each once.
-fn names<'a>(want: &'a Carried, have: &'a Carried) -> impl Iterator<Item = &'a [u8]> {
+fn names<'a>(want: &'a PortableState, have: &'a PortableState) -> impl Iterator<Item = &'a [u8]> {
     let wanted = want.variables().map(|(name, _)| name);
     let had = have.variables().map(|(name, _)| name);
     wanted.chain(had.filter(|name| want.variable(name).is_none()))
@@ -314,8 +324,8 @@ mod tests {
             .collect()
     }
 
-    fn carried(schema: Option<&str>, variables: &[(&str, &str)]) -> Carried {
-        let mut carried = Carried::fresh(schema.map(str::as_bytes), false);
+    fn carried(schema: Option<&str>, variables: &[(&str, &str)]) -> PortableState {
+        let mut carried = PortableState::fresh(schema.map(str::as_bytes), false);
         for (name, value) in variables {
             carried.set(name.as_bytes(), value.as_bytes());
         }
@@ -323,7 +333,7 @@ mod tests {
     }
 
     /// The commands as text, with a `:` behind the command's byte where it is no query.
-    fn commands(want: &Carried, have: &Carried) -> Vec<String> {
+    fn commands(want: &PortableState, have: &PortableState) -> Vec<String> {
         let rebuilt = rebuild(want, have, &baseline(), MYSQL);
         let text = |payload: &Vec<u8>| match Command(payload[0]) {
             Command::QUERY => String::from_utf8_lossy(&payload[1..]).into_owned(),

@@ -2,13 +2,13 @@
 
 mod found_rows;
 mod insert_id;
-mod learn;
-mod own;
+mod intern;
 mod settle;
-mod sharing;
-mod text;
+mod text_probes;
+mod tracker_reports;
 mod transaction;
-mod unseen;
+mod untracked_sets;
+mod written_gtids;
 
 use std::rc::Rc;
 
@@ -16,13 +16,13 @@ use mysql_wire::{Command, OkPacket, StatusFlags};
 use sql_class::{Charset, Class, Dialect, Effects, Facts, Syntax};
 
 pub use self::insert_id::OfConnection;
-use self::insert_id::{Made, Said};
-use self::own::LastGtid;
-use self::text::{Collation, Count, Savepoint};
-use self::unseen::Unseen;
+use self::insert_id::{InsertIdSource, ReportedIds};
+use self::text_probes::{Collation, Count, Savepoint};
+use self::untracked_sets::UntrackedSets;
+use self::written_gtids::LastGtid;
 use crate::pin::Pins;
 use crate::variables::{AUTOCOMMIT, CHARACTER_SET_CLIENT, DEFAULT, SQL_MODE, has_mode};
-use crate::{Baseline, Carried, ClientTrackers, Pin, PinReason, Statements, TransactionInfo};
+use crate::{Baseline, ClientTrackers, Pin, PinReason, PortableState, Statements, TransactionInfo};
 
 /// A session at its start, or after COM_CHANGE_USER.
 #[derive(Debug, Clone)]
@@ -114,7 +114,7 @@ struct Last {
     /// What it was when that was known last.
     insert_id_before: u64,
     /// Those that OK packets said since.
-    insert_ids_said: Said,
+    reported_ids: ReportedIds,
     row_count: i64,
     found_rows: Option<u64>,
 }
@@ -128,7 +128,7 @@ pub struct Session {
     session_pooling: bool,
     trusts_functions: bool,
     needs_rearming: bool,
-    carried: Rc<Carried>,
+    carried: Rc<PortableState>,
     baseline: Rc<Baseline>,
     /// At the start, to come back to with a reset.
     initial_trackers: Rc<ClientTrackers>,
@@ -136,7 +136,7 @@ pub struct Session {
     pins: Pins,
     /// Of what gives texts their meaning on the connection not all is known: it was set where no tracker and no text shows it.
     meaning_is_unclear: bool,
-    unseen: Option<Box<Unseen>>,
+    unseen: Option<Box<UntrackedSets>>,
     /// A savepoint was set without autocommit, and nothing else yet: the server says of no transaction.
     has_savepoint: bool,
     /// What collation a charset has by itself was set.
@@ -151,9 +151,9 @@ pub struct Session {
     untracked_writes: bool,
     /// Of something that it may have written no answer came: it may be there, under a GTID that nobody has told, or come to be there later.
     lost_writes: bool,
-    insert_id: Made,
+    insert_id: InsertIdSource,
     /// What it was when the connection was asked for the id, until it answers.
-    insert_id_asked: Made,
+    insert_id_asked: InsertIdSource,
     /// LAST_INSERT_ID() of the connection at hand is this session's.
     insert_id_is_there: bool,
     /// It may be another one since the connection came to hand.
@@ -193,7 +193,10 @@ impl Session {
             session_pooling: start.session_pooling,
             trusts_functions: start.trusts_functions,
             needs_rearming: false,
-            carried: Rc::new(Carried::fresh(start.schema.as_deref(), start.multi_statements)),
+            carried: Rc::new(PortableState::fresh(
+                start.schema.as_deref(),
+                start.multi_statements,
+            )),
             baseline: start.baseline,
             initial_trackers: Rc::clone(&trackers),
             trackers,
@@ -209,8 +212,8 @@ impl Session {
             characteristics: false,
             untracked_writes: false,
             lost_writes: false,
-            insert_id: Made::Known,
-            insert_id_asked: Made::Known,
+            insert_id: InsertIdSource::Known,
+            insert_id_asked: InsertIdSource::Known,
             insert_id_is_there: false,
             insert_id_was_touched: false,
             insert_id_may_differ: false,
@@ -325,14 +328,14 @@ impl Session {
 
     /// What another connection needs to have for this session.
     #[must_use]
-    pub fn carried(&self) -> &Rc<Carried> {
+    pub fn carried(&self) -> &Rc<PortableState> {
         &self.carried
     }
 
     /// The session gives its connection back, which it does not need any more: what that has now, for the next one's
     /// [`crate::rebuild()`].
     #[must_use]
-    pub fn leave(&mut self) -> Rc<Carried> {
+    pub fn leave(&mut self) -> Rc<PortableState> {
         let has_diagnostics = self.diagnostics_are_there;
         self.pins.remove(PinReason::Diagnostics);
         self.pins.remove(PinReason::FoundRows);
@@ -356,7 +359,7 @@ impl Session {
     /// `begun` is that server's answer. What the connection that it leaves has once the transaction is rolled back there, for the
     /// next one's [`crate::rebuild()`].
     #[must_use]
-    pub fn move_transaction(&mut self, begun: &OkPacket) -> Rc<Carried> {
+    pub fn move_transaction(&mut self, begun: &OkPacket) -> Rc<PortableState> {
         debug_assert!(self.in_transaction());
         let open = self.pins.get(PinReason::Transaction);
         self.pins.remove(PinReason::Transaction);
@@ -524,7 +527,7 @@ impl Session {
         self.unlocked = Effects::NONE;
         self.has_written = false;
         self.insert_id_was_made();
-        self.insert_id_asked = Made::Known;
+        self.insert_id_asked = InsertIdSource::Known;
         (self.insert_id_is_there, self.insert_id_was_touched) = (false, false);
         self.insert_id_may_differ = false;
         self.diagnostics_are_there = false;

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use sql_class::Facts;
 
-use crate::Carried;
+use crate::PortableState;
 
 /// One prepared statement as its client knows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -15,7 +15,7 @@ pub struct Prepared {
     pub params: u16,
     /// The session's state when it was prepared: what names without a schema, quotes and literals in it mean, for
     /// [`crate::Session::excursion`].
-    pub context: Rc<Carried>,
+    pub context: Rc<PortableState>,
     /// The parameter types that the client sent last: it sends them once, and each server connection needs them.
     pub types: Option<Rc<[u8]>>,
     /// COM_STMT_SEND_LONG_DATA came and no execute since.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use config::ReadConsistency;
 use mysql_wire::gtid::{Flavor, GtidSet};
-use session::Carried;
+use session::PortableState;
 use sql_class::Dialect;
 use tokio::time::Instant;
 use upstream::{Connection, Server};
@@ -137,7 +137,7 @@ const SYNC_WAIT: &[u8] = b"wsrep_sync_wait";
 const CAUSAL_READS: &[u8] = b"wsrep_causal_reads";
 
 /// What the session has set or else the server's own, and the gateway's bit.
-pub(crate) fn sync_wait(carried: &Carried, wanted: bool) -> String {
+pub(crate) fn sync_wait(carried: &PortableState, wanted: bool) -> String {
     let own = carried.variable(SYNC_WAIT);
     let own = own.and_then(|value| str::from_utf8(value).ok()?.parse::<u32>().ok());
     let own = own.map_or("@@GLOBAL.wsrep_sync_wait".to_owned(), |bits| bits.to_string());
@@ -149,13 +149,13 @@ pub(crate) fn sync_wait(carried: &Carried, wanted: bool) -> String {
 }
 
 /// A session leaves a connection in this state. Where it is another one than it came with, be it equal, something was set on it.
-pub(crate) fn leave(state: &mut Held, carried: Rc<Carried>) {
+pub(crate) fn leave(state: &mut Held, carried: Rc<PortableState>) {
     state.syncs_reads &= Rc::ptr_eq(&state.carried, &carried);
     state.carried = carried;
 }
 
 /// Whether a connection goes on waiting when its state becomes another.
-pub(crate) fn keeps_sync_wait(from: &Carried, to: &Carried) -> bool {
+pub(crate) fn keeps_sync_wait(from: &PortableState, to: &PortableState) -> bool {
     [SYNC_WAIT, CAUSAL_READS]
         .iter()
         .all(|name| from.variable(name) == to.variable(name))

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use mysql_wire::{Capabilities, StatusFlags};
 use net::Stream;
-use session::{Carried, OfConnection, PinReason};
+use session::{OfConnection, PinReason, PortableState};
 use sql_class::Dialect;
 use upstream::{
     Cluster, Connection, Credential, LeaseError, OUTDATED, Opened, Role, Server, ServerId, Topology,
@@ -340,7 +340,7 @@ pub(crate) async fn bare_connection(
 async fn fitting(
     split: &Split,
     server: &Arc<Server>,
-    want: &Rc<Carried>,
+    want: &Rc<PortableState>,
     wait: Wait,
 ) -> Result<Connection<Held>, Refused> {
     loop {
@@ -356,7 +356,7 @@ async fn fitting(
 async fn any_connection(
     split: &Split,
     server: &Arc<Server>,
-    want: &Rc<Carried>,
+    want: &Rc<PortableState>,
     wait: Wait,
 ) -> Result<Connection<Held>, Refused> {
     let refused = match lease_as(split, server, &split.account.credential, want, wait).await {
@@ -383,7 +383,7 @@ async fn lease_as(
     split: &Split,
     server: &Arc<Server>,
     credential: &Credential,
-    want: &Rc<Carried>,
+    want: &Rc<PortableState>,
     wait: Wait,
 ) -> Result<Connection<Held>, Refused> {
     let own = Some(split.control.id);
@@ -406,7 +406,7 @@ async fn lease_as(
 pub(crate) fn held(metrics: &telemetry::Worker, cluster: &Cluster, opened: &Opened) -> Held {
     let multi_statements = opened.key.capabilities.contains(Capabilities::MULTI_STATEMENTS);
     Held {
-        carried: Rc::new(Carried::fresh(None, multi_statements)),
+        carried: Rc::new(PortableState::fresh(None, multi_statements)),
         baseline: Rc::new(opened.baseline.iter().cloned().collect()),
         statements: OnServer::new(cluster.config().pool.prepared_max),
         to_close: Vec::new(),
@@ -556,7 +556,7 @@ pub(crate) async fn give_back_as_new(split: &mut Split) -> Result<(), String> {
     // The schema is all that a reset keeps.
     let schema = split.session.carried().schema();
     let multi_statements = split.session.carried().multi_statements();
-    connection.state.carried = Rc::new(Carried::fresh(schema, multi_statements));
+    connection.state.carried = Rc::new(PortableState::fresh(schema, multi_statements));
     connection.state.statements.clear();
     connection.state.to_close.clear();
     connection.state.last_session = None;

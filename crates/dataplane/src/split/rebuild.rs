@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use mysql_wire::ErrPacket;
-use session::Carried;
+use session::PortableState;
 use tokio::time::timeout;
 use upstream::{Connection, Server};
 
@@ -24,7 +24,7 @@ pub(crate) async fn rebuild(split: &Split, connection: &mut Connection<Held>) ->
 /// Sets on the connection what is wanted and it has not, and the reverse.
 pub(crate) async fn rebuild_to(
     split: &Split,
-    want: &Rc<Carried>,
+    want: &Rc<PortableState>,
     connection: &mut Connection<Held>,
 ) -> Result<(), Refused> {
     if Rc::ptr_eq(want, &connection.state.carried) {

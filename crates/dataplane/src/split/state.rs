@@ -12,7 +12,7 @@ use mysql_wire::compression::Algorithm;
 use mysql_wire::{Capabilities, ErrPacket, Login, PacketHeader, StatusFlags, write_packet};
 use net::Peer;
 use routing::PeakEwma;
-use session::{Baseline, Carried, ClientTrackers, PackedCarried, Pin, PinReason};
+use session::{Baseline, ClientTrackers, PackedState, Pin, PinReason, PortableState};
 use telemetry::ServerSeries;
 use tokio::task::{AbortHandle, spawn_local};
 use upstream::{Connection, Key, Member, Pool, Server, ServerId, ServerTraits, Topology, Travel};
@@ -52,7 +52,7 @@ pub(crate) enum Wait {
 /// What is known of a server connection beside what the pool knows.
 pub(crate) struct Held {
     /// What is set on it. The same allocation as the session's that used it last, unless either has changed since.
-    pub(crate) carried: Rc<Carried>,
+    pub(crate) carried: Rc<PortableState>,
     pub(crate) baseline: Rc<Baseline>,
     pub(crate) statements: OnServer,
     /// Statements of the server's to be closed with the next command.
@@ -79,7 +79,7 @@ pub(crate) struct Held {
 impl Held {
     /// What it costs to make the connection that of a session which wants that and whose logins are no older than that:
     /// [`CANNOT`](session::CANNOT) where it cannot be made so.
-    pub(crate) fn cost(&self, want: &Carried, oldest_login: Instant) -> u32 {
+    pub(crate) fn cost(&self, want: &PortableState, oldest_login: Instant) -> u32 {
         match session::cost(want, &self.carried) {
             session::CANNOT => session::CANNOT,
             _ if self.login_began < oldest_login => upstream::OUTDATED,
@@ -124,7 +124,7 @@ impl Held {
 
 /// [`Held`] on its way to another worker.
 pub(crate) struct Luggage {
-    carried: PackedCarried,
+    carried: PackedState,
     next_id: NextId,
     to_close: Vec<u32>,
     known: session::OfConnection,
@@ -139,7 +139,7 @@ impl Travel for Held {
     fn pack(self) -> Luggage {
         let (ids, next_id) = self.statements.pack();
         Luggage {
-            carried: PackedCarried::of(&self.carried),
+            carried: PackedState::of(&self.carried),
             next_id,
             to_close: [self.to_close, ids].concat(),
             known: self.known,
@@ -416,7 +416,7 @@ pub(crate) struct ClusterOfWorker {
     /// When it was said last that the primary takes no writes.
     pub(crate) refusal_said: Cell<Option<tokio::time::Instant>>,
     /// What sessions begin with, of which there are few: one allocation each.
-    common: RefCell<Vec<Rc<Carried>>>,
+    common: RefCell<Vec<Rc<PortableState>>>,
     common_trackers: RefCell<Vec<Rc<ClientTrackers>>>,
     common_keys: RefCell<Vec<Rc<Key>>>,
     housekeeping: AbortHandle,

@@ -4,7 +4,7 @@ use mysql_wire::{Outcome, StatusFlags};
 use sql_class::{Class, Effects};
 
 use super::settle::runs_sql;
-use super::text::Count;
+use super::text_probes::Count;
 use super::{Current, Session};
 
 impl Session {

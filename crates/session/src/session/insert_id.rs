@@ -7,7 +7,7 @@ use mysql_wire::{Command, Outcome};
 use sql_class::{Class, Effects};
 
 use super::Session;
-use super::own::LastGtid;
+use super::written_gtids::LastGtid;
 use crate::PinReason;
 
 /// Rows with new ids, of which the answer says nothing.
@@ -25,20 +25,20 @@ impl Session {
     /// sure asks the connection before it gives it back, and calls [`Session::learn_last_insert_id`].
     #[must_use]
     pub fn knows_last_insert_id(&self) -> bool {
-        self.insert_id == Made::Known && !self.pins.has(PinReason::LastInsertId)
+        self.insert_id == InsertIdSource::Known && !self.pins.has(PinReason::LastInsertId)
     }
 
     /// The id in the last OK packet is one that the server has made: the statement has given none itself.
     pub fn insert_id_was_made(&mut self) {
-        self.insert_id = Made::Known;
-        self.last.insert_ids_said = Said::default();
+        self.insert_id = InsertIdSource::Known;
+        self.last.reported_ids = ReportedIds::default();
     }
 
     /// So many ids were said on a connection that had another session's that it has to be asked before there is one more: see
     /// [`Session::prime`].
     #[must_use]
     pub fn has_many_insert_ids(&self) -> bool {
-        self.last.insert_ids_said.is_full() && !self.insert_id_is_there
+        self.last.reported_ids.is_full() && !self.insert_id_is_there
     }
 
     /// The connection that came to hand is known to have this id: where it is the session's nothing has to be [sent](Session::prime) for it.
@@ -72,7 +72,7 @@ impl Session {
     #[must_use]
     pub fn ask_last_insert_id(&mut self) -> Option<Vec<u8>> {
         let asked = std::mem::take(&mut self.insert_id);
-        (asked != Made::Known).then(|| {
+        (asked != InsertIdSource::Known).then(|| {
             self.insert_id_asked = asked;
             crate::rebuild::ask_last_insert_id(self.dialect)
         })
@@ -81,13 +81,13 @@ impl Session {
     /// The connection is about to be [asked](Session::ask_last_insert_id), and tells by a row.
     #[must_use]
     pub fn asks_by_a_row(&self) -> bool {
-        self.insert_id_asked != Made::Known && self.dialect.is_mariadb()
+        self.insert_id_asked != InsertIdSource::Known && self.dialect.is_mariadb()
     }
 
     /// It has told by a row, or by its OK.
     pub fn learn_insert_id_asked(&mut self, id: u64) {
         match std::mem::take(&mut self.insert_id_asked) {
-            Made::Known => self.insert_id_is_there = true,
+            InsertIdSource::Known => self.insert_id_is_there = true,
             asked => self.insert_id = asked,
         }
         self.learn_last_insert_id(id);
@@ -96,11 +96,12 @@ impl Session {
     /// The connection has said what its LAST_INSERT_ID() is.
     pub fn learn_last_insert_id(&mut self, id: u64) {
         let made = std::mem::take(&mut self.insert_id);
-        let was_said = self.last.insert_ids_said.has(id);
-        if self.insert_id_is_there || made == Made::Unseen || was_said || id == self.last.insert_id {
+        let was_said = self.last.reported_ids.has(id);
+        if self.insert_id_is_there || made == InsertIdSource::Unseen || was_said || id == self.last.insert_id
+        {
             self.last.insert_id = id;
             self.insert_id_is_there = true;
-        } else if made == Made::Said {
+        } else if made == InsertIdSource::Reported {
             // Another session's: this one's statements have made none, but given ids themselves.
             self.last.insert_id = self.last.insert_id_before;
         }
@@ -117,23 +118,23 @@ impl Session {
     pub(super) fn settle_insert_id(&mut self, outcome: &Outcome) {
         // The id of a row that was taken back stays on the connection, and no error tells it.
         self.insert_id_may_differ |= outcome.error.is_some() && self.current.class >= Class::Write;
-        if self.insert_id == Made::Known {
+        if self.insert_id == InsertIdSource::Known {
             self.last.insert_id_before = self.last.insert_id;
-            self.last.insert_ids_said = Said::default();
+            self.last.reported_ids = ReportedIds::default();
         }
         if outcome.last_insert_id != 0 {
             self.last.insert_id = outcome.last_insert_id;
-            self.last.insert_ids_said.add(outcome.last_insert_id);
-            if self.insert_id == Made::Known {
-                self.insert_id = Made::Said;
+            self.last.reported_ids.add(outcome.last_insert_id);
+            if self.insert_id == InsertIdSource::Known {
+                self.insert_id = InsertIdSource::Reported;
             }
             self.pins.remove(PinReason::LastInsertId);
         } else if outcome.error.is_none() && self.makes_id_unseen(outcome) {
-            self.insert_id = Made::Unseen;
+            self.insert_id = InsertIdSource::Unseen;
         }
         if self.current.effects.contains(Effects::LEAVES_NOTHING) {
             // Nor does an error of a procedure: what it has inserted before that stays.
-            self.insert_id = Made::Unseen;
+            self.insert_id = InsertIdSource::Unseen;
         }
     }
 }
@@ -167,12 +168,12 @@ impl OfConnection {
 
 /// What is known of it after the last statements on the connection at hand.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) enum Made {
+pub(super) enum InsertIdSource {
     /// What it is.
     #[default]
     Known,
     /// It is one that an OK packet said, or it was not changed.
-    Said,
+    Reported,
     /// A statement may have made one of which no packet tells.
     Unseen,
 }
@@ -180,9 +181,9 @@ pub(super) enum Made {
 /// Ids that OK packets said, the newest first; 0 is none. There is room for few: before one more is said the connection is asked, and
 /// has the session's own from then on.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Said([u64; 4]);
+pub(super) struct ReportedIds([u64; 4]);
 
-impl Said {
+impl ReportedIds {
     pub(super) fn add(&mut self, id: u64) {
         if !self.0.contains(&id) {
             self.0.rotate_right(1);
@@ -205,8 +206,8 @@ mod tests {
 
     #[test]
     fn what_was_said_is_known_and_nothing_else() {
-        let mut said = Said::default();
-        let known = |said: &Said| (0..1000).filter(|&id| said.has(id)).collect::<Vec<u64>>();
+        let mut said = ReportedIds::default();
+        let known = |said: &ReportedIds| (0..1000).filter(|&id| said.has(id)).collect::<Vec<u64>>();
         for id in [7, 500, 7, 600] {
             said.add(id);
         }

@@ -5,8 +5,8 @@ use std::rc::Rc;
 use mysql_wire::{Command, Outcome, StatusFlags};
 use sql_class::{Class, Effects, Facts};
 
-use super::insert_id::Made;
-use super::text::{
+use super::insert_id::InsertIdSource;
+use super::text_probes::{
     Collation, Count, Savepoint, begins_with_rollback, handler_step, is_computed, is_of_savepoint,
     is_one_select, may_count_rows, may_set_trackers, sets_once, uses_tables,
 };
@@ -116,7 +116,7 @@ impl Session {
             return;
         }
         self.current = self.current_of(statement);
-        self.insert_id_asked = Made::Known;
+        self.insert_id_asked = InsertIdSource::Known;
         let Current { class, effects, .. } = self.current;
         self.insert_id_was_touched |= class >= Class::Write || effects.intersects(MAY_TOUCH_INSERT_ID);
         let lost_with_it =

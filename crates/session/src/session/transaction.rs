@@ -4,7 +4,7 @@ use mysql_wire::Outcome;
 use sql_class::{Class, Dialect, Effects};
 
 use super::settle::{ER_PARSE_ERROR, runs_sql};
-use super::text::Savepoint;
+use super::text_probes::Savepoint;
 use super::{Current, IDLE, Session};
 use crate::PinReason;
 

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use mysql_wire::session_state::{Change, changes};
 use mysql_wire::{Command, OkPacket, Outcome, StatusFlags};
 use session::{
-    Baseline, CANNOT, Carried, ClientTrackers, OfConnection, Prepared, Request, Session, Start,
+    Baseline, CANNOT, ClientTrackers, OfConnection, PortableState, Prepared, Request, Session, Start,
     clear_diagnostics, cost, rebuild,
 };
 use sql_class::Dialect;
@@ -34,7 +34,7 @@ pub(crate) struct Gateway {
     pub(crate) server: Server,
     clients: Vec<Client>,
     /// What each connection has, as the gateway knows it; `None` while a session holds it.
-    idle: Vec<Option<Rc<Carried>>>,
+    idle: Vec<Option<Rc<PortableState>>>,
     /// What else is known of each.
     ids: Vec<OfConnection>,
     baseline: Rc<Baseline>,
@@ -302,12 +302,13 @@ impl Gateway {
             return held;
         }
         let want = Rc::clone(self.clients[at].session.carried());
-        let fits = |have: &Option<Rc<Carried>>| have.as_ref().is_some_and(|have| cost(&want, have) != CANNOT);
+        let fits =
+            |have: &Option<Rc<PortableState>>| have.as_ref().is_some_and(|have| cost(&want, have) != CANNOT);
         let idle: Vec<usize> = (0..self.idle.len())
             .filter(|connection| fits(&self.idle[*connection]))
             .collect();
         let connection = if idle.is_empty() || self.idle.len() < 2 {
-            self.idle.push(Some(Rc::new(Carried::fresh(None, true))));
+            self.idle.push(Some(Rc::new(PortableState::fresh(None, true))));
             self.ids.push(OfConnection::FRESH);
             self.server.connect(Armed::for_gateway(), None)
         } else {

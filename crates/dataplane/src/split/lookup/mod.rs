@@ -18,7 +18,7 @@ use mysql_wire::gtid::GtidSet;
 use mysql_wire::statement::ExecuteHead;
 use mysql_wire::{Capabilities, Outcome, PacketHeader, StatusFlags};
 use routing::rules::Verdict;
-use session::{Baseline, Carried, Prepared};
+use session::{Baseline, PortableState, Prepared};
 use sql_class::{Class, Effects, Facts, point_lookup};
 use upstream::Key;
 
@@ -91,7 +91,7 @@ pub(crate) enum Looked {
 
 /// What the environment was made of.
 struct Seen {
-    carried: Rc<Carried>,
+    carried: Rc<PortableState>,
     baseline: Rc<Baseline>,
     key: Rc<Key>,
     status: StatusFlags,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mysql_wire::Command;
-use session::Carried;
+use session::PortableState;
 use sql_class::Dialect;
 use telemetry::ServerSeries;
 use tokio::io::AsyncWriteExt;
@@ -40,7 +40,7 @@ const LOOKED_AT: usize = 16;
 /// Statements that wait for a connection to one server, for one account, with one state.
 pub(super) struct Batch {
     pub(super) key: Rc<Key>,
-    pub(super) carried: Rc<Carried>,
+    pub(super) carried: Rc<PortableState>,
     /// The latest of its sessions' [`oldest_login`](crate::control::Control::oldest_login).
     oldest_login: Cell<std::time::Instant>,
     server: Arc<Server>,

@@ -6,7 +6,7 @@
 use std::rc::Rc;
 
 use mysql_wire::{Command, OkPacket, Outcome};
-use session::{Carried, Excursion, PinReason, Prepared};
+use session::{Excursion, PinReason, PortableState, Prepared};
 use sql_class::{Class, Effects, Facts};
 
 use crate::control::Waiting;
@@ -110,7 +110,7 @@ async fn try_to_prepare(split: &mut Split, id: u32, prepared: &Prepared) -> Resu
     }
 }
 
-fn excursion(split: &Split, context: &Carried) -> Option<Excursion> {
+fn excursion(split: &Split, context: &PortableState) -> Option<Excursion> {
     let baseline = &split.lease.as_ref()?.connection.state.baseline;
     let (there, back) = split.session.excursion(context, baseline)?;
     let framed = |commands| ask::framed(split.key.capabilities, commands);

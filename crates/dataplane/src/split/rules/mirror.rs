@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use mysql_wire::{Capabilities, Command, StatusFlags};
 use routing::{Draw, ReadCandidate, ReadPolicy, Role as ReadRole, choose_replica};
-use session::Carried;
+use session::PortableState;
 use sql_class::{Class, Dialect, Effects, Facts};
 use telemetry::MirrorSeries;
 use tokio::task::spawn_local;
@@ -82,7 +82,7 @@ struct Copy {
     to: Rc<ClusterOfWorker>,
     key: Rc<Key>,
     credential: Credential,
-    carried: Rc<Carried>,
+    carried: Rc<PortableState>,
     oldest_login: Instant,
     dialect: Dialect,
     is_read: bool,

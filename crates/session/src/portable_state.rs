@@ -14,9 +14,9 @@ pub(crate) type Variables = Vec<(Rc<[u8]>, Rc<[u8]>)>;
 const BYTES_MAX: usize = 64 * 1024;
 
 /// State that is carried from one connection to the next: of a session what it wants, of a connection what it has.
-/// Kept as `Rc<Carried>` and copied on write, so that `Rc::ptr_eq` is the fast way to "equal".
+/// Kept as `Rc<PortableState>` and copied on write, so that `Rc::ptr_eq` is the fast way to "equal".
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Carried {
+pub struct PortableState {
     schema: Option<Rc<[u8]>>,
     variables: Variables,
     multi_statements: bool,
@@ -27,19 +27,19 @@ pub struct Carried {
 /// Name and value.
 type PackedVariable = (Box<[u8]>, Box<[u8]>);
 
-/// A [`Carried`] on its way to another thread.
+/// A [`PortableState`] on its way to another thread.
 #[derive(Debug)]
-pub struct PackedCarried {
+pub struct PackedState {
     schema: Option<Box<[u8]>>,
     variables: Vec<PackedVariable>,
     multi_statements: bool,
     has_diagnostics: bool,
 }
 
-impl PackedCarried {
+impl PackedState {
     /// The same, for another thread.
     #[must_use]
-    pub fn of(carried: &Carried) -> Self {
+    pub fn of(carried: &PortableState) -> Self {
         let variables = carried.variables.iter();
         Self {
             schema: carried.schema.as_deref().map(Box::from),
@@ -53,9 +53,9 @@ impl PackedCarried {
 
     /// The same, on this thread.
     #[must_use]
-    pub fn unpack(self) -> Carried {
+    pub fn unpack(self) -> PortableState {
         let variables = self.variables.into_iter();
-        Carried {
+        PortableState {
             schema: self.schema.map(Rc::from),
             variables: variables
                 .map(|(name, value)| (Rc::from(name), Rc::from(value)))
@@ -66,7 +66,7 @@ impl PackedCarried {
     }
 }
 
-impl Carried {
+impl PortableState {
     /// What a connection has that has just logged in: everything else is as its [`Baseline`] says.
     #[must_use]
     pub fn fresh(schema: Option<&[u8]>, multi_statements: bool) -> Self {
@@ -247,7 +247,7 @@ mod tests {
 
     #[test]
     fn variables_are_found_whatever_the_order_they_came_in() {
-        let mut carried = Carried::fresh(Some(b"shop"), true);
+        let mut carried = PortableState::fresh(Some(b"shop"), true);
         carried.set(b"time_zone", b"UTC");
         carried.set(b"autocommit", b"OFF");
         carried.set(b"time_zone", b"SYSTEM");
@@ -259,10 +259,10 @@ mod tests {
 
     #[test]
     fn a_text_means_the_same_whatever_does_not_concern_it() {
-        let mut one = Carried::fresh(Some(b"a"), false);
+        let mut one = PortableState::fresh(Some(b"a"), false);
         one.set(b"autocommit", b"OFF");
         one.set(b"sql_mode", b"ANSI_QUOTES");
-        let mut other = Carried::fresh(Some(b"a"), true);
+        let mut other = PortableState::fresh(Some(b"a"), true);
         other.set(b"sql_mode", b"ANSI_QUOTES");
         other.set(b"transaction_isolation", b"SERIALIZABLE");
         assert!(one.means_the_same(&other));
@@ -271,14 +271,14 @@ mod tests {
         one.unset(b"sql_mode");
         assert!(!one.means_the_same(&other));
         other.unset(b"sql_mode");
-        assert!(!one.means_the_same(&Carried::fresh(Some(b"b"), false)));
+        assert!(!one.means_the_same(&PortableState::fresh(Some(b"b"), false)));
     }
 
     #[test]
     fn what_a_login_has_added_to_the_mode_stays_over_a_reset_since_mysql_9() {
         let baseline = Baseline::from_iter([(b"sql_mode".to_vec(), b"IGNORE_SPACE".to_vec())]);
         let after = |dialect| {
-            let after = Carried::fresh(None, false).after_reset(dialect, &baseline);
+            let after = PortableState::fresh(None, false).after_reset(dialect, &baseline);
             after.variable(b"sql_mode").map(<[u8]>::to_vec)
         };
         let as_global = Some(variables::DEFAULT.to_vec());
@@ -289,9 +289,9 @@ mod tests {
 
     #[test]
     fn the_schemas_charset_leaves_with_the_schema() {
-        let mut carried = Carried::fresh(Some(b"a"), false);
+        let mut carried = PortableState::fresh(Some(b"a"), false);
         carried.set(b"character_set_database", b"latin1");
         carried.set_schema(Some(b"b"));
-        assert_eq!(carried, Carried::fresh(Some(b"b"), false));
+        assert_eq!(carried, PortableState::fresh(Some(b"b"), false));
     }
 }

@@ -9,7 +9,7 @@ use std::rc::Rc;
 use mysql_wire::session_state::Change;
 use sql_class::{Class, Dialect, Effects};
 
-use super::text::unseen;
+use super::text_probes::unseen;
 use super::{Request, Session};
 use crate::PinReason;
 use crate::rebuild::ask_values;
@@ -20,7 +20,7 @@ use crate::variables::{
 
 /// Of the statement under way.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Unseen {
+pub(super) struct UntrackedSets {
     /// Has the server report what it says nothing of.
     question: Option<Vec<u8>>,
     /// What was set and not reported yet.
@@ -32,7 +32,7 @@ pub(super) struct Unseen {
 /// More than that are not asked for.
 const NAMES_MAX: usize = 16;
 
-impl Unseen {
+impl UntrackedSets {
     /// Nobody knows whether it was set, or even may be: what is refused to be set to what it is would be refused on other connections, too.
     fn ask_by_setting(&mut self, dialect: Dialect) {
         let is_carried = |name: &[u8]| {
@@ -65,7 +65,7 @@ impl Session {
         if asks && question.is_none() {
             self.lose_meaning();
         }
-        let unseen = Unseen {
+        let unseen = UntrackedSets {
             question,
             is_unclear: names.is_none(),
             names: names.unwrap_or_default(),

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use sql_class::{Class, Effects};
 
 use super::{Current, Last, Session};
-use crate::{Carried, ClientTrackers, PinReason};
+use crate::{ClientTrackers, PinReason, PortableState};
 
 impl Last {
     /// Servers forget all but the count of rows.
@@ -32,7 +32,7 @@ impl Session {
 
     /// Shares what others have in common with this session, where it is the same: equal states that are one allocation are
     /// told to be equal without looking at them.
-    pub fn share_carried(&mut self, common: &Rc<Carried>) {
+    pub fn share_carried(&mut self, common: &Rc<PortableState>) {
         if *self.carried == **common {
             self.carried = Rc::clone(common);
         }

@@ -6,15 +6,15 @@ use mysql_wire::OkPacket;
 use mysql_wire::session_state::{Change, changes};
 use sql_class::{Class, Dialect, Effects};
 
-use super::own::Report;
-use super::text::Collation;
-use super::{Session, own};
+use super::text_probes::Collation;
+use super::written_gtids::Report;
+use super::{Session, written_gtids};
 use crate::rebuild::{Excursion, excursion};
 use crate::variables::{
     self, CHARACTER_SET_CONNECTION, CHARACTER_SET_RESULTS, COLLATION_CONNECTION, Meaning, OWN_COLLATIONS,
     meaning,
 };
-use crate::{Baseline, Carried, PinReason};
+use crate::{Baseline, PinReason, PortableState};
 
 impl Session {
     /// Every OK packet with session state, in their order. Gives back the session state that the client itself is to
@@ -50,7 +50,8 @@ impl Session {
                 Change::Variable { name, value } if meaning(name) == Meaning::Gtid => {
                     let may_repeat = self.current.class == Class::Session;
                     let report = self.gtid_there.note(value);
-                    let is_older = report == Report::Unclear && own::is_beyond(self.gtid.as_deref(), value);
+                    let is_older =
+                        report == Report::Unclear && written_gtids::is_beyond(self.gtid.as_deref(), value);
                     if is_older || !report.is_news(may_repeat) {
                         continue; // it may be another session's
                     }
@@ -86,7 +87,7 @@ impl Session {
     /// What makes texts mean on its connection what they mean under `context`, and the way back. None where there is none. What
     /// the server may have to report of the last statement has to be known before: its OK would be lost.
     #[must_use]
-    pub fn excursion(&self, context: &Carried, baseline: &Baseline) -> Option<Excursion> {
+    pub fn excursion(&self, context: &PortableState, baseline: &Baseline) -> Option<Excursion> {
         match self.meaning_is_unclear || self.sets_own_collations {
             true => None,
             false => excursion(context, &self.carried, baseline, self.dialect),
@@ -182,7 +183,7 @@ impl Session {
     }
 
     fn learn_gtid(&mut self, gtid: &[u8]) {
-        self.gtid = Some(own::with(self.gtid.as_deref(), gtid));
+        self.gtid = Some(written_gtids::with(self.gtid.as_deref(), gtid));
         self.current.gtid = true;
         // What came without one before was nothing, or is covered: the server has reported every write since.
         if !self.pins.has(PinReason::BinlogOff) {
@@ -305,7 +306,7 @@ impl Session {
         if self.carried.variable(name) == Some(value) {
             if name.starts_with(b"wsrep_") {
                 // On this connection it may have been more, for the gateway's sake: another allocation says that it was set.
-                self.carried = Rc::new(Carried::clone(&self.carried));
+                self.carried = Rc::new(PortableState::clone(&self.carried));
             }
             return;
         }
