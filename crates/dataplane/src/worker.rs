@@ -7,7 +7,7 @@ use std::sync::Arc;
 use foldhash::fast::RandomState;
 use net::{Accepted, buffer};
 use routing::Draw;
-use sql_class::KnownFacts;
+use sql_class::FactsCache;
 use tokio::runtime::{Builder, LocalOptions, LocalRuntime};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::oneshot;
@@ -80,7 +80,7 @@ pub(crate) struct Worker {
     pub(crate) rules: RulesOnWorker,
     pub(crate) mirrors: Mirrors,
     /// What statements are that come again and again.
-    pub(crate) known_facts: RefCell<KnownFacts<RandomState>>,
+    pub(crate) facts_cache: RefCell<FactsCache<RandomState>>,
     /// Who serves listeners of other protocols.
     pub(crate) extension: OnceCell<Rc<dyn OnWorker>>,
     /// For the turns of balancing.
@@ -146,7 +146,7 @@ pub(crate) fn run(
         pools: Pools::default(),
         rules: RulesOnWorker::default(),
         mirrors: Mirrors::default(),
-        known_facts: RefCell::default(),
+        facts_cache: RefCell::default(),
         extension: OnceCell::new(),
         turns: Cell::new(0),
         clock: Rc::default(),

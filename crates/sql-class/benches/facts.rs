@@ -6,7 +6,7 @@ use std::hash::RandomState;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use sql_class::{KnownFacts, Syntax, digest, facts, point_lookup};
+use sql_class::{FactsCache, Syntax, digest, facts, point_lookup};
 
 const POINT_SELECT: &str = "SELECT c FROM sbtest1 WHERE id=12345";
 const RANGE: &str = "SELECT DISTINCT c FROM sbtest1 WHERE id BETWEEN 1000 AND 1099 ORDER BY c";
@@ -30,7 +30,7 @@ fn best_round<T>(mut once: impl FnMut() -> T) -> f64 {
 
 fn main() {
     let syntax = Syntax::default();
-    let mut known = KnownFacts::<RandomState>::default();
+    let mut known = FactsCache::<RandomState>::default();
     for (name, sql) in [
         ("point select", POINT_SELECT),
         ("range", RANGE),

@@ -6,10 +6,10 @@
 
 mod print;
 
+use crate::keywords;
 use crate::reader::unquoted;
 use crate::syntax::Syntax;
 use crate::token::{Kind, Token, Tokenizer};
-use crate::words;
 
 /// What a text is without its values.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -120,7 +120,7 @@ impl<'a> Pieces<'a> {
             Kind::System => {
                 let name = unquoted(&text[2..]);
                 let scope = if next.kind == Kind::Dot {
-                    words::keyword(name, false)
+                    keywords::keyword(name, false)
                 } else {
                     None
                 };
@@ -146,7 +146,7 @@ impl<'a> Pieces<'a> {
             return self.list.push(Piece::Charset);
         }
         let called = next.kind == Kind::Open && next.start == token.end;
-        let Some(keyword) = words::keyword(word, called) else {
+        let Some(keyword) = keywords::keyword(word, called) else {
             return self.list.push(Piece::Name(word));
         };
         if keyword == "NULL" && self.may_begin_expression(&["NOT"]) {

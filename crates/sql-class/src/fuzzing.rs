@@ -21,7 +21,7 @@ pub fn fuzz_facts(data: &[u8]) {
         assert_eq!((facts.class, facts.effects), (Class::Read, Effects::NONE));
     }
 
-    fuzz_outline(sql, syntax);
+    fuzz_fingerprint(sql, syntax);
 
     let digest = crate::digest(sql, syntax);
     assert_eq!(digest, crate::digest(sql, syntax));
@@ -54,25 +54,25 @@ pub fn fuzz_facts(data: &[u8]) {
     }
 }
 
-/// Statements with one outline are the same, however quotes and characters are read.
-fn fuzz_outline(sql: &[u8], syntax: Syntax) {
-    let (mut outline, mut again) = (Vec::new(), Vec::new());
-    if !crate::outline::outline(sql, &mut outline) {
+/// Statements with one fingerprint are the same, however quotes and characters are read.
+fn fuzz_fingerprint(sql: &[u8], syntax: Syntax) {
+    let (mut fingerprint, mut again) = (Vec::new(), Vec::new());
+    if !crate::fingerprint::fingerprint(sql, &mut fingerprint) {
         return;
     }
     let facts = crate::facts(sql, syntax);
     assert_eq!(
         facts,
-        crate::facts(&outline, syntax),
+        crate::facts(&fingerprint, syntax),
         "{}",
-        outline.escape_ascii()
+        fingerprint.escape_ascii()
     );
     let plain = Syntax {
         dialect: syntax.dialect,
         ..Syntax::default()
     };
     assert_eq!(facts, crate::facts(sql, plain), "{}", sql.escape_ascii());
-    assert!(crate::outline::outline(&outline, &mut again) && again == outline);
+    assert!(crate::fingerprint::fingerprint(&fingerprint, &mut again) && again == fingerprint);
 }
 
 fn syntax(flags: u8) -> Syntax {

@@ -7,38 +7,38 @@
 //! What it cannot know: the default schema (after `USE performance_schema` a table of that schema has no schema in the
 //! text: [`is_about_server`] is for who knows it), IGNORE_SPACE and ORACLE in `sql_mode`, and what views, triggers and stored routines do.
 
-mod assigned;
 mod calls;
 mod classify;
 mod diagnostics;
 mod digest;
 mod facts;
+mod facts_cache;
+mod fingerprint;
 mod functions;
 #[doc(hidden)]
 pub mod fuzzing;
 mod hint;
 mod keyword;
-mod known;
-mod outline;
+mod keywords;
 mod point_lookup;
 mod reader;
-mod reread;
 mod rules;
+mod set_targets;
+mod sql_mode_change;
 mod syntax;
 mod table;
 mod tables;
 mod token;
 mod variables;
-mod words;
 
-pub use assigned::{assigned, assigned_in_session, assigned_unseen, assigns_given_values};
 pub use calls::{Call, calls};
 pub use classify::facts;
 pub use diagnostics::{StatementItem, statement_items};
 pub use digest::{Digest, digest};
 pub use facts::{Class, Effects, Facts, Hint};
-pub use known::KnownFacts;
+pub use facts_cache::FactsCache;
 pub use point_lookup::{CONDITIONS_MAX, Condition, PointLookup, Value, point_lookup};
+pub use set_targets::{assigns_given_values, set_targets, set_targets_in_session, set_targets_unseen};
 pub use syntax::{Charset, Dialect, Syntax};
 pub use tables::{TableName, tables};
 pub use variables::is_about_server;

@@ -4,11 +4,11 @@
 use crate::facts::{Class, Effects};
 use crate::functions;
 use crate::keyword::Keyword;
-use crate::reread::Change;
+use crate::keywords::is_servers_own;
+use crate::sql_mode_change::Change;
 use crate::syntax::Syntax;
 use crate::token::{Kind, Token, Tokenizer};
 use crate::variables;
-use crate::words::is_servers_own;
 
 pub(crate) struct Reader<'a> {
     tokens: Tokenizer<'a>,

@@ -406,7 +406,7 @@ fn every_effect_has_been_seen() {
             line.split_once(" | ")
                 .is_some_and(|(expected, _)| expected.split_whitespace().any(|found| found == *word))
         });
-        // The one is of what is cut off, the other of no text at all; and one is seen in `assigned`.
+        // The one is of what is cut off, the other of no text at all; and one is seen in `set_targets`.
         let is_of_no_line = ["incomplete", "leaves-nothing", "sets-unseen"].contains(word);
         assert!(seen || is_of_no_line, "{word}");
     }

@@ -180,7 +180,7 @@ proptest! {
         fuzzing::fuzz_facts(&[&[flags, cut], text.as_slice()].concat());
     }
 
-    /// Of texts in which all is certain, most have an outline.
+    /// Of texts in which all is certain, most have a fingerprint.
     #[test]
     fn no_values_are_a_danger(flags in any::<u8>(), cut in any::<u8>(), mut text in text()) {
         for byte in &mut text {

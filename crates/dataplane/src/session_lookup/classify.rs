@@ -1,7 +1,7 @@
 //! What a statement is to a session of which nothing is known but what was seen here.
 
 use mysql_wire::StatusFlags;
-use sql_class::{Class, Effects, Facts, Syntax, assigned};
+use sql_class::{Class, Effects, Facts, Syntax, set_targets};
 
 use super::{OfSession, Standing};
 use crate::session::Session;
@@ -53,15 +53,15 @@ pub(super) fn classify(session: &Session, of: &OfSession, text: &[u8]) -> Other 
         no_backslash_escapes: session.status.contains(StatusFlags::NO_BACKSLASH_ESCAPES),
         ..of.syntax
     };
-    let mut known_facts = session.worker.known_facts.borrow_mut();
-    let (facts, is_certain) = known_facts.certain_facts(text, syntax(of.syntax.ansi_quotes));
+    let mut facts_cache = session.worker.facts_cache.borrow_mut();
+    let (facts, is_certain) = facts_cache.certain_facts(text, syntax(of.syntax.ansi_quotes));
     let mut found = Other {
         facts,
         is_select: begins_with_select(text),
         sets: Vec::new(),
     };
     if !is_certain && matches!(of.standing, Standing::Changed) && text.contains(&b'"') {
-        let other = known_facts.facts(text, syntax(!of.syntax.ansi_quotes));
+        let other = facts_cache.facts(text, syntax(!of.syntax.ansi_quotes));
         found.facts.class = found.facts.class.max(other.class);
         found.facts.effects = found.facts.effects.with(other.effects);
         found.facts.statements = found.facts.statements.max(other.statements);
@@ -70,7 +70,7 @@ pub(super) fn classify(session: &Session, of: &OfSession, text: &[u8]) -> Other 
     match found.facts.class {
         _ if found.facts.effects.contains(Effects::GATEWAY) && found.facts.statements == 1 => {}
         Class::Session if TRAILING_QUOTES_SETS.iter().any(|set| names(set)) => return ANY_OTHER,
-        Class::Session | Class::Administration => match assigned(text, syntax(of.syntax.ansi_quotes)) {
+        Class::Session | Class::Administration => match set_targets(text, syntax(of.syntax.ansi_quotes)) {
             Some(sets) => found.sets = sets,
             None => return ANY_OTHER,
         },

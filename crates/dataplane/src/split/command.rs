@@ -229,7 +229,7 @@ pub(crate) fn facts(split: &Split, head: CommandHead) -> Facts {
     let seen_whole = payload.len() == head.payload_len && head.payload_len < PacketHeader::MAX_PAYLOAD;
     match text(payload, split.capabilities) {
         Some(text) if seen_whole => {
-            let mut known = split.worker.known_facts.borrow_mut();
+            let mut known = split.worker.facts_cache.borrow_mut();
             let mut facts = known.facts(text, split.session.syntax());
             note_schema(split, text, &mut facts);
             facts

@@ -255,7 +255,7 @@ impl Savepoint {
 /// What asks for the variables of a text that nothing reports. `None` where they are not to be told, or belong together with others.
 pub(super) fn unseen(text: &[u8], syntax: Syntax) -> Option<Vec<u8>> {
     const MOST: usize = 16;
-    let found = sql_class::assigned_unseen(text, syntax)?;
+    let found = sql_class::set_targets_unseen(text, syntax)?;
     let is_plain = |name: &str| {
         let is_of_charset = name.starts_with("character_set") || name.starts_with("collation");
         let is_word = name

@@ -59,7 +59,7 @@ impl Session {
             return;
         }
         let text = self.text_of(statement);
-        let names = sql_class::assigned_in_session(text, self.syntax);
+        let names = sql_class::set_targets_in_session(text, self.syntax);
         let asks = effects.contains(Effects::SETS_UNSEEN);
         let question = if asks { unseen(text, self.syntax) } else { None };
         if asks && question.is_none() {

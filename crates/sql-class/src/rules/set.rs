@@ -2,7 +2,7 @@
 
 use super::{Class, Effects, Keyword, Kind, Reader};
 use crate::reader::unquoted;
-use crate::reread::Change;
+use crate::sql_mode_change::Change;
 use crate::variables::{self, Scope};
 
 impl Reader<'_> {

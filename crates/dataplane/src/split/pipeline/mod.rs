@@ -50,7 +50,7 @@ pub(crate) struct Pipelines {
 /// What a statement of text that was just looked at has in common with those that differ in values only; `None` for one that never goes
 /// with others.
 pub(crate) fn number(split: &Split, facts: &Facts) -> Option<u64> {
-    let number = split.worker.known_facts.borrow().number();
+    let number = split.worker.facts_cache.borrow().number();
     number.filter(|_| is_plain(facts))
 }
 

@@ -1,11 +1,11 @@
-//! A text without its values: statements that differ in nothing else have one outline, and are the same to [`facts`](crate::facts()).
+//! A text without its values: statements that differ in nothing else have one fingerprint, and are the same to [`facts`](crate::facts()).
 //!
 //! Much cheaper than a digest, since no token is looked at: what stands between two quotes is dropped, a number is `0`, all
 //! else stays as it is. A text that is not cut at its quotes and digits for certain (comments, backslashes, `"`, characters
-//! beyond ASCII outside of strings) has none. An outline is a text itself, and its own outline.
+//! beyond ASCII outside of strings) has none. A fingerprint is a text itself, and its own fingerprint.
 
-/// Outlines are not longer than this.
-const OUTLINE_MAX: usize = 1024;
+/// Fingerprints are not longer than this.
+const FINGERPRINT_MAX: usize = 1024;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Mark {
@@ -20,7 +20,7 @@ enum Mark {
     Backquote,
     /// May begin a comment together with the byte after it.
     Comment,
-    /// There is no outline.
+    /// There is no fingerprint.
     Unsure,
 }
 
@@ -57,8 +57,8 @@ fn mark(byte: u8) -> Mark {
     MARKS[usize::from(byte)]
 }
 
-/// Writes the outline of a text. False where it has none.
-pub(crate) fn outline(sql: &[u8], out: &mut Vec<u8>) -> bool {
+/// Writes the fingerprint of a text. False where it has none.
+pub(crate) fn fingerprint(sql: &[u8], out: &mut Vec<u8>) -> bool {
     out.clear();
     // What is before `kept` was written.
     let (mut at, mut kept) = (0, 0);
@@ -100,10 +100,10 @@ pub(crate) fn outline(sql: &[u8], out: &mut Vec<u8>) -> bool {
     keep(&sql[kept..], out)
 }
 
-/// False where the outline would become too long.
+/// False where the fingerprint would become too long.
 #[inline]
 fn keep(piece: &[u8], out: &mut Vec<u8>) -> bool {
-    if out.len() + piece.len() > OUTLINE_MAX {
+    if out.len() + piece.len() > FINGERPRINT_MAX {
         return false;
     }
     out.extend_from_slice(piece);
@@ -127,7 +127,7 @@ fn is_number(sql: &[u8], start: usize, end: usize) -> bool {
     !joins && sql[start..end].iter().all(u8::is_ascii_digit)
 }
 
-/// Where the quote is that ends a string. Two of them are one that does not end it: to the outline they end one string and begin another.
+/// Where the quote is that ends a string. Two of them are one that does not end it: to the fingerprint they end one string and begin another.
 fn string_end(sql: &[u8], from: usize) -> Option<usize> {
     let rest = sql.get(from..)?;
     let len = rest.iter().position(|byte| matches!(byte, b'\'' | b'\\'))?;
@@ -146,7 +146,7 @@ mod tests {
 
     fn of(sql: &str) -> Option<String> {
         let mut out = Vec::new();
-        outline(sql.as_bytes(), &mut out).then(|| String::from_utf8(out).unwrap())
+        fingerprint(sql.as_bytes(), &mut out).then(|| String::from_utf8(out).unwrap())
     }
 
     #[test]
@@ -188,7 +188,7 @@ mod tests {
         ] {
             assert_eq!(of(sql), None, "{sql}");
         }
-        assert_eq!(of(&"x".repeat(OUTLINE_MAX + 1)), None);
+        assert_eq!(of(&"x".repeat(FINGERPRINT_MAX + 1)), None);
         assert!(of(&format!("'{}'", "x".repeat(5000))).is_some());
     }
 }

@@ -3,7 +3,7 @@
 use std::hash::BuildHasher;
 
 use crate::facts::{Class, Effects, Facts};
-use crate::outline::outline;
+use crate::fingerprint::fingerprint;
 use crate::syntax::{Dialect, Syntax};
 
 /// Says what [`facts`](crate::facts()) says, sooner where it was asked before of a statement that differs in its values only.
@@ -11,17 +11,17 @@ use crate::syntax::{Dialect, Syntax};
 /// A bounded number of statements, each at the place that its hash names: another one takes it. They are compared as a whole,
 /// so none is taken for another.
 #[derive(Debug, Default)]
-pub struct KnownFacts<S> {
+pub struct FactsCache<S> {
     hasher: S,
     /// None until it is asked first.
     places: Vec<Known>,
-    outline: Vec<u8>,
+    fingerprint: Vec<u8>,
     number: Option<u64>,
 }
 
 #[derive(Debug, Clone)]
 struct Known {
-    outline: Vec<u8>,
+    fingerprint: Vec<u8>,
     dialect: Dialect,
     class: Class,
     effects: Effects,
@@ -32,14 +32,14 @@ struct Known {
 const PLACES: usize = 256;
 
 const NOTHING: Known = Known {
-    outline: Vec::new(),
+    fingerprint: Vec::new(),
     dialect: Dialect::MySql { version: 0 },
     class: Class::Unknown,
     effects: Effects::INCOMPLETE,
     statements: 0,
 };
 
-impl<S: BuildHasher> KnownFacts<S> {
+impl<S: BuildHasher> FactsCache<S> {
     /// See [`facts`](crate::facts()).
     pub fn facts(&mut self, sql: &[u8], syntax: Syntax) -> Facts {
         self.certain_facts(sql, syntax).0
@@ -54,27 +54,27 @@ impl<S: BuildHasher> KnownFacts<S> {
     /// What [`facts`](Self::facts) says, and whether that is certain not to depend on anything of the syntax but the dialect.
     pub fn certain_facts(&mut self, sql: &[u8], syntax: Syntax) -> (Facts, bool) {
         self.number = None;
-        match outline(sql, &mut self.outline) && !self.outline.is_empty() {
-            true => (self.of_outline(sql, syntax), true),
+        match fingerprint(sql, &mut self.fingerprint) && !self.fingerprint.is_empty() {
+            true => (self.of_fingerprint(sql, syntax), true),
             false => (crate::facts(sql, syntax), false),
         }
     }
 
-    fn of_outline(&mut self, sql: &[u8], syntax: Syntax) -> Facts {
+    fn of_fingerprint(&mut self, sql: &[u8], syntax: Syntax) -> Facts {
         if self.places.is_empty() {
             self.places.resize(PLACES, NOTHING);
         }
-        let number = self.hasher.hash_one(self.outline.as_slice());
+        let number = self.hasher.hash_one(self.fingerprint.as_slice());
         self.number = Some(number);
         let place = number as usize & (PLACES - 1);
         let known = &mut self.places[place];
-        if known.outline != self.outline || known.dialect != syntax.dialect {
+        if known.fingerprint != self.fingerprint || known.dialect != syntax.dialect {
             let found = crate::facts(sql, syntax);
-            known.outline.clear();
+            known.fingerprint.clear();
             if found.hint.is_some() {
                 return found;
             }
-            known.outline.extend_from_slice(&self.outline);
+            known.fingerprint.extend_from_slice(&self.fingerprint);
             known.dialect = syntax.dialect;
             (known.class, known.effects, known.statements) = (found.class, found.effects, found.statements);
             return found;
@@ -96,7 +96,7 @@ mod tests {
 
     #[test]
     fn what_is_known_is_what_would_be_found() {
-        let mut known = KnownFacts::<RandomState>::default();
+        let mut known = FactsCache::<RandomState>::default();
         let texts = [
             "SELECT c FROM t WHERE id=1",
             "SELECT c FROM t WHERE id=22",
@@ -125,7 +125,7 @@ mod tests {
 
     #[test]
     fn there_is_room_for_so_many() {
-        let mut known = KnownFacts::<RandomState>::default();
+        let mut known = FactsCache::<RandomState>::default();
         for number in 0..10 * PLACES {
             let text = format!("SELECT c{number} FROM t");
             known.facts(text.as_bytes(), Syntax::default());

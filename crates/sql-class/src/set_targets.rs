@@ -10,20 +10,20 @@ use crate::variables::{Scope, is_carried, is_transaction_characteristic};
 /// for `SET NAMES` and the like, nor for what holds for one statement or the next transaction only. `None`: it is not
 /// understood.
 #[must_use]
-pub fn assigned(sql: &[u8], syntax: Syntax) -> Option<Vec<Box<[u8]>>> {
+pub fn set_targets(sql: &[u8], syntax: Syntax) -> Option<Vec<Box<[u8]>>> {
     find(sql, syntax, Wanted::All)
 }
 
 /// Of those the ones behind [`Effects::SETS_UNSEEN`](crate::Effects::SETS_UNSEEN).
 #[must_use]
-pub fn assigned_unseen(sql: &[u8], syntax: Syntax) -> Option<Vec<Box<[u8]>>> {
+pub fn set_targets_unseen(sql: &[u8], syntax: Syntax) -> Option<Vec<Box<[u8]>>> {
     let found = find(sql, syntax, Wanted::Unscoped)?;
     Some(found.into_iter().filter(|name| is_carried(name)).collect())
 }
 
 /// Of those the session's own that no effect stands for: what they are set to goes with the session, and has to be known.
 #[must_use]
-pub fn assigned_in_session(sql: &[u8], syntax: Syntax) -> Option<Vec<Box<[u8]>>> {
+pub fn set_targets_in_session(sql: &[u8], syntax: Syntax) -> Option<Vec<Box<[u8]>>> {
     let found = find(sql, syntax, Wanted::OfSession)?;
     Some(found.into_iter().filter(|name| is_carried(name)).collect())
 }
@@ -224,7 +224,7 @@ mod tests {
     use super::*;
 
     fn names(sql: &str) -> Option<String> {
-        let found = assigned(sql.as_bytes(), Syntax::default())?;
+        let found = set_targets(sql.as_bytes(), Syntax::default())?;
         let names: Vec<_> = found.iter().map(|name| String::from_utf8_lossy(name)).collect();
         Some(names.join(" "))
     }
@@ -264,7 +264,7 @@ mod tests {
             ("SET @@global.a=1, SESSION b=2", ""),
             ("SET @@autocommit=0, @@timestamp=5, @@e=1", "e"),
         ] {
-            let found = assigned_unseen(sql.as_bytes(), syntax).unwrap();
+            let found = set_targets_unseen(sql.as_bytes(), syntax).unwrap();
             let names: Vec<_> = found.iter().map(|name| String::from_utf8_lossy(name)).collect();
             assert_eq!(names.join(" "), expected, "{sql}");
             let effects = crate::facts(sql.as_bytes(), syntax).effects;
@@ -287,7 +287,7 @@ mod tests {
             ),
             ("SET NAMES latin1; SET a=1", "a"),
         ] {
-            let found = assigned_in_session(sql.as_bytes(), Syntax::default()).unwrap();
+            let found = set_targets_in_session(sql.as_bytes(), Syntax::default()).unwrap();
             let names: Vec<_> = found.iter().map(|name| String::from_utf8_lossy(name)).collect();
             assert_eq!(names.join(" "), expected, "{sql}");
         }
