@@ -41,7 +41,7 @@ fn measure(kind: Kind) {
     wishes.spec = wishes.spec.option("--innodb-buffer-pool-size=1G");
     let fed = Fed::start(wishes, &table, vec![string("t", "test.t", &["id"], "c")]);
     let begun = Instant::now();
-    fed.until("it is being copied", || fed.feed.board().copied_rows() > 0);
+    fed.until("it is being copied", || fed.feed.status().copied_rows() > 0);
     let first = Instant::now();
     fed.until_served("t");
     let per_second = |rows: u32, since: Instant| f64::from(rows) / since.elapsed().as_secs_f64();
@@ -56,7 +56,7 @@ fn measure(kind: Kind) {
     let ids = fed.sql("SELECT ID FROM information_schema.PROCESSLIST WHERE COMMAND LIKE 'Binlog Dump%'");
     fed.sql(&format!("KILL {}", ids.trim()));
     fed.until("it cannot log in", || {
-        fed.feed.board().stream().contains("Access denied")
+        fed.feed.status().stream().contains("Access denied")
     });
     fed.sql("UPDATE t SET c = REVERSE(c) WHERE id <= 500000");
     let statements: String = (0..50_000)
@@ -65,7 +65,7 @@ fn measure(kind: Kind) {
     fed.sql(&statements);
     fed.sql("ALTER USER forebay IDENTIFIED BY 'forebay'");
     fed.until("it is back", || {
-        fed.feed.board().stream().starts_with("following")
+        fed.feed.status().stream().starts_with("following")
     });
     let begun = Instant::now();
     fed.until_applied();

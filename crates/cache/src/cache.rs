@@ -12,7 +12,7 @@ use mysql_wire::gtid::GtidSet;
 use telemetry::Telemetry;
 use upstream::Cluster;
 
-use crate::feed::{Board, Feed, FeedError};
+use crate::feed::{Feed, FeedError, FeedStatus};
 use crate::lookup::{Memory, PointLookups};
 use crate::mapping::{Mapping, MappingSet};
 use crate::metrics::Series;
@@ -30,7 +30,7 @@ pub struct Cache {
 }
 
 impl Cache {
-    /// Starts a cache of `cluster`. Its rows come later: [`states`](Board::states) tells how far they are.
+    /// Starts a cache of `cluster`. Its rows come later: [`states`](FeedStatus::states) tells how far they are.
     ///
     /// # Errors
     /// See [`FeedError`].
@@ -41,8 +41,8 @@ impl Cache {
     ) -> Result<Arc<Self>, FeedError> {
         let (store, writer) = Store::new(config.memory_max.0);
         let feed = Feed::start(config, Arc::clone(&cluster), writer)?;
-        telemetry.register(Arc::new(Series::new(feed.board(), &store)));
-        telemetry.register(Arc::clone(feed.board().tracking()) as _);
+        telemetry.register(Arc::new(Series::new(feed.status(), &store)));
+        telemetry.register(Arc::clone(feed.status().tracking()) as _);
         let redis = redis::Shared::new(config);
         telemetry.register(Arc::clone(&redis) as _);
         Ok(Arc::new(Self {
@@ -56,8 +56,8 @@ impl Cache {
 
     /// What the feed tells: how mappings are, how far the stream is.
     #[must_use]
-    pub fn board(&self) -> &Arc<Board> {
-        self.feed.board()
+    pub fn feed_status(&self) -> &Arc<FeedStatus> {
+        self.feed.status()
     }
 
     /// The rows.
@@ -84,7 +84,7 @@ impl Extension for Cache {
             &self.config,
             Arc::clone(&self.cluster),
             Arc::clone(&self.store),
-            Arc::clone(self.board()),
+            Arc::clone(self.feed_status()),
             Arc::clone(&worker.metrics),
         );
         let memory = OfWorker(Rc::clone(&reader));
@@ -123,7 +123,7 @@ impl Memory for OfWorker {
     }
 
     fn definitions(&self) -> u64 {
-        self.0.board().definitions()
+        self.0.feed_status().definitions()
     }
 
     fn gate(&self, task: &Waker) -> Option<Box<dyn Gate>> {

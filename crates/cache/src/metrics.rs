@@ -5,19 +5,19 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use telemetry::{Samples, Source, catalog};
 
-use crate::feed::{Board, Phase};
+use crate::feed::{FeedStatus, Phase};
 use crate::store::Store;
 
 /// The feed's and the store's values.
 pub(crate) struct Series {
-    board: Arc<Board>,
+    feed_status: Arc<FeedStatus>,
     store: Arc<Store>,
 }
 
 impl Series {
-    pub(crate) fn new(board: &Arc<Board>, store: &Arc<Store>) -> Self {
+    pub(crate) fn new(feed_status: &Arc<FeedStatus>, store: &Arc<Store>) -> Self {
         Self {
-            board: Arc::clone(board),
+            feed_status: Arc::clone(feed_status),
             store: Arc::clone(store),
         }
     }
@@ -25,8 +25,8 @@ impl Series {
 
 impl Source for Series {
     fn collect(&self, out: &mut Samples) {
-        let mappings = self.board.mappings();
-        for state in self.board.states().iter() {
+        let mappings = self.feed_status.mappings();
+        for state in self.feed_status.states().iter() {
             let name = &*state.name;
             out.state(
                 &catalog::CACHE_MAPPING_STATE,
@@ -38,13 +38,13 @@ impl Source for Series {
             let rows = mapping.and_then(|mapping| self.store.len(mapping.id));
             out.gauge(&catalog::CACHE_ROWS, &[name], signed(rows.unwrap_or(0)));
         }
-        let counts = &self.board.counts;
+        let counts = &self.feed_status.counts;
         out.counter(&catalog::CACHE_FEED_TRANSACTIONS, &[], get(&counts.transactions));
         out.counter(&catalog::CACHE_FEED_ROWS, &[], get(&counts.rows));
         out.counter(&catalog::CACHE_FEED_CONNECTS, &[], get(&counts.connects));
         out.counter(&catalog::CACHE_COPIES, &[], get(&counts.copies));
         out.counter(&catalog::CACHE_COPIED_ROWS, &[], get(&counts.copied_rows));
-        out.float(&catalog::CACHE_FEED_LAG, &[], self.board.lag());
+        out.float(&catalog::CACHE_FEED_LAG, &[], self.feed_status.lag());
         let memory = self.store.memory();
         out.gauge(&catalog::CACHE_MEMORY, &[], signed(memory.held));
         out.gauge(&catalog::CACHE_MEMORY_MAX, &[], signed(memory.memory_max));

@@ -364,17 +364,17 @@ impl admin::Gateway for Operator {
     fn flush_cache(&self) -> bool {
         if let Some(cache) = &self.cache {
             info!("cache flushed: what is not served is tried again");
-            cache.board().flush();
+            cache.feed_status().flush();
         }
         self.cache.is_some()
     }
 }
 
 fn cache_status(cache: &Cache) -> CacheStatus {
-    let (board, store) = (cache.board(), cache.store());
+    let (feed_status, store) = (cache.feed_status(), cache.store());
     let memory = store.memory();
-    let served = board.mappings();
-    let mappings = board.states();
+    let served = feed_status.mappings();
+    let mappings = feed_status.states();
     let mappings = mappings.iter().map(|mapping| MappingStatus {
         name: mapping.name.to_string(),
         table: mapping.table.to_string(),
@@ -386,8 +386,8 @@ fn cache_status(cache: &Cache) -> CacheStatus {
             .and_then(|mapping| store.len(mapping.id)),
     });
     CacheStatus {
-        stream: board.stream().to_string(),
-        lag_seconds: board.lag(),
+        stream: feed_status.stream().to_string(),
+        lag_seconds: feed_status.lag(),
         memory_bytes: memory.held,
         memory_max_bytes: memory.memory_max,
         mappings: mappings.collect(),

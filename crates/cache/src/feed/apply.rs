@@ -13,16 +13,16 @@ use mysql_wire::binlog::{
 };
 use mysql_wire::gtid::GtidSet;
 
-use super::board::{Board, Counts};
-use super::containers;
+use super::copy_window::CopyWindow;
 use super::indexes::IndexChange;
+use super::mapping_tables;
 use super::preflight::FilePosition;
 use super::prepared::{Changes, Prepared};
 use super::progress::Progress;
+use super::statement_kind::{StatementKind, concerns_accounts, makes_rows, statement_kind};
+use super::status::{Counts, FeedStatus};
 use super::stream::Ended;
 use super::tables::{RETRY, State, Tables};
-use super::window::Window;
-use super::words::{Verb, concerns_accounts, makes_rows, verb};
 use crate::coherence::SourceId;
 use crate::mapping::Mapping;
 use crate::store::Version;
@@ -43,12 +43,12 @@ pub(super) struct Applier {
     resumed: Option<Resumed>,
     /// The stream has come to where it was to begin.
     come_in: bool,
-    board: Arc<Board>,
+    feed_status: Arc<FeedStatus>,
     group: Option<Group>,
     bindings: HashMap<u64, Binding>,
     prepared: Prepared,
     /// The mapping tables are not as they were.
-    pub(super) containers_changed: bool,
+    pub(super) mapping_tables_changed: bool,
     /// Accounts, or what they may do, are not what they were.
     pub(super) accounts_changed: bool,
     /// For clients that keep values themselves.
@@ -68,7 +68,7 @@ struct Resumed {
 }
 
 impl Applier {
-    pub(super) fn new(tables: Tables, board: Arc<Board>) -> Self {
+    pub(super) fn new(tables: Tables, feed_status: Arc<FeedStatus>) -> Self {
         Self {
             tables,
             progress: Rc::new(RefCell::new(Progress::nowhere())),
@@ -76,12 +76,12 @@ impl Applier {
             source: SourceId(0),
             resumed: None,
             come_in: false,
-            touched: Touched::new(Arc::clone(board.tracking())),
-            board,
+            touched: Touched::new(Arc::clone(feed_status.tracking())),
+            feed_status,
             group: None,
             bindings: HashMap::new(),
             prepared: Prepared::default(),
-            containers_changed: false,
+            mapping_tables_changed: false,
             accounts_changed: false,
             key: Vec::new(),
             old_key: Vec::new(),
@@ -94,7 +94,7 @@ impl Applier {
     pub(super) fn begin(&mut self, source: SourceId, anew: bool, had: Option<(GtidSet, FilePosition)>) {
         if self.source != source {
             // Another server may have other definitions and grants.
-            self.board.note_definition();
+            self.feed_status.note_definition();
         }
         self.source = source;
         self.come_in = false;
@@ -118,7 +118,7 @@ impl Applier {
         self.cut();
         self.tables.invalidate_all(reason);
         let nowhere = Progress::nowhere();
-        self.board.publish(nowhere.applied(self.version));
+        self.feed_status.publish(nowhere.applied(self.version));
         *self.progress.borrow_mut() = nowhere;
     }
 
@@ -164,7 +164,7 @@ impl Applier {
         self.progress.borrow_mut().reach(event.header.next_position);
         if event.header.timestamp > 0 {
             let time = u64::from(event.header.timestamp);
-            self.board.counts.last_event.store(time, Ordering::Relaxed);
+            self.feed_status.counts.last_event.store(time, Ordering::Relaxed);
         }
         match event.kind {
             Kind::FormatDescription { .. }
@@ -244,7 +244,7 @@ impl Applier {
     fn heartbeat(&mut self, file: &[u8], offset: u64) {
         self.come_in = true;
         if self.group.is_none() {
-            self.board.counts.last_event.store(0, Ordering::Relaxed);
+            self.feed_status.counts.last_event.store(0, Ordering::Relaxed);
             self.progress.borrow_mut().rotate(self.source, file, offset);
             self.note_resumed();
         }
@@ -289,10 +289,10 @@ impl Applier {
         } else if group.writing {
             self.version = self.tables.writer.commit();
             self.touched.commit();
-            self.tables.windows(&group.written, Window::commit);
+            self.tables.windows(&group.written, CopyWindow::commit);
         }
         self.come_in = true;
-        Counts::add(&self.board.counts.transactions, 1);
+        Counts::add(&self.feed_status.counts.transactions, 1);
         let mut progress = self.progress.borrow_mut();
         group.gtid.add_to(progress.gtids_mut())?;
         progress.leave_transaction();
@@ -310,17 +310,17 @@ impl Applier {
         if group.writing {
             self.tables.writer.rollback();
             self.touched.rollback();
-            self.tables.windows(&group.written, Window::rollback);
+            self.tables.windows(&group.written, CopyWindow::rollback);
         }
     }
 
     fn query(&mut self, query: &Query<'_>) -> Result<(), BinlogError> {
-        let verb = verb(&query.sql);
-        match verb {
-            Verb::Begin => self.open(),
-            Verb::Commit => return self.end(true),
-            Verb::Rollback => return self.end(false),
-            Verb::XaStart(_) => {
+        let statement_kind = statement_kind(&query.sql);
+        match statement_kind {
+            StatementKind::Begin => self.open(),
+            StatementKind::Commit => return self.end(true),
+            StatementKind::Rollback => return self.end(false),
+            StatementKind::XaStart(_) => {
                 self.open();
                 if let Some(group) = &mut self.group {
                     group
@@ -328,37 +328,37 @@ impl Applier {
                         .get_or_insert_with(|| Changes::new(self.tables.last_id()));
                 }
             }
-            Verb::XaEnd(xid) => {
+            StatementKind::XaEnd(xid) => {
                 if let Some(group) = &mut self.group {
                     group.xid = xid.to_vec();
                 }
             }
-            Verb::XaCommit(xid) => {
+            StatementKind::XaCommit(xid) => {
                 let changes = self.prepared.take(xid);
                 self.apply(changes);
                 return self.end(true);
             }
-            Verb::XaRollback(xid) => {
+            StatementKind::XaRollback(xid) => {
                 self.prepared.take(xid);
                 return self.end(false);
             }
             // Grants.
-            Verb::Harmless => {
-                self.board.note_definition();
+            StatementKind::Harmless => {
+                self.feed_status.note_definition();
                 self.accounts_changed |= concerns_accounts(&query.sql);
             }
-            Verb::Savepoint => {}
-            Verb::RollbackTo => self.rolled_back(),
-            Verb::Definition => {
+            StatementKind::Savepoint => {}
+            StatementKind::RollbackTo => self.rolled_back(),
+            StatementKind::Definition => {
                 // It may be a view, a routine, or what makes accounts.
-                self.board.note_definition();
-                self.containers_changed |= containers::concerned(&query.sql, query.schema);
+                self.feed_status.note_definition();
+                self.mapping_tables_changed |= mapping_tables::concerned(&query.sql, query.schema);
                 self.defined(query);
                 if makes_rows(&query.sql) {
                     self.unseen(query);
                 }
             }
-            Verb::Unseen => self.unseen(query),
+            StatementKind::Unseen => self.unseen(query),
         }
         match &self.group {
             Some(group) if !group.open => self.end(true),
@@ -386,7 +386,7 @@ impl Applier {
 
     /// Rows were changed, and nobody says which: a view or a trigger may lead to any table.
     fn unseen(&mut self, query: &Query<'_>) {
-        self.containers_changed |= containers::concerned(&query.sql, query.schema);
+        self.mapping_tables_changed |= mapping_tables::concerned(&query.sql, query.schema);
         let named = self.tables.concerned(&query.sql, query.schema);
         for at in 0..self.tables.all.len() {
             if named.contains(&at) || self.tables.all[at].mapping().is_some() {
@@ -453,7 +453,7 @@ impl Applier {
                 self.tables.invalidate(at, reason, None);
             }
         }
-        self.containers_changed |= changes.as_ref().is_none_or(|changes| changes.containers);
+        self.mapping_tables_changed |= changes.as_ref().is_none_or(|changes| changes.mapping_tables);
         let places = self.tables.places();
         for change in changes.map(Changes::into_list).unwrap_or_default() {
             if let Some(&at) = places.get(&change.mapping) {
@@ -471,7 +471,7 @@ impl Applier {
         let binding = Binding {
             epoch: self.tables.epoch,
             targets,
-            is_container: containers::is_one(&map.schema, &map.table),
+            is_mapping_table: mapping_tables::is_one(&map.schema, &map.table),
             map,
         };
         self.bindings.insert(binding.map.table_id, binding);
@@ -504,10 +504,10 @@ impl Applier {
             binding.targets = self.targets(&binding.map);
             binding.epoch = self.tables.epoch;
         }
-        if binding.is_container {
+        if binding.is_mapping_table {
             match self.group.as_mut().and_then(|group| group.xa.as_mut()) {
-                Some(changes) => changes.containers = true,
-                None => self.containers_changed = true,
+                Some(changes) => changes.mapping_tables = true,
+                None => self.mapping_tables_changed = true,
             }
         }
         for (at, layout) in &binding.targets {
@@ -547,7 +547,7 @@ impl Applier {
             }
             (self.key, self.old_key, self.row) = (key, old, row);
         }
-        Counts::add(&self.board.counts.rows, count);
+        Counts::add(&self.feed_status.counts.rows, count);
         Ok(())
     }
 

@@ -13,14 +13,14 @@ use mysql_wire::gtid::{Flavor, GtidSet};
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::time::sleep;
 
+use super::copy_window::CopyWindow;
 use super::dump::{DumpError, gtids_at, snapshot};
 use super::link::{Link, LinkError};
-use super::machine::{Machine, MachineError};
+use super::log_continuity::end;
 use super::pages::Pages;
 use super::preflight::{self, FilePosition, PreflightError, Primary};
 use super::progress::Progress;
-use super::watch::end;
-use super::window::Window;
+use super::source::{SourceError, SourceServer};
 use crate::coherence::Position;
 use crate::mapping::{Mapping, MappingError, SESSION, TableShape, last_question, name, questions};
 use crate::store::{MappingId, Mode};
@@ -44,7 +44,7 @@ pub(super) enum Message {
     /// The table's definition. The copier goes on when its changes are followed.
     Defined {
         mapping: Arc<Mapping>,
-        window: Rc<RefCell<Window>>,
+        window: Rc<RefCell<CopyWindow>>,
         followed: oneshot::Sender<()>,
     },
     Rows(Batch),
@@ -115,7 +115,7 @@ pub(super) enum CopyError {
     #[error(transparent)]
     Preflight(#[from] PreflightError),
     #[error(transparent)]
-    Machine(#[from] MachineError),
+    Source(#[from] SourceError),
     #[error(transparent)]
     Link(#[from] LinkError),
     #[error(transparent)]
@@ -132,7 +132,7 @@ pub(super) enum CopyError {
 
 /// One copy of one table.
 pub(super) struct Copier {
-    pub(super) machine: Machine,
+    pub(super) source_server: SourceServer,
     pub(super) config: config::CacheMapping,
     pub(super) id: MappingId,
     pub(super) mode: Mode,
@@ -148,8 +148,8 @@ pub(super) struct Copier {
 impl Copier {
     pub(super) async fn run(mut self) -> Result<(), CopyError> {
         let schema = self.config.schema_and_table().0;
-        self.machine.primary.filters.show(schema)?;
-        let mut link = self.machine.connect().await?;
+        self.source_server.primary.filters.show(schema)?;
+        let mut link = self.source_server.connect().await?;
         match preflight::must_log_rows(&mut link).await {
             Err(PreflightError::Link(error)) => return Err(error.into()),
             looked => looked?,
@@ -157,7 +157,7 @@ impl Copier {
         self.prepare(&mut link).await?;
         let shape = self.shape(&mut link).await?;
         let mapping = Arc::new(Mapping::new(self.id, &self.config, shape.as_ref(), self.zone)?);
-        let window = Rc::new(RefCell::new(Window::default()));
+        let window = Rc::new(RefCell::new(CopyWindow::default()));
         let (followed, is_followed) = oneshot::channel();
         let defined = Message::Defined {
             mapping: Arc::clone(&mapping),
@@ -170,14 +170,14 @@ impl Copier {
             self.copy(&mut link, &mapping, shape, &window).await?;
         }
         // Where the binary log is now that all has been read.
-        let until = end(&mut link, &mut self.machine).await?;
+        let until = end(&mut link, &mut self.source_server).await?;
         self.send(Message::Done(until)).await
     }
 
     async fn prepare(&self, link: &mut Link) -> Result<(), CopyError> {
         link.query(SESSION).await?;
         link.query(COMMITTED).await?;
-        let limits = match self.machine.primary.flavor {
+        let limits = match self.source_server.primary.flavor {
             Flavor::MySql => "SET SESSION max_execution_time = 0, net_write_timeout = 600",
             Flavor::MariaDb => "SET SESSION max_statement_time = 0, net_write_timeout = 600",
         };
@@ -204,17 +204,17 @@ impl Copier {
         link: &mut Link,
         mapping: &Mapping,
         shape: &TableShape,
-        window: &RefCell<Window>,
+        window: &RefCell<CopyWindow>,
     ) -> Result<(), CopyError> {
         let total = self.estimate(link, mapping).await?;
-        let is_mariadb = self.machine.primary.flavor == Flavor::MariaDb;
-        let by_gtid = shows_by_gtid(link, &self.machine.primary, &self.progress).await?;
+        let is_mariadb = self.source_server.primary.flavor == Flavor::MariaDb;
+        let by_gtid = shows_by_gtid(link, &self.source_server.primary, &self.progress).await?;
         let locking = !is_mariadb && !by_gtid;
         let mut pages = Pages::new(mapping, shape, self.chunk, locking);
         let mut read = 0;
         loop {
             let mark = self.mark(window).await;
-            wait_until_visible(link, &self.machine.primary, by_gtid, &self.progress).await?;
+            wait_until_visible(link, &self.source_server.primary, by_gtid, &self.progress).await?;
             let chunk = Chunk {
                 command: pages.command(link).await?,
                 mark,
@@ -244,7 +244,7 @@ impl Copier {
     }
 
     /// Between two transactions of the stream.
-    async fn mark(&self, window: &RefCell<Window>) -> u64 {
+    async fn mark(&self, window: &RefCell<CopyWindow>) -> u64 {
         while self.progress.borrow().is_in_transaction() {
             self.applied.notified().await;
         }

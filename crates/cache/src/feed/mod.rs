@@ -8,33 +8,33 @@
 //! ```
 //!
 //! A mapping is served when the stream has passed the position that was the primary's after its copy. Why rows of a copy do
-//! not hide newer ones is in `window`; what the stream must be like is in `preflight`; statements that change
-//! tables without row events are seen by their words (`words`).
+//! not hide newer ones is in `copy_window`; what the stream must be like is in `preflight`; statements that change
+//! tables without row events are seen by their words (`statement_kind`).
 
 mod account;
 mod apply;
-mod board;
-mod containers;
 mod copy;
 mod dump;
 mod indexes;
 pub(crate) mod link;
-mod machine;
-mod objects;
+mod mapping_tables;
+mod non_table_ddl;
 mod pages;
 mod preflight;
 mod prepared;
 mod progress;
+mod source;
+mod status;
 
+mod copy_window;
+mod log_continuity;
+mod statement_kind;
 mod stream;
 mod tables;
 mod thread;
-mod watch;
-mod window;
-mod words;
 
-pub use board::{Board, Fill, MappingState, Phase};
-pub use containers::MAPPING_TABLES;
 pub(crate) use dump::source_id;
+pub use mapping_tables::MAPPING_TABLES;
 pub(crate) use preflight::words_of_mariadb;
+pub use status::{FeedStatus, Fill, MappingState, Phase};
 pub use thread::{Feed, FeedError};

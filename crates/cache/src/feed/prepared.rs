@@ -25,7 +25,7 @@ pub(super) struct Changes {
     /// Something is missing, or was undone.
     broken: bool,
     /// It changes the mapping tables.
-    pub(super) containers: bool,
+    pub(super) mapping_tables: bool,
 }
 
 impl Changes {
@@ -35,7 +35,7 @@ impl Changes {
             bytes: 0,
             last,
             broken: false,
-            containers: false,
+            mapping_tables: false,
         }
     }
 
@@ -59,7 +59,7 @@ impl Changes {
 
     /// It is not known any more what it changes.
     pub(super) fn spoil(&mut self) {
-        (self.list, self.bytes, self.broken, self.containers) = (Vec::new(), 0, true, true);
+        (self.list, self.bytes, self.broken, self.mapping_tables) = (Vec::new(), 0, true, true);
     }
 
     /// Whether all that it changes of this mapping is known.

@@ -15,14 +15,14 @@ use upstream::{Cluster, Server};
 
 use super::account::Replica;
 use super::apply::Applier;
-use super::board::{Board, Counts, Fill, Fills};
-use super::containers::{Answers, Containers, Reading, Refused, Wanted};
 use super::copy::{Batch, Copier, CopyError, Message};
 use super::dump::{Dump, SILENCE};
 use super::link::LinkError;
-use super::machine::{Machine, MachineError};
+use super::log_continuity::LogContinuity;
+use super::mapping_tables::{Answers, MappingTables, Reading, Refused, Wanted};
+use super::source::{SourceError, SourceServer};
+use super::status::{Counts, FeedStatus, Fill, Fills};
 use super::tables::{RETRY, State};
-use super::watch::Watch;
 
 /// Packets that are applied before others have their turn.
 const TURN: usize = 1024;
@@ -67,13 +67,13 @@ pub(super) enum Ended {
 pub(super) struct Surroundings {
     pub(super) cluster: Arc<Cluster>,
     pub(super) replica: Replica,
-    pub(super) board: Arc<Board>,
+    pub(super) feed_status: Arc<FeedStatus>,
     pub(super) zone: Zone,
     /// Rows.
     pub(super) copy_chunk: u32,
     /// What the configuration says of mappings.
     pub(super) wanted: watch::Receiver<Wanted>,
-    pub(super) containers: Containers,
+    pub(super) mapping_tables: MappingTables,
     pub(super) stop: watch::Receiver<bool>,
 }
 
@@ -81,9 +81,9 @@ impl Surroundings {
     /// Takes over what the configuration says now; and what mappings there are to be, what cannot be one,
     /// and why there may be others.
     pub(super) fn arrangement(&mut self) -> (Vec<CacheMapping>, Vec<Refused>, Option<String>) {
-        self.containers.want(self.wanted.borrow_and_update().clone());
-        let (wanted, refused) = self.containers.arrangement();
-        (wanted, refused, self.containers.unread())
+        self.mapping_tables.want(self.wanted.borrow_and_update().clone());
+        let (wanted, refused) = self.mapping_tables.arrangement();
+        (wanted, refused, self.mapping_tables.unread())
     }
 }
 
@@ -109,7 +109,7 @@ pub(super) struct Stream<'s> {
     pub(super) around: &'s mut Surroundings,
     pub(super) applier: &'s mut Applier,
     pub(super) fills: &'s mut Fills,
-    machine: Machine,
+    source_server: SourceServer,
     dump: Dump,
     decoder: Decoder,
     copying: Option<Copying>,
@@ -120,7 +120,7 @@ pub(super) struct Stream<'s> {
     /// When something came. Whatever else goes on here does not keep a dead stream alive.
     last_heard: Instant,
     /// Ends when the binary log is not the one any more that is to be followed.
-    watch: Later<Ended>,
+    log_continuity: Later<Ended>,
 }
 
 impl<'s> Stream<'s> {
@@ -131,21 +131,21 @@ impl<'s> Stream<'s> {
         server: Arc<Server>,
         dump: Dump,
     ) -> Self {
-        let machine = Machine {
+        let source_server = SourceServer {
             replica: around.replica.clone(),
             cluster: Arc::clone(&around.cluster),
             server,
             primary: dump.primary.clone(),
             source: dump.source,
         };
-        let probes = Arc::clone(around.board.probes());
+        let probes = Arc::clone(around.feed_status.probes());
         probes.follow(dump.source);
-        let watch = Watch::new(machine.clone(), probes, Rc::clone(&applier.progress));
+        let log_continuity = LogContinuity::new(source_server.clone(), probes, Rc::clone(&applier.progress));
         Self {
             around,
             applier,
             fills,
-            machine,
+            source_server,
             dump,
             decoder: Decoder::new(),
             copying: None,
@@ -153,7 +153,7 @@ impl<'s> Stream<'s> {
             applied: Rc::new(Notify::new()),
             heard: false,
             last_heard: Instant::now(),
-            watch: Box::pin(watch.run()),
+            log_continuity: Box::pin(log_continuity.run()),
         }
     }
 
@@ -169,7 +169,7 @@ impl<'s> Stream<'s> {
 
     /// Follows it until it ends.
     pub(super) async fn follow(&mut self) -> Ended {
-        self.around.containers.ask(Duration::ZERO);
+        self.around.mapping_tables.ask(Duration::ZERO);
         self.applier
             .begin(self.dump.source, self.dump.anew, self.dump.had.take());
         self.applier.tables.must_be_logged(&self.dump.primary);
@@ -202,7 +202,7 @@ impl<'s> Stream<'s> {
             Some(_) => None,
             None => self.applier.tables.next_due(),
         };
-        let due = due.into_iter().chain(self.around.containers.due()).min();
+        let due = due.into_iter().chain(self.around.mapping_tables.due()).min();
         let due = due.unwrap_or_else(|| Instant::now() + RETRY);
         let silence = match self.applier.has_come_in() {
             true => SILENCE,
@@ -234,7 +234,7 @@ impl<'s> Stream<'s> {
                 self.must_be_current()?;
                 self.have_read_containers(answers)?;
             }
-            () = self.around.board.flushed() => self.flush(),
+            () = self.around.feed_status.flushed() => self.flush(),
             () = std::future::ready(()), if more => {}
             filled = self.dump.link.fill() => {
                 filled?;
@@ -243,7 +243,7 @@ impl<'s> Stream<'s> {
             Some(fill) = self.fills.recv() => self.fill(&fill),
             _ = cluster.wait_for_topology_change(generation) => {}
             () = sleep_until(due) => {}
-            ended = &mut self.watch => {
+            ended = &mut self.log_continuity => {
                 self.must_be_current()?;
                 return Err(ended);
             }
@@ -256,10 +256,10 @@ impl<'s> Stream<'s> {
     fn must_be_current(&self) -> Result<(), Ended> {
         let topology = self.around.cluster.topology();
         let primary = topology.primary();
-        if primary.is_some_and(|primary| primary.server.id() != self.machine.server.id()) {
+        if primary.is_some_and(|primary| primary.server.id() != self.source_server.server.id()) {
             return Err(Ended::OtherPrimary);
         }
-        if self.dump.link.is_elsewhere(&self.machine.server) {
+        if self.dump.link.is_elsewhere(&self.source_server.server) {
             return Err(Ended::Moved);
         }
         Ok(())
@@ -282,7 +282,7 @@ impl<'s> Stream<'s> {
         if count > 0 {
             self.heard = true;
             self.last_heard = Instant::now();
-            self.around.board.counts.note_heard();
+            self.around.feed_status.counts.note_heard();
             if std::mem::take(&mut self.applier.accounts_changed) {
                 self.around.cluster.accounts_changed();
             }
@@ -300,7 +300,7 @@ impl<'s> Stream<'s> {
         if applied.position.is_none() || !self.applier.is_resuming() {
             let is_catching_up = self.applier.tables.is_catching_up();
             let reached = applied.position.clone().filter(|_| is_catching_up);
-            self.around.board.publish(applied);
+            self.around.feed_status.publish(applied);
             // Behind that: whoever asks the server for rows of a mapping that is served asks for what is as new as its definition.
             if let Some(reached) = reached {
                 self.applier.tables.serve(&reached);
@@ -327,15 +327,15 @@ impl<'s> Stream<'s> {
 
     /// Has the mapping tables read where that is due.
     fn manage_containers(&mut self) {
-        if self.applier.containers_changed && !self.applier.progress.borrow().is_in_transaction() {
-            self.applier.containers_changed = false;
-            self.around.containers.ask(Duration::ZERO);
+        if self.applier.mapping_tables_changed && !self.applier.progress.borrow().is_in_transaction() {
+            self.applier.mapping_tables_changed = false;
+            self.around.mapping_tables.ask(Duration::ZERO);
         }
-        if self.reading.is_some() || !self.around.containers.take_due() {
+        if self.reading.is_some() || !self.around.mapping_tables.take_due() {
             return;
         }
         let reading = Reading {
-            machine: self.machine.clone(),
+            source_server: self.source_server.clone(),
             progress: Rc::clone(&self.applier.progress),
         };
         self.reading = Some(Box::pin(reading.run()));
@@ -343,17 +343,17 @@ impl<'s> Stream<'s> {
 
     fn have_read_containers(&mut self, answers: Result<Answers, CopyError>) -> Result<(), Ended> {
         self.reading = None;
-        if let Err(CopyError::Machine(MachineError::Another)) = answers {
+        if let Err(CopyError::Source(SourceError::Another)) = answers {
             return Err(Ended::Elsewhere);
         }
-        self.around.containers.answered(answers);
+        self.around.mapping_tables.answered(answers);
         self.arrange();
         Ok(())
     }
 
     /// Reads mapping tables again, and tries again what cannot be served.
     fn flush(&mut self) {
-        self.around.containers.ask(Duration::ZERO);
+        self.around.mapping_tables.ask(Duration::ZERO);
         self.applier.tables.retry();
     }
 
@@ -369,7 +369,7 @@ impl<'s> Stream<'s> {
         let Some(at) = tables.due() else { return };
         let (out, messages) = mpsc::channel(1);
         let copier = Copier {
-            machine: self.machine.clone(),
+            source_server: self.source_server.clone(),
             config: tables.all[at].config.clone(),
             id: tables.free_id(),
             mode: tables.mode(),
@@ -380,7 +380,7 @@ impl<'s> Stream<'s> {
             out,
         };
         tables.read(at);
-        Counts::add(&self.around.board.counts.copies, 1);
+        Counts::add(&self.around.feed_status.counts.copies, 1);
         let task = tokio::task::spawn_local(copier.run());
         self.copying = Some(Copying { at, messages, task });
     }
@@ -423,7 +423,7 @@ impl<'s> Stream<'s> {
     ) -> Result<(), Ended> {
         let (mut reason, delay) = match result {
             Ok(Ok(())) => return Ok(()),
-            Ok(Err(CopyError::Machine(MachineError::Another))) => return Err(Ended::Elsewhere),
+            Ok(Err(CopyError::Source(SourceError::Another))) => return Err(Ended::Elsewhere),
             Ok(Err(error @ (CopyError::Mapping(_) | CopyError::Preflight(_)))) => (error.to_string(), RETRY),
             Ok(Err(error)) => (format!("cannot be copied: {error}"), Duration::from_secs(1)),
             Err(error) => (format!("copier ended: {error}"), RETRY),
@@ -471,7 +471,7 @@ impl<'s> Stream<'s> {
         if batch.last {
             window.done(batch.mark);
         }
-        Counts::add(&self.around.board.counts.copied_rows, kept);
+        Counts::add(&self.around.feed_status.counts.copied_rows, kept);
         tables.copied(at, kept, batch.percent);
     }
 

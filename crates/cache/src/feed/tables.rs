@@ -9,12 +9,12 @@ use std::time::Duration;
 use config::CacheMapping;
 use tokio::time::Instant;
 
-use super::board::{Board, MappingState, Phase};
-use super::containers::{Containers, Refused, Wanted};
-use super::objects;
+use super::copy_window::CopyWindow;
+use super::mapping_tables::{MappingTables, Refused, Wanted};
+use super::non_table_ddl;
 use super::preflight::Primary;
-use super::window::Window;
-use super::words;
+use super::statement_kind;
+use super::status::{FeedStatus, MappingState, Phase};
 use crate::coherence::{Place, Position, SourceId};
 use crate::mapping::{Mapping, MappingSet};
 use crate::store::{MappingId, Mode, Stopped, Writer};
@@ -69,7 +69,7 @@ pub(super) enum State {
     Reading,
     Copying {
         mapping: Arc<Mapping>,
-        window: Rc<RefCell<Window>>,
+        window: Rc<RefCell<CopyWindow>>,
         rows: u64,
         percent: u8,
     },
@@ -145,7 +145,7 @@ impl Table {
 pub(super) struct Tables {
     pub(super) all: Vec<Table>,
     pub(super) writer: Writer,
-    board: Arc<Board>,
+    feed_status: Arc<FeedStatus>,
     mode: Mode,
     /// What of the mapping tables is no mapping.
     refused: Vec<Refused>,
@@ -158,17 +158,17 @@ pub(super) struct Tables {
 }
 
 impl Tables {
-    pub(super) fn new(config: &config::Cache, writer: Writer, board: Arc<Board>) -> Self {
+    pub(super) fn new(config: &config::Cache, writer: Writer, feed_status: Arc<FeedStatus>) -> Self {
         let tables = Self {
             all: config.mappings.iter().cloned().map(Table::new).collect(),
             writer,
-            board,
+            feed_status,
             mode: match config.mode {
                 config::CacheMode::Whole => Mode::Whole,
                 config::CacheMode::Bounded => Mode::Bounded,
             },
             refused: Vec::new(),
-            unread: Containers::new(Wanted::of(config)).unread(),
+            unread: MappingTables::new(Wanted::of(config)).unread(),
             last_id: 0,
             epoch: 0,
         };
@@ -285,7 +285,7 @@ impl Tables {
     }
 
     /// Its definition is known: from now on its changes are followed.
-    pub(super) fn follow(&mut self, at: usize, mapping: Arc<Mapping>, window: Rc<RefCell<Window>>) {
+    pub(super) fn follow(&mut self, at: usize, mapping: Arc<Mapping>, window: Rc<RefCell<CopyWindow>>) {
         self.last_id = self.last_id.max(mapping.id.0);
         self.writer.open(mapping.id, self.mode);
         let state = State::Copying {
@@ -419,7 +419,7 @@ impl Tables {
     }
 
     /// What the transaction has touched of the tables that are being copied, at these places, counts or does not.
-    pub(super) fn windows(&self, places: &[usize], ended: fn(&mut Window)) {
+    pub(super) fn windows(&self, places: &[usize], ended: fn(&mut CopyWindow)) {
         for &at in places {
             if let Some(State::Copying { window, .. }) = self.all.get(at).map(|table| &table.state) {
                 ended(&mut window.borrow_mut());
@@ -429,12 +429,12 @@ impl Tables {
 
     /// Those that a statement may concern.
     pub(super) fn concerned(&self, sql: &[u8], schema: &[u8]) -> Vec<usize> {
-        if objects::object(sql).is_some() {
+        if non_table_ddl::object(sql).is_some() {
             return Vec::new();
         }
         let is_concerned = |table: &Table| {
             let (own_schema, own_table) = table.config.schema_and_table();
-            words::concerns(sql, schema, own_schema, own_table)
+            statement_kind::concerns(sql, schema, own_schema, own_table)
         };
         let all = self.all.iter().enumerate();
         all.filter(|(_, table)| is_concerned(table))
@@ -476,7 +476,7 @@ impl Tables {
             .all
             .iter()
             .filter(|table| !matches!(table.state, State::Serving { .. }));
-        let stream = self.board.stream();
+        let stream = self.feed_status.stream();
         let is_without_stream = !stream.is_empty() && !stream.starts_with("following ");
         let unready = unready.map(|table| {
             let state = match table.state.phase() {
@@ -496,7 +496,7 @@ impl Tables {
             Some((refused.name.as_deref()?.into(), reason.into()))
         });
         let unread = self.unread.as_deref().map(Box::from);
-        self.board
+        self.feed_status
             .set_mappings(MappingSet::new(served, refused.chain(unready)).with_unread(unread));
         self.tell();
     }
@@ -510,6 +510,6 @@ impl Tables {
         });
         let mut states: Vec<_> = states.collect();
         states.extend(self.refused.iter().map(Refused::state));
-        self.board.set_states(states);
+        self.feed_status.set_states(states);
     }
 }

@@ -15,9 +15,9 @@ use upstream::{Cluster, Server};
 
 use super::account::Replica;
 use super::apply::Applier;
-use super::board::{Board, Counts, Fills};
-use super::containers::{Containers, Wanted};
 use super::dump::{self, ER_FATAL_ERROR_READING_BINLOG};
+use super::mapping_tables::{MappingTables, Wanted};
+use super::status::{Counts, FeedStatus, Fills};
 use super::stream::{Ended, Stream, Surroundings};
 use super::tables::{Tables, Told};
 use crate::coherence::Applied;
@@ -44,7 +44,7 @@ pub enum FeedError {
 
 /// A running feed. It stops when this is dropped.
 pub struct Feed {
-    board: Arc<Board>,
+    feed_status: Arc<FeedStatus>,
     wanted: watch::Sender<Wanted>,
     stop: watch::Sender<bool>,
     thread: Option<JoinHandle<()>>,
@@ -66,24 +66,24 @@ impl Feed {
             gtids: GtidSet::empty(Flavor::MySql),
             is_numbered: true,
         };
-        let (board, fills) = Board::new(nothing, Tracking::new(config.tracking_keys_max));
+        let (feed_status, fills) = FeedStatus::new(nothing, Tracking::new(config.tracking_keys_max));
         let (stop, stopped) = watch::channel(false);
         let (wanted, is_wanted) = watch::channel(Wanted::of(config));
         let around = Surroundings {
             cluster,
             replica,
-            board: Arc::clone(&board),
+            feed_status: Arc::clone(&feed_status),
             zone,
             copy_chunk: config.copy_chunk,
             wanted: is_wanted,
-            containers: Containers::new(Wanted::of(config)),
+            mapping_tables: MappingTables::new(Wanted::of(config)),
             stop: stopped,
         };
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let config = config.clone();
         let run = move || {
-            let tables = Tables::new(&config, writer, Arc::clone(&around.board));
-            let applier = Applier::new(tables, Arc::clone(&around.board));
+            let tables = Tables::new(&config, writer, Arc::clone(&around.feed_status));
+            let applier = Applier::new(tables, Arc::clone(&around.feed_status));
             let follower = Follower {
                 around,
                 applier,
@@ -93,7 +93,7 @@ impl Feed {
         };
         let thread = std::thread::Builder::new().name("feed".to_owned()).spawn(run)?;
         Ok(Self {
-            board,
+            feed_status,
             wanted,
             stop,
             thread: Some(thread),
@@ -113,8 +113,8 @@ impl Feed {
 
     /// What it shows.
     #[must_use]
-    pub fn board(&self) -> &Arc<Board> {
-        &self.board
+    pub fn status(&self) -> &Arc<FeedStatus> {
+        &self.feed_status
     }
 }
 
@@ -145,13 +145,13 @@ impl Follower {
                 return;
             }
             // Nobody knows for how long nothing will be heard of changes.
-            self.around.board.tracking().invalidate_all();
+            self.around.feed_status.tracking().invalidate_all();
             let name = server.name();
             if told.is_news(&reason) || heard {
                 tracing::warn!(server = name, reason, "binary log is not followed");
             }
             self.around
-                .board
+                .feed_status
                 .set_stream(format!("not following {name}: {reason}"));
             self.applier.tables.publish();
             pause = if heard {
@@ -187,7 +187,9 @@ impl Follower {
             if let Some(primary) = topology.primary() {
                 return Some(Arc::clone(&primary.server));
             }
-            self.around.board.set_stream("there is no primary".to_owned());
+            self.around
+                .feed_status
+                .set_stream("there is no primary".to_owned());
             self.applier.tables.publish();
             tokio::select! {
                 _ = self.around.cluster.wait_for_topology_change(topology.generation) => {}
@@ -224,9 +226,11 @@ impl Follower {
                 return (reason, false);
             }
         };
-        Counts::add(&around.board.counts.connects, 1);
+        Counts::add(&around.feed_status.counts.connects, 1);
         tracing::info!(server = server.name(), anew = dump.anew, "binary log is followed");
-        around.board.set_stream(format!("following {}", server.name()));
+        around
+            .feed_status
+            .set_stream(format!("following {}", server.name()));
         self.applier.tables.publish();
         *self.applier.progress.borrow_mut() = progress;
         let mut stream = Stream::new(

@@ -17,7 +17,7 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 use super::line::{AskError, Identity, Line, Primary, end_of_log, file_position};
 use super::sql::{self, KEYS_MAX, Row};
 use crate::coherence::{Applied, Fill, FillVerdict, Place, Position, Visible};
-use crate::feed::Board;
+use crate::feed::FeedStatus;
 use crate::feed::link::TextRow;
 use crate::mapping::Mapping;
 use crate::store::{FillTicket, Store};
@@ -84,7 +84,7 @@ impl From<AskError> for NotFetched {
 pub(super) struct Fetcher {
     primary: Rc<Primary>,
     store: Arc<Store>,
-    board: Arc<Board>,
+    feed_status: Arc<FeedStatus>,
     applied: watch::Receiver<Arc<Applied>>,
     idle: RefCell<Vec<Line>>,
     lines: Semaphore,
@@ -119,15 +119,15 @@ impl Fetcher {
     pub(super) fn new(
         primary: Rc<Primary>,
         store: Arc<Store>,
-        board: Arc<Board>,
+        feed_status: Arc<FeedStatus>,
         limit: Duration,
         metrics: Arc<telemetry::Worker>,
     ) -> Self {
         Self {
             primary,
             store,
-            applied: board.applied(),
-            board,
+            applied: feed_status.applied(),
+            feed_status,
             idle: RefCell::default(),
             lines: Semaphore::new(LINES_MAX),
             waiting: Rc::default(),
@@ -245,9 +245,9 @@ impl Fetcher {
         }
         let (visible, until) = (answer.visible.clone(), answer.until.clone());
         let now = Arc::clone(&self.applied.borrow());
-        let (board, metrics) = (Arc::clone(&self.board), Arc::clone(&self.metrics));
+        let (feed_status, metrics) = (Arc::clone(&self.feed_status), Arc::clone(&self.metrics));
         match fill.verdict(&visible, &until, &now) {
-            FillVerdict::Store => give(&board, &metrics, kept),
+            FillVerdict::Store => give(&feed_status, &metrics, kept),
             FillVerdict::Drop => metrics.cache.fills_dropped.add(kept.len() as u64),
             FillVerdict::Wait => {
                 let (mut room, all) = (Room::of(&self.waiting), kept.len());
@@ -267,7 +267,7 @@ impl Fetcher {
                         Ok(Err(_)) | Err(_) => false,
                     };
                     if may {
-                        give(&board, &metrics, kept);
+                        give(&feed_status, &metrics, kept);
                     } else {
                         metrics.cache.fills_dropped.add(kept.len() as u64);
                     }
@@ -331,11 +331,11 @@ impl Drop for Room {
     }
 }
 
-fn give(board: &Board, metrics: &telemetry::Worker, rows: Vec<crate::feed::Fill>) {
+fn give(feed_status: &FeedStatus, metrics: &telemetry::Worker, rows: Vec<crate::feed::Fill>) {
     let all = rows.len();
     let kept = rows
         .into_iter()
-        .map(|fill| board.fill(fill))
+        .map(|fill| feed_status.fill(fill))
         .filter(|&is_kept| is_kept)
         .count();
     metrics.cache.fills_kept.add(kept as u64);

@@ -18,7 +18,7 @@ use upstream::{Cluster, Direct, DirectError, ServerId, Topology};
 use super::question::Asks;
 use crate::coherence::{Place, Position, SourceId};
 use crate::feed::link::{Link, LinkError, TextRow};
-use crate::feed::{Board, source_id, words_of_mariadb};
+use crate::feed::{FeedStatus, source_id, words_of_mariadb};
 use crate::mapping::{SESSION, name};
 
 /// "You have an error in your SQL syntax".
@@ -79,7 +79,7 @@ impl AskError {
 pub(super) struct Primary {
     pub(super) cluster: Arc<Cluster>,
     account: CacheAccount,
-    board: Arc<Board>,
+    feed_status: Arc<FeedStatus>,
     strays: Cell<Strays>,
 }
 
@@ -137,7 +137,7 @@ pub(super) struct Identity {
 }
 
 impl Primary {
-    pub(super) fn new(config: &config::Cache, cluster: Arc<Cluster>, board: Arc<Board>) -> Self {
+    pub(super) fn new(config: &config::Cache, cluster: Arc<Cluster>, feed_status: Arc<FeedStatus>) -> Self {
         let monitor = cluster.config().monitor.clone();
         let stand_in = || {
             let (user, password) = monitor
@@ -148,7 +148,7 @@ impl Primary {
         Self {
             cluster,
             account: config.account.clone().unwrap_or_else(stand_in),
-            board,
+            feed_status,
             strays: Cell::default(),
         }
     }
@@ -207,7 +207,7 @@ impl Primary {
 
     /// The line leads to another machine than the feed's, and it is time to see where its address leads now.
     fn gives_up(&self, line: &Line) -> bool {
-        let probes = self.board.probes();
+        let probes = self.feed_status.probes();
         if !line.met.get().is_some_and(|met| probes.is_elsewhere(met)) {
             return false;
         }
@@ -220,7 +220,7 @@ impl Primary {
     /// A line that was just made has its first answer. Where it leads to the feed's machine others will, too: each stray that is left is given
     /// up as soon as it is used.
     pub(super) fn note_first_answer(&self, line: &Line) {
-        let probes = self.board.probes();
+        let probes = self.feed_status.probes();
         if line.met.get().is_some_and(|met| !probes.is_elsewhere(met)) {
             self.strays.set(Strays::default());
         }
@@ -240,7 +240,7 @@ impl Primary {
         if self.cluster.config().topology != config::Topology::GroupReplication {
             return None;
         }
-        let mappings = self.board.mappings();
+        let mappings = self.feed_status.mappings();
         let mapping = mappings.all().first()?;
         Some(format!("{}.{}", name(&mapping.schema), name(&mapping.table)))
     }

@@ -23,7 +23,7 @@ pub use fetch::{BYTES_MAX, NotFetched, Want};
 pub use index::Gate;
 
 use crate::coherence::Applied;
-use crate::feed::Board;
+use crate::feed::FeedStatus;
 use crate::mapping::{Mapping, MappingSet};
 use crate::store::{Found, Store};
 use fetch::Fetcher;
@@ -44,7 +44,7 @@ pub struct NotFresh {
 /// with [`mappings`](Self::mappings)), and then, where that does not know, asks with [`fetch`](Self::fetch).
 pub struct Reader {
     store: Arc<Store>,
-    board: Arc<Board>,
+    feed_status: Arc<FeedStatus>,
     applied: watch::Receiver<Arc<Applied>>,
     index: Rc<Index>,
     fetcher: Fetcher,
@@ -62,25 +62,25 @@ impl Reader {
         config: &config::Cache,
         cluster: Arc<Cluster>,
         store: Arc<Store>,
-        board: Arc<Board>,
+        feed_status: Arc<FeedStatus>,
         metrics: Arc<telemetry::Worker>,
     ) -> Rc<Self> {
         let limit = config.strong_wait;
-        let primary = Rc::new(Primary::new(config, cluster, Arc::clone(&board)));
-        let index = Index::new(Arc::clone(board.probes()), limit, Arc::clone(&metrics));
+        let primary = Rc::new(Primary::new(config, cluster, Arc::clone(&feed_status)));
+        let index = Index::new(Arc::clone(feed_status.probes()), limit, Arc::clone(&metrics));
         let driver =
-            spawn_local(Rc::clone(&index).drive(Rc::clone(&primary), board.applied())).abort_handle();
+            spawn_local(Rc::clone(&index).drive(Rc::clone(&primary), feed_status.applied())).abort_handle();
         Rc::new(Self {
             fetcher: Fetcher::new(
                 primary,
                 Arc::clone(&store),
-                Arc::clone(&board),
+                Arc::clone(&feed_status),
                 limit,
                 Arc::clone(&metrics),
             ),
-            applied: board.applied(),
+            applied: feed_status.applied(),
             store,
-            board,
+            feed_status,
             index,
             limit,
             metrics,
@@ -126,7 +126,7 @@ impl Reader {
 
     /// Why no binary log is followed, where that is what it comes from.
     fn explained(&self, error: NotFresh) -> NotFresh {
-        let stream = self.board.stream();
+        let stream = self.feed_status.stream();
         match self.applied.borrow().position.is_none() && stream.starts_with("not following ") {
             true => NotFresh {
                 reason: stream.as_str().into(),
@@ -192,14 +192,14 @@ impl Reader {
 
     /// What the feed tells of itself.
     #[must_use]
-    pub fn board(&self) -> &Arc<Board> {
-        &self.board
+    pub fn feed_status(&self) -> &Arc<FeedStatus> {
+        &self.feed_status
     }
 
     /// The mappings of this moment.
     #[must_use]
     pub fn mappings(&self) -> Arc<MappingSet> {
-        self.board.mappings()
+        self.feed_status.mappings()
     }
 
     /// Whether memory has these transactions of a session.
@@ -224,7 +224,7 @@ impl Reader {
             return Ok(());
         }
         self.metrics.cache.not_fresh.inc();
-        let stream = self.board.stream();
+        let stream = self.feed_status.stream();
         Err(NotFresh {
             waited: self.limit,
             reason: format!("the session's own writes are not applied ({stream})").into(),

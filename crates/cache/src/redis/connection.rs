@@ -280,7 +280,7 @@ impl Connection<'_> {
 
     /// The first request that came is as fresh as it has to be.
     fn has_waited_at_gate(&self) -> bool {
-        let definitions = self.service.reader.board().definitions();
+        let definitions = self.service.reader.feed_status().definitions();
         let gating = self.gating.as_deref();
         gating.is_some_and(|gating| gating.is_fresh(definitions)) && self.session.reads_strongly()
     }
@@ -349,7 +349,7 @@ impl Connection<'_> {
 
     /// True: something was forgotten.
     fn age_rights(&mut self, now: Instant) -> bool {
-        let definitions = self.service.reader.board().definitions();
+        let definitions = self.service.reader.feed_status().definitions();
         self.session.rights.age(now, definitions)
     }
 
@@ -461,7 +461,7 @@ impl Connection<'_> {
         let Some(identity) = &self.session.identity else {
             return Ok(Some("nobody has logged in".into()));
         };
-        let definitions = self.service.reader.board().definitions();
+        let definitions = self.service.reader.feed_status().definitions();
         let asked = rights.find_out(&self.guest, identity, mapping, definitions, known);
         Ok(unless_ordered(&self.guest, pin!(asked)).await?.err())
     }

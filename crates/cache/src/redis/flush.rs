@@ -27,7 +27,7 @@ pub(crate) async fn flush(
         user = identity.user(),
         "cache flushed: what is not served is tried again"
     );
-    service.reader.board().flush();
+    service.reader.feed_status().flush();
     out.simple("OK");
     Ok(())
 }

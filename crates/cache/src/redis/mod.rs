@@ -202,7 +202,7 @@ impl Service {
     }
 
     fn tracking(&self) -> &Arc<Tracking> {
-        self.reader.board().tracking()
+        self.reader.feed_status().tracking()
     }
 
     fn store(&self) -> &Store {
@@ -212,7 +212,7 @@ impl Service {
     /// The mappings of this moment, without a count that other workers touch.
     fn mappings(&self) -> Rc<Present> {
         let mut kept = self.mappings.borrow_mut();
-        let present = self.reader.board().peek_mappings();
+        let present = self.reader.feed_status().peek_mappings();
         if !Arc::ptr_eq(&present, &kept.0) {
             *kept = Rc::new(Present(Arc::clone(&present)));
         }
@@ -247,7 +247,7 @@ impl Gated<()> for Service {
     }
 
     fn now(&self) -> (u64, ()) {
-        (self.reader.board().definitions(), ())
+        (self.reader.feed_status().definitions(), ())
     }
 }
 

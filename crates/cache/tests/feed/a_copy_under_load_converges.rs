@@ -48,7 +48,7 @@ fn a_table_that_is_written_to(kind: Kind) {
     let stop = Arc::new(AtomicBool::new(false));
     let writers = [1, 2].map(|seed| write(&fed.sandbox, seed, &stop));
     fed.until_served("t");
-    let copied = fed.feed.board().copied_rows();
+    let copied = fed.feed.status().copied_rows();
     assert!(copied > 15_000, "{copied}");
     stop.store(true, Ordering::SeqCst);
     let written: u64 = writers.into_iter().map(|writer| writer.join().unwrap()).sum();
@@ -119,7 +119,7 @@ fn what_is_not_visible_yet_is_waited_for(kind: Kind) {
              SET GLOBAL rpl_semi_sync_master_enabled = ON"
         }
     });
-    let changed = fed.feed.board().changed_rows();
+    let changed = fed.feed.status().changed_rows();
     let sandbox = Arc::clone(&fed.sandbox);
     let waiting = std::thread::spawn(move || {
         sandbox
@@ -127,7 +127,7 @@ fn what_is_not_visible_yet_is_waited_for(kind: Kind) {
             .sql("UPDATE t SET c = 'sent' WHERE id = 3")
             .unwrap()
     });
-    fed.until("it is sent", || fed.feed.board().changed_rows() > changed);
+    fed.until("it is sent", || fed.feed.status().changed_rows() > changed);
     let other = Fed::beside(&fed, vec![string("t", "test.t", &["id"], "c")]);
     let gtids = fed.applied().gtids.clone();
     other.until("another feed has it, too", || other.applied().has(&gtids));
@@ -155,7 +155,7 @@ fn mysql_gives_no_gtids_any_more() {
          INSTALL PLUGIN rpl_semi_sync_source SONAME 'semisync_source.so'; \
          SET GLOBAL rpl_semi_sync_source_timeout = 2000; SET GLOBAL rpl_semi_sync_source_enabled = ON",
     );
-    let changed = fed.feed.board().changed_rows();
+    let changed = fed.feed.status().changed_rows();
     let sandbox = Arc::clone(&fed.sandbox);
     let waiting = std::thread::spawn(move || {
         sandbox
@@ -163,14 +163,14 @@ fn mysql_gives_no_gtids_any_more() {
             .sql("UPDATE t SET c = 'sent' WHERE id = 3")
             .unwrap()
     });
-    fed.until("it is sent", || fed.feed.board().changed_rows() > changed);
+    fed.until("it is sent", || fed.feed.status().changed_rows() > changed);
     fed.reload(vec![mapping("t"), mapping("again")]);
     fed.until_served("again");
     waiting.join().unwrap();
     for name in ["t", "again"] {
         assert!(fed.rows(name).contains(&"3\tsent".to_owned()), "{name}");
     }
-    assert_eq!(fed.feed.board().streams(), 2);
+    assert_eq!(fed.feed.status().streams(), 2);
 }
 
 /// Ends the stream, and waits until it goes on in the middle of the log.
@@ -178,8 +178,8 @@ fn cut(fed: &Fed) {
     let dump = fed.sql("SELECT ID FROM information_schema.PROCESSLIST WHERE COMMAND LIKE 'Binlog Dump%'");
     fed.sql(&format!("KILL {dump}"));
     fed.until("it is followed again", || {
-        let board = fed.feed.board();
-        board.streams() == 2 && board.stream().starts_with("following")
+        let feed_status = fed.feed.status();
+        feed_status.streams() == 2 && feed_status.stream().starts_with("following")
     });
 }
 
@@ -216,11 +216,11 @@ fn copies_without_locks(wishes: Wishes, had_gtids: bool) {
         "SET GLOBAL enforce_gtid_consistency = ON; {modes}; UPDATE t SET c = 'with' WHERE id = 2"
     ));
     fed.until("it is there", || fed.rows("t").contains(&"2\twith".to_owned()));
-    let streams = fed.feed.board().streams();
+    let streams = fed.feed.status().streams();
     fed.reload(vec![mapping("t"), mapping("locked"), mapping("free")]);
     fed.until_served("free");
     assert_eq!(fed.sql(locking), locks, "rows were locked again");
-    assert_eq!(fed.feed.board().streams(), streams);
+    assert_eq!(fed.feed.status().streams(), streams);
     for name in ["t", "locked", "free"] {
         fed.assert_same(name, SELECT);
     }

@@ -28,7 +28,7 @@ fn it_means_a_copy(kind: Kind) {
         let _ = fed.sandbox.primary().sql(&format!("KILL {id}"));
     }
     fed.until("it cannot log in", || {
-        fed.feed.board().stream().contains("Access denied")
+        fed.feed.status().stream().contains("Access denied")
     });
     fed.until("files begun now are of another second", || second() != begun);
     if fed.sandbox.primary().sql("RESET BINARY LOGS AND GTIDS").is_err() {

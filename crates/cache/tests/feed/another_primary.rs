@@ -48,7 +48,7 @@ fn what_a_primary_replicates_must_be_in_its_log(kind: Kind) {
         vec![string("t", "test.t", &["id"], "c")],
     );
     fed.until("that is refused", || {
-        let stream = fed.feed.board().stream();
+        let stream = fed.feed.status().stream();
         stream.contains("_updates is OFF, and must be ON")
     });
     fed.sql(forget);
@@ -67,7 +67,7 @@ fn triggers_that_a_replica_runs_by_itself_are_refused() {
         vec![string("t", "test.t", &["id"], "c")],
     );
     fed.until("that is refused", || {
-        let stream = fed.feed.board().stream();
+        let stream = fed.feed.status().stream();
         stream.contains("slave_run_triggers_for_rbr is YES, and must be LOGGING")
     });
     fed.sql("SET GLOBAL slave_run_triggers_for_rbr = LOGGING");
@@ -99,7 +99,7 @@ fn a_replica_that_has_all_is_followed(kind: Kind) {
         )
         .unwrap();
     fed.assert_same_as(1, "t", SELECT);
-    assert!(fed.feed.board().stream().contains("n1"));
+    assert!(fed.feed.status().stream().contains("n1"));
     assert_eq!(fed.copies(), 1, "nothing was copied again");
 }
 
@@ -117,7 +117,7 @@ fn a_replica_that_lacks_something_means_a_copy(kind: Kind) {
     fed.sandbox.primary().kill9().unwrap();
     promote(&fed, kind);
     fed.until("the other one is followed", || {
-        fed.feed.board().stream().contains("following n1")
+        fed.feed.status().stream().contains("following n1")
     });
     fed.until("it is copied again", || fed.copies() == 2);
     fed.sandbox
@@ -183,7 +183,7 @@ fn another_machine_is_not_copied_beside_the_stream_of_the_first(kind: Kind) {
     ]);
     fed.until_served("u");
     assert_eq!(fed.rows("t"), ["1\tONE", "2\ttwo"]);
-    assert_eq!(fed.feed.board().streams(), 2);
+    assert_eq!(fed.feed.status().streams(), 2);
 }
 
 /// It does not end its stream, and nobody but the feed asks.
@@ -218,7 +218,7 @@ fn of_a_group() {
     fed.until("another one takes writes", || takes_writes(1) || takes_writes(2));
     let name = || {
         fed.feed
-            .board()
+            .status()
             .stream()
             .strip_prefix("following ")
             .map(str::to_owned)
@@ -249,11 +249,11 @@ fn of_galera() {
         rows
     };
     fed.until("the write is seen", || fed.rows("t") == expected(0));
-    let first = fed.feed.board().stream().to_string();
+    let first = fed.feed.status().stream().to_string();
     let at: usize = first.trim_start_matches("following n").parse().unwrap();
     fed.sandbox.node(at).kill9().unwrap();
     fed.until("another one is followed", || {
-        let stream = fed.feed.board().stream().to_string();
+        let stream = fed.feed.status().stream().to_string();
         stream.starts_with("following") && stream != first
     });
     let other = (at + 1) % 3;

@@ -158,7 +158,7 @@ impl Fed {
 
     /// How a mapping is.
     pub(crate) fn phase(&self, name: &str) -> Phase {
-        let states = self.feed.board().states();
+        let states = self.feed.status().states();
         let state = states.iter().find(|state| &*state.name == name);
         state.map_or(Phase::Reading, |state| state.phase.clone())
     }
@@ -166,7 +166,7 @@ impl Fed {
     pub(crate) fn until(&self, what: &str, condition: impl Fn() -> bool) {
         let begun = Instant::now();
         while !condition() {
-            let (states, stream) = (self.feed.board().states(), self.feed.board().stream());
+            let (states, stream) = (self.feed.status().states(), self.feed.status().stream());
             assert!(begun.elapsed() < PATIENCE, "never: {what}; {stream}; {states:?}");
             std::thread::sleep(Duration::from_millis(1));
         }
@@ -177,7 +177,7 @@ impl Fed {
         let served = RefCell::new(None);
         self.until(&format!("{name} is served"), || {
             let is_served = self.phase(name) == Phase::Serving;
-            let mappings = self.feed.board().mappings();
+            let mappings = self.feed.status().mappings();
             *served.borrow_mut() = mappings.by_name(name.as_bytes()).cloned();
             is_served && served.borrow().is_some()
         });
@@ -185,7 +185,7 @@ impl Fed {
     }
 
     pub(crate) fn applied(&self) -> Arc<Applied> {
-        Arc::clone(&self.feed.board().applied().borrow())
+        Arc::clone(&self.feed.status().applied().borrow())
     }
 
     /// Waits until all that node `at` has committed is applied.
@@ -274,7 +274,7 @@ impl Fed {
     }
 
     pub(crate) fn copies(&self) -> u64 {
-        self.feed.board().copies()
+        self.feed.status().copies()
     }
 }
 

@@ -32,7 +32,11 @@ fn add(container: &str, row: &str) -> String {
 }
 
 fn is_known(fed: &Fed, name: &str) -> bool {
-    fed.feed.board().states().iter().any(|state| &*state.name == name)
+    fed.feed
+        .status()
+        .states()
+        .iter()
+        .any(|state| &*state.name == name)
 }
 
 fn until_gone(fed: &Fed, name: &str) {
@@ -69,7 +73,7 @@ fn rows_are_mappings_as_soon_as_they_are_committed(kind: Kind) {
     fed.sql("UPDATE forebay.hash_containers SET value_column = 'c'");
     let is_changed = || {
         fed.feed
-            .board()
+            .status()
             .mappings()
             .by_name(b"h")
             .is_some_and(|h| h.values().count() == 1)
@@ -141,7 +145,7 @@ fn the_configuration_comes_first(kind: Kind) {
     fed.reload_with(true, Vec::new());
     let is_row = || {
         fed.feed
-            .board()
+            .status()
             .mappings()
             .by_name(b"m")
             .is_some_and(|m| &*m.table == "u")
@@ -193,7 +197,7 @@ fn a_flush_tries_again(kind: Kind) {
     fed.sql("DELETE FROM t WHERE id > 10");
     fed.until_applied();
     assert!(matches!(fed.phase("t"), Phase::Stopped { .. }));
-    fed.feed.board().flush();
+    fed.feed.status().flush();
     fed.assert_same("t", "SELECT id, c FROM t");
 }
 
@@ -201,7 +205,7 @@ fn until_they_have_been_read_there_may_be_mappings_of_any_name(kind: Kind) {
     let unreadable = "CREATE DATABASE forebay; CREATE TABLE forebay.hash_containers (name INT)";
     let fed = start(kind, unreadable, vec![string("t", "test.t", &["id"], "c")]);
     fed.assert_same("t", "SELECT id, c FROM t");
-    let why = || fed.feed.board().mappings().unready(b"other").map(str::to_owned);
+    let why = || fed.feed.status().mappings().unready(b"other").map(str::to_owned);
     fed.until("it cannot be read", || {
         why().is_some_and(|why| why.starts_with("forebay.hash_containers cannot be read: "))
     });

@@ -28,7 +28,11 @@ fn select(table: &str) -> String {
 }
 
 fn is_known(fed: &Fed, name: &str) -> bool {
-    fed.feed.board().states().iter().any(|state| &*state.name == name)
+    fed.feed
+        .status()
+        .states()
+        .iter()
+        .any(|state| &*state.name == name)
 }
 
 fn a_reload_touches_only_what_it_changes(kind: Kind) {
@@ -41,13 +45,13 @@ fn a_reload_touches_only_what_it_changes(kind: Kind) {
     fed.assert_same("v", &select("v"));
     let names: Vec<_> = fed
         .feed
-        .board()
+        .status()
         .states()
         .iter()
         .map(|state| state.name.clone())
         .collect();
     assert_eq!(names, ["v".into(), "u".into()]);
-    assert!(fed.feed.board().mappings().by_name(b"t").is_none());
+    assert!(fed.feed.status().mappings().by_name(b"t").is_none());
     assert!(
         Arc::ptr_eq(&before, &fed.until_served("u")),
         "it was served all the time"
@@ -63,7 +67,7 @@ fn a_reload_touches_only_what_it_changes(kind: Kind) {
     fed.assert_same("v", &select("v"));
     assert_eq!(fed.copies(), 4);
     fed.reload(Vec::new());
-    fed.until("none is left", || fed.feed.board().states().is_empty());
+    fed.until("none is left", || fed.feed.status().states().is_empty());
     assert_eq!(fed.store.memory().row_count, 0);
     fed.reload(vec![of("t")]);
     fed.assert_same("t", &select("t"));

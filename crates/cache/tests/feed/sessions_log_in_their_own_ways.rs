@@ -31,7 +31,7 @@ fn start_with(wishes: Wishes) -> Fed {
 fn compare(fed: &Fed) {
     fed.until_applied();
     // What cannot be served now is tried again without a pause.
-    fed.feed.board().flush();
+    fed.feed.status().flush();
     fed.assert_same("t", SELECT);
     fed.assert_same("by_k", BY_K);
 }
@@ -165,7 +165,7 @@ fn a_table_is_exchanged_for_a_partition(kind: Kind) {
     fed.until_applied();
     fed.sql("ALTER TABLE t DROP INDEX k; ALTER TABLE p EXCHANGE PARTITION low WITH TABLE t");
     fed.until_applied();
-    fed.feed.board().flush();
+    fed.feed.status().flush();
     fed.assert_same("t", SELECT);
     assert_eq!(fed.rows("t"), ["7\tseven"]);
 }

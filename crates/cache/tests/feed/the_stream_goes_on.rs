@@ -92,8 +92,8 @@ fn a_dead_stream_is_noticed() {
     fed.proxy.as_ref().unwrap().freeze();
     fed.sql("UPDATE t SET c = 'behind'");
     fed.until("another stream is opened", || {
-        fed.feed.board().flush();
-        fed.feed.board().streams() == 2
+        fed.feed.status().flush();
+        fed.feed.status().streams() == 2
     });
     fed.assert_same("t", SELECT);
     assert_eq!(fed.copies(), 1);
@@ -112,11 +112,11 @@ fn a_transaction_that_was_cut_is_read_again(kind: Kind) {
     );
     let fed = Fed::start(Wishes::of(kind), &sql, vec![string("t", "test.t", &["id"], "c")]);
     fed.assert_same("t", SELECT);
-    let rows = fed.feed.board().changed_rows();
+    let rows = fed.feed.status().changed_rows();
     fed.sql("UPDATE t SET c = CONCAT('after ', id, c)");
     for round in 1..=3 {
         fed.until("a part of it has come", || {
-            fed.feed.board().changed_rows() > rows + 1000 * round
+            fed.feed.status().changed_rows() > rows + 1000 * round
         });
         let sql = "SELECT ID FROM information_schema.PROCESSLIST WHERE COMMAND LIKE 'Binlog Dump%'";
         for id in fed.sql(sql).lines() {
@@ -126,7 +126,7 @@ fn a_transaction_that_was_cut_is_read_again(kind: Kind) {
     }
     fed.assert_same("t", SELECT);
     assert_eq!(fed.copies(), 1);
-    let changed = fed.feed.board().changed_rows() - rows;
+    let changed = fed.feed.status().changed_rows() - rows;
     assert!(changed > 40_000, "cut in the middle and read again: {changed}");
 }
 
@@ -143,7 +143,7 @@ fn a_primary_that_was_killed_comes_back(kind: Kind) {
         fed.sql(&format!("UPDATE t SET c = 'round {round}'"));
         fed.sandbox.primary().kill9().unwrap();
         fed.until("the loss is noticed", || {
-            fed.feed.board().stream().starts_with("not following")
+            fed.feed.status().stream().starts_with("not following")
         });
         fed.sandbox.primary().restart().unwrap();
         fed.sql(&format!("INSERT INTO t VALUES ({round} + 10, 'new')"));
@@ -158,7 +158,7 @@ fn a_purged_log_means_a_copy(kind: Kind) {
     fed.sql("ALTER USER forebay IDENTIFIED BY 'another'");
     cut(&fed);
     fed.until("it cannot log in", || {
-        fed.feed.board().stream().contains("Access denied")
+        fed.feed.status().stream().contains("Access denied")
     });
     fed.sql(
         "UPDATE t SET c = 'unseen'; INSERT INTO t VALUES (3, 'unseen'); FLUSH BINARY LOGS; FLUSH BINARY LOGS",
@@ -215,13 +215,13 @@ fn a_log_that_begins_anew_is_seen_by_who_cannot_connect_any_more() {
     let proxy = fed.proxy.as_ref().unwrap();
     proxy.lead_to(0);
     fed.until("no connection can be made", || proxy.turned_away() > 0);
-    assert!(fed.feed.board().stream().starts_with("following"));
+    assert!(fed.feed.status().stream().starts_with("following"));
     fed.sql(match fed.sandbox.release() >= [8, 2, 0] {
         true => "RESET BINARY LOGS AND GTIDS",
         false => "RESET MASTER",
     });
     fed.until("the loss is noticed", || {
-        fed.feed.board().stream().starts_with("not following")
+        fed.feed.status().stream().starts_with("not following")
     });
     proxy.lead_to(fed.sandbox.primary().port());
     fed.sql("SET GLOBAL read_only = 0; UPDATE t SET c = 'after'");
@@ -245,14 +245,14 @@ fn a_server_that_does_not_fit_is_refused_by_name(kind: Kind) {
     let fed = Fed::start(wishes, TABLE, vec![string("t", "test.t", &["id"], "c")]);
     fed.until("the variable is named", || {
         fed.feed
-            .board()
+            .status()
             .stream()
             .contains("binlog_row_image is MINIMAL, and must be FULL")
     });
     assert!(matches!(fed.phase("t"), Phase::Waiting { .. }));
     // Who asks for a row is told so.
     fed.until("the variable is named to clients", || {
-        let mappings = fed.feed.board().mappings();
+        let mappings = fed.feed.status().mappings();
         let state = mappings.unready(b"t").unwrap_or_default();
         state.starts_with("waiting: not following n0: binlog_row_image is MINIMAL, and must be FULL")
     });
@@ -273,13 +273,13 @@ fn a_server_that_does_not_fit_any_more_is_refused_by_name(kind: Kind) {
         let reason = format!("{variable} is {wrong}, and must be {right}");
         if wrong != "NOBLOB" {
             fed.until(&reason, || {
-                fed.feed.board().flush();
+                fed.feed.status().flush();
                 fed.phase("t").to_string().contains(&reason)
             });
         }
         fed.sql(&format!("SET GLOBAL {variable} = {right}"));
         fed.until("it is copied again", || {
-            fed.feed.board().flush();
+            fed.feed.status().flush();
             fed.phase("t") == Phase::Serving
         });
         fed.assert_same("t", SELECT);
@@ -291,7 +291,7 @@ fn a_server_without_a_log_is_refused(kind: Kind) {
     wishes.spec = wishes.spec.option("--skip-log-bin");
     let fed = Fed::start(wishes, TABLE, vec![string("t", "test.t", &["id"], "c")]);
     fed.until("clients are told why", || {
-        let mappings = fed.feed.board().mappings();
+        let mappings = fed.feed.status().mappings();
         let state = mappings.unready(b"t").unwrap_or_default();
         state.starts_with("waiting: log_bin is OFF, and must be ON: ")
     });

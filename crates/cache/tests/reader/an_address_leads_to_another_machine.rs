@@ -38,7 +38,7 @@ async fn until_read(served: &Served, expected: &str) {
             assert_eq!(row, Some(Some(expected.to_owned())));
             return;
         }
-        let stream = served.feed.board().stream();
+        let stream = served.feed.status().stream();
         assert!(begun.elapsed() < PATIENCE, "{stream}: {fresh:?}");
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
@@ -69,9 +69,9 @@ fn the_feed_leaves_a_machine_that_was_demoted(kind: Kind) {
         proxy.lead_to(promoted.port());
         promoted.sql("UPDATE test.t SET v = 1").unwrap();
         until_read(&served, "1|1").await;
-        let board = served.feed.board();
+        let feed_status = served.feed.status();
         assert_eq!(
-            (board.streams(), board.copies()),
+            (feed_status.streams(), feed_status.copies()),
             (2, 1),
             "it has all that the other had"
         );
@@ -109,7 +109,7 @@ fn readers_leave_a_machine_that_the_feed_has_left(kind: Kind) {
         );
         proxy.lead_to(other.primary().port());
         cut(&served);
-        let copies = || served.feed.board().copies() == 2;
+        let copies = || served.feed.status().copies() == 2;
         served.until("the other one is followed", copies).await;
         until_read(&served, "1|7").await;
         let mapping = served.mapping("t").await;
@@ -162,7 +162,7 @@ fn readers_leave_it_with_all_their_connections(kind: Kind) {
         let bound = Duration::from_secs(4).max(begun.elapsed() * 5);
         proxy.lead_to(other.primary().port());
         cut(&served);
-        let copies = || served.feed.board().copies() == 2;
+        let copies = || served.feed.status().copies() == 2;
         served.until("the other one is followed", copies).await;
         let begun = Instant::now();
         while connections() > 0 {

@@ -88,8 +88,8 @@ fn of_a_server_that_gives_no_gtids_any_more() {
         served.sql(&format!("KILL {dump}"));
         served
             .until("it is followed again", || {
-                let board = served.feed.board();
-                board.streams() == 2 && board.stream().starts_with("following")
+                let feed_status = served.feed.status();
+                feed_status.streams() == 2 && feed_status.stream().starts_with("following")
             })
             .await;
         served.sql(
@@ -97,7 +97,7 @@ fn of_a_server_that_gives_no_gtids_any_more() {
              INSTALL PLUGIN rpl_semi_sync_source SONAME 'semisync_source.so'; \
              SET GLOBAL rpl_semi_sync_source_timeout = 2000; SET GLOBAL rpl_semi_sync_source_enabled = ON",
         );
-        let changed = served.feed.board().changed_rows();
+        let changed = served.feed.status().changed_rows();
         let mut client = served.client().await;
         let writer = tokio::task::spawn_local(async move {
             client
@@ -106,7 +106,7 @@ fn of_a_server_that_gives_no_gtids_any_more() {
                 .unwrap();
         });
         served
-            .until("it is sent", || served.feed.board().changed_rows() > changed)
+            .until("it is sent", || served.feed.status().changed_rows() > changed)
             .await;
         let new = Some("2|21".to_owned());
         assert_eq!(served.fetched(&mapping, &["2"]).await.unwrap(), [new]);
@@ -196,7 +196,7 @@ fn however_long_are_kept_when_the_feed_has_come_so_far(kind: Kind) {
             let dump =
                 served.sql("SELECT ID FROM information_schema.PROCESSLIST WHERE COMMAND LIKE 'Binlog Dump%'");
             served.sql(&format!("KILL {dump}"));
-            let is_cut = || served.feed.board().stream().starts_with("not following");
+            let is_cut = || served.feed.status().stream().starts_with("not following");
             served.until("the stream is cut", is_cut).await;
             served.sql("INSERT INTO test.other VALUES (1)");
             for keys in wanted {

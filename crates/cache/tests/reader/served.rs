@@ -74,8 +74,8 @@ pub(crate) fn served_at<F: Future<Output = ()>>(
         let (store, writer) = Store::new(1 << 30);
         let feed = Feed::start(&config, Arc::clone(&cluster), writer).unwrap();
         let metrics = Telemetry::new(1, |_| "").worker(0);
-        let board = Arc::clone(feed.board());
-        let reader = Reader::new(&config, cluster, store, board, Arc::clone(&metrics));
+        let feed_status = Arc::clone(feed.status());
+        let reader = Reader::new(&config, cluster, store, feed_status, Arc::clone(&metrics));
         test(Served {
             reader,
             feed,
@@ -141,7 +141,7 @@ impl Served {
     pub(crate) async fn settled(&self, name: &str) -> Phase {
         let begun = Instant::now();
         loop {
-            let states = self.feed.board().states();
+            let states = self.feed.status().states();
             let state = states.iter().find(|state| &*state.name == name);
             match state.map(|state| &state.phase) {
                 Some(phase @ (Phase::Serving | Phase::Stopped { .. })) => return phase.clone(),
@@ -151,7 +151,7 @@ impl Served {
             assert!(
                 begun.elapsed() < PATIENCE,
                 "{states:?} {}",
-                self.feed.board().stream()
+                self.feed.status().stream()
             );
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
@@ -179,7 +179,11 @@ impl Served {
                 Found::Absent => return Some(None),
                 Found::Missing => return None,
                 Found::Busy => std::thread::yield_now(),
-                Found::Closed => panic!("{} is not served: {:?}", mapping.name, self.feed.board().states()),
+                Found::Closed => panic!(
+                    "{} is not served: {:?}",
+                    mapping.name,
+                    self.feed.status().states()
+                ),
             }
         }
     }
@@ -206,7 +210,7 @@ impl Served {
             assert!(
                 begun.elapsed() < PATIENCE,
                 "never: {what}; {}",
-                self.feed.board().stream()
+                self.feed.status().stream()
             );
             tokio::time::sleep(Duration::from_millis(1)).await;
         }

@@ -130,7 +130,7 @@ impl Stage {
             end: Some((end, thread)),
         };
         stage.until("the mappings are served", || {
-            let states = stage.cache.board().states();
+            let states = stage.cache.feed_status().states();
             states.len() == 2 && states.iter().all(|state| state.phase == Phase::Serving)
         });
         stage
@@ -141,7 +141,7 @@ impl Stage {
     }
 
     pub(crate) fn follows(&self) -> bool {
-        self.cache.board().stream().starts_with("following ")
+        self.cache.feed_status().stream().starts_with("following ")
     }
 
     /// The sum of a metric's samples.
@@ -159,7 +159,7 @@ impl Stage {
     pub(crate) fn until(&self, what: &str, condition: impl Fn() -> bool) {
         let begun = Instant::now();
         while !condition() {
-            let states = self.cache.board().states();
+            let states = self.cache.feed_status().states();
             assert!(begun.elapsed() < PATIENCE, "never: {what}; {states:?}");
             std::thread::sleep(Duration::from_millis(1));
         }

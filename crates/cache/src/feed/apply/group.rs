@@ -52,5 +52,5 @@ pub(super) struct Binding {
     pub(super) epoch: u64,
     pub(super) targets: Vec<(usize, Layout)>,
     /// It is a mapping table.
-    pub(super) is_container: bool,
+    pub(super) is_mapping_table: bool,
 }

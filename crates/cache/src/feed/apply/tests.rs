@@ -8,7 +8,7 @@ use mysql_wire::gtid::{Flavor, GtidSet};
 
 use super::*;
 use crate::coherence::{Place, Position};
-use crate::feed::board::Phase;
+use crate::feed::status::Phase;
 use crate::mapping::{ColumnShape, TableShape, UniqueIndex};
 use crate::store::{Found, MappingId, Store};
 
@@ -68,13 +68,13 @@ impl Fed {
         let mut config = config::Cache::new("main");
         config.mappings = vec![mapping("items"), mapping("other")];
         let (store, writer) = Store::new(1 << 24);
-        let (board, _fills) = Board::new(
+        let (feed_status, _fills) = FeedStatus::new(
             Progress::nowhere().applied(Version::default()),
             crate::Tracking::new(1000),
         );
-        let tables = Tables::new(&config, writer, Arc::clone(&board));
+        let tables = Tables::new(&config, writer, Arc::clone(&feed_status));
         let mut fed = Self {
-            applier: Applier::new(tables, board),
+            applier: Applier::new(tables, feed_status),
             store,
         };
         fed.serve(0);
@@ -89,7 +89,11 @@ impl Fed {
         let shape = shape(&config.name);
         let id = tables.free_id();
         let mapping = Mapping::new(id, config, Some(&shape), Zone::UTC).unwrap();
-        tables.follow(at, Arc::new(mapping), Rc::new(RefCell::new(Window::default())));
+        tables.follow(
+            at,
+            Arc::new(mapping),
+            Rc::new(RefCell::new(CopyWindow::default())),
+        );
     }
 
     /// The copy of a table comes to its end.
@@ -128,7 +132,7 @@ impl Fed {
     }
 
     fn reason(&self, at: usize) -> String {
-        let states = self.applier.board.states();
+        let states = self.applier.feed_status.states();
         match &states[at].phase {
             Phase::Waiting { reason } => reason.to_string(),
             other => other.to_string(),
@@ -316,10 +320,10 @@ fn what_may_change_grants_is_told() {
         "ALTER TABLE elsewhere.t FORCE",
     ] {
         let mut fed = Fed::new();
-        let before = fed.applier.board.definitions();
+        let before = fed.applier.feed_status.definitions();
         fed.begin();
         fed.sql(sql);
-        assert!(fed.applier.board.definitions() > before, "{sql}");
+        assert!(fed.applier.feed_status.definitions() > before, "{sql}");
         assert_eq!(fed.served(), [true, true], "{sql}");
     }
 }
@@ -327,14 +331,14 @@ fn what_may_change_grants_is_told() {
 #[test]
 fn why_the_stream_has_ended_is_no_definition() {
     let mut fed = Fed::new();
-    let before = fed.applier.board.definitions();
+    let before = fed.applier.feed_status.definitions();
     fed.applier
-        .board
+        .feed_status
         .set_stream("not following n0: it refuses".to_owned());
     fed.applier.tables.publish();
-    assert_eq!(fed.applier.board.definitions(), before);
+    assert_eq!(fed.applier.feed_status.definitions(), before);
     fed.applier.tables.invalidate(0, "its rows are others", None);
-    assert!(fed.applier.board.definitions() > before);
+    assert!(fed.applier.feed_status.definitions() > before);
 }
 
 /// An XA transaction that changes a row, and then is asked for `sql`.
@@ -504,7 +508,7 @@ fn what_is_wanted_still_goes_on_as_it_was() {
     assert_eq!(fed.store.memory().row_count, 0);
     let names: Vec<_> = fed
         .applier
-        .board
+        .feed_status
         .states()
         .iter()
         .map(|state| state.name.clone())

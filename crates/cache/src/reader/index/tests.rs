@@ -317,12 +317,17 @@ async fn a_probe_that_hangs_keeps_nobody_waiting() {
     let probes: Arc<Probes> = Arc::default();
     let metrics = Telemetry::new(1, |_| "").worker(0);
     let index = Index::new(Arc::clone(&probes), 10 * LIMIT, metrics);
-    let (board, _fills) = crate::feed::Board::new((*applied(at(1, 0))).clone(), crate::Tracking::new(1000));
+    let (feed_status, _fills) =
+        crate::feed::FeedStatus::new((*applied(at(1, 0))).clone(), crate::Tracking::new(1000));
     let config = config::Cache::new("main");
-    let primary = Rc::new(Primary::new(&config, Arc::clone(&cluster_of), Arc::clone(&board)));
+    let primary = Rc::new(Primary::new(
+        &config,
+        Arc::clone(&cluster_of),
+        Arc::clone(&feed_status),
+    ));
     let local = LocalSet::new();
     let reads = local.run_until(async {
-        spawn_local(Rc::clone(&index).drive(primary, board.applied()));
+        spawn_local(Rc::clone(&index).drive(primary, feed_status.applied()));
         let other_asks = async {
             yield_now().await;
             // Overdue.

@@ -27,7 +27,7 @@ fn what_foreign_keys_change_is_looked_at_with_each_stream() {
         is_logged: true,
     });
     let mapping = Mapping::new(tables.free_id(), &tables.all[0].config, Some(&shape), Zone::UTC).unwrap();
-    tables.follow(0, Arc::new(mapping), Rc::new(RefCell::new(Window::default())));
+    tables.follow(0, Arc::new(mapping), Rc::new(RefCell::new(CopyWindow::default())));
     tables.catch_up(0, here());
     tables.serve(&here());
     tables.must_be_logged(&primary(true));

@@ -4,11 +4,11 @@
 //! copy. No statement that replaces a mapped table is missed, however it is written: it must have the table's name
 //! in it, or drop the schema. One that changes rows may do so through a view or a trigger, and may concern any table.
 
-use super::objects::{Object, object};
+use super::non_table_ddl::{Object, object};
 
 /// A statement by its first words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verb<'a> {
+pub(super) enum StatementKind<'a> {
     Begin,
     Commit,
     Rollback,
@@ -29,7 +29,7 @@ pub(super) enum Verb<'a> {
 }
 
 /// Reads the first words.
-pub(super) fn verb(sql: &[u8]) -> Verb<'_> {
+pub(super) fn statement_kind(sql: &[u8]) -> StatementKind<'_> {
     let mut rest = sql;
     let first = word(&mut rest);
     let behind_first = rest;
@@ -43,23 +43,23 @@ pub(super) fn verb(sql: &[u8]) -> Verb<'_> {
         second = word(&mut rest);
     }
     match () {
-        () if is(first, &["BEGIN"]) => Verb::Begin,
-        () if is(first, &["COMMIT"]) => Verb::Commit,
-        () if is(first, &["ROLLBACK"]) && is(second, &["TO"]) => Verb::RollbackTo,
-        () if is(first, &["ROLLBACK"]) => Verb::Rollback,
-        () if is(first, &["START"]) && is(second, &["TRANSACTION"]) => Verb::Begin,
+        () if is(first, &["BEGIN"]) => StatementKind::Begin,
+        () if is(first, &["COMMIT"]) => StatementKind::Commit,
+        () if is(first, &["ROLLBACK"]) && is(second, &["TO"]) => StatementKind::RollbackTo,
+        () if is(first, &["ROLLBACK"]) => StatementKind::Rollback,
+        () if is(first, &["START"]) && is(second, &["TRANSACTION"]) => StatementKind::Begin,
         () if is(first, &["XA"]) => xa(second, rest.trim_ascii()),
-        () if is(first, &["SAVEPOINT", "RELEASE"]) => Verb::Savepoint,
-        () if is(first, &["GRANT", "REVOKE", "FLUSH"]) => Verb::Harmless,
+        () if is(first, &["SAVEPOINT", "RELEASE"]) => StatementKind::Savepoint,
+        () if is(first, &["GRANT", "REVOKE", "FLUSH"]) => StatementKind::Harmless,
         () if is(first, &["ANALYZE"]) && is(second, &["TABLE", "LOCAL", "NO_WRITE_TO_BINLOG"]) => {
-            Verb::Harmless
+            StatementKind::Harmless
         }
         () if is(first, &["SET"]) && is(second, &["STATEMENT"]) => with_settings(rest),
-        () if is(first, &["SET"]) => Verb::Harmless,
+        () if is(first, &["SET"]) => StatementKind::Harmless,
         () if is(first, &["CREATE", "DROP", "ALTER", "RENAME"])
             && is(second, &["USER", "ROLE", "SERVER"]) =>
         {
-            Verb::Harmless
+            StatementKind::Harmless
         }
         () if is(
             first,
@@ -68,22 +68,22 @@ pub(super) fn verb(sql: &[u8]) -> Verb<'_> {
             ],
         ) =>
         {
-            Verb::Definition
+            StatementKind::Definition
         }
-        () if is(first, &["INSERT", "UPDATE", "DELETE", "REPLACE", "LOAD", "WITH"]) => Verb::Unseen,
-        () if first.is_empty() && behind_first.is_empty() => Verb::Harmless,
+        () if is(first, &["INSERT", "UPDATE", "DELETE", "REPLACE", "LOAD", "WITH"]) => StatementKind::Unseen,
+        () if first.is_empty() && behind_first.is_empty() => StatementKind::Harmless,
         // SELECT of a function that writes, CALL, DO, or what is not known here.
-        () => Verb::Unseen,
+        () => StatementKind::Unseen,
     }
 }
 
 /// `SET STATEMENT … FOR …` of MariaDB, from behind the second word.
-fn with_settings(sql: &[u8]) -> Verb<'_> {
+fn with_settings(sql: &[u8]) -> StatementKind<'_> {
     let mut parts = behind(sql, b"FOR");
     match (parts.next(), parts.next()) {
-        (Some(statement), None) => verb(statement),
+        (Some(statement), None) => statement_kind(statement),
         // A value may have the word in it.
-        _ => Verb::Unseen,
+        _ => StatementKind::Unseen,
     }
 }
 
@@ -111,16 +111,16 @@ pub(super) fn concerns_accounts(sql: &[u8]) -> bool {
     }
 }
 
-fn xa<'a>(second: &[u8], xid: &'a [u8]) -> Verb<'a> {
+fn xa<'a>(second: &[u8], xid: &'a [u8]) -> StatementKind<'a> {
     let is = |word: &str| second.eq_ignore_ascii_case(word.as_bytes());
     if is("START") || is("BEGIN") {
-        Verb::XaStart(xid)
+        StatementKind::XaStart(xid)
     } else if is("COMMIT") {
-        Verb::XaCommit(xid)
+        StatementKind::XaCommit(xid)
     } else if is("ROLLBACK") {
-        Verb::XaRollback(xid)
+        StatementKind::XaRollback(xid)
     } else {
-        Verb::XaEnd(xid)
+        StatementKind::XaEnd(xid)
     }
 }
 
@@ -310,43 +310,49 @@ mod tests {
 
     #[test]
     fn first_words() {
-        let cases: [(&str, Verb); 33] = [
-            ("BEGIN", Verb::Begin),
-            ("COMMIT", Verb::Commit),
-            ("commit /* x */", Verb::Commit),
-            ("ROLLBACK", Verb::Rollback),
-            ("ROLLBACK TO `a`", Verb::RollbackTo),
-            ("SAVEPOINT `a`", Verb::Savepoint),
-            ("XA START X'61',X'',1", Verb::XaStart(b"X'61',X'',1")),
-            ("XA END X'61',X'',1", Verb::XaEnd(b"X'61',X'',1")),
-            ("XA COMMIT X'61',X'',1", Verb::XaCommit(b"X'61',X'',1")),
-            ("XA ROLLBACK X'61',X'',1", Verb::XaRollback(b"X'61',X'',1")),
-            ("/* a */ -- b\n # c\n drop TABLE t", Verb::Definition),
-            ("/*!50001 CREATE TABLE t (a int) */", Verb::Definition),
-            ("/*M!100100 ALTER TABLE t FORCE */", Verb::Definition),
-            ("TRUNCATE t", Verb::Definition),
-            ("DROP DATABASE `s`", Verb::Definition),
-            ("--\tc\n\x0bDROP DATABASE s", Verb::Definition),
-            ("--\nBEGIN", Verb::Begin),
-            ("-- c\n--", Verb::Harmless),
-            ("--1", Verb::Unseen),
-            ("CREATE USER a", Verb::Harmless),
-            ("SET PASSWORD FOR a = 'b'", Verb::Harmless),
-            ("SET STATEMENT a=1 FOR DROP TABLE t", Verb::Definition),
-            ("ANALYZE LOCAL TABLE t", Verb::Harmless),
-            ("SET STATEMENT a=1 FOR REVOKE b FROM c", Verb::Harmless),
-            ("SET STATEMENT a=1 FOR UPDATE t SET b = 1", Verb::Unseen),
-            ("SET STATEMENT a='x for y' FOR DROP TABLE t", Verb::Unseen),
-            ("CREATE OR REPLACE USER a", Verb::Harmless),
-            ("create or replace role a", Verb::Harmless),
-            ("CREATE OR REPLACE TABLE user (a INT)", Verb::Definition),
-            ("INSERT INTO t VALUES (1)", Verb::Unseen),
-            ("SELECT f()", Verb::Unseen),
-            ("", Verb::Harmless),
-            ("/* never closed", Verb::Harmless),
+        let cases: [(&str, StatementKind); 33] = [
+            ("BEGIN", StatementKind::Begin),
+            ("COMMIT", StatementKind::Commit),
+            ("commit /* x */", StatementKind::Commit),
+            ("ROLLBACK", StatementKind::Rollback),
+            ("ROLLBACK TO `a`", StatementKind::RollbackTo),
+            ("SAVEPOINT `a`", StatementKind::Savepoint),
+            ("XA START X'61',X'',1", StatementKind::XaStart(b"X'61',X'',1")),
+            ("XA END X'61',X'',1", StatementKind::XaEnd(b"X'61',X'',1")),
+            ("XA COMMIT X'61',X'',1", StatementKind::XaCommit(b"X'61',X'',1")),
+            (
+                "XA ROLLBACK X'61',X'',1",
+                StatementKind::XaRollback(b"X'61',X'',1"),
+            ),
+            ("/* a */ -- b\n # c\n drop TABLE t", StatementKind::Definition),
+            ("/*!50001 CREATE TABLE t (a int) */", StatementKind::Definition),
+            ("/*M!100100 ALTER TABLE t FORCE */", StatementKind::Definition),
+            ("TRUNCATE t", StatementKind::Definition),
+            ("DROP DATABASE `s`", StatementKind::Definition),
+            ("--\tc\n\x0bDROP DATABASE s", StatementKind::Definition),
+            ("--\nBEGIN", StatementKind::Begin),
+            ("-- c\n--", StatementKind::Harmless),
+            ("--1", StatementKind::Unseen),
+            ("CREATE USER a", StatementKind::Harmless),
+            ("SET PASSWORD FOR a = 'b'", StatementKind::Harmless),
+            ("SET STATEMENT a=1 FOR DROP TABLE t", StatementKind::Definition),
+            ("ANALYZE LOCAL TABLE t", StatementKind::Harmless),
+            ("SET STATEMENT a=1 FOR REVOKE b FROM c", StatementKind::Harmless),
+            ("SET STATEMENT a=1 FOR UPDATE t SET b = 1", StatementKind::Unseen),
+            (
+                "SET STATEMENT a='x for y' FOR DROP TABLE t",
+                StatementKind::Unseen,
+            ),
+            ("CREATE OR REPLACE USER a", StatementKind::Harmless),
+            ("create or replace role a", StatementKind::Harmless),
+            ("CREATE OR REPLACE TABLE user (a INT)", StatementKind::Definition),
+            ("INSERT INTO t VALUES (1)", StatementKind::Unseen),
+            ("SELECT f()", StatementKind::Unseen),
+            ("", StatementKind::Harmless),
+            ("/* never closed", StatementKind::Harmless),
         ];
         for (sql, expected) in cases {
-            assert_eq!(verb(sql.as_bytes()), expected, "{sql}");
+            assert_eq!(statement_kind(sql.as_bytes()), expected, "{sql}");
         }
     }
 
@@ -400,7 +406,7 @@ mod tests {
             "/*!DROP*/ /**/ database/**/shop",
         ] {
             assert!(concerned(sql, "other"), "{sql}");
-            assert_eq!(verb(sql.as_bytes()), Verb::Definition, "{sql}");
+            assert_eq!(statement_kind(sql.as_bytes()), StatementKind::Definition, "{sql}");
         }
         assert!(concerned("TRUNCATE shop.items", "other"));
         assert!(concerned("TRUNCATE \"SHOP\".`items`", ""));
@@ -444,7 +450,7 @@ mod tests {
     proptest::proptest! {
         #[test]
         fn no_bytes_panic(sql: Vec<u8>) {
-            let _ = verb(&sql);
+            let _ = statement_kind(&sql);
             let _ = concerns(&sql, b"a", "a", "b");
             let _ = makes_rows(&[b"CREATE VALUES", &sql[..]].concat());
         }

@@ -13,7 +13,7 @@ use crate::coherence::SourceId;
 
 /// Why there is no further connection to it.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum MachineError {
+pub(super) enum SourceError {
     #[error(transparent)]
     Connect(#[from] DirectError),
     #[error(transparent)]
@@ -25,7 +25,7 @@ pub(super) enum MachineError {
 
 /// See the module.
 #[derive(Clone)]
-pub(super) struct Machine {
+pub(super) struct SourceServer {
     pub(super) replica: Replica,
     pub(super) cluster: Arc<Cluster>,
     pub(super) server: Arc<Server>,
@@ -33,16 +33,16 @@ pub(super) struct Machine {
     pub(super) source: SourceId,
 }
 
-impl Machine {
+impl SourceServer {
     /// Connects to its address, and makes sure that it is this one that answers.
-    pub(super) async fn connect(&self) -> Result<Link, MachineError> {
+    pub(super) async fn connect(&self) -> Result<Link, SourceError> {
         let (mut link, flavor) = self.replica.connect(&self.cluster, &self.server).await?;
         let (uuid, server_id) = preflight::identity(&mut link, flavor).await?;
         let address = self.server.address().to_string();
         if source_id(flavor, &uuid, server_id, &address) == self.source {
             Ok(link)
         } else {
-            Err(MachineError::Another)
+            Err(SourceError::Another)
         }
     }
 }

@@ -23,7 +23,7 @@ const FILLS_BYTES_MAX: usize = 16 << 20;
 const QUIET_MS: u64 = 1000;
 
 /// What the feed tells, and what it is told. Shared by all threads.
-pub struct Board {
+pub struct FeedStatus {
     applied: watch::Sender<Arc<Applied>>,
     mappings: ArcSwap<MappingSet>,
     definitions: AtomicU64,
@@ -187,12 +187,12 @@ impl Counts {
     }
 }
 
-impl Board {
+impl FeedStatus {
     pub(crate) fn new(applied: Applied, tracking: Arc<Tracking>) -> (Arc<Self>, Fills) {
         let (fills, waiting) = mpsc::channel(FILLS_MAX);
         let fill_bytes = Arc::<AtomicUsize>::default();
         let bytes = Arc::clone(&fill_bytes);
-        let board = Self {
+        let feed_status = Self {
             applied: watch::Sender::new(Arc::new(applied)),
             mappings: ArcSwap::default(),
             definitions: AtomicU64::new(0),
@@ -205,7 +205,7 @@ impl Board {
             flush: Notify::new(),
             counts: Counts::default(),
         };
-        (Arc::new(board), Fills { waiting, bytes })
+        (Arc::new(feed_status), Fills { waiting, bytes })
     }
 
     /// What the store shows, now and whenever it changes. Changes may be seen late, and several as one.
@@ -345,9 +345,9 @@ mod tests {
         writer.open(MappingId(1), Mode::Bounded);
         let ticket = store.fill_begin(MappingId(1), Version::default()).unwrap();
         let nothing = Progress::nowhere().applied(Version::default());
-        let (board, mut fills) = Board::new(nothing, Tracking::new(1));
+        let (feed_status, mut fills) = FeedStatus::new(nothing, Tracking::new(1));
         let give = |bytes: usize| {
-            board.fill(Fill {
+            feed_status.fill(Fill {
                 ticket,
                 key: Box::new([1]),
                 row: Some(vec![0; bytes].into()),

@@ -12,8 +12,8 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 use super::copy::CopyError;
 use super::dump::DumpError;
 use super::link::Link;
-use super::machine::{Machine, MachineError};
 use super::progress::Progress;
+use super::source::{SourceError, SourceServer};
 use super::stream::Ended;
 use crate::coherence::{Place, Position};
 use crate::probes::Probes;
@@ -31,8 +31,8 @@ const RENEWAL: Duration = Duration::from_secs(10);
 const RENEWED: Duration = Duration::from_secs(2);
 
 /// Looks at the machine that is followed.
-pub(super) struct Watch {
-    machine: Machine,
+pub(super) struct LogContinuity {
+    source_server: SourceServer,
     probes: Arc<Probes>,
     progress: Rc<RefCell<Progress>>,
     link: Option<Link>,
@@ -44,10 +44,14 @@ pub(super) struct Watch {
     pause: Duration,
 }
 
-impl Watch {
-    pub(super) fn new(machine: Machine, probes: Arc<Probes>, progress: Rc<RefCell<Progress>>) -> Self {
+impl LogContinuity {
+    pub(super) fn new(
+        source_server: SourceServer,
+        probes: Arc<Probes>,
+        progress: Rc<RefCell<Progress>>,
+    ) -> Self {
         Self {
-            machine,
+            source_server,
             probes,
             progress,
             link: None,
@@ -67,7 +71,7 @@ impl Watch {
             match timeout(ANSWER, self.look()).await {
                 Ok(Ok(None)) => {}
                 Ok(Ok(Some(ended))) => return ended,
-                Ok(Err(CopyError::Machine(MachineError::Another))) => return Ended::Elsewhere,
+                Ok(Err(CopyError::Source(SourceError::Another))) => return Ended::Elsewhere,
                 // The stream finds out what is wrong.
                 Ok(Err(_)) | Err(_) => self.link = None,
             }
@@ -90,7 +94,7 @@ impl Watch {
             None => self.connect().await?,
         };
         let read = self.progress.borrow().position();
-        let end = end(&mut link, &mut self.machine).await?;
+        let end = end(&mut link, &mut self.source_server).await?;
         if let Some(read) = read.filter(|read| !end.covers(read)) {
             let ended = match end.is_like(&read) {
                 true => Ended::Reset,
@@ -114,24 +118,24 @@ impl Watch {
     }
 
     /// Another connection takes the place of the one there is. Where none can be made, that one still shows whether the log is the same.
-    async fn renew(&mut self) -> Result<(), MachineError> {
+    async fn renew(&mut self) -> Result<(), SourceError> {
         match timeout(RENEWED, self.connect()).await {
             Ok(Ok(link)) => self.link = Some(link),
-            Ok(Err(MachineError::Another)) => return Err(MachineError::Another),
+            Ok(Err(SourceError::Another)) => return Err(SourceError::Another),
             Ok(Err(_)) | Err(_) => {}
         }
         Ok(())
     }
 
-    async fn connect(&mut self) -> Result<Link, MachineError> {
+    async fn connect(&mut self) -> Result<Link, SourceError> {
         self.tried = Some(Instant::now());
-        self.machine.connect().await
+        self.source_server.connect().await
     }
 }
 
 /// Where the binary log of a machine ends now.
-pub(super) async fn end(link: &mut Link, machine: &mut Machine) -> Result<Position, DumpError> {
-    let (primary, source) = (&mut machine.primary, machine.source);
+pub(super) async fn end(link: &mut Link, source_server: &mut SourceServer) -> Result<Position, DumpError> {
+    let (primary, source) = (&mut source_server.primary, source_server.source);
     let place = if primary.flavor == Flavor::MariaDb && primary.strict {
         // Of another kind than what was read where GTIDs stand for places no more.
         let sql = "SELECT @@GLOBAL.gtid_binlog_pos FROM DUAL WHERE @@GLOBAL.gtid_strict_mode";

@@ -2,7 +2,7 @@
 //!
 //! A chunk of rows comes from one SELECT. An event for one of its rows may be applied before the chunk arrives; then the
 //! event's row is the newer one, or the newer ones are still to come, and the chunk's row must go. Before a
-//! chunk is asked for, a [mark](Window::mark) is made: what is applied until then the SELECT sees (the copier waits for that),
+//! chunk is asked for, a [mark](CopyWindow::mark) is made: what is applied until then the SELECT sees (the copier waits for that),
 //! what is applied later is remembered here until the chunk has been put into the store.
 //!
 //! What a transaction touches counts when it is committed. Neither a mark is made nor a row of a chunk kept before that.
@@ -11,7 +11,7 @@ use std::collections::{HashSet, VecDeque};
 
 /// Keys that were touched while chunks were under way. Marks have ascending numbers, one a chunk.
 #[derive(Debug, Default)]
-pub(super) struct Window {
+pub(super) struct CopyWindow {
     /// Number of the first of `touched`.
     first: u64,
     touched: VecDeque<HashSet<Box<[u8]>>>,
@@ -19,7 +19,7 @@ pub(super) struct Window {
     open: HashSet<Box<[u8]>>,
 }
 
-impl Window {
+impl CopyWindow {
     /// A chunk will be asked for. Returns its number.
     pub(super) fn mark(&mut self) -> u64 {
         debug_assert!(self.open.is_empty(), "within a transaction");
@@ -72,14 +72,14 @@ impl Window {
 mod tests {
     use super::*;
 
-    fn transaction(window: &mut Window, key: &[u8]) {
+    fn transaction(window: &mut CopyWindow, key: &[u8]) {
         window.touch(key);
         window.commit();
     }
 
     #[test]
     fn a_row_is_kept_unless_it_was_touched_after_its_mark() {
-        let mut window = Window::default();
+        let mut window = CopyWindow::default();
         transaction(&mut window, b"before any chunk");
         let first = window.mark();
         assert!(window.admits(first, b"before any chunk"));
@@ -98,7 +98,7 @@ mod tests {
 
     #[test]
     fn what_is_rolled_back_was_not_touched() {
-        let mut window = Window::default();
+        let mut window = CopyWindow::default();
         let mark = window.mark();
         transaction(&mut window, b"a");
         window.touch(b"a");

@@ -12,12 +12,12 @@ use config::{CacheMapping, MAPPINGS_MAX, MappingKind};
 use mysql_wire::gtid::Flavor;
 use tokio::time::Instant;
 
-use super::board::{MappingState, Phase};
 use super::copy::{COMMITTED, CopyError, shows_by_gtid, wait_until_visible};
-use super::machine::Machine;
 use super::progress::Progress;
+use super::source::SourceServer;
+use super::statement_kind;
+use super::status::{MappingState, Phase};
 use super::tables::RETRY;
-use super::words;
 use crate::mapping::{SESSION, TextRow};
 
 /// The statements that make the tables.
@@ -73,7 +73,7 @@ pub(super) fn is_one(schema: &[u8], table: &[u8]) -> bool {
 pub(super) fn concerned(sql: &[u8], default: &[u8]) -> bool {
     TABLES
         .iter()
-        .any(|(table, ..)| words::concerns(sql, default, SCHEMA, table))
+        .any(|(table, ..)| statement_kind::concerns(sql, default, SCHEMA, table))
 }
 
 /// What is wanted by the configuration.
@@ -144,7 +144,7 @@ struct Contents {
 
 /// The mappings of the configuration with those of the tables.
 #[derive(Debug)]
-pub(super) struct Containers {
+pub(super) struct MappingTables {
     wanted: Wanted,
     contents: [Contents; 2],
     /// When they are to be read.
@@ -153,7 +153,7 @@ pub(super) struct Containers {
     told: Vec<Refused>,
 }
 
-impl Containers {
+impl MappingTables {
     pub(super) fn new(wanted: Wanted) -> Self {
         Self {
             wanted,
@@ -327,15 +327,15 @@ impl Collected {
 
 /// A server whose tables are read, and what of it has been applied.
 pub(super) struct Reading {
-    pub(super) machine: Machine,
+    pub(super) source_server: SourceServer,
     pub(super) progress: Rc<RefCell<Progress>>,
 }
 
 impl Reading {
     /// Reads the tables, as new as what is applied now.
     pub(super) async fn run(self) -> Result<Answers, CopyError> {
-        let primary = &self.machine.primary;
-        let mut link = self.machine.connect().await?;
+        let primary = &self.source_server.primary;
+        let mut link = self.source_server.connect().await?;
         link.query(SESSION).await?;
         link.query(COMMITTED).await?;
         // Nobody's lock may keep the tables from being read again.
@@ -375,20 +375,20 @@ mod tests {
         values.map(|value| Some(value.as_bytes().to_vec())).to_vec()
     }
 
-    fn containers(configured: &[CacheMapping], rows: [&[TextRow]; 2]) -> Containers {
-        let mut containers = Containers::new(Wanted {
+    fn mapping_tables(configured: &[CacheMapping], rows: [&[TextRow]; 2]) -> MappingTables {
+        let mut mapping_tables = MappingTables::new(Wanted {
             mappings: configured.to_vec(),
             tables: true,
         });
-        containers.answered(Ok(rows.map(|rows| Answer::Rows(rows.to_vec()))));
-        containers
+        mapping_tables.answered(Ok(rows.map(|rows| Answer::Rows(rows.to_vec()))));
+        mapping_tables
     }
 
     #[test]
     fn rows_are_mappings() {
         let strings = [row(["a", "s", "t", "id", "v", ""])];
         let hashes = [row(["b", "s", "u", "x, y", "v,w", "xy"])];
-        let (wanted, refused) = containers(&[], [&strings, &hashes]).arrangement();
+        let (wanted, refused) = mapping_tables(&[], [&strings, &hashes]).arrangement();
         assert_eq!(refused, []);
         let mut a = CacheMapping::new("a", MappingKind::String, "s.t", &["id"], &["v"]);
         a.row_of = Some("forebay.string_containers".to_owned());
@@ -428,7 +428,7 @@ mod tests {
             ),
         ] {
             let strings = [good.clone(), row(wrong)];
-            let (wanted, refused) = containers(&[], [&strings, &[]]).arrangement();
+            let (wanted, refused) = mapping_tables(&[], [&strings, &[]]).arrangement();
             assert_eq!(wanted.len(), 1);
             let [refused] = refused.as_slice() else {
                 panic!("{wrong:?}")
@@ -440,7 +440,7 @@ mod tests {
         let many: Vec<_> = (0..=MAPPINGS_MAX)
             .map(|n| row([&format!("m{n}"), "s", "t", "id", "v", ""]))
             .collect();
-        let (wanted, refused) = containers(&[], [&many, &[]]).arrangement();
+        let (wanted, refused) = mapping_tables(&[], [&many, &[]]).arrangement();
         assert_eq!((wanted.len(), refused.len()), (MAPPINGS_MAX, 1));
     }
 
@@ -451,31 +451,31 @@ mod tests {
             row(["a", "s", "t", "id", "v", ""]),
             row(["b", "s", "t", "id", "v", ""]),
         ];
-        let mut containers = containers(std::slice::from_ref(&own), [&strings, &[]]);
-        let (wanted, refused) = containers.arrangement();
+        let mut mapping_tables = mapping_tables(std::slice::from_ref(&own), [&strings, &[]]);
+        let (wanted, refused) = mapping_tables.arrangement();
         assert_eq!(wanted[0], own);
         assert_eq!((wanted.len(), refused.len()), (2, 1));
         assert!(refused[0].is_overridden);
         // Without the tables there is nothing but the configuration.
-        containers.want(Wanted {
+        mapping_tables.want(Wanted {
             mappings: vec![own.clone()],
             tables: false,
         });
-        assert_eq!(containers.arrangement(), (vec![own], Vec::new()));
-        assert_eq!(containers.due(), None);
+        assert_eq!(mapping_tables.arrangement(), (vec![own], Vec::new()));
+        assert_eq!(mapping_tables.due(), None);
     }
 
     #[test]
     fn what_cannot_be_read_stays_as_it_was() {
         let strings = [row(["a", "s", "t", "id", "v", ""])];
-        let mut containers = containers(&[], [&strings, &[]]);
-        containers.answered(Ok([Answer::Refused("denied".to_owned()), Answer::Missing]));
-        let (wanted, refused) = containers.arrangement();
+        let mut mapping_tables = mapping_tables(&[], [&strings, &[]]);
+        mapping_tables.answered(Ok([Answer::Refused("denied".to_owned()), Answer::Missing]));
+        let (wanted, refused) = mapping_tables.arrangement();
         assert_eq!((wanted.len(), refused.len()), (1, 1));
         assert_eq!((&refused[0].name, refused[0].reason.as_str()), (&None, "denied"));
-        assert!(containers.due().is_some());
-        containers.answered(Ok([Answer::Missing, Answer::Missing]));
-        assert_eq!(containers.arrangement(), (Vec::new(), Vec::new()));
+        assert!(mapping_tables.due().is_some());
+        mapping_tables.answered(Ok([Answer::Missing, Answer::Missing]));
+        assert_eq!(mapping_tables.arrangement(), (Vec::new(), Vec::new()));
     }
 
     #[test]
