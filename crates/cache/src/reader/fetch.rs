@@ -14,7 +14,7 @@ use tokio::sync::{Semaphore, watch};
 use tokio::task::spawn_local;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
-use super::line::{AskError, Identity, Line, Primary, end_of_log, file_position};
+use super::primary_connection::{AskError, Identity, Primary, PrimaryConnection, end_of_log, file_position};
 use super::sql::{self, KEYS_MAX, Row};
 use crate::coherence::{Applied, Fill, FillVerdict, Place, Position, Visible};
 use crate::feed::FeedStatus;
@@ -23,7 +23,7 @@ use crate::mapping::Mapping;
 use crate::store::{FillTicket, Store};
 
 /// Questions that a worker has under way at the same time; further ones wait.
-const LINES_MAX: usize = 8;
+const CONNECTIONS_MAX: usize = 8;
 
 /// Pauses before the primary is asked again: the first, and the longest.
 const PAUSE_MIN: Duration = Duration::from_millis(1);
@@ -86,8 +86,8 @@ pub(super) struct Fetcher {
     store: Arc<Store>,
     feed_status: Arc<FeedStatus>,
     applied: watch::Receiver<Arc<Applied>>,
-    idle: RefCell<Vec<Line>>,
-    lines: Semaphore,
+    idle: RefCell<Vec<PrimaryConnection>>,
+    connections: Semaphore,
     waiting: Rc<Waiting>,
     limit: Duration,
     metrics: Arc<telemetry::Worker>,
@@ -129,7 +129,7 @@ impl Fetcher {
             applied: feed_status.applied(),
             feed_status,
             idle: RefCell::default(),
-            lines: Semaphore::new(LINES_MAX),
+            connections: Semaphore::new(CONNECTIONS_MAX),
             waiting: Rc::default(),
             limit,
             metrics,
@@ -202,22 +202,26 @@ impl Fetcher {
 
     /// One exchange with the primary. A connection that is gone is no reason to fail: another one is tried.
     async fn ask(&self, question: &Question, begun: &Applied) -> Result<Answer, AskError> {
-        let _permit = self.lines.acquire().await.map_err(|_| AskError::NoPrimary)?;
+        let _permit = self
+            .connections
+            .acquire()
+            .await
+            .map_err(|_| AskError::NoPrimary)?;
         let idle = self.idle.borrow_mut().pop();
-        if let Some(mut line) = idle.filter(|line| self.primary.is_current(line)) {
-            match exchange(&mut line, question, begun).await {
+        if let Some(mut connection) = idle.filter(|connection| self.primary.is_current(connection)) {
+            match exchange(&mut connection, question, begun).await {
                 Ok(answer) => {
-                    self.idle.borrow_mut().push(line);
+                    self.idle.borrow_mut().push(connection);
                     return Ok(answer);
                 }
                 Err(error) if error.is_final() => return Err(error),
                 Err(_) => {}
             }
         }
-        let mut line = self.primary.connect().await?;
-        let answer = exchange(&mut line, question, begun).await?;
-        self.primary.note_first_answer(&line);
-        self.idle.borrow_mut().push(line);
+        let mut connection = self.primary.connect().await?;
+        let answer = exchange(&mut connection, question, begun).await?;
+        self.primary.note_first_answer(&connection);
+        self.idle.borrow_mut().push(connection);
         Ok(answer)
     }
 
@@ -395,19 +399,27 @@ fn read(
 }
 
 /// Asks for the parts in one snapshot.
-async fn exchange(line: &mut Line, question: &Question, begun: &Applied) -> Result<Answer, AskError> {
-    match line.flavor {
-        Flavor::MySql => exchange_mysql(line, question, begun).await,
-        Flavor::MariaDb => exchange_mariadb(line, question, begun).await,
+async fn exchange(
+    connection: &mut PrimaryConnection,
+    question: &Question,
+    begun: &Applied,
+) -> Result<Answer, AskError> {
+    match connection.flavor {
+        Flavor::MySql => exchange_mysql(connection, question, begun).await,
+        Flavor::MariaDb => exchange_mariadb(connection, question, begun).await,
     }
 }
 
 /// What is visible is `gtid_executed`, read before the snapshot is taken. Without GTIDs nothing says what a snapshot has; then
 /// rows are read with locks, which wait for transactions that are in the binary log and not visible yet. So they are when some
-/// transactions have none, also while the server had them when the line was made, and while there are no GTIDs at all.
-async fn exchange_mysql(line: &mut Line, question: &Question, begun: &Applied) -> Result<Answer, AskError> {
+/// transactions have none, also while the server had them when the connection was made, and while there are no GTIDs at all.
+async fn exchange_mysql(
+    connection: &mut PrimaryConnection,
+    question: &Question,
+    begun: &Applied,
+) -> Result<Answer, AskError> {
     let parts = &question.parts;
-    let by_gtid = line.has_gtids && begun.is_numbered && !begun.gtids.is_empty();
+    let by_gtid = connection.has_gtids && begun.is_numbered && !begun.gtids.is_empty();
     let (begin, lock) = match by_gtid {
         true => (BEGIN, ""),
         false => ("START TRANSACTION", " FOR SHARE"),
@@ -415,8 +427,8 @@ async fn exchange_mysql(line: &mut Line, question: &Question, begun: &Applied) -
     let questions: Vec<String> = parts.iter().map(|part| format!("{}{lock}", part.sql)).collect();
     let mut statements = vec![begin];
     statements.extend(questions.iter().map(String::as_str));
-    statements.extend([COMMIT, line.status()]);
-    let (identity, answers) = line.ask(by_gtid, &statements, question.bytes_max).await?;
+    statements.extend([COMMIT, connection.status()]);
+    let (identity, answers) = connection.ask(by_gtid, &statements, question.bytes_max).await?;
     let until = end_of_log(identity.source, answers.last().map_or(&[], Vec::as_slice))?;
     let visible = match by_gtid {
         true => {
@@ -433,7 +445,11 @@ async fn exchange_mysql(line: &mut Line, question: &Question, begun: &Applied) -
 }
 
 /// The snapshot says itself where it is.
-async fn exchange_mariadb(line: &mut Line, question: &Question, begun: &Applied) -> Result<Answer, AskError> {
+async fn exchange_mariadb(
+    connection: &mut PrimaryConnection,
+    question: &Question,
+    begun: &Applied,
+) -> Result<Answer, AskError> {
     let parts = &question.parts;
     let by_gtid = matches!(
         begun.position,
@@ -447,11 +463,11 @@ async fn exchange_mariadb(line: &mut Line, question: &Question, begun: &Applied)
     if !by_gtid {
         statements.push(COMMIT);
     }
-    let (identity, mut answers) = line.ask(false, &statements, question.bytes_max).await?;
+    let (identity, mut answers) = connection.ask(false, &statements, question.bytes_max).await?;
     let rows = answers.split_off(2);
     let rows: Vec<Vec<TextRow>> = rows.into_iter().take(parts.len()).collect();
     let snapshot = answers.pop().ok_or(AskError::Malformed("no snapshot"))?;
-    let until = snapshot_position(line, &identity, &snapshot, by_gtid).await?;
+    let until = snapshot_position(connection, &identity, &snapshot, by_gtid).await?;
     Ok(Answer {
         visible: Visible::Snapshot(until.clone()),
         until,
@@ -460,7 +476,7 @@ async fn exchange_mariadb(line: &mut Line, question: &Question, begun: &Applied)
 }
 
 async fn snapshot_position(
-    line: &mut Line,
+    connection: &mut PrimaryConnection,
     identity: &Identity,
     snapshot: &[TextRow],
     by_gtid: bool,
@@ -481,11 +497,11 @@ async fn snapshot_position(
         "SELECT BINLOG_GTID_POS({}, {offset})",
         crate::mapping::quoted(file)
     );
-    line.link.send_queries(&[&question, COMMIT]).await?;
-    let gtids = line.link.result().await?;
-    line.link.result().await?;
+    connection.link.send_queries(&[&question, COMMIT]).await?;
+    let gtids = connection.link.result().await?;
+    connection.link.result().await?;
     let gtids = gtids.first().and_then(|row| row.first()?.as_deref());
-    super::line::gtid_position(
+    super::primary_connection::gtid_position(
         identity.source,
         gtids.ok_or(AskError::Malformed("no GTIDs of its snapshot"))?,
     )

@@ -24,10 +24,10 @@ use tokio::task::yield_now;
 use tokio::time::{Instant, Sleep, sleep_until, timeout};
 
 pub use self::gate::Gate;
-use self::gate::{Gates, Porch};
+use self::gate::{GateInbox, Gates};
 use super::NotFresh;
-use super::line::{AskError, Line, Primary};
-use super::waiting::{Place, Waiting};
+use super::primary_connection::{AskError, Primary, PrimaryConnection};
+use super::wait_list::{Place, WaitList};
 use crate::coherence::{self, Applied, Arrival, Position, Probe};
 use crate::probes::{Ended, Probes};
 
@@ -50,14 +50,14 @@ const LONG: Duration = Duration::from_secs(3600);
 pub(super) struct Index {
     probes: Arc<Probes>,
     state: RefCell<State>,
-    porch: Arc<Porch>,
+    inbox: Arc<GateInbox>,
     /// Longest wait of a read.
     limit: Duration,
     metrics: Arc<Worker>,
 }
 
 struct State {
-    waiting: Waiting,
+    wait_list: WaitList,
     /// Connections whose reads wait before they are read.
     gates: Gates,
     /// The last answer that was heard is for these.
@@ -88,17 +88,17 @@ struct Read<'i> {
 
 impl Drop for Read<'_> {
     fn drop(&mut self) {
-        self.index.state.borrow_mut().waiting.leave(self.place);
+        self.index.state.borrow_mut().wait_list.leave(self.place);
     }
 }
 
 impl Index {
     pub(super) fn new(probes: Arc<Probes>, limit: Duration, metrics: Arc<Worker>) -> Rc<Self> {
-        let porch = Porch::new(Arc::clone(&probes));
+        let inbox = GateInbox::new(Arc::clone(&probes));
         Rc::new(Self {
             probes,
-            state: RefCell::new(State::new(Gates::new(Arc::clone(&porch)))),
-            porch,
+            state: RefCell::new(State::new(Gates::new(Arc::clone(&inbox)))),
+            inbox,
             limit,
             metrics,
         })
@@ -112,16 +112,16 @@ impl Index {
             (place, std::mem::replace(&mut state.told, true))
         };
         if !told {
-            self.porch.arrived.notify_one();
+            self.inbox.arrived.notify_one();
         }
         let read = Read { index: self, place };
-        poll_fn(|context| self.state.borrow_mut().waiting.poll(read.place, context)).await
+        poll_fn(|context| self.state.borrow_mut().wait_list.poll(read.place, context)).await
     }
 
     /// A gate for the connection that this task serves.
     pub(super) fn gate(self: &Rc<Self>, task: &Waker) -> Gate {
-        let (number, bell) = self.state.borrow_mut().gates.add(task);
-        Gate::new(Rc::clone(self), number, bell)
+        let (number, gate_waker) = self.state.borrow_mut().gates.add(task);
+        Gate::new(Rc::clone(self), number, gate_waker)
     }
 
     /// See [`Gates::pass`].
@@ -142,7 +142,7 @@ impl Index {
     ) {
         let mut prober = Some(Prober {
             primary,
-            line: None,
+            connection: None,
             pause: PAUSE_MIN,
         });
         let mut ended = self.probes.ended();
@@ -194,7 +194,7 @@ impl Index {
                 // Its other end is the board's, which the primary holds.
                 Ok(()) = applied.changed(), if waits_for_feed => {}
                 _ = ended.changed(), if wants_probe => {}
-                () = self.porch.arrived.notified(), if !wants_probe || (asking.is_none() && !is_asked) => {}
+                () = self.inbox.arrived.notified(), if !wants_probe || (asking.is_none() && !is_asked) => {}
                 () = timer.as_mut() => {}
             }
         }
@@ -205,8 +205,8 @@ impl Index {
     fn set_timer(&self, timer: Pin<&mut Sleep>, look_again: Option<Instant>, is_asking: bool) {
         let mut state = self.state.borrow_mut();
         let state = &mut *state;
-        let deadline = state.waiting.first().map(|(_, since)| since + self.limit);
-        let at_gates = match state.gates.waiting.first() {
+        let deadline = state.wait_list.first().map(|(_, since)| since + self.limit);
+        let at_gates = match state.gates.wait_list.first() {
             Some((_, since)) => Some(since + self.limit.min(gate::WAIT_MAX)),
             None if is_asking && !state.gates.is_empty() => Some(Instant::now() + gate::WAIT_MAX),
             None => None,
@@ -265,21 +265,21 @@ impl Index {
                     *shared += 1;
                     self.metrics.cache.wait_seconds.record(now - since);
                 };
-                state.waiting.end(*serves, &Ok(()), &mut waited);
-                state.gates.waiting.end(*serves, &Ok(()), waited);
+                state.wait_list.end(*serves, &Ok(()), &mut waited);
+                state.gates.wait_list.end(*serves, &Ok(()), waited);
             } else if applied.may_cover(position) {
                 break;
             }
             state.answered.pop_front();
         }
         if let Some(moment) = now.checked_sub(self.limit)
-            && state.waiting.first().is_some_and(|(_, since)| since <= moment)
+            && state.wait_list.first().is_some_and(|(_, since)| since <= moment)
         {
             let error = Err(NotFresh {
                 waited: self.limit,
                 reason: state.reason(applied),
             });
-            state.waiting.expire(moment, &error, |since| {
+            state.wait_list.expire(moment, &error, |since| {
                 self.metrics.cache.not_fresh.inc();
                 self.metrics.cache.wait_seconds.record(now - since);
             });
@@ -288,7 +288,7 @@ impl Index {
         if let Some(moment) = now.checked_sub(self.limit.min(gate::WAIT_MAX))
             && state
                 .gates
-                .waiting
+                .wait_list
                 .first()
                 .is_some_and(|(_, since)| since <= moment)
         {
@@ -296,7 +296,7 @@ impl Index {
                 waited: gate::WAIT_MAX,
                 reason: state.reason(applied),
             });
-            state.gates.waiting.expire(moment, &error, |_| ());
+            state.gates.wait_list.expire(moment, &error, |_| ());
         }
         let first = state.first();
         while let Some((serves, _)) = state.answered.front()
@@ -305,7 +305,7 @@ impl Index {
             state.answered.pop_front();
         }
         let served = state.answered.back().map(|(serves, _)| *serves);
-        let last = state.waiting.last().max(state.gates.waiting.last());
+        let last = state.wait_list.last().max(state.gates.wait_list.last());
         let wants_probe = first.is_some() && last > served;
         (wants_probe, !state.answered.is_empty())
     }
@@ -344,7 +344,7 @@ impl Index {
 impl State {
     fn new(gates: Gates) -> Self {
         Self {
-            waiting: Waiting::default(),
+            wait_list: WaitList::default(),
             gates,
             heard: None,
             answered: VecDeque::new(),
@@ -357,14 +357,14 @@ impl State {
 
     /// The first who still waits.
     fn first(&mut self) -> Option<Arrival> {
-        let (read, gate) = (self.waiting.first(), self.gates.waiting.first());
+        let (read, gate) = (self.wait_list.first(), self.gates.wait_list.first());
         let arrivals = [read, gate].into_iter().flatten();
         arrivals.map(|(arrival, _)| arrival).min()
     }
 
     fn enter(&mut self, arrival: Arrival, now: Instant) -> Place {
         self.came += 1;
-        self.waiting.enter(arrival, now)
+        self.wait_list.enter(arrival, now)
     }
 
     /// Why reads wait.
@@ -433,7 +433,7 @@ async fn answered(asking: &mut Option<Asking>) -> Answer {
 /// Asks the primary where it is, over one connection that it keeps.
 struct Prober {
     primary: Rc<Primary>,
-    line: Option<Line>,
+    connection: Option<PrimaryConnection>,
     /// After the next failure.
     pause: Duration,
 }
@@ -454,7 +454,7 @@ impl Prober {
                 (self, Ok(position))
             }
             Err(error) => {
-                self.line = None;
+                self.connection = None;
                 self.pause = PAUSE_MAX.min(self.pause * 2);
                 (self, Err(error.to_string().into()))
             }
@@ -462,13 +462,16 @@ impl Prober {
     }
 
     async fn position(&mut self, by_gtid: bool) -> Result<Position, AskError> {
-        let current = self.line.take().filter(|line| self.primary.is_current(line));
-        if let Some(line) = current {
-            return self.line.insert(line).position(by_gtid).await;
+        let current = self
+            .connection
+            .take()
+            .filter(|connection| self.primary.is_current(connection));
+        if let Some(connection) = current {
+            return self.connection.insert(connection).position(by_gtid).await;
         }
-        let line = self.line.insert(self.primary.connect().await?);
-        let position = line.position(by_gtid).await?;
-        self.primary.note_first_answer(line);
+        let connection = self.connection.insert(self.primary.connect().await?);
+        let position = connection.position(by_gtid).await?;
+        self.primary.note_first_answer(connection);
         Ok(position)
     }
 }

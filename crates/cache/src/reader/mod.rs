@@ -2,10 +2,10 @@
 
 mod fetch;
 mod index;
-mod line;
-mod question;
+mod position_query;
+mod primary_connection;
 mod sql;
-mod waiting;
+mod wait_list;
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ use crate::mapping::{Mapping, MappingSet};
 use crate::store::{Found, Store};
 use fetch::Fetcher;
 use index::Index;
-use line::Primary;
+use primary_connection::Primary;
 
 /// Memory was not new enough in time.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -1,14 +1,14 @@
 //! Connections whose next request is a strong read, most likely: their tasks run when memory is fresh enough for it, and not
 //! before. So a read costs one turn of its connection's task instead of two.
 //!
-//! While such a connection waits for its client, the readiness of its socket rings a [`Bell`] instead of waking its task. The
+//! While such a connection waits for its client, the readiness of its socket wakes a [`GateWaker`] instead of waking its task. The
 //! worker's index asks the primary for all that have rung, and wakes their tasks once what the answer says is applied. The first
-//! request that is read then is fresh: its first byte was there when the bell rang, so it was sent before the probe was. What comes
+//! request that is read then is fresh: its first byte was there when that woke, so it was sent before the probe was. What comes
 //! behind it in the same bytes may have come later, and waits by itself.
 //!
 //! That holds while nothing rings but bytes at the socket, and whoever reads them is the first who does since:
 //!
-//! - a task that looks for bytes for any other reason takes back that its bell has rung;
+//! - a task that looks for bytes for any other reason takes back that its waker was woken;
 //! - tokio ends polls of a task that has done much, and wakes what was given to it: reads at a gate are exempt from that;
 //! - bytes of TLS need be none of a request: only plain sockets have gates.
 //!
@@ -30,7 +30,7 @@ use tokio::time::Instant;
 use super::Index;
 use crate::coherence::Arrival;
 use crate::probes::Probes;
-use crate::reader::waiting::{Place, Waiting};
+use crate::reader::wait_list::{Place, WaitList};
 
 /// Longest wait at a gate: other commands than reads wait, too.
 pub(super) const WAIT_MAX: Duration = Duration::from_millis(10);
@@ -39,12 +39,16 @@ pub(super) const WAIT_MAX: Duration = Duration::from_millis(10);
 pub struct Gate {
     index: Rc<Index>,
     number: usize,
-    bell: Waker,
+    gate_waker: Waker,
 }
 
 impl Gate {
-    pub(super) fn new(index: Rc<Index>, number: usize, bell: Waker) -> Self {
-        Self { index, number, bell }
+    pub(super) fn new(index: Rc<Index>, number: usize, gate_waker: Waker) -> Self {
+        Self {
+            index,
+            number,
+            gate_waker,
+        }
     }
 
     /// Reads from a plain socket with `read`. With the bytes comes whether memory is as fresh as a strong read demands that is the
@@ -58,8 +62,8 @@ impl Gate {
         mut read: impl FnMut(&mut Context<'_>) -> Poll<io::Result<usize>>,
     ) -> Poll<io::Result<(usize, bool)>> {
         let is_fresh = self.index.pass(self.number, cx.waker());
-        let mut at_bell = Context::from_waker(&self.bell);
-        let read = pin!(unconstrained(poll_fn(|_| read(&mut at_bell)))).poll(cx);
+        let mut at_gate_waker = Context::from_waker(&self.gate_waker);
+        let read = pin!(unconstrained(poll_fn(|_| read(&mut at_gate_waker)))).poll(cx);
         read.map_ok(|n| (n, is_fresh))
     }
 }
@@ -80,8 +84,8 @@ impl Drop for Gate {
     }
 }
 
-/// Where bells of a worker ring.
-pub(super) struct Porch {
+/// Where wakers of the gates of a worker say that they were woken.
+pub(super) struct GateInbox {
     probes: Arc<Probes>,
     /// Somebody has come.
     pub(super) arrived: Notify,
@@ -102,14 +106,14 @@ struct Ring {
 }
 
 /// What the readiness of a socket wakes.
-struct Bell {
-    porch: Arc<Porch>,
+struct GateWaker {
+    inbox: Arc<GateInbox>,
     gate: usize,
     /// No two waits at gates have the same.
     round: AtomicU64,
 }
 
-impl Wake for Bell {
+impl Wake for GateWaker {
     fn wake(self: Arc<Self>) {
         self.wake_by_ref();
     }
@@ -118,19 +122,19 @@ impl Wake for Bell {
         let ring = Ring {
             gate: self.gate,
             round: self.round.load(Ordering::Acquire),
-            arrival: self.porch.probes.arrive(),
+            arrival: self.inbox.probes.arrive(),
         };
-        let mut rings = self.porch.rings();
+        let mut rings = self.inbox.rings();
         rings.all.push(ring);
         if rings.since.is_none() {
             rings.since = Some(Instant::now());
             drop(rings);
-            self.porch.arrived.notify_one();
+            self.inbox.arrived.notify_one();
         }
     }
 }
 
-impl Porch {
+impl GateInbox {
     pub(super) fn new(probes: Arc<Probes>) -> Arc<Self> {
         Arc::new(Self {
             probes,
@@ -146,29 +150,29 @@ impl Porch {
 
 /// The gates of a worker.
 pub(super) struct Gates {
-    porch: Arc<Porch>,
+    inbox: Arc<GateInbox>,
     all: Vec<Option<Keeper>>,
     free: Vec<usize>,
     round: u64,
     /// Those that have rung.
-    pub(super) waiting: Waiting,
+    pub(super) wait_list: WaitList,
 }
 
 struct Keeper {
-    bell: Arc<Bell>,
+    gate_waker: Arc<GateWaker>,
     task: Waker,
     /// Since it has rung.
     place: Option<Place>,
 }
 
 impl Gates {
-    pub(super) fn new(porch: Arc<Porch>) -> Self {
+    pub(super) fn new(inbox: Arc<GateInbox>) -> Self {
         Self {
-            porch,
+            inbox,
             all: Vec::new(),
             free: Vec::new(),
             round: 0,
-            waiting: Waiting::default(),
+            wait_list: WaitList::default(),
         }
     }
 
@@ -176,21 +180,21 @@ impl Gates {
         self.all.len() == self.free.len()
     }
 
-    /// A gate for the connection of this task: its number, and what rings its bell.
+    /// A gate for the connection of this task: its number, and its waker.
     pub(super) fn add(&mut self, task: &Waker) -> (usize, Waker) {
         let number = self.free.pop().unwrap_or_else(|| {
             self.all.push(None);
             self.all.len() - 1
         });
         self.round += 1;
-        let bell = Arc::new(Bell {
-            porch: Arc::clone(&self.porch),
+        let gate_waker = Arc::new(GateWaker {
+            inbox: Arc::clone(&self.inbox),
             gate: number,
             round: AtomicU64::new(self.round),
         });
-        let rings = Waker::from(Arc::clone(&bell));
+        let rings = Waker::from(Arc::clone(&gate_waker));
         self.all[number] = Some(Keeper {
-            bell,
+            gate_waker,
             task: task.clone(),
             place: None,
         });
@@ -201,24 +205,24 @@ impl Gates {
         if let Some(keeper) = self.all[number].take() {
             self.free.push(number);
             if let Some(place) = keeper.place {
-                self.waiting.leave(place);
+                self.wait_list.leave(place);
             }
         }
     }
 
     /// Takes up who has rung, and tells how many they are.
     pub(super) fn admit(&mut self) -> u64 {
-        let mut rings = self.porch.rings();
+        let mut rings = self.inbox.rings();
         let Some(since) = rings.since.take() else { return 0 };
         let mut came = 0;
         for ring in rings.all.drain(..) {
             // It may have been passed since.
             if let Some(keeper) = &mut self.all[ring.gate]
-                && keeper.bell.round.load(Ordering::Acquire) == ring.round
+                && keeper.gate_waker.round.load(Ordering::Acquire) == ring.round
                 && keeper.place.is_none()
             {
-                let place = self.waiting.enter(ring.arrival, since);
-                self.waiting.will_wake(place, keeper.task.clone());
+                let place = self.wait_list.enter(ring.arrival, since);
+                self.wait_list.will_wake(place, keeper.task.clone());
                 keeper.place = Some(place);
                 came += 1;
             }
@@ -232,13 +236,13 @@ impl Gates {
             return false;
         };
         self.round += 1;
-        keeper.bell.round.store(self.round, Ordering::Release);
+        keeper.gate_waker.round.store(self.round, Ordering::Release);
         keeper.task.clone_from(task);
         let Some(place) = keeper.place.take() else {
             return false;
         };
-        let is_fresh = self.waiting.has_ended_well(place);
-        self.waiting.leave(place);
+        let is_fresh = self.wait_list.has_ended_well(place);
+        self.wait_list.leave(place);
         is_fresh
     }
 }

@@ -88,7 +88,7 @@ impl Worker {
 impl Read<'_> {
     fn poll(&self) -> Poll<Result<(), NotFresh>> {
         let context = Context::from_waker(Waker::noop());
-        self.index.state.borrow_mut().waiting.poll(self.place, &context)
+        self.index.state.borrow_mut().wait_list.poll(self.place, &context)
     }
 }
 

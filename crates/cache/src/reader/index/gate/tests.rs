@@ -46,7 +46,7 @@ impl Guarded {
         // What has rung before has been passed.
         assert_eq!(worker.index.state.borrow_mut().gates.admit(), 0);
         self.client.write_all(text.as_bytes()).await.unwrap();
-        while worker.index.porch.rings().all.is_empty() {
+        while worker.index.inbox.rings().all.is_empty() {
             tokio::task::yield_now().await;
         }
     }

@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use upstream::login::Account;
 use upstream::{Cluster, Direct, DirectError, ServerId, Topology};
 
-use super::question::Asks;
+use super::position_query::Asks;
 use crate::coherence::{Place, Position, SourceId};
 use crate::feed::link::{Link, LinkError, TextRow};
 use crate::feed::{FeedStatus, source_id, words_of_mariadb};
@@ -106,7 +106,7 @@ impl Strays {
 }
 
 /// A connection to the server that was the primary when it was opened.
-pub(super) struct Line {
+pub(super) struct PrimaryConnection {
     pub(super) link: Link,
     pub(super) flavor: Flavor,
     server: ServerId,
@@ -154,7 +154,7 @@ impl Primary {
     }
 
     /// Connects to the primary of this moment.
-    pub(super) async fn connect(&self) -> Result<Line, AskError> {
+    pub(super) async fn connect(&self) -> Result<PrimaryConnection, AskError> {
         let topology = self.cluster.topology();
         let server = Arc::clone(&topology.primary().ok_or(AskError::NoPrimary)?.server);
         let password = self
@@ -173,7 +173,7 @@ impl Primary {
         })?;
         let flavor = direct.flavor;
         let table = self.table();
-        let mut line = Line {
+        let mut connection = PrimaryConnection {
             link: Link::new(direct),
             flavor,
             server: server.id(),
@@ -192,23 +192,23 @@ impl Primary {
             topology,
             config::Topology::GroupReplication | config::Topology::Galera
         );
-        line.prepare(in_group).await?;
-        Ok(line)
+        connection.prepare(in_group).await?;
+        Ok(connection)
     }
 
-    /// The line goes to the primary of this moment, where that is now.
-    pub(super) fn is_current(&self, line: &Line) -> bool {
+    /// The connection goes to the primary of this moment, where that is now.
+    pub(super) fn is_current(&self, connection: &PrimaryConnection) -> bool {
         let topology = self.cluster.topology();
         let is_primary = topology.primary().is_some_and(|primary| {
-            primary.server.id() == line.server && !line.link.is_elsewhere(&primary.server)
+            primary.server.id() == connection.server && !connection.link.is_elsewhere(&primary.server)
         });
-        is_primary && line.table == self.table() && !self.gives_up(line)
+        is_primary && connection.table == self.table() && !self.gives_up(connection)
     }
 
-    /// The line leads to another machine than the feed's, and it is time to see where its address leads now.
-    fn gives_up(&self, line: &Line) -> bool {
+    /// The connection leads to another machine than the feed's, and it is time to see where its address leads now.
+    fn gives_up(&self, connection: &PrimaryConnection) -> bool {
         let probes = self.feed_status.probes();
-        if !line.met.get().is_some_and(|met| probes.is_elsewhere(met)) {
+        if !connection.met.get().is_some_and(|met| probes.is_elsewhere(met)) {
             return false;
         }
         let mut strays = self.strays.get();
@@ -217,11 +217,11 @@ impl Primary {
         gives_up
     }
 
-    /// A line that was just made has its first answer. Where it leads to the feed's machine others will, too: each stray that is left is given
+    /// A connection that was just made has its first answer. Where it leads to the feed's machine others will, too: each stray that is left is given
     /// up as soon as it is used.
-    pub(super) fn note_first_answer(&self, line: &Line) {
+    pub(super) fn note_first_answer(&self, connection: &PrimaryConnection) {
         let probes = self.feed_status.probes();
-        if line.met.get().is_some_and(|met| !probes.is_elsewhere(met)) {
+        if connection.met.get().is_some_and(|met| !probes.is_elsewhere(met)) {
             self.strays.set(Strays::default());
         }
     }
@@ -246,7 +246,7 @@ impl Primary {
     }
 }
 
-impl Line {
+impl PrimaryConnection {
     /// Makes the session one whose answers mean what is read here.
     async fn prepare(&mut self, in_group: bool) -> Result<(), AskError> {
         self.link.query(SESSION).await?;

@@ -13,7 +13,7 @@ use crate::coherence::Arrival;
 
 /// See the module.
 #[derive(Debug, Default)]
-pub(super) struct Waiting {
+pub(super) struct WaitList {
     queue: VecDeque<Entry>,
     slots: Vec<Slot>,
     free: Vec<usize>,
@@ -26,7 +26,7 @@ struct Entry {
     place: Place,
 }
 
-/// Where a read finds out how its wait ended. To be given to [`Waiting::leave`] in the end.
+/// Where a read finds out how its wait ended. To be given to [`WaitList::leave`] in the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Place {
     slot: usize,
@@ -41,7 +41,7 @@ struct Slot {
     ended: Option<Result<(), NotFresh>>,
 }
 
-impl Waiting {
+impl WaitList {
     pub(super) fn enter(&mut self, arrival: Arrival, since: Instant) -> Place {
         debug_assert!(self.queue.back().is_none_or(|last| last.arrival <= arrival));
         let slot = self.free.pop().unwrap_or_else(|| {
@@ -150,53 +150,53 @@ mod tests {
 
     use super::*;
 
-    fn poll(waiting: &mut Waiting, place: Place) -> Poll<Result<(), NotFresh>> {
-        waiting.poll(place, &Context::from_waker(Waker::noop()))
+    fn poll(wait_list: &mut WaitList, place: Place) -> Poll<Result<(), NotFresh>> {
+        wait_list.poll(place, &Context::from_waker(Waker::noop()))
     }
 
     #[test]
     fn waits_end_from_the_front() {
-        let mut waiting = Waiting::default();
+        let mut wait_list = WaitList::default();
         let now = Instant::now();
         let arrivals = [0, 0, 1, 2].map(Arrival::after);
-        let places = arrivals.map(|arrival| waiting.enter(arrival, now));
-        assert_eq!(waiting.last(), Some(arrivals[3]));
+        let places = arrivals.map(|arrival| wait_list.enter(arrival, now));
+        assert_eq!(wait_list.last(), Some(arrivals[3]));
         let mut ended = 0;
-        waiting.leave(places[1]);
-        waiting.end(arrivals[2], &Ok(()), |_| ended += 1);
+        wait_list.leave(places[1]);
+        wait_list.end(arrivals[2], &Ok(()), |_| ended += 1);
         assert_eq!(ended, 2, "one had gone");
-        assert_eq!(poll(&mut waiting, places[0]), Poll::Ready(Ok(())));
-        assert_eq!(poll(&mut waiting, places[2]), Poll::Ready(Ok(())));
-        assert_eq!(poll(&mut waiting, places[3]), Poll::Pending);
-        assert_eq!(waiting.first(), Some((arrivals[3], now)));
+        assert_eq!(poll(&mut wait_list, places[0]), Poll::Ready(Ok(())));
+        assert_eq!(poll(&mut wait_list, places[2]), Poll::Ready(Ok(())));
+        assert_eq!(poll(&mut wait_list, places[3]), Poll::Pending);
+        assert_eq!(wait_list.first(), Some((arrivals[3], now)));
     }
 
     #[test]
     fn a_place_that_is_used_again_has_nothing_of_the_read_before() {
-        let mut waiting = Waiting::default();
+        let mut wait_list = WaitList::default();
         let now = Instant::now();
         let first = Arrival::after(0);
-        let gone = waiting.enter(first, now);
-        waiting.leave(gone);
-        let second = waiting.enter(Arrival::after(1), now);
+        let gone = wait_list.enter(first, now);
+        wait_list.leave(gone);
+        let second = wait_list.enter(Arrival::after(1), now);
         assert_eq!(gone.slot, second.slot);
-        waiting.end(first, &Ok(()), |_| panic!("nobody waits for this"));
-        assert_eq!(poll(&mut waiting, second), Poll::Pending);
-        assert!(waiting.first().is_some());
+        wait_list.end(first, &Ok(()), |_| panic!("nobody waits for this"));
+        assert_eq!(poll(&mut wait_list, second), Poll::Pending);
+        assert!(wait_list.first().is_some());
     }
 
     #[test]
     fn who_has_waited_for_too_long_is_told_why() {
-        let mut waiting = Waiting::default();
+        let mut wait_list = WaitList::default();
         let now = Instant::now();
-        let early = waiting.enter(Arrival::after(0), now);
-        let late = waiting.enter(Arrival::after(0), now + Duration::from_secs(2));
+        let early = wait_list.enter(Arrival::after(0), now);
+        let late = wait_list.enter(Arrival::after(0), now + Duration::from_secs(2));
         let error = NotFresh {
             waited: Duration::from_secs(1),
             reason: "so".into(),
         };
-        waiting.expire(now + Duration::from_secs(1), &Err(error.clone()), |_| ());
-        assert_eq!(poll(&mut waiting, early), Poll::Ready(Err(error)));
-        assert_eq!(poll(&mut waiting, late), Poll::Pending);
+        wait_list.expire(now + Duration::from_secs(1), &Err(error.clone()), |_| ());
+        assert_eq!(poll(&mut wait_list, early), Poll::Ready(Err(error)));
+        assert_eq!(poll(&mut wait_list, late), Poll::Pending);
     }
 }

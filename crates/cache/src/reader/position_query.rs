@@ -4,7 +4,9 @@
 
 use mysql_wire::{Command, write_packet};
 
-use super::line::{AskError, Line, POSITION_MAX, end_of_log, file_number, gtid_position, is_strict};
+use super::primary_connection::{
+    AskError, POSITION_MAX, PrimaryConnection, end_of_log, file_number, gtid_position, is_strict,
+};
 use crate::coherence::{Place, Position, SourceId};
 use crate::feed::link::{Link, LinkError};
 
@@ -12,7 +14,7 @@ const NO_POSITION: AskError = AskError::Malformed("no position in its binary log
 
 /// A question that was prepared.
 #[derive(Default)]
-pub(super) struct Question {
+pub(super) struct PositionQuery {
     /// Executions of its statements.
     packets: Vec<u8>,
     /// The first row of each of the answers.
@@ -21,24 +23,24 @@ pub(super) struct Question {
     known: Option<(Vec<u8>, SourceId)>,
 }
 
-/// How a line asks where the primary is.
+/// How a connection asks where the primary is.
 #[derive(Default)]
 pub(super) enum Asks {
     #[default]
     NotYet,
-    Prepared(Question),
+    Prepared(PositionQuery),
     /// This server does not let itself be asked otherwise.
     Text,
 }
 
-impl Line {
-    /// Where the primary is now: its GTIDs, or the end of its binary log. After an error the line is of no use.
+impl PrimaryConnection {
+    /// Where the primary is now: its GTIDs, or the end of its binary log. After an error the connection is of no use.
     pub(super) async fn position(&mut self, by_gtid: bool) -> Result<Position, AskError> {
         let at = usize::from(by_gtid);
         match std::mem::take(&mut self.asks[at]) {
-            Asks::Prepared(mut question) => {
-                let position = question.ask(self, by_gtid).await?;
-                self.asks[at] = Asks::Prepared(question);
+            Asks::Prepared(mut query) => {
+                let position = query.ask(self, by_gtid).await?;
+                self.asks[at] = Asks::Prepared(query);
                 Ok(position)
             }
             Asks::Text => {
@@ -48,16 +50,16 @@ impl Line {
             }
             Asks::NotYet => {
                 let before = self.position_by_text(by_gtid).await?;
-                let Some(mut question) = self.prepare_question(by_gtid).await? else {
+                let Some(mut query) = self.prepare_query(by_gtid).await? else {
                     self.asks[at] = Asks::Text;
                     return Ok(before);
                 };
                 // Between two answers in text it must say what they say.
-                let answer = question.ask(self, by_gtid).await;
+                let answer = query.ask(self, by_gtid).await;
                 let after = self.position_by_text(by_gtid).await?;
                 let agrees = answer.is_ok_and(|answer| answer.covers(&before) && after.covers(&answer));
                 self.asks[at] = match agrees {
-                    true => Asks::Prepared(question),
+                    true => Asks::Prepared(query),
                     false => Asks::Text,
                 };
                 Ok(after)
@@ -79,45 +81,45 @@ impl Line {
     }
 
     /// `None` where the server does not prepare it, or has too many statements.
-    async fn prepare_question(&mut self, by_gtid: bool) -> Result<Option<Question>, AskError> {
+    async fn prepare_query(&mut self, by_gtid: bool) -> Result<Option<PositionQuery>, AskError> {
         let identity = self.identity(by_gtid).to_owned();
         let status = (!by_gtid).then_some(self.status());
-        let mut question = Question::default();
+        let mut query = PositionQuery::default();
         for sql in [Some(identity.as_str()), status].into_iter().flatten() {
             let prepared = match self.link.prepare(sql).await {
                 Err(LinkError::Refused(_)) => return Ok(None),
                 other => other?,
             };
-            write_packet(&mut question.packets, &mut 0, &execution(prepared.statement_id));
-            question.rows.push(Vec::new());
+            write_packet(&mut query.packets, &mut 0, &execution(prepared.statement_id));
+            query.rows.push(Vec::new());
         }
-        Ok(Some(question))
+        Ok(Some(query))
     }
 }
 
-impl Question {
-    async fn ask(&mut self, line: &mut Line, by_gtid: bool) -> Result<Position, AskError> {
-        line.link.write(&self.packets).await?;
+impl PositionQuery {
+    async fn ask(&mut self, connection: &mut PrimaryConnection, by_gtid: bool) -> Result<Position, AskError> {
+        connection.link.write(&self.packets).await?;
         let mut refused = None;
         for row in &mut self.rows {
-            match first_row(&mut line.link, row).await {
+            match first_row(&mut connection.link, row).await {
                 Err(error @ LinkError::Refused(_)) => refused = refused.or(Some(error)),
                 other => other?,
             }
         }
         match refused {
             Some(error) => Err(error.into()),
-            None => self.position(line, by_gtid),
+            None => self.position(connection, by_gtid),
         }
     }
 
-    fn position(&mut self, line: &Line, by_gtid: bool) -> Result<Position, AskError> {
+    fn position(&mut self, connection: &PrimaryConnection, by_gtid: bool) -> Result<Position, AskError> {
         let mut values = Values::of(self.rows.first())?;
         let words = values.text()?;
         let source = match &self.known {
             Some((known, source)) if known == words => *source,
             _ => {
-                let source = line.source(words)?;
+                let source = connection.source(words)?;
                 if by_gtid && !is_strict(words) {
                     return Err(AskError::NotStrict);
                 }
