@@ -11,12 +11,12 @@ use super::command::Command;
 use super::execute::Execution;
 use super::rows::Space;
 use super::session::Session;
-use super::{Present, Service};
+use super::{MappingSnapshot, Service};
 
 /// See the module.
 pub(super) struct Batch {
     pub(super) began: Instant,
-    pub(super) mappings: Rc<Present>,
+    pub(super) mappings: Rc<MappingSnapshot>,
     /// Whether the store is fresh enough for them; or why not.
     pub(super) fresh: Option<Result<(), String>>,
     /// That is so for the first request only, which was waited for at a gate.
@@ -37,7 +37,7 @@ pub(super) struct Batch {
 
 impl Batch {
     /// `first_is_fresh`: the store is fresh enough for the first of them.
-    pub(super) fn new(mappings: Rc<Present>, level: ReadConsistency, first_is_fresh: bool) -> Self {
+    pub(super) fn new(mappings: Rc<MappingSnapshot>, level: ReadConsistency, first_is_fresh: bool) -> Self {
         Self {
             began: Instant::now(),
             mappings,
@@ -118,7 +118,7 @@ mod tests {
 
     fn batch(first_is_fresh: bool) -> Batch {
         Batch::new(
-            Rc::new(Present(Arc::new(MappingSet::new([], [])))),
+            Rc::new(MappingSnapshot(Arc::new(MappingSet::new([], [])))),
             ReadConsistency::Strong,
             first_is_fresh,
         )

@@ -7,7 +7,7 @@ use dataplane::extension::Guest;
 use mysql_wire::gtid::{Flavor, GtidSet};
 use resp_wire::{Args, Writer, parse_integer};
 
-use super::clients::Card;
+use super::clients::ClientInfo;
 use super::refusal::{Refusal, shown};
 use super::session::{Replies, Session};
 use super::tracking;
@@ -98,9 +98,11 @@ pub(crate) fn client(
         (b"kill", 3) => {
             let address = args.get(2).unwrap_or_default();
             let all = session.listed.clients().all();
-            let is_meant = |card: &&Arc<Card>| card.address().as_bytes() == address;
+            let is_meant = |client_info: &&Arc<ClientInfo>| client_info.address().as_bytes() == address;
             match all.iter().find(is_meant) {
-                Some(card) if may_kill(session, card) && guest.kill(card.id()) => out.simple("OK"),
+                Some(client_info) if may_kill(session, client_info) && guest.kill(client_info.id()) => {
+                    out.simple("OK")
+                }
                 _ => return Err(Refusal::Other("No such client".into())),
             }
         }
@@ -165,7 +167,7 @@ fn set_info(session: &Session, args: Args<'_>) -> Result<(), Refusal> {
 
 fn list(session: &Session, filters: Args<'_>) -> Result<String, Refusal> {
     let clients = session.listed.clients();
-    let cards = match filters.get(0) {
+    let client_infos = match filters.get(0) {
         None => clients.all(),
         Some(option) if option.eq_ignore_ascii_case(b"id") && filters.len() > 1 => {
             let ids = filters.from(1);
@@ -184,8 +186,8 @@ fn list(session: &Session, filters: Args<'_>) -> Result<String, Refusal> {
         Some(_) => return Err(Refusal::Syntax),
     };
     let mut lines = String::new();
-    for card in cards {
-        card.describe(&mut lines);
+    for client_info in client_infos {
+        client_info.describe(&mut lines);
         lines.push('\n');
     }
     Ok(lines)
@@ -213,14 +215,14 @@ fn reply(session: &mut Session, args: Args<'_>, out: &mut Writer<'_>) -> Result<
 }
 
 /// As in MySQL, everybody may end the connections of his own user; of others nobody is told that they are there.
-fn may_kill(session: &Session, card: &Card) -> bool {
-    card.told().user == session.listed.told().user
+fn may_kill(session: &Session, client_info: &ClientInfo) -> bool {
+    client_info.told().user == session.listed.told().user
 }
 
 /// All connections that every filter fits, without the one that asks unless it says otherwise.
 fn kill(session: &Session, guest: &Guest, filters: Args<'_>) -> Result<i64, Refusal> {
-    let mut cards = session.listed.clients().all();
-    cards.retain(|card| may_kill(session, card));
+    let mut client_infos = session.listed.clients().all();
+    client_infos.retain(|client_info| may_kill(session, client_info));
     let (mut rest, mut skips_me) = (filters, true);
     while let Some(option) = rest.get(0) {
         let value = rest.get(1).ok_or(Refusal::Syntax)?;
@@ -228,12 +230,12 @@ fn kill(session: &Session, guest: &Guest, filters: Args<'_>) -> Result<i64, Refu
             b"id" => {
                 let id = parse_integer(value).filter(|id| *id > 0);
                 let id = id.ok_or_else(|| Refusal::Other("client-id should be greater than 0".into()))?;
-                cards.retain(|card| i64::from(card.id()) == id);
+                client_infos.retain(|client_info| i64::from(client_info.id()) == id);
             }
-            b"addr" => cards.retain(|card| card.address().as_bytes() == value),
-            b"laddr" => cards.retain(|card| card.local_address().as_bytes() == value),
-            b"user" => cards.retain(|card| card.told().user.as_bytes() == value),
-            b"type" => of_type(&mut cards, value)?,
+            b"addr" => client_infos.retain(|client_info| client_info.address().as_bytes() == value),
+            b"laddr" => client_infos.retain(|client_info| client_info.local_address().as_bytes() == value),
+            b"user" => client_infos.retain(|client_info| client_info.told().user.as_bytes() == value),
+            b"type" => of_type(&mut client_infos, value)?,
             b"skipme" => {
                 skips_me = match value.to_ascii_lowercase().as_slice() {
                     b"yes" => true,
@@ -246,19 +248,21 @@ fn kill(session: &Session, guest: &Guest, filters: Args<'_>) -> Result<i64, Refu
         rest = rest.from(2);
     }
     if skips_me {
-        cards.retain(|card| card.id() != guest.id());
+        client_infos.retain(|client_info| client_info.id() != guest.id());
     }
-    let gone = cards.iter().filter(|card| guest.kill(card.id()));
+    let gone = client_infos
+        .iter()
+        .filter(|client_info| guest.kill(client_info.id()));
     Ok(gone.count() as i64)
 }
 
 /// Those of a kind of clients, of which there are two.
-fn of_type(cards: &mut Vec<Arc<Card>>, kind: &[u8]) -> Result<(), Refusal> {
+fn of_type(client_infos: &mut Vec<Arc<ClientInfo>>, kind: &[u8]) -> Result<(), Refusal> {
     match kind.to_ascii_lowercase().as_slice() {
         kind @ (b"normal" | b"pubsub") => {
-            cards.retain(|card| card.letters().is_some() == (kind == b"pubsub"));
+            client_infos.retain(|client_info| client_info.letters().is_some() == (kind == b"pubsub"));
         }
-        b"master" | b"replica" | b"slave" => cards.clear(),
+        b"master" | b"replica" | b"slave" => client_infos.clear(),
         other => return Err(Refusal::Other(format!("Unknown client type '{}'", shown(other)))),
     }
     Ok(())

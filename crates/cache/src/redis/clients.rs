@@ -16,12 +16,12 @@ const NOBODY: i64 = -1;
 /// All clients of the Redis protocol, on all workers. Touched when one comes, goes, or is asked for.
 #[derive(Debug, Default)]
 pub(crate) struct Clients {
-    cards: Mutex<HashMap<u32, Arc<Card>>>,
+    client_infos: Mutex<HashMap<u32, Arc<ClientInfo>>>,
 }
 
 /// What is said of a client.
 #[derive(Debug)]
-pub(crate) struct Card {
+pub(crate) struct ClientInfo {
     /// The list it is on.
     clients: Arc<Clients>,
     id: u32,
@@ -50,12 +50,12 @@ pub(crate) struct Told {
 
 /// A client among the others, until this is dropped.
 #[derive(Debug)]
-pub(crate) struct Listed(Arc<Card>);
+pub(crate) struct Listed(Arc<ClientInfo>);
 
 impl Clients {
     /// A client comes.
     pub(crate) fn enlist(self: &Arc<Self>, id: u32, address: String, local_address: String) -> Listed {
-        let card = Arc::new(Card {
+        let client_info = Arc::new(ClientInfo {
             clients: Arc::clone(self),
             id,
             address: address.into(),
@@ -68,30 +68,30 @@ impl Clients {
             redirection: AtomicI64::new(NOBODY),
             letters: Mutex::default(),
         });
-        self.cards().insert(id, Arc::clone(&card));
-        Listed(card)
+        self.client_infos().insert(id, Arc::clone(&client_info));
+        Listed(client_info)
     }
 
     /// How many there are.
     pub(crate) fn count(&self) -> usize {
-        self.cards().len()
+        self.client_infos().len()
     }
 
     /// Those that are there now, the eldest first.
-    pub(crate) fn all(&self) -> Vec<Arc<Card>> {
-        let mut all: Vec<_> = self.cards().values().cloned().collect();
-        all.sort_unstable_by_key(|card| card.id);
+    pub(crate) fn all(&self) -> Vec<Arc<ClientInfo>> {
+        let mut all: Vec<_> = self.client_infos().values().cloned().collect();
+        all.sort_unstable_by_key(|client_info| client_info.id);
         all
     }
 
     /// One of them.
-    pub(crate) fn find(&self, id: u32) -> Option<Arc<Card>> {
-        self.cards().get(&id).cloned()
+    pub(crate) fn find(&self, id: u32) -> Option<Arc<ClientInfo>> {
+        self.client_infos().get(&id).cloned()
     }
 
     /// A lock that outlives a panic on another worker: the map is whole after every call.
-    fn cards(&self) -> MutexGuard<'_, HashMap<u32, Arc<Card>>> {
-        self.cards.lock().unwrap_or_else(PoisonError::into_inner)
+    fn client_infos(&self) -> MutexGuard<'_, HashMap<u32, Arc<ClientInfo>>> {
+        self.client_infos.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -103,20 +103,20 @@ impl Listed {
 }
 
 impl Deref for Listed {
-    type Target = Card;
+    type Target = ClientInfo;
 
-    fn deref(&self) -> &Card {
+    fn deref(&self) -> &ClientInfo {
         &self.0
     }
 }
 
 impl Drop for Listed {
     fn drop(&mut self) {
-        self.0.clients.cards().remove(&self.0.id);
+        self.0.clients.client_infos().remove(&self.0.id);
     }
 }
 
-impl Card {
+impl ClientInfo {
     /// The connection id.
     pub(crate) fn id(&self) -> u32 {
         self.id
@@ -239,7 +239,13 @@ mod tests {
         let clients = Arc::new(Clients::default());
         let first = clients.enlist(7, "a:1".into(), "b:2".into());
         let second = clients.enlist(5, "a:3".into(), "b:2".into());
-        let ids = |clients: &Clients| clients.all().iter().map(|card| card.id()).collect::<Vec<_>>();
+        let ids = |clients: &Clients| {
+            clients
+                .all()
+                .iter()
+                .map(|client_info| client_info.id())
+                .collect::<Vec<_>>()
+        };
         assert_eq!(ids(&clients), [5, 7]);
         drop(second);
         assert_eq!((ids(&clients), clients.count()), (vec![7], 1));

@@ -26,7 +26,7 @@ use super::rows::Stop;
 use super::session::{Replies, Session};
 use super::tracking::{self, Tracked};
 use super::wait::{Waited, unless_ordered};
-use super::{DESK_KEPT, Desk, Service};
+use super::{SCRATCH_KEPT, Scratch, Service};
 use crate::mapping::Mapping;
 use crate::store::NotRead;
 use crate::tracking::{Mail, Mailbox};
@@ -53,7 +53,7 @@ pub(super) async fn run(service: &Service, visit: Visit) -> Departure {
         guest,
         stream,
         input: Input::new(unread),
-        desk: None,
+        scratch: None,
         gating: None,
     };
     // Boxed, because it is over soon: a connection has no room for it later.
@@ -70,13 +70,13 @@ struct Connection<'s> {
     session: Session,
     input: Input,
     /// While part of a request is there.
-    desk: Option<Box<Desk>>,
+    scratch: Option<Box<Scratch>>,
     /// Since its first strong read.
     gating: Option<Box<Gating<()>>>,
 }
 
 /// What a connection has waited for.
-enum Came {
+enum ReadEvent {
     /// So many bytes of the client; 0 are the end.
     Bytes(usize),
     /// Something to tell it.
@@ -84,7 +84,7 @@ enum Came {
 }
 
 /// What a client has to be told, on its own behalf and on that of others.
-struct News {
+struct PendingPush {
     own: Option<Mail>,
     letters: Option<Mail>,
 }
@@ -105,8 +105,8 @@ impl Connection<'_> {
         let mut was_full = false;
         loop {
             // What has changed before a request is told before it: a client hears of a change before it is shown what came later.
-            if let Some(news) = self.news()
-                && let Err(departure) = Box::pin(self.tell_news(news)).await
+            if let Some(pending_push) = self.pending_push()
+                && let Err(departure) = Box::pin(self.tell_pending_push(pending_push)).await
             {
                 return Some(departure);
             }
@@ -115,8 +115,8 @@ impl Connection<'_> {
                     return Some(departure);
                 }
                 // What has changed meanwhile is told behind its reply.
-                if let Some(news) = self.news()
-                    && let Err(departure) = Box::pin(self.tell_news(news)).await
+                if let Some(pending_push) = self.pending_push()
+                    && let Err(departure) = Box::pin(self.tell_pending_push(pending_push)).await
                 {
                     return Some(departure);
                 }
@@ -129,9 +129,9 @@ impl Connection<'_> {
                 tokio::task::yield_now().await;
             }
             match self.receive().await {
-                Ok(Came::Mail) => was_full = false,
-                Ok(Came::Bytes(0)) => return Some(Departure::Gone),
-                Ok(Came::Bytes(n)) => {
+                Ok(ReadEvent::Mail) => was_full = false,
+                Ok(ReadEvent::Bytes(0)) => return Some(Departure::Gone),
+                Ok(ReadEvent::Bytes(n)) => {
                     was_full = n >= buffer::CAPACITY / 2;
                     self.guest.add_from_client(n);
                 }
@@ -141,13 +141,16 @@ impl Connection<'_> {
     }
 
     /// What there is to tell the client.
-    fn news(&self) -> Option<News> {
+    fn pending_push(&self) -> Option<PendingPush> {
         let own = self.session.tracking.as_deref().and_then(Tracked::take_mail);
         let letters = self.session.letters.as_deref().and_then(Mailbox::take);
-        (own.is_some() || letters.is_some()).then_some(News { own, letters })
+        (own.is_some() || letters.is_some()).then_some(PendingPush { own, letters })
     }
 
-    async fn tell_news(&mut self, News { own, letters }: News) -> Result<(), Departure> {
+    async fn tell_pending_push(
+        &mut self,
+        PendingPush { own, letters }: PendingPush,
+    ) -> Result<(), Departure> {
         if let Some(mail) = own {
             self.tell(mail).await?;
         }
@@ -158,14 +161,14 @@ impl Connection<'_> {
     }
 
     /// Waits for bytes, or for something that the client has to be told.
-    async fn receive(&mut self) -> Result<Came, Departure> {
+    async fn receive(&mut self) -> Result<ReadEvent, Departure> {
         self.guest.waits_for_client();
         poll_fn(|cx| {
             if let Some(order) = self.guest.due(true) {
                 return Poll::Ready(Err(Departure::Told(order)));
             }
             if let Poll::Ready(read) = self.poll_read(cx) {
-                return Poll::Ready(read.map(Came::Bytes).map_err(Departure::Failed));
+                return Poll::Ready(read.map(ReadEvent::Bytes).map_err(Departure::Failed));
             }
             let mail = self.session.tracking.as_deref();
             let mail = mail.map_or(Poll::Pending, |tracked| tracked.poll_mail(cx));
@@ -173,7 +176,7 @@ impl Connection<'_> {
             let letters = letters.map_or(Poll::Pending, |letters| letters.poll(cx));
             match (mail, letters) {
                 (Poll::Pending, Poll::Pending) => Poll::Pending,
-                _ => Poll::Ready(Ok(Came::Mail)),
+                _ => Poll::Ready(Ok(ReadEvent::Mail)),
             }
         })
         .await
@@ -210,13 +213,13 @@ impl Connection<'_> {
     /// Writes something that the client has not asked for.
     async fn say(&mut self, write: impl FnOnce(&Session, &mut Writer<'_>)) -> Result<(), Departure> {
         self.guest.works();
-        let mut desk = self.desk.take().unwrap_or_else(|| self.service.take_desk());
+        let mut scratch = self.scratch.take().unwrap_or_else(|| self.service.take_scratch());
         write(
             &self.session,
-            &mut Writer::new(&mut desk.out, self.session.version),
+            &mut Writer::new(&mut scratch.out, self.session.version),
         );
-        let written = output::write(&mut self.stream, &self.guest, &mut desk.out).await;
-        self.put_away(desk);
+        let written = output::write(&mut self.stream, &self.guest, &mut scratch.out).await;
+        self.put_away(scratch);
         written
     }
 
@@ -249,14 +252,14 @@ impl Connection<'_> {
     /// Executes the requests that are there.
     async fn work(&mut self) -> Result<(), Departure> {
         self.guest.works();
-        let mut desk = self.desk.take().unwrap_or_else(|| self.service.take_desk());
+        let mut scratch = self.scratch.take().unwrap_or_else(|| self.service.take_scratch());
         let first_is_fresh = self.has_waited_at_gate();
         let mut batch = Batch::new(self.service.mappings(), self.session.level, first_is_fresh);
-        let worked = self.requests(&mut desk, &mut batch).await;
+        let worked = self.requests(&mut scratch, &mut batch).await;
         let written = match &worked {
             // Nobody would read it.
             Err(Departure::Failed(_) | Departure::Told(_)) => Ok(()),
-            _ => output::write(&mut self.stream, &self.guest, &mut desk.out).await,
+            _ => output::write(&mut self.stream, &self.guest, &mut scratch.out).await,
         };
         self.service.counts.commands.add(batch.commands.into());
         self.note_reads(&mut batch);
@@ -267,7 +270,7 @@ impl Connection<'_> {
             self.end_commands(&batch);
         }
         self.input.rest();
-        self.put_away(desk);
+        self.put_away(scratch);
         worked.and(written)
     }
 
@@ -295,28 +298,28 @@ impl Connection<'_> {
         }
     }
 
-    /// A desk is kept while part of a request is there.
-    fn put_away(&mut self, mut desk: Box<Desk>) {
-        desk.out.clear();
-        if desk.parser.is_within_request() {
-            desk.space.shrink_to(DESK_KEPT);
-            self.desk = Some(desk);
+    /// The scratch is kept while part of a request is there.
+    fn put_away(&mut self, mut scratch: Box<Scratch>) {
+        scratch.out.clear();
+        if scratch.parser.is_within_request() {
+            scratch.space.shrink_to(SCRATCH_KEPT);
+            self.scratch = Some(scratch);
         } else {
-            self.service.give_back(desk);
+            self.service.give_back(scratch);
         }
     }
 
-    async fn requests(&mut self, desk: &mut Desk, batch: &mut Batch) -> Result<(), Departure> {
+    async fn requests(&mut self, scratch: &mut Scratch, batch: &mut Batch) -> Result<(), Departure> {
         self.age_rights(batch.began);
         loop {
-            match desk.parser.parse(self.input.bytes(), self.session.limits()) {
+            match scratch.parser.parse(self.input.bytes(), self.session.limits()) {
                 Ok(Step::Incomplete) => return Ok(()),
                 Ok(Step::Skip(n)) => {
                     batch.pass_over();
                     self.input.consume(n);
                 }
                 Ok(Step::Request(n)) => {
-                    let quits = self.request(desk, batch, n).await?;
+                    let quits = self.request(scratch, batch, n).await?;
                     self.input.consume(n);
                     if quits {
                         return Err(Departure::Quit);
@@ -324,23 +327,23 @@ impl Connection<'_> {
                 }
                 Ok(Step::TooLarge(n)) => {
                     batch.pass_over();
-                    let (start, replies) = (desk.out.len(), self.session.replies);
-                    self.refuse_large(desk);
-                    self.mute(replies, start, &mut desk.out);
+                    let (start, replies) = (scratch.out.len(), self.session.replies);
+                    self.refuse_large(scratch);
+                    self.mute(replies, start, &mut scratch.out);
                     self.input.consume(n);
                 }
                 Err(error) => {
-                    let mut out = Writer::new(&mut desk.out, self.session.version);
+                    let mut out = Writer::new(&mut scratch.out, self.session.version);
                     out.error(&format!("ERR {error}"));
                     return Err(Departure::Protocol(error.to_string()));
                 }
             }
-            if desk.out.len() >= PORTION {
-                output::write(&mut self.stream, &self.guest, &mut desk.out).await?;
+            if scratch.out.len() >= PORTION {
+                output::write(&mut self.stream, &self.guest, &mut scratch.out).await?;
                 // A client may take its time.
                 self.look_anew(batch);
             }
-            if desk.space.is_turn_over() {
+            if scratch.space.is_turn_over() {
                 tokio::task::yield_now().await;
                 self.look_anew(batch);
             }
@@ -364,14 +367,19 @@ impl Connection<'_> {
     }
 
     /// Executes the request that the parser has found, whatever has to be waited for. `size`: its bytes. True: the client said goodbye.
-    async fn request(&mut self, desk: &mut Desk, batch: &mut Batch, size: usize) -> Result<bool, Departure> {
-        let start = desk.out.len();
+    async fn request(
+        &mut self,
+        scratch: &mut Scratch,
+        batch: &mut Batch,
+        size: usize,
+    ) -> Result<bool, Departure> {
+        let start = scratch.out.len();
         let replies = self.session.replies;
         let mut waited = Waited::default();
         let mut waits = false;
         let (mut command, mut reads);
         let quits = loop {
-            let Desk { parser, out, space } = &mut *desk;
+            let Scratch { parser, out, space } = &mut *scratch;
             let args = parser.args(self.input.bytes());
             let fetched = batch.ahead.as_mut().and_then(|ahead| ahead.pop_front());
             let mut execution = execution(self.service, &self.guest, &mut self.session, batch, space);
@@ -396,22 +404,22 @@ impl Connection<'_> {
                 Next::Busy => {
                     if !self.pause(&mut waited).await? {
                         let reason = NotRead::Busy.to_string();
-                        self.give_up(&Refusal::NotFresh(reason), &mut desk.out);
+                        self.give_up(&Refusal::NotFresh(reason), &mut scratch.out);
                         break false;
                     }
                 }
                 Next::Right(mapping) => {
-                    if !Box::pin(self.learn_right(&mapping, &mut desk.out)).await? {
+                    if !Box::pin(self.learn_right(&mapping, &mut scratch.out)).await? {
                         break false;
                     }
                 }
                 Next::Ask => {
-                    if Box::pin(self.ask(desk, batch, size, &mut waited)).await? {
+                    if Box::pin(self.ask(scratch, batch, size, &mut waited)).await? {
                         break false;
                     }
                 }
                 Next::Auth | Next::Hello | Next::Flush => {
-                    Box::pin(self.await_server(desk)).await?;
+                    Box::pin(self.await_server(scratch)).await?;
                     break false;
                 }
             }
@@ -427,7 +435,7 @@ impl Connection<'_> {
         {
             tracked.end_command();
         }
-        self.mute(replies, start, &mut desk.out);
+        self.mute(replies, start, &mut scratch.out);
         Ok(quits)
     }
 
@@ -480,13 +488,13 @@ impl Connection<'_> {
     /// tried once more, because something had to be waited for first.
     async fn ask(
         &mut self,
-        desk: &mut Desk,
+        scratch: &mut Scratch,
         batch: &mut Batch,
         size: usize,
         waited: &mut Waited,
     ) -> Result<bool, Departure> {
         self.input.make_small();
-        let Desk { parser, out, space } = desk;
+        let Scratch { parser, out, space } = scratch;
         let args = parser.args(self.input.bytes());
         let mut asking = execution(self.service, &self.guest, &mut self.session, batch, space);
         let question = match ahead::Question::new(&mut asking, args, &self.input.bytes()[size..]) {
@@ -514,8 +522,8 @@ impl Connection<'_> {
     }
 
     /// Executes a request about which a server has the last word.
-    async fn await_server(&mut self, desk: &mut Desk) -> Result<(), Departure> {
-        let Desk { parser, out, .. } = desk;
+    async fn await_server(&mut self, scratch: &mut Scratch) -> Result<(), Departure> {
+        let Scratch { parser, out, .. } = scratch;
         let args = parser.args(self.input.bytes());
         let command = args.get(0).and_then(Command::find);
         let (service, session, guest) = (self.service, &mut self.session, &self.guest);
@@ -553,8 +561,8 @@ impl Connection<'_> {
     }
 
     /// A request whose bytes were dropped as they came.
-    fn refuse_large(&mut self, desk: &mut Desk) {
-        let Desk { parser, out, .. } = desk;
+    fn refuse_large(&mut self, scratch: &mut Scratch) {
+        let Scratch { parser, out, .. } = scratch;
         let args = parser.args(self.input.bytes());
         let is_write = args.get(0).is_some_and(command::is_write);
         let refusal = if is_write {

@@ -61,10 +61,10 @@ use crate::reader::{NotFetched, Reader, Want};
 use crate::store::Store;
 use crate::tracking::Tracking;
 
-/// Desks that a worker keeps.
-const DESKS_MAX: usize = 64;
-/// The largest memory of a desk that is kept, in bytes.
-const DESK_KEPT: usize = 512 * 1024;
+/// Scratches that a worker keeps.
+const SCRATCHES_MAX: usize = 64;
+/// The largest memory of a scratch that is kept, in bytes.
+const SCRATCH_KEPT: usize = 512 * 1024;
 
 /// What Redis clients of all workers share.
 #[derive(Debug)]
@@ -117,17 +117,17 @@ pub struct Service {
     counts: Arc<Counts>,
     rights: rights::Rights,
     pace: ahead::Pace,
-    mappings: RefCell<Rc<Present>>,
-    #[expect(clippy::vec_box, reason = "desks are lent and come back as they are")]
-    desks: RefCell<Vec<Box<Desk>>>,
+    mappings: RefCell<Rc<MappingSnapshot>>,
+    #[expect(clippy::vec_box, reason = "scratches are lent and come back as they are")]
+    scratches: RefCell<Vec<Box<Scratch>>>,
 }
 
 /// The mappings of a moment, for the connections of one worker.
-struct Present(Arc<MappingSet>);
+struct MappingSnapshot(Arc<MappingSet>);
 
 /// What a connection needs while it executes requests.
 #[derive(Default)]
-struct Desk {
+struct Scratch {
     parser: Parser,
     out: Vec<u8>,
     space: rows::Space,
@@ -185,13 +185,13 @@ impl Service {
         all.push(Arc::clone(&counts));
         drop(all);
         Self {
-            mappings: RefCell::new(Rc::new(Present(reader.mappings()))),
+            mappings: RefCell::new(Rc::new(MappingSnapshot(reader.mappings()))),
             reader,
             shared,
             counts,
             rights: rights::Rights::default(),
             pace: ahead::Pace::default(),
-            desks: RefCell::default(),
+            scratches: RefCell::default(),
         }
     }
 
@@ -210,11 +210,11 @@ impl Service {
     }
 
     /// The mappings of this moment, without a count that other workers touch.
-    fn mappings(&self) -> Rc<Present> {
+    fn mappings(&self) -> Rc<MappingSnapshot> {
         let mut kept = self.mappings.borrow_mut();
         let present = self.reader.feed_status().peek_mappings();
         if !Arc::ptr_eq(&present, &kept.0) {
-            *kept = Rc::new(Present(Arc::clone(&present)));
+            *kept = Rc::new(MappingSnapshot(Arc::clone(&present)));
         }
         Rc::clone(&kept)
     }
@@ -229,14 +229,14 @@ impl Service {
         self.reader.fetch_within(&wants, bytes_max).await
     }
 
-    fn take_desk(&self) -> Box<Desk> {
-        self.desks.borrow_mut().pop().unwrap_or_default()
+    fn take_scratch(&self) -> Box<Scratch> {
+        self.scratches.borrow_mut().pop().unwrap_or_default()
     }
 
-    fn give_back(&self, desk: Box<Desk>) {
-        let mut desks = self.desks.borrow_mut();
-        if desks.len() < DESKS_MAX && desk.capacity() <= DESK_KEPT {
-            desks.push(desk);
+    fn give_back(&self, scratch: Box<Scratch>) {
+        let mut scratches = self.scratches.borrow_mut();
+        if scratches.len() < SCRATCHES_MAX && scratch.capacity() <= SCRATCH_KEPT {
+            scratches.push(scratch);
         }
     }
 }
@@ -251,7 +251,7 @@ impl Gated<()> for Service {
     }
 }
 
-impl Desk {
+impl Scratch {
     fn capacity(&self) -> usize {
         self.parser.capacity() + self.out.capacity() + self.space.capacity()
     }

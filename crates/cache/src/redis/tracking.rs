@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 
 use resp_wire::{Args, Version, Writer, parse_integer};
 
-use super::clients::Card;
+use super::clients::ClientInfo;
 use super::refusal::{Refusal, shown};
 use super::session::Session;
 use crate::tracking::{Mail, Prefixes, Tracker, Tracking};
@@ -128,7 +128,7 @@ fn is_nothing(mail: &Mail) -> bool {
 
 /// Has another connection told in the place of this one. Where that one has gone, in RESP3 this one is told so.
 pub(crate) fn redirect(mail: &Mail, session: &Session, to: u32, out: &mut Writer<'_>) {
-    match target(session, to).and_then(|card| card.letters()) {
+    match target(session, to).and_then(|client_info| client_info.letters()) {
         Some(letters) => letters.pass_on(mail),
         None if session.version == Version::V3 && !is_nothing(mail) => {
             out.push(2);
@@ -140,9 +140,9 @@ pub(crate) fn redirect(mail: &Mail, session: &Session, to: u32, out: &mut Writer
 }
 
 /// A connection that may be told in the place of this one: one of the same user.
-fn target(session: &Session, id: u32) -> Option<Arc<Card>> {
-    let card = session.listed.clients().find(id)?;
-    (card.told().user == session.listed.told().user).then_some(card)
+fn target(session: &Session, id: u32) -> Option<Arc<ClientInfo>> {
+    let client_info = session.listed.clients().find(id)?;
+    (client_info.told().user == session.listed.told().user).then_some(client_info)
 }
 
 /// `CLIENT TRACKING ON|OFF [REDIRECT id] [PREFIX prefix …] [BCAST] [OPTIN] [OPTOUT] [NOLOOP]`.
@@ -257,14 +257,15 @@ impl Options {
         if id == 0 {
             return Ok(0);
         }
-        let card = u32::try_from(id).ok().and_then(|id| target(session, id));
-        let card = card.ok_or_else(|| other("The client ID you want redirect to does not exist"))?;
-        if card.letters().is_none() {
+        let client_info = u32::try_from(id).ok().and_then(|id| target(session, id));
+        let client_info =
+            client_info.ok_or_else(|| other("The client ID you want redirect to does not exist"))?;
+        if client_info.letters().is_none() {
             return Err(Refusal::Other(format!(
                 "The client ID you want redirect to has not subscribed to {CHANNEL}"
             )));
         }
-        Ok(card.id())
+        Ok(client_info.id())
     }
 
     /// A client that tracks in a mode may ask for this.
@@ -374,7 +375,7 @@ pub(crate) fn tracking_info(session: &Session, out: &mut Writer<'_>) {
             flags.push("noloop");
         }
         let to = tracked.redirection;
-        if to > 0 && target(session, to).is_none_or(|card| card.letters().is_none()) {
+        if to > 0 && target(session, to).is_none_or(|client_info| client_info.letters().is_none()) {
             flags.push("broken_redirect");
         }
     }
