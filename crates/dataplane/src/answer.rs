@@ -8,7 +8,7 @@ use mysql_wire::{Command, ErrPacket, PacketHeader, write_packet};
 use telemetry::Fault;
 use tokio::io::AsyncWriteExt;
 use tokio::sync::oneshot;
-use upstream::{ServerId, ServerTraits};
+use upstream::{ServerId, ServerProfile};
 
 use crate::arrival::shown_user;
 use crate::classify::Kill;
@@ -40,7 +40,7 @@ pub(crate) async fn kill(session: &mut Session, head: CommandHead, kill: Kill) -
     if let Some((server, thread_id)) = place.seat
         && server == session.listener.key(&session.server)
     {
-        let kill = in_words_of(kill, session.server.traits().as_deref());
+        let kill = in_words_of(kill, session.server.profile().as_deref());
         return send_instead(session, head, &kill_text(kill, thread_id)).await;
     }
     if !may_kill(session, &place).await? {
@@ -51,8 +51,8 @@ pub(crate) async fn kill(session: &mut Session, head: CommandHead, kill: Kill) -
         Some((server, thread_id)) if has_account => {
             let servers = session.listener.cluster.servers();
             let target = servers.iter().find(|target| target.id() == server.server);
-            let traits = target.and_then(|target| target.traits());
-            let kill = in_words_of(kill, traits.as_deref());
+            let profile = target.and_then(|target| target.profile());
+            let kill = in_words_of(kill, profile.as_deref());
             kill_elsewhere(session, head, server.server, &kill_text(kill, thread_id)).await
         }
         None if has_account => kill_in_pool(session, head, kill, &place).await,
@@ -83,11 +83,11 @@ async fn may_kill(session: &mut Session, place: &Place) -> Result<bool, Broken> 
     };
     // Nobody knows what comes next on a connection whose conversation broke.
     let replies = asked.map_err(|_| Broken::Server)?;
-    let traits = session.server.traits();
+    let profile = session.server.profile();
     Ok(replies
         .first()
-        .zip(traits)
-        .is_some_and(|(reply, traits)| kill_right::allowed_by(reply, &traits.server_version)))
+        .zip(profile)
+        .is_some_and(|(reply, profile)| kill_right::allowed_by(reply, &profile.server_version)))
 }
 
 /// A session of mode `split`: only its worker knows where it is.
@@ -166,8 +166,8 @@ async fn refuse(
 
 /// TiDB takes a plain `KILL` for one that a balancer may have brought to the wrong server, and does nothing. That the id is this server's
 /// is known here.
-fn in_words_of(kill: Kill, server: Option<&ServerTraits>) -> Kill {
-    let tidb = kill.tidb || !kill.soft && server.is_some_and(ServerTraits::is_tidb);
+fn in_words_of(kill: Kill, server: Option<&ServerProfile>) -> Kill {
+    let tidb = kill.tidb || !kill.soft && server.is_some_and(ServerProfile::is_tidb);
     Kill { tidb, ..kill }
 }
 
@@ -298,7 +298,7 @@ mod tests {
 
     #[test]
     fn a_kill_of_a_session_on_tidb_says_that_it_is_for_this_server() {
-        let server = |version: &str| ServerTraits {
+        let server = |version: &str| ServerProfile {
             server_version: version.as_bytes().to_vec(),
             capabilities: mysql_wire::Capabilities::default(),
             charset: 45,

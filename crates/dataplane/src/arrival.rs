@@ -15,7 +15,7 @@ use net::{Accepted, Peer, Stream, Toward};
 use telemetry::{EndReason, ListenerSeries, ServerSeries};
 use tokio::task::spawn_local;
 use tracing::info;
-use upstream::{ConnectFailure, Lease, LeaseError, Seat, Server, ServerTraits, Status};
+use upstream::{ConnectFailure, Lease, LeaseError, Seat, Server, ServerProfile, Status};
 
 use crate::clock::ticks;
 use crate::control::{Control, IdleLimits, Signal, Waiting};
@@ -487,7 +487,7 @@ pub(crate) struct Introduced {
     /// What it was greeted with.
     pub(crate) greeting: Greeting,
     /// What the greeting was made of.
-    pub(crate) traits: Arc<ServerTraits>,
+    pub(crate) profile: Arc<ServerProfile>,
     /// The address that it connected to.
     pub(crate) local: Peer,
 }
@@ -512,15 +512,15 @@ pub(crate) async fn introduce(
         capabilities: Capabilities::default(),
     });
     let first_contact = listener.cluster.config().connect_timeout;
-    let traits = listener.cluster.introduced(first_contact).await;
-    let traits = traits.ok_or(SessionError::NoServerSeen)?;
-    let (login, greeting) = handshake::greet(client, listener, &traits, control.id).await?;
+    let profile = listener.cluster.introduced(first_contact).await;
+    let profile = profile.ok_or(SessionError::NoServerSeen)?;
+    let (login, greeting) = handshake::greet(client, listener, &profile, control.id).await?;
     story.user = shown_user(&login.user);
     control.name_user(&story.user);
     Ok(Introduced {
         login,
         greeting,
-        traits,
+        profile,
         local,
     })
 }

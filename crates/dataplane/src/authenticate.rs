@@ -110,12 +110,12 @@ pub(crate) async fn reauthenticate(
     accounts: &Accounts,
     listener: &ListenerState,
 ) -> Result<Authenticated, SessionError> {
-    let traits = listener.cluster.traits();
+    let profile = listener.cluster.profile();
     let claim = Claim {
         user: &request.user,
         plugin: request.auth_plugin.as_deref().unwrap_or_default(),
         answer: None,
-        default_plugin: traits.as_deref().map_or(&[], |traits| &traits.auth_plugin),
+        default_plugin: profile.as_deref().map_or(&[], |profile| &profile.auth_plugin),
         host,
         asking: Asking::new(host, &request.user, &listener.config),
     };

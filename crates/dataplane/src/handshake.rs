@@ -20,7 +20,7 @@ use mysql_wire::compression::Algorithm;
 use mysql_wire::{Capabilities, ErrPacket, Greeting, Login, OkPacket, SslRequest, StatusFlags};
 use net::{Stream, TlsRefusal};
 use tokio::time::{sleep, timeout};
-use upstream::{Cluster, GreetingError, Lease, Server, ServerTraits};
+use upstream::{Cluster, GreetingError, Lease, Server, ServerProfile};
 
 use crate::auth_relay::{AuthRelay, Links, Step, TAKEN_FOR_THE_GATEWAY};
 use crate::control::Control;
@@ -106,13 +106,13 @@ pub(crate) struct LoggedIn {
 pub(crate) async fn greet(
     client: &mut Option<Client>,
     listener: &ListenerState,
-    traits: &ServerTraits,
+    profile: &ServerProfile,
     connection_id: u32,
 ) -> Result<(Login, Greeting), SessionError> {
     let Some(plain) = client.as_mut() else {
         return Err(SessionError::ClientGone);
     };
-    let greeting = greeting(listener, traits, connection_id)?;
+    let greeting = greeting(listener, profile, connection_id)?;
     let mut payload = Vec::with_capacity(128);
     greeting.encode(&mut payload);
     let mut side = Side::new(
@@ -173,10 +173,10 @@ fn check_login(login: &Login, stream: &Stream, listener: &ListenerState) -> Resu
 
 fn greeting(
     listener: &ListenerState,
-    traits: &ServerTraits,
+    profile: &ServerProfile,
     connection_id: u32,
 ) -> Result<Greeting, SessionError> {
-    let mut capabilities = traits.capabilities & PASSED_ON;
+    let mut capabilities = profile.capabilities & PASSED_ON;
     if listener.config.mode == config::Mode::Split {
         // A server leaves out the columns of a statement whose columns it has told before, to whoever used it then.
         capabilities.remove(Capabilities::MARIADB_CACHE_METADATA);
@@ -188,13 +188,13 @@ fn greeting(
         capabilities.insert(Capabilities::COMPRESS | Capabilities::ZSTD_COMPRESSION);
     }
     Ok(Greeting {
-        server_version: traits.server_version.clone(),
+        server_version: profile.server_version.clone(),
         connection_id,
         nonce: nonce().map_err(SessionError::ClientFailed)?,
         capabilities,
-        charset: traits.charset,
-        status: traits.status,
-        auth_plugin: traits.auth_plugin.clone(),
+        charset: profile.charset,
+        status: profile.status,
+        auth_plugin: profile.auth_plugin.clone(),
     })
 }
 
@@ -390,7 +390,7 @@ async fn read_greeting(
             packet,
         }),
         Err(error) => {
-            if !error.is_for_want_of_room(lease.server.traits().as_deref()) {
+            if !error.is_for_want_of_room(lease.server.profile().as_deref()) {
                 cluster.suspect(&lease.server, &error.to_string());
             }
             Err(SessionError::ServerLogin {

@@ -11,7 +11,7 @@ use arc_swap::ArcSwap;
 use config::ServerAddress;
 use tokio::time::sleep;
 
-use crate::lookup::Lookup;
+use crate::resolver::Lookup;
 use crate::server::now;
 
 /// Most addresses of one name that are kept. A name with more is a mistake or somebody else's load balancer.
@@ -249,7 +249,7 @@ mod tests {
     use tokio::time::timeout;
 
     use super::*;
-    use crate::lookup::tests::hanging;
+    use crate::resolver::tests::hanging;
 
     fn host(host: &str, port: u16) -> ServerAddress {
         ServerAddress::Host {

@@ -9,7 +9,7 @@ use tokio::io::AsyncReadExt;
 use tokio::time::timeout;
 
 use crate::error::Seconds;
-use crate::traits::ServerTraits;
+use crate::server_profile::ServerProfile;
 
 /// The longest greeting accepted, in bytes of payload. Real ones have about 100.
 pub const GREETING_MAX_LEN: usize = 4096;
@@ -41,17 +41,17 @@ pub enum GreetingError {
 }
 
 impl GreetingError {
-    /// Whether a server of these traits does this when it is full. TiDB sends nothing to those who come over its `max-server-connections`,
+    /// Whether a server of this profile does this when it is full. TiDB sends nothing to those who come over its `max-server-connections`,
     /// and closes. (From another server it is a sign that something is wrong.)
     #[must_use]
-    pub fn is_for_want_of_room(&self, traits: Option<&ServerTraits>) -> bool {
+    pub fn is_for_want_of_room(&self, profile: Option<&ServerProfile>) -> bool {
         let closed = match self {
             Self::Closed(received) => *received == 0,
             // What it was sent and has not read, a PROXY header, turns the end into a reset.
             Self::Io(error) => error.kind() == io::ErrorKind::ConnectionReset,
             _ => false,
         };
-        closed && traits.is_some_and(ServerTraits::is_tidb)
+        closed && profile.is_some_and(ServerProfile::is_tidb)
     }
 }
 

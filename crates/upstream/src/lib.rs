@@ -8,7 +8,7 @@
 //! Where sessions share connections, each worker has a [`Pool`] of them: opened, kept, lent and closed there, within the
 //! same limits.
 //!
-//! It knows greetings and logins ([`read_greeting`], [`login`], [`leave()`]), for its checks and for those who log in by
+//! It knows greetings and logins ([`read_greeting`], [`login`], [`disconnect()`]), for its checks and for those who log in by
 //! themselves. What clients and servers say to each other after that is not its business.
 
 mod accounts;
@@ -17,24 +17,24 @@ mod checks;
 mod cluster;
 mod connect;
 mod direct;
+mod disconnect;
 mod error;
 mod greeting;
 mod health;
 mod lease;
-mod leave;
 pub mod login;
-mod lookup;
 mod metrics;
 mod packets;
 mod pool;
 mod probe;
 mod queue;
+mod resolver;
 mod seat;
 mod server;
+mod server_profile;
 mod sharing;
 mod srv;
 mod topology;
-mod traits;
 
 pub use mysql_wire::gtid::Flavor;
 
@@ -43,12 +43,12 @@ pub use accounts::{
 };
 pub use cluster::{Cluster, ServerChange, ServerEvent};
 pub use direct::{Direct, DirectError};
+pub use disconnect::{Nobody, disconnect, disconnect_tls};
 pub use error::{ConnectFailure, LeaseError, ServerReason, UpstreamError};
 pub use greeting::{GREETING_MAX_LEN, GreetingError, read_greeting};
 pub use lease::Lease;
-pub use leave::{Nobody, leave, leave_tls};
 pub use pool::{Baseline, Connection, Credential, CredentialSecret, Key, OUTDATED, Opened, Pool, Travel};
 pub use seat::Seat;
 pub use server::{Server, ServerId, ServerState, Status};
+pub use server_profile::ServerProfile;
 pub use topology::{Inspection, LoginTrial, Member, Role, Topology, Variables};
-pub use traits::ServerTraits;

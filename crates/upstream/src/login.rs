@@ -5,7 +5,7 @@
 //! elsewhere (and `sha256_password` in a Unix socket, too). Not here: Kerberos, LDAP, a second factor.
 //!
 //! A login that cannot go on is ended by an answer that the server refuses: one that breaks off is held against this host
-//! ([`crate::leave`](mod@crate::leave)).
+//! ([`crate::disconnect`](mod@crate::disconnect)).
 
 use std::io;
 use std::time::Duration;
@@ -23,7 +23,7 @@ use rustls_pki_types::pem::PemObject;
 
 use tokio::time::timeout;
 
-use crate::leave::leave_tls;
+use crate::disconnect::disconnect_tls;
 use crate::packets::{PacketError, Packets};
 
 /// Packets that a server may send before its verdict.
@@ -268,7 +268,7 @@ pub(crate) async fn begin_tls(
         Ok(stream) => Ok(stream),
         Err(TlsRefusal { error, stream }) => {
             if let Some(mut stream) = stream {
-                let _ = timeout(PARTING, leave_tls(&mut stream, greeting, request)).await;
+                let _ = timeout(PARTING, disconnect_tls(&mut stream, greeting, request)).await;
             }
             Err(LoginError::Io(error))
         }

@@ -70,14 +70,14 @@ impl Cluster {
         let known = match from {
             AccountsFrom::Configured => return,
             AccountsFrom::Servers => self.accounts().map_or(0, |known| known.len()),
-            AccountsFrom::PassThrough => self.accounts.passed().count(),
+            AccountsFrom::PassThrough => self.accounts.pass_through().count(),
         };
         let known = i64::try_from(known).unwrap_or(i64::MAX);
         out.gauge(&catalog::ACCOUNTS_KNOWN, &[self.name()], known);
         if from == AccountsFrom::PassThrough {
             for trial in Trial::ALL {
                 let labels = &[self.name(), trial.label()];
-                let count = self.accounts.passed().results(trial);
+                let count = self.accounts.pass_through().results(trial);
                 out.counter(&catalog::ACCOUNT_TRIALS, labels, count);
             }
         }

@@ -10,9 +10,9 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::cluster::Cluster;
 use crate::connect::{self, For};
+use crate::disconnect::disconnect;
 use crate::error::Seconds;
 use crate::greeting::{GreetingError, read_greeting};
-use crate::leave::leave;
 use crate::login::{self, Account, LoggedIn, LoginError, Tls};
 use crate::packets::{PacketError, Packets};
 use crate::server::{Server, ServerId};
@@ -48,7 +48,7 @@ pub(crate) async fn probe(
         Err(GreetingError::Refused(error)) if error.code == ER_CON_COUNT_ERROR => {
             return Ok("is full (too many connections)".to_owned());
         }
-        Err(error) if error.is_for_want_of_room(server.traits().as_deref()) => {
+        Err(error) if error.is_for_want_of_room(server.profile().as_deref()) => {
             return Ok("is full (closes new connections without a greeting)".to_owned());
         }
         Err(GreetingError::TimedOut(_)) => return Err(format!("no greeting within {}", Seconds(limit))),
@@ -58,7 +58,7 @@ pub(crate) async fn probe(
     let version = String::from_utf8_lossy(&greeting.server_version).into_owned();
     if config.check.kind == CheckKind::Greeting {
         // The server has shown that it is well. How it takes our leave does not change that.
-        let _ = timeout_at(deadline, leave(&mut stream, &greeting, &server.nobody)).await;
+        let _ = timeout_at(deadline, disconnect(&mut stream, &greeting, &server.nobody)).await;
         return Ok(format!("greets as {version}"));
     }
     match timeout_at(
@@ -109,12 +109,12 @@ impl Cluster {
     }
 }
 
-/// Learns the server's traits if it greets in time; its health does not depend on it.
+/// Learns the server's profile if it greets in time; its health does not depend on it.
 async fn introduce(cluster: &Cluster, server: &Server, stream: &mut Stream, deadline: Instant) {
     let left = deadline.saturating_duration_since(Instant::now());
     if let Ok((greeting, _)) = read_greeting(stream, left).await {
         cluster.note_greeting(server, &greeting);
-        let _ = timeout_at(deadline, leave(stream, &greeting, &server.nobody)).await;
+        let _ = timeout_at(deadline, disconnect(stream, &greeting, &server.nobody)).await;
     }
 }
 

@@ -12,12 +12,12 @@ use mysql_wire::gtid::GtidSet;
 use tokio::sync::Notify;
 
 use crate::address::Addresses;
+use crate::disconnect::Nobody;
 use crate::health::{Change, Health, Phase, Rules};
-use crate::leave::Nobody;
 use crate::metrics::{CheckSeries, LookSeries};
 use crate::pool::{Line, Tracked};
+use crate::server_profile::ServerProfile;
 use crate::topology::Place;
-use crate::traits::ServerTraits;
 
 /// Tells servers of one cluster apart. Never reused while the process runs, so that an event about a removed server
 /// cannot hit one that was added later under the same name.
@@ -55,7 +55,7 @@ pub struct Server {
     health: Mutex<Health>,
     state: ArcSwap<ServerState>,
     pub(crate) addresses: Addresses,
-    pub(crate) traits: ArcSwapOption<ServerTraits>,
+    pub(crate) profile: ArcSwapOption<ServerProfile>,
     applied: ArcSwapOption<GtidSet>,
     /// It has not answered the monitor's last look in time.
     silent: AtomicBool,
@@ -161,7 +161,7 @@ impl Server {
             health: Mutex::new(Health::new(born_warm)),
             state: ArcSwap::from_pointee(state),
             addresses: Addresses::of(&config.address),
-            traits: ArcSwapOption::empty(),
+            profile: ArcSwapOption::empty(),
             applied: ArcSwapOption::empty(),
             silent: AtomicBool::new(false),
             check_now: Notify::new(),
@@ -268,8 +268,8 @@ impl Server {
 
     /// What it said of itself last; `None` before its first greeting.
     #[must_use]
-    pub fn traits(&self) -> Option<Arc<ServerTraits>> {
-        self.traits.load_full()
+    pub fn profile(&self) -> Option<Arc<ServerProfile>> {
+        self.profile.load_full()
     }
 
     /// Whether it is here because other members named it, and not in the configuration.

@@ -7,7 +7,7 @@ use mysql_wire::Capabilities;
 
 use crate::cluster::Cluster;
 use crate::server::Server;
-use crate::traits::ServerTraits;
+use crate::server_profile::ServerProfile;
 
 /// What every connection has that sessions share.
 pub(crate) const NEEDED: Capabilities = Capabilities::PROTOCOL_41
@@ -27,18 +27,18 @@ impl Cluster {
         if self.shared.swap(true, Ordering::Relaxed) {
             return;
         }
-        let _ = self.traits();
+        let _ = self.profile();
         for server in self.servers().iter() {
-            if let Some(traits) = server.traits() {
-                self.warn_unless_shared(server, &traits);
+            if let Some(profile) = server.profile() {
+                self.warn_unless_shared(server, &profile);
             }
         }
     }
 
     /// Says so of a server that has just introduced itself.
-    pub(crate) fn warn_unless_shared(&self, server: &Server, traits: &ServerTraits) {
+    pub(crate) fn warn_unless_shared(&self, server: &Server, profile: &ServerProfile) {
         if self.shared.load(Ordering::Relaxed)
-            && let Some(reason) = missing(traits.capabilities)
+            && let Some(reason) = missing(profile.capabilities)
         {
             tracing::warn!(
                 cluster = self.name(),
@@ -53,16 +53,16 @@ impl Cluster {
     /// none is known.
     #[must_use]
     pub fn cannot_be_shared(&self) -> Option<String> {
-        let _ = self.traits();
+        let _ = self.profile();
         let servers = self.servers();
         let known = || {
             servers
                 .iter()
-                .filter_map(|server| Some((server, server.traits()?)))
+                .filter_map(|server| Some((server, server.profile()?)))
         };
         let first = known().next()?;
         let (server, reason) = (first.0.name().to_owned(), missing(first.1.capabilities)?);
-        let none_can = known().all(|(_, traits)| missing(traits.capabilities).is_some());
+        let none_can = known().all(|(_, profile)| missing(profile.capabilities).is_some());
         none_can.then(|| format!("server {server}: {reason}"))
     }
 }

@@ -10,7 +10,7 @@ use testkit::certificates::Certificates;
 use testkit::scripted::{self, ClientError, Identity};
 use tokio::net::{TcpListener, TcpStream};
 use upstream::CredentialSecret;
-use upstream::{Cluster, ServerTraits};
+use upstream::{Cluster, ServerProfile};
 
 use super::*;
 use crate::handshake::greet;
@@ -76,14 +76,14 @@ impl Stage {
             unread: Vec::new(),
             capabilities: Capabilities::default(),
         });
-        let traits = ServerTraits {
+        let profile = ServerProfile {
             server_version: b"9.7.4".to_vec(),
             capabilities: Capabilities(u64::MAX),
             charset: 45,
             auth_plugin: self.greeted_with.into(),
             status: StatusFlags::default(),
         };
-        let (login, greeting) = greet(&mut client, &self.listener, &traits, 7).await?;
+        let (login, greeting) = greet(&mut client, &self.listener, &profile, 7).await?;
         let mut client = client.unwrap();
         let result = authenticate(
             &mut client,

@@ -2,7 +2,7 @@
 //!
 //! A connection that breaks off before its login is over is held against our host, and after `max_connect_errors` of them in
 //! a row (a hundred) a server takes none any more. So whoever ends a login, the client, a signal or the configuration, the
-//! server is made to refuse it: see [`AuthRelay::wrong_answer`] and [`upstream::leave`].
+//! server is made to refuse it: see [`AuthRelay::wrong_answer`] and [`upstream::disconnect`].
 
 use std::io;
 use std::time::Duration;
@@ -34,14 +34,14 @@ pub(super) async fn before_greeting(stream: &mut Stream) {
 pub(super) async fn after_greeting(stream: &mut Stream, greeting: &Greeting) {
     let _ = timeout(
         LIMIT,
-        upstream::leave(stream, greeting, &upstream::Nobody::default()),
+        upstream::disconnect(stream, greeting, &upstream::Nobody::default()),
     )
     .await;
 }
 
 /// TLS was begun by `request`.
 pub(super) async fn after_tls(stream: &mut Stream, greeting: &Greeting, request: &SslRequest) {
-    let _ = timeout(LIMIT, upstream::leave_tls(stream, greeting, request)).await;
+    let _ = timeout(LIMIT, upstream::disconnect_tls(stream, greeting, request)).await;
 }
 
 /// The login was sent.

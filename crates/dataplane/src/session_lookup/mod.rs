@@ -163,7 +163,7 @@ impl OfSession {
         as_of: Option<u64>,
     ) -> Option<Box<Self>> {
         let lookups = lookups::of_listener(&session.worker, &session.listener)?;
-        let traits = session.listener.cluster.traits()?;
+        let profile = session.listener.cluster.profile()?;
         Some(Box::new(Self {
             lookups,
             consistency: session.listener.config.lookup_consistency,
@@ -172,7 +172,7 @@ impl OfSession {
             host: client.socket_addr().map(|address| address.ip()),
             collation,
             syntax: Syntax {
-                dialect: split::dialect(&traits.server_version),
+                dialect: split::dialect(&profile.server_version),
                 ..Syntax::default()
             },
             standing: match TRAILING_QUOTES.contains(&collation) {

@@ -118,7 +118,7 @@ async fn may_kill(split: &mut Split, place: &Place) -> Result<Result<bool, Refus
         }
     };
     Ok(asked.map(|replies| {
-        let version = &split.traits.server_version;
+        let version = &split.profile.server_version;
         let reply = replies.first();
         reply.is_some_and(|reply| kill_right::allowed_by(reply, version))
     }))

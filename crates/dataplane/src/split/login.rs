@@ -11,7 +11,7 @@ use net::{Accepted, Peer, Stream, Toward};
 use session::{Baseline, ClientTrackers, Session, Start};
 use sql_class::Dialect;
 use telemetry::ListenerSeries;
-use upstream::{Credential, Key, LeaseError, ServerTraits};
+use upstream::{Credential, Key, LeaseError, ServerProfile};
 
 use crate::answer::change_user_packet_fits;
 use crate::arrival::{self, Story};
@@ -120,7 +120,7 @@ async fn log_in(
 struct Proved {
     login: Login,
     account: Authenticated,
-    traits: Arc<ServerTraits>,
+    profile: Arc<ServerProfile>,
     host: Peer,
 }
 
@@ -144,7 +144,7 @@ async fn prove(
         Ok(Proved {
             login,
             account,
-            traits: introduced.traits,
+            profile: introduced.profile,
             host,
         })
     };
@@ -164,12 +164,12 @@ fn open(
     let Proved {
         login,
         account,
-        traits,
+        profile,
         host,
     } = proved;
     let client_capabilities = client.capabilities;
     let shared = worker.pools.of(listener, &worker.metrics);
-    let own_key = key(&account.credential, client_capabilities, &traits, login.charset);
+    let own_key = key(&account.credential, client_capabilities, &profile, login.charset);
     let compression = handshake::agreed_compression(client_capabilities, login.zstd_level)
         .filter(|_| listener.config.compression);
     let nowhere = worker.metrics.server(listener.cluster.name(), telemetry::OTHER);
@@ -180,7 +180,7 @@ fn open(
     let split_series = all_series.of(listener.cluster.name(), &listener.config.name);
     let split = Split {
         series: split_series,
-        session: Session::new(start(&account, &login, &traits, listener, Rc::default())),
+        session: Session::new(start(&account, &login, &profile, listener, Rc::default())),
         control: Rc::clone(control),
         worker: Rc::clone(worker),
         listener: Arc::clone(listener),
@@ -213,7 +213,7 @@ fn open(
         own_consistency: None,
         host: Box::new(host),
         login: Box::new(login),
-        traits,
+        profile,
         compression,
     };
     stall::renew(&split);
@@ -245,12 +245,12 @@ fn register(worker: &Worker, control: &Control, listener: &ListenerState, accoun
 }
 
 /// What the session's server connections have in common with those of others.
-fn key(credential: &Credential, client: Capabilities, traits: &ServerTraits, charset: u8) -> Key {
+fn key(credential: &Credential, client: Capabilities, profile: &ServerProfile, charset: u8) -> Key {
     let wanted = (client & PASSED_ON).without(OWN_AFFAIR) | ALWAYS;
     Key {
         user: Arc::clone(&credential.user),
         account: credential.account,
-        capabilities: wanted & (traits.capabilities | Capabilities::LONG_PASSWORD),
+        capabilities: wanted & (profile.capabilities | Capabilities::LONG_PASSWORD),
         collation: charset,
     }
 }
@@ -259,11 +259,11 @@ fn key(credential: &Credential, client: Capabilities, traits: &ServerTraits, cha
 fn start(
     account: &Authenticated,
     login: &Login,
-    traits: &ServerTraits,
+    profile: &ServerProfile,
     listener: &ListenerState,
     baseline: Rc<Baseline>,
 ) -> Start {
-    let dialect = dialect(&traits.server_version);
+    let dialect = dialect(&profile.server_version);
     let tracks = login.capabilities.contains(Capabilities::SESSION_TRACK);
     Start {
         schema: login.database.clone().filter(|name| !name.is_empty()),
@@ -284,7 +284,7 @@ fn start(
 /// The same of a session that is there.
 pub(super) fn start_of(split: &Split, baseline: Rc<Baseline>) -> Start {
     let (account, login) = (&split.account, &split.login);
-    start(account, login, &split.traits, &split.listener, baseline)
+    start(account, login, &split.profile, &split.listener, baseline)
 }
 
 /// Prepared statements of one session: as many as MySQL allows to all sessions together by default
@@ -421,7 +421,7 @@ async fn become_user(
     account: Authenticated,
     sequence: u8,
 ) -> Result<(), SessionError> {
-    let new_key = key(&account.credential, split.capabilities, &split.traits, charset);
+    let new_key = key(&account.credential, split.capabilities, &split.profile, charset);
     let new_key = split.shared.share_key(new_key);
     let old_key = std::mem::replace(&mut split.key, new_key);
     let old_account = std::mem::replace(&mut split.account, account);

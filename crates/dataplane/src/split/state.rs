@@ -15,7 +15,7 @@ use routing::PeakEwma;
 use session::{Baseline, ClientTrackers, PackedState, Pin, PinReason, PortableState};
 use telemetry::ServerSeries;
 use tokio::task::{AbortHandle, spawn_local};
-use upstream::{Connection, Key, Member, Pool, Server, ServerId, ServerTraits, Topology, Travel};
+use upstream::{Connection, Key, Member, Pool, Server, ServerId, ServerProfile, Topology, Travel};
 
 use crate::authenticate::Authenticated;
 use crate::control::{Control, Signal};
@@ -244,7 +244,7 @@ pub(crate) struct Split {
     /// What it said of itself.
     pub(crate) login: Box<Login>,
     /// What the cluster's servers had in common when it came.
-    pub(crate) traits: Arc<ServerTraits>,
+    pub(crate) profile: Arc<ServerProfile>,
     /// What it agreed on with the gateway.
     pub(crate) compression: Option<Algorithm>,
 }

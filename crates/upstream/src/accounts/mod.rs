@@ -8,13 +8,13 @@
 //! takes the gateway for is the server's affair: here are the secrets, at most [`SECRETS_MAX`] a name, and each has a number
 //! ([`AccountSecret::id`]) by which connections of one account are kept apart from those of another.
 //!
-//! Or nothing is read, and whoever nobody knows is tried (`passed`).
+//! Or nothing is read, and whoever nobody knows is tried (`pass_through`).
 
 mod entry;
-mod evictions;
-mod passed;
+mod eviction_budget;
+mod pass_through;
 mod proofs;
-mod trial;
+mod trial_login;
 mod watch;
 
 use std::collections::HashMap;
@@ -31,11 +31,11 @@ use tokio::sync::{Notify, watch as latest};
 use crate::cluster::Cluster;
 use crate::server::now;
 use entry::{Entry, Method};
-use passed::Passed;
+use pass_through::PassThrough;
 use proofs::Proofs;
 
-pub use passed::DENIALS;
-pub(crate) use passed::Trial;
+pub use pass_through::DENIALS;
+pub(crate) use pass_through::Trial;
 pub(crate) use watch::{try_read, watch};
 
 /// Secrets of one name; the accounts of further ones cannot log in.
@@ -297,7 +297,7 @@ pub(crate) struct Accounts {
     /// Of those, how many have ended; 0 is none. They are one behind the other.
     ended: latest::Sender<u64>,
     /// Accounts that are not read but tried.
-    passed: Passed,
+    pass_through: PassThrough,
     /// Whose logins prove a password.
     proofs: Proofs,
     /// When a change of them was seen last.
@@ -305,8 +305,8 @@ pub(crate) struct Accounts {
 }
 
 impl Accounts {
-    pub(crate) fn passed(&self) -> &Passed {
-        &self.passed
+    pub(crate) fn pass_through(&self) -> &PassThrough {
+        &self.pass_through
     }
 
     fn changed(&self) -> MutexGuard<'_, Option<Instant>> {
@@ -321,7 +321,7 @@ impl Default for Accounts {
             wanted: Notify::new(),
             begun: AtomicU64::new(0),
             ended: latest::Sender::new(0),
-            passed: Passed::default(),
+            pass_through: PassThrough::default(),
             proofs: Proofs::default(),
             changed: Mutex::default(),
         }

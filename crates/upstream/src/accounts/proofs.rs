@@ -17,12 +17,12 @@ use mysql_wire::{Capabilities, ErrPacket, OkPacket, SslRequest};
 use tokio::sync::Mutex as AsyncMutex;
 use tokio::time::timeout;
 
-use super::passed::DENIALS;
+use super::pass_through::DENIALS;
 use crate::cluster::Cluster;
 use crate::connect::{self, For};
+use crate::disconnect::answer_wrongly;
 use crate::error::Seconds;
 use crate::greeting::read_greeting;
-use crate::leave::answer_wrongly;
 use crate::login::{self, Tls};
 use crate::server::{Server, ServerId, now};
 

@@ -75,7 +75,7 @@ pub(crate) async fn watch(cluster: Arc<Cluster>) {
         else {
             accounts.known.store(None);
             before = None;
-            accounts.passed.clean(&config.accounts);
+            accounts.pass_through.clean(&config.accounts);
             let _ = timeout(CLEAN_INTERVAL, accounts.wanted.notified()).await;
             continue;
         };

@@ -21,8 +21,8 @@ use crate::pool::Pools;
 use crate::queue::{Offer, Queue};
 use crate::seat::Seat;
 use crate::server::{Availability, Server, ServerId, Status};
+use crate::server_profile::{self, ServerProfile};
 use crate::topology::Follow;
-use crate::traits::{self, ServerTraits};
 
 /// Events that a subscriber may fall behind before it misses some.
 const EVENTS_KEPT: usize = 1024;
@@ -35,9 +35,9 @@ pub struct Cluster {
     config_number: AtomicU64,
     servers: ArcSwap<Vec<Arc<Server>>>,
     tls: ArcSwapOption<net::TlsConnector>,
-    traits: ArcSwapOption<ServerTraits>,
-    /// Somebody asked for the traits before any were known.
-    traits_wanted: AtomicBool,
+    profile: ArcSwapOption<ServerProfile>,
+    /// Somebody asked for the profile before any was known.
+    profile_wanted: AtomicBool,
     /// Sessions share connections to its servers.
     pub(crate) shared: AtomicBool,
     /// Traits or the state of a server may have changed.
@@ -47,7 +47,7 @@ pub struct Cluster {
     turns: AtomicU64,
     seeds: RandomState,
     next_id: AtomicU32,
-    /// Held while servers or traits are replaced, by whoever does that.
+    /// Held while servers or the profile are replaced, by whoever does that.
     changing: Mutex<()>,
     /// The list of servers has changed.
     pub(crate) servers_changed: Notify,
@@ -113,8 +113,8 @@ impl Cluster {
             config_number: AtomicU64::new(0),
             servers: ArcSwap::from_pointee(servers),
             tls: ArcSwapOption::new(tls),
-            traits: ArcSwapOption::empty(),
-            traits_wanted: AtomicBool::new(false),
+            profile: ArcSwapOption::empty(),
+            profile_wanted: AtomicBool::new(false),
             shared: AtomicBool::new(false),
             news: Notify::new(),
             queue: Queue::new(),
@@ -158,28 +158,28 @@ impl Cluster {
     #[must_use]
     pub fn is_mariadb(&self) -> bool {
         let servers = self.servers();
-        let seen = servers.iter().find_map(|server| server.traits());
-        seen.is_some_and(|traits| crate::pool::is_mariadb(&traits.server_version))
+        let seen = servers.iter().find_map(|server| server.profile());
+        seen.is_some_and(|profile| crate::pool::is_mariadb(&profile.server_version))
     }
 
     /// What all its servers seen so far can; `None` until one has been seen.
     ///
     /// Asking before that makes checks read a greeting even where they are of kind `tcp`.
     #[must_use]
-    pub fn traits(&self) -> Option<Arc<ServerTraits>> {
-        let traits = self.traits.load_full();
-        if traits.is_none() {
-            self.traits_wanted.store(true, Ordering::Relaxed);
+    pub fn profile(&self) -> Option<Arc<ServerProfile>> {
+        let profile = self.profile.load_full();
+        if profile.is_none() {
+            self.profile_wanted.store(true, Ordering::Relaxed);
         }
-        traits
+        profile
     }
 
-    /// [`traits`](Self::traits), waiting for the first greeting where none has been seen yet: the first moments of the
+    /// [`profile`](Self::profile), waiting for the first greeting where none has been seen yet: the first moments of the
     /// process. `None` when all servers are down, or after `limit`.
-    pub async fn introduced(&self, limit: Duration) -> Option<Arc<ServerTraits>> {
+    pub async fn introduced(&self, limit: Duration) -> Option<Arc<ServerProfile>> {
         // The usual case, without a clock.
-        if let Some(traits) = self.traits() {
-            return Some(traits);
+        if let Some(profile) = self.profile() {
+            return Some(profile);
         }
         self.servers()
             .iter()
@@ -187,8 +187,8 @@ impl Cluster {
         let wait = async {
             loop {
                 let news = self.news.notified();
-                if let Some(traits) = self.traits() {
-                    return Some(traits);
+                if let Some(profile) = self.profile() {
+                    return Some(profile);
                 }
                 if self
                     .servers()
@@ -294,7 +294,7 @@ impl Cluster {
     /// it says nothing new.
     pub fn note_greeting(&self, server: &Server, greeting: &Greeting) {
         if server
-            .traits
+            .profile
             .load()
             .as_ref()
             .is_some_and(|known| known.matches(greeting))
@@ -302,9 +302,9 @@ impl Cluster {
             return;
         }
         let _changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
-        let traits = Arc::new(ServerTraits::of(greeting));
-        self.warn_unless_shared(server, &traits);
-        server.traits.store(Some(traits));
+        let profile = Arc::new(ServerProfile::of(greeting));
+        self.warn_unless_shared(server, &profile);
+        server.profile.store(Some(profile));
         tracing::debug!(
             cluster = self.name,
             server = server.name(),
@@ -329,7 +329,7 @@ impl Cluster {
 
     /// Whether a check has to read a greeting for more than the server's health.
     pub(crate) fn wants_traits_of(&self, server: &Server) -> bool {
-        self.traits_wanted.load(Ordering::Relaxed) && server.traits.load().is_none()
+        self.profile_wanted.load(Ordering::Relaxed) && server.profile.load().is_none()
     }
 
     pub(crate) fn queue(&self) -> &Queue<Grant> {
@@ -429,13 +429,14 @@ impl Cluster {
             .servers
             .load()
             .iter()
-            .filter_map(|server| server.traits())
+            .filter_map(|server| server.profile())
             .collect();
         let config = self.config.load();
-        let combined = traits::combine(seen.iter().map(AsRef::as_ref), config.server_version.as_deref());
+        let combined =
+            server_profile::combine(seen.iter().map(AsRef::as_ref), config.server_version.as_deref());
         // A cluster all of whose servers were replaced keeps what it knew until one of the new ones is seen.
         if let Some(combined) = combined {
-            self.traits.store(Some(Arc::new(combined)));
+            self.profile.store(Some(Arc::new(combined)));
             self.news.notify_waiters();
         }
     }

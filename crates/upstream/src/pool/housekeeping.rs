@@ -66,9 +66,9 @@ impl<S: Travel + 'static> Pool<S> {
             let pool = &self.terms().config.pool;
             (pool.idle_timeout, pool.min_idle as usize)
         };
-        self.shelves.borrow_mut().retain_mut(|shelf| {
-            let mut spare = shelf.idle().saturating_sub(min_idle);
-            shelf.close_if(|idle| {
+        self.idle_by_server.borrow_mut().retain_mut(|idle_connections| {
+            let mut spare = idle_connections.idle().saturating_sub(min_idle);
+            idle_connections.close_if(|idle| {
                 let unused = now.saturating_duration_since(idle.life.since);
                 let timed_out = spare > 0 && unused > idle_timeout;
                 let reason = self
@@ -77,10 +77,10 @@ impl<S: Travel + 'static> Pool<S> {
                 spare = spare.saturating_sub(1);
                 Some(reason)
             });
-            let empty = shelf.forget(now.checked_sub(idle_timeout).unwrap_or(now));
-            let gone = empty && shelf.server().is_removed();
+            let empty = idle_connections.forget(now.checked_sub(idle_timeout).unwrap_or(now));
+            let gone = empty && idle_connections.server().is_removed();
             if gone {
-                self.member.forget(shelf.series());
+                self.member.forget(idle_connections.series());
             }
             !gone
         });
@@ -90,8 +90,8 @@ impl<S: Travel + 'static> Pool<S> {
     /// How many connections are of use: this worker's part, and where it is its turn that of all.
     fn look_at_sizes(&self) {
         let since = now().checked_sub(TICK);
-        for shelf in self.shelves.borrow().iter() {
-            shelf.series().look(shelf.unused(since));
+        for idle_connections in self.idle_by_server.borrow().iter() {
+            idle_connections.series().look(idle_connections.unused(since));
         }
         let is_on = self.terms().config.pool.adaptive;
         for server in self.cluster.pools.look_at_sizes(is_on, now()) {
@@ -103,12 +103,12 @@ impl<S: Travel + 'static> Pool<S> {
     fn look_after_lines(&self) {
         let (now, mut has_called) = (now(), false);
         let mut may_try = Vec::new();
-        for shelf in self.shelves.borrow().iter() {
-            let line = &shelf.server().line;
+        for idle_connections in self.idle_by_server.borrow().iter() {
+            let line = &idle_connections.server().line;
             if !line.is_empty() {
                 let found = line.look_after(self.member.id, now);
                 has_called |= found.has_called;
-                may_try.extend(found.may_try.then(|| Arc::clone(shelf.server())));
+                may_try.extend(found.may_try.then(|| Arc::clone(idle_connections.server())));
             }
         }
         may_try.iter().for_each(|server| self.cluster.serve_line(server));
@@ -121,8 +121,11 @@ impl<S: Travel + 'static> Pool<S> {
     fn give_up(&self) {
         let now = now();
         let servers: Vec<_> = {
-            let shelves = self.shelves.borrow();
-            shelves.iter().map(|shelf| Arc::clone(shelf.server())).collect()
+            let idle_by_server = self.idle_by_server.borrow();
+            idle_by_server
+                .iter()
+                .map(|idle_connections| Arc::clone(idle_connections.server()))
+                .collect()
         };
         for server in servers {
             let line = &server.line;
@@ -139,7 +142,7 @@ impl<S: Travel + 'static> Pool<S> {
         if server.line.is_empty() && !is_wanted_elsewhere {
             return false;
         }
-        let keys = self.with_shelf(server, |shelf| shelf.oldest());
+        let keys = self.with_idle(server, |idle_connections| idle_connections.oldest());
         let may_end = server.is_at_its_limit();
         let mut turns = keys.iter().filter_map(|(since, key)| {
             let unused = now.saturating_duration_since(*since);
@@ -150,7 +153,7 @@ impl<S: Travel + 'static> Pool<S> {
             (None, Some((_, oldest))) if is_wanted_elsewhere => (oldest, None),
             (None, _) => return false,
         };
-        let Some(idle) = self.with_shelf(server, |shelf| shelf.take_oldest(key)) else {
+        let Some(idle) = self.with_idle(server, |idle_connections| idle_connections.take_oldest(key)) else {
             return false;
         };
         match turn {
@@ -171,16 +174,18 @@ impl<S: Travel + 'static> Pool<S> {
             return;
         }
         let wanted: Vec<_> = {
-            let shelves = self.shelves.borrow();
-            let lacking = shelves.iter().filter(|shelf| {
-                let server = shelf.server();
-                shelf.idle() < min_idle
+            let idle_by_server = self.idle_by_server.borrow();
+            let lacking = idle_by_server.iter().filter(|idle_connections| {
+                let server = idle_connections.server();
+                idle_connections.idle() < min_idle
                     && server.availability() == Availability::Yes
                     && server.line.is_empty()
                     && !warming.servers.contains(&server.id())
             });
             lacking
-                .filter_map(|shelf| Some((Arc::clone(shelf.server()), shelf.latest()?)))
+                .filter_map(|idle_connections| {
+                    Some((Arc::clone(idle_connections.server()), idle_connections.latest()?))
+                })
                 .collect()
         };
         for (server, (key, credential)) in wanted {
@@ -205,7 +210,7 @@ impl<S: Travel + 'static> Pool<S> {
         seat: Seat,
     ) -> Warmed {
         // Those whom a session waits for come first.
-        let Some(turn) = server.line.openings.at_once() else {
+        let Some(turn) = server.line.connect_limiter.at_once() else {
             return Warmed {
                 server: server.id(),
                 success: false,
@@ -218,7 +223,9 @@ impl<S: Travel + 'static> Pool<S> {
         match opened {
             Ok(idle) => self.place(idle, now()),
             Err(error) if speaks_against_account(&error) => {
-                self.with_shelf(&server, |shelf| shelf.forget_credential(&key));
+                self.with_idle(&server, |idle_connections| {
+                    idle_connections.forget_credential(&key)
+                });
             }
             Err(_) => {}
         }

@@ -17,8 +17,8 @@ use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
 use super::Key;
+use super::connect_limiter::ConnectLimiter;
 use super::misfits::Misfits;
-use super::openings::Openings;
 use super::refusals::{Ceiling, FullUsers};
 use super::shares::{Offer, Shares};
 use super::size::{Size, Stall};
@@ -72,7 +72,7 @@ pub(crate) struct Line {
     /// Accounts of the configuration that it refuses, as the log has said.
     pub(super) refused: Misfits,
     /// Those who are about to open a connection.
-    pub(crate) openings: Openings,
+    pub(crate) connect_limiter: ConnectLimiter,
     pub(crate) timeouts: AtomicU64,
     pub(crate) rejected: AtomicU64,
 }
@@ -204,7 +204,7 @@ impl Waiters {
             return false;
         };
         let wanted = u32::try_from(self.all.len() - self.confined).unwrap_or(u32::MAX);
-        let is_opening = line.openings.are_under_way();
+        let is_opening = line.connect_limiter.are_under_way();
         self.stall.look(first.since, wanted, is_opening, &line.size, now)
     }
 

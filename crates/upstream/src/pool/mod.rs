@@ -14,18 +14,18 @@
 //! connections can be dropped anywhere.
 
 mod arming;
+mod connect_limiter;
 mod connection;
 mod exchange;
 mod housekeeping;
+mod idle;
 mod line;
 mod misfits;
 mod open;
-mod openings;
 mod place;
 mod refusals;
 mod series;
 mod shares;
-mod shelf;
 mod size;
 mod travel;
 
@@ -43,14 +43,14 @@ pub(crate) use self::arming::Tracked;
 pub(crate) use self::connection::is_mariadb;
 pub use self::connection::{Baseline, Connection, Credential, CredentialSecret, Key, Opened};
 use self::connection::{Idle, Life, Origin, Parts, lifetime};
+pub use self::idle::OUTDATED;
+use self::idle::{IdleConnections, misfit, suits};
 use self::line::How;
 pub(crate) use self::line::{Grant, Line, Wish};
 use self::open::Opening;
 use self::place::Place;
 pub(crate) use self::series::Pools;
 use self::series::{Closed, Member, Series};
-pub use self::shelf::OUTDATED;
-use self::shelf::{Shelf, misfit, suits};
 pub use self::travel::Travel;
 use crate::cluster::Cluster;
 use crate::error::LeaseError;
@@ -68,7 +68,7 @@ pub struct Pool<S> {
     cluster: Arc<Cluster>,
     member: Arc<Member>,
     /// One a server, of which there are few.
-    shelves: RefCell<Vec<Shelf<S>>>,
+    idle_by_server: RefCell<Vec<IdleConnections<S>>>,
     /// Connections on their way to those who have waited for them, by their tickets.
     handed: RefCell<HashMap<(ServerId, u64), Idle<S>, RandomState>>,
     /// What the owner keeps with a connection that was just opened.
@@ -115,7 +115,7 @@ impl<S: Travel> Pool<S> {
         Rc::new(Self {
             cluster,
             member,
-            shelves: RefCell::default(),
+            idle_by_server: RefCell::default(),
             handed: RefCell::default(),
             fresh: Box::new(fresh),
             waiting: Cell::new(0),
@@ -170,11 +170,16 @@ impl<S: Travel> Pool<S> {
     /// Connections to one server that nobody uses, and those that sessions of this worker use.
     #[must_use]
     pub fn idle_and_busy(&self, server: ServerId) -> (u32, u32) {
-        let shelves = self.shelves.borrow();
+        let idle_by_server = self.idle_by_server.borrow();
         let count = |gauge: i64| u32::try_from(gauge).unwrap_or(0);
-        let shelf = shelves.iter().find(|shelf| shelf.server().id() == server);
-        shelf.map_or((0, 0), |shelf| {
-            (count(shelf.series().idle.get()), count(shelf.series().busy.get()))
+        let idle_connections = idle_by_server
+            .iter()
+            .find(|idle_connections| idle_connections.server().id() == server);
+        idle_connections.map_or((0, 0), |idle_connections| {
+            (
+                count(idle_connections.series().idle.get()),
+                count(idle_connections.series().busy.get()),
+            )
         })
     }
 
@@ -236,7 +241,9 @@ impl<S: Travel> Pool<S> {
             let pool = &self.terms().config.pool;
             (pool.reuse, pool.ping_after)
         };
-        let mut idle = self.with_shelf(server, |shelf| shelf.take(key, now, reuse, cost))?;
+        let mut idle = self.with_idle(server, |idle_connections| {
+            idle_connections.take(key, now, reuse, cost)
+        })?;
         if let Some(reason) = self.unfit(&mut idle, now) {
             drop(idle.close(reason));
             return None;
@@ -244,7 +251,7 @@ impl<S: Travel> Pool<S> {
         let unused = now.saturating_duration_since(idle.life.since);
         let doubtful = idle.life.doubts != idle.opened.server.doubts();
         if doubtful || !ping_after.is_zero() && unused > ping_after {
-            self.with_shelf(server, |shelf| shelf.put(idle));
+            self.with_idle(server, |idle_connections| idle_connections.put(idle));
             return None;
         }
         Some(begin(idle, now))
@@ -252,7 +259,7 @@ impl<S: Travel> Pool<S> {
 
     /// The idle connection to `server` that has most of what `count` counts, whatever its key. `None` where there is none that has any.
     pub fn take_idle(&self, server: &Arc<Server>, count: impl Fn(&S) -> usize) -> Option<Connection<S>> {
-        let idle = self.with_shelf(server, |shelf| shelf.take_most(count))?;
+        let idle = self.with_idle(server, |idle_connections| idle_connections.take_most(count))?;
         Some(begin(idle, now()))
     }
 
@@ -339,12 +346,12 @@ impl<S: Travel> Pool<S> {
     /// An idle connection, a seat, or nothing, without waiting.
     fn find(&self, server: &Arc<Server>, key: &Rc<Key>, now: Instant, cost: impl Fn(&S) -> u32) -> Found<S> {
         let reuse = self.terms().config.pool.reuse;
-        self.with_shelf(server, |shelf| {
-            if let Some(idle) = shelf.take(key, now, reuse, &cost) {
+        self.with_idle(server, |idle_connections| {
+            if let Some(idle) = idle_connections.take(key, now, reuse, &cost) {
                 return Found::Idle(idle);
             }
             // Closed by the caller, who needs the seat.
-            if let Some(idle) = shelf.take_outdated(key, &cost) {
+            if let Some(idle) = idle_connections.take_outdated(key, &cost) {
                 return Found::Idle(idle);
             }
             let is_user_full = server.line.full_users.contains(&key.user, now);
@@ -357,14 +364,14 @@ impl<S: Travel> Pool<S> {
                 return Found::Seat(seat);
             }
             // Not one of the newest; but better than none.
-            if let Some(idle) = shelf.take(key, now, config::Reuse::Oldest, &cost) {
+            if let Some(idle) = idle_connections.take(key, now, config::Reuse::Oldest, &cost) {
                 return Found::Idle(idle);
             }
             let evicted = match is_user_full {
-                true => shelf.evict_of(&key.user),
+                true => idle_connections.evict_of(&key.user),
                 // Where the server takes more of them nobody's connection is closed for the size alone.
                 false if !server.is_at_its_limit() && !server.line.wants_seats() => None,
-                false => shelf.evict(key),
+                false => idle_connections.evict(key),
             };
             match evicted.and_then(|idle| idle.close(Closed::Handover)) {
                 Some(seat) => Found::Seat(seat),
@@ -403,8 +410,8 @@ impl<S: Travel> Pool<S> {
         seat: Seat,
         cost: impl Fn(&S) -> u32,
     ) -> Result<Connection<S>, LeaseError> {
-        let turns = &server.line.openings;
-        let series = self.with_shelf(server, |shelf| Arc::clone(shelf.series()));
+        let turns = &server.line.connect_limiter;
+        let series = self.with_idle(server, |idle_connections| Arc::clone(idle_connections.series()));
         let _counted = CountedIn::new(&series);
         let mut turn = turns.at_once();
         let since = now();
@@ -413,8 +420,10 @@ impl<S: Travel> Pool<S> {
             let waited = now().saturating_duration_since(since);
             self.check_available(server)?;
             let free = self.lease_at_once(server, key, &cost);
-            if free.is_some() || turn.is_some() || waited >= openings::PATIENCE {
-                self.with_shelf(server, |shelf| shelf.series().waited(waited));
+            if free.is_some() || turn.is_some() || waited >= connect_limiter::PATIENCE {
+                self.with_idle(server, |idle_connections| {
+                    idle_connections.series().waited(waited)
+                });
                 match free {
                     Some(connection) => return Ok(connection),
                     None => break,
@@ -444,8 +453,12 @@ impl<S: Travel> Pool<S> {
             peer: None,
             moves: server.addresses.moves(),
         };
-        let (series, known) =
-            self.with_shelf(server, |shelf| (Arc::clone(shelf.series()), shelf.baseline(key)));
+        let (series, known) = self.with_idle(server, |idle_connections| {
+            (
+                Arc::clone(idle_connections.series()),
+                idle_connections.baseline(key),
+            )
+        });
         let opening = Opening {
             cluster: &self.cluster,
             config: &config,
@@ -468,7 +481,7 @@ impl<S: Travel> Pool<S> {
             }
         })?;
         let kept = (config.pool.min_idle > 0).then_some(credential);
-        self.with_shelf(server, |shelf| shelf.note(&opened, kept));
+        self.with_idle(server, |idle_connections| idle_connections.note(&opened, kept));
         let others_may = server.line.ceiling.raise(server.sessions(), now);
         if server.line.full_users.let_in(&key.user) && server.line.let_try(&key.user) || others_may {
             self.cluster.serve_line(server);
@@ -533,7 +546,7 @@ impl<S: Travel> Pool<S> {
         if self.is_wanted_elsewhere(server) {
             drop(idle.close(Closed::Handover));
         } else {
-            self.with_shelf(server, |shelf| shelf.put(idle));
+            self.with_idle(server, |idle_connections| idle_connections.put(idle));
         }
     }
 
@@ -543,12 +556,15 @@ impl<S: Travel> Pool<S> {
         !self.cluster.queue().is_empty() && server.max_connections() > 0 && server.weight() > 0
     }
 
-    fn with_shelf<T>(&self, server: &Arc<Server>, then: impl FnOnce(&mut Shelf<S>) -> T) -> T {
-        let mut shelves = self.shelves.borrow_mut();
-        if let Some(shelf) = shelves.iter_mut().find(|shelf| shelf.is_of(server)) {
-            return then(shelf);
+    fn with_idle<T>(&self, server: &Arc<Server>, then: impl FnOnce(&mut IdleConnections<S>) -> T) -> T {
+        let mut idle_by_server = self.idle_by_server.borrow_mut();
+        if let Some(idle_connections) = idle_by_server
+            .iter_mut()
+            .find(|idle_connections| idle_connections.is_of(server))
+        {
+            return then(idle_connections);
         }
-        then(shelves.push_mut(Shelf::new(server, &self.member)))
+        then(idle_by_server.push_mut(IdleConnections::new(server, &self.member)))
     }
 
     fn check_available(&self, server: &Server) -> Result<(), LeaseError> {
@@ -582,8 +598,8 @@ impl<S: Travel> Pool<S> {
 impl<S> Drop for Pool<S> {
     fn drop(&mut self) {
         self.cluster.pools.leave(&self.member);
-        for shelf in self.shelves.get_mut() {
-            shelf.close_if(|_| Some(Closed::Shutdown));
+        for idle_connections in self.idle_by_server.get_mut() {
+            idle_connections.close_if(|_| Some(Closed::Shutdown));
         }
     }
 }

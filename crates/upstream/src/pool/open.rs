@@ -15,9 +15,9 @@ use super::connection::{Baseline, Credential, Key, Opened, is_mariadb};
 use super::exchange::{Exchange, ExchangeError, query};
 use crate::cluster::Cluster;
 use crate::connect::{self, For};
+use crate::disconnect::disconnect;
 use crate::error::{ConnectFailure, LeaseError, Seconds};
 use crate::greeting::{GreetingError, read_greeting};
-use crate::leave::leave;
 use crate::login::{self, LoggedIn, LoginError, Terms, Tls};
 use crate::server::{Server, now};
 use crate::sharing;
@@ -147,7 +147,7 @@ impl Opening<'_> {
         };
         self.cluster.note_greeting(self.server, &greeting);
         if let Some(reason) = sharing::missing(greeting.capabilities) {
-            let left = leave(&mut stream, &greeting, &self.server.nobody);
+            let left = disconnect(&mut stream, &greeting, &self.server.nobody);
             let _ = timeout(config.login_timeout, left).await;
             return Err(Failure::Unusable(reason));
         }

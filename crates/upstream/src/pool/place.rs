@@ -93,13 +93,15 @@ impl<'p, S: Travel> Place<'p, S> {
     fn end(&self, now: Instant) {
         let pool = self.pool;
         pool.waiting.set(pool.waiting.get() - 1);
-        if let Some(shelf) = pool
-            .shelves
+        if let Some(idle_connections) = pool
+            .idle_by_server
             .borrow()
             .iter()
-            .find(|shelf| shelf.is_of(&self.server))
+            .find(|idle_connections| idle_connections.is_of(&self.server))
         {
-            shelf.series().waited(now.saturating_duration_since(self.since));
+            idle_connections
+                .series()
+                .waited(now.saturating_duration_since(self.since));
         }
     }
 

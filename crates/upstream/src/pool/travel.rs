@@ -119,7 +119,7 @@ impl<S: Travel> Pool<S> {
         may_end: bool,
         now: Instant,
     ) -> Option<Turn> {
-        let at_once = self.with_shelf(server, |shelf| shelf.count_taken());
+        let at_once = self.with_idle(server, |idle_connections| idle_connections.count_taken());
         let free = Free {
             pool: self.member.id,
             key,
@@ -210,8 +210,11 @@ impl<S: Travel> Pool<S> {
             mut life,
             of_config,
         } = parcel;
-        let (series, known) = self.with_shelf(&opened.server, |shelf| {
-            (Arc::clone(shelf.series()), shelf.baseline(&opened.key))
+        let (series, known) = self.with_idle(&opened.server, |idle_connections| {
+            (
+                Arc::clone(idle_connections.series()),
+                idle_connections.baseline(&opened.key),
+            )
         });
         life.arrive(series);
         let terms = {

@@ -24,7 +24,7 @@ use super::look::{Named, look};
 use super::memory::Testimony;
 use super::observation::{Address, Identity};
 use crate::cluster::Cluster;
-use crate::lookup::look_up;
+use crate::resolver::look_up;
 use crate::server::{Server, ServerId, now};
 
 /// Time between two passes.

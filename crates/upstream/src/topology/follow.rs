@@ -100,7 +100,7 @@ impl Cluster {
         let mut new = memory.picture(&config, &servers, now());
         let has_conflict = memory.has_conflict();
         let is_damped = memory.damped() != damped_before;
-        let astray = memory.take_astray();
+        let rogue_writers = memory.take_rogue_writers();
         let old = follow.topology();
         let same = new.same_roles(&old);
         new.generation = old.generation + u64::from(!same);
@@ -120,7 +120,7 @@ impl Cluster {
             follow.changed.notify_waiters();
         }
         self.tell_of_lag(&new);
-        for member in astray.into_iter().filter_map(|id| new.member(id)) {
+        for member in rogue_writers.into_iter().filter_map(|id| new.member(id)) {
             let (cluster, server, reason) = (self.name(), member.server.name(), &member.reason);
             tracing::warn!(
                 cluster,

@@ -177,9 +177,9 @@ async fn inspect(cluster: &Arc<Cluster>, server: &Arc<Server>, trials: &[LoginTr
         // What it could not say is not known.
         let _ = timeout(config.check.timeout, asked).await;
     }
-    if let Some(traits) = server.traits() {
-        found.version = Some(String::from_utf8_lossy(&traits.server_version).into_owned());
-        found.unshared = sharing::missing(traits.capabilities);
+    if let Some(profile) = server.profile() {
+        found.version = Some(String::from_utf8_lossy(&profile.server_version).into_owned());
+        found.unshared = sharing::missing(profile.capabilities);
     }
     if is_there {
         for trial in trials {

@@ -6,7 +6,6 @@
 //!
 //! What it does not do: it promotes and repairs nothing. It finds out what others have done.
 
-mod astray;
 mod behind;
 mod connection;
 mod damping;
@@ -20,6 +19,7 @@ mod look;
 mod memory;
 mod monitor;
 mod observation;
+mod rogue_writers;
 mod rows;
 
 use std::sync::Arc;

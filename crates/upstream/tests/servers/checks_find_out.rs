@@ -161,7 +161,7 @@ async fn a_full_server_is_alive() {
         by_name(&watched.cluster, "a").state().reason,
         "is full (too many connections)"
     );
-    assert_eq!(watched.cluster.traits(), None, "it has not introduced itself");
+    assert_eq!(watched.cluster.profile(), None, "it has not introduced itself");
 }
 
 /// A server keeps its last seat for accounts with rights of their own: others are refused behind the greeting.
@@ -322,18 +322,18 @@ async fn a_cluster_can_what_its_servers_can() {
     let new = Player::start(Act::Bytes(packet(0, &payload))).await;
     let config = cluster(vec![new.config("new"), old.config("old")]);
     let watched = Watched::start(config.clone());
-    assert_eq!(watched.cluster.traits(), None);
+    assert_eq!(watched.cluster.profile(), None);
     watched.until_status("new", Status::Up).await;
     watched.until_status("old", Status::Up).await;
-    let traits = watched.cluster.traits().unwrap();
-    assert_eq!(traits.server_version, b"8.4.2", "the lowest");
-    assert_eq!(traits.capabilities, weak.capabilities, "what both have");
+    let profile = watched.cluster.profile().unwrap();
+    assert_eq!(profile.server_version, b"8.4.2", "the lowest");
+    assert_eq!(profile.capabilities, weak.capabilities, "what both have");
     let renamed = config::Cluster {
         server_version: Some("5.7.44".to_owned()),
         ..config
     };
     watched.cluster.reload(renamed).unwrap();
-    assert_eq!(watched.cluster.traits().unwrap().server_version, b"5.7.44");
+    assert_eq!(watched.cluster.profile().unwrap().server_version, b"5.7.44");
 }
 
 #[tokio::test(start_paused = true)]
@@ -459,8 +459,8 @@ async fn who_needs_traits_gets_them_as_soon_as_they_are_known() {
         config.check.interval = Duration::from_secs(3600);
         let watched = Watched::start(config);
         let begun = Instant::now();
-        let traits = watched.cluster.introduced(Duration::from_secs(30)).await.unwrap();
-        assert_eq!(traits.server_version, b"9.0.0", "{kind:?}");
+        let profile = watched.cluster.introduced(Duration::from_secs(30)).await.unwrap();
+        assert_eq!(profile.server_version, b"9.0.0", "{kind:?}");
         assert!(
             begun.elapsed() < Duration::from_secs(1),
             "{kind:?}: {:?}",

@@ -10,7 +10,7 @@ use net::{Stream, TlsConnector};
 use sandbox::{Kind, Sandbox, Spec};
 use tokio::net::TcpSocket;
 use upstream::login::{Account, LoginError, Secret, Terms, Tls, log_in, login};
-use upstream::{Cluster, GreetingError, Nobody, Status, leave, read_greeting};
+use upstream::{Cluster, GreetingError, Nobody, Status, disconnect, read_greeting};
 
 use crate::play::{cluster, server, status, until};
 
@@ -112,7 +112,7 @@ async fn stays_unblocked(sandbox: &Sandbox) {
     for _ in 0..CHECKS {
         let mut stream = connect_from_another_host(address).await;
         let (greeting, _) = read_greeting(&mut stream, PATIENCE).await.unwrap();
-        leave(&mut stream, &greeting, &nobody).await.unwrap();
+        disconnect(&mut stream, &greeting, &nobody).await.unwrap();
     }
     assert_eq!(blocked(), 0, "errors that count towards max_connect_errors");
     assert_eq!(
@@ -121,7 +121,10 @@ async fn stays_unblocked(sandbox: &Sandbox) {
         "we were seen"
     );
     let aborted = count_status(sandbox, "Aborted_connects");
-    assert!(aborted >= CHECKS as u64, "what remains, see `leave`: {aborted}");
+    assert!(
+        aborted >= CHECKS as u64,
+        "what remains, see `disconnect`: {aborted}"
+    );
 
     // The test can tell: leaving without a word gets us blocked.
     for _ in 0..10 {
@@ -155,7 +158,7 @@ async fn a_check_that_logs_in_leaves_no_trace() {
         let cluster = Cluster::new(config).unwrap();
         let checks = tokio::spawn(Arc::clone(&cluster).run_checks());
         until("up", || status(&cluster, "real") == Status::Up).await;
-        let version = String::from_utf8(cluster.traits().unwrap().server_version.clone()).unwrap();
+        let version = String::from_utf8(cluster.profile().unwrap().server_version.clone()).unwrap();
         assert!(
             version.contains(sandbox.version().split('-').next().unwrap()),
             "{version}"
@@ -180,7 +183,7 @@ async fn mysql_s_log_does_not_fill_with_our_coming_and_going() {
     let visit = async |nobody: &Nobody| {
         let mut stream = connect_from_another_host(address).await;
         let (greeting, _) = read_greeting(&mut stream, PATIENCE).await.unwrap();
-        leave(&mut stream, &greeting, nobody).await.unwrap();
+        disconnect(&mut stream, &greeting, nobody).await.unwrap();
     };
     let complaints = || sandbox.primary().log().matches("sha256_password").count();
     for number in 0..NAMES {

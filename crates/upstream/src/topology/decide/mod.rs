@@ -27,7 +27,7 @@ pub(super) struct Verdict {
     pub(super) conflict: Option<String>,
     /// Those that take writes beside the primary and follow nobody: an old primary, mostly, that came back as it was. To be believed
     /// as a conflict is.
-    pub(super) astray: Vec<usize>,
+    pub(super) rogue_writers: Vec<usize>,
 }
 
 /// What one server is, and why.
@@ -142,7 +142,7 @@ impl Verdict {
             primary: members.iter().position(|member| member.role == Role::Primary),
             members,
             conflict,
-            astray: Vec::new(),
+            rogue_writers: Vec::new(),
         }
     }
 
@@ -151,7 +151,7 @@ impl Verdict {
         let primaries = || self.members.iter().filter(|member| member.role == Role::Primary);
         debug_assert_eq!(primaries().count(), usize::from(self.primary.is_some()));
         debug_assert!(self.conflict.is_none() || self.primary.is_none());
-        debug_assert!(self.astray.is_empty() || self.primary.is_some());
+        debug_assert!(self.rogue_writers.is_empty() || self.primary.is_some());
     }
 }
 

@@ -53,8 +53,8 @@ pub(super) fn decide(servers: &[Observation], past: Past) -> Verdict {
     };
     let mut verdict = Verdict::of((0..servers.len()).map(judge).collect(), conflict);
     if verdict.primary.is_some() {
-        verdict.astray = candidates;
-        verdict.astray.retain(|&at| Some(at) != primary);
+        verdict.rogue_writers = candidates;
+        verdict.rogue_writers.retain(|&at| Some(at) != primary);
     }
     verdict
 }

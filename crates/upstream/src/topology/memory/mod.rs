@@ -6,7 +6,6 @@ use std::time::{Duration, Instant};
 
 use config::ServerAddress;
 
-use super::astray::Astray;
 use super::behind::Limits;
 use super::connection::{Blind, Meaning};
 use super::damping::Damper;
@@ -14,6 +13,7 @@ use super::decide::{self, Judged, Past, Rules, Verdict};
 use super::lag::LagGauge;
 use super::look::{Finding, Named};
 use super::observation::{Address, Body, Facts, Identity, Observation, Receiving, Sight, Source};
+use super::rogue_writers::RogueWriters;
 use super::{Member, Role, Topology, flavor};
 use crate::server::{Server, ServerId, Status};
 
@@ -37,7 +37,7 @@ pub(super) struct Memory {
     /// Of a server with several names the others, by which it is of no use.
     doubles: Vec<ServerId>,
     damper: Damper,
-    astray: Astray,
+    rogue_writers: RogueWriters,
     conflict_since: Option<Instant>,
     /// It was believed, and writes are refused.
     disputed: bool,
@@ -172,7 +172,7 @@ impl Memory {
             mut members,
             primary: found,
             conflict,
-            astray,
+            rogue_writers,
         } = decide::decide(Rules::of(config), &observations, past);
         let damping = match &config.monitor {
             Some(monitor) if config.topology != config::Topology::Static => monitor.damping,
@@ -207,7 +207,7 @@ impl Memory {
         self.writers = writers.iter().map(|at| servers[*at].id()).collect();
         let refuse_writes = self.confirm(conflict, &observations, servers, now);
         self.disputed = refuse_writes.is_some();
-        self.note_astray(primary, &astray, servers, now);
+        self.note_rogue_writers(primary, &rogue_writers, servers, now);
         let limits = Limits::of(config);
         let members = servers
             .iter()
@@ -233,7 +233,7 @@ impl Memory {
             lag: judged.lag,
             transactions_behind,
             zone: server.place().zone.clone(),
-            flavor: server.traits().map(|traits| flavor(&traits.server_version)),
+            flavor: server.profile().map(|profile| flavor(&profile.server_version)),
             identity: self.identity(server),
         }
     }
@@ -275,27 +275,27 @@ impl Memory {
 
     /// Notes who takes writes beside the primary. As long as the primary or that server has not been looked at since, one may be about to
     /// replace the other.
-    fn note_astray(
+    fn note_rogue_writers(
         &mut self,
         primary: Option<usize>,
-        astray: &[usize],
+        rogue_writers: &[usize],
         servers: &[Arc<Server>],
         now: Instant,
     ) {
-        let astray: Vec<ServerId> = primary
+        let rogue_writers: Vec<ServerId> = primary
             .iter()
-            .flat_map(|_| astray)
+            .flat_map(|_| rogue_writers)
             .map(|at| servers[*at].id())
             .collect();
         let seen_at = |id: ServerId| self.seen.get(&id).and_then(|seen| seen.at);
         let primary_seen_at = primary.and_then(|primary| seen_at(servers[primary].id()));
         let last_look = |id| seen_at(id).min(primary_seen_at);
-        self.astray.note(&astray, now, last_look);
+        self.rogue_writers.note(&rogue_writers, now, last_look);
     }
 
     /// Servers that are known to take writes beside the primary; each once, for as long as it does.
-    pub(super) fn take_astray(&mut self) -> Vec<ServerId> {
-        self.astray.take()
+    pub(super) fn take_rogue_writers(&mut self) -> Vec<ServerId> {
+        self.rogue_writers.take()
     }
 
     /// One server by two names or addresses is one server. It goes by the name that it went by, for as long as it is not lost under that, and is

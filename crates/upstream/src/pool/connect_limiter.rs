@@ -20,15 +20,15 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// The turns of one server.
 #[derive(Debug)]
-pub(crate) struct Openings(Semaphore);
+pub(crate) struct ConnectLimiter(Semaphore);
 
-impl Default for Openings {
+impl Default for ConnectLimiter {
     fn default() -> Self {
         Self(Semaphore::new(MOST))
     }
 }
 
-impl Openings {
+impl ConnectLimiter {
     /// A turn, unless others have to be waited for.
     pub(super) fn at_once(&self) -> Option<SemaphorePermit<'_>> {
         self.0.try_acquire().ok()

@@ -69,7 +69,7 @@ const MAX_ROUNDS: usize = 4;
 ///
 /// # Errors
 /// When the connection fails; there is nothing more to be done then.
-pub async fn leave(stream: &mut Stream, greeting: &Greeting, nobody: &Nobody) -> std::io::Result<()> {
+pub async fn disconnect(stream: &mut Stream, greeting: &Greeting, nobody: &Nobody) -> std::io::Result<()> {
     let request = SslRequest {
         capabilities: WANTED & greeting.capabilities,
         max_packet_size: 1 << 24,
@@ -82,8 +82,8 @@ pub async fn leave(stream: &mut Stream, greeting: &Greeting, nobody: &Nobody) ->
 /// The same once TLS was begun by `request`: the login must go on as that has begun.
 ///
 /// # Errors
-/// As for [`leave`].
-pub async fn leave_tls(
+/// As for [`disconnect`].
+pub async fn disconnect_tls(
     stream: &mut Stream,
     greeting: &Greeting,
     request: &SslRequest,

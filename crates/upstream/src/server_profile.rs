@@ -2,9 +2,9 @@
 
 use mysql_wire::{Capabilities, Greeting, StatusFlags};
 
-/// The traits of one server, or of a cluster: what every server seen can.
+/// The profile of one server, or of a cluster: what every server seen can.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ServerTraits {
+pub struct ServerProfile {
     /// Version as sent, e.g. `9.7.4` or `5.5.5-10.11.19-MariaDB`. Of a cluster: the configured one, or else the lowest
     /// seen, since clients switch features on by it.
     pub server_version: Vec<u8>,
@@ -18,8 +18,8 @@ pub struct ServerTraits {
     pub status: StatusFlags,
 }
 
-impl ServerTraits {
-    /// The traits in a greeting.
+impl ServerProfile {
+    /// The profile in a greeting.
     #[must_use]
     pub fn of(greeting: &Greeting) -> Self {
         Self {
@@ -48,11 +48,11 @@ impl ServerTraits {
     }
 }
 
-/// The traits of a cluster from those of its servers; `None` while none is known.
+/// The profile of a cluster from those of its servers; `None` while none is known.
 pub(crate) fn combine<'a>(
-    servers: impl Iterator<Item = &'a ServerTraits>,
+    servers: impl Iterator<Item = &'a ServerProfile>,
     version: Option<&str>,
-) -> Option<ServerTraits> {
+) -> Option<ServerProfile> {
     let mut combined = servers.cloned().reduce(|a, b| {
         let capabilities = a.capabilities & b.capabilities;
         let lower = if release(&b.server_version) < release(&a.server_version) {
@@ -60,7 +60,7 @@ pub(crate) fn combine<'a>(
         } else {
             a
         };
-        ServerTraits {
+        ServerProfile {
             capabilities,
             ..lower
         }
@@ -90,8 +90,8 @@ fn release(version: &[u8]) -> [u32; 3] {
 mod tests {
     use super::*;
 
-    fn server(version: &str, capabilities: u64) -> ServerTraits {
-        ServerTraits {
+    fn server(version: &str, capabilities: u64) -> ServerProfile {
+        ServerProfile {
             server_version: version.as_bytes().to_vec(),
             capabilities: Capabilities(capabilities),
             charset: 45,

@@ -21,8 +21,8 @@ use mysql_wire::ErrPacket;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
-use super::evictions::Evictions;
-use super::trial::{Trying, try_login};
+use super::eviction_budget::EvictionBudget;
+use super::trial_login::{Trying, try_login};
 use super::{NO_VERDICTS, next_id, watch};
 use crate::cluster::Cluster;
 use crate::error::{ConnectFailure, LeaseError};
@@ -45,11 +45,11 @@ const WAIT_OF_KNOWN: Duration = Duration::from_millis(100);
 pub const DENIALS: [u16; 2] = [1045, 1698];
 
 /// What a cluster keeps of such accounts.
-pub(crate) struct Passed {
+pub(crate) struct PassThrough {
     known: Mutex<HashMap<Box<[u8]>, Known>>,
     trials: Semaphore,
     /// What they may cost the pools.
-    evictions: Evictions,
+    eviction_budget: EvictionBudget,
     /// What came of them.
     results: [AtomicU64; Trial::ALL.len()],
     /// Of the hashes of passwords.
@@ -113,12 +113,12 @@ struct Number {
     password: Option<hmac::Tag>,
 }
 
-impl Default for Passed {
+impl Default for PassThrough {
     fn default() -> Self {
         Self {
             known: Mutex::default(),
             trials: Semaphore::new(TRIALS_MAX),
-            evictions: Evictions::default(),
+            eviction_budget: EvictionBudget::default(),
             results: Default::default(),
             key: hmac::Key::generate(hmac::HMAC_SHA256, &SystemRandom::new()).ok(),
         }
@@ -136,7 +136,7 @@ impl Cluster {
     /// [`pass`](Self::pass).
     #[must_use]
     pub fn passed(&self, name: &[u8]) -> Option<Secret> {
-        let known = self.accounts.passed.known();
+        let known = self.accounts.pass_through.known();
         known.get(name).and_then(|known| known.password.clone())
     }
 
@@ -147,7 +147,7 @@ impl Cluster {
     /// # Errors
     /// No server could be asked, and none for long; or it refuses the account for another reason than its password.
     pub async fn pass(self: &Arc<Self>, name: &str, password: &Secret) -> Result<Option<u64>, LeaseError> {
-        let passed = &self.accounts.passed;
+        let passed = &self.accounts.pass_through;
         if let Some(id) = passed.fresh(name, password, &self.config().accounts) {
             return Ok(Some(id));
         }
@@ -196,7 +196,7 @@ impl Cluster {
     /// # Errors
     /// No server could be asked, or it was too busy to say, or the account is of no use here.
     pub async fn admits(self: &Arc<Self>, name: &str, password: &Secret) -> Result<bool, LeaseError> {
-        let _turn = self.accounts.passed.trials.acquire().await;
+        let _turn = self.accounts.pass_through.trials.acquire().await;
         let server = watch::server(self).await;
         match self.try_password(&server, name, password, false).await {
             (Ok(()), _) => Ok(true),
@@ -212,7 +212,7 @@ impl Cluster {
         password: &Secret,
         is_known: bool,
     ) -> (Result<(), LeaseError>, Trial) {
-        let passed = &self.accounts.passed;
+        let passed = &self.accounts.pass_through;
         let queue_timeout = self.config().queue_timeout;
         // Nobody waits long for room while others wait to be tried at all.
         let patience = match is_known || passed.trials.available_permits() == 0 {
@@ -223,7 +223,7 @@ impl Cluster {
             cluster: self,
             server,
             // Who is known is no stranger, and brings nothing to try out.
-            evictions: (!is_known).then_some(&passed.evictions),
+            eviction_budget: (!is_known).then_some(&passed.eviction_budget),
         };
         let mut tried = try_login(&trying, name, password, patience).await;
         if tried.is_ok() {
@@ -262,7 +262,7 @@ impl Cluster {
     /// A server has refused an account that was let in before.
     pub fn forget_passed(&self, name: &str, id: u64) {
         self.accounts
-            .passed
+            .pass_through
             .forget(name.as_bytes(), |known| known.number.id == id);
     }
 }
@@ -276,7 +276,7 @@ fn is_no_verdict(error: &LeaseError) -> bool {
     }
 }
 
-impl Passed {
+impl PassThrough {
     /// Accounts of which a password is known.
     pub(crate) fn count(&self) -> usize {
         self.known().len()
@@ -412,7 +412,7 @@ mod tests {
 
     #[test]
     fn a_password_that_was_let_in_is_known_and_no_other() {
-        let (passed, options) = (Passed::default(), options());
+        let (passed, options) = (PassThrough::default(), options());
         assert_eq!(passed.fresh("app", &secret("hunter2"), &options), None);
         let id = passed.note("app", &secret("hunter2"), &options);
         assert_eq!(passed.fresh("app", &secret("hunter2"), &options), Some(id));
@@ -432,7 +432,7 @@ mod tests {
 
     #[test]
     fn two_passwords_in_turn_have_two_numbers() {
-        let (passed, options) = (Passed::default(), options());
+        let (passed, options) = (PassThrough::default(), options());
         let ids: Vec<u64> = ["one", "two", "one", "two"]
             .iter()
             .map(|password| passed.note("app", &secret(password), &options))
@@ -443,7 +443,7 @@ mod tests {
 
     #[test]
     fn what_is_old_is_tried_again_and_what_is_unused_goes() {
-        let passed = Passed::default();
+        let passed = PassThrough::default();
         let always_old = config::Accounts {
             interval: Duration::ZERO,
             ..options()
@@ -462,7 +462,7 @@ mod tests {
 
     #[test]
     fn a_password_stands_for_a_while_where_no_server_says_anything() {
-        let (passed, options) = (Passed::default(), options());
+        let (passed, options) = (PassThrough::default(), options());
         let id = passed.note("app", &secret("hunter2"), &options);
         let stands = |password| passed.without_verdict("app", &secret(password), &options);
         assert_eq!((stands("hunter2"), stands("hunter3")), (Some(id), None));
@@ -494,7 +494,7 @@ mod tests {
 
     #[test]
     fn they_are_no_more_than_they_may_be() {
-        let (passed, options) = (Passed::default(), options());
+        let (passed, options) = (PassThrough::default(), options());
         for name in ["a", "b", "c"] {
             passed.note(name, &secret("hunter2"), &options);
         }
@@ -504,7 +504,7 @@ mod tests {
 
     #[test]
     fn where_passwords_are_not_kept_numbers_are() {
-        let passed = Passed::default();
+        let passed = PassThrough::default();
         let none_kept = config::Accounts {
             keep_passwords: false,
             ..options()

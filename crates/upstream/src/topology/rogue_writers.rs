@@ -5,7 +5,7 @@ use std::time::Instant;
 use crate::server::ServerId;
 
 #[derive(Debug, Default)]
-pub(super) struct Astray {
+pub(super) struct RogueWriters {
     known: Vec<Known>,
     /// To be told.
     news: Vec<ServerId>,
@@ -18,7 +18,7 @@ struct Known {
     told: bool,
 }
 
-impl Astray {
+impl RogueWriters {
     /// These are so now. `last_look` says when the last look began by which one of them, and the primary, were still so.
     pub(super) fn note(
         &mut self,
@@ -62,10 +62,10 @@ mod tests {
         let start = Instant::now();
         let at = |second| start + Duration::from_secs(second);
         let [a, b] = [ServerId(1), ServerId(2)];
-        let mut astray = Astray::default();
+        let mut rogue_writers = RogueWriters::default();
         let mut told = |servers: &[ServerId], now, looked: Option<Instant>| {
-            astray.note(servers, now, |_| looked);
-            astray.take()
+            rogue_writers.note(servers, now, |_| looked);
+            rogue_writers.take()
         };
         assert_eq!(told(&[a], at(1), Some(at(0))), [], "one may replace the other");
         assert_eq!(told(&[a], at(2), None), []);

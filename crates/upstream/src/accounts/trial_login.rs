@@ -9,7 +9,7 @@ use config::Secret;
 use mysql_wire::Capabilities;
 use tokio::time::{sleep_until, timeout_at};
 
-use super::evictions::{Eviction, Evictions};
+use super::eviction_budget::{Eviction, EvictionBudget};
 use crate::cluster::{Cluster, reason};
 use crate::direct::{Direct, DirectError};
 use crate::error::{ConnectFailure, LeaseError};
@@ -29,7 +29,7 @@ pub(super) struct Trying<'t> {
     pub(super) cluster: &'t Arc<Cluster>,
     pub(super) server: &'t Arc<Server>,
     /// What it may cost the pools; `None` is without a bound.
-    pub(super) evictions: Option<&'t Evictions>,
+    pub(super) eviction_budget: Option<&'t EvictionBudget>,
 }
 
 /// Logs in, and leaves again. Waits for as long as `patience` where the server is full, or has enough of this user: idle connections
@@ -143,10 +143,10 @@ impl<'t> Trying<'t> {
             if is_free && let Some(seat) = Seat::take(self.cluster, server) {
                 return Ok((Some(seat), None));
             }
-            let Some(evictions) = self.evictions else {
+            let Some(eviction_budget) = self.eviction_budget else {
                 return Ok((None, None));
             };
-            if let Some(eviction) = evictions.allow(now) {
+            if let Some(eviction) = eviction_budget.allow(now) {
                 return Ok((None, Some(eviction)));
             }
             if now >= until {

@@ -13,17 +13,17 @@ const WITHIN: Duration = Duration::from_secs(8);
 
 /// When they went, or may have.
 #[derive(Debug, Default)]
-pub(super) struct Evictions(Mutex<Vec<Instant>>);
+pub(super) struct EvictionBudget(Mutex<Vec<Instant>>);
 
 /// The right to have one connection go. Dropping it gives it back.
 #[derive(Debug)]
 pub(super) struct Eviction<'e> {
-    all: &'e Evictions,
+    all: &'e EvictionBudget,
     at: Instant,
     in_vain: bool,
 }
 
-impl Evictions {
+impl EvictionBudget {
     /// One more, unless there were too many of late.
     pub(super) fn allow(&self, now: Instant) -> Option<Eviction<'_>> {
         let mut all = self.lock();
@@ -68,19 +68,19 @@ mod tests {
 
     #[test]
     fn what_goes_in_vain_is_bounded() {
-        let (evictions, start) = (Evictions::default(), Instant::now());
+        let (eviction_budget, start) = (EvictionBudget::default(), Instant::now());
         for _ in 0..100 {
-            drop(evictions.allow(start).unwrap());
+            drop(eviction_budget.allow(start).unwrap());
         }
         for _ in 0..MOST {
-            evictions.allow(start).unwrap().was_in_vain();
+            eviction_budget.allow(start).unwrap().was_in_vain();
         }
-        assert!(evictions.allow(start).is_none());
+        assert!(eviction_budget.allow(start).is_none());
         let later = start + WITHIN;
-        assert!(evictions.allow(later - Duration::from_millis(1)).is_none());
-        let held: Vec<_> = (0..MOST).map(|_| evictions.allow(later).unwrap()).collect();
-        assert!(evictions.allow(later).is_none(), "nor at the same time");
+        assert!(eviction_budget.allow(later - Duration::from_millis(1)).is_none());
+        let held: Vec<_> = (0..MOST).map(|_| eviction_budget.allow(later).unwrap()).collect();
+        assert!(eviction_budget.allow(later).is_none(), "nor at the same time");
         drop(held);
-        assert!(evictions.allow(later).is_some());
+        assert!(eviction_budget.allow(later).is_some());
     }
 }
