@@ -15,7 +15,7 @@ use net::{Accepted, Peer, Stream, Toward};
 use telemetry::{EndReason, ListenerSeries, ServerSeries};
 use tokio::task::spawn_local;
 use tracing::info;
-use upstream::{ConnectFailure, Lease, LeaseError, Seat, Server, ServerProfile, Status};
+use upstream::{ConnectFailure, Lease, LeaseError, Permit, Server, ServerProfile, Status};
 
 use crate::clock::ticks;
 use crate::control::{Control, IdleLimits, Signal, Waiting};
@@ -222,13 +222,13 @@ async fn forward_bytes(
     let ended = relay::stream(&mut pair.wires, control).await;
     story.from_client = pair.wires.traffic.from_client;
     story.to_client = pair.wires.traffic.to_client;
-    crate::session::end_of_stream(ended, pair.seat.server(), listener)
+    crate::session::end_of_stream(ended, pair.permit.server(), listener)
 }
 
 /// A client and its server in mode `tcp`.
 struct Pair {
     wires: Wires,
-    seat: Seat,
+    permit: Permit,
 }
 
 async fn pair_up(
@@ -252,7 +252,10 @@ async fn pair_up(
         }
     };
     let Lease {
-        server, stream, seat, ..
+        server,
+        stream,
+        permit,
+        ..
     } = lease;
     attach(control, listener, &server);
     control.set_limits(idle_limits(listener));
@@ -269,7 +272,7 @@ async fn pair_up(
             down,
             traffic,
         },
-        seat,
+        permit,
     }))
 }
 
@@ -548,7 +551,10 @@ fn open(
     series: &Arc<ListenerSeries>,
 ) -> Result<Session, SessionError> {
     let Lease {
-        server, stream, seat, ..
+        server,
+        stream,
+        permit,
+        ..
     } = logged_in.lease;
     let server_series = worker.metrics.server(listener.cluster.name(), server.name());
     let traffic = Traffic::new(Arc::clone(series), Arc::clone(&server_series));
@@ -592,7 +598,7 @@ fn open(
         commands: 0,
         lookups: None,
         error_sequence: Some(0),
-        _seat: seat,
+        _permit: permit,
     })
 }
 

@@ -422,7 +422,7 @@ async fn start_tls(
     let Lease {
         mut stream,
         server,
-        seat,
+        permit,
         failures,
     } = lease;
     let (capabilities, max_packet_size, charset) = (login.capabilities, login.max_packet_size, login.charset);
@@ -454,7 +454,7 @@ async fn start_tls(
         Lease {
             stream,
             server,
-            seat,
+            permit,
             failures,
         },
         sequence,

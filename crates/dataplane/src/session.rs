@@ -10,7 +10,7 @@ use mysql_wire::{Capabilities, Command, ErrPacket, PacketHeader, ResponseTracker
 use net::Peer;
 use telemetry::ServerSeries;
 use tokio::io::AsyncWriteExt;
-use upstream::{Seat, Server};
+use upstream::{Permit, Server};
 
 use crate::control::{Control, Signal};
 use crate::error::{During, SessionError};
@@ -44,7 +44,7 @@ pub(crate) struct Session {
     /// The sequence number an error has now, or `None` where the protocol has no place for one.
     pub(crate) error_sequence: Option<u8>,
     /// Holds the place among the server's connections.
-    pub(crate) _seat: Seat,
+    pub(crate) _permit: Permit,
 }
 
 /// The header and first byte of a client's command.

@@ -1,4 +1,4 @@
-//! Choose a server, take a seat, connect; and if that fails, the next one.
+//! Choose a server, take a permit, connect; and if that fails, the next one.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -10,12 +10,12 @@ use tokio::time::{Instant, timeout_at};
 use crate::cluster::Cluster;
 use crate::connect::{self, For};
 use crate::error::{ConnectFailure, LeaseError};
-use crate::seat::Seat;
+use crate::permit::Permit;
 use crate::server::{Server, ServerId};
 
 /// A fresh connection to a server, for one session. Nothing has been read from it yet.
 ///
-/// The parts may be used apart; `seat` must live as long as the connection.
+/// The parts may be used apart; `permit` must live as long as the connection.
 #[derive(Debug)]
 pub struct Lease {
     /// The connection. The server speaks first.
@@ -23,7 +23,7 @@ pub struct Lease {
     /// The server at its other end.
     pub server: Arc<Server>,
     /// Counts the session on the server. Dropping it lets another one in.
-    pub seat: Seat,
+    pub permit: Permit,
     /// Servers that were tried before in vain, for the counters of whoever asked. Usually empty.
     pub failures: Vec<ConnectFailure>,
 }
@@ -55,8 +55,8 @@ impl Cluster {
         let config = self.config();
         let mut queue_time = QueueTime::new(config.queue_timeout);
         loop {
-            let seat = self.seat(&config, &failures, &mut queue_time).await?;
-            let server = Arc::clone(seat.server());
+            let permit = self.permit(&config, &failures, &mut queue_time).await?;
+            let server = Arc::clone(permit.server());
             match connect::connect(
                 &server,
                 &config,
@@ -69,7 +69,7 @@ impl Cluster {
                     return Ok(Lease {
                         stream,
                         server,
-                        seat,
+                        permit,
                         failures,
                     });
                 }
@@ -97,22 +97,22 @@ impl Cluster {
         }
     }
 
-    /// A seat on a server that has not failed this session yet.
-    async fn seat(
+    /// A permit on a server that has not failed this session yet.
+    async fn permit(
         self: &Arc<Self>,
         config: &config::Cluster,
         failures: &[ConnectFailure],
         queue_time: &mut QueueTime,
-    ) -> Result<Seat, LeaseError> {
+    ) -> Result<Permit, LeaseError> {
         let tried: Vec<ServerId> = failures.iter().map(|failure| failure.id).collect();
         // Those who are in line already come first; who comes back from a server that did not take it was there before.
-        let seat = if self.queue().is_empty() || !tried.is_empty() {
-            self.try_seat(&tried)
+        let permit = if self.queue().is_empty() || !tried.is_empty() {
+            self.try_permit(&tried)
         } else {
             Ok(None)
         };
-        let none = match seat {
-            Ok(Some(seat)) => return Ok(seat),
+        let none = match permit {
+            Ok(Some(permit)) => return Ok(permit),
             Ok(None) => {
                 let Some(mut place) = self.queue().join(tried, config.queue_max as usize) else {
                     return Err(LeaseError::QueueFull {
@@ -121,12 +121,12 @@ impl Cluster {
                         queue_max: config.queue_max,
                     });
                 };
-                // A seat may have become free between the look and the joining.
+                // A permit may have become free between the look and the joining.
                 self.serve_queue();
-                // Pools may keep seats that they do not use.
+                // Pools may keep permits that they do not use.
                 self.pools.call();
                 match timeout_at(queue_time.deadline(), &mut place.answer).await {
-                    Ok(Ok(Ok(seat))) => return Ok(seat),
+                    Ok(Ok(Ok(permit))) => return Ok(permit),
                     Ok(Ok(Err(none))) => Some(none),
                     Ok(Err(_)) | Err(_) => None,
                 }

@@ -1,6 +1,6 @@
-//! The line of sessions that wait for a seat when every server is full: bounded, first come, first served.
+//! The line of sessions that wait for a permit when every server is full: bounded, first come, first served.
 //!
-//! Nothing here is on the path of a session that finds a seat at once, except one look at [`Queue::is_empty`].
+//! Nothing here is on the path of a session that finds a permit at once, except one look at [`Queue::is_empty`].
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -14,7 +14,7 @@ use crate::server::ServerId;
 #[derive(Debug)]
 pub(crate) struct Queue<G> {
     /// Length of the line. Sequentially consistent, together with the counts of sessions on the servers: whoever frees
-    /// a seat sees the line, or whoever has just joined it sees the seat.
+    /// a permit sees the line, or whoever has just joined it sees the permit.
     waiting: AtomicUsize,
     line: Mutex<VecDeque<Waiter<G>>>,
     tickets: AtomicU64,
@@ -64,7 +64,7 @@ impl<G> Queue<G> {
         self.waiting.load(Ordering::SeqCst)
     }
 
-    /// Joins the line, unless `max` are in it. After joining the caller must serve the queue once: a seat may have
+    /// Joins the line, unless `max` are in it. After joining the caller must serve the queue once: a permit may have
     /// become free in between.
     pub(crate) fn join(&self, tried: Vec<ServerId>, max: usize) -> Option<Place<'_, G>> {
         let mut line = self.lock();

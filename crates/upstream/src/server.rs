@@ -45,7 +45,7 @@ pub struct Server {
     /// Other members named it; it is not in the configuration.
     discovered: AtomicBool,
     by_dns: AtomicBool,
-    /// Seats taken. Sequentially consistent, see [`crate::queue::Queue`].
+    /// Permits taken. Sequentially consistent, see [`crate::queue::Queue`].
     sessions: AtomicU32,
     /// [`Availability`], for the choice: the short form of `health`.
     availability: AtomicU8,
@@ -221,7 +221,7 @@ impl Server {
         u32::try_from(self.line.len()).unwrap_or(u32::MAX)
     }
 
-    /// Seats taken: sessions on it and connections being made.
+    /// Permits taken: sessions on it and connections being made.
     #[must_use]
     pub fn sessions(&self) -> u32 {
         self.sessions.load(Ordering::SeqCst)
@@ -358,8 +358,8 @@ impl Server {
         }
     }
 
-    /// Takes a seat, unless all are taken. Counts across workers without a lock.
-    pub(crate) fn take_seat(&self) -> bool {
+    /// Takes a permit, unless all are taken. Counts across workers without a lock.
+    pub(crate) fn take_permit(&self) -> bool {
         self.sessions
             .try_update(Ordering::SeqCst, Ordering::SeqCst, |taken| {
                 let max = self.max_connections();
@@ -368,9 +368,9 @@ impl Server {
             .is_ok()
     }
 
-    pub(crate) fn free_seat(&self) {
+    pub(crate) fn free_permit(&self) {
         let before = self.sessions.fetch_sub(1, Ordering::SeqCst);
-        debug_assert_ne!(before, 0, "a seat freed twice");
+        debug_assert_ne!(before, 0, "a permit freed twice");
     }
 
     /// Takes over what may change in place.

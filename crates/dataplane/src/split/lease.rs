@@ -345,7 +345,7 @@ async fn fitting(
 ) -> Result<Connection<Held>, Refused> {
     loop {
         let connection = any_connection(split, server, want, wait).await?;
-        // One that a session has handed over in line may be one that cannot be made to fit: its seat does.
+        // One that a session has handed over in line may be one that cannot be made to fit: its permit does.
         let have = &connection.state.carried;
         if Rc::ptr_eq(want, have) || session::cost(want, have) != session::CANNOT {
             return Ok(connection);

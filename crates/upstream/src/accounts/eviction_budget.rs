@@ -2,7 +2,7 @@
 //!
 //! Where a server is full, a login that is tried there takes the place of an idle connection, which somebody has to open again.
 //! Whoever tries passwords must not be able to keep the pools at that: so many connections may go in vain, and then strangers wait
-//! for a seat that is free anyway. One whose password is right costs nothing of it.
+//! for a permit that is free anyway. One whose password is right costs nothing of it.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};

@@ -14,8 +14,8 @@ use crate::cluster::{Cluster, reason};
 use crate::direct::{Direct, DirectError};
 use crate::error::{ConnectFailure, LeaseError};
 use crate::login::{Account, LoginError};
+use crate::permit::Permit;
 use crate::pool::{Grant, Key, Wish};
-use crate::seat::Seat;
 use crate::server::{Availability, Server, now};
 
 /// A number that no pool has.
@@ -54,14 +54,14 @@ pub(super) async fn try_login(
     };
     let mut refusal = None;
     loop {
-        let seat = trying.seat(&key, until).await;
-        let (seat, eviction) = seat.map_err(|error| refusal.take().unwrap_or(error))?;
+        let permit = trying.permit(&key, until).await;
+        let (permit, eviction) = permit.map_err(|error| refusal.take().unwrap_or(error))?;
         let tried = log_in(cluster, server, name, password).await;
         if let (Err(_), Some(eviction)) = (&tried, eviction) {
             eviction.was_in_vain();
         }
         let (others, now) = (server.sessions().saturating_sub(1), now());
-        // Before the seat goes, or it would go to the next who is refused.
+        // Before the permit goes, or it would go to the next who is refused.
         match tried {
             Ok(()) => {
                 server.line.ceiling.raise(others + 1, now);
@@ -78,19 +78,19 @@ pub(super) async fn try_login(
             }
             Err(error) => return Err(error),
         }
-        drop(seat);
+        drop(permit);
         return Ok(());
     }
 }
 
 impl<'t> Trying<'t> {
-    /// A seat on the server, at once or in line, and what it may have cost.
-    async fn seat(&self, key: &Key, until: Instant) -> Result<(Seat, Option<Eviction<'t>>), LeaseError> {
+    /// A permit on the server, at once or in line, and what it may have cost.
+    async fn permit(&self, key: &Key, until: Instant) -> Result<(Permit, Option<Eviction<'t>>), LeaseError> {
         let (cluster, server, since) = (self.cluster, self.server, now());
         let line = &server.line;
-        let (seat, eviction) = self.free_or_allowed(key, until).await?;
-        if let Some(seat) = seat {
-            return Ok((seat, None));
+        let (permit, eviction) = self.free_or_allowed(key, until).await?;
+        if let Some(permit) = permit {
+            return Ok((permit, None));
         }
         let wish = Wish {
             pool: NO_POOL,
@@ -109,12 +109,12 @@ impl<'t> Trying<'t> {
             });
         };
         let _place = Place { server, ticket };
-        // A seat may have become free between the look and the joining; and pools may keep connections that they do not use.
+        // A permit may have become free between the look and the joining; and pools may keep connections that they do not use.
         cluster.serve_line(server);
         cluster.pools.call();
         loop {
             match timeout_at(until.min(now() + LOOK).into(), &mut answer).await {
-                Ok(Ok(Grant::Seat(seat))) => return Ok((seat, eviction)),
+                Ok(Ok(Grant::Permit(permit))) => return Ok((permit, eviction)),
                 Ok(Ok(Grant::Late)) => return Err(self.timed_out(since, until)),
                 Ok(_) => return Err(self.gone()),
                 Err(_) if now() >= until => return Err(self.timed_out(since, until)),
@@ -123,12 +123,12 @@ impl<'t> Trying<'t> {
         }
     }
 
-    /// A seat that nobody needs; or the right to have somebody make room, which may have to be waited for.
+    /// A permit that nobody needs; or the right to have somebody make room, which may have to be waited for.
     async fn free_or_allowed(
         &self,
         key: &Key,
         until: Instant,
-    ) -> Result<(Option<Seat>, Option<Eviction<'t>>), LeaseError> {
+    ) -> Result<(Option<Permit>, Option<Eviction<'t>>), LeaseError> {
         let (server, since) = (self.server, now());
         let line = &server.line;
         loop {
@@ -138,10 +138,10 @@ impl<'t> Trying<'t> {
             }
             line.ceiling.lift(server.sessions(), true, now);
             let is_free = !line.full_users.contains(&key.user, now)
-                && !line.wants_seats()
+                && !line.wants_permits()
                 && !line.ceiling.is_reached(server.sessions());
-            if is_free && let Some(seat) = Seat::take(self.cluster, server) {
-                return Ok((Some(seat), None));
+            if is_free && let Some(permit) = Permit::take(self.cluster, server) {
+                return Ok((Some(permit), None));
             }
             let Some(eviction_budget) = self.eviction_budget else {
                 return Ok((None, None));
@@ -176,7 +176,7 @@ impl<'t> Trying<'t> {
 /// What pools do for theirs.
 fn look_after(cluster: &Arc<Cluster>, server: &Arc<Server>) {
     let (line, now) = (&server.line, now());
-    let has_room = line.ceiling.lift(server.sessions(), line.wants_seats(), now);
+    let has_room = line.ceiling.lift(server.sessions(), line.wants_permits(), now);
     if line.look_after(NO_POOL, now).may_try || has_room {
         cluster.serve_line(server);
     }

@@ -17,9 +17,9 @@ use tokio::sync::{Notify, broadcast};
 use crate::accounts::Accounts;
 use crate::error::{ServerReason, UpstreamError};
 use crate::health::Rules;
+use crate::permit::Permit;
 use crate::pool::Pools;
 use crate::queue::{Offer, Queue};
-use crate::seat::Seat;
 use crate::server::{Availability, Server, ServerId, Status};
 use crate::server_profile::{self, ServerProfile};
 use crate::topology::Follow;
@@ -59,11 +59,11 @@ pub struct Cluster {
 }
 
 /// What a session in the queue gets in the end.
-pub(crate) type Grant = Result<Seat, NoSeat>;
+pub(crate) type Grant = Result<Permit, NoPermit>;
 
-/// No seat for a session, and it is of no use to wait: no server is available.
+/// No permit for a session, and it is of no use to wait: no server is available.
 #[derive(Debug)]
-pub(crate) struct NoSeat;
+pub(crate) struct NoPermit;
 
 /// Something happened to a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -209,7 +209,7 @@ impl Cluster {
         self.tls.load_full()
     }
 
-    /// Sessions that wait for a seat now.
+    /// Sessions that wait for a permit now.
     #[must_use]
     pub fn waiting(&self) -> usize {
         self.queue.len()
@@ -273,7 +273,7 @@ impl Cluster {
             server.check_now.notify_one();
             server.look_now.notify_one();
         });
-        // There may be more seats now, or nobody left to wait for.
+        // There may be more permits now, or nobody left to wait for.
         self.serve_queue();
         Ok(())
     }
@@ -353,8 +353,8 @@ impl Cluster {
         self.follow.news.notify_one();
     }
 
-    /// A seat on the best server that is not in `tried`: `Ok(None)` when all are full.
-    pub(crate) fn try_seat(self: &Arc<Self>, tried: &[ServerId]) -> Result<Option<Seat>, NoSeat> {
+    /// A permit on the best server that is not in `tried`: `Ok(None)` when all are full.
+    pub(crate) fn try_permit(self: &Arc<Self>, tried: &[ServerId]) -> Result<Option<Permit>, NoPermit> {
         let (balancer, slow_start) = {
             let config = self.config.load();
             (Balancer::new(config.balance), config.slow_start)
@@ -369,35 +369,35 @@ impl Cluster {
             match choose(balancer, &servers, tried, slow_start, draw) {
                 Choice::Server(place) => {
                     // Another worker may have been faster; then somebody has made progress, and the count is up to date.
-                    if let Some(seat) = Seat::take(self, &servers[place]) {
-                        return Ok(Some(seat));
+                    if let Some(permit) = Permit::take(self, &servers[place]) {
+                        return Ok(Some(permit));
                     }
                 }
                 Choice::AllFull => return Ok(None),
-                Choice::NoneAvailable => return Err(NoSeat),
+                Choice::NoneAvailable => return Err(NoPermit),
             }
         }
     }
 
-    /// Gives free seats to those in line, and tells them when none can come any more.
+    /// Gives free permits to those in line, and tells them when none can come any more.
     pub(crate) fn serve_queue(self: &Arc<Self>) {
         self.servers
             .load()
             .iter()
             .for_each(|server| self.serve_line(server));
-        let offer = |tried: &[ServerId]| match self.try_seat(tried) {
-            Ok(Some(seat)) => Offer::Take(Ok(seat)),
+        let offer = |tried: &[ServerId]| match self.try_permit(tried) {
+            Ok(Some(permit)) => Offer::Take(Ok(permit)),
             Ok(None) => Offer::Wait,
             Err(none) => Offer::Take(Err(none)),
         };
         let mut returned = Vec::new();
         while self.queue.serve_next(offer, |grant| returned.extend(grant.ok())) {
             // Without serving the queue from within: this loop does that.
-            returned.drain(..).for_each(Seat::give_back);
+            returned.drain(..).for_each(Permit::give_back);
         }
     }
 
-    /// Gives free seats of `server` to those who wait for it, and tells them when none can come any more. Usually one look at
+    /// Gives free permits of `server` to those who wait for it, and tells them when none can come any more. Usually one look at
     /// an atomic.
     pub(crate) fn serve_line(self: &Arc<Self>, server: &Arc<Server>) {
         while !server.line.is_empty() {
@@ -405,15 +405,15 @@ impl Cluster {
                 server.line.dismiss();
                 return;
             }
-            if !server.line.wants_seats() || server.is_full() {
+            if !server.line.wants_permits() || server.is_full() {
                 return;
             }
-            let Some(seat) = Seat::take(self, server) else {
+            let Some(permit) = Permit::take(self, server) else {
                 return;
             };
-            if let Err(seat) = server.line.give(seat) {
+            if let Err(permit) = server.line.give(permit) {
                 // Without serving the line from within: this loop looks again.
-                seat.give_back();
+                permit.give_back();
             }
         }
     }

@@ -18,7 +18,7 @@ use super::arming;
 use super::exchange::{Exchange, ExchangeError};
 use super::series::{Closed, Series};
 use crate::login;
-use crate::seat::Seat;
+use crate::permit::Permit;
 use crate::server::Server;
 
 /// What cannot be changed on a live connection, and so must be the same for all sessions that share it.
@@ -95,7 +95,7 @@ impl Opened {
     }
 }
 
-/// A connection to a server, leased to a session. Dropping it closes it and frees its seat; to be used again it must be
+/// A connection to a server, leased to a session. Dropping it closes it and frees its permit; to be used again it must be
 /// [given back](super::Pool::give_back), with nothing left to read.
 ///
 /// One allocation for as long as the connection lives: from hand to hand goes a pointer.
@@ -131,7 +131,7 @@ pub(super) struct Life {
     /// The worker in whose share it is: see [`Shares`](super::shares::Shares).
     pub(super) share_of: u64,
     pub(super) reason: Closed,
-    pub(super) seat: Option<Seat>,
+    pub(super) permit: Option<Permit>,
 }
 
 /// As what a connection was opened.
@@ -259,11 +259,11 @@ impl<S> Idle<S> {
         matches!(tokio::time::timeout(limit, exchange.all(&ping)).await, Ok(Ok(())))
     }
 
-    /// Closes it in an orderly way, and says why for the metrics. The seat is the caller's.
-    pub(super) fn close(mut self, reason: Closed) -> Option<Seat> {
+    /// Closes it in an orderly way, and says why for the metrics. The permit is the caller's.
+    pub(super) fn close(mut self, reason: Closed) -> Option<Permit> {
         self.life.reason = reason;
         self.say_quit();
-        self.life.seat.take()
+        self.life.permit.take()
     }
 
     /// A server counts connections that end without COM_QUIT as aborted. One attempt: a socket without room is not waited for.
@@ -280,7 +280,7 @@ impl<S> Idle<S> {
 
 impl Life {
     /// Of a connection that has just been opened, and is idle as yet.
-    pub(super) fn new(series: Arc<Series>, seat: Seat, now: Instant, origin: Origin) -> Self {
+    pub(super) fn new(series: Arc<Series>, permit: Permit, now: Instant, origin: Origin) -> Self {
         series.opened.inc();
         series.idle.inc();
         series.server.line.note_opened(series.pool);
@@ -291,12 +291,12 @@ impl Life {
             born: now,
             since: now,
             origin,
-            doubts: seat.server().doubts(),
+            doubts: permit.server().doubts(),
             busy: false,
             look: 0,
             statements: 0,
             reason: Closed::Dropped,
-            seat: Some(seat),
+            permit: Some(permit),
         }
     }
 
@@ -341,10 +341,10 @@ impl Life {
         self.series.moved_in.inc();
     }
 
-    /// Ends with a reason. The seat is the caller's.
-    pub(super) fn end(mut self, reason: Closed) -> Option<Seat> {
+    /// Ends with a reason. The permit is the caller's.
+    pub(super) fn end(mut self, reason: Closed) -> Option<Permit> {
         self.reason = reason;
-        self.seat.take()
+        self.permit.take()
     }
 }
 

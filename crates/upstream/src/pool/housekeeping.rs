@@ -12,7 +12,7 @@ use super::series::Closed;
 use super::{Credential, Key, Pool, Travel};
 use crate::accounts::NO_VERDICTS;
 use crate::error::LeaseError;
-use crate::seat::Seat;
+use crate::permit::Permit;
 use crate::server::{Availability, Server, ServerId, now};
 
 /// How often idle connections are looked at.
@@ -117,7 +117,7 @@ impl<S: Travel + 'static> Pool<S> {
         }
     }
 
-    /// Gives idle connections, or their seats, to those who wait.
+    /// Gives idle connections, or their permits, to those who wait.
     fn give_up(&self) {
         let now = now();
         let servers: Vec<_> = {
@@ -129,14 +129,14 @@ impl<S: Travel + 'static> Pool<S> {
         };
         for server in servers {
             let line = &server.line;
-            if line.ceiling.lift(server.sessions(), line.wants_seats(), now) {
+            if line.ceiling.lift(server.sessions(), line.wants_permits(), now) {
                 self.cluster.serve_line(&server);
             }
             while self.give_up_one(&server, now) {}
         }
     }
 
-    /// Gives an idle connection to `server`, or its seat, to one who waits; false where nobody does, or has no use for any.
+    /// Gives an idle connection to `server`, or its permit, to one who waits; false where nobody does, or has no use for any.
     fn give_up_one(&self, server: &Arc<Server>, now: std::time::Instant) -> bool {
         let is_wanted_elsewhere = self.is_wanted_elsewhere(server);
         if server.line.is_empty() && !is_wanted_elsewhere {
@@ -191,13 +191,13 @@ impl<S: Travel + 'static> Pool<S> {
         for (server, (key, credential)) in wanted {
             if !server.line.ceiling.is_reached(server.sessions())
                 && !server.line.full_users.contains(&key.user, now())
-                && let Some(seat) = Seat::take(&self.cluster, &server)
+                && let Some(permit) = Permit::take(&self.cluster, &server)
             {
                 warming.servers.push(server.id());
                 let pool = Rc::clone(self);
                 warming
                     .tasks
-                    .spawn_local(pool.warm(server, key, credential, seat));
+                    .spawn_local(pool.warm(server, key, credential, permit));
             }
         }
     }
@@ -207,7 +207,7 @@ impl<S: Travel + 'static> Pool<S> {
         server: Arc<Server>,
         key: Rc<Key>,
         credential: Credential,
-        seat: Seat,
+        permit: Permit,
     ) -> Warmed {
         // Those whom a session waits for come first.
         let Some(turn) = server.line.connect_limiter.at_once() else {
@@ -217,7 +217,7 @@ impl<S: Travel + 'static> Pool<S> {
             };
         };
         // An error has been counted, and a suspicion raised where there is reason to.
-        let opened = self.open(&server, &key, &credential, seat).await;
+        let opened = self.open(&server, &key, &credential, permit).await;
         drop(turn);
         let success = opened.is_ok();
         match opened {

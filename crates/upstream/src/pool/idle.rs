@@ -12,7 +12,7 @@ use super::connection::{Baseline, Credential, Idle, Key, Opened};
 use super::series::{Closed, Member, Series};
 use crate::server::{Server, now};
 
-/// The cost of a connection that would do but for its login, which is too old for who asks: it is closed, and its seat is that of a
+/// The cost of a connection that would do but for its login, which is too old for who asks: it is closed, and its permit is that of a
 /// new one.
 pub const OUTDATED: u32 = u32::MAX - 1;
 

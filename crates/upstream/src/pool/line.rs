@@ -1,13 +1,13 @@
 //! The line of those who wait for a connection to one server that is full: one line for all workers.
 //!
-//! A connection belongs to its worker, since its socket does; a seat does not. So what comes free on a worker can go on
+//! A connection belongs to its worker, since its socket does; a permit does not. So what comes free on a worker can go on
 //! as a connection to a session there that uses the same [`Key`], at no cost; alive to such a session of another worker, at some
-//! cost; or as a seat to anybody, at the cost of a close and a login. Strictly first come, first served would pay these costs all the time
-//! where several workers share a full server. Here the first one in line gets every seat that comes free; a *connection* stays with those who
+//! cost; or as a permit to anybody, at the cost of a close and a login. Strictly first come, first served would pay these costs all the time
+//! where several workers share a full server. Here the first one in line gets every permit that comes free; a *connection* stays with those who
 //! can use it as it is while they do not wait much less than the others: see [`Line::next_for`], and [`Shares`].
 //!
-//! Who waits because the server takes no more connections of its user ([`Wish::confined`]) has no use for a seat, but for a connection
-//! of that user, or the seat of one; and does not hold up the others.
+//! Who waits because the server takes no more connections of its user ([`Wish::confined`]) has no use for a permit, but for a connection
+//! of that user, or the permit of one; and does not hold up the others.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -23,7 +23,7 @@ use super::refusals::{Ceiling, FullUsers};
 use super::shares::{Offer, Shares};
 use super::size::{Size, Stall};
 use super::travel::Parcel;
-use crate::seat::Seat;
+use crate::permit::Permit;
 
 /// How long one waits before other workers give up their connections for it. A connection of its own worker usually
 /// comes back sooner than a new one can be made.
@@ -39,7 +39,7 @@ const LOOKED_AT: usize = 256;
 #[derive(Debug)]
 pub(crate) enum Grant {
     /// A connection may be opened.
-    Seat(Seat),
+    Permit(Permit),
     /// A connection lies ready on the worker of the one who waited.
     Connection,
     /// The same from another worker.
@@ -53,10 +53,10 @@ pub(crate) enum Grant {
 /// Those who wait for one server.
 #[derive(Debug, Default)]
 pub(crate) struct Line {
-    /// Its length. Sequentially consistent, together with the seats taken: whoever frees a seat sees the line, or whoever
-    /// has just joined it sees the seat.
+    /// Its length. Sequentially consistent, together with the permits taken: whoever frees a permit sees the line, or whoever
+    /// has just joined it sees the permit.
     waiting: AtomicUsize,
-    /// Those of them who have a use for a seat. Sequentially consistent likewise.
+    /// Those of them who have a use for a permit. Sequentially consistent likewise.
     seekers: AtomicUsize,
     waiters: Mutex<Waiters>,
     tickets: AtomicU64,
@@ -125,7 +125,7 @@ pub(crate) struct Free<'k> {
     pub(crate) unused: Duration,
     /// Sessions of the worker that have not had to wait since it was asked last.
     pub(crate) at_once: u32,
-    /// Its seat may go to somebody who has no use for it as it is.
+    /// Its permit may go to somebody who has no use for it as it is.
     pub(crate) may_end: bool,
 }
 
@@ -136,7 +136,7 @@ pub(crate) enum How {
     Stays,
     /// As it is, on another worker.
     Moves,
-    /// Its seat.
+    /// Its permit.
     Ends,
 }
 
@@ -231,7 +231,7 @@ impl Waiters {
             .map(|(position, _)| position)
     }
 
-    /// It may have a seat as anybody may.
+    /// It may have a permit as anybody may.
     fn release(&mut self, position: usize) {
         if let Some(waiter) = self.all.get_mut(position)
             && std::mem::take(&mut waiter.confined)
@@ -243,13 +243,13 @@ impl Waiters {
 
 impl Waiter {
     /// Whether the end of a connection with this key is of use.
-    fn can_use_the_seat_of(&self, key: &Key) -> bool {
+    fn can_use_the_permit_of(&self, key: &Key) -> bool {
         !self.confined || self.key.user == key.user
     }
 
     /// The same for one who has no use for the connection itself.
     fn has_use_for_the_end_of(&self, key: &Key) -> bool {
-        self.key != *key && self.can_use_the_seat_of(key)
+        self.key != *key && self.can_use_the_permit_of(key)
     }
 }
 
@@ -288,12 +288,12 @@ impl Line {
         self.waiting.load(Ordering::SeqCst)
     }
 
-    /// Whether anybody has a use for a seat.
-    pub(crate) fn wants_seats(&self) -> bool {
+    /// Whether anybody has a use for a permit.
+    pub(crate) fn wants_permits(&self) -> bool {
         self.seekers.load(Ordering::SeqCst) > 0
     }
 
-    /// Joins the line, unless `max` are in it. After joining the caller must serve the line once: a seat may have become
+    /// Joins the line, unless `max` are in it. After joining the caller must serve the line once: a permit may have become
     /// free in between. Who joins must [leave](Self::leave).
     pub(crate) fn join(&self, wish: Wish<'_>, max: usize) -> Option<(u64, oneshot::Receiver<Grant>)> {
         let mut waiters = self.lock();
@@ -374,16 +374,16 @@ impl Line {
         }
     }
 
-    /// Gives a seat to the first in line who is still there and has a use for it; back when there is nobody.
-    pub(crate) fn give(&self, mut seat: Seat) -> Result<(), Seat> {
+    /// Gives a permit to the first in line who is still there and has a use for it; back when there is nobody.
+    pub(crate) fn give(&self, mut permit: Permit) -> Result<(), Permit> {
         loop {
-            // Not sent under the lock: a seat that nobody takes is dropped, and that serves this line.
+            // Not sent under the lock: a permit that nobody takes is dropped, and that serves this line.
             let seeker = |waiters: &VecDeque<Waiter>| waiters.iter().position(|waiter| !waiter.confined);
             let Some(waiter) = self.take(seeker) else {
-                return Err(seat);
+                return Err(permit);
             };
-            match waiter.answer.send(Grant::Seat(seat)) {
-                Err(Grant::Seat(back)) => seat = back,
+            match waiter.answer.send(Grant::Permit(permit)) {
+                Err(Grant::Permit(back)) => permit = back,
                 _ => return Ok(()),
             }
         }
@@ -392,7 +392,7 @@ impl Line {
     /// Who is next for a connection that has come free; takes it out of the line.
     ///
     /// That is the first of its worker who can use it as it is, unless [`Shares`] say that it goes to another worker, or
-    /// somebody who needs another one has waited more than twice as long and [`PATIENCE`]. Where nobody can use it as it is, its seat
+    /// somebody who needs another one has waited more than twice as long and [`PATIENCE`]. Where nobody can use it as it is, its permit
     /// is for the first of this worker, or of another one that has called.
     pub(crate) fn next_for(&self, free: Free<'_>, now: Instant) -> Option<Turn> {
         let mut waiters = self.lock();

@@ -4,13 +4,13 @@
 //! workers together, so that who finds a server full joins a [line](mod@line) that all workers serve.
 //!
 //! A lease is, in this order: an idle connection of the same [`Key`], of the newest ones that whose state costs least
-//! to change (or else the oldest: [`config::Reuse`]); a new one, where the server has a seat; the seat of an idle connection of another key; a place in line.
+//! to change (or else the oldest: [`config::Reuse`]); a new one, where the server has a permit; the permit of an idle connection of another key; a place in line.
 //! What a connection's state is and what it costs is the owner's business (`S`); that nothing is left to read, too.
 //!
 //! A server that says itself that it is full, or has enough of one user, is taken at its word for a while ([refusals]): sessions wait
 //! for what the others give back, where the operator has set no limit or too high a one.
 //!
-//! A connection that is dropped is closed, whoever held it, and its seat is free for the next in line. So futures and
+//! A connection that is dropped is closed, whoever held it, and its permit is free for the next in line. So futures and
 //! connections can be dropped anywhere.
 
 mod arming;
@@ -54,7 +54,7 @@ use self::series::{Closed, Member, Series};
 pub use self::travel::Travel;
 use crate::cluster::Cluster;
 use crate::error::LeaseError;
-use crate::seat::Seat;
+use crate::permit::Permit;
 use crate::server::{Availability, Server, ServerId, now};
 use crate::topology::Topology;
 
@@ -97,7 +97,7 @@ struct Seen {
 /// What a lease has found.
 enum Found<S> {
     Idle(Idle<S>),
-    Seat(Seat),
+    Permit(Permit),
     Nothing,
 }
 
@@ -208,14 +208,14 @@ impl<S: Travel> Pool<S> {
         let mut since = None;
         let mut of_user: Option<Box<LeaseError>> = None;
         loop {
-            let seat = match self.wait_for(server, key, &cost, &mut since, waits).await {
+            let permit = match self.wait_for(server, key, &cost, &mut since, waits).await {
                 Ok(Ok((idle, now))) => return Ok(begin(idle, now)),
-                Ok(Err(seat)) => seat,
+                Ok(Err(permit)) => permit,
                 // What the server has said is more to the point.
                 Err(error) => return Err(of_user.map_or(error, |refusal| *refusal)),
             };
             // Boxed: every session has room for a lease, and few ever open a connection.
-            match Box::pin(self.open_in_turn(server, key, credential, seat, &cost)).await {
+            match Box::pin(self.open_in_turn(server, key, credential, permit, &cost)).await {
                 Ok(connection) => return Ok(connection),
                 // The server's own limits: what others of us have comes free in time.
                 Err(error) if error.is_user_full() => of_user = Some(Box::new(error)),
@@ -233,7 +233,7 @@ impl<S: Travel> Pool<S> {
         key: &Rc<Key>,
         cost: impl Fn(&S) -> u32,
     ) -> Option<Connection<S>> {
-        if server.line.wants_seats() || self.check_available(server).is_err() {
+        if server.line.wants_permits() || self.check_available(server).is_err() {
             return None;
         }
         let now = now();
@@ -263,7 +263,7 @@ impl<S: Travel> Pool<S> {
         Some(begin(idle, now()))
     }
 
-    /// A connection and the time now, or else the seat for a new one. `since` is when the session first got in line.
+    /// A connection and the time now, or else the permit for a new one. `since` is when the session first got in line.
     async fn wait_for(
         &self,
         server: &Arc<Server>,
@@ -271,7 +271,7 @@ impl<S: Travel> Pool<S> {
         cost: impl Fn(&S) -> u32,
         since: &mut Option<Instant>,
         waits: bool,
-    ) -> Result<Result<(Idle<S>, Instant), Seat>, LeaseError> {
+    ) -> Result<Result<(Idle<S>, Instant), Permit>, LeaseError> {
         let mut place: Option<Place<'_, S>> = None;
         loop {
             self.check_available(server)?;
@@ -282,25 +282,25 @@ impl<S: Travel> Pool<S> {
                 }
                 Some(place) => match place.wait().await {
                     Ok(found) => found,
-                    Err(error) => return self.seat_instead(server, error).map(Err),
+                    Err(error) => return self.permit_instead(server, error).map(Err),
                 },
             };
             match found {
-                // Whoever gave it back could not know. Its seat does.
+                // Whoever gave it back could not know. Its permit does.
                 Found::Idle(idle) if !suits(&idle, &cost) => {
                     let reason = misfit(&idle, &cost);
                     match idle.close(reason) {
-                        Some(seat) => return Ok(Err(seat)),
+                        Some(permit) => return Ok(Err(permit)),
                         None => place = None,
                     }
                 }
                 Found::Idle(idle) => match self.tried(idle, now).await {
                     Ok(idle) => return Ok(Ok((idle, now))),
-                    // Its seat does for another one, without a second wait.
-                    Err(Some(seat)) => return Ok(Err(seat)),
+                    // Its permit does for another one, without a second wait.
+                    Err(Some(permit)) => return Ok(Err(permit)),
                     Err(None) => place = None,
                 },
-                Found::Seat(seat) => return Ok(Err(seat)),
+                Found::Permit(permit) => return Ok(Err(permit)),
                 Found::Nothing if !waits => {
                     return Err(LeaseError::QueueTimeout {
                         cluster: self.cluster.name().to_owned(),
@@ -312,7 +312,7 @@ impl<S: Travel> Pool<S> {
                     let since = *since.get_or_insert(now);
                     place = match Place::join(self, server, key, since, now) {
                         Ok(place) => Some(place),
-                        Err(error) => return self.seat_instead(server, error).map(Err),
+                        Err(error) => return self.permit_instead(server, error).map(Err),
                     };
                 }
             }
@@ -320,7 +320,7 @@ impl<S: Travel> Pool<S> {
     }
 
     /// What a line that is too long or too slow is answered with where the server itself takes one more.
-    fn seat_instead(&self, server: &Arc<Server>, error: LeaseError) -> Result<Seat, LeaseError> {
+    fn permit_instead(&self, server: &Arc<Server>, error: LeaseError) -> Result<Permit, LeaseError> {
         let is_of_line = matches!(
             error,
             LeaseError::QueueFull { .. } | LeaseError::QueueTimeout { .. }
@@ -328,7 +328,7 @@ impl<S: Travel> Pool<S> {
         if !is_of_line || server.is_at_its_limit() || server.line.full_users.is_any() {
             return Err(error);
         }
-        Seat::take(&self.cluster, server).ok_or(error)
+        Permit::take(&self.cluster, server).ok_or(error)
     }
 
     /// Takes a connection back, with nothing left to read and nothing under way on it, for the next who needs it. It is closed
@@ -343,25 +343,25 @@ impl<S: Travel> Pool<S> {
         }
     }
 
-    /// An idle connection, a seat, or nothing, without waiting.
+    /// An idle connection, a permit, or nothing, without waiting.
     fn find(&self, server: &Arc<Server>, key: &Rc<Key>, now: Instant, cost: impl Fn(&S) -> u32) -> Found<S> {
         let reuse = self.terms().config.pool.reuse;
         self.with_idle(server, |idle_connections| {
             if let Some(idle) = idle_connections.take(key, now, reuse, &cost) {
                 return Found::Idle(idle);
             }
-            // Closed by the caller, who needs the seat.
+            // Closed by the caller, who needs the permit.
             if let Some(idle) = idle_connections.take_outdated(key, &cost) {
                 return Found::Idle(idle);
             }
             let is_user_full = server.line.full_users.contains(&key.user, now);
             // Those who are in line already come first.
             if !is_user_full
-                && !server.line.wants_seats()
+                && !server.line.wants_permits()
                 && !server.is_full()
-                && let Some(seat) = Seat::take(&self.cluster, server)
+                && let Some(permit) = Permit::take(&self.cluster, server)
             {
-                return Found::Seat(seat);
+                return Found::Permit(permit);
             }
             // Not one of the newest; but better than none.
             if let Some(idle) = idle_connections.take(key, now, config::Reuse::Oldest, &cost) {
@@ -370,21 +370,21 @@ impl<S: Travel> Pool<S> {
             let evicted = match is_user_full {
                 true => idle_connections.evict_of(&key.user),
                 // Where the server takes more of them nobody's connection is closed for the size alone.
-                false if !server.is_at_its_limit() && !server.line.wants_seats() => None,
+                false if !server.is_at_its_limit() && !server.line.wants_permits() => None,
                 false => idle_connections.evict(key),
             };
             match evicted.and_then(|idle| idle.close(Closed::Handover)) {
-                Some(seat) => Found::Seat(seat),
+                Some(permit) => Found::Permit(permit),
                 None => Found::Nothing,
             }
         })
     }
 
-    /// The connection if it still is one, or else the seat it had.
-    async fn tried(&self, mut idle: Idle<S>, now: Instant) -> Result<Idle<S>, Option<Seat>> {
+    /// The connection if it still is one, or else the permit it had.
+    async fn tried(&self, mut idle: Idle<S>, now: Instant) -> Result<Idle<S>, Option<Permit>> {
         if let Some(reason) = self.unfit(&mut idle, now) {
-            let seat = idle.close(reason);
-            return Err(seat.filter(|_| reason != Closed::Limit));
+            let permit = idle.close(reason);
+            return Err(permit.filter(|_| reason != Closed::Limit));
         }
         let (ping_after, limit) = {
             let config = &self.terms().config;
@@ -407,7 +407,7 @@ impl<S: Travel> Pool<S> {
         server: &Arc<Server>,
         key: &Rc<Key>,
         credential: &Credential,
-        seat: Seat,
+        permit: Permit,
         cost: impl Fn(&S) -> u32,
     ) -> Result<Connection<S>, LeaseError> {
         let turns = &server.line.connect_limiter;
@@ -430,7 +430,7 @@ impl<S: Travel> Pool<S> {
                 }
             }
         }
-        let opened = self.open(server, key, credential, seat).await;
+        let opened = self.open(server, key, credential, permit).await;
         drop(turn);
         opened.map(|idle| begin(idle, now()))
     }
@@ -440,7 +440,7 @@ impl<S: Travel> Pool<S> {
         server: &Arc<Server>,
         key: &Rc<Key>,
         credential: &Credential,
-        seat: Seat,
+        permit: Permit,
     ) -> Result<Idle<S>, LeaseError> {
         let (config, number) = {
             let terms = self.terms();
@@ -470,7 +470,7 @@ impl<S: Travel> Pool<S> {
         let now = now();
         let (stream, opened) = opened.inspect_err(|error| {
             series.open_failures.inc();
-            // Before the seat goes, or it would go to the next who is refused.
+            // Before the permit goes, or it would go to the next who is refused.
             if error.is_full() {
                 server
                     .line
@@ -491,7 +491,7 @@ impl<S: Travel> Pool<S> {
             stream,
             state: (self.fresh)(&opened),
             opened,
-            life: Life::new(series, seat, now, Origin { peer, ..origin }),
+            life: Life::new(series, permit, now, Origin { peer, ..origin }),
         })))
     }
 
@@ -522,7 +522,7 @@ impl<S: Travel> Pool<S> {
         idle.stream.has_news().then_some(Closed::Broken)
     }
 
-    /// Gives a connection to whoever waits for it, or its seat, or keeps it.
+    /// Gives a connection to whoever waits for it, or its permit, or keeps it.
     fn place(&self, mut idle: Idle<S>, now: Instant) {
         // Not a count that all workers share.
         let opened = Rc::clone(&idle.opened);
@@ -536,7 +536,7 @@ impl<S: Travel> Pool<S> {
             let Some(turn) = self.next_for(server, &idle.opened.key, Duration::ZERO, may_end, now) else {
                 break;
             };
-            // One seat beside it is what its coming back makes room for.
+            // One permit beside it is what its coming back makes room for.
             may_end &= turn.how != How::Ends;
             match self.deliver(turn, idle, now) {
                 Some(back) => idle = back,
@@ -550,7 +550,7 @@ impl<S: Travel> Pool<S> {
         }
     }
 
-    /// Whether sessions that want a connection of their own, for which there is a line for the whole cluster, wait for a seat
+    /// Whether sessions that want a connection of their own, for which there is a line for the whole cluster, wait for a permit
     /// on this server among others.
     fn is_wanted_elsewhere(&self, server: &Server) -> bool {
         !self.cluster.queue().is_empty() && server.max_connections() > 0 && server.weight() > 0

@@ -81,7 +81,7 @@ struct Model {
     /// The worker of each session, and when it began to wait.
     sessions: Vec<(usize, Time)>,
     in_line: HashMap<u64, usize>,
-    seats: usize,
+    permits: usize,
     opened: usize,
     random: Random,
     serial: u64,
@@ -92,7 +92,7 @@ struct Model {
 }
 
 impl Model {
-    fn new(seats: usize, loads: &[Load], seed: u64) -> Self {
+    fn new(permits: usize, loads: &[Load], seed: u64) -> Self {
         let mut model = Self {
             line: Line::default(),
             key: Key {
@@ -107,7 +107,7 @@ impl Model {
             workers: Vec::new(),
             sessions: Vec::new(),
             in_line: HashMap::new(),
-            seats,
+            permits,
             opened: 0,
             random: Random(seed),
             serial: 0,
@@ -154,7 +154,7 @@ impl Model {
         if self.workers[worker].idle.pop().is_some() {
             self.workers[worker].at_once += 1;
             self.begins(session);
-        } else if self.opened < self.seats && !self.line.wants_seats() {
+        } else if self.opened < self.permits && !self.line.wants_permits() {
             self.opened += 1;
             self.line.note_opened(worker as u64);
             self.begins(session);
@@ -242,7 +242,7 @@ impl Model {
             .collect();
         let sum: u32 = shares.iter().sum();
         assert!(
-            sum as usize == self.opened && self.opened <= self.seats,
+            sum as usize == self.opened && self.opened <= self.permits,
             "{shares:?}"
         );
         if self.now > WARM {
@@ -279,8 +279,8 @@ impl Model {
 
     fn seen(&self) -> String {
         format!(
-            "{} seats, {} workers: {} moves a second, least shares {:?}, median and longest wait {:?}",
-            self.seats,
+            "{} permits, {} workers: {} moves a second, least shares {:?}, median and longest wait {:?}",
+            self.permits,
             self.workers.len(),
             self.moves_a_second(),
             self.least,
@@ -292,7 +292,7 @@ impl Model {
 /// Sessions of all workers do the same.
 #[test]
 fn workers_with_the_same_load_keep_their_shares() {
-    for (seats, workers, load) in [
+    for (permits, workers, load) in [
         (8, 2, load(100, 100, 1000)),
         (32, 2, load(100, 100, 4000)),
         (3, 2, load(20, 100, 1000)),
@@ -303,9 +303,9 @@ fn workers_with_the_same_load_keep_their_shares() {
         (24, 16, load(12, 100, 1000)),
         (16, 16, load(6, 100, 1000)),
     ] {
-        let model = Model::new(seats, &vec![load; workers], SEED).run(END);
+        let model = Model::new(permits, &vec![load; workers], SEED).run(END);
         let seen = model.seen();
-        let least = (seats / workers / 2).max(1) as u32;
+        let least = (permits / workers / 2).max(1) as u32;
         assert!(model.least.iter().all(|share| *share >= least), "{seen}");
         assert!(model.moves_a_second() <= 1, "{seen}");
         let (median, longest) = model.waits();
@@ -315,13 +315,13 @@ fn workers_with_the_same_load_keep_their_shares() {
 
 #[test]
 fn connections_go_round_where_there_are_fewer_than_workers() {
-    for (seats, workers) in [(1, 2), (3, 4), (8, 16)] {
-        let model = Model::new(seats, &vec![load(6, 100, 1000); workers], SEED).run(END);
+    for (permits, workers) in [(1, 2), (3, 4), (8, 16)] {
+        let model = Model::new(permits, &vec![load(6, 100, 1000); workers], SEED).run(END);
         let seen = model.seen();
         let (median, longest) = model.waits();
         assert!(longest <= 3 * median, "{seen}");
         // Not with every lease, of which there are so many thousand a second.
-        assert!(model.moves_a_second() < 200 * seats, "{seen}");
+        assert!(model.moves_a_second() < 200 * permits, "{seen}");
     }
 }
 
@@ -330,7 +330,7 @@ fn nobody_starves_whatever_the_loads() {
     for seed in 1..=9_u64 {
         let mut random = Random(seed.wrapping_mul(SEED));
         let workers = [2, 4, 16][seed as usize % 3];
-        let seats = 1 + random.below(32);
+        let permits = 1 + random.below(32);
         let loads: Vec<Load> = (0..workers)
             .map(|_| {
                 load(
@@ -340,7 +340,7 @@ fn nobody_starves_whatever_the_loads() {
                 )
             })
             .collect();
-        let model = Model::new(seats as usize, &loads, random.0).run(END);
+        let model = Model::new(permits as usize, &loads, random.0).run(END);
         let seen = model.seen();
         let (median, longest) = model.waits();
         assert!(longest <= 3 * median + 20_000, "{seen}");

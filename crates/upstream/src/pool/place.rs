@@ -62,7 +62,7 @@ impl<'p, S: Travel> Place<'p, S> {
             limit,
             is_over: false,
         };
-        // A seat may have become free, or the server may have gone, between the look and the joining.
+        // A permit may have become free, or the server may have gone, between the look and the joining.
         pool.cluster.serve_line(server);
         Ok(place)
     }
@@ -72,14 +72,14 @@ impl<'p, S: Travel> Place<'p, S> {
         let grant = (&mut self.answer).await;
         let now = now();
         let found = match grant {
-            Ok(Grant::Seat(seat)) => Found::Seat(seat),
+            Ok(Grant::Permit(permit)) => Found::Permit(permit),
             Ok(Grant::Connection) => {
                 let handed = self.pool.handed.borrow_mut().remove(&self.at());
                 handed.map_or(Found::Nothing, Found::Idle)
             }
             Ok(Grant::Live(parcel)) => match self.pool.receive(*parcel) {
                 Ok(idle) => Found::Idle(idle),
-                Err(Some(seat)) => Found::Seat(seat),
+                Err(Some(permit)) => Found::Permit(permit),
                 Err(None) => Found::Nothing,
             },
             Ok(Grant::Late) => return Err(self.timed_out()),

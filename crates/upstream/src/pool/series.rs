@@ -36,7 +36,7 @@ pub(super) enum Closed {
     Moved,
     /// The configuration asks for another kind of connection now.
     Config,
-    /// Its seat went to another account, or to a session without a pool.
+    /// Its permit went to another account, or to a session without a pool.
     Handover,
     /// `max_connections` of the server was lowered.
     Limit,
@@ -186,7 +186,7 @@ impl Pools {
         let sums = self.sums();
         sizes.look(is_on, &sums, now);
         let lacks =
-            |server: &Server| server.line.wants_seats() && !server.line.size.is_reached(server.sessions());
+            |server: &Server| server.line.wants_permits() && !server.line.size.is_reached(server.sessions());
         sums.into_iter()
             .map(|sum| sum.server)
             .filter(|server| lacks(server))
@@ -235,7 +235,7 @@ impl Sizes {
             line.size.set_beside(sum.unused + sum.held + foreign);
             let before = self.before.iter().find(|(other, ..)| *other == id);
             let (_, done, waits) = *before.unwrap_or(&(id, sum.done, sum.waits));
-            let waited = line.wants_seats() || waits != sum.waits;
+            let waited = line.wants_permits() || waits != sum.waits;
             let used = (sum.busy + sum.idle).saturating_sub(sum.held + sum.unused);
             line.size.drift(used, waited);
             looks.push(Look {

@@ -50,9 +50,9 @@ async fn connections_to_an_address_that_the_name_has_left_are_closed() {
             moves: server.addresses.moves(),
         };
         let series = pool.with_idle(server, |idle_connections| Arc::clone(idle_connections.series()));
-        let seat = Seat::take(cluster, server).unwrap();
+        let permit = Permit::take(cluster, server).unwrap();
         let stream = net::Stream::connect_tcp(here, Duration::ZERO).await.unwrap();
-        let life = Life::new(series, seat, now(), origin);
+        let life = Life::new(series, permit, now(), origin);
         let parts = Parts {
             stream,
             state: (),

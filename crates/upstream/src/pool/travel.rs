@@ -17,7 +17,7 @@ use super::arming::Arming;
 use super::connection::{Baseline, Idle, Key, Life, Opened, Parts};
 use super::line::{Free, Grant, How, Turn};
 use super::series::Closed;
-use crate::seat::Seat;
+use crate::permit::Permit;
 use crate::server::Server;
 
 /// What the owner of a pool keeps with a connection, where that goes to another worker.
@@ -54,7 +54,7 @@ impl Travel for u32 {
     }
 }
 
-/// A connection that no worker has. Dropping it closes it and frees its seat.
+/// A connection that no worker has. Dropping it closes it and frees its permit.
 pub(crate) struct Parcel {
     stream: Stream,
     luggage: Box<dyn Any + Send>,
@@ -110,7 +110,7 @@ impl Packed {
 }
 
 impl<S: Travel> Pool<S> {
-    /// Who in line is next for a connection with `key` that nobody has used for so long. `may_end`: be it for its seat.
+    /// Who in line is next for a connection with `key` that nobody has used for so long. `may_end`: be it for its permit.
     pub(super) fn next_for(
         &self,
         server: &Arc<Server>,
@@ -130,7 +130,7 @@ impl<S: Travel> Pool<S> {
         server.line.next_for(free, now)
     }
 
-    /// Gives a connection, or its seat, to one who has waited. It comes back from one who has left at this moment.
+    /// Gives a connection, or its permit, to one who has waited. It comes back from one who has left at this moment.
     pub(super) fn deliver(&self, turn: Turn, idle: Idle<S>, now: Instant) -> Option<Idle<S>> {
         match turn.how {
             How::Stays => {
@@ -144,25 +144,25 @@ impl<S: Travel> Pool<S> {
             How::Moves => self.send(turn, idle, now),
             How::Ends => {
                 // Where there may be one more it is idle beside it.
-                if let Some(seat) = self.seat_beside(&idle) {
-                    let _ = turn.serve(Grant::Seat(seat));
+                if let Some(permit) = self.permit_beside(&idle) {
+                    let _ = turn.serve(Grant::Permit(permit));
                     return Some(idle);
                 }
-                let seat = idle.close(Closed::Handover)?;
-                // A seat that cannot be delivered is dropped, which serves the line.
-                let _ = turn.serve(Grant::Seat(seat));
+                let permit = idle.close(Closed::Handover)?;
+                // A permit that cannot be delivered is dropped, which serves the line.
+                let _ = turn.serve(Grant::Permit(permit));
                 None
             }
         }
     }
 
-    /// A seat without the end of this connection, where the server takes one more.
-    fn seat_beside(&self, idle: &Idle<S>) -> Option<Seat> {
+    /// A permit without the end of this connection, where the server takes one more.
+    fn permit_beside(&self, idle: &Idle<S>) -> Option<Permit> {
         let server = &idle.opened.server;
         if server.is_at_its_limit() || server.line.full_users.is_any() {
             return None;
         }
-        Seat::take(&self.cluster, server)
+        Permit::take(&self.cluster, server)
     }
 
     /// Gives a connection to one who has waited on another worker. It comes back from one who has left at this moment.
@@ -170,9 +170,9 @@ impl<S: Travel> Pool<S> {
         // It counts there already.
         idle.life.share_of = turn.pool;
         if let Some(reason) = self.unfit(&mut idle, now) {
-            let seat = idle.close(reason)?;
-            // A seat that cannot be delivered is dropped, which serves the line.
-            let _ = turn.serve(Grant::Seat(seat));
+            let permit = idle.close(reason)?;
+            // A permit that cannot be delivered is dropped, which serves the line.
+            let _ = turn.serve(Grant::Permit(permit));
             return None;
         }
         let of_config = self.terms().of_config;
@@ -201,8 +201,8 @@ impl<S: Travel> Pool<S> {
         }
     }
 
-    /// A connection that comes from another worker, or the seat that it had.
-    pub(super) fn receive(&self, parcel: Parcel) -> Result<Idle<S>, Option<Seat>> {
+    /// A connection that comes from another worker, or the permit that it had.
+    pub(super) fn receive(&self, parcel: Parcel) -> Result<Idle<S>, Option<Permit>> {
         let Parcel {
             mut stream,
             luggage,

@@ -64,7 +64,7 @@ async fn a_server_that_refuses_is_left_out_at_once() {
         "{failures:?}"
     );
     assert!(by_name(&cluster, "dead").state().suspect);
-    assert_eq!(by_name(&cluster, "dead").sessions(), 0, "its seats are free");
+    assert_eq!(by_name(&cluster, "dead").sessions(), 0, "its permits are free");
 }
 
 #[tokio::test]

@@ -164,7 +164,7 @@ async fn a_full_server_is_alive() {
     assert_eq!(watched.cluster.profile(), None, "it has not introduced itself");
 }
 
-/// A server keeps its last seat for accounts with rights of their own: others are refused behind the greeting.
+/// A server keeps its last permit for accounts with rights of their own: others are refused behind the greeting.
 #[tokio::test(start_paused = true)]
 async fn a_server_that_is_full_behind_its_greeting_is_alive_but_has_run_nothing() {
     let player = Player::start(Act::Full).await;

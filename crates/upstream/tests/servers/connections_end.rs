@@ -11,7 +11,7 @@ use upstream::Status;
 
 use crate::host;
 use crate::play::until;
-use crate::sessions_share_connections::{lease, on_a_worker, pool_of, seats};
+use crate::sessions_share_connections::{lease, on_a_worker, permits, pool_of};
 
 fn quick_checks(config: &mut config::Cluster) {
     config.check.interval = Duration::from_millis(50);
@@ -24,7 +24,7 @@ fn quick_checks(config: &mut config::Cluster) {
 fn connections_that_the_server_has_closed_are_not_used() {
     let host = host::start();
     on_a_worker(async {
-        let (pool, server) = pool_of(&host, seats(1));
+        let (pool, server) = pool_of(&host, permits(1));
         let first = lease(&pool, &server, "u").await.unwrap();
         pool.give_back(first);
         host.kick();
@@ -141,7 +141,7 @@ fn a_changed_configuration_is_taken_over_by_new_connections() {
 fn a_lowered_limit_and_a_removed_server_close_what_comes_back() {
     let host = host::start();
     on_a_worker(async {
-        let (pool, server) = pool_of(&host, seats(3));
+        let (pool, server) = pool_of(&host, permits(3));
         let mut leased = Vec::new();
         for _ in 0..3 {
             leased.push(lease(&pool, &server, "u").await.unwrap());

@@ -10,16 +10,16 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout};
 use upstream::{Cluster, LeaseError};
 
-async fn one_seat(player: &Player) -> config::Cluster {
+async fn one_permit(player: &Player) -> config::Cluster {
     let mut config = cluster(vec![player.config("a")]);
     config.servers[0].max_connections = 1;
     config
 }
 
 #[tokio::test]
-async fn who_waits_gets_the_seat_that_becomes_free_in_order() {
+async fn who_waits_gets_the_permit_that_becomes_free_in_order() {
     let player = Player::start(Act::Silent).await;
-    let cluster = Cluster::new(one_seat(&player).await).unwrap();
+    let cluster = Cluster::new(one_permit(&player).await).unwrap();
     let first = cluster.lease(&client(), &local()).await.unwrap();
     let served = Arc::new(AtomicUsize::new(0));
     let mut tasks = Vec::new();
@@ -46,7 +46,7 @@ async fn who_waits_gets_the_seat_that_becomes_free_in_order() {
 #[tokio::test(start_paused = true)]
 async fn nobody_waits_longer_than_queue_timeout() {
     let player = Player::start(Act::Silent).await;
-    let mut config = one_seat(&player).await;
+    let mut config = one_permit(&player).await;
     config.queue_timeout = Duration::from_secs(5);
     let cluster = Cluster::new(config).unwrap();
     let _first = cluster.lease(&client(), &local()).await.unwrap();
@@ -63,7 +63,7 @@ async fn nobody_waits_longer_than_queue_timeout() {
 #[tokio::test]
 async fn the_queue_has_an_end() {
     let player = Player::start(Act::Silent).await;
-    let mut config = one_seat(&player).await;
+    let mut config = one_permit(&player).await;
     config.queue_max = 1;
     let cluster = Cluster::new(config).unwrap();
     let _first = cluster.lease(&client(), &local()).await.unwrap();
@@ -89,7 +89,7 @@ async fn the_queue_has_an_end() {
 #[tokio::test(start_paused = true)]
 async fn who_waits_is_told_when_the_last_server_goes_down() {
     let mut player = Player::start(Act::Greet("9.0.0")).await;
-    let mut config = one_seat(&player).await;
+    let mut config = one_permit(&player).await;
     config.queue_timeout = Duration::from_secs(3600);
     let cluster = Cluster::new(config).unwrap();
     let checks = tokio::spawn(Arc::clone(&cluster).run_checks());
@@ -112,7 +112,7 @@ async fn who_waits_is_told_when_the_last_server_goes_down() {
 #[tokio::test]
 async fn a_raised_limit_lets_those_in_line_in() {
     let player = Player::start(Act::Silent).await;
-    let mut config = one_seat(&player).await;
+    let mut config = one_permit(&player).await;
     let cluster = Cluster::new(config.clone()).unwrap();
     let _first = cluster.lease(&client(), &local()).await.unwrap();
     let waiting = tokio::spawn({
@@ -136,13 +136,13 @@ async fn a_raised_limit_lets_those_in_line_in() {
 fn limits_hold_across_workers() {
     const WORKERS: usize = 4;
     const ROUNDS: u64 = 150;
-    const SEATS: u32 = 3;
+    const PERMITS: u32 = 3;
     let (players, _playing) = players_on_their_own_thread();
     let mut config = cluster(vec![server("a", players[0]), server("b", players[1])]);
     config
         .servers
         .iter_mut()
-        .for_each(|server| server.max_connections = SEATS);
+        .for_each(|server| server.max_connections = PERMITS);
     config.queue_timeout = Duration::from_secs(60);
     let cluster = Cluster::new(config).unwrap();
     let exceeded = AtomicBool::new(false);
@@ -157,7 +157,7 @@ fn limits_hold_across_workers() {
                     .unwrap();
                 runtime.block_on(async {
                     let mut tasks = tokio::task::JoinSet::new();
-                    // More sessions than seats, so that there is always a line.
+                    // More sessions than permits, so that there is always a line.
                     for session in 0..4_u64 {
                         let cluster = Arc::clone(cluster);
                         tasks.spawn(async move {
@@ -184,7 +184,7 @@ fn limits_hold_across_workers() {
                     }
                     while let Some(done) = tasks.join_next().await {
                         let (most, leases) = done.unwrap();
-                        exceeded.fetch_or(most > SEATS, Ordering::SeqCst);
+                        exceeded.fetch_or(most > PERMITS, Ordering::SeqCst);
                         served.fetch_add(leases, Ordering::SeqCst);
                     }
                 });
@@ -195,7 +195,7 @@ fn limits_hold_across_workers() {
     assert!(served.load(Ordering::SeqCst) > WORKERS * 4 * ROUNDS as usize * 8 / 10);
     assert_eq!(cluster.waiting(), 0);
     for server in cluster.servers().iter() {
-        assert_eq!(server.sessions(), 0, "every seat came back");
+        assert_eq!(server.sessions(), 0, "every permit came back");
     }
 }
 

@@ -130,7 +130,7 @@ fn passwords_are_tried_within_the_limits() {
         pool.give_back(busy);
         let id = trying.await.unwrap().unwrap();
         assert!(id.is_some());
-        assert_eq!((pool.idle(), server.sessions()), (0, 0), "its seat was needed");
+        assert_eq!((pool.idle(), server.sessions()), (0, 0), "its permit was needed");
 
         let idle = lease(&pool, &server, "u").await.unwrap();
         pool.give_back(idle);
@@ -140,7 +140,7 @@ fn passwords_are_tried_within_the_limits() {
     });
 }
 
-/// Whoever tries passwords takes the seats of idle connections, but not for ever.
+/// Whoever tries passwords takes the permits of idle connections, but not for ever.
 #[test]
 fn wrong_passwords_do_not_empty_the_pools() {
     let host = host::start();

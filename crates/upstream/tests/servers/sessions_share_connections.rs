@@ -70,7 +70,7 @@ pub(crate) fn cluster_of(host: &Running, change: impl FnOnce(&mut config::Cluste
     Cluster::new(config).unwrap()
 }
 
-pub(crate) fn seats(max: u32) -> impl FnOnce(&mut config::Cluster) {
+pub(crate) fn permits(max: u32) -> impl FnOnce(&mut config::Cluster) {
     move |config| config.servers[0].max_connections = max
 }
 
@@ -160,7 +160,7 @@ fn the_oldest_is_taken_where_that_is_wanted_whatever_it_costs() {
 fn accounts_do_not_share_but_one_makes_room_for_another() {
     let host = host::start();
     on_a_worker(async {
-        let (pool, server) = pool_of(&host, seats(2));
+        let (pool, server) = pool_of(&host, permits(2));
         let a = lease(&pool, &server, "a").await.unwrap();
         let b = lease(&pool, &server, "b").await.unwrap();
         pool.give_back(b);
@@ -183,7 +183,7 @@ fn accounts_do_not_share_but_one_makes_room_for_another() {
 fn who_waits_is_served_in_order() {
     let host = host::start();
     on_a_worker(async {
-        let (pool, server) = pool_of(&host, seats(2));
+        let (pool, server) = pool_of(&host, permits(2));
         let mut held = vec![
             lease(&pool, &server, "u").await.unwrap(),
             lease(&pool, &server, "u").await.unwrap(),
@@ -212,7 +212,7 @@ fn who_waits_is_served_in_order() {
 fn a_dropped_connection_makes_room_for_the_next_in_line() {
     let host = host::start();
     on_a_worker(async {
-        let (pool, server) = pool_of(&host, seats(1));
+        let (pool, server) = pool_of(&host, permits(1));
         let held = lease(&pool, &server, "u").await.unwrap();
         let waiting = {
             let (pool, server) = (Rc::clone(&pool), Arc::clone(&server));
@@ -231,7 +231,7 @@ fn who_gives_up_at_any_moment_leaves_nothing_behind() {
     let host = host::start();
     on_a_worker(async {
         let (pool, server) = pool_of(&host, |config| {
-            seats(2)(config);
+            permits(2)(config);
             config.queue_timeout = Duration::from_secs(60);
         });
         let keeping = spawn_local(Rc::clone(&pool).run());
@@ -276,7 +276,7 @@ fn nobody_waits_longer_than_queue_timeout_or_in_a_longer_line_than_queue_max() {
     let host = host::start();
     on_a_worker(async {
         let (pool, server) = pool_of(&host, |config| {
-            seats(1)(config);
+            permits(1)(config);
             config.queue_timeout = Duration::from_secs(1);
             config.queue_max = 1;
         });
@@ -355,7 +355,7 @@ async fn leaves_at_delivery(
 fn what_is_delivered_to_one_who_has_just_left_is_not_lost() {
     let host = host::start();
     on_a_worker(async {
-        let (pool, server) = pool_of(&host, seats(1));
+        let (pool, server) = pool_of(&host, permits(1));
         let connection = lease(&pool, &server, "u").await.unwrap();
         let id = connection.thread_id;
         leaves_at_delivery(&pool, &server, "u", connection).await;
@@ -364,7 +364,7 @@ fn what_is_delivered_to_one_who_has_just_left_is_not_lost() {
         let again = again.unwrap().unwrap();
         assert_eq!(again.thread_id, id);
         leaves_at_delivery(&pool, &server, "v", again).await;
-        // Its seat.
+        // Its permit.
         assert_eq!((pool.idle(), server.sessions()), (0, 0));
         // With somebody behind in line.
         let held = lease(&pool, &server, "u").await.unwrap();
@@ -389,7 +389,7 @@ fn a_scrape_shows_what_pools_do() {
     let host = host::start();
     on_a_worker(async {
         let (pool, server) = pool_of(&host, |config| {
-            seats(2)(config);
+            permits(2)(config);
             config.queue_timeout = Duration::from_millis(1);
             config.queue_max = 1;
         });
@@ -437,7 +437,7 @@ fn a_scrape_shows_what_pools_do() {
 fn a_connection_that_will_not_do_makes_room_for_one_that_does() {
     let host = host::start();
     on_a_worker(async {
-        let (pool, server) = pool_of(&host, seats(1));
+        let (pool, server) = pool_of(&host, permits(1));
         let first = lease(&pool, &server, "u").await.unwrap();
         let id = first.thread_id;
         let spoil = |mut connection: Connection<State>| {

@@ -20,10 +20,10 @@ fn limits_hold_and_no_wakeup_is_lost() {
     const WORKERS: u64 = 4;
     const SESSIONS: u64 = 6;
     const ROUNDS: u64 = 120;
-    const SEATS: u32 = 3;
+    const PERMITS: u32 = 3;
     let host = host::start();
     let cluster = cluster_of(&host, |config| {
-        config.servers[0].max_connections = SEATS;
+        config.servers[0].max_connections = PERMITS;
         // Whoever waits this long has been forgotten.
         config.queue_timeout = Duration::from_secs(60);
         config.login_timeout = Duration::from_secs(60);
@@ -53,7 +53,7 @@ fn limits_hold_and_no_wakeup_is_lost() {
                                     continue;
                                 }
                                 let connection = lease(&pool, &server, user).await.unwrap();
-                                over |= server.sessions() > SEATS;
+                                over |= server.sessions() > PERMITS;
                                 leases += 1;
                                 for _ in 0..dice {
                                     tokio::task::yield_now().await;
@@ -81,7 +81,7 @@ fn limits_hold_and_no_wakeup_is_lost() {
     });
     assert!(!exceeded.load(Ordering::SeqCst), "max_connections was exceeded");
     assert!(served.load(Ordering::SeqCst) as u64 > WORKERS * SESSIONS * ROUNDS * 8 / 10);
-    assert_eq!(cluster.servers()[0].sessions(), 0, "every seat came back");
+    assert_eq!(cluster.servers()[0].sessions(), 0, "every permit came back");
 }
 
 /// Workers with the same load under a full server keep their connections, and nobody waits much longer than others.
@@ -90,10 +90,10 @@ fn workers_with_the_same_load_keep_their_connections() {
     const WORKERS: usize = 2;
     const SESSIONS: usize = 20;
     const ROUNDS: usize = 50;
-    const SEATS: u32 = 4;
+    const PERMITS: u32 = 4;
     let host = host::start();
     let cluster = cluster_of(&host, |config| {
-        config.servers[0].max_connections = SEATS;
+        config.servers[0].max_connections = PERMITS;
         config.queue_timeout = Duration::from_secs(60);
     });
     let (begun, done) = (Instant::now(), AtomicUsize::new(0));
@@ -135,7 +135,7 @@ fn workers_with_the_same_load_keep_their_connections() {
         workers.into_iter().map(|worker| worker.join().unwrap()).collect()
     });
     let leases = WORKERS * SESSIONS * ROUNDS;
-    assert_eq!(host.logins(), SEATS as usize, "for {leases} leases");
+    assert_eq!(host.logins(), PERMITS as usize, "for {leases} leases");
     let (first, last) = (ends.iter().min().unwrap(), ends.iter().max().unwrap());
     assert!(*last < *first * 3, "{ends:?}");
 }
@@ -163,7 +163,7 @@ fn idle_connections_of_one_worker_make_room_for_another() {
                 pool.give_back(b);
                 held.send(()).unwrap();
                 until("the other one is done", || done.load(Ordering::SeqCst)).await;
-                assert_eq!(pool.idle(), 0, "both seats have gone over");
+                assert_eq!(pool.idle(), 0, "both permits have gone over");
                 keeping.abort();
             });
         });
@@ -191,10 +191,10 @@ fn more_workers_than_connections_take_turns() {
     const WORKERS: usize = 16;
     const SESSIONS: usize = 3;
     const ROUNDS: usize = 12;
-    const SEATS: u32 = 8;
+    const PERMITS: u32 = 8;
     let host = host::start();
     let cluster = cluster_of(&host, |config| {
-        config.servers[0].max_connections = SEATS;
+        config.servers[0].max_connections = PERMITS;
         config.queue_timeout = Duration::from_secs(60);
     });
     let done = AtomicUsize::new(0);
@@ -210,7 +210,7 @@ fn more_workers_than_connections_take_turns() {
             .flat_map(|worker| worker.join().unwrap())
             .collect()
     });
-    assert_eq!(host.logins(), SEATS as usize);
+    assert_eq!(host.logins(), PERMITS as usize);
     assert_eq!(cluster.servers()[0].sessions(), 0);
     // Those of one session together: a thread of a busy machine may be held up at any moment.
     waits.sort_unstable();
@@ -303,7 +303,7 @@ fn a_busy_worker_leaves_others_their_share() {
 
 /// Sessions with a connection of their own (mode `session`) share the limit: idle connections of pools make room.
 #[test]
-fn a_session_without_a_pool_gets_the_seat_of_an_idle_connection() {
+fn a_session_without_a_pool_gets_the_permit_of_an_idle_connection() {
     let host = host::start();
     on_a_worker(async {
         let cluster = cluster_of(&host, |config| config.servers[0].max_connections = 1);

@@ -85,7 +85,7 @@ fn those_who_can_use_a_connection_as_it_is_get_it_in_order() {
 }
 
 #[test]
-fn one_who_cannot_gets_the_seat_where_nobody_else_can_use_the_connection() {
+fn one_who_cannot_gets_the_permit_where_nobody_else_can_use_the_connection() {
     let mut play = Play::new();
     let far = play.joins(0, ELSEWHERE, "v");
     assert_eq!(
@@ -178,9 +178,9 @@ fn who_is_confined_gets_what_was_of_its_user_and_holds_up_nobody() {
     };
     let confined = play.joins_as(0, HERE, &key("v"), true);
     let of_same_user = play.joins_as(0, HERE, &other, true);
-    assert!(!play.line.wants_seats() && play.line.len() == 2);
+    assert!(!play.line.wants_permits() && play.line.len() == 2);
     let seeker = play.joins(90, HERE, "w");
-    assert!(play.line.wants_seats());
+    assert!(play.line.wants_permits());
     assert_eq!(
         play.next(100),
         Some((of_same_user, How::Ends)),
@@ -192,7 +192,7 @@ fn who_is_confined_gets_what_was_of_its_user_and_holds_up_nobody() {
     let near = play.joins(100, HERE, "u");
     assert_eq!(play.next(101), Some((near, How::Stays)));
     play.line.leave(confined);
-    assert!(play.line.is_empty() && !play.line.wants_seats());
+    assert!(play.line.is_empty() && !play.line.wants_permits());
 }
 
 #[test]
@@ -212,10 +212,10 @@ fn who_is_confined_may_try_now_and_then_and_more_where_that_helps() {
     assert!(!play.line.let_try("v") && play.line.let_try("u"));
     assert_eq!(play.line.lock().confined, 1, "and two");
     play.line.dismiss();
-    assert!(!play.line.wants_seats() && !play.line.let_try("u"));
+    assert!(!play.line.wants_permits() && !play.line.let_try("u"));
 }
 
-/// Two who each take the only seat, or wait for it, and let it go: without anything else that could wake them.
+/// Two who each take the only permit, or wait for it, and let it go: without anything else that could wake them.
 #[test]
 fn no_wakeup_is_lost() {
     let mut server = config::Server::new(config::ServerAddress::Unix("/nowhere".into()));
@@ -227,8 +227,8 @@ fn no_wakeup_is_lost() {
         std::thread::spawn(move || {
             let server = Arc::clone(&cluster.servers()[0]);
             for _ in 0..50_000 {
-                let free = server.line.is_empty().then(|| Seat::take(&cluster, &server));
-                let seat = free.flatten().unwrap_or_else(|| {
+                let free = server.line.is_empty().then(|| Permit::take(&cluster, &server));
+                let permit = free.flatten().unwrap_or_else(|| {
                     let now = Instant::now();
                     let wish = Wish {
                         pool,
@@ -241,12 +241,12 @@ fn no_wakeup_is_lost() {
                     let (_, answer) = server.line.join(wish, 9).unwrap();
                     cluster.serve_line(&server);
                     match answer.blocking_recv() {
-                        Ok(Grant::Seat(seat)) => seat,
+                        Ok(Grant::Permit(permit)) => permit,
                         other => panic!("{other:?}"),
                     }
                 });
                 assert_eq!(server.sessions(), 1);
-                drop(seat);
+                drop(permit);
             }
             done.send(()).unwrap();
         });
