@@ -40,14 +40,14 @@ impl Source for Cluster {
             out.counter(&catalog::CHECKS, labels, server.checks.total.get());
             out.counter(&catalog::CHECKS_FAILED, labels, server.checks.failed.get());
             out.histogram(&catalog::CHECK_DURATION, labels, &server.checks.seconds);
-            let line = &server.line;
-            let waiting = i64::try_from(line.len()).unwrap_or(i64::MAX);
-            out.gauge(&catalog::POOL_SIZE, labels, line.size.bound().into());
-            out.counter(&catalog::POOL_GROWN, labels, get(&line.size.grown));
-            out.counter(&catalog::POOL_SHRUNK, labels, get(&line.size.shrunk));
+            let wait_queue = &server.wait_queue;
+            let waiting = i64::try_from(wait_queue.len()).unwrap_or(i64::MAX);
+            out.gauge(&catalog::POOL_SIZE, labels, wait_queue.size.bound().into());
+            out.counter(&catalog::POOL_GROWN, labels, get(&wait_queue.size.grown));
+            out.counter(&catalog::POOL_SHRUNK, labels, get(&wait_queue.size.shrunk));
             out.gauge(&catalog::POOL_WAITING, labels, waiting);
-            out.counter(&catalog::POOL_WAIT_TIMEOUTS, labels, get(&line.timeouts));
-            out.counter(&catalog::POOL_WAIT_REJECTED, labels, get(&line.rejected));
+            out.counter(&catalog::POOL_WAIT_TIMEOUTS, labels, get(&wait_queue.timeouts));
+            out.counter(&catalog::POOL_WAIT_REJECTED, labels, get(&wait_queue.rejected));
         }
         self.collect_topology(out);
         self.collect_accounts(out);

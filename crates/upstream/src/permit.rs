@@ -41,7 +41,7 @@ impl Drop for Permit {
     fn drop(&mut self) {
         self.server.free_permit();
         if let Some(cluster) = &self.cluster {
-            cluster.serve_line(&self.server);
+            cluster.serve_wait_queue(&self.server);
             if !cluster.queue().is_empty() {
                 cluster.serve_queue();
             }

@@ -17,14 +17,14 @@ pub(crate) struct Queue<G> {
     /// a permit sees the line, or whoever has just joined it sees the permit.
     waiting: AtomicUsize,
     line: Mutex<VecDeque<Waiter<G>>>,
-    tickets: AtomicU64,
+    next_number: AtomicU64,
     pub(crate) timeouts: AtomicU64,
     pub(crate) rejected: AtomicU64,
 }
 
 #[derive(Debug)]
 struct Waiter<G> {
-    ticket: u64,
+    number: u64,
     /// Servers that this session has tried, and does not want again.
     tried: Vec<ServerId>,
     answer: oneshot::Sender<G>,
@@ -39,9 +39,9 @@ pub(crate) enum Offer<G> {
 }
 
 /// A place in line. Dropping it leaves the line.
-pub(crate) struct Place<'a, G> {
+pub(crate) struct Ticket<'a, G> {
     queue: &'a Queue<G>,
-    ticket: u64,
+    number: u64,
     pub(crate) answer: oneshot::Receiver<G>,
 }
 
@@ -50,7 +50,7 @@ impl<G> Queue<G> {
         Self {
             waiting: AtomicUsize::new(0),
             line: Mutex::default(),
-            tickets: AtomicU64::new(0),
+            next_number: AtomicU64::new(0),
             timeouts: AtomicU64::new(0),
             rejected: AtomicU64::new(0),
         }
@@ -66,23 +66,23 @@ impl<G> Queue<G> {
 
     /// Joins the line, unless `max` are in it. After joining the caller must serve the queue once: a permit may have
     /// become free in between.
-    pub(crate) fn join(&self, tried: Vec<ServerId>, max: usize) -> Option<Place<'_, G>> {
+    pub(crate) fn join(&self, tried: Vec<ServerId>, max: usize) -> Option<Ticket<'_, G>> {
         let mut line = self.lock();
         if line.len() >= max {
             self.rejected.fetch_add(1, Ordering::Relaxed);
             return None;
         }
-        let ticket = self.tickets.fetch_add(1, Ordering::Relaxed);
+        let number = self.next_number.fetch_add(1, Ordering::Relaxed);
         let (sender, answer) = oneshot::channel();
         line.push_back(Waiter {
-            ticket,
+            number,
             tried,
             answer: sender,
         });
         self.publish(&line);
-        Some(Place {
+        Some(Ticket {
             queue: self,
-            ticket,
+            number,
             answer,
         })
     }
@@ -122,10 +122,10 @@ impl<G> Queue<G> {
         false
     }
 
-    fn leave(&self, ticket: u64) {
+    fn leave(&self, number: u64) {
         let mut line = self.lock();
-        // Tickets ascend, and nobody overtakes on joining.
-        if let Ok(position) = line.binary_search_by_key(&ticket, |waiter| waiter.ticket) {
+        // Numbers ascend, and nobody overtakes on joining.
+        if let Ok(position) = line.binary_search_by_key(&number, |waiter| waiter.number) {
             line.remove(position);
             self.publish(&line);
         }
@@ -140,9 +140,9 @@ impl<G> Queue<G> {
     }
 }
 
-impl<G> Drop for Place<'_, G> {
+impl<G> Drop for Ticket<'_, G> {
     fn drop(&mut self) {
-        self.queue.leave(self.ticket);
+        self.queue.leave(self.number);
     }
 }
 
@@ -157,15 +157,15 @@ mod tests {
     #[test]
     fn first_come_first_served() {
         let queue = Queue::new();
-        let mut places: Vec<_> = (0..3).map(|_| queue.join(Vec::new(), 3).unwrap()).collect();
+        let mut tickets: Vec<_> = (0..3).map(|_| queue.join(Vec::new(), 3).unwrap()).collect();
         assert!(queue.join(Vec::new(), 3).is_none(), "the line is full");
         assert_eq!(queue.rejected.load(Ordering::Relaxed), 1);
         for gift in 0..3 {
             assert!(serve(&queue, gift));
         }
         assert!(!serve(&queue, 9));
-        for (gift, place) in (0..).zip(&mut places) {
-            assert_eq!(place.answer.try_recv(), Ok(gift));
+        for (gift, ticket) in (0..).zip(&mut tickets) {
+            assert_eq!(ticket.answer.try_recv(), Ok(gift));
         }
     }
 
@@ -202,8 +202,8 @@ mod tests {
     #[test]
     fn what_nobody_took_comes_back() {
         let queue = Queue::new();
-        let mut place = queue.join(Vec::new(), 9).unwrap();
-        place.answer.close();
+        let mut ticket = queue.join(Vec::new(), 9).unwrap();
+        ticket.answer.close();
         let mut back = None;
         assert!(queue.serve_next(|_| Offer::Take(5), |gift| back = Some(gift)));
         assert_eq!(back, Some(5));

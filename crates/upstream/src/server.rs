@@ -15,7 +15,7 @@ use crate::address::Addresses;
 use crate::disconnect::Nobody;
 use crate::health::{Change, Health, Phase, Rules};
 use crate::metrics::{CheckSeries, LookSeries};
-use crate::pool::{Line, Tracked};
+use crate::pool::{Tracked, WaitQueue};
 use crate::server_profile::ServerProfile;
 use crate::topology::Place;
 
@@ -67,7 +67,7 @@ pub struct Server {
     pub(crate) look_now: Notify,
     pub(crate) looks: LookSeries,
     /// Those who wait for a connection to it.
-    pub(crate) line: Line,
+    pub(crate) wait_queue: WaitQueue,
     /// Session variables by which connections track their state, as of the version they were read from.
     pub(crate) tracked: ArcSwapOption<Tracked>,
     /// Grows when connections from before are of no use any more: when it goes down or is removed.
@@ -168,7 +168,7 @@ impl Server {
             checks: CheckSeries::default(),
             look_now: Notify::new(),
             looks: LookSeries::default(),
-            line: Line::default(),
+            wait_queue: WaitQueue::default(),
             nobody: Nobody::default(),
             tracked: ArcSwapOption::empty(),
             generation: AtomicU32::new(0),
@@ -218,7 +218,7 @@ impl Server {
     /// Who waits in line for a connection to it, on all workers.
     #[must_use]
     pub fn waiting(&self) -> u32 {
-        u32::try_from(self.line.len()).unwrap_or(u32::MAX)
+        u32::try_from(self.wait_queue.len()).unwrap_or(u32::MAX)
     }
 
     /// Permits taken: sessions on it and connections being made.
@@ -244,20 +244,20 @@ impl Server {
     #[inline]
     #[must_use]
     pub fn is_full(&self) -> bool {
-        self.is_at_its_limit() || self.line.size.is_reached(self.sessions())
+        self.is_at_its_limit() || self.wait_queue.size.is_reached(self.sessions())
     }
 
     /// The same, but for what is of use.
     pub(crate) fn is_at_its_limit(&self) -> bool {
         let (sessions, max) = (self.sessions(), self.max_connections());
-        max > 0 && sessions >= max || self.line.ceiling.is_reached(sessions)
+        max > 0 && sessions >= max || self.wait_queue.ceiling.is_reached(sessions)
     }
 
     /// Whether it has no room for a single connection of ours, as it has said itself a moment ago: nothing can come free.
     #[inline]
     #[must_use]
     pub fn has_no_room(&self) -> bool {
-        self.line.ceiling.is_reached(0)
+        self.wait_queue.ceiling.is_reached(0)
     }
 
     /// Whether it takes sessions only when no normal server is available.
@@ -420,7 +420,7 @@ impl Server {
             since: SystemTime::now(),
         }));
         self.generation.fetch_add(1, Ordering::SeqCst);
-        self.line.dismiss();
+        self.wait_queue.dismiss();
         self.check_now.notify_one();
         self.look_now.notify_one();
     }
@@ -477,7 +477,7 @@ impl Server {
             self.generation.fetch_add(1, Ordering::SeqCst);
         }
         if availability == Availability::No {
-            self.line.dismiss();
+            self.wait_queue.dismiss();
         }
     }
 

@@ -64,15 +64,15 @@ pub(super) async fn try_login(
         // Before the permit goes, or it would go to the next who is refused.
         match tried {
             Ok(()) => {
-                server.line.ceiling.raise(others + 1, now);
+                server.wait_queue.ceiling.raise(others + 1, now);
             }
             Err(error) if error.is_full() => {
-                server.line.ceiling.lower(others, now);
+                server.wait_queue.ceiling.lower(others, now);
                 refusal = Some(error);
                 continue;
             }
             Err(error) if error.is_user_full() => {
-                server.line.full_users.note(&key.user, now);
+                server.wait_queue.full_users.note(&key.user, now);
                 refusal = Some(error);
                 continue;
             }
@@ -87,7 +87,7 @@ impl<'t> Trying<'t> {
     /// A permit on the server, at once or in line, and what it may have cost.
     async fn permit(&self, key: &Key, until: Instant) -> Result<(Permit, Option<Eviction<'t>>), LeaseError> {
         let (cluster, server, since) = (self.cluster, self.server, now());
-        let line = &server.line;
+        let wait_queue = &server.wait_queue;
         let (permit, eviction) = self.free_or_allowed(key, until).await?;
         if let Some(permit) = permit {
             return Ok((permit, None));
@@ -98,19 +98,19 @@ impl<'t> Trying<'t> {
             since,
             until,
             called: true,
-            confined: line.full_users.contains(&key.user, now()),
+            confined: wait_queue.full_users.contains(&key.user, now()),
         };
         let config = cluster.config();
-        let Some((ticket, mut answer)) = line.join(wish, config.queue_max as usize) else {
+        let Some((number, mut answer)) = wait_queue.join(wish, config.queue_max as usize) else {
             return Err(LeaseError::QueueFull {
                 cluster: cluster.name().to_owned(),
                 server: Some(server.name().to_owned()),
                 queue_max: config.queue_max,
             });
         };
-        let _place = Place { server, ticket };
+        let _ticket = Ticket { server, number };
         // A permit may have become free between the look and the joining; and pools may keep connections that they do not use.
-        cluster.serve_line(server);
+        cluster.serve_wait_queue(server);
         cluster.pools.call();
         loop {
             match timeout_at(until.min(now() + LOOK).into(), &mut answer).await {
@@ -130,16 +130,16 @@ impl<'t> Trying<'t> {
         until: Instant,
     ) -> Result<(Option<Permit>, Option<Eviction<'t>>), LeaseError> {
         let (server, since) = (self.server, now());
-        let line = &server.line;
+        let wait_queue = &server.wait_queue;
         loop {
             let now = now();
             if server.availability() == Availability::No {
                 return Err(self.gone());
             }
-            line.ceiling.lift(server.sessions(), true, now);
-            let is_free = !line.full_users.contains(&key.user, now)
-                && !line.wants_permits()
-                && !line.ceiling.is_reached(server.sessions());
+            wait_queue.ceiling.lift(server.sessions(), true, now);
+            let is_free = !wait_queue.full_users.contains(&key.user, now)
+                && !wait_queue.wants_permits()
+                && !wait_queue.ceiling.is_reached(server.sessions());
             if is_free && let Some(permit) = Permit::take(self.cluster, server) {
                 return Ok((Some(permit), None));
             }
@@ -164,7 +164,7 @@ impl<'t> Trying<'t> {
     }
 
     fn timed_out(&self, since: Instant, until: Instant) -> LeaseError {
-        self.server.line.timeouts.fetch_add(1, Ordering::Relaxed);
+        self.server.wait_queue.timeouts.fetch_add(1, Ordering::Relaxed);
         LeaseError::QueueTimeout {
             cluster: self.cluster.name().to_owned(),
             server: Some(self.server.name().to_owned()),
@@ -175,22 +175,24 @@ impl<'t> Trying<'t> {
 
 /// What pools do for theirs.
 fn look_after(cluster: &Arc<Cluster>, server: &Arc<Server>) {
-    let (line, now) = (&server.line, now());
-    let has_room = line.ceiling.lift(server.sessions(), line.wants_permits(), now);
-    if line.look_after(NO_POOL, now).may_try || has_room {
-        cluster.serve_line(server);
+    let (wait_queue, now) = (&server.wait_queue, now());
+    let has_room = wait_queue
+        .ceiling
+        .lift(server.sessions(), wait_queue.wants_permits(), now);
+    if wait_queue.look_after(NO_POOL, now).may_try || has_room {
+        cluster.serve_wait_queue(server);
     }
 }
 
 /// A place in line, which it leaves when it is dropped.
-struct Place<'s> {
+struct Ticket<'s> {
     server: &'s Server,
-    ticket: u64,
+    number: u64,
 }
 
-impl Drop for Place<'_> {
+impl Drop for Ticket<'_> {
     fn drop(&mut self) {
-        self.server.line.leave(self.ticket);
+        self.server.wait_queue.leave(self.number);
     }
 }
 

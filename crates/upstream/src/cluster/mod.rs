@@ -384,7 +384,7 @@ impl Cluster {
         self.servers
             .load()
             .iter()
-            .for_each(|server| self.serve_line(server));
+            .for_each(|server| self.serve_wait_queue(server));
         let offer = |tried: &[ServerId]| match self.try_permit(tried) {
             Ok(Some(permit)) => Offer::Take(Ok(permit)),
             Ok(None) => Offer::Wait,
@@ -399,19 +399,19 @@ impl Cluster {
 
     /// Gives free permits of `server` to those who wait for it, and tells them when none can come any more. Usually one look at
     /// an atomic.
-    pub(crate) fn serve_line(self: &Arc<Self>, server: &Arc<Server>) {
-        while !server.line.is_empty() {
+    pub(crate) fn serve_wait_queue(self: &Arc<Self>, server: &Arc<Server>) {
+        while !server.wait_queue.is_empty() {
             if server.availability() == Availability::No {
-                server.line.dismiss();
+                server.wait_queue.dismiss();
                 return;
             }
-            if !server.line.wants_permits() || server.is_full() {
+            if !server.wait_queue.wants_permits() || server.is_full() {
                 return;
             }
             let Some(permit) = Permit::take(self, server) else {
                 return;
             };
-            if let Err(permit) = server.line.give(permit) {
+            if let Err(permit) = server.wait_queue.give(permit) {
                 // Without serving the line from within: this loop looks again.
                 permit.give_back();
             }

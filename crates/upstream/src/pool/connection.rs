@@ -283,7 +283,7 @@ impl Life {
     pub(super) fn new(series: Arc<Series>, permit: Permit, now: Instant, origin: Origin) -> Self {
         series.opened.inc();
         series.idle.inc();
-        series.server.line.note_opened(series.pool);
+        series.server.wait_queue.note_opened(series.pool);
         Self {
             away: false,
             share_of: series.pool,
@@ -350,7 +350,7 @@ impl Life {
 
 impl Drop for Life {
     fn drop(&mut self) {
-        self.series.server.line.note_closed(self.share_of);
+        self.series.server.wait_queue.note_closed(self.share_of);
         if self.away {
             // What counts belongs to other threads.
             return;

@@ -7,8 +7,8 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, sleep};
 
-use super::line::PATIENCE;
 use super::series::Closed;
+use super::wait_queue::PATIENCE;
 use super::{Credential, Key, Pool, Travel};
 use crate::accounts::NO_VERDICTS;
 use crate::error::LeaseError;
@@ -95,7 +95,7 @@ impl<S: Travel + 'static> Pool<S> {
         }
         let is_on = self.terms().config.pool.adaptive;
         for server in self.cluster.pools.look_at_sizes(is_on, now()) {
-            self.cluster.serve_line(&server);
+            self.cluster.serve_wait_queue(&server);
         }
     }
 
@@ -104,14 +104,16 @@ impl<S: Travel + 'static> Pool<S> {
         let (now, mut has_called) = (now(), false);
         let mut may_try = Vec::new();
         for idle_connections in self.idle_by_server.borrow().iter() {
-            let line = &idle_connections.server().line;
-            if !line.is_empty() {
-                let found = line.look_after(self.member.id, now);
+            let wait_queue = &idle_connections.server().wait_queue;
+            if !wait_queue.is_empty() {
+                let found = wait_queue.look_after(self.member.id, now);
                 has_called |= found.has_called;
                 may_try.extend(found.may_try.then(|| Arc::clone(idle_connections.server())));
             }
         }
-        may_try.iter().for_each(|server| self.cluster.serve_line(server));
+        may_try
+            .iter()
+            .for_each(|server| self.cluster.serve_wait_queue(server));
         if has_called {
             self.cluster.pools.call();
         }
@@ -128,9 +130,12 @@ impl<S: Travel + 'static> Pool<S> {
                 .collect()
         };
         for server in servers {
-            let line = &server.line;
-            if line.ceiling.lift(server.sessions(), line.wants_permits(), now) {
-                self.cluster.serve_line(&server);
+            let wait_queue = &server.wait_queue;
+            if wait_queue
+                .ceiling
+                .lift(server.sessions(), wait_queue.wants_permits(), now)
+            {
+                self.cluster.serve_wait_queue(&server);
             }
             while self.give_up_one(&server, now) {}
         }
@@ -139,7 +144,7 @@ impl<S: Travel + 'static> Pool<S> {
     /// Gives an idle connection to `server`, or its permit, to one who waits; false where nobody does, or has no use for any.
     fn give_up_one(&self, server: &Arc<Server>, now: std::time::Instant) -> bool {
         let is_wanted_elsewhere = self.is_wanted_elsewhere(server);
-        if server.line.is_empty() && !is_wanted_elsewhere {
+        if server.wait_queue.is_empty() && !is_wanted_elsewhere {
             return false;
         }
         let keys = self.with_idle(server, |idle_connections| idle_connections.oldest());
@@ -179,7 +184,7 @@ impl<S: Travel + 'static> Pool<S> {
                 let server = idle_connections.server();
                 idle_connections.idle() < min_idle
                     && server.availability() == Availability::Yes
-                    && server.line.is_empty()
+                    && server.wait_queue.is_empty()
                     && !warming.servers.contains(&server.id())
             });
             lacking
@@ -189,8 +194,8 @@ impl<S: Travel + 'static> Pool<S> {
                 .collect()
         };
         for (server, (key, credential)) in wanted {
-            if !server.line.ceiling.is_reached(server.sessions())
-                && !server.line.full_users.contains(&key.user, now())
+            if !server.wait_queue.ceiling.is_reached(server.sessions())
+                && !server.wait_queue.full_users.contains(&key.user, now())
                 && let Some(permit) = Permit::take(&self.cluster, &server)
             {
                 warming.servers.push(server.id());
@@ -210,7 +215,7 @@ impl<S: Travel + 'static> Pool<S> {
         permit: Permit,
     ) -> Warmed {
         // Those whom a session waits for come first.
-        let Some(turn) = server.line.connect_limiter.at_once() else {
+        let Some(turn) = server.wait_queue.connect_limiter.at_once() else {
             return Warmed {
                 server: server.id(),
                 success: false,

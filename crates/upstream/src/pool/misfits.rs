@@ -133,14 +133,14 @@ impl<S: Travel> Pool<S> {
     #[inline]
     #[must_use]
     pub fn is_denied(&self, server: &Server, credential: &Credential) -> bool {
-        let denied = &server.line.denied;
+        let denied = &server.wait_queue.denied;
         denied.any.load(Ordering::Relaxed) && denied.holds(credential, &self.terms().config, now())
     }
 
     /// The server has refused this account, which others let in. For how long it is not to be asked again; `None` where that has been
     /// noted.
     pub fn note_denied(&self, server: &Server, credential: &Credential, reason: &str) -> Option<Duration> {
-        let denied = &server.line.denied;
+        let denied = &server.wait_queue.denied;
         denied.note_once(credential, &self.terms().config, reason, now())
     }
 }

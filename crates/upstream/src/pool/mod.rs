@@ -1,7 +1,7 @@
 //! Server connections that sessions share: one [`Pool`] a worker and cluster.
 //!
 //! Everything here is of one thread and takes no lock, but for one thing: a server's `max_connections` holds for all
-//! workers together, so that who finds a server full joins a [line](mod@line) that all workers serve.
+//! workers together, so that who finds a server full joins a [line](mod@wait_queue) that all workers serve.
 //!
 //! A lease is, in this order: an idle connection of the same [`Key`], of the newest ones that whose state costs least
 //! to change (or else the oldest: [`config::Reuse`]); a new one, where the server has a permit; the permit of an idle connection of another key; a place in line.
@@ -19,15 +19,15 @@ mod connection;
 mod exchange;
 mod housekeeping;
 mod idle;
-mod line;
 mod misfits;
 mod open;
-mod place;
 mod refusals;
 mod series;
 mod shares;
 mod size;
+mod ticket;
 mod travel;
+mod wait_queue;
 
 use std::cell::{Cell, Ref, RefCell};
 use std::collections::HashMap;
@@ -45,13 +45,13 @@ pub use self::connection::{Baseline, Connection, Credential, CredentialSecret, K
 use self::connection::{Idle, Life, Origin, Parts, lifetime};
 pub use self::idle::OUTDATED;
 use self::idle::{IdleConnections, misfit, suits};
-use self::line::How;
-pub(crate) use self::line::{Grant, Line, Wish};
 use self::open::Opening;
-use self::place::Place;
 pub(crate) use self::series::Pools;
 use self::series::{Closed, Member, Series};
+use self::ticket::Ticket;
 pub use self::travel::Travel;
+use self::wait_queue::How;
+pub(crate) use self::wait_queue::{Grant, WaitQueue, Wish};
 use crate::cluster::Cluster;
 use crate::error::LeaseError;
 use crate::permit::Permit;
@@ -110,7 +110,7 @@ impl<S: Travel> Pool<S> {
         let (of_config, number) = (cluster.config_number(), cluster.follow.number());
         let (config, topology) = (cluster.config(), cluster.topology());
         for server in cluster.servers().iter() {
-            server.line.size.switch(config.pool.adaptive);
+            server.wait_queue.size.switch(config.pool.adaptive);
         }
         Rc::new(Self {
             cluster,
@@ -233,7 +233,7 @@ impl<S: Travel> Pool<S> {
         key: &Rc<Key>,
         cost: impl Fn(&S) -> u32,
     ) -> Option<Connection<S>> {
-        if server.line.wants_permits() || self.check_available(server).is_err() {
+        if server.wait_queue.wants_permits() || self.check_available(server).is_err() {
             return None;
         }
         let now = now();
@@ -272,15 +272,15 @@ impl<S: Travel> Pool<S> {
         since: &mut Option<Instant>,
         waits: bool,
     ) -> Result<Result<(Idle<S>, Instant), Permit>, LeaseError> {
-        let mut place: Option<Place<'_, S>> = None;
+        let mut ticket: Option<Ticket<'_, S>> = None;
         loop {
             self.check_available(server)?;
-            let (found, now) = match &mut place {
+            let (found, now) = match &mut ticket {
                 None => {
                     let now = now();
                     (self.find(server, key, now, &cost), now)
                 }
-                Some(place) => match place.wait().await {
+                Some(ticket) => match ticket.wait().await {
                     Ok(found) => found,
                     Err(error) => return self.permit_instead(server, error).map(Err),
                 },
@@ -291,14 +291,14 @@ impl<S: Travel> Pool<S> {
                     let reason = misfit(&idle, &cost);
                     match idle.close(reason) {
                         Some(permit) => return Ok(Err(permit)),
-                        None => place = None,
+                        None => ticket = None,
                     }
                 }
                 Found::Idle(idle) => match self.tried(idle, now).await {
                     Ok(idle) => return Ok(Ok((idle, now))),
                     // Its permit does for another one, without a second wait.
                     Err(Some(permit)) => return Ok(Err(permit)),
-                    Err(None) => place = None,
+                    Err(None) => ticket = None,
                 },
                 Found::Permit(permit) => return Ok(Err(permit)),
                 Found::Nothing if !waits => {
@@ -310,8 +310,8 @@ impl<S: Travel> Pool<S> {
                 }
                 Found::Nothing => {
                     let since = *since.get_or_insert(now);
-                    place = match Place::join(self, server, key, since, now) {
-                        Ok(place) => Some(place),
+                    ticket = match Ticket::join(self, server, key, since, now) {
+                        Ok(ticket) => Some(ticket),
                         Err(error) => return self.permit_instead(server, error).map(Err),
                     };
                 }
@@ -325,7 +325,7 @@ impl<S: Travel> Pool<S> {
             error,
             LeaseError::QueueFull { .. } | LeaseError::QueueTimeout { .. }
         );
-        if !is_of_line || server.is_at_its_limit() || server.line.full_users.is_any() {
+        if !is_of_line || server.is_at_its_limit() || server.wait_queue.full_users.is_any() {
             return Err(error);
         }
         Permit::take(&self.cluster, server).ok_or(error)
@@ -354,10 +354,10 @@ impl<S: Travel> Pool<S> {
             if let Some(idle) = idle_connections.take_outdated(key, &cost) {
                 return Found::Idle(idle);
             }
-            let is_user_full = server.line.full_users.contains(&key.user, now);
+            let is_user_full = server.wait_queue.full_users.contains(&key.user, now);
             // Those who are in line already come first.
             if !is_user_full
-                && !server.line.wants_permits()
+                && !server.wait_queue.wants_permits()
                 && !server.is_full()
                 && let Some(permit) = Permit::take(&self.cluster, server)
             {
@@ -370,7 +370,7 @@ impl<S: Travel> Pool<S> {
             let evicted = match is_user_full {
                 true => idle_connections.evict_of(&key.user),
                 // Where the server takes more of them nobody's connection is closed for the size alone.
-                false if !server.is_at_its_limit() && !server.line.wants_permits() => None,
+                false if !server.is_at_its_limit() && !server.wait_queue.wants_permits() => None,
                 false => idle_connections.evict(key),
             };
             match evicted.and_then(|idle| idle.close(Closed::Handover)) {
@@ -410,7 +410,7 @@ impl<S: Travel> Pool<S> {
         permit: Permit,
         cost: impl Fn(&S) -> u32,
     ) -> Result<Connection<S>, LeaseError> {
-        let turns = &server.line.connect_limiter;
+        let turns = &server.wait_queue.connect_limiter;
         let series = self.with_idle(server, |idle_connections| Arc::clone(idle_connections.series()));
         let _counted = CountedIn::new(&series);
         let mut turn = turns.at_once();
@@ -473,18 +473,20 @@ impl<S: Travel> Pool<S> {
             // Before the permit goes, or it would go to the next who is refused.
             if error.is_full() {
                 server
-                    .line
+                    .wait_queue
                     .ceiling
                     .lower(server.sessions().saturating_sub(1), now);
             } else if error.is_user_full() {
-                server.line.full_users.note(&key.user, now);
+                server.wait_queue.full_users.note(&key.user, now);
             }
         })?;
         let kept = (config.pool.min_idle > 0).then_some(credential);
         self.with_idle(server, |idle_connections| idle_connections.note(&opened, kept));
-        let others_may = server.line.ceiling.raise(server.sessions(), now);
-        if server.line.full_users.let_in(&key.user) && server.line.let_try(&key.user) || others_may {
-            self.cluster.serve_line(server);
+        let others_may = server.wait_queue.ceiling.raise(server.sessions(), now);
+        if server.wait_queue.full_users.let_in(&key.user) && server.wait_queue.let_try(&key.user)
+            || others_may
+        {
+            self.cluster.serve_wait_queue(server);
         }
         let peer = stream.peer().ok().and_then(|peer| peer.socket_addr());
         Ok(Idle(Box::new(Parts {
@@ -527,12 +529,12 @@ impl<S: Travel> Pool<S> {
         // Not a count that all workers share.
         let opened = Rc::clone(&idle.opened);
         let server = &opened.server;
-        if server.line.size.is_surplus(server.sessions()) {
+        if server.wait_queue.size.is_surplus(server.sessions()) {
             drop(idle.close(Closed::Size));
             return;
         }
         let mut may_end = true;
-        while !server.line.is_empty() {
+        while !server.wait_queue.is_empty() {
             let Some(turn) = self.next_for(server, &idle.opened.key, Duration::ZERO, may_end, now) else {
                 break;
             };

@@ -1,6 +1,6 @@
 //! Workers that share a full server, in time of their own: what becomes of their shares under random loads.
 //!
-//! Each session thinks, waits for a connection, uses it and gives it back, as [`Pool`](super::Pool) has it done: the [`Line`] is the
+//! Each session thinks, waits for a connection, uses it and gives it back, as [`Pool`](super::Pool) has it done: the [`WaitQueue`] is the
 //! real one.
 
 use std::cmp::Reverse;
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use mysql_wire::Capabilities;
 
 use super::Key;
-use super::line::{Free, How, Line, PATIENCE, Wish};
+use super::wait_queue::{Free, How, PATIENCE, WaitQueue, Wish};
 
 /// Microseconds.
 type Time = u64;
@@ -72,7 +72,7 @@ struct Worker {
 }
 
 struct Model {
-    line: Line,
+    wait_queue: WaitQueue,
     key: Key,
     begun: Instant,
     now: Time,
@@ -94,7 +94,7 @@ struct Model {
 impl Model {
     fn new(permits: usize, loads: &[Load], seed: u64) -> Self {
         let mut model = Self {
-            line: Line::default(),
+            wait_queue: WaitQueue::default(),
             key: Key {
                 user: "u".into(),
                 account: 0,
@@ -154,9 +154,9 @@ impl Model {
         if self.workers[worker].idle.pop().is_some() {
             self.workers[worker].at_once += 1;
             self.begins(session);
-        } else if self.opened < self.permits && !self.line.wants_permits() {
+        } else if self.opened < self.permits && !self.wait_queue.wants_permits() {
             self.opened += 1;
-            self.line.note_opened(worker as u64);
+            self.wait_queue.note_opened(worker as u64);
             self.begins(session);
         } else {
             let wish = Wish {
@@ -167,8 +167,8 @@ impl Model {
                 called: false,
                 confined: false,
             };
-            let (ticket, _) = self.line.join(wish, 10_000).unwrap();
-            self.in_line.insert(ticket, session);
+            let (number, _) = self.wait_queue.join(wish, 10_000).unwrap();
+            self.in_line.insert(number, session);
             if !std::mem::replace(&mut self.workers[worker].looks, true) {
                 self.after(PATIENCE.as_micros() as Time, Event::Looks(worker));
             }
@@ -202,13 +202,13 @@ impl Model {
             at_once: std::mem::take(&mut self.workers[worker].at_once),
             may_end: true,
         };
-        if self.line.is_empty() {
+        if self.wait_queue.is_empty() {
             return false;
         }
-        let Some(turn) = self.line.next_for(free, self.time()) else {
+        let Some(turn) = self.wait_queue.next_for(free, self.time()) else {
             return false;
         };
-        let session = self.in_line.remove(&turn.ticket).unwrap();
+        let session = self.in_line.remove(&turn.number).unwrap();
         assert!(turn.how != How::Ends, "there is one key");
         if turn.how == How::Moves {
             self.moves += usize::from(self.now > WARM);
@@ -220,7 +220,7 @@ impl Model {
     }
 
     fn looks(&mut self, worker: usize) {
-        let found = self.line.look_after(worker as u64, self.time());
+        let found = self.wait_queue.look_after(worker as u64, self.time());
         self.workers[worker].looks = self.in_line.values().any(|&one| self.sessions[one].0 == worker);
         if self.workers[worker].looks {
             self.after(PATIENCE.as_micros() as Time, Event::Looks(worker));
@@ -238,7 +238,7 @@ impl Model {
 
     fn check(&mut self) {
         let shares: Vec<u32> = (0..self.workers.len())
-            .map(|worker| self.line.share(worker as u64))
+            .map(|worker| self.wait_queue.share(worker as u64))
             .collect();
         let sum: u32 = shares.iter().sum();
         assert!(

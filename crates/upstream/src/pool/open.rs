@@ -58,7 +58,7 @@ impl Opening<'_> {
         &self,
         known: Option<&Rc<Baseline>>,
     ) -> Result<(Stream, Rc<Opened>), LeaseError> {
-        let misfits = &self.server.line.misfits;
+        let misfits = &self.server.wait_queue.misfits;
         if let Some((reason, left)) = misfits.refusal(self.credential, self.config, now()) {
             return Err(LeaseError::Unusable {
                 server: self.server.name().to_owned(),
@@ -68,8 +68,8 @@ impl Opening<'_> {
         let opened = self.try_open(known).await;
         if opened.is_ok() {
             misfits.forget(self.credential);
-            self.server.line.denied.forget(self.credential);
-            self.server.line.refused.forget(self.credential);
+            self.server.wait_queue.denied.forget(self.credential);
+            self.server.wait_queue.refused.forget(self.credential);
         }
         opened.map_err(|failure| {
             let server = self.server.name().to_owned();
@@ -117,7 +117,7 @@ impl Opening<'_> {
             return;
         }
         let reason = String::from_utf8_lossy(&packet.message);
-        let refused = &self.server.line.refused;
+        let refused = &self.server.wait_queue.refused;
         if refused
             .note_once(self.credential, self.config, &reason, now())
             .is_none()

@@ -185,8 +185,9 @@ impl Pools {
         sizes.looked = Some(now);
         let sums = self.sums();
         sizes.look(is_on, &sums, now);
-        let lacks =
-            |server: &Server| server.line.wants_permits() && !server.line.size.is_reached(server.sessions());
+        let lacks = |server: &Server| {
+            server.wait_queue.wants_permits() && !server.wait_queue.size.is_reached(server.sessions())
+        };
         sums.into_iter()
             .map(|sum| sum.server)
             .filter(|server| lacks(server))
@@ -228,19 +229,19 @@ impl Sizes {
     fn look(&mut self, is_on: bool, sums: &[Sum], now: Instant) {
         let mut looks = Vec::with_capacity(sums.len());
         for sum in sums {
-            let (line, id) = (&sum.server.line, sum.server.id());
-            line.size.switch(is_on);
+            let (wait_queue, id) = (&sum.server.wait_queue, sum.server.id());
+            wait_queue.size.switch(is_on);
             let pooled = sum.idle + sum.busy + sum.opening;
             let foreign = sum.server.sessions().saturating_sub(pooled);
-            line.size.set_beside(sum.unused + sum.held + foreign);
+            wait_queue.size.set_beside(sum.unused + sum.held + foreign);
             let before = self.before.iter().find(|(other, ..)| *other == id);
             let (_, done, waits) = *before.unwrap_or(&(id, sum.done, sum.waits));
-            let waited = line.wants_permits() || waits != sum.waits;
+            let waited = wait_queue.wants_permits() || waits != sum.waits;
             let used = (sum.busy + sum.idle).saturating_sub(sum.held + sum.unused);
-            line.size.drift(used, waited);
+            wait_queue.size.drift(used, waited);
             looks.push(Look {
                 id,
-                bound: line.size.bound(),
+                bound: wait_queue.size.bound(),
                 most: sum.server.max_connections(),
                 used,
                 done: sum.done.saturating_sub(done),
@@ -254,7 +255,7 @@ impl Sizes {
         if let Some(change) = self.climb.step(now, &looks)
             && let Some(sum) = sums.iter().find(|sum| sum.server.id() == change.id)
         {
-            change.make(&sum.server.line.size);
+            change.make(&sum.server.wait_queue.size);
         }
     }
 }

@@ -10,7 +10,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::line::PATIENCE;
+use super::wait_queue::PATIENCE;
 
 /// A connection that nobody has used for so long is not needed where it is, be it the last.
 const UNUSED: Duration = Duration::from_millis(100);

@@ -15,8 +15,8 @@ use net::Stream;
 use super::Pool;
 use super::arming::Arming;
 use super::connection::{Baseline, Idle, Key, Life, Opened, Parts};
-use super::line::{Free, Grant, How, Turn};
 use super::series::Closed;
+use super::wait_queue::{Free, Grant, How, Turn};
 use crate::permit::Permit;
 use crate::server::Server;
 
@@ -127,14 +127,14 @@ impl<S: Travel> Pool<S> {
             at_once,
             may_end,
         };
-        server.line.next_for(free, now)
+        server.wait_queue.next_for(free, now)
     }
 
     /// Gives a connection, or its permit, to one who has waited. It comes back from one who has left at this moment.
     pub(super) fn deliver(&self, turn: Turn, idle: Idle<S>, now: Instant) -> Option<Idle<S>> {
         match turn.how {
             How::Stays => {
-                let at = (idle.opened.server.id(), turn.ticket);
+                let at = (idle.opened.server.id(), turn.number);
                 self.handed.borrow_mut().insert(at, idle);
                 match turn.serve(Grant::Connection) {
                     Ok(()) => None,
@@ -159,7 +159,7 @@ impl<S: Travel> Pool<S> {
     /// A permit without the end of this connection, where the server takes one more.
     fn permit_beside(&self, idle: &Idle<S>) -> Option<Permit> {
         let server = &idle.opened.server;
-        if server.is_at_its_limit() || server.line.full_users.is_any() {
+        if server.is_at_its_limit() || server.wait_queue.full_users.is_any() {
             return None;
         }
         Permit::take(&self.cluster, server)
@@ -193,7 +193,7 @@ impl<S: Travel> Pool<S> {
         let (from, to) = (self.member.id, turn.pool);
         match turn.serve(Grant::Live(Box::new(parcel))) {
             Err(Grant::Live(mut back)) => {
-                opened.server.line.goes(to, from, now);
+                opened.server.wait_queue.goes(to, from, now);
                 back.life.share_of = from;
                 self.receive(*back).ok()
             }

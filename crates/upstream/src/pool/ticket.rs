@@ -6,16 +6,16 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot;
 
-use super::line::{Grant, Wish};
+use super::wait_queue::{Grant, Wish};
 use super::{Found, Key, Pool, Travel};
 use crate::error::LeaseError;
 use crate::server::{Server, ServerId, now};
 
 /// A place in a server's line. Dropping it leaves the line, and gives on what has been given to it.
-pub(super) struct Place<'p, S: Travel> {
+pub(super) struct Ticket<'p, S: Travel> {
     pool: &'p Pool<S>,
     server: Arc<Server>,
-    ticket: u64,
+    number: u64,
     answer: oneshot::Receiver<Grant>,
     since: Instant,
     limit: Duration,
@@ -23,7 +23,7 @@ pub(super) struct Place<'p, S: Travel> {
     is_over: bool,
 }
 
-impl<'p, S: Travel> Place<'p, S> {
+impl<'p, S: Travel> Ticket<'p, S> {
     /// The last place in the line at `now`, for one who has waited since `since`.
     pub(super) fn join(
         pool: &'p Pool<S>,
@@ -41,9 +41,9 @@ impl<'p, S: Travel> Place<'p, S> {
             since,
             until: since + limit,
             called: false,
-            confined: server.line.full_users.contains(&key.user, now),
+            confined: server.wait_queue.full_users.contains(&key.user, now),
         };
-        let Some((ticket, answer)) = server.line.join(wish, max) else {
+        let Some((number, answer)) = server.wait_queue.join(wish, max) else {
             return Err(LeaseError::QueueFull {
                 cluster: pool.cluster.name().to_owned(),
                 server: Some(server.name().to_owned()),
@@ -53,18 +53,18 @@ impl<'p, S: Travel> Place<'p, S> {
         if pool.waiting.replace(pool.waiting.get() + 1) == 0 {
             pool.somebody_waits.notify_one();
         }
-        let place = Self {
+        let ticket = Self {
             pool,
             server: Arc::clone(server),
-            ticket,
+            number,
             answer,
             since,
             limit,
             is_over: false,
         };
         // A permit may have become free, or the server may have gone, between the look and the joining.
-        pool.cluster.serve_line(server);
-        Ok(place)
+        pool.cluster.serve_wait_queue(server);
+        Ok(ticket)
     }
 
     /// What the wait has brought, and when. It takes no timer: the pool looks after those in line, see [`Pool::run`].
@@ -106,7 +106,7 @@ impl<'p, S: Travel> Place<'p, S> {
     }
 
     fn timed_out(&self) -> LeaseError {
-        self.server.line.timeouts.fetch_add(1, Ordering::Relaxed);
+        self.server.wait_queue.timeouts.fetch_add(1, Ordering::Relaxed);
         LeaseError::QueueTimeout {
             cluster: self.pool.cluster.name().to_owned(),
             server: Some(self.server.name().to_owned()),
@@ -115,16 +115,16 @@ impl<'p, S: Travel> Place<'p, S> {
     }
 
     fn at(&self) -> (ServerId, u64) {
-        (self.server.id(), self.ticket)
+        (self.server.id(), self.number)
     }
 }
 
-impl<S: Travel> Drop for Place<'_, S> {
+impl<S: Travel> Drop for Ticket<'_, S> {
     fn drop(&mut self) {
         if self.is_over {
             return;
         }
-        self.server.line.leave(self.ticket);
+        self.server.wait_queue.leave(self.number);
         let now = now();
         self.end(now);
         let handed = self.pool.handed.borrow_mut().remove(&self.at());

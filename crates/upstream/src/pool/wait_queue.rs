@@ -4,7 +4,7 @@
 //! as a connection to a session there that uses the same [`Key`], at no cost; alive to such a session of another worker, at some
 //! cost; or as a permit to anybody, at the cost of a close and a login. Strictly first come, first served would pay these costs all the time
 //! where several workers share a full server. Here the first one in line gets every permit that comes free; a *connection* stays with those who
-//! can use it as it is while they do not wait much less than the others: see [`Line::next_for`], and [`Shares`].
+//! can use it as it is while they do not wait much less than the others: see [`WaitQueue::next_for`], and [`Shares`].
 //!
 //! Who waits because the server takes no more connections of its user ([`Wish::confined`]) has no use for a permit, but for a connection
 //! of that user, or the permit of one; and does not hold up the others.
@@ -52,14 +52,14 @@ pub(crate) enum Grant {
 
 /// Those who wait for one server.
 #[derive(Debug, Default)]
-pub(crate) struct Line {
+pub(crate) struct WaitQueue {
     /// Its length. Sequentially consistent, together with the permits taken: whoever frees a permit sees the line, or whoever
     /// has just joined it sees the permit.
     waiting: AtomicUsize,
     /// Those of them who have a use for a permit. Sequentially consistent likewise.
     seekers: AtomicUsize,
     waiters: Mutex<Waiters>,
-    tickets: AtomicU64,
+    next_number: AtomicU64,
     /// What the server itself has said.
     pub(crate) ceiling: Ceiling,
     pub(crate) full_users: FullUsers,
@@ -93,7 +93,7 @@ pub(crate) struct Wish<'k> {
 
 #[derive(Debug)]
 struct Waiter {
-    ticket: u64,
+    number: u64,
     pool: u64,
     key: Key,
     since: Instant,
@@ -148,7 +148,7 @@ impl Waiters {
         Some(waiter)
     }
 
-    /// See [`Line::next_for`].
+    /// See [`WaitQueue::next_for`].
     fn next_for(&self, free: &Free<'_>, now: Instant) -> Option<(usize, How)> {
         let near = self
             .all
@@ -199,13 +199,14 @@ impl Waiters {
     }
 
     /// The size has grown, since nothing moves. See [`Stall`].
-    fn has_stalled(&mut self, line: &Line, now: Instant) -> bool {
+    fn has_stalled(&mut self, wait_queue: &WaitQueue, now: Instant) -> bool {
         let Some(first) = self.all.iter().find(|waiter| !waiter.confined) else {
             return false;
         };
         let wanted = u32::try_from(self.all.len() - self.confined).unwrap_or(u32::MAX);
-        let is_opening = line.connect_limiter.are_under_way();
-        self.stall.look(first.since, wanted, is_opening, &line.size, now)
+        let is_opening = wait_queue.connect_limiter.are_under_way();
+        self.stall
+            .look(first.since, wanted, is_opening, &wait_queue.size, now)
     }
 
     /// What a worker cannot give up yet when somebody calls, it may a little later.
@@ -265,7 +266,7 @@ pub(crate) struct LookedAfter {
 /// One who has left the line to be served.
 #[derive(Debug)]
 pub(crate) struct Turn {
-    pub(crate) ticket: u64,
+    pub(crate) number: u64,
     /// Of its worker.
     pub(crate) pool: u64,
     pub(crate) how: How,
@@ -279,7 +280,7 @@ impl Turn {
     }
 }
 
-impl Line {
+impl WaitQueue {
     pub(crate) fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -301,12 +302,12 @@ impl Line {
             self.rejected.fetch_add(1, Ordering::Relaxed);
             return None;
         }
-        let ticket = self.tickets.fetch_add(1, Ordering::Relaxed);
+        let number = self.next_number.fetch_add(1, Ordering::Relaxed);
         let (answer, receiver) = oneshot::channel();
         waiters.confined += usize::from(wish.confined);
         waiters.shares.joined(wish.pool);
         waiters.all.push_back(Waiter {
-            ticket,
+            number,
             pool: wish.pool,
             key: wish.key.clone(),
             since: wish.since,
@@ -316,7 +317,7 @@ impl Line {
             answer,
         });
         self.publish(&waiters);
-        Some((ticket, receiver))
+        Some((number, receiver))
     }
 
     /// Looks after those of one worker, every now and then: [`Grant::Late`] to those whose time is over.
@@ -366,9 +367,9 @@ impl Line {
         !next.is_empty()
     }
 
-    pub(crate) fn leave(&self, ticket: u64) {
+    pub(crate) fn leave(&self, number: u64) {
         let mut waiters = self.lock();
-        if let Some(position) = position(&waiters.all, ticket) {
+        if let Some(position) = position(&waiters.all, number) {
             waiters.remove(position);
             self.publish(&waiters);
         }
@@ -407,7 +408,7 @@ impl Line {
         }
         self.publish(&waiters);
         Some(Turn {
-            ticket: waiter.ticket,
+            number: waiter.number,
             pool: waiter.pool,
             how,
             answer: waiter.answer,
@@ -471,9 +472,9 @@ impl Line {
     }
 }
 
-/// Tickets ascend, and nobody overtakes on joining.
-fn position(waiters: &VecDeque<Waiter>, ticket: u64) -> Option<usize> {
-    waiters.binary_search_by_key(&ticket, |waiter| waiter.ticket).ok()
+/// Numbers ascend, and nobody overtakes on joining.
+fn position(waiters: &VecDeque<Waiter>, number: u64) -> Option<usize> {
+    waiters.binary_search_by_key(&number, |waiter| waiter.number).ok()
 }
 
 #[cfg(test)]

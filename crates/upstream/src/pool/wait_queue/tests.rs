@@ -17,7 +17,7 @@ fn key(user: &str) -> Key {
 
 /// Joins after `ms` milliseconds.
 struct Play {
-    line: Line,
+    wait_queue: WaitQueue,
     begun: Instant,
     /// Those who leave are not told.
     present: Vec<oneshot::Receiver<Grant>>,
@@ -26,12 +26,12 @@ struct Play {
 impl Play {
     /// Two connections here, and one elsewhere.
     fn new() -> Self {
-        let line = Line::default();
+        let wait_queue = WaitQueue::default();
         for pool in [HERE, HERE, ELSEWHERE] {
-            line.note_opened(pool);
+            wait_queue.note_opened(pool);
         }
         Self {
-            line,
+            wait_queue,
             begun: Instant::now(),
             present: Vec::new(),
         }
@@ -54,12 +54,12 @@ impl Play {
             called: false,
             confined,
         };
-        let (ticket, answer) = self.line.join(wish, 9).unwrap();
+        let (number, answer) = self.wait_queue.join(wish, 9).unwrap();
         self.present.push(answer);
-        ticket
+        number
     }
 
-    /// Who gets a connection of user `u` that comes free here: ticket, and whether as it is.
+    /// Who gets a connection of user `u` that comes free here: its number, and whether as it is.
     fn next(&self, ms: u64) -> Option<(u64, How)> {
         let free = Free {
             pool: HERE,
@@ -68,8 +68,8 @@ impl Play {
             at_once: 0,
             may_end: true,
         };
-        let turn = self.line.next_for(free, self.at(ms))?;
-        Some((turn.ticket, turn.how))
+        let turn = self.wait_queue.next_for(free, self.at(ms))?;
+        Some((turn.number, turn.how))
     }
 }
 
@@ -81,7 +81,7 @@ fn those_who_can_use_a_connection_as_it_is_get_it_in_order() {
     assert_eq!(play.next(2), Some((first, How::Stays)));
     assert_eq!(play.next(2), Some((second, How::Stays)));
     assert_eq!(play.next(2), None);
-    assert!(play.line.is_empty());
+    assert!(play.wait_queue.is_empty());
 }
 
 #[test]
@@ -93,9 +93,9 @@ fn one_who_cannot_gets_the_permit_where_nobody_else_can_use_the_connection() {
         None,
         "it has not called, and may be served over there"
     );
-    assert!(play.line.look_after(ELSEWHERE, play.at(5)).has_called);
+    assert!(play.wait_queue.look_after(ELSEWHERE, play.at(5)).has_called);
     assert!(
-        !play.line.look_after(ELSEWHERE, play.at(5)).has_called,
+        !play.wait_queue.look_after(ELSEWHERE, play.at(5)).has_called,
         "it has called already"
     );
     let other = play.joins(1, HERE, "v");
@@ -125,8 +125,8 @@ fn who_leaves_and_who_is_too_many_is_not_in_line() {
     let mut play = Play::new();
     let first = play.joins(0, HERE, "u");
     let second = play.joins(0, HERE, "u");
-    play.line.leave(first);
-    assert_eq!(play.line.len(), 1);
+    play.wait_queue.leave(first);
+    assert_eq!(play.wait_queue.len(), 1);
     let one_too_many = Wish {
         pool: HERE,
         key: &key("u"),
@@ -135,8 +135,8 @@ fn who_leaves_and_who_is_too_many_is_not_in_line() {
         called: false,
         confined: false,
     };
-    assert!(play.line.join(one_too_many, 1).is_none());
-    assert_eq!(play.line.rejected.load(Ordering::Relaxed), 1);
+    assert!(play.wait_queue.join(one_too_many, 1).is_none());
+    assert_eq!(play.wait_queue.rejected.load(Ordering::Relaxed), 1);
     assert_eq!(play.next(0), Some((second, How::Stays)));
 }
 
@@ -145,8 +145,8 @@ fn all_are_told_when_the_server_goes() {
     let mut play = Play::new();
     play.joins(0, HERE, "u");
     play.joins(0, ELSEWHERE, "v");
-    play.line.dismiss();
-    assert!(play.line.is_empty());
+    play.wait_queue.dismiss();
+    assert!(play.wait_queue.is_empty());
     for mut answer in play.present {
         assert!(matches!(answer.try_recv(), Ok(Grant::Gone)));
     }
@@ -158,8 +158,8 @@ fn who_has_waited_for_too_long_is_told_and_leaves_the_line() {
     play.joins(0, HERE, "u");
     let far = play.joins(0, ELSEWHERE, "u");
     let second = play.joins(1, HERE, "v");
-    play.line.look_after(HERE, play.at(1000));
-    assert_eq!(play.line.len(), 2, "everybody is told by the own worker");
+    play.wait_queue.look_after(HERE, play.at(1000));
+    assert_eq!(play.wait_queue.len(), 2, "everybody is told by the own worker");
     let answers: Vec<_> = play.present.iter_mut().map(|answer| answer.try_recv()).collect();
     assert!(
         matches!(answers.as_slice(), [Ok(Grant::Late), Err(_), Err(_)]),
@@ -178,9 +178,9 @@ fn who_is_confined_gets_what_was_of_its_user_and_holds_up_nobody() {
     };
     let confined = play.joins_as(0, HERE, &key("v"), true);
     let of_same_user = play.joins_as(0, HERE, &other, true);
-    assert!(!play.line.wants_permits() && play.line.len() == 2);
+    assert!(!play.wait_queue.wants_permits() && play.wait_queue.len() == 2);
     let seeker = play.joins(90, HERE, "w");
-    assert!(play.line.wants_permits());
+    assert!(play.wait_queue.wants_permits());
     assert_eq!(
         play.next(100),
         Some((of_same_user, How::Ends)),
@@ -191,8 +191,8 @@ fn who_is_confined_gets_what_was_of_its_user_and_holds_up_nobody() {
     // Others need not be there for long to be served first.
     let near = play.joins(100, HERE, "u");
     assert_eq!(play.next(101), Some((near, How::Stays)));
-    play.line.leave(confined);
-    assert!(play.line.is_empty() && !play.line.wants_permits());
+    play.wait_queue.leave(confined);
+    assert!(play.wait_queue.is_empty() && !play.wait_queue.wants_permits());
 }
 
 #[test]
@@ -201,18 +201,18 @@ fn who_is_confined_may_try_now_and_then_and_more_where_that_helps() {
     for ms in 0..4 {
         play.joins_as(ms, HERE, &key("u"), true);
     }
-    play.line.full_users.note(&"u".into(), play.at(0));
-    assert!(!play.line.look_after(HERE, play.at(99)).may_try);
+    play.wait_queue.full_users.note(&"u".into(), play.at(0));
+    assert!(!play.wait_queue.look_after(HERE, play.at(99)).may_try);
     assert!(
-        !play.line.look_after(ELSEWHERE, play.at(100)).may_try,
+        !play.wait_queue.look_after(ELSEWHERE, play.at(100)).may_try,
         "everybody by the own worker"
     );
-    assert!(play.line.look_after(HERE, play.at(100)).may_try);
-    assert_eq!(play.line.lock().confined, 3, "one");
-    assert!(!play.line.let_try("v") && play.line.let_try("u"));
-    assert_eq!(play.line.lock().confined, 1, "and two");
-    play.line.dismiss();
-    assert!(!play.line.wants_permits() && !play.line.let_try("u"));
+    assert!(play.wait_queue.look_after(HERE, play.at(100)).may_try);
+    assert_eq!(play.wait_queue.lock().confined, 3, "one");
+    assert!(!play.wait_queue.let_try("v") && play.wait_queue.let_try("u"));
+    assert_eq!(play.wait_queue.lock().confined, 1, "and two");
+    play.wait_queue.dismiss();
+    assert!(!play.wait_queue.wants_permits() && !play.wait_queue.let_try("u"));
 }
 
 /// Two who each take the only permit, or wait for it, and let it go: without anything else that could wake them.
@@ -227,7 +227,10 @@ fn no_wakeup_is_lost() {
         std::thread::spawn(move || {
             let server = Arc::clone(&cluster.servers()[0]);
             for _ in 0..50_000 {
-                let free = server.line.is_empty().then(|| Permit::take(&cluster, &server));
+                let free = server
+                    .wait_queue
+                    .is_empty()
+                    .then(|| Permit::take(&cluster, &server));
                 let permit = free.flatten().unwrap_or_else(|| {
                     let now = Instant::now();
                     let wish = Wish {
@@ -238,8 +241,8 @@ fn no_wakeup_is_lost() {
                         called: false,
                         confined: false,
                     };
-                    let (_, answer) = server.line.join(wish, 9).unwrap();
-                    cluster.serve_line(&server);
+                    let (_, answer) = server.wait_queue.join(wish, 9).unwrap();
+                    cluster.serve_wait_queue(&server);
                     match answer.blocking_recv() {
                         Ok(Grant::Permit(permit)) => permit,
                         other => panic!("{other:?}"),
