@@ -18,10 +18,10 @@ use config::ServerAddress;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
+use super::cluster_state::ServerReport;
 use super::connection::Connection;
 use super::ignored::Ignored;
 use super::look::{Named, look};
-use super::memory::Testimony;
 use super::observation::{Address, Identity};
 use crate::cluster::Cluster;
 use crate::resolver::look_up;
@@ -40,7 +40,7 @@ const RETRY_AFTER: Duration = Duration::from_secs(60);
 const RETRY_DOUBLE_AFTER: Duration = Duration::from_secs(3600);
 
 /// Names that are left alone at the same time. Beyond that nothing is discovered any more.
-const ALIASES_MAX: usize = 1024;
+const ALIAS_ADDRESSES_MAX: usize = 1024;
 
 /// New names that a pass looks at.
 const CANDIDATES_MAX: usize = 16;
@@ -69,7 +69,7 @@ pub(crate) async fn discover(cluster: Arc<Cluster>) {
 #[derive(Default)]
 struct Discovery {
     /// Names that are left alone, and until when.
-    aliases: HashMap<Address, Instant>,
+    alias_addresses: HashMap<Address, Instant>,
     /// When a discovered server was last named.
     named: HashMap<ServerId, Instant>,
     ignored: Ignored,
@@ -88,7 +88,7 @@ struct Plan {
     /// Named, and not known under that name.
     candidates: Vec<Candidate>,
     /// Discovered, and the same as another one.
-    doubles: Vec<ServerId>,
+    aliases: Vec<ServerId>,
     /// Discovered, and not who they are said to be.
     strangers: Vec<ServerId>,
     /// Discovered, and still named.
@@ -102,14 +102,14 @@ impl Discovery {
         let (now, config) = (now(), cluster.config());
         self.ignored.renew(&config, now).await;
         let servers = cluster.servers();
-        let testimonies = cluster.follow.memory().testimonies(config.topology, &servers);
-        let plan = plan(&testimonies);
-        self.aliases.retain(|_, until| *until > now);
-        let forgotten = self.forgotten(&testimonies, &plan, now);
+        let reports = cluster.follow.state().reports(config.topology, &servers);
+        let plan = plan(&reports);
+        self.alias_addresses.retain(|_, until| *until > now);
+        let forgotten = self.forgotten(&reports, &plan, now);
         let ignored = self.no_longer_wanted(&servers);
         for (ids, pause, reason) in [
             (
-                &plan.doubles,
+                &plan.aliases,
                 RETRY_DOUBLE_AFTER,
                 "another server under a further name",
             ),
@@ -121,23 +121,23 @@ impl Discovery {
             (&forgotten, Duration::ZERO, "no member names it any more"),
             (&ignored, Duration::ZERO, "its address is in `discover_ignore`"),
         ] {
-            for known in testimonies.iter().filter(|known| ids.contains(&known.id)) {
+            for known in reports.iter().filter(|known| ids.contains(&known.id)) {
                 self.named.remove(&known.id);
-                self.aliases
+                self.alias_addresses
                     .extend(known.address.clone().map(|address| (address, now + pause)));
                 cluster.remove_discovered(known.id, reason);
             }
         }
-        let discovered = testimonies.iter().filter(|known| known.discovered).count();
+        let discovered = reports.iter().filter(|known| known.discovered).count();
         let room = DISCOVERED_MAX.saturating_sub(discovered);
         let left_alone =
-            |address: &Address| self.aliases.contains_key(address) || self.ignored.names(address);
+            |address: &Address| self.alias_addresses.contains_key(address) || self.ignored.names(address);
         let mut candidates = plan.candidates;
         candidates.retain(|candidate| !left_alone(&candidate.named.address));
         candidates.truncate(
             CANDIDATES_MAX
                 .min(room)
-                .min(ALIASES_MAX.saturating_sub(self.aliases.len())),
+                .min(ALIAS_ADDRESSES_MAX.saturating_sub(self.alias_addresses.len())),
         );
         if !candidates.is_empty() {
             self.consider(cluster, candidates, now).await;
@@ -186,7 +186,7 @@ impl Discovery {
                 member = %address,
                 "named, but known by another name, or not who is meant, or not to be found"
             );
-            self.aliases.insert(address, now + RETRY_AFTER);
+            self.alias_addresses.insert(address, now + RETRY_AFTER);
         }
     }
 
@@ -206,9 +206,9 @@ impl Discovery {
     }
 
     /// Discovered servers that nobody has named for a while.
-    fn forgotten(&mut self, testimonies: &[Testimony], plan: &Plan, now: Instant) -> Vec<ServerId> {
+    fn forgotten(&mut self, reports: &[ServerReport], plan: &Plan, now: Instant) -> Vec<ServerId> {
         let discovered = || {
-            testimonies
+            reports
                 .iter()
                 .filter(|known| known.discovered)
                 .map(|known| known.id)
@@ -227,15 +227,15 @@ impl Discovery {
     }
 }
 
-fn plan(testimonies: &[Testimony]) -> Plan {
+fn plan(reports: &[ServerReport]) -> Plan {
     let mut plan = Plan {
-        heard: testimonies.iter().any(|known| known.is_clear),
+        heard: reports.iter().any(|known| known.is_seen),
         ..Plan::default()
     };
-    let everybody_was_asked = !testimonies.iter().any(|known| known.is_unseen);
-    for namer in testimonies.iter().filter(|known| known.is_clear) {
+    let everybody_was_asked = !reports.iter().any(|known| known.is_unseen);
+    for namer in reports.iter().filter(|known| known.is_seen) {
         for named in &namer.named {
-            match testimonies.iter().find(|known| is_same(known, named)) {
+            match reports.iter().find(|known| is_same(known, named)) {
                 Some(known) if known.discovered && known.id != namer.id => {
                     plan.named.insert(known.id);
                 }
@@ -253,20 +253,20 @@ fn plan(testimonies: &[Testimony]) -> Plan {
             }
         }
     }
-    let is_stranger = |known: &&Testimony| known.discovered && is_stranger(known, testimonies);
-    plan.strangers = (testimonies.iter().filter(is_stranger))
+    let is_stranger = |known: &&ServerReport| known.discovered && is_stranger(known, reports);
+    plan.strangers = (reports.iter().filter(is_stranger))
         .map(|known| known.id)
         .collect();
-    for (at, known) in testimonies.iter().enumerate() {
-        let same = |other: &Testimony| other.identity.is_some() && other.identity == known.identity;
-        if known.discovered && testimonies[..at].iter().any(same) {
-            plan.doubles.push(known.id);
+    for (at, known) in reports.iter().enumerate() {
+        let same = |other: &ServerReport| other.identity.is_some() && other.identity == known.identity;
+        if known.discovered && reports[..at].iter().any(same) {
+            plan.aliases.push(known.id);
         }
     }
     plan
 }
 
-fn is_same(known: &Testimony, named: &Named) -> bool {
+fn is_same(known: &ServerReport, named: &Named) -> bool {
     let same_identity = |identity: &Identity| named.identity.as_ref() == Some(identity);
     known.identity.as_ref().is_some_and(same_identity) || known.address.as_ref() == Some(&named.address)
 }
@@ -277,10 +277,10 @@ pub(super) fn place_of(address: &Address) -> ServerAddress {
 }
 
 /// Whether others name somebody by its address, and nobody means it.
-fn is_stranger(known: &Testimony, testimonies: &[Testimony]) -> bool {
-    let others = testimonies
+fn is_stranger(known: &ServerReport, reports: &[ServerReport]) -> bool {
+    let others = reports
         .iter()
-        .filter(|other| other.is_clear && other.id != known.id);
+        .filter(|other| other.is_seen && other.id != known.id);
     let mut meant = others
         .flat_map(|other| &other.named)
         .filter(|named| named.is_present && known.address.as_ref() == Some(&named.address))
@@ -311,7 +311,7 @@ async fn is_another(cluster: Arc<Cluster>, named: Named) -> bool {
 }
 
 /// A server that is not on this machine means another one by `localhost`.
-fn means_the_same_here(namer: &Testimony, named: &Address) -> bool {
+fn means_the_same_here(namer: &ServerReport, named: &Address) -> bool {
     !is_loopback(&named.host) || namer.address.as_ref().is_none_or(|own| is_loopback(&own.host))
 }
 
@@ -364,14 +364,14 @@ mod tests {
         }
     }
 
-    fn known(id: u32, host: &str, identity: &str) -> Testimony {
-        Testimony {
+    fn known(id: u32, host: &str, identity: &str) -> ServerReport {
+        ServerReport {
             id: ServerId(id),
             address: Some(address(host)),
             discovered: false,
             identity: Some(Identity(identity.to_owned())).filter(|_| !identity.is_empty()),
             named: Vec::new(),
-            is_clear: true,
+            is_seen: true,
             is_unseen: false,
         }
     }
@@ -384,7 +384,7 @@ mod tests {
         }
     }
 
-    fn candidates(servers: &[Testimony]) -> Vec<Address> {
+    fn candidates(servers: &[ServerReport]) -> Vec<Address> {
         let plan = plan(servers);
         let addresses = plan.candidates.into_iter().map(|found| found.named.address);
         addresses.collect()
@@ -408,7 +408,7 @@ mod tests {
             "the third may be the one that was not asked yet"
         );
         servers[1].is_unseen = false;
-        servers[0].is_clear = false;
+        servers[0].is_seen = false;
         assert_eq!(candidates(&servers), [], "what it said before does not count");
     }
 
@@ -466,7 +466,7 @@ mod tests {
             known(2, "db3", ""),
         ];
         (servers[1].discovered, servers[2].discovered) = (true, true);
-        assert_eq!(plan(&servers).doubles, [ServerId(1)]);
+        assert_eq!(plan(&servers).aliases, [ServerId(1)]);
     }
 
     /// Its `report_host` is the name of a server somewhere else.
@@ -501,7 +501,7 @@ mod tests {
         servers[1].named = vec![named("10.0.0.2", "b")];
         let mut discovery = Discovery::default();
         let start = now();
-        let mut forgotten = |servers: &[Testimony], second| {
+        let mut forgotten = |servers: &[ServerReport], second| {
             discovery.forgotten(servers, &plan(servers), start + Duration::from_secs(second))
         };
         assert_eq!(forgotten(&servers, 0), []);
@@ -512,10 +512,10 @@ mod tests {
             [],
             "itself does not count, but it takes a while"
         );
-        servers[0].is_clear = false;
-        servers[1].is_clear = false;
+        servers[0].is_seen = false;
+        servers[1].is_seen = false;
         assert_eq!(forgotten(&servers, 200), [], "nobody could name it");
-        servers[0].is_clear = true;
+        servers[0].is_seen = true;
         assert_eq!(forgotten(&servers, 259), []);
         assert_eq!(forgotten(&servers, 260), [ServerId(1)]);
     }

@@ -8,9 +8,9 @@ use arc_swap::ArcSwap;
 use tokio::sync::Notify;
 
 use super::behind::{News, Said};
+use super::cluster_state::ClusterState;
 use super::connection::Blind;
 use super::look::Finding;
-use super::memory::Memory;
 use super::{Role, Topology};
 use crate::cluster::Cluster;
 use crate::server::{Server, now};
@@ -26,7 +26,7 @@ pub(crate) struct Follow {
     changed: Notify,
     /// Something was learned that may change the picture.
     pub(crate) news: Notify,
-    memory: Mutex<Memory>,
+    state: Mutex<ClusterState>,
     /// What was said of replicas that are too far behind.
     said: Mutex<Said>,
     /// Times that another server was taken for the primary.
@@ -36,15 +36,15 @@ pub(crate) struct Follow {
 impl Follow {
     /// What can be said before anybody was asked.
     pub(crate) fn new(config: &config::Cluster, servers: &[Arc<Server>]) -> Self {
-        let mut memory = Memory::default();
-        let topology = memory.picture(config, servers, now());
+        let mut state = ClusterState::default();
+        let topology = state.topology(config, servers, now());
         let primary_changes = AtomicU64::new(u64::from(topology.primary.is_some()));
         Self {
             topology: ArcSwap::from_pointee(topology),
             number: AtomicU64::new(0),
             changed: Notify::new(),
             news: Notify::new(),
-            memory: Mutex::new(memory),
+            state: Mutex::new(state),
             said: Mutex::default(),
             primary_changes,
         }
@@ -72,19 +72,19 @@ impl Follow {
         }
     }
 
-    pub(super) fn memory(&self) -> MutexGuard<'_, Memory> {
-        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn state(&self) -> MutexGuard<'_, ClusterState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A look that began at `begun` has come to its end.
     pub(super) fn note(&self, server: &Server, begun: Instant, result: Result<Finding, Blind>) {
-        self.memory().note(server.id(), begun, result);
+        self.state().note(server.id(), begun, result);
         self.news.notify_one();
     }
 
     /// It is worth looking more often than usual.
-    pub(super) fn is_restless(&self) -> bool {
-        self.memory().is_restless(now())
+    pub(super) fn is_searching(&self) -> bool {
+        self.state().is_searching(now())
     }
 }
 
@@ -92,22 +92,22 @@ impl Cluster {
     /// Decides anew who is what, and publishes it.
     pub(crate) fn renew_topology(&self) {
         let follow = &self.follow;
-        let mut memory = follow.memory();
+        let mut state = follow.state();
         // Under the lock, so that no older list is published after a newer one.
         let (config, servers) = (self.config(), self.servers());
-        memory.retain(&servers);
-        let (had_conflict, damped_before) = (memory.has_conflict(), memory.damped());
-        let mut new = memory.picture(&config, &servers, now());
-        let has_conflict = memory.has_conflict();
-        let is_damped = memory.damped() != damped_before;
-        let rogue_writers = memory.take_rogue_writers();
+        state.retain(&servers);
+        let (had_conflict, damped_before) = (state.has_conflict(), state.damped());
+        let mut new = state.topology(&config, &servers, now());
+        let has_conflict = state.has_conflict();
+        let is_damped = state.damped() != damped_before;
+        let rogue_writers = state.take_rogue_writers();
         let old = follow.topology();
         let same = new.same_roles(&old);
         new.generation = old.generation + u64::from(!same);
         let new = Arc::new(new);
         follow.topology.store(Arc::clone(&new));
         follow.number.fetch_add(1, Ordering::Release);
-        drop(memory);
+        drop(state);
         if is_damped {
             let cluster = self.name();
             tracing::warn!(
@@ -145,7 +145,7 @@ impl Cluster {
 
     /// Times that a primary was not believed at once, since there had been several changes within a minute.
     pub(crate) fn primaries_damped(&self) -> u64 {
-        self.follow.memory().damped()
+        self.follow.state().damped()
     }
 
     /// Says when all replicas are further behind than reads may see, and when that is over.

@@ -7,6 +7,7 @@
 //! What it does not do: it promotes and repairs nothing. It finds out what others have done.
 
 mod behind;
+mod cluster_state;
 mod connection;
 mod damping;
 mod decide;
@@ -16,7 +17,6 @@ mod ignored;
 mod inspect;
 mod lag;
 mod look;
-mod memory;
 mod monitor;
 mod observation;
 mod rogue_writers;

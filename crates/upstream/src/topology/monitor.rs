@@ -17,7 +17,7 @@ use crate::server::{Server, Status};
 const MIN_GAP: Duration = Duration::from_millis(50);
 
 /// Longest time between two while there is no primary.
-const RESTLESS_INTERVAL: Duration = Duration::from_millis(100);
+const SEARCHING_INTERVAL: Duration = Duration::from_millis(100);
 
 /// How often the name is looked up of a server that does not answer.
 const NAME_INTERVAL: Duration = Duration::from_secs(1);
@@ -178,9 +178,9 @@ impl Monitor {
 
     /// Until the next look is due.
     async fn wait(&mut self, config: &config::Cluster, account: &config::Monitor, begun: Instant) {
-        let restless = config.topology != config::Topology::Static && self.cluster.follow.is_restless();
-        let interval = match restless {
-            true => account.interval.min(RESTLESS_INTERVAL),
+        let searching = config.topology != config::Topology::Static && self.cluster.follow.is_searching();
+        let interval = match searching {
+            true => account.interval.min(SEARCHING_INTERVAL),
             false => account.interval,
         };
         let ended = async {

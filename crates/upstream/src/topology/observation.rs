@@ -31,7 +31,7 @@ pub(super) struct Observation {
     pub(super) also: Vec<Address>,
     /// Where topology is `static`.
     pub(super) role: Option<config::Role>,
-    pub(super) sight: Sight,
+    pub(super) visibility: Visibility,
     /// How far it is behind its source, when that was last known.
     pub(super) lag: Option<Lag>,
 }
@@ -45,28 +45,28 @@ impl Observation {
 
 /// How well a server can be seen.
 #[derive(Clone, Debug)]
-pub(super) enum Sight {
+pub(super) enum Visibility {
     /// Not looked at yet, and its checks do not speak against it.
     Unseen,
     /// This is what it said at the last look.
-    Clear(Facts),
+    Seen(Facts),
     /// The last look failed. It may be well, and still be what it was.
-    Blurred { facts: Facts },
+    Stale { facts: Facts },
     /// Nobody listens there, its checks failed, or several looks did.
-    Gone { reason: String },
+    Lost { reason: String },
 }
 
-impl Sight {
-    /// What it said last, unless it is gone.
+impl Visibility {
+    /// What it said last, unless it is lost.
     pub(super) fn facts(&self) -> Option<&Facts> {
         match self {
-            Self::Clear(facts) | Self::Blurred { facts } => Some(facts),
-            Self::Unseen | Self::Gone { .. } => None,
+            Self::Seen(facts) | Self::Stale { facts } => Some(facts),
+            Self::Unseen | Self::Lost { .. } => None,
         }
     }
 
-    pub(super) fn is_clear(&self) -> bool {
-        matches!(self, Self::Clear(_))
+    pub(super) fn is_seen(&self) -> bool {
+        matches!(self, Self::Seen(_))
     }
 
     pub(super) fn is_unseen(&self) -> bool {
@@ -77,8 +77,8 @@ impl Sight {
     pub(super) fn blindness(&self) -> Option<&str> {
         match self {
             Self::Unseen => Some("has not been looked at yet"),
-            Self::Gone { reason } => Some(reason),
-            Self::Clear(_) | Self::Blurred { .. } => None,
+            Self::Lost { reason } => Some(reason),
+            Self::Seen(_) | Self::Stale { .. } => None,
         }
     }
 }
@@ -105,7 +105,7 @@ pub(super) struct Identity(pub(super) String);
 
 /// Which process a server is: its identity, and where it runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Body(pub(super) String);
+pub(super) struct HostIdentity(pub(super) String);
 
 /// Host and port as somebody writes them.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

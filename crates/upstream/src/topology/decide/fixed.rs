@@ -1,7 +1,7 @@
 //! Kind `static`: the roles are written down, or there is but one server.
 
 use super::{Judged, Rules, Verdict, names};
-use crate::topology::observation::{Facts, Observation, Sight};
+use crate::topology::observation::{Facts, Observation, Visibility};
 
 /// The server whose `role` is `primary` is it, and where there is only one server it needs no `role`. Others are
 /// replicas. A primary that is gone has no stand-in: nobody said which one. What servers say of themselves, where a
@@ -17,9 +17,11 @@ pub(super) fn decide(servers: &[Observation], rules: Rules) -> Verdict {
         .collect();
     let conflict =
         (primaries.len() > 1).then(|| format!("{} have role = \"primary\"", names(servers, &primaries)));
-    let judge = |server: &Observation| match (&server.sight, is_primary(server)) {
-        (Sight::Gone { reason }, _) => Judged::unusable(reason),
-        (sight, false) if rules.lag_must_be_known && server.lag.is_none() && !follows_nobody(sight) => {
+    let judge = |server: &Observation| match (&server.visibility, is_primary(server)) {
+        (Visibility::Lost { reason }, _) => Judged::unusable(reason),
+        (visibility, false)
+            if rules.lag_must_be_known && server.lag.is_none() && !follows_nobody(visibility) =>
+        {
             Judged::unusable("its lag is not known, and `max_lag` limits it")
         }
         (_, false) => {
@@ -38,6 +40,6 @@ pub(super) fn decide(servers: &[Observation], rules: Rules) -> Verdict {
 }
 
 /// As it has said itself.
-fn follows_nobody(sight: &Sight) -> bool {
-    matches!(sight.facts(), Some(Facts::Replication(facts)) if facts.sources.is_empty())
+fn follows_nobody(visibility: &Visibility) -> bool {
+    matches!(visibility.facts(), Some(Facts::Replication(facts)) if facts.sources.is_empty())
 }

@@ -33,7 +33,7 @@ pub(super) fn decide(servers: &[Observation], past: Past, donor_reads: bool) -> 
         Claim::None | Claim::Conflict => None,
     };
     let judge = |at: usize| {
-        if let Some(reason) = servers[at].sight.blindness() {
+        if let Some(reason) = servers[at].visibility.blindness() {
             return Judged::unusable(reason);
         }
         let Some(facts) = facts[at] else {
@@ -58,7 +58,7 @@ pub(super) fn decide(servers: &[Observation], past: Past, donor_reads: bool) -> 
 
 /// Nodes that can take writes, those first that are the first to be chosen.
 pub(super) fn writers(servers: &[Observation]) -> Vec<usize> {
-    let facts = |at: usize| match servers[at].sight.facts() {
+    let facts = |at: usize| match servers[at].visibility.facts() {
         Some(Facts::Galera(facts)) => Some(facts),
         _ => None,
     };
@@ -86,7 +86,7 @@ fn settle(servers: &[Observation], facts: &[Option<&GaleraFacts>], past: Past) -
         let stays = writers(state).find(|(at, _)| past.incumbent == Some(*at));
         let lowest = || {
             writers(state)
-                .filter(|(at, _)| servers[*at].sight.is_clear())
+                .filter(|(at, _)| servers[*at].visibility.is_seen())
                 .min_by_key(|(at, facts)| (facts.index, *at))
         };
         if let Some((at, _)) = stays.or_else(lowest) {
@@ -102,7 +102,8 @@ fn settle(servers: &[Observation], facts: &[Option<&GaleraFacts>], past: Past) -
 fn is_torn(servers: &[Observation], facts: &[Option<&GaleraFacts>], disputed: bool) -> bool {
     let mut components: BTreeMap<(&(String, u64), u32), u32> = BTreeMap::new();
     for (server, facts) in servers.iter().zip(facts) {
-        if let Some(facts) = facts.filter(|facts| serves(facts) && (disputed || server.sight.is_clear())) {
+        if let Some(facts) = facts.filter(|facts| serves(facts) && (disputed || server.visibility.is_seen()))
+        {
             // Two parts that were separated by force count their changes alike, but not their nodes, as a rule.
             *components.entry((&facts.component, facts.size)).or_default() += 1;
         }

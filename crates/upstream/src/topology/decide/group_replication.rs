@@ -72,12 +72,12 @@ impl<'a> Group<'a> {
             let entry = view.view.iter().find(|member| member.uuid == facts.uuid);
             !entry.is_some_and(|entry| entry.is_primary && entry.state == MemberState::Online)
         };
-        !self.disputed && !self.servers[at].sight.is_clear() && self.clear_views().any(denies)
+        !self.disputed && !self.servers[at].visibility.is_seen() && self.clear_views().any(denies)
     }
 
     /// Views that count, of members seen clearly.
     fn clear_views(&self) -> impl Iterator<Item = &'a GroupFacts> {
-        let clear = |at: &usize| self.counts[*at] && self.servers[*at].sight.is_clear();
+        let clear = |at: &usize| self.counts[*at] && self.servers[*at].visibility.is_seen();
         (0..self.servers.len())
             .filter(clear)
             .filter_map(|at| self.facts[at])
@@ -110,7 +110,7 @@ impl<'a> Group<'a> {
         }
         let clear = candidates
             .iter()
-            .filter(|&&at| self.servers[at].sight.is_clear())
+            .filter(|&&at| self.servers[at].visibility.is_seen())
             .count();
         match clear < 2 && !past.disputed {
             true => Claim::None,
@@ -120,7 +120,7 @@ impl<'a> Group<'a> {
 
     fn judge(&self, at: usize, primary: Option<usize>, candidates: &[usize]) -> Judged {
         let server = &self.servers[at];
-        if let Some(reason) = server.sight.blindness() {
+        if let Some(reason) = server.visibility.blindness() {
             return Judged::unusable(reason);
         }
         let Some(facts) = self.facts[at] else {

@@ -128,7 +128,7 @@ pub(super) fn writers(
     let further = |at: &usize| *at != primary && members[*at].role == Role::Replica;
     let (old, new): (Vec<usize>, Vec<usize>) =
         (can.into_iter().filter(further)).partition(|at| before.contains(at));
-    let new = new.into_iter().filter(|at| servers[*at].sight.is_clear());
+    let new = new.into_iter().filter(|at| servers[*at].visibility.is_seen());
     std::iter::once(primary)
         .chain(old)
         .chain(new)
@@ -170,7 +170,7 @@ enum Claim {
 fn facts<'a, T>(servers: &'a [Observation], pick: impl Fn(&'a Facts) -> Option<&'a T>) -> Vec<Option<&'a T>> {
     servers
         .iter()
-        .map(|server| server.sight.facts().and_then(&pick))
+        .map(|server| server.visibility.facts().and_then(&pick))
         .collect()
 }
 

@@ -29,7 +29,7 @@ pub(super) fn decide(servers: &[Observation], past: Past) -> Verdict {
         )
     });
     let judge = |at: usize| {
-        if let Some(reason) = servers[at].sight.blindness() {
+        if let Some(reason) = servers[at].visibility.blindness() {
             return Judged::unusable(reason);
         }
         if primary == Some(at) {
@@ -132,18 +132,19 @@ impl<'a> View<'a> {
 
     fn settle(&self, candidates: &[usize], past: Past) -> Claim {
         let incumbent = past.incumbent.filter(|at| candidates.contains(at));
-        let is_clear = |at: usize| self.servers[at].sight.is_clear();
+        let is_seen = |at: usize| self.servers[at].visibility.is_seen();
         match *candidates {
             [] => Claim::None,
             // Whoever has not been looked at may be the right one; at the beginning nobody knows better.
             [only]
-                if incumbent == Some(only) || !self.servers.iter().any(|server| server.sight.is_unseen()) =>
+                if incumbent == Some(only)
+                    || !self.servers.iter().any(|server| server.visibility.is_unseen()) =>
             {
                 Claim::Settled(only)
             }
             [_] => Claim::None,
             _ => {
-                let clear = candidates.iter().filter(|&&at| is_clear(at)).count();
+                let clear = candidates.iter().filter(|&&at| is_seen(at)).count();
                 let followed: Vec<usize> = candidates
                     .iter()
                     .copied()

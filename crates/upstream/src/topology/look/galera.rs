@@ -5,7 +5,7 @@ use mysql_wire::gtid::Flavor;
 use super::{Finding, Named, optional};
 use crate::topology::connection::Connection;
 use crate::topology::lag::Reading;
-use crate::topology::observation::{Address, Body, Facts, GaleraFacts, Identity, NodeState};
+use crate::topology::observation::{Address, Facts, GaleraFacts, HostIdentity, Identity, NodeState};
 use crate::topology::rows::{QueryError, Rows, is_off};
 
 const STATUS: &str = "SHOW GLOBAL STATUS WHERE Variable_name IN ('wsrep_ready', 'wsrep_cluster_status', \
@@ -59,7 +59,7 @@ fn understand(status: &Rows, variables: &Rows) -> Finding {
             _ => Reading::Nothing,
         },
         applied: None,
-        body: identity.clone().map(Body),
+        host_identity: identity.clone().map(HostIdentity),
         identity: identity.map(Identity),
         named: addresses.split(',').filter_map(named).collect(),
         facts: Facts::Galera(GaleraFacts {

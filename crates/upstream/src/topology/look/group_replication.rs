@@ -1,6 +1,6 @@
 //! Group Replication: a member's own view of its group, and what it has still to apply.
 
-use super::{Finding, Named, PLACE, body, heartbeat, optional};
+use super::{Finding, Named, PLACE, heartbeat, host_identity, optional};
 use crate::topology::connection::Connection;
 use crate::topology::lag::Reading;
 use crate::topology::observation::{Address, Facts, GroupFacts, GroupMember, Identity, MemberState};
@@ -68,7 +68,7 @@ fn understand(own: &Rows, members: &Rows, stats: &Rows, mode: &Rows) -> Finding 
         lag: lag.unwrap_or(Reading::Nothing),
         waiting,
         applied: own.and_then(|row| row.bytes(&["applied"])).map(<[u8]>::to_vec),
-        body: body(identity.as_ref(), own),
+        host_identity: host_identity(identity.as_ref(), own),
         identity,
         named: named.collect(),
         facts: Facts::Group(GroupFacts {

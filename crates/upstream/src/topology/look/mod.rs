@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::connection::Connection;
 use super::lag::Reading;
-use super::observation::{Address, Body, Facts, Identity};
+use super::observation::{Address, Facts, HostIdentity, Identity};
 use super::rows::{QueryError, Row, Rows};
 
 /// How far ahead of a server's clock the one may be that has written the newest row of its heartbeat table.
@@ -26,7 +26,7 @@ pub(super) struct Finding {
     /// Who it is, where that tells servers apart.
     pub(super) identity: Option<Identity>,
     /// Which process it is: no two have the same, whatever they say of their identity. `None` where it does not tell.
-    pub(super) body: Option<Body>,
+    pub(super) host_identity: Option<HostIdentity>,
     /// Other members that it names.
     pub(super) named: Vec<Named>,
 }
@@ -60,10 +60,10 @@ pub(super) async fn look(
 const PLACE: &str = "CONCAT_WS(':', @@global.hostname, @@global.port, @@global.datadir) AS place";
 
 /// Who answers, and where it runs.
-fn body(identity: Option<&Identity>, own: Option<Row<'_>>) -> Option<Body> {
+fn host_identity(identity: Option<&Identity>, own: Option<Row<'_>>) -> Option<HostIdentity> {
     let place = own?.text(&["place"])?;
     let started = own?.text(&["started"]).unwrap_or_default();
-    Some(Body(format!("{} {place} {started}", identity?.0)))
+    Some(HostIdentity(format!("{} {place} {started}", identity?.0)))
 }
 
 /// A statement that one can do without.

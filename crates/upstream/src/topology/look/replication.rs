@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use mysql_wire::gtid::Flavor;
 
-use super::{Finding, Named, PLACE, body, heartbeat, optional};
+use super::{Finding, Named, PLACE, heartbeat, host_identity, optional};
 use crate::topology::connection::Connection;
 use crate::topology::lag::Reading;
 use crate::topology::observation::{Address, Facts, Identity, Receiving, ReplicationFacts, Source};
@@ -102,7 +102,7 @@ fn understand(
         waiting: None,
         applied: own.and_then(|row| row.bytes(&["applied"])).map(<[u8]>::to_vec),
         named: named.collect(),
-        body: body(identity.as_ref(), own),
+        host_identity: host_identity(identity.as_ref(), own),
         identity: identity.clone(),
         facts: Facts::Replication(ReplicationFacts {
             identity,

@@ -10,7 +10,7 @@ mod properties;
 mod replication;
 
 use super::*;
-use crate::topology::observation::{Address, Lag, Sight};
+use crate::topology::observation::{Address, Lag, Visibility};
 
 /// Server number `at`, at `db{at}:3306`. `facts` reads the words that are not about how well it is seen.
 fn observation(at: usize, text: &str, facts: impl Fn(&[&str]) -> (Facts, Option<Lag>)) -> Observation {
@@ -26,13 +26,13 @@ fn observation(at: usize, text: &str, facts: impl Fn(&[&str]) -> (Facts, Option<
         also: Vec::new(),
         role: None,
         lag,
-        sight: match () {
-            () if says("!") => Sight::Gone {
+        visibility: match () {
+            () if says("!") => Visibility::Lost {
                 reason: "refuses connections".to_owned(),
             },
-            () if says("?") => Sight::Unseen,
-            () if says("~") => Sight::Blurred { facts },
-            () => Sight::Clear(facts),
+            () if says("?") => Visibility::Unseen,
+            () if says("~") => Visibility::Stale { facts },
+            () => Visibility::Seen(facts),
         },
     }
 }

@@ -21,7 +21,7 @@ pub(super) fn observe(kind: config::Topology, at: usize, text: &str) -> Observat
 
 /// Servers of a kind, as in the tables: mostly well, and in every bad way.
 fn servers(kind: config::Topology) -> impl Strategy<Value = Vec<String>> {
-    let sight = select(vec!["", "", "", "", "~", "!", "?"]);
+    let visibility = select(vec!["", "", "", "", "~", "!", "?"]);
     let words: BoxedStrategy<String> = match kind {
         config::Topology::GroupReplication => ("[PPSSruUe.]{0,5}", subsequence(vec!["w", "m"], 0..=2))
             .prop_map(|(view, flags)| format!("{view} {}", flags.join(" ")))
@@ -47,7 +47,7 @@ fn servers(kind: config::Topology) -> impl Strategy<Value = Vec<String>> {
             .boxed(),
     };
     prop::collection::vec(
-        (words, sight).prop_map(|(words, sight)| format!("{words} {sight}")),
+        (words, visibility).prop_map(|(words, visibility)| format!("{words} {visibility}")),
         1..6,
     )
 }
@@ -58,7 +58,7 @@ fn any_cluster() -> impl Strategy<Value = (config::Topology, Vec<String>, Option
 
 /// Whether a server's last words allow it to take writes.
 fn may_write(server: &Observation) -> bool {
-    match server.sight.facts() {
+    match server.visibility.facts() {
         Some(Facts::Replication(facts)) => facts.writable,
         Some(Facts::Group(facts)) => facts.writable,
         Some(Facts::Galera(facts)) => facts.writable && facts.ready && facts.in_primary_component,
@@ -79,14 +79,14 @@ proptest! {
         if let Some(primary) = verdict.primary {
             prop_assert!(may_write(&servers[primary]), "{verdict:#?}");
             prop_assert!(
-                incumbent == Some(primary) || servers[primary].sight.is_clear() || kind != config::Topology::Galera,
+                incumbent == Some(primary) || servers[primary].visibility.is_seen() || kind != config::Topology::Galera,
                 "chosen unseen"
             );
             let again = decide(rules(kind), &servers, after(Some(primary)));
             prop_assert_eq!(again.primary, Some(primary), "who was chosen stays");
         }
         for (server, judged) in servers.iter().zip(&verdict.members) {
-            let blind = server.sight.facts().is_none();
+            let blind = server.visibility.facts().is_none();
             prop_assert!(!blind || judged.role == Role::Unusable, "{}: {:?}", server.name, judged);
             prop_assert!(!judged.reason.is_empty());
         }

@@ -288,7 +288,7 @@ fn a_server_id_that_was_given_twice_does_not_mix_up_who_is_followed() {
         .map(|(at, text)| observe(at, text))
         .collect();
     for at in [1, 2] {
-        let Sight::Clear(Facts::Replication(facts)) = &mut servers[at].sight else {
+        let Visibility::Seen(Facts::Replication(facts)) = &mut servers[at].visibility else {
             panic!("replication")
         };
         facts.identity = Some(Identity("id2".to_owned()));

@@ -6,7 +6,7 @@ use crate::topology::observation::ReplicationFacts;
 
 /// Two servers of a replication without followers, so that both may be the primary.
 struct World {
-    memory: Memory,
+    state: ClusterState,
     config: config::Cluster,
     servers: Vec<Arc<Server>>,
     start: Instant,
@@ -26,7 +26,7 @@ impl World {
         let mut config = config::Cluster::new("main", configured);
         config.topology = config::Topology::Replication;
         Self {
-            memory: Memory::default(),
+            state: ClusterState::default(),
             config,
             servers,
             start: crate::server::now(),
@@ -42,7 +42,7 @@ impl World {
     }
 
     /// The same, and which process it is.
-    fn says_of(&mut self, server: u32, ms: u64, writable: bool, body: Option<&str>) {
+    fn says_of(&mut self, server: u32, ms: u64, writable: bool, host_identity: Option<&str>) {
         let finding = Finding {
             facts: Facts::Replication(ReplicationFacts {
                 identity: None,
@@ -52,23 +52,23 @@ impl World {
             lag: Reading::Nothing,
             waiting: None,
             applied: None,
-            identity: body.map(|body| Identity(body.to_owned())),
-            body: body.map(|body| Body(body.to_owned())),
+            identity: host_identity.map(|host_identity| Identity(host_identity.to_owned())),
+            host_identity: host_identity.map(|host_identity| HostIdentity(host_identity.to_owned())),
             named: Vec::new(),
         };
-        self.memory.note(ServerId(server), self.at(ms), Ok(finding));
+        self.state.note(ServerId(server), self.at(ms), Ok(finding));
     }
 
     fn fails(&mut self, server: u32, ms: u64, meaning: Meaning) {
         let reason = "no answer".to_owned();
         let blind = Blind { reason, meaning };
-        self.memory.note(ServerId(server), self.at(ms), Err(blind));
+        self.state.note(ServerId(server), self.at(ms), Err(blind));
     }
 
     /// The primary, and whether writes are refused.
     fn primary(&mut self, ms: u64) -> (Option<usize>, bool) {
-        let picture = self.memory.picture(&self.config, &self.servers, self.at(ms));
-        (picture.primary, picture.refuse_writes.is_some())
+        let topology = self.state.topology(&self.config, &self.servers, self.at(ms));
+        (topology.primary, topology.refuse_writes.is_some())
     }
 }
 
@@ -118,8 +118,8 @@ async fn writes_are_refused_only_when_all_have_been_looked_at_again() {
     assert_eq!(world.primary(10), (Some(0), false));
     world.says(1, 100, true);
     assert_eq!(world.primary(110), (None, false), "n0 may have changed its mind");
-    assert!(world.memory.has_conflict() && world.memory.is_restless(world.at(110)));
-    assert!(!world.memory.is_restless(world.at(70_000)), "not for ever");
+    assert!(world.state.has_conflict() && world.state.is_searching(world.at(110)));
+    assert!(!world.state.is_searching(world.at(70_000)), "not for ever");
     world.says(0, 120, true);
     assert_eq!(world.primary(130), (None, false), "and n1 since");
     world.says(1, 140, true);
@@ -132,7 +132,7 @@ async fn writes_are_refused_only_when_all_have_been_looked_at_again() {
     world.says(1, 155, true);
     world.says(0, 160, false);
     assert_eq!(world.primary(170), (Some(1), false));
-    assert!(!world.memory.has_conflict() && !world.memory.is_restless(world.at(180)));
+    assert!(!world.state.has_conflict() && !world.state.is_searching(world.at(180)));
 }
 
 proptest! {
@@ -186,8 +186,8 @@ async fn one_server_by_two_names_is_one() {
     let (mut world, db1) = (World::new(), Some("7 db1:3306:/data/"));
     (0..2).for_each(|name| world.says_of(name, 0, true, db1));
     assert_eq!(world.primary(1), (Some(0), false));
-    let picture = world.memory.picture(&world.config, &world.servers, world.at(2));
-    assert_eq!(picture.members[1].reason, "is the same server as 10.0.0.1:1");
+    let topology = world.state.topology(&world.config, &world.servers, world.at(2));
+    assert_eq!(topology.members[1].reason, "is the same server as 10.0.0.1:1");
     // A slow look is no reason for another name, and what it is now is known by the other one.
     for (ms, writable, primary) in [(50, true, Some(0)), (60, false, None)] {
         world.fails(0, ms, Meaning::Unknown);
@@ -203,7 +203,7 @@ async fn one_server_by_two_names_is_one() {
     // Somebody else, on a copy of its machine.
     world.says_of(0, 300, true, Some("7 db2:3306:/data/"));
     assert_eq!(world.primary(301).0, None);
-    assert!(world.memory.has_conflict());
+    assert!(world.state.has_conflict());
 }
 
 #[tokio::test]
@@ -222,19 +222,22 @@ async fn a_damped_primary_is_a_replica_until_it_is_taken() {
         world.says(primary, ms, true);
         assert_eq!(world.primary(ms), (Some(primary as usize), false), "at once");
     }
-    assert_eq!(world.memory.damped(), 0);
+    assert_eq!(world.state.damped(), 0);
     world.fails(1, 90, Meaning::NobodyThere);
     world.says(0, 90, false);
     assert_eq!(world.primary(90), (None, false));
     world.says(0, 100, true);
-    let picture = world.memory.picture(&world.config, &world.servers, world.at(100));
-    assert_eq!((picture.primary, picture.members[0].role), (None, Role::Replica));
-    assert!(
-        picture.members[0].reason.contains("damping"),
-        "{}",
-        picture.members[0].reason
+    let topology = world.state.topology(&world.config, &world.servers, world.at(100));
+    assert_eq!(
+        (topology.primary, topology.members[0].role),
+        (None, Role::Replica)
     );
-    assert_eq!(world.memory.damped(), 1);
+    assert!(
+        topology.members[0].reason.contains("damping"),
+        "{}",
+        topology.members[0].reason
+    );
+    assert_eq!(world.state.damped(), 1);
     assert_eq!(world.primary(1099), (None, false));
     assert_eq!(world.primary(1100), (Some(0), false));
 }

@@ -12,7 +12,9 @@ use super::damping::Damper;
 use super::decide::{self, Judged, Past, Rules, Verdict};
 use super::lag::LagGauge;
 use super::look::{Finding, Named};
-use super::observation::{Address, Body, Facts, Identity, Observation, Receiving, Sight, Source};
+use super::observation::{
+    Address, Facts, HostIdentity, Identity, Observation, Receiving, Source, Visibility,
+};
 use super::rogue_writers::RogueWriters;
 use super::{Member, Role, Topology, flavor};
 use crate::server::{Server, ServerId, Status};
@@ -21,11 +23,11 @@ use crate::server::{Server, ServerId, Status};
 const LOOKS_LOST: u32 = 3;
 
 /// How long the loss of a primary is worth looking more often. Some clusters never have one.
-const RESTLESS_FOR: Duration = Duration::from_secs(60);
+const SEARCHING_FOR: Duration = Duration::from_secs(60);
 
 /// What is remembered of a cluster.
 #[derive(Default)]
-pub(super) struct Memory {
+pub(super) struct ClusterState {
     seen: HashMap<ServerId, Seen>,
     /// What followers call the servers they follow, learned while those said who they are. A replica that is restarted does not know
     /// whom it follows until it has reached it, and must not be taken for one that follows nobody.
@@ -35,7 +37,7 @@ pub(super) struct Memory {
     /// All that take writes.
     writers: Vec<ServerId>,
     /// Of a server with several names the others, by which it is of no use.
-    doubles: Vec<ServerId>,
+    aliases: Vec<ServerId>,
     damper: Damper,
     rogue_writers: RogueWriters,
     conflict_since: Option<Instant>,
@@ -51,7 +53,7 @@ struct Seen {
     at: Option<Instant>,
     facts: Option<Facts>,
     identity: Option<Identity>,
-    body: Option<Body>,
+    host_identity: Option<HostIdentity>,
     named: Vec<Named>,
     lag: LagGauge,
     /// Transactions that it had still to apply.
@@ -63,18 +65,18 @@ struct Seen {
 
 /// Who a server is and whom it names, as of its last look.
 #[derive(Clone, Debug)]
-pub(super) struct Testimony {
+pub(super) struct ServerReport {
     pub(super) id: ServerId,
     pub(super) address: Option<Address>,
     /// It is not in the configuration.
     pub(super) discovered: bool,
     pub(super) identity: Option<Identity>,
     pub(super) named: Vec<Named>,
-    pub(super) is_clear: bool,
+    pub(super) is_seen: bool,
     pub(super) is_unseen: bool,
 }
 
-impl Memory {
+impl ClusterState {
     /// A look that began at `begun` has come to its end.
     pub(super) fn note(&mut self, server: ServerId, begun: Instant, result: Result<Finding, Blind>) {
         let seen = self.seen.entry(server).or_default();
@@ -84,7 +86,7 @@ impl Memory {
                 seen.at = Some(begun);
                 seen.facts = Some(finding.facts);
                 seen.waiting = finding.waiting;
-                (seen.identity, seen.body) = (finding.identity, finding.body);
+                (seen.identity, seen.host_identity) = (finding.identity, finding.host_identity);
                 seen.named = finding.named;
                 (seen.failures, seen.blind) = (0, None);
             }
@@ -131,25 +133,25 @@ impl Memory {
     }
 
     /// Who each server is and whom it names.
-    pub(super) fn testimonies(&self, kind: config::Topology, servers: &[Arc<Server>]) -> Vec<Testimony> {
-        let testimony = |server: &Arc<Server>| {
+    pub(super) fn reports(&self, kind: config::Topology, servers: &[Arc<Server>]) -> Vec<ServerReport> {
+        let report = |server: &Arc<Server>| {
             let seen = self.seen.get(&server.id());
-            let sight = sight(kind, server, seen);
-            Testimony {
+            let visibility = visibility(kind, server, seen);
+            ServerReport {
                 id: server.id(),
                 address: address(server),
                 discovered: server.is_discovered(),
                 identity: seen.and_then(|seen| seen.identity.clone()),
                 named: seen.map(|seen| seen.named.clone()).unwrap_or_default(),
-                is_clear: sight.is_clear(),
-                is_unseen: sight.is_unseen(),
+                is_seen: visibility.is_seen(),
+                is_unseen: visibility.is_unseen(),
             }
         };
-        servers.iter().map(testimony).collect()
+        servers.iter().map(report).collect()
     }
 
-    /// The picture as it is now, of generation 0.
-    pub(super) fn picture(
+    /// The topology as it is now, of generation 0.
+    pub(super) fn topology(
         &mut self,
         config: &config::Cluster,
         servers: &[Arc<Server>],
@@ -162,7 +164,7 @@ impl Memory {
         let place = |id: ServerId| servers.iter().position(|server| server.id() == id);
         let incumbent = self.incumbent.and_then(place);
         if config.topology != config::Topology::Static {
-            self.leave_out_doubles(servers, &mut observations, incumbent);
+            self.leave_out_aliases(servers, &mut observations, incumbent);
         }
         let past = Past {
             incumbent,
@@ -239,9 +241,9 @@ impl Memory {
     }
 
     /// There has been no primary for a short while: it is worth looking more often.
-    pub(super) fn is_restless(&self, now: Instant) -> bool {
+    pub(super) fn is_searching(&self, now: Instant) -> bool {
         self.without_primary_since
-            .is_some_and(|since| now.saturating_duration_since(since) < RESTLESS_FOR)
+            .is_some_and(|since| now.saturating_duration_since(since) < SEARCHING_FOR)
     }
 
     /// Several servers claim to be the primary, or did when they were last seen.
@@ -269,7 +271,7 @@ impl Memory {
         let confirmed = observations
             .iter()
             .zip(servers)
-            .all(|(observation, server)| !observation.sight.is_clear() || seen_since(server));
+            .all(|(observation, server)| !observation.visibility.is_seen() || seen_since(server));
         conflict.filter(|_| confirmed)
     }
 
@@ -300,40 +302,40 @@ impl Memory {
 
     /// One server by two names or addresses is one server. It goes by the name that it went by, for as long as it is not lost under that, and is
     /// what the best look by any of its names has shown; by the others it is of no use.
-    fn leave_out_doubles(
+    fn leave_out_aliases(
         &mut self,
         servers: &[Arc<Server>],
         observations: &mut [Observation],
         incumbent: Option<usize>,
     ) {
-        let body = |at: usize| self.seen.get(&servers[at].id())?.body.as_ref();
+        let host_identity = |at: usize| self.seen.get(&servers[at].id())?.host_identity.as_ref();
         let rank = |at: usize| {
-            let sight = &observations[at].sight;
+            let visibility = &observations[at].visibility;
             (
-                sight.facts().is_none(),
-                self.doubles.contains(&servers[at].id()),
-                !sight.is_clear(),
+                visibility.facts().is_none(),
+                self.aliases.contains(&servers[at].id()),
+                !visibility.is_seen(),
                 incumbent != Some(at),
                 at,
             )
         };
         let stands_for = |at: usize| {
-            let own = body(at)?;
-            let same = (0..servers.len()).filter(|other| body(*other) == Some(own));
+            let own = host_identity(at)?;
+            let same = (0..servers.len()).filter(|other| host_identity(*other) == Some(own));
             same.min_by_key(|other| rank(*other)).filter(|best| *best != at)
         };
-        let doubles: Vec<(usize, usize)> = (0..servers.len())
+        let aliases: Vec<(usize, usize)> = (0..servers.len())
             .filter_map(|at| Some((at, stands_for(at)?)))
             .collect();
-        self.doubles = doubles.iter().map(|(at, _)| servers[*at].id()).collect();
-        for (at, best) in doubles {
-            if observations[at].sight.facts().is_none() {
+        self.aliases = aliases.iter().map(|(at, _)| servers[*at].id()).collect();
+        for (at, best) in aliases {
+            if observations[at].visibility.facts().is_none() {
                 continue;
             }
             let reason = format!("is the same server as {}", observations[best].name);
-            let seen = std::mem::replace(&mut observations[at].sight, Sight::Gone { reason });
-            if seen.is_clear() && matches!(observations[best].sight, Sight::Blurred { .. }) {
-                observations[best].sight = seen;
+            let seen = std::mem::replace(&mut observations[at].visibility, Visibility::Lost { reason });
+            if seen.is_seen() && matches!(observations[best].visibility, Visibility::Stale { .. }) {
+                observations[best].visibility = seen;
             }
         }
     }
@@ -364,7 +366,7 @@ impl Memory {
                 .collect(),
             role: server.place().role,
             lag: seen.and_then(|seen| seen.lag.lag(now)),
-            sight: sight(kind, server, seen),
+            visibility: visibility(kind, server, seen),
         }
     }
 }
@@ -379,13 +381,15 @@ fn address(server: &Server) -> Option<Address> {
     }
 }
 
-fn sight(kind: config::Topology, server: &Server, seen: Option<&Seen>) -> Sight {
+fn visibility(kind: config::Topology, server: &Server, seen: Option<&Seen>) -> Visibility {
     let state = server.state();
     if matches!(state.status, Status::Down | Status::Removed) {
         let reason = format!("is {} ({})", state.status, state.reason);
-        return Sight::Gone { reason };
+        return Visibility::Lost { reason };
     }
-    let Some(seen) = seen else { return Sight::Unseen };
+    let Some(seen) = seen else {
+        return Visibility::Unseen;
+    };
     // Where the roles are written the monitor is for what is good to know, and may lack the privileges for it: that a server does
     // not tell is nothing against it.
     let failures = match kind {
@@ -393,19 +397,19 @@ fn sight(kind: config::Topology, server: &Server, seen: Option<&Seen>) -> Sight 
         _ => seen.failures,
     };
     match (&seen.facts, &seen.blind) {
-        (Some(facts), None) => Sight::Clear(facts.clone()),
-        (_, Some(blind)) if blind.meaning == Meaning::NobodyThere => Sight::Gone {
+        (Some(facts), None) => Visibility::Seen(facts.clone()),
+        (_, Some(blind)) if blind.meaning == Meaning::NobodyThere => Visibility::Lost {
             reason: blind.reason.clone(),
         },
         // A server that is full runs, whatever the number of failures: it is not given up for that.
         (Some(facts), Some(blind)) if failures < LOOKS_LOST || blind.meaning == Meaning::Full => {
-            Sight::Blurred { facts: facts.clone() }
+            Visibility::Stale { facts: facts.clone() }
         }
-        (None, Some(_)) if failures < LOOKS_LOST => Sight::Unseen,
-        (_, Some(blind)) => Sight::Gone {
+        (None, Some(_)) if failures < LOOKS_LOST => Visibility::Unseen,
+        (_, Some(blind)) => Visibility::Lost {
             reason: blind.reason.clone(),
         },
-        (None, None) => Sight::Unseen,
+        (None, None) => Visibility::Unseen,
     }
 }
 
