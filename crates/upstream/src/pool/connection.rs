@@ -16,7 +16,7 @@ use tokio::io::AsyncWrite;
 
 use super::arming;
 use super::exchange::{Exchange, ExchangeError};
-use super::series::{Closed, Series};
+use super::metrics::{Closed, Series};
 use crate::login;
 use crate::permit::Permit;
 use crate::server::Server;

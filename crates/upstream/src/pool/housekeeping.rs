@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, sleep};
 
-use super::series::Closed;
+use super::metrics::Closed;
 use super::wait_queue::PATIENCE;
 use super::{Credential, Key, Pool, Travel};
 use crate::accounts::NO_VERDICTS;

@@ -9,7 +9,7 @@ use config::Reuse;
 use foldhash::fast::RandomState;
 
 use super::connection::{Baseline, Credential, Idle, Key, Opened};
-use super::series::{Closed, Member, Series};
+use super::metrics::{Closed, Member, Series};
 use crate::server::{Server, now};
 
 /// The cost of a connection that would do but for its login, which is too old for who asks: it is closed, and its permit is that of a

@@ -15,7 +15,7 @@ use net::Stream;
 use super::Pool;
 use super::arming::Arming;
 use super::connection::{Baseline, Idle, Key, Life, Opened, Parts};
-use super::series::Closed;
+use super::metrics::Closed;
 use super::wait_queue::{Free, Grant, How, Turn};
 use crate::permit::Permit;
 use crate::server::Server;
