@@ -1,9 +1,10 @@
 //! The real server that the clients of other languages are tested against: what `e2e/clients/run` starts.
 //!
-//! `sandbox_for_clients mariadb|mysql|mariadb-11 [--SERVER-OPTION...]` prints `name=value` lines (`port`, `gateway_port`, `redis_port`,
-//! `redis_tls_port`, `socket`, `ca`, `cert`, `key`, `wrong_ca`, `folder`, `version`, then `ready`), and keeps the server until its standard
-//! input ends. `gateway_port` and the two of Redis are free for a gateway. The certificate is the server's, good for `localhost`; a gateway in front may use it, too. `wrong_ca` is
-//! a CA that signed nothing here.
+//! `sandbox_for_clients mariadb|mysql|mariadb-11 [--SERVER-OPTION...]` prints `name=value` lines (`port`,
+//! `gateway_port`, `redis_port`, `redis_tls_port`, `socket`, `ca`, `cert`, `key`, `wrong_ca`, `folder`,
+//! `version`, then `ready`), and keeps the server until its standard input ends. `gateway_port` and the two
+//! of Redis are free for a gateway. The certificate is the server's, good for `localhost`; a gateway in front
+//! may use it, too. `wrong_ca` is a CA that signed nothing here.
 
 use std::collections::BTreeSet;
 use std::fs;

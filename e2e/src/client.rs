@@ -53,7 +53,8 @@ pub fn code(error: &Error) -> u16 {
     }
 }
 
-/// `mariadb` on MariaDB, the `mysql` of the same version on MySQL. Other programs of the same package by name.
+/// `mariadb` on MariaDB, the `mysql` of the same version on MySQL. Other programs of the same package by
+/// name.
 #[must_use]
 pub fn tool(mariadb: &str, mysql: &str) -> Command {
     match kind() {

@@ -190,8 +190,8 @@ impl Gateway {
         self.metric("forebay_server_state", &["state=\"up\""]) as usize
     }
 
-    /// Changes the configuration (ports and socket stay), sends SIGHUP and waits until it was taken or refused.
-    /// Returns whether it was taken.
+    /// Changes the configuration (ports and socket stay), sends SIGHUP and waits until it was taken or
+    /// refused. Returns whether it was taken.
     pub async fn reload(&mut self, setup: Setup) -> bool {
         let taken = |gateway: &Self| gateway.metric("forebay_config_reloads_total", &["result=\"ok\""]);
         let seen = |gateway: &Self| gateway.metric("forebay_config_reloads_total", &[]);

@@ -1,11 +1,11 @@
 //! The real gateway in front of real servers: what the scenarios in `tests/` share.
 //!
-//! A scenario starts servers ([`servers`]), a gateway in front of them ([`Setup`]), connects clients ([`client`])
-//! and waits for conditions ([`eventually`]), never for time to pass. Everything panics where it fails: this is
-//! code of tests.
+//! A scenario starts servers ([`servers`]), a gateway in front of them ([`Setup`]), connects clients
+//! ([`client`]) and waits for conditions ([`eventually`]), never for time to pass. Everything panics where it
+//! fails: this is code of tests.
 //!
-//! `FOREBAY_BIN` names the gateway's program (`script/test` builds and sets it; else `target/debug/forebay` is
-//! taken), `FOREBAY_E2E_SERVER` the servers: `mariadb` (default) or `mysql`.
+//! `FOREBAY_BIN` names the gateway's program (`script/test` builds and sets it; else `target/debug/forebay`
+//! is taken), `FOREBAY_E2E_SERVER` the servers: `mariadb` (default) or `mysql`.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "code of tests")]
 

@@ -7,8 +7,8 @@ use sandbox::Sandbox;
 
 use crate::Gateway;
 
-/// One listener, one cluster `main`, health checks several times a second, the admin server. Text given by the
-/// scenario is TOML and lands in the section that the method names.
+/// One listener, one cluster `main`, health checks several times a second, the admin server. Text given by
+/// the scenario is TOML and lands in the section that the method names.
 #[derive(Clone, Debug)]
 pub struct Setup {
     pub(crate) bind: Bind,

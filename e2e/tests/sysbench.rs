@@ -1,5 +1,6 @@
-//! sysbench's OLTP workloads through the gateway, on MariaDB and MySQL, with and without prepared statements: none may
-//! report an error that the server did not make. In mode `split` there are replicas, and they take the reads.
+//! sysbench's OLTP workloads through the gateway, on MariaDB and MySQL, with and without prepared statements:
+//! none may report an error that the server did not make. In mode `split` there are replicas, and they take
+//! the reads.
 //!
 //! Both kinds of server side by side, or the one that `FOREBAY_E2E_SERVER` names.
 //!
@@ -143,8 +144,9 @@ impl Bench<'_> {
             .count()
     }
 
-    /// Queries per second of a clean run. sysbench goes on after deadlocks, which its writing workloads bring about, and
-    /// counts them: they must be those that the primary counted. Replicas take part in what only reads.
+    /// Queries per second of a clean run. sysbench goes on after deadlocks, which its writing workloads bring
+    /// about, and counts them: they must be those that the primary counted. Replicas take part in what only
+    /// reads.
     fn run(&self, workload: &str, ps_mode: &str) -> Result<String, String> {
         let reads = || -> Vec<u64> { self.nodes.iter().map(count_reads).collect() };
         let (deadlocks_before, reads_before) = (self.deadlocks(), reads());

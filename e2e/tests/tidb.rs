@@ -1,7 +1,8 @@
-//! In front of TiDB: what a client gets is what the server says, in modes `session` and `tcp`; mode `split` says why it cannot be.
+//! In front of TiDB: what a client gets is what the server says, in modes `session` and `tcp`; mode `split`
+//! says why it cannot be.
 //!
-//! `script/lib/tidb` builds a server, which takes minutes: `cargo test -p e2e --test tidb` is not part of `script/test`. Without the server
-//! each test fails and says how to get it.
+//! `script/lib/tidb` builds a server, which takes minutes: `cargo test -p e2e --test tidb` is not part of
+//! `script/test`. Without the server each test fails and says how to get it.
 
 #![allow(clippy::unwrap_used, reason = "code of tests")]
 
@@ -146,7 +147,8 @@ async fn answers_through_the_gateway_are_the_servers() {
     }
 }
 
-/// LOAD DATA LOCAL, and COM_STMT_SEND_LONG_DATA, COM_RESET_CONNECTION, COM_INIT_DB, cursors, as the command line client and a library use them.
+/// LOAD DATA LOCAL, and COM_STMT_SEND_LONG_DATA, COM_RESET_CONNECTION, COM_INIT_DB, cursors, as the command
+/// line client and a library use them.
 #[test]
 fn files_of_the_client_are_loaded() {
     let server = tidb("");
@@ -198,7 +200,8 @@ async fn accounts_log_in_as_at_the_server() {
         let error = Conn::new(as_user(user, password)).await.unwrap_err();
         assert_eq!(client::code(&error), 1045, "{error}");
     }
-    // The gateway takes it over a plain link of its own (RSA), and passes nothing readable on: TiDB without TLS refuses it.
+    // The gateway takes it over a plain link of its own (RSA), and passes nothing readable on: TiDB without
+    // TLS refuses it.
     let plain = in_front_of(&[&server]).cluster_tls("mode = \"off\"").start();
     let options = client::options(&plain)
         .user(Some("sha2"))
@@ -206,8 +209,8 @@ async fn accounts_log_in_as_at_the_server() {
     Conn::new(options).await.unwrap_err();
 }
 
-/// The id in the greeting is the gateway's, and stands for one session of one server: TiDB's reason to do nothing for a plain `KILL`
-/// behind a balancer is none here.
+/// The id in the greeting is the gateway's, and stands for one session of one server: TiDB's reason to do
+/// nothing for a plain `KILL` behind a balancer is none here.
 #[tokio::test]
 async fn a_statement_is_killed_on_whichever_server_it_is() {
     let servers = [tidb(""), tidb("")];
@@ -248,7 +251,8 @@ async fn a_statement_is_killed_on_whichever_server_it_is() {
     }
 }
 
-/// TiDB says nothing to those who come over its `max-server-connections`: it closes. The sessions that fill it go on.
+/// TiDB says nothing to those who come over its `max-server-connections`: it closes. The sessions that fill
+/// it go on.
 #[tokio::test]
 async fn a_full_server_keeps_its_sessions() {
     let (full, other) = (tidb("max-server-connections = 4"), tidb(""));

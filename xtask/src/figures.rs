@@ -1,5 +1,5 @@
-//! The figures by which the shape of this code is judged, computed from its text. Nothing here is a limit: `tidy` fails
-//! on none of them.
+//! The figures by which the shape of this code is judged, computed from its text. Nothing here is a limit:
+//! `tidy` fails on none of them.
 
 use std::path::{Path, PathBuf};
 

@@ -1,12 +1,12 @@
 //! The modules of a crate, and which of them import which.
 //!
-//! A module is a file, and what stands in inline modules is part of it. Modules for tests are left out: those declared
-//! under `#[cfg(test)]`, with all below them.
+//! A module is a file, and what stands in inline modules is part of it. Modules for tests are left out: those
+//! declared under `#[cfg(test)]`, with all below them.
 //!
-//! An import is a path that begins with `crate`, `self`, `super` or the name of a module declared in the same file, in a
-//! `use` or anywhere else in code, macros included. It is an import of the deepest module on it: `crate::a::b::f` of
-//! `a::b`, and `use super::f` of the module above, also where that only passes on what is in another one. That a module is
-//! declared (`mod b;`) is no import.
+//! An import is a path that begins with `crate`, `self`, `super` or the name of a module declared in the same
+//! file, in a `use` or anywhere else in code, macros included. It is an import of the deepest module on it:
+//! `crate::a::b::f` of `a::b`, and `use super::f` of the module above, also where that only passes on what is
+//! in another one. That a module is declared (`mod b;`) is no import.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -113,8 +113,8 @@ impl Modules {
         self.iter().map(|module| module.lines).sum()
     }
 
-    /// Pairs of modules that import each other. A module and one inside it are none: a folder passes on what is in it, and
-    /// what is in it stands on the folder's own types.
+    /// Pairs of modules that import each other. A module and one inside it are none: a folder passes on what
+    /// is in it, and what is in it stands on the folder's own types.
     pub(crate) fn mutual(&self) -> Vec<(&Name, &Name)> {
         let imports = |from: &Name, to: &Name| self.modules[from].imports.contains(to);
         let edges = self
@@ -126,8 +126,8 @@ impl Modules {
             .collect()
     }
 
-    /// The most modules of which each imports every other, directly or through others; empty where there is no cycle. Here
-    /// a module and one inside it count as any two.
+    /// The most modules of which each imports every other, directly or through others; empty where there is
+    /// no cycle. Here a module and one inside it count as any two.
     pub(crate) fn largest_cycle(&self) -> Vec<&Name> {
         let reached: BTreeMap<&Name, BTreeSet<&Name>> = self
             .modules
@@ -207,7 +207,8 @@ impl<'s> Paths<'s> {
             at: 0,
             found: Vec::new(),
         };
-        // Where `super` leads from: the module and the inline modules in it. A brace that opens none is `false`.
+        // Where `super` leads from: the module and the inline modules in it. A brace that opens none is
+        // `false`.
         let mut here = module.clone();
         let mut braces = Vec::new();
         while let Some(&token) = paths.tokens.get(paths.at) {

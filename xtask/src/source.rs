@@ -1,7 +1,8 @@
-//! A Rust file as far as the rules of `tidy` and the counts of `figures` need it: its code without comments and
-//! literals, its functions, and what of it is there for tests only.
+//! A Rust file as far as the rules of `tidy` and the counts of `figures` need it: its code without comments
+//! and literals, its functions, and what of it is there for tests only.
 //!
-//! This is a scanner, not a parser: it knows where comments, strings and braces begin and end, and nothing else.
+//! This is a scanner, not a parser: it knows where comments, strings and braces begin and end, and nothing
+//! else.
 
 use std::ops::Range;
 
@@ -72,8 +73,8 @@ impl Source {
         self.whole_words(word).next().is_some()
     }
 
-    /// Where the items under `#[cfg(test)]` are, with that attribute. Other conditions, such as `cfg(any(test, fuzzing))`,
-    /// are not looked at: what they hold is also built for something else.
+    /// Where the items under `#[cfg(test)]` are, with that attribute. Other conditions, such as
+    /// `cfg(any(test, fuzzing))`, are not looked at: what they hold is also built for something else.
     pub(crate) fn test_items(&self) -> Vec<Range<usize>> {
         let mut items: Vec<Range<usize>> = Vec::new();
         for (at, _) in self.code.match_indices("#[cfg(test)]") {

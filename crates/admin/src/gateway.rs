@@ -6,7 +6,8 @@ use serde::Serialize;
 
 /// The running gateway, as operators see it. Called on the control thread; must not block for long.
 pub trait Gateway: Send + Sync + 'static {
-    /// Whether new sessions are served; if they are, what is wrong all the same, in words: writes are refused, or wait.
+    /// Whether new sessions are served; if they are, what is wrong all the same, in words: writes are
+    /// refused, or wait.
     ///
     /// # Errors
     /// The reasons why not, in words: a shutdown has begun, a listener whose cluster has no server up.
@@ -21,15 +22,15 @@ pub trait Gateway: Send + Sync + 'static {
     /// What is logged now, as [`telemetry::log::LogHandle::level`].
     fn log_level(&self) -> String;
 
-    /// Changes what is logged, as [`telemetry::log::LogHandle::change_level`], or with the word `configured` makes it what the
-    /// configuration says. Returns what is logged then.
+    /// Changes what is logged, as [`telemetry::log::LogHandle::change_level`], or with the word `configured`
+    /// makes it what the configuration says. Returns what is logged then.
     ///
     /// # Errors
     /// Why the level is none, in words.
     fn change_log_level(&self, change: &str) -> Result<String, String>;
 
-    /// Reads the configuration again and applies what can be applied; returns what was changed and what was not, in
-    /// words.
+    /// Reads the configuration again and applies what can be applied; returns what was changed and what was
+    /// not, in words.
     ///
     /// # Errors
     /// What is wrong with the configuration, in words. The one in force stays.
@@ -38,7 +39,8 @@ pub trait Gateway: Send + Sync + 'static {
     /// The rows in memory. `None` where no `[cache]` is configured.
     fn cache(&self) -> Option<CacheStatus>;
 
-    /// Has mapping tables read again, and mappings that cannot be served tried again. False where no `[cache]` is configured.
+    /// Has mapping tables read again, and mappings that cannot be served tried again. False where no
+    /// `[cache]` is configured.
     fn flush_cache(&self) -> bool;
 }
 
@@ -138,7 +140,8 @@ pub struct CacheStatus {
     pub memory_bytes: u64,
     /// The most that it may be.
     pub memory_max_bytes: u64,
-    /// Mappings, in the order of the configuration, then those of mapping tables; then rows of these that are no mappings.
+    /// Mappings, in the order of the configuration, then those of mapping tables; then rows of these that are
+    /// no mappings.
     pub mappings: Vec<MappingStatus>,
 }
 
@@ -172,8 +175,9 @@ pub struct SessionStatus {
     pub user: String,
     /// Address of the client.
     pub client: String,
-    /// `login`, `client` (the session waits for its next command), `server` (for an answer), `stream`, and in mode `split` `seat` (for a
-    /// connection to a server), `primary` (for a server that takes writes) or `position` (until a server has what a read must see).
+    /// `login`, `client` (the session waits for its next command), `server` (for an answer), `stream`, and in
+    /// mode `split` `seat` (for a connection to a server), `primary` (for a server that takes writes) or
+    /// `position` (until a server has what a read must see).
     pub waits_for: String,
     /// To the quarter of a second.
     pub waiting_seconds: f64,

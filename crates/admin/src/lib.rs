@@ -1,4 +1,5 @@
-//! The HTTP side of Forebay, for operators: metrics, health, status, and the few things that are changed at run time.
+//! The HTTP side of Forebay, for operators: metrics, health, status, and the few things that are changed at
+//! run time.
 //!
 //! | request | answer |
 //! |---|---|
@@ -10,12 +11,12 @@
 //! | `PUT` or `POST /log?level=debug` | changes what is logged |
 //! | `PUT` or `POST /reload` | reads the configuration again |
 //!
-//! **There is no authentication.** Bind it to loopback or to a private address. Browsers are a way in from outside all
-//! the same: a page that an operator opens could have the browser send requests to that address. So requests that change
-//! something are refused if they carry `Origin` (see `refuse_browsers`).
+//! **There is no authentication.** Bind it to loopback or to a private address. Browsers are a way in from
+//! outside all the same: a page that an operator opens could have the browser send requests to that address.
+//! So requests that change something are refused if they carry `Origin` (see `refuse_browsers`).
 //!
-//! It runs on the control thread and never touches the data plane: what it needs it asks from a [`Gateway`], which the
-//! binary implements, so that this crate knows nothing of sessions and workers.
+//! It runs on the control thread and never touches the data plane: what it needs it asks from a [`Gateway`],
+//! which the binary implements, so that this crate knows nothing of sessions and workers.
 
 mod gateway;
 mod routes;

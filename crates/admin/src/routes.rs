@@ -114,7 +114,8 @@ async fn sessions(
 
 type Refused = (StatusCode, String);
 
-/// What stands behind the `?`. Whoever wrote something else is shown what there is: a slip such as `pined=true` would show all.
+/// What stands behind the `?`. Whoever wrote something else is shown what there is: a slip such as
+/// `pined=true` would show all.
 fn understood<Q>(query: Result<Query<Q>, QueryRejection>) -> Result<Q, Refused> {
     query.map(|Query(query)| query).map_err(|error| {
         let text = error.body_text();
@@ -173,12 +174,12 @@ async fn reload(State(sight): State<Sight>) -> Response {
 
 /// Refuses requests that change something and come from a page in a browser.
 ///
-/// Browsers send `Origin` with every PUT and POST, also to the page's own origin, so this holds against cross-site
-/// forms and against DNS rebinding alike, where a check of `Host` would have to know every name under which an operator
-/// reaches this address. Tools (`curl`, Kubernetes, Prometheus) do not send it. Reads are not refused: a page of another
-/// origin cannot see the answer. One that rebinds its own name to this address can see metrics and status, which hold
-/// names and addresses of servers but no secret; where that is too much, listen on loopback behind a proxy that checks
-/// `Host`.
+/// Browsers send `Origin` with every PUT and POST, also to the page's own origin, so this holds against
+/// cross-site forms and against DNS rebinding alike, where a check of `Host` would have to know every name
+/// under which an operator reaches this address. Tools (`curl`, Kubernetes, Prometheus) do not send it. Reads
+/// are not refused: a page of another origin cannot see the answer. One that rebinds its own name to this
+/// address can see metrics and status, which hold names and addresses of servers but no secret; where that is
+/// too much, listen on loopback behind a proxy that checks `Host`.
 async fn refuse_browsers(request: Request, next: Next) -> Response {
     let reads = matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS);
     if !reads && request.headers().contains_key(ORIGIN) {

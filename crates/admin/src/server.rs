@@ -1,7 +1,8 @@
 //! Connections: accepted, bounded, served.
 //!
-//! Every connection carries one request and has ten seconds for all of it. Without keep-alive that one deadline bounds a
-//! slow request, a slow reader and an idle connection alike; a scrape every few seconds does not miss the rest.
+//! Every connection carries one request and has ten seconds for all of it. Without keep-alive that one
+//! deadline bounds a slow request, a slow reader and an idle connection alike; a scrape every few seconds
+//! does not miss the rest.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};

@@ -1,7 +1,7 @@
 //! What a row costs, in bytes and in time: `cargo bench -p cache --bench store`.
 //!
-//! A million rows with keys of eight bytes. Times are those of the thread on its processor, and the best of several rounds, because the
-//! machine has other things to do as well.
+//! A million rows with keys of eight bytes. Times are those of the thread on its processor, and the best of
+//! several rounds, because the machine has other things to do as well.
 
 #![allow(clippy::expect_used)]
 

@@ -1,4 +1,5 @@
-//! The cache as a whole: one store, one feed, and on each worker a reader for Redis clients and point lookups.
+//! The cache as a whole: one store, one feed, and on each worker a reader for Redis clients and point
+//! lookups.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -30,7 +31,8 @@ pub struct Cache {
 }
 
 impl Cache {
-    /// Starts a cache of `cluster`. Its rows come later: [`states`](FeedStatus::states) tells how far they are.
+    /// Starts a cache of `cluster`. Its rows come later: [`states`](FeedStatus::states) tells how far they
+    /// are.
     ///
     /// # Errors
     /// See [`FeedError`].

@@ -1,4 +1,5 @@
-//! Rows of chosen tables in memory, fed by the binary log, served over the Redis protocol and as answers to point lookups.
+//! Rows of chosen tables in memory, fed by the binary log, served over the Redis protocol and as answers to
+//! point lookups.
 //!
 //! ```text
 //! primary's binary log → feed → store ┬→ redis  (GET, HGET …, where `protocol = "redis"`)

@@ -1,7 +1,7 @@
 //! Probes of all workers: whoever needs one first asks for all. Others hear what it was told.
 //!
-//! What is shared is the rule, a count, and the last answer. Each worker keeps its own connection to the primary, so one that hangs holds
-//! up the others for a moment only ([`OVERDUE`]).
+//! What is shared is the rule, a count, and the last answer. Each worker keeps its own connection to the
+//! primary, so one that hangs holds up the others for a moment only ([`OVERDUE`]).
 
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,7 +12,8 @@ use tokio::time::Instant;
 
 use crate::coherence::{Arrival, Position, Probe, ReadIndex, SourceId};
 
-/// Time after which another worker asks, too. Between servers that are far from each other each worker asks for itself.
+/// Time after which another worker asks, too. Between servers that are far from each other each worker asks
+/// for itself.
 const OVERDUE: Duration = Duration::from_millis(10);
 
 /// See the module.

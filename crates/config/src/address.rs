@@ -74,8 +74,9 @@ impl ServerAddress {
     /// What an address looks like, for error messages and the reference.
     pub(crate) const KIND: &str = "\"host\", \"host:port\", \"[IPv6]:port\" or a socket's absolute path";
 
-    /// Reads `HOST`, `HOST:PORT`, `[IPV6]`, `[IPV6]:PORT`, `/PATH` or `unix:/PATH`; the port is 3306 where none is
-    /// given. `None` for anything else, such as an IPv6 address without brackets (its port would be a guess).
+    /// Reads `HOST`, `HOST:PORT`, `[IPV6]`, `[IPV6]:PORT`, `/PATH` or `unix:/PATH`; the port is 3306 where
+    /// none is given. `None` for anything else, such as an IPv6 address without brackets (its port would be a
+    /// guess).
     pub(crate) fn parse(text: &str) -> Option<Self> {
         if let Some(path) = unix_path(text) {
             return path.map(Self::Unix);
@@ -159,8 +160,9 @@ fn parse_port(text: &str) -> Option<u16> {
     (port != 0).then_some(port)
 }
 
-/// Letters, digits, `-`, `_` and `.`: also container names that are no proper DNS names. What ends like an IPv4 address must be one:
-/// no name does (RFC 3696, 2), and a slip in an address would be looked up in vain for ever.
+/// Letters, digits, `-`, `_` and `.`: also container names that are no proper DNS names. What ends like an
+/// IPv4 address must be one: no name does (RFC 3696, 2), and a slip in an address would be looked up in vain
+/// for ever.
 fn is_host_name(host: &str) -> bool {
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
     let last = host.trim_end_matches('.').rsplit('.').next().unwrap_or_default();

@@ -1,4 +1,5 @@
-//! Sizes as operators write them: a whole number and a unit, `"512MiB"`, `"4GiB"`. Units are powers of 1024, and say so.
+//! Sizes as operators write them: a whole number and a unit, `"512MiB"`, `"4GiB"`. Units are powers of 1024,
+//! and say so.
 
 use std::fmt;
 

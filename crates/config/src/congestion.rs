@@ -1,7 +1,8 @@
 //! The option `congestion`: which of the kernel's congestion controls a TCP connection has.
 //!
-//! What the kernel has, and what this process may set of it, is looked at when a file is read and never again: a name that
-//! cannot be set is a mistake with a place, and whoever makes connections is told what `auto` comes to.
+//! What the kernel has, and what this process may set of it, is looked at when a file is read and never
+//! again: a name that cannot be set is a mistake with a place, and whoever makes connections is told what
+//! `auto` comes to.
 
 use std::fs;
 

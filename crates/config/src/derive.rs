@@ -64,7 +64,8 @@ fn used_by_roles(config: &Config) -> BTreeSet<String> {
     splits.chain(cached).chain(mirrored).cloned().collect()
 }
 
-/// What stands for itself only once secrets have been read: a check and a cache that use the account of the monitor.
+/// What stands for itself only once secrets have been read: a check and a cache that use the account of the
+/// monitor.
 pub(crate) fn inherit(config: &mut Config) {
     for cluster in config.clusters.values_mut() {
         let (check, Some(monitor)) = (&mut cluster.check, &cluster.monitor) else {

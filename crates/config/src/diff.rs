@@ -9,7 +9,8 @@ use crate::value::Value;
 /// One option that differs. Secrets show as `***`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
-    /// The option, elements of lists by their name: `listener[127.0.0.1:6033].tls.mode`, `cluster.main.servers[db1]`.
+    /// The option, elements of lists by their name: `listener[127.0.0.1:6033].tls.mode`,
+    /// `cluster.main.servers[db1]`.
     pub path: String,
     pub reload: Reload,
     /// `None` where it was added.

@@ -31,7 +31,8 @@ impl fmt::Display for Reload {
 /// One line of the reference.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OptionDoc {
-    /// Where the option stands: `listener.tls.mode` is `mode` in `[listener.tls]`; `NAME` is a name of your choice.
+    /// Where the option stands: `listener.tls.mode` is `mode` in `[listener.tls]`; `NAME` is a name of your
+    /// choice.
     pub path: String,
     /// What a value looks like.
     pub kind: String,
@@ -50,7 +51,8 @@ pub fn options() -> &'static [OptionDoc] {
     static OPTIONS: LazyLock<Vec<OptionDoc>> = LazyLock::new(|| {
         let mut options: Vec<OptionDoc> = Vec::new();
         Config::list_options("", &mut options);
-        // TOML takes what follows a table's header for part of that table, so sections must not be interleaved.
+        // TOML takes what follows a table's header for part of that table, so sections must not be
+        // interleaved.
         let mut sections: Vec<String> = Vec::new();
         for option in &options {
             if !sections.iter().any(|section| section == option.section()) {
@@ -102,8 +104,8 @@ impl OptionDoc {
     }
 }
 
-/// The whole reference as plain text, as `forebay docs options` prints it: lines of at most 100 columns but for words
-/// that are longer.
+/// The whole reference as plain text, as `forebay docs options` prints it: lines of at most 100 columns but
+/// for words that are longer.
 pub fn text() -> String {
     let mut out = String::new();
     let mut current = None;

@@ -49,7 +49,8 @@ pub(crate) fn parse(text: &str) -> Option<Duration> {
         .map(Duration::from_millis)
 }
 
-/// The shortest text that [`parse`] reads back as the same duration; precision below a millisecond is dropped.
+/// The shortest text that [`parse`] reads back as the same duration; precision below a millisecond is
+/// dropped.
 pub(crate) fn show(duration: Duration) -> String {
     let millis = duration.as_millis();
     if millis == 0 {

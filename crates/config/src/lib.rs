@@ -2,12 +2,12 @@
 //!
 //! `schema` is the table: an option's name, type, default, bounds, reload class and documentation stand
 //! together there, and parsing, error messages, the reference ([`docs`]) and reload ([`Config::diff`]) come
-//! from that table. [`Config::load`] reads a TOML file and answers with a complete, validated [`Config`] or with
-//! every mistake in it, each with its place.
+//! from that table. [`Config::load`] reads a TOML file and answers with a complete, validated [`Config`] or
+//! with every mistake in it, each with its place.
 //!
 //! This crate knows nothing about sockets, TLS or logging; what it says about a file is only that it can be
-//! read, and about the kernel only which congestion controls it has. Nothing here is global: whoever needs an option
-//! is handed the section that holds it.
+//! read, and about the kernel only which congestion controls it has. Nothing here is global: whoever needs an
+//! option is handed the section that holds it.
 
 mod address;
 mod byte_size;

@@ -12,9 +12,10 @@ use crate::value::Value;
 use crate::{congestion, derive, files, users_file, validate};
 
 impl Config {
-    /// Reads and checks the file, the files it names, the secrets it refers to, and the congestion controls that it
-    /// wants of the kernel. Relative paths in it start at its own folder, and are absolute in the result where the path
-    /// given here is. Accounts of the users file stand in [`Config::users`] after those of the file itself.
+    /// Reads and checks the file, the files it names, the secrets it refers to, and the congestion controls
+    /// that it wants of the kernel. Relative paths in it start at its own folder, and are absolute in the
+    /// result where the path given here is. Accounts of the users file stand in [`Config::users`] after those
+    /// of the file itself.
     ///
     /// # Errors
     /// Every mistake with its place, or the reason why the file cannot be read.
@@ -25,8 +26,8 @@ impl Config {
         read(&text, &file, path.parent())
     }
 
-    /// Reads and checks a text without looking at anything else: files it names need not exist, and a password that
-    /// comes from a file or the environment stays `None`.
+    /// Reads and checks a text without looking at anything else: files it names need not exist, and a
+    /// password that comes from a file or the environment stays `None`.
     ///
     /// # Errors
     /// Every mistake with its place; `file_name` is the file in these messages.
@@ -66,8 +67,8 @@ fn read(text: &str, file: &str, folder: Option<&Path>) -> Result<Config, ConfigE
     }
 }
 
-/// The text as TOML; `None` after its mistakes were told. What a parser makes of the rest of a broken text is a guess, and
-/// mistakes in a guess mislead.
+/// The text as TOML; `None` after its mistakes were told. What a parser makes of the rest of a broken text is
+/// a guess, and mistakes in a guess mislead.
 pub(crate) fn root<'t>(text: &'t str, report: &mut Report<'_>) -> Option<Spanned<DeValue<'t>>> {
     let (root, broken) = DeTable::parse_recoverable(text);
     // Behind a bracket that is not closed everything is wrong, down to the end of the file.
@@ -106,7 +107,8 @@ pub(crate) fn root<'t>(text: &'t str, report: &mut Report<'_>) -> Option<Spanned
         .then(|| Spanned::new(span, DeValue::Table(root.into_inner())))
 }
 
-/// Where the bracket stands that has no counterpart, as far as that can be told by looking back for the last one.
+/// Where the bracket stands that has no counterpart, as far as that can be told by looking back for the last
+/// one.
 fn bracket_hint(text: &str, at: usize) -> Option<String> {
     let before = text.get(..at)?;
     let bracket = before.rfind(['[', '{'])?;
@@ -117,7 +119,8 @@ fn bracket_hint(text: &str, at: usize) -> Option<String> {
     ))
 }
 
-/// What is probably meant, where the parser's words leave whoever reads them alone. Never the value, which may be a password.
+/// What is probably meant, where the parser's words leave whoever reads them alone. Never the value, which
+/// may be a password.
 fn syntax_hint(message: &str, text: &str, at: usize) -> Option<String> {
     let before = text.get(..at).unwrap_or_default();
     let begin = before.rfind(['\n', '=', '[', ',']).map_or(0, |place| place + 1);

@@ -11,9 +11,9 @@ const LENGTH_MAX: usize = 10_000;
 /// Memory that one compiled expression may take, and as much again for what it caches while it runs.
 const REGEX_SIZE_MAX: usize = 1 << 20;
 
-/// A regular expression, compiled. Searches in time proportional to the text: there is no looking back, neither with
-/// `\1` nor around. Case is ignored unless it says `(?-i)`, and `.` is any byte, newlines too: a statement may have
-/// several lines, and be in any charset.
+/// A regular expression, compiled. Searches in time proportional to the text: there is no looking back,
+/// neither with `\1` nor around. Case is ignored unless it says `(?-i)`, and `.` is any byte, newlines too: a
+/// statement may have several lines, and be in any charset.
 #[derive(Clone)]
 pub struct Pattern {
     text: String,
@@ -70,8 +70,8 @@ impl Pattern {
         self.regex.is_match(text)
     }
 
-    /// `text` with the first match, or every match, replaced; `None` where there is no match or where the result
-    /// would have more than `max` bytes.
+    /// `text` with the first match, or every match, replaced; `None` where there is no match or where the
+    /// result would have more than `max` bytes.
     #[must_use]
     pub fn replace(&self, text: &[u8], replacement: &str, all: bool, max: usize) -> Option<Vec<u8>> {
         let mut out = Vec::new();

@@ -1,7 +1,7 @@
 //! What is learnt while a file is read: where each option stands, and every mistake.
 //!
-//! An option is named by its path into the file (`listener[0].tls.cert`, `cluster.main.servers[1]`), the same words
-//! that the operator sees.
+//! An option is named by its path into the file (`listener[0].tls.cert`, `cluster.main.servers[1]`), the same
+//! words that the operator sees.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;

@@ -4,8 +4,8 @@ use std::fmt;
 
 use zeroize::Zeroizing;
 
-/// A password or other secret. `Debug` prints `***`, there is no `Display`, and whoever needs the bytes says so by
-/// calling [`Secret::reveal`]. Its memory is overwritten when it is dropped.
+/// A password or other secret. `Debug` prints `***`, there is no `Display`, and whoever needs the bytes says
+/// so by calling [`Secret::reveal`]. Its memory is overwritten when it is dropped.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Secret(Zeroizing<String>);
 

@@ -1,5 +1,5 @@
-//! The two macros the table of options is written in: [`section!`] for a TOML table and its options, [`choice!`] for
-//! a word from a fixed set.
+//! The two macros the table of options is written in: [`section!`] for a TOML table and its options,
+//! [`choice!`] for a word from a fixed set.
 //!
 //! An option reads
 //!
@@ -8,13 +8,15 @@
 //! pub backlog: u32 = default(1024) unit "connections" in 1..=65_535, Restart;
 //! ```
 //!
-//! - `required`, `default(VALUE)`, or `default(VALUE, "in words")` where the value depends on the machine or on other
-//!   options; `internal(VALUE)` is a field that is no option;
+//! - `required`, `default(VALUE)`, or `default(VALUE, "in words")` where the value depends on the machine or
+//!   on other options; `internal(VALUE)` is a field that is no option;
 //! - `as "key"` after the name where the key in TOML is another word than the field;
-//! - `formerly "key"` after that where earlier versions had another key: it is still understood, and a notice says the new one;
+//! - `formerly "key"` after that where earlier versions had another key: it is still understood, and a notice
+//!   says the new one;
 //! - what a change of it takes in a running gateway: [`Reload`]. For a table: adding or removing it.
 //!
-//! From it come the struct's field, its reading with all errors, its line in the reference and its comparison.
+//! From it come the struct's field, its reading with all errors, its line in the reference and its
+//! comparison.
 
 use std::ops::RangeInclusive;
 
@@ -80,8 +82,8 @@ pub(crate) struct Field<T> {
 }
 
 impl<T: Value> Field<T> {
-    /// The option's value from `table`: what is written, else the default. A mistake is told to `report`, and a
-    /// stand-in is answered so that reading goes on.
+    /// The option's value from `table`: what is written, else the default. A mistake is told to `report`, and
+    /// a stand-in is answered so that reading goes on.
     pub(crate) fn read(self, table: &Table<'_, '_>, report: &mut Report<'_>) -> T {
         let path = join(&table.path, self.key);
         let written = table.entries.iter().find(|entry| entry.0 == self.key);
@@ -187,8 +189,9 @@ pub(crate) struct Table<'f, 'i> {
 }
 
 impl<'f, 'i> Table<'f, 'i> {
-    /// Opens a table and reports keys that are no option of it. A plain value stands for a table with the option
-    /// `short` alone, where the section has such an option. `former` are keys of earlier versions, each with its present one.
+    /// Opens a table and reports keys that are no option of it. A plain value stands for a table with the
+    /// option `short` alone, where the section has such an option. `former` are keys of earlier versions,
+    /// each with its present one.
     pub(crate) fn open(
         found: &'f Spanned<DeValue<'i>>,
         path: &str,

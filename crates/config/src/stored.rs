@@ -1,7 +1,7 @@
 //! What servers store of a password, as a `[[user]]` may give it in the password's place.
 //!
-//! Here is its form alone, so that a mistake is told at its line; what it means, and whether a password fits, is
-//! `mysql_wire::auth`'s to say.
+//! Here is its form alone, so that a mistake is told at its line; what it means, and whether a password fits,
+//! is `mysql_wire::auth`'s to say.
 
 use zeroize::Zeroizing;
 
@@ -32,8 +32,8 @@ pub(crate) fn is_sha1(digits: &str) -> bool {
     digits.len() == SHA1_DIGITS && digits.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
-/// A hash of `caching_sha2_password` or `sha256_password` as servers store it, of what a configuration says: the same, or its bytes in
-/// hexadecimal behind `0x`. `None` where it is neither.
+/// A hash of `caching_sha2_password` or `sha256_password` as servers store it, of what a configuration says:
+/// the same, or its bytes in hexadecimal behind `0x`. `None` where it is neither.
 #[must_use]
 pub fn sha2_hash(written: &Secret) -> Option<Zeroizing<Vec<u8>>> {
     let text = written.reveal();

@@ -1,7 +1,7 @@
 //! "Did you mean": the known word that is closest to a misspelled one.
 
-/// The word of `known` nearest to `word`, if it is near enough that a slip of the fingers explains it: at most one
-/// edit in three characters.
+/// The word of `known` nearest to `word`, if it is near enough that a slip of the fingers explains it: at
+/// most one edit in three characters.
 pub(crate) fn nearest<'k>(word: &str, known: impl IntoIterator<Item = &'k str>) -> Option<&'k str> {
     let allowed = (word.chars().count() / 3).max(1);
     known
@@ -12,7 +12,8 @@ pub(crate) fn nearest<'k>(word: &str, known: impl IntoIterator<Item = &'k str>) 
         .map(|(_, candidate)| candidate)
 }
 
-/// What HAProxy, ProxySQL and others call it, and what it is called here. Several may fit: the first one that is known counts.
+/// What HAProxy, ProxySQL and others call it, and what it is called here. Several may fit: the first one that
+/// is known counts.
 const ELSEWHERE: [(&str, &str); 29] = [
     ("active", "enabled"),
     ("client_addr", "client"),
@@ -57,8 +58,9 @@ pub(crate) fn hint<'k>(word: &str, known: impl IntoIterator<Item = &'k str>) -> 
     meant.map(|candidate| format!("did you mean `{candidate}`?"))
 }
 
-/// Edits (insert, delete, replace, swap of neighbours; case and `-` for `_` are free) that make one word of the
-/// other. Words whose lengths already differ by more than `allowed` are not compared: hostile input stays cheap.
+/// Edits (insert, delete, replace, swap of neighbours; case and `-` for `_` are free) that make one word of
+/// the other. Words whose lengths already differ by more than `allowed` are not compared: hostile input stays
+/// cheap.
 fn distance(left: &str, right: &str, allowed: usize) -> usize {
     let fold = |word: &str| {
         word.chars()

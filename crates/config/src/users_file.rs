@@ -1,6 +1,7 @@
 //! The users file: accounts that are kept apart from the rest of the configuration.
 //!
-//! The same `[[user]]` tables under the same rules, and nothing else. Its mistakes are told with its own name and lines.
+//! The same `[[user]]` tables under the same rules, and nothing else. Its mistakes are told with its own name
+//! and lines.
 
 use std::path::Path;
 
@@ -10,8 +11,8 @@ use crate::schema::{Config, User, UsersFile};
 use crate::value::Value;
 use crate::{files, load, validate};
 
-/// Reads the users file that `config` names, where it names one: the accounts, and what is to be said of options under names of
-/// earlier versions. That it cannot be read is a mistake of the option in `report`.
+/// Reads the users file that `config` names, where it names one: the accounts, and what is to be said of
+/// options under names of earlier versions. That it cannot be read is a mistake of the option in `report`.
 ///
 /// # Errors
 /// Every mistake in it, with its place.

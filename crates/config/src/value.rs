@@ -28,8 +28,8 @@ pub(crate) type Found<'f> = Spanned<DeValue<'f>>;
 
 /// A type an option can have.
 pub(crate) trait Value: Sized + PartialEq {
-    /// What a right value looks like, examples in parentheses at the end: the `expected …` of an error and the type in
-    /// the reference.
+    /// What a right value looks like, examples in parentheses at the end: the `expected …` of an error and
+    /// the type in the reference.
     fn kind() -> String;
 
     /// Reads the value of the option `path`. `None` after the mistake was told to `report`.

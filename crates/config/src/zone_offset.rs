@@ -1,4 +1,5 @@
-//! Time zones as a distance from UTC: `"+00:00"`, `"-05:30"`. No names: what a name means changes with a file.
+//! Time zones as a distance from UTC: `"+00:00"`, `"-05:30"`. No names: what a name means changes with a
+//! file.
 
 use std::fmt;
 

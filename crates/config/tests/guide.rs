@@ -1,4 +1,5 @@
-//! Every piece of configuration in the guide and the README is right: options that there are, with values that they take.
+//! Every piece of configuration in the guide and the README is right: options that there are, with values
+//! that they take.
 
 #![allow(
     clippy::unwrap_used,

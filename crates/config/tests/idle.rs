@@ -92,7 +92,8 @@ fn listeners_that_rules_do_not_reach_are_named() {
     );
 }
 
-/// A cluster that gets copies has a pool for them, Redis clients log in with accounts, and what is as it is anyway is no slip.
+/// A cluster that gets copies has a pool for them, Redis clients log in with accounts, and what is as it is
+/// anyway is no slip.
 #[test]
 fn what_somebody_looks_at_is_not_told() {
     let split = listener("split", "mode = \"split\"");

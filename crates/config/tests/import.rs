@@ -10,7 +10,8 @@ use config::import::proxysql;
 use expect_test::{ExpectFile, expect_file};
 use proptest::prelude::*;
 
-/// Compares the result, with the list of what has no equal at its end, and reads it as the configuration that it is.
+/// Compares the result, with the list of what has no equal at its end, and reads it as the configuration that
+/// it is.
 fn becomes(text: &str, expected: ExpectFile) -> Config {
     let imported = proxysql(text).unwrap();
     let notes: String = imported
@@ -48,7 +49,8 @@ fn galera_from_mysqldump() {
     assert_eq!(config.users[0].password.as_ref().unwrap().reveal(), "se'cret");
 }
 
-/// ProxySQL's manual takes hashes of `caching_sha2_password` from servers in hexadecimal: their salts are no text.
+/// ProxySQL's manual takes hashes of `caching_sha2_password` from servers in hexadecimal: their salts are no
+/// text.
 #[test]
 fn hashes_are_taken_whatever_their_salt_is() {
     let stored = b"$A$00A$dn-BR|rrde\x02\x0c\x16s\x1bd(\x01HtJX3cKCn7frzabIe127YUHrbdx9uRuEOt183QgksBEs.";
@@ -241,7 +243,8 @@ fn what_cannot_be_read_is_told_with_its_line() {
 }
 
 proptest! {
-    /// Whatever is cut out of a dump: an answer, and what is answered is a configuration or says what it lacks.
+    /// Whatever is cut out of a dump: an answer, and what is answered is a configuration or says what it
+    /// lacks.
     #[test]
     fn a_broken_dump_is_answered(from in 0..12_000_usize, length in 0..400_usize) {
         let text = include_str!("import/replication.sql");

@@ -12,7 +12,8 @@ use config::{Balance, CheckKind, Config, Mode, OnDown};
 use expect_test::{Expect, ExpectFile, expect, expect_file};
 use proptest::prelude::*;
 
-/// Compares the result, with the list of what has no equal at its end, and reads it as the configuration that it is.
+/// Compares the result, with the list of what has no equal at its end, and reads it as the configuration that
+/// it is.
 fn becomes(text: &str, expected: ExpectFile) -> Config {
     let imported = haproxy(text).unwrap();
     let notes: String = imported
@@ -28,7 +29,8 @@ fn becomes(text: &str, expected: ExpectFile) -> Config {
     }
 }
 
-/// Every line of a section that says something is named in the result, or is within a section that is left out as a whole.
+/// Every line of a section that says something is named in the result, or is within a section that is left
+/// out as a whole.
 fn every_line_is_told_of(text: &str, result: &str) {
     let numbers = |line: &str| -> BTreeSet<usize> {
         let digits = line
@@ -317,7 +319,8 @@ fn files_of_something_else_are_told_for_what_they_are() {
 }
 
 proptest! {
-    /// Whatever is cut out of a file: an answer, and what is answered is a configuration or says what it lacks.
+    /// Whatever is cut out of a file: an answer, and what is answered is a configuration or says what it
+    /// lacks.
     #[test]
     fn a_broken_file_is_answered(from in 0..2_400_usize, length in 0..400_usize) {
         for text in [include_str!("import/writes-and-reads.cfg"), include_str!("import/galera.cfg"), include_str!("import/tls.cfg")] {

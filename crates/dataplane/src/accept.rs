@@ -1,5 +1,5 @@
-//! The acceptor: one thread that takes connections from all listeners and gives each to the worker with the fewest
-//! sessions, so that twenty long-lived connections spread evenly.
+//! The acceptor: one thread that takes connections from all listeners and gives each to the worker with the
+//! fewest sessions, so that twenty long-lived connections spread evenly.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -19,7 +19,8 @@ use tracing::{error, info};
 use crate::gateway::{ListenerState, Shared};
 use crate::worker::Message;
 
-/// How long to wait before the next try when the process has run out of file descriptors or the kernel of memory.
+/// How long to wait before the next try when the process has run out of file descriptors or the kernel of
+/// memory.
 const EXHAUSTED_PAUSE: Duration = Duration::from_millis(100);
 
 /// What the acceptor is told.

@@ -1,8 +1,8 @@
-//! Who may log in at listeners of mode `split`: the configured accounts, and behind them those of the cluster's servers, as far
-//! as they are read or tried.
+//! Who may log in at listeners of mode `split`: the configured accounts, and behind them those of the
+//! cluster's servers, as far as they are read or tried.
 //!
-//! All workers share one value of this, through reloads: a session that changes its user is measured by the accounts of that
-//! moment.
+//! All workers share one value of this, through reloads: a session that changes its user is measured by the
+//! accounts of that moment.
 
 use std::sync::Arc;
 
@@ -49,7 +49,8 @@ impl Accounts {
         self.users.store(Arc::new(users));
     }
 
-    /// Whether any account of this cluster, listed or not, may have to send the password itself: then all that fail are asked for it.
+    /// Whether any account of this cluster, listed or not, may have to send the password itself: then all
+    /// that fail are asked for it.
     pub(crate) fn want_passwords(&self, cluster: &Cluster) -> bool {
         cluster.accounts().is_some() || cluster.passes_accounts() || self.users.load().wants_passwords()
     }
@@ -83,14 +84,14 @@ impl Accounts {
         }
     }
 
-    /// Whether the configuration says of no account where it comes from. Listeners of mode `split` let nobody in then; clients that speak no
-    /// MySQL are left to the servers, as those of mode `session` are.
+    /// Whether the configuration says of no account where it comes from. Listeners of mode `split` let nobody
+    /// in then; clients that speak no MySQL are left to the servers, as those of mode `session` are.
     pub(crate) fn names_none(&self, cluster: &Cluster) -> bool {
         self.users.load().is_empty() && cluster.config().accounts.from == AccountsFrom::Configured
     }
 
-    /// What to log in with on servers, where a server decides ([`Applicant::passes`]) and has let the applicant in. Never
-    /// without a password: nobody would have shown anything.
+    /// What to log in with on servers, where a server decides ([`Applicant::passes`]) and has let the
+    /// applicant in. Never without a password: nobody would have shown anything.
     ///
     /// # Errors
     /// No server could be asked, or it refuses the account for another reason than its password.
@@ -145,13 +146,14 @@ impl Accounts {
     }
 }
 
-/// Whether servers take a name for another one: it would be one account for them, and another for all that goes by names here.
+/// Whether servers take a name for another one: it would be one account for them, and another for all that
+/// goes by names here.
 pub(crate) fn is_an_alias(name: &[u8], cluster: &Cluster) -> bool {
     as_servers_read(name, cluster.is_mariadb()) != name
 }
 
-/// The name of an account as servers read it in a login: up to a zero byte, without one pair of quotes around it, and no longer than names may
-/// be (`parse_client_handshake_packet` of both).
+/// The name of an account as servers read it in a login: up to a zero byte, without one pair of quotes around
+/// it, and no longer than names may be (`parse_client_handshake_packet` of both).
 pub(crate) fn as_servers_read(name: &[u8], is_mariadb: bool) -> &[u8] {
     let name = name.split(|&byte| byte == 0).next().unwrap_or_default();
     let name = match name {

@@ -1,5 +1,5 @@
-//! What the gateway has to change or say itself: connection ids in `KILL`, the login within a session, and the
-//! last words of a server.
+//! What the gateway has to change or say itself: connection ids in `KILL`, the login within a session, and
+//! the last words of a server.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -26,11 +26,13 @@ use crate::worker::Message;
 /// The longest thing a server may say unasked: an error packet with a message of 512 bytes, and some.
 const LAST_WORDS_MAX: usize = 1024;
 
-/// Sends a `KILL` with the connection id that the server knows. Ids that are not ours, or nobody's, go as they are.
+/// Sends a `KILL` with the connection id that the server knows. Ids that are not ours, or nobody's, go as
+/// they are.
 ///
-/// A session on another server of the cluster is reached by the account of the checks, where there is one, if it is the same user's or its
-/// own server says that the user may end those of others. Without an account, the gateway ends the session itself where the whole connection
-/// is to end; where only the statement is, the client's server answers for an id it does not know (1094).
+/// A session on another server of the cluster is reached by the account of the checks, where there is one, if
+/// it is the same user's or its own server says that the user may end those of others. Without an account,
+/// the gateway ends the session itself where the whole connection is to end; where only the statement is, the
+/// client's server answers for an id it does not know (1094).
 pub(crate) async fn kill(session: &mut Session, head: CommandHead, kill: Kill) -> Result<Exchanged, Broken> {
     let registry = &session.worker.shared.registry;
     let found = is_ours(kill.id).then(|| registry.find(kill.id)).flatten();
@@ -58,15 +60,16 @@ pub(crate) async fn kill(session: &mut Session, head: CommandHead, kill: Kill) -
         None if has_account => kill_in_pool(session, head, kill, &place).await,
         _ if !kill.query_only => {
             session.worker.shared.kill(place.worker, kill.id);
-            // The server is asked for an OK of its own, with its status flags, by a statement that does nothing.
+            // The server is asked for an OK of its own, with its status flags, by a statement that does
+            // nothing.
             send_instead(session, head, "DO 0").await
         }
         _ => relay::forward(session, head).await,
     }
 }
 
-/// Whether a session is the same user's, or the user may end those of others: what a server asks, too. Sessions of other clusters are
-/// other servers' sessions, where the user's rights say nothing.
+/// Whether a session is the same user's, or the user may end those of others: what a server asks, too.
+/// Sessions of other clusters are other servers' sessions, where the user's rights say nothing.
 async fn may_kill(session: &mut Session, place: &Place) -> Result<bool, Broken> {
     if place.cluster != session.listener.cluster_serial {
         return Ok(false);
@@ -164,8 +167,8 @@ async fn refuse(
     Ok(Exchanged::Sent)
 }
 
-/// TiDB takes a plain `KILL` for one that a balancer may have brought to the wrong server, and does nothing. That the id is this server's
-/// is known here.
+/// TiDB takes a plain `KILL` for one that a balancer may have brought to the wrong server, and does nothing.
+/// That the id is this server's is known here.
 fn in_words_of(kill: Kill, server: Option<&ServerProfile>) -> Kill {
     let tidb = kill.tidb || !kill.soft && server.is_some_and(ServerProfile::is_tidb);
     Kill { tidb, ..kill }
@@ -181,7 +184,8 @@ pub(crate) fn kill_text(kill: Kill, thread_id: u32) -> String {
     format!("KILL {how}{what}{thread_id}")
 }
 
-/// Sends a statement in the place of the command that the client sent, which is dropped. The response is the client's.
+/// Sends a statement in the place of the command that the client sent, which is dropped. The response is the
+/// client's.
 async fn send_instead(session: &mut Session, head: CommandHead, text: &str) -> Result<Exchanged, Broken> {
     session.wires.up.discard(PacketHeader::LEN + head.payload_len);
     let mut payload = vec![Command::QUERY.0];
@@ -255,7 +259,8 @@ pub(crate) async fn change_user(session: &mut Session, head: CommandHead) -> Res
             let registry = &session.worker.shared.registry;
             registry.rename(session.control.id, user.into());
         }
-        // The client has the server's error, and whether the connection goes on is for the server to say, for a while.
+        // The client has the server's error, and whether the connection goes on is for the server to say, for
+        // a while.
         Changed::Refused { is_denied, .. } => {
             if is_denied && session.control.login_failed() >= session.listener.config.login_failures_max {
                 session.error_sequence = None;
@@ -271,8 +276,8 @@ pub(crate) async fn change_user(session: &mut Session, head: CommandHead) -> Res
 pub(crate) enum Unasked {
     /// Nothing yet, or the start of an error packet.
     Unfinished,
-    /// An error packet of so many bytes, header included: why the server ends the connection, or that the last
-    /// command, which has no answer, was malformed (MySQL).
+    /// An error packet of so many bytes, header included: why the server ends the connection, or that the
+    /// last command, which has no answer, was malformed (MySQL).
     Error(usize),
     /// What nothing in the protocol allows here.
     Nonsense,

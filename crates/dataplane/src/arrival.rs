@@ -169,7 +169,8 @@ impl Drop for OnServer {
     }
 }
 
-/// Says why, to a connection that is over a limit, in the one packet that a client reads before it says anything.
+/// Says why, to a connection that is over a limit, in the one packet that a client reads before it says
+/// anything.
 pub(crate) async fn turn_away(worker: Rc<Worker>, accepted: Accepted, listener: Arc<ListenerState>) {
     let error = SessionError::TooManySessions;
     let series = worker.metrics.listener(&listener.config.name);
@@ -411,8 +412,9 @@ async fn log_in(
     }
 }
 
-/// A server that greets. One that takes the connection and does not, says no in place of its greeting, or goes, knows nothing of the
-/// client yet: another one is tried. The client hears why only where there is none.
+/// A server that greets. One that takes the connection and does not, says no in place of its greeting, or
+/// goes, knows nothing of the client yet: another one is tried. The client hears why only where there is
+/// none.
 async fn find_server(
     worker: &Worker,
     control: &Control,
@@ -470,8 +472,8 @@ async fn find_server(
     }
 }
 
-/// What comes of a wait in which nothing is left undone when the session is told to end. It is taken by reference: by value its
-/// room would be needed twice.
+/// What comes of a wait in which nothing is left undone when the session is told to end. It is taken by
+/// reference: by value its room would be needed twice.
 async fn unless_told<W: Future + Unpin>(
     control: &Control,
     listener: &ListenerState,
@@ -533,8 +535,8 @@ pub(crate) fn shown_user(user: &[u8]) -> Box<str> {
     String::from_utf8_lossy(&user[..user.len().min(USER_SHOWN)]).into()
 }
 
-/// Puts the session on a server. One that was removed in this moment has told its sessions to end before this one was
-/// among them.
+/// Puts the session on a server. One that was removed in this moment has told its sessions to end before this
+/// one was among them.
 fn attach(control: &Control, listener: &ListenerState, server: &Server) {
     control.attach(listener.key(server));
     if server.state().status == Status::Removed {

@@ -1,8 +1,8 @@
 //! Authentication between a client and a server that may not be reached the same way.
 //!
-//! Whatever the plugin, its packets are passed on as they are: the server decides. Only where one link is secure (TLS or
-//! a Unix socket) and the other is not do the plugins that send the password behave differently on the two, and
-//! here is where the two ways are joined:
+//! Whatever the plugin, its packets are passed on as they are: the server decides. Only where one link is
+//! secure (TLS or a Unix socket) and the other is not do the plugins that send the password behave
+//! differently on the two, and here is where the two ways are joined:
 //!
 //! | plugin | secure link | plain link |
 //! |---|---|---|
@@ -11,12 +11,13 @@
 //! | `mysql_clear_password`, `dialog` | the password | the password |
 //! | `authentication_openid_connect_client` | a token that is as good as a password | the same |
 //!
-//! Sources: <https://dev.mysql.com/doc/dev/mysql-server/latest/page_caching_sha2_authentication_exchanges.html>,
+//! Sources:
+//! <https://dev.mysql.com/doc/dev/mysql-server/latest/page_caching_sha2_authentication_exchanges.html>,
 //! `sql/auth/sha2_password.cc` and `sql-common/client_authentication.cc` of MySQL 9.
 //!
-//! A password that a client sent over a secure link never goes on in the clear over a plain one: it is encrypted with the
-//! server's key, or the login is refused. The state machine does no I/O; [`AuthRelay::server_said`] and
-//! [`AuthRelay::client_said`] take a payload and say what to do with it.
+//! A password that a client sent over a secure link never goes on in the clear over a plain one: it is
+//! encrypted with the server's key, or the login is refused. The state machine does no I/O;
+//! [`AuthRelay::server_said`] and [`AuthRelay::client_said`] take a payload and say what to do with it.
 
 use crate::keys::{self, PrivateKey};
 use mysql_wire::{AuthNextFactor, AuthSwitch, WireError, auth};
@@ -62,11 +63,13 @@ pub(crate) struct Links {
     pub(crate) server: Link,
     /// The operator allows passwords in the clear on the plain link to the server.
     pub(crate) cleartext_allowed: bool,
-    /// The server is reached by a Unix socket, where it sees our process at the other end: with TLS on it, too.
+    /// The server is reached by a Unix socket, where it sees our process at the other end: with TLS on it,
+    /// too.
     pub(crate) server_sees_us: bool,
     /// A client on a Unix socket of the gateway may be taken for the gateway itself.
     pub(crate) trusts_unix_clients: bool,
-    /// The login may have several factors (MySQL); where it may not, a packet that begins with `02` is the plugin's.
+    /// The login may have several factors (MySQL); where it may not, a packet that begins with `02` is the
+    /// plugin's.
     pub(crate) multi_factor: bool,
 }
 
@@ -133,8 +136,9 @@ impl<'k> AuthRelay<'k> {
         self.server_owes
     }
 
-    /// Whether the client may say something now. Before the server has named its plugin nobody knows how long an answer has to be
-    /// (see [`Self::client_said`]), and to the server one that comes before its question is out of order.
+    /// Whether the client may say something now. Before the server has named its plugin nobody knows how long
+    /// an answer has to be (see [`Self::client_said`]), and to the server one that comes before its question
+    /// is out of order.
     pub(crate) fn may_client_speak(&self) -> bool {
         self.heard && !(self.server_owes && auth::takes_turns(&self.plugin))
     }
@@ -164,7 +168,8 @@ impl<'k> AuthRelay<'k> {
         step
     }
 
-    /// A packet from the client. One that its plugin could not even read is replaced: see [`Self::wrong_answer`].
+    /// A packet from the client. One that its plugin could not even read is replaced: see
+    /// [`Self::wrong_answer`].
     pub(crate) fn client_said(&mut self, mut payload: Vec<u8>) -> Result<Step, SessionError> {
         if !auth::is_readable_answer(&self.plugin, self.questions, &payload) {
             payload = auth::wrong_answer(&self.plugin, self.questions);
@@ -174,11 +179,12 @@ impl<'k> AuthRelay<'k> {
         Ok(step)
     }
 
-    /// What to answer the server in the place of a client that does not; `None` while it is the server's turn.
+    /// What to answer the server in the place of a client that does not; `None` while it is the server's
+    /// turn.
     ///
-    /// A connection that breaks off in a login, or an answer of the wrong length, counts against `max_connect_errors`,
-    /// and after a hundred of them (the default) a server takes no connection of ours any more: anybody could block
-    /// the gateway. A wrong password counts against nobody's host.
+    /// A connection that breaks off in a login, or an answer of the wrong length, counts against
+    /// `max_connect_errors`, and after a hundred of them (the default) a server takes no connection of ours
+    /// any more: anybody could block the gateway. A wrong password counts against nobody's host.
     pub(crate) fn wrong_answer(&mut self) -> Option<Vec<u8>> {
         let answer = (!self.server_owes).then(|| auth::wrong_answer(&self.plugin, self.questions));
         self.server_owes = true;
@@ -237,7 +243,8 @@ impl<'k> AuthRelay<'k> {
         }
     }
 
-    /// Auth switch request. MySQL before 5.5 says only `fe`: its old passwords. The client knows what that means.
+    /// Auth switch request. MySQL before 5.5 says only `fe`: its old passwords. The client knows what that
+    /// means.
     fn switch(&mut self, payload: Vec<u8>) -> Result<Step, SessionError> {
         let AuthSwitch { plugin, data } = AuthSwitch::decode(&payload).map_err(unreadable)?;
         self.begin(plugin, &data)?;
@@ -279,8 +286,8 @@ impl<'k> AuthRelay<'k> {
         Ok(Step::ToClient(payload))
     }
 
-    /// Whether an OK of the server proves nothing by itself. Over a Unix socket it sees whose process is at the other end: ours. An account
-    /// that trusts that must not be open to everybody who reaches us.
+    /// Whether an OK of the server proves nothing by itself. Over a Unix socket it sees whose process is at
+    /// the other end: ours. An account that trusts that must not be open to everybody who reaches us.
     pub(crate) fn needs_proof(&self) -> bool {
         let is_trusted = self.links.trusts_unix_clients && self.links.client == Link::Unix;
         self.links.server_sees_us && !is_trusted

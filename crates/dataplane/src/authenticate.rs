@@ -1,8 +1,8 @@
 //! The server's side of a login: the gateway checks the client's password itself, in mode `split`.
 //!
-//! The answer that came with the login is taken where it is one to the nonce of our greeting from a plugin that
-//! can be checked; otherwise the client is asked once more, by an auth switch. Only one answer is ever judged. The final OK is
-//! the caller's to send, when a server has accepted the account, too.
+//! The answer that came with the login is taken where it is one to the nonce of our greeting from a plugin
+//! that can be checked; otherwise the client is asked once more, by an auth switch. Only one answer is ever
+//! judged. The final OK is the caller's to send, when a server has accepted the account, too.
 //!
 //! | plugin of the client | what happens |
 //! |---|---|
@@ -11,8 +11,9 @@
 //! | `client_ed25519` | asked again, for its nonce is longer than the greeting's |
 //! | any other, or none | asked for the plugin of our greeting |
 //!
-//! An account that does not exist goes the same way with the same packets, and fails at its end: see `users`. Where the servers
-//! decide on accounts that nobody has listed (`pass-through`), those send the password itself as well.
+//! An account that does not exist goes the same way with the same packets, and fails at its end: see `users`.
+//! Where the servers decide on accounts that nobody has listed (`pass-through`), those send the password
+//! itself as well.
 
 use std::time::Duration;
 
@@ -70,7 +71,8 @@ impl Answer {
     }
 }
 
-/// Checks the login of a client that has answered `greeting`. `host` is the client as accounts and messages name it.
+/// Checks the login of a client that has answered `greeting`. `host` is the client as accounts and messages
+/// name it.
 ///
 /// # Errors
 /// What the client is to be told, or that it is gone.
@@ -97,9 +99,10 @@ pub(crate) async fn authenticate(
     result
 }
 
-/// Checks the login within a session (COM_CHANGE_USER). The client is asked anew in any case: which nonce it has used is
-/// its own affair. `who`: the client as accounts and messages name it, and who it is so far, where a session that stays with its account
-/// does not count twice against its limit (as on MariaDB; MySQL counts both).
+/// Checks the login within a session (COM_CHANGE_USER). The client is asked anew in any case: which nonce it
+/// has used is its own affair. `who`: the client as accounts and messages name it, and who it is so far,
+/// where a session that stays with its account does not count twice against its limit (as on MariaDB; MySQL
+/// counts both).
 ///
 /// # Errors
 /// As for [`authenticate`].
@@ -148,9 +151,10 @@ async fn judge_in_time(
     })
 }
 
-/// Gets the answer that counts, and says what it is worth, when its turn has come ([`Guesses`](crate::guesses::Guesses)). Where the servers are asked for their accounts, one that is worth
-/// nothing is judged once more by the accounts as they are then: it may be one that was made or changed just now. So that it
-/// cannot be told from others that fail, every failure waits for that.
+/// Gets the answer that counts, and says what it is worth, when its turn has come
+/// ([`Guesses`](crate::guesses::Guesses)). Where the servers are asked for their accounts, one that is worth
+/// nothing is judged once more by the accounts as they are then: it may be one that was made or changed just
+/// now. So that it cannot be told from others that fail, every failure waits for that.
 async fn judge(
     side: &mut Side<'_>,
     claim: &Claim<'_>,
@@ -247,9 +251,9 @@ pub(crate) fn access_denied(user: &[u8], host: &Peer, with_password: bool) -> Se
     }
 }
 
-/// The answer in the login packet, where it can be judged. An empty one is none: clients send that as well when the
-/// greeting's nonce is for another plugin than theirs, and wait to be asked. Only from one that has read the nonce it
-/// says that there is no password.
+/// The answer in the login packet, where it can be judged. An empty one is none: clients send that as well
+/// when the greeting's nonce is for another plugin than theirs, and wait to be asked. Only from one that has
+/// read the nonce it says that there is no password.
 fn early_answer(claim: &Claim<'_>, applicant: &Applicant) -> Option<Answer> {
     let (bytes, nonce) = claim.answer?;
     let plugin = Plugin::by_name(claim.plugin)
@@ -263,9 +267,9 @@ fn early_answer(claim: &Claim<'_>, applicant: &Applicant) -> Option<Answer> {
     (!says_no_password(&answer) || has_read_nonce && applicant.needs_no_password()).then_some(answer)
 }
 
-/// The plugin that the client has, where its answers can be checked; else the one that the client was greeted with, since it
-/// has that, too; else the one that everybody has, or the one by which a password can be sent. Where a server decides, only the latter
-/// will do.
+/// The plugin that the client has, where its answers can be checked; else the one that the client was greeted
+/// with, since it has that, too; else the one that everybody has, or the one by which a password can be sent.
+/// Where a server decides, only the latter will do.
 fn plugin_to_ask_for(claim: &Claim<'_>, applicant: &Applicant) -> Plugin {
     if applicant.passes() {
         return Plugin::CachingSha2;
@@ -321,15 +325,16 @@ enum Fast {
         nonce: Vec<u8>,
         said: Vec<u8>,
     },
-    /// The client is to be asked for the password itself. `is_wrong`: its fast answer was checked, and it learns that by the question.
+    /// The client is to be asked for the password itself. `is_wrong`: its fast answer was checked, and it
+    /// learns that by the question.
     InFull {
         nonce: Vec<u8>,
         is_wrong: bool,
     },
 }
 
-/// `caching_sha2_password`: the fast answer. `in_full`: a client whose fast answer is not known to be right is to be asked for the password, as a
-/// server asks that does not have the account in its cache.
+/// `caching_sha2_password`: the fast answer. `in_full`: a client whose fast answer is not known to be right
+/// is to be asked for the password, as a server asks that does not have the account in its cache.
 async fn fast_answer(
     side: &mut Side<'_>,
     answer: Answer,

@@ -1,7 +1,8 @@
 //! A command, as far as mode `session` needs to know it.
 //!
-//! Everything passes, so only the commands that change how the session goes on are told apart, by their first byte.
-//! The one statement that is looked at is `KILL`, because the connection id in it may be one that we gave out.
+//! Everything passes, so only the commands that change how the session goes on are told apart, by their first
+//! byte. The one statement that is looked at is `KILL`, because the connection id in it may be one that we
+//! gave out.
 
 use mysql_wire::{Capabilities, Command};
 
@@ -29,15 +30,16 @@ pub(crate) struct Kill {
     pub(crate) query_only: bool,
     /// MariaDB's `KILL SOFT`.
     pub(crate) soft: bool,
-    /// TiDB's `KILL TIDB`, without which it takes an id for one that may be another server's, and does nothing.
+    /// TiDB's `KILL TIDB`, without which it takes an id for one that may be another server's, and does
+    /// nothing.
     pub(crate) tidb: bool,
 }
 
 /// The longest statement that is looked at for `KILL`.
 pub(crate) const KILL_MAX: usize = 256;
 
-/// Classifies by the command byte and, for short statements, the text. `payload` is the packet's payload, or less
-/// of it where it is longer than [`KILL_MAX`].
+/// Classifies by the command byte and, for short statements, the text. `payload` is the packet's payload, or
+/// less of it where it is longer than [`KILL_MAX`].
 #[inline]
 pub(crate) fn classify(
     command: Command,

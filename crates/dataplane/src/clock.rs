@@ -11,7 +11,8 @@ pub(crate) fn ticks(limit: Duration) -> u32 {
     u32::try_from(limit.as_millis().div_ceil(TICK.as_millis())).unwrap_or(u32::MAX / 2)
 }
 
-/// The worker's coarse clock: ticks since it started, moved on by its sweep, so that no command reads a timer.
+/// The worker's coarse clock: ticks since it started, moved on by its sweep, so that no command reads a
+/// timer.
 #[derive(Debug, Default)]
 pub(crate) struct Clock(Cell<u32>);
 

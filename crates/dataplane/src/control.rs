@@ -28,7 +28,8 @@ pub(crate) enum Signal {
     Shutdown,
     /// The client was silent for too long.
     ClientIdle,
-    /// The server does not answer the monitor. Concerns a session only while it [can move](Control::can_move).
+    /// The server does not answer the monitor. Concerns a session only while it
+    /// [can move](Control::can_move).
     ServerSilent,
     /// The client did not go on with a command that it had begun.
     RequestStalled,
@@ -108,7 +109,8 @@ const SILENT_TICKS: u32 = 1;
 pub(crate) enum Waiting {
     /// Logging in: its own timer runs.
     Login,
-    /// For a connection to a server: in line for one, or until a new one is open. The wait has a limit of its own, as the next two have.
+    /// For a connection to a server: in line for one, or until a new one is open. The wait has a limit of its
+    /// own, as the next two have.
     Seat,
     /// For a server that takes writes.
     Primary,
@@ -124,7 +126,8 @@ pub(crate) enum Waiting {
     Server,
     /// Forwarding without end in both directions (mode `tcp`): either side counts as activity.
     Stream,
-    /// For the rest of an answer that has no end (binlog dump): where nothing happens there is nothing to say.
+    /// For the rest of an answer that has no end (binlog dump): where nothing happens there is nothing to
+    /// say.
     Endless,
 }
 
@@ -189,8 +192,8 @@ pub(crate) struct Control {
     failed_logins: Cell<u16>,
     /// In mode `split`: what it had set when its limits for stalls were found.
     pub(crate) stalls_by: RefCell<Option<Rc<PortableState>>>,
-    /// In mode `split`: connections whose login began before this say nothing of what the session's account may do. See
-    /// [`oldest_login`](upstream::Cluster::oldest_login).
+    /// In mode `split`: connections whose login began before this say nothing of what the session's account
+    /// may do. See [`oldest_login`](upstream::Cluster::oldest_login).
     pub(crate) oldest_login: Cell<Instant>,
     /// What a session of mode `split` does.
     pub(crate) shown: Shown,
@@ -380,7 +383,8 @@ impl Control {
         self.aims.get() > 0
     }
 
-    /// The session is on no server any more, and what was raised because of that server no longer concerns it.
+    /// The session is on no server any more, and what was raised because of that server no longer concerns
+    /// it.
     pub(crate) fn detach(&self) {
         self.server.set(None);
         self.leaving.set(Leaving::No);

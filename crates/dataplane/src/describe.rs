@@ -1,4 +1,5 @@
-//! What the gateway and its sessions are doing, for operators. Sessions are asked of every worker, since nobody else knows.
+//! What the gateway and its sessions are doing, for operators. Sessions are asked of every worker, since
+//! nobody else knows.
 
 use net::Peer;
 use telemetry::{Samples, Source};
@@ -28,8 +29,9 @@ pub struct SessionStatus {
     /// Empty in mode `tcp`, and before the login.
     pub user: String,
     pub client: String,
-    /// `login`, `client` (the session waits for its next command), `server` (for an answer), `stream`, and in mode `split` `seat` (for a
-    /// connection to a server), `primary` (for a server that takes writes) or `position` (until a server has what a read must see).
+    /// `login`, `client` (the session waits for its next command), `server` (for an answer), `stream`, and in
+    /// mode `split` `seat` (for a connection to a server), `primary` (for a server that takes writes) or
+    /// `position` (until a server has what a read must see).
     pub waits_for: &'static str,
     /// To the quarter of a second.
     pub waiting_seconds: f64,

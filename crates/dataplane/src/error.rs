@@ -1,7 +1,8 @@
 //! Why a session ends or a statement is refused, whose fault it is, and what the client is told.
 //!
-//! This file is the only place where the gateway makes up MySQL errors of its own: [`SessionError::to_packet`] where the
-//! session ends, [`kill_failed`] where it goes on. The same words appear in the log line of the session and, as labels, in the metrics.
+//! This file is the only place where the gateway makes up MySQL errors of its own:
+//! [`SessionError::to_packet`] where the session ends, [`kill_failed`] where it goes on. The same words
+//! appear in the log line of the session and, as labels, in the metrics.
 
 use std::io;
 
@@ -159,7 +160,8 @@ pub(crate) enum SessionError {
     NoServerSeen,
     #[error("Too many connections")]
     TooManySessions,
-    /// A server's words: of what the client is or has asked for with its login, not of how the gateway logs in for it.
+    /// A server's words: of what the client is or has asked for with its login, not of how the gateway logs
+    /// in for it.
     #[error("server {server} refused the login: {} {}", .packet.code, String::from_utf8_lossy(&.packet.message))]
     NotAdmitted { server: String, packet: ErrPacket },
     #[error("server {server} refused the connection: {} {}", .packet.code, String::from_utf8_lossy(&.packet.message))]
@@ -362,7 +364,8 @@ impl SessionError {
         }
     }
 
-    /// Whether a session that cannot execute a command for this reason is at its end; else only the command is.
+    /// Whether a session that cannot execute a command for this reason is at its end; else only the command
+    /// is.
     pub(crate) fn ends_session(&self) -> bool {
         matches!(
             self,
@@ -382,7 +385,8 @@ impl SessionError {
         )
     }
 
-    /// The error the client is told, or `None` where there is nobody to tell or the protocol has no place for it.
+    /// The error the client is told, or `None` where there is nobody to tell or the protocol has no place for
+    /// it.
     pub(crate) fn to_packet(&self) -> Option<ErrPacket> {
         if let Self::ServerRefused { packet, .. }
         | Self::NotAdmitted { packet, .. }
@@ -400,8 +404,8 @@ impl SessionError {
         })
     }
 
-    /// The words for clients that need not have logged in yet, where the whole text names servers, their addresses or the gateway's own
-    /// accounts. That is for the log.
+    /// The words for clients that need not have logged in yet, where the whole text names servers, their
+    /// addresses or the gateway's own accounts. That is for the log.
     fn for_strangers(&self) -> Option<String> {
         let of_cluster = |what: &str, cluster: &str| {
             format!("no server available: {what} cluster {cluster}; the gateway's log says why")
@@ -424,9 +428,9 @@ impl SessionError {
 
     /// Code and SQLSTATE.
     ///
-    /// Codes are servers' own (<https://dev.mysql.com/doc/mysql-errors/9.7/en/server-error-reference.html>), never those of
-    /// client libraries (2000 to 2999): MariaDB's clients take a server that sends one for broken, and drop the text.
-    /// SQLSTATE class 08 makes connection pools throw the connection away.
+    /// Codes are servers' own (<https://dev.mysql.com/doc/mysql-errors/9.7/en/server-error-reference.html>),
+    /// never those of client libraries (2000 to 2999): MariaDB's clients take a server that sends one for
+    /// broken, and drop the text. SQLSTATE class 08 makes connection pools throw the connection away.
     fn code(&self) -> Option<(u16, &'static [u8; 5])> {
         Some(match self {
             Self::ClientQuit
@@ -525,7 +529,8 @@ impl SessionError {
     }
 }
 
-/// A server is there, and refuses the account as the gateway knows it: a password of `[[user]]` that is not the server's, say.
+/// A server is there, and refuses the account as the gateway knows it: a password of `[[user]]` that is not
+/// the server's, say.
 fn is_of_account(error: &LeaseError) -> bool {
     const ER_ACCESS_DENIED_ERROR: u16 = 1045;
     const ER_ACCESS_DENIED_NO_PASSWORD_ERROR: u16 = 1698;
@@ -545,8 +550,8 @@ pub(crate) fn not_owner(id: u32) -> ErrPacket {
     }
 }
 
-/// What a client is told whose `KILL` of a session on another server did not work (ER_KILL_DENIED_ERROR). Its own session
-/// goes on, so this is no [`SessionError`].
+/// What a client is told whose `KILL` of a session on another server did not work (ER_KILL_DENIED_ERROR). Its
+/// own session goes on, so this is no [`SessionError`].
 pub(crate) fn kill_failed(cause: &str) -> ErrPacket {
     let text = format!("KILL of a session on another server, by the account of the checks: {cause}");
     ErrPacket {

@@ -1,10 +1,11 @@
-//! What a feature adds to the data plane: who serves the connections of listeners whose protocol is not MySQL's, and who
-//! answers point lookups (see `lookups`).
+//! What a feature adds to the data plane: who serves the connections of listeners whose protocol is not
+//! MySQL's, and who answers point lookups (see `lookups`).
 //!
-//! The data plane knows no feature. It is given an [`Extension`] when it starts, asks it once a worker for what lives there
-//! ([`OnWorker`]), and gives that each connection of such a listener as a [`Visit`]: accepted and counted, with the PROXY header
-//! read and TLS done. What belongs to every session, whatever it speaks, is in its [`Guest`]: accounts, signals (drain, kill,
-//! idleness), counters, and its place in the registry.
+//! The data plane knows no feature. It is given an [`Extension`] when it starts, asks it once a worker for
+//! what lives there ([`OnWorker`]), and gives that each connection of such a listener as a [`Visit`]:
+//! accepted and counted, with the PROXY header read and TLS done. What belongs to every session, whatever it
+//! speaks, is in its [`Guest`]: accounts, signals (drain, kill, idleness), counters, and its place in the
+//! registry.
 
 use std::future::Future;
 use std::io;
@@ -35,11 +36,12 @@ pub use crate::lookups::{
 
 /// A feature that serves connections.
 pub trait Extension: Send + Sync {
-    /// What of it lives on a worker. Called once on each worker's thread, in its runtime, before the first connection comes: it
-    /// may use `spawn_local`.
+    /// What of it lives on a worker. Called once on each worker's thread, in its runtime, before the first
+    /// connection comes: it may use `spawn_local`.
     fn on_worker(&self, worker: &WorkerHandle) -> Rc<dyn OnWorker>;
 
-    /// Takes over what a new configuration changes for it and what needs no restart. It cannot be refused any more.
+    /// Takes over what a new configuration changes for it and what needs no restart. It cannot be refused any
+    /// more.
     fn reload(&self, _config: &config::Config) {}
 }
 
@@ -48,7 +50,8 @@ pub type BuildExtension<'a> = Box<dyn FnOnce(&[Arc<Cluster>]) -> Result<Arc<dyn 
 
 /// The part of an extension that lives on one worker.
 pub trait OnWorker {
-    /// Serves a connection until it ends. Runs on the task of the connection and must stay there: a signal wakes that task.
+    /// Serves a connection until it ends. Runs on the task of the connection and must stay there: a signal
+    /// wakes that task.
     fn serve(&self, visit: Visit) -> Pin<Box<dyn Future<Output = Departure> + '_>>;
 
     /// What answers point lookups of this listener's sessions, where anything does.
@@ -175,8 +178,8 @@ impl Guest {
         self.control.failed_logins() >= self.listener().login_failures_max
     }
 
-    /// Whether the session has to end now. `is_free`: nothing is lost when it ends here; at other moments only urgent orders
-    /// count. Costs a comparison.
+    /// Whether the session has to end now. `is_free`: nothing is lost when it ends here; at other moments
+    /// only urgent orders count. Costs a comparison.
     #[inline]
     #[must_use]
     pub fn due(&self, is_free: bool) -> Option<Order> {
@@ -213,7 +216,8 @@ impl Guest {
         self.series.bytes_to_clients.add(bytes as u64);
     }
 
-    /// Ends another session of this gateway, or this one, as an operator would. False where there is no such session.
+    /// Ends another session of this gateway, or this one, as an operator would. False where there is no such
+    /// session.
     #[must_use]
     pub fn kill(&self, id: u32) -> bool {
         let place = self.worker.shared.registry.find(id);

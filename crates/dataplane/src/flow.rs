@@ -1,8 +1,9 @@
-//! One direction of forwarding: bytes that were read, how many of them may go on, and the write that is under way.
+//! One direction of forwarding: bytes that were read, how many of them may go on, and the write that is under
+//! way.
 //!
-//! A flow that has nothing holds no buffer: it takes one from the worker's pool when bytes may be there and gives it
-//! back when they are gone. It never reads on while bytes that may be forwarded wait for the other side, so a
-//! slow reader costs one buffer and holds up only its own session.
+//! A flow that has nothing holds no buffer: it takes one from the worker's pool when bytes may be there and
+//! gives it back when they are gone. It never reads on while bytes that may be forwarded wait for the other
+//! side, so a slow reader costs one buffer and holds up only its own session.
 
 use std::io;
 use std::pin::Pin;
@@ -16,8 +17,8 @@ use tokio::io::AsyncWrite;
 #[derive(Default)]
 pub(crate) struct Flow {
     buffer: Option<Buffer>,
-    /// Goes out before everything in the buffer: what the gateway says itself, or says in other words than it was told. Boxed
-    /// because most sessions never need it.
+    /// Goes out before everything in the buffer: what the gateway says itself, or says in other words than it
+    /// was told. Boxed because most sessions never need it.
     #[allow(clippy::box_collection)]
     ahead: Option<Box<Vec<u8>>>,
     /// The first so many bytes of the buffer may be forwarded.
@@ -29,7 +30,8 @@ pub(crate) struct Flow {
     wide_reads: u8,
 }
 
-/// A source that has filled a buffer gets large ones until so many reads in a row would have fitted into one of the usual size.
+/// A source that has filled a buffer gets large ones until so many reads in a row would have fitted into one
+/// of the usual size.
 const WIDE_READS: u8 = 16;
 
 /// Whether the sink is to be told that nothing more comes.
@@ -141,8 +143,9 @@ impl Flow {
             .is_some_and(|buffer| buffer.len() == buffer.capacity())
     }
 
-    /// Makes room in a full buffer for more of the next `len` bytes, none of which may be approved. The memory follows what has been read,
-    /// twice as much each time: a length that a client has only said costs nothing. False where there is to be no more.
+    /// Makes room in a full buffer for more of the next `len` bytes, none of which may be approved. The
+    /// memory follows what has been read, twice as much each time: a length that a client has only said costs
+    /// nothing. False where there is to be no more.
     pub(crate) fn grow(&mut self, len: usize) -> bool {
         debug_assert_eq!(self.approved, 0);
         let buffer = self.buffer.as_mut();
@@ -170,8 +173,8 @@ impl Flow {
         *self = Self::default();
     }
 
-    /// Starts the flow with bytes that were read elsewhere (a login, a PROXY header). At most a buffer full of them,
-    /// which whoever reads them elsewhere has to see to.
+    /// Starts the flow with bytes that were read elsewhere (a login, a PROXY header). At most a buffer full
+    /// of them, which whoever reads them elsewhere has to see to.
     pub(crate) fn fill(&mut self, bytes: &[u8]) {
         debug_assert!(self.is_empty());
         if bytes.is_empty() {
@@ -216,7 +219,8 @@ impl Flow {
         Poll::Ready(Ok(n))
     }
 
-    /// Writes all approved bytes to `sink`, flushes what it keeps back, and ends it after [`close`](Self::close).
+    /// Writes all approved bytes to `sink`, flushes what it keeps back, and ends it after
+    /// [`close`](Self::close).
     #[inline]
     pub(crate) fn poll_write(&mut self, cx: &mut Context<'_>, sink: &mut Stream) -> Poll<io::Result<()>> {
         while let Some(ahead) = &mut self.ahead {

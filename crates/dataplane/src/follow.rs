@@ -104,7 +104,8 @@ fn newest(present: &HashMap<ServerId, bool>) -> u32 {
     present.keys().map(|id| id.0).max().unwrap_or(0)
 }
 
-/// What may have happened to the servers until `last`, as far as it still matters: who is not there has been removed. Some are told twice.
+/// What may have happened to the servers until `last`, as far as it still matters: who is not there has been
+/// removed. Some are told twice.
 fn missed_events(present: &HashMap<ServerId, bool>, last: u32, deadline: Instant) -> Vec<ServerEvent> {
     let events = (0..=last).map(ServerId).filter_map(|server| {
         let change = match present.get(&server) {

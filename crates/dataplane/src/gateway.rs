@@ -1,7 +1,8 @@
 //! The data plane as a whole: its workers, its acceptor, and what they share.
 //!
-//! How to drive it: [`Gateway::start`] binds and spawns; [`Gateway::run`] must be polled on the control thread for as long
-//! as the gateway lives; [`Gateway::reload`] changes it; [`Gateway::drain`] and [`Gateway::stop_now`] end it.
+//! How to drive it: [`Gateway::start`] binds and spawns; [`Gateway::run`] must be polled on the control
+//! thread for as long as the gateway lives; [`Gateway::reload`] changes it; [`Gateway::drain`] and
+//! [`Gateway::stop_now`] end it.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
@@ -154,8 +155,8 @@ pub struct Gateway {
 }
 
 impl Gateway {
-    /// Binds all listeners and starts all threads. Connections are taken at once. `extension`: who serves listeners of other
-    /// protocols than MySQL's.
+    /// Binds all listeners and starts all threads. Connections are taken at once. `extension`: who serves
+    /// listeners of other protocols than MySQL's.
     ///
     /// # Errors
     /// See [`GatewayError`]; nothing is left running then.

@@ -1,8 +1,9 @@
-//! Sessions whose next command is a strong lookup, most likely: they wait until memory is fresh enough before they read it from
-//! their client, instead of reading it, waiting, and answering.
+//! Sessions whose next command is a strong lookup, most likely: they wait until memory is fresh enough before
+//! they read it from their client, instead of reading it, waiting, and answering.
 //!
-//! Another command than a lookup waits in vain, for as long as a question to the primary takes. So it is done only behind many
-//! lookups in a row, of which each has waited as long, and after one such command it is given up for as many.
+//! Another command than a lookup waits in vain, for as long as a question to the primary takes. So it is done
+//! only behind many lookups in a row, of which each has waited as long, and after one such command it is
+//! given up for as many.
 
 use std::io;
 use std::task::{Context, Poll, Waker};
@@ -14,7 +15,8 @@ use crate::relay::Wires;
 
 /// So many strong lookups are followed by another one, most likely.
 const GATED_AFTER: u16 = 16;
-/// And behind so many where waits were in vain: each makes it twice as many, since such a wait comes on top of the lookup's own.
+/// And behind so many where waits were in vain: each makes it twice as many, since such a wait comes on top
+/// of the lookup's own.
 const GATED_AFTER_MAX: u16 = 1024;
 
 /// See the module. `M`: what a session wants to know of the moment in which its wait began.
@@ -29,7 +31,8 @@ pub struct Gating<M = u32> {
     began: Option<(u64, M)>,
     /// See [`is_fresh`](Self::is_fresh).
     is_fresh: bool,
-    /// The wait at the gate has brought nothing: the primary is too far away, or memory behind. The lookup waits once more.
+    /// The wait at the gate has brought nothing: the primary is too far away, or memory behind. The lookup
+    /// waits once more.
     was_in_vain: bool,
 }
 
@@ -78,7 +81,8 @@ impl<M: Copy> Gating<M> {
         self.is_lookup = !self.was_in_vain;
     }
 
-    /// Memory is as fresh as the command demands, if it has these definitions. Memory that was begun anew since has others.
+    /// Memory is as fresh as the command demands, if it has these definitions. Memory that was begun anew
+    /// since has others.
     #[inline]
     pub fn is_fresh(&self, definitions: u64) -> bool {
         self.is_fresh && self.began.is_some_and(|(began, _)| began == definitions)
@@ -90,9 +94,9 @@ impl<M: Copy> Gating<M> {
         self.began.map(|(_, moment)| moment)
     }
 
-    /// Reads what the client sends with `read`. To be called for the command that is waited for, until it is there: what came behind
-    /// another may have come later. `is_plain`: bytes at the socket are bytes of commands, which those of TLS or compression need not
-    /// be.
+    /// Reads what the client sends with `read`. To be called for the command that is waited for, until it is
+    /// there: what came behind another may have come later. `is_plain`: bytes at the socket are bytes of
+    /// commands, which those of TLS or compression need not be.
     ///
     /// # Errors
     /// Those of `read`.

@@ -1,20 +1,24 @@
 //! Failed logins cost time: what is known of them, by client address and account.
 //!
-//! The first [`FREE`] failures of an account from an address cost nothing: people mistype. Each further one makes the next attempt wait
-//! longer, up to `login_delay_max`, and lets one attempt through at a time, so that many connections together are no quicker than one.
-//! Until the first failure is known a number of attempts may be under way ([`Bounds::burst`]). Attempts beyond those that wait
-//! ([`WAITING_MAX`]) are refused without a look at the password. A quiet time of [`FORGOTTEN_AFTER`] makes up for everything.
+//! The first [`FREE`] failures of an account from an address cost nothing: people mistype. Each further one
+//! makes the next attempt wait longer, up to `login_delay_max`, and lets one attempt through at a time, so
+//! that many connections together are no quicker than one. Until the first failure is known a number of
+//! attempts may be under way ([`Bounds::burst`]). Attempts beyond those that wait ([`WAITING_MAX`]) are
+//! refused without a look at the password. A quiet time of [`FORGOTTEN_AFTER`] makes up for everything.
 //!
-//! Nobody is locked out by strangers: other addresses count for themselves, and a right password from an address from which the account
-//! has logged in within [`TRUSTED_FOR`] never waits. There only the answer to a wrong one is held back. Nor do those who stall: who takes
-//! long to answer loses its turn ([`Attempt::beside`]).
+//! Nobody is locked out by strangers: other addresses count for themselves, and a right password from an
+//! address from which the account has logged in within [`TRUSTED_FOR`] never waits. There only the answer to
+//! a wrong one is held back. Nor do those who stall: who takes long to answer loses its turn
+//! ([`Attempt::beside`]).
 //!
-//! An address counts over all its accounts, too. Where it is known to be one client's (the listener takes PROXY headers, and the client
-//! is none of those who send them), attempts from it wait. Anywhere else it may be a balancer's, or a network's, and what waited behind the
-//! failures of one client there would be the logins of all others: so nothing waits, and only answers to wrong passwords are held back.
+//! An address counts over all its accounts, too. Where it is known to be one client's (the listener takes
+//! PROXY headers, and the client is none of those who send them), attempts from it wait. Anywhere else it may
+//! be a balancer's, or a network's, and what waited behind the failures of one client there would be the
+//! logins of all others: so nothing waits, and only answers to wrong passwords are held back.
 //!
-//! All workers share this. A login takes one lock of [`SHARDS`], for as long as a look into a table takes; nothing is kept of names and
-//! passwords but a hash with a random key. Memory is bounded: [`ENTRIES_MAX`] of each kind, and the oldest go first.
+//! All workers share this. A login takes one lock of [`SHARDS`], for as long as a look into a table takes;
+//! nothing is kept of names and passwords but a hash with a random key. Memory is bounded: [`ENTRIES_MAX`] of
+//! each kind, and the oldest go first.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -151,7 +155,8 @@ impl<'a> Asking<'a> {
     }
 }
 
-/// An attempt to log in: a look at one password. Dropped, it has come to nothing, and nobody knows whether the password was right.
+/// An attempt to log in: a look at one password. Dropped, it has come to nothing, and nobody knows whether
+/// the password was right.
 pub(crate) struct Attempt<'g> {
     guesses: &'g Guesses,
     who: Asking<'g>,
@@ -390,8 +395,9 @@ impl Attempt<'_> {
         self.end();
     }
 
-    /// Does something else than to look at the password, such as to wait for the client. Where that takes long others have their turn in the
-    /// meantime, so that nobody is kept waiting by those who do not answer: see [`Self::take_turn`].
+    /// Does something else than to look at the password, such as to wait for the client. Where that takes
+    /// long others have their turn in the meantime, so that nobody is kept waiting by those who do not
+    /// answer: see [`Self::take_turn`].
     ///
     /// `work` is boxed by the caller: the login of every session has room for this, twice where it is not.
     pub(crate) async fn beside<T>(&mut self, mut work: impl Future<Output = T> + Unpin) -> T {
@@ -417,8 +423,8 @@ impl Attempt<'_> {
         Ok(())
     }
 
-    /// How long a client is to wait before it may be told that its answer is wrong, if it is: as long as [`Self::failed`] would say, and
-    /// that much less then.
+    /// How long a client is to wait before it may be told that its answer is wrong, if it is: as long as
+    /// [`Self::failed`] would say, and that much less then.
     pub(crate) fn held_back(&mut self) -> Duration {
         let delay_max = self.who.delay_max;
         let of_next = |key, free| {
@@ -484,7 +490,8 @@ impl Drop for Attempt<'_> {
     }
 }
 
-/// Who counts as one client: an address, of IPv6 the network that one customer has; all on Unix sockets together.
+/// Who counts as one client: an address, of IPv6 the network that one customer has; all on Unix sockets
+/// together.
 fn origin(client: &Peer) -> Option<IpAddr> {
     let ip = client.socket_addr()?.ip().to_canonical();
     Some(match ip {

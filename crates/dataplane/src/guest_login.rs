@@ -1,8 +1,9 @@
 //! A login by user and password as they are: that of protocols that have no other.
 //!
-//! The accounts are those of mode `split`, by the same function ([`Accounts::applicant`](crate::accounts::Accounts::applicant)). Only where the
-//! configuration names no accounts at all do the servers decide on everybody, as they do for MySQL clients of mode `session`. No password
-//! is empty here: nobody has shown anything with one.
+//! The accounts are those of mode `split`, by the same function
+//! ([`Accounts::applicant`](crate::accounts::Accounts::applicant)). Only where the configuration names no
+//! accounts at all do the servers decide on everybody, as they do for MySQL clients of mode `session`. No
+//! password is empty here: nobody has shown anything with one.
 
 use std::sync::Arc;
 
@@ -16,7 +17,8 @@ use crate::guesses::Asking;
 use crate::registry::Place;
 use crate::users::UserSession;
 
-/// Somebody who has shown who he is. The session counts against the limit of the account until this is dropped.
+/// Somebody who has shown who he is. The session counts against the limit of the account until this is
+/// dropped.
 #[derive(Debug)]
 pub struct Identity {
     user: Box<str>,
@@ -58,8 +60,9 @@ pub enum NotAdmitted {
 }
 
 impl Guest {
-    /// Checks a login, within `login_timeout`. A failure is counted, and the session goes on; a success gives it a name among
-    /// the sessions, and a place where `KILL` finds it. `now`: who it is until then, and no longer where it succeeds.
+    /// Checks a login, within `login_timeout`. A failure is counted, and the session goes on; a success gives
+    /// it a name among the sessions, and a place where `KILL` finds it. `now`: who it is until then, and no
+    /// longer where it succeeds.
     ///
     /// # Errors
     /// See [`NotAdmitted`].

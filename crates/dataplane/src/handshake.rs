@@ -1,9 +1,10 @@
 //! Login: our greeting, the client's answer, a server for it, and that server's verdict.
 //!
-//! The greeting is sent before a server is chosen, so its nonce is ours, and no server would take an answer made
-//! with it. The login that goes on to the server therefore names a plugin that no account has. The server then asks for
-//! the plugin of the account with a nonce of its own (auth switch request), the client is asked the same, and
-//! from there on both talk to each other. It is the one switch that every client with CLIENT_PLUGIN_AUTH understands.
+//! The greeting is sent before a server is chosen, so its nonce is ours, and no server would take an answer
+//! made with it. The login that goes on to the server therefore names a plugin that no account has. The
+//! server then asks for the plugin of the account with a nonce of its own (auth switch request), the client
+//! is asked the same, and from there on both talk to each other. It is the one switch that every client with
+//! CLIENT_PLUGIN_AUTH understands.
 
 mod change_user;
 mod compression;
@@ -38,8 +39,8 @@ pub(crate) use patience::Patience;
 /// The plugin named in logins to servers; see the head of this file.
 const NO_SUCH_PLUGIN: &[u8] = b"forebay_ask_the_client";
 
-/// What a client may agree on with a server. TLS and compression are between neighbours and not among them; neither
-/// are bits that change the protocol in ways nobody here knows.
+/// What a client may agree on with a server. TLS and compression are between neighbours and not among them;
+/// neither are bits that change the protocol in ways nobody here knows.
 pub(crate) const PASSED_ON: Capabilities = Capabilities::LONG_PASSWORD
     .with(Capabilities::FOUND_ROWS)
     .with(Capabilities::LONG_FLAG)
@@ -99,8 +100,8 @@ pub(crate) struct LoggedIn {
     pub(crate) server_unread: Vec<u8>,
 }
 
-/// Greets the client and reads its login, over TLS when it asks for it. Returns the greeting, too: it has the nonce that
-/// the client's answer is made with.
+/// Greets the client and reads its login, over TLS when it asks for it. Returns the greeting, too: it has the
+/// nonce that the client's answer is made with.
 ///
 /// `client` is `None` only while TLS is being negotiated: when that fails there is nobody left to tell.
 pub(crate) async fn greet(
@@ -149,8 +150,8 @@ pub(crate) async fn greet(
         return Err(SessionError::ClientGone);
     };
     let login = Login::decode(&first).map_err(malformed)?;
-    // Clients may set bits that nobody offered; servers do not heed those. (That LONG_PASSWORD is set says that the
-    // client is none of MariaDB's; servers of MariaDB do not offer it.)
+    // Clients may set bits that nobody offered; servers do not heed those. (That LONG_PASSWORD is set says
+    // that the client is none of MariaDB's; servers of MariaDB do not offer it.)
     let heeded = greeting.capabilities | Capabilities::LONG_PASSWORD;
     client.capabilities = login.capabilities & heeded;
     check_login(&login, &client.stream, listener)?;
@@ -178,7 +179,8 @@ fn greeting(
 ) -> Result<Greeting, SessionError> {
     let mut capabilities = profile.capabilities & PASSED_ON;
     if listener.config.mode == config::Mode::Split {
-        // A server leaves out the columns of a statement whose columns it has told before, to whoever used it then.
+        // A server leaves out the columns of a statement whose columns it has told before, to whoever used it
+        // then.
         capabilities.remove(Capabilities::MARIADB_CACHE_METADATA);
     }
     if listener.tls.is_some() {
@@ -305,8 +307,8 @@ pub(crate) async fn greeted(
 /// What the client and this server both can, and whether over TLS.
 ///
 /// # Errors
-/// The client was offered what changes the layout of packets, and this server cannot do it; or the server has no TLS and
-/// must have.
+/// The client was offered what changes the layout of packets, and this server cannot do it; or the server has
+/// no TLS and must have.
 fn agree(client: Capabilities, tls: TlsMode, greeting: &Greeting) -> Result<(Capabilities, bool), String> {
     let with_tls = wants_tls(tls, greeting)?;
     let offered = client & PASSED_ON;
@@ -321,8 +323,8 @@ fn agree(client: Capabilities, tls: TlsMode, greeting: &Greeting) -> Result<(Cap
     }
 }
 
-/// The authentication, within the listener's time, and left in order where the client does not see it through or the session
-/// is told to end.
+/// The authentication, within the listener's time, and left in order where the client does not see it through
+/// or the session is told to end.
 async fn answer_in_time(
     client: &mut Side<'_>,
     server_side: &mut Side<'_>,
@@ -481,8 +483,8 @@ fn auth_relay<'k>(
 /// How long an error waits for the answer that the client is just giving.
 const ANSWER_WAIT: Duration = Duration::from_secs(1);
 
-/// An error is numbered as the answer to what the client has said last. What it was asked it may be saying now, and would take
-/// a lower number for a broken protocol.
+/// An error is numbered as the answer to what the client has said last. What it was asked it may be saying
+/// now, and would take a lower number for a broken protocol.
 async fn await_answer(client: &mut Side<'_>) {
     // Who says nothing, or has gone, is told as things are.
     let _ = timeout(ANSWER_WAIT, client.read_next()).await;

@@ -1,7 +1,8 @@
 //! RSA for the password of `caching_sha2_password` and `sha256_password` over a plain link.
 //!
-//! The password and its final NUL are XORed with the nonce, over and over, and encrypted with OAEP (SHA-1, as OpenSSL's
-//! default and MySQL's choice). Source: `sql/auth/sha2_password_common.cc`, `sql-common/client_authentication.cc`.
+//! The password and its final NUL are XORed with the nonce, over and over, and encrypted with OAEP (SHA-1, as
+//! OpenSSL's default and MySQL's choice). Source: `sql/auth/sha2_password_common.cc`,
+//! `sql-common/client_authentication.cc`.
 
 use aws_lc_rs::encoding::{AsDer, PublicKeyX509Der};
 use aws_lc_rs::rsa::{
@@ -21,8 +22,8 @@ pub enum KeyError {
     Crypto,
 }
 
-/// The gateway's own key pair: clients on plain links encrypt passwords for it where the server's link is secure, so that
-/// the server expects the password itself.
+/// The gateway's own key pair: clients on plain links encrypt passwords for it where the server's link is
+/// secure, so that the server expects the password itself.
 pub struct PrivateKey {
     key: OaepPrivateDecryptingKey,
     public_pem: String,

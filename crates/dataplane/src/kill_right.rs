@@ -1,15 +1,17 @@
-//! Whether an account may `KILL` sessions of other users. Its server is asked with the account's own rights when it says `KILL`: rights of the
-//! gateway's account are not its rights, and what was read before may have been revoked.
+//! Whether an account may `KILL` sessions of other users. Its server is asked with the account's own rights
+//! when it says `KILL`: rights of the gateway's account are not its rights, and what was read before may have
+//! been revoked.
 
 use crate::split::ask::{Reply, values};
 
 /// The statement whose answer [`allowed_by`] reads: the grants of the account and of its active roles.
 pub(crate) const QUESTION: &str = "SHOW GRANTS";
 
-/// Whether these grants are the right to end sessions of others. `server_version` is as in the server's greeting.
+/// Whether these grants are the right to end sessions of others. `server_version` is as in the server's
+/// greeting.
 ///
-/// MySQL lets nobody but a `SYSTEM_USER` end a session of one. Whether the other account is one, by whatever role, is not known here, and
-/// what ends the session has more rights than either: so it is taken for one.
+/// MySQL lets nobody but a `SYSTEM_USER` end a session of one. Whether the other account is one, by whatever
+/// role, is not known here, and what ends the session has more rights than either: so it is taken for one.
 pub(crate) fn allowed_by(reply: &Reply, server_version: &[u8]) -> bool {
     let grants: Vec<_> = values(reply)
         .map(|grant| String::from_utf8_lossy(&grant).into_owned())
@@ -49,7 +51,8 @@ fn super_counts(server_version: &[u8]) -> bool {
     !version.contains("MariaDB") || major.is_some_and(|major| major < 11)
 }
 
-/// The rights on everything that this grant gives. Names are quoted, so a quoted name, which anybody may choose, is never taken for a right.
+/// The rights on everything that this grant gives. Names are quoted, so a quoted name, which anybody may
+/// choose, is never taken for a right.
 fn rights(grant: &str) -> impl Iterator<Item = &str> {
     let of_all = grant
         .strip_prefix("GRANT ")

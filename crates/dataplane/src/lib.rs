@@ -5,9 +5,9 @@
 //!                            └──────────────────────────────────────┘
 //! ```
 //!
-//! [`Gateway`] is the whole of it. In mode `tcp` a connection goes from `accept` through a lease of `upstream` to `relay`;
-//! in mode `session` it logs in (`handshake`) and is then served command by command (`serve`). Workers share
-//! nothing on that path: see `worker`.
+//! [`Gateway`] is the whole of it. In mode `tcp` a connection goes from `accept` through a lease of
+//! `upstream` to `relay`; in mode `session` it logs in (`handshake`) and is then served command by command
+//! (`serve`). Workers share nothing on that path: see `worker`.
 
 mod accept;
 mod accounts;

@@ -1,8 +1,10 @@
-//! Point lookups: statements that an extension answers instead of a server, for listeners with `point_lookups`.
+//! Point lookups: statements that an extension answers instead of a server, for listeners with
+//! `point_lookups`.
 //!
-//! A SELECT of one row by its key (`sql_class::point_lookup`) that stands alone is shown to the worker's [`Lookups`]. The first
-//! time it goes to a server all the same, with everything that comes back noted: what the columns are to this client, and that
-//! this user may read them, nobody else knows. From then on the answer is made of memory, byte for byte as the server would.
+//! A SELECT of one row by its key (`sql_class::point_lookup`) that stands alone is shown to the worker's
+//! [`Lookups`]. The first time it goes to a server all the same, with everything that comes back noted: what
+//! the columns are to this client, and that this user may read them, nobody else knows. From then on the
+//! answer is made of memory, byte for byte as the server would.
 //!
 //! Here is what both sides have in common; `split::lookup` and `session_lookup` are where sessions ask.
 
@@ -27,15 +29,16 @@ use crate::worker::Worker;
 
 /// What answers lookups on one worker.
 pub trait Lookups {
-    /// The number of these surroundings: sessions in which a statement has the same answer, byte for byte, share one.
+    /// The number of these surroundings: sessions in which a statement has the same answer, byte for byte,
+    /// share one.
     fn environment(&self, surroundings: &Surroundings<'_>) -> Environment;
 
     /// What to do about a lookup. Writes the key of the row into `key` where it is to be answered.
     fn find(&self, environment: Environment, asked: &Asked<'_>, key: &mut Vec<u8>) -> Finding;
 
-    /// What to do about another execution of a prepared statement that [has only
-    /// parameters](PointLookup::has_only_parameters), for which `plan` was found in the same surroundings. `None`: it has to be
-    /// found anew.
+    /// What to do about another execution of a prepared statement that
+    /// [has only parameters](PointLookup::has_only_parameters), for which `plan` was found in the same
+    /// surroundings. `None`: it has to be found anew.
     fn find_again(
         &self,
         plan: &Plan,
@@ -44,8 +47,8 @@ pub trait Lookups {
         key: &mut Vec<u8>,
     ) -> Option<Finding>;
 
-    /// Like [`answer`](Self::answer), where nothing has to be waited for. `None`: something has to be, and nothing was done.
-    /// `is_fresh`: a [`Gate`] has said so of this lookup.
+    /// Like [`answer`](Self::answer), where nothing has to be waited for. `None`: something has to be, and
+    /// nothing was done. `is_fresh`: a [`Gate`] has said so of this lookup.
     fn answer_now(
         &self,
         plan: &Plan,
@@ -56,9 +59,9 @@ pub trait Lookups {
         out: &mut Vec<u8>,
     ) -> Option<Result<Answered, Left>>;
 
-    /// Appends the packets of the answer to `out`, numbered from 1, once it is as fresh as it has to be. `own`: the GTIDs of
-    /// what the session has written, where its consistency is that of the session. `is_fresh` as in
-    /// [`answer_now`](Self::answer_now).
+    /// Appends the packets of the answer to `out`, numbered from 1, once it is as fresh as it has to be.
+    /// `own`: the GTIDs of what the session has written, where its consistency is that of the session.
+    /// `is_fresh` as in [`answer_now`](Self::answer_now).
     fn answer<'a>(
         &'a self,
         plan: Plan,
@@ -72,8 +75,8 @@ pub trait Lookups {
     /// A gate for the session of this task, where there are any.
     fn gate(&self, task: &Waker) -> Option<Box<dyn Gate>>;
 
-    /// As of which definitions and grants the rights of a session are that logs in from here on. `None` where grants have changed
-    /// just now: a server may not go by them yet.
+    /// As of which definitions and grants the rights of a session are that logs in from here on. `None` where
+    /// grants have changed just now: a server may not go by them yet.
     fn rights_of_login(&self) -> Option<u64>;
 
     /// See [`Told::definitions`].
@@ -83,10 +86,11 @@ pub trait Lookups {
     fn learn(&self, lesson: Lesson, answer: &[u8]);
 }
 
-/// Where a session waits whose next command is a strong lookup, most likely: until memory is fresh enough for it, or for a moment.
+/// Where a session waits whose next command is a strong lookup, most likely: until memory is fresh enough for
+/// it, or for a moment.
 pub trait Gate {
-    /// Reads from a plain socket with `read`. With the bytes comes whether memory is as fresh as a strong lookup demands that is the
-    /// first command in them, or that has begun before.
+    /// Reads from a plain socket with `read`. With the bytes comes whether memory is as fresh as a strong
+    /// lookup demands that is the first command in them, or that has begun before.
     ///
     /// # Errors
     /// Those of `read`.
@@ -114,12 +118,13 @@ pub struct Surroundings<'a> {
     pub collation: u8,
     /// What of the status lasts.
     pub status: StatusFlags,
-    /// Variables of the session that are not as the server's configuration has them, or whose value is known anyway.
-    /// `is_set`: by the session.
+    /// Variables of the session that are not as the server's configuration has them, or whose value is known
+    /// anyway. `is_set`: by the session.
     pub variables: Vec<Variable<'a>>,
 }
 
-/// As of when a server has the rights of a user: it keeps some of them from the login on, or from the choice of a schema.
+/// As of when a server has the rights of a user: it keeps some of them from the login on, or from the choice
+/// of a schema.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rights {
     /// Those of the connections of a pool, whichever a statement gets.
@@ -163,7 +168,8 @@ pub struct Asked<'a> {
 /// What a client was told of the columns of a prepared statement.
 #[derive(Debug, Clone, Copy)]
 pub struct Told<'a> {
-    /// As of when: what [`Lookups::definitions`] said before a server said that they are still what they were.
+    /// As of when: what [`Lookups::definitions`] said before a server said that they are still what they
+    /// were.
     pub definitions: u64,
     /// The answer in which it was: that to the prepare, or a result.
     pub answer: &'a [u8],
@@ -206,7 +212,8 @@ pub struct Answered {
 /// Why a lookup is left to a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Left {
-    /// A transaction is open, or there is no autocommit, or the session holds its connection for something else.
+    /// A transaction is open, or there is no autocommit, or the session holds its connection for something
+    /// else.
     Session,
     /// A rule or the client says something about where it runs.
     Routed,
@@ -266,8 +273,8 @@ pub(crate) fn of_listener(worker: &Worker, listener: &ListenerState) -> Option<R
     worker.extension.get()?.lookups(&listener.config)
 }
 
-/// What `FOREBAY SET lookup_consistency = …` (formerly `consistency`) says about how fresh the lookups of a session are from here on: `None` within is what the
-/// configuration says. `None` where it is something else.
+/// What `FOREBAY SET lookup_consistency = …` (formerly `consistency`) says about how fresh the lookups of a
+/// session are from here on: `None` within is what the configuration says. `None` where it is something else.
 pub(crate) fn wanted_level(text: &[u8]) -> Option<Option<ReadConsistency>> {
     const ALL: [ReadConsistency; 3] = [
         ReadConsistency::Eventual,
@@ -363,13 +370,14 @@ impl Answer for Recorded<'_> {
     }
 }
 
-/// Whether an answer may be written to the client before its next command is read: nothing else is on its way there. To be asked
-/// before one is made, which counts.
+/// Whether an answer may be written to the client before its next command is read: nothing else is on its way
+/// there. To be asked before one is made, which counts.
 pub(crate) fn may_put(wires: &Wires) -> bool {
     wires.down.is_empty() && !wires.down.is_pending()
 }
 
-/// Has an answer written to the client before its next command is read. False where that has to be done in another way.
+/// Has an answer written to the client before its next command is read. False where that has to be done in
+/// another way.
 pub(crate) fn put(wires: &mut Wires, packets: &[u8]) -> bool {
     if packets.len() > net::buffer::CAPACITY {
         return false;

@@ -1,8 +1,8 @@
-//! Passwords checked against slow hashes, on a thread of its own: a check takes milliseconds, and with hashes of some servers
-//! seconds, in which no worker may stand still.
+//! Passwords checked against slow hashes, on a thread of its own: a check takes milliseconds, and with hashes
+//! of some servers seconds, in which no worker may stand still.
 //!
-//! The thread starts with the first check and ends with the gateway. Who comes while it is busy waits in line, and no longer
-//! than a login may take.
+//! The thread starts with the first check and ends with the gateway. Who comes while it is busy waits in
+//! line, and no longer than a login may take.
 
 use std::sync::{Arc, OnceLock};
 

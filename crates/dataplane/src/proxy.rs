@@ -11,8 +11,8 @@ use crate::gateway::ListenerState;
 
 /// Who the client is, and what was read beyond the header.
 ///
-/// A header is expected from the networks that `accept_proxy_from` names and from nobody else: a client that could send
-/// one on its own could claim any address.
+/// A header is expected from the networks that `accept_proxy_from` names and from nobody else: a client that
+/// could send one on its own could claim any address.
 pub(crate) async fn read_header(
     client: &mut Stream,
     listener: &ListenerState,
@@ -23,7 +23,8 @@ pub(crate) async fn read_header(
         .unwrap_or(Err(SessionError::ProxyHeaderMissing(limit)))
 }
 
-/// What is said where the time for a login is over. A client that a header was asked of waits for our greeting, and could not know.
+/// What is said where the time for a login is over. A client that a header was asked of waits for our
+/// greeting, and could not know.
 pub(crate) fn too_late(had_header: bool, limit: Duration) -> SessionError {
     match had_header {
         true => SessionError::LoginTimeout(limit),

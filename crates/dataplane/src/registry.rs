@@ -1,9 +1,9 @@
 //! Which session is where: connection ids as clients know them, and the server threads behind them.
 //!
-//! A client learns its connection id from our greeting, before a server is chosen, so the id is ours. `KILL` and
-//! COM_PROCESS_KILL name such an id, or one that `CONNECTION_ID()` or the process list of a server gave. Ours are from
-//! 2^30 on: servers count from one and do not get there, so the two are not taken for one another. (Nor at 2^31, which some
-//! clients keep in a signed integer, such as MariaDB Connector/J 4.0.)
+//! A client learns its connection id from our greeting, before a server is chosen, so the id is ours. `KILL`
+//! and COM_PROCESS_KILL name such an id, or one that `CONNECTION_ID()` or the process list of a server gave.
+//! Ours are from 2^30 on: servers count from one and do not get there, so the two are not taken for one
+//! another. (Nor at 2^31, which some clients keep in a signed integer, such as MariaDB Connector/J 4.0.)
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -27,8 +27,8 @@ pub(crate) struct Place {
     pub(crate) worker: usize,
     /// Among all clusters.
     pub(crate) cluster: u32,
-    /// Its server, and the connection id that gave it. `None` in mode `split`, where both change with every statement: only
-    /// the worker knows them.
+    /// Its server, and the connection id that gave it. `None` in mode `split`, where both change with every
+    /// statement: only the worker knows them.
     pub(crate) seat: Option<(ServerKey, u32)>,
     /// Shared with the account, where that is known.
     pub(crate) user: Arc<[u8]>,
@@ -41,7 +41,8 @@ pub(crate) struct Registry {
 }
 
 impl Default for Registry {
-    /// Ids begin anywhere: a `KILL` that comes to another gateway, or after a restart, finds nobody, rather than somebody else's session.
+    /// Ids begin anywhere: a `KILL` that comes to another gateway, or after a restart, finds nobody, rather
+    /// than somebody else's session.
     fn default() -> Self {
         Self::from(RandomState::new().hash_one(()) as u32)
     }

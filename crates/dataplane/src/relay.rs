@@ -1,8 +1,8 @@
 //! Bytes both ways: one command and its response ([`Exchange`]), or everything without end ([`stream`]).
 //!
-//! Nothing is decoded but packet headers, the first byte of a packet and the last packet of a response, and nothing
-//! is copied: the trackers of `mysql-wire` say how many of the bytes just read may go on, and they are written
-//! from where they were read.
+//! Nothing is decoded but packet headers, the first byte of a packet and the last packet of a response, and
+//! nothing is copied: the trackers of `mysql-wire` say how many of the bytes just read may go on, and they
+//! are written from where they were read.
 
 use std::future::poll_fn;
 use std::io;
@@ -76,7 +76,8 @@ impl Traffic {
 pub(crate) enum Broken {
     /// Reading from or writing to the client failed.
     Client(io::Error),
-    /// The server closed the connection or it failed; with the error packet that may follow what was forwarded.
+    /// The server closed the connection or it failed; with the error packet that may follow what was
+    /// forwarded.
     Server,
     ServerProtocol(WireError),
     Signal(Signal),
@@ -95,8 +96,8 @@ pub(crate) enum Exchanged {
 
 /// How the answer to a command is followed to its end, and what is changed on its way to the client.
 pub(crate) trait Answer {
-    /// Looks at what has come from the server, and approves what may go to the client. Returns how many bytes of the server's
-    /// that were, and what comes next.
+    /// Looks at what has come from the server, and approves what may go to the client. Returns how many bytes
+    /// of the server's that were, and what comes next.
     fn advance(&mut self, down: &mut Flow) -> Result<(usize, Event), WireError>;
 
     /// The answer has begun and not ended, or is awaited.
@@ -170,7 +171,8 @@ pub(crate) struct Ended {
     pub(crate) request_done: bool,
     /// Bytes of the answer that have gone to the client, or may go.
     pub(crate) said: u64,
-    /// The client has closed its side while it waited, and the server was told so: its connection is of no use any more.
+    /// The client has closed its side while it waited, and the server was told so: its connection is of no
+    /// use any more.
     pub(crate) client_at_end: bool,
     /// From the command to the end of its answer; zero where that did not come.
     pub(crate) took: Duration,
@@ -224,8 +226,8 @@ impl<'a, A: Answer> Exchange<'a, A> {
         }
     }
 
-    /// Runs to the end, and says which sequence number an error has where it ended too early: the one after the
-    /// request as long as nothing of the response was forwarded, or the next one between two rows.
+    /// Runs to the end, and says which sequence number an error has where it ended too early: the one after
+    /// the request as long as nothing of the response was forwarded, or the next one between two rows.
     pub(crate) async fn run(self, wires: &mut Wires) -> (Result<Exchanged, Broken>, Option<u8>) {
         let ended = self.run_to_end(wires).await;
         (ended.result, ended.error_sequence)
@@ -247,7 +249,8 @@ impl<'a, A: Answer> Exchange<'a, A> {
     fn ended(&self, result: Result<Exchanged, Broken>, said: u64, wires: &Wires) -> Ended {
         let mut took = Duration::ZERO;
         let (result, error_sequence) = match result {
-            // The client has the server's answer, and the server is gone: what is left of the command is no command.
+            // The client has the server's answer, and the server is gone: what is left of the command is no
+            // command.
             Ok(_) if self.server_refuses => (Err(Broken::Server), None),
             Ok(Exchanged::Done(outcome)) => {
                 took = self.since.elapsed();
@@ -275,8 +278,8 @@ impl<'a, A: Answer> Exchange<'a, A> {
             if let Some(signal) = self.control.due(false) {
                 return Poll::Ready(Err(Broken::Signal(signal)));
             }
-            // A command on its way comes first; else what is looked for is the answer, which makes it needless to look at the
-            // client.
+            // A command on its way comes first; else what is looked for is the answer, which makes it
+            // needless to look at the client.
             let mut up = Poll::Pending;
             let awaits_answer = self.request_done && !wires.up.is_pending();
             if !awaits_answer {
@@ -355,8 +358,9 @@ impl<'a, A: Answer> Exchange<'a, A> {
         }
     }
 
-    /// While the response is awaited the client has nothing to say. Its next command is read ahead, one buffer
-    /// of it, and its goodbye is passed on, so that the server can stop waiting for locks on behalf of nobody.
+    /// While the response is awaited the client has nothing to say. Its next command is read ahead, one
+    /// buffer of it, and its goodbye is passed on, so that the server can stop waiting for locks on behalf of
+    /// nobody.
     fn poll_watch_client(&mut self, cx: &mut Context<'_>, wires: &mut Wires) -> Poll<Result<(), Broken>> {
         if self.client_at_end || !wires.up.is_empty() {
             return Poll::Pending;
@@ -377,8 +381,8 @@ impl<'a, A: Answer> Exchange<'a, A> {
         }
     }
 
-    /// Takes what is left of a command that the server no longer takes: a connection that is closed with bytes unread
-    /// is reset, and the server's answer would be lost with it.
+    /// Takes what is left of a command that the server no longer takes: a connection that is closed with
+    /// bytes unread is reset, and the server's answer would be lost with it.
     fn poll_discard(&mut self, cx: &mut Context<'_>, wires: &mut Wires) -> Poll<Result<(), Broken>> {
         match wires.up.poll_read(cx, &mut wires.client) {
             Poll::Ready(Ok(0)) => {
@@ -443,7 +447,8 @@ impl<'a, A: Answer> Exchange<'a, A> {
         written.map_err(Broken::Client)
     }
 
-    /// While the client sends its file the server only listens, or ends. What it says is looked at after the file.
+    /// While the client sends its file the server only listens, or ends. What it says is looked at after the
+    /// file.
     fn poll_server_end(cx: &mut Context<'_>, wires: &mut Wires) -> Poll<Result<(), Broken>> {
         if !wires.down.is_empty() {
             return Poll::Pending;
@@ -467,8 +472,8 @@ impl<'a, A: Answer> Exchange<'a, A> {
         }
     }
 
-    /// The server no longer takes what the client sends. It may have answered before it closed (a packet that is
-    /// too large, a kill), and the client is to see that answer.
+    /// The server no longer takes what the client sends. It may have answered before it closed (a packet that
+    /// is too large, a kill), and the client is to see that answer.
     fn give_up_sending(&mut self, wires: &mut Wires) {
         self.server_refuses = true;
         self.request_ends();
@@ -476,14 +481,14 @@ impl<'a, A: Answer> Exchange<'a, A> {
     }
 }
 
-/// Forwards everything in both directions until both sides have said that they are done, one fails, or a signal
-/// comes. The end of one side is passed on to the other, which may still have something to say.
+/// Forwards everything in both directions until both sides have said that they are done, one fails, or a
+/// signal comes. The end of one side is passed on to the other, which may still have something to say.
 pub(crate) async fn stream(wires: &mut Wires, control: &Control) -> Result<(), Broken> {
     forward_all(wires, control, Waiting::Stream).await
 }
 
-/// The same for an answer that has no end (binlog dump, clone) and has begun. A server that has nothing to say, for hours maybe, is
-/// in order; a client that does not take what it has said is idle.
+/// The same for an answer that has no end (binlog dump, clone) and has begun. A server that has nothing to
+/// say, for hours maybe, is in order; a client that does not take what it has said is idle.
 pub(crate) async fn endless(wires: &mut Wires, control: &Control) -> Result<(), Broken> {
     forward_all(wires, control, Waiting::Endless).await
 }
@@ -557,8 +562,8 @@ async fn forward_all(wires: &mut Wires, control: &Control, waiting: Waiting) -> 
     .await
 }
 
-/// Moves what can be moved from `source` to `sink`; returns how many bytes were read. Everything is registered for
-/// a wake-up when it returns.
+/// Moves what can be moved from `source` to `sink`; returns how many bytes were read. Everything is
+/// registered for a wake-up when it returns.
 fn poll_pipe(
     cx: &mut Context<'_>,
     source: &mut Stream,

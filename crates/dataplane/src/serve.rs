@@ -116,8 +116,8 @@ fn is_there(session: &Session, head: CommandHead) -> bool {
     up.is_full() || up.unseen().len() >= PacketHeader::LEN + head.payload_len
 }
 
-/// The head of a command once enough of it is there: its first byte, or all of it where [`classify`] looks further. Of an
-/// execution that is whether it asks for a cursor.
+/// The head of a command once enough of it is there: its first byte, or all of it where [`classify`] looks
+/// further. Of an execution that is whether it asks for a cursor.
 #[inline]
 fn head(bytes: &[u8]) -> Option<CommandHead> {
     let payload_len = PacketHeader::parse(bytes)?.payload_len;
@@ -139,9 +139,9 @@ fn head(bytes: &[u8]) -> Option<CommandHead> {
     Some(CommandHead { command, payload_len })
 }
 
-/// Between commands a server has nothing to say but an error, mostly why it ends the connection (shutdown, kill, idle too
-/// long). It is passed on, and the session ends with it: a command that came meanwhile is not sent, since the error
-/// would be taken for its answer.
+/// Between commands a server has nothing to say but an error, mostly why it ends the connection (shutdown,
+/// kill, idle too long). It is passed on, and the session ends with it: a command that came meanwhile is not
+/// sent, since the error would be taken for its answer.
 fn poll_last_words(cx: &mut Context<'_>, session: &mut Session) -> Poll<SessionError> {
     loop {
         let wires = &mut session.wires;

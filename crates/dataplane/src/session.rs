@@ -101,8 +101,8 @@ impl Session {
         signal_as_error(signal, self.server.name(), &self.listener)
     }
 
-    /// Tells the client why its session ends, where the protocol has a place for it. What was already read of a
-    /// response and may be forwarded goes first, so that an error never stands inside a packet.
+    /// Tells the client why its session ends, where the protocol has a place for it. What was already read of
+    /// a response and may be forwarded goes first, so that an error never stands inside a packet.
     pub(crate) async fn farewell(&mut self, error: &SessionError) {
         let mut last = Vec::new();
         if self.error_sequence == Some(0) && error.to_packet().is_some() && !self.must_end_now() {
@@ -123,8 +123,8 @@ impl Session {
     }
 }
 
-/// Whether a command may load a file of the client's, as far as mode `session` knows it: a statement in which a word begins or ends like
-/// one that does, an execution, or what is too long to be read.
+/// Whether a command may load a file of the client's, as far as mode `session` knows it: a statement in which
+/// a word begins or ends like one that does, an execution, or what is too long to be read.
 fn may_load_file(head: CommandHead, payload: &[u8]) -> bool {
     const READ_MAX: usize = 4096;
     const WORDS: [&[u8]; 2] = [b"load", b"execute"];
@@ -154,9 +154,10 @@ pub(crate) async fn say_goodbye(wires: &mut Wires, last: &[u8]) {
 /// How long a session that ends between two commands waits for the next one, to answer it with the error.
 const LAST_COMMAND_WAIT: Duration = Duration::from_secs(1);
 
-/// An error between two commands has sequence number 0, and a client that has just sent the next command takes that
-/// for a broken protocol. Busy clients are always just sending the next one, so it is awaited for a moment, and
-/// refused. Returns the sequence number that the error has then; `None` where the client has gone.
+/// An error between two commands has sequence number 0, and a client that has just sent the next command
+/// takes that for a broken protocol. Busy clients are always just sending the next one, so it is awaited for
+/// a moment, and refused. Returns the sequence number that the error has then; `None` where the client has
+/// gone.
 pub(crate) async fn await_last_command(wires: &mut Wires) -> Option<u8> {
     let next = async {
         loop {

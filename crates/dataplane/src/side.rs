@@ -1,8 +1,8 @@
 //! Whole packets on one side of a login.
 //!
-//! A login is a handful of small packets that are read, changed and written again, unlike commands, which are only
-//! forwarded. Sequence numbers of the two sides differ (TLS on one side only, an exchange that only one side sees),
-//! so each side counts its own.
+//! A login is a handful of small packets that are read, changed and written again, unlike commands, which are
+//! only forwarded. Sequence numbers of the two sides differ (TLS on one side only, an exchange that only one
+//! side sees), so each side counts its own.
 
 use std::future::poll_fn;
 use std::io;
@@ -19,7 +19,8 @@ use crate::auth_relay::Link;
 /// certificate or token of an authentication plugin has to fit.
 pub(crate) const LOGIN_PACKET_MAX: usize = 128 * 1024;
 
-/// The largest answer within an exchange. A part of one that is there when the exchange ends has to fit into a buffer.
+/// The largest answer within an exchange. A part of one that is there when the exchange ends has to fit into
+/// a buffer.
 const ANSWER_MAX: usize = buffer::CAPACITY - PacketHeader::LEN;
 
 /// One side of a login.
@@ -85,7 +86,8 @@ impl<'s> Side<'s> {
         loop {
             if let Some(header) = PacketHeader::parse(&self.unread) {
                 if header.payload_len > limit {
-                    // Of either version: as packets they would be longer than any of a login. The client behind it has sent one of its own.
+                    // Of either version: as packets they would be longer than any of a login. The client
+                    // behind it has sent one of its own.
                     if proxy_header::is_begun(&self.unread) {
                         *self.sequence = self.sequence.wrapping_add(1);
                         return Err(ReadError::ProxyHeader);
@@ -105,8 +107,9 @@ impl<'s> Side<'s> {
         }
     }
 
-    /// Reads the next packet of the exchange that is under way, and waits for ever where the other side has begun a new
-    /// one: a client that sends its first command before it has seen our OK is not answering the server's question.
+    /// Reads the next packet of the exchange that is under way, and waits for ever where the other side has
+    /// begun a new one: a client that sends its first command before it has seen our OK is not answering the
+    /// server's question.
     pub(crate) async fn read_next(&mut self) -> Result<Vec<u8>, ReadError> {
         while self.unread.len() < PacketHeader::LEN {
             self.read_some().await?;

@@ -1,12 +1,15 @@
-//! The accounts that the gateway checks itself, in mode `split`: the configured ones, and what is known of those of servers.
+//! The accounts that the gateway checks itself, in mode `split`: the configured ones, and what is known of
+//! those of servers.
 //!
-//! [`Users`] is an immutable table made of a configuration; a reload makes another one, in which an account of the same
-//! name goes on counting its sessions where the earlier one was. Sessions keep the account they logged in with.
+//! [`Users`] is an immutable table made of a configuration; a reload makes another one, in which an account
+//! of the same name goes on counting its sessions where the earlier one was. Sessions keep the account they
+//! logged in with.
 //!
 //! An account has one or two secrets, of which each is a password or only its hash, and every check looks at
-//! two: whether an account has one or two, and whether there is an account of that name at all ([`Users::applicant`]), is
-//! nothing that the time of an answer should tell. A slow hash is none of this file's checks; an account that does not exist has
-//! one, too, as often as those that do, and always where servers are asked for theirs.
+//! two: whether an account has one or two, and whether there is an account of that name at all
+//! ([`Users::applicant`]), is nothing that the time of an answer should tell. A slow hash is none of this
+//! file's checks; an account that does not exist has one, too, as often as those that do, and always where
+//! servers are asked for theirs.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -28,7 +31,8 @@ pub(crate) struct Users {
     with_hash: Arc<User>,
     /// Accounts of the second kind, of all that there are.
     hashes: usize,
-    /// Of those that need the password itself, which have a secret that is neither: what a check costs ([`SlowHash::rounds`]).
+    /// Of those that need the password itself, which have a secret that is neither: what a check costs
+    /// ([`SlowHash::rounds`]).
     rounds: Vec<u32>,
     /// Chooses the kind of an account that does not exist, always the same for the same name.
     kinds: RandomState,
@@ -122,9 +126,9 @@ impl Users {
         }
     }
 
-    /// The account of that name, from the configuration before the servers, or one that no answer is right for. The latter is
-    /// one with passwords or one with hashes as often as accounts are, so that the kind of account that a login shows says
-    /// nothing either.
+    /// The account of that name, from the configuration before the servers, or one that no answer is right
+    /// for. The latter is one with passwords or one with hashes as often as accounts are, so that the kind of
+    /// account that a login shows says nothing either.
     pub(crate) fn applicant(&self, name: &[u8], servers: Option<&ServerAccounts>) -> Applicant {
         let configured = self.by_name.get(name).cloned();
         let of_servers = || {
@@ -223,7 +227,8 @@ impl User {
         }
     }
 
-    /// Whether nothing but an answer of `mysql_native_password` can be checked: a secret is only known as its hash.
+    /// Whether nothing but an answer of `mysql_native_password` can be checked: a secret is only known as its
+    /// hash.
     fn is_native(&self) -> bool {
         !self.can_use(Plugin::CachingSha2)
     }
@@ -239,8 +244,8 @@ impl User {
             .max()
     }
 
-    /// Whether an answer of this plugin can be checked, whichever of the secrets it was made with. A slow hash and a public key want
-    /// the password itself, which `caching_sha2_password` has a way for.
+    /// Whether an answer of this plugin can be checked, whichever of the secrets it was made with. A slow
+    /// hash and a public key want the password itself, which `caching_sha2_password` has a way for.
     fn can_use(&self, plugin: Plugin) -> bool {
         let mut secrets = self.secrets.iter();
         match plugin {
@@ -305,8 +310,8 @@ impl fmt::Debug for User {
 }
 
 impl Applicant {
-    /// Whoever wants to log in under a name that nobody has listed, where a server decides. `password`: the one that it has let
-    /// in before.
+    /// Whoever wants to log in under a name that nobody has listed, where a server decides. `password`: the
+    /// one that it has let in before.
     pub(crate) fn passing(name: &str, password: Option<&Secret>) -> Self {
         Self {
             user: Arc::new(User::passing(name, password)),
@@ -324,13 +329,14 @@ impl Applicant {
         self
     }
 
-    /// Whether it is a server that says what the password is worth: [`Accounts::pass`](crate::accounts::Accounts::pass).
+    /// Whether it is a server that says what the password is worth:
+    /// [`Accounts::pass`](crate::accounts::Accounts::pass).
     pub(crate) fn passes(&self) -> bool {
         self.passes
     }
 
-    /// Whether an answer of this plugin can be checked, whichever of the secrets it was made with. Where a server decides it
-    /// has to be the plugin that can send the password itself.
+    /// Whether an answer of this plugin can be checked, whichever of the secrets it was made with. Where a
+    /// server decides it has to be the plugin that can send the password itself.
     pub(crate) fn can_use(&self, plugin: Plugin) -> bool {
         match self.passes {
             true => plugin == Plugin::CachingSha2,
@@ -357,8 +363,8 @@ impl Applicant {
         self.first_right(|secret| secret.check(plugin, nonce, answer))
     }
 
-    /// Checks a password that came as it is, against everything but what [`in_full`](Self::in_full) gives; and against what is known
-    /// of that.
+    /// Checks a password that came as it is, against everything but what [`in_full`](Self::in_full) gives;
+    /// and against what is known of that.
     pub(crate) fn check_password(&self, password: &Secret) -> Option<Credential> {
         let given = auth::native_stage2(password.reveal().as_bytes());
         self.first_right(|secret| {
@@ -372,8 +378,8 @@ impl Applicant {
         })
     }
 
-    /// What else a password may be checked against: no more than two. One of servers is there once; of those of the configuration
-    /// always two, since nothing else hides how many there are.
+    /// What else a password may be checked against: no more than two. One of servers is there once; of those
+    /// of the configuration always two, since nothing else hides how many there are.
     pub(crate) fn in_full(&self) -> impl Iterator<Item = &Arc<AccountSecret>> {
         let [first, other] = self.user.secrets.each_ref().map(Known::in_full);
         let is_wanted = |other: &&Arc<AccountSecret>| {
@@ -392,9 +398,9 @@ impl Applicant {
         self.exists.then(|| self.user.credential(&known, password))
     }
 
-    /// The other secret, which servers may have when they do not have the one that the client used: a password is changed
-    /// on servers and clients at different times. Those of servers' accounts may be of different accounts, and who has shown one
-    /// has not shown the other.
+    /// The other secret, which servers may have when they do not have the one that the client used: a
+    /// password is changed on servers and clients at different times. Those of servers' accounts may be of
+    /// different accounts, and who has shown one has not shown the other.
     pub(crate) fn other_than(&self, used: &Credential) -> Option<Credential> {
         if self.passes {
             return None;
@@ -543,7 +549,8 @@ impl Known {
 pub(crate) struct UserSession(Arc<User>);
 
 impl UserSession {
-    /// The same session, as one of this account, if it counts for that already: in its place, whatever the limit.
+    /// The same session, as one of this account, if it counts for that already: in its place, whatever the
+    /// limit.
     pub(crate) fn counts_for(&self, user: &Arc<User>) -> Option<Self> {
         Arc::ptr_eq(&self.0.active, &user.active).then(|| {
             user.active.fetch_add(1, Ordering::Relaxed);

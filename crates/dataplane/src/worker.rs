@@ -1,4 +1,5 @@
-//! A worker: one thread, one single-threaded runtime, and the sessions that live on it with both of their sockets.
+//! A worker: one thread, one single-threaded runtime, and the sessions that live on it with both of their
+//! sockets.
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::Rc;
@@ -22,8 +23,8 @@ use crate::extension::{Extension, OnWorker, WorkerHandle};
 use crate::gateway::{ListenerState, Shared};
 use crate::split::{self, Book, Mirrors, Pools, RulesOnWorker};
 
-/// What a worker is told. The queue has no bound of its own: it holds at most one message a client connection, whose
-/// number is bounded where they are accepted, and a few for each change of the cluster.
+/// What a worker is told. The queue has no bound of its own: it holds at most one message a client
+/// connection, whose number is bounded where they are accepted, and a few for each change of the cluster.
 pub(crate) enum Message {
     /// A client connection that was accepted for this worker.
     Arrived {

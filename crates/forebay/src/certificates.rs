@@ -19,8 +19,8 @@ const SOON: i64 = 14 * DAY;
 pub(crate) struct Certificates(Mutex<BTreeMap<PathBuf, Validity>>);
 
 impl Certificates {
-    /// Looks at the files that the configuration names. To be called when they have just been taken into use: those that were
-    /// refused say nothing of what is used.
+    /// Looks at the files that the configuration names. To be called when they have just been taken into use:
+    /// those that were refused say nothing of what is used.
     pub(crate) fn look(&self, config: &Config) {
         let ends = ends(config);
         for words in in_words(&ends, now()) {

@@ -1,4 +1,5 @@
-//! `forebay check --connect`: what `serve` would find at the servers, as a table, and what of it would not work.
+//! `forebay check --connect`: what `serve` would find at the servers, as a table, and what of it would not
+//! work.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -218,7 +219,8 @@ impl<'c> Seen<'c> {
         }
     }
 
-    /// Accounts that a server does not let in: whose, and why. One whose former password works is being changed.
+    /// Accounts that a server does not let in: whose, and why. One whose former password works is being
+    /// changed.
     fn refused<'a>(&'a self, found: &'a Inspection) -> impl Iterator<Item = (String, &'a str)> {
         let works = |user: &str| {
             let mut tried = self.trials.iter().zip(&found.logins);

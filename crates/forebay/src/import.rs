@@ -1,4 +1,5 @@
-//! `forebay import`: reads a file of another gateway, prints ours, and says on standard error what has no equal.
+//! `forebay import`: reads a file of another gateway, prints ours, and says on standard error what has no
+//! equal.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -17,15 +18,15 @@ const NOT_ALL: u8 = 3;
 
 #[derive(Subcommand)]
 pub(crate) enum Import {
-    /// The SQL text of ProxySQL's admin tables (`sqlite3 proxysql.db .dump`, or mysqldump of the admin interface), or its
-    /// proxysql.cnf. The configuration goes to standard output, passwords included; what has no equal goes to
-    /// standard error.
+    /// The SQL text of ProxySQL's admin tables (`sqlite3 proxysql.db .dump`, or mysqldump of the admin
+    /// interface), or its proxysql.cnf. The configuration goes to standard output, passwords included; what
+    /// has no equal goes to standard error.
     Proxysql {
         #[command(flatten)]
         source: Source,
     },
-    /// HAProxy's haproxy.cfg, as far as it is in front of MySQL. The configuration goes to standard output, with the line
-    /// that each option comes from; what has no equal goes to standard error, line by line.
+    /// HAProxy's haproxy.cfg, as far as it is in front of MySQL. The configuration goes to standard output,
+    /// with the line that each option comes from; what has no equal goes to standard error, line by line.
     Haproxy {
         #[command(flatten)]
         source: Source,
@@ -63,7 +64,8 @@ pub(crate) fn run(import: &Import) -> anyhow::Result<ExitCode> {
     })
 }
 
-/// Dumps of databases may hold bytes that are no UTF-8 where binary hashes are; the rest of them is still of use.
+/// Dumps of databases may hold bytes that are no UTF-8 where binary hashes are; the rest of them is still of
+/// use.
 fn read(path: &Path) -> anyhow::Result<String> {
     let source: Box<dyn Read> = if path == Path::new("-") {
         Box::new(io::stdin())

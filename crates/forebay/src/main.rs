@@ -36,14 +36,15 @@ enum Command {
         #[arg(short, long, default_value = "/etc/forebay/forebay.toml")]
         config: PathBuf,
     },
-    /// Check a configuration file, with the certificates and keys it names, and exit; 0 means it is right. What depends on
-    /// the moment (addresses in use, the limit of file descriptors) is found at start.
+    /// Check a configuration file, with the certificates and keys it names, and exit; 0 means it is right.
+    /// What depends on the moment (addresses in use, the limit of file descriptors) is found at start.
     Check {
         /// The configuration file.
         #[arg(short, long, default_value = "/etc/forebay/forebay.toml")]
         config: PathBuf,
-        /// Ask the servers as well, as `serve` would: logins of all accounts that are given with a password, grants, GTIDs,
-        /// `read_only`, roles. 0 means that everything would work. A login that a server refuses counts there as any other.
+        /// Ask the servers as well, as `serve` would: logins of all accounts that are given with a password,
+        /// grants, GTIDs, `read_only`, roles. 0 means that everything would work. A login that a server
+        /// refuses counts there as any other.
         #[arg(long)]
         connect: bool,
     },

@@ -1,5 +1,5 @@
-//! What the service manager is told, as sd_notify(3) has it: that the start is over, that the end has begun, and in a few words
-//! how it is. Where nobody asks (`NOTIFY_SOCKET`), nothing is done.
+//! What the service manager is told, as sd_notify(3) has it: that the start is over, that the end has begun,
+//! and in a few words how it is. Where nobody asks (`NOTIFY_SOCKET`), nothing is done.
 
 use std::ffi::OsStr;
 use std::io;
@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use tracing::warn;
 
-/// How long the manager is waited for with what it must not miss: it ends a process that it takes for one that hangs.
+/// How long the manager is waited for with what it must not miss: it ends a process that it takes for one
+/// that hangs.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// What it may take from the deadline of a shutdown to the end of the process.
 const LAST_STEPS: Duration = Duration::from_secs(10);
@@ -59,8 +60,8 @@ fn tell(state: &str, patience: Option<Duration>) {
     }
 }
 
-/// To a socket with a path, or with an abstract name (`@name`). A manager that has too much to read holds up nobody for longer
-/// than `patience`.
+/// To a socket with a path, or with an abstract name (`@name`). A manager that has too much to read holds up
+/// nobody for longer than `patience`.
 fn send(socket: &OsStr, state: &str, patience: Option<Duration>) -> io::Result<()> {
     let address = match socket.as_bytes().strip_prefix(b"@") {
         Some(name) => SocketAddr::from_abstract_name(name)?,

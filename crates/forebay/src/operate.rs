@@ -124,8 +124,8 @@ impl Operator {
     /// Reads the configuration again, applies what can be applied, and logs what was and what was not.
     ///
     /// # Errors
-    /// What is wrong with it; the one in force stays. So it does when sessions are being ended, where nothing is read, and nothing
-    /// counted.
+    /// What is wrong with it; the one in force stays. So it does when sessions are being ended, where nothing
+    /// is read, and nothing counted.
     pub(crate) fn reload_and_log(&self, why: &str) -> Result<String, String> {
         if self.gateway.is_draining() {
             info!(why, "configuration not read again: {SHUTTING_DOWN}");
@@ -394,7 +394,8 @@ fn cache_status(cache: &Cache) -> CacheStatus {
     }
 }
 
-/// Why sessions of mode `split` cannot begin, although a server is up: none is fit for it, or none has a role that takes them.
+/// Why sessions of mode `split` cannot begin, although a server is up: none is fit for it, or none has a role
+/// that takes them.
 fn no_login(cluster: &Cluster) -> Option<String> {
     /// Servers that are named.
     const SHOWN: usize = 4;
@@ -422,7 +423,8 @@ fn primaries(clusters: &[Arc<Cluster>]) -> Vec<(Arc<Cluster>, Arc<Server>)> {
     clusters.iter().filter_map(primary).collect()
 }
 
-/// A primary that a reload has taken out of `servers` may be meant (a switchover) or a slip; writes wait either way.
+/// A primary that a reload has taken out of `servers` may be meant (a switchover) or a slip; writes wait
+/// either way.
 fn warn_of_removed((cluster, primary): &(Arc<Cluster>, Arc<Server>)) {
     let servers = cluster.servers();
     if servers.is_empty() || servers.iter().any(|server| server.id() == primary.id()) {

@@ -21,7 +21,8 @@ use crate::operate::Operator;
 
 /// How often the configuration, the users file and certificates are looked at.
 const WATCH_INTERVAL: Duration = Duration::from_secs(1);
-/// File descriptors that are not for sessions, at least: listeners, runtimes, checks, admin, log. See [`spare`].
+/// File descriptors that are not for sessions, at least: listeners, runtimes, checks, admin, log. See
+/// [`spare`].
 const SPARE_DESCRIPTORS: u64 = 128;
 /// The client's and the server's.
 const DESCRIPTORS_PER_SESSION: u64 = 2;
@@ -116,10 +117,12 @@ fn extension<'a>(
     })
 }
 
-/// Settles how many sessions there may be: what the configuration says, or as many as there are file descriptors for.
+/// Settles how many sessions there may be: what the configuration says, or as many as there are file
+/// descriptors for.
 ///
 /// # Errors
-/// The configuration asks for more than this process has descriptors for: connections would be refused below the limit.
+/// The configuration asks for more than this process has descriptors for: connections would be refused below
+/// the limit.
 pub(crate) fn settle_max_connections(config: &mut Config) -> anyhow::Result<()> {
     let present = net::limits::raise_nofile().context("cannot raise the limit of open files")?;
     let (per_session, shared) = descriptors(config);
@@ -142,8 +145,9 @@ pub(crate) fn settle_max_connections(config: &mut Config) -> anyhow::Result<()> 
     Ok(())
 }
 
-/// Descriptors that are not for sessions: a runtime has a handful; a server its check, its monitor, a statement of the
-/// gateway's own and an address being tried; a cluster the logins that are tried at the same time, and a reader of the binary log.
+/// Descriptors that are not for sessions: a runtime has a handful; a server its check, its monitor, a
+/// statement of the gateway's own and an address being tried; a cluster the logins that are tried at the same
+/// time, and a reader of the binary log.
 fn spare(config: &Config) -> u64 {
     let servers: usize = config
         .clusters
@@ -158,8 +162,8 @@ fn spare(config: &Config) -> u64 {
     needed.max(SPARE_DESCRIPTORS)
 }
 
-/// Descriptors of a session, and those that sessions share. In mode `split` a session has its client's only, where the
-/// connections to every server are limited.
+/// Descriptors of a session, and those that sessions share. In mode `split` a session has its client's only,
+/// where the connections to every server are limited.
 fn descriptors(config: &Config) -> (u64, u64) {
     let only_split = config
         .listeners
@@ -178,8 +182,8 @@ fn descriptors(config: &Config) -> (u64, u64) {
     }
 }
 
-/// The signals that mean something. One that comes before they are looked at is not lost, and a SIGHUP at the start does not
-/// end the process.
+/// The signals that mean something. One that comes before they are looked at is not lost, and a SIGHUP at the
+/// start does not end the process.
 struct Signals {
     hangup: Signal,
     terminate: Signal,
@@ -217,8 +221,8 @@ async fn take_signals(operator: &Operator, mut signals: Signals) {
     shut_down(operator, &mut signals).await;
 }
 
-/// Waits until balancers have noticed, if so configured; lets sessions end by themselves until the deadline; then ends the rest.
-/// Each further signal ends the wait that it meets.
+/// Waits until balancers have noticed, if so configured; lets sessions end by themselves until the deadline;
+/// then ends the rest. Each further signal ends the wait that it meets.
 async fn shut_down(operator: &Operator, signals: &mut Signals) {
     let gateway = &operator.gateway;
     let (delay, limit) = operator.shutdown_times();

@@ -3,7 +3,8 @@
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 
-/// The name of the system user, as `/etc/passwd` has it; its number where it is not there, nothing where that is not known.
+/// The name of the system user, as `/etc/passwd` has it; its number where it is not there, nothing where that
+/// is not known.
 pub(crate) fn name() -> String {
     let Ok(own) = fs::metadata("/proc/self") else {
         return String::new();

@@ -1,4 +1,5 @@
-//! `forebay check` finds right what we show: the files in `examples/` and the configuration of the Debian package.
+//! `forebay check` finds right what we show: the files in `examples/` and the configuration of the Debian
+//! package.
 
 #![allow(
     clippy::unwrap_used,

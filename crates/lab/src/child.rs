@@ -21,8 +21,8 @@ pub(crate) struct ListeningChild {
 }
 
 impl ListeningChild {
-    /// Runs what `command` makes for `N` free loopback addresses, with its output in the file `log`, and waits until it
-    /// accepts connections on all of them. Tries again with other ports when it exits before.
+    /// Runs what `command` makes for `N` free loopback addresses, with its output in the file `log`, and
+    /// waits until it accepts connections on all of them. Tries again with other ports when it exits before.
     pub(crate) fn start<const N: usize>(
         log: &Path,
         mut command: impl FnMut([SocketAddr; N]) -> anyhow::Result<Command>,

@@ -17,10 +17,11 @@ pub struct Bench {
 
 #[derive(Clone, Debug, clap::Subcommand)]
 enum Scenario {
-    /// CPU per query and memory per idle session, compared with HAProxy, in front of a server that costs nothing.
+    /// CPU per query and memory per idle session, compared with HAProxy, in front of a server that costs
+    /// nothing.
     Overhead(Box<OverheadArgs>),
-    /// The same with a primary and replicas: what it costs to send reads to replicas and to share few server connections. With
-    /// `--servers` queries a second through few connections to real servers.
+    /// The same with a primary and replicas: what it costs to send reads to replicas and to share few server
+    /// connections. With `--servers` queries a second through few connections to real servers.
     Split(Box<SplitArgs>),
     /// Rows from memory beside Redis, the server and HAProxy, over real servers with a million rows.
     Cache(Box<CacheArgs>),

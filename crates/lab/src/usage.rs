@@ -7,8 +7,8 @@ use anyhow::Context;
 /// CPU time of a process: all threads that are alive.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CpuTime {
-    /// To the nanosecond, from every thread's `schedstat`. Includes the network work the kernel does on the thread's
-    /// behalf, unless the kernel was built to account interrupts apart (CONFIG_IRQ_TIME_ACCOUNTING).
+    /// To the nanosecond, from every thread's `schedstat`. Includes the network work the kernel does on the
+    /// thread's behalf, unless the kernel was built to account interrupts apart (CONFIG_IRQ_TIME_ACCOUNTING).
     pub total: Duration,
     user_ticks: u64,
     system_ticks: u64,
@@ -29,7 +29,8 @@ impl CpuTime {
         })
     }
 
-    /// That of the children of this process that have ended: in clock ticks, of which there are a hundred a second.
+    /// That of the children of this process that have ended: in clock ticks, of which there are a hundred a
+    /// second.
     pub fn of_ended_children() -> anyhow::Result<Duration> {
         let stat = fs::read_to_string("/proc/self/stat")?;
         let ticks = fields(&stat, 15).with_context(|| format!("/proc/self/stat: {stat:?}"))?;
@@ -41,8 +42,8 @@ impl CpuTime {
         Duration::from_millis(10 * (self.user_ticks + self.system_ticks))
     }
 
-    /// The part spent outside the kernel, between 0 and 1: what the clock ticks sampled, so it needs some seconds of
-    /// work to mean anything.
+    /// The part spent outside the kernel, between 0 and 1: what the clock ticks sampled, so it needs some
+    /// seconds of work to mean anything.
     pub fn user_share(&self) -> f64 {
         let ticks = self.user_ticks + self.system_ticks;
         if ticks == 0 {
@@ -143,7 +144,8 @@ fn ticks(stat: &str) -> Option<(u64, u64)> {
     fields(stat, 13)
 }
 
-/// The two fields behind the first so many, counted after the command name, which may itself hold spaces and parentheses.
+/// The two fields behind the first so many, counted after the command name, which may itself hold spaces and
+/// parentheses.
 fn fields(stat: &str, before: usize) -> Option<(u64, u64)> {
     let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace().skip(before - 2);
     Some((fields.next()?.parse().ok()?, fields.next()?.parse().ok()?))

@@ -1,7 +1,8 @@
-//! What it costs to take a row out of the binary log, and to print it: `cargo bench -p mysql-wire --bench binlog`.
+//! What it costs to take a row out of the binary log, and to print it:
+//! `cargo bench -p mysql-wire --bench binlog`.
 //!
-//! Rows of an integer, a text of 100 bytes, a DECIMAL, a DATETIME and a DOUBLE. Best of many rounds, because the machine has
-//! other things to do as well.
+//! Rows of an integer, a text of 100 bytes, a DECIMAL, a DATETIME and a DOUBLE. Best of many rounds, because
+//! the machine has other things to do as well.
 
 #![allow(clippy::expect_used)]
 

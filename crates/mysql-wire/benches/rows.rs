@@ -1,7 +1,7 @@
 //! What it costs to find the end of a response, and to give it another shape: `cargo bench -p mysql-wire`.
 //!
-//! 1000 rows, presented as a socket gives them, 64 KiB at a time. Best of many rounds, because the machine has
-//! other things to do as well.
+//! 1000 rows, presented as a socket gives them, 64 KiB at a time. Best of many rounds, because the machine
+//! has other things to do as well.
 
 #![allow(clippy::expect_used)]
 

@@ -1,5 +1,5 @@
-//! What a client computes from a password and the server's nonce, for each authentication plugin, and how a server
-//! verifies it (`auth/verify.rs`).
+//! What a client computes from a password and the server's nonce, for each authentication plugin, and how a
+//! server verifies it (`auth/verify.rs`).
 //!
 //! Sources: MySQL documentation pages "Native Authentication", "Caching_sha2_password information", "Sha256
 //! Authentication"; MariaDB "Authentication Plugin - ed25519", "Authentication Plugin - PARSEC".
@@ -48,9 +48,9 @@ pub fn caching_sha2_password(nonce: &[u8; 20], password: &[u8]) -> Vec<u8> {
     once.iter().zip(mixed).map(|(a, b)| a ^ b).collect()
 }
 
-/// The password and its zero byte, XORed with the nonce repeated: the plain text that `sha256_password` and the
-/// full path of `caching_sha2_password` encrypt with the server's RSA key (OAEP, SHA-1) on plain links. Its own
-/// inverse, but for the zero byte: see [`remove_nonce`].
+/// The password and its zero byte, XORed with the nonce repeated: the plain text that `sha256_password` and
+/// the full path of `caching_sha2_password` encrypt with the server's RSA key (OAEP, SHA-1) on plain links.
+/// Its own inverse, but for the zero byte: see [`remove_nonce`].
 pub fn xor_with_nonce(nonce: &[u8; 20], password: &[u8]) -> Vec<u8> {
     password
         .iter()
@@ -73,14 +73,14 @@ pub fn remove_nonce(nonce: &[u8; 20], mixed: &[u8]) -> Option<Vec<u8>> {
     }
 }
 
-/// MariaDB's `client_ed25519`: the nonce signed with a key made of the password. It is Ed25519 but for the secret,
-/// which is the password, of any length, in place of 32 random bytes.
+/// MariaDB's `client_ed25519`: the nonce signed with a key made of the password. It is Ed25519 but for the
+/// secret, which is the password, of any length, in place of 32 random bytes.
 pub fn ed25519(nonce: &[u8; 32], password: &[u8]) -> [u8; 64] {
     sign_ed25519(password, nonce)
 }
 
-/// MariaDB's `parsec`, what the server sends when the client has answered the auth switch with an empty packet:
-/// how to make the key from the password.
+/// MariaDB's `parsec`, what the server sends when the client has answered the auth switch with an empty
+/// packet: how to make the key from the password.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ParsecSalt {
     /// Rounds of PBKDF2.
@@ -89,8 +89,8 @@ pub struct ParsecSalt {
 }
 
 impl ParsecSalt {
-    /// 2^10 rounds times 2^factor; servers up to MariaDB 12 use factors up to 3. What a hostile server can make us
-    /// compute is bounded here: 2^17 rounds take about 0.2 s.
+    /// 2^10 rounds times 2^factor; servers up to MariaDB 12 use factors up to 3. What a hostile server can
+    /// make us compute is bounded here: 2^17 rounds take about 0.2 s.
     const FACTOR_MAX: u8 = 7;
 
     /// Reads `P`, the factor, and the salt: a packet's payload, or the data of an [`crate::AuthMoreData`].
@@ -185,16 +185,18 @@ fn pbkdf2_sha512(password: &[u8], salt: &[u8], iterations: u32) -> [u8; 64] {
     derived
 }
 
-/// Lengths in bytes of the answers of plugins that insist on one: a SHA-1; a signature; a client's salt and a signature.
+/// Lengths in bytes of the answers of plugins that insist on one: a SHA-1; a signature; a client's salt and a
+/// signature.
 const NATIVE_LEN: usize = 20;
 const ED25519_LEN: usize = 64;
 const PARSEC_LEN: usize = 32 + 64;
 
 /// An answer that a plugin reads and refuses, to its question number `question`, counted from 1.
 ///
-/// Servers count a login that breaks off, and an answer of the wrong length, as a handshake error of the client's host,
-/// and refuse the host after `max_connect_errors` of them in a row. A wrong password they hold against nobody's host.
-/// Sources: `acl_authenticate` in `sql/sql_acl.cc` and `plugin/auth_ed25519` of MariaDB, `sql/auth/` of MySQL.
+/// Servers count a login that breaks off, and an answer of the wrong length, as a handshake error of the
+/// client's host, and refuse the host after `max_connect_errors` of them in a row. A wrong password they hold
+/// against nobody's host. Sources: `acl_authenticate` in `sql/sql_acl.cc` and `plugin/auth_ed25519` of
+/// MariaDB, `sql/auth/` of MySQL.
 pub fn wrong_answer(plugin: &[u8], question: u32) -> Vec<u8> {
     match (plugin, question) {
         (b"mysql_native_password", _) => vec![0; NATIVE_LEN],
@@ -207,7 +209,8 @@ pub fn wrong_answer(plugin: &[u8], question: u32) -> Vec<u8> {
     }
 }
 
-/// Whether a plugin can read an answer at all; see [`wrong_answer`]. True for all answers to plugins not known here.
+/// Whether a plugin can read an answer at all; see [`wrong_answer`]. True for all answers to plugins not
+/// known here.
 pub fn is_readable_answer(plugin: &[u8], question: u32, answer: &[u8]) -> bool {
     match (plugin, question) {
         (b"mysql_native_password", _) => matches!(answer.len(), 0 | NATIVE_LEN),
@@ -218,7 +221,8 @@ pub fn is_readable_answer(plugin: &[u8], question: u32, answer: &[u8]) -> bool {
     }
 }
 
-/// Whether the two sides of a plugin's exchange say one packet each in turn. False for plugins not known here.
+/// Whether the two sides of a plugin's exchange say one packet each in turn. False for plugins not known
+/// here.
 pub fn takes_turns(plugin: &[u8]) -> bool {
     matches!(
         plugin,

@@ -133,7 +133,8 @@ pub(crate) fn put_lenenc_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend_from_slice(bytes);
 }
 
-/// Writes `text` and a zero byte. Text with a zero byte inside would shift all that follows, so it is cut there.
+/// Writes `text` and a zero byte. Text with a zero byte inside would shift all that follows, so it is cut
+/// there.
 pub(crate) fn put_nul(out: &mut Vec<u8>, text: &[u8]) {
     let end = text.iter().position(|&byte| byte == 0).unwrap_or(text.len());
     out.extend_from_slice(&text[..end]);

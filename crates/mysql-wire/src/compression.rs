@@ -4,8 +4,9 @@
 //!
 //! Sources: MySQL "Compression", "Compressed Packet"; `net_serv.cc` of both servers.
 //!
-//! The sequence of frames starts at 0 with each command and is shared by both directions: what answers a frame
-//! has the next number. [`Decompressor::next_sequence`] gives it, [`Compressor::set_sequence`] takes it.
+//! The sequence of frames starts at 0 with each command and is shared by both directions: what answers a
+//! frame has the next number. [`Decompressor::next_sequence`] gives it, [`Compressor::set_sequence`] takes
+//! it.
 
 use std::fmt;
 
@@ -66,7 +67,8 @@ impl Compressor {
         })
     }
 
-    /// The sequence number of the next frame: 0 at a client's new command, else one more than the peer's last.
+    /// The sequence number of the next frame: 0 at a client's new command, else one more than the peer's
+    /// last.
     pub fn set_sequence(&mut self, sequence: u8) {
         self.sequence = sequence;
     }

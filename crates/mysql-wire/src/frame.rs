@@ -39,7 +39,8 @@ impl PacketHeader {
     }
 }
 
-/// Appends `payload` as one packet, or as several where it is 16 MiB or longer, and moves `sequence` past them.
+/// Appends `payload` as one packet, or as several where it is 16 MiB or longer, and moves `sequence` past
+/// them.
 pub fn write_packet(out: &mut Vec<u8>, sequence: &mut u8, payload: &[u8]) {
     let mut rest = payload;
     loop {

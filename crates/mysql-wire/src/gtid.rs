@@ -1,8 +1,9 @@
-//! Global transaction ids: which transactions a server has, and whether those are all that a session has to see.
+//! Global transaction ids: which transactions a server has, and whether those are all that a session has to
+//! see.
 //!
-//! The two flavors have little in common. MySQL names a transaction by the server it came from and a number, and a server
-//! may have any set of them ([`MySqlSet`]). MariaDB numbers all transactions of a domain in the order in which they
-//! are applied, so that the last one says it all ([`MariaDbPosition`]).
+//! The two flavors have little in common. MySQL names a transaction by the server it came from and a number,
+//! and a server may have any set of them ([`MySqlSet`]). MariaDB numbers all transactions of a domain in the
+//! order in which they are applied, so that the last one says it all ([`MariaDbPosition`]).
 //!
 //! Sizes are bounded: text of more than [`INTERVALS_MAX`] intervals or [`DOMAINS_MAX`] domains is refused.
 
@@ -39,7 +40,8 @@ impl GtidSet {
         }
     }
 
-    /// Reads what servers write: a single GTID, or a set of them (`gtid_executed`, `gtid_binlog_pos`, session trackers).
+    /// Reads what servers write: a single GTID, or a set of them (`gtid_executed`, `gtid_binlog_pos`, session
+    /// trackers).
     pub fn parse(flavor: Flavor, text: &[u8]) -> Result<GtidSet, WireError> {
         match flavor {
             Flavor::MySql => MySqlSet::parse(text).map(GtidSet::MySql),

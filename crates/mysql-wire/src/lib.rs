@@ -2,9 +2,9 @@
 //!
 //! Bytes in, values out. The crate is pure: no sockets, no clock, no randomness, no async, no logging. It
 //! never decodes rows, because the gateway only forwards them: [`ResponseTracker`] finds where a response
-//! ends from packet headers and first bytes, [`RequestTracker`] does the same for what a client sends, [`Reshaper`]
-//! changes responses for clients that speak less of the protocol than their server connection does. Rows are read in
-//! [`binlog`] only, for those who follow a server's changes.
+//! ends from packet headers and first bytes, [`RequestTracker`] does the same for what a client sends,
+//! [`Reshaper`] changes responses for clients that speak less of the protocol than their server connection
+//! does. Rows are read in [`binlog`] only, for those who follow a server's changes.
 //!
 //! Everything a peer sends may be hostile. Readers cannot panic, lengths are checked before anything is
 //! allocated, and what does not follow the protocol is a [`WireError`] that says what was expected.

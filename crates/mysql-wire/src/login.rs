@@ -10,8 +10,8 @@ use crate::{Capabilities, Command, SslRequest, WireError};
 /// The client's login packet.
 ///
 /// Its capabilities decide which fields are on the wire: `database` is written with CONNECT_WITH_DB,
-/// `auth_plugin` with PLUGIN_AUTH, `attributes` with CONNECT_ATTRS, `zstd_level` with ZSTD_COMPRESSION, each as
-/// empty where it is `None`. `Debug` hides the authentication response.
+/// `auth_plugin` with PLUGIN_AUTH, `attributes` with CONNECT_ATTRS, `zstd_level` with ZSTD_COMPRESSION, each
+/// as empty where it is `None`. `Debug` hides the authentication response.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Login {
     pub capabilities: Capabilities,

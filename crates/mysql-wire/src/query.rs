@@ -1,7 +1,7 @@
 //! COM_QUERY: where the statement's text is, and the query attributes in front of it.
 //!
-//! With QUERY_ATTRIBUTES the text comes behind a count of attributes, their types, names and values; without, behind the
-//! command byte. Payloads here begin with the command byte.
+//! With QUERY_ATTRIBUTES the text comes behind a count of attributes, their types, names and values; without,
+//! behind the command byte. Payloads here begin with the command byte.
 //!
 //! Source: MySQL "COM_QUERY", "Binary Protocol Resultset", section on values.
 

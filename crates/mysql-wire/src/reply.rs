@@ -118,7 +118,8 @@ impl ErrPacket {
     pub const GENERAL_STATE: [u8; 5] = *b"HY000";
 
     /// Reads the payload. Servers may or may not send a state before the login, when nobody has said
-    /// PROTOCOL_41 yet: with empty `capabilities` a `#` counts as its marker only before five letters or digits.
+    /// PROTOCOL_41 yet: with empty `capabilities` a `#` counts as its marker only before five letters or
+    /// digits.
     pub fn decode(payload: &[u8], capabilities: Capabilities) -> Result<ErrPacket, WireError> {
         let mut reader = Reader::new(payload);
         reader.tag(Self::HEADER, "an ERR packet")?;

@@ -4,8 +4,8 @@ use crate::{Command, PacketHeader, WireError};
 
 /// Follows what a client sends, without keeping any of it.
 ///
-/// Call [`RequestTracker::begin_command`] (or [`RequestTracker::begin_infile`]) when the client is at the start
-/// of a packet, then [`RequestTracker::advance`] with the bytes as they come until it says finished.
+/// Call [`RequestTracker::begin_command`] (or [`RequestTracker::begin_infile`]) when the client is at the
+/// start of a packet, then [`RequestTracker::advance`] with the bytes as they come until it says finished.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct RequestTracker {
     /// Payload bytes of the packet under way that have not come yet.
@@ -70,8 +70,8 @@ impl RequestTracker {
         };
     }
 
-    /// The next byte is the first of the answer to a LOCAL INFILE request: packets of file data, then an empty
-    /// packet.
+    /// The next byte is the first of the answer to a LOCAL INFILE request: packets of file data, then an
+    /// empty packet.
     pub fn begin_infile(&mut self) {
         *self = RequestTracker {
             goal: Goal::EmptyPayload,
@@ -103,11 +103,11 @@ impl RequestTracker {
         }
     }
 
-    /// Numbers the packets anew, from `next` on, whose headers [`advance`](Self::advance) would pass in `bytes`. To be
-    /// called before it, with the same bytes.
+    /// Numbers the packets anew, from `next` on, whose headers [`advance`](Self::advance) would pass in
+    /// `bytes`. To be called before it, with the same bytes.
     ///
-    /// Clients under compression number the packets inside the frames loosely, and servers ignore those numbers; on a
-    /// link without compression a server does not.
+    /// Clients under compression number the packets inside the frames loosely, and servers ignore those
+    /// numbers; on a link without compression a server does not.
     pub fn renumber(&self, bytes: &mut [u8], next: &mut u8) {
         let (mut tracker, mut at) = (*self, 0);
         while let Step::Header(header) = tracker.step(bytes, &mut at) {

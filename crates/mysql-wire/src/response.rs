@@ -4,8 +4,8 @@
 //! negotiated. The tracker looks at the header and the first byte of each packet; only of packets that begin
 //! or end a result (column count, OK, EOF, ERR) it reads a few bytes more, at most 23.
 //!
-//! What each kind of packet means is in `response/packets.rs`; `response/reshape.rs` changes responses on their way
-//! to a client that speaks less of the protocol than we do with the server.
+//! What each kind of packet means is in `response/packets.rs`; `response/reshape.rs` changes responses on
+//! their way to a client that speaks less of the protocol than we do with the server.
 //!
 //! Sources: MySQL "Command Phase" and, where the documentation is wrong, its server and client: the
 //! metadata-follows byte comes after the column count in both MySQL and MariaDB (`protocol_classic.cc`,
@@ -22,8 +22,8 @@ use packets::{EOF, Expect, HEAD_MAX, Head};
 /// What [`ResponseTracker::advance`] found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Progress {
-    /// Bytes that belong to the response and may be forwarded. The rest must be presented again: together with
-    /// more bytes while the event is [`Event::More`], to the next response after [`Event::Done`].
+    /// Bytes that belong to the response and may be forwarded. The rest must be presented again: together
+    /// with more bytes while the event is [`Event::More`], to the next response after [`Event::Done`].
     pub consumed: usize,
     pub event: Event,
 }
@@ -42,24 +42,25 @@ impl Progress {
 pub enum Event {
     /// The response goes on.
     More,
-    /// The server waits for the contents of a file from the client, see [`crate::RequestTracker::begin_infile`];
-    /// the response goes on after it.
+    /// The server waits for the contents of a file from the client, see
+    /// [`crate::RequestTracker::begin_infile`]; the response goes on after it.
     LocalInfile,
     /// The response has ended with the bytes consumed.
     Done(Outcome),
-    /// The next packet, whose first byte is the first that was not consumed, is an OK packet with session state. Only
-    /// where [`ResponseTracker::inspect_state`] has asked for it; go on with [`ResponseTracker::pass_state`].
+    /// The next packet, whose first byte is the first that was not consumed, is an OK packet with session
+    /// state. Only where [`ResponseTracker::inspect_state`] has asked for it; go on with
+    /// [`ResponseTracker::pass_state`].
     State,
-    /// The connection is a stream from here on (binlog dump, clone, Group Replication): both directions are to
-    /// be forwarded as they come.
+    /// The connection is a stream from here on (binlog dump, clone, Group Replication): both directions are
+    /// to be forwarded as they come.
     Stream,
 }
 
 /// How a response ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Outcome {
-    /// The last status seen in this response; where it had none (`has_status`), of an earlier one. Of a cursor it tells only
-    /// after a command that may have opened one or read from one.
+    /// The last status seen in this response; where it had none (`has_status`), of an earlier one. Of a
+    /// cursor it tells only after a command that may have opened one or read from one.
     pub status: StatusFlags,
     /// The code of the error that ended the response.
     pub error: Option<u16>,
@@ -70,7 +71,8 @@ pub struct Outcome {
     pub warnings: u16,
     /// Of the last result, where that was an OK packet.
     pub affected_rows: u64,
-    /// The last one in this response that is not 0: a later statement without one does not change LAST_INSERT_ID().
+    /// The last one in this response that is not 0: a later statement without one does not change
+    /// LAST_INSERT_ID().
     pub last_insert_id: u64,
     /// Rows of the last result, where that was a result set.
     pub rows: u64,
@@ -103,8 +105,8 @@ pub struct ResponseTracker {
     definitions: u32,
     /// COM_STMT_PREPARE: the statement's columns, whose definitions come after its parameters'.
     columns: u16,
-    /// Groups of definitions that have ended, whose EOF packets DEPRECATE_EOF has left out. For [`Reshaper`], which takes
-    /// them.
+    /// Groups of definitions that have ended, whose EOF packets DEPRECATE_EOF has left out. For [`Reshaper`],
+    /// which takes them.
     groups_ended: u8,
     /// Definitions are sent for the result or statement under way.
     metadata: bool,
@@ -158,8 +160,9 @@ impl ResponseTracker {
         self.inspects_state = on;
     }
 
-    /// The caller has seen the packet of [`Event::State`], which may be another OK packet now, shorter or of the same
-    /// length, with the same status but for SESSION_STATE_CHANGED: [`ResponseTracker::advance`] goes on with it.
+    /// The caller has seen the packet of [`Event::State`], which may be another OK packet now, shorter or of
+    /// the same length, with the same status but for SESSION_STATE_CHANGED: [`ResponseTracker::advance`] goes
+    /// on with it.
     pub fn pass_state(&mut self) {
         self.state_passes = true;
     }
@@ -194,14 +197,15 @@ impl ResponseTracker {
         };
     }
 
-    /// The execution that has [begun](Self::begin) asks for a cursor, see [`crate::statement::asks_for_cursor`]. Without this no
-    /// status is believed that tells of one: servers show the cursors of a stored program to whoever calls it.
+    /// The execution that has [begun](Self::begin) asks for a cursor, see
+    /// [`crate::statement::asks_for_cursor`]. Without this no status is believed that tells of one: servers
+    /// show the cursors of a stored program to whoever calls it.
     pub fn allow_cursor(&mut self) {
         self.may_open_cursor = self.command == Command::STMT_EXECUTE;
     }
 
-    /// The command that has [begun](Self::begin) may load a file of the client's. Without this a server that asks for one gets none:
-    /// whoever has taken its place could ask for any.
+    /// The command that has [begun](Self::begin) may load a file of the client's. Without this a server that
+    /// asks for one gets none: whoever has taken its place could ask for any.
     pub fn allow_infile(&mut self) {
         self.may_load_file = matches!(self.command, Command::QUERY | Command::STMT_EXECUTE);
     }
@@ -211,8 +215,9 @@ impl ResponseTracker {
         self.expect != Expect::Nothing
     }
 
-    /// The sequence number of an error packet in the place of what the server still owes, where the protocol has a
-    /// place for one: between two rows. (Also before the first packet of a response, which the caller knows.)
+    /// The sequence number of an error packet in the place of what the server still owes, where the protocol
+    /// has a place for one: between two rows. (Also before the first packet of a response, which the caller
+    /// knows.)
     pub fn error_sequence(&self) -> Option<u8> {
         let between_rows = self.expect == Expect::Rows && self.skip == 0 && !self.continued;
         between_rows.then_some(self.sequence.wrapping_add(1))
@@ -285,8 +290,8 @@ impl ResponseTracker {
         passed
     }
 
-    /// The hot path: passes whole rows, as far as their headers and first bytes are visible. Stops at a packet
-    /// that needs a closer look.
+    /// The hot path: passes whole rows, as far as their headers and first bytes are visible. Stops at a
+    /// packet that needs a closer look.
     fn pass_rows(&mut self, bytes: &[u8], mut at: usize) -> usize {
         let mut rows = 0;
         let (mut last_len, mut alike) = (0, 0);
@@ -298,7 +303,8 @@ impl ResponseTracker {
             at += PacketHeader::LEN + payload_len;
             self.sequence = sequence;
             rows += 1;
-            // A product and no branch: whether two lengths are the same cannot be foretold where rows are of any length.
+            // A product and no branch: whether two lengths are the same cannot be foretold where rows are of
+            // any length.
             alike = (alike + 1) * u32::from(payload_len == last_len);
             last_len = payload_len;
             if alike == ROWS_ALIKE {
@@ -371,8 +377,9 @@ impl ResponseTracker {
 /// So many rows of one length in a row, and the next ones are taken to be as long.
 const ROWS_ALIKE: u32 = 6;
 
-/// How many rows of this length there are whole at the start of `bytes`, but for the last of them, which the caller looks at.
-/// To know where each begins nobody has to wait for the length of the one before: four times as quick as row by row.
+/// How many rows of this length there are whole at the start of `bytes`, but for the last of them, which the
+/// caller looks at. To know where each begins nobody has to wait for the length of the one before: four times
+/// as quick as row by row.
 fn rows_alike(bytes: &[u8], payload_len: usize) -> usize {
     let [a, b, c, _] = (payload_len as u32).to_le_bytes();
     let rows = bytes.chunks_exact(PacketHeader::LEN + payload_len);

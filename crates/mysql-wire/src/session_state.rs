@@ -1,10 +1,11 @@
 //! Session state changes: what an OK packet with SESSION_STATE_CHANGED says about the session.
 //!
-//! A sequence of changes, each a kind, a length and data of that length. [`changes`] reads them one by one without
-//! copying; a kind that is not known here comes as [`Change::Other`] and can be written again as it was.
+//! A sequence of changes, each a kind, a length and data of that length. [`changes`] reads them one by one
+//! without copying; a kind that is not known here comes as [`Change::Other`] and can be written again as it
+//! was.
 //!
-//! Sources: MySQL "Session State Information" and `sql/session_tracker.cc`; MariaDB "OK_Packet", section session state
-//! info, and its `sql/session_tracker.cc`.
+//! Sources: MySQL "Session State Information" and `sql/session_tracker.cc`; MariaDB "OK_Packet", section
+//! session state info, and its `sql/session_tracker.cc`.
 
 use crate::WireError;
 use crate::codec::{Reader, put_lenenc, put_lenenc_bytes};

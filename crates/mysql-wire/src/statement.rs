@@ -1,17 +1,19 @@
-//! Heads of the commands on prepared statements, as far as a gateway has to understand them: which statement is meant, and
-//! how the types of its parameters travel.
+//! Heads of the commands on prepared statements, as far as a gateway has to understand them: which statement
+//! is meant, and how the types of its parameters travel.
 //!
-//! A client sends the types with the first execution and may leave them out from then on, because the server keeps
-//! them. A statement that was prepared again on another connection has none there: [`ExecuteHead::inject_types`] puts
-//! them in. Values are never read.
+//! A client sends the types with the first execution and may leave them out from then on, because the server
+//! keeps them. A statement that was prepared again on another connection has none there:
+//! [`ExecuteHead::inject_types`] puts them in. Values are never read.
 //!
 //! Payloads here begin with the command byte.
 //!
-//! With QUERY_ATTRIBUTES a statement's parameters are counted and named in the packet, and query attributes follow them;
-//! where the statement has no parameters only if a flag says so. The server keeps types of parameters, not of attributes.
-//! (MySQL 9.7, by trial: whether the flag is set makes no difference where there are parameters.)
+//! With QUERY_ATTRIBUTES a statement's parameters are counted and named in the packet, and query attributes
+//! follow them; where the statement has no parameters only if a flag says so. The server keeps types of
+//! parameters, not of attributes. (MySQL 9.7, by trial: whether the flag is set makes no difference where
+//! there are parameters.)
 //!
-//! Sources: MySQL "COM_STMT_EXECUTE"; MariaDB "COM_STMT_BULK_EXECUTE"; MySQL 9.7 and MariaDB 10.11 as they answer.
+//! Sources: MySQL "COM_STMT_EXECUTE"; MariaDB "COM_STMT_BULK_EXECUTE"; MySQL 9.7 and MariaDB 10.11 as they
+//! answer.
 
 use std::ops::Range;
 
@@ -51,7 +53,8 @@ pub fn statement_id(payload: &[u8]) -> Result<Option<u32>, WireError> {
     }
 }
 
-/// Puts another id in the place of a command's, or into the OK packet of a prepare. False where the packet is too short.
+/// Puts another id in the place of a command's, or into the OK packet of a prepare. False where the packet is
+/// too short.
 #[must_use]
 pub fn replace_id(payload: &mut [u8], id: u32) -> bool {
     match payload.get_mut(ID) {
@@ -150,7 +153,8 @@ pub struct ExecuteHead {
     pub len: usize,
     /// The statement's parameters.
     parameters: usize,
-    /// Where the packet says whether it has types; `None` where it could have none. One byte, or two in a bulk.
+    /// Where the packet says whether it has types; `None` where it could have none. One byte, or two in a
+    /// bulk.
     flag: Option<Range<usize>>,
     types: Option<Box<[u8]>>,
     /// Types are followed by names.
@@ -159,8 +163,8 @@ pub struct ExecuteHead {
 }
 
 impl ExecuteHead {
-    /// Reads a head. `payload`: the whole packet, or as much of it as has come. `parameters`: how many the statement has,
-    /// as the answer to its prepare said. `capabilities`: those of the peer that sent this.
+    /// Reads a head. `payload`: the whole packet, or as much of it as has come. `parameters`: how many the
+    /// statement has, as the answer to its prepare said. `capabilities`: those of the peer that sent this.
     ///
     /// # Errors
     /// No such command, or the payload ends before the head does.
@@ -252,13 +256,14 @@ impl ExecuteHead {
         Ok(())
     }
 
-    /// The types of the statement's parameters, where the packet has them: two bytes each. To be kept for packets
-    /// that do not.
+    /// The types of the statement's parameters, where the packet has them: two bytes each. To be kept for
+    /// packets that do not.
     pub fn types(&self) -> Option<&[u8]> {
         self.types.as_deref()
     }
 
-    /// Where the bits are that say which parameters are NULL, attributes included; `None` where there are no parameters.
+    /// Where the bits are that say which parameters are NULL, attributes included; `None` where there are no
+    /// parameters.
     pub fn nulls(&self) -> Option<Range<usize>> {
         let flag = self
             .flag
@@ -288,14 +293,15 @@ impl ExecuteHead {
         self.place_for_types().is_some()
     }
 
-    /// Attributes cannot do without types, which no server keeps: there is nothing to be saved in such a packet.
+    /// Attributes cannot do without types, which no server keeps: there is nothing to be saved in such a
+    /// packet.
     fn place_for_types(&self) -> Option<Range<usize>> {
         let lacks = self.types.is_none() && self.parameters > 0 && self.attributes == 0;
         self.flag.clone().filter(|_| lacks)
     }
 
-    /// What makes a packet that [needs types](Self::needs_types) one that has them. `None` where it has them or needs
-    /// none, and where these are not the types of a statement with so many parameters.
+    /// What makes a packet that [needs types](Self::needs_types) one that has them. `None` where it has them
+    /// or needs none, and where these are not the types of a statement with so many parameters.
     pub fn injection(&self, types: &[u8]) -> Option<Injection> {
         let place = self.place_for_types()?;
         if types.len() != self.parameters * TYPE_LEN {

@@ -1,5 +1,5 @@
-//! Replays responses that real servers sent (`traces/`, recorded by `traces/record.py`): the tracker finds the
-//! end of each, whole and cut anywhere.
+//! Replays responses that real servers sent (`traces/`, recorded by `traces/record.py`): the tracker finds
+//! the end of each, whole and cut anywhere.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 

@@ -1,5 +1,5 @@
-//! What the same server said to two clients, one with DEPRECATE_EOF and one without, is the truth about both: reshaped,
-//! the first is the second.
+//! What the same server said to two clients, one with DEPRECATE_EOF and one without, is the truth about both:
+//! reshaped, the first is the second.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
@@ -11,7 +11,8 @@ use recorded::{Recorded, TRACES, recorded};
 const TRACK: Capabilities = Capabilities::SESSION_TRACK;
 const DEPRECATE: Capabilities = Capabilities::DEPRECATE_EOF;
 
-/// What an EOF packet before the rows cannot know yet: what is found while the rows are made, and that more follows.
+/// What an EOF packet before the rows cannot know yet: what is found while the rows are made, and that more
+/// follows.
 const LATER: StatusFlags = StatusFlags(
     StatusFlags::MORE_RESULTS.0 | StatusFlags::NO_INDEX_USED.0 | StatusFlags::NO_GOOD_INDEX_USED.0,
 );
@@ -71,7 +72,8 @@ fn reshape(session: &[Recorded], client: Capabilities, cut_percent: usize) -> Ve
     session.iter().map(one).collect()
 }
 
-/// Equal but for what is different each time, and for what [`LATER`] excuses in EOF packets that are not the last.
+/// Equal but for what is different each time, and for what [`LATER`] excuses in EOF packets that are not the
+/// last.
 fn check(what: &str, reshaped: &[u8], truth: &[u8], is_mysql: bool) {
     let (reshaped, truth) = (packets(reshaped), packets(truth));
     assert_eq!(reshaped.len(), truth.len(), "{what}\n{reshaped:?}\n{truth:?}");
@@ -83,7 +85,8 @@ fn check(what: &str, reshaped: &[u8], truth: &[u8], is_mysql: bool) {
             (Ok(ours), Ok(theirs)) if !is_last => {
                 assert_eq!(ours.warnings, theirs.warnings, "{context}");
                 let mut excused = LATER;
-                // MySQL's clients know that these stay true behind the row, and its servers do not repeat them.
+                // MySQL's clients know that these stay true behind the row, and its servers do not repeat
+                // them.
                 if is_mysql && what.starts_with("execute_out") {
                     excused.insert(StatusFlags::PS_OUT_PARAMS);
                     let before_row = index == 6 || index == 2;

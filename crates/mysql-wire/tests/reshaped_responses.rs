@@ -1,5 +1,5 @@
-//! Random responses, written at once as the server of a newer client and of an older client would: reshaped, the one is the
-//! other, however the bytes are cut.
+//! Random responses, written at once as the server of a newer client and of an older client would: reshaped,
+//! the one is the other, however the bytes are cut.
 //!
 //! `FOREBAY_SEED=n` runs one seed again, `FOREBAY_SEEDS=n` runs as many.
 

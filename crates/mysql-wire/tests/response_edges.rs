@@ -1,5 +1,5 @@
-//! What recordings and random responses do not show: rows over 16 MiB, streams, files, and servers that do not
-//! follow the protocol.
+//! What recordings and random responses do not show: rows over 16 MiB, streams, files, and servers that do
+//! not follow the protocol.
 
 #![allow(clippy::unwrap_used)]
 
@@ -67,7 +67,8 @@ fn a_row_over_16_mib_is_one_row_whatever_its_parts_start_with() {
     }
 }
 
-/// Rows of one length are passed many at a time, and what ends them may be as long as they are, and so may what comes then.
+/// Rows of one length are passed many at a time, and what ends them may be as long as they are, and so may
+/// what comes then.
 #[test]
 fn rows_of_one_length_end_where_others_do() {
     let ends: [&[u8]; 2] = [b"\xfe\0\0\x02\0\0\0", b"\xff\x10\x04full"];

@@ -1,4 +1,5 @@
-//! The tracker stops before each OK packet with session state, and the caller may put another one in its place.
+//! The tracker stops before each OK packet with session state, and the caller may put another one in its
+//! place.
 
 #![allow(clippy::unwrap_used)]
 
@@ -52,8 +53,8 @@ fn response() -> Vec<u8> {
     out
 }
 
-/// Reads the response from a buffer that grows by `step`, and takes the state out of every packet that has some. What is
-/// left of the response, and the changes.
+/// Reads the response from a buffer that grows by `step`, and takes the state out of every packet that has
+/// some. What is left of the response, and the changes.
 fn strip(step: usize) -> (Vec<u8>, Vec<String>) {
     let sent = response();
     let mut tracker = ResponseTracker::new(CAPABILITIES);

@@ -1,12 +1,12 @@
 //! Read buffers from a pool that belongs to the current thread.
 //!
-//! An idle session holds no buffer: it takes one when it is about to read and drops it when the bytes have gone
-//! on. A worker thread therefore needs about as many buffers as it has sessions with bytes in flight, and no lock
-//! guards the pool. Buffers are zeroed when they are allocated and never again; what an earlier user left in the
-//! unfilled part is visible only to code of this process that asks for [`Buffer::spare`].
+//! An idle session holds no buffer: it takes one when it is about to read and drops it when the bytes have
+//! gone on. A worker thread therefore needs about as many buffers as it has sessions with bytes in flight,
+//! and no lock guards the pool. Buffers are zeroed when they are allocated and never again; what an earlier
+//! user left in the unfilled part is visible only to code of this process that asks for [`Buffer::spare`].
 //!
-//! A source that fills its buffer is read into one of twice the size next: see [`take_wide`]. A buffer that has to hold a whole
-//! packet grows: see [`Buffer::grow`].
+//! A source that fills its buffer is read into one of twice the size next: see [`take_wide`]. A buffer that
+//! has to hold a whole packet grows: see [`Buffer::grow`].
 
 use std::cell::{Cell, RefCell};
 use std::mem;
@@ -75,8 +75,8 @@ impl Pool {
 
 /// 64 KiB of memory, or twice as much, of which the range [`filled`](Self::filled) holds bytes.
 ///
-/// Bytes are appended at the end of the filled range and consumed at its start. Dropping the buffer gives it back
-/// to the pool of the thread that drops it.
+/// Bytes are appended at the end of the filled range and consumed at its start. Dropping the buffer gives it
+/// back to the pool of the thread that drops it.
 #[derive(Debug)]
 pub struct Buffer {
     bytes: Box<[u8]>,
@@ -94,8 +94,8 @@ pub fn take() -> Buffer {
     Buffer::of(pooled.ok().flatten(), CAPACITY)
 }
 
-/// The same of [`WIDE`] bytes, for a source that has just filled one of the others: half as many system calls for what comes
-/// in quantity.
+/// The same of [`WIDE`] bytes, for a source that has just filled one of the others: half as many system calls
+/// for what comes in quantity.
 pub fn take_wide() -> Buffer {
     let pooled = POOL.try_with(|pool| {
         pool.in_use.set(pool.in_use.get() + 2);
@@ -116,7 +116,8 @@ pub fn set_limit(limit: usize) {
     });
 }
 
-/// Memory of other things than buffers that counts among those that have grown, until this is dropped, on the same thread.
+/// Memory of other things than buffers that counts among those that have grown, until this is dropped, on the
+/// same thread.
 #[derive(Debug)]
 pub struct Reserved(usize);
 
@@ -183,8 +184,8 @@ impl Buffer {
         &mut self.bytes[self.start as usize..self.end as usize]
     }
 
-    /// The room behind the filled bytes; write here, then call [`advance_filled`](Self::advance_filled). It holds
-    /// leftovers of earlier use, not zeros.
+    /// The room behind the filled bytes; write here, then call [`advance_filled`](Self::advance_filled). It
+    /// holds leftovers of earlier use, not zeros.
     #[inline]
     pub fn spare(&mut self) -> &mut [u8] {
         &mut self.bytes[self.end as usize..]
@@ -238,8 +239,8 @@ impl Buffer {
         }
     }
 
-    /// Makes room for more than [`WIDE`] bytes, so that the buffer holds `capacity` of them. False, and nothing has changed, where
-    /// the grown buffers of this thread would have more memory than they may.
+    /// Makes room for more than [`WIDE`] bytes, so that the buffer holds `capacity` of them. False, and
+    /// nothing has changed, where the grown buffers of this thread would have more memory than they may.
     pub fn grow(&mut self, capacity: usize) -> bool {
         let capacity = capacity.max(WIDE + 1);
         let old = self.bytes.len();

@@ -1,7 +1,8 @@
 //! The option `congestion`, on sockets.
 //!
-//! An algorithm is chosen before there is a connection wherever that can be: on the listening socket, which hands it down to
-//! those it accepts, and in front of `connect`. A connection that has begun with BBR stays marked for pacing, whoever takes over.
+//! An algorithm is chosen before there is a connection wherever that can be: on the listening socket, which
+//! hands it down to those it accepts, and in front of `connect`. A connection that has begun with BBR stays
+//! marked for pacing, whoever takes over.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -15,7 +16,8 @@ use tracing::warn;
 /// Names that the kernel did not take: each is told once.
 static REFUSED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
 
-/// What is chosen for connections that are yet to come, if anything. `stays`: none of them leaves this machine.
+/// What is chosen for connections that are yet to come, if anything. `stays`: none of them leaves this
+/// machine.
 pub(crate) fn chosen(congestion: &Congestion, stays: bool) -> Option<&str> {
     match congestion {
         Congestion::Named(name) => Some(name),
@@ -57,7 +59,8 @@ pub(crate) fn choose(socket: impl AsFd, name: &str) -> bool {
     false
 }
 
-/// For a listening socket that had a choice of its own: what is the system's at this time. A choice cannot be unmade.
+/// For a listening socket that had a choice of its own: what is the system's at this time. A choice cannot be
+/// unmade.
 pub(crate) fn choose_systems(socket: impl AsFd) {
     let fresh = |domain| Socket::new(domain, Type::STREAM, None);
     let systems = fresh(Domain::IPV4)

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 /// A listener that cannot be opened or TLS settings that cannot be used.
 ///
-/// Errors of a single connection are plain [`io::Error`]s: they concern one peer and are counted, while these concern
-/// the configuration and are shown to whoever wrote it.
+/// Errors of a single connection are plain [`io::Error`]s: they concern one peer and are counted, while these
+/// concern the configuration and are shown to whoever wrote it.
 #[derive(Debug, thiserror::Error)]
 pub enum NetError {
     /// `bind`, `listen` or a socket option failed.

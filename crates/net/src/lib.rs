@@ -1,11 +1,11 @@
 //! Sockets: listeners, byte streams (plain, TLS, compressed), their buffers, and the PROXY header.
 //!
-//! Everything here moves bytes and knows nothing of MySQL packets. [`Stream`] is what the data plane reads and
-//! writes, [`buffer::Buffer`] is where it reads into, [`Listener`] is where client connections come from. This is
-//! the only crate that may hold `unsafe` code; it does so in `sys` alone.
+//! Everything here moves bytes and knows nothing of MySQL packets. [`Stream`] is what the data plane reads
+//! and writes, [`buffer::Buffer`] is where it reads into, [`Listener`] is where client connections come from.
+//! This is the only crate that may hold `unsafe` code; it does so in `sys` alone.
 //!
-//! It does not decide when to read, whom to connect to, or how long to wait: no call here has a time limit of its
-//! own.
+//! It does not decide when to read, whom to connect to, or how long to wait: no call here has a time limit of
+//! its own.
 
 mod compressed;
 mod congestion;

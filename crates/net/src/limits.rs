@@ -19,8 +19,8 @@ pub fn raise_nofile() -> io::Result<u64> {
     Ok(limit.rlim_cur)
 }
 
-/// Whether an error of `accept` or `connect` means that the process or the machine has run out of descriptors or
-/// memory. Retrying at once is useless then: something must be closed first.
+/// Whether an error of `accept` or `connect` means that the process or the machine has run out of descriptors
+/// or memory. Retrying at once is useless then: something must be closed first.
 pub fn is_exhausted(error: &io::Error) -> bool {
     matches!(
         error.raw_os_error(),

@@ -1,7 +1,8 @@
 //! Where client connections come from: TCP (IPv4, IPv6) and Unix listeners.
 //!
-//! One task accepts for all workers, so an accepted connection is an [`Accepted`], a bare socket that no runtime
-//! watches yet: the worker that gets it registers it with [`Stream::from_accepted`](crate::Stream::from_accepted).
+//! One task accepts for all workers, so an accepted connection is an [`Accepted`], a bare socket that no
+//! runtime watches yet: the worker that gets it registers it with
+//! [`Stream::from_accepted`](crate::Stream::from_accepted).
 
 use std::fs;
 use std::io;
@@ -20,10 +21,12 @@ use tokio::io::unix::AsyncFd;
 use crate::unix_path::{self, SocketFile};
 use crate::{NetError, Peer, congestion, sys};
 
-/// An open listener, watched by the runtime it was opened in. Dropping it closes the socket and removes the file of a Unix socket.
+/// An open listener, watched by the runtime it was opened in. Dropping it closes the socket and removes the
+/// file of a Unix socket.
 #[derive(Debug)]
 pub struct Listener {
-    /// Some for a Unix listener. It goes before the socket: as long as somebody listens nobody takes the path, so it is still ours.
+    /// Some for a Unix listener. It goes before the socket: as long as somebody listens nobody takes the
+    /// path, so it is still ours.
     file: Option<SocketFile>,
     socket: AsyncFd<RawSocket>,
     /// A congestion control was chosen for it: it no longer follows the system.
@@ -32,7 +35,8 @@ pub struct Listener {
     spares_local: AtomicBool,
 }
 
-/// An accepted connection: non-blocking, with `TCP_NODELAY` and `SO_KEEPALIVE`, not yet watched by any runtime.
+/// An accepted connection: non-blocking, with `TCP_NODELAY` and `SO_KEEPALIVE`, not yet watched by any
+/// runtime.
 #[derive(Debug)]
 pub struct Accepted {
     pub(crate) socket: Socket,
@@ -59,7 +63,8 @@ impl Listener {
         Ok(bound)
     }
 
-    /// Chooses the congestion control of connections that come from now on; those of a Unix listener have none.
+    /// Chooses the congestion control of connections that come from now on; those of a Unix listener have
+    /// none.
     pub fn set_congestion(&self, congestion: &Congestion) {
         let Ok(Peer::Tcp(address)) = self.local_addr() else {
             return;
@@ -89,8 +94,8 @@ impl Listener {
             socket.set_nonblocking(true)?;
             // A restart must not wait for old connections in TIME_WAIT.
             socket.set_reuse_address(true)?;
-            // Linux hands both options down to accepted sockets, which saves two system calls a connection. The
-            // times of the keepalive probes are the system's, as for mysqld.
+            // Linux hands both options down to accepted sockets, which saves two system calls a connection.
+            // The times of the keepalive probes are the system's, as for mysqld.
             socket.set_tcp_nodelay(true)?;
             socket.set_keepalive(true)?;
             socket.bind(&address.into())?;
@@ -139,8 +144,9 @@ impl Listener {
     /// Waits for the next connection. May be cancelled without losing one.
     ///
     /// # Errors
-    /// What concerns the listener, not a single connection: see [`limits::is_exhausted`](crate::limits::is_exhausted),
-    /// after which the caller should pause, because the connection that could not be accepted is still waiting.
+    /// What concerns the listener, not a single connection: see
+    /// [`limits::is_exhausted`](crate::limits::is_exhausted), after which the caller should pause, because
+    /// the connection that could not be accepted is still waiting.
     pub async fn accept(&self) -> io::Result<Accepted> {
         loop {
             let accepted = self
@@ -225,8 +231,8 @@ fn listen(socket: RawSocket, backlog: u32) -> io::Result<AsyncFd<RawSocket>> {
     sys::watch_listener(socket)
 }
 
-/// Errors that `accept` passes on from the connection it took off the queue (accept(2), "Error handling"): the
-/// next one may be fine.
+/// Errors that `accept` passes on from the connection it took off the queue (accept(2), "Error handling"):
+/// the next one may be fine.
 fn is_the_connections_own(error: &io::Error) -> bool {
     matches!(
         error.raw_os_error(),

@@ -6,8 +6,8 @@ use std::net::SocketAddr;
 /// The address of one end of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Peer {
-    /// TCP over IPv4 or IPv6. IPv4 addresses that reached a dual-stack IPv6 socket are stored as IPv4, so that
-    /// they compare with networks as written by people.
+    /// TCP over IPv4 or IPv6. IPv4 addresses that reached a dual-stack IPv6 socket are stored as IPv4, so
+    /// that they compare with networks as written by people.
     Tcp(SocketAddr),
     /// A Unix socket; its clients have no names.
     Unix,

@@ -1,8 +1,9 @@
 //! A plain socket, read and written with as little beside the system call as there can be.
 //!
-//! It does what tokio's own streams do, with three differences, which together are a fifth of what a forwarded query costs in
-//! user code: the buffer is taken when there is something to read, whoever asks again for bytes that are not there yet is
-//! not registered again, and the system calls do not go by way of libc, whose `recv` and `send` prepare for threads being cancelled.
+//! It does what tokio's own streams do, with three differences, which together are a fifth of what a
+//! forwarded query costs in user code: the buffer is taken when there is something to read, whoever asks
+//! again for bytes that are not there yet is not registered again, and the system calls do not go by way of
+//! libc, whose `recv` and `send` prepare for threads being cancelled.
 
 use std::io;
 use std::num::NonZeroUsize;
@@ -21,8 +22,9 @@ use crate::buffer::Buffer;
 #[derive(Debug)]
 pub struct Plain<S> {
     socket: S,
-    /// The address behind the waker that the runtime holds for reads, since one found nothing. It holds it until it knows of
-    /// bytes, and as long as it does nobody else's waker can have that address. The runtime hears of bytes on the thread that reads.
+    /// The address behind the waker that the runtime holds for reads, since one found nothing. It holds it
+    /// until it knows of bytes, and as long as it does nobody else's waker can have that address. The runtime
+    /// hears of bytes on the thread that reads.
     awaited_by: Option<NonZeroUsize>,
 }
 
@@ -58,8 +60,8 @@ watched!(TcpStream);
 watched!(UnixStream);
 
 impl<S: Watched> Plain<S> {
-    /// Reads once into the buffer in `place`, which is taken when there is something to read, and not left there empty.
-    /// 0 is the end of the stream.
+    /// Reads once into the buffer in `place`, which is taken when there is something to read, and not left
+    /// there empty. 0 is the end of the stream.
     #[inline]
     pub(crate) fn poll_read(
         &mut self,
@@ -105,8 +107,8 @@ impl<S: Watched> Plain<S> {
         self.socket.try_io(Interest::READABLE, || Ok(())).is_ok()
     }
 
-    /// One `recv`, if the runtime knows of bytes. After a short one the socket is empty, because epoll is edge-triggered: the
-    /// runtime is told so, and the next read waits without a system call.
+    /// One `recv`, if the runtime knows of bytes. After a short one the socket is empty, because epoll is
+    /// edge-triggered: the runtime is told so, and the next read waits without a system call.
     #[inline]
     fn read(&self, room: &mut [u8]) -> io::Result<usize> {
         let (mut n, len) = (0, room.len());
@@ -117,8 +119,8 @@ impl<S: Watched> Plain<S> {
         whole_or_short(read, n)
     }
 
-    /// Writes once. It takes from the task's budget, or one whose answers cost nothing else would keep a worker for as long as its
-    /// client has pipelined.
+    /// Writes once. It takes from the task's budget, or one whose answers cost nothing else would keep a
+    /// worker for as long as its client has pipelined.
     #[inline]
     pub(crate) fn poll_write(&self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         loop {

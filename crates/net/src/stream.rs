@@ -24,12 +24,12 @@ use crate::tls::TlsStream;
 
 /// A connected byte stream.
 ///
-/// On plain TCP and Unix sockets a read is one `recv` and a write one `send`: a read that did not fill the buffer proves the
-/// socket empty, because epoll is edge-triggered. The next one is then `Pending` without a system call, so callers
-/// may simply read until `Pending`; there is no second `recv` that returns `EAGAIN`.
+/// On plain TCP and Unix sockets a read is one `recv` and a write one `send`: a read that did not fill the
+/// buffer proves the socket empty, because epoll is edge-triggered. The next one is then `Pending` without a
+/// system call, so callers may simply read until `Pending`; there is no second `recv` that returns `EAGAIN`.
 ///
-/// After writing, call `poll_flush`: it does nothing on a plain socket, but TLS and compression may hold bytes
-/// back until then.
+/// After writing, call `poll_flush`: it does nothing on a plain socket, but TLS and compression may hold
+/// bytes back until then.
 #[derive(Debug)]
 pub enum Stream {
     /// Plain TCP.
@@ -63,8 +63,9 @@ impl Stream {
         }
     }
 
-    /// Connects over TCP, with `TCP_NODELAY` and, unless `keepalive` is zero, keepalive probes after `keepalive`
-    /// of silence: three of them, a third of that time apart (at least a second), and then the connection fails.
+    /// Connects over TCP, with `TCP_NODELAY` and, unless `keepalive` is zero, keepalive probes after
+    /// `keepalive` of silence: three of them, a third of that time apart (at least a second), and then the
+    /// connection fails.
     ///
     /// # Errors
     /// What the kernel said. There is no time limit but the kernel's.
@@ -75,7 +76,8 @@ impl Stream {
             .map(Self::from)
     }
 
-    /// As [`connect_tcp`](Self::connect_tcp), to an address of one of a cluster's servers, with the congestion control chosen for it.
+    /// As [`connect_tcp`](Self::connect_tcp), to an address of one of a cluster's servers, with the
+    /// congestion control chosen for it.
     ///
     /// # Errors
     /// What the kernel said. There is no time limit but the kernel's.
@@ -128,9 +130,9 @@ impl Stream {
         }
     }
 
-    /// Tells the peer at once that nothing more comes, without the goodbye of TLS: a server that looks whether its client
-    /// is still there (MySQL does while it sleeps or waits for a lock) takes unread bytes for a sign of life. What the
-    /// peer still sends can be read.
+    /// Tells the peer at once that nothing more comes, without the goodbye of TLS: a server that looks
+    /// whether its client is still there (MySQL does while it sleeps or waits for a lock) takes unread bytes
+    /// for a sign of life. What the peer still sends can be read.
     ///
     /// # Errors
     /// What the kernel said: the connection is gone.
@@ -144,8 +146,9 @@ impl Stream {
         }
     }
 
-    /// Whether bytes or the end of the stream have come, which nobody has asked for: then the stream is of no use any more, since
-    /// one of them may be lost. Nobody is woken when some come. On a plain socket no system call, as a rule: the runtime knows.
+    /// Whether bytes or the end of the stream have come, which nobody has asked for: then the stream is of no
+    /// use any more, since one of them may be lost. Nobody is woken when some come. On a plain socket no
+    /// system call, as a rule: the runtime knows.
     pub fn has_news(&mut self) -> bool {
         let mut byte = [0; 1];
         let read = match self {
@@ -161,11 +164,13 @@ impl Stream {
         !matches!(read, Err(error) if error.kind() == io::ErrorKind::WouldBlock)
     }
 
-    /// Takes a stream between two exchanges over from the runtime that has watched it so far: the one of the current thread does
-    /// from here on, and whoever waited for it over there is not woken any more. After an error the stream is of no use.
+    /// Takes a stream between two exchanges over from the runtime that has watched it so far: the one of the
+    /// current thread does from here on, and whoever waited for it over there is not woken any more. After an
+    /// error the stream is of no use.
     ///
     /// # Errors
-    /// If bytes or the end of the stream are there that nobody has read, or the kernel refuses to watch the socket.
+    /// If bytes or the end of the stream are there that nobody has read, or the kernel refuses to watch the
+    /// socket.
     pub fn adopt(&mut self) -> io::Result<()> {
         match self {
             Self::Tls(stream) => return stream.carrier_mut().adopt(),
@@ -210,9 +215,10 @@ impl Stream {
 
     /// Has a compressed stream number its frames anew; nothing happens on others.
     ///
-    /// Towards a server: call it before the first byte of a command is written. Its answer must have been read to the
-    /// end before the next command is written, because packets are renumbered (see `compressed.rs`). Towards a
-    /// client: call it before the first byte of the answer to a command is written.
+    /// Towards a server: call it before the first byte of a command is written. Its answer must have been
+    /// read to the end before the next command is written, because packets are renumbered (see
+    /// `compressed.rs`). Towards a client: call it before the first byte of the answer to a command is
+    /// written.
     ///
     /// # Errors
     /// If the compression library fails for what is still held of the command before.
@@ -233,7 +239,8 @@ impl Stream {
     }
 }
 
-/// Reads once into the room behind the filled bytes and returns how many bytes came; 0 is the end of the stream.
+/// Reads once into the room behind the filled bytes and returns how many bytes came; 0 is the end of the
+/// stream.
 ///
 /// The buffer must have room (see [`Buffer::is_full`]), or the answer 0 would not mean the end.
 ///
@@ -255,8 +262,9 @@ pub fn poll_read_into(
     Poll::Ready(Ok(n))
 }
 
-/// The same into the buffer in `place`: the one that is there, compacted where it has no room, or one that is taken for this
-/// read. None is left there that is empty, so a stream without bytes holds none. One that is there must not be full of bytes.
+/// The same into the buffer in `place`: the one that is there, compacted where it has no room, or one that is
+/// taken for this read. None is left there that is empty, so a stream without bytes holds none. One that is
+/// there must not be full of bytes.
 ///
 /// # Errors
 /// Those of the stream.

@@ -9,12 +9,14 @@ use socket2::{SockAddr, Socket};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-/// `accept4` with `SOCK_NONBLOCK | SOCK_CLOEXEC`: one system call where the standard library needs two or three.
+/// `accept4` with `SOCK_NONBLOCK | SOCK_CLOEXEC`: one system call where the standard library needs two or
+/// three.
 pub(crate) fn accept_nonblocking(listener: BorrowedFd<'_>) -> io::Result<(OwnedFd, SockAddr)> {
     let flags = libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
     let accept = |storage: *mut socket2::SockAddrStorage, length: *mut libc::socklen_t| {
-        // SAFETY: `storage` points to `*length` writable bytes (the contract of `SockAddr::try_init`), `listener`
-        // is open for the duration of the call, and the kernel writes both arguments back on success.
+        // SAFETY: `storage` points to `*length` writable bytes (the contract of `SockAddr::try_init`),
+        // `listener` is open for the duration of the call, and the kernel writes both arguments back on
+        // success.
         let fd = unsafe { libc::accept4(listener.as_raw_fd(), storage.cast(), length, flags) };
         if fd < 0 {
             return Err(io::Error::last_os_error());

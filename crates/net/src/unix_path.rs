@@ -9,7 +9,8 @@ use socket2::{Domain, SockAddr, Socket, Type};
 
 use crate::NetError;
 
-/// A socket file that this process has bound. Dropping it removes the file, unless somebody has replaced it since.
+/// A socket file that this process has bound. Dropping it removes the file, unless somebody has replaced it
+/// since.
 #[derive(Debug)]
 pub(crate) struct SocketFile {
     path: PathBuf,

@@ -1,4 +1,5 @@
-//! What an idle plain connection costs in memory of this process. Alone in its binary: it measures the process.
+//! What an idle plain connection costs in memory of this process. Alone in its binary: it measures the
+//! process.
 
 #![allow(
     clippy::unwrap_used,

@@ -39,8 +39,8 @@ async fn a_read_after_a_short_read_makes_no_system_call() {
     let mut buffer = buffer::take();
     other.write_all(b"first").unwrap();
     assert_eq!(read(&mut stream, &mut buffer).await, 5);
-    // Loopback delivers at once, and this runtime does not get to look at epoll in between: were there a recv, it
-    // would bring these bytes.
+    // Loopback delivers at once, and this runtime does not get to look at epoll in between: were there a
+    // recv, it would bring these bytes.
     other.write_all(b"second").unwrap();
     let mut cx = Context::from_waker(Waker::noop());
     assert!(poll_read_into(&mut cx, &mut stream, &mut buffer).is_pending());
@@ -144,7 +144,8 @@ fn poll(cx: &mut Context<'_>, stream: &mut Stream, place: &mut Option<Buffer>) -
 /// Time after which something is wrong.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// What `reading` brings that asks as often as it is woken: by the socket, since the end of its time wakes it, too, and then it finds its bytes.
+/// What `reading` brings that asks as often as it is woken: by the socket, since the end of its time wakes
+/// it, too, and then it finds its bytes.
 async fn woken<T>(reading: impl Future<Output = T>) -> T {
     let begun = Instant::now();
     let read = tokio::time::timeout(PATIENCE, reading).await.unwrap();

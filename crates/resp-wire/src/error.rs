@@ -1,7 +1,7 @@
 //! What makes the rest of a connection unreadable.
 
-/// A client broke the protocol: it is told and the connection ends, because nobody knows where its next request begins.
-/// The words are those of Redis.
+/// A client broke the protocol: it is told and the connection ends, because nobody knows where its next
+/// request begins. The words are those of Redis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ProtocolError {
     /// A line of an inline request without an end.

@@ -1,10 +1,11 @@
-//! The body of the fuzz target (`fuzz/`), here because it knows what must hold. It runs on stable Rust as an ordinary
-//! function too: `tests/fuzz_corpus.rs` replays the corpus.
+//! The body of the fuzz target (`fuzz/`), here because it knows what must hold. It runs on stable Rust as an
+//! ordinary function too: `tests/fuzz_corpus.rs` replays the corpus.
 
 use crate::{Limits, Parser, Step, Version, Writer};
 
-/// Byte 0: limits. Bytes 1 and 2: where to cut. The rest: what a client sends. Panics where the cut makes a difference, where
-/// more is kept than the limits allow, or where an echo of the arguments is read as something else.
+/// Byte 0: limits. Bytes 1 and 2: where to cut. The rest: what a client sends. Panics where the cut makes a
+/// difference, where more is kept than the limits allow, or where an echo of the arguments is read as
+/// something else.
 pub fn request(data: &[u8]) {
     let Some((&[choice, low, high], bytes)) = data.split_first_chunk() else {
         return;

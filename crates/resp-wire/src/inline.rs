@@ -2,8 +2,8 @@
 
 use crate::error::ProtocolError;
 
-/// Splits a line into words as Redis does: blanks part them, `"…"` holds escapes, `'…'` only `\'`. Appends the bytes of the
-/// words to `words` and says through `add` where each of them is.
+/// Splits a line into words as Redis does: blanks part them, `"…"` holds escapes, `'…'` only `\'`. Appends
+/// the bytes of the words to `words` and says through `add` where each of them is.
 pub(crate) fn split(
     line: &[u8],
     words: &mut Vec<u8>,

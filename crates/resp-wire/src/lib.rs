@@ -1,7 +1,8 @@
-//! The Redis protocol as bytes, from the server's side: requests are read, replies of RESP2 and RESP3 are written.
+//! The Redis protocol as bytes, from the server's side: requests are read, replies of RESP2 and RESP3 are
+//! written.
 //!
-//! No sockets, no clock. [`Parser`] finds requests in what a client sent without copying them; [`Writer`] appends
-//! replies to a buffer. What a command means is not known here.
+//! No sockets, no clock. [`Parser`] finds requests in what a client sent without copying them; [`Writer`]
+//! appends replies to a buffer. What a command means is not known here.
 //!
 //! Facts: the protocol description of Redis (RESP) and the errors of `networking.c` of Redis 7.
 

@@ -1,7 +1,7 @@
 //! Integers as Redis reads them.
 
-/// A decimal integer: an optional `-`, no leading zeros, no blanks, nothing behind it. `None` for all else, and for what
-/// does not fit.
+/// A decimal integer: an optional `-`, no leading zeros, no blanks, nothing behind it. `None` for all else,
+/// and for what does not fit.
 pub fn parse_integer(text: &[u8]) -> Option<i64> {
     let (negative, digits) = match text {
         [b'-', digits @ ..] => (true, digits),

@@ -16,7 +16,8 @@ pub enum Version {
     V3,
 }
 
-/// Appends replies to a buffer, in one of the two protocols: a map is an array of keys and values in RESP2, and so on.
+/// Appends replies to a buffer, in one of the two protocols: a map is an array of keys and values in RESP2,
+/// and so on.
 ///
 /// After a header ([`array`](Self::array), [`map`](Self::map) …) as many replies must follow as it says.
 #[derive(Debug)]
@@ -54,7 +55,8 @@ impl<'a> Writer<'a> {
         self.line(b'+', text);
     }
 
-    /// An error: a word in capitals that programs look at, and a text for people. Line ends in it become blanks.
+    /// An error: a word in capitals that programs look at, and a text for people. Line ends in it become
+    /// blanks.
     pub fn error(&mut self, text: &str) {
         self.line(b'-', text);
     }

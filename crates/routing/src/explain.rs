@@ -1,4 +1,5 @@
-//! Why each member was or was not chosen for a read, in words: for `FOREBAY EXPLAIN`, not for the path of a query.
+//! Why each member was or was not chosen for a read, in words: for `FOREBAY EXPLAIN`, not for the path of a
+//! query.
 
 use std::fmt;
 use std::time::Duration;

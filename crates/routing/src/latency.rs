@@ -1,9 +1,10 @@
 //! Latency: the server that will probably answer first.
 //!
-//! Its cost is the peak-sensitive average of its answer times, times the statements it would have under way, divided by
-//! its weight: a slow answer counts at once and in full, and is forgotten step by step, so that a server that stalls
-//! loses its reads after one answer and gets a trial soon after. A server that has not answered yet costs little and is
-//! tried; its statements under way keep everybody from trying it at the same time.
+//! Its cost is the peak-sensitive average of its answer times, times the statements it would have under way,
+//! divided by its weight: a slow answer counts at once and in full, and is forgotten step by step, so that a
+//! server that stalls loses its reads after one answer and gets a trial soon after. A server that has not
+//! answered yet costs little and is tried; its statements under way keep everybody from trying it at the same
+//! time.
 
 use std::time::Duration;
 
@@ -16,8 +17,8 @@ const DECAY: Duration = Duration::from_secs(10);
 /// The cost of a server without an answer yet: less than that of any server that has answered.
 const UNKNOWN_US: u64 = 1;
 
-/// The answer times of a server: an exponentially weighted moving average that follows peaks at once. Time is an
-/// argument, in microseconds of any clock that does not go back; one that does is taken as standing still.
+/// The answer times of a server: an exponentially weighted moving average that follows peaks at once. Time is
+/// an argument, in microseconds of any clock that does not go back; one that does is taken as standing still.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct PeakEwma {
     average_us: f64,
@@ -37,8 +38,8 @@ impl PeakEwma {
         self.noted_at_us = self.noted_at_us.max(now_us);
     }
 
-    /// What to expect at `now_us`, in microseconds. Sinks while nothing is heard, or else a server that was slow once
-    /// would never be asked again. 0 is not known.
+    /// What to expect at `now_us`, in microseconds. Sinks while nothing is heard, or else a server that was
+    /// slow once would never be asked again. 0 is not known.
     #[must_use]
     pub fn expected_us(&self, now_us: u64) -> u64 {
         // A float beyond the range of the integer becomes its largest value.

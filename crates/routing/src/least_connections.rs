@@ -1,7 +1,7 @@
 //! Least connections: the server with the fewest sessions for its weight.
 //!
-//! Load is (sessions + 1) / weight, the load after the choice: with weights 1 and 3 and no sessions the heavier one
-//! comes first.
+//! Load is (sessions + 1) / weight, the load after the choice: with weights 1 and 3 and no sessions the
+//! heavier one comes first.
 
 use crate::load;
 use crate::tier::Tier;

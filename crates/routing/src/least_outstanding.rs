@@ -1,7 +1,7 @@
 //! Least outstanding: the server with the fewest statements under way for its weight.
 //!
-//! Like least connections, but counted in statements: connections are shared, and most sessions do nothing most of
-//! the time.
+//! Like least connections, but counted in statements: connections are shared, and most sessions do nothing
+//! most of the time.
 
 use crate::load::{self, Load};
 use crate::reads::ReadCandidate;

@@ -1,11 +1,11 @@
-//! Which server gets a new session ([`Balancer`]) or a read ([`choose_replica`]): a snapshot of a cluster in, the place
-//! of the chosen server out.
+//! Which server gets a new session ([`Balancer`]) or a read ([`choose_replica`]): a snapshot of a cluster in,
+//! the place of the chosen server out.
 //!
-//! Pure. Nothing is remembered between two choices: what a method needs to take turns or to draw is an argument
-//! ([`Draw`]), so workers choose at the same time without a lock and every choice can be repeated in a test. One file
-//! a factor: `least_connections`, `weighted`, `round_robin`, `random_two`, `least_outstanding`, `latency` decide between
-//! servers, `tier` (sessions) and `standing` (reads) say who takes part, `warmth` how much a server that has just
-//! come up may take.
+//! Pure. Nothing is remembered between two choices: what a method needs to take turns or to draw is an
+//! argument ([`Draw`]), so workers choose at the same time without a lock and every choice can be repeated in
+//! a test. One file a factor: `least_connections`, `weighted`, `round_robin`, `random_two`,
+//! `least_outstanding`, `latency` decide between servers, `tier` (sessions) and `standing` (reads) say who
+//! takes part, `warmth` how much a server that has just come up may take.
 //!
 //! [`rules`] is what the configuration says about certain statements.
 //!
@@ -58,8 +58,8 @@ impl Candidate {
         self.max_connections != 0 && self.sessions >= self.max_connections
     }
 
-    /// Weight times warmth, in thousandths. Never 0 for a server that takes sessions: where a cold server is the only
-    /// one, it is the right one.
+    /// Weight times warmth, in thousandths. Never 0 for a server that takes sessions: where a cold server is
+    /// the only one, it is the right one.
     fn effective_weight(&self) -> u64 {
         u64::from(self.weight) * u64::from(self.warmth_permille.clamp(1, WARM))
     }
@@ -108,8 +108,8 @@ impl Balancer {
 
     /// Chooses a server for a new session. Does not allocate.
     ///
-    /// Servers marked `backup` take part only when no other server is available; when the others are merely full the
-    /// answer is [`Choice::AllFull`], since a backup is there for failures and not for rush hours.
+    /// Servers marked `backup` take part only when no other server is available; when the others are merely
+    /// full the answer is [`Choice::AllFull`], since a backup is there for failures and not for rush hours.
     #[must_use]
     pub fn choose(&self, candidates: &[Candidate], draw: Draw) -> Choice {
         let Some(tier) = Tier::of(candidates) else {

@@ -1,4 +1,5 @@
-//! Load in relation to weight, and the choice of the least: what the methods that look at load have in common.
+//! Load in relation to weight, and the choice of the least: what the methods that look at load have in
+//! common.
 //!
 //! Ties are broken by the seed, or else every gateway would send its first statement to the same server.
 

@@ -1,7 +1,8 @@
 //! Random of two: draw two servers by weight, take the one with the lower load.
 //!
-//! Nearly as even as least connections, and it does not send a whole burst of sessions to the one server that had the
-//! fewest when the burst began, which matters where several gateways share the servers and none sees all sessions.
+//! Nearly as even as least connections, and it does not send a whole burst of sessions to the one server that
+//! had the fewest when the burst began, which matters where several gateways share the servers and none sees
+//! all sessions.
 
 use std::cmp::Ordering;
 

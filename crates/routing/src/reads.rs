@@ -1,11 +1,12 @@
 //! Which server gets a read: a snapshot of a cluster's members in, the place of the chosen one out.
 //!
-//! `standing` says who takes part and who comes first, then one method decides: `least_outstanding`, `latency` or
-//! `weighted`. The primary serves reads when nobody else can, or always under [`ReadPolicy::primary_reads`].
+//! `standing` says who takes part and who comes first, then one method decides: `least_outstanding`,
+//! `latency` or `weighted`. The primary serves reads when nobody else can, or always under
+//! [`ReadPolicy::primary_reads`].
 //!
-//! A read that must see a certain write goes in two steps. First [`choose_replica`] without `last_resort`: one that has
-//! applied the write. When there is none, [`choose_to_wait_for`] names the one to wait on, and after the wait
-//! [`choose_replica`] is asked again, now with `last_resort`.
+//! A read that must see a certain write goes in two steps. First [`choose_replica`] without `last_resort`:
+//! one that has applied the write. When there is none, [`choose_to_wait_for`] names the one to wait on, and
+//! after the wait [`choose_replica`] is asked again, now with `last_resort`.
 
 use std::time::Duration;
 
@@ -89,8 +90,8 @@ pub struct ReadPolicy {
     pub balance: ReadBalance,
     /// A replica further behind takes no part. Zero is no limit.
     pub max_lag: Duration,
-    /// A replica with more transactions to apply takes no part. [`u32::MAX`] is no limit, which costs a comparison less than a zero
-    /// would.
+    /// A replica with more transactions to apply takes no part. [`u32::MAX`] is no limit, which costs a
+    /// comparison less than a zero would.
     pub max_transactions_behind: u32,
     /// The primary takes its share like a replica.
     pub primary_reads: bool,
@@ -112,8 +113,8 @@ impl Default for ReadPolicy {
 
 /// The place of the member that gets the read. `None` when none may have it. Does not allocate.
 ///
-/// Best first: replicas with a free connection in our zone, those in another zone, full ones; then backups in the same
-/// order; then the primary.
+/// Best first: replicas with a free connection in our zone, those in another zone, full ones; then backups in
+/// the same order; then the primary.
 #[must_use]
 pub fn choose_replica(candidates: &[ReadCandidate], policy: &ReadPolicy, draw: Draw) -> Option<usize> {
     choose(candidates, policy.balance, draw, |candidate| {
@@ -121,8 +122,8 @@ pub fn choose_replica(candidates: &[ReadCandidate], policy: &ReadPolicy, draw: D
     })
 }
 
-/// The place of the replica to wait on for what the read must see: the best of those that lack nothing else. Never the
-/// primary, which has everything.
+/// The place of the replica to wait on for what the read must see: the best of those that lack nothing else.
+/// Never the primary, which has everything.
 #[must_use]
 pub fn choose_to_wait_for(candidates: &[ReadCandidate], policy: &ReadPolicy, draw: Draw) -> Option<usize> {
     let policy = ReadPolicy {

@@ -1,7 +1,7 @@
 //! Who may serve a read, and who comes before whom: role, lag, what has been applied, backups, room and zone.
 //!
-//! All of it is one figure, the [`Standing`]: only those of the best standing take part in the choice, which the
-//! balance then makes among them.
+//! All of it is one figure, the [`Standing`]: only those of the best standing take part in the choice, which
+//! the balance then makes among them.
 
 use crate::reads::{ReadCandidate, ReadPolicy, Role};
 

@@ -214,8 +214,8 @@ fn a_cold_server_takes_its_share_by_warmth() {
         };
         let mut candidates = [server(1), cold];
         let got = fill(balance, &mut candidates, 11_000);
-        // One part in eleven; round robin gives it a tenth of every second turn. Random of two compares loads and
-        // lands near the same share.
+        // One part in eleven; round robin gives it a tenth of every second turn. Random of two compares loads
+        // and lands near the same share.
         assert!((400..=1_300).contains(&got[1]), "{balance:?}: {got:?}");
     }
 }

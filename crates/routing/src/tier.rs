@@ -2,7 +2,8 @@
 
 use crate::Candidate;
 
-/// The candidates of one tier that have room, seen through the whole list so that places stay those of the caller.
+/// The candidates of one tier that have room, seen through the whole list so that places stay those of the
+/// caller.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tier<'a> {
     candidates: &'a [Candidate],

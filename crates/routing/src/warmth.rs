@@ -1,12 +1,13 @@
-//! Slow start: a server that has just come up has cold caches and takes its share of new sessions step by step.
+//! Slow start: a server that has just come up has cold caches and takes its share of new sessions step by
+//! step.
 
 use std::time::Duration;
 
 /// The warmth of a server that takes its whole share.
 pub const WARM: u32 = 1000;
 
-/// How warm a server is that came up `up_for` ago, in thousandths: rises evenly over `slow_start`, and is at least 1 so
-/// that the first sessions can warm it.
+/// How warm a server is that came up `up_for` ago, in thousandths: rises evenly over `slow_start`, and is at
+/// least 1 so that the first sessions can warm it.
 #[must_use]
 pub fn warmth_permille(up_for: Duration, slow_start: Duration) -> u32 {
     if up_for >= slow_start {

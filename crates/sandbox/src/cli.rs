@@ -185,7 +185,8 @@ fn wait_until_gone(pid: u32) -> Result<(), SandboxError> {
     Ok(())
 }
 
-/// Whether a killed process has let go of all it had: it is not there, or is one thread that waits for its parent.
+/// Whether a killed process has let go of all it had: it is not there, or is one thread that waits for its
+/// parent.
 fn is_gone(pid: u32) -> bool {
     let folder = PathBuf::from(format!("/proc/{pid}"));
     let Ok(status) = fs::read_to_string(folder.join("stat")) else {
@@ -278,8 +279,8 @@ impl StateFile {
     }
 }
 
-/// A folder that belongs to this user alone. The one in `/tmp` has a name that others can foresee, so its owner
-/// is looked at.
+/// A folder that belongs to this user alone. The one in `/tmp` has a name that others can foresee, so its
+/// owner is looked at.
 fn runtime_folder() -> Result<PathBuf, SandboxError> {
     let user = geteuid().as_raw();
     let given = std::env::var_os("XDG_RUNTIME_DIR").filter(|folder| !folder.is_empty());

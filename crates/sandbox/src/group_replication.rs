@@ -53,8 +53,8 @@ pub(crate) fn sync(nodes: &[Node]) -> Result<(), SandboxError> {
     replication::sync(Kind::Mysql, nodes)
 }
 
-/// Starts Group Replication on a running server and waits until it is a full member. A group that is just about to expel the
-/// member's former life refuses it, and takes it a moment later.
+/// Starts Group Replication on a running server and waits until it is a full member. A group that is just
+/// about to expel the member's former life refuses it, and takes it a moment later.
 fn join(node: &Node, first: bool) -> Result<(), SandboxError> {
     let start = if first {
         "SET GLOBAL group_replication_bootstrap_group=ON;
@@ -77,9 +77,9 @@ fn join(node: &Node, first: bool) -> Result<(), SandboxError> {
     })
 }
 
-/// Members speak over the servers' own ports (communication stack MYSQL), so that no further one can be taken.
-/// A dead one is expelled as soon as it is unreachable, which takes 5 s. With the server's own setting of 5 s more it takes 20: it looks for
-/// members whose time is over four times a minute.
+/// Members speak over the servers' own ports (communication stack MYSQL), so that no further one can be
+/// taken. A dead one is expelled as soon as it is unreachable, which takes 5 s. With the server's own setting
+/// of 5 s more it takes 20: it looks for members whose time is over four times a minute.
 fn member_options() -> Vec<String> {
     [
         "--plugin-load-add=group_replication.so",

@@ -10,8 +10,8 @@
 //! [`USER`]/[`PASSWORD`] with all privileges from anywhere, with the server's default authentication plugin:
 //! `mysql_native_password` on MariaDB, `caching_sha2_password` on MySQL. There is an empty database `test`.
 //!
-//! The programs come from the machine: MariaDB from the distribution, MySQL from `script/lib/mysql9`, or where
-//! `FOREBAY_MARIADBD` and `FOREBAY_MYSQLD` point. The interface blocks; call it from a thread that may.
+//! The programs come from the machine: MariaDB from the distribution, MySQL from `script/lib/mysql9`, or
+//! where `FOREBAY_MARIADBD` and `FOREBAY_MYSQLD` point. The interface blocks; call it from a thread that may.
 //!
 //! Not for production: servers flush lazily, so a crash of the machine (not of a server) loses data.
 
@@ -52,8 +52,8 @@ pub const PASSWORD: &str = "forebay";
 /// The empty database that every server of a sandbox starts with.
 pub const DATABASE: &str = "test";
 
-/// How long a server may take to start or to stop, and replication to begin. Far above what either needs, since
-/// a busy machine is no failure.
+/// How long a server may take to start or to stop, and replication to begin. Far above what either needs,
+/// since a busy machine is no failure.
 const PATIENCE: Duration = Duration::from_secs(90);
 /// Most nodes that one sandbox starts: what Group Replication allows.
 const NODES_MAX: usize = 9;
@@ -134,8 +134,8 @@ impl Sandbox {
     /// Starts what `spec` says and waits until all of it works.
     ///
     /// # Errors
-    /// A program is missing (the message says how to get it), or a server did not start (the message ends with
-    /// the last lines of its log). Nothing is left behind.
+    /// A program is missing (the message says how to get it), or a server did not start (the message ends
+    /// with the last lines of its log). Nothing is left behind.
     pub fn start(spec: Spec) -> Result<Self, SandboxError> {
         if spec.nodes == 0 || spec.nodes > NODES_MAX {
             return Err(SandboxError::Nodes {
@@ -234,8 +234,8 @@ impl Sandbox {
         }
     }
 
-    /// Leaves the servers running after this process ends, and returns their folder. Whoever calls this has to
-    /// see to their end, as [`cli`] does.
+    /// Leaves the servers running after this process ends, and returns their folder. Whoever calls this has
+    /// to see to their end, as [`cli`] does.
     #[must_use]
     pub fn detach(self) -> PathBuf {
         let Self {

@@ -1,4 +1,5 @@
-//! One server: started, watched until it answers, asked over its socket, and ended in every way a server ends.
+//! One server: started, watched until it answers, asked over its socket, and ended in every way a server
+//! ends.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -40,8 +41,8 @@ pub struct Node {
 }
 
 impl Node {
-    /// Makes the folder of node `index` with fresh data. `cluster_options` are what the kind of sandbox needs,
-    /// before the options of the spec.
+    /// Makes the folder of node `index` with fresh data. `cluster_options` are what the kind of sandbox
+    /// needs, before the options of the spec.
     pub(crate) fn prepare(
         spec: &Spec,
         program: &Program,
@@ -160,14 +161,15 @@ impl Node {
             .collect()
     }
 
-    /// The client program as [`Node::sql`] runs it, for those who want to write statements over a longer time.
+    /// The client program as [`Node::sql`] runs it, for those who want to write statements over a longer
+    /// time.
     #[must_use]
     pub fn client(&self) -> Command {
         batch::client(&self.client, &self.socket)
     }
 
-    /// Ends the server at once, as a crash would (SIGKILL), and waits until it is gone. Does nothing when it is
-    /// not running.
+    /// Ends the server at once, as a crash would (SIGKILL), and waits until it is gone. Does nothing when it
+    /// is not running.
     ///
     /// # Errors
     /// The signal was refused.
@@ -202,8 +204,8 @@ impl Node {
         Ok(())
     }
 
-    /// Starts a server that was stopped or killed, on the same port with the same data; stops it before, where
-    /// it runs. Returns when it answers and, in Galera and Group Replication, is a full member again.
+    /// Starts a server that was stopped or killed, on the same port with the same data; stops it before,
+    /// where it runs. Returns when it answers and, in Galera and Group Replication, is a full member again.
     ///
     /// # Errors
     /// It did not stop or did not start.
@@ -216,7 +218,8 @@ impl Node {
         }
     }
 
-    /// Stops the process where it is (SIGSTOP) and waits until it stands: connections stay open and nothing answers.
+    /// Stops the process where it is (SIGSTOP) and waits until it stands: connections stay open and nothing
+    /// answers.
     ///
     /// # Errors
     /// The server is not running.
@@ -349,8 +352,9 @@ impl Node {
             .map_err(|source| SandboxError::io("wait for", &self.program, source))
     }
 
-    /// Reads the first packet that the server sends to a new client; version 10 of the protocol begins with a 10
-    /// after the header, an error packet with 255. Over the socket, so that no host is noted for leaving early.
+    /// Reads the first packet that the server sends to a new client; version 10 of the protocol begins with a
+    /// 10 after the header, an error packet with 255. Over the socket, so that no host is noted for leaving
+    /// early.
     fn greets(&self) -> bool {
         let Ok(mut stream) = UnixStream::connect(&self.socket) else {
             return false;

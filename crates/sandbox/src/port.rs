@@ -15,8 +15,8 @@ const FIRST_PORT: u16 = 16_384;
 const EPHEMERAL_FIRST: u16 = 32_768;
 const TRIES: usize = 200;
 
-/// A TCP port of 127.0.0.1 that nobody listens on right now. It is not reserved: whoever uses it must be ready
-/// to find it taken.
+/// A TCP port of 127.0.0.1 that nobody listens on right now. It is not reserved: whoever uses it must be
+/// ready to find it taken.
 ///
 /// # Errors
 /// None was found, nor could the kernel name one.

@@ -154,8 +154,8 @@ fn mariadb_program() -> Result<PathBuf, SandboxError> {
         })
 }
 
-/// The MySQL server: `FOREBAY_MYSQLD`, else the one that `script/lib/mysql9` fetched, else `mysqld` of the machine
-/// unless that is MariaDB under its old name.
+/// The MySQL server: `FOREBAY_MYSQLD`, else the one that `script/lib/mysql9` fetched, else `mysqld` of the
+/// machine unless that is MariaDB under its old name.
 ///
 /// # Errors
 /// There is none.
@@ -187,8 +187,8 @@ pub fn mariadb_11() -> Result<PathBuf, SandboxError> {
     })
 }
 
-/// The folder for what is fetched and made once: `FOREBAY_BUILD`, else `build` of the checkout that this program runs
-/// in or was built in, else one below the user's caches.
+/// The folder for what is fetched and made once: `FOREBAY_BUILD`, else `build` of the checkout that this
+/// program runs in or was built in, else one below the user's caches.
 pub(crate) fn build_folder() -> PathBuf {
     if let Some(folder) = from_environment("FOREBAY_BUILD") {
         return folder;

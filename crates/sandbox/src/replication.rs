@@ -55,8 +55,8 @@ fn follow(program: &Program, primary: &Node, replica: &Node) -> Result<(), Sandb
     replica.sql(&statements).map(drop)
 }
 
-/// Whether both threads of the replica run: the columns `Slave_IO_Running` and `Slave_SQL_Running`, which MySQL has
-/// renamed and not moved.
+/// Whether both threads of the replica run: the columns `Slave_IO_Running` and `Slave_SQL_Running`, which
+/// MySQL has renamed and not moved.
 fn runs(program: &Program, replica: &Node) -> Result<bool, SandboxError> {
     const RUNNING_COLUMNS: usize = 10;
     let status = match program.flavour {

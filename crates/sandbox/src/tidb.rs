@@ -1,10 +1,12 @@
-//! One TiDB server with its data in a folder of its own (`unistore`): no cluster, since nobody else may open that folder.
+//! One TiDB server with its data in a folder of its own (`unistore`): no cluster, since nobody else may open
+//! that folder.
 //!
-//! Not a [`Kind`](crate::Kind): no release of it comes with a distribution, it takes minutes to build, and it has neither replication nor
-//! what else a sandbox of servers is about. `script/lib/tidb` builds it, `FOREBAY_TIDB` names another one.
+//! Not a [`Kind`](crate::Kind): no release of it comes with a distribution, it takes minutes to build, and it
+//! has neither replication nor what else a sandbox of servers is about. `script/lib/tidb` builds it,
+//! `FOREBAY_TIDB` names another one.
 //!
-//! Accounts as everywhere: `root` without a password over the socket, [`USER`]/[`PASSWORD`] with all privileges from anywhere, by
-//! `mysql_native_password`. There is an empty database `test`.
+//! Accounts as everywhere: `root` without a password over the socket, [`USER`]/[`PASSWORD`] with all
+//! privileges from anywhere, by `mysql_native_password`. There is an empty database `test`.
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -39,7 +41,8 @@ pub struct Tidb {
 }
 
 impl Tidb {
-    /// Starts a server with these lines in front of its configuration file, and waits until it greets. It offers TLS.
+    /// Starts a server with these lines in front of its configuration file, and waits until it greets. It
+    /// offers TLS.
     ///
     /// # Errors
     /// It was not built (the message says how to), or did not start (the message ends with its log).
@@ -126,7 +129,8 @@ impl Tidb {
         &self.certificates.ca
     }
 
-    /// Runs statements as root over the Unix socket, in the database `test`: rows with their columns separated by tabs, no header.
+    /// Runs statements as root over the Unix socket, in the database `test`: rows with their columns
+    /// separated by tabs, no header.
     ///
     /// # Errors
     /// The server refused one (those before it are done), or did not answer.
@@ -134,7 +138,8 @@ impl Tidb {
         batch::run(batch::client(&self.client, &self.socket), statements, 0)
     }
 
-    /// Asks it to end (SIGTERM) and does not wait: it takes no new connections from then on, and ends when nothing runs any more.
+    /// Asks it to end (SIGTERM) and does not wait: it takes no new connections from then on, and ends when
+    /// nothing runs any more.
     ///
     /// # Errors
     /// The signal was refused.

@@ -12,8 +12,9 @@ use std::process::{Child, Command, Stdio};
 
 use crate::SandboxError;
 
-/// Every server leads a process group of its own and names its folder as `--datadir=` or `--path=`: that finds servers that
-/// have just been started as well as those of long ago, and never a process that took over an old id.
+/// Every server leads a process group of its own and names its folder as `--datadir=` or `--path=`: that
+/// finds servers that have just been started as well as those of long ago, and never a process that took over
+/// an old id.
 const SCRIPT: &str = r#"
 read -r word
 [ "$word" = leave ] && exit 0

@@ -1,17 +1,20 @@
-//! What one session holds, why it may not be shared or moved, and how to rebuild it on another connection. Pure.
+//! What one session holds, why it may not be shared or moved, and how to rebuild it on another connection.
+//! Pure.
 //!
-//! A session in mode `split` has no server connection of its own: it borrows one, for a statement or for longer. This
-//! crate is the one place that knows for how long. It is told every statement ([`Session::begin`]), every OK packet that
-//! carries session state ([`Session::observe_ok`]) and every end of a response ([`Session::end`]), and answers:
+//! A session in mode `split` has no server connection of its own: it borrows one, for a statement or for
+//! longer. This crate is the one place that knows for how long. It is told every statement
+//! ([`Session::begin`]), every OK packet that carries session state ([`Session::observe_ok`]) and every end
+//! of a response ([`Session::end`]), and answers:
 //!
-//! - may the connection go back to the pool ([`Session::is_pinned`]), and if not, why, since when and because of which
-//!   statement ([`Session::pins`]);
+//! - may the connection go back to the pool ([`Session::is_pinned`]), and if not, why, since when and because
+//!   of which statement ([`Session::pins`]);
 //! - what another connection needs to pass for this session's ([`Session::carried`], [`rebuild()`]);
 //! - what the client itself is to see of the session state that the server reports.
 //!
-//! Four sources, none enough alone: trackers in OK packets, the classifier's [`sql_class::Effects`], status flags, and
-//! probes that the gateway makes ([`Session::cleared`]). **When in doubt a session is pinned.** What it does not do: it
-//! sends nothing, chooses no server, and does not undo anything on a server but by [`rebuild()`].
+//! Four sources, none enough alone: trackers in OK packets, the classifier's [`sql_class::Effects`], status
+//! flags, and probes that the gateway makes ([`Session::cleared`]). **When in doubt a session is pinned.**
+//! What it does not do: it sends nothing, chooses no server, and does not undo anything on a server but by
+//! [`rebuild()`].
 //!
 //! # How a gateway drives it
 //!
@@ -25,14 +28,16 @@
 //!
 //! # Where the interface is more than the contract said
 //!
-//! - [`Request`] has an `argument` (statement id, or option), since cursors and long data belong to a statement, and the
-//!   `text`: no tracker shows a COLLATE, nor that trackers were switched off.
+//! - [`Request`] has an `argument` (statement id, or option), since cursors and long data belong to a
+//!   statement, and the `text`: no tracker shows a COLLATE, nor that trackers were switched off.
 //! - [`PortableState::multi_statements`] is a plain `bool`: it is always known.
-//! - A connection cannot be made to have no schema again: [`cost`] is [`CANNOT`] then, and [`rebuild()`] gives a command
-//!   that every server refuses, so that a caller who did not look ends with an error and not with a leak.
+//! - A connection cannot be made to have no schema again: [`cost`] is [`CANNOT`] then, and [`rebuild()`]
+//!   gives a command that every server refuses, so that a caller who did not look ends with an error and not
+//!   with a leak.
 //! - A pin's digest may be 0 for a pin of a plain read; [`Session::lacks_digest`] tells when to fill it in.
-//! - [`Session::leave`] says what a connection has that is given back: more than [`Session::carried`] where somebody's
-//!   warnings are on it. [`clear_diagnostics`] is for the warnings that a rebuild itself may have caused.
+//! - [`Session::leave`] says what a connection has that is given back: more than [`Session::carried`] where
+//!   somebody's warnings are on it. [`clear_diagnostics`] is for the warnings that a rebuild itself may have
+//!   caused.
 //! - [`Session::prime`] says when [`prime_last_insert_id`] is needed, before [`Session::begin`].
 //! - [`Session::knows_last_insert_id`]: an OK packet's id is not always LAST_INSERT_ID().
 

@@ -45,7 +45,8 @@ pub enum PinReason {
     NotUnderstood,
     /// A text that was not seen to its end.
     Incomplete,
-    /// A variable whose value makes no sense elsewhere or cannot be read back: `timestamp`, `insert_id`, `rand_seed1` …
+    /// A variable whose value makes no sense elsewhere or cannot be read back: `timestamp`, `insert_id`,
+    /// `rand_seed1` …
     Uncarried,
     /// `SET ROLE`.
     Role,
@@ -65,7 +66,8 @@ pub enum PinReason {
     LastInsertId,
     /// The trackers are not armed as they have to be.
     Trackers,
-    /// A prepared statement asks for ROW_COUNT(), FOUND_ROWS() or the last GTID: it may be executed at any time, and a server says its own.
+    /// A prepared statement asks for ROW_COUNT(), FOUND_ROWS() or the last GTID: it may be executed at any
+    /// time, and a server says its own.
     PreparedFigures,
     /// A rule with `pin = "always"`.
     Rule,
@@ -153,7 +155,8 @@ impl PinReason {
         }
     }
 
-    /// It ends with the next command, unless that asks for what is held: a session that wants to leave may do so then.
+    /// It ends with the next command, unless that asks for what is held: a session that wants to leave may do
+    /// so then.
     #[must_use]
     pub const fn ends_with_next_statement(self) -> bool {
         matches!(self, Self::Diagnostics | Self::FoundRows)
@@ -164,7 +167,8 @@ impl PinReason {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pin {
     pub reason: PinReason,
-    /// Of the statement; 0 while it is not known (see `Session::lacks_digest`) and where no statement is to blame.
+    /// Of the statement; 0 while it is not known (see `Session::lacks_digest`) and where no statement is to
+    /// blame.
     pub digest: u64,
     pub since_ms: u64,
 }

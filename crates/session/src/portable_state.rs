@@ -9,12 +9,12 @@ use crate::variables;
 /// Variables of one connection, in the order of their names. A `Vec`: there are few.
 pub(crate) type Variables = Vec<(Rc<[u8]>, Rc<[u8]>)>;
 
-/// More bytes of names and values than this are not carried: no application comes near, and a server cannot fill the
-/// gateway's memory.
+/// More bytes of names and values than this are not carried: no application comes near, and a server cannot
+/// fill the gateway's memory.
 const BYTES_MAX: usize = 64 * 1024;
 
-/// State that is carried from one connection to the next: of a session what it wants, of a connection what it has.
-/// Kept as `Rc<PortableState>` and copied on write, so that `Rc::ptr_eq` is the fast way to "equal".
+/// State that is carried from one connection to the next: of a session what it wants, of a connection what it
+/// has. Kept as `Rc<PortableState>` and copied on write, so that `Rc::ptr_eq` is the fast way to "equal".
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PortableState {
     schema: Option<Rc<[u8]>>,
@@ -78,9 +78,9 @@ impl PortableState {
         }
     }
 
-    /// What is left after COM_RESET_CONNECTION: the schema and the options stay. MariaDB goes back to the charset of the
-    /// login, but not to what the login's capabilities have added to `sql_mode`; with MySQL it is the other way round
-    /// (tested on 10.11 and 9.7).
+    /// What is left after COM_RESET_CONNECTION: the schema and the options stay. MariaDB goes back to the
+    /// charset of the login, but not to what the login's capabilities have added to `sql_mode`; with MySQL it
+    /// is the other way round (tested on 10.11 and 9.7).
     #[must_use]
     pub fn after_reset(&self, dialect: Dialect, baseline: &Baseline) -> Self {
         let mut after = self.with_global_variables(baseline);
@@ -197,8 +197,8 @@ impl PortableState {
             .filter(|(name, _)| variables::gives_meaning(name))
     }
 
-    /// This, but a text means what it means under `context`; what was prepared without a schema names everything in full. None
-    /// for a connection without one, which would not be without one again.
+    /// This, but a text means what it means under `context`; what was prepared without a schema names
+    /// everything in full. None for a connection without one, which would not be without one again.
     pub(crate) fn meaning_as(&self, context: &Self) -> Option<Self> {
         let mut there = self.clone();
         match (self.schema(), context.schema()) {
@@ -216,9 +216,9 @@ impl PortableState {
     }
 }
 
-/// What a connection has right after its login, of the variables whose `DEFAULT` is not what a login gives (charsets and
-/// collation come with the login), and of those whose value the gateway has to know (autocommit, sql_mode, time_zone,
-/// isolation …). Read once a connection, or once a server and key.
+/// What a connection has right after its login, of the variables whose `DEFAULT` is not what a login gives
+/// (charsets and collation come with the login), and of those whose value the gateway has to know
+/// (autocommit, sql_mode, time_zone, isolation …). Read once a connection, or once a server and key.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Baseline {
     /// Names in lower case, and their values as the server shows them; NULL is empty.

@@ -1,7 +1,7 @@
 //! The commands that make one connection's state another's.
 //!
-//! Values are written so that they mean the same under any `sql_mode` and any client charset: numbers and plain words
-//! bare, ASCII without quote or backslash in single quotes, everything else in hexadecimal.
+//! Values are written so that they mean the same under any `sql_mode` and any client charset: numbers and
+//! plain words bare, ASCII without quote or backslash in single quotes, everything else in hexadecimal.
 
 use std::borrow::Cow;
 
@@ -20,11 +20,13 @@ pub const CANNOT: u32 = u32::MAX;
 /// What one more command weighs in [`cost`], against one more variable in a `SET`.
 const COMMAND_COST: u32 = 16;
 
-/// Ends the warnings of the statement before. It has to use a table: MariaDB keeps them otherwise (tested on both).
+/// Ends the warnings of the statement before. It has to use a table: MariaDB keeps them otherwise (tested on
+/// both).
 const CLEAR_DIAGNOSTICS: &str = "DO (SELECT 1 FROM (SELECT 1) AS t)";
 
-/// Payloads of the commands that make a connection which has `have` one that has `want`; each is answered by one OK. None
-/// where the two are equal. `baseline` is the connection's. COM_QUERY comes without query attributes.
+/// Payloads of the commands that make a connection which has `have` one that has `want`; each is answered by
+/// one OK. None where the two are equal. `baseline` is the connection's. COM_QUERY comes without query
+/// attributes.
 ///
 /// The connection must not be in a transaction: `autocommit=1` would commit it.
 #[must_use]
@@ -62,12 +64,13 @@ pub fn rebuild(
     commands
 }
 
-/// There and back: the payloads of the commands after which every text means on a connection what it means under some other
-/// state, and of those that make it again what it was, whatever has become of the first. They do nothing else, so they may be
-/// sent in a transaction.
+/// There and back: the payloads of the commands after which every text means on a connection what it means
+/// under some other state, and of those that make it again what it was, whatever has become of the first.
+/// They do nothing else, so they may be sent in a transaction.
 pub type Excursion = (Vec<Vec<u8>>, Vec<Vec<u8>>);
 
-/// From `here` to where a text means what it means under `context`. None where there is no way back: to no schema.
+/// From `here` to where a text means what it means under `context`. None where there is no way back: to no
+/// schema.
 pub(crate) fn excursion(
     context: &PortableState,
     here: &PortableState,
@@ -132,8 +135,8 @@ impl<'a> Charsets<'a> {
     }
 }
 
-/// How far a connection is from what is wanted: the least is the best, 0 needs nothing, [`CANNOT`] will not do. A guess
-/// that does not look at the baseline.
+/// How far a connection is from what is wanted: the least is the best, 0 needs nothing, [`CANNOT`] will not
+/// do. A guess that does not look at the baseline.
 #[must_use]
 pub fn cost(want: &PortableState, have: &PortableState) -> u32 {
     if want.schema().is_none() && have.schema().is_some() {
@@ -155,8 +158,9 @@ pub fn cost(want: &PortableState, have: &PortableState) -> u32 {
     cost
 }
 
-/// The statement that arms the trackers as this crate needs them, after connecting and after each COM_RESET_CONNECTION
-/// and COM_CHANGE_USER. `variables`: all session variables of that server, by name; MariaDB has a word for them.
+/// The statement that arms the trackers as this crate needs them, after connecting and after each
+/// COM_RESET_CONNECTION and COM_CHANGE_USER. `variables`: all session variables of that server, by name;
+/// MariaDB has a word for them.
 #[must_use]
 pub fn arming(dialect: Dialect, variables: &[&str]) -> String {
     let list = match dialect {
@@ -181,24 +185,27 @@ pub fn arming(dialect: Dialect, variables: &[&str]) -> String {
     statement
 }
 
-/// The command to send in front of a statement that reads LAST_INSERT_ID() where its connection is not the one that made
-/// it, or was not only this session's since. Also for 0: another session's id is none of its business.
+/// The command to send in front of a statement that reads LAST_INSERT_ID() where its connection is not the
+/// one that made it, or was not only this session's since. Also for 0: another session's id is none of its
+/// business.
 #[must_use]
 pub fn prime_last_insert_id(id: u64) -> Vec<u8> {
     query(&format!("SET last_insert_id={id}"))
 }
 
-/// The command that has a connection tell its LAST_INSERT_ID(): by its OK, which is all that it changes; or on MariaDB, where that may
-/// name another variable, by a row.
+/// The command that has a connection tell its LAST_INSERT_ID(): by its OK, which is all that it changes; or
+/// on MariaDB, where that may name another variable, by a row.
 pub(crate) fn ask_last_insert_id(dialect: Dialect) -> Vec<u8> {
     query(match dialect.is_mariadb() {
-        // No SELECT, which would count a row for FOUND_ROWS(). The LIMIT is for sessions that have set `sql_select_limit`.
+        // No SELECT, which would count a row for FOUND_ROWS(). The LIMIT is for sessions that have set
+        // `sql_select_limit`.
         true => "VALUES (LAST_INSERT_ID()) LIMIT 1",
         false => "SET last_insert_id=LAST_INSERT_ID()",
     })
 }
 
-/// The command that has a connection of MariaDB say in one row what a variable of its session is, and counts no row.
+/// The command that has a connection of MariaDB say in one row what a variable of its session is, and counts
+/// no row.
 #[must_use]
 pub fn ask_value(name: &[u8]) -> Vec<u8> {
     query(&format!(
@@ -207,13 +214,15 @@ pub fn ask_value(name: &[u8]) -> Vec<u8> {
     ))
 }
 
-/// The command that has a connection report what these variables are, and changes nothing. No SELECT, which would count rows.
+/// The command that has a connection report what these variables are, and changes nothing. No SELECT, which
+/// would count rows.
 pub(crate) fn ask_values<'n>(names: impl Iterator<Item = &'n str>) -> Vec<u8> {
     let items: Vec<_> = names.map(|name| format!("{name}=@@{name}")).collect();
     query(&format!("SET {}", items.join(", ")))
 }
 
-/// The command to send after a [`rebuild`] of which an answer had warnings: they are not for the session to see.
+/// The command to send after a [`rebuild`] of which an answer had warnings: they are not for the session to
+/// see.
 #[must_use]
 pub fn clear_diagnostics() -> Vec<u8> {
     query(CLEAR_DIAGNOSTICS)

@@ -46,15 +46,15 @@ pub struct Start {
 #[derive(Debug, Clone, Copy)]
 pub struct Request<'a> {
     pub command: Command,
-    /// Of the text, or of the prepared statement that is executed. Not needed for an execute of a statement in
-    /// [`Session::statements`]; a COM_QUERY without is taken for one that may do anything.
+    /// Of the text, or of the prepared statement that is executed. Not needed for an execute of a statement
+    /// in [`Session::statements`]; a COM_QUERY without is taken for one that may do anything.
     pub facts: Option<&'a Facts>,
     /// COM_STMT_…: the client's statement id; COM_SET_OPTION: the option; otherwise 0.
     pub argument: u32,
     /// Of the text, where that may be what pins the session; 0 for a plain read.
     pub digest: u64,
-    /// Of a COM_QUERY; of other commands empty. Read where the facts are not enough: whether `SET NAMES` has a COLLATE,
-    /// which no tracker shows, and whether trackers are set.
+    /// Of a COM_QUERY; of other commands empty. Read where the facts are not enough: whether `SET NAMES` has
+    /// a COLLATE, which no tracker shows, and whether trackers are set.
     pub text: &'a [u8],
     pub now_ms: u64,
 }
@@ -134,7 +134,8 @@ pub struct Session {
     initial_trackers: Rc<ClientTrackers>,
     trackers: Rc<ClientTrackers>,
     pins: Pins,
-    /// Of what gives texts their meaning on the connection not all is known: it was set where no tracker and no text shows it.
+    /// Of what gives texts their meaning on the connection not all is known: it was set where no tracker and
+    /// no text shows it.
     meaning_is_unclear: bool,
     unseen: Option<Box<UntrackedSets>>,
     /// A savepoint was set without autocommit, and nothing else yet: the server says of no transaction.
@@ -149,7 +150,8 @@ pub struct Session {
     characteristics: bool,
     /// It has written something for which no GTID came.
     untracked_writes: bool,
-    /// Of something that it may have written no answer came: it may be there, under a GTID that nobody has told, or come to be there later.
+    /// Of something that it may have written no answer came: it may be there, under a GTID that nobody has
+    /// told, or come to be there later.
     lost_writes: bool,
     insert_id: InsertIdSource,
     /// What it was when the connection was asked for the id, until it answers.
@@ -275,8 +277,8 @@ impl Session {
         self.pins.fill_digest(digest);
     }
 
-    /// The gateway has asked the server, or knows for certain, that this reason is gone: a probe has found no user
-    /// variables, no locks.
+    /// The gateway has asked the server, or knows for certain, that this reason is gone: a probe has found no
+    /// user variables, no locks.
     pub fn cleared(&mut self, reason: PinReason) {
         self.pins.remove(reason);
     }
@@ -332,8 +334,8 @@ impl Session {
         &self.carried
     }
 
-    /// The session gives its connection back, which it does not need any more: what that has now, for the next one's
-    /// [`crate::rebuild()`].
+    /// The session gives its connection back, which it does not need any more: what that has now, for the
+    /// next one's [`crate::rebuild()`].
     #[must_use]
     pub fn leave(&mut self) -> Rc<PortableState> {
         let has_diagnostics = self.diagnostics_are_there;
@@ -355,9 +357,9 @@ impl Session {
         }
     }
 
-    /// Its open transaction, in which nothing was executed but reads, goes on on another connection, where one has just begun:
-    /// `begun` is that server's answer. What the connection that it leaves has once the transaction is rolled back there, for the
-    /// next one's [`crate::rebuild()`].
+    /// Its open transaction, in which nothing was executed but reads, goes on on another connection, where
+    /// one has just begun: `begun` is that server's answer. What the connection that it leaves has once the
+    /// transaction is rolled back there, for the next one's [`crate::rebuild()`].
     #[must_use]
     pub fn move_transaction(&mut self, begun: &OkPacket) -> Rc<PortableState> {
         debug_assert!(self.in_transaction());
@@ -412,8 +414,8 @@ impl Session {
             .or_else(|| self.baseline.variable(name))
     }
 
-    /// Of its writes, as the server reported them, and maybe of some that others have committed in between. Not to be read as GTIDs
-    /// where there are too many of them.
+    /// Of its writes, as the server reported them, and maybe of some that others have committed in between.
+    /// Not to be read as GTIDs where there are too many of them.
     #[must_use]
     pub fn gtid(&self) -> Option<&[u8]> {
         self.gtid.as_deref()
@@ -443,14 +445,15 @@ impl Session {
     }
 
     /// What the client has set for itself, where no tracker says it: the server does not report a change of
-    /// `session_track_system_variables` that takes that variable off its own list. A gateway that wants to know reads the
-    /// five variables before it arms the trackers again; those that are not as it armed them are the client's.
+    /// `session_track_system_variables` that takes that variable off its own list. A gateway that wants to
+    /// know reads the five variables before it arms the trackers again; those that are not as it armed them
+    /// are the client's.
     pub fn learn_wish(&mut self, name: &[u8], value: &[u8]) {
         Rc::make_mut(&mut self.trackers).wish(name, value);
     }
 
-    /// What the client has set was meant for the gateway's trackers: send [`crate::arming`] before anything else, then
-    /// call [`Session::rearmed`].
+    /// What the client has set was meant for the gateway's trackers: send [`crate::arming`] before anything
+    /// else, then call [`Session::rearmed`].
     #[must_use]
     pub fn needs_rearming(&self) -> bool {
         self.needs_rearming
@@ -462,8 +465,8 @@ impl Session {
         self.pins.remove(PinReason::Trackers);
     }
 
-    /// The answer to the command under way was lost, and nobody knows whether it was executed: who looks has to look where it would be.
-    /// False where it leaves nothing to be looked for.
+    /// The answer to the command under way was lost, and nobody knows whether it was executed: who looks has
+    /// to look where it would be. False where it leaves nothing to be looked for.
     pub fn lost_answer(&mut self) -> bool {
         let calls = Effects::CALLS_PROCEDURE.with(Effects::UNKNOWN_FUNCTION);
         let may_write = self.current.class >= Class::Transaction || self.current.effects.intersects(calls);
@@ -480,14 +483,15 @@ impl Session {
         self.last.found_rows = None;
     }
 
-    /// COM_RESET_CONNECTION has succeeded: the schema stays, everything else is as after a login, but for the charset,
-    /// which the server now takes from its global variables.
+    /// COM_RESET_CONNECTION has succeeded: the schema stays, everything else is as after a login, but for the
+    /// charset, which the server now takes from its global variables.
     pub fn reset(&mut self) {
         self.carried = Rc::new(self.carried.after_reset(self.dialect, &self.baseline));
         self.start_over();
     }
 
-    /// MariaDB has refused COM_CHANGE_USER, and reset the session before; its charset is now the server's, not the login's.
+    /// MariaDB has refused COM_CHANGE_USER, and reset the session before; its charset is now the server's,
+    /// not the login's.
     pub fn change_user_refused(&mut self) {
         self.carried = Rc::new(self.carried.with_global_variables(&self.baseline));
         self.start_over();
@@ -504,7 +508,8 @@ impl Session {
         self.read_variables();
     }
 
-    /// COM_CHANGE_USER has succeeded: a new session. Statement ids go on, so that none means another statement.
+    /// COM_CHANGE_USER has succeeded: a new session. Statement ids go on, so that none means another
+    /// statement.
     pub fn change_user(&mut self, start: Start) {
         let mut statements = std::mem::replace(&mut self.statements, Statements::new(0));
         statements.start_over(start.statements_max);

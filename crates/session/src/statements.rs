@@ -1,4 +1,5 @@
-//! The client's prepared statements: which id it knows each by, and what is needed to prepare it again elsewhere.
+//! The client's prepared statements: which id it knows each by, and what is needed to prepare it again
+//! elsewhere.
 
 use std::rc::Rc;
 
@@ -13,17 +14,18 @@ pub struct Prepared {
     pub facts: Rc<Facts>,
     pub digest: u64,
     pub params: u16,
-    /// The session's state when it was prepared: what names without a schema, quotes and literals in it mean, for
-    /// [`crate::Session::excursion`].
+    /// The session's state when it was prepared: what names without a schema, quotes and literals in it mean,
+    /// for [`crate::Session::excursion`].
     pub context: Rc<PortableState>,
-    /// The parameter types that the client sent last: it sends them once, and each server connection needs them.
+    /// The parameter types that the client sent last: it sends them once, and each server connection needs
+    /// them.
     pub types: Option<Rc<[u8]>>,
     /// COM_STMT_SEND_LONG_DATA came and no execute since.
     pub long_data: bool,
     /// An execute opened a cursor that has rows left.
     pub cursor: bool,
-    /// Nobody else has a clone of it but who is executing the statement: once its last clone is gone, what servers have prepared for this
-    /// statement is of no use any more.
+    /// Nobody else has a clone of it but who is executing the statement: once its last clone is gone, what
+    /// servers have prepared for this statement is of no use any more.
     pub owner: Rc<()>,
 }
 
@@ -50,8 +52,9 @@ pub struct TooManyStatements {
     pub limit: usize,
 }
 
-/// Prepared statements of one session by the client's id. An id comes back after 2^32 others at the earliest: a client
-/// that uses one it has closed gets the error that it would get from a server, not another statement.
+/// Prepared statements of one session by the client's id. An id comes back after 2^32 others at the earliest:
+/// a client that uses one it has closed gets the error that it would get from a server, not another
+/// statement.
 #[derive(Debug, Clone)]
 pub struct Statements {
     next_id: u32,

@@ -17,7 +17,8 @@ pub(crate) const COLLATION_CONNECTION: &[u8] = b"collation_connection";
 /// What `SET NAMES` without COLLATE means.
 pub(crate) const OWN_COLLATIONS: [&[u8]; 2] = [b"default_collation_for_utf8mb4", b"character_set_collations"];
 
-/// Charset and collation belong together: `SET NAMES` sets all of them, and the last two are one to the server.
+/// Charset and collation belong together: `SET NAMES` sets all of them, and the last two are one to the
+/// server.
 pub(crate) const CHARSETS: [&[u8]; 4] = [
     CHARACTER_SET_CLIENT,
     CHARACTER_SET_RESULTS,
@@ -25,16 +26,16 @@ pub(crate) const CHARSETS: [&[u8]; 4] = [
     COLLATION_CONNECTION,
 ];
 
-/// Beside the schema, what a text's meaning hangs on when it is prepared. To set one of these has no other effect: not even a
-/// transaction takes notice.
+/// Beside the schema, what a text's meaning hangs on when it is prepared. To set one of these has no other
+/// effect: not even a transaction takes notice.
 const OF_MEANING: &[&[u8]] = &[
     CHARACTER_SET_CLIENT,
     CHARACTER_SET_CONNECTION,
     COLLATION_CONNECTION,
     SQL_MODE,
     b"old_mode", // MariaDB: what `utf8` is
-    // MySQL looks at these when it prepares a statement, MariaDB when it executes it. Tested on MySQL 8.0.33 and 9.7 and MariaDB 10.11,
-    // as were the other variables of sessions, with some 150 expressions each.
+    // MySQL looks at these when it prepares a statement, MariaDB when it executes it. Tested on MySQL 8.0.33
+    // and 9.7 and MariaDB 10.11, as were the other variables of sessions, with some 150 expressions each.
     b"time_zone",
     b"default_week_format",
     b"div_precision_increment",
@@ -46,7 +47,8 @@ const OF_MEANING: &[&[u8]] = &[
     b"explicit_defaults_for_timestamp",
 ];
 
-/// Of these, and what belongs to them, those whose value is to be had from a server by setting it to what it is.
+/// Of these, and what belongs to them, those whose value is to be had from a server by setting it to what it
+/// is.
 pub(crate) fn to_be_asked(dialect: Dialect) -> impl Iterator<Item = &'static str> {
     let is_there = move |name: &&&[u8]| match **name {
         CHARACTER_SET_CONNECTION => false,           // with its collation
@@ -117,7 +119,8 @@ const SPECIAL: &[(&str, Meaning)] = &[
         "sql_auto_is_null",
         Meaning::PinUnless(PinReason::Uncarried, &["OFF", "0"]),
     ),
-    // `SET timestamp=DEFAULT` is reported with the old value, on both servers: whether it is set cannot be known.
+    // `SET timestamp=DEFAULT` is reported with the old value, on both servers: whether it is set cannot be
+    // known.
     ("timestamp", Meaning::Pin),
     // Once only, for the next statement, or they change with use.
     ("insert_id", Meaning::Pin),
@@ -207,7 +210,8 @@ pub(crate) fn others_of_pairs() -> impl Iterator<Item = (&'static [u8], &'static
     TOGETHER[1..].iter().flat_map(both)
 }
 
-/// Whether a report of `name` says what `set` is: by its own name or its other one, or by the collation for the charset.
+/// Whether a report of `name` says what `set` is: by its own name or its other one, or by the collation for
+/// the charset.
 pub(crate) fn is_told_by(set: &[u8], name: &[u8]) -> bool {
     let mut others = TWO_NAMES
         .iter()
@@ -248,7 +252,8 @@ pub(crate) fn follows_schema(name: &[u8]) -> bool {
     name == b"character_set_database" || name == b"collation_database"
 }
 
-/// Whether a tracker's list may name this variable: MySQL only, where `*` would report noise with every statement.
+/// Whether a tracker's list may name this variable: MySQL only, where `*` would report noise with every
+/// statement.
 pub(crate) fn is_tracked(name: &[u8], dialect: Dialect) -> bool {
     dialect.is_mariadb() || meaning(name) != Meaning::Nothing
 }

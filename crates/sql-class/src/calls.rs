@@ -1,5 +1,5 @@
-//! Where a text calls functions without arguments whose answer the gateway knows better than the server it asks:
-//! `CONNECTION_ID()`, `LAST_INSERT_ID()`, `@@pseudo_thread_id`.
+//! Where a text calls functions without arguments whose answer the gateway knows better than the server it
+//! asks: `CONNECTION_ID()`, `LAST_INSERT_ID()`, `@@pseudo_thread_id`.
 
 use std::ops::Range;
 
@@ -17,7 +17,8 @@ pub struct Call {
     pub is_bare_item: bool,
     /// No other statement of the text comes before it.
     pub is_in_first: bool,
-    /// A statement of the text that comes before it may have counted rows, which is what FOUND_ROWS() says then.
+    /// A statement of the text that comes before it may have counted rows, which is what FOUND_ROWS() says
+    /// then.
     pub rows_were_counted: bool,
 }
 
@@ -26,8 +27,8 @@ const CALLS_MAX: usize = 64;
 /// Most parentheses around them of which it is known whether they hold the columns of a query.
 const DEPTH_MAX: usize = 64;
 
-/// The calls of `function` without arguments, in the order of the text; a name that begins with `@@` is a system variable.
-/// Empty also where the text cannot be read to its end, or has too many of them.
+/// The calls of `function` without arguments, in the order of the text; a name that begins with `@@` is a
+/// system variable. Empty also where the text cannot be read to its end, or has too many of them.
 #[must_use]
 pub fn calls(sql: &[u8], syntax: Syntax, function: &str) -> Vec<Call> {
     let mut search = Search {

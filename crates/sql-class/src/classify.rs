@@ -5,8 +5,8 @@ use crate::hint;
 use crate::reader::Reader;
 use crate::syntax::Syntax;
 
-/// What is known of a text with one statement or several. One pass over its tokens; it allocates only for a hint with a
-/// name in it.
+/// What is known of a text with one statement or several. One pass over its tokens; it allocates only for a
+/// hint with a name in it.
 #[must_use]
 pub fn facts(sql: &[u8], syntax: Syntax) -> Facts {
     let mut reader = Reader::new(sql, syntax);
@@ -15,8 +15,8 @@ pub fn facts(sql: &[u8], syntax: Syntax) -> Facts {
     while reader.next_statement() {
         let within_program = reader.program;
         let of_statement = reader.statement();
-        // What comes after a stored program's first semicolon is most likely its own, and is only looked through for
-        // what it would do to the session if it were not.
+        // What comes after a stored program's first semicolon is most likely its own, and is only looked
+        // through for what it would do to the session if it were not.
         if !within_program {
             class = class.max(of_statement);
             statements = statements.saturating_add(1);

@@ -13,8 +13,8 @@ pub enum StatementItem {
     RowCount,
 }
 
-/// The user variables of `GET DIAGNOSTICS @a = NUMBER, @b = ROW_COUNT`, where they are written, and what each is set to. `None` for any
-/// other text.
+/// The user variables of `GET DIAGNOSTICS @a = NUMBER, @b = ROW_COUNT`, where they are written, and what each
+/// is set to. `None` for any other text.
 #[must_use]
 pub fn statement_items(sql: &[u8], syntax: Syntax) -> Option<Vec<(Range<usize>, StatementItem)>> {
     let mut tokens = Tokenizer::new(sql, syntax);

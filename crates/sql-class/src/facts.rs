@@ -7,8 +7,8 @@ pub enum Class {
     Read,
     /// `SET`, `USE`: changes the session only. Runs where the session is.
     Session,
-    /// `SELECT … FOR UPDATE`, `LOCK IN SHARE MODE`, `FOR SHARE`; `LOCK TABLES`, `HANDLER`: changes no rows and is not for
-    /// a replica.
+    /// `SELECT … FOR UPDATE`, `LOCK IN SHARE MODE`, `FOR SHARE`; `LOCK TABLES`, `HANDLER`: changes no rows
+    /// and is not for a replica.
     LockingRead,
     /// `START TRANSACTION READ ONLY`.
     BeginReadOnly,
@@ -45,7 +45,8 @@ impl Class {
     }
 }
 
-/// What a statement may do to the session or needs from it, which trackers do not show or show too late. A set of bits.
+/// What a statement may do to the session or needs from it, which trackers do not show or show too late. A
+/// set of bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Effects(pub u64);
 
@@ -75,7 +76,8 @@ effects! {
     LOCKS_TABLES = 5, "locks-tables";
     /// `UNLOCK TABLES`.
     UNLOCKS_TABLES = 6, "unlocks-tables";
-    /// `FLUSH TABLES WITH READ LOCK`, `FLUSH TABLES … FOR EXPORT`, `LOCK INSTANCE FOR BACKUP`, `BACKUP STAGE`, `BACKUP LOCK`.
+    /// `FLUSH TABLES WITH READ LOCK`, `FLUSH TABLES … FOR EXPORT`, `LOCK INSTANCE FOR BACKUP`,
+    /// `BACKUP STAGE`, `BACKUP LOCK`.
     GLOBAL_LOCK = 7, "global-lock";
     /// `UNLOCK INSTANCE`, `BACKUP STAGE END`, `BACKUP UNLOCK`.
     RELEASES_GLOBAL_LOCK = 8, "releases-global-lock";
@@ -90,7 +92,8 @@ effects! {
     READS_ROW_COUNT = 12, "reads-row-count";
     /// `FOUND_ROWS()`.
     READS_FOUND_ROWS = 13, "reads-found-rows";
-    /// `SHOW WARNINGS`, `SHOW ERRORS`, `SHOW COUNT(*) WARNINGS`, `GET DIAGNOSTICS`, `@@warning_count`, `@@error_count`.
+    /// `SHOW WARNINGS`, `SHOW ERRORS`, `SHOW COUNT(*) WARNINGS`, `GET DIAGNOSTICS`, `@@warning_count`,
+    /// `@@error_count`.
     READS_DIAGNOSTICS = 14, "reads-diagnostics";
     /// `SQL_CALC_FOUND_ROWS`.
     CALCULATES_FOUND_ROWS = 15, "calculates-found-rows";
@@ -106,8 +109,9 @@ effects! {
     SET_STATEMENT = 20, "set-statement";
     /// `SET ROLE`, `SET DEFAULT ROLE`.
     SET_ROLE = 21, "set-role";
-    /// Sets `sql_log_bin`, `gtid_next`, `wsrep_on`, `pseudo_*`, `gtid_domain_id`, `server_id`, `insert_id`, `rand_seed1`,
-    /// `timestamp`, `last_insert_id`, `identity`: state that is not carried to another connection. `COMMIT RELEASE`, which ends it.
+    /// Sets `sql_log_bin`, `gtid_next`, `wsrep_on`, `pseudo_*`, `gtid_domain_id`, `server_id`, `insert_id`,
+    /// `rand_seed1`, `timestamp`, `last_insert_id`, `identity`: state that is not carried to another
+    /// connection. `COMMIT RELEASE`, which ends it.
     SETS_UNCARRIED = 22, "sets-uncarried";
     /// `SET GLOBAL`, `SET PERSIST`.
     SETS_GLOBAL = 23, "sets-global";
@@ -119,8 +123,9 @@ effects! {
     SERVER_FILE = 26, "server-file";
     /// `KILL`.
     KILL = 27, "kill";
-    /// Reads something that differs from server to server: `@@hostname`, `@@server_id`, `@@read_only`, `SHOW STATUS`,
-    /// `SHOW MASTER STATUS`, `SHOW PROCESSLIST`, `performance_schema`, `information_schema.processlist` …
+    /// Reads something that differs from server to server: `@@hostname`, `@@server_id`, `@@read_only`,
+    /// `SHOW STATUS`, `SHOW MASTER STATUS`, `SHOW PROCESSLIST`, `performance_schema`,
+    /// `information_schema.processlist` …
     READS_SERVER = 28, "reads-server";
     /// `NEXTVAL`, `LASTVAL`, `NEXT VALUE FOR`: sequences; `LASTVAL` belongs to the connection.
     SEQUENCE = 29, "sequence";
@@ -130,8 +135,8 @@ effects! {
     CHANGES_SCHEMA = 31, "changes-schema";
     /// `USE`.
     CHANGES_DATABASE = 32, "changes-database";
-    /// The text was cut off or ended inside a quote or comment, or servers may read it in more than one way: there may be
-    /// more to it than was seen. Its class is [`Class::Write`] or greater.
+    /// The text was cut off or ended inside a quote or comment, or servers may read it in more than one way:
+    /// there may be more to it than was seen. Its class is [`Class::Write`] or greater.
     INCOMPLETE = 33, "incomplete";
     /// `SET PASSWORD`, `ALTER USER`, `CREATE USER …`: an account may have changed.
     CHANGES_ACCOUNT = 34, "changes-account";
@@ -143,8 +148,8 @@ effects! {
     RETURNS_INSERTED = 37, "returns-inserted";
     /// MariaDB's `@@last_gtid`: of the session's last write.
     READS_LAST_GTID = 38, "reads-last-gtid";
-    /// No text tells: whatever a procedure does, or a statement that is not understood, nothing of it is on the connection afterwards, as
-    /// somebody says who knows.
+    /// No text tells: whatever a procedure does, or a statement that is not understood, nothing of it is on
+    /// the connection afterwards, as somebody says who knows.
     LEAVES_NOTHING = 39, "leaves-nothing";
     /// MariaDB's `SET @@name = …` without a scope: no tracker reports it.
     SETS_UNSEEN = 40, "sets-unseen";
@@ -189,8 +194,8 @@ pub struct Facts {
     pub class: Class,
     /// Of all statements in the text.
     pub effects: Effects,
-    /// Statements in the text; 0 where there are only comments, which a server answers with an error. The definition of a
-    /// stored program is one with all that comes after it.
+    /// Statements in the text; 0 where there are only comments, which a server answers with an error. The
+    /// definition of a stored program is one with all that comes after it.
     pub statements: u32,
     pub hint: Option<Hint>,
 }

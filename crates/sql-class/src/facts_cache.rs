@@ -6,10 +6,11 @@ use crate::facts::{Class, Effects, Facts};
 use crate::fingerprint::fingerprint;
 use crate::syntax::{Dialect, Syntax};
 
-/// Says what [`facts`](crate::facts()) says, sooner where it was asked before of a statement that differs in its values only.
+/// Says what [`facts`](crate::facts()) says, sooner where it was asked before of a statement that differs in
+/// its values only.
 ///
-/// A bounded number of statements, each at the place that its hash names: another one takes it. They are compared as a whole,
-/// so none is taken for another.
+/// A bounded number of statements, each at the place that its hash names: another one takes it. They are
+/// compared as a whole, so none is taken for another.
 #[derive(Debug, Default)]
 pub struct FactsCache<S> {
     hasher: S,
@@ -45,13 +46,14 @@ impl<S: BuildHasher> FactsCache<S> {
         self.certain_facts(sql, syntax).0
     }
 
-    /// A number that the statement asked for last has in common with those that differ from it in values only, and in all
-    /// likelihood with no other; `None` where such are not told apart.
+    /// A number that the statement asked for last has in common with those that differ from it in values
+    /// only, and in all likelihood with no other; `None` where such are not told apart.
     pub fn number(&self) -> Option<u64> {
         self.number
     }
 
-    /// What [`facts`](Self::facts) says, and whether that is certain not to depend on anything of the syntax but the dialect.
+    /// What [`facts`](Self::facts) says, and whether that is certain not to depend on anything of the syntax
+    /// but the dialect.
     pub fn certain_facts(&mut self, sql: &[u8], syntax: Syntax) -> (Facts, bool) {
         self.number = None;
         match fingerprint(sql, &mut self.fingerprint) && !self.fingerprint.is_empty() {

@@ -1,8 +1,10 @@
-//! A text without its values: statements that differ in nothing else have one fingerprint, and are the same to [`facts`](crate::facts()).
+//! A text without its values: statements that differ in nothing else have one fingerprint, and are the same
+//! to [`facts`](crate::facts()).
 //!
-//! Much cheaper than a digest, since no token is looked at: what stands between two quotes is dropped, a number is `0`, all
-//! else stays as it is. A text that is not cut at its quotes and digits for certain (comments, backslashes, `"`, characters
-//! beyond ASCII outside of strings) has none. A fingerprint is a text itself, and its own fingerprint.
+//! Much cheaper than a digest, since no token is looked at: what stands between two quotes is dropped, a
+//! number is `0`, all else stays as it is. A text that is not cut at its quotes and digits for certain
+//! (comments, backslashes, `"`, characters beyond ASCII outside of strings) has none. A fingerprint is a text
+//! itself, and its own fingerprint.
 
 /// Fingerprints are not longer than this.
 const FINGERPRINT_MAX: usize = 1024;
@@ -118,8 +120,8 @@ fn word_end(sql: &[u8], from: usize) -> usize {
     from + len.unwrap_or(rest.len())
 }
 
-/// Whether digits are a whole number: no part of a name, of a variable, or of a number with a dot. `end`: of the word that goes
-/// on or begins with them.
+/// Whether digits are a whole number: no part of a name, of a variable, or of a number with a dot. `end`: of
+/// the word that goes on or begins with them.
 fn is_number(sql: &[u8], start: usize, end: usize) -> bool {
     let before = start.checked_sub(1).map(|before| sql[before]);
     let joins = before.is_some_and(|byte| matches!(byte, b'.' | b'@') || mark(byte) == Mark::Letter)
@@ -127,7 +129,8 @@ fn is_number(sql: &[u8], start: usize, end: usize) -> bool {
     !joins && sql[start..end].iter().all(u8::is_ascii_digit)
 }
 
-/// Where the quote is that ends a string. Two of them are one that does not end it: to the fingerprint they end one string and begin another.
+/// Where the quote is that ends a string. Two of them are one that does not end it: to the fingerprint they
+/// end one string and begin another.
 fn string_end(sql: &[u8], from: usize) -> Option<usize> {
     let rest = sql.get(from..)?;
     let len = rest.iter().position(|byte| matches!(byte, b'\'' | b'\\'))?;

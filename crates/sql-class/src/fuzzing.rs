@@ -2,7 +2,8 @@
 
 use crate::{Charset, Class, Dialect, Effects, Syntax};
 
-/// Byte 0: the syntax. Byte 1: where to cut. The rest: a text. Panics where something is said of the text that cannot be.
+/// Byte 0: the syntax. Byte 1: where to cut. The rest: a text. Panics where something is said of the text
+/// that cannot be.
 pub fn fuzz_facts(data: &[u8]) {
     let Some((&[flags, cut], sql)) = data.split_first_chunk() else {
         return;

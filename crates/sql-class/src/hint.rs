@@ -2,8 +2,8 @@
 
 use crate::facts::Hint;
 
-/// Of several comments, and of several words in one (`/* forebay: replica, tag=report */`), the first that names a place
-/// counts; a tag counts where none does.
+/// Of several comments, and of several words in one (`/* forebay: replica, tag=report */`), the first that
+/// names a place counts; a tag counts where none does.
 pub(crate) fn choose<'a>(comments: impl Iterator<Item = &'a [u8]>) -> Option<Hint> {
     let mut tag = None;
     for comment in comments {

@@ -1,11 +1,11 @@
-//! Whose a name is that comes before a parenthesis: the server's, or that of a function somebody made. And which words
-//! are keywords in a digest.
+//! Whose a name is that comes before a parenthesis: the server's, or that of a function somebody made. And
+//! which words are keywords in a digest.
 //!
-//! A stored function cannot have the name of a keyword (on MySQL; of some of them on MariaDB) or of a function of the server's
-//! own, unless it is called with its schema. The lists were taken from MySQL 9.7.4 and MariaDB 11.8.9: every word
-//! found in the two programs was called with none, one and two arguments, and those are here for which no answer was
-//! that there is no such function. What only older versions have is missing, and a function that is taken for
-//! somebody's goes to the primary.
+//! A stored function cannot have the name of a keyword (on MySQL; of some of them on MariaDB) or of a
+//! function of the server's own, unless it is called with its schema. The lists were taken from MySQL 9.7.4
+//! and MariaDB 11.8.9: every word found in the two programs was called with none, one and two arguments, and
+//! those are here for which no answer was that there is no such function. What only older versions have is
+//! missing, and a function that is taken for somebody's goes to the primary.
 
 use crate::syntax::Dialect;
 use crate::table::Table;
@@ -19,7 +19,8 @@ const MARIADB_ADJACENT: u16 = 8;
 /// A keyword of MySQL's.
 const KEYWORD: u16 = 16;
 
-/// Whether `name(` calls nothing but what belongs to the server; not `adjacent` with a space before the parenthesis.
+/// Whether `name(` calls nothing but what belongs to the server; not `adjacent` with a space before the
+/// parenthesis.
 pub(crate) fn is_servers_own(name: &[u8], adjacent: bool, dialect: Dialect) -> bool {
     let (own, only_adjacent) = match dialect {
         Dialect::MySql { .. } => (MYSQL, MYSQL_ADJACENT),

@@ -1,11 +1,13 @@
-//! What a statement is, from its tokens alone: its class, what it does to the session, its digest and its tables.
+//! What a statement is, from its tokens alone: its class, what it does to the session, its digest and its
+//! tables.
 //!
-//! Pure, and no parser: a tokenizer (`token`) and the few rules that tell statements apart (`rules`), with what is
-//! noted of any statement by the way (`reader`). What is not understood is [`Class::Unknown`], which goes to the
-//! primary; where two readings are possible the one that is slow and right is taken.
+//! Pure, and no parser: a tokenizer (`token`) and the few rules that tell statements apart (`rules`), with
+//! what is noted of any statement by the way (`reader`). What is not understood is [`Class::Unknown`], which
+//! goes to the primary; where two readings are possible the one that is slow and right is taken.
 //!
-//! What it cannot know: the default schema (after `USE performance_schema` a table of that schema has no schema in the
-//! text: [`is_about_server`] is for who knows it), IGNORE_SPACE and ORACLE in `sql_mode`, and what views, triggers and stored routines do.
+//! What it cannot know: the default schema (after `USE performance_schema` a table of that schema has no
+//! schema in the text: [`is_about_server`] is for who knows it), IGNORE_SPACE and ORACLE in `sql_mode`, and
+//! what views, triggers and stored routines do.
 
 mod calls;
 mod classify;

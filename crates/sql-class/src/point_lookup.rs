@@ -1,9 +1,10 @@
-//! The one form of a SELECT whose answer is a row that is found by its key, recognised for certain or not at all.
+//! The one form of a SELECT whose answer is a row that is found by its key, recognised for certain or not at
+//! all.
 //!
-//! `SELECT columns FROM [schema.]table WHERE column = value [AND column = value …] [LIMIT n]`: names with or without quotes,
-//! `AS` with columns, an alias of the table, plain comments, one semicolon at the end. No functions, hints, operators,
-//! parentheses, and no value whose bytes are not its content (escapes, `N'…'`, `x'…'`, decimals). What is not understood
-//! here costs nothing but speed.
+//! `SELECT columns FROM [schema.]table WHERE column = value [AND column = value …] [LIMIT n]`: names with or
+//! without quotes, `AS` with columns, an alias of the table, plain comments, one semicolon at the end. No
+//! functions, hints, operators, parentheses, and no value whose bytes are not its content (escapes, `N'…'`,
+//! `x'…'`, decimals). What is not understood here costs nothing but speed.
 //!
 //! Whether the names mean what they seem to mean (a column, a table and no view) is not known here.
 

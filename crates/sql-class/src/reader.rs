@@ -1,5 +1,5 @@
-//! Goes over the tokens once, for the rules, and notes by the way what is noteworthy wherever it stands: variables, calls of
-//! functions, locking clauses, tables that are about the server.
+//! Goes over the tokens once, for the rules, and notes by the way what is noteworthy wherever it stands:
+//! variables, calls of functions, locking clauses, tables that are about the server.
 
 use crate::facts::{Class, Effects};
 use crate::functions;
@@ -154,7 +154,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// From a parenthesis that opens to the one that closes it. `false`: there is none, or the statement ends before.
+    /// From a parenthesis that opens to the one that closes it. `false`: there is none, or the statement ends
+    /// before.
     pub(crate) fn parentheses(&mut self) -> bool {
         let mut depth = 0_usize;
         while !self.at_end() {
@@ -238,7 +239,8 @@ impl<'a> Reader<'a> {
         if before.kind == Kind::Dot {
             return self.add(Effects::UNKNOWN_FUNCTION);
         }
-        // Names of columns follow: `WITH name (…)`, `AS name (…)`. After a parenthesis or a string there is no call.
+        // Names of columns follow: `WITH name (…)`, `AS name (…)`. After a parenthesis or a string there is
+        // no call.
         if matches!(before.keyword, Keyword::As | Keyword::With | Keyword::Recursive)
             || matches!(before.kind, Kind::Close | Kind::String)
         {
@@ -314,7 +316,8 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// A name without its quotes. One with quotes inside stays as it is written, and is no name that anything is known of.
+/// A name without its quotes. One with quotes inside stays as it is written, and is no name that anything is
+/// known of.
 pub(crate) fn unquoted(name: &[u8]) -> &[u8] {
     match name {
         [b'`', inner @ .., b'`'] | [b'"', inner @ .., b'"'] => inner,

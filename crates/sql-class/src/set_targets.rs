@@ -6,9 +6,9 @@ use crate::syntax::Syntax;
 use crate::token::{Kind, Token, Tokenizer};
 use crate::variables::{Scope, is_carried, is_transaction_characteristic};
 
-/// The system variables that the `SET` statements of a text may set, of the session or of the server, in lower case. None of them
-/// for `SET NAMES` and the like, nor for what holds for one statement or the next transaction only. `None`: it is not
-/// understood.
+/// The system variables that the `SET` statements of a text may set, of the session or of the server, in
+/// lower case. None of them for `SET NAMES` and the like, nor for what holds for one statement or the next
+/// transaction only. `None`: it is not understood.
 #[must_use]
 pub fn set_targets(sql: &[u8], syntax: Syntax) -> Option<Vec<Box<[u8]>>> {
     find(sql, syntax, Wanted::All)
@@ -21,15 +21,17 @@ pub fn set_targets_unseen(sql: &[u8], syntax: Syntax) -> Option<Vec<Box<[u8]>>> 
     Some(found.into_iter().filter(|name| is_carried(name)).collect())
 }
 
-/// Of those the session's own that no effect stands for: what they are set to goes with the session, and has to be known.
+/// Of those the session's own that no effect stands for: what they are set to goes with the session, and has
+/// to be known.
 #[must_use]
 pub fn set_targets_in_session(sql: &[u8], syntax: Syntax) -> Option<Vec<Box<[u8]>>> {
     let found = find(sql, syntax, Wanted::OfSession)?;
     Some(found.into_iter().filter(|name| is_carried(name)).collect())
 }
 
-/// Whether all that the `SET` statements of a text set is given in it, so that it is the same whichever server executes them: no default, no
-/// query, no variable but the session's own `sql_mode`, and no function of anything else. False also where it is not understood.
+/// Whether all that the `SET` statements of a text set is given in it, so that it is the same whichever
+/// server executes them: no default, no query, no variable but the session's own `sql_mode`, and no function
+/// of anything else. False also where it is not understood.
 #[must_use]
 pub fn assigns_given_values(sql: &[u8], syntax: Syntax) -> bool {
     let mut assignments = Assignments::new(sql, syntax, Wanted::All);

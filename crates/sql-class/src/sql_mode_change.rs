@@ -1,7 +1,7 @@
 //! Texts whose beginning changes how a server reads the rest: `SET sql_mode = 'ANSI_QUOTES'; SELECT "a"`.
 //!
-//! Servers read one statement of a text after the other, each under what those before it have set. Here all are read under what the
-//! session had at the beginning, and it is only said where that makes a difference.
+//! Servers read one statement of a text after the other, each under what those before it have set. Here all
+//! are read under what the session had at the beginning, and it is only said where that makes a difference.
 
 use crate::syntax::{Charset, Syntax};
 use crate::token::{Kind, Token, Tokenizer};
@@ -94,7 +94,8 @@ fn is_plain_mode(value: &[u8], syntax: Syntax) -> bool {
     is_one && text.starts_with(b"'") && !text.contains(&b'\\') && !OF_QUOTES.iter().any(is_named)
 }
 
-/// `= utf8mb4`, ` 'utf8mb4' COLLATE …`, ` SET utf8mb4`. `None` where it is not one known name: a number, an expression, `DEFAULT`.
+/// `= utf8mb4`, ` 'utf8mb4' COLLATE …`, ` SET utf8mb4`. `None` where it is not one known name: a number, an
+/// expression, `DEFAULT`.
 fn charset_in(value: &[u8], syntax: Syntax) -> Option<Charset> {
     let value = behind_assignment(value);
     let mut tokens = Tokenizer::new(value, syntax);

@@ -12,7 +12,8 @@ pub struct Syntax {
     pub dialect: Dialect,
 }
 
-/// Whose grammar, and of which version: it decides what comments are executed and which functions are the server's.
+/// Whose grammar, and of which version: it decides what comments are executed and which functions are the
+/// server's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Dialect {
     /// As in `/*!80400 … */`: 90704 is 9.7.4.
@@ -37,8 +38,8 @@ impl Dialect {
 /// What a byte of 0x80 and more can mean in a text. Character sets that are alike in this are one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Charset {
-    /// Every byte of a character beyond ASCII has its highest bit set and none of them is a space: utf8, ujis, euckr,
-    /// gb2312, ascii, binary.
+    /// Every byte of a character beyond ASCII has its highest bit set and none of them is a space: utf8,
+    /// ujis, euckr, gb2312, ascii, binary.
     #[default]
     Utf8,
     /// One byte a character. Some of them have a byte beyond ASCII that separates words: 0xA0 in latin1.
@@ -53,8 +54,8 @@ pub enum Charset {
 }
 
 impl Charset {
-    /// By its name in `character_set_client`. A name that is not known is taken for one byte a character, which is the
-    /// reading that trusts the least.
+    /// By its name in `character_set_client`. A name that is not known is taken for one byte a character,
+    /// which is the reading that trusts the least.
     #[must_use]
     pub fn named(name: &[u8]) -> Self {
         Self::known(name).unwrap_or(Self::SingleByte)
@@ -91,8 +92,8 @@ impl Charset {
         found.or_else(|| one_byte().then_some(Self::SingleByte))
     }
 
-    /// Bytes of the character at the start of `text`, of which there is at least one. What is no character of this set
-    /// is one byte, as it is for the servers.
+    /// Bytes of the character at the start of `text`, of which there is at least one. What is no character of
+    /// this set is one byte, as it is for the servers.
     pub(crate) fn width(self, text: &[u8]) -> usize {
         let (Some(&lead), Some(&trail)) = (text.first(), text.get(1)) else {
             return 1;

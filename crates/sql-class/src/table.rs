@@ -1,6 +1,7 @@
 //! Sets of words that are looked up in any case, built when this crate is compiled.
 
-/// Words with a number each, in open addressing. `SLOTS` is a power of two and well above the number of words.
+/// Words with a number each, in open addressing. `SLOTS` is a power of two and well above the number of
+/// words.
 pub(crate) struct Table<const SLOTS: usize> {
     slots: [(&'static [u8], u16); SLOTS],
 }

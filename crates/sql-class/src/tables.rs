@@ -1,7 +1,8 @@
 //! The tables that a text names.
 //!
-//! Those that can be named by their place: after `FROM`, `JOIN`, `INTO`, `UPDATE`, `TABLE` and in the lists that follow. For
-//! rules that match on tables, not for safety: views, triggers and routines use tables that no text shows.
+//! Those that can be named by their place: after `FROM`, `JOIN`, `INTO`, `UPDATE`, `TABLE` and in the lists
+//! that follow. For rules that match on tables, not for safety: views, triggers and routines use tables that
+//! no text shows.
 
 use std::fmt;
 
@@ -187,7 +188,8 @@ impl<'a> Search<'a> {
                 let verb = self.level().verb;
                 self.set_level(Level { verb, list: false });
             }
-            // Between the verb and the table: `INSERT IGNORE`, `TABLE IF NOT EXISTS`. Elsewhere a table has the name.
+            // Between the verb and the table: `INSERT IGNORE`, `TABLE IF NOT EXISTS`. Elsewhere a table has
+            // the name.
             word if self.expects && !comes_before_tables(word) => self.table(token),
             _ => {}
         }

@@ -1,8 +1,9 @@
 //! A text cut into tokens, as the server's lexer would.
 //!
-//! Comments are skipped, but for those that this server executes: `/*!80400 … */` on MySQL, `/*M! … */` on MariaDB.
-//! Tokens are places in the text; nothing is copied. A text that ends inside of a quote or a comment, and a few that
-//! servers of different versions read differently, are reported as [`Tokenizer::doubtful`].
+//! Comments are skipped, but for those that this server executes: `/*!80400 … */` on MySQL, `/*M! … */` on
+//! MariaDB. Tokens are places in the text; nothing is copied. A text that ends inside of a quote or a
+//! comment, and a few that servers of different versions read differently, are reported as
+//! [`Tokenizer::doubtful`].
 
 use crate::keyword::Keyword;
 use crate::syntax::{Charset, Dialect, Syntax};
@@ -217,7 +218,8 @@ impl<'a> Tokenizer<'a> {
         while let Some(&byte) = self.sql.get(self.at)
             && is_word_byte(byte)
         {
-            // In some sets of one byte a character these two are spaces, and what looks like a name is two words.
+            // In some sets of one byte a character these two are spaces, and what looks like a name is two
+            // words.
             self.doubtful |= self.syntax.charset == Charset::SingleByte && matches!(byte, 0xA0 | 0xFF);
             self.at += self.syntax.charset.width(&self.sql[self.at..]);
         }
@@ -358,7 +360,8 @@ impl<'a> Tokenizer<'a> {
         }
     }
 
-    /// Past a comment that is not executed. One that hides statements from this version may have comments in it.
+    /// Past a comment that is not executed. One that hides statements from this version may have comments in
+    /// it.
     fn skip_comment(&mut self, nests: bool) {
         let start = self.at + 2;
         let optimizer_hints = self.sql.get(start) == Some(&b'+');

@@ -77,7 +77,8 @@ pub fn is_about_server(schema: &[u8]) -> bool {
     }
 }
 
-/// Whether this table of `information_schema` says the same on every server, but for the delay of replication.
+/// Whether this table of `information_schema` says the same on every server, but for the delay of
+/// replication.
 pub(crate) fn is_alike_everywhere(table: &[u8]) -> bool {
     is_one_of(table, ALIKE_EVERYWHERE)
 }

@@ -15,7 +15,8 @@ const MARIADB: Syntax = Syntax {
     ..MYSQL
 };
 
-/// `class effect effect | statement`, one a line; `M` in front of the class: on MariaDB only, `9`: on MySQL only.
+/// `class effect effect | statement`, one a line; `M` in front of the class: on MariaDB only, `9`: on MySQL
+/// only.
 fn check(table: &str) {
     let mut wrong = String::new();
     for line in table.lines().map(str::trim).filter(|line| !line.is_empty()) {

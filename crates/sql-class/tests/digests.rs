@@ -1,9 +1,10 @@
 //! The texts of digests are those of a real server.
 //!
-//! `digests.txt` has statements, and below each what MySQL 9.7.4 (of `script/lib/mysql9`) had of it in `DIGEST_TEXT` of
-//! `performance_schema.events_statements_history`, asked on the same connection directly afterwards. The first part was
-//! written by hand, the second put together at random from parts of expressions; of 5700 such statements none differed.
-//! Most failed for want of tables, which makes no difference to their digest.
+//! `digests.txt` has statements, and below each what MySQL 9.7.4 (of `script/lib/mysql9`) had of it in
+//! `DIGEST_TEXT` of `performance_schema.events_statements_history`, asked on the same connection directly
+//! afterwards. The first part was written by hand, the second put together at random from parts of
+//! expressions; of 5700 such statements none differed. Most failed for want of tables, which makes no
+//! difference to their digest.
 
 #![allow(clippy::unwrap_used)]
 

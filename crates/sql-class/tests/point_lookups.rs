@@ -190,7 +190,8 @@ fn quotes_and_bytes_mean_what_the_session_says() {
 }
 
 proptest! {
-    /// Made of the pieces of lookups, in any order: whatever is taken for a lookup is a plain read to the other classifier.
+    /// Made of the pieces of lookups, in any order: whatever is taken for a lookup is a plain read to the
+    /// other classifier.
     #[test]
     fn a_lookup_is_a_plain_read(pieces in prop::collection::vec(prop::sample::select(vec![
         "SELECT ", "c", ",", " FROM ", "t", "d.t", " WHERE ", "id", "=", "1", "'a'", "?", " AND ", " AS ", "x", ";", " LIMIT 1",

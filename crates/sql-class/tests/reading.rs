@@ -1,4 +1,5 @@
-//! Texts are cut into statements and words as a server would, whatever its dialect, version, mode and character set.
+//! Texts are cut into statements and words as a server would, whatever its dialect, version, mode and
+//! character set.
 
 use sql_class::{Charset, Class, Dialect, Effects, Hint, Syntax, facts};
 

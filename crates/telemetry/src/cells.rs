@@ -1,8 +1,8 @@
 //! One number in memory: a [`Counter`] only grows, a [`Gauge`] goes both ways.
 //!
-//! Both have a single writer: the thread that owns the worker. That is what lets `add` be a load, an addition and a
-//! store, which cost a nanosecond, where an atomic read-modify-write costs six and more under contention. Readers may be
-//! on any thread. Two writers would not be unsafe, but would lose counts.
+//! Both have a single writer: the thread that owns the worker. That is what lets `add` be a load, an addition
+//! and a store, which cost a nanosecond, where an atomic read-modify-write costs six and more under
+//! contention. Readers may be on any thread. Two writers would not be unsafe, but would lose counts.
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 

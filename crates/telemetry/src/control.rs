@@ -17,7 +17,8 @@ pub struct ControlSeries {
 }
 
 impl ControlSeries {
-    /// Counts a reload of the configuration that ended now, well or not. The first load at start counts as well.
+    /// Counts a reload of the configuration that ended now, well or not. The first load at start counts as
+    /// well.
     pub fn config_reloaded(&self, ok: bool) {
         if !ok {
             return self.reloads_failed.inc();

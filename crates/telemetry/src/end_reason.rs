@@ -31,7 +31,8 @@ macro_rules! end_reasons {
 end_reasons! {
     /// The client said goodbye (COM_QUIT).
     ClientQuit = "client_quit",
-    /// The client's connection broke or closed without a goodbye; in mode `tcp` every end that is nobody's fault.
+    /// The client's connection broke or closed without a goodbye; in mode `tcp` every end that is nobody's
+    /// fault.
     ClientGone = "client_gone",
     /// The client sent no command for `client_idle_timeout`.
     ClientIdle = "client_idle",
@@ -47,7 +48,8 @@ end_reasons! {
     ServerDown = "server_down",
     /// A response stopped coming for `server_idle_timeout`.
     ServerTimeout = "server_timeout",
-    /// No server of the cluster could be connected to, or the one chosen did not get as far as a login (greeting, TLS).
+    /// No server of the cluster could be connected to, or the one chosen did not get as far as a login
+    /// (greeting, TLS).
     NoServer = "no_server",
     /// No server had a free place within `queue_timeout`.
     QueueTimeout = "queue_timeout",
@@ -65,9 +67,11 @@ end_reasons! {
     Shutdown = "shutdown",
     /// A fault of the gateway itself, which has said on standard error where: please report it.
     Panic = "panic",
-    /// TLS with the client could not be agreed on, or the listener requires it and the client did not ask for it.
+    /// TLS with the client could not be agreed on, or the listener requires it and the client did not ask for
+    /// it.
     TlsFailed = "tls_failed",
-    /// A peer named in `accept_proxy_from` sent no PROXY header, or a malformed one; or one came from a peer that is not named there.
+    /// A peer named in `accept_proxy_from` sent no PROXY header, or a malformed one; or one came from a peer
+    /// that is not named there.
     ProxyHeader = "proxy_header",
 }
 

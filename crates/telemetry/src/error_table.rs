@@ -1,7 +1,7 @@
 //! Errors counted by code and fault, in a fixed table that one thread writes and any thread reads.
 //!
-//! A hash map would need a lock, and errors are on the path of a query: an application that runs into duplicate keys
-//! makes thousands a second.
+//! A hash map would need a lock, and errors are on the path of a query: an application that runs into
+//! duplicate keys makes thousands a second.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 

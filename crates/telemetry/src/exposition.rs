@@ -1,7 +1,7 @@
 //! The text formats that scrapers read.
 //!
-//! Written here rather than by a library: both formats together are a page of code, and what would have to be adapted
-//! (values summed over workers, buckets of our own) is most of what a library does.
+//! Written here rather than by a library: both formats together are a page of code, and what would have to be
+//! adapted (values summed over workers, buckets of our own) is most of what a library does.
 //! Sources of fact: the Prometheus text format 0.0.4 and OpenMetrics 1.0.0.
 
 use std::fmt::Write as _;
@@ -20,8 +20,8 @@ pub enum Format {
 }
 
 impl Format {
-    /// The better format of those an HTTP `Accept` header names. Weights are ignored: whoever names OpenMetrics 1
-    /// reads it.
+    /// The better format of those an HTTP `Accept` header names. Weights are ignored: whoever names
+    /// OpenMetrics 1 reads it.
     #[must_use]
     pub fn negotiate(accept: &str) -> Self {
         let accepted = accept.split(',').map(|range| range.split(';').map(str::trim));
@@ -144,7 +144,8 @@ fn write_name(
     push(out, format_args!(" {value}\n"));
 }
 
-/// Backslashes and line ends are escaped everywhere, quotes in label values and, in OpenMetrics, in help texts.
+/// Backslashes and line ends are escaped everywhere, quotes in label values and, in OpenMetrics, in help
+/// texts.
 fn escape(out: &mut String, text: &str, quotes: bool) {
     for c in text.chars() {
         match c {

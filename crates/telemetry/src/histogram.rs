@@ -1,8 +1,8 @@
 //! Durations counted in fixed log-linear buckets: four to each power of two, from 8 µs to 137 s.
 //!
-//! A bucket is found with `leading_zeros` and a shift, so that recording costs two or three nanoseconds and the memory
-//! of a histogram is fixed (800 bytes). Two buckets to a power of two are shown to Prometheus; all four serve
-//! [`Snapshot::quantile`], which is therefore at most 25 % above the truth.
+//! A bucket is found with `leading_zeros` and a shift, so that recording costs two or three nanoseconds and
+//! the memory of a histogram is fixed (800 bytes). Two buckets to a power of two are shown to Prometheus; all
+//! four serve [`Snapshot::quantile`], which is therefore at most 25 % above the truth.
 
 use std::time::Duration;
 
@@ -94,8 +94,8 @@ impl Snapshot {
         self.sum_ns as f64 / 1e9
     }
 
-    /// The duration that a `q` part (0.0 to 1.0) of those counted did not exceed, rounded up to a bucket's bound: at
-    /// most 25 % above the truth for durations from 8 µs to 137 s. `None` when nothing was counted.
+    /// The duration that a `q` part (0.0 to 1.0) of those counted did not exceed, rounded up to a bucket's
+    /// bound: at most 25 % above the truth for durations from 8 µs to 137 s. `None` when nothing was counted.
     #[must_use]
     pub fn quantile(&self, q: f64) -> Option<Duration> {
         let count = self.count();
@@ -108,8 +108,8 @@ impl Snapshot {
         (count > 0).then(|| Duration::from_nanos(upper_bound_ns(index.unwrap_or(BOUNDED).min(BOUNDED - 1))))
     }
 
-    /// Upper bound in seconds and number of durations not above it, for the buckets shown to Prometheus, in order.
-    /// The bucket without an upper bound is left out: its value is [`count`](Self::count).
+    /// Upper bound in seconds and number of durations not above it, for the buckets shown to Prometheus, in
+    /// order. The bucket without an upper bound is left out: its value is [`count`](Self::count).
     pub fn cumulative(&self) -> impl Iterator<Item = (f64, u64)> {
         let mut seen = 0;
         self.buckets[..BOUNDED]

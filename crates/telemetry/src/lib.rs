@@ -1,9 +1,9 @@
 //! What Forebay tells its operators: metrics in the Prometheus and OpenMetrics text formats, and the log.
 //!
-//! Every metric is declared once, in [`metrics`]. Series that the data plane writes live in a [`Worker`] each: one
-//! thread writes them with a plain load and store, nothing is locked or shared on the path of a query, and the values
-//! of all workers are summed when somebody asks. Values that have an owner already (server states, queues) are read
-//! from that owner at the moment of the scrape, through a [`Source`].
+//! Every metric is declared once, in [`metrics`]. Series that the data plane writes live in a [`Worker`]
+//! each: one thread writes them with a plain load and store, nothing is locked or shared on the path of a
+//! query, and the values of all workers are summed when somebody asks. Values that have an owner already
+//! (server states, queues) are read from that owner at the moment of the scrape, through a [`Source`].
 //!
 //! There is no global registry: who wants to count is given the [`Telemetry`] or a [`Worker`] of it.
 

@@ -1,8 +1,9 @@
-//! The log: tracing events as text or JSON lines on standard error, with a level that can be changed at run time.
+//! The log: tracing events as text or JSON lines on standard error, with a level that can be changed at run
+//! time.
 //!
-//! Lines are written by a thread of their own. Workers hand them over through a bounded queue and never wait: where the
-//! reader of standard error is too slow, or it is a file on a full disk, lines are dropped and counted
-//! (`forebay_log_lines_dropped_total`).
+//! Lines are written by a thread of their own. Workers hand them over through a bounded queue and never wait:
+//! where the reader of standard error is too slow, or it is a file on a full disk, lines are dropped and
+//! counted (`forebay_log_lines_dropped_total`).
 
 use std::borrow::Cow;
 use std::io::{self, Write};
@@ -23,8 +24,8 @@ use crate::{Samples, Source, catalog};
 const QUEUE_LINES: usize = 4096;
 /// How long the writing thread lets lines gather once it has written all there were.
 const GATHER: Duration = Duration::from_millis(2);
-/// A line longer than this is dropped: with [`QUEUE_LINES`] it bounds the memory of the queue (64 MiB, where 1 MiB is
-/// usual).
+/// A line longer than this is dropped: with [`QUEUE_LINES`] it bounds the memory of the queue (64 MiB, where
+/// 1 MiB is usual).
 const MAX_LINE_BYTES: usize = 16 * 1024;
 /// A longer level text is refused.
 const MAX_LEVEL_BYTES: usize = 1024;
@@ -82,8 +83,8 @@ impl LogHandle {
         Ok(())
     }
 
-    /// Changes the levels that are named, and keeps the others: a level (`debug`) is that of all parts that have none of
-    /// their own, `net=debug` that of one part. Returns what is logged now.
+    /// Changes the levels that are named, and keeps the others: a level (`debug`) is that of all parts that
+    /// have none of their own, `net=debug` that of one part. Returns what is logged now.
     ///
     /// # Errors
     /// If the text is neither, or too much has been named; the levels stay as they were.
@@ -99,8 +100,8 @@ impl LogHandle {
         self.filter.with_current(ToString::to_string).unwrap_or_default()
     }
 
-    /// Waits until every line logged so far has been written, at most for `timeout`. To be called before the process
-    /// ends. False if time ran out.
+    /// Waits until every line logged so far has been written, at most for `timeout`. To be called before the
+    /// process ends. False if time ran out.
     pub fn flush(&self, timeout: Duration) -> bool {
         let deadline = Instant::now() + timeout;
         let (done, written) = sync_channel(1);
@@ -186,7 +187,8 @@ fn changed(level: &str, change: &str) -> String {
     directives.join(",")
 }
 
-/// What the directive is about, which is all but its level; empty where it is for all parts that have none of their own.
+/// What the directive is about, which is all but its level; empty where it is for all parts that have none of
+/// their own.
 fn place_of(directive: &str) -> &str {
     if directive.parse::<LevelFilter>().is_ok() {
         return "";
@@ -263,8 +265,8 @@ fn write_lines(receiver: &Receiver<Message>, mut sink: impl Write, dropped: &Ato
     }
 }
 
-/// The next message; `None` once nobody is left who logs. A thread that has emptied the queue stays asleep for [`GATHER`] before it waits
-/// for more: otherwise every session that ends wakes it for one line.
+/// The next message; `None` once nobody is left who logs. A thread that has emptied the queue stays asleep
+/// for [`GATHER`] before it waits for more: otherwise every session that ends wakes it for one line.
 fn next_message(receiver: &Receiver<Message>) -> Option<Message> {
     match receiver.try_recv() {
         Ok(message) => Some(message),
@@ -297,8 +299,8 @@ fn write_line(sink: &mut impl Write, line: &[u8], is_torn: &mut bool) -> io::Res
     Ok(())
 }
 
-/// Escapes control characters, of which a line has none of its own: what clients send (user names) must neither begin
-/// a line of the log nor speak to the terminal of who reads it.
+/// Escapes control characters, of which a line has none of its own: what clients send (user names) must
+/// neither begin a line of the log nor speak to the terminal of who reads it.
 fn as_one_line(line: &[u8]) -> Cow<'_, [u8]> {
     let text = String::from_utf8_lossy(line);
     let content = text.strip_suffix('\n').unwrap_or(&text);

@@ -1,4 +1,5 @@
-//! The process as the kernel sees it, read from `/proc/self` at scrape time. Sources of fact: proc(5), getauxval(3).
+//! The process as the kernel sees it, read from `/proc/self` at scrape time. Sources of fact: proc(5),
+//! getauxval(3).
 //!
 //! What cannot be read (no `/proc` in a sandbox) is left out; a scrape never fails for it.
 
@@ -106,7 +107,8 @@ fn thread_cpu_ticks() -> BTreeMap<String, (u64, u64)> {
     by_name
 }
 
-/// Number of open file descriptors. Since Linux 6.2 that is the size of the folder; before, its entries are counted.
+/// Number of open file descriptors. Since Linux 6.2 that is the size of the folder; before, its entries are
+/// counted.
 fn open_fds() -> Option<u64> {
     match fs::metadata("/proc/self/fd").ok()?.len() {
         0 => Some(fs::read_dir("/proc/self/fd").ok()?.count() as u64 - 1),
@@ -139,7 +141,8 @@ fn boot_time_s() -> Option<u64> {
         .find_map(|line| line.strip_prefix("btime ")?.parse().ok())
 }
 
-/// `AT_CLKTCK` of the auxiliary vector, which is what `sysconf(_SC_CLK_TCK)` returns, without a foreign function.
+/// `AT_CLKTCK` of the auxiliary vector, which is what `sysconf(_SC_CLK_TCK)` returns, without a foreign
+/// function.
 fn clock_ticks_per_second() -> f64 {
     const AT_CLKTCK: usize = 17;
     let vector = fs::read("/proc/self/auxv").unwrap_or_default();

@@ -7,15 +7,15 @@ use crate::{Histogram, Snapshot};
 
 /// Whoever owns values that are worth a metric and wants them read at scrape time.
 ///
-/// `collect` runs on the thread that answers the scrape. It must not block: read atomics, take a lock only if no one
-/// holds it for long, and never do I/O.
+/// `collect` runs on the thread that answers the scrape. It must not block: read atomics, take a lock only if
+/// no one holds it for long, and never do I/O.
 pub trait Source: Send + Sync {
     /// Adds the values as they are now.
     fn collect(&self, out: &mut Samples);
 }
 
-/// The values of one scrape. Values given twice for the same metric and labels are added up, so that every worker adds
-/// its own, and no series can appear twice.
+/// The values of one scrape. Values given twice for the same metric and labels are added up, so that every
+/// worker adds its own, and no series can appear twice.
 #[derive(Debug, Default)]
 pub struct Samples {
     families: BTreeMap<&'static str, BTreeMap<Vec<String>, Value>>,
@@ -30,7 +30,8 @@ pub(crate) enum Value {
 }
 
 impl Samples {
-    /// Adds a counter's value. `labels` are the values of the metric's labels, in the order of its declaration.
+    /// Adds a counter's value. `labels` are the values of the metric's labels, in the order of its
+    /// declaration.
     pub fn counter(&mut self, metric: &'static MetricDoc, labels: &[&str], value: u64) {
         debug_assert_eq!(metric.kind, Kind::Counter, "{}", metric.name);
         self.add(metric, labels, Value::Unsigned(value));
@@ -54,7 +55,8 @@ impl Samples {
         self.add(metric, labels, Value::Histogram(Box::new(histogram.snapshot())));
     }
 
-    /// Adds one gauge per possible state: 1 for `current`, 0 for the others. The state is the metric's last label.
+    /// Adds one gauge per possible state: 1 for `current`, 0 for the others. The state is the metric's last
+    /// label.
     pub fn state(&mut self, metric: &'static MetricDoc, labels: &[&str], states: &[&str], current: &str) {
         debug_assert!(
             states.contains(&current),

@@ -14,8 +14,8 @@ pub struct Telemetry {
 }
 
 impl Telemetry {
-    /// Telemetry for `workers` worker threads. `command_name` gives the label of a command byte; bytes that share a
-    /// name share a series.
+    /// Telemetry for `workers` worker threads. `command_name` gives the label of a command byte; bytes that
+    /// share a name share a series.
     #[must_use]
     pub fn new(workers: usize, command_name: fn(u8) -> &'static str) -> Arc<Self> {
         Arc::new(Self {
@@ -41,8 +41,8 @@ impl Telemetry {
         &self.workers
     }
 
-    /// Has `source` asked at every scrape, for the rest of the process. Owners of a changing set of things (clusters)
-    /// register once and walk the set, so that what is removed is no longer shown.
+    /// Has `source` asked at every scrape, for the rest of the process. Owners of a changing set of things
+    /// (clusters) register once and walk the set, so that what is removed is no longer shown.
     pub fn register(&self, source: Arc<dyn Source>) {
         self.sources
             .lock()
@@ -56,7 +56,8 @@ impl Telemetry {
         self.encode_as(Format::Prometheus)
     }
 
-    /// Every metric as it is now, in the given format. Takes well under a millisecond for ten servers; reads `/proc`.
+    /// Every metric as it is now, in the given format. Takes well under a millisecond for ten servers; reads
+    /// `/proc`.
     #[must_use]
     pub fn encode_as(&self, format: Format) -> String {
         let mut samples = Samples::default();

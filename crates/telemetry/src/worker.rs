@@ -9,8 +9,8 @@ use crate::{
     ServerSeries, catalog,
 };
 
-/// Listeners that a worker tells apart from start to end of the process; sessions of further ones are counted under
-/// [`OTHER`]. Series of removed listeners stay, so that their counts are not lost between two scrapes.
+/// Listeners that a worker tells apart from start to end of the process; sessions of further ones are counted
+/// under [`OTHER`]. Series of removed listeners stay, so that their counts are not lost between two scrapes.
 const MAX_LISTENERS: usize = 256;
 /// The same for servers, over all clusters. A server costs about 2 KiB a worker.
 const MAX_SERVERS: usize = 1024;

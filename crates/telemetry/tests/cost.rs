@@ -1,4 +1,5 @@
-//! What recording costs. Printed, not asserted: `cargo test -p telemetry --release --test cost -- --nocapture`.
+//! What recording costs. Printed, not asserted: `cargo test -p telemetry --release --test cost --
+//! --nocapture`.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};

@@ -1,5 +1,5 @@
-//! The files that name metrics, held against the table: a dashboard or an alert for a metric that does not exist shows
-//! nothing and never fires.
+//! The files that name metrics, held against the table: a dashboard or an alert for a metric that does not
+//! exist shows nothing and never fires.
 #![allow(clippy::expect_used)] // helpers of tests
 
 use std::collections::BTreeSet;
@@ -95,7 +95,8 @@ fn labels_of(series: &str) -> Option<BTreeSet<&str>> {
     Some(metric.labels.iter().copied().chain(ADDED_LABELS).collect())
 }
 
-/// Every `(series, label)` between braces, and every label that an expression groups or matches by or a legend shows.
+/// Every `(series, label)` between braces, and every label that an expression groups or matches by or a
+/// legend shows.
 fn labels_named(text: &str) -> (Vec<(String, String)>, BTreeSet<String>) {
     // Values stand in quotes, and may hold whatever a label may not.
     let values = regex::Regex::new(r#"(=|=~|!=|!~)\s*"[^"]*""#).expect("a pattern");

@@ -34,8 +34,9 @@ impl Page {
     }
 }
 
-/// Reads a page as `promtool check metrics` would, and stricter: HELP and TYPE before the series of their family, all
-/// series of a family together, no series twice, names and escapes as the format says, whole histograms.
+/// Reads a page as `promtool check metrics` would, and stricter: HELP and TYPE before the series of their
+/// family, all series of a family together, no series twice, names and escapes as the format says, whole
+/// histograms.
 fn read(text: &str, format: Format) -> Page {
     assert!(text.ends_with('\n'));
     let mut page = Page::default();

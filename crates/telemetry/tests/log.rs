@@ -1,5 +1,5 @@
-//! The log of a process can be started once; the rest is tested beside its code. Alone in its file, because what is
-//! started here holds for every test of the process.
+//! The log of a process can be started once; the rest is tested beside its code. Alone in its file, because
+//! what is started here holds for every test of the process.
 
 use config::Config;
 

@@ -1,5 +1,5 @@
-//! What the tests and the lab put on either side of the gateway: servers that answer from a script, clients that
-//! show every byte they got, and links that misbehave on demand.
+//! What the tests and the lab put on either side of the gateway: servers that answer from a script, clients
+//! that show every byte they got, and links that misbehave on demand.
 //!
 //! Nothing here is part of the product. Everything runs over real loopback sockets on ports the kernel picks.
 

@@ -1,7 +1,8 @@
 //! Canned result sets: one column `c`, rows of 120 payload bytes, in the text or the binary protocol.
 //!
-//! The row is what sysbench's `oltp_point_select` returns: a CHAR(120) column holding 119 characters. The bytes of a
-//! result set depend on nothing but its [`Shape`], so the one who asks can know them beforehand and compare.
+//! The row is what sysbench's `oltp_point_select` returns: a CHAR(120) column holding 119 characters. The
+//! bytes of a result set depend on nothing but its [`Shape`], so the one who asks can know them beforehand
+//! and compare.
 
 use mysql_wire::{Capabilities, write_packet};
 

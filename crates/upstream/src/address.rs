@@ -17,8 +17,8 @@ use crate::server::now;
 /// Most addresses of one name that are kept. A name with more is a mistake or somebody else's load balancer.
 const MAX_ADDRESSES: usize = 16;
 
-/// Lookups in a row by which an address has to be missing before it is given up: some names have more addresses than an answer
-/// shows, and show others each time.
+/// Lookups in a row by which an address has to be missing before it is given up: some names have more
+/// addresses than an answer shows, and show others each time.
 const MISSING_MAX: u32 = 5;
 
 /// The addresses behind a server's configured address.
@@ -107,8 +107,8 @@ impl Addresses {
         if is_due { self.resolve().await } else { Ok(()) }
     }
 
-    /// Resolves when the name leaves an address, which is looked for as often as this: for those who wait for an answer from where the
-    /// server may be no more.
+    /// Resolves when the name leaves an address, which is looked for as often as this: for those who wait for
+    /// an answer from where the server may be no more.
     pub(crate) async fn moved(&self, interval: Duration) {
         if self.name.is_none() {
             return std::future::pending().await;
@@ -124,7 +124,8 @@ impl Addresses {
         }
     }
 
-    /// `address` answered: it is tried first from now on. Spares, for one, `localhost` a refusal over IPv6 per session.
+    /// `address` answered: it is tried first from now on. Spares, for one, `localhost` a refusal over IPv6
+    /// per session.
     pub(crate) fn prefer(&self, address: SocketAddr) {
         if self.current.load().first() == Some(&address) {
             return;
@@ -173,7 +174,8 @@ impl Addresses {
         self.asked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A lookup has found these. Where none of them was seen lately the name has moved, and all others are given up at once.
+    /// A lookup has found these. Where none of them was seen lately the name has moved, and all others are
+    /// given up at once.
     pub(crate) fn note(&self, found: &[SocketAddr]) {
         let mut all = self.seen();
         // Before any is given up, or what is opened instead would go there again.

@@ -23,7 +23,8 @@ const MIN_GAP: Duration = Duration::from_millis(100);
 const FAILING_DNS_AGE: Duration = Duration::from_secs(1);
 
 impl Cluster {
-    /// Checks all servers, and asks them what they are, until the future is dropped. To be run once, on the control thread's runtime.
+    /// Checks all servers, and asks them what they are, until the future is dropped. To be run once, on the
+    /// control thread's runtime.
     pub async fn run_checks(self: Arc<Self>) {
         let mut tasks = JoinSet::new();
         let mut watched: HashMap<ServerId, [AbortHandle; 2]> = HashMap::new();
@@ -69,8 +70,8 @@ struct Watch {
     unresolved: bool,
 }
 
-/// When checks are due: once an interval, at a point of the interval that is this server's own, so that many servers
-/// are not checked at the same moment for ever.
+/// When checks are due: once an interval, at a point of the interval that is this server's own, so that many
+/// servers are not checked at the same moment for ever.
 #[derive(Clone, Copy, Debug)]
 struct Rhythm {
     origin: Instant,
@@ -79,8 +80,8 @@ struct Rhythm {
 }
 
 impl Rhythm {
-    /// When the check after one that began at `begun` is due: half an interval to one and a half later, and exactly an
-    /// interval later after one that was in time.
+    /// When the check after one that began at `begun` is due: half an interval to one and a half later, and
+    /// exactly an interval later after one that was in time.
     fn next(self, begun: Instant, interval: Duration) -> Instant {
         let interval = interval.max(Duration::from_millis(1));
         let point = interval.mul_f64(f64::from(self.phase) / f64::from(u32::MAX));
@@ -149,7 +150,8 @@ impl Watch {
         self.cluster.news.notify_waiters();
     }
 
-    /// Looks the server's name up again when that is due. Failing to is no failed check: the addresses known may do.
+    /// Looks the server's name up again when that is due. Failing to is no failed check: the addresses known
+    /// may do.
     async fn resolve(&mut self, config: &config::Cluster) {
         let failing = self.failing || self.server.state().suspect;
         let max_age = if failing {

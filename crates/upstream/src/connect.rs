@@ -32,8 +32,8 @@ pub(crate) struct ConnectError {
     pub(crate) refused: bool,
 }
 
-/// Connects to `server` within `limit`, all its addresses together. Each address gets an equal part of what is left,
-/// so that one that swallows packets does not use up the time of the others.
+/// Connects to `server` within `limit`, all its addresses together. Each address gets an equal part of what
+/// is left, so that one that swallows packets does not use up the time of the others.
 pub(crate) async fn connect(
     server: &Server,
     config: &config::Cluster,

@@ -1,5 +1,5 @@
-//! A connection to one server with an account of one's own: outside pools, queues and limits, for those who live as long
-//! as the process, such as a reader of the binary log.
+//! A connection to one server with an account of one's own: outside pools, queues and limits, for those who
+//! live as long as the process, such as a reader of the binary log.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -129,8 +129,8 @@ impl Direct {
         })
     }
 
-    /// Says good-bye, to a server that listens: not in the middle of an answer. Then waits for a moment until the server has
-    /// closed the connection, which counts among the account's until then.
+    /// Says good-bye, to a server that listens: not in the middle of an answer. Then waits for a moment until
+    /// the server has closed the connection, which counts among the account's until then.
     pub async fn close(mut self) {
         let mut packets = Packets::new(&mut self.stream, 0);
         // Whoever is gone already needs none.

@@ -1,9 +1,9 @@
 //! Leaving a server after its greeting without being held to account for it.
 //!
-//! Servers count a client that goes away before it has sent a login as a handshake error of its host, and after
-//! `max_connect_errors` (default 100) of them in a row they refuse the whole host: error 1129, for the gateway the end
-//! of the service. Tried on MariaDB 10.11.19 and MySQL 9.7.4 with `max_connect_errors = 10`, from an address that is
-//! not loopback (which MySQL never blocks), 50 connections each:
+//! Servers count a client that goes away before it has sent a login as a handshake error of its host, and
+//! after `max_connect_errors` (default 100) of them in a row they refuse the whole host: error 1129, for the
+//! gateway the end of the service. Tried on MariaDB 10.11.19 and MySQL 9.7.4 with `max_connect_errors = 10`,
+//! from an address that is not loopback (which MySQL never blocks), 50 connections each:
 //!
 //! | after the greeting | blocked | in the error log (default settings), each time |
 //! |---|---|---|
@@ -14,16 +14,18 @@
 //! | login of a user who does not exist | neither | MariaDB: warning "Access denied"; MySQL: see below |
 //!
 //! A refused login counts as an authentication error, and those never block a host. So we log in as
-//! [`Nobody`], are refused, and go. MySQL (8.0 and later) pretends that an unknown user has an account with one of its plugins:
-//! which one it draws by lot when it first hears of the name, and remembers until it ends. When that is `sha256_password` it logs a
-//! deprecation each time, so the next login there is another nobody's.
+//! [`Nobody`], are refused, and go. MySQL (8.0 and later) pretends that an unknown user has an account with
+//! one of its plugins: which one it draws by lot when it first hears of the name, and remembers until it
+//! ends. When that is `sha256_password` it logs a deprecation each time, so the next login there is another
+//! nobody's.
 //!
-//! MariaDB pretends that an unknown user has the plugin of some account that exists. `client_ed25519` takes an answer of
-//! the wrong length for a broken handshake, so that an empty one would be held against us after all: every plugin gets
-//! an answer that it can read ([`auth::wrong_answer`]).
+//! MariaDB pretends that an unknown user has the plugin of some account that exists. `client_ed25519` takes
+//! an answer of the wrong length for a broken handshake, so that an empty one would be held against us after
+//! all: every plugin gets an answer that it can read ([`auth::wrong_answer`]).
 //!
-//! What remains: `Aborted_connects` (and `Access_denied_errors` on MariaDB) grow by one each time, and MariaDB with
-//! `log_warnings` of 2 or more (2 is its default) writes a line. A check of kind `login` leaves no trace at all.
+//! What remains: `Aborted_connects` (and `Access_denied_errors` on MariaDB) grow by one each time, and
+//! MariaDB with `log_warnings` of 2 or more (2 is its default) writes a line. A check of kind `login` leaves
+//! no trace at all.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
@@ -64,8 +66,8 @@ const LOGGED: &[u8] = b"sha256_password";
 /// Questions that a server may ask before its verdict.
 const MAX_ROUNDS: usize = 4;
 
-/// Ends a connection on which nothing but `greeting` has been exchanged, in a way that servers do not hold against this
-/// host. The connection is of no use afterwards. Has no time limit of its own.
+/// Ends a connection on which nothing but `greeting` has been exchanged, in a way that servers do not hold
+/// against this host. The connection is of no use afterwards. Has no time limit of its own.
 ///
 /// # Errors
 /// When the connection fails; there is nothing more to be done then.
@@ -92,8 +94,9 @@ pub async fn disconnect_tls(
     in_words(left.map(drop))
 }
 
-/// Logs in as `user` by answers that cannot be right, and says what the server says to that: its last packet, `None` where it has come to no
-/// verdict. `tls`: the request by which TLS was begun on `stream`. Has no time limit of its own.
+/// Logs in as `user` by answers that cannot be right, and says what the server says to that: its last packet,
+/// `None` where it has come to no verdict. `tls`: the request by which TLS was begun on `stream`. Has no time
+/// limit of its own.
 ///
 /// # Errors
 /// The connection fails.
@@ -110,7 +113,8 @@ pub(crate) async fn answer_wrongly(
     };
     let mut wrongly = Wrongly {
         user: user.to_vec(),
-        // The account's own plugin has to ask, whichever it is: an answer to the greeting might be empty, and so right.
+        // The account's own plugin has to ask, whichever it is: an answer to the greeting might be empty, and
+        // so right.
         plugin: b"forebay_ask_the_client".to_vec(),
         nobody: None,
     };
@@ -202,7 +206,8 @@ impl Wrongly<'_> {
         Ok(None)
     }
 
-    /// Nobody's password is empty as well as any other. An account that exists must be given one that it does not have.
+    /// Nobody's password is empty as well as any other. An account that exists must be given one that it does
+    /// not have.
     fn answer(&self, question: u32) -> Vec<u8> {
         let answer = auth::wrong_answer(&self.plugin, question);
         match (self.nobody, self.plugin.as_slice()) {

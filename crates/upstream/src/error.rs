@@ -70,8 +70,8 @@ pub enum LeaseError {
         /// Its words.
         packet: ErrPacket,
     },
-    /// The connection was made, and is of no use: the login failed for another reason than the server's no, or a statement
-    /// that every connection begins with.
+    /// The connection was made, and is of no use: the login failed for another reason than the server's no,
+    /// or a statement that every connection begins with.
     #[error("server {server} cannot be used: {reason}")]
     Unusable {
         /// Name of the server.

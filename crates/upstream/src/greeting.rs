@@ -41,8 +41,8 @@ pub enum GreetingError {
 }
 
 impl GreetingError {
-    /// Whether a server of this profile does this when it is full. TiDB sends nothing to those who come over its `max-server-connections`,
-    /// and closes. (From another server it is a sign that something is wrong.)
+    /// Whether a server of this profile does this when it is full. TiDB sends nothing to those who come over
+    /// its `max-server-connections`, and closes. (From another server it is a sign that something is wrong.)
     #[must_use]
     pub fn is_for_want_of_room(&self, profile: Option<&ServerProfile>) -> bool {
         let closed = match self {

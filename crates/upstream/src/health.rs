@@ -1,8 +1,8 @@
 //! When a server counts as up: the results of checks in, changes out. Pure; the time is an argument.
 //!
-//! The first check decides at once, since before it nothing is known. After that `fall` failures in a row take a
-//! server down and `rise` successes in a row bring it back. Traffic that finds a server refusing makes it *suspect*:
-//! it keeps its state and its sessions, but gets no new ones until a check has passed.
+//! The first check decides at once, since before it nothing is known. After that `fall` failures in a row
+//! take a server down and `rise` successes in a row bring it back. Traffic that finds a server refusing makes
+//! it *suspect*: it keeps its state and its sessions, but gets no new ones until a check has passed.
 
 use std::time::Instant;
 
@@ -45,7 +45,8 @@ pub(crate) struct Health {
     suspect: bool,
     /// Slow start counts from here; `None` for a server that is warm or not up.
     warming_since: Option<Instant>,
-    /// Whether coming up for the first time needs no slow start: the server was there when the process started.
+    /// Whether coming up for the first time needs no slow start: the server was there when the process
+    /// started.
     born_warm: bool,
 }
 
@@ -211,7 +212,8 @@ mod tests {
     }
 
     proptest! {
-        /// Against the definition: a change of phase happens exactly where the last results in a row are enough.
+        /// Against the definition: a change of phase happens exactly where the last results in a row are
+        /// enough.
         #[test]
         fn changes_only_on_enough_results_in_a_row(
             rise in 1..5_u32,

@@ -29,11 +29,12 @@ pub struct Lease {
 }
 
 impl Cluster {
-    /// A connection for the session of `client`, who connected to `local`: chosen by the balancing method, within
-    /// `max_connections`, made within `connect_timeout`. When all servers are full, waits in line for `queue_timeout`.
+    /// A connection for the session of `client`, who connected to `local`: chosen by the balancing method,
+    /// within `max_connections`, made within `connect_timeout`. When all servers are full, waits in line for
+    /// `queue_timeout`.
     ///
-    /// A server that cannot be connected to is suspected (see [`suspect`](Self::suspect)) and another one is tried,
-    /// each at most once. Runs on the caller's runtime. Dropping the future gives everything back.
+    /// A server that cannot be connected to is suspected (see [`suspect`](Self::suspect)) and another one is
+    /// tried, each at most once. Runs on the caller's runtime. Dropping the future gives everything back.
     ///
     /// # Errors
     /// See [`LeaseError`].
@@ -41,8 +42,8 @@ impl Cluster {
         self.lease_beside(client, local, Vec::new()).await
     }
 
-    /// The same, beside the servers of `failures`, which took the connection and no session. They stay the first among the
-    /// failures of the answer.
+    /// The same, beside the servers of `failures`, which took the connection and no session. They stay the
+    /// first among the failures of the answer.
     ///
     /// # Errors
     /// See [`LeaseError`].
@@ -78,7 +79,8 @@ impl Cluster {
                         self.suspect(&server, &error.reason);
                     } else {
                         let (cluster, server) = (self.name(), server.name());
-                        // The session's own error tells of it; out of descriptors, every session would log it.
+                        // The session's own error tells of it; out of descriptors, every session would log
+                        // it.
                         tracing::debug!(
                             cluster,
                             server,
@@ -105,7 +107,8 @@ impl Cluster {
         queue_time: &mut QueueTime,
     ) -> Result<Permit, LeaseError> {
         let tried: Vec<ServerId> = failures.iter().map(|failure| failure.id).collect();
-        // Those who are in line already come first; who comes back from a server that did not take it was there before.
+        // Those who are in line already come first; who comes back from a server that did not take it was
+        // there before.
         let permit = if self.queue().is_empty() || !tried.is_empty() {
             self.try_permit(&tried)
         } else {

@@ -1,15 +1,15 @@
 //! The servers' side: which servers a cluster has, how they are, and connections to them.
 //!
-//! A [`Cluster`] is shared by all workers. [`Cluster::lease`] gives a session a connection to a server, within all
-//! limits; [`Cluster::run_checks`] watches the servers and runs on the control thread. What a session reads on its way
-//! (servers, counts of sessions, health) are snapshots and atomics: no lock is taken unless a server fails or all are
-//! full.
+//! A [`Cluster`] is shared by all workers. [`Cluster::lease`] gives a session a connection to a server,
+//! within all limits; [`Cluster::run_checks`] watches the servers and runs on the control thread. What a
+//! session reads on its way (servers, counts of sessions, health) are snapshots and atomics: no lock is taken
+//! unless a server fails or all are full.
 //!
-//! Where sessions share connections, each worker has a [`Pool`] of them: opened, kept, lent and closed there, within the
-//! same limits.
+//! Where sessions share connections, each worker has a [`Pool`] of them: opened, kept, lent and closed there,
+//! within the same limits.
 //!
-//! It knows greetings and logins ([`read_greeting`], [`login`], [`disconnect()`]), for its checks and for those who log in by
-//! themselves. What clients and servers say to each other after that is not its business.
+//! It knows greetings and logins ([`read_greeting`], [`login`], [`disconnect()`]), for its checks and for
+//! those who log in by themselves. What clients and servers say to each other after that is not its business.
 
 mod accounts;
 mod address;

@@ -1,11 +1,13 @@
-//! The client's side of a login, for those who have a user and a password, or what is as good as one: checks and pools.
+//! The client's side of a login, for those who have a user and a password, or what is as good as one: checks
+//! and pools.
 //!
-//! Plugins: `mysql_native_password`, `caching_sha2_password`, `sha256_password`, `mysql_clear_password`, and MariaDB's
-//! `client_ed25519` and `parsec`. A password goes over the wire readable only inside TLS or a Unix socket; the SHA-256 plugins encrypt it with the server's RSA key
-//! elsewhere (and `sha256_password` in a Unix socket, too). Not here: Kerberos, LDAP, a second factor.
+//! Plugins: `mysql_native_password`, `caching_sha2_password`, `sha256_password`, `mysql_clear_password`, and
+//! MariaDB's `client_ed25519` and `parsec`. A password goes over the wire readable only inside TLS or a Unix
+//! socket; the SHA-256 plugins encrypt it with the server's RSA key elsewhere (and `sha256_password` in a
+//! Unix socket, too). Not here: Kerberos, LDAP, a second factor.
 //!
-//! A login that cannot go on is ended by an answer that the server refuses: one that breaks off is held against this host
-//! ([`crate::disconnect`](mod@crate::disconnect)).
+//! A login that cannot go on is ended by an answer that the server refuses: one that breaks off is held
+//! against this host ([`crate::disconnect`](mod@crate::disconnect)).
 
 use std::io;
 use std::time::Duration;
@@ -78,16 +80,16 @@ pub struct Account<'a> {
 pub enum Secret<'a> {
     /// The password; empty for none.
     Password(&'a [u8]),
-    /// `SHA1(password)`: what a client's login with `mysql_native_password` reveals to who knows the account's hash. Good
-    /// for that plugin only.
+    /// `SHA1(password)`: what a client's login with `mysql_native_password` reveals to who knows the
+    /// account's hash. Good for that plugin only.
     NativeStage1(&'a [u8; 20]),
 }
 
 /// What a connection is to be like, beyond who uses it.
 #[derive(Clone, Copy)]
 pub struct Terms<'a> {
-    /// What is asked for on top of what every login asks for, where the server has it. Not for TLS, compression and a
-    /// database, which go their own ways.
+    /// What is asked for on top of what every login asks for, where the server has it. Not for TLS,
+    /// compression and a database, which go their own ways.
     pub capabilities: Capabilities,
     /// Low byte of the collation id.
     pub collation: u8,
@@ -163,8 +165,8 @@ pub enum LoginError {
     Protocol(String),
 }
 
-/// Logs in over `stream`, from which `greeting` has been read and nothing else. With `tls`, TLS is begun where the
-/// server offers it. Has no time limit of its own.
+/// Logs in over `stream`, from which `greeting` has been read and nothing else. With `tls`, TLS is begun
+/// where the server offers it. Has no time limit of its own.
 ///
 /// # Errors
 /// See [`LoginError`]. The connection is closed.
@@ -254,7 +256,8 @@ fn flag_of(algorithm: Algorithm) -> Capabilities {
     }
 }
 
-/// A server that is not trusted is left in order: it must not block this host for that, which others may use, too.
+/// A server that is not trusted is left in order: it must not block this host for that, which others may use,
+/// too.
 pub(crate) async fn begin_tls(
     mut stream: Stream,
     request: &SslRequest,
@@ -349,7 +352,8 @@ impl<'a> Exchange<'a> {
             _ => Link::Open,
         };
         let plugin = match secret {
-            // An unknown default plugin is no reason to give up: the account may have another one, and the server asks then.
+            // An unknown default plugin is no reason to give up: the account may have another one, and the
+            // server asks then.
             Secret::Password(_) => Plugin::by_name(&greeting.auth_plugin)
                 .filter(|plugin| plugin.takes_nonce_of_greeting())
                 .unwrap_or(Plugin::NativePassword),

@@ -6,7 +6,8 @@ use mysql_wire::{PacketHeader, WireError, write_packet};
 use net::Stream;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-/// The longest packet accepted here, in bytes of payload: RSA keys and error messages are the longest that come.
+/// The longest packet accepted here, in bytes of payload: RSA keys and error messages are the longest that
+/// come.
 const MAX_LEN: usize = 64 * 1024;
 
 /// One side of an exchange of packets.

@@ -1,4 +1,5 @@
-//! A permit: the right to have one connection to one server, be it a session's own or one that sessions share.
+//! A permit: the right to have one connection to one server, be it a session's own or one that sessions
+//! share.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,8 +7,8 @@ use std::sync::Arc;
 use crate::cluster::Cluster;
 use crate::server::Server;
 
-/// One of a server's `max_connections`. Dropping it frees the permit and lets the next session in line have it: first those
-/// who wait for this server, then those who wait for any.
+/// One of a server's `max_connections`. Dropping it frees the permit and lets the next session in line have
+/// it: first those who wait for this server, then those who wait for any.
 ///
 /// Keep it as long as the connection to the server is open.
 pub struct Permit {

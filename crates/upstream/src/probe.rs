@@ -82,9 +82,9 @@ impl Cluster {
         account(&self.config()).is_some()
     }
 
-    /// Runs a `KILL` on one of the servers, by the account of the checks or of the monitor and on a connection of its own. Waits for
-    /// the answer as long as for that of a check. A connection that the server no longer has is as good as killed: it may
-    /// end on its own at any moment.
+    /// Runs a `KILL` on one of the servers, by the account of the checks or of the monitor and on a
+    /// connection of its own. Waits for the answer as long as for that of a check. A connection that the
+    /// server no longer has is as good as killed: it may end on its own at any moment.
     ///
     /// # Errors
     /// In words for a person: there is no such server (any more), it cannot be reached, the account may not.
@@ -206,8 +206,8 @@ async fn ask(logged_in: &mut LoggedIn, query: &str) -> Result<(), NotDone> {
     }
 }
 
-/// Reads the whole answer, packet by packet, since an error may come behind definitions and rows; `Some` is what is
-/// wrong with it, with the number of the server's error where there is one.
+/// Reads the whole answer, packet by packet, since an error may come behind definitions and rows; `Some` is
+/// what is wrong with it, with the number of the server's error where there is one.
 async fn answer(
     packets: &mut Packets<'_>,
     capabilities: Capabilities,

@@ -1,6 +1,7 @@
 //! The line of sessions that wait for a permit when every server is full: bounded, first come, first served.
 //!
-//! Nothing here is on the path of a session that finds a permit at once, except one look at [`Queue::is_empty`].
+//! Nothing here is on the path of a session that finds a permit at once, except one look at
+//! [`Queue::is_empty`].
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -13,8 +14,8 @@ use crate::server::ServerId;
 /// Sessions in line; `G` is what they are given in the end.
 #[derive(Debug)]
 pub(crate) struct Queue<G> {
-    /// Length of the line. Sequentially consistent, together with the counts of sessions on the servers: whoever frees
-    /// a permit sees the line, or whoever has just joined it sees the permit.
+    /// Length of the line. Sequentially consistent, together with the counts of sessions on the servers:
+    /// whoever frees a permit sees the line, or whoever has just joined it sees the permit.
     waiting: AtomicUsize,
     line: Mutex<VecDeque<Waiter<G>>>,
     next_number: AtomicU64,
@@ -64,8 +65,8 @@ impl<G> Queue<G> {
         self.waiting.load(Ordering::SeqCst)
     }
 
-    /// Joins the line, unless `max` are in it. After joining the caller must serve the queue once: a permit may have
-    /// become free in between.
+    /// Joins the line, unless `max` are in it. After joining the caller must serve the queue once: a permit
+    /// may have become free in between.
     pub(crate) fn join(&self, tried: Vec<ServerId>, max: usize) -> Option<Ticket<'_, G>> {
         let mut line = self.lock();
         if line.len() >= max {
@@ -87,11 +88,11 @@ impl<G> Queue<G> {
         })
     }
 
-    /// Gives what `offer` has to the first in line who can use it; `false` when there is nothing to give or nobody to
-    /// give it to. `offer` is told what the session has tried. The line is locked while it runs.
+    /// Gives what `offer` has to the first in line who can use it; `false` when there is nothing to give or
+    /// nobody to give it to. `offer` is told what the session has tried. The line is locked while it runs.
     ///
-    /// What could not be handed over, because the session left at that moment, goes to `take_back`, which must not
-    /// serve the queue: the caller calls this again anyway.
+    /// What could not be handed over, because the session left at that moment, goes to `take_back`, which
+    /// must not serve the queue: the caller calls this again anyway.
     pub(crate) fn serve_next(
         &self,
         mut offer: impl FnMut(&[ServerId]) -> Offer<G>,

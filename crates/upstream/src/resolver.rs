@@ -1,8 +1,9 @@
 //! Host names to addresses, by the system's resolver.
 //!
-//! It blocks, for half a minute where no name server answers, and cannot be stopped. A runtime would wait for that when it
-//! ends, and so a thread of a lookup's own does it, for which nobody waits: neither whoever has given it up, nor the end of
-//! the process. The threads are bounded, and [`crate::address`] lets nobody ask for a name that is being asked for.
+//! It blocks, for half a minute where no name server answers, and cannot be stopped. A runtime would wait for
+//! that when it ends, and so a thread of a lookup's own does it, for which nobody waits: neither whoever has
+//! given it up, nor the end of the process. The threads are bounded, and [`crate::address`] lets nobody ask
+//! for a name that is being asked for.
 
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};

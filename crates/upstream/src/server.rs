@@ -19,8 +19,8 @@ use crate::pool::{Tracked, WaitQueue};
 use crate::server_profile::ServerProfile;
 use crate::topology::Place;
 
-/// Tells servers of one cluster apart. Never reused while the process runs, so that an event about a removed server
-/// cannot hit one that was added later under the same name.
+/// Tells servers of one cluster apart. Never reused while the process runs, so that an event about a removed
+/// server cannot hit one that was added later under the same name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ServerId(pub u32);
 
@@ -32,7 +32,8 @@ impl fmt::Display for ServerId {
 
 /// A server of a cluster.
 ///
-/// Its name and address never change: a server whose address is changed in the configuration is another server.
+/// Its name and address never change: a server whose address is changed in the configuration is another
+/// server.
 #[derive(Debug)]
 pub struct Server {
     id: ServerId,
@@ -92,7 +93,8 @@ pub(crate) enum Availability {
 pub struct ServerState {
     /// What the checks say.
     pub status: Status,
-    /// Traffic could not connect, and no check has passed since: it gets no new sessions although it may be up.
+    /// Traffic could not connect, and no check has passed since: it gets no new sessions although it may be
+    /// up.
     pub suspect: bool,
     /// Why, in words for a person: `no check yet`, `connection refused by 10.0.0.1:3306 (3 checks in a row)`.
     pub reason: String,
@@ -136,7 +138,8 @@ impl fmt::Display for Status {
 }
 
 impl Server {
-    /// `born_warm`: there when the process started, so that its first coming up is no reason for a slow start.
+    /// `born_warm`: there when the process started, so that its first coming up is no reason for a slow
+    /// start.
     pub(crate) fn new(id: ServerId, config: &config::Server, born_warm: bool) -> Arc<Self> {
         let state = ServerState {
             status: Status::Starting,
@@ -194,13 +197,15 @@ impl Server {
         &self.address
     }
 
-    /// Whether its host name has left the address that a connection was made to: another machine may be the server now.
+    /// Whether its host name has left the address that a connection was made to: another machine may be the
+    /// server now.
     #[must_use]
     pub fn has_left(&self, peer: Option<SocketAddr>) -> bool {
         peer.is_some_and(|peer| self.addresses.is_gone(peer))
     }
 
-    /// The name that its TLS certificate must bear: the configured host. A server on a Unix socket is `localhost`.
+    /// The name that its TLS certificate must bear: the configured host. A server on a Unix socket is
+    /// `localhost`.
     #[must_use]
     pub fn tls_name(&self) -> &str {
         match &self.address {
@@ -239,8 +244,8 @@ impl Server {
         self.max_connections.load(Ordering::SeqCst)
     }
 
-    /// Whether all connections that it may have are taken, by its limit here or, as far as that is known, by its own; or all that are of
-    /// use.
+    /// Whether all connections that it may have are taken, by its limit here or, as far as that is known, by
+    /// its own; or all that are of use.
     #[inline]
     #[must_use]
     pub fn is_full(&self) -> bool {
@@ -253,7 +258,8 @@ impl Server {
         max > 0 && sessions >= max || self.wait_queue.ceiling.is_reached(sessions)
     }
 
-    /// Whether it has no room for a single connection of ours, as it has said itself a moment ago: nothing can come free.
+    /// Whether it has no room for a single connection of ours, as it has said itself a moment ago: nothing
+    /// can come free.
     #[inline]
     #[must_use]
     pub fn has_no_room(&self) -> bool {
@@ -296,7 +302,8 @@ impl Server {
         self.place.load_full()
     }
 
-    /// Transactions that it is known to have executed: it may have more by now. `None` while nothing is known.
+    /// Transactions that it is known to have executed: it may have more by now. `None` while nothing is
+    /// known.
     #[must_use]
     pub fn applied(&self) -> Option<Arc<GtidSet>> {
         self.applied.load_full()
@@ -314,13 +321,14 @@ impl Server {
         });
     }
 
-    /// It says that it has executed these and no others; `None` when nobody can tell, or it may have lost some.
+    /// It says that it has executed these and no others; `None` when nobody can tell, or it may have lost
+    /// some.
     pub(crate) fn set_applied(&self, position: Option<GtidSet>) {
         self.applied.store(position.map(Arc::new));
     }
 
-    /// Whether it has let the monitor wait in vain: it may stand still. Reads go elsewhere then; for anything else it is what it was until its
-    /// checks or further looks find that it is gone.
+    /// Whether it has let the monitor wait in vain: it may stand still. Reads go elsewhere then; for anything
+    /// else it is what it was until its checks or further looks find that it is gone.
     #[inline]
     #[must_use]
     pub fn is_silent(&self) -> bool {
@@ -393,8 +401,8 @@ impl Server {
         self.judge(reason, |health| health.failed(rules))
     }
 
-    /// Traffic could not connect: no new sessions until a check has passed, and a check at once. Returns whether this
-    /// is news.
+    /// Traffic could not connect: no new sessions until a check has passed, and a check at once. Returns
+    /// whether this is news.
     pub(crate) fn suspect(&self, reason: &str) -> bool {
         let mut news = false;
         self.judge(reason, |health| {

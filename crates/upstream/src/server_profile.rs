@@ -5,8 +5,8 @@ use mysql_wire::{Capabilities, Greeting, StatusFlags};
 /// The profile of one server, or of a cluster: what every server seen can.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerProfile {
-    /// Version as sent, e.g. `9.7.4` or `5.5.5-10.11.19-MariaDB`. Of a cluster: the configured one, or else the lowest
-    /// seen, since clients switch features on by it.
+    /// Version as sent, e.g. `9.7.4` or `5.5.5-10.11.19-MariaDB`. Of a cluster: the configured one, or else
+    /// the lowest seen, since clients switch features on by it.
     pub server_version: Vec<u8>,
     /// Of a cluster: those that all servers seen have.
     pub capabilities: Capabilities,
@@ -31,7 +31,8 @@ impl ServerProfile {
         }
     }
 
-    /// TiDB, unless it was told to call itself something else (`server-version`): `5.7.25-TiDB-v6.1.0`, `8.0.11-TiDB-v8.5.0`.
+    /// TiDB, unless it was told to call itself something else (`server-version`): `5.7.25-TiDB-v6.1.0`,
+    /// `8.0.11-TiDB-v8.5.0`.
     #[must_use]
     pub fn is_tidb(&self) -> bool {
         let name = b"-TiDB-";
@@ -71,7 +72,8 @@ pub(crate) fn combine<'a>(
     Some(combined)
 }
 
-/// The numbers of a version. MariaDB puts `5.5.5-` in front of its own, for replicas that take 10 for less than 5.
+/// The numbers of a version. MariaDB puts `5.5.5-` in front of its own, for replicas that take 10 for less
+/// than 5.
 fn release(version: &[u8]) -> [u32; 3] {
     let version = version.strip_prefix(b"5.5.5-").unwrap_or(version);
     let mut numbers = [0_u32; 3];

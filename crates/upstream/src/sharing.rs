@@ -1,5 +1,5 @@
-//! Whether sessions can share connections to a cluster's servers, by which mode `split` lives: not with TiDB, which does not say what a
-//! statement does to its session.
+//! Whether sessions can share connections to a cluster's servers, by which mode `split` lives: not with TiDB,
+//! which does not say what a statement does to its session.
 
 use std::sync::atomic::Ordering;
 
@@ -22,7 +22,8 @@ pub(crate) fn missing(capabilities: Capabilities) -> Option<String> {
 }
 
 impl Cluster {
-    /// Sessions are about to share connections to its servers: from here on the log says which of them that is impossible with.
+    /// Sessions are about to share connections to its servers: from here on the log says which of them that
+    /// is impossible with.
     pub fn is_to_be_shared(&self) {
         if self.shared.swap(true, Ordering::Relaxed) {
             return;
@@ -49,8 +50,8 @@ impl Cluster {
         }
     }
 
-    /// Why sessions cannot share connections to any of its servers, as far as those are known: of the first of them. `None` also while
-    /// none is known.
+    /// Why sessions cannot share connections to any of its servers, as far as those are known: of the first
+    /// of them. `None` also while none is known.
     #[must_use]
     pub fn cannot_be_shared(&self) -> Option<String> {
         let _ = self.profile();

@@ -1,11 +1,11 @@
 //! Servers that DNS names: SRV records (RFC 2782), asked for again and again.
 //!
-//! The system's resolver has no way to ask for them, so the question goes to a name server itself: the one of the option, or
-//! those of `/etc/resolv.conf`. Over UDP, and over TCP where the answer does not fit. The hosts that are named are looked up as
-//! those of the configuration are.
+//! The system's resolver has no way to ask for them, so the question goes to a name server itself: the one of
+//! the option, or those of `/etc/resolv.conf`. Over UDP, and over TCP where the answer does not fit. The
+//! hosts that are named are looked up as those of the configuration are.
 //!
-//! An answer counts as a whole: whoever is in it is a server, with its weight, and a backup unless its priority is the first;
-//! whoever is not is none any more. No answer changes nothing.
+//! An answer counts as a whole: whoever is in it is a server, with its weight, and a backup unless its
+//! priority is the first; whoever is not is none any more. No answer changes nothing.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};

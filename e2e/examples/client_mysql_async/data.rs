@@ -222,6 +222,7 @@ pub(crate) async fn blob(length: usize, compression: Option<Compression>) -> Res
 pub(crate) async fn compressed() -> Result<()> {
     let mut conn = open(options()?.compression(Compression::default())).await?;
     check_big(&mut conn).await?;
-    // Half of 15 MiB, since the text protocol doubles it: the servers cannot uncompress what mysql_async makes of 16 MiB.
+    // Half of 15 MiB, since the text protocol doubles it: the servers cannot uncompress what mysql_async
+    // makes of 16 MiB.
     blob(15 << 19, Some(Compression::default())).await
 }

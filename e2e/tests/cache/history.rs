@@ -30,7 +30,8 @@ impl History {
         }
     }
 
-    /// A number for a client that does one operation after the other. After one whose end it does not know, it is another.
+    /// A number for a client that does one operation after the other. After one whose end it does not know,
+    /// it is another.
     pub(crate) fn client(&self) -> u32 {
         self.clients.fetch_add(1, Ordering::Relaxed)
     }

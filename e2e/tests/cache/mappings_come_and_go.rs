@@ -1,5 +1,5 @@
-//! Mappings of the configuration change by a reload, those of tables on the primary at once; whoever reads another mapping meanwhile does
-//! not notice.
+//! Mappings of the configuration change by a reload, those of tables on the primary at once; whoever reads
+//! another mapping meanwhile does not notice.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;

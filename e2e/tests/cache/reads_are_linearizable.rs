@@ -1,6 +1,6 @@
-//! Clients write rows on the primary itself, others read them from memory, by Redis and by SQL. What they see is what they
-//! would see of rows that are in one place: also while the primary is killed, the gateway is killed, its connections are cut,
-//! the binary log is long, and the table gets another definition.
+//! Clients write rows on the primary itself, others read them from memory, by Redis and by SQL. What they see
+//! is what they would see of rows that are in one place: also while the primary is killed, the gateway is
+//! killed, its connections are cut, the binary log is long, and the table gets another definition.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -192,8 +192,9 @@ impl Client {
         }
     }
 
-    /// Reads that go to the server are no part of the history: the server may show a transaction later than memory does, while it
-    /// is not acknowledged yet. So reads count in batches in which none was left to the server.
+    /// Reads that go to the server are no part of the history: the server may show a transaction later than
+    /// memory does, while it is not acknowledged yet. So reads count in batches in which none was left to the
+    /// server.
     async fn read_by_sql(self, gateway: Opts, admin_port: u16) {
         let mut count = u64::from(self.number);
         while self.goes_on() {
@@ -317,8 +318,8 @@ async fn in_mode_split_whatever_fails() {
     under_trouble("split").await;
 }
 
-/// What makes them linearizable is the wait: without it, and with a binary log that arrives later than the acknowledgement
-/// of a write, the checker sees it.
+/// What makes them linearizable is the wait: without it, and with a binary log that arrives later than the
+/// acknowledgement of a write, the checker sees it.
 #[tokio::test]
 async fn and_without_the_wait_they_are_not() {
     let stage = stage("session", "eventual").await;

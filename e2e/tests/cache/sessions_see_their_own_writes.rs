@@ -1,5 +1,5 @@
-//! At consistency `session` a session sees what it has written, however late the binary log arrives: SQL sessions by themselves,
-//! Redis clients by the GTIDs that they are given.
+//! At consistency `session` a session sees what it has written, however late the binary log arrives: SQL
+//! sessions by themselves, Redis clients by the GTIDs that they are given.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -63,7 +63,8 @@ async fn by_sql(mode: &str) {
     );
 }
 
-/// In mode `session`, too, where servers do not say what was written: only the first lookup behind that waits for the primary.
+/// In mode `session`, too, where servers do not say what was written: only the first lookup behind that waits
+/// for the primary.
 #[tokio::test]
 async fn who_only_reads_waits_for_nobody() {
     let stage = stage("session", "session").await;
@@ -91,7 +92,8 @@ async fn who_only_reads_waits_for_nobody() {
     assert!((1.0..=2.0).contains(&waited), "{waited} have waited");
 }
 
-/// One whose lookup is answered from memory. The grants of the accounts are just made, so it may take a moment.
+/// One whose lookup is answered from memory. The grants of the accounts are just made, so it may take a
+/// moment.
 async fn reading_session(stage: &Stage, lookup: &str) -> Conn {
     let mut session = connect(&stage.gateway).await;
     let before = stage.answered();

@@ -19,8 +19,9 @@ pub(crate) struct Stage {
     pub(crate) link: Link,
 }
 
-/// Rows 1 to [`ROWS`] of `test.item`, whose `v` is "0"; a thousand more, which are there to be changed at once.
-/// The gateway reaches the server by a link, answers point lookups in `mode`, and reads at `consistency`.
+/// Rows 1 to [`ROWS`] of `test.item`, whose `v` is "0"; a thousand more, which are there to be changed at
+/// once. The gateway reaches the server by a link, answers point lookups in `mode`, and reads at
+/// `consistency`.
 pub(crate) async fn stage(mode: &str, consistency: &str) -> Stage {
     let server = servers_with(1, &[]).pop().unwrap();
     server

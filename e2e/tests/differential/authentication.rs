@@ -1,4 +1,5 @@
-//! The client's half of `mysql_native_password`, `caching_sha2_password` and `sha256_password` on a plain link.
+//! The client's half of `mysql_native_password`, `caching_sha2_password` and `sha256_password` on a plain
+//! link.
 
 use aws_lc_rs::rsa::{OAEP_SHA1_MGF1SHA1, OaepPublicEncryptingKey, PublicEncryptingKey};
 use mysql_wire::{AuthSwitch, auth};

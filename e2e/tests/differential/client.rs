@@ -135,7 +135,8 @@ impl Client {
         self.send(&bytes)
     }
 
-    /// The next packet. `UnexpectedEof` when the connection was closed or reset, `TimedOut` when nothing comes.
+    /// The next packet. `UnexpectedEof` when the connection was closed or reset, `TimedOut` when nothing
+    /// comes.
     pub fn packet(&mut self) -> io::Result<Physical> {
         self.wire.packet()
     }

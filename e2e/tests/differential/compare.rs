@@ -95,9 +95,9 @@ pub fn differences(
     None
 }
 
-/// The gateway has no diagnostics to show where it need not: a statement id that nobody knows is refused by itself, so that no
-/// server has the error; and MariaDB keeps the diagnostics of a statement over all that follow and use no tables, for which
-/// no connection is held. Those of the last statement it has to show.
+/// The gateway has no diagnostics to show where it need not: a statement id that nobody knows is refused by
+/// itself, so that no server has the error; and MariaDB keeps the diagnostics of a statement over all that
+/// follow and use no tables, for which no connection is held. Those of the last statement it has to show.
 fn has_forgotten(before: Option<&Answer>, gateway: Option<&Answer>, capabilities: Capabilities) -> bool {
     let shows = |packet: &Packet| packet.role == Role::Row && packet.physical.payload != b"\x010";
     let shows_none = gateway.is_some_and(|answer| !answer.packets.iter().any(shows));
@@ -112,7 +112,8 @@ fn has_forgotten(before: Option<&Answer>, gateway: Option<&Answer>, capabilities
     }
 }
 
-/// What the direct connection was told last, but for statements that were prepared and closed: that leaves the diagnostics alone.
+/// What the direct connection was told last, but for statements that were prepared and closed: that leaves
+/// the diagnostics alone.
 fn before_preparing<'s>(steps: &[Step], direct: &'s Side, index: usize, place: usize) -> Option<&'s Answer> {
     let of_step = |at: usize, until: usize| {
         let answers = direct.steps.get(at).map_or(&[][..], |answers| answers);
@@ -218,7 +219,8 @@ fn compare(
     Some(report)
 }
 
-/// Where a server closed a connection between two commands without a word, the gateway says why it closes its own.
+/// Where a server closed a connection between two commands without a word, the gateway says why it closes its
+/// own.
 fn is_farewell(answer: &Answer, capabilities: Capabilities) -> bool {
     let [Packet { physical, .. }] = answer.packets.as_slice() else {
         return false;
@@ -236,14 +238,16 @@ const PREPARE_OK_LEN: usize = 11;
 
 /// Without what a session cannot know that has no connection of its own.
 ///
-/// What the EOF packet behind definitions says about the rows that follow. A server that ends rows with an OK packet
-/// says that there only, so a client that expects the older form is told what is known before: the session's status.
-/// MariaDB reports variables in the order of a table that is another on each connection. And the gateway knows no names of
-/// hosts: it says the address where a server that looks them up says a name.
+/// What the EOF packet behind definitions says about the rows that follow. A server that ends rows with an OK
+/// packet says that there only, so a client that expects the older form is told what is known before: the
+/// session's status. MariaDB reports variables in the order of a table that is another on each connection.
+/// And the gateway knows no names of hosts: it says the address where a server that looks them up says a
+/// name.
 ///
-/// MySQL 9.7 reports the state of explicit transactions although `session_track_transaction_info` is off, as it is in all scripts
-/// over shared connections; the gateway goes by the variable. A command that is no statement is answered with the count of the warnings before it, which are not at hand any more. And
-/// MySQL forgets the flags of OUT parameters where EOF packets end their row, but not where OK packets do.
+/// MySQL 9.7 reports the state of explicit transactions although `session_track_transaction_info` is off, as
+/// it is in all scripts over shared connections; the gateway goes by the variable. A command that is no
+/// statement is answered with the count of the warnings before it, which are not at hand any more. And MySQL
+/// forgets the flags of OUT parameters where EOF packets end their row, but not where OK packets do.
 fn as_shared(answer: &Answer, request: &Request, capabilities: Capabilities) -> Answer {
     const ABOUT_ROWS: u8 = 0x01 | 0x08 | 0x10 | 0x20;
     let mut answer = answer.clone();
@@ -264,7 +268,8 @@ fn as_shared(answer: &Answer, request: &Request, capabilities: Capabilities) -> 
             *warnings = 0;
             *low &= !ABOUT_ROWS;
         }
-        // Ids are counted by the session, and MariaDB's texts are empty where results are in a charset of wide characters.
+        // Ids are counted by the session, and MariaDB's texts are empty where results are in a charset of
+        // wide characters.
         if let [0xff, low, high, ..] = packet.physical.payload[..]
             && OWN_ERRORS.contains(&u16::from_le_bytes([low, high]))
         {
@@ -325,7 +330,8 @@ fn without_transaction_state(payload: &mut Vec<u8>, capabilities: Capabilities) 
     payload[0] = first;
 }
 
-/// Whether a procedure is called: one that changes nothing is answered with the count of rows of the statement before it.
+/// Whether a procedure is called: one that changes nothing is answered with the count of rows of the
+/// statement before it.
 fn calls(request: &Request, steps: &[Step]) -> bool {
     let text = text_of(request, steps);
     text.contains("CALL ") || text.contains("EXECUTE ")

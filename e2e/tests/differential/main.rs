@@ -1,13 +1,13 @@
 //! What a client gets through the gateway is what it gets from the server.
 //!
-//! Two connections to the same server, one direct and one through the gateway, run the same random script on the same
-//! data, one after the other, and every packet of every answer must be the same: sequence numbers, lengths, bytes. Left
-//! out is only what belongs to the server and not to the session, see `compare`.
+//! Two connections to the same server, one direct and one through the gateway, run the same random script on
+//! the same data, one after the other, and every packet of every answer must be the same: sequence numbers,
+//! lengths, bytes. Left out is only what belongs to the server and not to the session, see `compare`.
 //!
-//! By itself it runs the same scripts every time: new ones find bugs of servers too (crashes, mostly), and a test that
-//! must pass before a change goes in must not depend on luck. `FOREBAY_DIFF_SECONDS` looks for new ones for so long,
-//! `FOREBAY_SEED` repeats the one script that a failure named, `FOREBAY_E2E_SERVER=mysql` takes MySQL. A failure prints the
-//! command and the first packet that differs.
+//! By itself it runs the same scripts every time: new ones find bugs of servers too (crashes, mostly), and a
+//! test that must pass before a change goes in must not depend on luck. `FOREBAY_DIFF_SECONDS` looks for new
+//! ones for so long, `FOREBAY_SEED` repeats the one script that a failure named, `FOREBAY_E2E_SERVER=mysql`
+//! takes MySQL. A failure prints the command and the first packet that differs.
 
 #![allow(
     clippy::unwrap_used,
@@ -41,18 +41,19 @@ use crate::session::{Rig, SINGLE};
 const ALWAYS_FROM: u64 = 42 * 100_000;
 /// Those that found something: a prepared SHOW WARNINGS after an error of the gateway's own.
 const FOUND: [u64; 2] = [33_568_300_012, 4_800_013];
-/// Known to differ where reads go to another server than writes, in what the guide says or nobody has seen outside of these scripts.
-/// 47, MariaDB: `GET DIAGNOSTICS @n` after an error of a replica binds the session to it. 56, MySQL: `FOUND_ROWS()` after a read on a
-/// replica and DDL. 83, MariaDB: an error after which nobody knows what the replica's connection has of it. The two of MariaDB
-/// get error 1290 for their next write.
+/// Known to differ where reads go to another server than writes, in what the guide says or nobody has seen
+/// outside of these scripts. 47, MariaDB: `GET DIAGNOSTICS @n` after an error of a replica binds the session
+/// to it. 56, MySQL: `FOUND_ROWS()` after a read on a replica and DDL. 83, MariaDB: an error after which
+/// nobody knows what the replica's connection has of it. The two of MariaDB get error 1290 for their next
+/// write.
 const KNOWN_OF_TWO_SERVERS: [u64; 3] = [4_200_047, 4_200_056, 4_200_083];
 /// How many of the others are mixtures.
 const MIXTURES: u64 = 48;
 /// Lines of the server's log that are shown.
 const LOG_LINES: usize = 60;
-/// What makes one session like the other: statistics that do not change by themselves (EXPLAIN), and nothing left over
-/// in a thread (MariaDB goes on counting statement ids), nor a status flag for what a busy machine takes long for. The disk need
-/// not be waited for.
+/// What makes one session like the other: statistics that do not change by themselves (EXPLAIN), and nothing
+/// left over in a thread (MariaDB goes on counting statement ids), nor a status flag for what a busy machine
+/// takes long for. The disk need not be waited for.
 const OPTIONS: &[&str] = &[
     "--innodb-stats-auto-recalc=OFF",
     "--thread-cache-size=0",
@@ -124,7 +125,8 @@ fn answers_to_what_is_prepared_anew_are_the_servers() {
     leaves_nothing_behind(&gateway);
 }
 
-/// Transactions begin on a replica and move to the primary. Both are one server under two names, so that no replica is behind.
+/// Transactions begin on a replica and move to the primary. Both are one server under two names, so that no
+/// replica is behind.
 #[test]
 fn answers_of_transactions_that_move_are_the_servers() {
     let servers = e2e::servers_with(1, OPTIONS);

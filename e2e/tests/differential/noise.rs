@@ -1,8 +1,10 @@
-//! Other sessions over the same few connections, which leave them in every state they can between two commands of a script.
+//! Other sessions over the same few connections, which leave them in every state they can between two
+//! commands of a script.
 //!
-//! Those of the script's own account, capabilities and charset get the very connections that the script gets; one of another
-//! account takes their seats. They write to tables of their own, some of which have the names of the script's, and end what would
-//! keep a connection for them alone: a connection that is held is one that nobody shares.
+//! Those of the script's own account, capabilities and charset get the very connections that the script gets;
+//! one of another account takes their seats. They write to tables of their own, some of which have the names
+//! of the script's, and end what would keep a connection for them alone: a connection that is held is one
+//! that nobody shares.
 
 use mysql_wire::{Capabilities, Command};
 use sandbox::{PASSWORD, USER};

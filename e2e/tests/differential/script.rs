@@ -17,7 +17,8 @@ pub struct Request {
     pub patch: Patch,
     /// Of the first packet.
     pub sequence: u8,
-    /// Where the server may ask for a file: its packets, before the empty one. Without any the client refuses.
+    /// Where the server may ask for a file: its packets, before the empty one. Without any the client
+    /// refuses.
     pub file: Option<Vec<Vec<u8>>>,
     pub file_writes: Writes,
     pub mask: Mask,

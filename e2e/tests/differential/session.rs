@@ -87,7 +87,8 @@ impl Rig {
         }
 
         if self.shared {
-            // Not offered where statements are shared: columns that a server does not repeat may have been told to another.
+            // Not offered where statements are shared: columns that a server does not repeat may have been
+            // told to another.
             identity.capabilities.remove(Capabilities::MARIADB_CACHE_METADATA);
         }
 

@@ -36,7 +36,8 @@ async fn cut_response(link: &Link, raw: &mut Raw, bytes: usize) -> Vec<u8> {
     got
 }
 
-/// `got` must be a beginning of the response, and then nothing, or between two packets an error. Returns its words.
+/// `got` must be a beginning of the response, and then nothing, or between two packets an error. Returns its
+/// words.
 fn error_after(got: &[u8], whole: &[Vec<u8>], cut: usize) -> Option<String> {
     let mut rest = got;
     for (number, packet) in whole.iter().enumerate() {

@@ -1,5 +1,5 @@
-//! A server that goes away after it has asked for the password: the client is told in a packet with the number that it expects
-//! after its answer, also when that answer is still to come.
+//! A server that goes away after it has asked for the password: the client is told in a packet with the
+//! number that it expects after its answer, also when that answer is still to come.
 
 use std::time::Duration;
 

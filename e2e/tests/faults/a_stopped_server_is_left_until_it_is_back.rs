@@ -5,7 +5,8 @@ use crate::CHECK;
 use crate::bank::{self, Load};
 
 const WORKERS: usize = 8;
-/// What MariaDB and MySQL say to those whom they end: server shutdown, connection killed, statement interrupted.
+/// What MariaDB and MySQL say to those whom they end: server shutdown, connection killed, statement
+/// interrupted.
 const SERVERS_OWN: [u16; 3] = [1053, 1927, 1317];
 
 #[tokio::test]

@@ -1,5 +1,5 @@
-//! A load whose result is known whatever fails: transfers that keep the sum of all balances, inserts with numbers that
-//! are used once, and reads that know how many rows there are.
+//! A load whose result is known whatever fails: transfers that keep the sum of all balances, inserts with
+//! numbers that are used once, and reads that know how many rows there are.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -247,8 +247,8 @@ async fn transfer(conn: &mut Conn, turn: usize) -> Result<(), Error> {
     conn.query_drop("COMMIT").await
 }
 
-/// Errors must be those that the gateway words, or a connection that ended where the protocol has no place for one;
-/// each on a session of the failed server or in a login.
+/// Errors must be those that the gateway words, or a connection that ended where the protocol has no place
+/// for one; each on a session of the failed server or in a login.
 #[track_caller]
 pub(crate) fn assert_only_on(failed: &Node, failures: &[Failure]) {
     for failure in failures {

@@ -1,5 +1,5 @@
-//! Servers, links and gateways that fail under load: right errors, others unaffected, recovery without help, and no
-//! acknowledged write lost or done twice. One fault a file; [`bank`] is the load and the audit.
+//! Servers, links and gateways that fail under load: right errors, others unaffected, recovery without help,
+//! and no acknowledged write lost or done twice. One fault a file; [`bank`] is the load and the audit.
 //!
 //! `FOREBAY_FAULTS_SCALE=10` makes every fault happen ten times as often.
 

@@ -1,5 +1,5 @@
-//! Servers that take connections and say nothing: another one is tried, and a client in front of many such servers hears of it
-//! as soon as one in front of two.
+//! Servers that take connections and say nothing: another one is tried, and a client in front of many such
+//! servers hears of it as soon as one in front of two.
 
 use std::time::{Duration, Instant};
 

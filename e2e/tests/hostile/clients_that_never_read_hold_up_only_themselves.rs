@@ -22,7 +22,8 @@ const BIG: &str = "WITH RECURSIVE r AS (SELECT 1 n UNION ALL SELECT n + 1 FROM r
 const NOISE: &str = "WITH RECURSIVE r AS (SELECT 1 n UNION ALL SELECT n + 1 FROM r WHERE n < 450) \
     SELECT RANDOM_BYTES(1000) FROM r a JOIN r b";
 
-/// What a client that does not read may cost: the gateway's buffers of both directions, of TLS and of compression.
+/// What a client that does not read may cost: the gateway's buffers of both directions, of TLS and of
+/// compression.
 const BYTES_EACH: f64 = 2e6;
 const BETWEEN_LOOKS: Duration = Duration::from_millis(100);
 

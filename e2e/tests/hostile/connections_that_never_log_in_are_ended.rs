@@ -14,7 +14,8 @@ const ROOM: usize = 100;
 /// How many are in the kernel's queue at a time: fewer than its `backlog`.
 const AT_ONCE: usize = 250;
 
-/// As many as can be: this process needs a descriptor for each, and the gateway, which has the same limit, allows for two.
+/// As many as can be: this process needs a descriptor for each, and the gateway, which has the same limit,
+/// allows for two.
 fn connections() -> usize {
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit {
@@ -49,12 +50,13 @@ async fn and_cost_nothing_afterwards() {
 struct Growth {
     /// While all of the crowd is there.
     held: f64,
-    /// When all have gone. The allocator gives more or less of it back, as the order of their ends will have it.
+    /// When all have gone. The allocator gives more or less of it back, as the order of their ends will have
+    /// it.
     kept: f64,
 }
 
-/// What each of two crowds takes. They can be compared when each was there as a whole: `None` when a busy machine brought the
-/// last after the first had been ended.
+/// What each of two crowds takes. They can be compared when each was there as a whole: `None` when a busy
+/// machine brought the last after the first had been ended.
 async fn two_crowds(servers: &[Sandbox], count: usize, login_timeout: Duration) -> Option<[Growth; 2]> {
     let mut gateway = Setup::in_front_of(servers)
         .top(&format!("max_connections = {}", count + ROOM))

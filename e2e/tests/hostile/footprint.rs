@@ -19,8 +19,8 @@ impl Footprint {
         }
     }
 
-    /// Waits until there is no session, no server connection, no buffer in use and no descriptor more than before,
-    /// and returns the bytes of memory that the process has more than before.
+    /// Waits until there is no session, no server connection, no buffer in use and no descriptor more than
+    /// before, and returns the bytes of memory that the process has more than before.
     ///
     /// # Panics
     /// When that does not come true.

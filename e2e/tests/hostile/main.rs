@@ -1,10 +1,10 @@
-//! Input that no client of good will sends, on a live gateway in front of a real server: it must neither crash nor
-//! leak nor stop serving others. One attack a file.
+//! Input that no client of good will sends, on a live gateway in front of a real server: it must neither
+//! crash nor leak nor stop serving others. One attack a file.
 //!
 //! Each attack runs beside a [`witness::Witness`], a good client that must never fail, and ends with a
 //! [`footprint::Footprint`] that must be what it was. What is random follows a seed that is printed:
-//! `FOREBAY_HOSTILE_SEED` repeats it, `FOREBAY_HOSTILE_SCALE=10` makes ten times as many connections where their
-//! number is not bounded by file descriptors.
+//! `FOREBAY_HOSTILE_SEED` repeats it, `FOREBAY_HOSTILE_SCALE=10` makes ten times as many connections where
+//! their number is not bounded by file descriptors.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 

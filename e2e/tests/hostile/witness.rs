@@ -15,8 +15,8 @@ const QUESTIONS: usize = 10;
 /// Calm enough for figures to be compared.
 const ENOUGH: usize = 60;
 
-/// A task that asks questions on a session of many and on short ones. It fails the test when an answer is an error,
-/// wrong, or does not come.
+/// A task that asks questions on a session of many and on short ones. It fails the test when an answer is an
+/// error, wrong, or does not come.
 pub(crate) struct Witness {
     task: JoinHandle<()>,
     answers: Arc<Mutex<Vec<Duration>>>,

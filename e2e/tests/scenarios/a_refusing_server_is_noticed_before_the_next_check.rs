@@ -14,7 +14,8 @@ async fn and_the_client_does_not_notice() {
         );
     }
     let label = format!("server={:?}", servers[0].primary().address());
-    // By a session; or by the second look that a start asks for, where the machine is so slow that it comes this late.
+    // By a session; or by the second look that a start asks for, where the machine is so slow that it comes
+    // this late.
     let noticed = [
         "forebay_server_connect_failures_total",
         "forebay_checks_failed_total",

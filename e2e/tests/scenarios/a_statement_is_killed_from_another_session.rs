@@ -48,8 +48,8 @@ async fn by_the_id_that_the_server_told() {
     killer.query_drop("SELECT 1").await.unwrap();
 }
 
-/// The connection id in the greeting is the gateway's own, and clients that cancel a statement (Ctrl-C in the command line,
-/// a timeout in Connector/J) use it from a second connection, which may be on another server.
+/// The connection id in the greeting is the gateway's own, and clients that cancel a statement (Ctrl-C in the
+/// command line, a timeout in Connector/J) use it from a second connection, which may be on another server.
 #[tokio::test]
 async fn by_the_id_in_the_greeting_whichever_server_it_is_on() {
     let servers = servers(2);

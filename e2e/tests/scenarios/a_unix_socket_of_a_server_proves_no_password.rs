@@ -1,4 +1,5 @@
-//! Over a Unix socket a server may let in the process at its other end, which is the gateway: nobody else is to get in by that.
+//! Over a Unix socket a server may let in the process at its other end, which is the gateway: nobody else is
+//! to get in by that.
 
 use std::process::Command;
 

@@ -4,13 +4,14 @@ use std::net::{TcpListener, TcpStream};
 use e2e::{Gateway, PATIENCE, Setup, eventually};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketType, netlink, recv, send, socket};
 
-/// The congestion control of the socket on this machine that is connected from one port to another, by the kernel's own account
-/// (sock_diag(7), as `ss -i` asks it).
+/// The congestion control of the socket on this machine that is connected from one port to another, by the
+/// kernel's own account (sock_diag(7), as `ss -i` asks it).
 fn congestion(from: u16, to: u16) -> Option<String> {
     const DUMP_BY_FAMILY: [u8; 2] = 20u16.to_ne_bytes();
     const REQUEST_DUMP: [u8; 2] = 0x301u16.to_ne_bytes();
     const INET_DIAG_CONG: u16 = 4;
-    // nlmsghdr, then inet_diag_req_v2: IPv4, TCP, the one attribute, established; then the ports, and no other wish.
+    // nlmsghdr, then inet_diag_req_v2: IPv4, TCP, the one attribute, established; then the ports, and no
+    // other wish.
     let head = [&72u32.to_ne_bytes()[..], &DUMP_BY_FAMILY, &REQUEST_DUMP, &[0; 8]].concat();
     let wanted = [
         &[2, 6, 1 << (INET_DIAG_CONG - 1), 0][..],
@@ -38,7 +39,8 @@ fn congestion(from: u16, to: u16) -> Option<String> {
             if half(messages, 4) != 20 {
                 return None;
             }
-            // nlmsghdr and inet_diag_msg, in which the ports stand at 4; then attributes, each with length and type.
+            // nlmsghdr and inet_diag_msg, in which the ports stand at 4; then attributes, each with length
+            // and type.
             if messages[20..24] == ports {
                 let mut attributes = &messages[88..whole];
                 while attributes.len() > 4 {

@@ -1,5 +1,5 @@
-//! One behaviour of the gateway a file, named as a sentence. One program, since linking one a file takes longer
-//! than running them all.
+//! One behaviour of the gateway a file, named as a sentence. One program, since linking one a file takes
+//! longer than running them all.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 

@@ -6,7 +6,8 @@ async fn sessions_commands_errors_and_servers() {
     let servers = servers(1);
     let gateway = Setup::in_front_of(&servers).start();
     let mut session = client::connect(&gateway).await;
-    // Commands are counted one after the other: what the client asked for itself at its login is, once this one is.
+    // Commands are counted one after the other: what the client asked for itself at its login is, once this
+    // one is.
     session.ping().await.unwrap();
     eventually("the client's own commands are counted", async || {
         gateway.metric("forebay_commands_total", &["command=\"ping\""]) == 1.0

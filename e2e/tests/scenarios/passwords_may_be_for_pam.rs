@@ -1,4 +1,5 @@
-//! A password that the server does not know: it asks PAM, by the plugin `pam`, which talks with the client in one of two ways.
+//! A password that the server does not know: it asks PAM, by the plugin `pam`, which talks with the client in
+//! one of two ways.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -65,7 +66,8 @@ fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// A server with the account `maria` of that service. Its plugin asks in the words of PAM (`dialog`), or for the password as it is.
+/// A server with the account `maria` of that service. Its plugin asks in the words of PAM (`dialog`), or for
+/// the password as it is.
 fn server(service: &Service, in_clear: bool) -> Sandbox {
     // The newer one asks PAM in a program of its own, which only root and the package's own user may run.
     let plugin = if is_root() { "auth_pam" } else { "auth_pam_v1" };
@@ -141,7 +143,8 @@ async fn in_its_words_and_as_it_is() {
         assert!(error.contains("allow_cleartext_passwords"), "{error}");
         let allowed = gateway("off", "allow_cleartext_passwords = true");
         assert_eq!(log_in(allowed.port(), RIGHT, &[&ca]).as_deref(), Ok("maria@%\n"));
-        // In mode `split` the gateway logs in for the client, and can say a password but not hold a conversation.
+        // In mode `split` the gateway logs in for the client, and can say a password but not hold a
+        // conversation.
         let split = Setup::in_front_of(&server)
             .mode("split")
             .servers([format!(

@@ -1,4 +1,5 @@
-//! A server that does not say what a statement does to its session, as TiDB: sessions could not share its connections.
+//! A server that does not say what a statement does to its session, as TiDB: sessions could not share its
+//! connections.
 
 use std::io::Write;
 use std::net::TcpListener;

@@ -73,7 +73,8 @@ async fn wrong_logins_get_the_server_s_own_error() {
         let error = mysql_async::Conn::new(options).await.unwrap_err();
         assert_eq!(client::code(&error), expected, "{error}");
     }
-    // With the command line client: MySQL asks unknown users by any plugin, also by such as mysql_async lacks.
+    // With the command line client: MySQL asks unknown users by any plugin, also by such as mysql_async
+    // lacks.
     let error = client::command_line(gateway.port(), &["--user=nobody"], "SELECT 1").unwrap_err();
     assert!(error.contains("ERROR 1045 (28000)"), "{error}");
 }

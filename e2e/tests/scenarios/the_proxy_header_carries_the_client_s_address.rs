@@ -7,7 +7,8 @@ use sandbox::Kind;
 use tokio::io::{AsyncWriteExt, copy_bidirectional};
 use tokio::net::{TcpListener, TcpStream};
 
-/// A load balancer in front of the gateway: sends `header` before what its one client sends. Returns its port.
+/// A load balancer in front of the gateway: sends `header` before what its one client sends. Returns its
+/// port.
 async fn balancer(gateway: &Gateway, header: &'static [u8]) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address: SocketAddr = listener.local_addr().unwrap();

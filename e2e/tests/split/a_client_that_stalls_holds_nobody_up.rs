@@ -1,5 +1,5 @@
-//! A client that does not go on with a command, or does not take its answer, holds its server connection for `stall_timeout`. One that is
-//! idle between two commands may take its time.
+//! A client that does not go on with a command, or does not take its answer, holds its server connection for
+//! `stall_timeout`. One that is idle between two commands may take its time.
 
 use e2e::eventually;
 use mysql_async::prelude::Queryable;

@@ -1,5 +1,5 @@
-//! A panic ends the session in which it happens, and leaves nothing behind for others: no place taken, no connection half used, no count
-//! that stays.
+//! A panic ends the session in which it happens, and leaves nothing behind for others: no place taken, no
+//! connection half used, no count that stays.
 
 use e2e::eventually;
 use mysql_async::prelude::Queryable;

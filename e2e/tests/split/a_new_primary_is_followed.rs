@@ -1,4 +1,5 @@
-//! Under a load whose result is known: nothing acknowledged is lost, nothing is done twice, and the load goes on.
+//! Under a load whose result is known: nothing acknowledged is lost, nothing is done twice, and the load goes
+//! on.
 
 use std::time::Duration;
 
@@ -74,8 +75,9 @@ pub(crate) fn promote(replica: &Node) {
         .unwrap();
 }
 
-/// Lets a primary take no more writes. The server waits for the statements that run, some of which wait for locks of
-/// transactions whose next statements wait for the server: given up and tried again, or it would last as long as a lock may be waited for.
+/// Lets a primary take no more writes. The server waits for the statements that run, some of which wait for
+/// locks of transactions whose next statements wait for the server: given up and tried again, or it would
+/// last as long as a lock may be waited for.
 async fn demote(node: &Node) {
     let statements = match kind() {
         Kind::Mysql => "SET lock_wait_timeout = 1; SET GLOBAL super_read_only = ON",
@@ -197,7 +199,8 @@ fn is_behind(node: &Node, position: &str) -> bool {
     node.sql(&question).unwrap().trim() == "1"
 }
 
-/// Galera where the server is MariaDB, Group Replication where it is MySQL: the others elect a primary by themselves.
+/// Galera where the server is MariaDB, Group Replication where it is MySQL: the others elect a primary by
+/// themselves.
 #[tokio::test]
 async fn of_a_group_that_finds_it_itself() {
     let (of_group, topology) = match kind() {
@@ -243,7 +246,8 @@ async fn of_a_group_that_finds_it_itself() {
 #[track_caller]
 fn assert_only(failures: &[Failure], codes: &[u16]) {
     for failure in failures {
-        // A session whose place in the protocol has none for an error ends without one; a transaction's end tells.
+        // A session whose place in the protocol has none for an error ends without one; a transaction's end
+        // tells.
         let is_right = failure.code.is_none_or(|code| codes.contains(&code));
         assert!(is_right, "{failure:?}");
     }

@@ -1,4 +1,5 @@
-//! MySQL's client asks `select $$` when it starts, to learn from the error whether the server has strings of that form.
+//! MySQL's client asks `select $$` when it starts, to learn from the error whether the server has strings of
+//! that form.
 
 use e2e::{client, kind};
 use mysql_async::prelude::Queryable;

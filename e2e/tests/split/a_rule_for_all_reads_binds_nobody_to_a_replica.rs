@@ -1,5 +1,5 @@
-//! The usual pair of rules, `^SELECT` to the replicas and all else to the primary. Some of these reads bind their session to its
-//! connection: were it a replica's, the session could not write any more.
+//! The usual pair of rules, `^SELECT` to the replicas and all else to the primary. Some of these reads bind
+//! their session to its connection: were it a replica's, the session could not write any more.
 
 use mysql_async::prelude::Queryable;
 

@@ -1,4 +1,5 @@
-//! `pin = "never"` for what nobody understands: its session shares its connection on, and still knows what the statement has done.
+//! `pin = "never"` for what nobody understands: its session shares its connection on, and still knows what
+//! the statement has done.
 
 use e2e::{Gateway, client, kind};
 use mysql_async::Conn;

@@ -1,5 +1,5 @@
-//! A server that stands still is waited for no longer than `login_timeout` by who asks it something before a statement is sent, or behind
-//! one: what a session has set, or the end of a transaction that has moved.
+//! A server that stands still is waited for no longer than `login_timeout` by who asks it something before a
+//! statement is sent, or behind one: what a session has set, or the end of a transaction that has moved.
 
 use std::time::{Duration, Instant};
 
@@ -66,11 +66,12 @@ async fn while_a_transaction_leaves_it() {
     committed.expect("in time").unwrap();
 }
 
-/// Longer than the monitor takes to call a server silent, and far below the time after which checks find it down.
+/// Longer than the monitor takes to call a server silent, and far below the time after which checks find it
+/// down.
 const KNOWN_AFTER: Duration = Duration::from_secs(4);
 
-/// Reads that are under way on a replica that stands still go to another server once the monitor finds it silent; those that come
-/// later do not go there at all.
+/// Reads that are under way on a replica that stands still go to another server once the monitor finds it
+/// silent; those that come later do not go there at all.
 #[tokio::test]
 async fn while_it_is_read_from() {
     let sandbox = cluster::replicated();

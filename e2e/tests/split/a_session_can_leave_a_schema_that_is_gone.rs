@@ -1,5 +1,5 @@
-//! A session whose schema somebody has dropped goes to another one, or makes it again, as on one server. No statement of it is executed
-//! in the schema that somebody else's connection happens to be in.
+//! A session whose schema somebody has dropped goes to another one, or makes it again, as on one server. No
+//! statement of it is executed in the schema that somebody else's connection happens to be in.
 
 use e2e::{Gateway, client};
 use mysql_async::Conn;

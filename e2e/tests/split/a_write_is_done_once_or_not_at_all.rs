@@ -1,4 +1,5 @@
-//! The server's connection ends at any byte of a command or its answer. What was acknowledged is there once, and nothing is there twice.
+//! The server's connection ends at any byte of a command or its answer. What was acknowledged is there once,
+//! and nothing is there twice.
 
 use std::collections::BTreeMap;
 

@@ -7,8 +7,8 @@ use sandbox::{Kind, Sandbox};
 use crate::accounts::{is_let_in, log_in, log_in_fast, sql};
 use crate::cluster::{self, ask, narrow};
 
-/// Makes an account with the password `hunter2` and a plugin that shows nothing but the password itself, and says what the server has
-/// stored, as an option.
+/// Makes an account with the password `hunter2` and a plugin that shows nothing but the password itself, and
+/// says what the server has stored, as an option.
 fn account(sandbox: &Sandbox, name: &str) -> String {
     let identified = match kind() {
         Kind::Mysql => "BY 'hunter2'",

@@ -1,4 +1,5 @@
-//! Accounts that nobody has listed and nobody reads: a login is tried on a server, and its word is taken for a while.
+//! Accounts that nobody has listed and nobody reads: a login is tried on a server, and its word is taken for
+//! a while.
 
 use std::time::{Duration, Instant};
 
@@ -25,7 +26,8 @@ fn setup(sandbox: &Sandbox, options: &str) -> Setup {
         .cluster(&format!("accounts = {{ from = \"pass-through\"{options} }}"))
 }
 
-/// Whether the fast answer is enough to a client that has not sent its password: whether the gateway knows it.
+/// Whether the fast answer is enough to a client that has not sent its password: whether the gateway knows
+/// it.
 async fn is_known(gateway: &Gateway, user: &str) -> bool {
     let mut stream = TcpStream::connect(("127.0.0.1", gateway.port())).await.unwrap();
     let greeting = Greeting::decode(&packet(&mut stream).await).unwrap();

@@ -1,4 +1,5 @@
-//! Accounts that only the servers have log in without being listed anywhere, and are known to be changed and dropped.
+//! Accounts that only the servers have log in without being listed anywhere, and are known to be changed and
+//! dropped.
 
 use e2e::{Setup, client, eventually, kind};
 use mysql_async::{Conn, SslOpts};

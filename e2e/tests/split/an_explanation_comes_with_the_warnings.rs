@@ -15,8 +15,8 @@ fn connect(gateway: &Gateway) -> Client {
     cluster::connect_raw(&gateway.address(), DATABASE, Capabilities::QUERY_ATTRIBUTES)
 }
 
-/// In the place of the parameters of an execution without any: none; one attribute, as above. Then one parameter, a number; and the
-/// attribute behind it.
+/// In the place of the parameters of an execution without any: none; one attribute, as above. Then one
+/// parameter, a number; and the attribute behind it.
 const ASKING_ALONE: &[u8] = b"\x08\x01\0\0\0\x01\0\x01\x0f\0\x0fforebay_explain\x011";
 const NOT_ASKING: &[u8] = b"\x08\x01\0\0\0\x01\0\x01\x08\0\0\x02\0\0\0\0\0\0\0";
 const ASKING_WITH_ANOTHER: &[u8] =

@@ -1,5 +1,5 @@
-//! Sessions that are bound to a connection of a primary that is replaced, in order: it takes no more writes, and runs on. What
-//! their account may do on it even so is not done.
+//! Sessions that are bound to a connection of a primary that is replaced, in order: it takes no more writes,
+//! and runs on. What their account may do on it even so is not done.
 
 use e2e::{Gateway, client, eventually, kind};
 use mysql_async::prelude::Queryable;
@@ -39,7 +39,8 @@ async fn session(gateway: &Gateway, statements: &[&str]) -> Conn {
     session
 }
 
-/// The second server becomes the primary. The first takes no writes of those who have no right to write even so.
+/// The second server becomes the primary. The first takes no writes of those who have no right to write even
+/// so.
 async fn switch_over(sandbox: &Sandbox, gateway: &Gateway) {
     sandbox.node(0).sql("SET GLOBAL read_only = ON").unwrap();
     sandbox.sync().unwrap();

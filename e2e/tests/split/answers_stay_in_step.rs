@@ -1,4 +1,5 @@
-//! Sessions that only write, in every way, over connections that others write on, too; clients that vanish in between.
+//! Sessions that only write, in every way, over connections that others write on, too; clients that vanish in
+//! between.
 
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
 //! What the tests share: a primary with two replicas, and gateways in mode `split` in front of them.
 //!
-//! Reading `@@port` is something that only the primary is trusted with, so every server has a table with its own port in it:
-//! [`where_am_i`] asks for it as any read would.
+//! Reading `@@port` is something that only the primary is trusted with, so every server has a table with its
+//! own port in it: [`where_am_i`] asks for it as any read would.
 
 use std::sync::OnceLock;
 
@@ -159,7 +159,8 @@ pub(crate) async fn where_am_i(session: &mut Conn) -> u16 {
     session.query_first(WHERE_AM_I).await.unwrap().unwrap()
 }
 
-/// The first column of the first row as text; `None` where it is NULL or there is no row; errors by their number.
+/// The first column of the first row as text; `None` where it is NULL or there is no row; errors by their
+/// number.
 pub(crate) async fn ask(session: &mut Conn, statement: &str) -> Result<Option<String>, u16> {
     match session.query_first::<Option<String>, _>(statement).await {
         Ok(value) => Ok(value.flatten()),

@@ -1,5 +1,6 @@
-//! Commands for administrators and replicas go to the server with the session's own rights. What MariaDB does for COM_REFRESH with
-//! the flag 0x80 is RESET MASTER: it wants the privilege RELOAD, and deletes the binary log.
+//! Commands for administrators and replicas go to the server with the session's own rights. What MariaDB does
+//! for COM_REFRESH with the flag 0x80 is RESET MASTER: it wants the privilege RELOAD, and deletes the binary
+//! log.
 
 use mysql_wire::{Capabilities, Command};
 use sandbox::{Kind, PASSWORD, Sandbox, Spec, USER};

@@ -1,4 +1,5 @@
-//! Prepared statements over server connections that are compressed: packets of such a connection are numbered command by command.
+//! Prepared statements over server connections that are compressed: packets of such a connection are numbered
+//! command by command.
 
 use e2e::Gateway;
 use mysql_async::Conn;

@@ -266,8 +266,8 @@ fn and_so_does_the_schema() {
     }
 }
 
-/// MariaDB's clients send an execution of "the last one prepared" behind the preparation, without waiting for its answer. There
-/// is none after one that has failed, whatever was prepared before.
+/// MariaDB's clients send an execution of "the last one prepared" behind the preparation, without waiting for
+/// its answer. There is none after one that has failed, whatever was prepared before.
 #[test]
 fn and_so_does_the_statement_prepared_last() {
     const LAST: [u8; 4] = [0xff; 4];
@@ -316,7 +316,8 @@ fn and_so_does_the_statement_prepared_last() {
     );
 }
 
-/// Collations from 256 on, as `utf8mb4_0900_bin` of MySQL, have no place in a login. None is taken for another.
+/// Collations from 256 on, as `utf8mb4_0900_bin` of MySQL, have no place in a login. None is taken for
+/// another.
 #[test]
 fn a_collation_that_cannot_be_passed_is_refused() {
     let gateway = gateway(1);
@@ -343,7 +344,8 @@ fn a_collation_that_cannot_be_passed_is_refused() {
     }
 }
 
-/// What a session does with statements that ask for the rows of the one before, which others have not left as they were.
+/// What a session does with statements that ask for the rows of the one before, which others have not left as
+/// they were.
 fn with_figures(own: &mut Client, other: &mut Client) -> Vec<Vec<u32>> {
     const LONG_BLOB: u8 = 251;
     let mut told = Vec::new();

@@ -1,5 +1,6 @@
-//! A session whose last statement failed may ask for the error, and keeps its connection for that. While others wait for connections the
-//! gateway keeps the error instead, and what the session is told of it is what it would have been told anyway.
+//! A session whose last statement failed may ask for the error, and keeps its connection for that. While
+//! others wait for connections the gateway keeps the error instead, and what the session is told of it is
+//! what it would have been told anyway.
 
 use std::net::TcpStream;
 

@@ -1,5 +1,5 @@
-//! Every way in, and every state that an account may be in: who reads a row by a login here reads it by the same login on the
-//! server; the few doors that are narrower are named.
+//! Every way in, and every state that an account may be in: who reads a row by a login here reads it by the
+//! same login on the server; the few doors that are narrower are named.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -44,7 +44,8 @@ use Link::{BySocket, ByTcp};
 
 type Door = (Origin, Way, Link);
 
-/// What decides is the same over TLS and over a socket of the gateway, whoever decides: of those there are fewer.
+/// What decides is the same over TLS and over a socket of the gateway, whoever decides: of those there are
+/// fewer.
 const DOORS: &[Door] = &[
     (Session, Tcp, ByTcp),
     (Session, Tls, ByTcp),
@@ -85,9 +86,11 @@ struct Case {
 }
 
 const NONE: fn(Origin, Way) -> bool = |_, _| false;
-/// Nobody has shown anything with an empty password; where one is listed, the operator has said that it counts, for MySQL clients.
+/// Nobody has shown anything with an empty password; where one is listed, the operator has said that it
+/// counts, for MySQL clients.
 const NO_PASSWORD: fn(Origin, Way) -> bool = |from, way| from != Session && (from != Listed || way == Redis);
-/// MySQL's packets end a name there, and it is another account's; Redis has names with such bytes, which are nobody's.
+/// MySQL's packets end a name there, and it is another account's; Redis has names with such bytes, which are
+/// nobody's.
 const ZERO_BYTE: fn(Origin, Way) -> bool = |_, way| way == Redis;
 const NOT_LISTED: fn(Origin, Way) -> bool = |from, _| from == Listed;
 
@@ -187,7 +190,8 @@ impl Maker<'_> {
         )
     }
 
-    /// What changes counts within a second, with connections that stay for an hour; tries are as fast as they can be.
+    /// What changes counts within a second, with connections that stay for an hour; tries are as fast as they
+    /// can be.
     fn entrance(&self, accounts: &str, tables: &str) -> Entrance {
         let redis = free_port().unwrap();
         let node = self.sandbox.primary();

@@ -1,5 +1,5 @@
-//! What is asked of the statement before is answered as on a connection of one's own, whatever the gateway and others have done on
-//! the shared one since.
+//! What is asked of the statement before is answered as on a connection of one's own, whatever the gateway
+//! and others have done on the shared one since.
 
 use std::sync::Once;
 
@@ -279,7 +279,8 @@ async fn the_gtid_of_its_last_write() {
     assert!(number(&prepared.unwrap()) > last);
 }
 
-/// However many ids its statements give, the one that another session's statement has made on the connection is not theirs.
+/// However many ids its statements give, the one that another session's statement has made on the connection
+/// is not theirs.
 #[tokio::test]
 async fn an_id_among_many_that_were_given() {
     let given = |from: u32| {

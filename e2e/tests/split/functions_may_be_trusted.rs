@@ -1,5 +1,5 @@
-//! A function that is not the server's own may do anything: it binds its session to the primary, unless an option, a rule or a hint says that
-//! it only reads.
+//! A function that is not the server's own may do anything: it binds its session to the primary, unless an
+//! option, a rule or a hint says that it only reads.
 
 use std::collections::HashSet;
 

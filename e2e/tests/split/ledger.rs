@@ -1,8 +1,9 @@
-//! A load that knows what it has done: transfers that keep the sum of all balances, inserts of numbers that are used once.
-//! Every session reads its own writes. What was acknowledged must be there in the end, what was refused must not, and nothing
-//! twice.
+//! A load that knows what it has done: transfers that keep the sum of all balances, inserts of numbers that
+//! are used once. Every session reads its own writes. What was acknowledged must be there in the end, what
+//! was refused must not, and nothing twice.
 //!
-//! The sessions have a thread of their own: a server may have to wait for them while a test waits for the server.
+//! The sessions have a thread of their own: a server may have to wait for them while a test waits for the
+//! server.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

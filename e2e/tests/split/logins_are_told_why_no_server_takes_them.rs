@@ -1,4 +1,5 @@
-//! Servers that are up, and of which none has a role that takes sessions: no login works, and everybody who asks is told why.
+//! Servers that are up, and of which none has a role that takes sessions: no login works, and everybody who
+//! asks is told why.
 
 use e2e::{Gateway, client, eventually, kind};
 use mysql_async::Conn;
@@ -7,7 +8,8 @@ use sandbox::Kind;
 use crate::a_new_primary_is_followed::promote;
 use crate::cluster;
 
-/// The gateway says that it is not ready and why, server by server. The client, which nobody knows yet, is told of no server.
+/// The gateway says that it is not ready and why, server by server. The client, which nobody knows yet, is
+/// told of no server.
 async fn is_told(gateway: &Gateway, addresses: &[String], why: &str) {
     let mut ready = (0, String::new());
     eventually("readyz says why", async || {

@@ -1,4 +1,5 @@
-//! Mode `split` on real servers: one behaviour a file, named as a sentence; [`cluster`] and [`accounts`] are what they share.
+//! Mode `split` on real servers: one behaviour a file, named as a sentence; [`cluster`] and [`accounts`] are
+//! what they share.
 //!
 //! `FOREBAY_SPLIT_OPERATIONS=1000000` makes the tests of fresh reads as long as one wishes.
 

@@ -12,8 +12,8 @@ const AT_ONCE: usize = 50;
 /// Descriptors of this process and of the gateway that are for something else.
 const SPARE: usize = 200;
 
-/// How many clients this machine allows, up to `wanted`: each is a descriptor here and one in the gateway, which has the same
-/// limit.
+/// How many clients this machine allows, up to `wanted`: each is a descriptor here and one in the gateway,
+/// which has the same limit.
 fn clients(wanted: usize) -> usize {
     let limits = std::fs::read_to_string("/proc/self/limits").unwrap();
     let line = limits

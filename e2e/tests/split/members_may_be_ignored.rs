@@ -1,4 +1,5 @@
-//! A server is taken out of a cluster whose members are discovered: it comes back as long as others name it, unless it is ignored.
+//! A server is taken out of a cluster whose members are discovered: it comes back as long as others name it,
+//! unless it is ignored.
 
 use e2e::{Gateway, Setup, eventually, kind};
 use sandbox::{PASSWORD, Sandbox, Spec, USER};

@@ -1,4 +1,5 @@
-//! What is changed at an account holds for whoever logs in from then on, however many connections of the pool were logged in before.
+//! What is changed at an account holds for whoever logs in from then on, however many connections of the pool
+//! were logged in before.
 
 use e2e::{Gateway, client, eventually, kind};
 use mysql_async::Conn;

@@ -226,8 +226,8 @@ async fn a_session_sees_all_its_writes_and_not_only_the_last() {
     .await;
 }
 
-/// A node that has just become the writer has yet to apply what was committed on another. Here the other is one that the gateway does not
-/// know: to a session that has never written it is the same.
+/// A node that has just become the writer has yet to apply what was committed on another. Here the other is
+/// one that the gateway does not know: to a session that has never written it is the same.
 #[tokio::test]
 async fn a_writer_of_galera_has_applied_what_others_have_committed() {
     if kind() == Kind::Mysql {

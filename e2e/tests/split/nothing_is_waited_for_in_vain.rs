@@ -1,5 +1,5 @@
-//! A read after a write waits for a replica once. While none can come that far in time the reads behind it go to the primary at once,
-//! until a replica is seen to have caught up.
+//! A read after a write waits for a replica once. While none can come that far in time the reads behind it go
+//! to the primary at once, until a replica is seen to have caught up.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,5 @@
-//! Bytes that a server sends while nobody has asked it anything close its connection: whoever had it next would take them for an answer.
+//! Bytes that a server sends while nobody has asked it anything close its connection: whoever had it next
+//! would take them for an answer.
 
 use e2e::{Gateway, eventually};
 use mysql_async::Conn;

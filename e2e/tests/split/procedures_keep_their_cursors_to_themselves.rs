@@ -1,5 +1,5 @@
-//! Servers show the cursors that a stored program has open in the status of its results, to whoever calls it. Nobody takes them
-//! for cursors of the client.
+//! Servers show the cursors that a stored program has open in the status of its results, to whoever calls it.
+//! Nobody takes them for cursors of the client.
 
 use e2e::{Gateway, Setup};
 use mysql_wire::{Capabilities, Command};

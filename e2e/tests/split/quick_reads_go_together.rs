@@ -1,5 +1,5 @@
-//! More sessions than connections, which all read what is quick: their statements share connections without waiting for each
-//! other's answers, and nobody can tell.
+//! More sessions than connections, which all read what is quick: their statements share connections without
+//! waiting for each other's answers, and nobody can tell.
 
 use e2e::{Gateway, eventually};
 use mysql_async::Conn;
@@ -35,8 +35,8 @@ fn numbers(schema: &str) -> String {
     )
 }
 
-/// Has sessions ask for rows of their own, half of them in prepared statements, until enough have been answered together; each
-/// compares its answers. `may_fail`: a statement may lose its connection.
+/// Has sessions ask for rows of their own, half of them in prepared statements, until enough have been
+/// answered together; each compares its answers. `may_fail`: a statement may lose its connection.
 async fn ask_together(gateway: &Gateway, schemas: &[&'static str], may_fail: bool) {
     let before = together(gateway);
     let mut asking = JoinSet::new();
@@ -129,8 +129,9 @@ fn counts(gateway: &Gateway) -> (f64, [(&'static str, f64); 5]) {
     (together(gateway), whys.map(|why| (why, left(gateway, why))))
 }
 
-/// Sends each statement in a session of its own, all while transactions hold all connections, so that they wait together. Each
-/// session has run the statement `first` before; on a busy machine that is not always quick, and it begins anew.
+/// Sends each statement in a session of its own, all while transactions hold all connections, so that they
+/// wait together. Each session has run the statement `first` before; on a busy machine that is not always
+/// quick, and it begins anew.
 async fn in_line(gateway: &Gateway, connections: usize, first: &str, statements: &[&str]) -> Line {
     for _ in 0..50 {
         let (together, left) = counts(gateway);
@@ -260,7 +261,8 @@ async fn and_what_one_leaves_is_its_own() {
     assert_eq!((line.together, line.left("unclean")), (2.0, 1.0));
 }
 
-/// Whoever is warned is warned on another connection than that on which the others were answered: what is left there is for nobody.
+/// Whoever is warned is warned on another connection than that on which the others were answered: what is
+/// left there is for nobody.
 #[tokio::test]
 async fn and_nobody_is_told_what_another_has_left() {
     let primary = cluster::single().primary();
@@ -348,7 +350,8 @@ async fn unless_they_begin_a_transaction() {
     }
 }
 
-/// Connections that are killed under them: a statement that ran alone is told so, and nobody gets another one's answer.
+/// Connections that are killed under them: a statement that ran alone is told so, and nobody gets another
+/// one's answer.
 #[tokio::test]
 async fn and_a_lost_connection_mixes_nothing_up() {
     let primary = cluster::single().primary();

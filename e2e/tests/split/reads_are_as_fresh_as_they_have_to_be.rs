@@ -1,5 +1,5 @@
-//! Many sessions write and read at once what they wrote, or what another session wrote, while the replicas are behind.
-//! A read that is answered with less than what was acknowledged before it began is stale.
+//! Many sessions write and read at once what they wrote, or what another session wrote, while the replicas
+//! are behind. A read that is answered with less than what was acknowledged before it began is stale.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -182,7 +182,8 @@ async fn a_session_sees_its_own_writes() {
 
 #[tokio::test]
 async fn strong_reads_see_the_writes_of_all() {
-    // Longer than a replica stands still: after a shorter wait in vain most reads would go to the primary, where they prove nothing.
+    // Longer than a replica stands still: after a shorter wait in vain most reads would go to the primary,
+    // where they prove nothing.
     let stage = stage("strong", "200ms").await;
     let mut has_seen_replicas = false;
     // On a busy machine replicas that stand still so often may be behind all the time.

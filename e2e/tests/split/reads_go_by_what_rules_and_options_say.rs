@@ -1,5 +1,5 @@
-//! How fresh a read of a rule is, how often it is sent again, what a group's reads do without their server, and which replica is
-//! quick.
+//! How fresh a read of a rule is, how often it is sent again, what a group's reads do without their server,
+//! and which replica is quick.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -68,7 +68,8 @@ async fn a_rule_says_how_fresh_they_are() {
     }
 }
 
-/// A group's read whose server lacks what it must see is for the primary; one whose server is gone is refused.
+/// A group's read whose server lacks what it must see is for the primary; one whose server is gone is
+/// refused.
 #[tokio::test]
 async fn a_group_is_replaced_by_the_primary_or_by_nobody() {
     let sandbox = cluster::replicated();

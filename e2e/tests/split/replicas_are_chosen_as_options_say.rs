@@ -1,4 +1,5 @@
-//! Zones, weights and the limits of lag, with real replicas. Latency: `reads_go_by_what_rules_and_options_say`.
+//! Zones, weights and the limits of lag, with real replicas. Latency:
+//! `reads_go_by_what_rules_and_options_say`.
 
 use std::collections::HashMap;
 
@@ -87,8 +88,8 @@ async fn in_proportion_to_their_weights() {
     assert_eq!(word_of(&mut session, sandbox.node(1)).await, "replica: weight 0");
 }
 
-/// The roles are written, and whoever should say how far the replica is behind cannot log in. It is not known to be near enough where
-/// somebody has said how near that is.
+/// The roles are written, and whoever should say how far the replica is behind cannot log in. It is not known
+/// to be near enough where somebody has said how near that is.
 #[tokio::test]
 async fn and_none_whose_lag_nobody_knows() {
     let sandbox = cluster::shared();
@@ -119,8 +120,8 @@ async fn and_none_whose_lag_nobody_knows() {
     }
 }
 
-/// Nodes of Galera count what they have still to apply. So do members of a group, whose start takes longer than this:
-/// `the_cluster_is_followed`, of the crate `upstream`.
+/// Nodes of Galera count what they have still to apply. So do members of a group, whose start takes longer
+/// than this: `the_cluster_is_followed`, of the crate `upstream`.
 #[tokio::test]
 async fn and_none_with_too_many_transactions_to_apply() {
     if kind() == Kind::Mysql {

@@ -1,4 +1,5 @@
-//! `forebay check --connect` finds what `serve` would: who is let in, who may ask what, and what the servers are.
+//! `forebay check --connect` finds what `serve` would: who is let in, who may ask what, and what the servers
+//! are.
 
 use std::process::Command;
 

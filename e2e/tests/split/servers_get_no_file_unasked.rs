@@ -1,5 +1,5 @@
-//! A server, or whoever has taken its place, may ask for a file of the client's only where the client has said that it sends files and
-//! has sent a statement that loads one.
+//! A server, or whoever has taken its place, may ask for a file of the client's only where the client has
+//! said that it sends files and has sent a statement that loads one.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -16,7 +16,8 @@ use crate::raw::Client;
 const MARK: &[u8] = b"steal";
 const ASKS_FOR_FILE: &[u8] = b"\x0c\0\0\x01\xfb/etc/passwd";
 
-/// A server that asks for a file in the place of the answer to a statement with [`MARK`], and else is the one behind it.
+/// A server that asks for a file in the place of the answer to a statement with [`MARK`], and else is the one
+/// behind it.
 fn false_server(server: String) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
@@ -72,7 +73,8 @@ fn in_both_modes() {
             let told = answer(&mut connect(further), 3, text);
             let words = told.escape_ascii().to_string();
             assert_eq!(told[0], 0xff, "{words}");
-            // Mode `split` may have sent the statement behind others, and knows then only that the connection is of no use.
+            // Mode `split` may have sent the statement behind others, and knows then only that the connection
+            // is of no use.
             let says_why = words.contains("has not offered") || words.contains("Lost connection");
             assert!(says_why, "{words}");
         }

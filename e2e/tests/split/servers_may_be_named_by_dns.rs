@@ -1,4 +1,5 @@
-//! SRV records name the servers: those that come are taken, those that go are given up, and no answer changes nothing.
+//! SRV records name the servers: those that come are taken, those that go are given up, and no answer changes
+//! nothing.
 
 use std::net::UdpSocket;
 use std::sync::{Arc, Mutex};

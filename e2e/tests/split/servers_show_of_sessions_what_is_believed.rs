@@ -1,5 +1,6 @@
-//! The table of `docs/design/2026-11-20-sessions.md` row by row on the servers themselves, without a gateway: what trackers show of a
-//! statement, what they hide, and what they show late. A server that shows something else is a session that sees another one's state.
+//! The table of `docs/design/2026-11-20-sessions.md` row by row on the servers themselves, without a gateway:
+//! what trackers show of a statement, what they hide, and what they show late. A server that shows something
+//! else is a session that sees another one's state.
 
 use std::sync::OnceLock;
 
@@ -229,8 +230,8 @@ fn is_charset(word: &str) -> bool {
     word.starts_with("character_set_connection = ")
 }
 
-/// MariaDB 11 has one name for all variables that are kept in the same place: it tells the first of them that was named when the trackers
-/// were armed.
+/// MariaDB 11 has one name for all variables that are kept in the same place: it tells the first of them that
+/// was named when the trackers were armed.
 fn shares_names(direct: &mut Direct) -> bool {
     let seen = direct.seen("SET foreign_key_checks = @@foreign_key_checks");
     assert!(
@@ -240,8 +241,8 @@ fn shares_names(direct: &mut Direct) -> bool {
     seen[0].starts_with("autocommit")
 }
 
-/// What the gateway counts on: a new transaction is told as such, whatever has been told before, and nothing else as one that is another
-/// than the last. What was set and is told by no name of its own it asks for.
+/// What the gateway counts on: a new transaction is told as such, whatever has been told before, and nothing
+/// else as one that is another than the last. What was set and is told by no name of its own it asks for.
 #[test]
 fn what_mariadb_tells_as_something_else() {
     if is_mysql() {
@@ -278,7 +279,8 @@ fn what_mariadb_tells_as_something_else() {
         let gtid = direct.value("SELECT @@last_gtid");
         assert_eq!(gtid_in(&answer), Some(gtid), "{round}");
     }
-    // With nothing that tells it by its name there is that some state has changed, except where one without a scope is set by `@@`.
+    // With nothing that tells it by its name there is that some state has changed, except where one without a
+    // scope is set by `@@`.
     for set in [
         "foreign_key_checks = 0",
         "sql_auto_is_null = 1",

@@ -1,5 +1,5 @@
-//! The number that a client was told is the gateway's own: `KILL` and `KILL QUERY` find the session wherever it is, and never
-//! hit whoever has its connection now.
+//! The number that a client was told is the gateway's own: `KILL` and `KILL QUERY` find the session wherever
+//! it is, and never hit whoever has its connection now.
 
 use std::time::{Duration, Instant};
 
@@ -69,7 +69,8 @@ async fn while_a_statement_runs() {
     .await;
 }
 
-/// The server that a statement is to be killed on does not answer: whoever wants it killed can be told to go all the same.
+/// The server that a statement is to be killed on does not answer: whoever wants it killed can be told to go
+/// all the same.
 #[tokio::test]
 async fn while_it_waits_for_a_kill_of_its_own() {
     let sandbox = Sandbox::start(Spec::new(kind())).unwrap();
@@ -158,7 +159,8 @@ async fn while_it_is_idle() {
     killer.query_drop("SELECT 1").await.unwrap_err();
 }
 
-/// The statement is over by the time its server is told: there is nothing to interrupt, and nothing has failed.
+/// The statement is over by the time its server is told: there is nothing to interrupt, and nothing has
+/// failed.
 #[tokio::test]
 async fn when_its_statement_is_just_over() {
     let gateway = gateway();

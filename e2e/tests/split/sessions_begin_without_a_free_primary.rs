@@ -1,5 +1,5 @@
-//! What drivers say at the beginning of a session is executed by whoever can: while the primary is gone, is full or stands still, a
-//! replica answers, and at once.
+//! What drivers say at the beginning of a session is executed by whoever can: while the primary is gone, is
+//! full or stands still, a replica answers, and at once.
 
 use std::time::{Duration, Instant};
 
@@ -98,7 +98,8 @@ async fn while_it_is_gone() {
     assert_eq!(ask(&mut session, has).await, Ok(Some("1 +03:00 2147".to_owned())));
 }
 
-/// What a server alone can say is asked of the primary; and that there is none holds up what comes next no more than what came before.
+/// What a server alone can say is asked of the primary; and that there is none holds up what comes next no
+/// more than what came before.
 #[tokio::test]
 async fn but_not_with_what_only_a_server_knows() {
     let sandbox = cluster::replicated();
@@ -156,7 +157,8 @@ async fn while_it_is_full() {
     assert_eq!(schema, Ok(Some("only_there".to_owned())));
 }
 
-/// The replicas have yet to learn of a schema, and the monitor has not seen yet that they are behind: what they refuse the primary does.
+/// The replicas have yet to learn of a schema, and the monitor has not seen yet that they are behind: what
+/// they refuse the primary does.
 #[tokio::test]
 async fn in_a_schema_that_replicas_do_not_have_yet() {
     let sandbox = cluster::replicated();

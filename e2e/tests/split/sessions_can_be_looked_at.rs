@@ -1,4 +1,5 @@
-//! `/sessions` says what a session of mode `split` does and waits for, and on which of its server's connections.
+//! `/sessions` says what a session of mode `split` does and waits for, and on which of its server's
+//! connections.
 
 use e2e::{Gateway, client, eventually, kind};
 use mysql_async::Conn;

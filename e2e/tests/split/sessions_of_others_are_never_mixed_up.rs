@@ -1,5 +1,5 @@
-//! Many sessions of several users in several schemas on very few connections, each of which checks at every step that it is
-//! still itself. What one sets is its own number, so that anything of another's shows.
+//! Many sessions of several users in several schemas on very few connections, each of which checks at every
+//! step that it is still itself. What one sets is its own number, so that anything of another's shows.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,4 +1,5 @@
-//! `max_writers`: where several servers can take writes, sessions divide among them, and each keeps to its own.
+//! `max_writers`: where several servers can take writes, sessions divide among them, and each keeps to its
+//! own.
 
 use std::collections::HashSet;
 
@@ -14,7 +15,8 @@ const SESSIONS: usize = 8;
 const READ: &str = "SELECT v FROM cells WHERE id = 1";
 const READ_AT_WRITER: &str = "/* forebay: primary */ SELECT v FROM cells WHERE id = 1";
 
-/// Galera where the server is MariaDB, a group of primaries where it is MySQL. Each server has a table with its own port.
+/// Galera where the server is MariaDB, a group of primaries where it is MySQL. Each server has a table with
+/// its own port.
 fn group() -> (Sandbox, &'static str) {
     let (of_group, topology, local) = match kind() {
         Kind::Mysql => (Kind::GroupReplication, "group-replication", "sql_log_bin"),
@@ -160,7 +162,8 @@ async fn and_all_may_be_among_them() {
     assert_eq!(ports(&sessions).len(), 1);
 }
 
-/// Locks the table on a server, so that it applies nothing of what others write to it, and can be read even so.
+/// Locks the table on a server, so that it applies nothing of what others write to it, and can be read even
+/// so.
 async fn hold_back(node: &Node) -> Conn {
     let mut holding = Conn::new(client::options_at(node.port())).await.unwrap();
     holding.query_drop("LOCK TABLES cells READ").await.unwrap();
@@ -176,8 +179,8 @@ fn is_waited_for(node: &Node) -> bool {
     node.sql(waiting).unwrap().trim() != "0"
 }
 
-/// The server of a session is lost, and the others have yet to apply what the session wrote there. Whichever takes its place, the
-/// session sees its writes.
+/// The server of a session is lost, and the others have yet to apply what the session wrote there. Whichever
+/// takes its place, the session sees its writes.
 async fn its_writes_go_with_a_session(writers: u32, read: &str) {
     let (sandbox, topology) = group();
     let setup = setup(&sandbox, topology, writers).cluster("failover_wait = \"50s\"");

@@ -1,5 +1,5 @@
-//! Prepared statements on connections that do not have them: they are prepared there on the way, and nothing else happens.
-//! Every session here is on the one connection of its gateway, which keeps one statement.
+//! Prepared statements on connections that do not have them: they are prepared there on the way, and nothing
+//! else happens. Every session here is on the one connection of its gateway, which keeps one statement.
 
 use std::sync::Once;
 
@@ -216,7 +216,8 @@ const OF_MYSQL: &[(&str, &str, &str)] = &[(
 
 type Answer = Result<Vec<Vec<Value>>, u16>;
 
-/// Executes a statement in a transaction, after a change of what it may depend on, and shows what was changed.
+/// Executes a statement in a transaction, after a change of what it may depend on, and shows what was
+/// changed.
 async fn meaning(session: &mut Conn, (before, text, after): (&str, &str, &str)) -> (Answer, Answer) {
     session.query_drop(before).await.unwrap();
     let statement = session.prep(text).await.unwrap();
@@ -339,7 +340,8 @@ async fn and_so_are_those_from_before_the_first_schema() {
     session.disconnect().await.unwrap();
 }
 
-/// A client that prepares and never executes leaves nothing behind: statements that a connection has already are closed.
+/// A client that prepares and never executes leaves nothing behind: statements that a connection has already
+/// are closed.
 #[tokio::test]
 async fn as_many_as_there_may_be() {
     const ROUNDS: usize = 400;

@@ -1,5 +1,5 @@
-//! What a connection lacks of a prepared statement, and of its session's state, goes ahead of the execution in the same write.
-//! Every session here is on the one connection of its gateway, which keeps one statement.
+//! What a connection lacks of a prepared statement, and of its session's state, goes ahead of the execution
+//! in the same write. Every session here is on the one connection of its gateway, which keeps one statement.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -150,7 +150,8 @@ async fn or_not_at_all_where_the_server_refuses_that() {
     }
 }
 
-/// The server gives another id than was guessed, as it does after PREPARE as text: executed once, with nothing to be seen of it.
+/// The server gives another id than was guessed, as it does after PREPARE as text: executed once, with
+/// nothing to be seen of it.
 #[tokio::test]
 async fn or_one_after_the_other_where_the_id_was_another() {
     let link = Turns::to(cluster::single());
@@ -288,7 +289,8 @@ fn prepare(client: &mut Client, text: &str) -> Vec<u8> {
     head[1..5].to_vec()
 }
 
-/// Types that the client has sent with an earlier execution are there, and a cursor stays where it was opened.
+/// Types that the client has sent with an earlier execution are there, and a cursor stays where it was
+/// opened.
 #[test]
 fn with_the_types_from_before() {
     const LONG: u8 = 3;
@@ -456,7 +458,8 @@ async fn although_the_server_takes_no_more_statements() {
     own.exec_drop(&statements[0], (1,)).await.unwrap();
 }
 
-/// Why MariaDB's word for the statement prepared last is not used: where there is no room for another it is still the one before.
+/// Why MariaDB's word for the statement prepared last is not used: where there is no room for another it is
+/// still the one before.
 #[test]
 fn and_the_one_prepared_last_may_be_another() {
     if kind() == Kind::Mysql {

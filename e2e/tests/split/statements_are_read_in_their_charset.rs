@@ -1,5 +1,5 @@
-//! In some character sets the second byte of a character is a backslash. The gateway reads such a text as the server does, or it would
-//! take the end of a string for its middle.
+//! In some character sets the second byte of a character is a backslash. The gateway reads such a text as the
+//! server does, or it would take the end of a string for its middle.
 
 use mysql_async::prelude::Queryable;
 
@@ -14,7 +14,8 @@ const SETS: [(&str, [u8; 2]); 5] = [
     ("cp932", [0x83, 0x5C]),
 ];
 
-/// A plain read where the two bytes are one character; a locking one where the backslash escapes the quote after it.
+/// A plain read where the two bytes are one character; a locking one where the backslash escapes the quote
+/// after it.
 fn two_ways(character: [u8; 2]) -> Vec<u8> {
     let text: [&[u8]; 3] = [
         b"SELECT port FROM test.where_am_i WHERE '",

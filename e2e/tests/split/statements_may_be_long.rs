@@ -136,7 +136,8 @@ async fn up_to_what_the_gateway_has_memory_for() {
     gives_its_memory_back(&gateway).await;
 }
 
-/// The session executes a statement that nobody else can prepare, and has its connection to itself until it is reset.
+/// The session executes a statement that nobody else can prepare, and has its connection to itself until it
+/// is reset.
 async fn is_bound_by(session: &mut Conn, text: &str, length: u32) {
     let statement = session.prep(text).await.unwrap();
     assert_eq!(pins(session).await, ["incomplete"]);
@@ -167,7 +168,8 @@ async fn and_prepared_of_more_than_a_packet() {
     gives_its_memory_back(&gateway).await;
 }
 
-/// Texts that sessions have prepared are kept as long as these are open, and the memory for them is all sessions'.
+/// Texts that sessions have prepared are kept as long as these are open, and the memory for them is all
+/// sessions'.
 #[tokio::test]
 async fn of_all_sessions_together() {
     let gateway = gateway(4, "statement_memory_max = \"1MiB\"");

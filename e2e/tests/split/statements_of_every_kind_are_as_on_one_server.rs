@@ -1,5 +1,5 @@
-//! What a client sees of statements of all kinds, one after the other, is what it sees on a connection of its own, whoever else has used the
-//! shared ones in between, and wherever its reads go.
+//! What a client sees of statements of all kinds, one after the other, is what it sees on a connection of its
+//! own, whoever else has used the shared ones in between, and wherever its reads go.
 
 use e2e::{Gateway, client, eventually, kind};
 use mysql_async::prelude::Queryable;
@@ -39,8 +39,9 @@ const SCHEMA_OF_MARIADB: &[&str] = &[
     "CREATE TABLE numbered (id INT DEFAULT NEXTVAL(s), v INT)",
 ];
 
-/// One a line, with `|` between statements; `M` in front: on MariaDB only, `9`: on MySQL only. A statement behind `p:` is prepared; `r:` is
-/// COM_RESET_CONNECTION, `u:` COM_CHANGE_USER, `ping:` COM_PING. `{me}` is a name of the session's own.
+/// One a line, with `|` between statements; `M` in front: on MariaDB only, `9`: on MySQL only. A statement
+/// behind `p:` is prepared; `r:` is COM_RESET_CONNECTION, `u:` COM_CHANGE_USER, `ping:` COM_PING. `{me}` is a
+/// name of the session's own.
 const SCRIPTS: &str = "
 INSERT INTO t (v) VALUES (1), (2) | SELECT LAST_INSERT_ID(), ROW_COUNT() | SELECT ROW_COUNT() | SELECT FOUND_ROWS()
 SELECT n FROM five LIMIT 4 | SET @x = 1; SELECT FOUND_ROWS() | SELECT FOUND_ROWS()
@@ -409,7 +410,8 @@ impl Noise {
 
     /// On every connection that `own` does not hold.
     async fn make(&mut self, gateway: &Gateway, own: u32) {
-        // What it holds is known once it waits for its client again: the gateway may have had a question of its own.
+        // What it holds is known once it waits for its client again: the gateway may have had a question of
+        // its own.
         let own = format!("\"id\":{own},");
         let is_settled = || {
             let sessions = gateway.get("/sessions").1;

@@ -1,4 +1,5 @@
-//! Without `max_connections` many clients share as few connections as are of use; what holds a connection never waits for that.
+//! Without `max_connections` many clients share as few connections as are of use; what holds a connection
+//! never waits for that.
 
 use std::time::{Duration, Instant};
 

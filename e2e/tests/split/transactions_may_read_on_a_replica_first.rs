@@ -1,5 +1,5 @@
-//! `transaction_reads = "replica"`: up to its first statement that is no plain read a transaction is on a replica, from there on
-//! on the primary, and its client sees nothing of that but where it reads.
+//! `transaction_reads = "replica"`: up to its first statement that is no plain read a transaction is on a
+//! replica, from there on on the primary, and its client sees nothing of that but where it reads.
 
 use std::sync::Arc;
 

@@ -147,7 +147,8 @@ async fn as_do_several_statements_in_one() {
     assert_eq!(rows, Some(6));
 }
 
-/// A server that has become read-only refuses to commit and rolls back: nothing of it is left on the connection.
+/// A server that has become read-only refuses to commit and rolls back: nothing of it is left on the
+/// connection.
 #[tokio::test]
 async fn even_where_the_commit_is_refused() {
     let server = &e2e::servers(1)[0];
@@ -181,8 +182,8 @@ async fn even_where_the_commit_is_refused() {
     }
 }
 
-/// The connection is lost while the gateway itself asks something there, in front of the client's statement. Nobody goes on as if
-/// the transaction were still open.
+/// The connection is lost while the gateway itself asks something there, in front of the client's statement.
+/// Nobody goes on as if the transaction were still open.
 #[tokio::test]
 async fn or_end_with_their_session() {
     let link = Link::to(cluster::single());

@@ -1,4 +1,5 @@
-//! One server connection, two sessions that never stop: each gets its turn, whatever the other does and whichever worker it is on.
+//! One server connection, two sessions that never stop: each gets its turn, whatever the other does and
+//! whichever worker it is on.
 
 use std::time::{Duration, Instant};
 

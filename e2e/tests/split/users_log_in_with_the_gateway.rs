@@ -1,4 +1,5 @@
-//! The gateway itself checks passwords, in the way that the client's plugin wants it, and says what a server would say.
+//! The gateway itself checks passwords, in the way that the client's plugin wants it, and says what a server
+//! would say.
 
 use std::time::{Duration, Instant};
 
@@ -87,7 +88,8 @@ async fn or_with_the_hash_alone() {
     let plugin = "SELECT COUNT(*) FROM information_schema.PLUGINS
                   WHERE PLUGIN_NAME = 'mysql_native_password' AND PLUGIN_STATUS = 'ACTIVE'";
     if cluster::single().primary().sql(plugin).unwrap().trim() == "0" {
-        // MySQL 9 has no mysql_native_password any more: a hash of it opens nothing, and the client is told so.
+        // MySQL 9 has no mysql_native_password any more: a hash of it opens nothing, and the client is told
+        // so.
         let table = format!("[[user]]\nname = \"hashed\"\nnative_hash = {HUNTER2_HASH:?}\n");
         let gateway = with_users(&table).start();
         assert!(log_in(&gateway, "hashed", "hunter2").await.is_err());
@@ -244,7 +246,8 @@ async fn and_what_the_server_refuses_is_refused() {
         user("bolted", "bolted")
     ))
     .start();
-    // The server does not know what the gateway knows: not the client's mistake, and said in full to the operator alone.
+    // The server does not know what the gateway knows: not the client's mistake, and said in full to the
+    // operator alone.
     let error = log_in(&gateway, "absent", "absent").await.unwrap_err();
     assert_eq!(client::code(&error), 1429, "{error}");
     let words = error.to_string();

@@ -1,5 +1,5 @@
-//! The rows of "What trackers show and hide" in which a session holds something on its connection: nobody else is given that
-//! connection, and what is held is there until it is let go.
+//! The rows of "What trackers show and hide" in which a session holds something on its connection: nobody
+//! else is given that connection, and what is held is there until it is let go.
 
 use std::sync::Once;
 
@@ -302,7 +302,8 @@ async fn and_the_reasons_can_be_asked_for() {
     }
     let busy = || gateway.metric("forebay_pool_busy", &[]);
     eventually("no connection is held", async || busy() == 0.0).await;
-    // What such variables were before is not known for certain: the session keeps the connection even when it sets them back.
+    // What such variables were before is not known for certain: the session keeps the connection even when it
+    // sets them back.
     let (_gateway, mut apart, _other) = sessions().await;
     apart.query_drop("SET sql_log_bin = 0").await.unwrap();
     assert!(pins(&mut apart).await.contains(&"binlog-off".to_owned()));

@@ -1,4 +1,5 @@
-//! What a connection lacks of a session's state goes ahead of its reads, in the same write: the server has both before it has answered.
+//! What a connection lacks of a session's state goes ahead of its reads, in the same write: the server has
+//! both before it has answered.
 
 use e2e::{Gateway, Setup, client, eventually};
 use mysql_async::Conn;

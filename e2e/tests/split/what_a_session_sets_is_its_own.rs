@@ -1,4 +1,5 @@
-//! The rows of "What trackers show and hide" in which something is set: it lasts for whoever set it, and nobody else sees it.
+//! The rows of "What trackers show and hide" in which something is set: it lasts for whoever set it, and
+//! nobody else sees it.
 
 use std::sync::Once;
 
@@ -389,7 +390,8 @@ async fn also_for_the_next_transaction_alone() {
     own.query_drop("ROLLBACK").await.unwrap();
 }
 
-/// COM_RESET_CONNECTION leaves a session with its schema and nothing else, and others with all that they have.
+/// COM_RESET_CONNECTION leaves a session with its schema and nothing else, and others with all that they
+/// have.
 #[tokio::test]
 async fn until_it_is_reset() {
     let turns = Turns::over(2);
@@ -417,7 +419,8 @@ async fn until_it_is_reset() {
     assert_eq!(ask(&mut other, buffer).await, Ok(Some("1".to_owned())));
 }
 
-/// What a client wants to be told of its session is its own affair; the gateway goes on being told everything.
+/// What a client wants to be told of its session is its own affair; the gateway goes on being told
+/// everything.
 #[tokio::test]
 async fn also_where_its_client_is_told_nothing() {
     let turns = Turns::over(1);

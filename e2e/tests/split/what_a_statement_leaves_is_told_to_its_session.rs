@@ -1,5 +1,5 @@
-//! `LAST_INSERT_ID()`, `ROW_COUNT()`, `FOUND_ROWS()`, warnings: of the session's own last statement, whatever others have done
-//! on the same connection since.
+//! `LAST_INSERT_ID()`, `ROW_COUNT()`, `FOUND_ROWS()`, warnings: of the session's own last statement, whatever
+//! others have done on the same connection since.
 
 use std::sync::Once;
 
@@ -70,7 +70,8 @@ async fn the_last_insert_id() {
     }
 }
 
-/// The server keeps the id of the first row, which was taken back with the second one, and tells it to nobody.
+/// The server keeps the id of the first row, which was taken back with the second one, and tells it to
+/// nobody.
 #[tokio::test]
 async fn an_id_of_a_statement_that_failed_is_not_told_to_others() {
     let (_gateway, mut own, mut other) = sessions(1).await;
@@ -295,7 +296,8 @@ async fn warnings_and_errors() {
     let errors: Vec<(String, u16, String)> = own.query("SHOW ERRORS").await.unwrap();
     assert_eq!(errors.len(), 1);
     assert_eq!(errors[0].1, 1146);
-    // The next statement leaves nothing of it, and lets the connection go; on MariaDB the next that uses a table.
+    // The next statement leaves nothing of it, and lets the connection go; on MariaDB the next that uses a
+    // table.
     own.query_drop("SELECT COUNT(*) FROM information_schema.schemata")
         .await
         .unwrap();
@@ -303,7 +305,8 @@ async fn warnings_and_errors() {
     assert!(pins.is_empty(), "{pins:?}");
 }
 
-/// MariaDB keeps them over statements without a table: for the session, as long as nobody else is in need of the connection.
+/// MariaDB keeps them over statements without a table: for the session, as long as nobody else is in need of
+/// the connection.
 #[tokio::test]
 async fn warnings_that_nobody_asks_for() {
     if kind() == Kind::Mysql {

@@ -4,7 +4,8 @@ use tokio::task::JoinSet;
 
 use crate::cluster::{self, narrow_over};
 
-/// Fewer connections than workers: they go round, whatever carries them, with what is set on them and prepared there.
+/// Fewer connections than workers: they go round, whatever carries them, with what is set on them and
+/// prepared there.
 #[tokio::test]
 async fn with_what_is_on_them() {
     const CONNECTIONS: u32 = 2;

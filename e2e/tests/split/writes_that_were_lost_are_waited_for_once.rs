@@ -1,4 +1,5 @@
-//! A primary dies with a transaction that no replica has got. Nobody will ever have it, and the session that wrote it goes on.
+//! A primary dies with a transaction that no replica has got. Nobody will ever have it, and the session that
+//! wrote it goes on.
 
 use std::time::{Duration, Instant};
 
@@ -76,8 +77,8 @@ fn through(link: &Link, replicas: &[Node]) -> Setup {
         .cluster(&cluster::monitor())
 }
 
-/// The connection to the primary was lost while the write waited for a lock. It is done all the same, but after the session's next one, of
-/// which alone it is known who has it.
+/// The connection to the primary was lost while the write waited for a lock. It is done all the same, but
+/// after the session's next one, of which alone it is known who has it.
 #[tokio::test]
 async fn but_one_that_is_done_after_the_next_is_seen() {
     let sandbox = cluster::replicated();

@@ -10,12 +10,15 @@ use crate::store::Version;
 pub struct Applied {
     /// The store's last transaction that is part of this.
     pub version: Version,
-    /// How far the source's binary log was followed. It also advances over what changes no row (rotations, other events between two
-    /// transactions), or reads would wait for a position that never comes. `None` while nothing is known: no read is served.
+    /// How far the source's binary log was followed. It also advances over what changes no row (rotations,
+    /// other events between two transactions), or reads would wait for a position that never comes. `None`
+    /// while nothing is known: no read is served.
     pub position: Option<Position>,
-    /// The transactions that are applied, for sessions and for other sources. Empty where the servers have no GTIDs.
+    /// The transactions that are applied, for sessions and for other sources. Empty where the servers have no
+    /// GTIDs.
     pub gtids: GtidSet,
-    /// That is all of them that the source may not show yet: none has come that has no GTID, or those are known to be visible.
+    /// That is all of them that the source may not show yet: none has come that has no GTID, or those are
+    /// known to be visible.
     pub is_numbered: bool,
 }
 
@@ -27,8 +30,8 @@ impl Applied {
             .is_some_and(|applied| applied.covers(position))
     }
 
-    /// It may be covered once more is applied: never so where it is of another source, or of another kind, as those of MariaDB are
-    /// once `gtid_strict_mode` was switched.
+    /// It may be covered once more is applied: never so where it is of another source, or of another kind, as
+    /// those of MariaDB are once `gtid_strict_mode` was switched.
     pub(crate) fn may_cover(&self, position: &Position) -> bool {
         self.position
             .as_ref()
@@ -57,10 +60,12 @@ pub enum Takeover {
 /// **Failover rule**: rows may stay only if the source has all that is applied. `has` is `gtid_executed`, or
 /// `gtid_binlog_pos` on MariaDB, read from the source itself; `None` where it has no GTIDs.
 ///
-/// `Position::source` of [`Applied`] becomes the new source's with its first position, not before; until then it is `None`.
+/// `Position::source` of [`Applied`] becomes the new source's with its first position, not before; until then
+/// it is `None`.
 ///
-/// MariaDB's numbers do not tell whether a lost tail was replaced by other transactions with the same numbers. There the stream
-/// must be asked for with `@slave_gtid_strict_mode = 1`, and its refusal (error 1236) means [`Takeover::CopyAgain`].
+/// MariaDB's numbers do not tell whether a lost tail was replaced by other transactions with the same
+/// numbers. There the stream must be asked for with `@slave_gtid_strict_mode = 1`, and its refusal
+/// (error 1236) means [`Takeover::CopyAgain`].
 pub fn takeover(applied: &Applied, source: SourceId, has: Option<&GtidSet>) -> Takeover {
     let same = applied.source() == Some(source);
     let resume = match has {

@@ -1,7 +1,7 @@
 //! Rows that come from the server itself: when they may be shown, and when they may be kept.
 //!
-//! A transaction is in the binary log before a SELECT sees it. So what is applied here may be newer than what the server answers, and
-//! what it answers may be newer than what is applied.
+//! A transaction is in the binary log before a SELECT sees it. So what is applied here may be newer than what
+//! the server answers, and what it answers may be newer than what is applied.
 
 use std::sync::Arc;
 
@@ -13,12 +13,14 @@ use super::position::{Position, SourceId};
 /// What a SELECT is known to have seen.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Visible {
-    /// `gtid_executed` of MySQL, read before the SELECT on its connection: updated after the commit is visible.
+    /// `gtid_executed` of MySQL, read before the SELECT on its connection: updated after the commit is
+    /// visible.
     Gtids(SourceId, GtidSet),
-    /// Where its snapshot is: MariaDB's `binlog_snapshot_file` and `binlog_snapshot_position` after START TRANSACTION WITH
-    /// CONSISTENT SNAPSHOT.
+    /// Where its snapshot is: MariaDB's `binlog_snapshot_file` and `binlog_snapshot_position` after START
+    /// TRANSACTION WITH CONSISTENT SNAPSHOT.
     Snapshot(Position),
-    /// A locking read (`FOR SHARE`): it waits for transactions that are in the binary log and not yet visible.
+    /// A locking read (`FOR SHARE`): it waits for transactions that are in the binary log and not yet
+    /// visible.
     Everything(SourceId),
 }
 
@@ -37,7 +39,8 @@ impl Visible {
         };
         self.source() == position.source
             && match self {
-                // What has no GTID is in neither set, and without any in the binary log the empty one says nothing.
+                // What has no GTID is in neither set, and without any in the binary log the empty one says
+                // nothing.
                 Visible::Gtids(_, visible) => {
                     applied.is_numbered && !applied.gtids.is_empty() && visible.covers(&applied.gtids)
                 }
@@ -74,14 +77,15 @@ impl Fill {
         &self.begun
     }
 
-    /// The answer is not older than what others were shown before. Otherwise ask again: a strong read must not show it. (The commit is
-    /// under way: it is a matter of a moment, or of a replica's acknowledgement.)
+    /// The answer is not older than what others were shown before. Otherwise ask again: a strong read must
+    /// not show it. (The commit is under way: it is a matter of a moment, or of a replica's acknowledgement.)
     pub fn may_show(&self, visible: &Visible) -> bool {
         visible.includes(&self.begun)
     }
 
-    /// **Fill rule**: a row may be kept when the SELECT saw all that was applied when the fill began, all that the SELECT can have seen
-    /// is applied, and no event for its key came in between. The last part is the store's, by the ticket.
+    /// **Fill rule**: a row may be kept when the SELECT saw all that was applied when the fill began, all
+    /// that the SELECT can have seen is applied, and no event for its key came in between. The last part is
+    /// the store's, by the ticket.
     ///
     /// `until` is the primary's position, read after the SELECT (or the snapshot's own).
     pub fn verdict(&self, visible: &Visible, until: &Position, now: &Applied) -> Verdict {

@@ -1,4 +1,5 @@
-//! When a row may be shown: positions, and the rules of probes, fills, failovers and sessions. Pure: no clock, no sockets, no tasks.
+//! When a row may be shown: positions, and the rules of probes, fills, failovers and sessions. Pure: no
+//! clock, no sockets, no tasks.
 
 mod applied;
 mod fill;

@@ -4,8 +4,8 @@ use std::fmt;
 
 use mysql_wire::gtid::MariaDbPosition;
 
-/// A server and its binary log. Positions of different sources have nothing to say about each other. A server whose log began
-/// anew (RESET MASTER) is another source.
+/// A server and its binary log. Positions of different sources have nothing to say about each other. A server
+/// whose log began anew (RESET MASTER) is another source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct SourceId(pub u64);
 
@@ -31,7 +31,8 @@ pub struct Position {
 pub enum Place {
     /// `file` is the number at the end of the file's name, `offset` in bytes.
     File { file: u32, offset: u64 },
-    /// The last transaction of each domain. Only where `gtid_strict_mode` is on: otherwise numbers may go back.
+    /// The last transaction of each domain. Only where `gtid_strict_mode` is on: otherwise numbers may go
+    /// back.
     MariaDb(MariaDbPosition),
 }
 

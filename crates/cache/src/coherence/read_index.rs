@@ -1,7 +1,7 @@
 //! Strong reads: the primary's position, asked for once for all reads that wait for it, on whatever worker.
 //!
-//! To use it: [`arrive`](ReadIndex::arrive) when the read arrives, then do what [`verdict`](ReadIndex::verdict) says, until it is
-//! [`Verdict::Serve`] or the read has waited for too long.
+//! To use it: [`arrive`](ReadIndex::arrive) when the read arrives, then do what
+//! [`verdict`](ReadIndex::verdict) says, until it is [`Verdict::Serve`] or the read has waited for too long.
 
 use super::applied::Applied;
 use super::position::Position;
@@ -11,8 +11,8 @@ use super::position::Position;
 pub struct Arrival(u64);
 
 impl Arrival {
-    /// When `sent` probes had been sent. Whoever counts must count a probe before it is sent, and a read must arrive before the count
-    /// is read.
+    /// When `sent` probes had been sent. Whoever counts must count a probe before it is sent, and a read must
+    /// arrive before the count is read.
     pub fn after(sent: u64) -> Self {
         Self(sent)
     }
@@ -65,8 +65,8 @@ impl ReadIndex {
         self.sent
     }
 
-    /// The right to ask from now on: who arrives after this is not served. `None` while a probe is under way, unless that takes too long
-    /// (`overdue`).
+    /// The right to ask from now on: who arrives after this is not served. `None` while a probe is under way,
+    /// unless that takes too long (`overdue`).
     pub fn send(&mut self, overdue: bool) -> Option<Probe> {
         if self.under_way.is_some() && !overdue {
             return None;
@@ -77,8 +77,8 @@ impl ReadIndex {
         Some(Probe { serves })
     }
 
-    /// The end of a probe. `None` where there is no answer, or one that does not count: from a server that is read-only or not the
-    /// one it was.
+    /// The end of a probe. `None` where there is no answer, or one that does not count: from a server that is
+    /// read-only or not the one it was.
     pub fn end(&mut self, probe: Probe, answer: Option<Position>) {
         if self.under_way == Some(probe.serves) {
             self.under_way = None;
@@ -97,7 +97,8 @@ impl ReadIndex {
         self.known.as_ref()
     }
 
-    /// **Read index rule**: a read is served by a probe that was sent after it arrived, when what the probe said is applied.
+    /// **Read index rule**: a read is served by a probe that was sent after it arrived, when what the probe
+    /// said is applied.
     pub fn verdict(&self, arrival: Arrival, applied: &Applied) -> Verdict<'_> {
         if let Some((serves, position)) = &self.known
             && arrival <= *serves

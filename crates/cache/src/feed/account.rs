@@ -18,8 +18,8 @@ pub(super) struct Replica {
 }
 
 impl Replica {
-    /// The account of the configuration, or that of the cluster's monitor. `None` where there is neither. `drawn` is a random
-    /// number.
+    /// The account of the configuration, or that of the cluster's monitor. `None` where there is neither.
+    /// `drawn` is a random number.
     pub(super) fn new(config: &config::Cache, cluster: &config::Cluster, drawn: u64) -> Option<Self> {
         let (user, password) = match (&config.account, &cluster.monitor) {
             (Some(account), _) => (account.user.clone(), account.password.clone()),

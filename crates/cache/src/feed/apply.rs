@@ -29,8 +29,8 @@ use crate::store::Version;
 use crate::tracking::Touched;
 use group::{Binding, Group};
 
-/// Numbers of tables that are remembered from one transaction to the next. Each transaction names its tables anew; servers give a
-/// table another number whenever they open it anew.
+/// Numbers of tables that are remembered from one transaction to the next. Each transaction names its tables
+/// anew; servers give a table another number whenever they open it anew.
 const BINDINGS_MAX: usize = 1024;
 
 /// Applies a stream. What it has applied is in `progress`, and visible in the store.
@@ -58,8 +58,9 @@ pub(super) struct Applier {
     row: Vec<u8>,
 }
 
-/// A stream that leaves out what is applied, and has besides what was not. That must all be behind what it leaves out: a transaction that
-/// only this server had, before others that are applied already, would bring old rows back.
+/// A stream that leaves out what is applied, and has besides what was not. That must all be behind what it
+/// leaves out: a transaction that only this server had, before others that are applied already, would bring
+/// old rows back.
 struct Resumed {
     /// Behind this all is new.
     until: FilePosition,
@@ -89,8 +90,8 @@ impl Applier {
         }
     }
 
-    /// A stream begins. `anew`: it does not go on where the one before was. `had`: it goes on by GTIDs, and this the server had when
-    /// its log ended there.
+    /// A stream begins. `anew`: it does not go on where the one before was. `had`: it goes on by GTIDs, and
+    /// this the server had when its log ended there.
     pub(super) fn begin(&mut self, source: SourceId, anew: bool, had: Option<(GtidSet, FilePosition)>) {
         if self.source != source {
             // Another server may have other definitions and grants.
@@ -183,7 +184,8 @@ impl Applier {
         }
     }
 
-    /// What comes between two transactions begins where the one before ended, unless the server has left out some.
+    /// What comes between two transactions begins where the one before ended, unless the server has left out
+    /// some.
     fn check_order(&self, event: &Event<'_>) -> Result<(), Ended> {
         if !self.is_in_doubt() {
             return Ok(());
@@ -232,8 +234,8 @@ impl Applier {
         Ok(())
     }
 
-    /// The stream goes on in another file. No transaction does: one that was begun in the file before has no end, because the server
-    /// had one while it wrote it.
+    /// The stream goes on in another file. No transaction does: one that was begun in the file before has no
+    /// end, because the server had one while it wrote it.
     fn rotate(&mut self, file: &[u8], offset: u64) {
         if self.group.is_some() {
             self.cut();
@@ -366,7 +368,8 @@ impl Applier {
         }
     }
 
-    /// Tables are not what they were. Where only indexes have come and gone, and not the mapping's, its rows stay.
+    /// Tables are not what they were. Where only indexes have come and gone, and not the mapping's, its rows
+    /// stay.
     fn defined(&mut self, query: &Query<'_>) {
         let indexes = IndexChange::read(&query.sql);
         for at in self.tables.concerned(&query.sql, query.schema) {
@@ -442,7 +445,8 @@ impl Applier {
 
     /// Writes what a transaction changed that was prepared.
     fn apply(&mut self, changes: Option<Changes>) {
-        // Prepared before this stream began, or before a copy that did not see it; or too large, or undone in part.
+        // Prepared before this stream began, or before a copy that did not see it; or too large, or undone in
+        // part.
         for at in 0..self.tables.all.len() {
             let unknown = |id| !changes.as_ref().is_some_and(|changes| changes.is_of(id));
             if self.tables.all[at]
@@ -489,7 +493,8 @@ impl Applier {
                     self.tables.all[at].mismatches = 0;
                     targets.push((at, layout));
                 }
-                // Its definition was read before or after it was changed, and the change is still to come; or it is not understood.
+                // Its definition was read before or after it was changed, and the change is still to come; or
+                // it is not understood.
                 Err(error) => self.tables.mismatched(at, &error.to_string()),
             }
         }

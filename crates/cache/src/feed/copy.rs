@@ -1,7 +1,9 @@
-//! Reading a table as it is: its definition, then its rows in chunks along the unique index of the key. No lock is taken.
+//! Reading a table as it is: its definition, then its rows in chunks along the unique index of the key. No
+//! lock is taken.
 //!
-//! It runs beside the stream, on the same thread. Before each chunk it makes a mark in the window of the table, and waits until
-//! the server shows what the stream has applied until then: a transaction is in the binary log before a SELECT sees it.
+//! It runs beside the stream, on the same thread. Before each chunk it makes a mark in the window of the
+//! table, and waits until the server shows what the stream has applied until then: a transaction is in the
+//! binary log before a SELECT sees it.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -35,8 +37,8 @@ pub(super) const COMMITTED: &str = "SET SESSION TRANSACTION ISOLATION LEVEL REPE
 /// Time between two looks whether the server shows a transaction already.
 const LOOK_AGAIN: Duration = Duration::from_millis(2);
 
-/// Looks whether transactions without GTIDs are a thing of the past, until rows are read with locks: a server that always commits something may
-/// never show that.
+/// Looks whether transactions without GTIDs are a thing of the past, until rows are read with locks: a server
+/// that always commits something may never show that.
 const LOOKS: u32 = 50;
 
 /// What the copier says to the thread that applies the stream.
@@ -98,7 +100,8 @@ struct Chunk {
 }
 
 impl Chunk {
-    /// What has been read of the table, with so many rows of this chunk. The total is what the server guesses.
+    /// What has been read of the table, with so many rows of this chunk. The total is what the server
+    /// guesses.
     fn percent(&self, count: u64) -> u8 {
         let read = self.before + count;
         (read * 100 / self.total.max(read).max(1)).min(99) as u8
@@ -304,8 +307,8 @@ impl Copier {
     }
 }
 
-/// Waits until definitions that are in the binary log are those that the server shows: MySQL logs a statement first, and has the table
-/// locked until then. There may be no such table.
+/// Waits until definitions that are in the binary log are those that the server shows: MySQL logs a statement
+/// first, and has the table locked until then. There may be no such table.
 async fn opened(link: &mut Link, schema: &str, table: &str) -> Result<(), CopyError> {
     let sql = format!("SELECT 1 FROM {}.{} LIMIT 0", name(schema), name(table));
     match link.query(&sql).await {
@@ -314,8 +317,9 @@ async fn opened(link: &mut Link, schema: &str, table: &str) -> Result<(), CopyEr
     }
 }
 
-/// Whether GTIDs say what a MySQL server shows of what is applied. `gtid_mode` may be changed while it runs. Where it is ON again, the server shows
-/// all that has no GTID; and what had one before the stream began, once nobody has a GTID whose commit is under way.
+/// Whether GTIDs say what a MySQL server shows of what is applied. `gtid_mode` may be changed while it runs.
+/// Where it is ON again, the server shows all that has no GTID; and what had one before the stream began,
+/// once nobody has a GTID whose commit is under way.
 pub(super) async fn shows_by_gtid(
     link: &mut Link,
     primary: &Primary,
@@ -344,8 +348,8 @@ pub(super) async fn shows_by_gtid(
     Ok(progress.borrow().is_shown_by_gtid())
 }
 
-/// What is applied now the next SELECT sees: on MySQL without GTIDs if it is `FOR SHARE`, on MariaDB until the next `COMMIT`. `by_gtid`: see
-/// [`shows_by_gtid`].
+/// What is applied now the next SELECT sees: on MySQL without GTIDs if it is `FOR SHARE`, on MariaDB until
+/// the next `COMMIT`. `by_gtid`: see [`shows_by_gtid`].
 pub(super) async fn wait_until_visible(
     link: &mut Link,
     primary: &Primary,

@@ -1,11 +1,13 @@
 //! Which rows of a copy may be kept: those that no event has touched since the copy could not have seen it.
 //!
-//! A chunk of rows comes from one SELECT. An event for one of its rows may be applied before the chunk arrives; then the
-//! event's row is the newer one, or the newer ones are still to come, and the chunk's row must go. Before a
-//! chunk is asked for, a [mark](CopyWindow::mark) is made: what is applied until then the SELECT sees (the copier waits for that),
-//! what is applied later is remembered here until the chunk has been put into the store.
+//! A chunk of rows comes from one SELECT. An event for one of its rows may be applied before the chunk
+//! arrives; then the event's row is the newer one, or the newer ones are still to come, and the chunk's row
+//! must go. Before a chunk is asked for, a [mark](CopyWindow::mark) is made: what is applied until then the
+//! SELECT sees (the copier waits for that), what is applied later is remembered here until the chunk has been
+//! put into the store.
 //!
-//! What a transaction touches counts when it is committed. Neither a mark is made nor a row of a chunk kept before that.
+//! What a transaction touches counts when it is committed. Neither a mark is made nor a row of a chunk kept
+//! before that.
 
 use std::collections::{HashSet, VecDeque};
 

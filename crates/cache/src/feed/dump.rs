@@ -73,7 +73,8 @@ pub(super) struct Dump {
     pub(super) silence_at_first: Duration,
 }
 
-/// What names a server and its binary log. `uuid`: of MySQL; of MariaDB, what [`words_of_mariadb`](super::words_of_mariadb) has.
+/// What names a server and its binary log. `uuid`: of MySQL; of MariaDB, what
+/// [`words_of_mariadb`](super::words_of_mariadb) has.
 pub(crate) fn source_id(flavor: Flavor, uuid: &str, server_id: u32, address: &str) -> SourceId {
     match flavor {
         Flavor::MySql => SourceId::of(uuid.to_ascii_lowercase().as_bytes()),
@@ -182,8 +183,8 @@ async fn executed(link: &mut Link, flavor: Flavor) -> Result<GtidSet, DumpError>
     Ok(GtidSet::parse(flavor, text.as_bytes())?)
 }
 
-/// A place that is as late as can be, and all before it visible to whoever reads tables from now on: a transaction is in
-/// the binary log before that.
+/// A place that is as late as can be, and all before it visible to whoever reads tables from now on: a
+/// transaction is in the binary log before that.
 async fn present(
     link: &mut Link,
     primary: &mut Primary,

@@ -1,8 +1,10 @@
-//! Statements that make and drop indexes, and nothing else: rows and columns stay as they are, so what is in memory stays, too.
+//! Statements that make and drop indexes, and nothing else: rows and columns stay as they are, so what is in
+//! memory stays, too.
 //!
-//! Wrong in one direction only: a statement that is not surely of this kind is none of them, which costs a copy. So nothing is read here
-//! that may mean different things to different servers or sessions: no comments, no quotes but those of names and plain strings, no
-//! character beyond ASCII, no expressions as columns.
+//! Wrong in one direction only: a statement that is not surely of this kind is none of them, which costs a
+//! copy. So nothing is read here that may mean different things to different servers or sessions: no
+//! comments, no quotes but those of names and plain strings, no character beyond ASCII, no expressions as
+//! columns.
 
 /// What a statement does to indexes.
 #[derive(Debug, Default, PartialEq, Eq)]

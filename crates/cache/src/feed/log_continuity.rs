@@ -1,5 +1,6 @@
-//! Whether the primary's binary log still is the one that is followed: RESET MASTER begins it anew, and the stream of the
-//! old one goes on in silence. Nor does a stream end when its address leads to another machine, which is the primary now.
+//! Whether the primary's binary log still is the one that is followed: RESET MASTER begins it anew, and the
+//! stream of the old one goes on in silence. Nor does a stream end when its address leads to another machine,
+//! which is the primary now.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -78,7 +79,8 @@ impl LogContinuity {
         }
     }
 
-    /// Who asks the primary where it is got an answer of another machine. That is no reason for more than one connection in a while.
+    /// Who asks the primary where it is got an answer of another machine. That is no reason for more than one
+    /// connection in a while.
     async fn told(&self) {
         if let Some(tried) = self.tried {
             sleep_until(tried + INTERVAL).await;
@@ -86,8 +88,9 @@ impl LogContinuity {
         self.probes.elsewhere().await;
     }
 
-    /// Why it cannot be followed any more: the binary log is shorter than what was read of it, or it does not show. A connection that there is goes where it always went. Whether others
-    /// go there, too, is found out now and then, and more often while this one leads to what should not be the primary.
+    /// Why it cannot be followed any more: the binary log is shorter than what was read of it, or it does not
+    /// show. A connection that there is goes where it always went. Whether others go there, too, is found out
+    /// now and then, and more often while this one leads to what should not be the primary.
     async fn look(&mut self) -> Result<Option<Ended>, CopyError> {
         let mut link = match self.link.take() {
             Some(link) => link,
@@ -117,7 +120,8 @@ impl LogContinuity {
         Ok(None)
     }
 
-    /// Another connection takes the place of the one there is. Where none can be made, that one still shows whether the log is the same.
+    /// Another connection takes the place of the one there is. Where none can be made, that one still shows
+    /// whether the log is the same.
     async fn renew(&mut self) -> Result<(), SourceError> {
         match timeout(RENEWED, self.connect()).await {
             Ok(Ok(link)) => self.link = Some(link),

@@ -1,7 +1,8 @@
 //! Mapping tables: tables of the primary whose rows are mappings, named and made as PolarDB's.
 //!
-//! They are read as a whole when a stream begins, when the stream has shown a change of them, and when somebody asks for it.
-//! A row that is no mapping is refused by itself, and what cannot be read now stays as it was.
+//! They are read as a whole when a stream begins, when the stream has shown a change of them, and when
+//! somebody asks for it. A row that is no mapping is refused by itself, and what cannot be read now stays as
+//! it was.
 
 use std::cell::RefCell;
 use std::collections::HashSet;

@@ -7,9 +7,9 @@
 //!    ↑__________ DDL, another primary without our last transaction, a purged log, rows not understood
 //! ```
 //!
-//! A mapping is served when the stream has passed the position that was the primary's after its copy. Why rows of a copy do
-//! not hide newer ones is in `copy_window`; what the stream must be like is in `preflight`; statements that change
-//! tables without row events are seen by their words (`statement_kind`).
+//! A mapping is served when the stream has passed the position that was the primary's after its copy. Why
+//! rows of a copy do not hide newer ones is in `copy_window`; what the stream must be like is in `preflight`;
+//! statements that change tables without row events are seen by their words (`statement_kind`).
 
 mod account;
 mod apply;

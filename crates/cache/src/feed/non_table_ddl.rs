@@ -1,9 +1,10 @@
-//! Statements about what is no table of the server's: views, triggers, routines, events, and temporary tables, which nobody but their session
-//! has. Tables that they name stay as they are, with all their rows.
+//! Statements about what is no table of the server's: views, triggers, routines, events, and temporary
+//! tables, which nobody but their session has. Tables that they name stay as they are, with all their rows.
 //!
-//! Wrong in one direction only: a statement that is not surely of this kind is none of them, which costs a copy. Up to the word that says what it is
-//! about nothing is read that may mean different things to different servers or sessions: no comment but the one that servers write
-//! themselves, no character that stands for another one.
+//! Wrong in one direction only: a statement that is not surely of this kind is none of them, which costs a
+//! copy. Up to the word that says what it is about nothing is read that may mean different things to
+//! different servers or sessions: no comment but the one that servers write themselves, no character that
+//! stands for another one.
 
 /// What a statement is about that is no table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -25,7 +25,8 @@ pub(super) enum PreflightError {
     /// The server filters its binary log by schema.
     #[error("changes of schema {schema} are not in the binary log ({option})")]
     Filtered { schema: String, option: &'static str },
-    /// It does so for other schemas. Rows are filtered by the schema of their table, statements by the default one of whoever runs them.
+    /// It does so for other schemas. Rows are filtered by the schema of their table, statements by the
+    /// default one of whoever runs them.
     #[error(
         "statements that change tables of schema {schema} may be missing in the binary log: {option} must not be set, since it goes by \
          the default schema of a session and not by the table's"
@@ -206,8 +207,8 @@ async fn has_source(link: &mut Link, flavor: Flavor) -> Result<bool, LinkError> 
     Ok(!rows.is_empty())
 }
 
-/// What MariaDB says of itself that other servers do not: a name may lead to another one, which may have the same number. Older ones
-/// have no `server_uid`.
+/// What MariaDB says of itself that other servers do not: a name may lead to another one, which may have the
+/// same number. Older ones have no `server_uid`.
 pub(crate) async fn words_of_mariadb(link: &mut Link) -> Result<String, LinkError> {
     let sql = "SHOW GLOBAL VARIABLES WHERE Variable_name IN ('hostname', 'port', 'datadir', 'server_uid')";
     let rows = link.query(sql).await?;
@@ -274,8 +275,8 @@ pub(super) async fn examine(link: &mut Link, flavor: Flavor) -> Result<Primary, 
     Ok(primary)
 }
 
-/// What can be changed while the server runs is looked at before each copy: otherwise the first change would have the table copied again, and
-/// so on.
+/// What can be changed while the server runs is looked at before each copy: otherwise the first change would
+/// have the table copied again, and so on.
 pub(super) async fn must_log_rows(link: &mut Link) -> Result<(), PreflightError> {
     let names = ["binlog_format", "binlog_row_image", VALUE_OPTIONS];
     Variables::read(link, &names).await?.must_log_rows()

@@ -1,11 +1,12 @@
-//! Transactions that are prepared and not committed (XA): their rows are in the log already, and must not be shown.
+//! Transactions that are prepared and not committed (XA): their rows are in the log already, and must not be
+//! shown.
 
 use std::collections::HashMap;
 
 use crate::store::MappingId;
 
-/// Changes that are kept for later, in bytes. A transaction beyond that is forgotten, and all tables are copied again when it
-/// is committed.
+/// Changes that are kept for later, in bytes. A transaction beyond that is forgotten, and all tables are
+/// copied again when it is committed.
 const KEPT_MAX: usize = 256 << 20;
 
 /// One row's change.

@@ -63,8 +63,8 @@ impl Progress {
         self.last = Some((source, server_id));
     }
 
-    /// Another server than the one that was followed has its number: the two never replicated from one another, so equal GTIDs of MariaDB
-    /// may be of different transactions.
+    /// Another server than the one that was followed has its number: the two never replicated from one
+    /// another, so equal GTIDs of MariaDB may be of different transactions.
     pub(super) fn is_namesake(&self, source: SourceId, server_id: u32) -> bool {
         self.last
             .is_some_and(|(last, number)| number == server_id && last != source)
@@ -81,7 +81,8 @@ impl Progress {
         };
     }
 
-    /// A stream begins, or goes on, right here. Of MySQL it is one whose transactions have no GTIDs, or not all of them.
+    /// A stream begins, or goes on, right here. Of MySQL it is one whose transactions have no GTIDs, or not
+    /// all of them.
     pub(super) fn begin_at(&mut self, source: SourceId, file: FilePosition, gtids: GtidSet, strict: bool) {
         *self = Self {
             source: Some(source),
@@ -116,7 +117,8 @@ impl Progress {
         self.reading = self.file.offset;
     }
 
-    /// The file that is read was begun then. False: it is not the one of this name that was read before, of a log that has begun anew since.
+    /// The file that is read was begun then. False: it is not the one of this name that was read before, of a
+    /// log that has begun anew since.
     pub(super) fn describe(&mut self, begun: u32) -> bool {
         let file = &self.file.file;
         let known = self.described.as_ref().filter(|(known, _)| known == file);
@@ -177,12 +179,14 @@ impl Progress {
         self.unnumbered
     }
 
-    /// GTIDs say of the server that is followed whether it shows all that is applied. Not so of another one, which may lack what has none.
+    /// GTIDs say of the server that is followed whether it shows all that is applied. Not so of another one,
+    /// which may lack what has none.
     pub(super) fn is_shown_by_gtid(&self) -> bool {
         self.shown_by_gtid
     }
 
-    /// The server shows all that had come when so many had come without a GTID, and is not in `gtids`. An empty set says nothing.
+    /// The server shows all that had come when so many had come without a GTID, and is not in `gtids`. An
+    /// empty set says nothing.
     pub(super) fn note_shown(&mut self, unnumbered: u64) {
         if self.unnumbered == unnumbered && !self.gtids.is_empty() {
             self.shown_by_gtid = true;
@@ -194,7 +198,8 @@ impl Progress {
         self.numbered
     }
 
-    /// Between what has come and `start` in the same file is something that does not come. Low 32 bits of an offset.
+    /// Between what has come and `start` in the same file is something that does not come. Low 32 bits of an
+    /// offset.
     pub(super) fn leaves_out(&self, start: u32) -> bool {
         let gap = start.wrapping_sub(self.reading as u32);
         self.source.is_some() && (1..u32::MAX / 2).contains(&gap)

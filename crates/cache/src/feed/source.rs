@@ -1,5 +1,6 @@
-//! The machine that a stream comes from, and further connections to it. Its address may lead to another one meanwhile: behind a proxy, a
-//! service of Kubernetes or an address that moves, a stream that is open stays where it was, while new connections go elsewhere.
+//! The machine that a stream comes from, and further connections to it. Its address may lead to another one
+//! meanwhile: behind a proxy, a service of Kubernetes or an address that moves, a stream that is open stays
+//! where it was, while new connections go elsewhere.
 
 use std::sync::Arc;
 

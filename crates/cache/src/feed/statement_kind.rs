@@ -1,8 +1,9 @@
 //! What a statement in the binary log means for mapped tables.
 //!
-//! Wrong in one direction only: a statement that does not concern a table may be taken for one that does, which costs a
-//! copy. No statement that replaces a mapped table is missed, however it is written: it must have the table's name
-//! in it, or drop the schema. One that changes rows may do so through a view or a trigger, and may concern any table.
+//! Wrong in one direction only: a statement that does not concern a table may be taken for one that does,
+//! which costs a copy. No statement that replaces a mapped table is missed, however it is written: it must
+//! have the table's name in it, or drop the schema. One that changes rows may do so through a view or a
+//! trigger, and may concern any table.
 
 use super::non_table_ddl::{Object, object};
 
@@ -124,8 +125,8 @@ fn xa<'a>(second: &[u8], xid: &'a [u8]) -> StatementKind<'a> {
     }
 }
 
-/// Whether a definition makes a table out of rows: a function among what they are made of may have changed any other table. In row format it is
-/// logged without them.
+/// Whether a definition makes a table out of rows: a function among what they are made of may have changed
+/// any other table. In row format it is logged without them.
 pub(super) fn makes_rows(sql: &[u8]) -> bool {
     if object(sql) == Some(Object::Other) || behind(sql, b"CREATE").next().is_none() {
         return false;
@@ -178,8 +179,8 @@ pub(super) fn concerns(sql: &[u8], default: &[u8], schema: &str, table: &str) ->
         })
 }
 
-/// The name in front of the dot that `before` ends with, if it ends so. What cannot be read as a name is an empty one, which counts as
-/// any.
+/// The name in front of the dot that `before` ends with, if it ends so. What cannot be read as a name is an
+/// empty one, which counts as any.
 fn qualifier(before: &[u8]) -> Option<&[u8]> {
     let unquoted = |text: &[u8]| {
         text.strip_suffix(b"`")
@@ -193,14 +194,15 @@ fn qualifier(before: &[u8]) -> Option<&[u8]> {
     Some(&name[name.len() - len..])
 }
 
-/// Whether this text may end with what servers take for nothing: a comment, or a blank of another character set.
+/// Whether this text may end with what servers take for nothing: a comment, or a blank of another character
+/// set.
 fn hides_words(text: &[u8]) -> bool {
     let holds = |sign: &[u8]| text.windows(sign.len()).any(|part| part == sign);
     !text.is_ascii() || [&b"/*"[..], b"*/", b"--", b"#"].into_iter().any(holds)
 }
 
-/// Whether `name` stands in `sql` as a word behind what `follows` accepts, whatever its case. Names that may be written in more than one way, and in
-/// more than one character set, are taken to stand everywhere.
+/// Whether `name` stands in `sql` as a word behind what `follows` accepts, whatever its case. Names that may
+/// be written in more than one way, and in more than one character set, are taken to stand everywhere.
 fn mentions(sql: &[u8], name: &[u8], follows: impl Fn(&[u8]) -> bool) -> bool {
     if name.is_empty() || !name.iter().copied().all(is_plain) {
         return true;

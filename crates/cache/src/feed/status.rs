@@ -16,7 +16,8 @@ use crate::tracking::Tracking;
 
 /// Rows from the server that wait for being kept.
 const FILLS_MAX: usize = 1024;
-/// Bytes that they may have together. However long a row is, it may wait alone. While there is no stream nobody takes them.
+/// Bytes that they may have together. However long a row is, it may wait alone. While there is no stream
+/// nobody takes them.
 const FILLS_BYTES_MAX: usize = 16 << 20;
 
 /// Time without a word of the primary that is no lag: more than two heartbeats.
@@ -160,7 +161,8 @@ pub(crate) struct Counts {
     pub(crate) connects: AtomicU64,
     pub(crate) copies: AtomicU64,
     pub(crate) copied_rows: AtomicU64,
-    /// Seconds since 1970 on the primary's clock: when the statement began that came last. 0 where nothing came since.
+    /// Seconds since 1970 on the primary's clock: when the statement began that came last. 0 where nothing
+    /// came since.
     pub(crate) last_event: AtomicU64,
     /// Seconds that this was old when it was applied.
     behind: AtomicU64,
@@ -223,8 +225,9 @@ impl FeedStatus {
         self.mappings.load()
     }
 
-    /// Rises with every statement of the stream that may change the definition of a mapped table or what accounts may do,
-    /// and with every change of the mappings that are served, before anything later is shown.
+    /// Rises with every statement of the stream that may change the definition of a mapped table or what
+    /// accounts may do, and with every change of the mappings that are served, before anything later is
+    /// shown.
     pub fn definitions(&self) -> u64 {
         self.definitions.load(Ordering::Acquire)
     }
@@ -243,7 +246,8 @@ impl FeedStatus {
         &self.probes
     }
 
-    /// Has the mapping tables read again, and what cannot be served tried again at once. Nothing that is served is disturbed.
+    /// Has the mapping tables read again, and what cannot be served tried again at once. Nothing that is
+    /// served is disturbed.
     pub fn flush(&self) {
         self.flush.notify_one();
     }
@@ -252,8 +256,8 @@ impl FeedStatus {
         self.flush.notified().await;
     }
 
-    /// How all mappings are, in the order of the configuration, then of the mapping tables; then, by the names of their tables, rows that are
-    /// no mappings.
+    /// How all mappings are, in the order of the configuration, then of the mapping tables; then, by the
+    /// names of their tables, rows that are no mappings.
     pub fn states(&self) -> Arc<Vec<MappingState>> {
         self.states.load_full()
     }
@@ -263,8 +267,9 @@ impl FeedStatus {
         self.stream.load_full()
     }
 
-    /// Seconds that the rows are behind the primary's, as far as the clocks of both go together: how old the last statement was when it was
-    /// applied, and for how long nothing has been heard, which is no longer than a heartbeat while all is well.
+    /// Seconds that the rows are behind the primary's, as far as the clocks of both go together: how old the
+    /// last statement was when it was applied, and for how long nothing has been heard, which is no longer
+    /// than a heartbeat while all is well.
     pub fn lag(&self) -> f64 {
         let counts = &self.counts;
         let silent = now_ms().saturating_sub(counts.heard.load(Ordering::Relaxed));
@@ -292,7 +297,8 @@ impl FeedStatus {
         self.counts.copied_rows.load(Ordering::Relaxed)
     }
 
-    /// Has a row kept, if the ticket still allows that. False where too many wait: it is forgotten, and asked for again.
+    /// Has a row kept, if the ticket still allows that. False where too many wait: it is forgotten, and asked
+    /// for again.
     #[must_use]
     pub fn fill(&self, fill: Fill) -> bool {
         let bytes = fill.bytes();
@@ -312,7 +318,8 @@ impl FeedStatus {
     pub(super) fn set_mappings(&self, mappings: MappingSet) {
         let mappings = Arc::new(mappings);
         let before = self.mappings.swap(Arc::clone(&mappings));
-        // Why others are not served is no definition: a primary that is away would take from everybody what they know.
+        // Why others are not served is no definition: a primary that is away would take from everybody what
+        // they know.
         if !before.serves_what(&mappings) {
             self.note_definition();
             self.tracking.set_open(&mappings);

@@ -252,7 +252,8 @@ impl<'s> Stream<'s> {
         Ok(())
     }
 
-    /// No other server is the primary, and this one is where it was. While there is none, this one may become it again.
+    /// No other server is the primary, and this one is where it was. While there is none, this one may become
+    /// it again.
     fn must_be_current(&self) -> Result<(), Ended> {
         let topology = self.around.cluster.topology();
         let primary = topology.primary();
@@ -296,12 +297,14 @@ impl<'s> Stream<'s> {
         let progress = self.applier.progress.borrow();
         let applied = progress.applied(self.applier.version);
         drop(progress);
-        // Until it is known that this server's log goes on where the one before ended, reads that demand something wait.
+        // Until it is known that this server's log goes on where the one before ended, reads that demand
+        // something wait.
         if applied.position.is_none() || !self.applier.is_resuming() {
             let is_catching_up = self.applier.tables.is_catching_up();
             let reached = applied.position.clone().filter(|_| is_catching_up);
             self.around.feed_status.publish(applied);
-            // Behind that: whoever asks the server for rows of a mapping that is served asks for what is as new as its definition.
+            // Behind that: whoever asks the server for rows of a mapping that is served asks for what is as
+            // new as its definition.
             if let Some(reached) = reached {
                 self.applier.tables.serve(&reached);
             }

@@ -22,8 +22,8 @@ use crate::store::{MappingId, Mode, Stopped, Writer};
 /// Time until a table that cannot be served is tried again.
 pub(super) const RETRY: Duration = Duration::from_secs(10);
 
-/// Time until a table is looked at again whose rows are not what its definition says: first, and at most. Each time is twice the one
-/// before, or a table that is never understood would be copied again and again.
+/// Time until a table is looked at again whose rows are not what its definition says: first, and at most.
+/// Each time is twice the one before, or a table that is never understood would be copied again and again.
 const MISMATCH_RETRY: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(120));
 
 /// Time after which the log says again why something still is not served.
@@ -180,8 +180,8 @@ impl Tables {
         self.mode
     }
 
-    /// These are wanted from now on, in this order. What is as it was stays as it is, with all its rows; others are to be copied.
-    /// `unread`: why there may be others. Not within a transaction of the store.
+    /// These are wanted from now on, in this order. What is as it was stays as it is, with all its rows;
+    /// others are to be copied. `unread`: why there may be others. Not within a transaction of the store.
     pub(super) fn arrange(
         &mut self,
         wanted: Vec<CacheMapping>,
@@ -228,8 +228,8 @@ impl Tables {
         }
     }
 
-    /// An id that no mapping had before, and whose [slot](MappingId::slot) none has now. It stays free until a mapping with it is followed:
-    /// attempts that fail before that use up none.
+    /// An id that no mapping had before, and whose [slot](MappingId::slot) none has now. It stays free until
+    /// a mapping with it is followed: attempts that fail before that use up none.
     pub(super) fn free_id(&self) -> MappingId {
         let live = self
             .all
@@ -321,8 +321,8 @@ impl Tables {
             .any(|table| matches!(table.state, State::CatchingUp { .. }))
     }
 
-    /// A stream of `source` goes on. What waits for a position that it never comes to is copied again: that of another server, which may have
-    /// had more than this one, or one of another kind.
+    /// A stream of `source` goes on. What waits for a position that it never comes to is copied again: that
+    /// of another server, which may have had more than this one, or one of another kind.
     pub(super) fn go_on(&mut self, source: SourceId, by_gtid: bool) {
         for at in 0..self.all.len() {
             let State::CatchingUp { until, .. } = &self.all[at].state else {
@@ -334,7 +334,8 @@ impl Tables {
         }
     }
 
-    /// Those go whose changes do not all come from this primary: it may be another one, or have been started with other options.
+    /// Those go whose changes do not all come from this primary: it may be another one, or have been started
+    /// with other options.
     pub(super) fn must_be_logged(&mut self, primary: &Primary) {
         for at in 0..self.all.len() {
             let Some(mapping) = self.all[at].mapping() else {
@@ -350,7 +351,8 @@ impl Tables {
         }
     }
 
-    /// Serves those that have caught up. `gtid_strict_mode` of MariaDB may have been another while a copy came to its end.
+    /// Serves those that have caught up. `gtid_strict_mode` of MariaDB may have been another while a copy
+    /// came to its end.
     pub(super) fn serve(&mut self, reached: &Position) {
         for at in 0..self.all.len() {
             let State::CatchingUp { mapping, until } = &self.all[at].state else {
@@ -418,7 +420,8 @@ impl Tables {
         }
     }
 
-    /// What the transaction has touched of the tables that are being copied, at these places, counts or does not.
+    /// What the transaction has touched of the tables that are being copied, at these places, counts or does
+    /// not.
     pub(super) fn windows(&self, places: &[usize], ended: fn(&mut CopyWindow)) {
         for &at in places {
             if let Some(State::Copying { window, .. }) = self.all.get(at).map(|table| &table.state) {

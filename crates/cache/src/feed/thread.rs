@@ -100,8 +100,8 @@ impl Feed {
         })
     }
 
-    /// Takes over the mappings of a configuration. Those that are new or changed are copied, those that are gone are dropped with their rows,
-    /// the others go on as they are. It happens soon, not at once.
+    /// Takes over the mappings of a configuration. Those that are new or changed are copied, those that are
+    /// gone are dropped with their rows, the others go on as they are. It happens soon, not at once.
     pub fn reload(&self, config: &config::Cache) {
         let new = Wanted::of(config);
         self.wanted.send_if_modified(|wanted| {

@@ -1,4 +1,5 @@
-//! A server's answer to a lookup, taken apart: what of it is the same for every row, and what its columns are.
+//! A server's answer to a lookup, taken apart: what of it is the same for every row, and what its columns
+//! are.
 //!
 //! ```text
 //! column count, definitions, EOF without DEPRECATE_EOF   → head
@@ -103,8 +104,9 @@ fn told_columns(bytes: &[u8], capabilities: Capabilities) -> Option<Vec<Definiti
 }
 
 impl<'a> Answer<'a> {
-    /// `None` for anything but a result set of at most one row, with columns, that says nothing of warnings or of a change
-    /// of the session. `told`: the answer in which the client was told of its columns, where this need not do so.
+    /// `None` for anything but a result set of at most one row, with columns, that says nothing of warnings
+    /// or of a change of the session. `told`: the answer in which the client was told of its columns, where
+    /// this need not do so.
     pub(super) fn read(bytes: &'a [u8], capabilities: Capabilities, told: Option<&'a [u8]>) -> Option<Self> {
         let mut packets = Packets {
             bytes,
@@ -148,8 +150,8 @@ impl<'a> Answer<'a> {
     }
 }
 
-/// An EOF packet is shorter than any row that begins with the same byte, and an OK packet in its place is, too: such a row
-/// has a value of 16 MiB.
+/// An EOF packet is shorter than any row that begins with the same byte, and an OK packet in its place is,
+/// too: such a row has a value of 16 MiB.
 fn is_end(payload: &[u8], capabilities: Capabilities) -> bool {
     let longest = if capabilities.contains(Capabilities::DEPRECATE_EOF) {
         0xff_ffff

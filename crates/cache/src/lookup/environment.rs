@@ -56,7 +56,8 @@ const HARMLESS: &[&str] = &[
     "wait_timeout",
 ];
 
-/// Words of `sql_mode` that change nothing about the answer to a lookup: how its text is read is known already.
+/// Words of `sql_mode` that change nothing about the answer to a lookup: how its text is read is known
+/// already.
 const MODES: &[&str] = &[
     "ALLOW_INVALID_DATES",
     "ANSI",
@@ -95,7 +96,8 @@ pub(super) struct Settings {
     pub(super) zone: Option<Zone>,
     /// Lookups may be answered.
     pub(super) is_known: bool,
-    /// As long as all their texts, and those of the answer, are ASCII: the character sets are not all utf8mb4.
+    /// As long as all their texts, and those of the answer, are ASCII: the character sets are not all
+    /// utf8mb4.
     pub(super) is_ascii_only: bool,
 }
 
@@ -107,7 +109,8 @@ impl Settings {
                 .find(|variable| variable.name == name.as_bytes())
                 .map(|variable| variable.value)
         };
-        // A statement that names one of the two changes both; where both are known the character set is the newer one.
+        // A statement that names one of the two changes both; where both are known the character set is the
+        // newer one.
         let connection = match variable("character_set_connection") {
             Some(charset) => Some(charset),
             None => variable("collation_connection").and_then(|name| name.split(|byte| *byte == b'_').next()),
@@ -172,7 +175,8 @@ fn identity(surroundings: &Surroundings<'_>, definitions: u64) -> Vec<u8> {
     };
     put(surroundings.user);
     put(&surroundings.account.to_le_bytes());
-    // With the next grant everybody gets another number, and whoever may have logged in on the other side of it one alone.
+    // With the next grant everybody gets another number, and whoever may have logged in on the other side of
+    // it one alone.
     let (kind, number) = match surroundings.rights {
         Rights::Pooled => (0, 0),
         Rights::OfLogin {
@@ -243,7 +247,8 @@ impl Environments {
         self.era = self.era.wrapping_add(1) & (u32::MAX >> PLACE_BITS);
     }
 
-    /// Whether whoever asks for a number now gets one as of these definitions and grants, as all have that there are.
+    /// Whether whoever asks for a number now gets one as of these definitions and grants, as all have that
+    /// there are.
     pub(super) fn is_of(&self, definitions: u64) -> bool {
         self.definitions == definitions
     }

@@ -49,7 +49,8 @@ impl Entry {
     }
 }
 
-/// A shape whose answers were not what memory had at that moment: it was behind, or ahead, or shows rows otherwise.
+/// A shape whose answers were not what memory had at that moment: it was behind, or ahead, or shows rows
+/// otherwise.
 #[derive(Debug)]
 struct Doubt {
     shape: Kept,
@@ -92,7 +93,8 @@ const KEPT_MAX: usize = 8192;
 /// Bytes of what they hold. A SELECT of 20 columns takes 2 KB.
 const BYTES_MAX: usize = 32 << 20;
 
-/// What was learned is good for this one and the next: no grant that was taken away unseen is used for longer.
+/// What was learned is good for this one and the next: no grant that was taken away unseen is used for
+/// longer.
 pub(super) const EPOCH: Duration = Duration::from_secs(30);
 
 /// A grant is in the binary log before all of the server goes by it.
@@ -200,7 +202,8 @@ impl Learned {
             .retain(|_, doubt| epoch.wrapping_sub(doubt.ready.epoch) < 2);
     }
 
-    /// Whether nothing has changed just now, so that what a server says goes by the definitions and grants that it has logged.
+    /// Whether nothing has changed just now, so that what a server says goes by the definitions and grants
+    /// that it has logged.
     pub(super) fn is_settled(&self, definitions: u64, now: Instant) -> bool {
         let (seen, since) = self.seen.get();
         if seen != definitions {

@@ -16,8 +16,8 @@ pub trait Memory {
     /// The mappings that are served now.
     fn mappings(&self) -> Arc<MappingSet>;
 
-    /// Rises with every statement of the binary log that may change a definition or a grant, before what comes after it is
-    /// shown.
+    /// Rises with every statement of the binary log that may change a definition or a grant, before what
+    /// comes after it is shown.
     fn definitions(&self) -> u64;
 
     /// See [`Lookups::gate`](dataplane::extension::Lookups::gate).
@@ -35,7 +35,8 @@ pub trait Memory {
     /// Reads a row into `row`.
     fn get(&self, mapping: &Mapping, key: &[u8], row: &mut Vec<u8>) -> Found;
 
-    /// Reads a row of the primary into `row`, for a mapping that does not have all of them; false where there is none.
+    /// Reads a row of the primary into `row`, for a mapping that does not have all of them; false where there
+    /// is none.
     ///
     /// # Errors
     /// The primary did not say.

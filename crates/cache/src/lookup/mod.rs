@@ -5,11 +5,12 @@
 //!                                        └─ no  → it goes to the primary, and its answer is learned from
 //! ```
 //!
-//! What is learned is everything of the answer but the row, for this user, these settings and this text without its values;
-//! that the server has answered also shows that the user may read these columns. It is forgotten when the binary log
-//! shows a change of a mapped table's definition or of grants, and after a minute. When an answer is learned its row is
-//! compared with the one that memory would have given: lookups whose rows come out otherwise are never answered. Where memory
-//! is behind, the rows that the server has shown are kept, and compared again with the next lookup.
+//! What is learned is everything of the answer but the row, for this user, these settings and this text
+//! without its values; that the server has answered also shows that the user may read these columns. It is
+//! forgotten when the binary log shows a change of a mapped table's definition or of grants, and after a
+//! minute. When an answer is learned its row is compared with the one that memory would have given: lookups
+//! whose rows come out otherwise are never answered. Where memory is behind, the rows that the server has
+//! shown are kept, and compared again with the next lookup.
 
 mod answer;
 mod environment;
@@ -74,7 +75,8 @@ struct Question {
 /// What follows from a server's answer.
 enum Conclusion {
     Known(Result<Rc<Ready>, Left>),
-    /// Memory has another row than the one that the server has shown: another version of it, or it shows it otherwise.
+    /// Memory has another row than the one that the server has shown: another version of it, or it shows it
+    /// otherwise.
     Doubtful(Rc<Ready>, Option<Box<[u8]>>),
 }
 
@@ -90,8 +92,8 @@ enum Looked {
 /// How often changes of definitions and grants are looked for where no lookup comes.
 const LOOK: Duration = Duration::from_millis(250);
 
-/// The longest row in memory that is shown, in bytes: an answer is there as a whole until its client has read it, and what a server says of longer
-/// ones passes in pieces.
+/// The longest row in memory that is shown, in bytes: an answer is there as a whole until its client has read
+/// it, and what a server says of longer ones passes in pieces.
 const ROW_MAX: usize = 256 * 1024;
 
 /// How often a row is tried to be read that changes all the time.
@@ -254,7 +256,8 @@ impl<M: Memory + 'static> PointLookups<M> {
         Some(ready)
     }
 
-    /// Whether memory has the row that the server has shown, printed alike. `None`: a bounded mapping does not have it.
+    /// Whether memory has the row that the server has shown, printed alike. `None`: a bounded mapping does
+    /// not have it.
     fn shows_the_same(
         &self,
         mapping: &Mapping,
@@ -318,8 +321,8 @@ impl<M: Memory + 'static> PointLookups<M> {
         })
     }
 
-    /// Whether memory is as fresh as that at this moment, as far as that can be said without a question. `is_fresh`: it is so for a strong
-    /// read.
+    /// Whether memory is as fresh as that at this moment, as far as that can be said without a question.
+    /// `is_fresh`: it is so for a strong read.
     fn is_fresh_now(&self, consistency: ReadConsistency, own: Option<&GtidSet>, is_fresh: bool) -> bool {
         match consistency {
             ReadConsistency::Eventual => true,

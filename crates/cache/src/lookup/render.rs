@@ -31,8 +31,9 @@ const NULL: u8 = 0xfb;
 const UNSIGNED: u16 = 0x20;
 
 impl Rendering {
-    /// `None` where the mapping does not have a column, or what it has is not what the server says. `zone`: in which
-    /// TIMESTAMP values are shown, where that is known. `is_ascii_only`: there are no rows with other texts.
+    /// `None` where the mapping does not have a column, or what it has is not what the server says. `zone`:
+    /// in which TIMESTAMP values are shown, where that is known. `is_ascii_only`: there are no rows with
+    /// other texts.
     pub(super) fn new(
         mapping: &Mapping,
         definitions: &[Definition<'_>],
@@ -198,7 +199,8 @@ fn is_text(kind: ColumnKind) -> bool {
         )
 }
 
-/// The type in a column's definition. <https://dev.mysql.com/doc/dev/mysql-server/latest/field__types_8h.html>
+/// The type in a column's definition.
+/// <https://dev.mysql.com/doc/dev/mysql-server/latest/field__types_8h.html>
 fn kind_on_the_wire(kind: ColumnKind) -> Option<u8> {
     Some(match kind {
         ColumnKind::TinyInt => 1,

@@ -1,4 +1,5 @@
-//! Statements that differ in nothing but their values have one shape: their columns are the same to the server.
+//! Statements that differ in nothing but their values have one shape: their columns are the same to the
+//! server.
 
 use std::hash::{BuildHasher, Hasher};
 
@@ -16,8 +17,8 @@ impl<'a> Shape<'a> {
         Self { asked, environment }
     }
 
-    /// The pieces of the text between the values. Comments around it are none: some applications say in them who asks, and
-    /// in which request.
+    /// The pieces of the text between the values. Comments around it are none: some applications say in them
+    /// who asks, and in which request.
     fn pieces(&self) -> impl Iterator<Item = &'a [u8]> {
         let (text, lookup) = (self.asked.text, self.asked.lookup);
         let conditions = lookup.conditions();

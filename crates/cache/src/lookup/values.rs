@@ -19,9 +19,9 @@ const STRING: u8 = 254;
 /// The flag beside a parameter's type.
 const UNSIGNED: u8 = 0x80;
 
-/// Writes the key. `order`: which condition is about which column of the key; `is_ascii_only`: other texts are in a character
-/// set that is not read here. False where only the server can say which row,
-/// if any, is meant.
+/// Writes the key. `order`: which condition is about which column of the key; `is_ascii_only`: other texts
+/// are in a character set that is not read here. False where only the server can say which row, if any, is
+/// meant.
 pub(super) fn key(
     mapping: &Mapping,
     order: &[usize],

@@ -1,12 +1,13 @@
 //! Which texts are the same key.
 //!
-//! A unique index compares by the column's collation, and so must we. Binary collations compare bytes. Of the others those
-//! are taken whose rule for printable ASCII is known: every character is itself, or letters are the same in upper and
-//! lower case. What their rule for other characters is (accents, ignorable characters, expansions) only the server knows:
-//! it is asked. Collations of languages are refused, since some of them have rules for ASCII, too (`LL` of traditional Spanish,
-//! the `I` of Turkish).
+//! A unique index compares by the column's collation, and so must we. Binary collations compare bytes. Of the
+//! others those are taken whose rule for printable ASCII is known: every character is itself, or letters are
+//! the same in upper and lower case. What their rule for other characters is (accents, ignorable characters,
+//! expansions) only the server knows: it is asked. Collations of languages are refused, since some of them
+//! have rules for ASCII, too (`LL` of traditional Spanish, the `I` of Turkish).
 //!
-//! Source: `information_schema.COLLATIONS` and `strings/ctype-*` of both servers; the tests compare with servers.
+//! Source: `information_schema.COLLATIONS` and `strings/ctype-*` of both servers; the tests compare with
+//! servers.
 
 /// How texts of a column are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,8 +77,8 @@ impl Comparison {
         if self.pad { without_blanks(text) } else { text }
     }
 
-    /// Turns the part of a text that counts into the one form of all texts that are the same. False where only the server
-    /// knows which these are: it stays as it is.
+    /// Turns the part of a text that counts into the one form of all texts that are the same. False where
+    /// only the server knows which these are: it stays as it is.
     pub(super) fn fold(self, text: &mut [u8]) -> bool {
         let known = self.texts == Texts::Exact || text.iter().all(|byte| matches!(byte, b' '..=b'~'));
         if known && self.texts == Texts::AsciiFolded {

@@ -1,6 +1,7 @@
 //! Keys: one form for all values that a unique index takes for the same.
 //!
-//! A key is the encoded values of its columns, one behind the other. Texts are in the form of [`Comparison::fold`].
+//! A key is the encoded values of its columns, one behind the other. Texts are in the form of
+//! [`Comparison::fold`].
 
 use std::borrow::Cow;
 
@@ -143,8 +144,8 @@ impl Rule {
         }
     }
 
-    /// Appends what a statement compares the column with, where the column's own rule decides: `column = value`.
-    /// `charset`: that of the column, if it has one.
+    /// Appends what a statement compares the column with, where the column's own rule decides:
+    /// `column = value`. `charset`: that of the column, if it has one.
     pub(super) fn compared(&self, value: &Value<'_>, charset: Option<&str>, key: &mut Vec<u8>) -> Decision {
         match (self, value) {
             (_, Value::Null) => Decision::Nowhere,
@@ -175,8 +176,8 @@ impl Rule {
     }
 }
 
-/// Whether a text is compared as it is: one that the column's character set may lack is an error for some servers, and the
-/// column is converted for others.
+/// Whether a text is compared as it is: one that the column's character set may lack is an error for some
+/// servers, and the column is converted for others.
 fn is_within(charset: Option<&str>, text: &[u8]) -> bool {
     let is_utf8 = std::str::from_utf8(text).is_ok();
     match charset {
@@ -211,7 +212,8 @@ fn in_range(value: &Value<'_>, min: i64, max: u64) -> bool {
     }
 }
 
-/// An integer as servers print it: no sign but `-`, no zeros in front but those of ZEROFILL, which may be left out.
+/// An integer as servers print it: no sign but `-`, no zeros in front but those of ZEROFILL, which may be
+/// left out.
 fn integer(text: &[u8], zerofill: u8) -> Option<Value<'static>> {
     let (negative, digits) = match text.split_first()? {
         (b'-', digits) => (true, digits),

@@ -1,8 +1,9 @@
 //! What of which table is kept in memory, and how a row is found.
 //!
-//! A [`Mapping`] is made of what the configuration says and what the table is like ([`TableShape`]). It turns rows, Redis keys and
-//! the values of statements into the keys of the store, so that two keys are equal exactly where the server's
-//! unique index takes their values for the same. What it cannot be sure of it leaves to the server ([`Decision::Server`]).
+//! A [`Mapping`] is made of what the configuration says and what the table is like ([`TableShape`]). It turns
+//! rows, Redis keys and the values of statements into the keys of the store, so that two keys are equal
+//! exactly where the server's unique index takes their values for the same. What it cannot be sure of it
+//! leaves to the server ([`Decision::Server`]).
 //!
 //! It asks no server and keeps no rows.
 
@@ -33,8 +34,8 @@ use key::Rule;
 /// The name that stands for all columns.
 const ALL: &str = "*";
 
-/// Of others it is not known that their changes are in the binary log of the server that is asked (FEDERATED, SPIDER, NDB), in the order in
-/// which they become visible.
+/// Of others it is not known that their changes are in the binary log of the server that is asked (FEDERATED,
+/// SPIDER, NDB), in the order in which they become visible.
 const ENGINE: &str = "InnoDB";
 
 /// The schema whose tables servers write to by themselves: GRANT, statistics, positions of replicas.
@@ -53,9 +54,11 @@ pub struct Mapping {
     pub index: UniqueIndex,
     /// All columns of the table, as a row event has them.
     pub column_types: Vec<ColumnType>,
-    /// Rows change with those of another table, by a foreign key: not every server has that in its binary log.
+    /// Rows change with those of another table, by a foreign key: not every server has that in its binary
+    /// log.
     pub cascades: bool,
-    /// The columns that are read: those of the key and the kept ones. A SELECT for this mapping has them in this order.
+    /// The columns that are read: those of the key and the kept ones. A SELECT for this mapping has them in
+    /// this order.
     pub columns: Vec<Column>,
     /// The zone of TIMESTAMP values in Redis keys.
     zone: Zone,
@@ -162,7 +165,8 @@ impl Mapping {
             .position(|column| column.name.as_bytes().eq_ignore_ascii_case(name))
     }
 
-    /// Writes the key of a row. `value` says the value of one of [`columns`](Self::columns), by its place there.
+    /// Writes the key of a row. `value` says the value of one of [`columns`](Self::columns), by its place
+    /// there.
     ///
     /// # Errors
     /// Those of `value`.
@@ -214,8 +218,8 @@ impl Mapping {
         Ok(decisions.fold(Decision::Memory, worst))
     }
 
-    /// Writes the key that `column = value AND …` finds, with the values in the order of the key columns. Texts are in UTF-8,
-    /// compared by the column's collation.
+    /// Writes the key that `column = value AND …` finds, with the values in the order of the key columns.
+    /// Texts are in UTF-8, compared by the column's collation.
     pub fn key_from_values(&self, values: &[Value<'_>], key: &mut Vec<u8>) -> Decision {
         key.clear();
         if values.len() != self.key.len() {
@@ -242,14 +246,15 @@ impl Mapping {
             .all(|part| part.rule.has_one_text(&self.columns[part.column].column_type))
     }
 
-    /// Whether "not in memory" leaves it open that a row has this key: there are rows whose keys only the server can
-    /// compare. To be asked after the memory was.
+    /// Whether "not in memory" leaves it open that a row has this key: there are rows whose keys only the
+    /// server can compare. To be asked after the memory was.
     #[must_use]
     pub fn may_be_beyond(&self) -> bool {
         self.beyond.load(Ordering::SeqCst)
     }
 
-    /// The values of a key, in the order of the key columns. Texts are in the form in which they are compared.
+    /// The values of a key, in the order of the key columns. Texts are in the form in which they are
+    /// compared.
     pub fn key_values<'k>(&self, key: &'k [u8]) -> impl Iterator<Item = Result<Value<'k>, BinlogError>> {
         key::values(key)
     }

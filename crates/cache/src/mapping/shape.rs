@@ -1,18 +1,20 @@
-//! What a table is like, from `information_schema`. It asks nothing itself: it says what to ask, and reads the answers.
+//! What a table is like, from `information_schema`. It asks nothing itself: it says what to ask, and reads
+//! the answers.
 
 use std::str::from_utf8;
 
 /// A row of a text result; `None` is NULL.
 pub type TextRow = Vec<Option<Vec<u8>>>;
 
-/// The session in which the answers mean what is read here, whatever the server's defaults are. Each SELECT shows what is committed when it
-/// begins: not what was when a transaction began that never ends (`autocommit`, `completion_type`), or when somebody asked the same
-/// (the query cache of MariaDB).
+/// The session in which the answers mean what is read here, whatever the server's defaults are. Each SELECT
+/// shows what is committed when it begins: not what was when a transaction began that never ends
+/// (`autocommit`, `completion_type`), or when somebody asked the same (the query cache of MariaDB).
 pub const SESSION: &str = "SET NAMES utf8mb4, autocommit = 1, completion_type = 0, sql_mode = '', time_zone = '+00:00', \
      sql_quote_show_create = 1 /*!80030 , SESSION show_gipk_in_create_table_and_information_schema = ON */ \
      /*M! , query_cache_type = 0 */";
 
-/// Of MySQL 9.6 and later, which does what foreign keys demand in SQL, and so in the binary log, unless this is on. Others do not know it.
+/// Of MySQL 9.6 and later, which does what foreign keys demand in SQL, and so in the binary log, unless this
+/// is on. Others do not know it.
 pub(crate) const NATIVE_FOREIGN_KEYS: &str = "innodb_native_foreign_keys";
 
 /// What foreign keys change is in the binary log where [`NATIVE_FOREIGN_KEYS`] has this value.
@@ -42,7 +44,8 @@ pub struct TableShape {
 pub struct Cascade {
     /// Its name.
     pub constraint: Box<str>,
-    /// The server that was asked has such changes in its binary log. After a restart it may not, nor may another server.
+    /// The server that was asked has such changes in its binary log. After a restart it may not, nor may
+    /// another server.
     pub is_logged: bool,
 }
 
@@ -98,8 +101,8 @@ pub fn questions(schema: &str, table: &str) -> [String; 5] {
     ]
 }
 
-/// The question after those, where the table has foreign keys. MariaDB shows their rules in `REFERENTIAL_CONSTRAINTS` only to
-/// accounts with more rights than SELECT.
+/// The question after those, where the table has foreign keys. MariaDB shows their rules in
+/// `REFERENTIAL_CONSTRAINTS` only to accounts with more rights than SELECT.
 #[must_use]
 pub fn last_question(answers: &[Vec<TextRow>; 5]) -> Option<String> {
     let [tables, _, _, foreign_keys, ..] = answers;
@@ -141,7 +144,8 @@ impl TableShape {
     }
 }
 
-/// Whether the engine changes rows for this foreign key by itself; also where the table's definition does not show it.
+/// Whether the engine changes rows for this foreign key by itself; also where the table's definition does not
+/// show it.
 fn may_change_rows(foreign_key: &str, definition: &str) -> bool {
     let begin = format!("  CONSTRAINT {} FOREIGN KEY ", name(foreign_key));
     let mut found = definition.lines().filter_map(|line| line.strip_prefix(&*begin));
@@ -158,8 +162,8 @@ fn variable<'r>(rows: &'r [TextRow], name: &str) -> &'r str {
         .map_or("", |row| text(row, 1))
 }
 
-/// Whether stored generated columns are in row events: MariaDB 10.11.19 has them there, 11.8.9 leaves them out of those of
-/// UPDATE, whatever `binlog_row_image` is.
+/// Whether stored generated columns are in row events: MariaDB 10.11.19 has them there, 11.8.9 leaves them
+/// out of those of UPDATE, whatever `binlog_row_image` is.
 fn logs_generated(version: &str) -> bool {
     let major: u32 = version
         .split('.')

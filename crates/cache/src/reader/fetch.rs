@@ -1,7 +1,9 @@
-//! Rows from the primary itself: those that are not in memory, and those of keys that only the server can compare.
+//! Rows from the primary itself: those that are not in memory, and those of keys that only the server can
+//! compare.
 //!
-//! The rules are [`Fill`]'s: an answer is shown when it is not older than what memory showed when the question began, and it is
-//! kept when, besides, all that it can have seen is applied. Several keys are read in one snapshot.
+//! The rules are [`Fill`]'s: an answer is shown when it is not older than what memory showed when the
+//! question began, and it is kept when, besides, all that it can have seen is applied. Several keys are read
+//! in one snapshot.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -36,12 +38,13 @@ const COMMIT: &str = "COMMIT";
 /// The longest rows that one question may bring where the asker says nothing else, in bytes of memory.
 pub const BYTES_MAX: usize = 64 << 20;
 
-/// Bytes of rows that wait for being kept, of a worker; where there are more they are shown, and not kept. Where the feed stands still while
-/// the primary answers, that is all.
+/// Bytes of rows that wait for being kept, of a worker; where there are more they are shown, and not kept.
+/// Where the feed stands still while the primary answers, that is all.
 const WAITING_MAX: usize = 16 << 20;
 /// What an answer costs beside its rows: its task.
 const WAITING_EACH: usize = 1024;
-/// Rows as long as that wait beside those that have no room left for them, one at a time: each is dear to ask for again.
+/// Rows as long as that wait beside those that have no room left for them, one at a time: each is dear to ask
+/// for again.
 const LONG: usize = 1 << 20;
 /// Longest wait of theirs. A feed that is further behind is asked again later.
 const WAIT_MAX: Duration = Duration::from_secs(1);
@@ -136,7 +139,8 @@ impl Fetcher {
         }
     }
 
-    /// The rows of these keys, all of one moment that is not before this call, if they take no more than `bytes_max` of memory.
+    /// The rows of these keys, all of one moment that is not before this call, if they take no more than
+    /// `bytes_max` of memory.
     pub(super) async fn fetch(
         &self,
         wants: &[Want<'_>],
@@ -410,9 +414,10 @@ async fn exchange(
     }
 }
 
-/// What is visible is `gtid_executed`, read before the snapshot is taken. Without GTIDs nothing says what a snapshot has; then
-/// rows are read with locks, which wait for transactions that are in the binary log and not visible yet. So they are when some
-/// transactions have none, also while the server had them when the connection was made, and while there are no GTIDs at all.
+/// What is visible is `gtid_executed`, read before the snapshot is taken. Without GTIDs nothing says what a
+/// snapshot has; then rows are read with locks, which wait for transactions that are in the binary log and
+/// not visible yet. So they are when some transactions have none, also while the server had them when the
+/// connection was made, and while there are no GTIDs at all.
 async fn exchange_mysql(
     connection: &mut PrimaryConnection,
     question: &Question,

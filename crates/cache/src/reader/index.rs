@@ -1,11 +1,14 @@
-//! Strong reads of one worker: they wait for one another's probes, for those of other workers, and for what the probes said to be applied.
+//! Strong reads of one worker: they wait for one another's probes, for those of other workers, and for what
+//! the probes said to be applied.
 //!
 //! A task of its own asks the primary, so that no client's end stops what others wait for. The rule is
-//! [`ReadIndex`](coherence::ReadIndex)'s: a probe serves the reads that had arrived when it was sent, on all workers ([`Probes`]). As soon
-//! as it is answered the next may be sent, while the reads of the first still wait for the answer to be applied.
+//! [`ReadIndex`](coherence::ReadIndex)'s: a probe serves the reads that had arrived when it was sent, on all
+//! workers ([`Probes`]). As soon as it is answered the next may be sent, while the reads of the first still
+//! wait for the answer to be applied.
 //!
-//! Where many read at a time, a probe gives way to all that is ready on the worker: reads that have come and were not yet looked at
-//! share it, and those that the last one has served are answered before. It does so again when more came meanwhile.
+//! Where many read at a time, a probe gives way to all that is ready on the worker: reads that have come and
+//! were not yet looked at share it, and those that the last one has served are answered before. It does so
+//! again when more came meanwhile.
 
 mod gate;
 
@@ -35,12 +38,12 @@ use crate::probes::{Ended, Probes};
 const PAUSE_MIN: Duration = Duration::from_millis(2);
 const PAUSE_MAX: Duration = Duration::from_millis(200);
 
-/// So many reads of one probe are many. Sixteen SQL sessions on two workers share a probe among 5.9 reads, where eight were many
-/// among 3.4.
+/// So many reads of one probe are many. Sixteen SQL sessions on two workers share a probe among 5.9 reads,
+/// where eight were many among 3.4.
 const MANY: u64 = 2;
 
-/// Turns of the worker for which a probe gives way at most. With a second one a fifth more reads share it where there are 4 clients, a tenth
-/// more where there are 16 or 50. Two more turns bring nothing.
+/// Turns of the worker for which a probe gives way at most. With a second one a fifth more reads share it
+/// where there are 4 clients, a tenth more where there are 16 or 50. Two more turns bring nothing.
 const TURNS_MAX: u32 = 2;
 
 /// Far enough for a timer that nothing waits for.
@@ -200,8 +203,8 @@ impl Index {
         }
     }
 
-    /// The timer rings when the first read has waited for too long, or when a pause is over. While a probe is under way nobody looks
-    /// who has come to the gates.
+    /// The timer rings when the first read has waited for too long, or when a pause is over. While a probe is
+    /// under way nobody looks who has come to the gates.
     fn set_timer(&self, timer: Pin<&mut Sleep>, look_again: Option<Instant>, is_asking: bool) {
         let mut state = self.state.borrow_mut();
         let state = &mut *state;
@@ -226,7 +229,8 @@ impl Index {
         state.came += came;
     }
 
-    /// Hears how the last probe has ended, whoever sent it. False: it says nothing about what the feed follows.
+    /// Hears how the last probe has ended, whoever sent it. False: it says nothing about what the feed
+    /// follows.
     fn hear(&self, ended: &Ended, applied: &Applied) -> bool {
         let mut state = self.state.borrow_mut();
         let state = &mut *state;
@@ -240,7 +244,8 @@ impl Index {
         state.heard = Some(*serves);
         let may_be_reached = applied.may_cover(position);
         if may_be_reached && state.first().is_some() {
-            // Where the log began anew an earlier answer may be of a place that never comes. Whom it serves this one serves, too.
+            // Where the log began anew an earlier answer may be of a place that never comes. Whom it serves
+            // this one serves, too.
             while state
                 .answered
                 .pop_back_if(|(_, earlier)| !position.covers(earlier))
@@ -251,8 +256,8 @@ impl Index {
         may_be_reached
     }
 
-    /// Ends the waits that have come to their end. Tells whether somebody waits for a probe to be sent, and whether somebody waits for
-    /// more to be applied.
+    /// Ends the waits that have come to their end. Tells whether somebody waits for a probe to be sent, and
+    /// whether somebody waits for more to be applied.
     fn settle(&self, applied: &Applied, now: Instant) -> (bool, bool) {
         let mut state = self.state.borrow_mut();
         let state = &mut *state;
@@ -310,8 +315,8 @@ impl Index {
         (wants_probe, !state.answered.is_empty())
     }
 
-    /// Whether a probe that may be sent waits for another turn of the worker: many will share it, as far as the last one tells, and the
-    /// turn before brought more.
+    /// Whether a probe that may be sent waits for another turn of the worker: many will share it, as far as
+    /// the last one tells, and the turn before brought more.
     fn gives_way(&self, given_way: &mut GivenWay) -> bool {
         let state = self.state.borrow();
         let brought = given_way.turns == 0 || state.came > given_way.came;
@@ -411,7 +416,8 @@ impl Asking {
     }
 }
 
-/// An answer, unless it is behind what was applied when the probe was sent: then the binary log is not the one that was followed.
+/// An answer, unless it is behind what was applied when the probe was sent: then the binary log is not the
+/// one that was followed.
 fn counted(answer: Result<Position, Arc<str>>, applied: &Applied) -> Result<Position, Arc<str>> {
     let position = answer?;
     match &applied.position {

@@ -1,4 +1,5 @@
-//! Reading on a worker: waiting until memory is new enough, looking into it, and asking the primary for what is not there.
+//! Reading on a worker: waiting until memory is new enough, looking into it, and asking the primary for what
+//! is not there.
 
 mod fetch;
 mod index;
@@ -40,8 +41,9 @@ pub struct NotFresh {
 
 /// The reader of one worker.
 ///
-/// A read first waits for [`fresh`](Self::fresh), then looks into memory ([`get`](Self::get), or the [`store`](Self::store) itself
-/// with [`mappings`](Self::mappings)), and then, where that does not know, asks with [`fetch`](Self::fetch).
+/// A read first waits for [`fresh`](Self::fresh), then looks into memory ([`get`](Self::get), or the
+/// [`store`](Self::store) itself with [`mappings`](Self::mappings)), and then, where that does not know, asks
+/// with [`fetch`](Self::fetch).
 pub struct Reader {
     store: Arc<Store>,
     feed_status: Arc<FeedStatus>,
@@ -56,7 +58,8 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// Must be called on the worker, in its `LocalSet`. `cluster` is that of the cache, and `metrics` the worker's.
+    /// Must be called on the worker, in its `LocalSet`. `cluster` is that of the cache, and `metrics` the
+    /// worker's.
     #[must_use]
     pub fn new(
         config: &config::Cache,
@@ -88,8 +91,8 @@ impl Reader {
         })
     }
 
-    /// Waits until memory is as new as a read demands that arrives now. `session` are the transactions that a `session` read must see.
-    /// `eventual` costs nothing.
+    /// Waits until memory is as new as a read demands that arrives now. `session` are the transactions that a
+    /// `session` read must see. `eventual` costs nothing.
     ///
     /// # Errors
     /// It is not so within `strong_wait`. The read must fail.
@@ -136,14 +139,15 @@ impl Reader {
         }
     }
 
-    /// A gate for the connection that this task serves: its strong reads wait before they are read from its socket.
+    /// A gate for the connection that this task serves: its strong reads wait before they are read from its
+    /// socket.
     #[must_use]
     pub fn gate(&self, task: &Waker) -> Gate {
         self.index.gate(task)
     }
 
-    /// Counts reads that did not wait by themselves: another that came with them has waited in [`fresh`](Self::fresh), or there was
-    /// nothing to wait for.
+    /// Counts reads that did not wait by themselves: another that came with them has waited in
+    /// [`fresh`](Self::fresh), or there was nothing to wait for.
     pub fn note_reads(&self, level: Consistency, reads: u64) {
         let cache = &self.metrics.cache;
         let counter = match level {
@@ -163,8 +167,8 @@ impl Reader {
         }
     }
 
-    /// The rows of these keys from the primary, all of one moment that is not before this call, in the order of `wants`. They are given
-    /// to memory where it has room for them (mode `bounded`).
+    /// The rows of these keys from the primary, all of one moment that is not before this call, in the order
+    /// of `wants`. They are given to memory where it has room for them (mode `bounded`).
     ///
     /// # Errors
     /// The primary does not tell within `strong_wait`, or the rows take more than [`BYTES_MAX`].

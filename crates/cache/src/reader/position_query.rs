@@ -1,6 +1,7 @@
 //! The question where the primary is, as it is asked again and again over one connection.
 //!
-//! Its statements are prepared and go out together: that costs a server two thirds of what their texts cost it.
+//! Its statements are prepared and go out together: that costs a server two thirds of what their texts cost
+//! it.
 
 use mysql_wire::{Command, write_packet};
 
@@ -34,7 +35,8 @@ pub(super) enum Asks {
 }
 
 impl PrimaryConnection {
-    /// Where the primary is now: its GTIDs, or the end of its binary log. After an error the connection is of no use.
+    /// Where the primary is now: its GTIDs, or the end of its binary log. After an error the connection is of
+    /// no use.
     pub(super) async fn position(&mut self, by_gtid: bool) -> Result<Position, AskError> {
         let at = usize::from(by_gtid);
         match std::mem::take(&mut self.asks[at]) {

@@ -1,8 +1,9 @@
 //! Connections to the primary that ask it where it is, and for rows.
 //!
-//! Each exchange begins with a question that only the primary answers as the primary: it must not be read-only, and a
-//! member of a group must first apply all that the group has agreed on (`group_replication_consistency`, `wsrep_sync_wait`). What
-//! is asked behind that in the same exchange is at least as new as everything that was acknowledged before.
+//! Each exchange begins with a question that only the primary answers as the primary: it must not be
+//! read-only, and a member of a group must first apply all that the group has agreed on
+//! (`group_replication_consistency`, `wsrep_sync_wait`). What is asked behind that in the same exchange is at
+//! least as new as everything that was acknowledged before.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -32,7 +33,8 @@ const NEW_STATUS: &str = "SHOW BINARY LOG STATUS";
 /// All others.
 const OLD_STATUS: &str = "SHOW MASTER STATUS";
 
-/// Pauses between connections that are given up because they lead to another machine than the feed's: the first, and the longest.
+/// Pauses between connections that are given up because they lead to another machine than the feed's: the
+/// first, and the longest.
 const STRAY_MIN: Duration = Duration::from_millis(50);
 const STRAY_MAX: Duration = Duration::from_secs(2);
 
@@ -83,9 +85,9 @@ pub(super) struct Primary {
     strays: Cell<Strays>,
 }
 
-/// Connections that lead to another machine than the one that the feed follows, though the address is the same: one of the two has not
-/// heard of the change. They are given up one after the other, with growing pauses, or a place where each connection leads to
-/// another machine would see nothing but logins.
+/// Connections that lead to another machine than the one that the feed follows, though the address is the
+/// same: one of the two has not heard of the change. They are given up one after the other, with growing
+/// pauses, or a place where each connection leads to another machine would see nothing but logins.
 #[derive(Clone, Copy, Default)]
 struct Strays {
     /// When the next is given up, and the pause before it.
@@ -205,7 +207,8 @@ impl Primary {
         is_primary && connection.table == self.table() && !self.gives_up(connection)
     }
 
-    /// The connection leads to another machine than the feed's, and it is time to see where its address leads now.
+    /// The connection leads to another machine than the feed's, and it is time to see where its address leads
+    /// now.
     fn gives_up(&self, connection: &PrimaryConnection) -> bool {
         let probes = self.feed_status.probes();
         if !connection.met.get().is_some_and(|met| probes.is_elsewhere(met)) {
@@ -217,8 +220,8 @@ impl Primary {
         gives_up
     }
 
-    /// A connection that was just made has its first answer. Where it leads to the feed's machine others will, too: each stray that is left is given
-    /// up as soon as it is used.
+    /// A connection that was just made has its first answer. Where it leads to the feed's machine others
+    /// will, too: each stray that is left is given up as soon as it is used.
     pub(super) fn note_first_answer(&self, connection: &PrimaryConnection) {
         let probes = self.feed_status.probes();
         if connection.met.get().is_some_and(|met| !probes.is_elsewhere(met)) {
@@ -280,8 +283,9 @@ impl PrimaryConnection {
         Ok(())
     }
 
-    /// Sends statements behind the question who this is, and reads all answers, which together take no more than `bytes_max` of memory.
-    /// The first error of the server ends it, when all that were sent are answered.
+    /// Sends statements behind the question who this is, and reads all answers, which together take no more
+    /// than `bytes_max` of memory. The first error of the server ends it, when all that were sent are
+    /// answered.
     pub(super) async fn ask(
         &mut self,
         with_gtids: bool,
@@ -332,8 +336,8 @@ impl PrimaryConnection {
         })
     }
 
-    /// Who this is, if it is the primary: `server_uuid`, `server_id`, `read_only`, `super_read_only`; with GTIDs, whether they
-    /// [grow without exception](is_strict), too.
+    /// Who this is, if it is the primary: `server_uuid`, `server_id`, `read_only`, `super_read_only`; with
+    /// GTIDs, whether they [grow without exception](is_strict), too.
     pub(super) fn source(&self, words: &[u8]) -> Result<SourceId, AskError> {
         const NOBODY: AskError = AskError::Malformed("no identity");
         let words = std::str::from_utf8(words).map_err(|_| NOBODY)?;
@@ -361,8 +365,8 @@ impl PrimaryConnection {
     }
 }
 
-/// The question who this is, without and with its GTIDs, which cost a server that writes some waiting. One value has all
-/// that seldom changes, so that it can be compared as a whole.
+/// The question who this is, without and with its GTIDs, which cost a server that writes some waiting. One
+/// value has all that seldom changes, so that it can be compared as a whole.
 fn identity(flavor: Flavor, table: Option<&str>) -> [String; 2] {
     let (strict, gtids) = match flavor {
         Flavor::MySql => ("", ", @@GLOBAL.gtid_executed"),
@@ -382,7 +386,8 @@ fn identity(flavor: Flavor, table: Option<&str>) -> [String; 2] {
     })
 }
 
-/// MariaDB: GTIDs of a domain grow without exception, as words about a server say. Somebody may have switched that off.
+/// MariaDB: GTIDs of a domain grow without exception, as words about a server say. Somebody may have switched
+/// that off.
 pub(super) fn is_strict(words: &[u8]) -> bool {
     let last = words.rsplit(|byte| *byte == b',').next();
     last.is_some_and(|word| str::from_utf8(word).is_ok_and(is_on))

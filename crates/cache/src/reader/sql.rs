@@ -36,7 +36,8 @@ pub(super) fn select<'k>(
     Ok(sql)
 }
 
-/// The text of a FLOAT has fewer digits than it, that of a DOUBLE has all. A product keeps the sign of a zero.
+/// The text of a FLOAT has fewer digits than it, that of a DOUBLE has all. A product keeps the sign of a
+/// zero.
 fn expression(column: &Column) -> String {
     let name = name(&column.name);
     match column.column_type.kind {
@@ -113,8 +114,8 @@ pub(super) fn row(mapping: &Mapping, values: &TextRow) -> Result<Row, BinlogErro
     Ok(Row { key, row })
 }
 
-/// A time that has others is of a column that was changed since, which memory has not heard of yet: part of it would not be shown. What else
-/// does not belong to a type is no value of it.
+/// A time that has others is of a column that was changed since, which memory has not heard of yet: part of
+/// it would not be shown. What else does not belong to a type is no value of it.
 fn has_its_decimals(text: &[u8], column_type: &ColumnType) -> bool {
     let is_time = matches!(
         column_type.kind,

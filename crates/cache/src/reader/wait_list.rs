@@ -1,7 +1,8 @@
 //! Reads that wait, in the order in which they came.
 //!
-//! What ends a wait ends it for all who came before a moment. So there is one queue, and ending a wait costs no more than
-//! taking the read off its front. A read costs no allocation once the queue has been as long before.
+//! What ends a wait ends it for all who came before a moment. So there is one queue, and ending a wait costs
+//! no more than taking the read off its front. A read costs no allocation once the queue has been as long
+//! before.
 
 use std::collections::VecDeque;
 use std::task::{Context, Poll, Waker};

@@ -1,9 +1,10 @@
-//! Requests of a pipeline behind one for which the server has to be asked: as long as they need rows of the server, too, they are asked
-//! for with the same question. The first that needs none ends that: behind what memory shows then, what the server said before could
-//! be older.
+//! Requests of a pipeline behind one for which the server has to be asked: as long as they need rows of the
+//! server, too, they are asked for with the same question. The first that needs none ends that: behind what
+//! memory shows then, what the server said before could be older.
 //!
-//! What is asked for beforehand is bounded in rows and in bytes. How long rows are shows only when they come: where they are too long
-//! together, those of the request that cannot wait are asked for alone, and the worker's next questions are for fewer.
+//! What is asked for beforehand is bounded in rows and in bytes. How long rows are shows only when they come:
+//! where they are too long together, those of the request that cannot wait are asked for alone, and the
+//! worker's next questions are for fewer.
 
 use std::cell::Cell;
 use std::collections::VecDeque;

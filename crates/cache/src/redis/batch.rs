@@ -53,7 +53,8 @@ impl Batch {
         }
     }
 
-    /// A command was executed, or refused. `reads`: it wanted rows. `waited`: until the store was fresh enough.
+    /// A command was executed, or refused. `reads`: it wanted rows. `waited`: until the store was fresh
+    /// enough.
     pub(super) fn end_command(&mut self, reads: bool, waited: bool) {
         self.commands += 1;
         self.last_reads = reads;
@@ -61,8 +62,8 @@ impl Batch {
         self.end_first(waited);
     }
 
-    /// Bytes were dropped that are no request, or none that is executed. What was waited for is them: a request behind them may have
-    /// come later.
+    /// Bytes were dropped that are no request, or none that is executed. What was waited for is them: a
+    /// request behind them may have come later.
     pub(super) fn pass_over(&mut self) {
         self.passed_over = true;
         self.end_first(false);

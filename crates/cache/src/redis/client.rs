@@ -214,7 +214,8 @@ fn reply(session: &mut Session, args: Args<'_>, out: &mut Writer<'_>) -> Result<
     Ok(())
 }
 
-/// As in MySQL, everybody may end the connections of his own user; of others nobody is told that they are there.
+/// As in MySQL, everybody may end the connections of his own user; of others nobody is told that they are
+/// there.
 fn may_kill(session: &Session, client_info: &ClientInfo) -> bool {
     client_info.told().user == session.listed.told().user
 }

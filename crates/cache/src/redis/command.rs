@@ -1,4 +1,5 @@
-//! The commands: their names and shapes, for finding them, for `COMMAND`, and for refusing what is wrong before it is executed.
+//! The commands: their names and shapes, for finding them, for `COMMAND`, and for refusing what is wrong
+//! before it is executed.
 
 /// What kind of work a command is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,8 +29,8 @@ impl Nature {
     }
 }
 
-/// Where the keys are among the arguments, as `COMMAND INFO` says it: the first, the last (from the end if negative) and the
-/// distance from one to the next.
+/// Where the keys are among the arguments, as `COMMAND INFO` says it: the first, the last (from the end if
+/// negative) and the distance from one to the next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Keys(pub(crate) i8, pub(crate) i8, pub(crate) i8);
 

@@ -31,7 +31,8 @@ use crate::mapping::Mapping;
 use crate::store::NotRead;
 use crate::tracking::{Mail, Mailbox};
 
-/// Bytes of replies that are collected before they are written: so much of a long pipeline is executed at once.
+/// Bytes of replies that are collected before they are written: so much of a long pipeline is executed at
+/// once.
 pub(super) const PORTION: usize = 64 * 1024;
 /// Turns of the runtime that a request waits for a readable state of the store before it sleeps.
 const TURNS: u32 = 8;
@@ -104,7 +105,8 @@ impl Connection<'_> {
     async fn serve(&mut self, until_login: bool) -> Option<Departure> {
         let mut was_full = false;
         loop {
-            // What has changed before a request is told before it: a client hears of a change before it is shown what came later.
+            // What has changed before a request is told before it: a client hears of a change before it is
+            // shown what came later.
             if let Some(pending_push) = self.pending_push()
                 && let Err(departure) = Box::pin(self.tell_pending_push(pending_push)).await
             {
@@ -192,8 +194,8 @@ impl Connection<'_> {
         }
     }
 
-    /// Tells the client which keys have changed, or the one that is told in its place. Only between two requests: what changed
-    /// during one is told behind its reply.
+    /// Tells the client which keys have changed, or the one that is told in its place. Only between two
+    /// requests: what changed during one is told behind its reply.
     async fn tell(&mut self, mut mail: Mail) -> Result<(), Departure> {
         let Some(tracked) = &self.session.tracking else {
             return Ok(());
@@ -356,7 +358,8 @@ impl Connection<'_> {
         self.session.rights.age(now, definitions)
     }
 
-    /// Something was waited for, which may have been a REVOKE or an ALTER. What was asked for by what was known before is of no use then.
+    /// Something was waited for, which may have been a REVOKE or an ALTER. What was asked for by what was
+    /// known before is of no use then.
     fn look_anew(&mut self, batch: &mut Batch) {
         let has_forgotten = self.age_rights(Instant::now());
         let mappings = self.service.mappings();
@@ -366,7 +369,8 @@ impl Connection<'_> {
         }
     }
 
-    /// Executes the request that the parser has found, whatever has to be waited for. `size`: its bytes. True: the client said goodbye.
+    /// Executes the request that the parser has found, whatever has to be waited for. `size`: its bytes.
+    /// True: the client said goodbye.
     async fn request(
         &mut self,
         scratch: &mut Scratch,
@@ -449,7 +453,8 @@ impl Connection<'_> {
         Ok(fresh.map_err(|not_fresh| not_fresh.to_string()))
     }
 
-    /// Waits a moment: a large transaction is being applied. First a turn of the runtime, then longer. False: it has taken too long.
+    /// Waits a moment: a large transaction is being applied. First a turn of the runtime, then longer. False:
+    /// it has taken too long.
     async fn pause(&self, waited: &mut Waited) -> Result<bool, Departure> {
         waited.turns += 1;
         if waited.turns <= TURNS {
@@ -484,8 +489,8 @@ impl Connection<'_> {
         Ok(is_known)
     }
 
-    /// Asks the server for the rows of a request, and executes it with them. What comes behind it is asked for, too. False: it is to be
-    /// tried once more, because something had to be waited for first.
+    /// Asks the server for the rows of a request, and executes it with them. What comes behind it is asked
+    /// for, too. False: it is to be tried once more, because something had to be waited for first.
     async fn ask(
         &mut self,
         scratch: &mut Scratch,

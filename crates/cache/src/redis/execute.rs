@@ -58,7 +58,8 @@ pub(crate) struct Execution<'a> {
 }
 
 impl Execution<'_> {
-    /// Executes a request. Only after [`Next::Done`] and [`Next::Quit`] is there a reply, which is then complete.
+    /// Executes a request. Only after [`Next::Done`] and [`Next::Quit`] is there a reply, which is then
+    /// complete.
     #[inline]
     pub(crate) fn request(&mut self, args: Args<'_>, out: &mut Vec<u8>) -> Next {
         let start = out.len();

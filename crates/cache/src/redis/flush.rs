@@ -1,5 +1,5 @@
-//! `FLUSH`: mapping tables are read again, and what cannot be served is tried again. What is served is not disturbed, and no row is
-//! thrown away: `FLUSHALL` and `FLUSHDB` of Redis, which do that, are refused.
+//! `FLUSH`: mapping tables are read again, and what cannot be served is tried again. What is served is not
+//! disturbed, and no row is thrown away: `FLUSHALL` and `FLUSHDB` of Redis, which do that, are refused.
 
 use dataplane::extension::Guest;
 use resp_wire::Writer;

@@ -1,7 +1,8 @@
 //! Patterns of `SCAN … MATCH` and `CONFIG GET`.
 
-/// Whether `text` fits `pattern`, as Redis has it: `*` is anything, `?` a byte, `[a-z]` and `[^a-z]` a byte of a set, `\` takes
-/// the next byte as it is. Costs at most the product of the two lengths: a `*` that was passed is never gone back behind.
+/// Whether `text` fits `pattern`, as Redis has it: `*` is anything, `?` a byte, `[a-z]` and `[^a-z]` a byte
+/// of a set, `\` takes the next byte as it is. Costs at most the product of the two lengths: a `*` that was
+/// passed is never gone back behind.
 pub(crate) fn fits(pattern: &[u8], text: &[u8]) -> bool {
     let (mut p, mut t) = (0, 0);
     // Where to go on if the rest does not fit: behind the last `*`, one byte of text later.
@@ -54,7 +55,8 @@ fn one(pattern: &[u8], byte: u8) -> Option<usize> {
     }
 }
 
-/// How long a set behind its `[` is, and whether `byte` is in it. One without an end goes to the end of the pattern.
+/// How long a set behind its `[` is, and whether `byte` is in it. One without an end goes to the end of the
+/// pattern.
 fn set_fits(set: &[u8], byte: u8) -> (usize, bool) {
     let negated = set.first() == Some(&b'^');
     let mut at = usize::from(negated);

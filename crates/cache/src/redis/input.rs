@@ -8,12 +8,12 @@ use net::buffer::{self, Buffer};
 use net::{Stream, poll_read_into};
 use tokio::io::{AsyncRead, ReadBuf};
 
-/// Bytes that are held in memory of their own while something is waited for, and the fewest that are read there at once: what comes
-/// together waits together.
+/// Bytes that are held in memory of their own while something is waited for, and the fewest that are read
+/// there at once: what comes together waits together.
 const FEW: usize = 4096;
 
-/// Bytes of a client. Nothing is held while there are none; requests that do not fit into a buffer of the worker's pool get
-/// memory that grows with what has come. The parser's limits are the bound of that.
+/// Bytes of a client. Nothing is held while there are none; requests that do not fit into a buffer of the
+/// worker's pool get memory that grows with what has come. The parser's limits are the bound of that.
 #[derive(Debug, Default)]
 pub(crate) struct Input {
     pooled: Option<Buffer>,
@@ -69,15 +69,17 @@ impl Input {
         }
     }
 
-    /// Holds few bytes in as much memory as they need, before something is waited for: there may be many who wait, each would take
-    /// a buffer from those who read, and all of them together would not fit into the CPU's cache.
+    /// Holds few bytes in as much memory as they need, before something is waited for: there may be many who
+    /// wait, each would take a buffer from those who read, and all of them together would not fit into the
+    /// CPU's cache.
     pub(crate) fn make_small(&mut self) {
         if let Some(buffer) = self.pooled.take_if(|buffer| buffer.len() <= FEW) {
             *self = Self::new(buffer.filled().to_vec());
         }
     }
 
-    /// Reads once; 0 bytes are the end of the stream. Holds no memory while it waits, unless part of a request is there.
+    /// Reads once; 0 bytes are the end of the stream. Holds no memory while it waits, unless part of a
+    /// request is there.
     pub(crate) fn poll_read(&mut self, cx: &mut Context<'_>, stream: &mut Stream) -> Poll<io::Result<usize>> {
         self.make_room();
         let read = match (&mut self.grown, &mut self.pooled) {
@@ -116,7 +118,8 @@ impl Grown {
         }
         let filled = self.bytes.len();
         let room = filled.clamp(FEW, buffer::CAPACITY);
-        // No more than that: a vector that grows by itself takes twice what it holds, and half a request may stay for long.
+        // No more than that: a vector that grows by itself takes twice what it holds, and half a request may
+        // stay for long.
         self.bytes.reserve_exact(room);
         self.bytes.resize(filled + room, 0);
         let mut room = ReadBuf::new(&mut self.bytes[filled..]);

@@ -7,8 +7,8 @@ use super::client::said;
 use super::refusal::{Refusal, shown};
 use super::session::Session;
 
-/// Of Redis: what this server's commands and replies are like. Some clients want to know that much: those that keep values themselves ask for a
-/// server `redis` of at least this version.
+/// Of Redis: what this server's commands and replies are like. Some clients want to know that much: those
+/// that keep values themselves ask for a server `redis` of at least this version.
 pub(crate) const REDIS_VERSION: &str = "7.4.0";
 
 /// The user of `AUTH` with a password alone.

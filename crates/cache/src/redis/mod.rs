@@ -1,7 +1,7 @@
 //! Redis clients: their connections, and the commands that are served.
 //!
-//! A key is `mapping@key`: the name of a mapping, and the values of its key columns. Commands that read are served from the
-//! store; those that write are refused, because rows change by SQL.
+//! A key is `mapping@key`: the name of a mapping, and the values of its key columns. Commands that read are
+//! served from the store; those that write are refused, because rows change by SQL.
 //!
 //! ```text
 //! input → connection → command ┬→ reads, scan   rows from memory (rows)
@@ -11,10 +11,11 @@
 //!                              └→ server, info  what the server says of itself
 //! ```
 //!
-//! All requests that one read of the socket brought are executed one after the other, wait once until the store is fresh
-//! enough for them, and are answered with one write. Whatever that takes belongs to the worker and is lent to the connection: an
-//! idle connection holds no buffer. Connections that send one strong read after the other wait before they read them (`dataplane`'s
-//! `Gating`), so they hold none while they wait, either.
+//! All requests that one read of the socket brought are executed one after the other, wait once until the
+//! store is fresh enough for them, and are answered with one write. Whatever that takes belongs to the worker
+//! and is lent to the connection: an idle connection holds no buffer. Connections that send one strong read
+//! after the other wait before they read them (`dataplane`'s `Gating`), so they hold none while they wait,
+//! either.
 
 mod ahead;
 mod batch;

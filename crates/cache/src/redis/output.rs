@@ -14,7 +14,8 @@ use super::connection::PORTION;
 /// The room for replies that is kept from one portion to the next, in bytes.
 const OUT_KEPT: usize = 4 * PORTION;
 
-/// Writes all of `out`. Nothing is read while the client does not take it: what waits for it is one portion and one reply.
+/// Writes all of `out`. Nothing is read while the client does not take it: what waits for it is one portion
+/// and one reply.
 ///
 /// # Errors
 /// The client is gone, or takes too long.

@@ -229,7 +229,8 @@ impl<'a> Reading<'_, 'a, '_> {
         Ok(())
     }
 
-    /// `HRANDFIELD key [count [WITHVALUES]]`: so many different columns, or with a negative count any, again and again.
+    /// `HRANDFIELD key [count [WITHVALUES]]`: so many different columns, or with a negative count any, again
+    /// and again.
     fn hrandfield(&mut self, args: Args<'_>) -> Result<(), Stop> {
         let count = args
             .get(2)

@@ -5,8 +5,8 @@ use std::fmt;
 use super::command;
 use crate::reader::NotFetched;
 
-/// Why a command is not executed, or came to nothing. `Display` gives the whole reply: a word in capitals that programs look
-/// at, as Redis has it, and a text for people.
+/// Why a command is not executed, or came to nothing. `Display` gives the whole reply: a word in capitals
+/// that programs look at, as Redis has it, and a text for people.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Refusal {
     #[error("NOAUTH Authentication required.")]

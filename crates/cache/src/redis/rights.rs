@@ -1,4 +1,5 @@
-//! Which tables a user may read, and whether it may flush. The servers decide: they are asked as that user, by a statement that does nothing.
+//! Which tables a user may read, and whether it may flush. The servers decide: they are asked as that user,
+//! by a statement that does nothing.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -23,13 +24,16 @@ const STANDS: Duration = Duration::from_secs(60);
 /// Verdicts that a worker keeps: of hundreds of users on tens of mappings.
 const KEPT_MAX: usize = 16 * 1024;
 
-/// How long the old verdict stands each time that nobody could be asked, until it has stood for twice [`STANDS`].
+/// How long the old verdict stands each time that nobody could be asked, until it has stood for twice
+/// [`STANDS`].
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// "Access denied", "command denied to user for table", and "for column"; a privilege on everything is lacking.
+/// "Access denied", "command denied to user for table", and "for column"; a privilege on everything is
+/// lacking.
 const DENIED: [u16; 5] = [1044, 1045, 1142, 1143, 1227];
 
-/// A statement that needs the privilege of those who flush, and does nothing: there is no such table. It is not put into the binary log.
+/// A statement that needs the privilege of those who flush, and does nothing: there is no such table. It is
+/// not put into the binary log.
 const FLUSH: &str = "FLUSH LOCAL TABLES `forebay`.`no such table`";
 
 /// What a session knows of its user's rights. Empty at first.
@@ -51,8 +55,8 @@ impl Known {
         found.map(|(_, verdict)| *verdict)
     }
 
-    /// What is known for long is forgotten, and everything when `definitions`, which counts the statements that may change tables
-    /// and grants, is another than it was. True: something was forgotten.
+    /// What is known for long is forgotten, and everything when `definitions`, which counts the statements
+    /// that may change tables and grants, is another than it was. True: something was forgotten.
     #[inline]
     pub(crate) fn age(&mut self, now: Instant, definitions: u64) -> bool {
         let is_old = |until| now >= until || self.definitions != definitions;
@@ -116,7 +120,8 @@ struct Verdict {
 enum Unasked {
     /// The server is away or busy: it takes nobody's rights.
     Away(String),
-    /// This session's account is not let in any more, and may read nothing. Others of that name may have another password.
+    /// This session's account is not let in any more, and may read nothing. Others of that name may have
+    /// another password.
     LockedOut,
     /// It was asked, or could have been.
     Failed(String),
@@ -192,7 +197,8 @@ impl Rights {
         verdicts.insert(key, verdict);
     }
 
-    /// Accounts of one name, each for clients of other hosts, may have other rights: what tells them apart is what was proved.
+    /// Accounts of one name, each for clients of other hosts, may have other rights: what tells them apart is
+    /// what was proved.
     fn key(&self, identity: &Identity, mapping: &Mapping) -> Key {
         let credential = identity.credential();
         let secret = match &credential.secret {
@@ -231,7 +237,8 @@ impl Verdict {
         self.definitions == definitions && Instant::now() < self.until
     }
 
-    /// The same for a while longer, because nobody could be asked. `None` where that has lasted too long, or it is in question.
+    /// The same for a while longer, because nobody could be asked. `None` where that has lasted too long, or
+    /// it is in question.
     fn prolonged(self, now: Instant, definitions: u64) -> Option<Self> {
         let last = self.at + 2 * STANDS;
         (self.definitions == definitions && now < last).then(|| Self {

@@ -99,8 +99,8 @@ pub(crate) struct Space {
     before: usize,
 }
 
-/// Bytes of rows that memory reads for one request. Commands that show little of them have no other bound, and while several
-/// are read from one state nothing becomes visible.
+/// Bytes of rows that memory reads for one request. Commands that show little of them have no other bound,
+/// and while several are read from one state nothing becomes visible.
 const WORK_MAX: usize = 64 << 20;
 /// Bytes of rows that requests read before other connections have their turn.
 const TURN: usize = 1 << 20;
@@ -246,7 +246,8 @@ impl<'a> Rows<'a> {
         Ok(())
     }
 
-    /// Some number: successive ones have nothing to do with one another, as far as anybody who looks for keys is concerned.
+    /// Some number: successive ones have nothing to do with one another, as far as anybody who looks for keys
+    /// is concerned.
     pub(crate) fn random(&mut self) -> u64 {
         // SplitMix64, by Steele, Lea and Flood.
         self.space.random = self.space.random.wrapping_add(0x9e37_79b9_7f4a_7c15);

@@ -12,9 +12,10 @@ use super::rows::{Rows, Stop};
 use crate::mapping::Mapping;
 use crate::store::{Found, MappingId, NotRead};
 
-/// A cursor is the place within a mapping and, in its last bits, which mapping. Some clients keep it in a floating point number,
-/// exact up to 2^53. The store's cursors are below 2^48, and their last bits mean nothing unless a mapping has 2^41 buckets. A cursor that is
-/// kept over as many copies as there are [slots](MappingId::SLOTS) may begin in the middle of another mapping.
+/// A cursor is the place within a mapping and, in its last bits, which mapping. Some clients keep it in a
+/// floating point number, exact up to 2^53. The store's cursors are below 2^48, and their last bits mean
+/// nothing unless a mapping has 2^41 buckets. A cursor that is kept over as many copies as there are
+/// [slots](MappingId::SLOTS) may begin in the middle of another mapping.
 const MAPPING_BITS: u32 = MappingId::SLOTS.ilog2();
 const PLACE_SHIFT: u32 = 7;
 /// Rows that one call looks at, at most.
@@ -30,7 +31,8 @@ const ROW_WORK: usize = 128;
 const GAP_WORK: usize = 512;
 /// So many comparisons of a byte of a pattern with one of a key take no longer than reading a byte.
 const PATTERN_SHARE: usize = 16;
-/// What looking into a bucket takes besides the bytes of its rows, and what choosing among the mappings does, for each.
+/// What looking into a bucket takes besides the bytes of its rows, and what choosing among the mappings does,
+/// for each.
 const BUCKET_WORK: usize = 32;
 const CHOICE_WORK: usize = 64;
 
@@ -95,7 +97,8 @@ impl<'a> Options<'a> {
     }
 }
 
-/// The mappings that one may look through, in the order of their names, which they keep when they are copied again.
+/// The mappings that one may look through, in the order of their names, which they keep when they are copied
+/// again.
 fn readable<'a>(rows: &Rows<'a>) -> Result<Vec<&'a Arc<Mapping>>, Stop> {
     let mut all: Vec<_> = rows.mappings.all().iter().collect();
     all.sort_unstable_by(|one, other| one.name.cmp(&other.name));
@@ -106,8 +109,9 @@ fn readable<'a>(rows: &Rows<'a>) -> Result<Vec<&'a Arc<Mapping>>, Stop> {
     Ok(all)
 }
 
-/// `SCAN cursor [MATCH pattern] [COUNT count] [TYPE kind]`: one mapping after the other. Where the cursor's mapping is not there any more, it
-/// begins anew: a key may be returned twice, and none is left out that is there all the time.
+/// `SCAN cursor [MATCH pattern] [COUNT count] [TYPE kind]`: one mapping after the other. Where the cursor's
+/// mapping is not there any more, it begins anew: a key may be returned twice, and none is left out that is
+/// there all the time.
 ///
 /// # Errors
 /// What the client is told.

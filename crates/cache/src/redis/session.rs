@@ -126,7 +126,8 @@ impl Session {
         self.letters.is_some() && self.version == Version::V2
     }
 
-    /// Another protocol from here on. In RESP2 a connection cannot be told by itself what it has not asked for.
+    /// Another protocol from here on. In RESP2 a connection cannot be told by itself what it has not asked
+    /// for.
     pub(crate) fn speak(&mut self, version: Version) {
         let tracked = self.tracking.as_deref();
         if version == Version::V2 && tracked.is_some_and(|tracked| tracked.redirection() == 0) {

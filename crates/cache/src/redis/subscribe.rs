@@ -1,5 +1,5 @@
-//! `SUBSCRIBE` and `UNSUBSCRIBE`: a connection that is told of changes on behalf of others, which have said so with
-//! `CLIENT TRACKING ON REDIRECT`. There is one channel, and nobody can publish.
+//! `SUBSCRIBE` and `UNSUBSCRIBE`: a connection that is told of changes on behalf of others, which have said
+//! so with `CLIENT TRACKING ON REDIRECT`. There is one channel, and nobody can publish.
 
 use resp_wire::{Args, Version, Writer};
 

@@ -126,7 +126,8 @@ fn is_nothing(mail: &Mail) -> bool {
     matches!(mail, Mail::Keys(keys) if keys.is_empty())
 }
 
-/// Has another connection told in the place of this one. Where that one has gone, in RESP3 this one is told so.
+/// Has another connection told in the place of this one. Where that one has gone, in RESP3 this one is told
+/// so.
 pub(crate) fn redirect(mail: &Mail, session: &Session, to: u32, out: &mut Writer<'_>) {
     match target(session, to).and_then(|client_info| client_info.letters()) {
         Some(letters) => letters.pass_on(mail),
@@ -250,8 +251,8 @@ impl Options {
         Ok(())
     }
 
-    /// The connection that is to be told; 0 is the client itself. Redis takes one that has not subscribed, too, and drops what
-    /// it would be told.
+    /// The connection that is to be told; 0 is the client itself. Redis takes one that has not subscribed,
+    /// too, and drops what it would be told.
     fn redirection(&self, session: &Session) -> Result<u32, Refusal> {
         let id = self.redirection.unwrap_or(0);
         if id == 0 {

@@ -12,8 +12,8 @@ pub(super) struct Waited {
     pub(super) turns: u32,
 }
 
-/// Waits for something, unless the session has to end before. Takes it where it is: whatever is moved has its place twice in
-/// every connection.
+/// Waits for something, unless the session has to end before. Takes it where it is: whatever is moved has its
+/// place twice in every connection.
 pub(super) async fn unless_ordered<T>(
     guest: &Guest,
     mut wait: Pin<&mut impl Future<Output = T>>,

@@ -1,7 +1,7 @@
 //! Who has which part of memory: the writer's notes about segments, and places in them.
 //!
-//! A place that is given back may still be read by those who began before. It waits in `limbo` until the writer has turned the
-//! sequence, from which on such readers find out that they have to begin again.
+//! A place that is given back may still be read by those who began before. It waits in `limbo` until the
+//! writer has turned the sequence, from which on such readers find out that they have to begin again.
 
 use std::sync::Arc;
 
@@ -39,7 +39,8 @@ struct Note {
 #[derive(Debug)]
 pub(super) struct Full;
 
-/// Segments of an owner that have free places, for each class. The last is the one to use; some may have none any more, or be another's.
+/// Segments of an owner that have free places, for each class. The last is the one to use; some may have none
+/// any more, or be another's.
 pub(super) struct Shelves([Vec<u32>; CLASSES]);
 
 impl Default for Shelves {
@@ -229,7 +230,8 @@ impl Arena {
         self.limbo.push(address);
     }
 
-    /// Nobody reads what was given back before the sequence turned. `with_shelves` calls with those of an owner.
+    /// Nobody reads what was given back before the sequence turned. `with_shelves` calls with those of an
+    /// owner.
     pub(super) fn turned(&mut self, mut with_shelves: impl FnMut(Owner, &mut dyn FnMut(&mut Shelves))) {
         let mut limbo = std::mem::take(&mut self.limbo);
         for address in limbo.drain(..) {
@@ -274,7 +276,8 @@ impl Arena {
         }
     }
 
-    /// All segments of a mapping that is gone are nobody's. No reader can be in it, as the sequence has turned.
+    /// All segments of a mapping that is gone are nobody's. No reader can be in it, as the sequence has
+    /// turned.
     pub(super) fn forsake(&mut self, mapping: u32) {
         for (segment, note) in self.notes.iter_mut().enumerate() {
             match note.owner {

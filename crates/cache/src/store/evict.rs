@@ -1,5 +1,6 @@
-//! Room for what is new. Bounded mappings are gone through segment by segment, as the hand of a clock: rows that nobody has read since
-//! the last round are evicted, and after a few segments everything in one, so that there is room for rows of another size, too.
+//! Room for what is new. Bounded mappings are gone through segment by segment, as the hand of a clock: rows
+//! that nobody has read since the last round are evicted, and after a few segments everything in one, so that
+//! there is room for rows of another size, too.
 
 use std::sync::Arc;
 

@@ -1,8 +1,9 @@
-//! Which entries a key may have: linear hashing. Buckets are lines of eight entries; where they do not suffice the last word links to a
-//! further line. The table grows by one bucket at a time.
+//! Which entries a key may have: linear hashing. Buckets are lines of eight entries; where they do not
+//! suffice the last word links to a further line. The table grows by one bucket at a time.
 //!
-//! Readers go through a bucket without any lock. An entry is one word, so each is read whole; but while a bucket is divided an entry
-//! may be passed by. So a reader who found nothing looks whether buckets were changed meanwhile (`shape`), and if so, again.
+//! Readers go through a bucket without any lock. An entry is one word, so each is read whole; but while a
+//! bucket is divided an entry may be passed by. So a reader who found nothing looks whether buckets were
+//! changed meanwhile (`shape`), and if so, again.
 
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
@@ -65,7 +66,8 @@ impl Index {
         }
     }
 
-    /// All entries of the bucket at a point: hashes in the order of their reversed bits. Returns the bits that the bucket takes of them.
+    /// All entries of the bucket at a point: hashes in the order of their reversed bits. Returns the bits
+    /// that the bucket takes of them.
     pub(super) fn each_at(&self, point: u64, mut each: impl FnMut(Entry)) -> Result<u32, Moved> {
         let shape = self.shape.load(Ordering::Acquire);
         let (bucket, bits) = bucket_of(point.reverse_bits(), self.buckets.load(Ordering::Acquire));

@@ -1,9 +1,10 @@
 //! The readers' side.
 //!
-//! The sequence is odd for the three stores in which a transaction becomes visible, and another number after them. A reader notes it,
-//! reads, and looks whether it is the same: then nothing that it can have come across was given to somebody else meanwhile, and
-//! what it read is the state after the last transaction. Nothing else that the writer does disturbs it: changes of a transaction that is
-//! not committed are in forks, whose old side it takes.
+//! The sequence is odd for the three stores in which a transaction becomes visible, and another number after
+//! them. A reader notes it, reads, and looks whether it is the same: then nothing that it can have come
+//! across was given to somebody else meanwhile, and what it read is the state after the last transaction.
+//! Nothing else that the writer does disturbs it: changes of a transaction that is not committed are in
+//! forks, whose old side it takes.
 
 use std::cell::RefCell;
 use std::hash::{BuildHasher, Hasher};
@@ -30,9 +31,9 @@ const SCAN_BUCKETS: usize = 16;
 const CURSOR_SHIFT: u32 = 16;
 
 thread_local! {
-    /// The root that this thread has read last, with its store's number and its own. To count references to it would cost every read two
-    /// locked instructions, which wait for all loads before them. So the memory of a mapping that was closed is given back when all
-    /// threads have read something else.
+    /// The root that this thread has read last, with its store's number and its own. To count references to
+    /// it would cost every read two locked instructions, which wait for all loads before them. So the memory
+    /// of a mapping that was closed is given back when all threads have read something else.
     static KEPT: RefCell<Kept> = const { RefCell::new(Kept { number: (0, 0), root: None }) };
 }
 
@@ -159,10 +160,11 @@ impl Store {
             .unwrap_or(Found::Busy)
     }
 
-    /// Reads several keys of one state. `look` may be called several times, and only its last result counts; where it
-    /// gets [`Found::Busy`] it should return at once, no matter what.
+    /// Reads several keys of one state. `look` may be called several times, and only its last result counts;
+    /// where it gets [`Found::Busy`] it should return at once, no matter what.
     ///
-    /// `look` should be short, some milliseconds at most: after a few tries it keeps the writer from committing.
+    /// `look` should be short, some milliseconds at most: after a few tries it keeps the writer from
+    /// committing.
     ///
     /// # Errors
     /// [`NotRead::Busy`].
@@ -170,8 +172,9 @@ impl Store {
         self.undisturbed(SNAPSHOT_TRIES, |view| Some(look(view)))
     }
 
-    /// Calls `each` with `count` rows or a few more, and returns where to go on: 0 at the end. Begins at 0; cursors are below 2^48. A row
-    /// that is there from the beginning of a scan to its end is seen, perhaps twice, whatever happens to others.
+    /// Calls `each` with `count` rows or a few more, and returns where to go on: 0 at the end. Begins at 0;
+    /// cursors are below 2^48. A row that is there from the beginning of a scan to its end is seen, perhaps
+    /// twice, whatever happens to others.
     ///
     /// # Errors
     /// The mapping cannot be read now.
@@ -202,8 +205,9 @@ impl Store {
         Ok(point >> CURSOR_SHIFT)
     }
 
-    /// The key of some row, chosen by `random`, replaces what is in `key`. Where rows are gone most buckets are empty: `look_on` is told of
-    /// each that is looked at, with the bytes of the rows there, and ends the search with false ([`Found::Missing`]).
+    /// The key of some row, chosen by `random`, replaces what is in `key`. Where rows are gone most buckets
+    /// are empty: `look_on` is told of each that is looked at, with the bytes of the rows there, and ends the
+    /// search with false ([`Found::Missing`]).
     pub fn random_key(
         &self,
         mapping: MappingId,
@@ -259,8 +263,8 @@ impl Store {
         Version(self.committed.load(Ordering::Acquire))
     }
 
-    /// Before the server is asked for rows that are missing: `version` is that of [`Applied`](crate::coherence::Applied).
-    /// `None` where the mapping is closed or whole.
+    /// Before the server is asked for rows that are missing: `version` is that of
+    /// [`Applied`](crate::coherence::Applied). `None` where the mapping is closed or whole.
     pub fn fill_begin(&self, mapping: MappingId, version: Version) -> Option<FillTicket> {
         let opening = self.with_root(|root| {
             let table = root.table(mapping).filter(|table| table.mode == Mode::Bounded);

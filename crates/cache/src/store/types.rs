@@ -1,7 +1,7 @@
 //! The words of the store's interface.
 
-/// Which mapping: numbers given by whoever makes mappings. The store allows that one is used again after it was closed; the feed never
-/// does that, so that whoever remembers one does not get another mapping's rows.
+/// Which mapping: numbers given by whoever makes mappings. The store allows that one is used again after it
+/// was closed; the feed never does that, so that whoever remembers one does not get another mapping's rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MappingId(pub u32);
 
@@ -9,8 +9,8 @@ impl MappingId {
     /// How many slots there are.
     pub const SLOTS: u32 = 1 << 12;
 
-    /// A small number, from 1 to `SLOTS` - 2, that no other mapping has at the same time: for cursors, which have little room. Later it
-    /// is another's.
+    /// A small number, from 1 to `SLOTS` - 2, that no other mapping has at the same time: for cursors, which
+    /// have little room. Later it is another's.
     #[must_use]
     pub fn slot(self) -> u32 {
         self.0 % Self::SLOTS
@@ -26,8 +26,8 @@ pub struct Version(pub u64);
 pub enum Mode {
     /// All rows: a key that is not here does not exist. Where memory ends the mapping is closed.
     Whole,
-    /// The rows that were asked for, as long as there is room: a key that is not here may exist. A change of a row
-    /// that is not here leaves nothing behind.
+    /// The rows that were asked for, as long as there is room: a key that is not here may exist. A change of
+    /// a row that is not here leaves nothing behind.
     Bounded,
 }
 
@@ -40,7 +40,8 @@ pub enum Found {
     Absent,
     /// Nothing is known ([`Mode::Bounded`]): the server has to be asked.
     Missing,
-    /// Rows changed again and again while they were read. Try again a moment later, after a turn of the runtime.
+    /// Rows changed again and again while they were read. Try again a moment later, after a turn of the
+    /// runtime.
     Busy,
     /// The mapping is not served now.
     Closed,

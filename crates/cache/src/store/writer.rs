@@ -1,7 +1,8 @@
 //! The writer's side: mappings and transactions.
 //!
-//! A change of a transaction makes a fork of the key's entry: what it is when the transaction is committed, and what it is
-//! until then. So a commit is three stores, however large the transaction; afterwards forks are replaced by their new side.
+//! A change of a transaction makes a fork of the key's entry: what it is when the transaction is committed,
+//! and what it is until then. So a commit is three stores, however large the transaction; afterwards forks
+//! are replaced by their new side.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
@@ -53,7 +54,8 @@ pub(super) struct Opened {
     pub(super) directories: u64,
     /// Segments of buckets, and of further lines.
     pub(super) segments: [usize; 2],
-    /// The last transactions that changed keys of these hashes, from the one on that opened or truncated it. Only in [`Mode::Bounded`].
+    /// The last transactions that changed keys of these hashes, from the one on that opened or truncated it.
+    /// Only in [`Mode::Bounded`].
     changed: Box<[u64]>,
 }
 
@@ -187,7 +189,8 @@ impl Writer {
         self.account();
     }
 
-    /// Drops all rows of a mapping at once, as TRUNCATE does: a transaction of its own. It is served as before.
+    /// Drops all rows of a mapping at once, as TRUNCATE does: a transaction of its own. It is served as
+    /// before.
     pub fn truncate(&mut self, mapping: MappingId) -> Version {
         let Some(opened) = self.opened(mapping) else {
             return self.commit();
@@ -217,7 +220,8 @@ impl Writer {
         self.rollback();
     }
 
-    /// The row of a key is this one. Visible after [`commit`](Writer::commit). Nothing happens where the mapping is closed.
+    /// The row of a key is this one. Visible after [`commit`](Writer::commit). Nothing happens where the
+    /// mapping is closed.
     ///
     /// # Errors
     /// The mapping is closed now, and the transaction goes on without it.
@@ -323,7 +327,8 @@ impl Writer {
         self.account();
     }
 
-    /// Keeps what the server said about a key: its row, or that there is none. Visible at once. It may be called within a transaction.
+    /// Keeps what the server said about a key: its row, or that there is none. Visible at once. It may be
+    /// called within a transaction.
     pub fn fill(&mut self, ticket: &FillTicket, key: &[u8], row: Option<&[u8]>) -> Filled {
         let (mapping, hash) = (ticket.mapping, self.store.hash(key));
         let Some(opened) = self.opened(mapping) else {
@@ -375,8 +380,8 @@ impl Writer {
         self.store.set_root(self.root());
     }
 
-    /// Turns the sequence, with `flip` while it is odd: this is all that readers can be disturbed by. Then what was given
-    /// back is free.
+    /// Turns the sequence, with `flip` while it is odd: this is all that readers can be disturbed by. Then
+    /// what was given back is free.
     pub(super) fn turn(&mut self, flip: impl FnOnce(&Store)) {
         {
             let _gate = self.store.gate.write().unwrap_or_else(PoisonError::into_inner);

@@ -5,7 +5,8 @@ use std::task::{Context, Poll, Waker};
 
 use super::lock;
 
-/// Bytes of keys, with what keeping one takes, that wait for a client. With more it is told to forget everything.
+/// Bytes of keys, with what keeping one takes, that wait for a client. With more it is told to forget
+/// everything.
 const MAIL_MAX: usize = 64 * 1024;
 /// What keeping a key takes besides its bytes.
 const KEY_COST: usize = 32;

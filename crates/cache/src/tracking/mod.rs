@@ -1,23 +1,27 @@
-//! Which clients keep values of which keys themselves, so that they are told when a row changes (`CLIENT TRACKING`).
+//! Which clients keep values of which keys themselves, so that they are told when a row changes
+//! (`CLIENT TRACKING`).
 //!
-//! Workers put in what a client is about to read ([`Tracker::reads`]), the feed takes out what has changed ([`Touched`]), and what is
-//! taken out goes into the client's [`mailbox`], which its connection empties behind a reply.
+//! Workers put in what a client is about to read ([`Tracker::reads`]), the feed takes out what has changed
+//! ([`Touched`]), and what is taken out goes into the client's [`mailbox`], which its connection empties
+//! behind a reply.
 //!
 //! # Why no change is missed
 //!
-//! The reader remembers the key, then reads. The feed makes a change visible (commit, then [`Applied`](crate::coherence::Applied), by
-//! which answers of the primary are judged), then takes the key out. Both hold the lock of the key's shard for a moment. If the reader
-//! was there first, the feed finds the key, and the client is told. If the feed was there first, the reader reads what the feed made visible
-//! before, or something newer. In both cases the client does not end with an older value without being told, because a
-//! connection empties its mailbox only between two requests: what was put there during a request is told behind its reply.
+//! The reader remembers the key, then reads. The feed makes a change visible (commit, then
+//! [`Applied`](crate::coherence::Applied), by which answers of the primary are judged), then takes the key
+//! out. Both hold the lock of the key's shard for a moment. If the reader was there first, the feed finds the
+//! key, and the client is told. If the feed was there first, the reader reads what the feed made visible
+//! before, or something newer. In both cases the client does not end with an older value without being told,
+//! because a connection empties its mailbox only between two requests: what was put there during a request is
+//! told behind its reply.
 //!
-//! The same holds for mappings that are closed: the feed takes their keys out, and nothing is remembered of a mapping that is not open.
-//! The client is told at once instead.
+//! The same holds for mappings that are closed: the feed takes their keys out, and nothing is remembered of a
+//! mapping that is not open. The client is told at once instead.
 //!
-//! While nobody tracks, the feed notes nothing but that it did not; it looks once a transaction whether somebody does. A client that begins
-//! counts itself, and the feed looks at the count again after it has made changes visible, with a fence between the two on
-//! either side: so either the feed sees the client, and has it forget everything if it did not note all changes, or the client sees the
-//! changes.
+//! While nobody tracks, the feed notes nothing but that it did not; it looks once a transaction whether
+//! somebody does. A client that begins counts itself, and the feed looks at the count again after it has made
+//! changes visible, with a fence between the two on either side: so either the feed sees the client, and has
+//! it forget everything if it did not note all changes, or the client sees the changes.
 
 mod mailbox;
 mod table;
@@ -97,7 +101,8 @@ impl Tracking {
         })
     }
 
-    /// A client begins to track. With `prefixes` it is told of these keys, else of those that it says it [`reads`](Tracker::reads).
+    /// A client begins to track. With `prefixes` it is told of these keys, else of those that it says it
+    /// [`reads`](Tracker::reads).
     pub(crate) fn begin(self: &Arc<Self>, prefixes: Option<Prefixes>) -> Tracker {
         let mailbox = Arc::<Mailbox>::default();
         let mut clients = self.clients();
@@ -111,7 +116,8 @@ impl Tracking {
         clients.all.insert(number, client);
         drop(clients);
         self.active.fetch_add(1, Ordering::Relaxed);
-        // See the module: what the client reads from here on is not older than what the feed showed before it saw the count.
+        // See the module: what the client reads from here on is not older than what the feed showed before it
+        // saw the count.
         fence(Ordering::SeqCst);
         Tracker {
             tracking: Arc::clone(self),

@@ -290,7 +290,8 @@ fn prefixes_are_told_of_keys_that_nobody_has_read() {
     );
 }
 
-/// Clients read and keep values while the feed changes them. Whenever all is quiet, what they keep is what there is.
+/// Clients read and keep values while the feed changes them. Whenever all is quiet, what they keep is what
+/// there is.
 #[test]
 fn nobody_keeps_an_old_value() {
     const CLIENTS: usize = 3;

@@ -101,7 +101,8 @@ fn write(sandbox: &Arc<Sandbox>, seed: u64, stop: &Arc<AtomicBool>) -> std::thre
     })
 }
 
-/// A transaction is sent before it is visible: here it waits for the acknowledgement of a replica that does not exist.
+/// A transaction is sent before it is visible: here it waits for the acknowledgement of a replica that does
+/// not exist.
 fn what_is_not_visible_yet_is_waited_for(kind: Kind) {
     let fed = Fed::start(
         Wishes::of(kind),
@@ -142,7 +143,8 @@ fn what_is_not_visible_yet_is_waited_for(kind: Kind) {
     other.assert_same("t", SELECT);
 }
 
-/// The same where transactions have no GTIDs any more, and the stream began while they had: in the middle of the log, or the server would end it.
+/// The same where transactions have no GTIDs any more, and the stream began while they had: in the middle of
+/// the log, or the server would end it.
 #[test]
 fn mysql_gives_no_gtids_any_more() {
     let mapping = |name: &str| string(name, "test.t", &["id"], "c");

@@ -1,4 +1,5 @@
-//! While nobody listens the log begins anew, and comes to where it was before, with as many transactions, of the same lengths.
+//! While nobody listens the log begins anew, and comes to where it was before, with as many transactions, of
+//! the same lengths.
 
 use sandbox::Kind;
 

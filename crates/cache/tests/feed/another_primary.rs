@@ -127,7 +127,8 @@ fn a_replica_that_lacks_something_means_a_copy(kind: Kind) {
     fed.assert_same_as(1, "t", SELECT);
 }
 
-/// It was changed by itself, and then by what it replicates. Its log has the former, which the feed has not seen, before the latter.
+/// It was changed by itself, and then by what it replicates. Its log has the former, which the feed has not
+/// seen, before the latter.
 fn a_replica_with_changes_of_its_own_means_a_copy(kind: Kind) {
     let fed = start(kind);
     let own = match kind {

@@ -93,7 +93,8 @@ fn alter_gives_it_another_shape(kind: Kind) {
     until_waiting(&fed, "no unique index");
 }
 
-/// A statement is in the binary log before the server goes by the definition that it makes: here a while before.
+/// A statement is in the binary log before the server goes by the definition that it makes: here a while
+/// before.
 #[test]
 fn mysql_logs_a_definition_before_it_shows_it() {
     let mut wishes = Wishes::of(Kind::Mysql);

@@ -199,7 +199,8 @@ fn a_log_that_begins_anew_means_a_copy(kind: Kind) {
     fed.assert_same("t", SELECT);
 }
 
-/// Those who look whether the log is the same make another connection now and then, and keep the one that they have where they cannot.
+/// Those who look whether the log is the same make another connection now and then, and keep the one that
+/// they have where they cannot.
 #[test]
 fn a_log_that_begins_anew_is_seen_by_who_cannot_connect_any_more() {
     let mut wishes = Wishes::of(Kind::Mysql);

@@ -10,7 +10,8 @@ const TABLE: &str =
     "CREATE TABLE t (id INT PRIMARY KEY, c VARCHAR(60)); INSERT INTO t VALUES (1, 'one'), (2, 'two')";
 const SELECT: &str = "SELECT id, c FROM t";
 
-/// MariaDB 11: ALTER in two parts, in the middle of which others write; and transactions that become a file of their own.
+/// MariaDB 11: ALTER in two parts, in the middle of which others write; and transactions that become a file
+/// of their own.
 #[test]
 fn mariadb_11_alters_online_and_logs_large_transactions_as_files() {
     let mut wishes = Wishes::of(Kind::Mariadb);
@@ -92,7 +93,8 @@ fn mariadb_is_not_strict_any_more() {
     assert_eq!(fed.copies(), 1, "nothing was copied again");
 }
 
-/// MySQL: a table and its rows in one transaction, columns that nobody sees, a column that is added in no time.
+/// MySQL: a table and its rows in one transaction, columns that nobody sees, a column that is added in no
+/// time.
 #[test]
 fn mysql_makes_columns_and_tables_in_special_ways() {
     let sql = "CREATE TABLE t (id INT PRIMARY KEY, c VARCHAR(60), INDEX ((LENGTH(c) + 1)), INDEX ((UPPER(c)))); \

@@ -7,7 +7,8 @@ use crate::fed::{Fed, Wishes, on_both, string};
 
 on_both! { each_way_to_change_rows each_way_to_change_tables }
 
-/// A table with triggers, one whose keys are the same in several ways, one in partitions; and what changes them.
+/// A table with triggers, one whose keys are the same in several ways, one in partitions; and what changes
+/// them.
 const TABLES: &str = "
     CREATE TABLE t (id INT PRIMARY KEY, c VARCHAR(60), n INT NOT NULL DEFAULT 7, at TIMESTAMP(2) NULL,
         g INT GENERATED ALWAYS AS (id * 2) VIRTUAL, UNIQUE (n)) CHARACTER SET utf8mb4;

@@ -67,8 +67,8 @@ fn texts(stage: &Stage) {
         answered(&mut direct, &mut through, "SELECT ts, t.* FROM t WHERE id=-3");
         let zone = "SET time_zone='SYSTEM'";
         assert_eq!(direct.sql(zone), through.sql(zone));
-        // In mode split an older client is not told of warnings and the like before the rows: newer answers, which it is
-        // made of, have no such place.
+        // In mode split an older client is not told of warnings and the like before the rows: newer answers,
+        // which it is made of, have no such place.
         let left = if form.contains(C::DEPRECATE_EOF) {
             LEFT
         } else {
@@ -246,7 +246,8 @@ fn executions(stage: &Stage) {
     }
 }
 
-/// Executions that are no lookups leave a session in which lookups are answered, however long they are and by whichever name.
+/// Executions that are no lookups leave a session in which lookups are answered, however long they are and by
+/// whichever name.
 fn executions_unseen(stage: &Stage) {
     const LAST: u32 = u32::MAX;
     let lookup = query("SELECT c FROM t WHERE id=1");

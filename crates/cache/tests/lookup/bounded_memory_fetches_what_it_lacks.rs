@@ -1,5 +1,5 @@
-//! With `mode = "bounded"` lookups are answered by rows of memory and, where it does not have them, by rows of the primary: by
-//! those of now, either way.
+//! With `mode = "bounded"` lookups are answered by rows of memory and, where it does not have them, by rows
+//! of the primary: by those of now, either way.
 
 use mysql_wire::Capabilities as C;
 use sandbox::Kind;

@@ -1,4 +1,5 @@
-//! Whatever a session has set, holds or asks in another way: its answers are those of the server, byte for byte.
+//! Whatever a session has set, holds or asks in another way: its answers are those of the server, byte for
+//! byte.
 
 use mysql_wire::Capabilities as C;
 

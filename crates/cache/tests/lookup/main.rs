@@ -1,4 +1,5 @@
-//! Point lookups on real servers: what a client gets through a gateway is what the server says itself, byte for byte.
+//! Point lookups on real servers: what a client gets through a gateway is what the server says itself, byte
+//! for byte.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test")]
 

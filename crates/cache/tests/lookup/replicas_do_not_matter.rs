@@ -1,4 +1,5 @@
-//! In mode `split` reads go to replicas, but lookups that are not known yet go to the primary: they are learned of all the same.
+//! In mode `split` reads go to replicas, but lookups that are not known yet go to the primary: they are
+//! learned of all the same.
 
 use mysql_wire::Capabilities as C;
 use sandbox::Kind;

@@ -1,4 +1,5 @@
-//! A server keeps some rights of a session from its login on: what one session may read another of the same user may not.
+//! A server keeps some rights of a session from its login on: what one session may read another of the same
+//! user may not.
 
 use mysql_wire::{Capabilities as C, Command};
 use sandbox::Kind;

@@ -1,5 +1,5 @@
-//! Rules on statements, as every configuration has them that comes from another gateway, keep no lookup from memory that they do not
-//! match, or only send to the replicas.
+//! Rules on statements, as every configuration has them that comes from another gateway, keep no lookup from
+//! memory that they do not match, or only send to the replicas.
 
 use mysql_wire::Capabilities as C;
 use sandbox::Kind;

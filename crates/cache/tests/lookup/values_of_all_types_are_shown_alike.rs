@@ -1,5 +1,5 @@
-//! Columns of all types, with the values at their edges, in the text and in the binary protocol: from rows that came by the binary log,
-//! from those that were copied, and from those that were fetched.
+//! Columns of all types, with the values at their edges, in the text and in the binary protocol: from rows
+//! that came by the binary log, from those that were copied, and from those that were fetched.
 
 use cache::feed::MAPPING_TABLES;
 use mysql_wire::Capabilities as C;

@@ -1,5 +1,5 @@
-//! A lookup that was answered from memory leaves behind what it would have left behind on the server; and in the middle of
-//! something it is the server's.
+//! A lookup that was answered from memory leaves behind what it would have left behind on the server; and in
+//! the middle of something it is the server's.
 
 use mysql_wire::{Capabilities as C, Command};
 

@@ -1,4 +1,5 @@
-//! The address stays, and the machine behind it changes, as with a proxy or a service of Kubernetes. Connections that are there go on.
+//! The address stays, and the machine behind it changes, as with a proxy or a service of Kubernetes.
+//! Connections that are there go on.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -139,7 +140,8 @@ async fn ask_on_all(served: &Served) {
     }
 }
 
-/// Each of them leads to the machine that the feed has left, and would be given up more slowly than the one before.
+/// Each of them leads to the machine that the feed has left, and would be given up more slowly than the one
+/// before.
 fn readers_leave_it_with_all_their_connections(kind: Kind) {
     let [sandbox, other] = two(kind);
     let proxy = Proxy::start(sandbox.primary().port());

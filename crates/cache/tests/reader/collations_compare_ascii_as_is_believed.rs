@@ -1,5 +1,5 @@
-//! What is known of collations by their names, held against the servers: every pair of words of printable ASCII is the same key for
-//! both or for neither.
+//! What is known of collations by their names, held against the servers: every pair of words of printable
+//! ASCII is the same key for both or for neither.
 
 use std::collections::BTreeSet;
 

@@ -67,8 +67,8 @@ fn of_a_server_that_has_no_gtids_yet() {
     });
 }
 
-/// A transaction is in the binary log before it is visible: here it waits for the acknowledgement of a replica that does not exist. Without a
-/// GTID nothing says whether a SELECT has seen it.
+/// A transaction is in the binary log before it is visible: here it waits for the acknowledgement of a
+/// replica that does not exist. Without a GTID nothing says whether a SELECT has seen it.
 #[test]
 fn of_a_server_that_gives_no_gtids_any_more() {
     let sql = "CREATE TABLE test.t (id INT PRIMARY KEY, v INT); INSERT INTO test.t VALUES (1, 10), (2, 20)";

@@ -74,7 +74,8 @@ fn in_gtid_strict_mode_until_it_is_switched_off() {
     );
 }
 
-/// Its positions are smaller than those that were applied. MariaDB does not begin it anew while somebody follows it.
+/// Its positions are smaller than those that were applied. MariaDB does not begin it anew while somebody
+/// follows it.
 #[test]
 fn in_a_log_that_begins_anew() {
     served(

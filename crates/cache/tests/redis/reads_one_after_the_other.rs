@@ -58,7 +58,8 @@ fn they_see_every_write() {
     });
 }
 
-/// How many probes it took. Where a probe takes long, on a busy machine, a wait at a gate is given up: then it is more.
+/// How many probes it took. Where a probe takes long, on a busy machine, a wait at a gate is given up: then
+/// it is more.
 fn probes_of(stage: &Stage, requests: impl FnOnce()) -> u64 {
     let before = probes(stage);
     requests();
@@ -147,7 +148,8 @@ fn without_a_primary_they_fail_with_a_reason_and_go_on_later() {
     client.expect(&[("GET words@1", "one")]);
 }
 
-/// What a wait at a gate was for is what rang. A request that comes later is no older than that only where it is the same.
+/// What a wait at a gate was for is what rang. A request that comes later is no older than that only where it
+/// is the same.
 #[test]
 fn bytes_that_are_no_request_are_not_waited_for_in_the_place_of_one() {
     let stage = Stage::start(Kind::Mariadb, "strong_wait = \"300ms\"", "");
@@ -159,7 +161,8 @@ fn bytes_that_are_no_request_are_not_waited_for_in_the_place_of_one() {
             let reply = client.reply();
             assert!(reply.contains("ERR request of more than"), "{reply}");
         }
-        // Time for a probe. Without enough of it nothing is granted that could be wrong, and the reply is the same.
+        // Time for a probe. Without enough of it nothing is granted that could be wrong, and the reply is the
+        // same.
         sleep(Duration::from_millis(50));
         stage.sandbox.primary().kill9().unwrap();
         let reply = client.ask("GET words@1");

@@ -54,7 +54,8 @@ fn rows_that_are_not_in_memory_are_asked_for_in_bounded_mode() {
     assert_eq!(client.ask("MGET words@1 words@3"), "[two three]");
 }
 
-/// A row that memory does not have comes before a table of which nobody knows yet whether the user may read it.
+/// A row that memory does not have comes before a table of which nobody knows yet whether the user may read
+/// it.
 #[test]
 fn rows_of_several_tables_are_asked_for_with_one_question() {
     let stage = Stage::start(Kind::Mariadb, "mode = \"bounded\"", "");

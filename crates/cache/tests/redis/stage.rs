@@ -77,7 +77,8 @@ LISTENER
 "#;
 
 impl Stage {
-    /// `mode`: further options of `[cache]`; `listener`: of the listener. Files of certificates are in `FOLDER`.
+    /// `mode`: further options of `[cache]`; `listener`: of the listener. Files of certificates are in
+    /// `FOLDER`.
     pub(crate) fn start(kind: Kind, mode: &str, listener: &str) -> Self {
         let sandbox = Sandbox::start(Spec::new(kind)).unwrap();
         sandbox.primary().sql(TABLES).unwrap();
@@ -202,7 +203,8 @@ impl Drop for Stage {
     }
 }
 
-/// A Redis client that shows replies in one line: strings as they are, `nil`, `(error …)`, `[a b]`, `{a b}` for maps.
+/// A Redis client that shows replies in one line: strings as they are, `nil`, `(error …)`, `[a b]`, `{a b}`
+/// for maps.
 pub(crate) struct Client<S = TcpStream>(pub(crate) BufReader<S>);
 
 pub(crate) type TlsStream = StreamOwned<ClientConnection, TcpStream>;

@@ -1,9 +1,9 @@
 //! From hostgroups to clusters.
 //!
-//! A hostgroup is a list of servers that somebody sends statements to. A cluster is all servers with the same data, and
-//! knows itself which of them is the primary. So a pair of writer and reader hostgroup is one cluster; a hostgroup that
-//! shares servers with a cluster, or gets statements of its users by rule, is a group in it; the rest is pieced
-//! together from who uses it.
+//! A hostgroup is a list of servers that somebody sends statements to. A cluster is all servers with the same
+//! data, and knows itself which of them is the primary. So a pair of writer and reader hostgroup is one
+//! cluster; a hostgroup that shares servers with a cluster, or gets statements of its users by rule, is a
+//! group in it; the rest is pieced together from who uses it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -340,8 +340,8 @@ fn columns_of_hostgroups(row: &Row, table: &str, writer: u64, notes: &mut Notes)
     Ok(())
 }
 
-/// One server for each address: connections of all its rows together, the weight of the row in `reader` if there is
-/// one, since weights are about reads here.
+/// One server for each address: connections of all its rows together, the weight of the row in `reader` if
+/// there is one, since weights are about reads here.
 fn merged<'l>(rows: impl Iterator<Item = &'l Listed>, reader: u64) -> Vec<Server> {
     let mut servers: Vec<Server> = Vec::new();
     for Listed {
@@ -409,7 +409,8 @@ fn founded(hostgroup: u64, listed: &[Listed], notes: &mut Notes) -> Cluster {
     }
 }
 
-/// Whether a cluster that is there already has all servers of a hostgroup: another choice of them, and no other data.
+/// Whether a cluster that is there already has all servers of a hostgroup: another choice of them, and no
+/// other data.
 fn is_part_of_one(hostgroup: u64, listed: &[Listed], clusters: &[Cluster]) -> bool {
     let knows = |cluster: &Cluster, row: &Listed| {
         cluster
@@ -423,8 +424,8 @@ fn is_part_of_one(hostgroup: u64, listed: &[Listed], clusters: &[Cluster]) -> bo
         .any(|cluster| rows().all(|row| knows(cluster, row)))
 }
 
-/// Finds a place for a hostgroup that founds no cluster: in a cluster that it shares a server with, in the first
-/// cluster when rules send to it, else as a cluster for copies, else nowhere.
+/// Finds a place for a hostgroup that founds no cluster: in a cluster that it shares a server with, in the
+/// first cluster when rules send to it, else as a cluster for copies, else nowhere.
 fn place(hostgroup: u64, listed: &[Listed], clusters: &mut Vec<Cluster>, uses: &Uses, notes: &mut Notes) {
     let rows = || listed.iter().filter(|row| row.hostgroup == hostgroup);
     let servers = merged(rows(), hostgroup);
@@ -489,7 +490,8 @@ fn place(hostgroup: u64, listed: &[Listed], clusters: &mut Vec<Cluster>, uses: &
     cluster.groups.insert(name, group);
 }
 
-/// A static cluster with one more hostgroup than that of its primary is the plain split: the group is its replicas.
+/// A static cluster with one more hostgroup than that of its primary is the plain split: the group is its
+/// replicas.
 fn settle_routes(cluster: &mut Cluster, notes: &mut Notes) {
     if cluster.topology != Topology::Static || cluster.groups.len() != 1 {
         return;

@@ -1,9 +1,10 @@
-//! What must hold of any file that is to be imported: the body of a fuzz target, here because it knows what that is.
+//! What must hold of any file that is to be imported: the body of a fuzz target, here because it knows what
+//! that is.
 
 use super::{ImportError, Imported, haproxy, proxysql};
 
-/// Imports a text. Panics where the same text gives two results, or where a result is neither a configuration nor said
-/// to need a hand.
+/// Imports a text. Panics where the same text gives two results, or where a result is neither a configuration
+/// nor said to need a hand.
 pub fn import_proxysql(data: &[u8]) {
     import(data, proxysql);
 }

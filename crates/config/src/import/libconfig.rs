@@ -1,7 +1,8 @@
 //! The file form of a ProxySQL configuration, in the syntax of libconfig.
 //!
-//! A setting at the top is a group (`mysql_variables = { … }`), a list of groups (`mysql_servers = ( { … }, … )`, a table
-//! with its rows), or a plain value that says nothing about routing. Read without recursion: there is nothing deeper.
+//! A setting at the top is a group (`mysql_variables = { … }`), a list of groups
+//! (`mysql_servers = ( { … }, … )`, a table with its rows), or a plain value that says nothing about routing.
+//! Read without recursion: there is nothing deeper.
 
 use super::dump::{Dump, ImportError, Row};
 

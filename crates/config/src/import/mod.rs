@@ -1,8 +1,8 @@
 //! Configurations of other gateways, turned into ours: a text in, a text and a list of what has no equal out.
 //!
-//! Nothing is guessed in silence. What is left out, and what means something a little different here, is in the list;
-//! a rule that would match more than it did there is written down as disabled. The result is as good as the list is
-//! read.
+//! Nothing is guessed in silence. What is left out, and what means something a little different here, is in
+//! the list; a rule that would match more than it did there is written down as disabled. The result is as
+//! good as the list is read.
 
 mod accounts;
 mod clusters;

@@ -22,8 +22,8 @@ pub(super) fn expression(text: &str, ignores_case: bool, is_digest: bool) -> Res
     Pattern::new(&text).map(|_| text)
 }
 
-/// An expression for normalised texts that have other spaces and no backticks: ProxySQL keeps `id=?` as it was written,
-/// ours is `id = ?`.
+/// An expression for normalised texts that have other spaces and no backticks: ProxySQL keeps `id=?` as it
+/// was written, ours is `id = ?`.
 fn loosened(pattern: &str) -> String {
     let mut out = String::new();
     let mut chars = pattern.chars().peekable();
@@ -122,8 +122,8 @@ fn copy_through(chars: &mut std::iter::Peekable<std::str::Chars<'_>>, ends: &[ch
     }
 }
 
-/// The network of a `client_addr`: an address, or one whose last parts are `%`. `Some(None)` is every address; `None` is
-/// something that no network is.
+/// The network of a `client_addr`: an address, or one whose last parts are `%`. `Some(None)` is every
+/// address; `None` is something that no network is.
 pub(super) fn network(address: &str) -> Option<Option<String>> {
     if address == "%" {
         return Some(None);

@@ -18,7 +18,8 @@ const ADMIN: &str = "127.0.0.1:6080";
 /// Tables in which nothing of the operator stands.
 const NOTHING_IN: [&str; 3] = ["mysql_collations", "global_settings", "sqlite_sequence"];
 
-/// Turns a configuration of ProxySQL into one of ours: the SQL text of its admin tables, or its `proxysql.cnf`.
+/// Turns a configuration of ProxySQL into one of ours: the SQL text of its admin tables, or its
+/// `proxysql.cnf`.
 ///
 /// # Errors
 /// The text is neither, or a table in it cannot be read.
@@ -104,7 +105,8 @@ fn something_else(text: &str) -> Option<&'static str> {
     )
 }
 
-/// Whether a text is SQL: a file of libconfig has no line that begins with one of these words, other than in a comment.
+/// Whether a text is SQL: a file of libconfig has no line that begins with one of these words, other than in
+/// a comment.
 fn is_sql(text: &str) -> bool {
     const WORDS: [&str; 9] = [
         "INSERT", "REPLACE", "CREATE", "UPDATE", "DELETE", "PRAGMA", "LOAD", "SAVE", "SET",

@@ -23,8 +23,8 @@ impl Listener {
         self.bind.to_string()
     }
 
-    /// Whether a `proxy_addr` and a `proxy_port` mean this one and nothing else: a listener for all addresses does not
-    /// tell them apart.
+    /// Whether a `proxy_addr` and a `proxy_port` mean this one and nothing else: a listener for all addresses
+    /// does not tell them apart.
     pub(super) fn is_at(&self, address: Option<&str>, port: Option<u64>) -> bool {
         match &self.bind {
             BindAddress::Tcp(bind) => {
@@ -36,7 +36,8 @@ impl Listener {
     }
 }
 
-/// All of ProxySQL's interfaces for the first cluster, and one more port for each other cluster that `has_users`.
+/// All of ProxySQL's interfaces for the first cluster, and one more port for each other cluster that
+/// `has_users`.
 pub(super) fn listeners(
     dump: &Dump,
     clusters: &[Cluster],

@@ -1,7 +1,7 @@
 //! From `mysql_query_rules` to `[[rule]]`.
 //!
-//! A condition that cannot be written down makes the rule disabled: without it the rule would match more than it did.
-//! An action that cannot is left out, and said.
+//! A condition that cannot be written down makes the rule disabled: without it the rule would match more than
+//! it did. An action that cannot is left out, and said.
 
 use std::time::Duration;
 
@@ -106,8 +106,8 @@ fn active(dump: &Dump) -> Result<Vec<&Row>, ImportError> {
     Ok(rows.into_iter().map(|(_, row)| row).collect())
 }
 
-/// Writes all rules: what holds for statements that no rule of ProxySQL matches comes first, since a later rule
-/// has the last word.
+/// Writes all rules: what holds for statements that no rule of ProxySQL matches comes first, since a later
+/// rule has the last word.
 pub(super) fn write(
     around: &Around<'_>,
     users: &[accounts::User<'_>],

@@ -1,8 +1,8 @@
-//! The SQL text of ProxySQL's tables, from `sqlite3 proxysql.db .dump`, from `mysqldump` of the admin interface, or
-//! written by hand for it.
+//! The SQL text of ProxySQL's tables, from `sqlite3 proxysql.db .dump`, from `mysqldump` of the admin
+//! interface, or written by hand for it.
 //!
-//! Understood are `CREATE TABLE` (for the order of columns), `INSERT`, `REPLACE`, and what sets a global variable. What
-//! else would change a table is kept as not understood; the rest is passed over.
+//! Understood are `CREATE TABLE` (for the order of columns), `INSERT`, `REPLACE`, and what sets a global
+//! variable. What else would change a table is kept as not understood; the rest is passed over.
 
 use std::collections::BTreeMap;
 
@@ -217,7 +217,8 @@ struct Reader<'t> {
     at: usize,
     /// The line of `at`.
     line: usize,
-    /// `\` in a text makes something else of the character after it: in dumps of `mysqldump`, not in those of sqlite.
+    /// `\` in a text makes something else of the character after it: in dumps of `mysqldump`, not in those of
+    /// sqlite.
     has_escapes: bool,
     peeked: Option<Token>,
 }
@@ -302,8 +303,8 @@ impl<'t> Reader<'t> {
         }
     }
 
-    /// A literal; `None` is NULL. `char`, `replace` and `unistr` are there because sqlite writes texts of several lines
-    /// with them; `unhex` since ProxySQL's manual gives hashes of passwords by it.
+    /// A literal; `None` is NULL. `char`, `replace` and `unistr` are there because sqlite writes texts of
+    /// several lines with them; `unhex` since ProxySQL's manual gives hashes of passwords by it.
     fn value(&mut self, depth: usize) -> Result<Option<String>, ImportError> {
         let word = match self.next()? {
             Token::Text(text) | Token::Quoted(text) => return Ok(Some(text)),
@@ -402,7 +403,8 @@ impl<'t> Reader<'t> {
         ))
     }
 
-    /// Passes over white space and comments; what stands in a version comment (`/*!40101 … */`) is a comment here.
+    /// Passes over white space and comments; what stands in a version comment (`/*!40101 … */`) is a comment
+    /// here.
     fn skip_blanks(&mut self) -> Result<(), ImportError> {
         loop {
             let rest = &self.text[self.at..];

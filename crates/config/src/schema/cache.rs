@@ -11,8 +11,8 @@ use crate::value::Value;
 use crate::zone_offset::ZoneOffset;
 
 section! {
-    /// Rows of chosen tables in memory, kept as they are on the primary by its binary log. They are read over the Redis
-    /// protocol (`protocol`) and by point lookups (`point_lookups`).
+    /// Rows of chosen tables in memory, kept as they are on the primary by its binary log. They are read over
+    /// the Redis protocol (`protocol`) and by point lookups (`point_lookups`).
     pub struct Cache {
         /// Name of the `[cluster.NAME]` whose rows they are.
         pub cluster: String = required, Restart;
@@ -20,8 +20,8 @@ section! {
         /// Most memory for rows and their index, of all mappings together.
         pub memory_max: ByteSize = default(ByteSize::gibibytes(1)) in ByteSize::mebibytes(1)..=ByteSize::gibibytes(65_536), Restart;
 
-        /// `whole`: every row of the mapped tables; a table that does not fit is not served. `bounded`: rows that were
-        /// asked for, those that were not used lately make room for others.
+        /// `whole`: every row of the mapped tables; a table that does not fit is not served. `bounded`: rows
+        /// that were asked for, those that were not used lately make room for others.
         pub mode: CacheMode = default(CacheMode::Whole), Restart;
 
         /// Time that a read waits until the memory is as new as its consistency demands. Then it fails.
@@ -33,28 +33,32 @@ section! {
         /// The time zone in which values of TIMESTAMP columns are shown over the Redis protocol.
         pub time_zone: ZoneOffset = default(ZoneOffset::UTC), Restart;
 
-        /// Keys of which is remembered that Redis clients keep them themselves (`CLIENT TRACKING`), those of two clients counted twice, and long ones
-        /// several times. Where there are more, some are forgotten, and their clients are told that they have changed.
+        /// Keys of which is remembered that Redis clients keep them themselves (`CLIENT TRACKING`), those of
+        /// two clients counted twice, and long ones several times. Where there are more, some are forgotten,
+        /// and their clients are told that they have changed.
         pub tracking_keys_max: u32 = default(1_000_000) unit "keys" in 1..=1_000_000_000, Restart;
 
         /// Rows that the first copy of a table reads with one statement.
         pub copy_chunk: u32 = default(5000) unit "rows" in 1..=1_000_000, Restart;
 
-        /// The number under which the gateway shows among the replicas of a server; no server and no other gateway may have it.
+        /// The number under which the gateway shows among the replicas of a server; no server and no other
+        /// gateway may have it.
         pub server_id: Option<u32> = default(None, "drawn at random at start") in Some(1)..=Some(u32::MAX), Restart;
 
-        /// Mappings are also read from the tables `forebay.string_containers` and `forebay.hash_containers` of the primary, and followed
-        /// there. Whoever may write to these tables says what is kept; who may read it is asked of the server in any case.
+        /// Mappings are also read from the tables `forebay.string_containers` and `forebay.hash_containers`
+        /// of the primary, and followed there. Whoever may write to these tables says what is kept; who may
+        /// read it is asked of the server in any case.
         pub mapping_tables: bool = default(false), Live;
 
-        /// The tables, and what of them is kept. A reload copies those that are new or changed; the others are served meanwhile.
+        /// The tables, and what of them is kept. A reload copies those that are new or changed; the others
+        /// are served meanwhile.
         pub mappings as "mapping": Vec<CacheMapping> = default(Vec::new()), Live;
     }
 
     /// The account that reads the binary log and the mapped tables.
     pub struct CacheAccount {
-        /// User name. It needs REPLICATION SLAVE, REPLICATION CLIENT (MariaDB: BINLOG MONITOR; also SLAVE MONITOR where
-        /// log_slave_updates is OFF) and SELECT on the mapped tables.
+        /// User name. It needs REPLICATION SLAVE, REPLICATION CLIENT (MariaDB: BINLOG MONITOR; also SLAVE
+        /// MONITOR where log_slave_updates is OFF) and SELECT on the mapped tables.
         pub user: String = required, Restart;
 
         /// Password of `user`; at most one of the three ways to give it.
@@ -78,8 +82,8 @@ section! {
         /// The table as `schema.table`.
         pub table: String = required, Live;
 
-        /// The columns that find a row: those of a unique index without NULL. In Redis keys their values stand in this order,
-        /// joined with `:`; a `:` or `\` inside one has a `\` before it.
+        /// The columns that find a row: those of a unique index without NULL. In Redis keys their values
+        /// stand in this order, joined with `:`; a `:` or `\` inside one has a `\` before it.
         pub key: Vec<String> = required, Live;
 
         /// The columns that are kept. `["*"]` is all of them, for `hash`.

@@ -20,32 +20,37 @@ section! {
         /// The name in `[cluster.NAME]`.
         pub name: String = internal(String::new()), Live;
 
-        /// The servers: addresses (port 3306 where none is given), or tables where a server needs more than that.
+        /// The servers: addresses (port 3306 where none is given), or tables where a server needs more than
+        /// that.
         pub servers: Vec<Server> = required, Live;
 
-        /// Further servers, named by SRV records in DNS: the records' name, or a table where that is not all. `servers` may be
-        /// empty then.
+        /// Further servers, named by SRV records in DNS: the records' name, or a table where that is not all.
+        /// `servers` may be empty then.
         pub srv: Option<Srv> = default(None), Live;
 
-        /// How it is known which server is the primary, and which servers there are: nothing but the list (`static`, with
-        /// the `role` of each server), or what the servers say.
+        /// How it is known which server is the primary, and which servers there are: nothing but the list
+        /// (`static`, with the `role` of each server), or what the servers say.
         pub topology: Topology = default(Topology::Static), Live;
 
-        /// What a server is matters to somebody: to a listener of mode `split`, to the cache, to copies of statements; or it is found out.
+        /// What a server is matters to somebody: to a listener of mode `split`, to the cache, to copies of
+        /// statements; or it is found out.
         pub uses_roles: bool = internal(true), Live;
 
-        /// Addresses (host, or host and port) that discovery leaves alone, whoever names them: a member that is to stay away.
+        /// Addresses (host, or host and port) that discovery leaves alone, whoever names them: a member that
+        /// is to stay away.
         pub discover_ignore formerly "ignore": Vec<ServerAddress> = default(Vec::new()), Live;
 
-        /// The account that asks the servers for their role, their lag and the other members. Health checks use it, too.
+        /// The account that asks the servers for their role, their lag and the other members. Health checks
+        /// use it, too.
         pub monitor: Option<Monitor> = default(None), Live;
 
         /// Who may log in at listeners of mode `split`: `"servers"`, or a table where that is not all.
         pub accounts: Accounts = default(Accounts::default()), Live;
 
-        /// Servers that take writes at the same time, where several can: with `galera`, and with `group-replication` where all
-        /// members are primaries. A session keeps to one of them, and its reads go to the others only as far as `primary_reads`
-        /// lets them. Not together with `read_consistency = "strong"`, nor with `[cache]`.
+        /// Servers that take writes at the same time, where several can: with `galera`, and with
+        /// `group-replication` where all members are primaries. A session keeps to one of them, and its reads
+        /// go to the others only as far as `primary_reads` lets them. Not together with
+        /// `read_consistency = "strong"`, nor with `[cache]`.
         pub max_writers: u32 = default(1) unit "servers" in 1..=64, Live;
 
         /// Time that a statement for the primary waits while there is none.
@@ -57,11 +62,12 @@ section! {
         /// `max_lag` is written, and is a limit.
         pub limits_lag: bool = internal(false), Live;
 
-        /// A replica with more transactions to apply gets no reads; with `group-replication` and `galera`, whose members count them. 0 is
-        /// no limit.
+        /// A replica with more transactions to apply gets no reads; with `group-replication` and `galera`,
+        /// whose members count them. 0 is no limit.
         pub max_transactions_behind: u32 = default(0) unit "transactions" in 0..=1_000_000_000, Live;
 
-        /// Galera: a donor, or a node that its operator has desynced, takes reads as others do, as far as it is not too far behind.
+        /// Galera: a donor, or a node that its operator has desynced, takes reads as others do, as far as it
+        /// is not too far behind.
         pub donor_reads: bool = default(false), Live;
 
         /// Time that a read waits for a replica to have what it must see, before it goes to the primary.
@@ -73,8 +79,9 @@ section! {
         /// Whether the primary takes its share of the reads while there are replicas.
         pub primary_reads: bool = default(false), Live;
 
-        /// Stored and loadable functions are known to leave nothing behind: they write nothing, take no user locks, make no temporary
-        /// tables and set no variables. Reads that call them go to replicas then, and they do not bind a session to its connection.
+        /// Stored and loadable functions are known to leave nothing behind: they write nothing, take no user
+        /// locks, make no temporary tables and set no variables. Reads that call them go to replicas then,
+        /// and they do not bind a session to its connection.
         pub trust_functions: bool = default(false), NewSessions;
 
         /// Servers that rules and hints can name together.
@@ -83,28 +90,31 @@ section! {
         /// The connections that sessions share in mode `split`.
         pub pool: Pool = default(Pool::default()), Live;
 
-        /// How a new session finds its server, among those that are up and not full, in modes `tcp` and `session`.
+        /// How a new session finds its server, among those that are up and not full, in modes `tcp` and
+        /// `session`.
         pub balance: Balance = default(Balance::LeastConnections), NewSessions;
 
         /// Time to establish a connection to a server, before the next server is tried.
         pub connect_timeout: Duration = default(secs(3)) in ms(1)..=minutes(10), NewSessions;
 
-        /// Time for a server to send its greeting and for each of its answers during a login. Where several do not greet one client,
-        /// the others have as much once more, all together.
+        /// Time for a server to send its greeting and for each of its answers during a login. Where several
+        /// do not greet one client, the others have as much once more, all together.
         pub login_timeout: Duration = default(secs(5)) in ms(10)..=hours(1), NewSessions;
 
-        /// A server that stops sending in the middle of a response is given up after this time. `0s` is never: a
-        /// slow statement looks the same.
+        /// A server that stops sending in the middle of a response is given up after this time. `0s` is
+        /// never: a slow statement looks the same.
         pub server_idle_timeout: Duration = default(Duration::ZERO) in Duration::ZERO..=days(365), NewSessions;
 
-        /// Time that a new session (in mode `split`, a statement) waits for a seat when every server is at its `max_connections`.
+        /// Time that a new session (in mode `split`, a statement) waits for a seat when every server is at
+        /// its `max_connections`.
         pub queue_timeout: Duration = default(secs(5)) in Duration::ZERO..=hours(1), NewSessions;
 
-        /// New sessions that wait for a seat at the same time; in mode `split` statements, for each server. One more is refused at once.
+        /// New sessions that wait for a seat at the same time; in mode `split` statements, for each server.
+        /// One more is refused at once.
         pub queue_max: u32 = default(1000) unit "sessions" in 0..=1_000_000, Live;
 
-        /// A server that came up gets its full share of new sessions (in mode `split`, of reads) only after this time, and a growing share
-        /// before. `0s` is at once.
+        /// A server that came up gets its full share of new sessions (in mode `split`, of reads) only after
+        /// this time, and a growing share before. `0s` is at once.
         pub slow_start: Duration = default(Duration::ZERO) in Duration::ZERO..=hours(24), Live;
 
         /// Time for the sessions of a server that was removed from the configuration to end by themselves.
@@ -116,27 +126,28 @@ section! {
         /// Silence after which TCP keepalive probes a server link. `0s` is off.
         pub keepalive: Duration = default(secs(60)) in Duration::ZERO..=hours(12), NewSessions;
 
-        /// TCP congestion control of connections to the servers. `auto`: the system's (`net.ipv4.tcp_congestion_control`); but where
-        /// that is `bbr` or another that paces, servers on this machine have `reno`, which costs less. `system`: the system's,
-        /// always. Or the name of one.
+        /// TCP congestion control of connections to the servers. `auto`: the system's
+        /// (`net.ipv4.tcp_congestion_control`); but where that is `bbr` or another that paces, servers on
+        /// this machine have `reno`, which costs less. `system`: the system's, always. Or the name of one.
         pub congestion: Congestion = default(Congestion::AUTO), NewSessions;
 
         /// How often host names are looked up again.
         pub dns_interval: Duration = default(secs(30)) in secs(1)..=days(1), Live;
 
-        /// Send a PROXY protocol header (v2) to the servers, which must expect it: with the client's address, and without any where
-        /// sessions share connections (mode `split`).
+        /// Send a PROXY protocol header (v2) to the servers, which must expect it: with the client's address,
+        /// and without any where sessions share connections (mode `split`).
         pub send_proxy: bool = default(false), NewSessions;
 
-        /// Compression of server links; `zlib` and `zstd` where the server can do it. Leave it off in front of MariaDB where
-        /// clients send files with LOAD DATA LOCAL in packets of 16 MiB and more: its servers (10.11.19) lose rows of such
-        /// packets under compression, whoever compresses.
+        /// Compression of server links; `zlib` and `zstd` where the server can do it. Leave it off in front
+        /// of MariaDB where clients send files with LOAD DATA LOCAL in packets of 16 MiB and more: its
+        /// servers (10.11.19) lose rows of such packets under compression, whoever compresses.
         pub compression: ServerCompression = default(ServerCompression::Off), NewSessions;
 
         /// The version in our greeting to clients.
         pub server_version: Option<String> = default(None, "the servers' own"), NewSessions;
 
-        /// Let a client's password travel in the clear (`mysql_clear_password`, `dialog`) on a plain server link, in mode `session`.
+        /// Let a client's password travel in the clear (`mysql_clear_password`, `dialog`) on a plain server
+        /// link, in mode `session`.
         pub allow_cleartext_passwords: bool = default(false), NewSessions;
 
         /// How the health of servers is found out.
@@ -148,8 +159,9 @@ section! {
 
     /// Servers that DNS names.
     pub struct Srv [short "name"] {
-        /// Name of the SRV records, in full: `_mysql._tcp.db.example.com`. They are looked up every `dns_interval`. A record's weight is
-        /// that of the server; those of another priority than the first are backups.
+        /// Name of the SRV records, in full: `_mysql._tcp.db.example.com`. They are looked up every
+        /// `dns_interval`. A record's weight is that of the server; those of another priority than the first
+        /// are backups.
         pub name: String = required, Live;
 
         /// The name server that is asked: IP address and port.
@@ -167,11 +179,12 @@ section! {
         /// The server in logs and metrics.
         pub name: String = default(String::new(), "the address with its port"), Live;
 
-        /// Share of new sessions (in mode `split`, of reads) in relation to the other servers. 0 is none: existing sessions go on.
+        /// Share of new sessions (in mode `split`, of reads) in relation to the other servers. 0 is none:
+        /// existing sessions go on.
         pub weight: u32 = default(1) in 0..=1_000_000, NewSessions;
 
-        /// Sessions (in mode `split`, connections) at the same time; 0 is no limit. Further ones go elsewhere, or wait when every
-        /// server is full.
+        /// Sessions (in mode `split`, connections) at the same time; 0 is no limit. Further ones go
+        /// elsewhere, or wait when every server is full.
         pub max_connections: u32 = default(0) unit "sessions" in 0..=10_000_000, Live;
 
         /// Used for new sessions (in mode `split`, for reads) only while no other server is available.
@@ -262,7 +275,8 @@ impl Cluster {
         self.topology != Topology::Static && self.monitor.as_ref().is_some_and(|monitor| monitor.discover)
     }
 
-    /// Whether discovery leaves this address alone, as it is written. A name that leads to it is another matter.
+    /// Whether discovery leaves this address alone, as it is written. A name that leads to it is another
+    /// matter.
     pub fn ignores(&self, address: &ServerAddress) -> bool {
         self.discover_ignore
             .iter()

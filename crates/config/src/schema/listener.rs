@@ -24,25 +24,28 @@ section! {
         /// What clients speak here. `redis`: they read the rows of `[cache]`.
         pub protocol: Protocol = default(Protocol::Mysql), NewSessions;
 
-        /// `tcp` passes bytes both ways and looks at none of them; `session` understands MySQL and keeps one server
-        /// connection per client session; `split` sends writes to the primary and reads to replicas, over connections that
-        /// sessions share.
+        /// `tcp` passes bytes both ways and looks at none of them; `session` understands MySQL and keeps one
+        /// server connection per client session; `split` sends writes to the primary and reads to replicas,
+        /// over connections that sessions share.
         pub mode: Mode = default(Mode::Session), NewSessions;
 
         /// Name of the `[cluster.NAME]` that serves the clients of this listener.
         pub cluster: String = default(String::new(), "required; with `protocol = \"redis\"` that of `[cache]`"), NewSessions;
 
-        /// How fresh reads on replicas are, in mode `split`. `eventual`: as fresh as the replica. `session`: a session sees its own
-        /// writes. `strong`: every session sees every write that was acknowledged before.
+        /// How fresh reads on replicas are, in mode `split`. `eventual`: as fresh as the replica. `session`:
+        /// a session sees its own writes. `strong`: every session sees every write that was acknowledged
+        /// before.
         pub read_consistency: ReadConsistency = default(ReadConsistency::Session), NewSessions;
 
-        /// Where reads of a transaction run that begins with a plain `BEGIN` or `START TRANSACTION`, in mode `split`. `primary`: on
-        /// the primary, as all of it. `replica`: on a replica up to the first statement that is no plain read, which begins the
-        /// transaction anew on the primary: the reads before it are from another server, whose data may be older.
+        /// Where reads of a transaction run that begins with a plain `BEGIN` or `START TRANSACTION`, in mode
+        /// `split`. `primary`: on the primary, as all of it. `replica`: on a replica up to the first
+        /// statement that is no plain read, which begins the transaction anew on the primary: the reads
+        /// before it are from another server, whose data may be older.
         pub transaction_reads: TransactionReads = default(TransactionReads::Primary), NewSessions;
 
-        /// How fresh rows from memory are: those of Redis clients and of `point_lookups`. `strong`: every read sees every write that
-        /// was acknowledged before. `session`: a session sees its own writes. `eventual`: what has arrived.
+        /// How fresh rows from memory are: those of Redis clients and of `point_lookups`. `strong`: every
+        /// read sees every write that was acknowledged before. `session`: a session sees its own writes.
+        /// `eventual`: what has arrived.
         pub lookup_consistency formerly "consistency": ReadConsistency = default(ReadConsistency::Strong), NewSessions;
 
         /// Answer a SELECT of one mapped row by its key from memory, in modes `session` and `split`.
@@ -51,50 +54,53 @@ section! {
         /// Client sessions of this listener; the limit of all listeners together stays in force.
         pub max_connections: Option<u32> = default(None) unit "sessions" in Some(1)..=Some(10_000_000), Live;
 
-        /// Connections that the kernel holds for us until they are accepted. The kernel caps it at `net.core.somaxconn`.
+        /// Connections that the kernel holds for us until they are accepted. The kernel caps it at
+        /// `net.core.somaxconn`.
         pub backlog: u32 = default(1024) unit "connections" in 1..=65_535, Restart;
 
-        /// TCP congestion control of client connections. `auto`: the system's (`net.ipv4.tcp_congestion_control`); but where that is
-        /// `bbr` or another that paces, clients on this machine have `reno`, which costs less. `system`: the system's, always. Or
-        /// the name of one.
+        /// TCP congestion control of client connections. `auto`: the system's
+        /// (`net.ipv4.tcp_congestion_control`); but where that is `bbr` or another that paces, clients on
+        /// this machine have `reno`, which costs less. `system`: the system's, always. Or the name of one.
         pub congestion: Congestion = default(Congestion::AUTO), NewSessions;
 
         /// Permissions of the socket file, in octal; for Unix sockets.
         pub unix_mode: FileMode = default(FileMode(0o666)), Restart;
 
-        /// Clients on a Unix socket of this listener (mode `session`) may log in to accounts that a server opens to the process at the other
-        /// end of *its* Unix socket (`unix_socket`, `auth_socket`): to the gateway's system user, whoever the client is. Otherwise
-        /// nobody may.
+        /// Clients on a Unix socket of this listener (mode `session`) may log in to accounts that a server
+        /// opens to the process at the other end of *its* Unix socket (`unix_socket`, `auth_socket`): to the
+        /// gateway's system user, whoever the client is. Otherwise nobody may.
         pub trust_unix_clients: bool = default(false), NewSessions;
 
-        /// Peers whose PROXY protocol header (v1 or v2) is required and believed. From other peers a header is
-        /// refused as the broken login that it is.
+        /// Peers whose PROXY protocol header (v1 or v2) is required and believed. From other peers a header
+        /// is refused as the broken login that it is.
         pub accept_proxy_from: Vec<IpNet> = default(Vec::new()), NewSessions;
 
         /// Time from the connection to the end of the login.
         pub login_timeout: Duration = default(secs(10)) in ms(10)..=hours(1), NewSessions;
 
-        /// Longest time that a login waits after failures of the same account from the same address: they cost nothing at first, then 100 ms, and
-        /// each further one twice as much. `0s` is never.
+        /// Longest time that a login waits after failures of the same account from the same address: they
+        /// cost nothing at first, then 100 ms, and each further one twice as much. `0s` is never.
         pub login_delay_max: Duration = default(secs(5)) in Duration::ZERO..=minutes(1), NewSessions;
 
-        /// Failed logins after which a connection is closed that may try again: COM_CHANGE_USER, `AUTH` of Redis.
+        /// Failed logins after which a connection is closed that may try again: COM_CHANGE_USER, `AUTH` of
+        /// Redis.
         pub login_failures_max: u32 = default(3) unit "logins" in 1..=100, NewSessions;
 
         /// A client that sends nothing for this long, outside a command, is disconnected. `0s` is never.
         pub client_idle_timeout: Duration = default(hours(8)) in Duration::ZERO..=days(365), NewSessions;
 
-        /// A client that does not go on with a command that it has begun (the rest of a packet, a file of `LOAD DATA LOCAL`), or does not
-        /// take an answer, is disconnected after this time. Silence between two commands does not count. `0s` is never. Unless set, mode
-        /// `split` goes by `net_read_timeout` and `net_write_timeout`, the session's or else its server's, and by a minute where that is
-        /// longer; in mode `session` the server does by its own.
+        /// A client that does not go on with a command that it has begun (the rest of a packet, a file of
+        /// `LOAD DATA LOCAL`), or does not take an answer, is disconnected after this time. Silence between
+        /// two commands does not count. `0s` is never. Unless set, mode `split` goes by `net_read_timeout`
+        /// and `net_write_timeout`, the session's or else its server's, and by a minute where that is longer;
+        /// in mode `session` the server does by its own.
         pub stall_timeout: Option<Duration> = default(None, "see the text") in Some(Duration::ZERO)..=Some(days(365)), NewSessions;
 
         /// Offer compression (zlib, zstd) to clients that ask for it.
         pub compression: bool = default(true), NewSessions;
 
-        /// RSA private key (PEM) for full logins with `caching_sha2_password` and `sha256_password` over a plain
-        /// client link when the link to the server is TLS.
+        /// RSA private key (PEM) for full logins with `caching_sha2_password` and `sha256_password` over a
+        /// plain client link when the link to the server is TLS.
         pub rsa_key: Option<PathBuf> = default(None, "a key generated at start"), NewSessions;
 
         /// Encryption of client links. The files are read again when they change.

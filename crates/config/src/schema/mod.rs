@@ -1,7 +1,7 @@
 //! The table of options: everything that can be configured, each option once.
 //!
-//! Read [`crate::section`] for the notation. One file a section: here the top level, `[log]` and `[admin]`; then
-//! `[[listener]]`, `[cluster.NAME]` with what is inside it, `[[user]]`, `[[rule]]` and `[cache]`.
+//! Read [`crate::section`] for the notation. One file a section: here the top level, `[log]` and `[admin]`;
+//! then `[[listener]]`, `[cluster.NAME]` with what is inside it, `[[user]]`, `[[rule]]` and `[cache]`.
 
 mod cache;
 mod cluster;
@@ -38,27 +38,31 @@ section! {
         /// Worker threads. Each session lives on one of them, with both of its sockets.
         pub workers: usize = default(cores(), "one per core") unit "threads" in 1..=1024, Restart;
 
-        /// Client sessions in all. A client beyond that is told so with error 1040 (too many connections). Each takes two
-        /// file descriptors: a figure that the process's limit does not allow is refused at start.
+        /// Client sessions in all. A client beyond that is told so with error 1040 (too many connections).
+        /// Each takes two file descriptors: a figure that the process's limit does not allow is refused at
+        /// start.
         pub max_connections: Option<u32> = default(None, "what the limit of file descriptors allows, at most 20000") unit "sessions" in Some(1)..=Some(10_000_000), Live;
 
-        /// After SIGTERM, sessions end when they are outside a command and a transaction; what is left after this
-        /// time is cut off.
+        /// After SIGTERM, sessions end when they are outside a command and a transaction; what is left after
+        /// this time is cut off.
         pub shutdown_timeout: Duration = default(secs(30)) in Duration::ZERO..=days(1), Live;
 
-        /// After SIGTERM, `/readyz` says 503 for this time before listeners close and sessions begin to end: for balancers that ask
-        /// it, and need a while until they send nobody any more. A second signal ends this time only.
+        /// After SIGTERM, `/readyz` says 503 for this time before listeners close and sessions begin to end:
+        /// for balancers that ask it, and need a while until they send nobody any more. A second signal ends
+        /// this time only.
         pub shutdown_delay: Duration = default(Duration::ZERO) in Duration::ZERO..=hours(1), Live;
 
         /// Reload when the configuration file changes. SIGHUP reloads in any case.
         pub watch: bool = default(true), Live;
 
-        /// Free buffers of 64 KiB (one of 128 KiB counts as two) that each worker keeps for the next session with bytes in flight.
+        /// Free buffers of 64 KiB (one of 128 KiB counts as two) that each worker keeps for the next session
+        /// with bytes in flight.
         pub buffer_pool_max: usize = default(64) unit "buffers" in 0..=65_536, Restart;
 
-        /// Memory in which each worker reads whole what is longer than 64 KiB: statements, and the heads of executions. Each may have up to
-        /// 16 MiB. Prepared texts of that length count as long as they are prepared. One that finds no room among those of other sessions
-        /// is forwarded while it is read, and binds its session to its connection (pin `incomplete`).
+        /// Memory in which each worker reads whole what is longer than 64 KiB: statements, and the heads of
+        /// executions. Each may have up to 16 MiB. Prepared texts of that length count as long as they are
+        /// prepared. One that finds no room among those of other sessions is forwarded while it is read, and
+        /// binds its session to its connection (pin `incomplete`).
         pub statement_memory_max: ByteSize = default(ByteSize::mebibytes(128)) in ByteSize::mebibytes(0)..=ByteSize::gibibytes(1024), Restart;
 
         /// What is logged, and how.
@@ -76,11 +80,12 @@ section! {
         /// Accounts of clients of listeners in mode `split`, where the gateway itself checks the password.
         pub users as "user": Vec<User> = default(Vec::new()), Live;
 
-        /// Another file with `[[user]]` tables and nothing else, for whoever keeps secrets apart. Read at every reload, and
-        /// when it changes.
+        /// Another file with `[[user]]` tables and nothing else, for whoever keeps secrets apart. Read at
+        /// every reload, and when it changes.
         pub users_file: Option<PathBuf> = default(None), Live;
 
-        /// What happens to certain statements in mode `split`, in order: the first rule that matches a statement decides.
+        /// What happens to certain statements in mode `split`, in order: the first rule that matches a
+        /// statement decides.
         pub rules as "rule": Vec<Rule> = default(Vec::new()), Live;
 
         /// The zone this gateway is in: servers of the same `zone` are preferred for reads.
@@ -96,8 +101,8 @@ section! {
     /// Log lines, written to standard error.
     pub struct Log {
         /// `error`, `warn`, `info`, `debug`, `trace` or `off`; or several, separated by commas, of the form
-        /// `PART=LEVEL` where PART is `admin`, `cache`, `dataplane`, `forebay`, `net`, `telemetry` or `upstream`:
-        /// `info,upstream=debug`.
+        /// `PART=LEVEL` where PART is `admin`, `cache`, `dataplane`, `forebay`, `net`, `telemetry` or
+        /// `upstream`: `info,upstream=debug`.
         pub level: String = default("info".to_owned()), Live;
 
         /// `text` for people, `json` for programs: one object a line.
@@ -106,8 +111,8 @@ section! {
 
     /// The HTTP server for operators.
     pub struct Admin {
-        /// Address of `/metrics`, `/healthz` and `/readyz`. There is no login: choose an address that only operators
-        /// reach.
+        /// Address of `/metrics`, `/healthz` and `/readyz`. There is no login: choose an address that only
+        /// operators reach.
         pub bind: SocketAddr = required, Restart;
     }
 }

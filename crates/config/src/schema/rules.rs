@@ -1,4 +1,5 @@
-//! `[[rule]]`: what happens to certain statements in mode `split`, and `[cluster.NAME.group.NAME]`, where they may be sent.
+//! `[[rule]]`: what happens to certain statements in mode `split`, and `[cluster.NAME.group.NAME]`, where
+//! they may be sent.
 
 use std::time::Duration;
 
@@ -19,7 +20,8 @@ section! {
         /// Whether the rule takes part.
         pub enabled: bool = default(true), Live;
 
-        /// Matches sessions of one of these accounts. `*` in a name stands for any text, `?` for one character.
+        /// Matches sessions of one of these accounts. `*` in a name stands for any text, `?` for one
+        /// character.
         pub user: Vec<Glob> = default(Vec::new(), "every user"), Live;
 
         /// Matches sessions whose default schema is one of these; `*` and `?` as in `user`.
@@ -34,12 +36,12 @@ section! {
         /// Matches statements with one of these digests, as `FOREBAY EXPLAIN` and the logs have them.
         pub digest: Vec<DigestHash> = default(Vec::new(), "every digest"), Live;
 
-        /// Matches statements in whose normalised text (literals are `?`, names without backticks, one space between
-        /// tokens) this regular expression is found. Case counts only after `(?-i)`.
+        /// Matches statements in whose normalised text (literals are `?`, names without backticks, one space
+        /// between tokens) this regular expression is found. Case counts only after `(?-i)`.
         pub digest_text: Option<Pattern> = default(None), Live;
 
-        /// Matches statements in whose text, with its literals and comments, this regular expression is found.
-        /// Case counts only after `(?-i)`. Slower than the other conditions.
+        /// Matches statements in whose text, with its literals and comments, this regular expression is
+        /// found. Case counts only after `(?-i)`. Slower than the other conditions.
         pub text: Option<Pattern> = default(None), Live;
 
         /// Turns `digest_text` and `text` round: the rule matches where they are not found.
@@ -48,29 +50,30 @@ section! {
         /// Matches statements of one of these classes.
         pub class: Vec<StatementClass> = default(Vec::new(), "every class"), Live;
 
-        /// Matches statements that name one of these tables: `table` in any schema, or `schema.table`; `*` and `?` as in
-        /// `user`.
+        /// Matches statements that name one of these tables: `table` in any schema, or `schema.table`; `*`
+        /// and `?` as in `user`.
         pub table: Vec<Glob> = default(Vec::new(), "every statement"), Live;
 
         /// Matches statements that begin with the comment `/* forebay: tag=WORD */` and one of these words.
         pub tag: Vec<Glob> = default(Vec::new(), "every statement"), Live;
 
-        /// Where the statement goes, whatever the gateway thinks of it: `primary`, `replicas`, or the name of a
-        /// `[cluster.NAME.group.NAME]` of the listener's cluster. A transaction stays where it began.
+        /// Where the statement goes, whatever the gateway thinks of it: `primary`, `replicas`, or the name of
+        /// a `[cluster.NAME.group.NAME]` of the listener's cluster. A transaction stays where it began.
         pub route: Option<String> = default(None, "what the statement's class says"), Live;
 
-        /// `always`: the session keeps its server connection from here on. `never`: whatever the statement does to
-        /// its session is no reason to keep the connection.
+        /// `always`: the session keeps its server connection from here on. `never`: whatever the statement
+        /// does to its session is no reason to keep the connection.
         pub pin: Option<PinRule> = default(None, "what the statement does decides"), Live;
 
         /// Refuse the statement with error 1148 and this text.
         pub refuse: Option<String> = default(None), Live;
 
-        /// Answer the statement with OK and this text (which may be empty), without having a server execute it.
+        /// Answer the statement with OK and this text (which may be empty), without having a server execute
+        /// it.
         pub answer_ok: Option<String> = default(None), Live;
 
-        /// Put this in the place of what `text` matched, before anything else looks at the statement. `$1` or `${name}` is
-        /// what a group of the expression matched, `$$` is a dollar sign.
+        /// Put this in the place of what `text` matched, before anything else looks at the statement. `$1` or
+        /// `${name}` is what a group of the expression matched, `$$` is a dollar sign.
         pub rewrite: Option<String> = default(None), Live;
 
         /// Rewrite every match in the statement instead of the first.
@@ -94,11 +97,12 @@ section! {
         /// Hold the statement back for this time before it is sent.
         pub delay: Option<Duration> = default(None) in Some(Duration::from_millis(1))..=Some(minutes(10)), Live;
 
-        /// Times that a plain read outside a transaction whose server was lost before it answered is sent to another one.
+        /// Times that a plain read outside a transaction whose server was lost before it answered is sent to
+        /// another one.
         pub retries: Option<u32> = default(None, "once") in Some(0)..=Some(1000), Live;
 
-        /// Send a copy of the statement to this cluster, unless it is a prepared one. Its answer is dropped, and copies are
-        /// dropped when too many are under way.
+        /// Send a copy of the statement to this cluster, unless it is a prepared one. Its answer is dropped,
+        /// and copies are dropped when too many are under way.
         pub mirror: Option<String> = default(None), Live;
 
         /// Write a log line for each statement: who, where, digest, time.
@@ -107,8 +111,8 @@ section! {
         /// How fresh the read must be.
         pub read_consistency: Option<ReadConsistency> = default(None, "the user's or the listener's"), Live;
 
-        /// Go on with the next rules after this one matched. What they say is added; where two say different things,
-        /// the later one counts.
+        /// Go on with the next rules after this one matched. What they say is added; where two say different
+        /// things, the later one counts.
         pub go_on as "continue": bool = default(false), Live;
 
         /// For people.

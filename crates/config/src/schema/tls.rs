@@ -20,7 +20,8 @@ section! {
         /// Authorities (PEM) that sign client certificates.
         pub client_ca: Option<PathBuf> = default(None), NewSessions;
 
-        /// Whether clients are asked for a certificate (`optional`) or must have one (`required`, only with `mode = "required"`).
+        /// Whether clients are asked for a certificate (`optional`) or must have one (`required`, only with
+        /// `mode = "required"`).
         pub client_auth: ClientAuth = default(ClientAuth::Off), NewSessions;
 
         /// Oldest TLS version accepted.
@@ -32,8 +33,8 @@ section! {
         /// `off`; `preferred`: used where the server offers it; `required`: a server without TLS is not used.
         pub mode: TlsMode = default(TlsMode::Off), NewSessions;
 
-        /// How far a server's certificate is trusted: not looked at (`off`), signed by `ca` (`ca`), or signed by `ca`
-        /// for the host name in `servers` (`identity`).
+        /// How far a server's certificate is trusted: not looked at (`off`), signed by `ca` (`ca`), or signed
+        /// by `ca` for the host name in `servers` (`identity`).
         pub verify: Verify = default(Verify::Off, "`identity` with a `ca`, else `off`"), NewSessions;
 
         /// Authorities (PEM) that sign server certificates.

@@ -11,8 +11,8 @@ use crate::value::Value;
 section! {
     /// Health checks.
     pub struct Check {
-        /// `tcp`: a connection is enough. `greeting`: the server must greet, too. `login`: it must also let `user` in
-        /// and answer `query`.
+        /// `tcp`: a connection is enough. `greeting`: the server must greet, too. `login`: it must also let
+        /// `user` in and answer `query`.
         pub kind: CheckKind = default(CheckKind::Greeting, "`login` with an account, else `greeting`"), Live;
 
         /// Time between two checks of a server.
@@ -45,8 +45,8 @@ section! {
 
     /// The account that watches the servers.
     pub struct Monitor {
-        /// User name. It needs REPLICATION CLIENT (MariaDB: SLAVE MONITOR), and SELECT on performance_schema for Group
-        /// Replication.
+        /// User name. It needs REPLICATION CLIENT (MariaDB: SLAVE MONITOR), and SELECT on performance_schema
+        /// for Group Replication.
         pub user: String = required, Live;
 
         /// Password of `user`; at most one of the three ways to give it.
@@ -64,11 +64,13 @@ section! {
         /// Time that one look may take.
         pub timeout: Duration = default(secs(2)) in ms(10)..=minutes(10), Live;
 
-        /// A primary that is lost or replaced is followed at once; but a server that has become it twice within a minute is taken again
-        /// only after it has been the only one for this long, and each further time for twice as long, up to eight times. `0s` is off.
+        /// A primary that is lost or replaced is followed at once; but a server that has become it twice
+        /// within a minute is taken again only after it has been the only one for this long, and each further
+        /// time for twice as long, up to eight times. `0s` is off.
         pub damping: Duration = default(secs(1)) in Duration::ZERO..=hours(1), Live;
 
-        /// Table with a column `ts` that the primary renews, for lag that the servers do not show themselves: `schema.table`.
+        /// Table with a column `ts` that the primary renews, for lag that the servers do not show themselves:
+        /// `schema.table`.
         pub heartbeat_table: Option<String> = default(None), Live;
 
         /// Whether members that the servers name are added to `servers`.

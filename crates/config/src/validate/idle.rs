@@ -1,5 +1,6 @@
-//! What is right and does nothing: options of mode `split` where no listener has it. Nobody must believe that a rule refuses statements
-//! which no listener looks at; but a file is good with it, since listeners come and go.
+//! What is right and does nothing: options of mode `split` where no listener has it. Nobody must believe that
+//! a rule refuses statements which no listener looks at; but a file is good with it, since listeners come and
+//! go.
 
 use crate::schema::{Cluster, Config, Listener, Mode, Protocol, Rule};
 

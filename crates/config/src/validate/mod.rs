@@ -87,8 +87,8 @@ pub(crate) fn validate(config: &Config, report: &mut Report<'_>) {
     }
 }
 
-/// The forms of `EnvFilter` that are documented. A single word that is no level would be taken for the name of a part,
-/// and a slip such as `inof` would turn logging off without a word.
+/// The forms of `EnvFilter` that are documented. A single word that is no level would be taken for the name
+/// of a part, and a slip such as `inof` would turn logging off without a word.
 fn log_level(level: &str, report: &mut Report<'_>) {
     if report.is_wrong("log.level") || level.contains('[') {
         return;
@@ -113,8 +113,8 @@ fn log_level(level: &str, report: &mut Report<'_>) {
     }
 }
 
-/// What is said of each part that no line of the log comes from, which does nothing: a slip mostly, but no harm, so that a
-/// file is good with it.
+/// What is said of each part that no line of the log comes from, which does nothing: a slip mostly, but no
+/// harm, so that a file is good with it.
 #[must_use]
 pub fn log_worries(level: &str) -> Vec<String> {
     let worry = |part: &str| {

@@ -54,7 +54,8 @@ pub(super) fn groups(cluster: &Cluster, path: &str, report: &mut Report<'_>) {
     }
 }
 
-/// A server that is found by itself need not be in `servers`, but then only its address with the port can be meant.
+/// A server that is found by itself need not be in `servers`, but then only its address with the port can be
+/// meant.
 fn servers_exist(group: &Group, cluster: &Cluster, path: &str, report: &mut Report<'_>) {
     let servers = format!("{path}.servers");
     if group.servers.is_empty() && !report.is_wrong(&servers) {
@@ -107,7 +108,8 @@ fn listeners_exist(rule: &Rule, config: &Config, path: &str, report: &mut Report
     }
 }
 
-/// A group must be there in every cluster whose statements the rule may meet, or else some of them go nowhere.
+/// A group must be there in every cluster whose statements the rule may meet, or else some of them go
+/// nowhere.
 fn route_leads_somewhere(rule: &Rule, config: &Config, path: &str, report: &mut Report<'_>) {
     let Some(group) = rule.route.as_deref().filter(|route| !ROUTES.contains(route)) else {
         return;

@@ -68,7 +68,8 @@ fn passwords(name: &str, cluster: &Cluster) -> Option<String> {
     })
 }
 
-/// Servers without a limit get as many connections as transactions and long statements hold, up to their own limit.
+/// Servers without a limit get as many connections as transactions and long statements hold, up to their own
+/// limit.
 fn limits(name: &str, cluster: &Cluster, config: &Config) -> Option<String> {
     let splits = |listener: &Listener| {
         listener.cluster == name && listener.protocol == Protocol::Mysql && listener.mode == Mode::Split

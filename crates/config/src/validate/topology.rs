@@ -11,8 +11,8 @@ use crate::schema::{Cluster, Config, Listener, Mode, ReadConsistency, Role, Topo
 const DNS_NAME_MAX: usize = 253;
 const LABEL_MAX: usize = 63;
 
-/// Roles are either written or found out, never both; and a cluster whose roles are written has one primary where somebody
-/// needs it.
+/// Roles are either written or found out, never both; and a cluster whose roles are written has one primary
+/// where somebody needs it.
 pub(super) fn roles(cluster: &Cluster, config: &Config, path: &str, report: &mut Report<'_>) {
     for (index, server) in cluster.servers.iter().enumerate() {
         let zone_path = format!("{path}.servers[{index}].zone");
@@ -32,7 +32,8 @@ pub(super) fn roles(cluster: &Cluster, config: &Config, path: &str, report: &mut
     }
 }
 
-/// Whoever limits the lag, or says how a cluster is to be followed, must not find out by a stale read that nobody looks.
+/// Whoever limits the lag, or says how a cluster is to be followed, must not find out by a stale read that
+/// nobody looks.
 pub(super) fn followed(cluster: &Cluster, path: &str, report: &mut Report<'_>) {
     let (topology, word) = (cluster.topology, cluster.topology.word());
     if report.is_wrong(&format!("{path}.topology")) {
@@ -142,7 +143,8 @@ pub(super) fn srv(cluster: &Cluster, path: &str, report: &mut Report<'_>) {
     }
 }
 
-/// Several servers may take writes where they can, and where nobody needs to know what all of them have taken.
+/// Several servers may take writes where they can, and where nobody needs to know what all of them have
+/// taken.
 pub(super) fn writers(cluster: &Cluster, config: &Config, path: &str, report: &mut Report<'_>) {
     let path = format!("{path}.max_writers");
     if cluster.max_writers == 1 || report.is_wrong(&path) {
@@ -218,8 +220,8 @@ fn one_primary(cluster: &Cluster, path: &str, report: &mut Report<'_>) {
     }
 }
 
-/// A listener that sends writes to the primary needs one, and so does a cache that follows it. A single server is one
-/// unless it says otherwise.
+/// A listener that sends writes to the primary needs one, and so does a cache that follows it. A single
+/// server is one unless it says otherwise.
 fn primary_for_some(cluster: &Cluster, config: &Config, path: &str, report: &mut Report<'_>) {
     let splits = |listener: &Listener| listener.mode == Mode::Split && listener.cluster == cluster.name;
     let cached = (config.cache.as_ref()).is_some_and(|cache| cache.cluster == cluster.name);

@@ -1,9 +1,11 @@
-//! What is right and trusts more than it seems to: encryption with whoever answers, and accounts that a server opens to a process.
+//! What is right and trusts more than it seems to: encryption with whoever answers, and accounts that a
+//! server opens to a process.
 
 use crate::address::ServerAddress;
 use crate::schema::{Cluster, Config, Mode, Protocol, TlsMode, Verify};
 
-/// System users for whom servers have accounts without a password from the start (`unix_socket`, `auth_socket`).
+/// System users for whom servers have accounts without a password from the start (`unix_socket`,
+/// `auth_socket`).
 const TRUSTED_BY_SERVERS: [&str; 2] = ["root", "mysql"];
 
 /// What is said of each cluster that trusts too much. `system_user` runs the gateway.

@@ -11,7 +11,8 @@ use crate::handshake::Client;
 use crate::session::error_bytes;
 use crate::worker::Worker;
 
-/// Tells a client in the server's words that it gets no session, after some time. The place on the server is free already.
+/// Tells a client in the server's words that it gets no session, after some time. The place on the server is
+/// free already.
 pub(super) async fn pass_refusal(client: &mut Client, payload: &[u8], held: Duration) {
     tokio::time::sleep(held).await;
     let mut bytes = Vec::new();

@@ -153,7 +153,8 @@ fn is_right(user: &str, password: &str) -> bool {
     }
 }
 
-/// Every plugin that a client may come with, whatever it was greeted with, with every kind of account and password.
+/// Every plugin that a client may come with, whatever it was greeted with, with every kind of account and
+/// password.
 async fn sweep(over_tls: bool) {
     let mut stage = Stage::new(&accounts()).await;
     let tls = over_tls.then(|| stage.certificates.client_config(false).unwrap());

@@ -13,8 +13,8 @@ const DEFAULT_ZSTD_LEVEL: u8 = 3;
 /// What a client asks for goes for what it sends. We compress on the thread that serves others, too.
 const MAX_ZSTD_LEVEL: u8 = 6;
 
-/// What a client and this gateway use between them. zlib wins where a client offers both, as in MySQL's server
-/// (`sql_authentication.cc`).
+/// What a client and this gateway use between them. zlib wins where a client offers both, as in MySQL's
+/// server (`sql_authentication.cc`).
 pub(crate) fn agreed_compression(client: Capabilities, zstd_level: Option<u8>) -> Option<Algorithm> {
     if client.contains(Capabilities::COMPRESS) {
         Some(Algorithm::Zlib)

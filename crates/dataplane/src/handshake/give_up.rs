@@ -1,8 +1,9 @@
 //! Logins that come to nothing, ended at the server in order.
 //!
-//! A connection that breaks off before its login is over is held against our host, and after `max_connect_errors` of them in
-//! a row (a hundred) a server takes none any more. So whoever ends a login, the client, a signal or the configuration, the
-//! server is made to refuse it: see [`AuthRelay::wrong_answer`] and [`upstream::disconnect`].
+//! A connection that breaks off before its login is over is held against our host, and after
+//! `max_connect_errors` of them in a row (a hundred) a server takes none any more. So whoever ends a login,
+//! the client, a signal or the configuration, the server is made to refuse it: see
+//! [`AuthRelay::wrong_answer`] and [`upstream::disconnect`].
 
 use std::io;
 use std::time::Duration;
@@ -14,7 +15,8 @@ use tokio::time::timeout;
 use crate::auth_relay::{AuthRelay, Step};
 use crate::side::{ReadError, Side};
 
-/// How long a server may take to refuse a login that is given up. One that takes longer has more to worry about.
+/// How long a server may take to refuse a login that is given up. One that takes longer has more to worry
+/// about.
 const LIMIT: Duration = Duration::from_secs(1);
 
 /// Packets of a server in a login that is given up: a switch, the questions of a plugin, the verdict.

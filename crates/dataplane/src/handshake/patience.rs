@@ -1,9 +1,10 @@
-//! How long servers that take a connection may keep one client waiting for their greeting, one after the other.
+//! How long servers that take a connection may keep one client waiting for their greeting, one after the
+//! other.
 
 use std::time::Duration;
 
-/// The first has `login_timeout`, as any server has; once it has used that up, all others share as much once more. So the client
-/// hears within twice the time that nobody greets, however many there are.
+/// The first has `login_timeout`, as any server has; once it has used that up, all others share as much once
+/// more. So the client hears within twice the time that nobody greets, however many there are.
 pub(crate) struct Patience {
     limit: Duration,
     waited: Duration,

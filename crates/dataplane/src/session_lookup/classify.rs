@@ -41,7 +41,8 @@ pub(super) const NOTHING: Other = Other {
     sets: Vec::new(),
 };
 
-/// Collations of character sets in which a part of a character can be a backslash or a quote: of big5, sjis, gbk, cp932, gb18030.
+/// Collations of character sets in which a part of a character can be a backslash or a quote: of big5, sjis,
+/// gbk, cp932, gb18030.
 pub(super) const TRAILING_QUOTES: [u8; 11] = [1, 13, 28, 84, 87, 88, 95, 96, 248, 249, 250];
 /// Those character sets.
 const TRAILING_QUOTES_SETS: [&[u8]; 5] = [b"big5", b"sjis", b"gbk", b"cp932", b"gb18030"];

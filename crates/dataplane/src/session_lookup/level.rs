@@ -1,4 +1,5 @@
-//! `FOREBAY SET lookup_consistency = …`: how fresh a session's lookups are from here on. Servers do not know the statement.
+//! `FOREBAY SET lookup_consistency = …`: how fresh a session's lookups are from here on. Servers do not know
+//! the statement.
 
 use config::ReadConsistency;
 use mysql_wire::{OkPacket, write_packet};
@@ -11,9 +12,10 @@ use crate::session::{CommandHead, Session};
 use crate::settle;
 
 impl OfSession {
-    /// How fresh the next lookup must be. Of what a session has written its server tells only those clients that ask for it: so the
-    /// first lookup behind what may have written waits for all that anybody has. So does one that makes the session's rights
-    /// certain, without which it shares nothing with others after the next grant.
+    /// How fresh the next lookup must be. Of what a session has written its server tells only those clients
+    /// that ask for it: so the first lookup behind what may have written waits for all that anybody has. So
+    /// does one that makes the session's rights certain, without which it shares nothing with others after
+    /// the next grant.
     pub(super) fn level(&self, definitions: u64, now: u32) -> ReadConsistency {
         let has_waited =
             self.waited == Some(definitions) && !self.rights.may_become_certain(definitions, now);

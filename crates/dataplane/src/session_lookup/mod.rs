@@ -1,12 +1,13 @@
 //! Point lookups in mode `session`, where the gateway knows nothing of a session but what it sees here.
 //!
-//! While lookups are on, every statement is looked at. Most leave a session in which a lookup may be answered; some change what
-//! its answer looks like, after which the server is asked for the settings before the next lookup ([`settings`]); and
-//! after some nobody knows ([`Standing::Doubtful`]), until COM_RESET_CONNECTION.
+//! While lookups are on, every statement is looked at. Most leave a session in which a lookup may be
+//! answered; some change what its answer looks like, after which the server is asked for the settings before
+//! the next lookup ([`settings`]); and after some nobody knows ([`Standing::Doubtful`]), until
+//! COM_RESET_CONNECTION.
 //!
-//! The server does not know of a lookup that was answered from memory. Where the next statement could tell (`FOUND_ROWS()`,
-//! `SHOW WARNINGS`), which is any but a plain SELECT, the lookup is executed on the server first, for nobody. So what a server
-//! says of its last statement is always of the client's last statement.
+//! The server does not know of a lookup that was answered from memory. Where the next statement could tell
+//! (`FOUND_ROWS()`, `SHOW WARNINGS`), which is any but a plain SELECT, the lookup is executed on the server
+//! first, for nobody. So what a server says of its last statement is always of the client's last statement.
 
 mod classify;
 mod level;
@@ -48,8 +49,8 @@ use crate::split::{self, ask};
 pub(crate) struct OfSession {
     lookups: Rc<dyn Lookups>,
     consistency: ReadConsistency,
-    /// The definitions that memory had when a lookup waited for all that the session may have written before. Where memory begins
-    /// anew, they are others.
+    /// The definitions that memory had when a lookup waited for all that the session may have written before.
+    /// Where memory begins anew, they are others.
     waited: Option<u64>,
     user: Box<[u8]>,
     host: Option<IpAddr>,
@@ -115,8 +116,8 @@ struct ToldColumns {
     answer: Box<[u8]>,
 }
 
-/// So that the server does not end a connection that it takes for idle, it gets a lookup now and then: after 10 seconds, in
-/// ticks of the worker's clock.
+/// So that the server does not end a connection that it takes for idle, it gets a lookup now and then: after
+/// 10 seconds, in ticks of the worker's clock.
 const QUIET_MAX: u32 = 40;
 
 /// Prepared statements that are looked at; those beyond are the server's alone.
@@ -154,7 +155,8 @@ enum Found {
 }
 
 impl OfSession {
-    /// `None` where the listener's sessions have no lookups. `as_of`: what [`rights_of_login`] said before the login.
+    /// `None` where the listener's sessions have no lookups. `as_of`: what [`rights_of_login`] said before
+    /// the login.
     pub(crate) fn new(
         session: &Session,
         user: &[u8],
@@ -212,12 +214,14 @@ impl OfSession {
         }
     }
 
-    /// Whether a statement leaves nothing behind of the one before: whether the server knows of that does not matter.
+    /// Whether a statement leaves nothing behind of the one before: whether the server knows of that does not
+    /// matter.
     fn is_replaced_by(&self, other: &Other) -> bool {
         !self.has_diagnostics && other.is_select && only_reads(&other.facts)
     }
 
-    /// A statement that is no lookup goes to the server, which knows of what was before, or it does not matter.
+    /// A statement that is no lookup goes to the server, which knows of what was before, or it does not
+    /// matter.
     fn note_sent(&mut self, other: &Other, now: u32) {
         self.unknown_to_server.clear();
         self.set.extend(other.sets.iter().cloned());

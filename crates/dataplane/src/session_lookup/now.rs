@@ -1,5 +1,6 @@
-//! Statements for which nothing has to be waited: lookups where settings are known, the answer was learned, and memory is as fresh as
-//! it has to be; and what is no lookup, where the server knows of all that was before.
+//! Statements for which nothing has to be waited: lookups where settings are known, the answer was learned,
+//! and memory is as fresh as it has to be; and what is no lookup, where the server knows of all that was
+//! before.
 //!
 //! Most are, and no future is made for them.
 

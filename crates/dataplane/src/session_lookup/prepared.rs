@@ -115,7 +115,8 @@ pub(super) fn is_about_the_same(execution: &[u8], payload: &[u8]) -> bool {
     id(execution).is_some_and(|executed| id(payload).is_none_or(|id| id == executed || id == LAST))
 }
 
-/// COM_STMT_EXECUTE of a statement that was answered before, or is no lookup. `None`: more has to be looked at.
+/// COM_STMT_EXECUTE of a statement that was answered before, or is no lookup. `None`: more has to be looked
+/// at.
 pub(super) fn execute_now(session: &Session, of: &mut OfSession, head: CommandHead) -> Option<Found> {
     let seen = session.payload(head);
     let id = statement_id(seen).ok().flatten()?;

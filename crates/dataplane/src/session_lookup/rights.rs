@@ -1,8 +1,8 @@
 //! As of when the server has the rights of a session.
 //!
-//! A server keeps rights on everything from the login on, and those on a schema from when it was chosen. So two sessions of
-//! one user may have different rights, and what one was told says nothing of the other, until both are known to have theirs as
-//! of the same grants.
+//! A server keeps rights on everything from the login on, and those on a schema from when it was chosen. So
+//! two sessions of one user may have different rights, and what one was told says nothing of the other, until
+//! both are known to have theirs as of the same grants.
 
 use crate::clock::TICK;
 use crate::gateway::ListenerState;
@@ -20,11 +20,12 @@ pub(super) struct RightsOfSession {
     since: u32,
 }
 
-/// After so many ticks of the worker's clock a grant is in the binary log by which a server went before: a second, and one that had
-/// begun.
+/// After so many ticks of the worker's clock a grant is in the binary log by which a server went before: a
+/// second, and one that had begun.
 const LOGGED: u32 = 1000 / TICK.as_millis() as u32 + 1;
 
-/// See [`Lookups::rights_of_login`](crate::lookups::Lookups::rights_of_login). `None`, too, where the listener's sessions have no lookups.
+/// See [`Lookups::rights_of_login`](crate::lookups::Lookups::rights_of_login). `None`, too, where the
+/// listener's sessions have no lookups.
 pub(crate) fn rights_of_login(worker: &Worker, listener: &ListenerState) -> Option<u64> {
     crate::lookups::of_listener(worker, listener)?.rights_of_login()
 }
@@ -58,7 +59,8 @@ impl RightsOfSession {
         !self.is_certain && self.as_of == Some(definitions) && now.wrapping_sub(self.since) > LOGGED
     }
 
-    /// What the binary log had when a statement came, which was now, has been seen, and `definitions` counts it.
+    /// What the binary log had when a statement came, which was now, has been seen, and `definitions` counts
+    /// it.
     pub(super) fn note_fresh(&mut self, definitions: u64, now: u32) {
         self.is_certain |= self.may_become_certain(definitions, now);
     }

@@ -27,8 +27,8 @@ const OF_COLLATION: &str = "character_set_connection";
 /// The value of `sql_select_limit` that is none.
 const NO_LIMIT: &[u8] = b"18446744073709551615";
 
-/// The least `wait_timeout` of a session with lookups, in seconds: the server's clock of a session's silence does not begin anew with
-/// a lookup that it does not see, for up to [`QUIET_MAX`].
+/// The least `wait_timeout` of a session with lookups, in seconds: the server's clock of a session's silence
+/// does not begin anew with a lookup that it does not see, for up to [`QUIET_MAX`].
 const WAIT_MIN: u32 = 60;
 
 /// What of a status lasts from one statement to the next.
@@ -74,8 +74,8 @@ pub(super) async fn ready(
         Standing::Known(environment) if of.status == status => Ok(Ok(environment)),
         Standing::Doubtful => Ok(Err(Left::Session)),
         Standing::Known(_) | Standing::Changed => {
-            // What the server says of its last statement is of this question from here on, and then of the lookup: one
-            // that was answered from memory in between is as if it had never been.
+            // What the server says of its last statement is of this question from here on, and then of the
+            // lookup: one that was answered from memory in between is as if it had never been.
             of.unknown_to_server.clear();
             let reply = ask_server(session, question(session.capabilities)).await?;
             let Some(values) = values(&reply, session.capabilities) else {

@@ -1,5 +1,5 @@
-//! A server that lets the account of a login in, and knows its schema: the primary if that can be had, or else the next one that can. Reads
-//! need no primary, and so their sessions do not.
+//! A server that lets the account of a login in, and knows its schema: the primary if that can be had, or
+//! else the next one that can. Reads need no primary, and so their sessions do not.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -236,8 +236,8 @@ impl Tried {
     }
 }
 
-/// A refusal that is about the server or this host, whatever the account: "Server shutdown in progress", "Host is blocked", "Host is not
-/// allowed to connect", "The server is currently in offline mode".
+/// A refusal that is about the server or this host, whatever the account: "Server shutdown in progress",
+/// "Host is blocked", "Host is not allowed to connect", "The server is currently in offline mode".
 fn is_of_server(code: u16) -> bool {
     [1053, 1129, 1130, 3032].contains(&code)
 }

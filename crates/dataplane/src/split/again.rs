@@ -1,4 +1,5 @@
-//! Commands that are kept to be sent again: to another server where theirs is lost before it answers, or takes no writes.
+//! Commands that are kept to be sent again: to another server where theirs is lost before it answers, or
+//! takes no writes.
 
 use std::sync::Arc;
 
@@ -17,8 +18,8 @@ const REFUSALS_MAX: u8 = 4;
 /// A file of the client's has been read once it is sent.
 const NOT_AGAIN: Effects = Effects::LOADS_DATA.with(Effects::INCOMPLETE);
 
-/// Has a read that was lost before anything of its answer came executed anew, on another server: the loop takes it up
-/// again as if the client had just sent it.
+/// Has a read that was lost before anything of its answer came executed anew, on another server: the loop
+/// takes it up again as if the client had just sent it.
 pub(crate) fn send_again(split: &mut Split, command: &[u8]) -> bool {
     let lost_on = split.lease.as_ref().map(|leased| leased.connection.server.id());
     // Once, and not for ever from server to server, unless a rule says how often.
@@ -35,8 +36,8 @@ pub(crate) fn send_again(split: &mut Split, command: &[u8]) -> bool {
     true
 }
 
-/// A server has refused a write because it is the primary no more: the statement waits for the new one, where the loop takes
-/// it up again as if the client had just sent it. Nothing was executed.
+/// A server has refused a write because it is the primary no more: the statement waits for the new one, where
+/// the loop takes it up again as if the client had just sent it. Nothing was executed.
 pub(crate) async fn go_elsewhere(split: &mut Split) -> Result<(), SessionError> {
     let refusing = split
         .lease
@@ -68,9 +69,9 @@ pub(crate) async fn go_elsewhere(split: &mut Split) -> Result<(), SessionError> 
     }
 }
 
-/// Keeps a command that may be sent again, or looked at when it is answered. A read, where its server is lost before it answers: one
-/// that leaves nothing behind. A write, where the server refuses it because it takes none: a single statement. Neither is sent again in a
-/// transaction, nor kept where it is long.
+/// Keeps a command that may be sent again, or looked at when it is answered. A read, where its server is lost
+/// before it answers: one that leaves nothing behind. A write, where the server refuses it because it takes
+/// none: a single statement. Neither is sent again in a transaction, nor kept where it is long.
 pub(crate) fn keep_to_send_again(split: &mut Split, head: CommandHead, facts: &Facts) {
     const LONGEST: usize = 16 * 1024;
     let is_plain = facts.effects == Effects::NONE && facts.class == Class::Read;
@@ -86,7 +87,8 @@ pub(crate) fn keep_to_send_again(split: &mut Split, head: CommandHead, facts: &F
     }
 }
 
-/// Keeps a command that any server can execute: it leaves nothing but what it sets, which is gone with the connection.
+/// Keeps a command that any server can execute: it leaves nothing but what it sets, which is gone with the
+/// connection.
 pub(crate) fn keep_for_any(split: &mut Split, head: CommandHead) {
     keep_command(split, head, true);
     split

@@ -29,7 +29,8 @@ impl Traffic {
     }
 }
 
-/// Takes the command off what the client sent, to its last byte, without executing it. Returns its last sequence number.
+/// Takes the command off what the client sent, to its last byte, without executing it. Returns its last
+/// sequence number.
 pub(crate) async fn discard(split: &mut Split) -> Result<u8, SessionError> {
     loop {
         let header = next_header(split).await?;
@@ -97,7 +98,8 @@ pub(crate) async fn say_ok(split: &mut Split, ok: OkPacket, mut sequence: u8) ->
     say(split, &packet).await
 }
 
-/// Tells the client why its command was not executed. The session goes on, unless it is the session that has to end.
+/// Tells the client why its command was not executed. The session goes on, unless it is the session that has
+/// to end.
 pub(crate) async fn refuse(split: &mut Split, Refused(error): Refused) -> Result<(), SessionError> {
     if error.ends_session() {
         split.error_sequence = Some(discard(split).await?.wrapping_add(1));
@@ -196,8 +198,8 @@ pub(crate) fn poll_rest(cx: &mut Context<'_>, split: &mut Split) -> Poll<Result<
     }
 }
 
-/// Between two commands of a session that holds a connection its server has nothing to say but why it ends it. The session
-/// has lost what was on the connection, so it ends, too.
+/// Between two commands of a session that holds a connection its server has nothing to say but why it ends
+/// it. The session has lost what was on the connection, so it ends, too.
 pub(crate) fn poll_last_words(cx: &mut Context<'_>, split: &mut Split) -> Poll<SessionError> {
     loop {
         let wires = &mut split.wires;

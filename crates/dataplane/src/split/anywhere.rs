@@ -1,8 +1,9 @@
-//! Statements that set nothing but what goes with the session to any connection: `SET NAMES`, `SET autocommit`, `USE`. Drivers begin
-//! their sessions with them.
+//! Statements that set nothing but what goes with the session to any connection: `SET NAMES`,
+//! `SET autocommit`, `USE`. Drivers begin their sessions with them.
 //!
-//! Any server can execute them. The primary does as long as it can at once; else a replica, which may lack a schema or a variable that
-//! the primary has: what a replica refuses is asked of the primary before the client hears of it.
+//! Any server can execute them. The primary does as long as it can at once; else a replica, which may lack a
+//! schema or a variable that the primary has: what a replica refuses is asked of the primary before the
+//! client hears of it.
 
 use std::sync::Arc;
 
@@ -48,7 +49,8 @@ fn may_go(split: &Split) -> bool {
         && !rules::routes(split)
 }
 
-/// The server that can have it at once, and whether that is the primary; `None` where the primary is to be waited for.
+/// The server that can have it at once, and whether that is the primary; `None` where the primary is to be
+/// waited for.
 pub(crate) fn at_hand(split: &Split, topology: &Topology, tried: &[ServerId]) -> Option<(Arc<Server>, bool)> {
     let has_room = |server: &Server| split.pool().idle_and_busy(server.id()).0 > 0 || !server.is_full();
     let primary = split.writer(topology).map(|writer| &writer.server);
@@ -67,8 +69,8 @@ pub(crate) fn at_hand(split: &Split, topology: &Topology, tried: &[ServerId]) ->
     has_room(&replica).then_some((replica, is_primary))
 }
 
-/// Whether the command under way, which is kept to be sent again, could be executed elsewhere if its server stood still. `on_primary`: where
-/// it is. From there a read has nowhere to go for certain.
+/// Whether the command under way, which is kept to be sent again, could be executed elsewhere if its server
+/// stood still. `on_primary`: where it is. From there a read has nowhere to go for certain.
 pub(crate) fn can_move(split: &Split, on_primary: bool) -> bool {
     let has_place = || match (&split.lease, split.control.of_split.asks_primary.get()) {
         (Some(leased), true) => {

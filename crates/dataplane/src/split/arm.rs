@@ -1,4 +1,5 @@
-//! The client has changed what its server reports of the session, or nobody knows what is reported: the gateway needs it as it was.
+//! The client has changed what its server reports of the session, or nobody knows what is reported: the
+//! gateway needs it as it was.
 
 use mysql_wire::OkPacket;
 use session::PinReason;
@@ -7,7 +8,8 @@ use crate::error::SessionError;
 use crate::split::state::{Refused, Split};
 use crate::split::{ask, lease};
 
-/// Has the server report again. A connection that is held for nothing else is given back, as one that was just opened.
+/// Has the server report again. A connection that is held for nothing else is given back, as one that was
+/// just opened.
 pub(crate) async fn again(split: &mut Split) -> Result<(), SessionError> {
     if is_bound_by_this_alone(split) {
         if lease::give_back_as_new(split).await.is_err() {
@@ -21,7 +23,8 @@ pub(crate) async fn again(split: &mut Split) -> Result<(), SessionError> {
     Ok(())
 }
 
-/// Has the server report what the last statement has set, where it did not by itself; and say what it does not report then.
+/// Has the server report what the last statement has set, where it did not by itself; and say what it does
+/// not report then.
 pub(crate) async fn learn_unseen(split: &mut Split) -> Result<(), SessionError> {
     if let Some(question) = split.session.ask_unseen() {
         learn_by_ok(split, question).await?;

@@ -1,4 +1,5 @@
-//! Commands of the gateway's own on a server connection: setting its state, preparing a statement, asking for a position.
+//! Commands of the gateway's own on a server connection: setting its state, preparing a statement, asking for
+//! a position.
 //!
 //! They are sent together and answered in their order, so that several cost one round trip.
 
@@ -47,7 +48,8 @@ impl Reply {
         rest.get(PacketHeader::LEN..PacketHeader::LEN + header.payload_len)
     }
 
-    /// Where the packet is that ends it, on a connection with DEPRECATE_EOF: an OK alone, or behind rows of one column.
+    /// Where the packet is that ends it, on a connection with DEPRECATE_EOF: an OK alone, or behind rows of
+    /// one column.
     pub(crate) fn end(&self) -> usize {
         match self.outcome.is_result_set {
             true => 2 + self.outcome.rows as usize,
@@ -64,7 +66,8 @@ impl Reply {
             .and_then(|packet| ErrPacket::decode(packet, capabilities).ok())
     }
 
-    /// The first column of the first row of a text result with one column, on a connection with DEPRECATE_EOF.
+    /// The first column of the first row of a text result with one column, on a connection with
+    /// DEPRECATE_EOF.
     pub(crate) fn value(&self) -> Option<&[u8]> {
         let [value] = self.row()?;
         value
@@ -111,8 +114,8 @@ pub(crate) fn plain(value: Option<&[u8]>) -> Option<Vec<u8>> {
     value.map(|value| value.iter().copied().filter(|&byte| byte != 0).collect())
 }
 
-/// First columns of all rows of a text result, whether definitions end with an EOF or not, in ASCII. Definitions come along, as the word
-/// `def` each.
+/// First columns of all rows of a text result, whether definitions end with an EOF or not, in ASCII.
+/// Definitions come along, as the word `def` each.
 pub(crate) fn values(reply: &Reply) -> impl Iterator<Item = Vec<u8>> {
     let packets = (1..).map_while(|index| reply.packet(index));
     packets.filter_map(|mut packet| plain(take_value(&mut packet)?))
@@ -120,7 +123,8 @@ pub(crate) fn values(reply: &Reply) -> impl Iterator<Item = Vec<u8>> {
 
 /// Sends all commands and reads all answers. An answer that is an error does not end it.
 ///
-/// To be dropped together with the connection only: after a cancelled conversation nobody knows what comes next on it.
+/// To be dropped together with the connection only: after a cancelled conversation nobody knows what comes
+/// next on it.
 pub(crate) async fn ask(
     stream: &mut Stream,
     capabilities: Capabilities,
@@ -150,8 +154,8 @@ async fn converse(
     }
 }
 
-/// Sends the commands and, in the same write, the packet of somebody else's behind them. The answers to the commands, and what has been
-/// read of the one to that packet. Not for a stream that is compressed.
+/// Sends the commands and, in the same write, the packet of somebody else's behind them. The answers to the
+/// commands, and what has been read of the one to that packet. Not for a stream that is compressed.
 pub(crate) async fn ask_ahead(
     stream: &mut Stream,
     capabilities: Capabilities,

@@ -1,7 +1,8 @@
-//! A session that has written on one server comes to another that takes its writes now: that one may have them yet to apply.
+//! A session that has written on one server comes to another that takes its writes now: that one may have
+//! them yet to apply.
 //!
-//! Asked for once, before the first statement there, be it a read or a write. From then on the server has all that the session has
-//! written.
+//! Asked for once, before the first statement there, be it a read or a write. From then on the server has all
+//! that the session has written.
 
 use config::Topology;
 use mysql_wire::ErrPacket;
@@ -29,8 +30,8 @@ pub(crate) async fn caught_up(
     Ok(connection)
 }
 
-/// By GTIDs. In a group no write is lost that was acknowledged, so this ends; asynchronous replication may have lost it with its
-/// server, and then nobody will ever have it.
+/// By GTIDs. In a group no write is lost that was acknowledged, so this ends; asynchronous replication may
+/// have lost it with its server, and then nobody will ever have it.
 async fn wait(split: &mut Split, connection: &mut Connection<Held>) -> Result<(), Refused> {
     let freshness = fresh::own_position(split);
     let Freshness::Position(position) = &freshness else {
@@ -59,8 +60,8 @@ async fn wait(split: &mut Split, connection: &mut Connection<Held>) -> Result<()
     }
 }
 
-/// The new primary lacks some of the session's writes, and follows nobody who could have them: a read that waited for those would
-/// always wait in vain.
+/// The new primary lacks some of the session's writes, and follows nobody who could have them: a read that
+/// waited for those would always wait in vain.
 async fn forget_lost(
     split: &mut Split,
     connection: &mut Connection<Held>,

@@ -37,8 +37,8 @@ pub(crate) enum Target {
     Held,
 }
 
-/// What keeps a read from a replica: it depends on this session's connection or on this very server, it leaves something
-/// behind, or nobody knows.
+/// What keeps a read from a replica: it depends on this session's connection or on this very server, it
+/// leaves something behind, or nobody knows.
 pub(crate) const PRIMARY_ONLY: Effects = Effects::USER_VARIABLES
     .with(Effects::TAKES_USER_LOCK)
     .with(Effects::RELEASES_ALL_LOCKS)
@@ -105,7 +105,8 @@ pub(crate) fn target(split: &Split, facts: &Facts) -> Target {
     match (&facts.hint, facts.class) {
         (Some(Hint::Server(name)), _) => return Target::Named(name.clone()),
         (Some(Hint::Primary), _) => return primary,
-        // The word of whoever wrote the statement stands for what cannot be known of a function, not for a write.
+        // The word of whoever wrote the statement stands for what cannot be known of a function, not for a
+        // write.
         (Some(Hint::Replica), Class::Read) if !rules::binds_read(split, facts) => return Target::Replica,
         _ => {}
     }
@@ -131,7 +132,8 @@ impl Target {
     }
 }
 
-/// The best server for a read; `None` where none can take it. `covers`: whether a server has what the read must see.
+/// The best server for a read; `None` where none can take it. `covers`: whether a server has what the read
+/// must see.
 pub(crate) fn replica(
     split: &Split,
     topology: &Topology,
@@ -196,7 +198,8 @@ fn policy(split: &Split, group: Option<&str>, last_resort: bool) -> ReadPolicy {
     }
 }
 
-/// The members as `routing` sees them. `with_primary`: it may be the one. A cluster with more than a few takes an allocation.
+/// The members as `routing` sees them. `with_primary`: it may be the one. A cluster with more than a few
+/// takes an allocation.
 fn candidates(
     split: &Split,
     topology: &Topology,
@@ -264,8 +267,9 @@ fn is_elsewhere(own: Option<&str>, other: Option<&str>) -> bool {
     matches!((own, other), (Some(own), Some(other)) if own != other)
 }
 
-/// How fresh a read must be: what the account or the listener says. Of a write whose answer was lost no position of the session's tells,
-/// and it may be done as late as after the next: all that the primary has does.
+/// How fresh a read must be: what the account or the listener says. Of a write whose answer was lost no
+/// position of the session's tells, and it may be done as late as after the next: all that the primary has
+/// does.
 pub(crate) fn consistency(split: &Split) -> ReadConsistency {
     let wanted = split.read_consistency();
     let (session, is_one) = (&split.session, split.pool().config().max_writers == 1);

@@ -1,7 +1,7 @@
 //! Waiting for a client's command, and its statement.
 //!
-//! A statement is read whole, up to a packet of 16 MiB, into a buffer that grows. What is longer, or finds no memory among those of other
-//! sessions, is forwarded while it comes.
+//! A statement is read whole, up to a packet of 16 MiB, into a buffer that grows. What is longer, or finds no
+//! memory among those of other sessions, is forwarded while it comes.
 
 use std::future::poll_fn;
 use std::task::{Context, Poll, ready};
@@ -19,11 +19,12 @@ use crate::split::prepared::prepare;
 use crate::split::state::Split;
 use crate::split::{answer, last, lookup, told};
 
-/// As much as is read of an execution before it is forwarded: 65535 parameters have as many types of two bytes.
+/// As much as is read of an execution before it is forwarded: 65535 parameters have as many types of two
+/// bytes.
 const HEAD_OF_EXECUTION: usize = 256 * 1024;
 
-/// Waits for the next command, as much of it as fits into a buffer: a statement is looked at before it is sent. What comes
-/// in the meantime for the session (a drain, a kill) ends it here.
+/// Waits for the next command, as much of it as fits into a buffer: a statement is looked at before it is
+/// sent. What comes in the meantime for the session (a drain, a kill) ends it here.
 pub(crate) async fn accept(split: &mut Split) -> Result<CommandHead, SessionError> {
     split.control.mark(Waiting::Client);
     split.control.shown.state(split.session.carried());
@@ -179,7 +180,8 @@ pub(crate) fn kill(split: &Split, head: CommandHead) -> Option<Kill> {
     }
 }
 
-/// Whether the command at hand means the same in any schema: it goes to another one, or makes or drops one by name.
+/// Whether the command at hand means the same in any schema: it goes to another one, or makes or drops one by
+/// name.
 pub(crate) fn needs_no_schema(split: &Split) -> bool {
     let Some(head) = whole(split) else { return false };
     match head.command {

@@ -1,5 +1,5 @@
-//! Accounts that a replica refuses, and others let in: it may have yet to learn of one, or somebody has forgotten to tell it. Reads go
-//! elsewhere, and do not ask that replica each time.
+//! Accounts that a replica refuses, and others let in: it may have yet to learn of one, or somebody has
+//! forgotten to tell it. Reads go elsewhere, and do not ask that replica each time.
 
 use upstream::{LeaseError, Role, Server, Topology};
 

@@ -1,8 +1,9 @@
 //! `FOREBAY …`: statements for the gateway itself.
 //!
-//! `FOREBAY EXPLAIN <statement>` says what the gateway knows of a statement and where it would go, without executing it;
-//! `FOREBAY SHOW PINS` says why the session holds its connection; `FOREBAY SHOW LAST` who answered its last statement;
-//! `FOREBAY SET read_consistency = …` says how fresh the session's reads are from here on.
+//! `FOREBAY EXPLAIN <statement>` says what the gateway knows of a statement and where it would go, without
+//! executing it; `FOREBAY SHOW PINS` says why the session holds its connection; `FOREBAY SHOW LAST` who
+//! answered its last statement; `FOREBAY SET read_consistency = …` says how fresh the session's reads are
+//! from here on.
 
 use config::ReadConsistency;
 use mysql_wire::PacketHeader;
@@ -94,7 +95,8 @@ async fn set_option(split: &mut Split, text: &str) -> Result<(), SessionError> {
     }
 }
 
-/// A transaction that reads on a replica goes on to the primary where its reads have to be fresher from here on than it has begun with.
+/// A transaction that reads on a replica goes on to the primary where its reads have to be fresher from here
+/// on than it has begun with.
 async fn set_consistency(split: &mut Split, wanted: Option<ReadConsistency>) -> Result<(), SessionError> {
     let rank = |split: &Split| match split.read_consistency() {
         ReadConsistency::Eventual => 0,

@@ -66,10 +66,10 @@ pub(crate) async fn needed(split: &Split) -> Result<Freshness, Refused> {
     }
 }
 
-/// What the primary lacks although it has the session's last write, was lost with the primary before it, or never was: a number
-/// between two writes that no transaction has. No replica can have it. All that the primary has does instead, for a
-/// session's writes come one after another. Only of a write that the primary itself has made it is certain that it was
-/// looked at later.
+/// What the primary lacks although it has the session's last write, was lost with the primary before it, or
+/// never was: a number between two writes that no transaction has. No replica can have it. All that the
+/// primary has does instead, for a session's writes come one after another. Only of a write that the primary
+/// itself has made it is certain that it was looked at later.
 fn not_lost(split: &Split, own: Freshness) -> Freshness {
     let Freshness::Position(position) = &own else {
         return own;
@@ -98,15 +98,16 @@ pub(crate) fn is_galera(split: &Split) -> bool {
     split.pool().config().topology == config::Topology::Galera
 }
 
-/// Whether one that takes writes may have yet to apply what the statement must see. Galera: what others have committed, too. A node that
-/// has just become the writer has a queue, and nobody knows for how long.
+/// Whether one that takes writes may have yet to apply what the statement must see. Galera: what others have
+/// committed, too. A node that has just become the writer has a queue, and nobody knows for how long.
 pub(crate) fn must_catch_up(split: &Split, target: &Target, writer: &Server) -> bool {
     let is_read = matches!(target, Target::Replica | Target::Group { is_read: true, .. });
     let is_strong = is_read && choose::consistency(split) == ReadConsistency::Strong;
     !split.has_own_writes(writer) || is_strong && is_galera(split)
 }
 
-/// Galera: has the node wait, before each read on this connection, until it has applied what the cluster has committed so far.
+/// Galera: has the node wait, before each read on this connection, until it has applied what the cluster has
+/// committed so far.
 /// <https://galeracluster.com/library/documentation/mysql-wsrep-options.html#wsrep-sync-wait>.
 pub(crate) async fn synced(
     split: &Split,
@@ -148,7 +149,8 @@ pub(crate) fn sync_wait(carried: &PortableState, wanted: bool) -> String {
     )
 }
 
-/// A session leaves a connection in this state. Where it is another one than it came with, be it equal, something was set on it.
+/// A session leaves a connection in this state. Where it is another one than it came with, be it equal,
+/// something was set on it.
 pub(crate) fn leave(state: &mut Held, carried: Rc<PortableState>) {
     state.syncs_reads &= Rc::ptr_eq(&state.carried, &carried);
     state.carried = carried;

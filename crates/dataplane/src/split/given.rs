@@ -1,4 +1,5 @@
-//! Whether a statement may have given an id itself, in whatever form: as digits, as another kind of number, or bound as one.
+//! Whether a statement may have given an id itself, in whatever form: as digits, as another kind of number,
+//! or bound as one.
 //!
 //! Wrong in one direction only: what may be the id counts as the id, which costs a question.
 

@@ -1,8 +1,8 @@
 //! `KILL` of sessions whose server connection changes with every statement.
 //!
-//! Only the worker of the session knows where it is, so the word is passed to that worker, which ends the session, or has the
-//! statement under way killed over another connection of the same account. As long as that is under way the connection it
-//! aims at is not lent to anybody else: the wrong statement would be hit.
+//! Only the worker of the session knows where it is, so the word is passed to that worker, which ends the
+//! session, or has the statement under way killed over another connection of the same account. As long as
+//! that is under way the connection it aims at is not lent to anybody else: the wrong statement would be hit.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -91,8 +91,8 @@ async fn session(split: &mut Split, kill: Kill) -> Result<(), SessionError> {
     }
 }
 
-/// Whether a session is the same user's, or the user may end those of others: what a server asks, too. Sessions of other clusters are
-/// other servers' sessions, where the user's rights say nothing.
+/// Whether a session is the same user's, or the user may end those of others: what a server asks, too.
+/// Sessions of other clusters are other servers' sessions, where the user's rights say nothing.
 async fn may_kill(split: &mut Split, place: &Place) -> Result<Result<bool, Refused>, SessionError> {
     if place.cluster != split.listener.cluster_serial {
         return Ok(Ok(false));
@@ -124,8 +124,8 @@ async fn may_kill(split: &mut Split, place: &Place) -> Result<Result<bool, Refus
     }))
 }
 
-/// On any server that the session may use, as its account: the primary, where there is one. By a connection outside the pool, all of which
-/// may be held by whom the `KILL` is meant for; one at a time on each worker.
+/// On any server that the session may use, as its account: the primary, where there is one. By a connection
+/// outside the pool, all of which may be held by whom the `KILL` is meant for; one at a time on each worker.
 async fn asked_of_a_server(split: &Split) -> Result<Vec<Reply>, Refused> {
     let failed = |cause: String| Refused(SessionError::KillFailed(cause));
     let cluster = &split.listener.cluster;
@@ -164,8 +164,8 @@ fn any_server(split: &Split) -> Option<Arc<Server>> {
     Some(Arc::clone(&member.server))
 }
 
-/// On the worker of the session: ends it, and has the connection that it holds killed by the account that watches the servers: a server
-/// goes on with a statement whose client is gone, and commits it.
+/// On the worker of the session: ends it, and has the connection that it holds killed by the account that
+/// watches the servers: a server goes on with a statement whose client is gone, and commits it.
 pub(crate) async fn end(control: Rc<Control>, cluster: Arc<Cluster>) -> Result<(), String> {
     let seat = control.seat();
     let _aim = control.aim();

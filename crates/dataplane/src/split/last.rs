@@ -1,7 +1,9 @@
-//! What a statement reads of the one before it: `LAST_INSERT_ID()`, `ROW_COUNT()`, `FOUND_ROWS()`, and `CONNECTION_ID()`.
+//! What a statement reads of the one before it: `LAST_INSERT_ID()`, `ROW_COUNT()`, `FOUND_ROWS()`, and
+//! `CONNECTION_ID()`.
 //!
-//! On a connection that was somebody else's in between a server would answer with that session's figures. So the
-//! connection is given this session's last insert id, and the figures that cannot be set are written into the statement.
+//! On a connection that was somebody else's in between a server would answer with that session's figures. So
+//! the connection is given this session's last insert id, and the figures that cannot be set are written into
+//! the statement.
 
 use std::num::NonZeroU64;
 use std::rc::Rc;
@@ -84,8 +86,8 @@ pub(crate) fn put_values(split: &mut Split, head: CommandHead, facts: &Facts, le
     split.say_command(&changed);
 }
 
-/// Has the leased connection say of the session's last statement what it may be asked. `prepared`: the id and the digest of the
-/// statement that is executed. After an error the connection has to be [given up](give_up).
+/// Has the leased connection say of the session's last statement what it may be asked. `prepared`: the id and
+/// the digest of the statement that is executed. After an error the connection has to be [given up](give_up).
 pub(crate) async fn bring_about(
     split: &mut Split,
     head: CommandHead,
@@ -103,7 +105,8 @@ pub(crate) async fn bring_about(
     lookup::bring_about(split, facts).await.map(drop)
 }
 
-/// Tells the session where the id that an answer has is certainly one that the server has made. `sent`: the statement.
+/// Tells the session where the id that an answer has is certainly one that the server has made. `sent`: the
+/// statement.
 pub(crate) fn note_made(split: &mut Split, outcome: &Outcome, sent: Option<&[u8]>) {
     if split.session.statement().0 == Class::Ddl {
         // It may have been a trigger's.
@@ -128,14 +131,16 @@ pub(crate) fn note_made(split: &mut Split, outcome: &Outcome, sent: Option<&[u8]
     }
 }
 
-/// Whether the session is about to give its connection back after statements whose rows may have ids that they have given themselves:
-/// then LAST_INSERT_ID() does not know them. Or the rows that its last statement has counted.
+/// Whether the session is about to give its connection back after statements whose rows may have ids that
+/// they have given themselves: then LAST_INSERT_ID() does not know them. Or the rows that its last statement
+/// has counted.
 pub(crate) fn is_in_doubt(split: &Split) -> bool {
     let is_unknown = !split.session.knows_last_insert_id() || split.session.has_unclear_count();
     is_unknown && !split.keeps_connection && !split.session.is_pinned()
 }
 
-/// Asks for the id, before the connection is given back; and for the rows that the statement has counted, which are of no connection then.
+/// Asks for the id, before the connection is given back; and for the rows that the statement has counted,
+/// which are of no connection then.
 pub(crate) async fn learn_insert_id(split: &mut Split) {
     learn_count(split).await;
     if split.lease.is_none() {
@@ -193,8 +198,8 @@ fn may_give(split: &mut Split, packet: &[u8], id: u64) -> bool {
     })
 }
 
-/// The leased connection has failed before the client's command was sent. A session that held something there ends with it: its
-/// client must not go on as if that were still so.
+/// The leased connection has failed before the client's command was sent. A session that held something there
+/// ends with it: its client must not go on as if that were still so.
 pub(crate) async fn give_up(split: &mut Split, refused: Refused) -> Result<(), SessionError> {
     if lease::holds_state(split) {
         split.error_sequence = Some(answer::discard(split).await?.wrapping_add(1));
@@ -204,7 +209,8 @@ pub(crate) async fn give_up(split: &mut Split, refused: Refused) -> Result<(), S
     answer::refuse(split, refused).await
 }
 
-/// Gives a connection that was just leased the session's last insert id, by the command that the session has made.
+/// Gives a connection that was just leased the session's last insert id, by the command that the session has
+/// made.
 async fn prime(split: &mut Split, command: Vec<u8>) -> Result<(), Refused> {
     let capabilities = split.key.capabilities;
     let by_a_row = split.session.asks_by_a_row();
@@ -238,8 +244,9 @@ fn unexpected(split: &Split, what: &'static str) -> SessionError {
     }
 }
 
-/// Puts the session's own figures into a statement that was to be prepared. The text that is right whenever it is executed, with the
-/// session's id alone; and the one that is prepared, which is right if it is executed at once.
+/// Puts the session's own figures into a statement that was to be prepared. The text that is right whenever
+/// it is executed, with the session's id alone; and the one that is prepared, which is right if it is
+/// executed at once.
 pub(crate) fn put_own_figures(
     split: &mut Split,
     head: CommandHead,
@@ -256,8 +263,8 @@ pub(crate) fn put_own_figures(
     (lasting, now.unwrap_or(text))
 }
 
-/// `GET DIAGNOSTICS` as assignments of this session's figures, where the connection has another's: there is nothing else to be told, or
-/// the session would be bound to its connection.
+/// `GET DIAGNOSTICS` as assignments of this session's figures, where the connection has another's: there is
+/// nothing else to be told, or the session would be bound to its connection.
 fn as_assignments(split: &Split, text: &[u8], facts: &Facts, left: Left) -> Option<Vec<u8>> {
     let asks = Effects::READS_DIAGNOSTICS.with(Effects::READS_ROW_COUNT);
     if left.is_untouched || facts.class != Class::Session || !facts.effects.contains(asks) {
@@ -282,16 +289,17 @@ fn as_assignments(split: &Split, text: &[u8], facts: &Facts, left: Left) -> Opti
     Some([&b"SET "[..], &assignments.join(&b", "[..])].concat())
 }
 
-/// The text with this session's figures in the place of the functions that a server would answer with another's. `None` where
-/// it is right as it is. `left`: of the connection, where the statement is executed at once.
+/// The text with this session's figures in the place of the functions that a server would answer with
+/// another's. `None` where it is right as it is. `left`: of the connection, where the statement is executed
+/// at once.
 fn with_values(split: &Split, text: &[u8], facts: &Facts, left: Option<Left>) -> Option<Vec<u8>> {
     if may_define(text, facts) {
         return None;
     }
     let mut values: Vec<(&str, String, Lasts)> = Vec::new();
     let (is_now, left) = (left.is_some(), left.unwrap_or(Left::ALL));
-    // Among a server's own processes and threads its own id is the right one, and so it is beside what says who has a lock.
-    // And it is what a `KILL` of an expression goes by.
+    // Among a server's own processes and threads its own id is the right one, and so it is beside what says
+    // who has a lock. And it is what a `KILL` of an expression goes by.
     let of_server = Effects::READS_SERVER.with(Effects::KILL);
     let reads_server = facts.effects.intersects(of_server) || has(text, b"IS_USED_LOCK");
     if facts.effects.contains(Effects::READS_CONNECTION_ID) && !reads_server {
@@ -363,8 +371,9 @@ pub(crate) fn has(text: &[u8], part: &[u8]) -> bool {
     windows.any(|window| window.eq_ignore_ascii_case(part))
 }
 
-/// MariaDB's, of the session's last write, as a literal. `None` where it is not known. After a write whose answer was lost it is what a
-/// client has that comes anew, as it would have to without a gateway: an older one would not be that of the last write.
+/// MariaDB's, of the session's last write, as a literal. `None` where it is not known. After a write whose
+/// answer was lost it is what a client has that comes anew, as it would have to without a gateway: an older
+/// one would not be that of the last write.
 fn last_gtid(split: &Split) -> Option<String> {
     let is_lost = split.session.has_lost_writes() && split.session.has_untracked_writes();
     let gtid = match split.session.gtid() {
@@ -376,8 +385,8 @@ fn last_gtid(split: &Split) -> Option<String> {
     text.as_bytes().iter().all(is_one).then(|| format!("'{text}'"))
 }
 
-/// The text of a statement that was prepared without a schema, for a connection that has one: what it asks for the schema it is answered
-/// as on its own. `None` where it is right as it is.
+/// The text of a statement that was prepared without a schema, for a connection that has one: what it asks
+/// for the schema it is answered as on its own. `None` where it is right as it is.
 pub(crate) fn without_schema(split: &Split, prepared: &Prepared) -> Option<Vec<u8>> {
     let is_needed = prepared.context.schema().is_none() && split.session.carried().schema().is_some();
     let values = ["DATABASE", "SCHEMA"].map(|function| (function, "NULL".to_owned(), Lasts::Always));
@@ -390,7 +399,8 @@ pub(crate) fn has_count_alone(split: &Split) -> bool {
     split.session.pins().iter().any(has_counted) && split.session.found_rows().is_none()
 }
 
-/// The text with values in the place of calls of functions without arguments, as far as they last. `None` where there are no such calls.
+/// The text with values in the place of calls of functions without arguments, as far as they last. `None`
+/// where there are no such calls.
 fn with_calls(text: &[u8], syntax: Syntax, values: &[(&str, String, Lasts)]) -> Option<Vec<u8>> {
     let mut places: Vec<_> = values
         .iter()
@@ -398,7 +408,8 @@ fn with_calls(text: &[u8], syntax: Syntax, values: &[(&str, String, Lasts)]) -> 
             sql_class::calls(text, syntax, function)
                 .into_iter()
                 .filter(move |call| lasts.until(call))
-                // The column's type and length are the function's, which an argument gives that is never looked at.
+                // The column's type and length are the function's, which an argument gives that is never
+                // looked at.
                 .map(move |call| {
                     let parentheses = if function.starts_with("@@") { "" } else { "()" };
                     (call, format!("IF(TRUE,{value},{function}{parentheses})"))

@@ -31,8 +31,8 @@ use crate::split::transaction;
 /// Servers that are tried for one statement before it is refused.
 const TRIES_MAX: usize = 4;
 
-/// Sees to it that the session has a connection on which the statement may run. One that it holds already is kept:
-/// whoever pinned it needs that one.
+/// Sees to it that the session has a connection on which the statement may run. One that it holds already is
+/// kept: whoever pinned it needs that one.
 pub(crate) async fn lease(split: &mut Split, target: &Target) -> Result<(), Refused> {
     let now = at_once(split, target);
     go_on(split, target, now).await
@@ -59,7 +59,8 @@ pub(crate) enum Now {
     Wait(Option<(Arc<Server>, bool)>),
 }
 
-/// The usual way, which waits for nothing: the connection that is held, or an idle one that looks like the session already.
+/// The usual way, which waits for nothing: the connection that is held, or an idle one that looks like the
+/// session already.
 pub(crate) fn at_once(split: &mut Split, target: &Target) -> Now {
     split.statement.was_pinned = split.lease.is_some();
     judge_anew(split);
@@ -99,8 +100,9 @@ pub(crate) fn at_once(split: &mut Split, target: &Target) -> Now {
     }
 }
 
-/// What the server of a connection is now that is held for longer than a statement. Roles that nobody knows for certain are not
-/// news: its server is out of sight for a moment, or claims to be the primary, as another does.
+/// What the server of a connection is now that is held for longer than a statement. Roles that nobody knows
+/// for certain are not news: its server is out of sight for a moment, or claims to be the primary, as another
+/// does.
 pub(crate) fn judge_anew(split: &mut Split) {
     let Some(leased) = &split.lease else { return };
     let topology = split.pool().topology();
@@ -167,13 +169,15 @@ fn usual_primary(split: &Split, topology: &Topology) -> Option<(Arc<Server>, boo
     is_ready.then(|| (Arc::clone(primary), true))
 }
 
-/// Whether all that the session holds are answers that it may ask for: rather lose those than refuse a statement.
+/// Whether all that the session holds are answers that it may ask for: rather lose those than refuse a
+/// statement.
 fn may_leave(split: &Split) -> bool {
     let mut pins = split.session.pins().iter();
     !split.keeps_connection && pins.all(|pin| pin.reason.ends_with_next_statement())
 }
 
-/// Whether what binds a session to its connection is over with the transaction that is open, or with the next statement.
+/// Whether what binds a session to its connection is over with the transaction that is open, or with the next
+/// statement.
 pub(crate) fn ends_with_transaction(reason: PinReason) -> bool {
     matches!(reason, PinReason::Transaction | PinReason::Unsettled) || reason.ends_with_next_statement()
 }
@@ -185,7 +189,8 @@ pub(crate) fn holds_state(split: &Split) -> bool {
     split.keeps_connection || split.session.pins().iter().any(|pin| is_lost(pin.reason))
 }
 
-/// The session holds a connection to a replica for answers alone: one that is kept for longer has to take writes.
+/// The session holds a connection to a replica for answers alone: one that is kept for longer has to take
+/// writes.
 pub(crate) fn may_leave_replica(split: &Split) -> bool {
     let is_replica = split.lease.as_ref().is_some_and(|leased| !leased.is_primary);
     is_replica && !split.session.in_transaction() && may_leave(split)
@@ -279,8 +284,8 @@ async fn try_servers(
     }
 }
 
-/// Whether another server may do what a replica does not: it refuses the account, or lacks what the session has set, such as a schema that
-/// it has yet to learn of.
+/// Whether another server may do what a replica does not: it refuses the account, or lacks what the session
+/// has set, such as a schema that it has yet to learn of.
 fn is_the_replicas_alone(error: &SessionError) -> bool {
     denied::is_refused(error) || matches!(error, SessionError::StateRefused { .. })
 }
@@ -317,8 +322,8 @@ pub(crate) async fn connection(split: &Split, server: &Arc<Server>) -> Result<Co
     }
 }
 
-/// A connection in no schema with everything else that the session has set, where a server has its schema no more. In that of
-/// somebody else a statement might find tables that are not meant.
+/// A connection in no schema with everything else that the session has set, where a server has its schema no
+/// more. In that of somebody else a statement might find tables that are not meant.
 async fn without_schema(split: &Split, server: &Arc<Server>) -> Result<Connection<Held>, Refused> {
     let want = Rc::new(split.session.carried().without_schema());
     let mut connection = fitting(split, server, &want, Wait::InLine).await?;
@@ -495,7 +500,8 @@ pub(crate) fn give_back(split: &mut Split) {
     }
 }
 
-/// The server has said something behind its answer. Whoever came next would take it for an answer to somebody else.
+/// The server has said something behind its answer. Whoever came next would take it for an answer to somebody
+/// else.
 fn close_as_broken(connection: Connection<Held>) {
     let server = connection.server.name();
     tracing::warn!(server, "server said something unasked: connection closed");

@@ -1,5 +1,5 @@
-//! From an accepted connection to a session of mode `split`: the gateway itself checks the password, and a server shows that
-//! the account and its schema are right.
+//! From an accepted connection to a session of mode `split`: the gateway itself checks the password, and a
+//! server shows that the account and its schema are right.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -337,12 +337,13 @@ async fn admit(split: &mut Split, sequence: u8) -> Result<(), SessionError> {
     Ok(())
 }
 
-/// Refusals of a login that are about the client or its account, and not about how the gateway logs in for it: a character set that
-/// no client may have, a password that must be changed, an account that is locked, for ever or for a while.
+/// Refusals of a login that are about the client or its account, and not about how the gateway logs in for
+/// it: a character set that no client may have, a password that must be changed, an account that is locked,
+/// for ever or for a while.
 const OF_THE_CLIENT: [u16; 5] = [1231, 1862, 3118, 3955, 4151];
 
-/// What the client is told where the server does not take its account. One that only servers know has another password now. What is said of the
-/// account is said in the server's words.
+/// What the client is told where the server does not take its account. One that only servers know has another
+/// password now. What is said of the account is said in the server's words.
 fn not_admitted(split: &Split, error: SessionError) -> SessionError {
     let passed = split.account.credential.account != 0 && split.listener.cluster.passes_accounts();
     match error {
@@ -450,8 +451,8 @@ async fn become_user(
     }
 }
 
-/// MariaDB has reset the session when it refuses a COM_CHANGE_USER, and goes on with the old account. MySQL closes the
-/// connection.
+/// MariaDB has reset the session when it refuses a COM_CHANGE_USER, and goes on with the old account. MySQL
+/// closes the connection.
 async fn stay_user(split: &mut Split, error: SessionError, sequence: u8) -> Result<(), SessionError> {
     let is_of_password = matches!(
         error,

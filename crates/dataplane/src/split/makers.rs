@@ -1,8 +1,9 @@
 //! Statements whose ids the server makes.
 //!
-//! An OK packet has the id of a row also where a trigger or an expression gave it, of which LAST_INSERT_ID() knows nothing. Neither is seen
-//! in a statement. So a connection that is about to be given back is asked, and where the answer is what the packet has said, statements
-//! that differ in values only are believed for a while: what gives ids does so as a rule or never.
+//! An OK packet has the id of a row also where a trigger or an expression gave it, of which LAST_INSERT_ID()
+//! knows nothing. Neither is seen in a statement. So a connection that is about to be given back is asked,
+//! and where the answer is what the packet has said, statements that differ in values only are believed for a
+//! while: what gives ids does so as a rule or never.
 
 use std::cell::{Cell, OnceCell};
 use std::hash::{DefaultHasher, Hash, Hasher};

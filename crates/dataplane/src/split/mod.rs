@@ -5,13 +5,13 @@
 //!                   └→ choose → lease → (rebuild) → relay → settle ─┘
 //! ```
 //!
-//! The session of the client lives here, and what it holds is in `session::Session`, the one truth about what may be
-//! shared: between two statements the server connection goes back to the pool unless that says it is pinned. A connection
-//! that is leased is first made to look like the session (`rebuild`), and what a server reports of changes is read on the
-//! way to the client (`observe`).
+//! The session of the client lives here, and what it holds is in `session::Session`, the one truth about what
+//! may be shared: between two statements the server connection goes back to the pool unless that says it is
+//! pinned. A connection that is leased is first made to look like the session (`rebuild`), and what a server
+//! reports of changes is read on the way to the client (`observe`).
 //!
-//! What rules say of a statement is in `rules`; where it goes in `choose`; how fresh a replica has to be in `fresh`; prepared statements, whose ids are
-//! the client's own here, in `prepared`.
+//! What rules say of a statement is in `rules`; where it goes in `choose`; how fresh a replica has to be in
+//! `fresh`; prepared statements, whose ids are the client's own here, in `prepared`.
 
 mod admission;
 mod again;

@@ -1,7 +1,9 @@
-//! The query attribute `forebay_explain`: why a statement went where it went, as a Note that `SHOW WARNINGS` has.
+//! The query attribute `forebay_explain`: why a statement went where it went, as a Note that `SHOW WARNINGS`
+//! has.
 //!
 //! The statement is executed as ever. What [`super::explain`] says of it is kept until the session's next
-//! statement, and if that is `SHOW WARNINGS` the gateway answers it, provided the server has no warnings of its own to show.
+//! statement, and if that is `SHOW WARNINGS` the gateway answers it, provided the server has no warnings of
+//! its own to show.
 
 use std::rc::Rc;
 
@@ -75,7 +77,8 @@ pub(crate) fn concerns_execution(split: &Split, head: CommandHead, prepared: &Pr
         && is_asked_with(command::payload(split, head), prepared.params, capabilities)
 }
 
-/// The execution of a prepared statement that asks for an explanation, or of which rules have something to say.
+/// The execution of a prepared statement that asks for an explanation, or of which rules have something to
+/// say.
 pub(crate) async fn execute(
     split: &mut Split,
     head: CommandHead,

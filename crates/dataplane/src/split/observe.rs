@@ -1,8 +1,9 @@
-//! The server's answer on its way to the client: what it says about the session is read, and what the client did not ask
-//! for is taken out.
+//! The server's answer on its way to the client: what it says about the session is read, and what the client
+//! did not ask for is taken out.
 //!
-//! Server connections always report their state (session tracking) and always end rows with an OK packet. A client that knows
-//! both gets its answer as it comes, but for those reports; for an older one the answer is put into the older form.
+//! Server connections always report their state (session tracking) and always end rows with an OK packet. A
+//! client that knows both gets its answer as it comes, but for those reports; for an older one the answer is
+//! put into the older form.
 
 use mysql_wire::{
     Capabilities, Command, ErrPacket, Event, OkPacket, Outcome, PacketHeader, Reshaper, ResponseTracker,
@@ -48,7 +49,8 @@ impl Shape {
         }
     }
 
-    /// What the command may lead to: see [`ResponseTracker::allow_cursor`] and [`ResponseTracker::allow_infile`].
+    /// What the command may lead to: see [`ResponseTracker::allow_cursor`] and
+    /// [`ResponseTracker::allow_infile`].
     pub(crate) fn allow(&mut self, cursor: bool, infile: bool) {
         match self {
             Self::Same(tracker) => {
@@ -83,8 +85,8 @@ pub(crate) struct Observed<'a> {
     pub(crate) server: Capabilities,
     /// COM_STMT_PREPARE: the id in the answer becomes the client's.
     pub(crate) renaming: Option<&'a mut Renaming>,
-    /// The statement may be executed elsewhere if this server does not take writes (any more): that answer is kept from the
-    /// client.
+    /// The statement may be executed elsewhere if this server does not take writes (any more): that answer is
+    /// kept from the client.
     pub(crate) may_go_elsewhere: bool,
     /// Whatever error comes is kept from the client, for another server is to say what is wrong.
     pub(crate) is_second_hand: bool,
@@ -103,12 +105,13 @@ pub(crate) struct Observed<'a> {
 /// Errors by which a server refuses a write because of what it is, before it has done anything.
 ///
 /// 1290 ER_OPTION_PREVENTS_STATEMENT (`--read-only`, `--super-read-only`), 1836 ER_READ_ONLY_MODE, 3100
-/// ER_RUN_HOOK_ERROR is not among them: a transaction that Group Replication refuses at its commit was executed.
+/// ER_RUN_HOOK_ERROR is not among them: a transaction that Group Replication refuses at its commit was
+/// executed.
 pub(crate) const TAKES_NO_WRITES: [u16; 2] = [1290, 1836];
 
 impl Observed<'_> {
-    /// Takes the server's refusal of a write off what has come, and ends the answer with it. `None` where it is another
-    /// answer; `Some(None)` while it is not there whole.
+    /// Takes the server's refusal of a write off what has come, and ends the answer with it. `None` where it
+    /// is another answer; `Some(None)` while it is not there whole.
     fn take_refusal(&mut self, down: &mut Flow) -> Result<Option<Option<Outcome>>, WireError> {
         let unseen = down.unseen();
         let Some(header) = PacketHeader::parse(unseen) else {
@@ -152,7 +155,8 @@ impl Observed<'_> {
         }
     }
 
-    /// Puts a packet in the place of the OK packet with session state that is next. False while it is not there whole.
+    /// Puts a packet in the place of the OK packet with session state that is next. False while it is not
+    /// there whole.
     fn inspect(&mut self, down: &mut Flow) -> Result<bool, WireError> {
         let unseen = down.unseen();
         let Some(header) = PacketHeader::parse(unseen) else {
@@ -239,7 +243,8 @@ impl Observed<'_> {
     }
 }
 
-/// Tells a client whose statement took too long that it did, in the error that ends these bytes; and gives back what it is told.
+/// Tells a client whose statement took too long that it did, in the error that ends these bytes; and gives
+/// back what it is told.
 #[cold]
 fn at_error(limit: Option<&TimeLimit>, code: u16, bytes: &mut [u8]) -> Option<Box<Told>> {
     if let Some(limit) = limit {

@@ -1,7 +1,8 @@
 //! Sessions in a transaction on a server that was the primary when it began.
 //!
-//! The server itself says what may still be done in it, and refuses writes by an error that a client may not heed. What comes next, a
-//! new transaction or one more write, is not for that server: the session moves on where it has nothing else there, or ends.
+//! The server itself says what may still be done in it, and refuses writes by an error that a client may not
+//! heed. What comes next, a new transaction or one more write, is not for that server: the session moves on
+//! where it has nothing else there, or ends.
 
 use session::PinReason;
 use sql_class::{Class, Effects, Facts};
@@ -10,7 +11,8 @@ use crate::error::SessionError;
 use crate::split::state::{Refused, Split};
 use crate::split::{lease, observe, transaction};
 
-/// Errors that say that a server is not what it was taken for: read-only, not in the group's majority, not ready.
+/// Errors that say that a server is not what it was taken for: read-only, not in the group's majority, not
+/// ready.
 const ROLE_ERRORS: [u16; 4] = [1290, 1836, 3100, 1047];
 
 /// A statement has ended with this error.
@@ -25,8 +27,9 @@ pub(crate) fn note_error(split: &mut Split, code: u16) {
     }
 }
 
-/// The session is in a transaction on a server that was the primary, and the statement is not to be executed there: a new transaction
-/// belongs on the new primary, and a write has been refused before. Without this a client that does not heed errors would stay for ever.
+/// The session is in a transaction on a server that was the primary, and the statement is not to be executed
+/// there: a new transaction belongs on the new primary, and a write has been refused before. Without this a
+/// client that does not heed errors would stay for ever.
 pub(crate) fn is_left(split: &mut Split, facts: &Facts) -> bool {
     let begins = begins_anew(facts);
     if !begins && facts.class < Class::Write || !split.session.in_transaction() {
@@ -45,8 +48,8 @@ pub(crate) fn begins_anew(facts: &Facts) -> bool {
     matches!(facts.class, Class::Begin | Class::BeginReadOnly) && !facts.effects.contains(Effects::XA)
 }
 
-/// Ends the transaction on a server that was the primary, as the statement would, and leaves that server. A session that would lose more
-/// by this is at its end.
+/// Ends the transaction on a server that was the primary, as the statement would, and leaves that server. A
+/// session that would lose more by this is at its end.
 pub(crate) async fn leave(split: &mut Split, facts: &Facts) -> Result<(), Refused> {
     let ends_here = |reason| lease::ends_with_transaction(reason);
     let is_free = !split.keeps_connection && split.session.pins().iter().all(|pin| ends_here(pin.reason));

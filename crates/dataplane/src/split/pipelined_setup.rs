@@ -1,9 +1,11 @@
-//! What it may take until a statement of text can be sent; and what goes ahead of a command of the client's, with it in one write, so
-//! that it costs no round trip: the state that a connection lacks, and (see `prepared::prepare_execute`) the preparation of what is executed.
+//! What it may take until a statement of text can be sent; and what goes ahead of a command of the client's,
+//! with it in one write, so that it costs no round trip: the state that a connection lacks, and (see
+//! `prepared::prepare_execute`) the preparation of what is executed.
 //!
-//! State goes ahead of plain reads, preparations and beginnings of transactions alone: where the server refuses something of it, they
-//! were executed under another one. They have left nothing behind, nobody has seen the answer, and all is dropped with the connection.
-//! Anything else waits for the answers: a write must not be executed in the schema of somebody else.
+//! State goes ahead of plain reads, preparations and beginnings of transactions alone: where the server
+//! refuses something of it, they were executed under another one. They have left nothing behind, nobody has
+//! seen the answer, and all is dropped with the connection. Anything else waits for the answers: a write must
+//! not be executed in the schema of somebody else.
 
 use std::rc::Rc;
 
@@ -22,8 +24,8 @@ use crate::split::run::{begin, needs_no_priming};
 use crate::split::state::{Refused, Split};
 use crate::split::{answer, fresh, last};
 
-/// The longest command that is sent behind others: sockets between us and the server take it although the server reads nothing, as it
-/// may while it writes answers that nobody reads yet.
+/// The longest command that is sent behind others: sockets between us and the server take it although the
+/// server reads nothing, as it may while it writes answers that nobody reads yet.
 const LONGEST: usize = 16 * 1024;
 
 /// What it may take until a statement of text can be sent. False where it has come to its end.
@@ -72,7 +74,8 @@ pub(crate) fn may_wait(split: &Split, head: CommandHead) -> bool {
     split.lease.is_none() && !is_compressed && whole(split, head).is_some()
 }
 
-/// The payload of the command that the client has sent, where it can go behind others: whole, short, and numbered as it should be.
+/// The payload of the command that the client has sent, where it can go behind others: whole, short, and
+/// numbered as it should be.
 pub(crate) fn whole(split: &Split, head: CommandHead) -> Option<&[u8]> {
     let unseen = split.wires.up.unseen();
     let header = PacketHeader::parse(unseen)?;
@@ -87,8 +90,8 @@ pub(crate) fn lacks_state(split: &Split) -> bool {
     split.lease.as_ref().is_some_and(|leased| leased.lacks_state)
 }
 
-/// The commands by which the leased connection gets what it lacks of the session's state, if anything. It is taken to have it from here
-/// on: who does not send them, or has them refused, drops it.
+/// The commands by which the leased connection gets what it lacks of the session's state, if anything. It is
+/// taken to have it from here on: who does not send them, or has them refused, drops it.
 pub(crate) fn take_state(split: &mut Split) -> Vec<Vec<u8>> {
     let want = Rc::clone(split.session.carried());
     let dialect = lease::dialect(split);
@@ -108,7 +111,8 @@ pub(crate) fn take_state(split: &mut Split) -> Vec<Vec<u8>> {
     ask::framed(leased.connection.opened.capabilities, commands)
 }
 
-/// Sends commands, and the packet behind them. The answers to the commands, and what has been read of the one to the packet.
+/// Sends commands, and the packet behind them. The answers to the commands, and what has been read of the one
+/// to the packet.
 pub(crate) async fn send(
     split: &mut Split,
     commands: &[Vec<u8>],
@@ -147,8 +151,8 @@ pub(crate) fn are_done(replies: &[Reply]) -> bool {
     replies.iter().all(|reply| reply.outcome.error.is_none())
 }
 
-/// Sends the state and the command as it is. What has been read of its answer; `None` where it was not sent, and the connection has the
-/// state.
+/// Sends the state and the command as it is. What has been read of its answer; `None` where it was not sent,
+/// and the connection has the state.
 pub(crate) async fn send_whole(
     split: &mut Split,
     head: CommandHead,

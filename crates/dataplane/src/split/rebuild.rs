@@ -46,7 +46,8 @@ pub(crate) async fn rebuild_to(
     Ok(())
 }
 
-/// Whether the session's schema is gone, and the command at hand does without: it must not be bound to that for ever.
+/// Whether the session's schema is gone, and the command at hand does without: it must not be bound to that
+/// for ever.
 pub(crate) fn may_do_without_schema(split: &Split, error: &SessionError) -> bool {
     const ER_BAD_DB_ERROR: u16 = 1049;
     let is_gone =
@@ -93,8 +94,8 @@ pub(crate) async fn asked(
     asked.map_err(|error| Refused(not_asked(&connection.server, error)))
 }
 
-/// The same of what a server answers at once, if it answers at all. A session that holds no connection yet hears neither of a server that
-/// is down nor of `server_idle_timeout`.
+/// The same of what a server answers at once, if it answers at all. A session that holds no connection yet
+/// hears neither of a server that is down nor of `server_idle_timeout`.
 pub(crate) async fn asked_in_time(
     split: &Split,
     connection: &mut Connection<Held>,

@@ -1,4 +1,5 @@
-//! THE LOOP of a session in mode `split`: one command after the other. All branching of the command phase is here.
+//! THE LOOP of a session in mode `split`: one command after the other. All branching of the command phase is
+//! here.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -175,8 +176,8 @@ const RARE: Effects = Effects::GATEWAY
     .with(Effects::READS_CONNECTION_ID)
     .with(Effects::READS_LAST_GTID);
 
-/// Statements for the gateway itself, and those that read what the last statement left on its connection, which may be
-/// somebody else's by now.
+/// Statements for the gateway itself, and those that read what the last statement left on its connection,
+/// which may be somebody else's by now.
 async fn rare_query(split: &mut Split, head: CommandHead, facts: Facts) -> Result<(), SessionError> {
     if facts.effects.contains(Effects::GATEWAY) {
         return explain::statement(split, head).await;
@@ -213,7 +214,8 @@ pub(crate) async fn on_primary(
     Ok(())
 }
 
-/// Gives back a connection that is held only for warnings that nobody asks for. True where it is to be [asked](last::learn_insert_id) first.
+/// Gives back a connection that is held only for warnings that nobody asks for. True where it is to be
+/// [asked](last::learn_insert_id) first.
 pub(crate) fn let_go(
     split: &mut Split,
     head: CommandHead,
@@ -244,7 +246,8 @@ pub(crate) fn begin(split: &mut Split, head: CommandHead, facts: Option<&Facts>)
     });
 }
 
-/// Asks or tells the session something about a command. `prepared`: the id and the digest of the statement that it executes.
+/// Asks or tells the session something about a command. `prepared`: the id and the digest of the statement
+/// that it executes.
 pub(crate) fn with_statement<T>(
     split: &mut Split,
     head: CommandHead,
@@ -302,7 +305,8 @@ pub(crate) async fn exchange_arrived(split: &mut Split, command: Command, since:
     exchange_since(split, command, None, || Some(since)).await
 }
 
-/// `arrived`: when the command was sent whose answer is there already. A function, since every session has room for it.
+/// `arrived`: when the command was sent whose answer is there already. A function, since every session has
+/// room for it.
 async fn exchange_since(
     split: &mut Split,
     command: Command,

@@ -188,10 +188,12 @@ impl SplitSeries {
     }
 }
 
-/// Pairs of cluster and listener that a worker tells apart; sessions of further ones are counted together, under `other`.
+/// Pairs of cluster and listener that a worker tells apart; sessions of further ones are counted together,
+/// under `other`.
 const PAIRS_MAX: usize = 256;
 
-/// The series of one worker. Those of removed listeners stay, so that their counts are not lost between two scrapes.
+/// The series of one worker. Those of removed listeners stay, so that their counts are not lost between two
+/// scrapes.
 #[derive(Debug, Default)]
 pub(crate) struct SeriesOfWorker(Mutex<BTreeMap<[Box<str>; 2], Arc<SplitSeries>>>);
 

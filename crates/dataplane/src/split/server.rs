@@ -51,8 +51,8 @@ pub(crate) async fn server(
     primary(split).await.map(|server| Chosen::Server(server, true))
 }
 
-/// Whether a group has a server that could take the statement if only it were as fresh as a read needs it: then the primary has
-/// to do.
+/// Whether a group has a server that could take the statement if only it were as fresh as a read needs it:
+/// then the primary has to do.
 fn is_there(split: &Split, group: &str, tried: &[ServerId]) -> Result<(), Refused> {
     let topology = split.listener.cluster.topology();
     match choose::replica(split, &topology, tried, Some(group), |_| true, true) {
@@ -177,8 +177,8 @@ fn named(split: &Split, name: &str) -> Result<Chosen, Refused> {
     }
 }
 
-/// The primary, for which is waited where there is none: `failover_wait`. One that was tried may have come back: while it has not it
-/// is suspected, and takes no statements.
+/// The primary, for which is waited where there is none: `failover_wait`. One that was tried may have come
+/// back: while it has not it is suspected, and takes no statements.
 async fn primary(split: &Split) -> Result<Arc<Server>, Refused> {
     let cluster = &split.listener.cluster;
     let mut topology = cluster.topology();
@@ -202,7 +202,8 @@ async fn primary(split: &Split) -> Result<Arc<Server>, Refused> {
     }
 }
 
-/// Waits until another server than this one is the primary, or this one takes writes after all. `words`: those with which it refused one.
+/// Waits until another server than this one is the primary, or this one takes writes after all. `words`:
+/// those with which it refused one.
 pub(crate) async fn other_primary(split: &Split, refusing: &Server, words: &str) -> Result<(), Refused> {
     let before = split.listener.cluster.topology();
     let deadline = Instant::now() + split.listener.cluster.config().failover_wait;
@@ -225,7 +226,8 @@ pub(crate) async fn other_primary(split: &Split, refusing: &Server, words: &str)
     }
 }
 
-/// Nobody but a server that takes no writes is the primary: where the configuration says who is, somebody has to be told.
+/// Nobody but a server that takes no writes is the primary: where the configuration says who is, somebody has
+/// to be told.
 fn no_other(split: &Split, refusing: &Server, words: &str) -> SessionError {
     const SAID_AGAIN_AFTER: Duration = Duration::from_secs(60);
     let cluster = &split.listener.cluster;
@@ -249,7 +251,8 @@ fn no_other(split: &Split, refusing: &Server, words: &str) -> SessionError {
     }
 }
 
-/// What comes of waiting for a server, unless that turns out to stand still: there are others that may have the statement.
+/// What comes of waiting for a server, unless that turns out to stand still: there are others that may have
+/// the statement.
 pub(crate) async fn unless_silent<T>(
     server: &Server,
     lease: impl Future<Output = Result<T, Refused>>,

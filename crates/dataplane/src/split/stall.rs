@@ -1,8 +1,9 @@
-//! How long a client may hold a server connection that others want, within a command of which it does not send the rest or an answer that
-//! it does not take.
+//! How long a client may hold a server connection that others want, within a command of which it does not
+//! send the rest or an answer that it does not take.
 //!
-//! A server goes by `net_read_timeout` and `net_write_timeout` of the session there. So does the gateway: by what the session has set, else
-//! by what the server has that let it in; only that a minute is always enough for those who read a result row by row.
+//! A server goes by `net_read_timeout` and `net_write_timeout` of the session there. So does the gateway: by
+//! what the session has set, else by what the server has that let it in; only that a minute is always enough
+//! for those who read a result row by row.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -13,7 +14,8 @@ use crate::split::state::Split;
 /// The least that goes without being asked for.
 const LEAST: Duration = Duration::from_secs(60);
 
-/// Goes by what the configuration says, or else by what the session and its server have, where that has changed.
+/// Goes by what the configuration says, or else by what the session and its server have, where that has
+/// changed.
 #[inline]
 pub(crate) fn renew(split: &Split) {
     let by = split.control.stalls_by.borrow();

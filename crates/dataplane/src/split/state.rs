@@ -51,7 +51,8 @@ pub(crate) enum Wait {
 
 /// What is known of a server connection beside what the pool knows.
 pub(crate) struct Held {
-    /// What is set on it. The same allocation as the session's that used it last, unless either has changed since.
+    /// What is set on it. The same allocation as the session's that used it last, unless either has changed
+    /// since.
     pub(crate) carried: Rc<PortableState>,
     pub(crate) baseline: Rc<Baseline>,
     pub(crate) statements: OnServer,
@@ -77,8 +78,8 @@ pub(crate) struct Held {
 }
 
 impl Held {
-    /// What it costs to make the connection that of a session which wants that and whose logins are no older than that:
-    /// [`CANNOT`](session::CANNOT) where it cannot be made so.
+    /// What it costs to make the connection that of a session which wants that and whose logins are no older
+    /// than that: [`CANNOT`](session::CANNOT) where it cannot be made so.
     pub(crate) fn cost(&self, want: &PortableState, oldest_login: Instant) -> u32 {
         match session::cost(want, &self.carried) {
             session::CANNOT => session::CANNOT,
@@ -92,7 +93,8 @@ impl Held {
         self.to_close.drain(..).map(close_command).collect()
     }
 
-    /// Forgets what was prepared for a client's statement, which is closed with the next command that is about a statement.
+    /// Forgets what was prepared for a client's statement, which is closed with the next command that is
+    /// about a statement.
     pub(crate) fn close(&mut self, owner: &Rc<()>) {
         let id = self.statements.remove(owner);
         self.to_close.extend(id);
@@ -172,7 +174,8 @@ pub(crate) struct Leased {
     pub(crate) has_refused_write: bool,
     /// Of the topology by which that was judged last; 0 is none.
     pub(crate) generation: u64,
-    /// The transaction that was begun on it goes on to the primary with its first statement that is no plain read.
+    /// The transaction that was begun on it goes on to the primary with its first statement that is no plain
+    /// read.
     pub(crate) moves_on: bool,
     /// What it still says of the session's last statement.
     pub(crate) left: Left,
@@ -180,7 +183,8 @@ pub(crate) struct Leased {
     pub(crate) lacks_state: bool,
 }
 
-/// The client's ids of statements, and their texts with figures. Boxed where there are some: few sessions prepare such statements.
+/// The client's ids of statements, and their texts with figures. Boxed where there are some: few sessions
+/// prepare such statements.
 #[derive(Default)]
 pub(crate) struct WithFigures(pub(crate) Vec<(u32, Rc<[u8]>)>);
 
@@ -219,11 +223,11 @@ pub(crate) struct Split {
     pub(crate) kept_for: Option<Box<Pin>>,
     /// How many statements the session has had executed.
     pub(crate) turn: u32,
-    /// The last statement in whose answer there was an id that nothing in it could have given, and that id, while it is not known that the
-    /// server has made it.
+    /// The last statement in whose answer there was an id that nothing in it could have given, and that id,
+    /// while it is not known that the server has made it.
     pub(crate) maker: Option<(makers::Key, NonZeroU64)>,
-    /// Statements that were prepared since the last one was executed, with its figures in the place of what asks for them, and are right
-    /// until the next one is.
+    /// Statements that were prepared since the last one was executed, with its figures in the place of what
+    /// asks for them, and are right until the next one is.
     pub(crate) with_figures: Option<Box<WithFigures>>,
     /// Where there are long ones among the texts it has prepared.
     pub(crate) long_texts: Option<Box<LongTexts>>,
@@ -233,7 +237,8 @@ pub(crate) struct Split {
     pub(crate) last_prepared: u32,
     /// Of several servers that take writes, the one that takes this session's.
     pub(crate) writer: Cell<Option<ServerId>>,
-    /// The server that has all that this session has written: where it wrote last, or one that has caught up with that since.
+    /// The server that has all that this session has written: where it wrote last, or one that has caught up
+    /// with that since.
     pub(crate) written_on: Option<ServerId>,
     /// Of the last server, for the log.
     pub(crate) last_server: Option<Arc<Server>>,
@@ -352,7 +357,8 @@ impl Split {
         self.statement.is_ours = true;
     }
 
-    /// The server that takes this session's writes: the primary, or always the same of several, as long as it takes any.
+    /// The server that takes this session's writes: the primary, or always the same of several, as long as it
+    /// takes any.
     pub(crate) fn writer<'t>(&self, topology: &'t Topology) -> Option<&'t Member> {
         if topology.writers.len() < 2 {
             return topology.primary();
@@ -373,8 +379,8 @@ impl Split {
             || self.read_consistency() == config::ReadConsistency::Eventual
     }
 
-    /// The last statement has ended: what it has written is on this server. What a rule or a hint has written anywhere else reaches
-    /// the others in groups alone, where all apply all.
+    /// The last statement has ended: what it has written is on this server. What a rule or a hint has written
+    /// anywhere else reaches the others in groups alone, where all apply all.
     pub(crate) fn note_written(&mut self) {
         let Some(leased) = self.lease.as_ref().filter(|_| self.session.has_just_written()) else {
             return;

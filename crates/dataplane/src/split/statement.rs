@@ -2,8 +2,8 @@
 
 use upstream::ServerId;
 
-/// One command of the client, from when it is received until its answer is over. The session makes a new one for each command, so nothing
-/// of it has to be reset.
+/// One command of the client, from when it is received until its answer is over. The session makes a new one
+/// for each command, so nothing of it has to be reset.
 #[derive(Default)]
 pub(crate) struct Statement {
     /// What came of it on servers to which it was sent before.

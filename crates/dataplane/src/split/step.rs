@@ -10,7 +10,8 @@ pub(crate) enum Step<'a> {
     Relay,
     /// It is at its end, and its answer on its way.
     Done,
-    /// Something has to be waited for first. True where it is to be relayed after that, false where it is at its end.
+    /// Something has to be waited for first. True where it is to be relayed after that, false where it is at
+    /// its end.
     ///
     /// Boxed: every session has room for the command and its answer only.
     Wait(Waiting<'a>),

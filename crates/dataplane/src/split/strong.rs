@@ -1,13 +1,14 @@
 //! Strong reads: the primary's position, asked for once for all reads of a worker that wait for it.
 //!
-//! A read must see every write that was acknowledged before it began. So it takes a position that the primary was asked for
-//! after that moment: not one that is on its way already, but the next. Reads that come while a question is under
-//! way share the one after it; whoever was first asks for all of them.
+//! A read must see every write that was acknowledged before it began. So it takes a position that the primary
+//! was asked for after that moment: not one that is on its way already, but the next. Reads that come while a
+//! question is under way share the one after it; whoever was first asks for all of them.
 //!
-//! Whoever was the primary when it was last looked at may be it no more, and answer with less than its successor has acknowledged. So
-//! it says in the same row that it is not read-only and that it is the server it was, and a member of a group first hears from the
-//! others what they have agreed on, which a minority cannot. Otherwise that is no answer, and the read waits for a primary as a
-//! write does. Where the roles are written down (`static`) they are believed.
+//! Whoever was the primary when it was last looked at may be it no more, and answer with less than its
+//! successor has acknowledged. So it says in the same row that it is not read-only and that it is the server
+//! it was, and a member of a group first hears from the others what they have agreed on, which a minority
+//! cannot. Otherwise that is no answer, and the read waits for a primary as a write does. Where the roles are
+//! written down (`static`) they are believed.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -97,7 +98,8 @@ impl Drop for Asking {
     }
 }
 
-/// What a read that begins now must see, of a primary that answers as the primary. Without one it waits, within `failover_wait`.
+/// What a read that begins now must see, of a primary that answers as the primary. Without one it waits,
+/// within `failover_wait`.
 pub(crate) async fn needed(split: &Split) -> Result<Freshness, Refused> {
     let cluster = &split.listener.cluster;
     let wait = cluster.config().failover_wait;

@@ -1,8 +1,10 @@
-//! The error that the session was told last, for which it may ask: `SHOW WARNINGS`, `SHOW ERRORS`, `GET DIAGNOSTICS`, `@@error_count`.
+//! The error that the session was told last, for which it may ask: `SHOW WARNINGS`, `SHOW ERRORS`,
+//! `GET DIAGNOSTICS`, `@@error_count`.
 //!
-//! The connection that has said it knows it, and the session keeps that one for it. While its client is silent and others wait for
-//! connections, the gateway keeps the error in its place, where it is all that the server has to show. When the client does ask, the error is
-//! raised again on the connection at hand, by `SIGNAL`, and it is the server that answers.
+//! The connection that has said it knows it, and the session keeps that one for it. While its client is
+//! silent and others wait for connections, the gateway keeps the error in its place, where it is all that the
+//! server has to show. When the client does ask, the error is raised again on the connection at hand, by
+//! `SIGNAL`, and it is the server that answers.
 
 use mysql_wire::{Capabilities, Command, ErrPacket, PacketHeader};
 use session::{Pin, PinReason};
@@ -29,8 +31,9 @@ pub(crate) struct Told {
 }
 
 impl Told {
-    /// What the exchange of a command has `told` takes the place of what was told before. Where it has told nothing that stays as long as
-    /// it `is_kept` on its connection; or was put away: the command is one that servers do not hear of.
+    /// What the exchange of a command has `told` takes the place of what was told before. Where it has told
+    /// nothing that stays as long as it `is_kept` on its connection; or was put away: the command is one that
+    /// servers do not hear of.
     fn renew(known: &mut Option<Box<Self>>, told: Option<Box<Self>>, is_kept: bool) {
         let outlives = |known: &Self| is_kept || known.put_away.is_some();
         if told.is_some() || !known.as_deref().is_some_and(outlives) {
@@ -98,8 +101,9 @@ fn signal(error: &ErrPacket) -> Option<String> {
     })
 }
 
-/// Whether the session holds its connection for such an error and nothing else; or for what it has not asked for behind the statement that
-/// left it. Not on MySQL, where one that is raised again has another `CLASS_ORIGIN`.
+/// Whether the session holds its connection for such an error and nothing else; or for what it has not asked
+/// for behind the statement that left it. Not on MySQL, where one that is raised again has another
+/// `CLASS_ORIGIN`.
 pub(crate) fn is_all(split: &Split) -> bool {
     let mut pins = split.session.pins().iter();
     let is_mariadb = lease::dialect(split).is_mariadb();
@@ -164,8 +168,8 @@ pub(crate) async fn put_away(split: &mut Split) {
     }
 }
 
-/// A command has come of a session whose error was put away. Raises it again where the command may ask for it, or leaves it where it is.
-/// False where the command is answered.
+/// A command has come of a session whose error was put away. Raises it again where the command may ask for
+/// it, or leaves it where it is. False where the command is answered.
 pub(crate) async fn bring_back(split: &mut Split, head: CommandHead) -> Result<bool, SessionError> {
     let Some(digest) = split.told.as_ref().and_then(|told| told.put_away) else {
         return Ok(true);
@@ -214,7 +218,8 @@ pub(crate) async fn bring_back(split: &mut Split, head: CommandHead) -> Result<b
     Ok(true)
 }
 
-/// Any server can raise it. The primary, for what may follow; where there is none, nobody has to wait for one.
+/// Any server can raise it. The primary, for what may follow; where there is none, nobody has to wait for
+/// one.
 fn where_to_raise(split: &Split) -> Target {
     let topology = split.pool().topology();
     let writer = split.writer(&topology);
@@ -266,7 +271,8 @@ async fn raise_behind_figures(
     }
 }
 
-/// Has the leased connection say this error, in the place of what it has said last. What it says instead, if it does.
+/// Has the leased connection say this error, in the place of what it has said last. What it says instead, if
+/// it does.
 pub(crate) async fn raise(split: &mut Split, error: &ErrPacket) -> Result<Result<(), ErrPacket>, Refused> {
     let capabilities = split.key.capabilities;
     let Some(signal) = signal(error) else {

@@ -6,10 +6,11 @@
 //!                      └ anything else: START TRANSACTION on the primary, ROLLBACK on the replica ─ there
 //! ```
 //!
-//! What was read is from another snapshot than what is written, on another server: that is the price, and why it is an option.
-//! All else is as on one server. A transaction of which it is not certain that it can move begins on the primary, and a
-//! statement that is not certainly a plain read moves it. It leaves the replica only once it has begun on the primary: where
-//! that fails, the statement is refused and the transaction is as it was. What was read is never read again.
+//! What was read is from another snapshot than what is written, on another server: that is the price, and why
+//! it is an option. All else is as on one server. A transaction of which it is not certain that it can move
+//! begins on the primary, and a statement that is not certainly a plain read moves it. It leaves the replica
+//! only once it has begun on the primary: where that fails, the statement is refused and the transaction is
+//! as it was. What was read is never read again.
 
 use config::{Pooling, ReadConsistency, TransactionReads};
 use mysql_wire::statement::asks_for_cursor;
@@ -84,8 +85,9 @@ pub(crate) fn end(split: &Split, head: CommandHead, facts: &Facts) -> Option<Tar
     is_end.then_some(Target::Held)
 }
 
-/// Where the execution of a prepared statement goes. A cursor, and what was sent in pieces or for a bulk, stays where it is: it
-/// would be left behind by a transaction that moves, and a session that is bound to a replica by it could not write.
+/// Where the execution of a prepared statement goes. A cursor, and what was sent in pieces or for a bulk,
+/// stays where it is: it would be left behind by a transaction that moves, and a session that is bound to a
+/// replica by it could not write.
 pub(crate) fn target_of_execution(split: &Split, head: CommandHead, facts: &Facts) -> Target {
     let target = choose::target(split, facts);
     if !matches!(target, Target::Held | Target::Replica) {
@@ -185,8 +187,8 @@ pub(crate) fn note_kept(split: &mut Split) {
     }
 }
 
-/// A statement of such a transaction does not stay, unless something binds the session to the connection. What reads leave on
-/// it can be left behind.
+/// A statement of such a transaction does not stay, unless something binds the session to the connection.
+/// What reads leave on it can be left behind.
 pub(crate) fn leaves(split: &Split, target: &Target) -> Now {
     let is_bound = !split
         .session
@@ -200,8 +202,8 @@ pub(crate) fn leaves(split: &Split, target: &Target) -> Now {
     }
 }
 
-/// The session is in a transaction that only reads, on a replica, and the statement ends that in silence: it is not for a replica, or
-/// begins another transaction.
+/// The session is in a transaction that only reads, on a replica, and the statement ends that in silence: it
+/// is not for a replica, or begins another transaction.
 pub(crate) fn is_ended_by(split: &Split, facts: &Facts) -> bool {
     let is_mariadb = lease::dialect(split).is_mariadb();
     let begins = match facts.class {
@@ -223,7 +225,8 @@ pub(crate) fn is_ended_by(split: &Split, facts: &Facts) -> bool {
         && !split.keeps_connection
 }
 
-/// Ends the transaction on the connection that is held, whatever `completion_type` says. `None` and `None` where it goes on.
+/// Ends the transaction on the connection that is held, whatever `completion_type` says. `None` and `None`
+/// where it goes on.
 pub(crate) async fn commit(split: &mut Split) -> Result<(Option<OkPacket>, Option<ErrPacket>), Refused> {
     let capabilities = split.key.capabilities;
     let commit = ask::query(capabilities, "COMMIT AND NO CHAIN NO RELEASE");
@@ -242,7 +245,8 @@ pub(crate) fn no_commit(split: &Split) -> Refused {
     })
 }
 
-/// Before a statement that goes elsewhere: the connection that is held tells what it alone knows, or ends what does not go with it.
+/// Before a statement that goes elsewhere: the connection that is held tells what it alone knows, or ends
+/// what does not go with it.
 pub(crate) async fn before_it_goes(split: &mut Split, facts: &Facts) -> Result<(), Refused> {
     if old_primary::is_left(split, facts) {
         return old_primary::leave(split, facts).await;
@@ -288,7 +292,8 @@ pub(crate) async fn query_elsewhere(
     }
 }
 
-/// What the replica says of a text that it cannot read. It is prepared there and not executed: a syntax error ends no transaction.
+/// What the replica says of a text that it cannot read. It is prepared there and not executed: a syntax error
+/// ends no transaction.
 async fn syntax_error(split: &mut Split, head: CommandHead) -> Result<Option<ErrPacket>, Refused> {
     const ER_PARSE_ERROR: u16 = 1064;
     let payload = command::payload_of(&split.wires.up, head);
@@ -382,8 +387,8 @@ fn stands_on_primary(split: &mut Split) -> bool {
     is_primary
 }
 
-/// Asks the server whether the transaction has survived the last statement's error. Where it does not answer, the session goes
-/// on only to be told that its server is gone.
+/// Asks the server whether the transaction has survived the last statement's error. Where it does not answer,
+/// the session goes on only to be told that its server is gone.
 pub(crate) async fn is_open(split: &mut Split) -> Result<bool, Refused> {
     let asked = lease::ask_on_lease(split, &[vec![Command::PING.0]]).await;
     let gone = |_| {
@@ -435,7 +440,8 @@ async fn begin_on_primary(split: &mut Split) -> Result<OkPacket, Refused> {
         })
 }
 
-/// Ends the transaction on the replica, and gives that connection back. Where this fails it is closed, and nothing is lost.
+/// Ends the transaction on the replica, and gives that connection back. Where this fails it is closed, and
+/// nothing is lost.
 async fn leave(split: &mut Split, mut replica: Connection<Held>, begun: &OkPacket, in_step: bool) {
     fresh::leave(&mut replica.state, split.session.move_transaction(begun));
     replica.state.known = session::OfConnection::UNKNOWN;

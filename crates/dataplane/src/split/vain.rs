@@ -1,7 +1,9 @@
-//! Waits for freshness that are known to be in vain: a replica that was waited for and did not come that far lacks it for the next read,
-//! too. Until it is seen to have come there one read at a time waits for it, and all others go to the primary at once.
+//! Waits for freshness that are known to be in vain: a replica that was waited for and did not come that far
+//! lacks it for the next read, too. Until it is seen to have come there one read at a time waits for it, and
+//! all others go to the primary at once.
 //!
-//! What a replica has applied is known from the monitor, as it is for reads that need not wait. Each worker keeps one position a server.
+//! What a replica has applied is known from the monitor, as it is for reads that need not wait. Each worker
+//! keeps one position a server.
 
 use std::cell::RefCell;
 use std::time::{Duration, Instant};
@@ -12,7 +14,8 @@ use upstream::{Server, ServerId};
 /// Servers that are kept; of more the oldest is forgotten.
 const KEPT_MAX: usize = 64;
 
-/// How long one is believed to be behind where nothing is heard of it: a position may be one that no server ever has.
+/// How long one is believed to be behind where nothing is heard of it: a position may be one that no server
+/// ever has.
 const BELIEVED: Duration = Duration::from_secs(5);
 
 /// What one worker knows of a cluster's replicas.

@@ -21,7 +21,8 @@ const STATEMENTS: &[&str] = &[
     "PROGRESS 3",
 ];
 
-/// Commands other than COM_QUERY, in an order that makes sense to the server: the statement with a cursor is number 2.
+/// Commands other than COM_QUERY, in an order that makes sense to the server: the statement with a cursor is
+/// number 2.
 const COMMANDS: &[(Command, &[u8])] = &[
     (Command::PING, b""),
     (Command::INIT_DB, b"test"),

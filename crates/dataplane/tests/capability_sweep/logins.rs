@@ -1,6 +1,7 @@
 //! How a login on the client's link and the one on the server's link must belong together.
 //!
-//! Written from the outside, without the gateway's code: this is the table of what a password looks like on a link.
+//! Written from the outside, without the gateway's code: this is the table of what a password looks like on a
+//! link.
 
 use mysql_wire::{Capabilities, ChangeUser, Command, ErrPacket, Login};
 use testkit::scripted::{Identity, Packet, Plugin, Taped};
@@ -15,13 +16,15 @@ pub(crate) enum Joining {
     AsItIs,
     /// The client gave its password inside TLS; the gateway asks the server for its RSA key with this byte.
     TowardServer(u8),
-    /// The client asked with this byte for an RSA key, which is the gateway's; the server gets the password inside TLS.
+    /// The client asked with this byte for an RSA key, which is the gateway's; the server gets the password
+    /// inside TLS.
     TowardClient(u8),
     /// The password could only go on in the clear.
     Refused,
 }
 
-/// `allowed`: options that let passwords travel in the clear. `empty`: there is no password that would have to be hidden.
+/// `allowed`: options that let passwords travel in the clear. `empty`: there is no password that would have
+/// to be hidden.
 pub(crate) fn joining(plugin: Plugin, combination: &Combination, allowed: &str, empty: bool) -> Joining {
     let request = match plugin {
         Plugin::Sha256 | Plugin::TwoFactorsSha256 if empty => return Joining::AsItIs,
@@ -51,7 +54,8 @@ pub(crate) fn check_refusal(error: &ErrPacket) -> Result<(), String> {
     }
 }
 
-/// Whether a text is in any packet that could be one of a login: longer ones, which take a while, are not searched.
+/// Whether a text is in any packet that could be one of a login: longer ones, which take a while, are not
+/// searched.
 pub(crate) fn shows(tape: &[Taped], text: &[u8]) -> bool {
     tape.iter().any(|taped| {
         let (Taped::Sent(packet) | Taped::Received(packet)) = taped;
@@ -192,8 +196,8 @@ fn compare_change(identity: &Identity, client: &[u8], server: &[u8]) -> Result<(
         .ok_or_else(|| format!("the change of user was {client:?} and became {server:?}"))
 }
 
-/// What came before the refusal passed; the server's last request did not. It may have been answered with no password at
-/// all, so that the server refuses and does not count a broken handshake.
+/// What came before the refusal passed; the server's last request did not. It may have been answered with no
+/// password at all, so that the server refuses and does not count a broken handshake.
 fn compare_refused(client: &[Said], server: &[Said]) -> Result<(), String> {
     let Some((_error, passed)) = client.split_last() else {
         return Err("the client was told nothing".into());
@@ -220,12 +224,12 @@ fn compare_refused(client: &[Said], server: &[Said]) -> Result<(), String> {
     }
 }
 
-/// A packet whose number, and where it is `None` whose text too, is for the gateway to choose: the RSA-encrypted password
-/// and the key for it.
+/// A packet whose number, and where it is `None` whose text too, is for the gateway to choose: the
+/// RSA-encrypted password and the key for it.
 type Expected = (bool, Option<Packet>);
 
-/// What the server's link must show, from what was on the client's. Where the client did not get as far as sending its
-/// password, as after a wrong first factor, there is nothing to join.
+/// What the server's link must show, from what was on the client's. Where the client did not get as far as
+/// sending its password, as after a wrong first factor, there is nothing to join.
 fn joined(password: &[u8], client: &[Said], joining: Joining) -> Vec<Expected> {
     let as_it_is = |said: &Said| (said.by_client, Some(said.packet.clone()));
     let mut expected: Vec<_> = client.iter().map(as_it_is).collect();

@@ -1,11 +1,12 @@
-//! A fake client and a fake server through the real data plane, swept over everything that decides how a session looks on
-//! its two links. Every byte is compared.
+//! A fake client and a fake server through the real data plane, swept over everything that decides how a
+//! session looks on its two links. Every byte is compared.
 //!
-//! For each authentication plugin there is a test that goes through all combinations of TLS, DEPRECATE_EOF, session
-//! tracking, compression on either side, and the plugin that the login names: 288 sessions, each with a login, some fifty
-//! commands of all kinds and a change of user. What the server scripted must be what the client got, to the byte and with
-//! its sequence numbers, and the other way round; where a login is joined from two ways to send a password it must be
-//! joined as `logins` has it. The other files have what differs from that: refusals, cut and large packets, secrets.
+//! For each authentication plugin there is a test that goes through all combinations of TLS, DEPRECATE_EOF,
+//! session tracking, compression on either side, and the plugin that the login names: 288 sessions, each with
+//! a login, some fifty commands of all kinds and a change of user. What the server scripted must be what the
+//! client got, to the byte and with its sequence numbers, and the other way round; where a login is joined
+//! from two ways to send a password it must be joined as `logins` has it. The other files have what differs
+//! from that: refusals, cut and large packets, secrets.
 //!
 //! A failure names its combination. `FOREBAY_SWEEP=<number>` runs that one alone.
 

@@ -104,7 +104,8 @@ impl Stage {
     }
 }
 
-/// The gateway's configuration. Listeners are told apart by their loopback address, as the kernel picks the ports.
+/// The gateway's configuration. Listeners are told apart by their loopback address, as the kernel picks the
+/// ports.
 fn configuration(folder: &Path, targets: &[(Back, SocketAddr)], options: &str) -> String {
     let file = |name: &str| folder.join(name).display().to_string();
     let mut text = "workers = 1\n".to_owned();

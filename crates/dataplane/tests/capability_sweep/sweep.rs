@@ -1,4 +1,5 @@
-//! One test: a stage, the combinations that are played on it side by side, and what both ends have of each afterwards.
+//! One test: a stage, the combinations that are played on it side by side, and what both ends have of each
+//! afterwards.
 
 use std::rc::Rc;
 
@@ -65,7 +66,8 @@ impl Sweep {
         self.play(async move |client| exchanges::run(client, &password).await);
     }
 
-    /// Logs in for each combination and does `act`, which ends the session. Fails with the names of those that failed.
+    /// Logs in for each combination and does `act`, which ends the session. Fails with the names of those
+    /// that failed.
     pub(crate) fn play(self, act: impl AsyncFn(Client) -> Result<(), String> + 'static) {
         block_on(async {
             let stage = Stage::start_with(&self.script, self.options, None).await;

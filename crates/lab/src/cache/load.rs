@@ -1,4 +1,5 @@
-//! Redis clients of the bench: one thread, many connections, each with as many requests in flight as the pipeline is deep.
+//! Redis clients of the bench: one thread, many connections, each with as many requests in flight as the
+//! pipeline is deep.
 
 use std::{
     fmt,

@@ -1,8 +1,10 @@
-//! Scenario `cache`: what a row from memory costs, beside Redis with the same rows, the server itself, and HAProxy.
+//! Scenario `cache`: what a row from memory costs, beside Redis with the same rows, the server itself, and
+//! HAProxy.
 //!
-//! Everything is real: a server with a million rows as sysbench makes them, Redis or Valkey with the same rows, this
-//! program over the server. Contenders take turns round by round, and ratios are formed within a round, as in
-//! [`overhead`](crate::overhead). The load generator shares one core with the server, the contender has the other.
+//! Everything is real: a server with a million rows as sysbench makes them, Redis or Valkey with the same
+//! rows, this program over the server. Contenders take turns round by round, and ratios are formed within a
+//! round, as in [`overhead`](crate::overhead). The load generator shares one core with the server, the
+//! contender has the other.
 
 mod load;
 mod paced;
@@ -45,8 +47,8 @@ pub struct CacheArgs {
     /// Updates a second beside the reads, in the part `updates`; 0 is none.
     #[arg(long, value_delimiter = ',', default_value = "0,1000,2000,4000,8000")]
     pub updates: Vec<u32>,
-    /// Reads a second of the load at a fixed rate, in the part `updates` [default: a tenth of what the closed loop
-    /// reached in the first round].
+    /// Reads a second of the load at a fixed rate, in the part `updates` [default: a tenth of what the closed
+    /// loop reached in the first round].
     #[arg(long)]
     pub paced: Option<f64>,
     /// Threads of sysbench, in the part `sql`.
@@ -58,7 +60,8 @@ pub struct CacheArgs {
     /// MySQL instead of MariaDB.
     #[arg(long)]
     pub mysql: bool,
-    /// The Redis or Valkey to compare with [default: `valkey-server` or `redis-server`, whichever is on the PATH].
+    /// The Redis or Valkey to compare with [default: `valkey-server` or `redis-server`, whichever is on the
+    /// PATH].
     #[arg(long)]
     pub redis: Option<PathBuf>,
     /// The HAProxy to compare with.
@@ -70,8 +73,8 @@ pub struct CacheArgs {
     /// Worker threads of the gateway. In the part `sql` there are as many as cores.
     #[arg(long, default_value_t = 1)]
     pub workers: usize,
-    /// Core of the load generator and the server, but in the parts `updates` and `sql`, in which all share all cores. On a machine
-    /// with one core nothing is pinned.
+    /// Core of the load generator and the server, but in the parts `updates` and `sql`, in which all share
+    /// all cores. On a machine with one core nothing is pinned.
     #[arg(long, default_value = "0")]
     pub load_core: Option<usize>,
     /// Core of the contender being measured.

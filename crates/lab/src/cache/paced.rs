@@ -1,7 +1,9 @@
-//! Reads at a fixed rate, an open loop: each is due at its time, however long those before it take, and its latency counts from then.
+//! Reads at a fixed rate, an open loop: each is due at its time, however long those before it take, and its
+//! latency counts from then.
 //!
-//! The clients of [`load`](super::load) ask no faster than they are answered, a closed loop. Together they always bring what they measure to
-//! its limit, and the reads that would have come while nothing was answered are missing among their latencies.
+//! The clients of [`load`](super::load) ask no faster than they are answered, a closed loop. Together they
+//! always bring what they measure to its limit, and the reads that would have come while nothing was answered
+//! are missing among their latencies.
 
 use std::{
     io::{Read, Write},
@@ -18,7 +20,8 @@ use super::load::{Random, Replies, Target, Traffic};
 /// A load that does less of the rate than this part has not kept it.
 const KEPT: f64 = 0.99;
 
-/// Time in which the threads get ready: a read that is due before its thread is there would hold up those behind it.
+/// Time in which the threads get ready: a read that is due before its thread is there would hold up those
+/// behind it.
 const HEAD_START: Duration = Duration::from_millis(100);
 
 /// When reads are due that take turns on some connections: at equal distances, from the beginning on.
@@ -61,7 +64,8 @@ impl Paced {
     }
 }
 
-/// Open connections, a thread each: a thread that sleeps is on time to some ten microseconds, `epoll` to a millisecond.
+/// Open connections, a thread each: a thread that sleeps is on time to some ten microseconds, `epoll` to a
+/// millisecond.
 pub(super) struct Clients {
     connections: Vec<TcpStream>,
     traffic: Traffic,

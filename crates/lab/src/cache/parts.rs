@@ -414,8 +414,9 @@ impl PointSelects {
         };
         let ratio = |of: &[f64], to: &[f64]| each(of, to, |of, to| of / to);
         let sum = |of: &[f64], to: &[f64]| each(of, to, |of, to| of + to);
-        // The load has the same cores: where an answer costs nothing, there are as many as sysbench alone can ask for. Where it has
-        // others, they are as many as what answers, and what the server has to say for it, leave room for.
+        // The load has the same cores: where an answer costs nothing, there are as many as sysbench alone can
+        // ask for. Where it has others, they are as many as what answers, and what the server has to say for
+        // it, leave room for.
         let if_free = ratio(&sum(&costs[0], &of_load[0]), &of_load[0]);
         let of_memory = sum(&costs[2], &of_server[2]);
         let ratios = [

@@ -1,5 +1,5 @@
-//! The processes that are compared: a real server with the rows, Redis with the same rows, HAProxy in front of the server,
-//! and this program.
+//! The processes that are compared: a real server with the rows, Redis with the same rows, HAProxy in front
+//! of the server, and this program.
 
 use std::{
     ffi::OsString,
@@ -41,7 +41,8 @@ pub(super) fn start_server(args: &CacheArgs) -> anyhow::Result<Sandbox> {
 /// Creates a table with rows 1 to `rows`, whose `c` has `length` bytes.
 pub(crate) fn fill_table(server: &Sandbox, table: &str, rows: u64, length: usize) -> anyhow::Result<()> {
     let node = server.primary();
-    // Longer than 255 it cannot be: https://mariadb.com/docs/server/reference/data-types/string-data-types/char
+    // Longer than 255 it cannot be:
+    // https://mariadb.com/docs/server/reference/data-types/string-data-types/char
     let kind = if length > 255 { "VARCHAR" } else { "CHAR" };
     node.sql(&format!(
         "CREATE TABLE sbtest.{table} (id INT NOT NULL PRIMARY KEY AUTO_INCREMENT, k INT NOT NULL DEFAULT 0, \
@@ -115,7 +116,8 @@ impl Redis {
         self.process.pid()
     }
 
-    /// Puts the rows of a table into it: strings `row@key`, and where `hashes` hashes `hash@key` with `c` and `pad`.
+    /// Puts the rows of a table into it: strings `row@key`, and where `hashes` hashes `hash@key` with `c` and
+    /// `pad`.
     pub(super) fn fill(&self, rows: u64, length: usize, hashes: bool) -> anyhow::Result<()> {
         let mut stream = self.target.connect()?;
         for first in (1..=rows).step_by(1000) {

@@ -1,4 +1,5 @@
-//! The part `updates`: reads beside writers, who change random rows so many times a second, each time in a transaction of its own.
+//! The part `updates`: reads beside writers, who change random rows so many times a second, each time in a
+//! transaction of its own.
 
 use std::{
     io::Write,
@@ -28,8 +29,8 @@ use crate::usage::MachineTime;
 const FEW_CLIENTS: usize = 4;
 /// Requests in flight of a client that has several.
 const PIPELINE: usize = 16;
-/// What reads at a fixed rate are of those that a closed loop reached in the first round, far from overload. They are the same beside all
-/// updates.
+/// What reads at a fixed rate are of those that a closed loop reached in the first round, far from overload.
+/// They are the same beside all updates.
 const SHARE: f64 = 0.1;
 /// Connections that write.
 const WRITERS: u32 = 8;
@@ -140,7 +141,8 @@ impl Bench<'_> {
     }
 }
 
-/// The closed loops: how many reads there can be, and what they cost. How long they take is how long the line is.
+/// The closed loops: how many reads there can be, and what they cost. How long they take is how long the line
+/// is.
 fn report_closed(what: &str, Closed { eventual, strong }: &Closed, report: &mut Report) {
     for (name, samples) in [("eventual", eventual), ("strong", strong)] {
         report_beside(&format!("{what}: {name}"), samples, report);
@@ -169,7 +171,8 @@ fn report_closed(what: &str, Closed { eventual, strong }: &Closed, report: &mut 
     );
 }
 
-/// The reads at a fixed rate: how long they take where there is no line. `wanted`: of the slowest in a hundred, in milliseconds.
+/// The reads at a fixed rate: how long they take where there is no line. `wanted`: of the slowest in a
+/// hundred, in milliseconds.
 fn report_paced(what: &str, samples: &[Beside<Paced>], wanted: Option<Wanted>, report: &mut Report) {
     let what = format!("{what}, paced");
     report_beside(&what, samples, report);
@@ -295,7 +298,8 @@ struct Pace {
 }
 
 impl Pace {
-    /// A pipe takes some thousand statements more than were run, so one that is behind stays behind by little.
+    /// A pipe takes some thousand statements more than were run, so one that is behind stays behind by
+    /// little.
     fn write(mut self, mut input: ChildStdin) {
         let mut next = Instant::now();
         let mut due = 0.0;

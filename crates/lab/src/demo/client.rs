@@ -1,5 +1,5 @@
-//! A MySQL client just large enough for the demo: `mysql_native_password`, text protocol, results that are not looked
-//! at.
+//! A MySQL client just large enough for the demo: `mysql_native_password`, text protocol, results that are
+//! not looked at.
 
 use std::{
     io::{Read, Write},

@@ -1,7 +1,8 @@
 //! `forebay demo`: three real MariaDB servers, the gateway in front of them, a light load, live figures.
 //!
-//! One port for everything: the gateway sends writes to the primary and spreads reads over the replicas. It is a child process
-//! of the same program, as a user would run it; nothing is mocked and nothing is left behind.
+//! One port for everything: the gateway sends writes to the primary and spreads reads over the replicas. It
+//! is a child process of the same program, as a user would run it; nothing is mocked and nothing is left
+//! behind.
 
 mod client;
 pub(crate) mod gateway;
@@ -27,8 +28,8 @@ const ONCE: Duration = Duration::from_secs(15);
 const EVERY: Duration = Duration::from_secs(1);
 const NODES: usize = 3;
 
-/// Runs the demo until Ctrl-C, or for about 15 seconds with `once`: then it is an error when no query got through or one
-/// failed.
+/// Runs the demo until Ctrl-C, or for about 15 seconds with `once`: then it is an error when no query got
+/// through or one failed.
 pub fn run(once: bool) -> anyhow::Result<()> {
     println!(
         "starting {NODES} MariaDB servers (one primary, {} replicas) …",

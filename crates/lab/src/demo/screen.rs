@@ -1,4 +1,5 @@
-//! What the demo shows: a few lines that are drawn over each other on a terminal, and one line a second elsewhere.
+//! What the demo shows: a few lines that are drawn over each other on a terminal, and one line a second
+//! elsewhere.
 
 use std::{
     collections::BTreeMap,

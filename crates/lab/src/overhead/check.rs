@@ -22,8 +22,8 @@ pub enum Metric {
     Idle,
 }
 
-/// One condition on the command line. It holds when it holds in every cell of the matrix that its filters select, and
-/// fails when they select none.
+/// One condition on the command line. It holds when it holds in every cell of the matrix that its filters
+/// select, and fails when they select none.
 #[derive(Clone, Debug)]
 pub struct Check {
     /// As it was written.

@@ -53,8 +53,8 @@ pub(super) fn proxysql(other: Option<&Path>, place: &Place<'_>) -> anyhow::Resul
     Ok(text)
 }
 
-/// This program, in one of its modes. Checks ask no more of a server than its kernel can answer: the rig sees to the fake
-/// servers only while it opens sessions and makes load.
+/// This program, in one of its modes. Checks ask no more of a server than its kernel can answer: the rig sees
+/// to the fake servers only while it opens sessions and makes load.
 pub(super) fn forebay(kind: Kind, plan: &Plan, workers: usize, place: &Place<'_>) -> String {
     let sessions = match kind.shares_connections() {
         true => SESSIONS.max(plan.idle_sessions + 200),

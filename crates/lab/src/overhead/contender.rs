@@ -1,4 +1,5 @@
-//! The programs that are compared, each a child process on a core of its own in front of fake servers of its own.
+//! The programs that are compared, each a child process on a core of its own in front of fake servers of its
+//! own.
 
 use std::{ffi::OsString, fmt, fs, net::SocketAddr, ops::Range, path::Path, process::Command};
 

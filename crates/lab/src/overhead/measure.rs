@@ -1,4 +1,5 @@
-//! Takes the figures: rounds of load through each contender in turn, and the growth of memory by idle sessions.
+//! Takes the figures: rounds of load through each contender in turn, and the growth of memory by idle
+//! sessions.
 
 use std::{
     fs,
@@ -55,8 +56,8 @@ impl<'a> Bench<'a> {
         })
     }
 
-    /// Memory of one idle session in every contender that has a process. Where each session has a server connection there
-    /// are as many sessions as `most` says.
+    /// Memory of one idle session in every contender that has a process. Where each session has a server
+    /// connection there are as many sessions as `most` says.
     pub(super) fn idle_memory(&mut self, most: usize) -> anyhow::Result<Vec<IdleFigures>> {
         let mut figures = Vec::new();
         if self.plan.idle_sessions == 0 {
@@ -184,8 +185,8 @@ impl<'a> Bench<'a> {
     }
 }
 
-/// A figure is worth nothing when it was had by doing less: whoever is to spread reads over replicas, and to share few
-/// connections, has done so.
+/// A figure is worth nothing when it was had by doing less: whoever is to spread reads over replicas, and to
+/// share few connections, has done so.
 fn routes_as_told(contender: &mut Contender, rig: &Rig, plan: &Plan, queries: u64) -> anyhow::Result<()> {
     let served = contender.reads_served(rig);
     // A read whose server is lost is served once more.
@@ -218,8 +219,8 @@ pub(crate) fn pin_this_thread(core: Option<usize>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The memory of a process once it has stopped changing: two equal readings 100 ms apart, or the last one after some
-/// seconds.
+/// The memory of a process once it has stopped changing: two equal readings 100 ms apart, or the last one
+/// after some seconds.
 fn settled_memory(pid: u32) -> anyhow::Result<Memory> {
     let deadline = Instant::now() + SETTLE_TIMEOUT;
     let mut last = Memory::of(pid)?;

@@ -1,13 +1,13 @@
 //! Scenario `overhead`: what a query costs in the process between the client and the server.
 //!
-//! The load generator and the fake servers share one thread on one core, the contender has the other core. All
-//! contenders run during the whole scenario and take turns round by round (A B C A B C …), so that whatever disturbs
-//! the machine disturbs all of them; ratios are formed within a round, and their median is what counts. The figure
-//! of merit is CPU time of the contender's process per query; QPS and latency in a closed loop on one shared machine
-//! stand beside it for orientation.
+//! The load generator and the fake servers share one thread on one core, the contender has the other core.
+//! All contenders run during the whole scenario and take turns round by round (A B C A B C …), so that
+//! whatever disturbs the machine disturbs all of them; ratios are formed within a round, and their median is
+//! what counts. The figure of merit is CPU time of the contender's process per query; QPS and latency in a
+//! closed loop on one shared machine stand beside it for orientation.
 //!
-//! Scenario `split` is the same measurement with replicas behind the contenders that can tell servers apart: see
-//! [`crate::split`].
+//! Scenario `split` is the same measurement with replicas behind the contenders that can tell servers apart:
+//! see [`crate::split`].
 
 mod check;
 mod configuration;
@@ -34,12 +34,14 @@ pub(crate) use self::{configuration::options, measure::pin_this_thread, plan::Sc
 use self::{contender::Start, measure::Bench};
 use crate::machine::Machine;
 
-/// Sessions that contenders without pools are asked to hold at the same time at the most: what their configuration allows.
+/// Sessions that contenders without pools are asked to hold at the same time at the most: what their
+/// configuration allows.
 const SESSIONS_MAX: usize = configuration::SESSIONS - 200;
 /// Descriptors for everything but idle sessions.
 const OTHER_FILES: usize = 200;
 
-/// What to measure. Everything that is not given comes from the scenario's full matrix, or with `quick` from a small one.
+/// What to measure. Everything that is not given comes from the scenario's full matrix, or with `quick` from
+/// a small one.
 #[derive(Clone, Debug, clap::Args)]
 pub struct OverheadArgs {
     /// Rows of 120 bytes in a result [default: 1,100,1000; split: 1].
@@ -60,26 +62,28 @@ pub struct OverheadArgs {
     /// Seconds of load a round [default: 2].
     #[arg(long)]
     pub seconds: Option<f64>,
-    /// Who is compared [default: haproxy,tcp,session; split: those, split, and proxysql where it is installed].
+    /// Who is compared [default: haproxy,tcp,session; split: those, split, and proxysql where it is
+    /// installed].
     #[arg(long, value_delimiter = ',')]
     pub contenders: Vec<Kind>,
-    /// Idle sessions opened to measure the memory of one; 0 leaves that out [default: 5000]. Contenders in which each has a
-    /// server connection are measured with as many as there are file descriptors for.
+    /// Idle sessions opened to measure the memory of one; 0 leaves that out [default: 5000]. Contenders in
+    /// which each has a server connection are measured with as many as there are file descriptors for.
     #[arg(long)]
     pub idle_sessions: Option<usize>,
-    /// Clients that know neither DEPRECATE_EOF nor SESSION_TRACK, as go-sql-driver and PyMySQL are; otherwise they are
-    /// as those on libmysqlclient and Connector/J are.
+    /// Clients that know neither DEPRECATE_EOF nor SESSION_TRACK, as go-sql-driver and PyMySQL are; otherwise
+    /// they are as those on libmysqlclient and Connector/J are.
     #[arg(long)]
     pub older_clients: bool,
-    /// The load generator and the servers never sleep. On one machine a contender pays for waking them up whenever it sends
-    /// to a side that sleeps, the more so the fewer queries are in flight; across a network it does not.
+    /// The load generator and the servers never sleep. On one machine a contender pays for waking them up
+    /// whenever it sends to a side that sleeps, the more so the fewer queries are in flight; across a network
+    /// it does not.
     #[arg(long)]
     pub busy_poll: bool,
     /// A small matrix that ends within a minute: 32 clients, 3 rounds of 0.6 seconds, 1000 idle sessions.
     #[arg(long)]
     pub quick: bool,
-    /// A ratio that must be met, such as "session/haproxy@cpu,rows=1,clients=32<=0.90"; the metric is cpu, qps, p50, p99 or
-    /// idle. May be repeated.
+    /// A ratio that must be met, such as "session/haproxy@cpu,rows=1,clients=32<=0.90"; the metric is cpu,
+    /// qps, p50, p99 or idle. May be repeated.
     #[arg(long)]
     pub check: Vec<Check>,
     /// Where the results are written as JSON.
@@ -88,14 +92,15 @@ pub struct OverheadArgs {
     /// The HAProxy to compare with.
     #[arg(long, default_value = "haproxy")]
     pub haproxy: PathBuf,
-    /// Another configuration for it than the built-in `bench/haproxy.cfg`; it must use BENCH_BIND and BENCH_SERVER.
+    /// Another configuration for it than the built-in `bench/haproxy.cfg`; it must use BENCH_BIND and
+    /// BENCH_SERVER.
     #[arg(long)]
     pub haproxy_config: Option<PathBuf>,
     /// The gateway to measure, if not this executable itself.
     #[arg(long)]
     pub forebay: Option<PathBuf>,
-    /// An option for it, such as 'listener.congestion = "system"' or 'cluster.congestion = "system"'; without `listener.` or
-    /// `cluster.` one of the top level. May be repeated.
+    /// An option for it, such as 'listener.congestion = "system"' or 'cluster.congestion = "system"'; without
+    /// `listener.` or `cluster.` one of the top level. May be repeated.
     #[arg(long)]
     pub forebay_option: Vec<String>,
     /// Core of the load generator and the fake servers. On a machine with one core nothing is pinned.
@@ -106,7 +111,8 @@ pub struct OverheadArgs {
     pub contender_core: Option<usize>,
 }
 
-/// Runs the scenario `overhead` and returns all figures. Checks are not looked at; see [`Report::failed_checks`].
+/// Runs the scenario `overhead` and returns all figures. Checks are not looked at; see
+/// [`Report::failed_checks`].
 pub fn overhead(args: &OverheadArgs) -> anyhow::Result<Report> {
     run(args, &scenario())
 }
@@ -155,8 +161,8 @@ pub(crate) fn run(args: &OverheadArgs, scenario: &Scenario) -> anyhow::Result<Re
     Ok(Report::new(scenario.name, plan, machine, cells, idle))
 }
 
-/// How many idle sessions there can be whose server connections end here, too: such a session takes two descriptors of
-/// ours, for the client's and the fake server's end, and two of the contender's.
+/// How many idle sessions there can be whose server connections end here, too: such a session takes two
+/// descriptors of ours, for the client's and the fake server's end, and two of the contender's.
 fn sessions_without_pool(plan: &Plan) -> anyhow::Result<usize> {
     let files = net::limits::raise_nofile().context("raising the limit of open files")?;
     let files = usize::try_from(files).unwrap_or(usize::MAX);

@@ -33,8 +33,8 @@ pub struct Servers {
 }
 
 impl Servers {
-    /// How many of the connections each server takes, the primary first: it gets an eighth, since all it has to do here is
-    /// to let sessions in.
+    /// How many of the connections each server takes, the primary first: it gets an eighth, since all it has
+    /// to do here is to let sessions in.
     pub fn shares(&self) -> Vec<usize> {
         if self.replicas == 0 {
             return vec![self.connections];

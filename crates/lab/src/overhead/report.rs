@@ -84,7 +84,8 @@ impl Figures {
         Self { contender, rounds }
     }
 
-    /// The part of the CPU time spent outside the kernel: over all rounds, since clock ticks are too few in one.
+    /// The part of the CPU time spent outside the kernel: over all rounds, since clock ticks are too few in
+    /// one.
     fn user_share(&self) -> f64 {
         let sum = |figure: fn(&Sample) -> f64| self.rounds.iter().map(figure).sum::<f64>();
         sum(|sample| sample.user_us) / sum(|sample| sample.cpu_us)

@@ -1,9 +1,9 @@
-//! Both ends of the bench on one thread: fake servers, and a closed-loop load generator whose connections reach it
-//! through a contender.
+//! Both ends of the bench on one thread: fake servers, and a closed-loop load generator whose connections
+//! reach it through a contender.
 //!
-//! One poll loop serves both, so that a query costs this core two reads, two writes and a share of an `epoll_wait`,
-//! and no switch between threads. The generator knows every response beforehand: the first on each connection is
-//! compared byte by byte, later ones are counted.
+//! One poll loop serves both, so that a query costs this core two reads, two writes and a share of an
+//! `epoll_wait`, and no switch between threads. The generator knows every response beforehand: the first on
+//! each connection is compared byte by byte, later ones are counted.
 
 use std::{
     io::{self, Read, Write},
@@ -47,7 +47,8 @@ pub(super) struct Rig {
     servers: Vec<FakeServer>,
     clients: Vec<Client>,
     scratch: Box<[u8]>,
-    /// Never sleep while something is awaited: see [`OverheadArgs::busy_poll`](super::OverheadArgs::busy_poll).
+    /// Never sleep while something is awaited: see
+    /// [`OverheadArgs::busy_poll`](super::OverheadArgs::busy_poll).
     busy_poll: bool,
 }
 
@@ -85,8 +86,8 @@ impl Rig {
         &self.servers[places]
     }
 
-    /// Opens `count` more sessions to `target`; when this returns each has logged in, prepared its statement, run it
-    /// once with the right result, and is idle.
+    /// Opens `count` more sessions to `target`; when this returns each has logged in, prepared its statement,
+    /// run it once with the right result, and is idle.
     pub(super) fn open(
         &mut self,
         target: SocketAddr,
@@ -181,8 +182,8 @@ impl Rig {
         Ok(())
     }
 
-    /// One `epoll_wait` and what follows from it; `answered` is told of every client that became idle. False: nothing
-    /// happened within `timeout`.
+    /// One `epoll_wait` and what follows from it; `answered` is told of every client that became idle. False:
+    /// nothing happened within `timeout`.
     fn turn_for(
         &mut self,
         timeout: Duration,

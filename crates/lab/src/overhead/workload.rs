@@ -29,7 +29,8 @@ impl fmt::Display for Protocol {
     }
 }
 
-/// The id of the first statement that a connection prepares; a gateway numbers those of its sessions in its own way.
+/// The id of the first statement that a connection prepares; a gateway numbers those of its sessions in its
+/// own way.
 const FIRST_ID: u32 = 1;
 
 /// The bytes a session sends and expects, shared by all sessions of a run.

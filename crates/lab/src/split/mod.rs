@@ -1,9 +1,10 @@
-//! Scenario `split`: what it costs to send reads to replicas, over server connections that many sessions share.
+//! Scenario `split`: what it costs to send reads to replicas, over server connections that many sessions
+//! share.
 //!
 //! It is the measurement of [`crate::overhead`] with more servers: a primary and replicas behind every
-//! contender that tells them apart (Forebay in mode `split`, ProxySQL), and one server behind the others, which spend
-//! nothing on it. Every query is a read. After each round it is checked that the replicas have answered all of them
-//! and that there were no more server connections than allowed.
+//! contender that tells them apart (Forebay in mode `split`, ProxySQL), and one server behind the others,
+//! which spend nothing on it. Every query is a read. After each round it is checked that the replicas have
+//! answered all of them and that there were no more server connections than allowed.
 //!
 //! With `--servers` it is another measurement, in front of real servers: see [`servers`].
 
@@ -25,12 +26,13 @@ pub struct SplitArgs {
     /// Replicas beside the primary; with `--servers` there are none.
     #[arg(long, default_value_t = 2)]
     pub replicas: usize,
-    /// Server connections that all sessions of a contender share: an eighth to the primary, the others to the replicas. With
-    /// `--servers` several, one after the other; `auto` sets no limit, so that the pool finds its size [default there: 8,32,auto].
+    /// Server connections that all sessions of a contender share: an eighth to the primary, the others to the
+    /// replicas. With `--servers` several, one after the other; `auto` sets no limit, so that the pool finds
+    /// its size [default there: 8,32,auto].
     #[arg(long, value_delimiter = ',')]
     pub server_connections: Vec<Connections>,
-    /// Real servers, each kind by itself, with sysbench as the load: queries a second beside the server itself and HAProxy.
-    /// `--clients` (up to 1000), `--workers`, `--rounds` and `--seconds` count here too
+    /// Real servers, each kind by itself, with sysbench as the load: queries a second beside the server
+    /// itself and HAProxy. `--clients` (up to 1000), `--workers`, `--rounds` and `--seconds` count here too
     /// [defaults: 64,200,500 clients; 1,2 workers; 3 rounds of 5 s].
     #[arg(long, value_delimiter = ',')]
     pub servers: Vec<ServerKind>,
@@ -46,7 +48,8 @@ pub struct SplitArgs {
     /// The ProxySQL to compare with [default: `proxysql`, where it is on the PATH].
     #[arg(long)]
     pub proxysql: Option<PathBuf>,
-    /// Another configuration for it than the built-in `bench/proxysql.cnf`, with the same names to be filled in.
+    /// Another configuration for it than the built-in `bench/proxysql.cnf`, with the same names to be filled
+    /// in.
     #[arg(long)]
     pub proxysql_config: Option<PathBuf>,
 }
@@ -92,8 +95,8 @@ impl std::str::FromStr for Connections {
     }
 }
 
-/// Runs the scenario in front of servers that cost nothing and returns all figures. Checks are not looked at; see
-/// [`Report::failed_checks`].
+/// Runs the scenario in front of servers that cost nothing and returns all figures. Checks are not looked at;
+/// see [`Report::failed_checks`].
 pub fn split(args: &SplitArgs) -> anyhow::Result<Report> {
     overhead::run(&args.load, &scenario(args)?)
 }

@@ -1,9 +1,9 @@
-//! `bench split --servers`: how many queries a second clients get through few connections to a real server, beside the server
-//! itself and HAProxy.
+//! `bench split --servers`: how many queries a second clients get through few connections to a real server,
+//! beside the server itself and HAProxy.
 //!
-//! Everything is at its defaults but the number of workers, and `max_connections` of the server where the plan names one. Load, gateways
-//! and server share all cores, as they do on a machine that has no more; contenders take turns round by round, and ratios are formed
-//! within a round.
+//! Everything is at its defaults but the number of workers, and `max_connections` of the server where the
+//! plan names one. Load, gateways and server share all cores, as they do on a machine that has no more;
+//! contenders take turns round by round, and ratios are formed within a round.
 
 use std::{
     fmt, fs,
@@ -263,7 +263,8 @@ impl<'a> Bench<'a> {
             |of: &Rounds, to: &Rounds| of.rates.iter().zip(&to.rates).map(|(of, to)| of / to).collect();
         let fixed = |gateway: &Gateway| gateway.connections != Connections::Auto;
         for (gateway, rounds) in self.gateways.iter().zip(split) {
-            // sysbench's own transactions keep a connection each: what the server alone does is no measure for them.
+            // sysbench's own transactions keep a connection each: what the server alone does is no measure
+            // for them.
             let wanted = match (script, clients) {
                 (Script::PointSelect, 200..) if fixed(gateway) => Some(Wanted::AtLeast(1.1)),
                 (Script::PointSelect, 64..) if fixed(gateway) => Some(Wanted::AtLeast(1.0)),

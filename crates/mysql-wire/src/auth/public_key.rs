@@ -1,7 +1,8 @@
-//! What MariaDB stores for `ed25519`: the public key that a password makes, 32 bytes in Base64 without the `=` at its end.
+//! What MariaDB stores for `ed25519`: the public key that a password makes, 32 bytes in Base64 without the
+//! `=` at its end.
 //!
-//! It tells whether a signature is right, and whether a password is; it is no way to sign. Source: `plugin/auth_ed25519` of
-//! MariaDB.
+//! It tells whether a signature is right, and whether a password is; it is no way to sign. Source:
+//! `plugin/auth_ed25519` of MariaDB.
 
 use std::fmt;
 

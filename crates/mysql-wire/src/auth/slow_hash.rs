@@ -1,4 +1,5 @@
-//! What MySQL stores for `caching_sha2_password` and `sha256_password`: a salted hash that is slow to compute.
+//! What MySQL stores for `caching_sha2_password` and `sha256_password`: a salted hash that is slow to
+//! compute.
 //!
 //! ```text
 //! $A$00A$ + 20 bytes of salt +     43 characters     caching_sha2_password, CRYPT5; 00A: rounds / 1000, hex
@@ -6,10 +7,10 @@
 //! $5$     + 20 bytes of salt + $ + 43 characters     sha256_password; 5000 rounds
 //! ```
 //!
-//! CRYPT5 is the scheme `$5$` of crypt(3) (Ulrich Drepper, "Unix crypt using SHA-256 and SHA-512"), with a salt of 20 bytes
-//! of any kind in place of 16 characters; PBKDF2 is that of RFC 8018, its result in Base64. Either tells whether a
-//! password is right, and nothing else: neither whether a fast answer is, nor what to say to another server. Sources:
-//! `mysys/crypt_genhash_impl.cc` and `sql/auth/sha2_password.cc` of MySQL 9.
+//! CRYPT5 is the scheme `$5$` of crypt(3) (Ulrich Drepper, "Unix crypt using SHA-256 and SHA-512"), with a
+//! salt of 20 bytes of any kind in place of 16 characters; PBKDF2 is that of RFC 8018, its result in Base64.
+//! Either tells whether a password is right, and nothing else: neither whether a fast answer is, nor what to
+//! say to another server. Sources: `mysys/crypt_genhash_impl.cc` and `sql/auth/sha2_password.cc` of MySQL 9.
 
 use std::fmt;
 
@@ -152,7 +153,8 @@ fn repeated(block: &[u8], len: usize) -> Vec<u8> {
     block.iter().copied().cycle().take(len).collect()
 }
 
-/// Three bytes are four digits, lowest first; which three goes by a rule of its own. The last two bytes are three digits.
+/// Three bytes are four digits, lowest first; which three goes by a rule of its own. The last two bytes are
+/// three digits.
 fn from_crypt(digits: &[u8]) -> Option<[u8; CRYPT5_LEN]> {
     let digits: &[u8; CRYPT5_CHARS] = digits.try_into().ok()?;
     let mut sum = [0; CRYPT5_LEN];
@@ -201,8 +203,8 @@ mod tests {
             .collect()
     }
 
-    /// As MySQL 9.7.4 has stored them: `caching_sha2_password` with 10 000 and with 17 000 rounds, a password longer than
-    /// a block, `sha256_password`, and PBKDF2.
+    /// As MySQL 9.7.4 has stored them: `caching_sha2_password` with 10 000 and with 17 000 rounds, a password
+    /// longer than a block, `sha256_password`, and PBKDF2.
     fn stored() -> [(&'static str, Vec<u8>); 6] {
         [
             (

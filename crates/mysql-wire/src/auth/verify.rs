@@ -1,8 +1,8 @@
 //! What a server does with a client's answer: is it the one that the password makes?
 //!
-//! An answer is compared in a time that does not depend on where it differs. None of these functions says anything
-//! about an account without a password, whose only right answer is empty: [`verify_caching_sha2`] alone is given the
-//! password itself and knows.
+//! An answer is compared in a time that does not depend on where it differs. None of these functions says
+//! anything about an account without a password, whose only right answer is empty: [`verify_caching_sha2`]
+//! alone is given the password itself and knows.
 
 use curve25519_dalek::edwards::EdwardsPoint;
 use curve25519_dalek::scalar::Scalar;
@@ -30,8 +30,9 @@ pub fn native_stage2_from_hash(hash: &str) -> Option<[u8; 20]> {
     Some(stage2)
 }
 
-/// `mysql_native_password`, of an account whose stored `SHA1(SHA1(password))` is `stage2`. A right answer reveals
-/// `SHA1(password)`, which is all that it takes to log in elsewhere with the same password: [`native_from_stage1`].
+/// `mysql_native_password`, of an account whose stored `SHA1(SHA1(password))` is `stage2`. A right answer
+/// reveals `SHA1(password)`, which is all that it takes to log in elsewhere with the same password:
+/// [`native_from_stage1`].
 pub fn verify_native(stage2: &[u8; 20], nonce: &[u8; 20], answer: &[u8]) -> Option<[u8; 20]> {
     let answer: &[u8; NATIVE_LEN] = answer.try_into().ok()?;
     let stage1 = native_mixed(nonce, stage2, answer);
@@ -56,8 +57,8 @@ pub fn verify_caching_sha2(password: &[u8], nonce: &[u8; 20], answer: &[u8]) -> 
     is_equal(&caching_sha2_password(nonce, password), answer)
 }
 
-/// MariaDB's `client_ed25519`. Verified, not compared with a signature of our own: RFC 8032 leaves a signer free in the
-/// choice of its nonce.
+/// MariaDB's `client_ed25519`. Verified, not compared with a signature of our own: RFC 8032 leaves a signer
+/// free in the choice of its nonce.
 pub fn verify_ed25519(password: &[u8], nonce: &[u8; 32], signature: &[u8]) -> bool {
     let Some((commitment, response)) = signature.split_first_chunk::<32>() else {
         return false;

@@ -7,7 +7,8 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use super::ColumnKind;
 
-/// Appends the text of a value that is stored in these bytes. None: it is not of this length, or no address type.
+/// Appends the text of a value that is stored in these bytes. None: it is not of this length, or no address
+/// type.
 pub(super) fn put(kind: ColumnKind, bytes: &[u8], out: &mut Vec<u8>) -> Option<()> {
     let text = match kind {
         ColumnKind::Uuid => {

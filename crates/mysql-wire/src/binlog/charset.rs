@@ -1,7 +1,7 @@
 //! Character sets of columns, and their text as UTF-8.
 //!
-//! Sources: `mysys/charset-def.c` and `strings/ctype-*.c` of both servers. The servers' `latin1` is Windows-1252, whose five
-//! unused bytes they take for the control characters of ISO 8859-1.
+//! Sources: `mysys/charset-def.c` and `strings/ctype-*.c` of both servers. The servers' `latin1` is
+//! Windows-1252, whose five unused bytes they take for the control characters of ISO 8859-1.
 
 use std::borrow::Cow;
 

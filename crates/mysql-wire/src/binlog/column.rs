@@ -1,4 +1,5 @@
-//! What a table's definition says of a column: the binary log does not tell signs, character sets and the names of members.
+//! What a table's definition says of a column: the binary log does not tell signs, character sets and the
+//! names of members.
 
 use std::sync::Arc;
 
@@ -56,8 +57,8 @@ pub struct ColumnType {
     pub charset: Charset,
     /// Of ENUM and SET, in UTF-8.
     pub members: Arc<[Box<[u8]>]>,
-    /// Of FLOAT and DOUBLE on MariaDB: the server shows that a zero is negative. Some do, others show 0 of it, which is in their binary
-    /// log alone: `SELECT -0e0` tells.
+    /// Of FLOAT and DOUBLE on MariaDB: the server shows that a zero is negative. Some do, others show 0 of
+    /// it, which is in their binary log alone: `SELECT -0e0` tells.
     pub signs_zeros: bool,
 }
 

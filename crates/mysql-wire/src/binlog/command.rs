@@ -1,13 +1,15 @@
 //! What a replica says to get the stream.
 //!
-//! Sources: MySQL "COM_REGISTER_SLAVE", "COM_BINLOG_DUMP_GTID"; MariaDB "Replica Registration"; `sql/sql_repl.cc` of MariaDB.
+//! Sources: MySQL "COM_REGISTER_SLAVE", "COM_BINLOG_DUMP_GTID"; MariaDB "Replica Registration";
+//! `sql/sql_repl.cc` of MariaDB.
 
 use std::time::Duration;
 
 use crate::codec::put_lenenc_bytes;
 use crate::gtid::{Flavor, MariaDbPosition, MySqlSet};
 
-/// Commands of a replica. Semi-synchronous replication is never asked for, so that no commit waits for this stream.
+/// Commands of a replica. Semi-synchronous replication is never asked for, so that no commit waits for this
+/// stream.
 #[derive(Debug, Clone, Copy)]
 pub enum Command<'a> {
     /// Shown in `SHOW REPLICAS`. The server answers with OK.
@@ -16,7 +18,8 @@ pub enum Command<'a> {
         host: &'a [u8],
         port: u16,
     },
-    /// From a place in a file, which for MariaDB may be empty: then the GTIDs of [`settings`] say where to begin.
+    /// From a place in a file, which for MariaDB may be empty: then the GTIDs of [`settings`] say where to
+    /// begin.
     Dump {
         server_id: u32,
         file: &'a [u8],
@@ -86,8 +89,9 @@ impl Command<'_> {
     }
 }
 
-/// The statement before the command: checksums as they are in the files, a heartbeat when the stream is quiet, and of MariaDB GTID events. `uuid` is
-/// the replica's own: a server ends an older stream of the same one.
+/// The statement before the command: checksums as they are in the files, a heartbeat when the stream is
+/// quiet, and of MariaDB GTID events. `uuid` is the replica's own: a server ends an older stream of the same
+/// one.
 #[must_use]
 pub fn settings(flavor: Flavor, heartbeat: Duration, uuid: &str, start: Start<'_>) -> String {
     let nanos = heartbeat.as_nanos();

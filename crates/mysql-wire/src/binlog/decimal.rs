@@ -1,6 +1,6 @@
-//! DECIMAL as it is stored: digits before the point in groups of nine from the point to the left, digits after it in
-//! groups of nine from the point to the right, each group a big-endian integer; the first bit is set for numbers that are not
-//! negative, and all other bits are inverted for those that are.
+//! DECIMAL as it is stored: digits before the point in groups of nine from the point to the left, digits
+//! after it in groups of nine from the point to the right, each group a big-endian integer; the first bit is
+//! set for numbers that are not negative, and all other bits are inverted for those that are.
 //!
 //! Source: MySQL `strings/decimal.cc`, `decimal2bin`.
 
@@ -8,8 +8,8 @@ use super::BinlogError;
 
 /// Bytes of 0 to 9 digits.
 const GROUP_BYTES: [usize; 10] = [0, 1, 1, 2, 2, 3, 3, 4, 4, 4];
-/// A column has at most 65 digits. A calculated number inside a JSON document may have all that the server calculates with:
-/// nine groups of nine.
+/// A column has at most 65 digits. A calculated number inside a JSON document may have all that the server
+/// calculates with: nine groups of nine.
 pub(super) const PRECISION_MAX: u8 = 81;
 pub(super) const SCALE_MAX: u8 = 38;
 const INVALID: BinlogError = BinlogError::Value { kind: "decimal" };
@@ -129,7 +129,8 @@ mod tests {
         assert_eq!(pack(b"-1234567890.1234", 14, 4).unwrap(), negative);
     }
 
-    /// `JSON_ARRAY(CAST('-…' AS DECIMAL(60,21)))`, as MySQL 9.7 logs it: 45 digits before the point, of which six are zeros.
+    /// `JSON_ARRAY(CAST('-…' AS DECIMAL(60,21)))`, as MySQL 9.7 logs it: 45 digits before the point, of which
+    /// six are zeros.
     #[test]
     fn a_document_has_more_digits_than_a_column() {
         let packed = [

@@ -99,7 +99,8 @@ impl Decoder {
         }
     }
 
-    /// The events' own description ends with the algorithm of the checksums, 0 or 1 (CRC32), and always has room for one.
+    /// The events' own description ends with the algorithm of the checksums, 0 or 1 (CRC32), and always has
+    /// room for one.
     fn format_description<'a>(
         &mut self,
         header: Header,

@@ -1,6 +1,7 @@
 //! Events: the header that all have, and what the gateway has to know of each kind.
 //!
-//! Sources: MySQL "Binlog Event", `libs/mysql/binlog/event`; MariaDB "Replication Protocol", `sql/log_event.h`.
+//! Sources: MySQL "Binlog Event", `libs/mysql/binlog/event`; MariaDB "Replication Protocol",
+//! `sql/log_event.h`.
 
 use std::borrow::Cow;
 
@@ -25,14 +26,16 @@ pub struct Event<'a> {
 /// What every event begins with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Header {
-    /// Seconds since 1970 when the statement began, on the server where it ran. 0 for events that are not in a file.
+    /// Seconds since 1970 when the statement began, on the server where it ran. 0 for events that are not in
+    /// a file.
     pub timestamp: u32,
     /// The type as a number.
     pub code: u8,
     pub server_id: u32,
     /// Bytes of the event, with its header and checksum.
     pub size: u32,
-    /// Where the next event begins in the file; 0 for events that are not in a file, and inside a transaction's payload.
+    /// Where the next event begins in the file; 0 for events that are not in a file, and inside a
+    /// transaction's payload.
     pub next_position: u32,
     pub flags: u16,
 }
@@ -48,8 +51,8 @@ pub enum Kind<'a> {
     Gtid(Gtid),
     /// MariaDB, at the beginning of a file: the last GTIDs before it.
     GtidList,
-    /// A statement: `BEGIN`, `COMMIT` of an engine without transactions, DDL, or one that is logged as such, `LOAD DATA` among
-    /// them.
+    /// A statement: `BEGIN`, `COMMIT` of an engine without transactions, DDL, or one that is logged as such,
+    /// `LOAD DATA` among them.
     Query(Query<'a>),
     /// What the number of a table means in the row events that follow.
     TableMap(TableMap),
@@ -65,7 +68,8 @@ pub enum Kind<'a> {
     Heartbeat { file: &'a [u8], offset: u64 },
     /// The text of the statement whose row events follow.
     RowsQuery(&'a [u8]),
-    /// Parts of JSON documents: cannot be applied without the rows before. The server has `binlog_row_value_options = PARTIAL_JSON`.
+    /// Parts of JSON documents: cannot be applied without the rows before. The server has
+    /// `binlog_row_value_options = PARTIAL_JSON`.
     PartialUpdateRows,
     /// The server was shut down.
     Stop,
@@ -381,7 +385,8 @@ fn read_tagged_gtid(reader: &mut Reader<'_>) -> Result<Gtid, WireError> {
     Ok(Gtid::MySql { uuid, tag, number })
 }
 
-/// An integer of `libs/mysql/serialization`: as many one bits as bytes follow, a zero bit, then the number's bits from the lowest.
+/// An integer of `libs/mysql/serialization`: as many one bits as bytes follow, a zero bit, then the number's
+/// bits from the lowest.
 fn serialized(reader: &mut Reader<'_>) -> Result<u64, WireError> {
     const FIELD: &str = "serialized integer";
     let first = reader.u8(FIELD)?;

@@ -1,6 +1,7 @@
 //! One column of a row image: where it ends, whether it is what the table's definition says, and its value.
 //!
-//! Source: MySQL "Table_map_event", `sql-common` and `sql/log_event.cc` (`calc_field_size`); `sql/field.cc` of both servers.
+//! Source: MySQL "Table_map_event", `sql-common` and `sql/log_event.cc` (`calc_field_size`); `sql/field.cc`
+//! of both servers.
 
 use std::borrow::Cow;
 

@@ -1,7 +1,7 @@
 //! FLOAT and DOUBLE as the servers print them.
 //!
-//! Source: `strings/dtoa.cc` of MySQL: numbers whose first digit is up to 15 places before or behind the point are printed
-//! plainly, others with an exponent.
+//! Source: `strings/dtoa.cc` of MySQL: numbers whose first digit is up to 15 places before or behind the
+//! point are printed plainly, others with an exponent.
 
 /// Farther from the point, numbers have an exponent.
 const PLAIN_MAX: i32 = 15;
@@ -15,8 +15,8 @@ pub(super) fn put_double(number: f64, out: &mut Vec<u8>) {
     put(&shortest(number), out);
 }
 
-/// As Rust writes it, but for numbers half way between two shortest ones: of those the servers print the even one
-/// (1594374757768783.25 as `….2`), and Rust the larger.
+/// As Rust writes it, but for numbers half way between two shortest ones: of those the servers print the even
+/// one (1594374757768783.25 as `….2`), and Rust the larger.
 fn shortest(number: f64) -> String {
     let shortest = format!("{number:e}");
     let digits = shortest

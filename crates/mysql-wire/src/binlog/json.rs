@@ -10,7 +10,8 @@ use crate::codec::Reader;
 
 /// What servers nest at most.
 const DEPTH_MAX: u32 = 100;
-/// Text is never this many times longer than what it is made of, unless values are used several times, which servers never do.
+/// Text is never this many times longer than what it is made of, unless values are used several times, which
+/// servers never do.
 const EXPANSION_MAX: usize = 16;
 const FIELD: &str = "JSON document";
 const INVALID: WireError = WireError::Invalid { field: FIELD };
@@ -81,7 +82,8 @@ impl Printer<'_> {
             .ok_or(INVALID.into())
     }
 
-    /// Counts and offsets have two bytes or, in large containers, four. Small scalars are where others have their offset.
+    /// Counts and offsets have two bytes or, in large containers, four. Small scalars are where others have
+    /// their offset.
     fn container(&mut self, kind: u8, data: &[u8], depth: u32) -> Result<(), BinlogError> {
         let (is_object, is_large) = (kind < 2, kind % 2 == 1);
         let number = |reader: &mut Reader<'_>| {

@@ -6,8 +6,8 @@ use super::{BinlogError, ColumnType, Value};
 use crate::WireError;
 use crate::codec::Reader;
 
-/// How to read the row events of a table. Made when the table's definition is known, and again for another table map
-/// (compare [`TableMap::columns`]).
+/// How to read the row events of a table. Made when the table's definition is known, and again for another
+/// table map (compare [`TableMap::columns`]).
 #[derive(Debug, Clone)]
 pub struct Layout {
     columns: Vec<(WireColumn, ColumnType)>,

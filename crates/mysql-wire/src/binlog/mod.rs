@@ -1,15 +1,17 @@
-//! The binary log as a server sends it to a replica, and the values that are in it: MySQL 8.0 to 9, MariaDB 10.6 to 11.
+//! The binary log as a server sends it to a replica, and the values that are in it: MySQL 8.0 to 9, MariaDB
+//! 10.6 to 11.
 //!
-//! [`Command`] asks for the stream. [`Decoder`] turns its packets into [`Event`]s. Row events hold bytes whose meaning is in
-//! two places: the [`TableMap`] says how they are stored, the table's definition ([`ColumnType`]) what they mean; a
-//! [`Layout`] is both. [`Value`] is what comes out: it is small when encoded, equal values have equal bytes,
-//! it can be printed as the server's own `SELECT` does ([`text()`], [`binary()`]), and it can be read from the
-//! rows of a `SELECT` ([`from_text`], [`BinaryRow`]), so that copied rows equal those of the log.
+//! [`Command`] asks for the stream. [`Decoder`] turns its packets into [`Event`]s. Row events hold bytes
+//! whose meaning is in two places: the [`TableMap`] says how they are stored, the table's definition
+//! ([`ColumnType`]) what they mean; a [`Layout`] is both. [`Value`] is what comes out: it is small when
+//! encoded, equal values have equal bytes, it can be printed as the server's own `SELECT` does ([`text()`],
+//! [`binary()`]), and it can be read from the rows of a `SELECT` ([`from_text`], [`BinaryRow`]), so that
+//! copied rows equal those of the log.
 //!
 //! Whoever copies rows has to use a connection with `SET NAMES utf8mb4` and `time_zone = '+00:00'`.
 //!
-//! Everything may be hostile: nothing panics, and what is allocated is bounded by the bytes that came; compressed events,
-//! which are small for what they hold, by [`UNPACKED_MAX`].
+//! Everything may be hostile: nothing panics, and what is allocated is bounded by the bytes that came;
+//! compressed events, which are small for what they hold, by [`UNPACKED_MAX`].
 
 mod address;
 mod binary;

@@ -131,14 +131,15 @@ impl WireColumn {
                 let [_, len] = meta.array(FIELD)?;
                 (code, u16::from(len))
             }
-            // Also a type that is not known, after which nothing is read right. Such a table has no layout, and whoever does not
-            // need one goes on.
+            // Also a type that is not known, after which nothing is read right. Such a table has no layout,
+            // and whoever does not need one goes on.
             _ => (code, 0),
         };
         Ok(WireColumn { code, meta })
     }
 
-    /// What is declared as a string of up to 1023 bytes: the length's two high bits are hidden, inverted, in the type.
+    /// What is declared as a string of up to 1023 bytes: the length's two high bits are hidden, inverted, in
+    /// the type.
     fn string([kind, len]: [u8; 2]) -> WireColumn {
         match kind {
             code::ENUM | code::SET => WireColumn {

@@ -1,4 +1,5 @@
-//! Values as the server's SELECT prints them in the text protocol, on a connection with `SET NAMES utf8mb4`; and back.
+//! Values as the server's SELECT prints them in the text protocol, on a connection with `SET NAMES utf8mb4`;
+//! and back.
 
 use super::temporal::{Date, DateTime, Time, Zone};
 use super::{BinlogError, ColumnKind, ColumnType, Value, address, decimal, float};
@@ -167,7 +168,8 @@ fn integer(text: &[u8], column: &ColumnType) -> Option<Value<'static>> {
     ((number << unused) >> unused == number).then_some(Value::Int(number))
 }
 
-/// The index of a value that is stored; of an empty member that of the invalid value, since their texts are the same.
+/// The index of a value that is stored; of an empty member that of the invalid value, since their texts are
+/// the same.
 pub(super) fn canonical_enum(index: u64, column: &ColumnType) -> Option<u16> {
     if index == 0 {
         return Some(0);

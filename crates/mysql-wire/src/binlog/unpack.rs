@@ -1,7 +1,7 @@
 //! What servers compress: MySQL whole transactions with zstd, MariaDB single events and columns with zlib.
 //!
-//! Sources: MySQL `libs/mysql/binlog/event/codecs/binary.cpp`; MariaDB `sql/log_event.cc` (`binlog_buf_compress`),
-//! `sql/field.cc` (`Field_longstr::compress`).
+//! Sources: MySQL `libs/mysql/binlog/event/codecs/binary.cpp`; MariaDB `sql/log_event.cc`
+//! (`binlog_buf_compress`), `sql/field.cc` (`Field_longstr::compress`).
 
 use std::borrow::Cow;
 use std::fmt;
@@ -23,7 +23,8 @@ const STEP: usize = 1 << 17;
 const FIELD: &str = "compressed event";
 const INVALID: WireError = WireError::Invalid { field: FIELD };
 
-/// The content of a compressed MariaDB event: a byte `1ffffnnn` (algorithm 0 is zlib), `n` bytes of length, a zlib stream.
+/// The content of a compressed MariaDB event: a byte `1ffffnnn` (algorithm 0 is zlib), `n` bytes of length, a
+/// zlib stream.
 pub(super) fn mariadb(data: &[u8]) -> Result<Vec<u8>, BinlogError> {
     let (&head, _) = data.split_first().ok_or(INVALID)?;
     if head & 0x80 == 0 || head & 0x70 != 0 {
@@ -34,8 +35,8 @@ pub(super) fn mariadb(data: &[u8]) -> Result<Vec<u8>, BinlogError> {
     zlib(data, head & 7, true)
 }
 
-/// The value of a column with the attribute COMPRESSED: a byte 0 and the value, or a byte `1000wnnn` (`w`: without zlib's own
-/// header), `n` bytes of length, and compressed data.
+/// The value of a column with the attribute COMPRESSED: a byte 0 and the value, or a byte `1000wnnn` (`w`:
+/// without zlib's own header), `n` bytes of length, and compressed data.
 pub(super) fn mariadb_column(data: &[u8]) -> Result<Cow<'_, [u8]>, BinlogError> {
     match data.split_first() {
         None => Ok(data.into()),

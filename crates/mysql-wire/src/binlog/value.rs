@@ -34,7 +34,8 @@ pub enum Value<'a> {
     Json(Cow<'a, [u8]>),
 }
 
-// What the first byte of an encoded value says. Integers have as many bytes as they need, after one of INT..=INT_8.
+// What the first byte of an encoded value says. Integers have as many bytes as they need, after one of
+// INT..=INT_8.
 const NULL: u8 = 0;
 const INT: u8 = 1;
 const INT_8: u8 = 9;

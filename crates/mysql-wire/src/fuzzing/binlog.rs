@@ -5,8 +5,8 @@ use crate::binlog::{
     WireColumn, Zone, binary, from_text, text,
 };
 
-/// Byte 0: of columns that can be several types, which. The rest: packets, each behind its length in two bytes. Panics where
-/// a value does not survive being written and read again.
+/// Byte 0: of columns that can be several types, which. The rest: packets, each behind its length in two
+/// bytes. Panics where a value does not survive being written and read again.
 pub fn binlog(data: &[u8]) {
     let Some((&choice, mut rest)) = data.split_first() else {
         return;
@@ -135,7 +135,8 @@ fn check(value: &Value<'_>, column: &ColumnType) {
     }
 }
 
-/// What is decoded is passed as well, and has the bytes that it came from or, where they were not the shortest, shorter ones.
+/// What is decoded is passed as well, and has the bytes that it came from or, where they were not the
+/// shortest, shorter ones.
 fn survives(bytes: &mut &[u8]) {
     let mut skipped = *bytes;
     while let Ok(value) = Value::decode(bytes) {

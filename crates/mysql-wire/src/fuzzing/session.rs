@@ -1,4 +1,5 @@
-//! What the gateway understands of a session: its state, its statements, its transactions, and responses reshaped for it.
+//! What the gateway understands of a session: its state, its statements, its transactions, and responses
+//! reshaped for it.
 
 use super::response_capabilities;
 use crate::gtid::{Flavor, GtidSet};
@@ -12,8 +13,9 @@ use crate::{
 /// What a client gets, and how the response ended.
 type Reshaped = Result<(Vec<u8>, Option<Outcome>), WireError>;
 
-/// Byte 0: the command. Byte 1: whether it asks for a cursor, capabilities, and what the client lacks of them. Bytes 2 and 3: where
-/// to cut. The rest: what the server sends. Panics where the cut makes a difference, or where the client's side cannot be followed.
+/// Byte 0: the command. Byte 1: whether it asks for a cursor, capabilities, and what the client lacks of
+/// them. Bytes 2 and 3: where to cut. The rest: what the server sends. Panics where the cut makes a
+/// difference, or where the client's side cannot be followed.
 pub fn reshape(data: &[u8]) {
     let Some((&[command, flags, cut_low, cut_high], bytes)) = data.split_first_chunk() else {
         return;
@@ -146,8 +148,8 @@ pub fn gtid(data: &[u8]) {
     }
 }
 
-/// Byte 0: parameters of the statement. Byte 1: capabilities. The rest: a command's payload. Panics where types that were
-/// put in are not found again.
+/// Byte 0: parameters of the statement. Byte 1: capabilities. The rest: a command's payload. Panics where
+/// types that were put in are not found again.
 pub fn statement(data: &[u8]) {
     let Some((&[parameters, flags], payload)) = data.split_first_chunk() else {
         return;

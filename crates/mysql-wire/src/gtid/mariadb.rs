@@ -25,7 +25,8 @@ struct Gtid {
 }
 
 impl MariaDbPosition {
-    /// Reads GTIDs with commas between them. Of several in one domain (`gtid_binlog_state`) the highest counts.
+    /// Reads GTIDs with commas between them. Of several in one domain (`gtid_binlog_state`) the highest
+    /// counts.
     pub fn parse(text: &[u8]) -> Result<MariaDbPosition, WireError> {
         let mut position = MariaDbPosition::default();
         if text.trim_ascii().is_empty() {

@@ -1,4 +1,5 @@
-//! MySQL: `uuid:1-5:7`, and since 8.3 `uuid:tag:1-5`: intervals of numbers, for each server and tag that they came from.
+//! MySQL: `uuid:1-5:7`, and since 8.3 `uuid:tag:1-5`: intervals of numbers, for each server and tag that they
+//! came from.
 //!
 //! Source: MySQL "GTID Sets"; `sql/rpl_gtid_set.cc` for what is accepted.
 
@@ -174,9 +175,9 @@ impl MySqlSet {
         Ok(())
     }
 
-    /// As COM_BINLOG_DUMP_GTID wants it: the number of origins, and for each its UUID, the number of its intervals, and the
-    /// first number of each and the one after its last. Where there are tags, each origin has one behind its UUID, and the first number
-    /// says so in its lowest and its highest byte.
+    /// As COM_BINLOG_DUMP_GTID wants it: the number of origins, and for each its UUID, the number of its
+    /// intervals, and the first number of each and the one after its last. Where there are tags, each origin
+    /// has one behind its UUID, and the first number says so in its lowest and its highest byte.
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         const TAGGED: u64 = 1 << 56 | 1;
         let count = self.sources.len() as u64;
@@ -273,8 +274,8 @@ impl Source {
 }
 
 impl Interval {
-    /// `first-last` or a single number; `Some(None)` where the last comes before the first, which servers take for
-    /// no transactions at all.
+    /// `first-last` or a single number; `Some(None)` where the last comes before the first, which servers
+    /// take for no transactions at all.
     fn parse(text: &[u8]) -> Option<Option<Interval>> {
         let mut ends = text.splitn(2, |&byte| byte == b'-').map(<[u8]>::trim_ascii);
         let first = number(ends.next()?, NUMBER_MAX).filter(|&first| first > 0)?;

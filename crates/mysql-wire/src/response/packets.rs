@@ -264,9 +264,9 @@ impl ResponseTracker {
         Ok(self.note_status(start.status))
     }
 
-    /// Whether the result under way has no rows here, because they come with COM_STMT_FETCH. `status`: of the packet behind its
-    /// definitions. Servers show the cursors of stored programs in the same way, also to those who have asked for a cursor;
-    /// results of a CALL have more results behind them.
+    /// Whether the result under way has no rows here, because they come with COM_STMT_FETCH. `status`: of the
+    /// packet behind its definitions. Servers show the cursors of stored programs in the same way, also to
+    /// those who have asked for a cursor; results of a CALL have more results behind them.
     pub(super) fn opens_cursor(&self, status: StatusFlags) -> bool {
         self.may_open_cursor
             && self.outcome.is_result_set

@@ -1,24 +1,26 @@
 //! Gives a server's response the shape that the client's capabilities ask for.
 //!
-//! With servers DEPRECATE_EOF and SESSION_TRACK are always spoken, because that is how they tell what a statement does
-//! to its session. For a client that has not asked for them this puts the EOF packets in that an older server
-//! would send, turns the OK packet at the end of rows into one, takes session state out, and numbers packets anew.
-//! Everything else passes as it is.
+//! With servers DEPRECATE_EOF and SESSION_TRACK are always spoken, because that is how they tell what a
+//! statement does to its session. For a client that has not asked for them this puts the EOF packets in that
+//! an older server would send, turns the OK packet at the end of rows into one, takes session state out, and
+//! numbers packets anew. Everything else passes as it is.
 //!
-//! One thing cannot be known in time: the EOF packet after the definitions comes before the rows, and its status,
-//! which DEPRECATE_EOF moves behind them, tells a client of a cursor or of OUT parameters. So with a prepared statement,
-//! where these exist, that EOF packet waits for the packet after the first row. Of other flags it carries what
-//! the session's last status said; what clients go by is the status behind the rows. MariaDB Connector/C does not, where it reads rows as
-//! they arrive, and misses that a `CALL` has another result: see [`Reshaper::expect_more`].
+//! One thing cannot be known in time: the EOF packet after the definitions comes before the rows, and its
+//! status, which DEPRECATE_EOF moves behind them, tells a client of a cursor or of OUT parameters. So with a
+//! prepared statement, where these exist, that EOF packet waits for the packet after the first row. Of other
+//! flags it carries what the session's last status said; what clients go by is the status behind the rows.
+//! MariaDB Connector/C does not, where it reads rows as they arrive, and misses that a `CALL` has another
+//! result: see [`Reshaper::expect_more`].
 
 use super::packets::{ERR, Expect, Head, OkStart};
 use super::{Event, Progress, ResponseTracker};
 use crate::{Capabilities, Command, EofPacket, OkPacket, PacketHeader, StatusFlags, WireError, write_packet};
 
-/// A row that is longer is not held back: OUT parameters longer than this are told as such behind their row only.
+/// A row that is longer is not held back: OUT parameters longer than this are told as such behind their row
+/// only.
 const HELD_ROW_MAX: usize = 1 << 20;
-/// Session state that waits for an OK packet, because it came with a packet that is an EOF packet for the client. More than
-/// this is forgotten.
+/// Session state that waits for an OK packet, because it came with a packet that is an EOF packet for the
+/// client. More than this is forgotten.
 const DEFERRED_STATE_MAX: usize = 1 << 16;
 
 /// What stays true from one statement to the next, and may be in an EOF packet before the rows of the next.
@@ -30,9 +32,9 @@ const LASTING: StatusFlags = StatusFlags(
         | StatusFlags::ANSI_QUOTES.0,
 );
 
-/// Reshapes responses for one client. Driven like a [`ResponseTracker`], of which it does the work as well. It belongs to
-/// the client, not to the server connection: between two responses the client may go on with another connection that has
-/// the same capabilities.
+/// Reshapes responses for one client. Driven like a [`ResponseTracker`], of which it does the work as well.
+/// It belongs to the client, not to the server connection: between two responses the client may go on with
+/// another connection that has the same capabilities.
 #[derive(Debug, Clone)]
 pub struct Reshaper {
     tracker: ResponseTracker,
@@ -75,8 +77,9 @@ const _: () = assert!(size_of::<Reshaper>() <= 144);
 type OnOk<'a> = &'a mut dyn FnMut(&OkPacket) -> Vec<u8>;
 
 impl Reshaper {
-    /// `server`: what was negotiated with the server. `client`: what was negotiated with the client, which may lack
-    /// DEPRECATE_EOF and SESSION_TRACK of these, and must be the same in what else changes a response.
+    /// `server`: what was negotiated with the server. `client`: what was negotiated with the client, which
+    /// may lack DEPRECATE_EOF and SESSION_TRACK of these, and must be the same in what else changes a
+    /// response.
     pub fn new(server: Capabilities, client: Capabilities) -> Reshaper {
         debug_assert!(
             server.contains(Capabilities::DEPRECATE_EOF) || !client.contains(Capabilities::DEPRECATE_EOF)
@@ -93,7 +96,8 @@ impl Reshaper {
         }
     }
 
-    /// The status of the session, where this has not seen it: after a login, or when another connection has taken over.
+    /// The status of the session, where this has not seen it: after a login, or when another connection has
+    /// taken over.
     pub fn note_status(&mut self, status: StatusFlags) {
         self.tracker.outcome.status = status;
     }
@@ -108,7 +112,8 @@ impl Reshaper {
         self.has_more = false;
     }
 
-    /// The response that has begun is a prepared `CALL`'s: each result has another one behind it, and be it the OK packet that ends all.
+    /// The response that has begun is a prepared `CALL`'s: each result has another one behind it, and be it
+    /// the OK packet that ends all.
     pub fn expect_more(&mut self) {
         self.has_more = true;
     }
@@ -134,8 +139,8 @@ impl Reshaper {
         self.owed.is_none().then_some(number.wrapping_add(self.ahead))
     }
 
-    /// The sequence number of the last packet that began, as the server gave it. The client's file (LOCAL INFILE) goes on
-    /// from it on the server's side.
+    /// The sequence number of the last packet that began, as the server gave it. The client's file (LOCAL
+    /// INFILE) goes on from it on the server's side.
     pub fn server_sequence(&self) -> u8 {
         self.tracker.sequence()
     }
@@ -150,9 +155,10 @@ impl Reshaper {
         self.tracker.resume_after_local_infile();
     }
 
-    /// Takes bytes that start where the bytes consumed before ended, and appends to `out` what the client is to get for
-    /// them: what was consumed, what was held back (at most a row of 1 MiB) and a few packets more. Bytes that were
-    /// consumed are not to be presented again. `on_ok` is called for each OK packet with session state, in order.
+    /// Takes bytes that start where the bytes consumed before ended, and appends to `out` what the client is
+    /// to get for them: what was consumed, what was held back (at most a row of 1 MiB) and a few packets
+    /// more. Bytes that were consumed are not to be presented again. `on_ok` is called for each OK packet
+    /// with session state, in order.
     ///
     /// # Errors
     /// What the server sent is no response to the command; neither connection can be used any more.
@@ -278,7 +284,8 @@ impl Reshaper {
         self.tracker.capabilities.contains(deprecated) && !self.client.contains(deprecated)
     }
 
-    /// The EOF packet after the definitions is owed: writes it where what comes next says what is to be in it.
+    /// The EOF packet after the definitions is owed: writes it where what comes next says what is to be in
+    /// it.
     fn settle_owed(&mut self, after: u8, head: &Head<'_>, out: &mut Vec<u8>) -> Result<(), WireError> {
         let cursor = StatusFlags::CURSOR_EXISTS;
         let status = match self.tracker.end_of_rows(head)? {

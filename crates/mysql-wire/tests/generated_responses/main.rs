@@ -1,5 +1,5 @@
-//! Random valid responses over all capability combinations: the tracker agrees with a decoder that reads every
-//! field of every packet, however the bytes are cut.
+//! Random valid responses over all capability combinations: the tracker agrees with a decoder that reads
+//! every field of every packet, however the bytes are cut.
 //!
 //! `FOREBAY_SEED=n` runs one seed again, `FOREBAY_SEEDS=n` runs as many.
 

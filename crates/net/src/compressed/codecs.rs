@@ -1,14 +1,16 @@
 //! Compressors and decompressors, lent to streams by the thread.
 //!
-//! Their state is large (zlib: 270 KiB to compress, 48 KiB to expand) and means nothing between two frames, so a stream
-//! holds one only while a frame is under way. Ten thousand idle compressed sessions cost no more than a few.
+//! Their state is large (zlib: 270 KiB to compress, 48 KiB to expand) and means nothing between two frames,
+//! so a stream holds one only while a frame is under way. Ten thousand idle compressed sessions cost no more
+//! than a few.
 
 use std::cell::RefCell;
 
 use mysql_wire::WireError;
 use mysql_wire::compression::{Algorithm, Compressor, Decompressor};
 
-/// Codecs of each kind that a thread keeps, enough for the few sessions that are in the middle of a frame at a time.
+/// Codecs of each kind that a thread keeps, enough for the few sessions that are in the middle of a frame at
+/// a time.
 const LIMIT: usize = 8;
 
 thread_local! {

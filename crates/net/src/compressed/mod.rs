@@ -1,11 +1,11 @@
 //! The compressed protocol as a stream: bytes of MySQL packets inside, frames outside.
 //!
-//! Towards a server this also makes up for a quirk. Under compression servers and clients number the frames strictly
-//! but the packets inside loosely: a server goes on with the number of frames where it should count packets
-//! (`net_flush` in `net_serv.cc`: "Sync packet number if using compression"), and both sides ignore the numbers they
-//! read. MariaDB 10.11 for one numbers the packets of three short results 1 to 5, 2 to 6 and 3 to 7. A client of ours
-//! without compression does not ignore them. So packets read from a server are numbered anew, as they would be without
-//! compression: one more than the packet before, whoever sent it.
+//! Towards a server this also makes up for a quirk. Under compression servers and clients number the frames
+//! strictly but the packets inside loosely: a server goes on with the number of frames where it should count
+//! packets (`net_flush` in `net_serv.cc`: "Sync packet number if using compression"), and both sides ignore
+//! the numbers they read. MariaDB 10.11 for one numbers the packets of three short results 1 to 5, 2 to 6 and
+//! 3 to 7. A client of ours without compression does not ignore them. So packets read from a server are
+//! numbered anew, as they would be without compression: one more than the packet before, whoever sent it.
 
 mod codecs;
 mod packets;
@@ -33,8 +33,9 @@ pub enum Toward {
 
 /// A stream whose two sides have agreed on compression.
 ///
-/// What is written is held back until a flush or until 256 KiB are there, so that a command that is written in pieces is
-/// one frame. While nothing moves nothing is kept: neither buffers nor the state of the compression library.
+/// What is written is held back until a flush or until 256 KiB are there, so that a command that is written
+/// in pieces is one frame. While nothing moves nothing is kept: neither buffers nor the state of the
+/// compression library.
 #[derive(Debug)]
 pub struct CompressedStream {
     stream: Stream,
@@ -70,7 +71,8 @@ struct Writer {
     sent: usize,
     /// The next frame answers what was read last, and takes its number from there.
     answers: bool,
-    /// What a client sends now continues an exchange, as the data of LOAD DATA LOCAL does: its numbers go on from ours.
+    /// What a client sends now continues an exchange, as the data of LOAD DATA LOCAL does: its numbers go on
+    /// from ours.
     continued: bool,
     packets: PacketCursor,
 }
@@ -229,8 +231,8 @@ impl Reader {
 impl Writer {
     /// Frames were read, the last of which had the number before `next_sequence`.
     fn note_read(&mut self, toward: Toward, next_sequence: u8) {
-        // A client's frame with number 0 is a command, which may have come early, in the middle of the answer to the
-        // command before: its own answer begins with `begin_command`.
+        // A client's frame with number 0 is a command, which may have come early, in the middle of the answer
+        // to the command before: its own answer begins with `begin_command`.
         self.continued |= toward == Toward::Server || next_sequence != 1;
         self.answers |= self.continued;
     }

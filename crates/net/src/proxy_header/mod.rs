@@ -1,8 +1,9 @@
 //! The PROXY header: who is really connecting, said by a balancer in front of us, or by us to a server.
 //!
-//! Source of fact: "The PROXY protocol, versions 1 & 2", <https://www.haproxy.org/download/3.2/doc/proxy-protocol.txt>.
-//! Both versions are read, version 2 is written. A header is trusted only where the configuration names the
-//! sender's network; that is decided by the caller.
+//! Source of fact: "The PROXY protocol, versions 1 & 2",
+//! <https://www.haproxy.org/download/3.2/doc/proxy-protocol.txt>. Both versions are read, version 2 is
+//! written. A header is trusted only where the configuration names the sender's network; that is decided by
+//! the caller.
 
 mod v1;
 mod v2;
@@ -11,8 +12,8 @@ use crate::Peer;
 
 pub use v2::encode_v2;
 
-/// Longest header accepted, in bytes. Version 1 ends within 107; version 2 could be 65 551 long, but addresses and the
-/// usual extensions (TLS facts, unique id, a client certificate) stay far below this.
+/// Longest header accepted, in bytes. Version 1 ends within 107; version 2 could be 65 551 long, but
+/// addresses and the usual extensions (TLS facts, unique id, a client certificate) stay far below this.
 pub const MAX_LEN: usize = 8 * 1024;
 
 /// What the first bytes of a connection say.
@@ -22,8 +23,8 @@ pub enum Parsed {
     NeedMore,
     /// A whole header.
     Header {
-        /// The client. `None` where the header leaves it open (version 1 `UNKNOWN`, version 2 `LOCAL` as in health
-        /// checks, or `UNSPEC`): the connection's own address counts then.
+        /// The client. `None` where the header leaves it open (version 1 `UNKNOWN`, version 2 `LOCAL` as in
+        /// health checks, or `UNSPEC`): the connection's own address counts then.
         source: Option<Peer>,
         /// The address the client connected to, `None` together with `source`.
         destination: Option<Peer>,
@@ -96,7 +97,8 @@ fn begins_alike(bytes: &[u8], pattern: &[u8]) -> bool {
     bytes[..n] == pattern[..n]
 }
 
-/// Parses arbitrary bytes and checks what must hold of every answer. The body of the fuzz target `proxy_header`.
+/// Parses arbitrary bytes and checks what must hold of every answer. The body of the fuzz target
+/// `proxy_header`.
 ///
 /// # Panics
 /// If something does not hold.

@@ -146,8 +146,8 @@ fn checks_extensions() {
 
 #[test]
 fn checksum_agrees_with_rfc_3720() {
-    // RFC 3720 B.4: 32 bytes of zeros, 32 of 0xff, 0..=31. The four bytes of the hole count as zeros, so for the others
-    // it is put behind the end.
+    // RFC 3720 B.4: 32 bytes of zeros, 32 of 0xff, 0..=31. The four bytes of the hole count as zeros, so for
+    // the others it is put behind the end.
     assert_eq!(v2::checksum(&[0; 32], 0), 0x8a91_36aa);
     assert_eq!(v2::checksum(&[0xff; 32], 32), 0x62a8_ab43);
     let ascending: Vec<u8> = (0..32).collect();

@@ -168,8 +168,8 @@ pub(super) fn checksum(header: &[u8], hole: usize) -> u32 {
 
 /// Appends a version 2 header that tells a server where the client came from and where it connected to.
 ///
-/// IPv4 and IPv6 together are both written as IPv6 (mapped). A Unix socket on both ends is written as such, without
-/// paths; on one end only, as `LOCAL`, which leaves the server with the address it sees.
+/// IPv4 and IPv6 together are both written as IPv6 (mapped). A Unix socket on both ends is written as such,
+/// without paths; on one end only, as `LOCAL`, which leaves the server with the address it sees.
 pub fn encode_v2(source: &Peer, destination: &Peer, out: &mut Vec<u8>) {
     out.extend_from_slice(SIGNATURE);
     match (source.socket_addr(), destination.socket_addr()) {

@@ -41,8 +41,8 @@ impl TlsAcceptor {
         Ok(Self { config })
     }
 
-    /// Reads the files again if one has changed: `Ok(true)` means that new connections get the new certificate.
-    /// Open connections keep what they have.
+    /// Reads the files again if one has changed: `Ok(true)` means that new connections get the new
+    /// certificate. Open connections keep what they have.
     ///
     /// # Errors
     /// As for [`new`](Self::new); the old certificate stays in use. The same broken files are reported once.
@@ -112,8 +112,9 @@ impl Settings {
                 files::private_key(&self.key)?,
             )
             .map_err(|error| files::unusable_pair(&self.cert, &self.key, &error))?;
-        // Tickets instead of the default store of sessions, which is a lock that all workers share. Their key is as
-        // old as this configuration: after a reload nobody resumes a session that the new files would refuse.
+        // Tickets instead of the default store of sessions, which is a lock that all workers share. Their key
+        // is as old as this configuration: after a reload nobody resumes a session that the new files would
+        // refuse.
         config.ticketer = aws_lc_rs::Ticketer::new().map_err(unsupported)?;
         Ok(config)
     }

@@ -36,8 +36,9 @@ struct Terms {
 pub struct TlsRefusal {
     /// What was wrong.
     pub error: io::Error,
-    /// Where the certificate is not trusted, the encrypted connection to whoever has shown it: good for a farewell, and for nothing
-    /// that is not meant for everybody. `None` where the connection is of no more use.
+    /// Where the certificate is not trusted, the encrypted connection to whoever has shown it: good for a
+    /// farewell, and for nothing that is not meant for everybody. `None` where the connection is of no more
+    /// use.
     pub stream: Option<Stream>,
 }
 
@@ -85,12 +86,14 @@ impl TlsConnector {
         self.terms.reload_if_changed()
     }
 
-    /// Does the client's part of a handshake. `server_name` is a host name or an IP address; with `verify = "identity"`
-    /// the certificate must be for it (as a subject alternative name: the common name has been out of use since
-    /// RFC 6125, and the certificates that MySQL 5.7 to 9 make for themselves are for no name at all), otherwise it is only sent as a hint, and anything else than a host name is left out.
+    /// Does the client's part of a handshake. `server_name` is a host name or an IP address; with
+    /// `verify = "identity"` the certificate must be for it (as a subject alternative name: the common name
+    /// has been out of use since RFC 6125, and the certificates that MySQL 5.7 to 9 make for themselves are
+    /// for no name at all), otherwise it is only sent as a hint, and anything else than a host name is left
+    /// out.
     ///
-    /// The certificate is judged when the handshake is over, and before this returns. So the server sees a whole handshake, and
-    /// whoever is not trusted sees the certificate that we have to show, if any.
+    /// The certificate is judged when the handshake is over, and before this returns. So the server sees a
+    /// whole handshake, and whoever is not trusted sees the certificate that we have to show, if any.
     ///
     /// # Errors
     /// A failed handshake, or a certificate that is not trusted.

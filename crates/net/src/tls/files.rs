@@ -13,8 +13,8 @@ const CERT: &str = "certificate file";
 const KEY: &str = "key file";
 const CA: &str = "CA file";
 
-/// More than any bundle in use (Debian's whole list of public CAs is 220 KB); reading stops here, so that a wrong path
-/// such as `/dev/zero` is an error instead of the end of our memory.
+/// More than any bundle in use (Debian's whole list of public CAs is 220 KB); reading stops here, so that a
+/// wrong path such as `/dev/zero` is an error instead of the end of our memory.
 const MAX_FILE_LEN: u64 = 4 * 1024 * 1024;
 
 /// A certificate with its chain, leaf first.

@@ -1,9 +1,9 @@
 //! TLS 1.2 and 1.3 on both sides, by rustls with aws-lc-rs.
 //!
-//! [`TlsAcceptor`] speaks to clients, [`TlsConnector`] to servers. Both hold their certificates in a snapshot that is
-//! swapped whole when the files change, so a connection in its handshake is never disturbed, and files that turn
-//! out to be broken leave the working ones in place. Nothing here decides whether TLS is wanted: that is said in the
-//! MySQL handshake, before the first byte of TLS.
+//! [`TlsAcceptor`] speaks to clients, [`TlsConnector`] to servers. Both hold their certificates in a snapshot
+//! that is swapped whole when the files change, so a connection in its handshake is never disturbed, and
+//! files that turn out to be broken leave the working ones in place. Nothing here decides whether TLS is
+//! wanted: that is said in the MySQL handshake, before the first byte of TLS.
 
 mod acceptor;
 mod connector;

@@ -51,8 +51,8 @@ impl<T> Reloading<T> {
         self.current.load_full()
     }
 
-    /// Builds a new value if a file has changed since the last attempt. `Ok(true)`: there is a new value. `Err`: the
-    /// old one stays, and the same broken files are not reported again.
+    /// Builds a new value if a file has changed since the last attempt. `Ok(true)`: there is a new value.
+    /// `Err`: the old one stays, and the same broken files are not reported again.
     pub(super) fn reload_if_changed(&self) -> Result<bool, NetError> {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         let now = stamps(&self.files);

@@ -18,8 +18,9 @@ pub struct TlsStream {
 
 /// The stream below TLS, with read-ahead.
 ///
-/// rustls asks for 4 KiB at a time; without read-ahead a 16 KiB record would cost four or five system calls. The buffer
-/// comes from the worker's pool and goes back when rustls has taken everything, so an idle connection holds none.
+/// rustls asks for 4 KiB at a time; without read-ahead a 16 KiB record would cost four or five system calls.
+/// The buffer comes from the worker's pool and goes back when rustls has taken everything, so an idle
+/// connection holds none.
 #[derive(Debug)]
 pub(super) struct Transport {
     stream: Stream,
@@ -41,7 +42,8 @@ impl TlsStream {
         &mut self.inner.get_mut().0.stream
     }
 
-    /// Protocol version as MySQL names it in `Ssl_version` (`TLSv1.3`), and the cipher suite's name (`TLS13_AES_256_GCM_SHA384`).
+    /// Protocol version as MySQL names it in `Ssl_version` (`TLSv1.3`), and the cipher suite's name
+    /// (`TLS13_AES_256_GCM_SHA384`).
     pub fn summary(&self) -> (&'static str, &'static str) {
         let state = self.state();
         let version = match state.protocol_version() {
@@ -71,8 +73,8 @@ impl TlsStream {
 impl AsyncRead for TlsStream {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, out: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         match Pin::new(&mut self.get_mut().inner).poll_read(cx, out) {
-            // An end without close_notify is an end: most MySQL clients leave like that. Whether something was
-            // cut off is seen where packets are counted.
+            // An end without close_notify is an end: most MySQL clients leave like that. Whether something
+            // was cut off is seen where packets are counted.
             Poll::Ready(Err(error)) if error.kind() == io::ErrorKind::UnexpectedEof => Poll::Ready(Ok(())),
             other => other,
         }

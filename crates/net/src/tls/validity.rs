@@ -1,4 +1,5 @@
-//! When certificates end, and how long they live. What else they say is for rustls; these dates it keeps to itself.
+//! When certificates end, and how long they live. What else they say is for rustls; these dates it keeps to
+//! itself.
 
 use std::path::Path;
 
@@ -19,7 +20,8 @@ pub struct Validity {
     pub end: i64,
 }
 
-/// When the certificates in a PEM file are good, in the order of the file. Those whose dates cannot be read are left out.
+/// When the certificates in a PEM file are good, in the order of the file. Those whose dates cannot be read
+/// are left out.
 ///
 /// # Errors
 /// A file that cannot be read, or has no certificate.
@@ -112,7 +114,8 @@ fn seconds(tag: u8, date: &[u8]) -> Option<i64> {
     in_range.then(|| ((days(year, month, day) * 24 + hour) * 60 + minute) * 60 + second)
 }
 
-/// Days from 1970-01-01 in the Gregorian calendar. Years begin in March here, so that the leap day is their last.
+/// Days from 1970-01-01 in the Gregorian calendar. Years begin in March here, so that the leap day is their
+/// last.
 fn days(year: i64, month: i64, day: i64) -> i64 {
     let (year, month) = if month > 2 {
         (year, month - 3)

@@ -12,15 +12,17 @@ use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
 /// Accepts every certificate, as a MySQL client with `ssl-mode=REQUIRED` does: the link is encrypted, but not
 /// against somebody who sits in the middle.
 ///
-/// Handshake signatures are not checked either. That would prove the possession of a key that anybody may have made
-/// up, and it would refuse servers whose old certificates (X.509 version 1) cannot be parsed.
+/// Handshake signatures are not checked either. That would prove the possession of a key that anybody may
+/// have made up, and it would refuse servers whose old certificates (X.509 version 1) cannot be parsed.
 #[derive(Debug)]
 pub(super) struct AcceptAny(pub(super) Arc<CryptoProvider>);
 
-/// Checks that a certificate comes from the CA file, and with `identity` that it is for the name connected to.
+/// Checks that a certificate comes from the CA file, and with `identity` that it is for the name connected
+/// to.
 ///
-/// The usual rustls verifier knows chain and name only together, and it refuses certificates that are their own CA
-/// (`openssl req -x509` makes such). Here a server's certificate that stands in the CA file itself is trusted.
+/// The usual rustls verifier knows chain and name only together, and it refuses certificates that are their
+/// own CA (`openssl req -x509` makes such). Here a server's certificate that stands in the CA file itself is
+/// trusted.
 #[derive(Debug)]
 pub(super) struct ByAuthority {
     pub(super) roots: RootCertStore,
@@ -29,8 +31,9 @@ pub(super) struct ByAuthority {
     pub(super) provider: Arc<CryptoProvider>,
 }
 
-/// Lets a handshake come to its end whatever the certificate: it is judged behind it, when whoever connects can still say
-/// good-bye in the protocol that TLS carries. That the server has the certificate's key is checked at once.
+/// Lets a handshake come to its end whatever the certificate: it is judged behind it, when whoever connects
+/// can still say good-bye in the protocol that TLS carries. That the server has the certificate's key is
+/// checked at once.
 #[derive(Debug)]
 pub(super) struct JudgedLater(pub(super) Arc<ByAuthority>);
 

@@ -28,7 +28,8 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// Those of Redis, but that no more than 1 MiB of a request is kept: a request that only reads names keys.
+    /// Those of Redis, but that no more than 1 MiB of a request is kept: a request that only reads names
+    /// keys.
     pub const LOGGED_IN: Self = Self {
         request_bytes: 1024 * 1024,
         inline_bytes: 64 * 1024,
@@ -66,8 +67,8 @@ impl Limits {
 pub enum Step {
     /// A request of so many bytes; [`Parser::args`] has its arguments, at least one.
     Request(usize),
-    /// The end, so many bytes away, of a request that was longer than [`Limits::request_bytes`]: [`Parser::args`] has the
-    /// name of its command, or nothing if that is too long, too.
+    /// The end, so many bytes away, of a request that was longer than [`Limits::request_bytes`]:
+    /// [`Parser::args`] has the name of its command, or nothing if that is too long, too.
     TooLarge(usize),
     /// So many bytes, at least one, have no meaning or are dropped: go on behind them.
     Skip(usize),
@@ -77,15 +78,16 @@ pub enum Step {
 
 /// Finds requests, arrays of bulk strings or lines, one after the other.
 ///
-/// Give [`parse`](Self::parse) all bytes that have been received and not consumed, and consume what its answer says.
-/// After [`Step::Incomplete`] give it the same bytes and more: it goes on where it stopped, so bytes that come one by one
-/// cost no more than those that come together. Nothing is allocated but the list of arguments, and that grows with the
-/// bytes that are there, never with what they promise.
+/// Give [`parse`](Self::parse) all bytes that have been received and not consumed, and consume what its
+/// answer says. After [`Step::Incomplete`] give it the same bytes and more: it goes on where it stopped, so
+/// bytes that come one by one cost no more than those that come together. Nothing is allocated but the list
+/// of arguments, and that grows with the bytes that are there, never with what they promise.
 #[derive(Debug, Default)]
 pub struct Parser {
     /// Where the arguments are, from the start of the request, or in `own`.
     spans: Vec<Span>,
-    /// Arguments that had to be rewritten: inline ones, and the name of the command of a request that is too large.
+    /// Arguments that had to be rewritten: inline ones, and the name of the command of a request that is too
+    /// large.
     own: Vec<u8>,
     own_used: bool,
     state: State,

@@ -9,7 +9,8 @@ enum Found {
     Broken(ProtocolError),
 }
 
-/// Reads `bytes` that become visible in steps which end at `cuts`, as a connection does: consumed bytes go away.
+/// Reads `bytes` that become visible in steps which end at `cuts`, as a connection does: consumed bytes go
+/// away.
 fn read(bytes: &[u8], cuts: &[usize], limits: &Limits) -> Vec<Found> {
     let mut parser = Parser::default();
     let (mut found, mut start) = (Vec::new(), 0);

@@ -21,7 +21,8 @@ impl<'a> Groups<'a> {
         self.0.is_empty()
     }
 
-    /// Whether the server may get a statement for `group`, or for none: then those of exclusive groups are left out.
+    /// Whether the server may get a statement for `group`, or for none: then those of exclusive groups are
+    /// left out.
     #[must_use]
     pub fn admits(&self, server: &str, group: Option<&str>) -> bool {
         let has = |group: &Group| group.servers.iter().any(|name| name == server);

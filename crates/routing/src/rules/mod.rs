@@ -1,12 +1,12 @@
 //! Rules: what the configuration says about certain statements, in order.
 //!
-//! How to drive it: one [`RuleSet`] a configuration; one [`RuleSet::select`] a session (and again after a change of user),
-//! which leaves the few rules that its user, its address and its listener can meet; then [`RuleSet::decide`] for each
-//! statement, with the facts that [`Selection::needs`] asks for. The plain case, no rules for a session, is one
-//! look at [`Selection::is_empty`].
+//! How to drive it: one [`RuleSet`] a configuration; one [`RuleSet::select`] a session (and again after a
+//! change of user), which leaves the few rules that its user, its address and its listener can meet; then
+//! [`RuleSet::decide`] for each statement, with the facts that [`Selection::needs`] asks for. The plain case,
+//! no rules for a session, is one look at [`Selection::is_empty`].
 //!
-//! Everything but `text` depends on no more than the statement's digest, class and tag and the session's schema, so
-//! where [`Selection::is_cacheable`] a verdict may be kept under these four.
+//! Everything but `text` depends on no more than the statement's digest, class and tag and the session's
+//! schema, so where [`Selection::is_cacheable`] a verdict may be kept under these four.
 
 mod groups;
 mod limit;
@@ -102,8 +102,8 @@ pub enum Look {
     NotReached,
 }
 
-/// All rules of a configuration that are enabled. The clone shares the limits and has expressions of its own, which makes
-/// them faster: one for each worker.
+/// All rules of a configuration that are enabled. The clone shares the limits and has expressions of its own,
+/// which makes them faster: one for each worker.
 #[derive(Clone, Debug, Default)]
 pub struct RuleSet {
     rules: Vec<Compiled>,
@@ -122,7 +122,8 @@ struct Compiled {
 }
 
 impl RuleSet {
-    /// The rules of a configuration. Limits of `previous` go on counting where a rule of the same name has the same ones.
+    /// The rules of a configuration. Limits of `previous` go on counting where a rule of the same name has
+    /// the same ones.
     #[must_use]
     pub fn new(rules: &[Rule], previous: Option<&Self>) -> Self {
         let compile = |(place, rule): (usize, &Rule)| Compiled {

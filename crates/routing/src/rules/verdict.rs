@@ -32,7 +32,8 @@ impl Route {
     }
 }
 
-/// All that the rules which match a statement say. Where nothing is said, the gateway does what it does without rules.
+/// All that the rules which match a statement say. Where nothing is said, the gateway does what it does
+/// without rules.
 #[derive(Clone, Debug, Default)]
 pub struct Verdict {
     /// The rules that matched, in order, by their place in the configuration: for counting.
@@ -41,8 +42,8 @@ pub struct Verdict {
     pub pin: Option<PinRule>,
     pub refuse: Option<Arc<str>>,
     pub answer_ok: Option<Arc<str>>,
-    /// The statement to send in the place of the client's. Its class, its digest and so on are to be found out anew, but
-    /// the rules are not asked again.
+    /// The statement to send in the place of the client's. Its class, its digest and so on are to be found
+    /// out anew, but the rules are not asked again.
     pub rewritten: Option<Vec<u8>>,
     /// Every one of them is to be asked for a [`super::Turn`].
     pub limits: Vec<Arc<Limit>>,
@@ -70,9 +71,10 @@ impl Verdict {
         self.refuse.is_some() || self.answer_ok.is_some()
     }
 
-    /// Whether a row that is read by its key may be answered from the gateway's memory: nothing is said that only a server or the
-    /// gateway's own answer can keep. Memory follows the primary as a replica does, and is as fresh as its listener promises; how long
-    /// the statement may take and how often it is tried is about servers.
+    /// Whether a row that is read by its key may be answered from the gateway's memory: nothing is said that
+    /// only a server or the gateway's own answer can keep. Memory follows the primary as a replica does, and
+    /// is as fresh as its listener promises; how long the statement may take and how often it is tried is
+    /// about servers.
     #[must_use]
     pub fn allows_memory(&self) -> bool {
         matches!(self.route, None | Some(Route::Replicas))
@@ -86,7 +88,8 @@ impl Verdict {
             && !self.log
     }
 
-    /// What happens to the statement, for explanations: options and their values. Where it goes is not among it.
+    /// What happens to the statement, for explanations: options and their values. Where it goes is not among
+    /// it.
     #[must_use]
     pub fn in_words(&self) -> Vec<(&'static str, String)> {
         let text =
@@ -139,8 +142,8 @@ impl Verdict {
         let text = self.rewritten.as_deref().unwrap_or(text);
         match pattern.replace(text, replacement, rule.rewrite_all, REWRITTEN_MAX) {
             Some(rewritten) => self.rewritten = Some(rewritten),
-            // The rule matched, so there was something to replace, and the result is too long. What the operator did not
-            // want to reach a server does not.
+            // The rule matched, so there was something to replace, and the result is too long. What the
+            // operator did not want to reach a server does not.
             None => self.refuse = Some(Arc::from("the rewritten statement is too long")),
         }
     }

@@ -8,14 +8,15 @@ use super::text_probes::Count;
 use super::{Current, Session};
 
 impl Session {
-    /// `FOUND_ROWS()`; `None` where only the server can say. Rows that OFFSET passed over count for the server and are
-    /// not known here.
+    /// `FOUND_ROWS()`; `None` where only the server can say. Rows that OFFSET passed over count for the
+    /// server and are not known here.
     #[must_use]
     pub fn found_rows(&self) -> Option<u64> {
         self.last.found_rows
     }
 
-    /// The last statement has counted rows that its answer says nothing of, and the connection may be asked how many those were.
+    /// The last statement has counted rows that its answer says nothing of, and the connection may be asked
+    /// how many those were.
     #[must_use]
     pub fn may_ask_found_rows(&self) -> bool {
         self.counts_unseen() && self.last.found_rows.is_none() && !self.in_transaction() && self.autocommit
@@ -26,8 +27,8 @@ impl Session {
         self.last.found_rows = Some(rows);
     }
 
-    /// Whether the last statement has counted rows, or may have: otherwise its connection says those of a statement before, which may have been
-    /// another session's.
+    /// Whether the last statement has counted rows, or may have: otherwise its connection says those of a
+    /// statement before, which may have been another session's.
     #[must_use]
     pub fn has_counted_rows(&self, outcome: &Outcome) -> bool {
         let Current {
@@ -48,8 +49,8 @@ impl Session {
         is_query || has_rows || may_have && !self.is_taken_to_count_none(outcome)
     }
 
-    /// The last statement has counted rows of which its answer says nothing, and changes none: its connection is to be asked how many before
-    /// it is given back.
+    /// The last statement has counted rows of which its answer says nothing, and changes none: its connection
+    /// is to be asked how many before it is given back.
     #[must_use]
     pub fn has_unclear_count(&self) -> bool {
         self.current.count == Count::Unclear && self.may_ask_found_rows()

@@ -1,7 +1,8 @@
-//! LAST_INSERT_ID() where an answer does not tell it: an OK packet has the id of a row also where the statement gave it itself.
+//! LAST_INSERT_ID() where an answer does not tell it: an OK packet has the id of a row also where the
+//! statement gave it itself.
 //!
-//! A connection that is asked what its id is says the last one that its server made, and that may be of another session: it is this
-//! one's if an answer to this one had it.
+//! A connection that is asked what its id is says the last one that its server made, and that may be of
+//! another session: it is this one's if an answer to this one had it.
 
 use mysql_wire::{Command, Outcome};
 use sql_class::{Class, Effects};
@@ -20,9 +21,10 @@ impl Session {
         self.last.insert_id
     }
 
-    /// False where [`Session::last_insert_id`] may be wrong: an OK packet also has the id of a row whose statement gave
-    /// the id itself, and `LAST_INSERT_ID()` does not know that one (tested on both servers). A gateway that wants to be
-    /// sure asks the connection before it gives it back, and calls [`Session::learn_last_insert_id`].
+    /// False where [`Session::last_insert_id`] may be wrong: an OK packet also has the id of a row whose
+    /// statement gave the id itself, and `LAST_INSERT_ID()` does not know that one (tested on both servers).
+    /// A gateway that wants to be sure asks the connection before it gives it back, and calls
+    /// [`Session::learn_last_insert_id`].
     #[must_use]
     pub fn knows_last_insert_id(&self) -> bool {
         self.insert_id == InsertIdSource::Known && !self.pins.has(PinReason::LastInsertId)
@@ -34,14 +36,15 @@ impl Session {
         self.last.reported_ids = ReportedIds::default();
     }
 
-    /// So many ids were said on a connection that had another session's that it has to be asked before there is one more: see
-    /// [`Session::prime`].
+    /// So many ids were said on a connection that had another session's that it has to be asked before there
+    /// is one more: see [`Session::prime`].
     #[must_use]
     pub fn has_many_insert_ids(&self) -> bool {
         self.last.reported_ids.is_full() && !self.insert_id_is_there
     }
 
-    /// The connection that came to hand is known to have this id: where it is the session's nothing has to be [sent](Session::prime) for it.
+    /// The connection that came to hand is known to have this id: where it is the session's nothing has to be
+    /// [sent](Session::prime) for it.
     pub fn note_connection(&mut self, known: OfConnection) {
         self.gtid_there = known.gtid;
         let is_same = known.insert_id() == Some(self.last.insert_id);
@@ -68,7 +71,8 @@ impl Session {
     }
 
     /// What to ask the connection for the id that is not known, before it is given back: its OK goes to
-    /// [`Session::observe_primed`], and where there is a row that says it, to [`Session::learn_insert_id_asked`]. None where it is known.
+    /// [`Session::observe_primed`], and where there is a row that says it, to
+    /// [`Session::learn_insert_id_asked`]. None where it is known.
     #[must_use]
     pub fn ask_last_insert_id(&mut self) -> Option<Vec<u8>> {
         let asked = std::mem::take(&mut self.insert_id);
@@ -178,8 +182,8 @@ pub(super) enum InsertIdSource {
     Unseen,
 }
 
-/// Ids that OK packets said, the newest first; 0 is none. There is room for few: before one more is said the connection is asked, and
-/// has the session's own from then on.
+/// Ids that OK packets said, the newest first; 0 is none. There is room for few: before one more is said the
+/// connection is asked, and has the session's own from then on.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct ReportedIds([u64; 4]);
 

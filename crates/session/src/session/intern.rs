@@ -19,8 +19,8 @@ impl Last {
 }
 
 impl Session {
-    /// The warnings or the error that it holds its connection for were left by a statement before the last, which has kept them and was
-    /// none that asks for them.
+    /// The warnings or the error that it holds its connection for were left by a statement before the last,
+    /// which has kept them and was none that asks for them.
     #[must_use]
     pub fn has_old_diagnostics(&self) -> bool {
         let Current { class, effects, .. } = self.current;
@@ -30,8 +30,8 @@ impl Session {
             && self.warning_count() == 0
     }
 
-    /// Shares what others have in common with this session, where it is the same: equal states that are one allocation are
-    /// told to be equal without looking at them.
+    /// Shares what others have in common with this session, where it is the same: equal states that are one
+    /// allocation are told to be equal without looking at them.
     pub fn share_carried(&mut self, common: &Rc<PortableState>) {
         if *self.carried == **common {
             self.carried = Rc::clone(common);

@@ -60,9 +60,10 @@ impl Session {
         self.pins.begin(now_ms);
     }
 
-    /// Whether this statement has to run on the connection that the session holds. Where not, that may be given back
-    /// even though [`Session::is_pinned`]: all that it holds are the last statement's warnings, and nobody asks for them.
-    /// It is to be asked for LAST_INSERT_ID() before, where that is not [known](Session::knows_last_insert_id).
+    /// Whether this statement has to run on the connection that the session holds. Where not, that may be
+    /// given back even though [`Session::is_pinned`]: all that it holds are the last statement's warnings,
+    /// and nobody asks for them. It is to be asked for LAST_INSERT_ID() before, where that is not
+    /// [known](Session::knows_last_insert_id).
     #[must_use]
     pub fn needs_its_connection(&self, statement: &Request<'_>) -> bool {
         let ends = |reason| self.ends_with(reason, statement);
@@ -75,17 +76,19 @@ impl Session {
         !self.ends_with(PinReason::Diagnostics, statement)
     }
 
-    /// The connection that came to hand has been made to show the error of the session's last statement, which has this digest.
+    /// The connection that came to hand has been made to show the error of the session's last statement,
+    /// which has this digest.
     pub fn has_diagnostics_again(&mut self, digest: u64, now_ms: u64) {
         self.pins.add(PinReason::Diagnostics, digest, now_ms);
         self.diagnostics_are_there = true;
     }
 
-    /// What to send first, on the connection that was leased and rebuilt, where the statement reads LAST_INSERT_ID(), or may
-    /// do so or set it unseen, and the connection has another session's. To be asked for every statement that has effects, and
-    /// every write while there are [many ids](Session::has_many_insert_ids).
-    /// What the server reports with its OK goes to [`Session::observe_ok`], like everything on a connection that the
-    /// session holds; then there may be one more.
+    /// What to send first, on the connection that was leased and rebuilt, where the statement reads
+    /// LAST_INSERT_ID(), or may do so or set it unseen, and the connection has another session's. To be asked
+    /// for every statement that has effects, and every write while there are
+    /// [many ids](Session::has_many_insert_ids).
+    /// What the server reports with its OK goes to [`Session::observe_ok`], like everything on a connection
+    /// that the session holds; then there may be one more.
     #[must_use]
     pub fn prime(&mut self, statement: &Request<'_>) -> Option<Vec<u8>> {
         let (class, effects, statements) = self.what_it_does(statement);
@@ -182,7 +185,8 @@ impl Session {
                 let keeps = self.dialect.is_mariadb()
                     && match class {
                         Class::Session | Class::Begin | Class::BeginReadOnly | Class::Transaction => true,
-                        // What asks for more than the session's own may belong to another server than the connection's.
+                        // What asks for more than the session's own may belong to another server than the
+                        // connection's.
                         Class::Read if OF_THE_SESSION.contains(effects) => {
                             let text = self.text_of(statement);
                             is_computed(text) && !uses_tables(text, self.syntax)
@@ -279,7 +283,8 @@ impl Session {
         }
     }
 
-    /// Commands without a response: there will be no [`Session::end`], and the command under way stays what it is.
+    /// Commands without a response: there will be no [`Session::end`], and the command under way stays what
+    /// it is.
     fn begin_unanswered(&mut self, statement: &Request<'_>) {
         match statement.command {
             Command::STMT_SEND_LONG_DATA => {
@@ -340,8 +345,8 @@ impl Session {
         {
             self.pins.remove(PinReason::TableLocks);
         }
-        // One word for locks that different statements release: gone when all of them were said. On MariaDB, where
-        // BACKUP UNLOCK succeeds during a BACKUP STAGE, they are never known to be gone.
+        // One word for locks that different statements release: gone when all of them were said. On MariaDB,
+        // where BACKUP UNLOCK succeeds during a BACKUP STAGE, they are never known to be gone.
         if !effects.contains(Effects::GLOBAL_LOCK) {
             let releases = Effects::UNLOCKS_TABLES.with(Effects::RELEASES_GLOBAL_LOCK);
             self.unlocked = self.unlocked.with(Effects(effects.0 & releases.0));
@@ -379,7 +384,8 @@ impl Session {
                     prepared.cursor = false;
                 }
             }
-            // Nothing has begun. Where the connection is bound for another reason, that may be a beginning before this one.
+            // Nothing has begun. Where the connection is bound for another reason, that may be a beginning
+            // before this one.
             _ if failed && begins_replication(command) && !self.current.was_pinned => {
                 self.pins.remove(PinReason::Stream);
                 return;
@@ -406,8 +412,8 @@ impl Session {
         }
     }
 
-    /// The server has not understood a SELECT that was not understood here either: `select $$`, with which MySQL's client begins. Nothing of it
-    /// was executed.
+    /// The server has not understood a SELECT that was not understood here either: `select $$`, with which
+    /// MySQL's client begins. Nothing of it was executed.
     pub(super) fn is_select_refused(&self, outcome: &Outcome) -> bool {
         self.current.doubtful_select && outcome.error == Some(ER_PARSE_ERROR)
     }
@@ -472,7 +478,8 @@ impl Session {
         } = self.current;
         let failed = outcome.error.is_some();
         let ran = runs_sql(self.current.command);
-        // Of an earlier statement of the text, kept over a last one that asks for them, or on MariaDB uses no tables.
+        // Of an earlier statement of the text, kept over a last one that asks for them, or on MariaDB uses no
+        // tables.
         let keeps = self.dialect.is_mariadb() || effects.contains(Effects::READS_DIAGNOSTICS);
         let hidden = statements > 1 && keeps;
         if failed || outcome.warnings > 0 || hidden {
@@ -519,7 +526,8 @@ fn begins_replication(command: Command) -> bool {
 }
 
 impl Current {
-    /// What is not carried is LAST_INSERT_ID(), set with an argument: an OK packet may say it, or the server if asked.
+    /// What is not carried is LAST_INSERT_ID(), set with an argument: an OK packet may say it, or the server
+    /// if asked.
     fn sets_insert_id_only(&self, effect: Effects) -> bool {
         effect == Effects::SETS_UNCARRIED
             && self.effects.contains(Effects::READS_LAST_INSERT_ID)

@@ -1,7 +1,7 @@
 //! The little that a statement's text says and its facts do not.
 //!
-//! `SET NAMES x COLLATE y` is reported as three charsets, on both servers: the collation is not. So it is read from the
-//! text where the text is as plain as can be, and where it is not the session is pinned.
+//! `SET NAMES x COLLATE y` is reported as three charsets, on both servers: the collation is not. So it is
+//! read from the text where the text is as plain as can be, and where it is not the session is pinned.
 
 use sql_class::{Class, Effects, Syntax, TableName};
 
@@ -46,8 +46,8 @@ pub(super) fn may_set_trackers(text: &[u8]) -> bool {
     text.len() > LOOK_MAX || contains(&text.to_ascii_lowercase(), b"session_track")
 }
 
-/// Whether a statement that changes something may count rows that FOUND_ROWS() knows: those of a query within it, of a change of several
-/// tables, and of an UPDATE on MySQL (tested on both servers).
+/// Whether a statement that changes something may count rows that FOUND_ROWS() knows: those of a query within
+/// it, of a change of several tables, and of an UPDATE on MySQL (tested on both servers).
 pub(super) fn may_count_rows(text: &[u8], is_mariadb: bool) -> bool {
     let find = |word: &[u8]| {
         let mut windows = text.windows(word.len());
@@ -89,7 +89,8 @@ pub(super) fn may_count_rows(text: &[u8], is_mariadb: bool) -> bool {
     queries || has(b"update") && (!is_mariadb || several())
 }
 
-/// What a single statement does to what FOUND_ROWS() says, where that is not what its answer tells (tested on both servers).
+/// What a single statement does to what FOUND_ROWS() says, where that is not what its answer tells (tested on
+/// both servers).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Count {
     Usual,
@@ -151,7 +152,8 @@ impl Count {
         }
     }
 
-    /// MariaDB's plan of a query counts none where no table is looked into. What its optimizer finds out beforehand is not known here.
+    /// MariaDB's plan of a query counts none where no table is looked into. What its optimizer finds out
+    /// beforehand is not known here.
     fn of_plan(text: &[u8], explained: &[u8], syntax: Syntax) -> Self {
         if !is_one_of(explained, EXPLAINED) {
             return Self::Usual;
@@ -252,7 +254,8 @@ impl Savepoint {
     }
 }
 
-/// What asks for the variables of a text that nothing reports. `None` where they are not to be told, or belong together with others.
+/// What asks for the variables of a text that nothing reports. `None` where they are not to be told, or
+/// belong together with others.
 pub(super) fn unseen(text: &[u8], syntax: Syntax) -> Option<Vec<u8>> {
     const MOST: usize = 16;
     let found = sql_class::set_targets_unseen(text, syntax)?;
@@ -297,14 +300,16 @@ pub(super) fn begins_with_rollback(text: &[u8]) -> bool {
     text.len() >= WORD.len() && text[..WORD.len()].eq_ignore_ascii_case(WORD)
 }
 
-/// `SAVEPOINT`, `RELEASE SAVEPOINT`, `ROLLBACK`: whatever else a statement about transactions is, it may commit.
+/// `SAVEPOINT`, `RELEASE SAVEPOINT`, `ROLLBACK`: whatever else a statement about transactions is, it may
+/// commit.
 pub(super) fn is_of_savepoint(text: &[u8]) -> bool {
     let first = text.trim_ascii_start().first();
     first.is_some_and(|byte| matches!(byte, b's' | b'S' | b'r' | b'R'))
 }
 
-/// Whether the text is one SELECT that calls nothing, however the rest of it is to be read: a server may see neither a second statement nor a
-/// call where these two bytes are not, which are no part of a longer character in any charset of clients.
+/// Whether the text is one SELECT that calls nothing, however the rest of it is to be read: a server may see
+/// neither a second statement nor a call where these two bytes are not, which are no part of a longer
+/// character in any charset of clients.
 pub(super) fn is_one_select(text: &[u8]) -> bool {
     text.len() <= LOOK_MAX
         && keyword(&text.to_ascii_lowercase(), b"select").is_some()
@@ -324,7 +329,8 @@ fn is_set_to_name(text: &[u8]) -> bool {
     value.first().is_some_and(u8::is_ascii_alphabetic)
 }
 
-/// The collation of `set names X collate Y`, with nothing else but a list of assignments that are not about charsets.
+/// The collation of `set names X collate Y`, with nothing else but a list of assignments that are not about
+/// charsets.
 fn named(text: &[u8]) -> Option<&[u8]> {
     let rest = keyword(text, b"set")?;
     let rest = keyword(rest, b"names")?;

@@ -17,14 +17,14 @@ use crate::variables::{
 use crate::{Baseline, PinReason, PortableState};
 
 impl Session {
-    /// Every OK packet with session state, in their order. Gives back the session state that the client itself is to
-    /// see, encoded; where that is empty its OK must not have SESSION_STATE_CHANGED.
+    /// Every OK packet with session state, in their order. Gives back the session state that the client
+    /// itself is to see, encoded; where that is empty its OK must not have SESSION_STATE_CHANGED.
     pub fn observe_ok(&mut self, ok: &OkPacket) -> Vec<u8> {
         self.observe(ok, false)
     }
 
-    /// The answer to a command of the gateway's own that has given the connection the session's id, or asked for it. Late reports come with
-    /// it, and that some state has changed is no news.
+    /// The answer to a command of the gateway's own that has given the connection the session's id, or asked
+    /// for it. Late reports come with it, and that some state has changed is no news.
     pub fn observe_primed(&mut self, ok: &OkPacket) {
         self.observe(ok, true);
     }
@@ -84,8 +84,9 @@ impl Session {
         shown
     }
 
-    /// What makes texts mean on its connection what they mean under `context`, and the way back. None where there is none. What
-    /// the server may have to report of the last statement has to be known before: its OK would be lost.
+    /// What makes texts mean on its connection what they mean under `context`, and the way back. None where
+    /// there is none. What the server may have to report of the last statement has to be known before: its OK
+    /// would be lost.
     #[must_use]
     pub fn excursion(&self, context: &PortableState, baseline: &Baseline) -> Option<Excursion> {
         match self.meaning_is_unclear || self.sets_own_collations {
@@ -94,8 +95,9 @@ impl Session {
         }
     }
 
-    /// The command to send on its connection before something is prepared there, where it is not known what gives texts their meaning on
-    /// it. It changes nothing; its OK reports all of that, and goes to [`Session::learn_meaning`].
+    /// The command to send on its connection before something is prepared there, where it is not known what
+    /// gives texts their meaning on it. It changes nothing; its OK reports all of that, and goes to
+    /// [`Session::learn_meaning`].
     #[must_use]
     pub fn ask_meaning(&self) -> Option<Vec<u8>> {
         let ask = || crate::rebuild::ask_values(variables::to_be_asked(self.dialect));
@@ -120,7 +122,8 @@ impl Session {
         self.read_variables();
     }
 
-    /// The answer to a command of an [`Session::excursion`]: of what it reports, the transaction alone is the session's.
+    /// The answer to a command of an [`Session::excursion`]: of what it reports, the transaction alone is the
+    /// session's.
     pub fn observe_excursion(&mut self, ok: &OkPacket) {
         for change in changes(&ok.session_state).flatten() {
             let is_lasting = matches!(
@@ -191,7 +194,8 @@ impl Session {
         }
     }
 
-    /// The charset of the server, or of the schema, goes with its collation: one that was not reported with the other is what that sets.
+    /// The charset of the server, or of the schema, goes with its collation: one that was not reported with
+    /// the other is what that sets.
     fn forget_others(&mut self, ok: &OkPacket) {
         for other in variables::others_of_pairs() {
             let (name, with) = other;
@@ -206,7 +210,8 @@ impl Session {
         }
     }
 
-    /// The client may want to know the charset, in the place of the collation by which MariaDB 11 tells the gateway.
+    /// The client may want to know the charset, in the place of the collation by which MariaDB 11 tells the
+    /// gateway.
     fn show_charset(&self, by_collation: bool, shown: &mut Vec<u8>) {
         let is_new = matches!(self.dialect, Dialect::MariaDb { version } if version >= 110_000);
         let variable = |name| {
@@ -230,8 +235,8 @@ impl Session {
         }
     }
 
-    /// `character_set_connection` and `collation_connection` are one to the server, which reports only the one that the
-    /// statement named.
+    /// `character_set_connection` and `collation_connection` are one to the server, which reports only the
+    /// one that the statement named.
     pub(super) fn pair_charset_and_collation(&mut self, by_charset: bool) {
         let carried = Rc::make_mut(&mut self.carried);
         if !by_charset {
@@ -305,7 +310,8 @@ impl Session {
     fn carry(&mut self, name: &[u8], value: &[u8]) {
         if self.carried.variable(name) == Some(value) {
             if name.starts_with(b"wsrep_") {
-                // On this connection it may have been more, for the gateway's sake: another allocation says that it was set.
+                // On this connection it may have been more, for the gateway's sake: another allocation says
+                // that it was set.
                 self.carried = Rc::new(PortableState::clone(&self.carried));
             }
             return;

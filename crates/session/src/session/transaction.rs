@@ -26,7 +26,8 @@ impl Session {
             self.pin(PinReason::NextTransaction);
         }
         if self.current.effects.contains(Effects::XA) && outcome.error.is_none() && !in_transaction {
-            // A branch that was prepared is nobody's, since MySQL 8.0.29; on MariaDB the transaction stays open.
+            // A branch that was prepared is nobody's, since MySQL 8.0.29; on MariaDB the transaction stays
+            // open.
             if !matches!(self.dialect, Dialect::MySql { version } if version < 80_029) {
                 self.pins.remove(PinReason::Xa);
             }
@@ -57,7 +58,8 @@ impl Session {
         self.current.wrote = untracked || goes_on || self.current.gtid;
     }
 
-    /// What was written is committed, and a transaction is open that is another one: rolled back it says nothing of the first.
+    /// What was written is committed, and a transaction is open that is another one: rolled back it says
+    /// nothing of the first.
     fn has_begun_anew(&self, wrote: bool) -> bool {
         let Current {
             class,
@@ -70,7 +72,8 @@ impl Session {
         self.in_transaction() && (ended_one || statements > 1 && (self.has_written || wrote))
     }
 
-    /// Something may be committed although the answer is an error. MySQL sends no GTID with one, and has forgotten it by the next answer.
+    /// Something may be committed although the answer is an error. MySQL sends no GTID with one, and has
+    /// forgotten it by the next answer.
     fn may_have_committed(&self, error: u16) -> bool {
         let Current {
             class,

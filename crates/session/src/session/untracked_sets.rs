@@ -1,8 +1,8 @@
 //! What a statement sets, and what of that nothing has told.
 //!
-//! Trackers name what was set, as a rule. MariaDB says nothing of `SET @@x = …`. From 11 on it reports several variables under one name,
-//! and 10.11.5 and 11.4.5 are silent about those of storage engines. So what a text sets is remembered until it was
-//! reported by its own name, and what is left is asked for.
+//! Trackers name what was set, as a rule. MariaDB says nothing of `SET @@x = …`. From 11 on it reports
+//! several variables under one name, and 10.11.5 and 11.4.5 are silent about those of storage engines. So
+//! what a text sets is remembered until it was reported by its own name, and what is left is asked for.
 
 use std::rc::Rc;
 
@@ -33,7 +33,8 @@ pub(super) struct UntrackedSets {
 const NAMES_MAX: usize = 16;
 
 impl UntrackedSets {
-    /// Nobody knows whether it was set, or even may be: what is refused to be set to what it is would be refused on other connections, too.
+    /// Nobody knows whether it was set, or even may be: what is refused to be set to what it is would be
+    /// refused on other connections, too.
     fn ask_by_setting(&mut self, dialect: Dialect) {
         let is_carried = |name: &[u8]| {
             let name = carried_name(name, dialect);
@@ -92,7 +93,8 @@ impl Session {
             .is_some_and(|unseen| !unseen.names.is_empty())
     }
 
-    /// The statement has ended. One that has failed has set nothing: a server checks everything before. Of several some may have been run.
+    /// The statement has ended. One that has failed has set nothing: a server checks everything before. Of
+    /// several some may have been run.
     pub(super) fn settle_assigned(&mut self, has_failed: bool) {
         let several = self.current.statements > 1;
         self.unseen = self.unseen.take().filter(|unseen| {
@@ -106,20 +108,22 @@ impl Session {
         }
     }
 
-    /// The statement under way has set something that was not reported: see [`Session::ask_unseen`] and [`Session::take_unnamed`].
+    /// The statement under way has set something that was not reported: see [`Session::ask_unseen`] and
+    /// [`Session::take_unnamed`].
     #[must_use]
     pub fn has_unseen(&self) -> bool {
         self.unseen.is_some()
     }
 
-    /// What to send, once the statement under way has ended, for what it has set and no answer reports: the OK goes to
-    /// [`Session::observe_ok`], or else [`Session::remains_unseen`] is to be called.
+    /// What to send, once the statement under way has ended, for what it has set and no answer reports: the
+    /// OK goes to [`Session::observe_ok`], or else [`Session::remains_unseen`] is to be called.
     #[must_use]
     pub fn ask_unseen(&mut self) -> Option<Vec<u8>> {
         self.unseen.as_mut()?.question.take()
     }
 
-    /// After that: what is to be [asked for](crate::ask_value) by its name, with [`Session::learn_value`] for each.
+    /// After that: what is to be [asked for](crate::ask_value) by its name, with [`Session::learn_value`] for
+    /// each.
     #[must_use]
     pub fn take_unnamed(&mut self) -> Vec<Box<[u8]>> {
         let mut names = self.unseen.take().map_or_else(Vec::new, |unseen| unseen.names);
@@ -134,7 +138,8 @@ impl Session {
         names
     }
 
-    /// What a variable is set to, and a charset with its collation. None where the server does not say it in plain words.
+    /// What a variable is set to, and a charset with its collation. None where the server does not say it in
+    /// plain words.
     pub fn learn_value(&mut self, name: &[u8], value: Option<&[u8]>) {
         let Some(value) = value.filter(|value| value.is_ascii()) else {
             self.lose_meaning();

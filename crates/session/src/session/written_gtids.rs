@@ -1,11 +1,12 @@
 //! What a session has written, as one set of GTIDs.
 //!
-//! It is text in the form of the servers, for it is little, and read only where a replica is to be asked for it. Its end is what was
-//! written last. A transaction that is in it and no other is not enough: a replica that applies in parallel may have the last
-//! one and not the one before.
+//! It is text in the form of the servers, for it is little, and read only where a replica is to be asked for
+//! it. Its end is what was written last. A transaction that is in it and no other is not enough: a replica
+//! that applies in parallel may have the last one and not the one before.
 //!
-//! It does not grow with what is written. Of each origin so many intervals are kept, and the smallest gaps between them are taken
-//! for the session's own: others' transactions that were committed before its last one, which replicas have by then as a rule.
+//! It does not grow with what is written. Of each origin so many intervals are kept, and the smallest gaps
+//! between them are taken for the session's own: others' transactions that were committed before its last
+//! one, which replicas have by then as a rule.
 
 use std::num::NonZeroU64;
 
@@ -20,13 +21,15 @@ const ORIGINS_MAX: usize = 8;
 const TOO_MUCH: &[u8] = b"*";
 
 impl Session {
-    /// Of its writes these alone are there: the others were lost with the server that had them, and nobody will ever have them.
+    /// Of its writes these alone are there: the others were lost with the server that had them, and nobody
+    /// will ever have them.
     pub fn keep_gtids(&mut self, kept: &[u8]) {
         // Some, be there none: the server reports its writes.
         self.gtid = Some(kept.into());
     }
 
-    /// The answer to something that it may have written was lost. What its later writes were reported as does not tell who has that.
+    /// The answer to something that it may have written was lost. What its later writes were reported as does
+    /// not tell who has that.
     #[must_use]
     pub fn has_lost_writes(&self) -> bool {
         self.lost_writes
@@ -39,8 +42,9 @@ impl Session {
     }
 }
 
-/// Which transaction a MariaDB connection has told as its last. It tells one again with other things that are set there, and that one may
-/// be another session's, and older than what this one has written elsewhere: it is a new one only where it is another than before.
+/// Which transaction a MariaDB connection has told as its last. It tells one again with other things that are
+/// set there, and that one may be another session's, and older than what this one has written elsewhere: it
+/// is a new one only where it is another than before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct LastGtid(Option<NonZeroU64>);
 
@@ -89,8 +93,8 @@ pub(super) fn is_beyond(known: Option<&[u8]>, gtid: &[u8]) -> bool {
     same.is_some_and(|known| number(known) > number(gtid))
 }
 
-/// Domain and number of one GTID in one word. Two that a connection tells one after the other are as good as never the same: in a domain
-/// numbers grow.
+/// Domain and number of one GTID in one word. Two that a connection tells one after the other are as good as
+/// never the same: in a domain numbers grow.
 fn folded(gtid: &[u8]) -> Option<NonZeroU64> {
     let mut parts = str::from_utf8(gtid).ok()?.split('-');
     let domain: u32 = parts.next()?.parse().ok()?;

@@ -1,5 +1,5 @@
-//! The rows of the design's table of statements, read by the classifier that the gateway uses: which of them pin, and until
-//! what.
+//! The rows of the design's table of statements, read by the classifier that the gateway uses: which of them
+//! pin, and until what.
 
 mod doubts;
 mod reported;
@@ -540,7 +540,8 @@ fn a_session_that_starts_over_has_the_status_of_its_servers_variables() {
     assert_eq!(session(MYSQL).status_at_rest(), StatusFlags::AUTOCOMMIT);
 }
 
-/// Found by the simulation (FOREBAY_SEED=1795366439033140963): a statement was prepared again under another collation.
+/// Found by the simulation (FOREBAY_SEED=1795366439033140963): a statement was prepared again under another
+/// collation.
 #[test]
 fn where_the_collation_is_not_known_it_is_asked_for_before_anything_is_prepared_again() {
     let named = |name, value| Change::Variable { name, value };

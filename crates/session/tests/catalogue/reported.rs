@@ -173,7 +173,8 @@ fn a_transaction_that_is_told_again_is_no_new_one() {
     run(&mut session, insert, &reports(&told("0-1-10")));
     assert_eq!(session.gtid(), Some(&b"0-1-10"[..]));
     assert!(session.has_just_written());
-    // Another connection, on which somebody else was the last to write. What the gateway sets on it has it told.
+    // Another connection, on which somebody else was the last to write. What the gateway sets on it has it
+    // told.
     let mut other = Session::new(start(MARIADB_11));
     other.note_connection(OfConnection::FRESH);
     run(&mut other, insert, &reports(&told("0-1-5")));

@@ -1,4 +1,5 @@
-//! A gateway as it should be: sessions on few connections, each given back after every statement that leaves it free.
+//! A gateway as it should be: sessions on few connections, each given back after every statement that leaves
+//! it free.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -186,7 +187,8 @@ impl Gateway {
     fn prime(&mut self, at: usize, connection: usize, statement: &Request<'_>) {
         while let Some(payload) = self.clients[at].session.prime(statement) {
             let ok = self.send(connection, &payload);
-            // What a statement that failed has set may be reported with it, and is not shown to the client then.
+            // What a statement that failed has set may be reported with it, and is not shown to the client
+            // then.
             self.clients[at].trackers_differ |= self.clients[at].session.is_pinned();
             self.clients[at].session.observe_primed(&ok);
             if self.clients[at].session.asks_by_a_row() {
@@ -248,7 +250,8 @@ impl Gateway {
         }
         if let Some(question) = self.clients[at].session.ask_unseen() {
             let reply = self.server.connections[connection].ask_by_setting(&question, self.server.dialect);
-            // What the statement has set before it failed is reported with it, and not shown to the client then.
+            // What the statement has set before it failed is reported with it, and not shown to the client
+            // then.
             self.clients[at].trackers_differ = true;
             match reply {
                 Some(ok) => drop(self.clients[at].session.observe_ok(&ok)),
@@ -484,8 +487,9 @@ fn id_on_server(client: usize, id: u32) -> u32 {
     client as u32 * 1_000_000 + id
 }
 
-/// Without the variable that SET STATEMENT restores: MariaDB reports that late, and it may come to somebody else, for whom
-/// it says nothing new. And without what the connection wrote last, which MariaDB 11 tells again.
+/// Without the variable that SET STATEMENT restores: MariaDB reports that late, and it may come to somebody
+/// else, for whom it says nothing new. And without what the connection wrote last, which MariaDB 11 tells
+/// again.
 fn readable(change: Change<'_>) -> Option<String> {
     match change {
         Change::Variable {

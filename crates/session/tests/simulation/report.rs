@@ -1,4 +1,5 @@
-//! What a connection of the model reports, and what the gateway's own commands do on it, read from their bytes.
+//! What a connection of the model reports, and what the gateway's own commands do on it, read from their
+//! bytes.
 
 use mysql_wire::session_state::Change;
 use mysql_wire::{Command, OkPacket, StatusFlags};

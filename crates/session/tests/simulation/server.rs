@@ -1,5 +1,5 @@
-//! A model of a server: what its connections hold, what is shared between them, what it reports and what it does not.
-//! Each rule was seen on MariaDB 10.11 and MySQL 9.7.
+//! A model of a server: what its connections hold, what is shared between them, what it reports and what it
+//! does not. Each rule was seen on MariaDB 10.11 and MySQL 9.7.
 
 use std::collections::{BTreeMap, BTreeSet};
 

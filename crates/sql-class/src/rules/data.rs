@@ -84,8 +84,8 @@ impl Reader<'_> {
         }
     }
 
-    /// `EXPLAIN` is what its statement is: it goes where that would go, which is where its plan is of interest. And
-    /// `EXPLAIN ANALYZE` executes it.
+    /// `EXPLAIN` is what its statement is: it goes where that would go, which is where its plan is of
+    /// interest. And `EXPLAIN ANALYZE` executes it.
     pub(super) fn explain(&mut self) -> Class {
         loop {
             match self.next.keyword {

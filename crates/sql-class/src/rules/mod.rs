@@ -1,7 +1,7 @@
 //! The rules that tell statements apart, by their first words.
 //!
-//! A rule reads as far as it must to know its statement, and returns the class; [`Reader`] notes the rest. What a rule
-//! does not recognise is [`Class::Unknown`].
+//! A rule reads as far as it must to know its statement, and returns the class; [`Reader`] notes the rest.
+//! What a rule does not recognise is [`Class::Unknown`].
 
 mod data;
 mod schema;

@@ -88,8 +88,8 @@ impl Reader<'_> {
         self.with_effects(Class::Ddl, Effects::CHANGES_SCHEMA)
     }
 
-    /// Its statements are not executed now, so nothing is noted of them; but behind the first semicolon nobody knows
-    /// without a parser whether it has ended.
+    /// Its statements are not executed now, so nothing is noted of them; but behind the first semicolon
+    /// nobody knows without a parser whether it has ended.
     fn stored_program(&mut self) -> Class {
         self.program = true;
         let (effects, lifted) = (self.effects, self.lifted);

@@ -71,8 +71,8 @@ impl Default for Answers {
 }
 
 impl Answers {
-    /// The answer to one command packet's payload. `rows_of`: of each statement that was prepared on the connection, by its id, which
-    /// is its number as on real servers.
+    /// The answer to one command packet's payload. `rows_of`: of each statement that was prepared on the
+    /// connection, by its id, which is its number as on real servers.
     pub(super) fn answer(
         &mut self,
         command: &[u8],
@@ -139,8 +139,8 @@ fn rows_prepared(body: &[u8], rows_of: &[u32]) -> Option<u32> {
     rows_of.get(id.checked_sub(1)? as usize).copied()
 }
 
-/// Whether the first columns of the answer are to be names and values of variables. Told by the hint that whoever asks for
-/// them puts in front, so that other statements cost one comparison.
+/// Whether the first columns of the answer are to be names and values of variables. Told by the hint that
+/// whoever asks for them puts in front, so that other statements cost one comparison.
 fn asks_for_variables(statement: &[u8]) -> bool {
     const TABLE: &[u8] = b"performance_schema.";
     is_select(statement)

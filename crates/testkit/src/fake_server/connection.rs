@@ -26,8 +26,8 @@ pub(super) struct Connection {
     negotiated: Capabilities,
     /// Rows of each prepared statement, by its number.
     rows_of: Vec<u32>,
-    /// What was received and not handled: a packet whose end has not arrived, or commands pipelined behind a response
-    /// that the socket did not take whole.
+    /// What was received and not handled: a packet whose end has not arrived, or commands pipelined behind a
+    /// response that the socket did not take whole.
     waiting: Vec<u8>,
     /// What the socket did not take yet; nothing is read before it has.
     unsent: Vec<u8>,
@@ -72,8 +72,8 @@ impl Connection {
                 Err(_) => return Break(()),
             };
             self.receive(&scratch[..read], answers)?;
-            // After a short read the socket is empty and epoll reports what comes next, but for a close that this
-            // same event has reported.
+            // After a short read the socket is empty and epoll reports what comes next, but for a close that
+            // this same event has reported.
             if read < scratch.len() && !event.is_read_closed() {
                 break;
             }

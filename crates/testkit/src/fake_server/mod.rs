@@ -1,9 +1,10 @@
 //! A MySQL server that costs almost nothing a query, to measure what stands in front of it.
 //!
-//! It accepts any login, answers every SELECT and every execution with a precomputed [result set](crate::result_set)
-//! and everything else with OK. One thread, one epoll instance, one `read` and one `write` a query. It understands no
-//! SQL: `… LIMIT n` at the end of a statement is how a client asks for n rows. To a gateway that looks at its variables
-//! before it lets sessions share a connection it shows those of a new connection to MySQL 8.4.
+//! It accepts any login, answers every SELECT and every execution with a precomputed
+//! [result set](crate::result_set) and everything else with OK. One thread, one epoll instance, one `read`
+//! and one `write` a query. It understands no SQL: `… LIMIT n` at the end of a statement is how a client asks
+//! for n rows. To a gateway that looks at its variables before it lets sessions share a connection it shows
+//! those of a new connection to MySQL 8.4.
 //!
 //! It has no TLS, no compression and no packets over 16 MiB; the scripted server is for those.
 
@@ -102,8 +103,8 @@ impl FakeServer {
         token >= self.first_token
     }
 
-    /// Does everything the event makes possible. An error is one of the listening socket; a connection that breaks is
-    /// dropped in silence.
+    /// Does everything the event makes possible. An error is one of the listening socket; a connection that
+    /// breaks is dropped in silence.
     pub fn handle(&mut self, registry: &Registry, event: &Event) -> io::Result<()> {
         let Some(slot) = (event.token().0 - self.first_token.0).checked_sub(1) else {
             return self.accept(registry);

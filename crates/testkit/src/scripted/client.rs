@@ -27,8 +27,8 @@ pub struct Identity {
     pub user: Vec<u8>,
     /// Its password.
     pub password: Vec<u8>,
-    /// Asked for; the greeting decides what is negotiated. CONNECT_WITH_DB, CONNECT_ATTRS and SSL follow the fields
-    /// below.
+    /// Asked for; the greeting decides what is negotiated. CONNECT_WITH_DB, CONNECT_ATTRS and SSL follow the
+    /// fields below.
     pub capabilities: Capabilities,
     /// The plugin that the login packet names and its response is for.
     pub plugin: &'static str,
@@ -156,9 +156,10 @@ impl Client {
         self.exchange(&request).await
     }
 
-    /// Sends a request, its command byte first, reads the whole response, and compares it with what the scripted server
-    /// sends. A request for a local file is met with [`INFILE_CONTENT`]. Returns the response's bytes. For a
-    /// reply that cuts the connection those bytes must be followed by the end of the stream.
+    /// Sends a request, its command byte first, reads the whole response, and compares it with what the
+    /// scripted server sends. A request for a local file is met with [`INFILE_CONTENT`]. Returns the
+    /// response's bytes. For a reply that cuts the connection those bytes must be followed by the end of the
+    /// stream.
     pub async fn exchange(&mut self, request: &[u8]) -> Result<Vec<u8>, ClientError> {
         let reply = self.script.reply(request);
         self.send(request).await?;
@@ -316,8 +317,8 @@ impl Client {
         }
     }
 
-    /// The response to the greeting's nonce. One for a plugin that needs a challenge of its own is left empty: the server
-    /// asks for a switch.
+    /// The response to the greeting's nonce. One for a plugin that needs a challenge of its own is left
+    /// empty: the server asks for a switch.
     fn early_response(&self, nonce: [u8; 20]) -> Vec<u8> {
         match self.identity.plugin {
             "mysql_native_password" | "caching_sha2_password" | "sha256_password" => self
@@ -352,7 +353,8 @@ impl Client {
     }
 }
 
-/// What these capabilities mean for the bytes after the login. MySQL's client prefers zlib where both are negotiated.
+/// What these capabilities mean for the bytes after the login. MySQL's client prefers zlib where both are
+/// negotiated.
 pub(super) fn compression_of(negotiated: Capabilities) -> Option<Compression> {
     if negotiated.contains(Capabilities::COMPRESS) {
         Some(Compression::Zlib)

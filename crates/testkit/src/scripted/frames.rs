@@ -44,8 +44,8 @@ impl Frames {
         self.sequence = 1;
     }
 
-    /// Reads one frame and returns its content. As a real server, it refuses a frame out of sequence; `fresh` says that
-    /// a frame may also begin a new command.
+    /// Reads one frame and returns its content. As a real server, it refuses a frame out of sequence; `fresh`
+    /// says that a frame may also begin a new command.
     pub(super) async fn read(
         &mut self,
         stream: &mut (impl AsyncRead + Unpin),

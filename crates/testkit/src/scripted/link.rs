@@ -67,7 +67,8 @@ impl Link {
         }
     }
 
-    /// The stream below, for a TLS handshake. Nothing is ever read ahead of a packet's end before compression.
+    /// The stream below, for a TLS handshake. Nothing is ever read ahead of a packet's end before
+    /// compression.
     pub(super) fn into_stream(self) -> Box<dyn Duplex> {
         self.stream
     }

@@ -5,8 +5,8 @@ use mysql_wire::write_packet;
 use super::{Client, ClientError, Script, client::compression_of};
 
 impl Client {
-    /// Sends all requests, in one write where nothing is compressed, and only then reads and compares the responses, none
-    /// of which may be a request for a file or the end of the session.
+    /// Sends all requests, in one write where nothing is compressed, and only then reads and compares the
+    /// responses, none of which may be a request for a file or the end of the session.
     pub async fn pipeline(&mut self, requests: &[Vec<u8>]) -> Result<(), ClientError> {
         let mut bytes = Vec::new();
         for request in requests {

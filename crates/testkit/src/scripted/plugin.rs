@@ -31,9 +31,11 @@ pub enum Plugin {
     /// A challenge of 32 bytes and a signature of 64 under the name `client_ed25519`. The mathematics is not
     /// ed25519's: nobody between the two ends may look.
     Ed25519Like,
-    /// A challenge, an empty answer, a salt and a signature under the name `parsec`, with no more mathematics than that.
+    /// A challenge, an empty answer, a salt and a signature under the name `parsec`, with no more mathematics
+    /// than that.
     ParsecLike,
-    /// `dialog`: three questions, the last one for the password. The second begins with the byte of a next factor.
+    /// `dialog`: three questions, the last one for the password. The second begins with the byte of a next
+    /// factor.
     Dialog,
     /// `mysql_native_password`, then `sha256_password` as the next factor, with the same password.
     TwoFactorsSha256,

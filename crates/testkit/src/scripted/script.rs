@@ -93,7 +93,8 @@ impl Script {
         }
     }
 
-    /// The bytes of a reply to a request whose last packet had number 0; None where it is not made of whole packets.
+    /// The bytes of a reply to a request whose last packet had number 0; None where it is not made of whole
+    /// packets.
     pub fn bytes(reply: &Reply) -> Option<Vec<u8>> {
         Self::bytes_from(reply, 1)
     }

@@ -47,12 +47,13 @@ pub struct ServerScript {
     pub special: Option<Special>,
 }
 
-/// Answers to requests (command byte first) that [`Script`](super::Script) does not know; None leaves them to it.
+/// Answers to requests (command byte first) that [`Script`](super::Script) does not know; None leaves them to
+/// it.
 pub type Special = Arc<dyn Fn(&[u8]) -> Option<Reply> + Send + Sync>;
 
 impl Default for ServerScript {
-    /// Offers all of MySQL's and MariaDB's capabilities that [`Script`](super::Script) can keep, `mysql_native_password`, password `secret`,
-    /// no TLS.
+    /// Offers all of MySQL's and MariaDB's capabilities that [`Script`](super::Script) can keep,
+    /// `mysql_native_password`, password `secret`, no TLS.
     fn default() -> Self {
         Self {
             version: "8.4.0-scripted".into(),
@@ -177,8 +178,8 @@ impl Server {
         self.address
     }
 
-    /// What every session until now has shown, in the order of their connects. A session without a login, such as a health
-    /// check, is among them.
+    /// What every session until now has shown, in the order of their connects. A session without a login,
+    /// such as a health check, is among them.
     pub fn seen(&self) -> Vec<Seen> {
         self.shared.sessions().clone()
     }
@@ -188,8 +189,8 @@ impl Server {
         *self.shared.refusal.lock().unwrap_or_else(PoisonError::into_inner) = refusal;
     }
 
-    /// Waits for a session that has ended and is the wanted one, and forgets it: in its place [`seen`](Self::seen) has an
-    /// empty one. None: none comes within some seconds.
+    /// Waits for a session that has ended and is the wanted one, and forgets it: in its place
+    /// [`seen`](Self::seen) has an empty one. None: none comes within some seconds.
     pub async fn take(&self, wanted: impl Fn(&Seen) -> bool) -> Option<Seen> {
         let wait = async {
             loop {

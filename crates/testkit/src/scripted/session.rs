@@ -73,7 +73,8 @@ impl Session<'_> {
         Ok((link, first))
     }
 
-    /// Asks for a switch where there is no response to this plugin yet, then sends the verdict. False: it was refused.
+    /// Asks for a switch where there is no response to this plugin yet, then sends the verdict. False: it was
+    /// refused.
     async fn authenticate(
         &self,
         link: &mut Link,

@@ -31,7 +31,8 @@ impl Tape {
     }
 }
 
-/// Writes short messages in two pieces, cut one byte further on each time, so that the reader sees the cut everywhere.
+/// Writes short messages in two pieces, cut one byte further on each time, so that the reader sees the cut
+/// everywhere.
 #[derive(Clone, Debug, Default)]
 pub struct Cuts {
     next: usize,

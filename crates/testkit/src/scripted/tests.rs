@@ -1,5 +1,5 @@
-//! Client and server directly against each other: every combination that the gateway's sweep will use must work first
-//! without a gateway.
+//! Client and server directly against each other: every combination that the gateway's sweep will use must
+//! work first without a gateway.
 
 use mysql_wire::{Capabilities, Command, ErrPacket};
 

@@ -8,8 +8,8 @@
 //! | `parsec` | a public key, and how to make it | no |
 //! | `unix_socket`, `pam`, `authentication_ldap_*` and others | nothing | no |
 //!
-//! An account without a password is of no use either: on a server it may well be one for `localhost` alone, and nobody has
-//! said that it is meant for everybody who reaches the gateway.
+//! An account without a password is of no use either: on a server it may well be one for `localhost` alone,
+//! and nobody has said that it is meant for everybody who reaches the gateway.
 
 use mysql_wire::auth::{self, PublicKey, SlowHash};
 use serde_json::Value;
@@ -54,8 +54,8 @@ fn of_row(row: Row<'_>) -> Vec<Entry> {
     methods.into_iter().map(entry).collect()
 }
 
-/// `mysql.user`, and what MySQL keeps of an account beyond its columns: the password before the present one (`RETAIN CURRENT
-/// PASSWORD`), further factors.
+/// `mysql.user`, and what MySQL keeps of an account beyond its columns: the password before the present one
+/// (`RETAIN CURRENT PASSWORD`), further factors.
 fn of_columns(row: Row<'_>) -> Vec<Method> {
     let plugin = row.text(&["plugin"]).unwrap_or_default();
     let stored = row.bytes(&["authentication_string"]).unwrap_or_default();
@@ -79,8 +79,9 @@ fn is_closed(row: Row<'_>) -> bool {
         .any(|column| row.bytes(&[column]) == Some(b"Y"))
 }
 
-/// `mysql.global_priv` of MariaDB: one plugin, or several of which one is enough. The empty one among those is the outer one.
-/// And whether nobody is let in by it: `PASSWORD EXPIRE` puts the last change to the beginning of time.
+/// `mysql.global_priv` of MariaDB: one plugin, or several of which one is enough. The empty one among those
+/// is the outer one. And whether nobody is let in by it: `PASSWORD EXPIRE` puts the last change to the
+/// beginning of time.
 fn of_json(text: &[u8]) -> (Vec<Method>, bool) {
     let Ok(account) = serde_json::from_slice::<Value>(text) else {
         let reason = "its entry in mysql.global_priv is not understood".to_owned();

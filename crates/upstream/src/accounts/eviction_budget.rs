@@ -1,13 +1,15 @@
 //! How many connections of the pools may go for logins of strangers that come to nothing.
 //!
-//! Where a server is full, a login that is tried there takes the place of an idle connection, which somebody has to open again.
-//! Whoever tries passwords must not be able to keep the pools at that: so many connections may go in vain, and then strangers wait
-//! for a permit that is free anyway. One whose password is right costs nothing of it.
+//! Where a server is full, a login that is tried there takes the place of an idle connection, which somebody
+//! has to open again. Whoever tries passwords must not be able to keep the pools at that: so many connections
+//! may go in vain, and then strangers wait for a permit that is free anyway. One whose password is right
+//! costs nothing of it.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Connections that may go in vain within [`WITHIN`]: as many as logins are tried at the same time, and one a second.
+/// Connections that may go in vain within [`WITHIN`]: as many as logins are tried at the same time, and one a
+/// second.
 const MOST: usize = 8;
 const WITHIN: Duration = Duration::from_secs(8);
 

@@ -1,12 +1,13 @@
 //! The accounts that the servers themselves have, for a gateway that checks passwords.
 //!
-//! One task a cluster reads them from the primary (`watch`) and publishes them as a whole. Of an account is kept what its
-//! server keeps, its hash (`entry` says of which plugins that is of use); the password, too, where a client has sent it in
-//! full and it was right, if the configuration wants that.
+//! One task a cluster reads them from the primary (`watch`) and publishes them as a whole. Of an account is
+//! kept what its server keeps, its hash (`entry` says of which plugins that is of use); the password, too,
+//! where a client has sent it in full and it was right, if the configuration wants that.
 //!
-//! A name may have several accounts, one for each pattern of hosts, with passwords of their own. Which of them a server
-//! takes the gateway for is the server's affair: here are the secrets, at most [`SECRETS_MAX`] a name, and each has a number
-//! ([`AccountSecret::id`]) by which connections of one account are kept apart from those of another.
+//! A name may have several accounts, one for each pattern of hosts, with passwords of their own. Which of
+//! them a server takes the gateway for is the server's affair: here are the secrets, at most [`SECRETS_MAX`]
+//! a name, and each has a number ([`AccountSecret::id`]) by which connections of one account are kept apart
+//! from those of another.
 //!
 //! Or nothing is read, and whoever nobody knows is tried (`pass_through`).
 
@@ -41,8 +42,8 @@ pub(crate) use watch::{try_read, watch};
 /// Secrets of one name; the accounts of further ones cannot log in.
 pub const SECRETS_MAX: usize = 2;
 
-/// Refusals of a login that say nothing of the account: too many connections, of all or of this user; or the server is going
-/// down, or takes none from here.
+/// Refusals of a login that say nothing of the account: too many connections, of all or of this user; or the
+/// server is going down, or takes none from here.
 pub const NO_VERDICTS: [u16; 6] = [1040, 1053, 1129, 1203, 1226, 3032];
 
 /// Longest wait of a login for accounts to be read.
@@ -128,9 +129,9 @@ impl ServerAccounts {
         self.usual_rounds
     }
 
-    /// A table of entries in the order in which they are preferred. Secrets that were there before stay what they are; those that
-    /// are closed have a new number each time, so that it is the servers who refuse them, and no connection that was opened before
-    /// lets anybody in.
+    /// A table of entries in the order in which they are preferred. Secrets that were there before stay what
+    /// they are; those that are closed have a new number each time, so that it is the servers who refuse
+    /// them, and no connection that was opened before lets anybody in.
     fn new(mut entries: Vec<Entry>, earlier: Option<&Self>) -> Self {
         // One hash may be that of an account that is closed and of one that is not.
         entries.sort_by_key(|entry| entry.is_closed);
@@ -329,7 +330,8 @@ impl Default for Accounts {
 }
 
 impl Cluster {
-    /// The accounts that its servers have, as they were read last. `None` where the configuration does not want them.
+    /// The accounts that its servers have, as they were read last. `None` where the configuration does not
+    /// want them.
     #[must_use]
     pub fn accounts(&self) -> Option<Arc<ServerAccounts>> {
         let wanted = self.config().accounts.from == AccountsFrom::Servers;
@@ -342,8 +344,8 @@ impl Cluster {
         self.accounts.known.load().is_some()
     }
 
-    /// Has the accounts read, by a read that begins after this call: something did not fit. Waits for its end, and not for
-    /// ever. However many ask, there is one read at a time and one a second.
+    /// Has the accounts read, by a read that begins after this call: something did not fit. Waits for its
+    /// end, and not for ever. However many ask, there is one read at a time and one a second.
     pub async fn renew_accounts(&self) {
         let Accounts { begun, ended, .. } = &self.accounts;
         let wanted = begun.load(Ordering::SeqCst) + 1;
@@ -359,8 +361,8 @@ impl Cluster {
         self.accounts.wanted.notify_one();
     }
 
-    /// Somebody has seen that accounts or their rights have changed: sessions that begin from now on use no connection that was
-    /// logged in before, and what is known of the accounts is read anew.
+    /// Somebody has seen that accounts or their rights have changed: sessions that begin from now on use no
+    /// connection that was logged in before, and what is known of the accounts is read anew.
     pub fn accounts_changed(&self) {
         self.note_changed_accounts();
         self.want_accounts();
@@ -371,8 +373,9 @@ impl Cluster {
         self.forget_proofs();
     }
 
-    /// The moment from which on a server must have judged an account, for its word to count for a session that begins now:
-    /// [`accounts.interval`](config::Accounts::interval) ago, or the last change of accounts.
+    /// The moment from which on a server must have judged an account, for its word to count for a session
+    /// that begins now: [`accounts.interval`](config::Accounts::interval) ago, or the last change of
+    /// accounts.
     #[must_use]
     pub fn oldest_login(&self) -> Instant {
         let now = now();

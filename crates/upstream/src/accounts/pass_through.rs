@@ -1,13 +1,14 @@
-//! Accounts that nobody has listed: whether a password is right is asked by a login on a server, and its word is taken for a
-//! while.
+//! Accounts that nobody has listed: whether a password is right is asked by a login on a server, and its word
+//! is taken for a while.
 //!
-//! What is kept is the password of accounts that a server has let in, and nothing of those that it has refused. It is tried
-//! again when it is used after `interval`, and goes when a server refuses it, when nobody has used it for `forget_after`, and when
-//! there are too many others. A server that is away or busy says nothing of a password: then one that is known stands for ten
-//! times `interval`.
+//! What is kept is the password of accounts that a server has let in, and nothing of those that it has
+//! refused. It is tried again when it is used after `interval`, and goes when a server refuses it, when
+//! nobody has used it for `forget_after`, and when there are too many others. A server that is away or busy
+//! says nothing of a password: then one that is known stands for ten times `interval`.
 //!
-//! Each password of a name has a number, by which connections that were opened with it are kept apart from others. It is found
-//! again by a keyed hash, so that it stays the same where passwords are not kept, and where two are used in turn.
+//! Each password of a name has a number, by which connections that were opened with it are kept apart from
+//! others. It is found again by a keyed hash, so that it stays the same where passwords are not kept, and
+//! where two are used in turn.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -37,8 +38,8 @@ const PATIENCE: u32 = 10;
 /// Least time between two attempts to have it said.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// How long a password that is known waits for room on a full server, to be tried again: it stands all the same, and others want to
-/// be tried.
+/// How long a password that is known waits for room on a full server, to be tried again: it stands all the
+/// same, and others want to be tried.
 const WAIT_OF_KNOWN: Duration = Duration::from_millis(100);
 
 /// "Access denied", with a password and without: about this password, and no more.
@@ -140,12 +141,13 @@ impl Cluster {
         known.get(name).and_then(|known| known.password.clone())
     }
 
-    /// Whether a server lets an account in with this password: by what was found out within `interval`, or by a login on the
-    /// primary (or, where there is none, on a replica). `None`: it does not. Else the number of this account and password:
-    /// never 0, and never another's.
+    /// Whether a server lets an account in with this password: by what was found out within `interval`, or by
+    /// a login on the primary (or, where there is none, on a replica). `None`: it does not. Else the number
+    /// of this account and password: never 0, and never another's.
     ///
     /// # Errors
-    /// No server could be asked, and none for long; or it refuses the account for another reason than its password.
+    /// No server could be asked, and none for long; or it refuses the account for another reason than its
+    /// password.
     pub async fn pass(self: &Arc<Self>, name: &str, password: &Secret) -> Result<Option<u64>, LeaseError> {
         let passed = &self.accounts.pass_through;
         if let Some(id) = passed.fresh(name, password, &self.config().accounts) {
@@ -190,8 +192,8 @@ impl Cluster {
         }
     }
 
-    /// Whether a server lets an account in with this password, by a login of which nothing is remembered. As many are made at the same
-    /// time as by [`pass`](Self::pass), and cost as little.
+    /// Whether a server lets an account in with this password, by a login of which nothing is remembered. As
+    /// many are made at the same time as by [`pass`](Self::pass), and cost as little.
     ///
     /// # Errors
     /// No server could be asked, or it was too busy to say, or the account is of no use here.
@@ -325,7 +327,8 @@ impl PassThrough {
         known.is_some_and(|known| self.is_of(&known.number, password))
     }
 
-    /// The account's number, where the password is the one that a server has let in last, and that was not too long ago.
+    /// The account's number, where the password is the one that a server has let in last, and that was not
+    /// too long ago.
     fn without_verdict(&self, name: &str, password: &Secret, options: &config::Accounts) -> Option<u64> {
         let mut all = self.known();
         let known = all.get_mut(name.as_bytes())?;

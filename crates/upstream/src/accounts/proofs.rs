@@ -1,11 +1,13 @@
 //! Whether a login on a server proves a password.
 //!
-//! Over a Unix socket a server sees whose process is at the other end, and that is the gateway. Accounts may be open to that process
-//! (`unix_socket` of MariaDB, alone or as one of several ways in; `auth_socket` of MySQL): then an OK says nothing of the password. No
-//! packet of a login tells, so the server is asked: it has to refuse a password that the account surely does not have.
+//! Over a Unix socket a server sees whose process is at the other end, and that is the gateway. Accounts may
+//! be open to that process (`unix_socket` of MariaDB, alone or as one of several ways in; `auth_socket` of
+//! MySQL): then an OK says nothing of the password. No packet of a login tells, so the server is asked: it
+//! has to refuse a password that the account surely does not have.
 //!
-//! Asked is only about accounts that the server has just let in, and only over a Unix socket; once an account, server and
-//! `accounts.interval`, since servers count each time (`FAILED_LOGIN_ATTEMPTS`, `max_password_errors`).
+//! Asked is only about accounts that the server has just let in, and only over a Unix socket; once an
+//! account, server and `accounts.interval`, since servers count each time (`FAILED_LOGIN_ATTEMPTS`,
+//! `max_password_errors`).
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -26,7 +28,8 @@ use crate::greeting::read_greeting;
 use crate::login::{self, Tls};
 use crate::server::{Server, ServerId, now};
 
-/// Accounts about which questions are under way at the same time; others that fall to the same place wait for them.
+/// Accounts about which questions are under way at the same time; others that fall to the same place wait for
+/// them.
 const PLACES: usize = 16;
 
 /// How many times `interval` a verdict stands where the server does not give another.
@@ -50,7 +53,8 @@ struct Proof {
 }
 
 impl Cluster {
-    /// Whether this server looks at the password of an account that it has just let in. Always true where it is not reached by a Unix socket.
+    /// Whether this server looks at the password of an account that it has just let in. Always true where it
+    /// is not reached by a Unix socket.
     ///
     /// # Errors
     /// The server did not say, and has not for long. In words for a person.

@@ -1,5 +1,5 @@
-//! A login on a server by which a password is tried: within the server's limits, in line with those who want a connection of
-//! the pools.
+//! A login on a server by which a password is tried: within the server's limits, in line with those who want
+//! a connection of the pools.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -21,7 +21,8 @@ use crate::server::{Availability, Server, now};
 /// A number that no pool has.
 const NO_POOL: u64 = u64::MAX;
 
-/// How often those who wait look whether a refusal is long enough ago: where no pool has been used yet nobody else does.
+/// How often those who wait look whether a refusal is long enough ago: where no pool has been used yet nobody
+/// else does.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// Where a login is tried.
@@ -32,8 +33,8 @@ pub(super) struct Trying<'t> {
     pub(super) eviction_budget: Option<&'t EvictionBudget>,
 }
 
-/// Logs in, and leaves again. Waits for as long as `patience` where the server is full, or has enough of this user: idle connections
-/// make room.
+/// Logs in, and leaves again. Waits for as long as `patience` where the server is full, or has enough of this
+/// user: idle connections make room.
 ///
 /// # Errors
 /// The server could not be asked, or it refuses the account.
@@ -109,7 +110,8 @@ impl<'t> Trying<'t> {
             });
         };
         let _ticket = Ticket { server, number };
-        // A permit may have become free between the look and the joining; and pools may keep connections that they do not use.
+        // A permit may have become free between the look and the joining; and pools may keep connections that
+        // they do not use.
         cluster.serve_wait_queue(server);
         cluster.pools.call();
         loop {

@@ -27,8 +27,8 @@ const BOUNDS: Bounds = Bounds {
     bytes: 64 << 20,
 };
 
-/// Accounts for local clients are not for those of a gateway. Of several with one name those go first that the server takes
-/// for the gateway's.
+/// Accounts for local clients are not for those of a gateway. Of several with one name those go first that
+/// the server takes for the gateway's.
 macro_rules! chosen {
     () => {
         " WHERE User <> '' AND Host NOT IN ('localhost', '127.0.0.1', '::1')
@@ -164,7 +164,8 @@ async fn read(
     Ok(rows)
 }
 
-/// The primary has them first; replicas have them as well. Waits where there is neither, as in the first moments.
+/// The primary has them first; replicas have them as well. Waits where there is neither, as in the first
+/// moments.
 pub(super) async fn server(cluster: &Cluster) -> Arc<Server> {
     let mut topology = cluster.topology();
     loop {

@@ -1,4 +1,5 @@
-//! Servers that come to a cluster and go: by the configuration, by SRV records, and because members name them.
+//! Servers that come to a cluster and go: by the configuration, by SRV records, and because members name
+//! them.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
@@ -9,7 +10,8 @@ use super::{Cluster, ServerChange};
 use crate::server::{Server, ServerId, now};
 
 impl Cluster {
-    /// The server of that name at that address; a new one where there is none yet, and then the log says who named it.
+    /// The server of that name at that address; a new one where there is none yet, and then the log says who
+    /// named it.
     pub(super) fn keep_or_add(
         &self,
         old: &[Arc<Server>],

@@ -84,10 +84,11 @@ pub enum ServerChange {
         /// For logs and for clients: `connection refused by 10.0.0.1:3306`.
         reason: Arc<str>,
     },
-    /// It has let the monitor wait in vain: it may stand still. What can be asked of another server goes there.
+    /// It has let the monitor wait in vain: it may stand still. What can be asked of another server goes
+    /// there.
     Silent,
-    /// It is no longer in the configuration, or no longer a member of the cluster: its sessions should end between
-    /// transactions, and at the deadline anyhow.
+    /// It is no longer in the configuration, or no longer a member of the cluster: its sessions should end
+    /// between transactions, and at the deadline anyhow.
     Removed {
         /// `drain_timeout` from the moment of removal.
         deadline: Instant,
@@ -174,8 +175,8 @@ impl Cluster {
         profile
     }
 
-    /// [`profile`](Self::profile), waiting for the first greeting where none has been seen yet: the first moments of the
-    /// process. `None` when all servers are down, or after `limit`.
+    /// [`profile`](Self::profile), waiting for the first greeting where none has been seen yet: the first
+    /// moments of the process. `None` when all servers are down, or after `limit`.
     pub async fn introduced(&self, limit: Duration) -> Option<Arc<ServerProfile>> {
         // The usual case, without a clock.
         if let Some(profile) = self.profile() {
@@ -216,15 +217,16 @@ impl Cluster {
     }
 
     /// What happens to its servers from now on. Who falls more than 1024 events behind is told so by
-    /// [`RecvError::Lagged`](broadcast::error::RecvError::Lagged), and must look at [`servers`](Self::servers) instead.
+    /// [`RecvError::Lagged`](broadcast::error::RecvError::Lagged), and must look at
+    /// [`servers`](Self::servers) instead.
     #[must_use]
     pub fn subscribe(&self) -> broadcast::Receiver<ServerEvent> {
         self.events.subscribe()
     }
 
-    /// Takes over a changed configuration. Servers with the same name and address stay what they are, with their
-    /// sessions; new ones wait for their first check; those that are gone are [removed](ServerChange::Removed), but for
-    /// those that were discovered.
+    /// Takes over a changed configuration. Servers with the same name and address stay what they are, with
+    /// their sessions; new ones wait for their first check; those that are gone are
+    /// [removed](ServerChange::Removed), but for those that were discovered.
     ///
     /// # Errors
     /// If its TLS files cannot be used. Then nothing has changed.
@@ -290,8 +292,8 @@ impl Cluster {
         })
     }
 
-    /// Learns from a greeting that `server` has sent. To be called with every greeting read; costs a comparison when
-    /// it says nothing new.
+    /// Learns from a greeting that `server` has sent. To be called with every greeting read; costs a
+    /// comparison when it says nothing new.
     pub fn note_greeting(&self, server: &Server, greeting: &Greeting) {
         if server
             .profile
@@ -314,8 +316,9 @@ impl Cluster {
         self.combine_traits();
     }
 
-    /// A session's connection to `server` failed before the login was over, in a way that speaks against the server
-    /// (closed without a greeting, say). It gets no new sessions until a check has passed, which is made at once.
+    /// A session's connection to `server` failed before the login was over, in a way that speaks against the
+    /// server (closed without a greeting, say). It gets no new sessions until a check has passed, which is
+    /// made at once.
     pub fn suspect(&self, server: &Server, reason: &str) {
         if server.suspect(reason) {
             tracing::warn!(
@@ -368,7 +371,8 @@ impl Cluster {
         loop {
             match choose(balancer, &servers, tried, slow_start, draw) {
                 Choice::Server(place) => {
-                    // Another worker may have been faster; then somebody has made progress, and the count is up to date.
+                    // Another worker may have been faster; then somebody has made progress, and the count is
+                    // up to date.
                     if let Some(permit) = Permit::take(self, &servers[place]) {
                         return Ok(Some(permit));
                     }
@@ -397,8 +401,8 @@ impl Cluster {
         }
     }
 
-    /// Gives free permits of `server` to those who wait for it, and tells them when none can come any more. Usually one look at
-    /// an atomic.
+    /// Gives free permits of `server` to those who wait for it, and tells them when none can come any more.
+    /// Usually one look at an atomic.
     pub(crate) fn serve_wait_queue(self: &Arc<Self>, server: &Arc<Server>) {
         while !server.wait_queue.is_empty() {
             if server.availability() == Availability::No {

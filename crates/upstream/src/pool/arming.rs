@@ -1,8 +1,10 @@
-//! What every connection begins with: trackers on, `pool.init`, and a look at the values that variables have after that.
+//! What every connection begins with: trackers on, `pool.init`, and a look at the values that variables have
+//! after that.
 //!
-//! Measured on MySQL 9.7.4 and MariaDB 10.11.19. `*` would have MySQL report `statement_id` with every statement, so the
-//! variables are named there. Names that the server does not know draw a warning and are ignored, so that a list that is
-//! out of date does no harm; names of global variables do none either but make the statement longer.
+//! Measured on MySQL 9.7.4 and MariaDB 10.11.19. `*` would have MySQL report `statement_id` with every
+//! statement, so the variables are named there. Names that the server does not know draw a warning and are
+//! ignored, so that a list that is out of date does no harm; names of global variables do none either but
+//! make the statement longer.
 
 use std::sync::Arc;
 
@@ -22,7 +24,8 @@ pub(crate) struct Tracked {
     baseline: String,
 }
 
-/// Names with their scope, on MySQL 9 and later; whatever limits the server's operators have set on large results.
+/// Names with their scope, on MySQL 9 and later; whatever limits the server's operators have set on large
+/// results.
 pub(super) const LIST_SCOPES: &str = "SELECT /*+ SET_VAR(sql_big_selects=ON) SET_VAR(sql_select_limit=18446744073709551615) */ VARIABLE_NAME \
      FROM performance_schema.variables_metadata WHERE VARIABLE_SCOPE <> 'GLOBAL'";
 /// All names, on MySQL 8.
@@ -44,10 +47,10 @@ const UNTRACKED: [&str; 9] = [
     "version",
 ];
 
-/// All variables of MariaDB. Those that are named have their reports under their own name: from 11 on several that are kept in one place
-/// are reported as the first of them that was named or set. Whoever sets `foreign_key_checks` is told `autocommit`, and who sets
-/// `last_insert_id`, or on some servers a variable of a storage engine, the connection's `last_gtid`, which may be an old one (seen with
-/// 11.4.5 and 11.8.9).
+/// All variables of MariaDB. Those that are named have their reports under their own name: from 11 on several
+/// that are kept in one place are reported as the first of them that was named or set. Whoever sets
+/// `foreign_key_checks` is told `autocommit`, and who sets `last_insert_id`, or on some servers a variable of
+/// a storage engine, the connection's `last_gtid`, which may be an old one (seen with 11.4.5 and 11.8.9).
 const OF_MARIADB: &str = "autocommit,last_gtid,collation_connection,collation_database,collation_server,*";
 
 /// Families without a session variable, for servers that do not tell the scopes.
@@ -68,9 +71,10 @@ const GLOBAL_PREFIXES: [&str; 14] = [
     "ssl_",
 ];
 
-/// Variables that a login, and not the server's configuration, gives their values, that change what statements mean, or whose
-/// `DEFAULT` is not what they have by default: `SET foreign_key_checks = DEFAULT` switches them off on MySQL 9.7.
-/// In the order in which they are to be set: a character set sets a collation. The last two say how long a client may stall.
+/// Variables that a login, and not the server's configuration, gives their values, that change what
+/// statements mean, or whose `DEFAULT` is not what they have by default: `SET foreign_key_checks = DEFAULT`
+/// switches them off on MySQL 9.7. In the order in which they are to be set: a character set sets a
+/// collation. The last two say how long a client may stall.
 const BASELINE: [&str; 14] = [
     "character_set_client",
     "character_set_connection",
@@ -180,7 +184,8 @@ impl Arming {
         Ok(baseline(rows))
     }
 
-    /// Where the account or the server does not allow the comparison with global values: the variables of [`BASELINE`] alone.
+    /// Where the account or the server does not allow the comparison with global values: the variables of
+    /// [`BASELINE`] alone.
     async fn plain_baseline(
         &self,
         exchange: &mut Exchange<'_>,
@@ -201,8 +206,8 @@ impl Arming {
         &self.tracked.trackers
     }
 
-    /// What makes a connection as it was after [`first`](Self::first), once a COM_RESET_CONNECTION has set every variable to
-    /// its global value.
+    /// What makes a connection as it was after [`first`](Self::first), once a COM_RESET_CONNECTION has set
+    /// every variable to its global value.
     pub(super) fn again(&self, capabilities: Capabilities, baseline: &Baseline) -> Vec<Vec<u8>> {
         let mut commands = vec![query(capabilities, &self.tracked.trackers)];
         commands.extend(self.config.pool.init.iter().map(|sql| query(capabilities, sql)));
@@ -225,8 +230,8 @@ fn trackers(list: &str, mariadb: bool) -> String {
     )
 }
 
-/// Asks for the variables of [`BASELINE`], and for those whose value is not the global one: `init_connect`, `pool.init` or
-/// CLIENT_INTERACTIVE have set them.
+/// Asks for the variables of [`BASELINE`], and for those whose value is not the global one: `init_connect`,
+/// `pool.init` or CLIENT_INTERACTIVE have set them.
 fn baseline_query(mariadb: bool) -> String {
     let mut names: Vec<String> = BASELINE.iter().map(|name| format!("'{name}'")).collect();
     if mariadb {

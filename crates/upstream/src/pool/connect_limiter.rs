@@ -1,8 +1,9 @@
 //! How many connections to one server are opened at the same time, by all workers together.
 //!
-//! When a server comes back, or becomes the primary, everybody who has waited wants a connection at once. Few of them are needed
-//! for long: who has to wait for a turn usually finds one that another has opened and given back. It is no limit of
-//! connections, and nobody fails because of it: who has waited for [`PATIENCE`] goes on without.
+//! When a server comes back, or becomes the primary, everybody who has waited wants a connection at once. Few
+//! of them are needed for long: who has to wait for a turn usually finds one that another has opened and
+//! given back. It is no limit of connections, and nobody fails because of it: who has waited for [`PATIENCE`]
+//! goes on without.
 
 use std::time::Duration;
 

@@ -39,7 +39,8 @@ pub struct Key {
 pub struct Credential {
     /// User name.
     pub user: Arc<str>,
-    /// Tells accounts apart that have one name, each for clients of other hosts; 0 where there is one of that name.
+    /// Tells accounts apart that have one name, each for clients of other hosts; 0 where there is one of that
+    /// name.
     pub account: u64,
     /// What proves it.
     pub secret: CredentialSecret,
@@ -74,8 +75,8 @@ pub struct Opened {
     pub version: Vec<u8>,
     /// Of the login's OK packet.
     pub status: StatusFlags,
-    /// What variables have on it before any session has used it, where that need not be their DEFAULT. Connections whose
-    /// values are equal share one, as a rule.
+    /// What variables have on it before any session has used it, where that need not be their DEFAULT.
+    /// Connections whose values are equal share one, as a rule.
     pub baseline: Rc<Baseline>,
     /// The commands that switch the trackers on, and those of `pool.init`.
     pub(super) arming: arming::Arming,
@@ -95,8 +96,8 @@ impl Opened {
     }
 }
 
-/// A connection to a server, leased to a session. Dropping it closes it and frees its permit; to be used again it must be
-/// [given back](super::Pool::give_back), with nothing left to read.
+/// A connection to a server, leased to a session. Dropping it closes it and frees its permit; to be used
+/// again it must be [given back](super::Pool::give_back), with nothing left to read.
 ///
 /// One allocation for as long as the connection lives: from hand to hand goes a pointer.
 pub struct Connection<S>(pub(super) Box<Parts<S>>);
@@ -192,8 +193,9 @@ impl<S> Deref for Parts<S> {
 }
 
 impl<S> Connection<S> {
-    /// COM_RESET_CONNECTION, and everything as it was when it was opened: trackers on, `pool.init` run, the baseline's values
-    /// set. What the owner keeps in [`state`](Parts::state) is its own business. After an error the connection is of no use.
+    /// COM_RESET_CONNECTION, and everything as it was when it was opened: trackers on, `pool.init` run, the
+    /// baseline's values set. What the owner keeps in [`state`](Parts::state) is its own business. After an
+    /// error the connection is of no use.
     ///
     /// # Errors
     /// In words for a person.
@@ -201,8 +203,8 @@ impl<S> Connection<S> {
         self.restore(&[vec![Command::RESET_CONNECTION.0]], limit).await
     }
 
-    /// [`reset`](Self::reset) without the COM_RESET_CONNECTION (or COM_CHANGE_USER), which the caller has sent and whose answer
-    /// it has read.
+    /// [`reset`](Self::reset) without the COM_RESET_CONNECTION (or COM_CHANGE_USER), which the caller has
+    /// sent and whose answer it has read.
     ///
     /// # Errors
     /// In words for a person.
@@ -266,7 +268,8 @@ impl<S> Idle<S> {
         self.life.permit.take()
     }
 
-    /// A server counts connections that end without COM_QUIT as aborted. One attempt: a socket without room is not waited for.
+    /// A server counts connections that end without COM_QUIT as aborted. One attempt: a socket without room
+    /// is not waited for.
     fn say_quit(&mut self) {
         let quit = [1, 0, 0, 0, Command::QUIT.0];
         debug_assert_eq!(quit.len(), PacketHeader::LEN + 1);
@@ -387,7 +390,8 @@ pub(crate) fn is_mariadb(version: &[u8]) -> bool {
             .any(|word| word.eq_ignore_ascii_case(b"mariadb"))
 }
 
-/// Up to a tenth less than `max_age`, by the connection's number: those that were opened together do not end together.
+/// Up to a tenth less than `max_age`, by the connection's number: those that were opened together do not end
+/// together.
 pub(super) fn lifetime(max_age: Duration, thread_id: u32) -> Duration {
     const PARTS: u32 = 1000;
     max_age - max_age / PARTS * (thread_id % (PARTS / 10 + 1))

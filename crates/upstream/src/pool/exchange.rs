@@ -1,4 +1,5 @@
-//! Commands and their answers on a connection that nobody else uses at the moment. Not for the path of queries.
+//! Commands and their answers on a connection that nobody else uses at the moment. Not for the path of
+//! queries.
 
 use mysql_wire::{
     Capabilities, Command, EofPacket, ErrPacket, OkPacket, StatusFlags, WireError, write_packet,
@@ -183,7 +184,8 @@ fn row(packet: &[u8]) -> Result<Row, ExchangeError> {
     Ok(row)
 }
 
-/// A length-encoded integer of up to three bytes, all that fits the packets accepted here; `Some(None)` is NULL.
+/// A length-encoded integer of up to three bytes, all that fits the packets accepted here; `Some(None)` is
+/// NULL.
 fn length(bytes: &mut &[u8]) -> Option<Option<usize>> {
     let (&first, mut rest) = bytes.split_first()?;
     let more = match first {

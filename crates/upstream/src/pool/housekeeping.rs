@@ -19,10 +19,9 @@ use crate::server::{Availability, Server, ServerId, now};
 const TICK: Duration = Duration::from_millis(100);
 
 impl<S: Travel + 'static> Pool<S> {
-    /// Keeps the pool in order until the future is dropped: closes what is too old, broken or of no use any more, gives up
-    /// connections for those who wait on other workers, tells those who have waited for too long, and opens `pool.min_idle`.
-    /// To be run where
-    /// [`spawn_local`](tokio::task::spawn_local) works.
+    /// Keeps the pool in order until the future is dropped: closes what is too old, broken or of no use any
+    /// more, gives up connections for those who wait on other workers, tells those who have waited for too
+    /// long, and opens `pool.min_idle`. To be run where [`spawn_local`](tokio::task::spawn_local) works.
     pub async fn run(self: Rc<Self>) {
         let mut tick = tokio::time::interval(TICK);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -141,7 +140,8 @@ impl<S: Travel + 'static> Pool<S> {
         }
     }
 
-    /// Gives an idle connection to `server`, or its permit, to one who waits; false where nobody does, or has no use for any.
+    /// Gives an idle connection to `server`, or its permit, to one who waits; false where nobody does, or has
+    /// no use for any.
     fn give_up_one(&self, server: &Arc<Server>, now: std::time::Instant) -> bool {
         let is_wanted_elsewhere = self.is_wanted_elsewhere(server);
         if server.wait_queue.is_empty() && !is_wanted_elsewhere {
@@ -241,8 +241,8 @@ impl<S: Travel + 'static> Pool<S> {
     }
 }
 
-/// Whether the same login would fail again: with a password that was changed, say. Servers lock accounts of which that
-/// happens too often, so it is left to the next session to try.
+/// Whether the same login would fail again: with a password that was changed, say. Servers lock accounts of
+/// which that happens too often, so it is left to the next session to try.
 fn speaks_against_account(error: &LeaseError) -> bool {
     match error {
         LeaseError::Refused { packet, .. } => !NO_VERDICTS.contains(&packet.code),

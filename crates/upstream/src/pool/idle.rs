@@ -12,8 +12,8 @@ use super::connection::{Baseline, Credential, Idle, Key, Opened};
 use super::metrics::{Closed, Member, Series};
 use crate::server::{Server, now};
 
-/// The cost of a connection that would do but for its login, which is too old for who asks: it is closed, and its permit is that of a
-/// new one.
+/// The cost of a connection that would do but for its login, which is too old for who asks: it is closed, and
+/// its permit is that of a new one.
 pub const OUTDATED: u32 = u32::MAX - 1;
 
 /// How many of the newest idle connections are looked at for the one that costs least.
@@ -61,7 +61,8 @@ impl<S> IdleConnections<S> {
         &self.series
     }
 
-    /// Of the newest ones the one that costs least, the newest of equals; or the oldest. None that costs [`OUTDATED`] or more.
+    /// Of the newest ones the one that costs least, the newest of equals; or the oldest. None that costs
+    /// [`OUTDATED`] or more.
     pub(super) fn take(
         &mut self,
         key: &Rc<Key>,
@@ -121,7 +122,8 @@ impl<S> IdleConnections<S> {
         Some(of_key.idle.remove(0))
     }
 
-    /// The keys there are connections of, those first of which nobody has used one for longest, and since when.
+    /// The keys there are connections of, those first of which nobody has used one for longest, and since
+    /// when.
     pub(super) fn oldest(&self) -> Vec<(Instant, Rc<Key>)> {
         let idle = self
             .by_key

@@ -170,8 +170,8 @@ impl Pools {
         }
     }
 
-    /// Looks at the sizes of all servers, where the last look is long enough ago: one worker does it for all. `is_on`: they are to have
-    /// sizes. Gives the servers of which more connections may be of use now.
+    /// Looks at the sizes of all servers, where the last look is long enough ago: one worker does it for all.
+    /// `is_on`: they are to have sizes. Gives the servers of which more connections may be of use now.
     pub(super) fn look_at_sizes(&self, is_on: bool, now: Instant) -> Vec<Arc<Server>> {
         let Ok(mut sizes) = self.sizes.try_lock() else {
             return Vec::new();
@@ -332,8 +332,8 @@ impl Series {
         }
     }
 
-    /// What was leased before the last look, and is out still, is held from here on. `unused`: idle connections that nobody has used
-    /// since then.
+    /// What was leased before the last look, and is out still, is held from here on. `unused`: idle
+    /// connections that nobody has used since then.
     pub(super) fn look(&self, unused: usize) {
         self.unused.set(i64::try_from(unused).unwrap_or(i64::MAX));
         let look = self.looks.get() + 1;

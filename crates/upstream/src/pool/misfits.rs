@@ -1,8 +1,10 @@
-//! Accounts that a server has in a form for which the gateway's secret is of no use: another plugin than the hash is for, or one that is not
-//! known here. Nothing but an answer that is wrong ends such a login in order, and servers count those, to lock the account or this host out.
-//! So it is tried again after a while, and then after longer and longer ones.
+//! Accounts that a server has in a form for which the gateway's secret is of no use: another plugin than the
+//! hash is for, or one that is not known here. Nothing but an answer that is wrong ends such a login in
+//! order, and servers count those, to lock the account or this host out. So it is tried again after a while,
+//! and then after longer and longer ones.
 //!
-//! Replicas that refuse an account are left alone in the same way by those whose reads others take ([`Pool::is_denied`]).
+//! Replicas that refuse an account are left alone in the same way by those whose reads others take
+//! ([`Pool::is_denied`]).
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -47,7 +49,8 @@ impl Misfit {
 }
 
 impl Misfits {
-    /// Why this is not tried now, and for how long it is not. Where nothing is said against it, the caller tries, and nobody else does.
+    /// Why this is not tried now, and for how long it is not. Where nothing is said against it, the caller
+    /// tries, and nobody else does.
     pub(super) fn refusal(
         &self,
         credential: &Credential,
@@ -128,8 +131,8 @@ impl Misfits {
 }
 
 impl<S: Travel> Pool<S> {
-    /// Whether the server has refused this account so lately that it is not asked again. Where there is no such account that is seen from
-    /// one load.
+    /// Whether the server has refused this account so lately that it is not asked again. Where there is no
+    /// such account that is seen from one load.
     #[inline]
     #[must_use]
     pub fn is_denied(&self, server: &Server, credential: &Credential) -> bool {
@@ -137,8 +140,8 @@ impl<S: Travel> Pool<S> {
         denied.any.load(Ordering::Relaxed) && denied.holds(credential, &self.terms().config, now())
     }
 
-    /// The server has refused this account, which others let in. For how long it is not to be asked again; `None` where that has been
-    /// noted.
+    /// The server has refused this account, which others let in. For how long it is not to be asked again;
+    /// `None` where that has been noted.
     pub fn note_denied(&self, server: &Server, credential: &Credential, reason: &str) -> Option<Duration> {
         let denied = &server.wait_queue.denied;
         denied.note_once(credential, &self.terms().config, reason, now())

@@ -1,17 +1,20 @@
 //! Server connections that sessions share: one [`Pool`] a worker and cluster.
 //!
-//! Everything here is of one thread and takes no lock, but for one thing: a server's `max_connections` holds for all
-//! workers together, so that who finds a server full joins a [line](mod@wait_queue) that all workers serve.
+//! Everything here is of one thread and takes no lock, but for one thing: a server's `max_connections` holds
+//! for all workers together, so that who finds a server full joins a [line](mod@wait_queue) that all workers
+//! serve.
 //!
-//! A lease is, in this order: an idle connection of the same [`Key`], of the newest ones that whose state costs least
-//! to change (or else the oldest: [`config::Reuse`]); a new one, where the server has a permit; the permit of an idle connection of another key; a place in line.
-//! What a connection's state is and what it costs is the owner's business (`S`); that nothing is left to read, too.
+//! A lease is, in this order: an idle connection of the same [`Key`], of the newest ones that whose state
+//! costs least to change (or else the oldest: [`config::Reuse`]); a new one, where the server has a permit;
+//! the permit of an idle connection of another key; a place in line. What a connection's state is and what it
+//! costs is the owner's business (`S`); that nothing is left to read, too.
 //!
-//! A server that says itself that it is full, or has enough of one user, is taken at its word for a while ([refusals]): sessions wait
-//! for what the others give back, where the operator has set no limit or too high a one.
+//! A server that says itself that it is full, or has enough of one user, is taken at its word for a while
+//! ([refusals]): sessions wait for what the others give back, where the operator has set no limit or too high
+//! a one.
 //!
-//! A connection that is dropped is closed, whoever held it, and its permit is free for the next in line. So futures and
-//! connections can be dropped anywhere.
+//! A connection that is dropped is closed, whoever held it, and its permit is free for the next in line. So
+//! futures and connections can be dropped anywhere.
 
 mod arming;
 mod connect_limiter;
@@ -80,7 +83,8 @@ pub struct Pool<S> {
     topology: RefCell<Seen>,
 }
 
-/// What a configuration asks of connections. Its number is in each of them, so that those opened on other terms are told apart.
+/// What a configuration asks of connections. Its number is in each of them, so that those opened on other
+/// terms are told apart.
 struct Terms {
     config: Arc<config::Cluster>,
     /// See [`Cluster::config_number`].
@@ -135,8 +139,8 @@ impl<S: Travel> Pool<S> {
         &self.cluster
     }
 
-    /// Its cluster's configuration as it is now, without a count that all workers share: for the path of queries. Whoever holds it
-    /// keeps the pool from seeing a newer one.
+    /// Its cluster's configuration as it is now, without a count that all workers share: for the path of
+    /// queries. Whoever holds it keeps the pool from seeing a newer one.
     #[inline]
     pub fn config(&self) -> Ref<'_, config::Cluster> {
         Ref::map(self.terms(), |terms| &*terms.config)
@@ -189,14 +193,15 @@ impl<S: Travel> Pool<S> {
         self.waiting.get()
     }
 
-    /// A connection to `server` for `key`. `credential` is for a new one; `cost` says what one
-    /// that others have used would cost to use, 0 being the best and `u32::MAX` none that will do, [`OUTDATED`] none that is to be kept. `waits`: in line for `queue_timeout`
-    /// where the server is full, by the operator's limit or its own; else that is an error at once. Dropping the future gives everything back.
+    /// A connection to `server` for `key`. `credential` is for a new one; `cost` says what one that others
+    /// have used would cost to use, 0 being the best and `u32::MAX` none that will do, [`OUTDATED`] none that
+    /// is to be kept. `waits`: in line for `queue_timeout` where the server is full, by the operator's limit
+    /// or its own; else that is an error at once. Dropping the future gives everything back.
     ///
     /// # Errors
-    /// See [`LeaseError`]; nothing has been sent for the session then. Where the server says itself that it is full
-    /// ([`LeaseError::is_full`]) and no connection of ours is there that could come free, the first to hear it is told at once:
-    /// another server may have room, and to ask again is to wait in line.
+    /// See [`LeaseError`]; nothing has been sent for the session then. Where the server says itself that it
+    /// is full ([`LeaseError::is_full`]) and no connection of ours is there that could come free, the first
+    /// to hear it is told at once: another server may have room, and to ask again is to wait in line.
     pub async fn lease(
         &self,
         server: &Arc<Server>,
@@ -225,8 +230,9 @@ impl<S: Travel> Pool<S> {
         }
     }
 
-    /// A connection to `server` for `key` that is there and needs nothing done; `cost` is as for [`lease`](Self::lease). `None`
-    /// where one would have to be waited for, opened or tried first: then ask for a lease.
+    /// A connection to `server` for `key` that is there and needs nothing done; `cost` is as for
+    /// [`lease`](Self::lease). `None` where one would have to be waited for, opened or tried first: then ask
+    /// for a lease.
     pub fn lease_at_once(
         &self,
         server: &Arc<Server>,
@@ -257,13 +263,15 @@ impl<S: Travel> Pool<S> {
         Some(begin(idle, now))
     }
 
-    /// The idle connection to `server` that has most of what `count` counts, whatever its key. `None` where there is none that has any.
+    /// The idle connection to `server` that has most of what `count` counts, whatever its key. `None` where
+    /// there is none that has any.
     pub fn take_idle(&self, server: &Arc<Server>, count: impl Fn(&S) -> usize) -> Option<Connection<S>> {
         let idle = self.with_idle(server, |idle_connections| idle_connections.take_most(count))?;
         Some(begin(idle, now()))
     }
 
-    /// A connection and the time now, or else the permit for a new one. `since` is when the session first got in line.
+    /// A connection and the time now, or else the permit for a new one. `since` is when the session first got
+    /// in line.
     async fn wait_for(
         &self,
         server: &Arc<Server>,
@@ -331,8 +339,8 @@ impl<S: Travel> Pool<S> {
         Permit::take(&self.cluster, server).ok_or(error)
     }
 
-    /// Takes a connection back, with nothing left to read and nothing under way on it, for the next who needs it. It is closed
-    /// where nobody should.
+    /// Takes a connection back, with nothing left to read and nothing under way on it, for the next who needs
+    /// it. It is closed where nobody should.
     pub fn give_back(&self, connection: Connection<S>) {
         let now = now();
         let mut idle = connection.into_idle();
@@ -401,7 +409,8 @@ impl<S: Travel> Pool<S> {
         Ok(idle)
     }
 
-    /// A new connection, where many are being opened after some of them; or one that has come free in the meantime.
+    /// A new connection, where many are being opened after some of them; or one that has come free in the
+    /// meantime.
     async fn open_in_turn(
         &self,
         server: &Arc<Server>,
@@ -552,8 +561,8 @@ impl<S: Travel> Pool<S> {
         }
     }
 
-    /// Whether sessions that want a connection of their own, for which there is a line for the whole cluster, wait for a permit
-    /// on this server among others.
+    /// Whether sessions that want a connection of their own, for which there is a line for the whole cluster,
+    /// wait for a permit on this server among others.
     fn is_wanted_elsewhere(&self, server: &Server) -> bool {
         !self.cluster.queue().is_empty() && server.max_connections() > 0 && server.weight() > 0
     }

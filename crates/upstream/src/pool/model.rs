@@ -1,7 +1,7 @@
 //! Workers that share a full server, in time of their own: what becomes of their shares under random loads.
 //!
-//! Each session thinks, waits for a connection, uses it and gives it back, as [`Pool`](super::Pool) has it done: the [`WaitQueue`] is the
-//! real one.
+//! Each session thinks, waits for a connection, uses it and gives it back, as [`Pool`](super::Pool) has it
+//! done: the [`WaitQueue`] is the real one.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};

@@ -1,4 +1,5 @@
-//! Opening a connection: connect, greeting, TLS, login, trackers on, `pool.init`, and a look at what it is like then.
+//! Opening a connection: connect, greeting, TLS, login, trackers on, `pool.init`, and a look at what it is
+//! like then.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -22,7 +23,8 @@ use crate::login::{self, LoggedIn, LoginError, Terms, Tls};
 use crate::server::{Server, now};
 use crate::sharing;
 
-/// What clients ask for that is not passed on: a session in the sandbox mode for expired passwords is of no use to the next.
+/// What clients ask for that is not passed on: a session in the sandbox mode for expired passwords is of no
+/// use to the next.
 const WITHHELD: Capabilities = Capabilities::CAN_HANDLE_EXPIRED_PASSWORDS;
 
 /// As everywhere; servers do not expect more.
@@ -53,7 +55,8 @@ enum Failure {
 }
 
 impl Opening<'_> {
-    /// A connection that is ready for its first session. `known` are baselines of others, to share when they are equal.
+    /// A connection that is ready for its first session. `known` are baselines of others, to share when they
+    /// are equal.
     pub(super) async fn open(
         &self,
         known: Option<&Rc<Baseline>>,
@@ -109,8 +112,9 @@ impl Opening<'_> {
         })
     }
 
-    /// Says in the log that a server refuses an account as the configuration has it: clients with the right password of the gateway
-    /// are refused, and see no more than that. Once in a while, however many there are.
+    /// Says in the log that a server refuses an account as the configuration has it: clients with the right
+    /// password of the gateway are refused, and see no more than that. Once in a while, however many there
+    /// are.
     fn tell_of_refusal(&self, packet: &ErrPacket) {
         let is_configured = self.credential.account == 0;
         if !is_configured || !ACCESS_DENIED.contains(&packet.code) {

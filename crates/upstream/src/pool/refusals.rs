@@ -1,8 +1,9 @@
-//! What a server has said itself of how many connections it takes, by refusing one: of all together ([`Ceiling`]), or of one
-//! user ([`FullUsers`]). Its limits may be lower than the operator's, and others share them.
+//! What a server has said itself of how many connections it takes, by refusing one: of all together
+//! ([`Ceiling`]), or of one user ([`FullUsers`]). Its limits may be lower than the operator's, and others
+//! share them.
 //!
-//! A refusal is believed for a while. Then one more may try, and after each that is let in two more: a server that has room again
-//! fills quickly, and one that has none is not stormed by everybody who waits.
+//! A refusal is believed for a while. Then one more may try, and after each that is let in two more: a server
+//! that has room again fills quickly, and one that has none is not stormed by everybody who waits.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -41,7 +42,8 @@ impl Ceiling {
         bound > 0 && sessions >= bound - 1
     }
 
-    /// The server has let one in, and there are so many of ours now. True where more may try; then the caller serves the line.
+    /// The server has let one in, and there are so many of ours now. True where more may try; then the caller
+    /// serves the line.
     pub(crate) fn raise(&self, sessions: u32, now: Instant) -> bool {
         if !self.is_reached(sessions) {
             return false;
@@ -55,8 +57,8 @@ impl Ceiling {
         may
     }
 
-    /// Where a refusal is long ago: one more than `sessions` may try if somebody wants to, else it is forgotten. True where one
-    /// may; then the caller serves the line.
+    /// Where a refusal is long ago: one more than `sessions` may try if somebody wants to, else it is
+    /// forgotten. True where one may; then the caller serves the line.
     pub(crate) fn lift(&self, sessions: u32, is_wanted: bool, now: Instant) -> bool {
         if self.bound.load(Ordering::SeqCst) == 0 {
             return false;
@@ -85,8 +87,8 @@ impl Ceiling {
     }
 }
 
-/// How soon one more of a user may try, from the last one on. Those of one user are few, and leave without our knowing when others
-/// use the account, too; and a server notices a little late that one has gone.
+/// How soon one more of a user may try, from the last one on. Those of one user are few, and leave without
+/// our knowing when others use the account, too; and a server notices a little late that one has gone.
 const RETRY_AFTER: Duration = Duration::from_millis(100);
 
 /// Users of whom a server takes no more connections at the moment.

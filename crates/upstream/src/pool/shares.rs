@@ -1,12 +1,15 @@
 //! How many of the connections to a full server each worker has, and when one of them goes to another worker.
 //!
-//! A worker's share is what it happens to have opened. A live connection costs little to move, but what moves all the time serves
-//! nobody better: sessions of all workers wait under load, now these for a little longer, now those. So shares change
-//! - at once, where a worker has none and its sessions wait: with fewer connections than workers those go round;
+//! A worker's share is what it happens to have opened. A live connection costs little to move, but what moves
+//! all the time serves nobody better: sessions of all workers wait under load, now these for a little longer,
+//! now those. So shares change
+//! - at once, where a worker has none and its sessions wait: with fewer connections than workers those go
+//!   round;
 //! - slowly, where sessions of one worker usually wait more than twice as long as those of another;
 //! - where a worker has one that nobody there has used for a while.
 //!
-//! The last one of a worker that uses it stays, unless somebody without any has waited much longer than those who are there.
+//! The last one of a worker that uses it stays, unless somebody without any has waited much longer than those
+//! who are there.
 
 use std::time::{Duration, Instant};
 
@@ -21,7 +24,8 @@ const TELLING: Duration = Duration::from_millis(2);
 /// Time between two changes of shares, for waits to show what the one before has done.
 const SETTLES: Duration = Duration::from_millis(10);
 
-/// A wait so much longer than three times the usual one is looked at by itself: where all that a worker has is held for long.
+/// A wait so much longer than three times the usual one is looked at by itself: where all that a worker has
+/// is held for long.
 const LONG: Duration = Duration::from_millis(20);
 
 /// The usual wait moves by this part towards each new one.
@@ -95,7 +99,8 @@ impl Shares {
         others.filter(|share| share.waiting > 0).count()
     }
 
-    /// Whether the offered connection goes to the worker `to`, whose first session that can use it has waited for `waited`.
+    /// Whether the offered connection goes to the worker `to`, whose first session that can use it has waited
+    /// for `waited`.
     pub(super) fn may_go(&self, offer: Offer, to: u64, waited: Duration, now: Instant) -> bool {
         let (from, to) = (self.get(offer.from), self.get(to));
         let near = offer.near.unwrap_or_default();
@@ -154,8 +159,8 @@ impl Shares {
 }
 
 impl Share {
-    /// Whether sessions usually wait much longer than those of `other`, and still do with one connection more here and one less there:
-    /// a wait goes with the connections.
+    /// Whether sessions usually wait much longer than those of `other`, and still do with one connection more
+    /// here and one less there: a wait goes with the connections.
     fn lacks_what_has(&self, other: &Self) -> bool {
         let (here, there) = (f64::from(self.connections), f64::from(other.connections));
         self.wait > TELLING.as_secs_f64() + 2.0 * other.wait

@@ -1,11 +1,13 @@
 //! How many connections to a server are of use: a size that a pool finds by itself.
 //!
-//! A server that has more statements at a time than it has cores and disks for answers none of them sooner, and statements that wait in our
-//! line for one of a few connections go together. So a pool opens connections only while they bring something. Its size counts what is
-//! in use for a short time; what a transaction or a long statement holds, and what lies idle for other accounts, comes on top. It grows
-//! - at once, twice as much each time, where connections are held and none has come free for a while ([`Stall`]);
-//! - in a trial, while more statements are answered with more connections ([`Climb`]); it shrinks in a trial where as many are answered with
-//!   fewer.
+//! A server that has more statements at a time than it has cores and disks for answers none of them sooner,
+//! and statements that wait in our line for one of a few connections go together. So a pool opens connections
+//! only while they bring something. Its size counts what is in use for a short time; what a transaction or a
+//! long statement holds, and what lies idle for other accounts, comes on top. It grows
+//! - at once, twice as much each time, where connections are held and none has come free for a while
+//!   ([`Stall`]);
+//! - in a trial, while more statements are answered with more connections ([`Climb`]); it shrinks in a trial
+//!   where as many are answered with fewer.
 //!
 //! `max_connections` of the server, and what it says of its own limits, hold all the same.
 
@@ -135,8 +137,8 @@ impl Stall {
         self.moved = Some(now);
     }
 
-    /// Looks at a line whose first has waited since `since`, and in which so many wait that have a use for a new connection. True where
-    /// the size has grown: then the caller serves the line.
+    /// Looks at a line whose first has waited since `since`, and in which so many wait that have a use for a
+    /// new connection. True where the size has grown: then the caller serves the line.
     pub(super) fn look(
         &mut self,
         since: Instant,
@@ -207,8 +209,8 @@ impl Look {
     }
 }
 
-/// Trials with the size of one server after the other. What counts is how many statements all servers of the cluster answer together: one
-/// that is given more connections may only take from the others.
+/// Trials with the size of one server after the other. What counts is how many statements all servers of the
+/// cluster answer together: one that is given more connections may only take from the others.
 #[derive(Debug, Default)]
 pub(super) struct Climb {
     climbers: Vec<Climber>,
@@ -417,8 +419,8 @@ mod tests {
 
     const LOOK: Duration = Duration::from_millis(100);
 
-    /// A server that answers `rate` statements of a look on each connection, and `most` of them at the most; beyond `knee` connections
-    /// each one costs a hundredth of that.
+    /// A server that answers `rate` statements of a look on each connection, and `most` of them at the most;
+    /// beyond `knee` connections each one costs a hundredth of that.
     struct Model {
         rate: f64,
         most: f64,
@@ -434,7 +436,8 @@ mod tests {
         }
     }
 
-    /// Runs so many looks at servers of their own and gives the sizes, and how much they have changed in the last half.
+    /// Runs so many looks at servers of their own and gives the sizes, and how much they have changed in the
+    /// last half.
     fn run(models: &[Model], looks: u32) -> (Vec<u32>, u32) {
         let start = Instant::now();
         let (mut climb, mut changed) = (Climb::default(), 0);

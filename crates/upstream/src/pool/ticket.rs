@@ -67,7 +67,8 @@ impl<'p, S: Travel> Ticket<'p, S> {
         Ok(ticket)
     }
 
-    /// What the wait has brought, and when. It takes no timer: the pool looks after those in line, see [`Pool::run`].
+    /// What the wait has brought, and when. It takes no timer: the pool looks after those in line, see
+    /// [`Pool::run`].
     pub(super) async fn wait(&mut self) -> Result<(Found<S>, Instant), LeaseError> {
         let grant = (&mut self.answer).await;
         let now = now();

@@ -1,5 +1,5 @@
-//! A live connection on its way from one worker to another: its socket goes over from runtime to runtime, and what else it has is
-//! packed into what is not of one thread.
+//! A live connection on its way from one worker to another: its socket goes over from runtime to runtime, and
+//! what else it has is packed into what is not of one thread.
 //!
 //! Only one between two exchanges goes: nothing is due from the server, and nothing of it is unread.
 
@@ -110,7 +110,8 @@ impl Packed {
 }
 
 impl<S: Travel> Pool<S> {
-    /// Who in line is next for a connection with `key` that nobody has used for so long. `may_end`: be it for its permit.
+    /// Who in line is next for a connection with `key` that nobody has used for so long. `may_end`: be it for
+    /// its permit.
     pub(super) fn next_for(
         &self,
         server: &Arc<Server>,
@@ -130,7 +131,8 @@ impl<S: Travel> Pool<S> {
         server.wait_queue.next_for(free, now)
     }
 
-    /// Gives a connection, or its permit, to one who has waited. It comes back from one who has left at this moment.
+    /// Gives a connection, or its permit, to one who has waited. It comes back from one who has left at this
+    /// moment.
     pub(super) fn deliver(&self, turn: Turn, idle: Idle<S>, now: Instant) -> Option<Idle<S>> {
         match turn.how {
             How::Stays => {
@@ -165,7 +167,8 @@ impl<S: Travel> Pool<S> {
         Permit::take(&self.cluster, server)
     }
 
-    /// Gives a connection to one who has waited on another worker. It comes back from one who has left at this moment.
+    /// Gives a connection to one who has waited on another worker. It comes back from one who has left at
+    /// this moment.
     fn send(&self, turn: Turn, mut idle: Idle<S>, now: Instant) -> Option<Idle<S>> {
         // It counts there already.
         idle.life.share_of = turn.pool;

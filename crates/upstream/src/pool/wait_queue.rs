@@ -1,13 +1,15 @@
 //! The line of those who wait for a connection to one server that is full: one line for all workers.
 //!
-//! A connection belongs to its worker, since its socket does; a permit does not. So what comes free on a worker can go on
-//! as a connection to a session there that uses the same [`Key`], at no cost; alive to such a session of another worker, at some
-//! cost; or as a permit to anybody, at the cost of a close and a login. Strictly first come, first served would pay these costs all the time
-//! where several workers share a full server. Here the first one in line gets every permit that comes free; a *connection* stays with those who
-//! can use it as it is while they do not wait much less than the others: see [`WaitQueue::next_for`], and [`Shares`].
+//! A connection belongs to its worker, since its socket does; a permit does not. So what comes free on a
+//! worker can go on as a connection to a session there that uses the same [`Key`], at no cost; alive to such
+//! a session of another worker, at some cost; or as a permit to anybody, at the cost of a close and a login.
+//! Strictly first come, first served would pay these costs all the time where several workers share a full
+//! server. Here the first one in line gets every permit that comes free; a *connection* stays with those who
+//! can use it as it is while they do not wait much less than the others: see [`WaitQueue::next_for`], and
+//! [`Shares`].
 //!
-//! Who waits because the server takes no more connections of its user ([`Wish::confined`]) has no use for a permit, but for a connection
-//! of that user, or the permit of one; and does not hold up the others.
+//! Who waits because the server takes no more connections of its user ([`Wish::confined`]) has no use for a
+//! permit, but for a connection of that user, or the permit of one; and does not hold up the others.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -25,8 +27,8 @@ use super::size::{Size, Stall};
 use super::travel::Parcel;
 use crate::permit::Permit;
 
-/// How long one waits before other workers give up their connections for it. A connection of its own worker usually
-/// comes back sooner than a new one can be made.
+/// How long one waits before other workers give up their connections for it. A connection of its own worker
+/// usually comes back sooner than a new one can be made.
 pub(crate) const PATIENCE: Duration = Duration::from_millis(5);
 
 /// So often they are asked again for one who still waits.
@@ -53,8 +55,8 @@ pub(crate) enum Grant {
 /// Those who wait for one server.
 #[derive(Debug, Default)]
 pub(crate) struct WaitQueue {
-    /// Its length. Sequentially consistent, together with the permits taken: whoever frees a permit sees the line, or whoever
-    /// has just joined it sees the permit.
+    /// Its length. Sequentially consistent, together with the permits taken: whoever frees a permit sees the
+    /// line, or whoever has just joined it sees the permit.
     waiting: AtomicUsize,
     /// Those of them who have a use for a permit. Sequentially consistent likewise.
     seekers: AtomicUsize,
@@ -294,8 +296,8 @@ impl WaitQueue {
         self.seekers.load(Ordering::SeqCst) > 0
     }
 
-    /// Joins the line, unless `max` are in it. After joining the caller must serve the line once: a permit may have become
-    /// free in between. Who joins must [leave](Self::leave).
+    /// Joins the line, unless `max` are in it. After joining the caller must serve the line once: a permit
+    /// may have become free in between. Who joins must [leave](Self::leave).
     pub(crate) fn join(&self, wish: Wish<'_>, max: usize) -> Option<(u64, oneshot::Receiver<Grant>)> {
         let mut waiters = self.lock();
         if waiters.all.len() >= max {
@@ -355,8 +357,8 @@ impl WaitQueue {
         found
     }
 
-    /// The server has let one of this user in who was to try: two more may. True where there are any; then the caller serves
-    /// the line.
+    /// The server has let one of this user in who was to try: two more may. True where there are any; then
+    /// the caller serves the line.
     pub(crate) fn let_try(&self, user: &str) -> bool {
         let mut waiters = self.lock();
         let next: Vec<usize> = waiters.confined(user).take(2).collect();
@@ -375,7 +377,8 @@ impl WaitQueue {
         }
     }
 
-    /// Gives a permit to the first in line who is still there and has a use for it; back when there is nobody.
+    /// Gives a permit to the first in line who is still there and has a use for it; back when there is
+    /// nobody.
     pub(crate) fn give(&self, mut permit: Permit) -> Result<(), Permit> {
         loop {
             // Not sent under the lock: a permit that nobody takes is dropped, and that serves this line.
@@ -392,9 +395,10 @@ impl WaitQueue {
 
     /// Who is next for a connection that has come free; takes it out of the line.
     ///
-    /// That is the first of its worker who can use it as it is, unless [`Shares`] say that it goes to another worker, or
-    /// somebody who needs another one has waited more than twice as long and [`PATIENCE`]. Where nobody can use it as it is, its permit
-    /// is for the first of this worker, or of another one that has called.
+    /// That is the first of its worker who can use it as it is, unless [`Shares`] say that it goes to another
+    /// worker, or somebody who needs another one has waited more than twice as long and [`PATIENCE`]. Where
+    /// nobody can use it as it is, its permit is for the first of this worker, or of another one that has
+    /// called.
     pub(crate) fn next_for(&self, free: Free<'_>, now: Instant) -> Option<Turn> {
         let mut waiters = self.lock();
         waiters.shares.served_at_once(free.pool, free.at_once);

@@ -1,5 +1,5 @@
-//! Replicas that are further behind than reads may see: which they are, and when that is worth a line in the log. Pure; the time is an
-//! argument.
+//! Replicas that are further behind than reads may see: which they are, and when that is worth a line in the
+//! log. Pure; the time is an argument.
 
 use std::time::{Duration, Instant};
 

@@ -1,9 +1,10 @@
 //! Keeps a cluster that flaps from taking writes back and forth. Pure; the time is an argument.
 //!
-//! A primary that is lost or replaced is taken at once: no failover is slowed down. Only a server that has become the primary
-//! several times within a minute must last before it is believed once more, and the next time for twice as long. So a
-//! cluster that does not come to rest costs a few changes a minute, whatever its rhythm, and not one with every look. Each
-//! server counts for itself: whoever is promoted because another one keeps crashing is not made to wait for that.
+//! A primary that is lost or replaced is taken at once: no failover is slowed down. Only a server that has
+//! become the primary several times within a minute must last before it is believed once more, and the next
+//! time for twice as long. So a cluster that does not come to rest costs a few changes a minute, whatever its
+//! rhythm, and not one with every look. Each server counts for itself: whoever is promoted because another
+//! one keeps crashing is not made to wait for that.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -13,8 +14,8 @@ use crate::server::ServerId;
 /// For how long a change counts.
 const REMEMBERED: Duration = Duration::from_secs(60);
 
-/// Changes to one server within that time that are believed at once: a failover that does not succeed at the first go, or the
-/// servers of a cluster restarted one after the other.
+/// Changes to one server within that time that are believed at once: a failover that does not succeed at the
+/// first go, or the servers of a cluster restarted one after the other.
 const FREE: usize = 2;
 
 /// How often the patience doubles.
@@ -44,8 +45,9 @@ struct Waiting {
 }
 
 impl Damper {
-    /// `found` is the primary by all signs. It is taken at once where it was the primary all the time, or has seldom become it
-    /// lately; else after it has been found and nobody else for as long as `damping`, or several times that.
+    /// `found` is the primary by all signs. It is taken at once where it was the primary all the time, or has
+    /// seldom become it lately; else after it has been found and nobody else for as long as `damping`, or
+    /// several times that.
     pub(super) fn admit(
         &mut self,
         found: Option<ServerId>,
@@ -168,7 +170,8 @@ mod tests {
             for (to, at) in &changes {
                 let others = changes.iter().filter(|(other, _)| other == to);
                 let within = others.filter(|(_, other)| (*at..at + 60_000).contains(other)).count();
-                // The first of all, those that are free, and as many waits of 1, 2, 4, 8, 8 … s as go into a minute.
+                // The first of all, those that are free, and as many waits of 1, 2, 4, 8, 8 … s as go into a
+                // minute.
                 prop_assert!(within <= 1 + FREE + 11, "{within} changes in a minute: {changes:?}");
             }
             let mut admit = |ms| damper.admit(A, DAMPING, start + Duration::from_millis(ms));

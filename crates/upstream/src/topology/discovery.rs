@@ -1,13 +1,14 @@
 //! Members that nobody has configured: found because others name them, and let go when nobody does any more.
 //!
-//! A server may go by several names (its own, the one its replicas use, one from another network), so what is named is
-//! compared in three ways: by identity where it is told, as text, and by the addresses it resolves to. One that turns
-//! out to be another under a further name, once it says who it is, is let go again, and that name is not tried again for
-//! a while. Neither is a server added, nor does it stay, that is another one than those say who name it (a wrong
-//! `report_host`): it may have other data. Nor one that the operator wants left alone (`ignored`).
+//! A server may go by several names (its own, the one its replicas use, one from another network), so what is
+//! named is compared in three ways: by identity where it is told, as text, and by the addresses it resolves
+//! to. One that turns out to be another under a further name, once it says who it is, is let go again, and
+//! that name is not tried again for a while. Neither is a server added, nor does it stay, that is another one
+//! than those say who name it (a wrong `report_host`): it may have other data. Nor one that the operator
+//! wants left alone (`ignored`).
 //!
-//! Nothing is added before all servers have been looked at or have failed: until then it is not known who they are.
-//! Nobody asks DNS for members (SRV records).
+//! Nothing is added before all servers have been looked at or have failed: until then it is not known who
+//! they are. Nobody asks DNS for members (SRV records).
 
 use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, SocketAddr};
@@ -144,7 +145,8 @@ impl Discovery {
         }
     }
 
-    /// Adds those of `candidates` that are not at the address of a known server, nor at one that is to be left alone.
+    /// Adds those of `candidates` that are not at the address of a known server, nor at one that is to be
+    /// left alone.
     async fn consider(&mut self, cluster: &Arc<Cluster>, candidates: Vec<Candidate>, now: Instant) {
         let servers = cluster.servers();
         let known = together(servers.iter().cloned().map(addresses_of)).await;
@@ -289,7 +291,8 @@ fn is_stranger(known: &ServerReport, reports: &[ServerReport]) -> bool {
     meant.peek().is_some() && !meant.any(|is_it| is_it)
 }
 
-/// Whether the server at the address of `named` says that it is another one. One that cannot be asked may be the right one.
+/// Whether the server at the address of `named` says that it is another one. One that cannot be asked may be
+/// the right one.
 async fn is_another(cluster: Arc<Cluster>, named: Named) -> bool {
     let config = cluster.config();
     let (Some(identity), Some(monitor)) = (&named.identity, &config.monitor) else {
@@ -334,8 +337,8 @@ async fn addresses_of(server: Arc<Server>) -> Vec<SocketAddr> {
     )
 }
 
-/// Does all of it at the same time, since each may wait for somebody who is not there. What it comes to, in the same order; `None` only if
-/// a task panics.
+/// Does all of it at the same time, since each may wait for somebody who is not there. What it comes to, in
+/// the same order; `None` only if a task panics.
 pub(super) async fn together<T: Send + 'static>(
     tasks: impl Iterator<Item = impl Future<Output = T> + Send + 'static>,
 ) -> Vec<Option<T>> {

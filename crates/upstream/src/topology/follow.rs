@@ -135,8 +135,8 @@ impl Cluster {
         }
     }
 
-    /// Traffic has met something that does not fit the topology, such as a primary that takes no writes: all servers are
-    /// looked at at once. Costs little, however often it is called.
+    /// Traffic has met something that does not fit the topology, such as a primary that takes no writes: all
+    /// servers are looked at at once. Costs little, however often it is called.
     pub fn look_again(&self) {
         self.servers()
             .iter()

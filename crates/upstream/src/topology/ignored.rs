@@ -1,6 +1,8 @@
-//! Members that discovery leaves alone: those at an address of the option `discover_ignore`, by whatever name somebody names them.
+//! Members that discovery leaves alone: those at an address of the option `discover_ignore`, by whatever name
+//! somebody names them.
 //!
-//! A name of the option that cannot be looked up leads to where it led before; one that never could is compared as it is written.
+//! A name of the option that cannot be looked up leads to where it led before; one that never could is
+//! compared as it is written.
 
 use std::collections::HashSet;
 use std::net::SocketAddr;
@@ -72,7 +74,8 @@ impl Ignored {
         self.also.contains(address) || self.addresses.iter().any(|(ignored, _)| ignored.is_same(&place))
     }
 
-    /// Whether a member that goes by `address`, which leads to `found`, is to be left alone; then the name is remembered.
+    /// Whether a member that goes by `address`, which leads to `found`, is to be left alone; then the name is
+    /// remembered.
     pub(super) fn has(&mut self, address: &Address, found: &[SocketAddr]) -> bool {
         let leads_here = |(_, known): &(_, Vec<SocketAddr>)| found.iter().any(|found| known.contains(found));
         if self.addresses.iter().any(leads_here) {

@@ -1,6 +1,8 @@
-//! What `forebay check --connect` finds out: every server is asked once what a running gateway asks it, by the accounts that it has.
+//! What `forebay check --connect` finds out: every server is asked once what a running gateway asks it, by
+//! the accounts that it has.
 //!
-//! Nothing is judged here, and nothing is changed on a server; a login that fails counts there as any other does.
+//! Nothing is judged here, and nothing is changed on a server; a login that fails counts there as any other
+//! does.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,7 +28,8 @@ use crate::sharing;
 /// How often it is looked whether every server has been seen.
 const TICK: Duration = Duration::from_millis(50);
 
-/// Time without another topology after which the picture is taken for complete: members may name further ones.
+/// Time without another topology after which the picture is taken for complete: members may name further
+/// ones.
 const QUIET: Duration = Duration::from_millis(500);
 
 /// The longest wait for such a time.
@@ -89,8 +92,9 @@ pub struct Variables {
 }
 
 impl Cluster {
-    /// Asks every server, discovered ones as well, after following the cluster until every server was seen. To be called on a cluster
-    /// of one's own, whose checks do not run. Ends within the limits of time of checks, monitor and logins.
+    /// Asks every server, discovered ones as well, after following the cluster until every server was seen.
+    /// To be called on a cluster of one's own, whose checks do not run. Ends within the limits of time of
+    /// checks, monitor and logins.
     pub async fn inspect(self: &Arc<Self>, trials: Vec<LoginTrial>) -> Vec<Inspection> {
         let mut checks = JoinSet::new();
         checks.spawn(Arc::clone(self).run_checks());

@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 
 use super::observation::Lag;
 
-/// Marks that are kept. While there are as many, none is added: the lag is then that of an older one, never too small.
+/// Marks that are kept. While there are as many, none is added: the lag is then that of an older one, never
+/// too small.
 const MARKS_MAX: usize = 64;
 
 /// What a look tells of the lag.

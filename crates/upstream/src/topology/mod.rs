@@ -1,8 +1,9 @@
 //! Following a cluster: which server is the primary, what the others are good for, and which there are.
 //!
-//! One task a server asks it what it is (`monitor`, `look`), a function without I/O makes one picture out of all the
-//! answers (`decide`), and the picture is published as a [`Topology`] whenever it differs from the one before. Sessions
-//! read it and never wait for it, but for the next one ([`Cluster::wait_for_topology_change`]).
+//! One task a server asks it what it is (`monitor`, `look`), a function without I/O makes one picture out of
+//! all the answers (`decide`), and the picture is published as a [`Topology`] whenever it differs from the
+//! one before. Sessions read it and never wait for it, but for the next one
+//! ([`Cluster::wait_for_topology_change`]).
 //!
 //! What it does not do: it promotes and repairs nothing. It finds out what others have done.
 
@@ -88,9 +89,11 @@ pub struct Member {
     pub role: Role,
     /// Why, in words for a person.
     pub reason: String,
-    /// How far its data are behind the primary's, as of its last look; of a replica that nobody can tell it of, `None`.
+    /// How far its data are behind the primary's, as of its last look; of a replica that nobody can tell it
+    /// of, `None`.
     pub lag: Option<Duration>,
-    /// Transactions that it has received and not applied, as of its last look, where it counts them; of a replica.
+    /// Transactions that it has received and not applied, as of its last look, where it counts them; of a
+    /// replica.
     pub transactions_behind: Option<u32>,
     /// It is a replica that is further behind than reads may see: `max_lag`, `max_transactions_behind`.
     pub is_too_far_behind: bool,
@@ -98,8 +101,8 @@ pub struct Member {
     pub zone: Option<Arc<str>>,
     /// `None` until it has greeted.
     pub flavor: Option<Flavor>,
-    /// Who it was at its last look, by what no two of a cluster have in common: `server_uuid` of MySQL, `server_id` of MariaDB. Of
-    /// Galera it is nothing that can be asked for.
+    /// Who it was at its last look, by what no two of a cluster have in common: `server_uuid` of MySQL,
+    /// `server_id` of MariaDB. Of Galera it is nothing that can be asked for.
     pub identity: Option<Arc<str>>,
 }
 
@@ -125,9 +128,11 @@ pub struct Topology {
     pub primary: Option<usize>,
     /// Places of all that take writes, the primary first: more than it only with `max_writers`.
     pub writers: Vec<usize>,
-    /// Grows with every change of members, roles, primary, writers or `refuse_writes`. Lags and reasons alone do not count.
+    /// Grows with every change of members, roles, primary, writers or `refuse_writes`. Lags and reasons alone
+    /// do not count.
     pub generation: u64,
-    /// Several servers take writes and nobody can tell which of them is right: none gets any. Says so to clients.
+    /// Several servers take writes and nobody can tell which of them is right: none gets any. Says so to
+    /// clients.
     pub refuse_writes: Option<String>,
 }
 
@@ -138,7 +143,8 @@ impl Topology {
         self.members.get(self.primary?)
     }
 
-    /// Where a session begins whose server is chosen by role: on the primary, or where there is none on any that can be read from.
+    /// Where a session begins whose server is chosen by role: on the primary, or where there is none on any
+    /// that can be read from.
     ///
     /// # Errors
     /// What is the matter with each server.
@@ -155,8 +161,8 @@ impl Topology {
         self.writers.iter().filter_map(|at| self.members.get(*at))
     }
 
-    /// The one that takes the writes of a session: the one that it `kept` to so far, as long as that takes any, or one by its
-    /// number.
+    /// The one that takes the writes of a session: the one that it `kept` to so far, as long as that takes
+    /// any, or one by its number.
     #[must_use]
     pub fn writer_of(&self, kept: Option<ServerId>, session: u32) -> Option<&Member> {
         if self.writers.len() < 2 {

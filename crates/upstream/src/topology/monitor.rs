@@ -22,7 +22,8 @@ const SEARCHING_INTERVAL: Duration = Duration::from_millis(100);
 /// How often the name is looked up of a server that does not answer.
 const NAME_INTERVAL: Duration = Duration::from_secs(1);
 
-/// A connection whose account lacks a right is closed after this time: what is granted is granted to connections that come later.
+/// A connection whose account lacks a right is closed after this time: what is granted is granted to
+/// connections that come later.
 const DENIED_MAX: Duration = Duration::from_secs(3);
 
 /// "You need (at least one of) the … privilege(s) for this operation."
@@ -112,7 +113,8 @@ impl Monitor {
         self.cluster.follow.note(&self.server, begun.into_std(), result);
     }
 
-    /// Asks over the connection there is; over a new one where there is none, or where it turns out to be broken.
+    /// Asks over the connection there is; over a new one where there is none, or where it turns out to be
+    /// broken.
     async fn ask(&mut self, config: &config::Cluster, account: &config::Monitor) -> Result<Finding, Blind> {
         let kept = self.connection.take();
         if let Some(mut connection) = kept.filter(|kept| !kept.is_elsewhere(&self.server)) {
@@ -156,8 +158,8 @@ impl Monitor {
         Err(Blind::new(format!("does not tell its role: {error}")))
     }
 
-    /// What sessions have seen the server execute stays known, unless it has fewer than at the last look: then it was
-    /// told to forget them (`RESET BINARY LOGS AND GTIDS`, `RESET MASTER`).
+    /// What sessions have seen the server execute stays known, unless it has fewer than at the last look:
+    /// then it was told to forget them (`RESET BINARY LOGS AND GTIDS`, `RESET MASTER`).
     fn note_applied(&mut self, finding: &Finding) {
         let flavor = self.connection.as_ref().map(|connection| connection.flavor);
         let text = finding.applied.as_deref();

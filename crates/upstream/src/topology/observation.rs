@@ -1,4 +1,5 @@
-//! What is known of one server when the roles are decided. Plain data; where it comes from is the business of `look`.
+//! What is known of one server when the roles are decided. Plain data; where it comes from is the business of
+//! `look`.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -99,7 +100,8 @@ pub(super) enum Facts {
     Galera(GaleraFacts),
 }
 
-/// Which server it is, by what no two of a cluster have in common: `server_uuid` of MySQL, `server_id` of MariaDB.
+/// Which server it is, by what no two of a cluster have in common: `server_uuid` of MySQL, `server_id` of
+/// MariaDB.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Identity(pub(super) String);
 

@@ -19,7 +19,8 @@ struct Known {
 }
 
 impl RogueWriters {
-    /// These are so now. `last_look` says when the last look began by which one of them, and the primary, were still so.
+    /// These are so now. `last_look` says when the last look began by which one of them, and the primary,
+    /// were still so.
     pub(super) fn note(
         &mut self,
         servers: &[ServerId],

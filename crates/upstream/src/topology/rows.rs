@@ -1,7 +1,7 @@
 //! A statement and its rows, as text: what a look needs of the protocol, and no more.
 //!
-//! Everything is bounded before it is kept: packets, columns, rows, bytes in all. A server that exceeds a bound has
-//! answered nothing.
+//! Everything is bounded before it is kept: packets, columns, rows, bytes in all. A server that exceeds a
+//! bound has answered nothing.
 
 use mysql_wire::{Capabilities, Command, EofPacket, ErrPacket, OkPacket};
 use net::Stream;
@@ -18,7 +18,8 @@ pub(crate) struct Bounds {
 }
 
 impl Bounds {
-    /// The most rows are lists of members; the set of executed GTIDs of an old server with many gaps can be long.
+    /// The most rows are lists of members; the set of executed GTIDs of an old server with many gaps can be
+    /// long.
     pub(super) const USUAL: Self = Self {
         rows: 4096,
         bytes: 4 << 20,
@@ -149,8 +150,8 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Runs `statement`. Has no time limit of its own. After any error but [`QueryError::Refused`] the connection cannot
-/// be used again; nor when the future is dropped.
+/// Runs `statement`. Has no time limit of its own. After any error but [`QueryError::Refused`] the connection
+/// cannot be used again; nor when the future is dropped.
 pub(super) async fn query(
     stream: &mut Stream,
     capabilities: Capabilities,

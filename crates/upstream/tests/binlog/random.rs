@@ -1,5 +1,5 @@
-//! Random SQL literals of every type: the same each time, since what must pass may not depend on luck. `FOREBAY_BINLOG_ROWS` asks
-//! for new ones, `FOREBAY_SEED` repeats a run.
+//! Random SQL literals of every type: the same each time, since what must pass may not depend on luck.
+//! `FOREBAY_BINLOG_ROWS` asks for new ones, `FOREBAY_SEED` repeats a run.
 
 /// Where those begin that are always made.
 const ALWAYS_FROM: u64 = 42;

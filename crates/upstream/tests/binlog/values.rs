@@ -1,5 +1,5 @@
-//! Random values of every type are the same in the binary log and in SELECTs. `FOREBAY_BINLOG_ROWS=900` makes as many of
-//! each column, `FOREBAY_SEED` repeats a run.
+//! Random values of every type are the same in the binary log and in SELECTs. `FOREBAY_BINLOG_ROWS=900` makes
+//! as many of each column, `FOREBAY_SEED` repeats a run.
 
 use std::collections::HashMap;
 

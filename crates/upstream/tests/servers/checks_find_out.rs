@@ -130,7 +130,8 @@ async fn what_is_wrong_is_said() {
     }
 }
 
-/// TiDB has no word for those who come over its `max-server-connections`. Who took it for dead would end the sessions that fill it.
+/// TiDB has no word for those who come over its `max-server-connections`. Who took it for dead would end the
+/// sessions that fill it.
 #[tokio::test(start_paused = true)]
 async fn a_full_tidb_is_alive_and_another_server_that_closes_is_not() {
     let [tidb, other] = [
@@ -164,7 +165,8 @@ async fn a_full_server_is_alive() {
     assert_eq!(watched.cluster.profile(), None, "it has not introduced itself");
 }
 
-/// A server keeps its last permit for accounts with rights of their own: others are refused behind the greeting.
+/// A server keeps its last permit for accounts with rights of their own: others are refused behind the
+/// greeting.
 #[tokio::test(start_paused = true)]
 async fn a_server_that_is_full_behind_its_greeting_is_alive_but_has_run_nothing() {
     let player = Player::start(Act::Full).await;

@@ -38,7 +38,8 @@ fn reason(followed: &Followed, at: usize) -> String {
     followed.cluster.topology().members[at].reason.clone()
 }
 
-/// It stops taking writes and takes them again, over and over: believed at once for some time, and then only when it lasts.
+/// It stops taking writes and takes them again, over and over: believed at once for some time, and then only
+/// when it lasts.
 #[tokio::test]
 async fn a_primary_that_flaps_is_not_believed_each_time() {
     let followed = Followed::start(Spec::new(Kind::Mariadb), config::Topology::Replication, 1).await;
@@ -122,8 +123,8 @@ async fn what_stopped_a_replica_is_told_without_what_is_nobodys_business() {
     }
 }
 
-/// Whoever made it read-only did so for as long as it ran, and it comes back before its primary, whom its configuration here calls
-/// otherwise.
+/// Whoever made it read-only did so for as long as it ran, and it comes back before its primary, whom its
+/// configuration here calls otherwise.
 #[tokio::test]
 async fn a_replica_that_is_back_before_its_primary_takes_no_writes() {
     let spec = Spec::new(Kind::Mariadb).nodes(2);
@@ -249,7 +250,8 @@ pub(crate) async fn transactions_to_apply_are_counted(followed: &Followed, prima
     until("they are applied", || behind() == Some(0)).await;
 }
 
-/// Of three Galera nodes one has lost its data, and another gives it all of its own: a real state transfer, held up half way.
+/// Of three Galera nodes one has lost its data, and another gives it all of its own: a real state transfer,
+/// held up half way.
 pub(crate) async fn a_donor_is_seen_and_obeyed(followed: &Followed, loses: usize) {
     let hold = |node: &Node| node.data_folder().with_file_name("hold_transfer");
     let others: Vec<usize> = (0..3).filter(|at| *at != loses).collect();

@@ -1,5 +1,5 @@
-//! Pools: when connections are closed, and when they are not trusted any more: age, idleness, another configuration, a server that
-//! was down.
+//! Pools: when connections are closed, and when they are not trusted any more: age, idleness, another
+//! configuration, a server that was down.
 
 use std::rc::Rc;
 use std::sync::Arc;

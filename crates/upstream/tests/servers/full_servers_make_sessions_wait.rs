@@ -130,8 +130,8 @@ async fn a_raised_limit_lets_those_in_line_in() {
     assert_eq!(second.server.sessions(), 2);
 }
 
-/// Workers as in production: threads with a runtime each, leasing, holding and giving back at random, some of them
-/// giving up while they wait. The limit holds at every moment and in the end nothing is left.
+/// Workers as in production: threads with a runtime each, leasing, holding and giving back at random, some of
+/// them giving up while they wait. The limit holds at every moment and in the end nothing is left.
 #[test]
 fn limits_hold_across_workers() {
     const WORKERS: usize = 4;

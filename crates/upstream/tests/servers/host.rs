@@ -1,5 +1,5 @@
-//! A server that lets everybody in and has an answer to everything: for pools. It runs on a thread of its own, so that
-//! workers on several threads can use it.
+//! A server that lets everybody in and has an answer to everything: for pools. It runs on a thread of its
+//! own, so that workers on several threads can use it.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

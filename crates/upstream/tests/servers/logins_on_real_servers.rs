@@ -136,7 +136,8 @@ async fn mysql() {
             ("lengthy", &long),
             ("old", "secret"),
         ] {
-            // Empties the cache of passwords, so that the first login is a full one and the second a fast one.
+            // Empties the cache of passwords, so that the first login is a full one and the second a fast
+            // one.
             sandbox.primary().sql("FLUSH PRIVILEGES").unwrap();
             for attempt in ["full", "fast"] {
                 let result = log_in(&sandbox, link, user, password).await;

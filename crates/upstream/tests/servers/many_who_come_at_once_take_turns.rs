@@ -35,8 +35,8 @@ const LOGIN_TIMEOUT: Duration = Duration::from_secs(120);
 /// For how long the gateway makes anybody wait for a turn.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Who had to wait for too long goes on: a run that took longer, on a machine that is busy with something else, shows nothing and is
-/// done again. `attempt` gives back how many have come to the server.
+/// Who had to wait for too long goes on: a run that took longer, on a machine that is busy with something
+/// else, shows nothing and is done again. `attempt` gives back how many have come to the server.
 fn until_quick(attempt: impl Fn() -> usize) {
     for _ in 0..20 {
         let begun = Instant::now();

@@ -414,7 +414,8 @@ fn a_first_statement_that_fails_is_said() {
     });
 }
 
-/// Where no limit is configured the server's own is found out: sessions wait for one another, and for nobody else.
+/// Where no limit is configured the server's own is found out: sessions wait for one another, and for nobody
+/// else.
 #[test]
 fn a_server_that_is_full_makes_sessions_wait() {
     let mut fixture = Fixture::start(Spec::new(Kind::Mariadb).option("--max-connections=10"));
@@ -470,7 +471,8 @@ fn a_server_that_is_full_makes_sessions_wait() {
     });
 }
 
-/// Who made a server full may be somebody else, who leaves without our knowing: it is tried again after a while.
+/// Who made a server full may be somebody else, who leaves without our knowing: it is tried again after a
+/// while.
 #[test]
 fn a_server_that_was_full_is_tried_again() {
     let mut fixture = Fixture::start(Spec::new(Kind::Mariadb).option("--max-connections=10"));
@@ -508,7 +510,8 @@ fn a_server_that_was_full_is_tried_again() {
     });
 }
 
-/// Idle connections of a killed server are gone, those in use are not taken back, and it all begins anew afterwards.
+/// Idle connections of a killed server are gone, those in use are not taken back, and it all begins anew
+/// afterwards.
 #[test]
 fn a_killed_server_leaves_nothing_behind() {
     for kind in [Kind::Mariadb, Kind::Mysql] {

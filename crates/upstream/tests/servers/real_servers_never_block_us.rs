@@ -1,5 +1,5 @@
-//! Real servers with `max_connect_errors` = 10: two hundred checks later they still talk to us. Loopback itself is never
-//! blocked, so connections come from 127.0.0.2, which servers take for any other host.
+//! Real servers with `max_connect_errors` = 10: two hundred checks later they still talk to us. Loopback
+//! itself is never blocked, so connections come from 127.0.0.2, which servers take for any other host.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -174,7 +174,8 @@ async fn a_check_that_logs_in_leaves_no_trace() {
     }
 }
 
-/// MySQL draws by lot, for each name, which plugin an unknown user has, and complains of one of them each time.
+/// MySQL draws by lot, for each name, which plugin an unknown user has, and complains of one of them each
+/// time.
 #[tokio::test]
 async fn mysql_s_log_does_not_fill_with_our_coming_and_going() {
     const NAMES: u8 = 32;

@@ -14,7 +14,8 @@ use crate::host;
 use crate::play::until;
 use crate::sessions_share_connections::{lease, on_a_worker, pool_of};
 
-/// Others use the server up, and leave after a while: of many who wait one tries now and then, and then all go on at once.
+/// Others use the server up, and leave after a while: of many who wait one tries now and then, and then all
+/// go on at once.
 #[test]
 fn a_server_that_is_full_is_not_stormed_by_those_who_wait() {
     const WAITING: usize = 40;
@@ -112,7 +113,8 @@ fn pass_through(config: &mut config::Cluster) {
     config.queue_timeout = Duration::from_secs(60);
 }
 
-/// A password is tried by a login that counts as any other: idle connections make room, busy ones are waited for.
+/// A password is tried by a login that counts as any other: idle connections make room, busy ones are waited
+/// for.
 #[test]
 fn passwords_are_tried_within_the_limits() {
     let host = host::start();

@@ -1,4 +1,5 @@
-//! Pools: what a lease finds, and who gets what is given back. When a pool closes connections: `connections_end`.
+//! Pools: what a lease finds, and who gets what is given back. When a pool closes connections:
+//! `connections_end`.
 
 use std::cell::Cell;
 use std::rc::Rc;

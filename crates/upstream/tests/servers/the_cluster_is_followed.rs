@@ -245,8 +245,8 @@ async fn mysql_replication_with_a_replica_that_stops() {
     a_heartbeat_tells_the_lag(&followed).await;
 }
 
-/// The newest row of a table does, in a column of ours or as `pt-heartbeat` writes it. Without a right to it the server says how far it is
-/// behind.
+/// The newest row of a table does, in a column of ours or as `pt-heartbeat` writes it. Without a right to it
+/// the server says how far it is behind.
 async fn a_heartbeat_tells_the_lag(followed: &Followed) {
     let tables = "CREATE DATABASE beat; CREATE TABLE beat.plain (ts TIMESTAMP(6) NOT NULL); \
         CREATE TABLE beat.pt (ts VARCHAR(26) NOT NULL, server_id INT UNSIGNED PRIMARY KEY); \
@@ -324,7 +324,8 @@ fn roles_that_are_written_need_no_monitor() {
     });
 }
 
-/// `report_host` and `report_port` of a replica are those of a server somewhere else, which lets the monitor in.
+/// `report_host` and `report_port` of a replica are those of a server somewhere else, which lets the monitor
+/// in.
 #[tokio::test]
 async fn a_member_is_who_it_is_said_to_be() {
     let elsewhere = Spec::new(Kind::Mariadb).option("--server-id=77");
@@ -578,7 +579,8 @@ async fn galera_through_a_failover() {
     until("another writes", || followed.primary().is_some()).await;
 
     followed.with_node(first, |node| node.restart().unwrap()).await;
-    // One of the others gives it what it has missed, and takes no writes meanwhile: it may be the one that took them.
+    // One of the others gives it what it has missed, and takes no writes meanwhile: it may be the one that
+    // took them.
     until("it is back in the cluster", || {
         followed.roles()[first] == R && followed.primary().is_some()
     })

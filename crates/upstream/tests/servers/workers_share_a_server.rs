@@ -13,8 +13,9 @@ use crate::host;
 use crate::play::{client, local, until};
 use crate::sessions_share_connections::{State, cluster_of, lease, on_a_worker};
 
-/// Workers as in production: threads with a runtime each, leasing, holding, giving back and dropping at random, for several
-/// accounts, some of them giving up while they wait. The limit holds at every moment, everybody is served, and nothing is left.
+/// Workers as in production: threads with a runtime each, leasing, holding, giving back and dropping at
+/// random, for several accounts, some of them giving up while they wait. The limit holds at every moment,
+/// everybody is served, and nothing is left.
 #[test]
 fn limits_hold_and_no_wakeup_is_lost() {
     const WORKERS: u64 = 4;
@@ -84,7 +85,8 @@ fn limits_hold_and_no_wakeup_is_lost() {
     assert_eq!(cluster.servers()[0].sessions(), 0, "every permit came back");
 }
 
-/// Workers with the same load under a full server keep their connections, and nobody waits much longer than others.
+/// Workers with the same load under a full server keep their connections, and nobody waits much longer than
+/// others.
 #[test]
 fn workers_with_the_same_load_keep_their_connections() {
     const WORKERS: usize = 2;
@@ -218,7 +220,8 @@ fn more_workers_than_connections_take_turns() {
     assert!(longest <= median * 3, "{median:?} {longest:?}");
 }
 
-/// How long each of so many sessions of a worker has waited in all for its connections. It ends with the last of the workers.
+/// How long each of so many sessions of a worker has waited in all for its connections. It ends with the last
+/// of the workers.
 async fn waits_of(
     cluster: &Arc<Cluster>,
     sessions: usize,
@@ -301,7 +304,8 @@ fn a_busy_worker_leaves_others_their_share() {
     });
 }
 
-/// Sessions with a connection of their own (mode `session`) share the limit: idle connections of pools make room.
+/// Sessions with a connection of their own (mode `session`) share the limit: idle connections of pools make
+/// room.
 #[test]
 fn a_session_without_a_pool_gets_the_permit_of_an_idle_connection() {
     let host = host::start();

@@ -53,8 +53,8 @@ pub fn add(make: &mut Maker) {
         }
         10 => make.add(Request::new("an empty packet", [])),
         11 => {
-            // Whole commands with something behind them, or with less than they need. What MariaDB finds behind the
-            // end of the shortest is chance.
+            // Whole commands with something behind them, or with less than they need. What MariaDB finds
+            // behind the end of the shortest is chance.
             let short = [Command::PROCESS_KILL, Command::FIELD_LIST];
             let whole = [
                 Command::PING,

@@ -76,8 +76,8 @@ fn pieces(make: &mut Maker) {
 /// Whatever ends a session.
 pub fn add_end(make: &mut Maker) {
     match make.dice.below(5) {
-        // Servers do not look at these numbers on compressed connections. MySQL closes the connection for them, which need not
-        // be the session's.
+        // Servers do not look at these numbers on compressed connections. MySQL closes the connection for
+        // them, which need not be the session's.
         0 if !make.compressed && !make.shared => {
             let mut request = make.query("SELECT 'numbered wrongly'");
             request.sequence = make.dice.pick(&[1, 2, 7, 255]);
@@ -105,7 +105,8 @@ pub fn add_end(make: &mut Maker) {
     make.add_command(Command::PING, b"");
 }
 
-/// Without query attributes: the gateway does not look behind them for the connection id, which it has to replace.
+/// Without query attributes: the gateway does not look behind them for the connection id, which it has to
+/// replace.
 fn kill(make: &Maker, text: &str) -> Vec<u8> {
     let attributes: &[u8] = if make.has(Capabilities::QUERY_ATTRIBUTES) {
         &[0, 1]

@@ -8,7 +8,8 @@ use super::prepared::prepare_text;
 use crate::script::{Patch, Request};
 
 const MAX_PAYLOAD: usize = 0xff_ffff;
-/// By how much a payload is longer than one packet: exactly one, and a first byte 0xfe that is not the end of rows.
+/// By how much a payload is longer than one packet: exactly one, and a first byte 0xfe that is not the end of
+/// rows.
 const MORE: [usize; 4] = [0, 1, 6, 70_000];
 
 /// All of it, once.
@@ -74,8 +75,8 @@ fn add_long_data(make: &mut Maker) {
     make.add(execute);
 }
 
-/// Not with MariaDB on a compressed link: a server of 10.11.19 that is sent the first of these files over the compressed
-/// protocol, by any client, loads one row of the two, and never answers to the second.
+/// Not with MariaDB on a compressed link: a server of 10.11.19 that is sent the first of these files over the
+/// compressed protocol, by any client, loads one row of the two, and never answers to the second.
 fn add_file(make: &mut Maker) {
     if make.is_mariadb() && make.compressed {
         return;

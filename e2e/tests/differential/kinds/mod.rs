@@ -125,7 +125,8 @@ impl Maker {
         if self.shared && resets && self.is_mysql_8 && self.has(Capabilities::IGNORE_SPACE) {
             return;
         }
-        // MySQL 9.7 leaves foreign keys to InnoDB in a session that was reset, which finds other errors first.
+        // MySQL 9.7 leaves foreign keys to InnoDB in a session that was reset, which finds other errors
+        // first.
         let foreign_keys = ["child", "REPLACE INTO small"];
         let touches = foreign_keys.iter().any(|part| request.label.contains(part));
         if self.shared && !self.is_mariadb() && touches && self.was_renewed() {

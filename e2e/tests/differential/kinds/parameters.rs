@@ -95,8 +95,8 @@ pub fn lenenc_bytes(bytes: &[u8]) -> Vec<u8> {
     out
 }
 
-/// What comes after the iteration count of COM_STMT_EXECUTE. With `named` every parameter has a name and their
-/// count comes first (query attributes). `long` are parameters whose data was sent before.
+/// What comes after the iteration count of COM_STMT_EXECUTE. With `named` every parameter has a name and
+/// their count comes first (query attributes). `long` are parameters whose data was sent before.
 pub fn encode(parameters: &[Parameter], named: bool, with_types: bool, long: &[usize]) -> Vec<u8> {
     let mut out = Vec::new();
     if named {

@@ -6,7 +6,8 @@ use super::parameters::{Parameter, encode};
 use super::{Maker, Prepared};
 use crate::script::{Patch, Request};
 
-/// Statements with the number of their parameters. No EXPLAIN: MySQL 9.7 crashes where it is executed with a cursor.
+/// Statements with the number of their parameters. No EXPLAIN: MySQL 9.7 crashes where it is executed with a
+/// cursor.
 const STATEMENTS: &[(&str, usize)] = &[
     ("SELECT 1", 0),
     ("SELECT ?", 1),
@@ -151,8 +152,8 @@ pub fn of(command: Command, slot: usize, body: &[u8]) -> Request {
     request
 }
 
-/// MySQL 9.7 answers the execute without a cursor of a statement that was executed with one by column definitions and an OK
-/// packet, after which clients wait for ever: it gets a cursor again.
+/// MySQL 9.7 answers the execute without a cursor of a statement that was executed with one by column
+/// definitions and an OK packet, after which clients wait for ever: it gets a cursor again.
 pub fn execute(make: &mut Maker, slot: usize, count: usize, mut flags: u8) {
     make.statements[slot].had_cursor |= flags & CURSOR != 0;
     if make.statements[slot].had_cursor && !make.is_mariadb() {
@@ -239,8 +240,9 @@ fn text_protocol(make: &mut Maker) {
     make.add_query(&text);
 }
 
-/// Ids that no statement has, and packets that are too short, where the server looks at their length: MariaDB reads on
-/// behind their end. MySQL refuses them also where a command has no answer, which makes that error the next one's.
+/// Ids that no statement has, and packets that are too short, where the server looks at their length: MariaDB
+/// reads on behind their end. MySQL refuses them also where a command has no answer, which makes that error
+/// the next one's.
 fn wrong(make: &mut Maker) {
     let answered = [Command::STMT_EXECUTE, Command::STMT_RESET, Command::STMT_FETCH];
     let command = make.dice.pick(&answered);

@@ -1,4 +1,5 @@
-//! The rhythm of many drivers: prepare, execute, close, of the same text again and again, while what it names changes.
+//! The rhythm of many drivers: prepare, execute, close, of the same text again and again, while what it names
+//! changes.
 //!
 //! What was prepared before such a change does not do what it does when it is prepared behind it.
 
@@ -140,7 +141,8 @@ const CASES: &[Case] = &[
     ),
 ];
 
-/// What the gateway says itself on MariaDB may be another count there: it asks for the one of the statement before.
+/// What the gateway says itself on MariaDB may be another count there: it asks for the one of the statement
+/// before.
 const OF_MYSQL: &[Case] = &[(
     &[],
     "GET DIAGNOSTICS @n = ROW_COUNT",

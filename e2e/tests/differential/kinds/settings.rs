@@ -94,7 +94,8 @@ pub fn add(make: &mut Maker) {
         _ => SETTINGS,
     };
     let text = make.statement_or_plain(choices);
-    // What a server says of its trackers when they are set is said of trackers that the gateway has set before.
+    // What a server says of its trackers when they are set is said of trackers that the gateway has set
+    // before.
     if make.shared && text.contains("session_track") {
         return;
     }

@@ -1,6 +1,7 @@
 //! SHOW, as far as it tells of the session and its tables and not of the time.
 //!
-//! Not SHOW PROCEDURE STATUS: MySQL reads its dictionary now with an index and now without, which the status flags tell.
+//! Not SHOW PROCEDURE STATUS: MySQL reads its dictionary now with an index and now without, which the status
+//! flags tell.
 
 use mysql_wire::Command;
 

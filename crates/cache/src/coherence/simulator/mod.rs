@@ -1,7 +1,9 @@
-//! A primary with writers, its binary log, the feed, workers with readers, and whatever goes wrong, one step after the other as
-//! a seed says. The rules and the store are the real ones. Each mutant breaks one decision, and has to be caught.
+//! A primary with writers, its binary log, the feed, workers with readers, and whatever goes wrong, one step
+//! after the other as a seed says. The rules and the store are the real ones. Each mutant breaks one
+//! decision, and has to be caught.
 //!
-//! To repeat a failure: `SIMULATOR_SEED=17 cargo test -p cache simulator::readers`; for more runs: `SIMULATOR_RUNS=10000`.
+//! To repeat a failure: `SIMULATOR_SEED=17 cargo test -p cache simulator::readers`; for more runs:
+//! `SIMULATOR_RUNS=10000`.
 
 mod feed;
 mod readers;
@@ -227,7 +229,8 @@ impl Simulator {
         }
     }
 
-    /// Another server, which may lack the last transactions, is the primary from now on. The old one takes no writes any more.
+    /// Another server, which may lack the last transactions, is the primary from now on. The old one takes no
+    /// writes any more.
     fn fail_over(&mut self) {
         let lost = match self.random.below(3) {
             0 => self.random.below(6),

@@ -31,7 +31,8 @@ pub(super) struct Read {
     /// What the session was told of.
     pub(super) wants: GtidSet,
     pub(super) fetch: Option<Fetch>,
-    /// When a request came that stands behind it in the same bytes: it is looked at once this one is answered.
+    /// When a request came that stands behind it in the same bytes: it is looked at once this one is
+    /// answered.
     pub(super) behind: Option<u64>,
 }
 
@@ -95,8 +96,8 @@ impl Simulator {
         }
     }
 
-    /// The next request of a connection whose first waited before it was read: it may have come after the probe was sent that
-    /// served the first.
+    /// The next request of a connection whose first waited before it was read: it may have come after the
+    /// probe was sent that served the first.
     fn read_behind(&mut self, worker: usize, first: &Read, arrived: u64) {
         let arrival = match self.is(Mutant::FirstIsWaitedForOnly) {
             true => first.arrival,

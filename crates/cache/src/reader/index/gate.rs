@@ -1,15 +1,18 @@
-//! Connections whose next request is a strong read, most likely: their tasks run when memory is fresh enough for it, and not
-//! before. So a read costs one turn of its connection's task instead of two.
+//! Connections whose next request is a strong read, most likely: their tasks run when memory is fresh enough
+//! for it, and not before. So a read costs one turn of its connection's task instead of two.
 //!
-//! While such a connection waits for its client, the readiness of its socket wakes a [`GateWaker`] instead of waking its task. The
-//! worker's index asks the primary for all that have rung, and wakes their tasks once what the answer says is applied. The first
-//! request that is read then is fresh: its first byte was there when that woke, so it was sent before the probe was. What comes
-//! behind it in the same bytes may have come later, and waits by itself.
+//! While such a connection waits for its client, the readiness of its socket wakes a [`GateWaker`] instead of
+//! waking its task. The worker's index asks the primary for all that have rung, and wakes their tasks once
+//! what the answer says is applied. The first request that is read then is fresh: its first byte was there
+//! when that woke, so it was sent before the probe was. What comes behind it in the same bytes may have come
+//! later, and waits by itself.
 //!
-//! That holds while nothing rings but bytes at the socket, and whoever reads them is the first who does since:
+//! That holds while nothing rings but bytes at the socket, and whoever reads them is the first who does
+//! since:
 //!
 //! - a task that looks for bytes for any other reason takes back that its waker was woken;
-//! - tokio ends polls of a task that has done much, and wakes what was given to it: reads at a gate are exempt from that;
+//! - tokio ends polls of a task that has done much, and wakes what was given to it: reads at a gate are
+//!   exempt from that;
 //! - bytes of TLS need be none of a request: only plain sockets have gates.
 //!
 //! Nobody waits here for longer than [`WAIT_MAX`]. Who has goes on as if there were no gate.
@@ -51,8 +54,8 @@ impl Gate {
         }
     }
 
-    /// Reads from a plain socket with `read`. With the bytes comes whether memory is as fresh as a strong read demands that is the
-    /// first in them, or that has begun before.
+    /// Reads from a plain socket with `read`. With the bytes comes whether memory is as fresh as a strong
+    /// read demands that is the first in them, or that has begun before.
     ///
     /// # Errors
     /// Those of `read`.
@@ -230,7 +233,8 @@ impl Gates {
         came
     }
 
-    /// A task goes through its gate: whether memory is fresh enough for what rang. Whatever has rung counts no more.
+    /// A task goes through its gate: whether memory is fresh enough for what rang. Whatever has rung counts
+    /// no more.
     pub(super) fn pass(&mut self, number: usize, task: &Waker) -> bool {
         let Some(keeper) = &mut self.all[number] else {
             return false;

@@ -216,7 +216,8 @@ fn another_source_is_asked_anew() {
     assert_eq!(read.poll(), Poll::Ready(Ok(())));
 }
 
-/// It was asked for while nobody knew which kind the stream has: MariaDB's in `gtid_strict_mode`, which goes on by GTID.
+/// It was asked for while nobody knew which kind the stream has: MariaDB's in `gtid_strict_mode`, which goes
+/// on by GTID.
 #[test]
 fn a_place_of_another_kind_is_asked_for_anew() {
     let gtid = |text: &str| {

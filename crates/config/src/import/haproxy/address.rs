@@ -74,7 +74,8 @@ pub(super) fn binds(text: &str) -> Result<Vec<String>, String> {
     }
 }
 
-/// The address of a server. `port` is where clients connect: HAProxy goes to the same one where none is written.
+/// The address of a server. `port` is where clients connect: HAProxy goes to the same one where none is
+/// written.
 pub(super) fn server(text: &str, port: Option<u16>) -> Result<String, String> {
     let text = plain(text)?;
     if text.starts_with('/') {

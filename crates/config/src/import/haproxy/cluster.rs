@@ -23,7 +23,8 @@ pub(super) struct Cluster<'p> {
     pub(super) proxy: &'p Proxy,
     /// Addresses in our form, with what their lines say.
     servers: Vec<(String, &'p Server)>,
-    /// The line of the server that has all sessions as long as it is up, where the section is about one at a time.
+    /// The line of the server that has all sessions as long as it is up, where the section is about one at a
+    /// time.
     only: Option<usize>,
 }
 
@@ -110,7 +111,8 @@ fn servers<'p>(proxy: &'p Proxy, port: Option<u16>, told: &mut Told) -> Vec<(Str
     servers
 }
 
-/// The line of the server that is to have all sessions, where HAProxy would not use several at the same time either.
+/// The line of the server that is to have all sessions, where HAProxy would not use several at the same time
+/// either.
 fn only(proxy: &Proxy, servers: &[(String, &Server)], told: &mut Told) -> Option<usize> {
     let (words, why) = one::words(proxy)?;
     let first = one::first(servers).map(|(_, server)| server);

@@ -120,7 +120,8 @@ pub(super) fn sections(text: &str) -> Result<Vec<Section>, ImportError> {
     Ok(sections)
 }
 
-/// Words end at blanks outside quotes; a backslash takes its meaning from the next character; `#` begins a comment.
+/// Words end at blanks outside quotes; a backslash takes its meaning from the next character; `#` begins a
+/// comment.
 fn line(number: usize, text: &str) -> Result<Line, ImportError> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;

@@ -1,7 +1,8 @@
 //! From HAProxy: what its `haproxy.cfg` says of MySQL behind `mode tcp`.
 //!
-//! A section with `bind` becomes a listener for each address, one with `server` a cluster. Every line of the file ends up in one of
-//! three places: an option that names the line, the list of what has no equal, or the comment about lines that need nothing.
+//! A section with `bind` becomes a listener for each address, one with `server` a cluster. Every line of the
+//! file ends up in one of three places: an option that names the line, the list of what has no equal, or the
+//! comment about lines that need nothing.
 
 mod address;
 mod cluster;

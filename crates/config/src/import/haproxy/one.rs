@@ -1,11 +1,12 @@
-//! Sections in which one server has all sessions at a time, although several stand there without `backup`: the usual way to have one
-//! writer in front of Galera.
+//! Sections in which one server has all sessions at a time, although several stand there without `backup`:
+//! the usual way to have one writer in front of Galera.
 
 use super::lines::Line;
 use super::parameters::Taken;
 use super::proxy::{Proxy, Server};
 
-/// What is the same for all clients of an address, so that all of them have one entry of a table, or one hash.
+/// What is the same for all clients of an address, so that all of them have one entry of a table, or one
+/// hash.
 const SAME_FOR_ALL: [&str; 14] = [
     "always_false",
     "always_true",

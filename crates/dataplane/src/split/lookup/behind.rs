@@ -1,7 +1,7 @@
 //! What a lookup from memory leaves behind: FOUND_ROWS(), of which no connection knows.
 //!
-//! Statements that ask for it are given it as a figure (`last`). What a stored function or a procedure asks for nobody sees:
-//! before those a connection executes a SELECT that leaves the same behind.
+//! Statements that ask for it are given it as a figure (`last`). What a stored function or a procedure asks
+//! for nobody sees: before those a connection executes a SELECT that leaves the same behind.
 
 use mysql_wire::{Command, OkPacket, PacketHeader};
 use sql_class::{Class, Effects, Facts};
@@ -58,8 +58,8 @@ const MAY_ASK: Effects = Effects::UNKNOWN_FUNCTION
     .with(Effects::CALLS_PROCEDURE)
     .with(Effects::INCOMPLETE);
 
-/// Has the leased connection find as many rows as the lookup before, where the statement to come may ask how many those were. True
-/// where it has executed something.
+/// Has the leased connection find as many rows as the lookup before, where the statement to come may ask how
+/// many those were. True where it has executed something.
 pub(crate) async fn bring_about(split: &mut Split, facts: &Facts) -> Result<bool, Refused> {
     let Some(rows) = found_rows(split) else {
         return Ok(false);

@@ -1,8 +1,8 @@
 //! Point lookups in mode `split`: which statement may be answered from memory, and what it leaves behind.
 //!
-//! Only one that stands alone: the session holds no connection, no transaction is open, no rule that matches it wants a server. To the
-//! session it is a read like any other; the connection of the statement before does not know of it, which [`found_rows`] says to those
-//! who ask that connection ([`behind`]).
+//! Only one that stands alone: the session holds no connection, no transaction is open, no rule that matches
+//! it wants a server. To the session it is a read like any other; the connection of the statement before does
+//! not know of it, which [`found_rows`] says to those who ask that connection ([`behind`]).
 
 mod behind;
 mod ruled;
@@ -143,7 +143,8 @@ pub(crate) fn poll_read(cx: &mut Context<'_>, split: &mut Split) -> Poll<io::Res
     }
 }
 
-/// The session says how fresh its lookups are from here on; `None`: as the configuration has it. False where it has none.
+/// The session says how fresh its lookups are from here on; `None`: as the configuration has it. False where
+/// it has none.
 pub(crate) fn set_level(split: &mut Split, wanted: Option<ReadConsistency>) -> bool {
     let said = wanted.unwrap_or(split.listener.config.lookup_consistency);
     let Some(of) = &mut split.lookups else {
@@ -476,7 +477,8 @@ async fn from_memory(split: &mut Split, plan: Plan) -> Result<Result<u64, Left>,
 }
 
 impl OfSession {
-    /// How fresh the answer must be. What the session has written and cannot name is there for certain only when all is.
+    /// How fresh the answer must be. What the session has written and cannot name is there for certain only
+    /// when all is.
     fn consistency(&mut self, split: &Split) -> ReadConsistency {
         if self.consistency != ReadConsistency::Session {
             return self.consistency;
@@ -562,8 +564,8 @@ async fn reply(
     said
 }
 
-/// What the session knows of an answer from memory, and what is counted. `prepared`: the id and the digest of the statement
-/// that was executed.
+/// What the session knows of an answer from memory, and what is counted. `prepared`: the id and the digest of
+/// the statement that was executed.
 fn note_answered(split: &mut Split, head: CommandHead, prepared: Option<(u32, u64)>, rows: u64) {
     run::with_statement(split, head, Some(&PLAIN), prepared, |session, statement| {
         session.begin(statement);

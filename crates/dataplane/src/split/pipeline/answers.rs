@@ -18,7 +18,8 @@ pub(super) enum Next {
     Clean,
     /// It has come; but it is an error, or warns.
     Unclean,
-    /// It has come, and something of its session has changed: the connection, with what was sent down it after that, is of no use.
+    /// It has come, and something of its session has changed: the connection, with what was sent down it
+    /// after that, is of no use.
     Changed,
     /// It is not there yet.
     Late,
@@ -98,7 +99,8 @@ impl Answers {
         answer
     }
 
-    /// Reads the answers to these commands, the first of which may be under way. True where one of them is an error, or warns.
+    /// Reads the answers to these commands, the first of which may be under way. True where one of them is an
+    /// error, or warns.
     pub(super) async fn discard(
         &mut self,
         stream: &mut Stream,

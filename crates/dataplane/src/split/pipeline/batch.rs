@@ -23,8 +23,8 @@ use crate::split::ask;
 use crate::split::lease;
 use crate::split::state::{ClusterOfWorker, Held, Split};
 
-/// Bytes of the statements of a batch: what the sockets between us and the server take although it reads nothing, as it may while
-/// it writes answers that nobody reads yet.
+/// Bytes of the statements of a batch: what the sockets between us and the server take although it reads
+/// nothing, as it may while it writes answers that nobody reads yet.
 const BYTES_MAX: usize = 16 * 1024;
 
 /// Time from the departure after which nobody waits for an answer any more.
@@ -33,8 +33,8 @@ const PATIENCE: Duration = Duration::from_millis(20);
 /// Time for the statements to be sent, which take no more room than there is.
 const SENDING: Duration = Duration::from_secs(5);
 
-/// Of the batches that wait, so many are looked at for one that has the session's state, the newest first: where every session has a state of
-/// its own there are as many as sessions.
+/// Of the batches that wait, so many are looked at for one that has the session's state, the newest first:
+/// where every session has a state of its own there are as many as sessions.
 const LOOKED_AT: usize = 16;
 
 /// Statements that wait for a connection to one server, for one account, with one state.
@@ -83,7 +83,8 @@ pub(crate) enum Left {
     Lost,
     /// It, or one before it, took long.
     Slow,
-    /// It left something on the connection that its session may ask for (an error, a warning), or changed the session.
+    /// It left something on the connection that its session may ask for (an error, a warning), or changed the
+    /// session.
     Unclean,
     /// Its answer is longer than a buffer.
     Long,
@@ -215,8 +216,8 @@ impl Batch {
         Some(connection)
     }
 
-    /// Reads what was asked for, and gives each statement its own. True where something is left on the connection that somebody else
-    /// must not see; `None` where more is than that.
+    /// Reads what was asked for, and gives each statement its own. True where something is left on the
+    /// connection that somebody else must not see; `None` where more is than that.
     async fn answers(
         &self,
         quick: &QuickStatements,

@@ -18,8 +18,9 @@ pub(super) struct Execution {
 }
 
 impl Execution {
-    /// Of the command that is [kept to be sent again](Statement::copy), into which the types of its parameters are put where the client has
-    /// sent them before. `None` for one that has to go alone: with a cursor, long data or query attributes, without types.
+    /// Of the command that is [kept to be sent again](Statement::copy), into which the types of its
+    /// parameters are put where the client has sent them before. `None` for one that has to go alone: with a
+    /// cursor, long data or query attributes, without types.
     pub(super) fn of(split: &mut Split, id: u32, prepared: &Prepared) -> Option<Self> {
         let copy = split.statement.copy.as_mut()?;
         let payload = copy.packet.get(PacketHeader::LEN..)?;

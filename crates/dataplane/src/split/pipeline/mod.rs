@@ -1,13 +1,15 @@
 //! Quick reads of several sessions, sent down one server connection without waiting for each other's answers.
 //!
-//! Only while all connections to their server are in use, so that each would wait in line for one of its own. Those that come in the
-//! meantime join one [`batch`], which has one place in the line, and leaves with the next connection: one write and about one
-//! read of the server's side for all of them, and no idle server between two of them.
+//! Only while all connections to their server are in use, so that each would wait in line for one of its own.
+//! Those that come in the meantime join one [`batch`], which has one place in the line, and leaves with the
+//! next connection: one write and about one read of the server's side for all of them, and no idle server
+//! between two of them.
 //!
-//! What goes so has nothing to do with what comes before or after it: plain reads, with nothing that binds their session, of
-//! sessions whose state is the same. And it was quick when it ran alone: nobody is to wait for somebody else's long report. A
-//! statement that gets no such answer all the same (it takes long, it fails, it warns, the connection is lost) is executed again, alone: it
-//! leaves nothing behind, and nothing of its answer has been seen. Each has one such try.
+//! What goes so has nothing to do with what comes before or after it: plain reads, with nothing that binds
+//! their session, of sessions whose state is the same. And it was quick when it ran alone: nobody is to wait
+//! for somebody else's long report. A statement that gets no such answer all the same (it takes long, it
+//! fails, it warns, the connection is lost) is executed again, alone: it leaves nothing behind, and nothing
+//! of its answer has been seen. Each has one such try.
 
 mod answers;
 mod batch;
@@ -47,8 +49,8 @@ pub(crate) struct Pipelines {
     quick: QuickStatements,
 }
 
-/// What a statement of text that was just looked at has in common with those that differ in values only; `None` for one that never goes
-/// with others.
+/// What a statement of text that was just looked at has in common with those that differ in values only;
+/// `None` for one that never goes with others.
 pub(crate) fn number(split: &Split, facts: &Facts) -> Option<u64> {
     let number = split.worker.facts_cache.borrow().number();
     number.filter(|_| is_plain(facts))
@@ -64,8 +66,8 @@ fn is_plain(facts: &Facts) -> bool {
     facts.effects == Effects::NONE && facts.class == Class::Read && facts.statements == 1
 }
 
-/// Says of a statement that has run alone whether it may go with others the next time. `reported`: the server has said that something of
-/// the session has changed.
+/// Says of a statement that has run alone whether it may go with others the next time. `reported`: the server
+/// has said that something of the session has changed.
 pub(crate) fn note_alone(split: &Split, number: u64, ended: &Ended, reported: bool) {
     split.shared.pipelines.quick.note(number, ended, reported);
 }
@@ -102,8 +104,8 @@ fn is_full(split: &Split, server: &Server) -> bool {
     server.waiting() > 0 || server.is_full() && idle == 0
 }
 
-/// Sends the statement of text at the head of what the client sent with others, or alone where that comes to nothing. False where it has
-/// come to its end.
+/// Sends the statement of text at the head of what the client sent with others, or alone where that comes to
+/// nothing. False where it has come to its end.
 pub(crate) async fn query(
     split: &mut Split,
     head: CommandHead,
@@ -183,7 +185,8 @@ async fn with_others(
         return Ok(None);
     };
     let mut command = copy.packet;
-    // Clients under compression number packets as they like; a server without ends the connection for it, which is everybody's.
+    // Clients under compression number packets as they like; a server without ends the connection for it,
+    // which is everybody's.
     const NUMBER: usize = 3;
     match command.get_mut(NUMBER) {
         Some(place) if split.wires.client.is_compressed() => *place = 0,

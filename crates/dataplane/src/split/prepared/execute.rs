@@ -1,8 +1,8 @@
 //! Prepared statements of the binary protocol, over connections that sessions share.
 //!
-//! The client's ids are the session's own. A statement is prepared on a server connection when the client prepares it (see `prepare`), and
-//! again wherever it is executed and is not known yet. Parameter types, which clients send only once, are put into
-//! executions on connections that have not seen them.
+//! The client's ids are the session's own. A statement is prepared on a server connection when the client
+//! prepares it (see `prepare`), and again wherever it is executed and is not known yet. Parameter types,
+//! which clients send only once, are put into executions on connections that have not seen them.
 
 use std::rc::Rc;
 
@@ -60,7 +60,8 @@ pub(crate) fn execute(split: &mut Split, head: CommandHead) -> Step<'_> {
         // The data is with figures of a statement that is no longer the last.
         return Step::to_the_end(refuse(split, SessionError::StatementChanged));
     }
-    // Prepared in a transaction on a replica, which has ended: anywhere else it would say another session's figures.
+    // Prepared in a transaction on a replica, which has ended: anywhere else it would say another session's
+    // figures.
     if prepared.facts.effects.intersects(OF_THE_LAST) && !split.keeps_connection && split.lease.is_none() {
         return Step::to_the_end(refuse(split, SessionError::StatementChanged));
     }
@@ -190,7 +191,8 @@ fn may_bulk(split: &Split, head: CommandHead) -> bool {
                 .contains(Capabilities::MARIADB_BULK_UNIT_RESULTS))
 }
 
-/// Makes the leased connection ready for the execution, or sends it with what that takes. False where it has come to its end.
+/// Makes the leased connection ready for the execution, or sends it with what that takes. False where it has
+/// come to its end.
 async fn begin_here(
     split: &mut Split,
     head: CommandHead,
@@ -221,8 +223,8 @@ async fn begin_here(
     Ok(true)
 }
 
-/// A bulk execution was refused for what the statement is, before the server has looked at its types: the statement has those
-/// from before, and is prepared anew where it is executed next.
+/// A bulk execution was refused for what the statement is, before the server has looked at its types: the
+/// statement has those from before, and is prepared anew where it is executed next.
 fn forget_types(split: &mut Split, id: u32, prepared: &Prepared) {
     if let Some(known) = split.session.statements().get_mut(id) {
         known.types.clone_from(&prepared.types);
@@ -254,10 +256,11 @@ pub(crate) fn is_known_here(split: &mut Split, prepared: &Prepared) -> bool {
     leased.is_some_and(|leased| leased.connection.state.statements.find(prepared).is_some())
 }
 
-/// Puts the server's id into the command, and the parameter types where the server has others or none. Statements of
-/// which the connection has too many are closed on the way.
+/// Puts the server's id into the command, and the parameter types where the server has others or none.
+/// Statements of which the connection has too many are closed on the way.
 fn address(split: &mut Split, head: CommandHead, id: u32, prepared: &Prepared) -> Result<(), SessionError> {
-    // Packets of a compressed connection are numbered command by command: what is to be closed there waits for a preparation.
+    // Packets of a compressed connection are numbered command by command: what is to be closed there waits
+    // for a preparation.
     let closes = !split.wires.server.is_compressed();
     let Some(leased) = &mut split.lease else {
         return Err(unknown_statement(id, head.command));
@@ -413,7 +416,8 @@ pub(crate) async fn reset(split: &mut Split, head: CommandHead) -> Result<(), Se
     settle(split, ended).await
 }
 
-/// COM_STMT_CLOSE, which has no answer. The server hears of it with the next command for a statement on the connection, wherever that is.
+/// COM_STMT_CLOSE, which has no answer. The server hears of it with the next command for a statement on the
+/// connection, wherever that is.
 pub(crate) async fn close(split: &mut Split, head: CommandHead) -> Result<(), SessionError> {
     let Some((id, prepared)) = prepared_of(split, head) else {
         return answer::discard(split).await.map(drop);
@@ -456,7 +460,8 @@ fn text_with_figures(split: &Split, id: u32) -> Option<Rc<[u8]>> {
     all.find(|of| of.0 == id).map(|of| Rc::clone(&of.1))
 }
 
-/// Puts the server's id into a command for what the connection at hand has prepared. False where that is nothing.
+/// Puts the server's id into a command for what the connection at hand has prepared. False where that is
+/// nothing.
 fn name_here(split: &mut Split, prepared: &Prepared) -> bool {
     let Some(leased) = &mut split.lease else {
         return false;

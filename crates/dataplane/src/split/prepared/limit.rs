@@ -1,5 +1,5 @@
-//! A server that has as many prepared statements as it takes (`max_prepared_stmt_count`): what the gateway keeps there for whoever may
-//! execute it next makes room for what is executed now.
+//! A server that has as many prepared statements as it takes (`max_prepared_stmt_count`): what the gateway
+//! keeps there for whoever may execute it next makes room for what is executed now.
 
 use std::sync::Arc;
 
@@ -11,8 +11,9 @@ use crate::split::state::{Held, Split};
 /// ER_MAX_PREPARED_STMT_COUNT_REACHED.
 pub(crate) const NO_ROOM: u16 = 1461;
 
-/// Whether there may be room now on the server of the leased connection. Statements of that connection are closed by whoever sends
-/// the next command there ([`Held::take_closing`]); those of one that is idle are closed here.
+/// Whether there may be room now on the server of the leased connection. Statements of that connection are
+/// closed by whoever sends the next command there ([`Held::take_closing`]); those of one that is idle are
+/// closed here.
 pub(crate) async fn make(split: &mut Split) -> bool {
     let Some(leased) = &mut split.lease else {
         return false;

@@ -1,11 +1,12 @@
 //! What a server connection has prepared.
 //!
-//! A client's statement id is the session's (`session::Statements`); the server's belongs to one server connection. A server's statement is
-//! executed for the client's statement that it was prepared for, and for no other, whatever the text: servers resolve names when they
-//! prepare, optimize once, and do not do the same at a second execution as at the first after another preparation.
+//! A client's statement id is the session's (`session::Statements`); the server's belongs to one server
+//! connection. A server's statement is executed for the client's statement that it was prepared for, and for
+//! no other, whatever the text: servers resolve names when they prepare, optimize once, and do not do the
+//! same at a second execution as at the first after another preparation.
 //!
-//! A client's statement ends on whatever connection it is prepared, and nobody goes there to say so: it is found out when the connection
-//! has to have room.
+//! A client's statement ends on whatever connection it is prepared, and nobody goes there to say so: it is
+//! found out when the connection has to have room.
 
 pub(crate) mod execute;
 pub(crate) mod limit;
@@ -23,7 +24,8 @@ use session::Prepared;
 
 /// What one server connection has prepared.
 pub(crate) struct OnServer {
-    /// By the address of the owner, which is nobody else's as long as there is a reference to it, and be it a weak one.
+    /// By the address of the owner, which is nobody else's as long as there is a reference to it, and be it a
+    /// weak one.
     statements: HashMap<*const (), ServerStatement, RandomState>,
     max: usize,
     /// A statement was added whose text is long: such are not kept beside others once they are of no use.
@@ -34,8 +36,8 @@ pub(crate) struct OnServer {
     held: Vec<u32>,
     /// Counts uses, to find the statement used longest ago.
     uses: u64,
-    /// Greater than every id that the server has given on this connection: the one that it gives next, as a rule. 0 where it has given
-    /// none yet: MariaDB's threads go on where they were with the client before.
+    /// Greater than every id that the server has given on this connection: the one that it gives next, as a
+    /// rule. 0 where it has given none yet: MariaDB's threads go on where they were with the client before.
     next_id: u32,
     /// How often it was another one.
     wrong_guesses: u8,
@@ -50,8 +52,8 @@ const WRONG_GUESSES_MAX: u8 = 3;
 /// Statements without an owner that a connection may have beside as many as have one.
 const UNOWNED: usize = 8;
 
-/// The part of the statements used longest ago that is given up at once where there is no room: looking for one costs as much as looking
-/// for all of them.
+/// The part of the statements used longest ago that is given up at once where there is no room: looking for
+/// one costs as much as looking for all of them.
 const GIVEN_UP: usize = 8;
 
 /// A statement prepared on a server connection.
@@ -121,8 +123,9 @@ impl OnServer {
         }
     }
 
-    /// Adds a statement that was just prepared. Returns the ids of those that must be closed for it: those that are of no use any more,
-    /// and some of those not used for the longest time, where the limit is reached.
+    /// Adds a statement that was just prepared. Returns the ids of those that must be closed for it: those
+    /// that are of no use any more, and some of those not used for the longest time, where the limit is
+    /// reached.
     pub(crate) fn add(&mut self, id: u32, text: Rc<[u8]>, owner: &Rc<()>) -> Vec<u32> {
         self.uses += 1;
         self.note_given(id);
@@ -146,8 +149,8 @@ impl OnServer {
         closed
     }
 
-    /// The id that the server most likely gives to the statement prepared next. No statement of the connection has it. `None` where it
-    /// is not to be guessed.
+    /// The id that the server most likely gives to the statement prepared next. No statement of the
+    /// connection has it. `None` where it is not to be guessed.
     pub(crate) fn next_id(&self) -> Option<u32> {
         let may_guess = (1..GUESSED_MAX).contains(&self.next_id) && self.wrong_guesses < WRONG_GUESSES_MAX;
         may_guess.then_some(self.next_id)
@@ -175,8 +178,8 @@ impl OnServer {
         self.statements.len()
     }
 
-    /// Forgets the half of the statements that hold nothing, those of no use first, then those used longest ago, and gives their ids:
-    /// they are to be closed.
+    /// Forgets the half of the statements that hold nothing, those of no use first, then those used longest
+    /// ago, and gives their ids: they are to be closed.
     pub(crate) fn give_up_half(&mut self) -> Vec<u32> {
         let free = self.statements.len() - self.held.len().min(self.statements.len());
         self.give_up_oldest(free.div_ceil(2))
@@ -204,7 +207,8 @@ impl OnServer {
         given_up.map(|(_, statement)| statement.id).collect()
     }
 
-    /// No session holds anything on the connection any more. Returns the ids of statements that must be closed.
+    /// No session holds anything on the connection any more. Returns the ids of statements that must be
+    /// closed.
     pub(crate) fn let_go(&mut self) -> Vec<u32> {
         self.held.clear();
         if !self.has_long {
@@ -229,8 +233,8 @@ impl OnServer {
         self.held.clear();
     }
 
-    /// For another worker, whose sessions have prepared none of these statements: their ids, which are to be closed, and what is known of
-    /// the ids to come.
+    /// For another worker, whose sessions have prepared none of these statements: their ids, which are to be
+    /// closed, and what is known of the ids to come.
     pub(crate) fn pack(self) -> (Vec<u32>, NextId) {
         let ids = self.statements.into_values().map(|statement| statement.id);
         (ids.collect(), NextId(self.next_id, self.wrong_guesses))

@@ -1,5 +1,5 @@
-//! COM_STMT_PREPARE: the client's statement gets an id of the session's own, and is prepared where it will be executed, by this
-//! connection or another.
+//! COM_STMT_PREPARE: the client's statement gets an id of the session's own, and is prepared where it will be
+//! executed, by this connection or another.
 
 use std::rc::{Rc, Weak};
 
@@ -22,11 +22,12 @@ use crate::split::{answer, choose, command, last, lease, pipelined_setup, rules}
 /// Bytes that a session's prepared statements of more than a buffer may have together.
 const LONG_TEXTS_MAX: usize = 64 * 1024 * 1024;
 
-/// The text of a statement that nobody has room for, which no server prepares: the client's goes to the server as it comes, and the session
-/// is bound to that connection.
+/// The text of a statement that nobody has room for, which no server prepares: the client's goes to the
+/// server as it comes, and the session is bound to that connection.
 const NOT_KEPT: &[u8] = b"";
 
-/// Whether a statement can be prepared on another connection than the one on which its client has prepared it.
+/// Whether a statement can be prepared on another connection than the one on which its client has prepared
+/// it.
 pub(crate) fn is_kept(prepared: &Prepared) -> bool {
     *prepared.text != *NOT_KEPT
 }
@@ -156,8 +157,8 @@ pub(crate) async fn prepare_as_it_is(split: &mut Split, head: CommandHead) -> Re
     settle(split, ended).await
 }
 
-/// Whether the session may keep another text of this length, which it needs to prepare it elsewhere; and where it is long the memory of the
-/// worker's that it has, of which one session does not get all.
+/// Whether the session may keep another text of this length, which it needs to prepare it elsewhere; and
+/// where it is long the memory of the worker's that it has, of which one session does not get all.
 fn room_for(split: &Split, len: usize) -> Option<Option<buffer::Reserved>> {
     if len <= buffer::CAPACITY {
         return Some(None);
@@ -182,8 +183,8 @@ pub(crate) fn forget_long_texts(split: &mut Split) {
     }
 }
 
-/// Relays the answer. One that says that the server has as many statements as it takes is kept from the client as long as there is room
-/// to be made.
+/// Relays the answer. One that says that the server has as many statements as it takes is kept from the
+/// client as long as there is room to be made.
 async fn exchange_for_room(split: &mut Split, renaming: &mut Renaming, sent: &[u8]) -> Ended {
     split.statement.may_go_elsewhere = true;
     loop {
@@ -205,8 +206,8 @@ async fn exchange_for_room(split: &mut Split, renaming: &mut Renaming, sent: &[u
     }
 }
 
-/// A connection on which the statement can be prepared: where it will be executed, or what can be read from only. What has been read of
-/// the answer, where it was sent behind the session's state.
+/// A connection on which the statement can be prepared: where it will be executed, or what can be read from
+/// only. What has been read of the answer, where it was sent behind the session's state.
 async fn lease_to_prepare(
     split: &mut Split,
     head: CommandHead,

@@ -1,14 +1,16 @@
-//! A prepared statement that the leased connection does not have is prepared and executed there in one write; with the session's state
-//! ahead, where the connection lacks that, too.
+//! A prepared statement that the leased connection does not have is prepared and executed there in one write;
+//! with the session's state ahead, where the connection lacks that, too.
 //!
-//! The execution names the statement by the id that its preparation is about to be given, which is a guess. It can do no harm: ids of
-//! a connection grow, each answer to COM_STMT_PREPARE was seen, and the guess is greater than them all. So it names the statement that
-//! goes ahead of it, or none: then the server refuses the execution (1243) and has done nothing, and all goes on step by step. Any other
-//! answer is a fault, which ends the connection. (MariaDB's word for "the one prepared last" does not do: where it has
-//! as many statements as it takes it leaves the one before in that place.)
+//! The execution names the statement by the id that its preparation is about to be given, which is a guess.
+//! It can do no harm: ids of a connection grow, each answer to COM_STMT_PREPARE was seen, and the guess is
+//! greater than them all. So it names the statement that goes ahead of it, or none: then the server refuses
+//! the execution (1243) and has done nothing, and all goes on step by step. Any other answer is a fault,
+//! which ends the connection. (MariaDB's word for "the one prepared last" does not do: where it has as many
+//! statements as it takes it leaves the one before in that place.)
 //!
-//! What it takes step by step: a statement that means something else now than when it was prepared, whose way there and back may
-//! fail between the two; one that asks for what the statement before has left; one that servers may read in different ways.
+//! What it takes step by step: a statement that means something else now than when it was prepared, whose way
+//! there and back may fail between the two; one that asks for what the statement before has left; one that
+//! servers may read in different ways.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -63,7 +65,8 @@ struct Plan {
     opens_cursor: bool,
 }
 
-/// Sends the execution behind all that it needs on the leased connection, or makes the connection ready for it. `target`: where the statement may be executed.
+/// Sends the execution behind all that it needs on the leased connection, or makes the connection ready for
+/// it. `target`: where the statement may be executed.
 pub(crate) async fn prepare_and_execute(
     split: &mut Split,
     head: CommandHead,
@@ -232,8 +235,8 @@ fn note_executed(split: &mut Split, id: u32, prepared: &Prepared, plan: Plan) {
     }
 }
 
-/// The server has no statement of the id that was guessed: it has to have refused the execution. What it has said of that is not for the
-/// session to see.
+/// The server has no statement of the id that was guessed: it has to have refused the execution. What it has
+/// said of that is not for the session to see.
 async fn was_not_executed(
     split: &mut Split,
     head: CommandHead,
@@ -286,13 +289,15 @@ async fn was_not_executed(
     }
 }
 
-/// An error of a preparation that the client has to know of: the server may have rolled back the transaction (1213) or have been told to
-/// stop (1317), and would prepare the statement now. What is wrong with the statement alone (SQLSTATE 42) it says again.
+/// An error of a preparation that the client has to know of: the server may have rolled back the transaction
+/// (1213) or have been told to stop (1317), and would prepare the statement now. What is wrong with the
+/// statement alone (SQLSTATE 42) it says again.
 fn is_of_the_moment(refused: &ErrPacket) -> bool {
     !refused.sql_state.starts_with(b"42")
 }
 
-/// Has the connection show this error instead of what it has said of the execution; or nothing, where that cannot be.
+/// Has the connection show this error instead of what it has said of the execution; or nothing, where that
+/// cannot be.
 async fn show(split: &mut Split, packet: &ErrPacket) -> Result<(), Refused> {
     if told::raise(split, packet).await?.is_ok() {
         split.told = Told::new(packet.clone());

@@ -1,7 +1,7 @@
 //! A statement that the leased connection does not have is prepared there, on the way to its execution.
 //!
-//! The session may be in the middle of a transaction: nothing is sent here that a transaction takes notice of, and where the
-//! server refuses, all that the session holds on the connection stays.
+//! The session may be in the middle of a transaction: nothing is sent here that a transaction takes notice
+//! of, and where the server refuses, all that the session holds on the connection stays.
 
 use std::rc::Rc;
 
@@ -37,7 +37,8 @@ impl From<NotPrepared> for SessionError {
 /// More than it takes to make room on a server that others fill, too.
 const TRIES_MAX: usize = 8;
 
-/// Prepares a statement on the connection that was leased, so that it means what it has meant when the client prepared it.
+/// Prepares a statement on the connection that was leased, so that it means what it has meant when the client
+/// prepared it.
 pub(crate) async fn prepare_here(split: &mut Split, id: u32, prepared: &Prepared) -> Result<(), NotPrepared> {
     for _ in 1..TRIES_MAX {
         match try_to_prepare(split, id, prepared).await {
@@ -117,8 +118,8 @@ fn excursion(split: &Split, context: &PortableState) -> Option<Excursion> {
     Some((framed(there), framed(back)))
 }
 
-/// A statement is about to be prepared under what the session has set, which is known but for what the last statement has set and is
-/// yet to be reported: the answer to a preparation reports nothing.
+/// A statement is about to be prepared under what the session has set, which is known but for what the last
+/// statement has set and is yet to be reported: the answer to a preparation reports nothing.
 pub(crate) async fn learn_what_is_late(split: &mut Split) -> Result<(), NotPrepared> {
     let is_late = |reason| matches!(reason, PinReason::Unsettled | PinReason::SetStatement);
     if split.session.pins().iter().any(|pin| is_late(pin.reason)) {
@@ -144,7 +145,8 @@ async fn learn_meaning(split: &mut Split) -> Result<(), NotPrepared> {
     Ok(())
 }
 
-/// What the session's last statement has set may be reported with the next OK only, which must be none of an excursion's.
+/// What the session's last statement has set may be reported with the next OK only, which must be none of an
+/// excursion's.
 async fn learn_what_comes_late(split: &mut Split) -> Result<(), NotPrepared> {
     let replies = ask(split, &[vec![Command::PING.0]]).await?;
     if let Some(ok) = replies.first().and_then(|reply| ok(split, reply)) {
@@ -189,8 +191,8 @@ pub(crate) const NOTHING: Facts = Facts {
     hint: None,
 };
 
-/// The server has not prepared the statement: to the session that is an execution that failed. Where the connection is lost, so is
-/// what bound the session to it.
+/// The server has not prepared the statement: to the session that is an execution that failed. Where the
+/// connection is lost, so is what bound the session to it.
 pub(crate) async fn not_prepared(
     split: &mut Split,
     head: CommandHead,

@@ -1,4 +1,5 @@
-//! The rules of a configuration: as all threads share them ([`Book`]), and as one worker has them ([`Rules`]).
+//! The rules of a configuration: as all threads share them ([`Book`]), and as one worker has them
+//! ([`Rules`]).
 //!
 //! A worker has expressions of its own and remembers verdicts, so that nothing is locked for a statement.
 
@@ -15,7 +16,8 @@ use telemetry::Counter;
 
 use crate::gateway::NumberedCluster;
 
-/// Verdicts that a worker remembers. When there are more it forgets them all: those that count come back at once.
+/// Verdicts that a worker remembers. When there are more it forgets them all: those that count come back at
+/// once.
 const VERDICTS_MAX: usize = 4096;
 
 /// Different selections that a worker's sessions share. A session with a further one has it for itself.

@@ -1,8 +1,9 @@
 //! `mirror`: a copy of a statement to another cluster, whose answer nobody waits for.
 //!
-//! Each copy is a task of its own with a connection of that cluster's pool, under the session's account and with what the
-//! session has set; so copies overtake one another. There are only so many of them at a time, and only so long: what
-//! does not fit is dropped. Statements that need more of a session than its settings, or change it, are left out.
+//! Each copy is a task of its own with a connection of that cluster's pool, under the session's account and
+//! with what the session has set; so copies overtake one another. There are only so many of them at a time,
+//! and only so long: what does not fit is dropped. Statements that need more of a session than its settings,
+//! or change it, are left out.
 
 use std::cell::Cell;
 use std::rc::Rc;

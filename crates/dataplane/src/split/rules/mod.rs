@@ -1,11 +1,14 @@
-//! `[[rule]]`: what the configuration says about certain statements, and groups of servers to which it sends them.
+//! `[[rule]]`: what the configuration says about certain statements, and groups of servers to which it sends
+//! them.
 //!
-//! What a rule is and which of them counts is in `routing::rules`; here its word is kept. A session in which no rule can match
-//! costs a look at two figures a statement ([`concern`]). For the others a statement gets a [`Ruling`], which lives as
-//! long as the statement does and is asked where something is decided: where it goes (`choose`), how fresh that must be
-//! (`fresh`), what it may bind (`run`), for how long it may run ([`time_limit`]).
+//! What a rule is and which of them counts is in `routing::rules`; here its word is kept. A session in which
+//! no rule can match costs a look at two figures a statement ([`concern`]). For the others a statement gets a
+//! [`Ruling`], which lives as long as the statement does and is asked where something is decided: where it
+//! goes (`choose`), how fresh that must be (`fresh`), what it may bind (`run`), for how long it may run
+//! ([`time_limit`]).
 //!
-//! A prepared statement meets the rules when it is prepared, which is where it is rewritten, and each time it is executed.
+//! A prepared statement meets the rules when it is prepared, which is where it is rewritten, and each time it
+//! is executed.
 
 mod book;
 mod mirror;
@@ -85,7 +88,8 @@ const BINDING: Effects = Effects::USER_VARIABLES
     .with(Effects::UNKNOWN_FUNCTION);
 
 impl OfSession {
-    /// For a session whose account has just been found out. Which rules concern it is seen at its first statement.
+    /// For a session whose account has just been found out. Which rules concern it is seen at its first
+    /// statement.
     pub(crate) fn new(worker: &Worker) -> Self {
         let rules = Rc::clone(&worker.rules.current());
         Self {
@@ -133,8 +137,8 @@ fn who(split: &Split) -> Who<'_> {
     }
 }
 
-/// What rules say about a read of one row by its key. `None` where one that matches leaves it to a server, or has an answer of its own.
-/// `digest`: where it is known.
+/// What rules say about a read of one row by its key. `None` where one that matches leaves it to a server, or
+/// has an answer of its own. `digest`: where it is known.
 pub(crate) fn of_lookup(
     split: &Split,
     text: &[u8],
@@ -217,8 +221,8 @@ pub(crate) async fn execute(
     Ok(())
 }
 
-/// COM_STMT_PREPARE under rules: it may be refused, be rewritten, and is prepared where it will be executed. All else is for
-/// its executions.
+/// COM_STMT_PREPARE under rules: it may be refused, be rewritten, and is prepared where it will be executed.
+/// All else is for its executions.
 pub(crate) async fn prepare(split: &mut Split, head: CommandHead) -> Result<(), SessionError> {
     let payload = command::payload(split, head);
     let text: Rc<[u8]> = payload.get(1..).unwrap_or_default().into();
@@ -244,8 +248,8 @@ pub(crate) async fn prepare(split: &mut Split, head: CommandHead) -> Result<(), 
     Ok(())
 }
 
-/// Keeps what the client has sent of a statement that was rewritten. Those of statements that were closed since go when
-/// there are too many of them.
+/// Keeps what the client has sent of a statement that was rewritten. Those of statements that were closed
+/// since go when there are too many of them.
 fn remember_original(split: &mut Split, id: u32, text: Rc<[u8]>) {
     const CLOSED_MAX: usize = 64;
     let statements = split.session.statements();
@@ -274,8 +278,8 @@ fn decide(split: &Split, text: &[u8], facts: &Facts, digest: Option<u64>) -> Rc<
     split.rules.rules.decide(&split.rules.selection, question)
 }
 
-/// Counts a statement, and answers it where a rule says how. `None`: it is for a server. `is_run`: it is to be executed
-/// and not only prepared.
+/// Counts a statement, and answers it where a rule says how. `None`: it is for a server. `is_run`: it is to
+/// be executed and not only prepared.
 async fn answered(
     split: &mut Split,
     verdict: &Verdict,
@@ -444,8 +448,8 @@ pub(crate) fn route(split: &Split, facts: &Facts) -> Option<Target> {
     }
 }
 
-/// Whether it is a read that binds its session to its connection for longer than to the next statement. On a replica the session could
-/// not write any more.
+/// Whether it is a read that binds its session to its connection for longer than to the next statement. On a
+/// replica the session could not write any more.
 pub(crate) fn binds_read(split: &Split, facts: &Facts) -> bool {
     let trusted = match is_trusted(split, facts) {
         true => Effects::UNKNOWN_FUNCTION,
@@ -455,7 +459,8 @@ pub(crate) fn binds_read(split: &Split, facts: &Facts) -> bool {
     facts.class == Class::Read && facts.effects.intersects(Effects(binding))
 }
 
-/// Whether it binds its session to any connection for longer than to the next statement. `GET DIAGNOSTICS` to the one that has them alone.
+/// Whether it binds its session to any connection for longer than to the next statement. `GET DIAGNOSTICS` to
+/// the one that has them alone.
 pub(crate) fn binds_for_long(split: &Split, facts: &Facts) -> bool {
     let overlooked = overlooked(split, facts);
     let effects = overlooked.as_ref().unwrap_or(facts).effects;
@@ -506,8 +511,8 @@ pub(crate) fn overlooked(split: &Split, facts: &Facts) -> Option<Facts> {
     })
 }
 
-/// After a statement that must not bind the session: forgets that the server has reported some change of its state, if it
-/// was the first.
+/// After a statement that must not bind the session: forgets that the server has reported some change of its
+/// state, if it was the first.
 pub(crate) fn overlook_change(split: &mut Split) {
     let never = split
         .rules
@@ -544,8 +549,8 @@ pub(crate) fn sent_again(split: &mut Split) {
     }
 }
 
-/// What became of each rule for a statement, in words; after this they are in force as for the statement itself, until
-/// [`explained`].
+/// What became of each rule for a statement, in words; after this they are in force as for the statement
+/// itself, until [`explained`].
 pub(crate) fn explain(split: &mut Split, text: &[u8], facts: &Facts) -> Vec<(String, String)> {
     concern(split);
     let schema = split.session.carried().schema().map(String::from_utf8_lossy);

@@ -1,7 +1,9 @@
-//! `timeout`: a statement that takes too long is killed on its server, by the account that watches the servers.
+//! `timeout`: a statement that takes too long is killed on its server, by the account that watches the
+//! servers.
 //!
-//! The server then ends it with the error of an interruption, in whose place the client gets that of a statement that took too
-//! long. Where the kill does not work, the connection is given up with whatever is going on there.
+//! The server then ends it with the error of an interruption, in whose place the client gets that of a
+//! statement that took too long. Where the kill does not work, the connection is given up with whatever is
+//! going on there.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -111,8 +113,8 @@ impl Watch {
     }
 }
 
-/// Changes code and state of the error packet that ends `bytes`, which has the code `from`. Its words stay the server's, since
-/// the packet must keep its length.
+/// Changes code and state of the error packet that ends `bytes`, which has the code `from`. Its words stay
+/// the server's, since the packet must keep its length.
 fn change_error(bytes: &mut [u8], from: u16, code: u16, state: &[u8; 5]) {
     /// Header, `ff`, code, `#`, state; and the longest of messages (`MYSQL_ERRMSG_SIZE`).
     const HEAD: usize = 4 + 1 + 2 + 1 + 5;

@@ -1,7 +1,7 @@
 //! `max_concurrency` and `rate`: a statement waits for its turns, for a limited time.
 //!
-//! All workers share the limits, and none of them tells another that a turn has come free: who waits looks again. So who
-//! waits is not served in order.
+//! All workers share the limits, and none of them tells another that a turn has come free: who waits looks
+//! again. So who waits is not served in order.
 
 use std::time::Duration;
 
@@ -11,7 +11,8 @@ use tokio::time::Instant;
 use crate::error::SessionError;
 use crate::split::state::{Refused, Split};
 
-/// Time until a statement looks again whether one of those before it has ended: the first time, and the longest.
+/// Time until a statement looks again whether one of those before it has ended: the first time, and the
+/// longest.
 const FIRST_LOOK: Duration = Duration::from_millis(1);
 const LONGEST_LOOK: Duration = Duration::from_millis(20);
 

@@ -215,7 +215,8 @@ fn who_is_confined_may_try_now_and_then_and_more_where_that_helps() {
     assert!(!play.wait_queue.wants_permits() && !play.wait_queue.let_try("u"));
 }
 
-/// Two who each take the only permit, or wait for it, and let it go: without anything else that could wake them.
+/// Two who each take the only permit, or wait for it, and let it go: without anything else that could wake
+/// them.
 #[test]
 fn no_wakeup_is_lost() {
     let mut server = config::Server::new(config::ServerAddress::Unix("/nowhere".into()));

@@ -19,7 +19,8 @@ use super::rogue_writers::RogueWriters;
 use super::{Member, Role, Topology, flavor};
 use crate::server::{Server, ServerId, Status};
 
-/// Looks in a row that fail before a server is given up. One that refuses connections is given up at the first.
+/// Looks in a row that fail before a server is given up. One that refuses connections is given up at the
+/// first.
 const LOOKS_LOST: u32 = 3;
 
 /// How long the loss of a primary is worth looking more often. Some clusters never have one.
@@ -29,8 +30,9 @@ const SEARCHING_FOR: Duration = Duration::from_secs(60);
 #[derive(Default)]
 pub(super) struct ClusterState {
     seen: HashMap<ServerId, Seen>,
-    /// What followers call the servers they follow, learned while those said who they are. A replica that is restarted does not know
-    /// whom it follows until it has reached it, and must not be taken for one that follows nobody.
+    /// What followers call the servers they follow, learned while those said who they are. A replica that is
+    /// restarted does not know whom it follows until it has reached it, and must not be taken for one that
+    /// follows nobody.
     called: HashMap<ServerId, Vec<Address>>,
     /// The last primary, whether or not it is still there.
     incumbent: Option<ServerId>,
@@ -105,7 +107,8 @@ impl ClusterState {
             .retain(|id, _| servers.iter().any(|server| server.id() == *id));
     }
 
-    /// Learns under which address followers know a server. An address that leads to another one by now is that one's.
+    /// Learns under which address followers know a server. An address that leads to another one by now is
+    /// that one's.
     fn learn_names(&mut self) {
         let sources = |seen: &Seen| match (&seen.facts, &seen.blind) {
             (Some(Facts::Replication(facts)), None) => facts.sources.clone(),
@@ -275,8 +278,8 @@ impl ClusterState {
         conflict.filter(|_| confirmed)
     }
 
-    /// Notes who takes writes beside the primary. As long as the primary or that server has not been looked at since, one may be about to
-    /// replace the other.
+    /// Notes who takes writes beside the primary. As long as the primary or that server has not been looked
+    /// at since, one may be about to replace the other.
     fn note_rogue_writers(
         &mut self,
         primary: Option<usize>,
@@ -300,8 +303,9 @@ impl ClusterState {
         self.rogue_writers.take()
     }
 
-    /// One server by two names or addresses is one server. It goes by the name that it went by, for as long as it is not lost under that, and is
-    /// what the best look by any of its names has shown; by the others it is of no use.
+    /// One server by two names or addresses is one server. It goes by the name that it went by, for as long
+    /// as it is not lost under that, and is what the best look by any of its names has shown; by the others
+    /// it is of no use.
     fn leave_out_aliases(
         &mut self,
         servers: &[Arc<Server>],
@@ -390,8 +394,8 @@ fn visibility(kind: config::Topology, server: &Server, seen: Option<&Seen>) -> V
     let Some(seen) = seen else {
         return Visibility::Unseen;
     };
-    // Where the roles are written the monitor is for what is good to know, and may lack the privileges for it: that a server does
-    // not tell is nothing against it.
+    // Where the roles are written the monitor is for what is good to know, and may lack the privileges for
+    // it: that a server does not tell is nothing against it.
     let failures = match kind {
         config::Topology::Static => 0,
         _ => seen.failures,

@@ -3,10 +3,11 @@
 use super::{Judged, Rules, Verdict, names};
 use crate::topology::observation::{Facts, Observation, Visibility};
 
-/// The server whose `role` is `primary` is it, and where there is only one server it needs no `role`. Others are
-/// replicas. A primary that is gone has no stand-in: nobody said which one. What servers say of themselves, where a
-/// monitor asks them, is good for their lag: where `lag_must_be_known`, a replica that follows somebody and does not say how
-/// closely, or cannot be asked, is of no use. One that follows nobody has no lag.
+/// The server whose `role` is `primary` is it, and where there is only one server it needs no `role`. Others
+/// are replicas. A primary that is gone has no stand-in: nobody said which one. What servers say of
+/// themselves, where a monitor asks them, is good for their lag: where `lag_must_be_known`, a replica that
+/// follows somebody and does not say how closely, or cannot be asked, is of no use. One that follows nobody
+/// has no lag.
 pub(super) fn decide(servers: &[Observation], rules: Rules) -> Verdict {
     let is_primary = |server: &Observation| match server.role {
         Some(role) => role == config::Role::Primary,

@@ -1,12 +1,14 @@
 //! Kind `galera`: MariaDB Galera Cluster, Percona XtraDB Cluster.
 //!
-//! Every node takes writes, and writes of two nodes to the same row make one of them fail. So one node gets them all,
-//! unless `max_writers` says otherwise:
-//! the one that had them, as long as it can, or else the one with the lowest `wsrep_local_index`, on which several
-//! gateways agree that start at the same time. Two gateways that disagree for a while cost such failures and no data.
+//! Every node takes writes, and writes of two nodes to the same row make one of them fail. So one node gets
+//! them all, unless `max_writers` says otherwise:
+//! the one that had them, as long as it can, or else the one with the lowest `wsrep_local_index`, on which
+//! several gateways agree that start at the same time. Two gateways that disagree for a while cost such
+//! failures and no data.
 //!
-//! A node is good for anything only in the primary component, ready and not closed by its operator. A donor may fall
-//! behind: it takes writes only where no synced node can, and reads only where `donor_reads` says so, as far as its lag allows.
+//! A node is good for anything only in the primary component, ready and not closed by its operator. A donor
+//! may fall behind: it takes writes only where no synced node can, and reads only where `donor_reads` says
+//! so, as far as its lag allows.
 
 use std::collections::BTreeMap;
 
@@ -96,15 +98,16 @@ fn settle(servers: &[Observation], facts: &[Option<&GaleraFacts>], past: Past) -
     Claim::None
 }
 
-/// Whether two components serve at the same time: somebody has started the cluster twice, or made a minority go on. A
-/// component counts when all its nodes have been seen in it, so that looks before and after a change do not contradict; once it was `disputed`,
-/// also as they were last seen.
+/// Whether two components serve at the same time: somebody has started the cluster twice, or made a minority
+/// go on. A component counts when all its nodes have been seen in it, so that looks before and after a change
+/// do not contradict; once it was `disputed`, also as they were last seen.
 fn is_torn(servers: &[Observation], facts: &[Option<&GaleraFacts>], disputed: bool) -> bool {
     let mut components: BTreeMap<(&(String, u64), u32), u32> = BTreeMap::new();
     for (server, facts) in servers.iter().zip(facts) {
         if let Some(facts) = facts.filter(|facts| serves(facts) && (disputed || server.visibility.is_seen()))
         {
-            // Two parts that were separated by force count their changes alike, but not their nodes, as a rule.
+            // Two parts that were separated by force count their changes alike, but not their nodes, as a
+            // rule.
             *components.entry((&facts.component, facts.size)).or_default() += 1;
         }
     }

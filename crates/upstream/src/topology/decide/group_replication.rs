@@ -1,12 +1,12 @@
 //! Kind `group-replication`: MySQL Group Replication, 8.0 to 9.
 //!
-//! Every member has a view of the group. A view counts only when the member itself is online in it and can reach more
-//! than half of it: what a minority, or one that was expelled, believes is not so. The primary is the member that is
-//! the primary in a view that counts, says so itself, and takes writes already: a newly elected one is read-only until
-//! it has applied what it had received.
+//! Every member has a view of the group. A view counts only when the member itself is online in it and can
+//! reach more than half of it: what a minority, or one that was expelled, believes is not so. The primary is
+//! the member that is the primary in a view that counts, says so itself, and takes writes already: a newly
+//! elected one is read-only until it has applied what it had received.
 //!
-//! Where all members are primaries (multi-primary mode) one of them gets the writes, always the same as long as it is
-//! there, and the others take reads; or more than one, as `max_writers` says.
+//! Where all members are primaries (multi-primary mode) one of them gets the writes, always the same as long
+//! as it is there, and the others take reads; or more than one, as `max_writers` says.
 
 use super::{Claim, Judged, Past, Verdict, facts, names};
 use crate::topology::observation::{Facts, GroupFacts, GroupMember, MemberState, Observation};

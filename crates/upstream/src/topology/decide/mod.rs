@@ -1,8 +1,8 @@
 //! From what is known of all servers to the role of each. Pure: one file for each kind of cluster.
 //!
-//! Common to all: there is a primary only when nobody contradicts. A server that cannot be seen clearly keeps the role
-//! that its last words justify, until it is gone; but it takes part in a contradiction, so that nobody is chosen in its
-//! place before. Several that claim to be the primary are a [`Verdict::conflict`].
+//! Common to all: there is a primary only when nobody contradicts. A server that cannot be seen clearly keeps
+//! the role that its last words justify, until it is gone; but it takes part in a contradiction, so that
+//! nobody is chosen in its place before. Several that claim to be the primary are a [`Verdict::conflict`].
 
 mod fixed;
 mod galera;
@@ -22,11 +22,12 @@ pub(super) struct Verdict {
     pub(super) members: Vec<Judged>,
     /// The one whose role is [`Role::Primary`].
     pub(super) primary: Option<usize>,
-    /// Who claims to be the primary, and that nothing decides between them. To be believed only when all of them have
-    /// been looked at again: during a switchover one of the looks is usually older than the other's.
+    /// Who claims to be the primary, and that nothing decides between them. To be believed only when all of
+    /// them have been looked at again: during a switchover one of the looks is usually older than the
+    /// other's.
     pub(super) conflict: Option<String>,
-    /// Those that take writes beside the primary and follow nobody: an old primary, mostly, that came back as it was. To be believed
-    /// as a conflict is.
+    /// Those that take writes beside the primary and follow nobody: an old primary, mostly, that came back as
+    /// it was. To be believed as a conflict is.
     pub(super) rogue_writers: Vec<usize>,
 }
 
@@ -92,8 +93,8 @@ impl Rules {
 pub(super) struct Past {
     /// The last primary, whether or not it is still there.
     pub(super) incumbent: Option<usize>,
-    /// The last verdict was a conflict, and believed. It is one for as long as those who claim to be the primary are there: that one of them
-    /// is not seen clearly for a while decides nothing.
+    /// The last verdict was a conflict, and believed. It is one for as long as those who claim to be the
+    /// primary are there: that one of them is not seen clearly for a while decides nothing.
     pub(super) disputed: bool,
 }
 
@@ -109,8 +110,8 @@ pub(super) fn decide(rules: Rules, servers: &[Observation], past: Past) -> Verdi
     verdict
 }
 
-/// Who takes writes, at most `max`: the primary, and replicas that can as well. Those of `before` stay, and nobody new is chosen
-/// unseen.
+/// Who takes writes, at most `max`: the primary, and replicas that can as well. Those of `before` stay, and
+/// nobody new is chosen unseen.
 pub(super) fn writers(
     kind: config::Topology,
     servers: &[Observation],

@@ -1,13 +1,13 @@
 //! Kind `replication`: asynchronous replication of MySQL and MariaDB.
 //!
-//! The primary is the server that takes writes and follows no other member. Where several do, it is the one that
-//! members follow, unless the last primary is another one of them: that one has writes which the followers have not.
-//! Everything else is a conflict.
+//! The primary is the server that takes writes and follows no other member. Where several do, it is the one
+//! that members follow, unless the last primary is another one of them: that one has writes which the
+//! followers have not. Everything else is a conflict.
 //!
-//! A replica takes reads when it follows the primary, directly or through others, and applies what it gets. Its lag is
-//! what it says itself, plus that of those in between. While it cannot reach its source it says nothing; then its lag
-//! grows with the time, from the last one known, as long as there is a primary that may be writing, and stands still
-//! while there is none: reads go on when the primary is lost.
+//! A replica takes reads when it follows the primary, directly or through others, and applies what it gets.
+//! Its lag is what it says itself, plus that of those in between. While it cannot reach its source it says
+//! nothing; then its lag grows with the time, from the last one known, as long as there is a primary that may
+//! be writing, and stands still while there is none: reads go on when the primary is lost.
 
 use std::time::Duration;
 
@@ -59,8 +59,8 @@ pub(super) fn decide(servers: &[Observation], past: Past) -> Verdict {
     verdict
 }
 
-/// The member that a source is: the one that says so of itself. Where several do (a `server_id` that was given twice) or none (it
-/// is gone, and cannot tell), the address decides.
+/// The member that a source is: the one that says so of itself. Where several do (a `server_id` that was
+/// given twice) or none (it is gone, and cannot tell), the address decides.
 fn who_is(source: &Source, servers: &[Observation], facts: &[Option<&ReplicationFacts>]) -> Option<usize> {
     let says_so = |at: &usize| {
         let identity = facts[*at].and_then(|facts| facts.identity.as_ref());
@@ -187,7 +187,8 @@ impl<'a> View<'a> {
         };
         if self.following[at].is_empty() {
             return match (facts.sources.first(), primary) {
-                // The last primary, in the middle of a switchover or closed by its operator: it lacks nothing.
+                // The last primary, in the middle of a switchover or closed by its operator: it lacks
+                // nothing.
                 (None, None) => Judged::replica("takes no writes, and there is no primary", None),
                 (None, Some(_)) => Judged::unusable("follows nobody"),
                 (Some(source), _) => Judged::unusable(stopped(source)),
@@ -199,7 +200,8 @@ impl<'a> View<'a> {
         }
     }
 
-    /// How far `at` is behind the primary, with a reason; `Err` where it is of no use. `depth` servers are below it.
+    /// How far `at` is behind the primary, with a reason; `Err` where it is of no use. `depth` servers are
+    /// below it.
     fn lag(
         &self,
         at: usize,

@@ -1,4 +1,5 @@
-//! Galera: what a node says of itself and of its cluster. Only `SHOW`: a node that is not ready refuses `SELECT`.
+//! Galera: what a node says of itself and of its cluster. Only `SHOW`: a node that is not ready refuses
+//! `SELECT`.
 
 use mysql_wire::gtid::Flavor;
 

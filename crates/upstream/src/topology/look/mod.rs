@@ -21,11 +21,13 @@ pub(super) struct Finding {
     pub(super) lag: Reading,
     /// Transactions that it has received and not yet applied, where it counts them.
     pub(super) waiting: Option<u64>,
-    /// What it has executed, as GTIDs; `None` where it does not say, or where they would not mean the same elsewhere.
+    /// What it has executed, as GTIDs; `None` where it does not say, or where they would not mean the same
+    /// elsewhere.
     pub(super) applied: Option<Vec<u8>>,
     /// Who it is, where that tells servers apart.
     pub(super) identity: Option<Identity>,
-    /// Which process it is: no two have the same, whatever they say of their identity. `None` where it does not tell.
+    /// Which process it is: no two have the same, whatever they say of their identity. `None` where it does
+    /// not tell.
     pub(super) host_identity: Option<HostIdentity>,
     /// Other members that it names.
     pub(super) named: Vec<Named>,
@@ -40,7 +42,8 @@ pub(super) struct Named {
     pub(super) is_present: bool,
 }
 
-/// Asks everything. An answer that is missing for want of a privilege is left out where it can be done without.
+/// Asks everything. An answer that is missing for want of a privilege is left out where it can be done
+/// without.
 pub(super) async fn look(
     connection: &mut Connection,
     kind: config::Topology,
@@ -55,8 +58,8 @@ pub(super) async fn look(
     }
 }
 
-/// What tells processes apart, as a column of a SELECT: copies of a machine have the same identity, and two addresses of one server
-/// lead to the same folder.
+/// What tells processes apart, as a column of a SELECT: copies of a machine have the same identity, and two
+/// addresses of one server lead to the same folder.
 const PLACE: &str = "CONCAT_WS(':', @@global.hostname, @@global.port, @@global.datadir) AS place";
 
 /// Who answers, and where it runs.
@@ -79,7 +82,8 @@ fn optional<T>(result: Result<T, QueryError>) -> Result<Option<T>, QueryError> {
     }
 }
 
-/// The age of the newest row in the heartbeat table, by the server's own clock. Where there is none, that is told once a connection.
+/// The age of the newest row in the heartbeat table, by the server's own clock. Where there is none, that is
+/// told once a connection.
 async fn heartbeat(
     connection: &mut Connection,
     monitor: &config::Monitor,
@@ -117,8 +121,8 @@ async fn heartbeat(
     Ok(age)
 }
 
-/// How old the newest row of the heartbeat table is. One of the future was written by another clock, or in another time zone
-/// (`pt-heartbeat --utc`), and tells nothing: it would make every replica look up to date.
+/// How old the newest row of the heartbeat table is. One of the future was written by another clock, or in
+/// another time zone (`pt-heartbeat --utc`), and tells nothing: it would make every replica look up to date.
 fn age(rows: &Rows) -> Result<Duration, &'static str> {
     let age = rows.first().and_then(|row| row.number::<i64>(&["age"]));
     match age {

@@ -12,7 +12,8 @@ use crate::topology::rows::{QueryError, Row, Rows, is_off};
 
 const MYSQL: &str = "SELECT @@global.server_uuid AS identity, @@global.read_only AS read_only, \
     @@global.super_read_only AS super_read_only, @@global.gtid_executed AS applied, ";
-/// The start tells a copy of a machine from the original, which may have everything else in common, its `server_id` too.
+/// The start tells a copy of a machine from the original, which may have everything else in common, its
+/// `server_id` too.
 const MARIADB: &str = "SELECT @@global.server_id AS identity, @@global.read_only AS read_only, \
     @@global.gtid_current_pos AS applied, UNIX_TIMESTAMP() - (SELECT VARIABLE_VALUE \
     FROM information_schema.GLOBAL_STATUS WHERE VARIABLE_NAME = 'UPTIME') AS started, ";
@@ -139,8 +140,8 @@ fn source(flavor: Flavor, row: Row<'_>) -> Option<Source> {
     })
 }
 
-/// What stopped a replica, in words of our own: the server's own text (`Last_SQL_Error`) has statements, values of rows and hashes of
-/// passwords in it, and this goes to the log and to whoever asks for the status.
+/// What stopped a replica, in words of our own: the server's own text (`Last_SQL_Error`) has statements,
+/// values of rows and hashes of passwords in it, and this goes to the log and to whoever asks for the status.
 fn told(number: u32) -> String {
     let meaning = match number {
         1007 => ", the schema is there already",
@@ -166,8 +167,8 @@ fn told(number: u32) -> String {
     format!("error {number}{meaning} (SHOW REPLICA STATUS on that server has the rest)")
 }
 
-/// A replica tells its source its address only where it is configured to (`report_host`); MariaDB puts the name there
-/// under which it sees it.
+/// A replica tells its source its address only where it is configured to (`report_host`); MariaDB puts the
+/// name there under which it sees it.
 fn replica(flavor: Flavor, row: Row<'_>) -> Option<Named> {
     let address = Address {
         host: row.text(&["Host"])?,
@@ -184,8 +185,9 @@ fn replica(flavor: Flavor, row: Row<'_>) -> Option<Named> {
     })
 }
 
-/// The largest of all sources that are on. Unknown where it is of one of them: a server that waits for its source says
-/// nothing, or zero. The heartbeat table knows better than the server, as long as something arrives.
+/// The largest of all sources that are on. Unknown where it is of one of them: a server that waits for its
+/// source says nothing, or zero. The heartbeat table knows better than the server, as long as something
+/// arrives.
 fn lag(sources: &[Source], status: &Rows, heartbeat: Option<Duration>) -> Reading {
     let on: Vec<bool> = sources.iter().map(Source::is_on).collect();
     if !on.contains(&true) {

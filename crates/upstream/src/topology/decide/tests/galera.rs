@@ -1,6 +1,6 @@
-//! Words: the number is `wsrep_local_state` (4 synced, 2 donor); `n` not in the primary component, `x` not ready, `c`
-//! closed by its operator, `o` read-only; `@v` in a cluster of its own; `#7/3` component at its change 7, with three nodes (`#1` and all of them
-//! without it). The index is the place.
+//! Words: the number is `wsrep_local_state` (4 synced, 2 donor); `n` not in the primary component, `x` not
+//! ready, `c` closed by its operator, `o` read-only; `@v` in a cluster of its own; `#7/3` component at its
+//! change 7, with three nodes (`#1` and all of them without it). The index is the place.
 
 use std::time::Duration;
 

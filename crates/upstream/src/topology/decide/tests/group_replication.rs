@@ -1,5 +1,6 @@
-//! The first word is the server's view, a letter a member: `P` primary, `S` secondary, `r` recovering, `u` unreachable,
-//! `U` the same of a primary, `e` in error, `.` not in it; `-` is no group at all. `w` takes writes, `m` multi-primary.
+//! The first word is the server's view, a letter a member: `P` primary, `S` secondary, `r` recovering, `u`
+//! unreachable, `U` the same of a primary, `e` in error, `.` not in it; `-` is no group at all. `w` takes
+//! writes, `m` multi-primary.
 
 use std::time::Duration;
 

@@ -1,8 +1,8 @@
 //! Tables: what servers say, in a short hand, and what they are then.
 //!
-//! A server is written as words. `!` it is gone, `?` nobody has looked at it yet, `~` its last look failed; the rest
-//! depends on the kind of cluster. What comes out is a letter a server, P(rimary), R(eplica) or U(nusable), and `!` for a
-//! conflict.
+//! A server is written as words. `!` it is gone, `?` nobody has looked at it yet, `~` its last look failed;
+//! the rest depends on the kind of cluster. What comes out is a letter a server, P(rimary), R(eplica) or
+//! U(nusable), and `!` for a conflict.
 
 mod galera;
 mod group_replication;
@@ -121,7 +121,8 @@ fn fixed_roles() {
     );
 }
 
-/// Words: `p` the primary, `lag` it has told its lag, `>0` follows, `?` nobody has looked at it, `!` it is gone.
+/// Words: `p` the primary, `lag` it has told its lag, `>0` follows, `?` nobody has looked at it, `!` it is
+/// gone.
 #[test]
 fn where_the_lag_is_limited_it_has_to_be_known() {
     let observe = |at: usize, text: &str| {

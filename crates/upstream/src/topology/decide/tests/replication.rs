@@ -1,5 +1,6 @@
-//! Words: `w` takes writes, `r` does not; `>1` follows n1, `-1` cannot reach it (for 20 s), `x1` gets from it and applies
-//! nothing, `s1` has both threads stopped; `nolag` does not say how far it is behind (else one second).
+//! Words: `w` takes writes, `r` does not; `>1` follows n1, `-1` cannot reach it (for 20 s), `x1` gets from it
+//! and applies nothing, `s1` has both threads stopped; `nolag` does not say how far it is behind (else one
+//! second).
 
 use std::time::Duration;
 
