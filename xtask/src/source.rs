@@ -10,6 +10,8 @@ use std::ops::Range;
 pub(crate) struct Source {
     /// The text with every comment and every literal replaced by spaces; lines stay where they are.
     code: String,
+    /// Where comments to the end of a line begin, in bytes of the text.
+    comments: Vec<usize>,
 }
 
 /// A function with a body.
@@ -28,7 +30,8 @@ pub(crate) struct Function<'s> {
 
 impl Source {
     pub(crate) fn new(text: &str) -> Self {
-        Self { code: blank(text) }
+        let (code, comments) = blank(text);
+        Self { code, comments }
     }
 
     /// Every line of code with its number, from 1.
@@ -37,6 +40,23 @@ impl Source {
             .lines()
             .enumerate()
             .map(|(index, line)| (index + 1, line))
+    }
+
+    /// Every line of the text that is nothing but a comment, with its number, from 1. What looks like one
+    /// inside a literal is none.
+    pub(crate) fn comment_lines<'t>(&self, text: &'t str) -> Vec<(usize, &'t str)> {
+        let mut begins = self.comments.iter().copied().peekable();
+        let mut at = 0;
+        let mut found = Vec::new();
+        for (index, line) in text.split_inclusive('\n').enumerate() {
+            let begin = at + (line.len() - line.trim_start().len());
+            at += line.len();
+            while begins.next_if(|comment| *comment < begin).is_some() {}
+            if begins.peek() == Some(&begin) {
+                found.push((index + 1, line.trim_end()));
+            }
+        }
+        found
     }
 
     /// Names of modules declared here, with their line.
@@ -95,7 +115,10 @@ impl Source {
                 .collect();
             code.replace_range(item, &blank);
         }
-        Self { code }
+        Self {
+            code,
+            comments: self.comments.clone(),
+        }
     }
 
     /// Lines that the range touches.
@@ -210,9 +233,10 @@ pub(crate) fn part_of_name(c: char) -> bool {
     c.is_alphanumeric() || c == '_'
 }
 
-/// Replaces comments and literals by spaces.
-fn blank(text: &str) -> String {
+/// Replaces comments and literals by spaces, and says where comments to the end of a line begin.
+fn blank(text: &str) -> (String, Vec<usize>) {
     let mut code = String::with_capacity(text.len());
+    let mut comments = Vec::new();
     let mut rest = text;
     while let Some(first) = rest.chars().next() {
         let length = match literal(rest, code.chars().next_back()) {
@@ -223,10 +247,13 @@ fn blank(text: &str) -> String {
             }
             length => length,
         };
+        if rest.starts_with("//") {
+            comments.push(text.len() - rest.len());
+        }
         code.extend(rest[..length].chars().map(|c| if c == '\n' { '\n' } else { ' ' }));
         rest = &rest[length..];
     }
-    code
+    (code, comments)
 }
 
 /// Bytes of the comment or literal at the beginning of `text`; 0 where there is none.
@@ -311,7 +338,7 @@ mod tests {
 
     #[test]
     fn comments_and_literals_are_no_code() {
-        let code = |text: &str| blank(text).split_whitespace().collect::<Vec<_>>().join(" ");
+        let code = |text: &str| blank(text).0.split_whitespace().collect::<Vec<_>>().join(" ");
         assert_eq!(code("a // fn b\nc"), "a c");
         assert_eq!(code("a /* x /* y */ fn */ b"), "a b");
         assert_eq!(code(r##"a "fn \" {" r#"" fn"# b'{' '\'' 'x' b"##), "a b");

@@ -21,6 +21,9 @@ const FILE_LINES_MAX: usize = 600;
 /// Longest function, in lines of code. The same figure as in clippy.toml, which also sees through macros.
 const FUNCTION_LINES_MAX: usize = 70;
 
+/// Widest comment, in columns: as wide as rustfmt makes code.
+const COMMENT_WIDTH_MAX: usize = 110;
+
 /// Most packages of others in the lock file: those with a source. Our own crates cost nothing but what they
 /// bring in.
 ///
@@ -48,6 +51,7 @@ pub(crate) fn run(root: &Path) -> anyhow::Result<Vec<String>> {
         let file = path.display().to_string();
         problems.extend(names(path, &file, &source));
         problems.extend(opening(path, &file, &text));
+        problems.extend(wide_comments(&file, &text, &source));
         for length in lengths(&file, &text, &source) {
             println!("tidy: {length} (a hint, no fault)");
         }
@@ -117,6 +121,23 @@ fn opening(path: &Path, file: &str, text: &str) -> Option<String> {
     let is_crate = path.ends_with("src/lib.rs") || path.ends_with("src/main.rs");
     (is_crate && !text.starts_with("//!"))
         .then(|| format!("{file}:1: begin with `//!`: what the crate is, and what not"))
+}
+
+/// Comments are read beside code. Rows of tables cannot be wrapped, nor can a single long word, such as an
+/// address.
+fn wide_comments(file: &str, text: &str, source: &Source) -> Vec<String> {
+    let can_be_wrapped = |line: &str| {
+        let words = line.trim_start().trim_start_matches(['/', '!']).trim_start();
+        !words.starts_with('|') && words.contains(' ')
+    };
+    let lines = source.comment_lines(text).into_iter();
+    let wide = lines
+        .map(|(number, line)| (number, line, line.chars().count()))
+        .filter(|(_, line, width)| *width > COMMENT_WIDTH_MAX && can_be_wrapped(line));
+    wide.map(|(number, _, width)| {
+        format!("{file}:{number}: a comment of {width} columns, at most {COMMENT_WIDTH_MAX}")
+    })
+    .collect()
 }
 
 fn lengths(file: &str, text: &str, source: &Source) -> Vec<String> {
@@ -189,6 +210,28 @@ mod tests {
             lengths("f.rs", &text, &Source::new(&text)),
             ["f.rs:1: 601 lines, at most 600"]
         );
+    }
+
+    #[test]
+    fn wide_comments_are_told() {
+        let found = |text: &str| wide_comments("f.rs", text, &Source::new(text));
+        let comment = |begin: &str, width: usize| {
+            let begin = format!("{begin} → ");
+            begin.clone() + &"a".repeat(width - begin.chars().count())
+        };
+        for mark in ["//", "///", "//!", "    //"] {
+            assert_eq!(found(&comment(mark, 110)), Vec::<String>::new());
+            let text = format!("mod a;\n{}\n", comment(mark, 111));
+            assert_eq!(found(&text), ["f.rs:2: a comment of 111 columns, at most 110"]);
+        }
+        for fine in [
+            comment("//! |", 120),
+            format!("/// <{}>", "a".repeat(120)),
+            format!("let text = \"\n{}\";", comment("//", 120)),
+            comment("let a = 1; //", 120),
+        ] {
+            assert_eq!(found(&fine), Vec::<String>::new(), "{fine}");
+        }
     }
 
     #[test]
