@@ -9,7 +9,6 @@ use sql_class::{Class, Effects, Facts};
 use crate::error::SessionError;
 use crate::session::CommandHead;
 use crate::split::state::{Refused, Split};
-use crate::split::statement::Copy;
 use crate::split::{answer, lease, rules, server};
 
 /// Servers that may refuse one write because they take none, before that is its answer.
@@ -59,7 +58,7 @@ pub(crate) async fn go_elsewhere(split: &mut Split) -> Result<(), SessionError> 
     if let Err(Refused(error)) = server::other_primary(split, &server, &words).await {
         return answer::tell(split, 1, error).await;
     }
-    match split.wires.up.put_back(&copy.packet) {
+    match split.wires.up.put_back(&copy) {
         true => {
             split.statement.comes_again();
             rules::sent_again(split);
@@ -101,8 +100,6 @@ pub(crate) fn keep_for_any(split: &mut Split, head: CommandHead) {
 fn keep_command(split: &mut Split, head: CommandHead, leaves_nothing: bool) {
     let packet = split.wires.up.unseen();
     let packet = packet.get(..PacketHeader::LEN + head.payload_len);
-    split.statement.copy = packet.map(|packet| Copy {
-        packet: packet.into(),
-        leaves_nothing,
-    });
+    split.statement.copy = packet.map(Into::into);
+    split.statement.leaves_nothing = leaves_nothing;
 }

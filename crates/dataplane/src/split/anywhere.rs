@@ -79,7 +79,7 @@ pub(crate) fn can_move(split: &Split, on_primary: bool) -> bool {
         }
         _ => false,
     };
-    split.statement.leaves_nothing()
+    split.statement.leaves_nothing
         && split.statement.attempts.lost_on.is_none()
         && rules::sends_again(split)
         && (!on_primary || has_place())
@@ -90,7 +90,7 @@ pub(crate) async fn ask_primary(split: &mut Split) -> Result<(), SessionError> {
     lease::abandon(split);
     split.statement.attempts.refusals += 1;
     let copy = split.statement.copy.take();
-    match copy.is_some_and(|copy| split.wires.up.put_back(&copy.packet)) {
+    match copy.is_some_and(|copy| split.wires.up.put_back(&copy)) {
         true => {
             split.statement.comes_again();
             rules::sent_again(split);

@@ -412,7 +412,7 @@ pub(crate) async fn settle(split: &mut Split, ended: Ended) -> Result<(), Sessio
             split.session.end(&outcome);
             last::note_answered(split, &outcome);
             split.note_written();
-            last::note_made(split, &outcome, sent.as_ref().map(|copy| &*copy.packet));
+            last::note_made(split, &outcome, sent.as_deref());
             release(split).await
         }
         // The session knows of it, and there is no answer that could end it.
@@ -420,15 +420,14 @@ pub(crate) async fn settle(split: &mut Split, ended: Ended) -> Result<(), Sessio
         Ok(Exchanged::Streaming) => Box::pin(stream(split)).await,
         Err(broken) => {
             // Nobody knows what has become of a write.
-            let may_send_again = ended.request_done && ended.said == 0;
-            let copy = split.statement.copy.take();
-            let again = copy.filter(|copy| copy.leaves_nothing && may_send_again);
+            let may_send_again = split.statement.leaves_nothing && ended.request_done && ended.said == 0;
+            let again = split.statement.copy.take().filter(|_| may_send_again);
             Box::pin(lost(
                 split,
                 broken,
                 ended.error_sequence,
                 ended.request_done,
-                again.map(|copy| copy.packet),
+                again,
             ))
             .await
         }

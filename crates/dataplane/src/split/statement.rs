@@ -1,5 +1,7 @@
 //! What lives for one command of the client.
 
+use std::num::NonZeroU64;
+
 use upstream::ServerId;
 
 /// One command of the client, from when it is received until its answer is over. The session makes a new one
@@ -10,14 +12,17 @@ pub(crate) struct Statement {
     pub(crate) attempts: Attempts,
     /// It is in the flow once more, as if the client had just sent it: the next command is this one.
     comes_again: bool,
-    /// The command, where it may be sent to another server.
-    pub(crate) copy: Option<Copy>,
+    /// The command with its packet header, where it may be sent to another server: its own is lost before it
+    /// answers, or takes no writes.
+    pub(crate) copy: Option<Box<[u8]>>,
+    /// That is a read that leaves nothing behind, however often it is executed.
+    pub(crate) leaves_nothing: bool,
     /// It may be executed elsewhere if its server takes no writes.
     pub(crate) may_go_elsewhere: bool,
     /// Its server has refused it because it takes no writes.
     pub(crate) took_no_writes: bool,
     /// What it has in common with those that differ in values only; see `pipeline`.
-    pub(crate) number: Option<u64>,
+    pub(crate) number: Option<NonZeroU64>,
     /// The session was bound to its connection before this command.
     pub(crate) was_pinned: bool,
     /// It is an execution that asks for a cursor.
@@ -41,14 +46,6 @@ pub(crate) struct Attempts {
     pub(crate) refusals: u8,
 }
 
-/// A command that may be sent to another server where its own is lost before it answers, or takes no writes.
-pub(crate) struct Copy {
-    /// With its packet header.
-    pub(crate) packet: Box<[u8]>,
-    /// It is a read that leaves nothing behind, however often it is executed.
-    pub(crate) leaves_nothing: bool,
-}
-
 impl Statement {
     /// The next command has been received, which may be this one again.
     pub(crate) fn next(&self) -> Self {
@@ -65,10 +62,5 @@ impl Statement {
     /// It has been put back into the flow.
     pub(crate) fn comes_again(&mut self) {
         self.comes_again = true;
-    }
-
-    /// The copy of a command that leaves nothing behind.
-    pub(crate) fn leaves_nothing(&self) -> bool {
-        self.copy.as_ref().is_some_and(|copy| copy.leaves_nothing)
     }
 }

@@ -1,6 +1,7 @@
 //! Statements that leave together with the next connection.
 
 use std::cell::{Cell, RefCell};
+use std::num::NonZeroU64;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -54,7 +55,7 @@ struct Member {
     /// The whole packet.
     command: Box<[u8]>,
     /// Of those that differ in values only.
-    number: u64,
+    number: NonZeroU64,
     /// `None` for one of text.
     execution: Option<Execution>,
     answer: oneshot::Sender<Result<Answered, Left>>,
@@ -101,7 +102,7 @@ impl Batch {
     pub(super) fn join(
         split: &Split,
         server: &Arc<Server>,
-        number: u64,
+        number: NonZeroU64,
         command: Box<[u8]>,
         execution: Option<Execution>,
     ) -> (Receiver<Result<Answered, Left>>, bool) {

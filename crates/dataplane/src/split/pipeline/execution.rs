@@ -23,7 +23,7 @@ impl Execution {
     /// cursor, long data or query attributes, without types.
     pub(super) fn of(split: &mut Split, id: u32, prepared: &Prepared) -> Option<Self> {
         let copy = split.statement.copy.as_mut()?;
-        let payload = copy.packet.get(PacketHeader::LEN..)?;
+        let payload = copy.get(PacketHeader::LEN..)?;
         let parsed = ExecuteHead::decode(payload, prepared.params, split.key.capabilities).ok()?;
         let is_held = prepared.long_data || prepared.cursor;
         if is_held || parsed.opens_cursor || parsed.attributes > 0 {
@@ -40,7 +40,7 @@ impl Execution {
             if !parsed.inject_types(&mut changed, &known) {
                 return None;
             }
-            copy.packet = in_a_packet(&changed);
+            *copy = in_a_packet(&changed);
             types = Some(known);
         }
         if prepared.types != types

@@ -16,6 +16,7 @@ mod batch;
 mod execution;
 mod quick;
 
+use std::num::NonZeroU64;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -51,15 +52,19 @@ pub(crate) struct Pipelines {
 
 /// What a statement of text that was just looked at has in common with those that differ in values only;
 /// `None` for one that never goes with others.
-pub(crate) fn number(split: &Split, facts: &Facts) -> Option<u64> {
+pub(crate) fn number(split: &Split, facts: &Facts) -> Option<NonZeroU64> {
     let number = split.worker.facts_cache.borrow().number();
-    number.filter(|_| is_plain(facts))
+    number.and_then(NonZeroU64::new).filter(|_| is_plain(facts))
 }
 
 /// The same of the execution of a prepared statement.
-pub(crate) fn number_of_execution(split: &mut Split, head: CommandHead, prepared: &Prepared) -> Option<u64> {
+pub(crate) fn number_of_execution(
+    split: &mut Split,
+    head: CommandHead,
+    prepared: &Prepared,
+) -> Option<NonZeroU64> {
     let goes = head.command == Command::STMT_EXECUTE && is_plain(&prepared.facts) && !rules::concern(split);
-    goes.then_some(prepared.digest)
+    NonZeroU64::new(prepared.digest).filter(|_| goes)
 }
 
 fn is_plain(facts: &Facts) -> bool {
@@ -68,7 +73,7 @@ fn is_plain(facts: &Facts) -> bool {
 
 /// Says of a statement that has run alone whether it may go with others the next time. `reported`: the server
 /// has said that something of the session has changed.
-pub(crate) fn note_alone(split: &Split, number: u64, ended: &Ended, reported: bool) {
+pub(crate) fn note_alone(split: &Split, number: NonZeroU64, ended: &Ended, reported: bool) {
     split.shared.pipelines.quick.note(number, ended, reported);
 }
 
@@ -181,10 +186,9 @@ async fn with_others(
     server: &Arc<Server>,
     execution: Option<Execution>,
 ) -> Result<Option<Answered>, Refused> {
-    let Some((number, copy)) = split.statement.number.zip(split.statement.copy.take()) else {
+    let Some((number, mut command)) = split.statement.number.zip(split.statement.copy.take()) else {
         return Ok(None);
     };
-    let mut command = copy.packet;
     // Clients under compression number packets as they like; a server without ends the connection for it,
     // which is everybody's.
     const NUMBER: usize = 3;

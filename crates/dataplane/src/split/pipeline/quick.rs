@@ -1,6 +1,7 @@
 //! Statements that were quick when they ran alone.
 
 use std::cell::{Cell, OnceCell};
+use std::num::NonZeroU64;
 use std::time::Duration;
 
 use super::answers;
@@ -18,47 +19,47 @@ const PLACES: usize = 1024;
 /// The numbers of so many statements, each at the place that it names: another one takes it.
 #[derive(Default)]
 pub(super) struct QuickStatements {
-    places: OnceCell<Box<[Cell<u64>]>>,
+    places: OnceCell<Box<[Cell<Option<NonZeroU64>>]>>,
 }
 
 impl QuickStatements {
-    pub(super) fn contains(&self, number: u64) -> bool {
+    pub(super) fn contains(&self, number: NonZeroU64) -> bool {
         self.places
             .get()
-            .is_some_and(|places| places[place(number)].get() == number)
+            .is_some_and(|places| places[place(number)].get() == Some(number))
     }
 
     /// It has run alone. `reported`: the server has said that something of the session has changed.
-    pub(super) fn note(&self, number: u64, ended: &Ended, reported: bool) {
+    pub(super) fn note(&self, number: NonZeroU64, ended: &Ended, reported: bool) {
         let leaves_nothing = matches!(
             &ended.result,
             Ok(Exchanged::Done(outcome)) if !reported && answers::leaves_nothing(outcome)
         );
         if leaves_nothing && ended.took <= QUICK && ended.said <= SHORT {
-            let places = self.places.get_or_init(|| vec![Cell::new(0); PLACES].into());
-            places[place(number)].set(number);
+            let places = self.places.get_or_init(|| vec![Cell::new(None); PLACES].into());
+            places[place(number)].set(Some(number));
         } else {
             self.forget(number);
         }
     }
 
     /// It was answered with others, which took so long.
-    pub(super) fn note_with_others(&self, number: u64, took: Duration) {
+    pub(super) fn note_with_others(&self, number: NonZeroU64, took: Duration) {
         if took > QUICK {
             self.forget(number);
         }
     }
 
     /// It is not what it was.
-    pub(super) fn forget(&self, number: u64) {
+    pub(super) fn forget(&self, number: NonZeroU64) {
         if self.contains(number)
             && let Some(places) = self.places.get()
         {
-            places[place(number)].set(0);
+            places[place(number)].set(None);
         }
     }
 }
 
-fn place(number: u64) -> usize {
-    number as usize & (PLACES - 1)
+fn place(number: NonZeroU64) -> usize {
+    number.get() as usize & (PLACES - 1)
 }
