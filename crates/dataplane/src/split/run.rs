@@ -326,9 +326,8 @@ async fn exchange_since(
     stall::renew(split);
     last::note_sent(split, command);
     split.shape.begin(command, split.lasting_status());
-    split
-        .shape
-        .allow(split.statement.asks_for_cursor, split.statement.may_load_file);
+    let (cursor, infile) = (split.statement.asks_for_cursor, split.statement.may_load_file);
+    split.shape.allow(cursor, infile);
     if split.statement.executes_call {
         split.shape.expect_more();
     }
