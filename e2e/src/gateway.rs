@@ -190,6 +190,21 @@ impl Gateway {
         self.metric("forebay_server_state", &["state=\"up\""]) as usize
     }
 
+    /// How many times this server was found wanting: by a session, or by the second look that a start asks for, where
+    /// the machine is so slow that it comes after what a test did to the server.
+    #[must_use]
+    pub fn connects_or_checks_failed(&self, server: &str) -> f64 {
+        let label = format!("server={server:?}");
+        let counters = [
+            "forebay_server_connect_failures_total",
+            "forebay_checks_failed_total",
+        ];
+        counters
+            .iter()
+            .map(|counter| self.metric(counter, &[&label]))
+            .sum()
+    }
+
     /// Changes the configuration (ports and socket stay), sends SIGHUP and waits until it was taken or
     /// refused. Returns whether it was taken.
     pub async fn reload(&mut self, setup: Setup) -> bool {
