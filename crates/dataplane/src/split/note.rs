@@ -69,7 +69,7 @@ pub(crate) async fn query(split: &mut Split, head: CommandHead, facts: Facts) ->
     Ok(())
 }
 
-/// Whether the execution of a prepared statement is for [`execute`].
+/// Whether the execution of a prepared statement is for [`execute()`].
 #[inline]
 pub(crate) fn concerns_execution(split: &Split, head: CommandHead, prepared: &Prepared) -> bool {
     let capabilities = split.capabilities;
