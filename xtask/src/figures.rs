@@ -40,9 +40,14 @@ struct Row {
     aim: String,
 }
 
-/// Prints the table.
-pub(crate) fn run(root: &Path) -> anyhow::Result<()> {
+/// Prints the table, before it the pairs where those are asked for.
+pub(crate) fn run(root: &Path, with_pairs: bool) -> anyhow::Result<()> {
     let crates = read(&root.join("crates"))?;
+    for one in crates.iter().filter(|_| with_pairs) {
+        for (module, other) in one.modules.mutual() {
+            println!("{}: {} and {}", one.name, module.join("::"), other.join("::"));
+        }
+    }
     print!("{}", table(&rows(&crates)?));
     println!();
     println!("{COUNTED}");

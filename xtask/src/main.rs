@@ -1,4 +1,5 @@
-//! Chores of this repository: `cargo xtask tidy`, `cargo xtask gen-docs [--check]` and `cargo xtask figures`.
+//! Chores of this repository: `cargo xtask tidy`, `cargo xtask gen-docs [--check]` and `cargo xtask figures
+//! [--pairs]`.
 //!
 //! What a reviewer said twice, a program says here. Formatting, lints and licences have programs of their own
 //! (rustfmt, clippy, cargo-deny) and are not repeated.
@@ -17,15 +18,16 @@ const USAGE: &str = "\
 usage: cargo xtask tidy               check what formatters and linters do not
        cargo xtask gen-docs           write the generated pages of docs/guide
        cargo xtask gen-docs --check   fail where one of them is out of date
-       cargo xtask figures            the figures of the code's shape, beside their aims";
+       cargo xtask figures            the figures of the code's shape, beside their aims
+       cargo xtask figures --pairs    and the modules that import each other";
 
 fn main() -> anyhow::Result<ExitCode> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let problems = match words.as_slice() {
         ["tidy"] => tidy::run(&root())?,
-        ["figures"] => {
-            figures::run(&root())?;
+        ["figures"] | ["figures", "--pairs"] => {
+            figures::run(&root(), arguments.len() > 1)?;
             Vec::new()
         }
         ["gen-docs"] => docs::write(&root())?,
