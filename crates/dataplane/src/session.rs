@@ -48,7 +48,7 @@ pub(crate) struct Session {
 }
 
 /// The header and first byte of a client's command.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct CommandHead {
     pub(crate) command: mysql_wire::Command,
     pub(crate) payload_len: usize,

@@ -2,8 +2,9 @@
 //!
 //! Sources: MySQL 9 `my_command.h`; MariaDB 11 `mysql_com.h` (`enum_server_command`).
 
-/// A command byte. Values without a name are passed on too: servers answer them with an error.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+/// A command byte; the default is COM_SLEEP. Values without a name are passed on too: servers answer them with
+/// an error.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Command(pub u8);
 
 macro_rules! commands {

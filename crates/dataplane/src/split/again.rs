@@ -8,6 +8,7 @@ use sql_class::{Class, Effects, Facts};
 
 use crate::error::SessionError;
 use crate::session::CommandHead;
+use crate::split::next::Next;
 use crate::split::state::{Refused, Split};
 use crate::split::{answer, lease, rules, server};
 
@@ -37,7 +38,7 @@ pub(crate) fn send_again(split: &mut Split, command: &[u8]) -> bool {
 
 /// A server has refused a write because it is the primary no more: the statement waits for the new one, where
 /// the loop takes it up again as if the client had just sent it. Nothing was executed.
-pub(crate) async fn go_elsewhere(split: &mut Split) -> Result<(), SessionError> {
+pub(crate) async fn go_elsewhere(split: &mut Split) -> Result<Next, SessionError> {
     let refusing = split
         .lease
         .as_ref()
@@ -52,19 +53,23 @@ pub(crate) async fn go_elsewhere(split: &mut Split) -> Result<(), SessionError> 
         .zip(refusing)
         .filter(|_| split.statement.attempts.refusals <= REFUSALS_MAX)
     else {
-        return answer::tell(split, 1, SessionError::NoServerInRole).await;
+        return answer::tell(split, 1, SessionError::NoServerInRole)
+            .await
+            .map(|()| Next::Done);
     };
     let words = split.shared.refusal.take();
     if let Err(Refused(error)) = server::other_primary(split, &server, &words).await {
-        return answer::tell(split, 1, error).await;
+        return answer::tell(split, 1, error).await.map(|()| Next::Done);
     }
     match split.wires.up.put_back(&copy) {
         true => {
             split.statement.comes_again();
             rules::sent_again(split);
-            Ok(())
+            Ok(Next::Done)
         }
-        false => answer::tell(split, 1, SessionError::NoServerInRole).await,
+        false => answer::tell(split, 1, SessionError::NoServerInRole)
+            .await
+            .map(|()| Next::Done),
     }
 }
 

@@ -13,7 +13,7 @@ use crate::relay::Traffic;
 use crate::session::{await_last_command, error_bytes, say_goodbye};
 use crate::split::answered::Answered;
 use crate::split::lease;
-use crate::split::state::{Refused, Split};
+use crate::split::state::Split;
 
 impl Traffic {
     /// What no server gets to see.
@@ -100,7 +100,7 @@ pub(crate) async fn say_ok(split: &mut Split, ok: OkPacket, mut sequence: u8) ->
 
 /// Tells the client why its command was not executed. The session goes on, unless it is the session that has
 /// to end.
-pub(crate) async fn refuse(split: &mut Split, Refused(error): Refused) -> Result<(), SessionError> {
+pub(crate) async fn refuse(split: &mut Split, error: SessionError) -> Result<(), SessionError> {
     if error.ends_session() {
         split.error_sequence = Some(discard(split).await?.wrapping_add(1));
         return Err(error);

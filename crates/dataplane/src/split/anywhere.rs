@@ -14,6 +14,7 @@ use upstream::{Server, ServerId, Topology};
 use crate::error::SessionError;
 use crate::session::CommandHead;
 use crate::split::choose::{self, Target};
+use crate::split::next::Next;
 use crate::split::state::Split;
 use crate::split::{answer, command, lease, rules};
 
@@ -45,7 +46,7 @@ fn may_go(split: &Split) -> bool {
     split.lease.is_none()
         && split.statement.attempts.refusals == 0
         && !split.keeps_connection
-        && split.account.user.config.pooling == config::Pooling::Transaction
+        && split.client.account.user.config.pooling == config::Pooling::Transaction
         && !rules::routes(split)
 }
 
@@ -86,7 +87,7 @@ pub(crate) fn can_move(split: &Split, on_primary: bool) -> bool {
 }
 
 /// A replica has refused it: the loop takes it up again for the primary, as if the client had just sent it.
-pub(crate) async fn ask_primary(split: &mut Split) -> Result<(), SessionError> {
+pub(crate) async fn ask_primary(split: &mut Split) -> Result<Next, SessionError> {
     lease::abandon(split);
     split.statement.attempts.refusals += 1;
     let copy = split.statement.copy.take();
@@ -94,8 +95,10 @@ pub(crate) async fn ask_primary(split: &mut Split) -> Result<(), SessionError> {
         true => {
             split.statement.comes_again();
             rules::sent_again(split);
-            Ok(())
+            Ok(Next::Done)
         }
-        false => answer::tell(split, 1, SessionError::NoServerInRole).await,
+        false => answer::tell(split, 1, SessionError::NoServerInRole)
+            .await
+            .map(|()| Next::Done),
     }
 }

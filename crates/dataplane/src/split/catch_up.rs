@@ -83,7 +83,7 @@ async fn forget_lost(
         session = split.control.id,
         cluster = split.listener.cluster.name(),
         server = connection.server.name(),
-        user = &*split.account.user.name,
+        user = &*split.client.account.user.name,
         written = %position,
         kept,
         "what a session has written was lost with the former primary"

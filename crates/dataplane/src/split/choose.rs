@@ -101,7 +101,7 @@ pub(crate) fn target(split: &Split, facts: &Facts) -> Target {
         for_writing: !matches!(facts.class, Class::Read | Class::Session | Class::Transaction),
     };
     let may_leave = !keeps_from_replicas(split, facts.effects)
-        && split.account.user.config.pooling == config::Pooling::Transaction;
+        && split.client.account.user.config.pooling == config::Pooling::Transaction;
     match (&facts.hint, facts.class) {
         (Some(Hint::Server(name)), _) => return Target::Named(name.clone()),
         (Some(Hint::Primary), _) => return primary,

@@ -25,7 +25,7 @@ pub(crate) fn note(split: &Split, server: &Server, error: &SessionError) {
     if !OF_THE_ACCOUNT.contains(&packet.code) {
         return;
     }
-    let credential = &split.account.credential;
+    let credential = &split.client.account.credential;
     let words = String::from_utf8_lossy(&packet.message);
     let Some(pause) = split.pool().note_denied(server, credential, &words) else {
         return;
@@ -42,7 +42,7 @@ pub(crate) fn note(split: &Split, server: &Server, error: &SessionError) {
 
 /// Whether this server is not asked.
 pub(crate) fn is_denied(split: &Split, server: &Server) -> bool {
-    split.pool().is_denied(server, &split.account.credential)
+    split.pool().is_denied(server, &split.client.account.credential)
 }
 
 /// Whether there are replicas that are not asked.

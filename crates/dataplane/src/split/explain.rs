@@ -20,13 +20,13 @@ use crate::split::choose::{self, Target};
 use crate::split::command;
 use crate::split::denied;
 use crate::split::fresh::Freshness;
+use crate::split::next::Next;
 use crate::split::rows::result_set;
-use crate::split::run::refuse;
 use crate::split::state::Split;
 use crate::split::{answer, answered, fresh, lookup, rules, transaction};
 
 /// Executes a statement for the gateway.
-pub(crate) async fn statement(split: &mut Split, head: CommandHead) -> Result<(), SessionError> {
+pub(crate) async fn statement(split: &mut Split, head: CommandHead) -> Result<Next, SessionError> {
     let text = command::text(command::payload(split, head), split.capabilities);
     let text = String::from_utf8_lossy(text.unwrap_or_default()).into_owned();
     let mut words = text.split_whitespace().skip(1);
@@ -49,55 +49,59 @@ pub(crate) async fn statement(split: &mut Split, head: CommandHead) -> Result<()
                     let rows = answered::rows(split);
                     answer_rows(split, &answered::COLUMNS, &rows).await
                 }
-                _ => unknown(split).await,
+                _ => Ok(unknown()),
             }
         }
         (Some(set), Some(_)) if set.eq_ignore_ascii_case("SET") => set_option(split, &text).await,
         // For the test of what a panic leaves behind; not in what is released.
         #[cfg(debug_assertions)]
         (Some("PANIC"), None) => panic!("a client has asked for it"),
-        _ => unknown(split).await,
+        _ => Ok(unknown()),
     }
 }
 
-async fn unknown(split: &mut Split) -> Result<(), SessionError> {
+fn unknown() -> Next {
     let known = "known are FOREBAY EXPLAIN <statement>, FOREBAY SHOW PINS, FOREBAY SHOW LAST and \
                  FOREBAY SET read_consistency (or lookup_consistency) = <value>"
         .to_owned();
-    refuse(split, SessionError::GatewayStatement(known)).await
+    Next::refuse(SessionError::GatewayStatement(known))
 }
 
-async fn answer_rows(split: &mut Split, columns: &[&str], rows: &[Vec<String>]) -> Result<(), SessionError> {
+async fn answer_rows(
+    split: &mut Split,
+    columns: &[&str],
+    rows: &[Vec<String>],
+) -> Result<Next, SessionError> {
     let sequence = answer::discard(split).await?.wrapping_add(1);
     let (capabilities, status) = (split.capabilities, split.lasting_status());
     let packets = result_set(columns, rows, capabilities, status, sequence);
     debug_assert!(packets.len() > PacketHeader::LEN);
-    answer::say(split, &packets).await
+    answer::say(split, &packets).await.map(|()| Next::Done)
 }
 
 /// `FOREBAY SET read_consistency = …`, or `lookup_consistency`.
-async fn set_option(split: &mut Split, text: &str) -> Result<(), SessionError> {
+async fn set_option(split: &mut Split, text: &str) -> Result<Next, SessionError> {
     if let Some(wanted) = lookups::wanted_level(text.as_bytes()) {
         if lookup::set_level(split, wanted) {
-            return answer::ok(split).await;
+            return answer::ok(split).await.map(|()| Next::Done);
         }
         let why = "no lookup_consistency to be set: the listener has no point_lookups".to_owned();
-        return refuse(split, SessionError::GatewayStatement(why)).await;
+        return Ok(Next::refuse(SessionError::GatewayStatement(why)));
     }
     let several = split.pool().config().max_writers > 1;
     match consistency(text) {
         Ok(Some(ReadConsistency::Strong)) if several => {
             let why = "not strong, since several servers take writes (max_writers)".to_owned();
-            refuse(split, SessionError::GatewayStatement(why)).await
+            Ok(Next::refuse(SessionError::GatewayStatement(why)))
         }
         Ok(wanted) => set_consistency(split, wanted).await,
-        Err(why) => refuse(split, SessionError::GatewayStatement(why)).await,
+        Err(why) => Ok(Next::refuse(SessionError::GatewayStatement(why))),
     }
 }
 
 /// A transaction that reads on a replica goes on to the primary where its reads have to be fresher from here
 /// on than it has begun with.
-async fn set_consistency(split: &mut Split, wanted: Option<ReadConsistency>) -> Result<(), SessionError> {
+async fn set_consistency(split: &mut Split, wanted: Option<ReadConsistency>) -> Result<Next, SessionError> {
     let rank = |split: &Split| match split.read_consistency() {
         ReadConsistency::Eventual => 0,
         ReadConsistency::Session => 1,
@@ -110,9 +114,9 @@ async fn set_consistency(split: &mut Split, wanted: Option<ReadConsistency>) -> 
         && let Err(refused) = Box::pin(transaction::go_now(split)).await
     {
         split.own_consistency = said;
-        return answer::refuse(split, refused).await;
+        return Ok(refused.into());
     }
-    answer::ok(split).await
+    answer::ok(split).await.map(|()| Next::Done)
 }
 
 /// What a `FOREBAY SET` wants: `None` is what the configuration says.

@@ -19,7 +19,7 @@ use crate::registry::{Place, is_ours};
 use crate::session::CommandHead;
 use crate::split::answered::Answered;
 use crate::split::ask::{self, Reply};
-use crate::split::run::{elsewhere, on_primary, refuse};
+use crate::split::next::{Next, Query};
 use crate::split::state::{Refused, Split};
 use crate::split::{answer, command, lease};
 use crate::worker::Message;
@@ -30,35 +30,35 @@ pub(crate) async fn statement(
     split: &mut Split,
     head: CommandHead,
     kill: Kill,
-    facts: &Facts,
-) -> Result<(), SessionError> {
+    facts: Facts,
+) -> Result<Next, SessionError> {
     match is_ours(kill.id) {
         true => session(split, kill).await,
-        false => on_primary(split, head, facts).await,
+        false => Ok(Next::QueryOnPrimary(Box::new(Query { head, facts }))),
     }
 }
 
 /// COM_PROCESS_KILL.
-pub(crate) async fn process_kill(split: &mut Split, head: CommandHead) -> Result<(), SessionError> {
+pub(crate) async fn process_kill(split: &mut Split, head: CommandHead) -> Result<Next, SessionError> {
     match command::kill(split, head).filter(|kill| is_ours(kill.id)) {
         Some(kill) => session(split, kill).await,
-        None => elsewhere(split, head).await,
+        None => Ok(Next::Forward),
     }
 }
 
 /// Kills what the gateway gave this id.
-async fn session(split: &mut Split, kill: Kill) -> Result<(), SessionError> {
+async fn session(split: &mut Split, kill: Kill) -> Result<Next, SessionError> {
     let Some(place) = split.worker.shared.registry.find(kill.id) else {
-        return refuse(split, SessionError::NoSuchSession(kill.id)).await;
+        return Ok(Next::refuse(SessionError::NoSuchSession(kill.id)));
     };
     match may_kill(split, &place).await? {
         Ok(true) => {}
-        Ok(false) => return refuse(split, SessionError::NotOwner(kill.id)).await,
-        Err(Refused(error)) => return refuse(split, error).await,
+        Ok(false) => return Ok(Next::refuse(SessionError::NotOwner(kill.id))),
+        Err(refused) => return Ok(refused.into()),
     }
     let is_itself = kill.id == split.control.id;
     if kill.query_only && is_itself {
-        return refuse(split, SessionError::Interrupted).await;
+        return Ok(Next::refuse(SessionError::Interrupted));
     }
     if is_itself {
         split.error_sequence = Some(answer::discard(split).await?.wrapping_add(1));
@@ -77,7 +77,7 @@ async fn session(split: &mut Split, kill: Kill) -> Result<(), SessionError> {
     };
     split.worker.shared.tell(place.worker, message);
     if !kill.query_only {
-        return answer::ok(split).await;
+        return answer::ok(split).await.map(|()| Next::Done);
     }
     let killed = tokio::select! {
         biased;
@@ -86,8 +86,8 @@ async fn session(split: &mut Split, kill: Kill) -> Result<(), SessionError> {
     };
     // A worker that has stopped has no statement under way.
     match killed.unwrap_or(Ok(())) {
-        Ok(()) => answer::ok(split).await,
-        Err(cause) => refuse(split, SessionError::KillFailed(cause)).await,
+        Ok(()) => answer::ok(split).await.map(|()| Next::Done),
+        Err(cause) => Ok(Next::refuse(SessionError::KillFailed(cause))),
     }
 }
 
@@ -97,7 +97,7 @@ async fn may_kill(split: &mut Split, place: &Place) -> Result<Result<bool, Refus
     if place.cluster != split.listener.cluster_serial {
         return Ok(Ok(false));
     }
-    if *place.user == *split.account.user.name.as_bytes() {
+    if *place.user == *split.client.account.user.name.as_bytes() {
         return Ok(Ok(true));
     }
     let asked = match split.lease.is_some() {
@@ -118,7 +118,7 @@ async fn may_kill(split: &mut Split, place: &Place) -> Result<Result<bool, Refus
         }
     };
     Ok(asked.map(|replies| {
-        let version = &split.profile.server_version;
+        let version = &split.client.profile.server_version;
         let reply = replies.first();
         reply.is_some_and(|reply| kill_right::allowed_by(reply, version))
     }))
@@ -134,9 +134,9 @@ async fn asked_of_a_server(split: &Split) -> Result<Vec<Reply>, Refused> {
     let _one_at_a_time = split.shared.kill_question.lock().await;
     let limit = cluster.config().login_timeout;
     let asking = async {
-        let opened = match Direct::open_as(cluster, &server, &split.account.credential).await {
+        let opened = match Direct::open_as(cluster, &server, &split.client.account.credential).await {
             // The servers may have another password than the client by now.
-            Err(DirectError::Refused(packet)) => match &split.account.other_credential {
+            Err(DirectError::Refused(packet)) => match &split.client.account.other_credential {
                 Some(other) => Direct::open_as(cluster, &server, other).await,
                 None => Err(DirectError::Refused(packet)),
             },

@@ -15,7 +15,8 @@ use sql_class::{Call, Class, Effects, Facts, StatementItem, Syntax};
 use crate::error::SessionError;
 use crate::session::CommandHead;
 use crate::split::ask::{AskError, Reply};
-use crate::split::run::with_statement;
+use crate::split::begin::with_statement;
+use crate::split::next::Next;
 use crate::split::state::{Refused, Split};
 use crate::split::{answer, answered, ask, command, given, lease, lookup, makers};
 
@@ -200,13 +201,13 @@ fn may_give(split: &mut Split, packet: &[u8], id: u64) -> bool {
 
 /// The leased connection has failed before the client's command was sent. A session that held something there
 /// ends with it: its client must not go on as if that were still so.
-pub(crate) async fn give_up(split: &mut Split, refused: Refused) -> Result<(), SessionError> {
+pub(crate) async fn give_up(split: &mut Split, refused: Refused) -> Result<Next, SessionError> {
     if lease::holds_state(split) {
         split.error_sequence = Some(answer::discard(split).await?.wrapping_add(1));
         return Err(refused.0);
     }
     lease::abandon(split);
-    answer::refuse(split, refused).await
+    Ok(refused.into())
 }
 
 /// Gives a connection that was just leased the session's last insert id, by the command that the session has

@@ -364,15 +364,15 @@ async fn any_connection(
     want: &Rc<PortableState>,
     wait: Wait,
 ) -> Result<Connection<Held>, Refused> {
-    let refused = match lease_as(split, server, &split.account.credential, want, wait).await {
+    let refused = match lease_as(split, server, &split.client.account.credential, want, wait).await {
         Err(Refused(SessionError::NoServer(error))) if is_denied(&error) => error,
         leased => return leased,
     };
     // What is known of the servers' accounts may be out of date.
     split.listener.cluster.want_accounts();
-    let used = &split.account.credential;
+    let used = &split.client.account.credential;
     split.listener.cluster.forget_passed(&used.user, used.account);
-    match &split.account.other_credential {
+    match &split.client.account.other_credential {
         Some(other) => Box::pin(lease_as(split, server, other, want, wait)).await,
         None => Err(Refused(SessionError::NoServer(refused))),
     }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use mysql_wire::session_state::Change;
 use mysql_wire::{Capabilities, ChangeUser, Login, OkPacket, StatusFlags};
-use net::{Accepted, Peer, Stream, Toward};
+use net::{Accepted, Stream, Toward};
 use session::{Baseline, ClientTrackers, Session, Start};
 use sql_class::Dialect;
 use telemetry::ListenerSeries;
@@ -26,6 +26,7 @@ use crate::registry::Place;
 use crate::relay::{Traffic, Wires};
 use crate::session::{CommandHead, signal_as_error};
 use crate::side::{Side, malformed};
+use crate::split::identity::Identity;
 use crate::split::observe::Shape;
 use crate::split::state::Split;
 use crate::split::statement::Statement;
@@ -73,7 +74,7 @@ pub(crate) async fn serve(
     let Err(error) = run::run(&mut split).await;
     Box::pin(answer::farewell(&mut split, &error)).await;
     story.server = split.last_server.take();
-    story.user = String::from_utf8_lossy(split.account.user.name.as_bytes()).into();
+    story.user = String::from_utf8_lossy(split.client.account.user.name.as_bytes()).into();
     story.commands = split.commands;
     story.from_client = split.wires.traffic.from_client;
     story.to_client = split.wires.traffic.to_client;
@@ -116,14 +117,6 @@ async fn log_in(
     }
 }
 
-/// A client that has proved who it is.
-struct Proved {
-    login: Login,
-    account: Authenticated,
-    profile: Arc<ServerProfile>,
-    host: Peer,
-}
-
 /// The greeting, the client's login and its check, within the listener's time.
 async fn prove(
     worker: &Worker,
@@ -132,7 +125,7 @@ async fn prove(
     listener: &ListenerState,
     control: &Control,
     story: &mut Story,
-) -> Result<Proved, SessionError> {
+) -> Result<Box<Identity>, SessionError> {
     let limit = listener.config.login_timeout;
     let proved = async {
         let introduced = arrival::introduce(client, accepted, listener, control, story).await?;
@@ -141,12 +134,15 @@ async fn prove(
         let host = story.client;
         let accounts = &worker.shared.accounts;
         let account = authenticate::authenticate(client, &login, greeting, &host, accounts, listener).await?;
-        Ok(Proved {
-            login,
+        let compression = handshake::agreed_compression(client.capabilities, login.zstd_level)
+            .filter(|_| listener.config.compression);
+        Ok(Box::new(Identity {
             account,
-            profile: introduced.profile,
             host,
-        })
+            login,
+            profile: introduced.profile,
+            compression,
+        }))
     };
     let proved = tokio::time::timeout(limit, proved).await;
     proved.unwrap_or_else(|_| Err(proxy::too_late(client.is_some(), limit)))
@@ -157,36 +153,34 @@ fn open(
     worker: &Rc<Worker>,
     control: &Rc<Control>,
     client: Client,
-    proved: Proved,
+    identity: Box<Identity>,
     listener: &Arc<ListenerState>,
     series: &Arc<ListenerSeries>,
 ) -> Result<(Box<Split>, u8), SessionError> {
-    let Proved {
-        login,
-        account,
-        profile,
-        host,
-    } = proved;
     let client_capabilities = client.capabilities;
     let shared = worker.pools.of(listener, &worker.metrics);
-    let own_key = key(&account.credential, client_capabilities, &profile, login.charset);
-    let compression = handshake::agreed_compression(client_capabilities, login.zstd_level)
-        .filter(|_| listener.config.compression);
+    let Identity {
+        account,
+        login,
+        profile,
+        ..
+    } = &*identity;
+    let own_key = key(&account.credential, client_capabilities, profile, login.charset);
     let nowhere = worker.metrics.server(listener.cluster.name(), telemetry::OTHER);
     let traffic = Traffic::new(Arc::clone(series), nowhere);
     control.set_limits(arrival::idle_limits(listener));
-    register(worker, control, listener, &account);
+    register(worker, control, listener, account);
     let all_series = &worker.shared.split_series[worker.index];
     let split_series = all_series.of(listener.cluster.name(), &listener.config.name);
     let split = Split {
         series: split_series,
-        session: Session::new(start(&account, &login, &profile, listener, Rc::default())),
+        session: Session::new(start(account, login, profile, listener, Rc::default())),
         control: Rc::clone(control),
         worker: Rc::clone(worker),
         listener: Arc::clone(listener),
         shape: Shape::new(own_key.capabilities, client_capabilities),
         key: shared.share_key(own_key),
-        account,
+        client: identity,
         wires: wires(client.stream, &client.unread, traffic),
         lease: None,
         rules: rules::OfSession::new(worker),
@@ -211,10 +205,6 @@ fn open(
         written_on: None,
         last_server: None,
         own_consistency: None,
-        host: Box::new(host),
-        login: Box::new(login),
-        profile,
-        compression,
     };
     stall::renew(&split);
     Ok((Box::new(split), client.sequence))
@@ -283,8 +273,8 @@ fn start(
 
 /// The same of a session that is there.
 pub(super) fn start_of(split: &Split, baseline: Rc<Baseline>) -> Start {
-    let (account, login) = (&split.account, &split.login);
-    start(account, login, &split.profile, &split.listener, baseline)
+    let (account, login) = (&split.client.account, &split.client.login);
+    start(account, login, &split.client.profile, &split.listener, baseline)
 }
 
 /// Prepared statements of one session: as many as MySQL allows to all sessions together by default
@@ -316,7 +306,7 @@ async fn admit(split: &mut Split, sequence: u8) -> Result<(), SessionError> {
     split.status = connection.opened.status;
     split.pool().give_back(connection);
     // Thousands of idle sessions keep their logins, for what comes after them.
-    (split.login.auth_response, split.login.auth_plugin) = (Vec::new(), None);
+    (split.client.login.auth_response, split.client.login.auth_plugin) = (Vec::new(), None);
 
     let mut ok = OkPacket {
         status: split.status,
@@ -332,7 +322,7 @@ async fn admit(split: &mut Split, sequence: u8) -> Result<(), SessionError> {
     answer::say_ok(split, ok, sequence).await?;
     // Compression begins after the OK.
     let client = std::mem::replace(&mut split.wires.client, Stream::Detached);
-    split.wires.client = handshake::compressed(client, split.compression, Toward::Client)
+    split.wires.client = handshake::compressed(client, split.client.compression, Toward::Client)
         .map_err(SessionError::ClientFailed)?;
     Ok(())
 }
@@ -345,10 +335,14 @@ const OF_THE_CLIENT: [u16; 5] = [1231, 1862, 3118, 3955, 4151];
 /// What the client is told where the server does not take its account. One that only servers know has another
 /// password now. What is said of the account is said in the server's words.
 fn not_admitted(split: &Split, error: SessionError) -> SessionError {
-    let passed = split.account.credential.account != 0 && split.listener.cluster.passes_accounts();
+    let passed = split.client.account.credential.account != 0 && split.listener.cluster.passes_accounts();
     match error {
         SessionError::NoServer(refused) if passed && lease::is_denied(&refused) => {
-            authenticate::access_denied(split.account.user.name.as_bytes(), &split.host, true)
+            authenticate::access_denied(
+                split.client.account.user.name.as_bytes(),
+                &split.client.host,
+                true,
+            )
         }
         SessionError::NoServer(LeaseError::Refused { server, packet })
             if OF_THE_CLIENT.contains(&packet.code) =>
@@ -388,14 +382,19 @@ pub(crate) async fn change_user(split: &mut Split, head: CommandHead) -> Result<
         let request = ChangeUser::decode(&request, split.capabilities).map_err(malformed)?;
         let charset = match request.charset {
             Some(charset) => u8::try_from(charset).map_err(|_| SessionError::UnknownCollation(charset))?,
-            None => split.login.charset,
+            None => split.client.login.charset,
         };
         // Those of today, not of when the session came.
         let (accounts, listener) = (&split.worker.shared.accounts, &split.listener);
-        let present = is_mariadb.then_some(&split.account.user);
-        let account =
-            authenticate::reauthenticate(&mut side, &request, (&split.host, present), accounts, listener)
-                .await?;
+        let present = is_mariadb.then_some(&split.client.account.user);
+        let account = authenticate::reauthenticate(
+            &mut side,
+            &request,
+            (&split.client.host, present),
+            accounts,
+            listener,
+        )
+        .await?;
         Ok((request, charset, account))
     };
     let changed = tokio::select! {
@@ -422,18 +421,23 @@ async fn become_user(
     account: Authenticated,
     sequence: u8,
 ) -> Result<(), SessionError> {
-    let new_key = key(&account.credential, split.capabilities, &split.profile, charset);
+    let new_key = key(
+        &account.credential,
+        split.capabilities,
+        &split.client.profile,
+        charset,
+    );
     let new_key = split.shared.share_key(new_key);
     let old_key = std::mem::replace(&mut split.key, new_key);
-    let old_account = std::mem::replace(&mut split.account, account);
-    let old_schema = split.login.database.replace(request.database);
+    let old_account = std::mem::replace(&mut split.client.account, account);
+    let old_schema = split.client.login.database.replace(request.database);
     let mut old_session = split.session.clone();
-    let compression = split.compression.take();
+    let compression = split.client.compression.take();
     let admitted = admit(split, sequence).await;
-    split.compression = compression;
+    split.client.compression = compression;
     match admitted {
         Ok(()) => {
-            let user = Arc::clone(&split.account.user.name);
+            let user = Arc::clone(&split.client.account.user.name);
             split.control.name_user(&user);
             split.worker.shared.registry.rename(split.control.id, user.into());
             split.rules = rules::OfSession::new(&split.worker);
@@ -443,7 +447,8 @@ async fn become_user(
             Ok(())
         }
         Err(error) => {
-            (split.key, split.account, split.login.database) = (old_key, old_account, old_schema);
+            (split.key, split.client.account, split.client.login.database) =
+                (old_key, old_account, old_schema);
             old_session.change_user_refused();
             split.session = old_session;
             stay_user(split, error, sequence).await

@@ -15,10 +15,10 @@ use sql_class::{Effects, Facts};
 
 use crate::error::SessionError;
 use crate::session::CommandHead;
-use crate::split::prepared::execute;
+use crate::split::next::{Execution, Next};
 use crate::split::rows::result_set;
 use crate::split::state::Split;
-use crate::split::{answer, command, explain, rules, run};
+use crate::split::{answer, command, explain, rules};
 
 /// The attribute; its value does not count.
 const ATTRIBUTE: &[u8] = b"forebay_explain";
@@ -41,7 +41,7 @@ pub(crate) fn concerns(split: &Split, head: CommandHead) -> bool {
 }
 
 /// COM_QUERY that asks for an explanation, or comes after one that did.
-pub(crate) async fn query(split: &mut Split, head: CommandHead, facts: Facts) -> Result<(), SessionError> {
+pub(crate) async fn query(split: &mut Split, head: CommandHead, facts: Facts) -> Result<Next, SessionError> {
     let payload = command::payload(split, head);
     let text = command::text(payload, split.capabilities).unwrap_or_default();
     let (shows, asks) = (
@@ -53,20 +53,19 @@ pub(crate) async fn query(split: &mut Split, head: CommandHead, facts: Facts) ->
         && shows
         && split.session.warning_count() == 0
     {
-        return show(split, note).await;
+        return show(split, note).await.map(|()| Next::Done);
     }
-    let known = if asks {
-        Some(explain::explain(split, &text).await)
-    } else {
-        None
-    };
-    if rules::concern(split) {
-        rules::query(split, head, facts).await?;
-    } else {
-        run::plain_query(split, head, facts).await?;
+    if asks {
+        split.statement.explanation = Some(explain::explain(split, &text).await);
     }
-    split.note = known.map(|rows| Box::new(Note(in_words(&rows, split.server_name()))));
-    Ok(())
+    Ok(Next::rule_query(head, facts))
+}
+
+/// The statement is over. What was said of it can be shown from here on.
+pub(crate) fn finish(split: &mut Split) {
+    if let Some(rows) = split.statement.explanation.take() {
+        split.note = Some(Box::new(Note(in_words(&rows, split.server_name()))));
+    }
 }
 
 /// Whether the execution of a prepared statement is for [`execute()`].
@@ -77,26 +76,11 @@ pub(crate) fn concerns_execution(split: &Split, head: CommandHead, prepared: &Pr
         && is_asked_with(command::payload(split, head), prepared.params, capabilities)
 }
 
-/// The execution of a prepared statement that asks for an explanation, or of which rules have something to
-/// say.
-pub(crate) async fn execute(
-    split: &mut Split,
-    head: CommandHead,
-    id: u32,
-    prepared: Prepared,
-) -> Result<(), SessionError> {
-    let mut known = None;
-    if concerns_execution(split, head, &prepared) {
-        let text = rules::original(split, id).unwrap_or_else(|| Rc::clone(&prepared.text));
-        known = Some(explain::explain(split, &String::from_utf8_lossy(&text)).await);
-    }
-    if rules::concern(split) {
-        rules::execute(split, head, id, prepared).await?;
-    } else {
-        execute::execute_prepared(split, head, id, prepared).await?;
-    }
-    split.note = known.map(|rows| Box::new(Note(in_words(&rows, split.server_name()))));
-    Ok(())
+/// The execution of a prepared statement that asks for an explanation.
+pub(crate) async fn execute(split: &mut Split, execution: Execution) -> Result<Next, SessionError> {
+    let text = rules::original(split, execution.id).unwrap_or_else(|| Rc::clone(&execution.prepared.text));
+    split.statement.explanation = Some(explain::explain(split, &String::from_utf8_lossy(&text)).await);
+    Ok(Next::RuleExecution(Box::new(execution)))
 }
 
 /// The usual execution has as many parameters as its statement, and no attributes.

@@ -17,25 +17,26 @@ use crate::error::SessionError;
 use crate::relay::Broken;
 use crate::session::CommandHead;
 use crate::split::ask::{self, AskError, Reply};
+use crate::split::begin::{begin, needs_no_priming};
 use crate::split::choose::Target;
 use crate::split::last::Left;
 use crate::split::lease::{self, Now};
-use crate::split::run::{begin, needs_no_priming};
+use crate::split::next::Next;
 use crate::split::state::{Refused, Split};
-use crate::split::{answer, fresh, last};
+use crate::split::{fresh, last};
 
 /// The longest command that is sent behind others: sockets between us and the server take it although the
 /// server reads nothing, as it may while it writes answers that nobody reads yet.
 const LONGEST: usize = 16 * 1024;
 
-/// What it may take until a statement of text can be sent. False where it has come to its end.
+/// What it may take until a statement of text can be sent.
 pub(crate) async fn lease_and_begin(
     split: &mut Split,
     head: CommandHead,
     facts: Facts,
     target: Target,
     now: Now,
-) -> Result<bool, SessionError> {
+) -> Result<Next, SessionError> {
     split.statement.state_may_wait = leaves_nothing(&facts) && may_wait(split, head);
     let leased = lease::go_on(split, &target, now).await;
     split.statement.state_may_wait = false;
@@ -45,18 +46,18 @@ pub(crate) async fn lease_and_begin(
     };
     let unread = match ready {
         Ok(unread) => unread,
-        Err(refused) => return Box::pin(answer::refuse(split, refused)).await.map(|()| false),
+        Err(refused) => return Ok(refused.into()),
     };
     if !needs_no_priming(split, &facts)
         && let Err(refused) = Box::pin(last::bring_about(split, head, &facts, None)).await
     {
-        return Box::pin(last::give_up(split, refused)).await.map(|()| false);
+        return Box::pin(last::give_up(split, refused)).await;
     }
     begin(split, head, Some(&facts));
     if let Some(unread) = unread {
         take_in(split, head, &unread);
     }
-    Ok(true)
+    Ok(Next::Exchange)
 }
 
 /// Nothing is left of the statement when its connection is dropped.

@@ -3,12 +3,14 @@
 use crate::error::SessionError;
 use crate::relay::Exchanged;
 use crate::session::CommandHead;
-use crate::split::run::{begin, exchange, settle};
+use crate::split::begin::begin;
+use crate::split::exchange::exchange;
+use crate::split::next::Next;
 use crate::split::state::Split;
 use crate::split::{answer, last, lease, lookup};
 
 /// On the connection that the session holds, or on none, which is as good.
-pub(crate) async fn connection(split: &mut Split, head: CommandHead) -> Result<(), SessionError> {
+pub(crate) async fn connection(split: &mut Split, head: CommandHead) -> Result<Next, SessionError> {
     split.keep_no_longer();
     // What it has counted outlives it.
     Box::pin(last::learn_count(split)).await;
@@ -20,7 +22,7 @@ pub(crate) async fn connection(split: &mut Split, head: CommandHead) -> Result<(
         split.session.reset();
         split.session.rearmed();
         split.status = split.session.status_at_rest();
-        return answer::ok(split).await;
+        return answer::ok(split).await.map(|()| Next::Done);
     }
     begin(split, head, None);
     let ended = exchange(split, head.command, None).await;
@@ -40,7 +42,7 @@ pub(crate) async fn connection(split: &mut Split, head: CommandHead) -> Result<(
         count
             .into_iter()
             .for_each(|rows| split.session.learn_found_rows(rows));
-        return Ok(());
+        return Ok(Next::Done);
     }
-    settle(split, ended).await
+    Ok(Next::settle(ended))
 }

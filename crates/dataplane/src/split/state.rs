@@ -8,22 +8,20 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use mysql_wire::compression::Algorithm;
-use mysql_wire::{Capabilities, ErrPacket, Login, PacketHeader, StatusFlags, write_packet};
-use net::Peer;
+use mysql_wire::{Capabilities, ErrPacket, PacketHeader, StatusFlags, write_packet};
 use routing::PeakEwma;
 use session::{Baseline, ClientTrackers, PackedState, Pin, PinReason, PortableState};
 use telemetry::ServerSeries;
 use tokio::task::{AbortHandle, spawn_local};
-use upstream::{Connection, Key, Member, Pool, Server, ServerId, ServerProfile, Topology, Travel};
+use upstream::{Connection, Key, Member, Pool, Server, ServerId, Topology, Travel};
 
-use crate::authenticate::Authenticated;
 use crate::control::{Control, Signal};
 use crate::error::{During, SessionError};
 use crate::gateway::{ListenerState, NumberedCluster};
 use crate::lookups::LookupSeries;
 use crate::relay::{Broken, Wires};
 use crate::session::{as_error, signal_as_error};
+use crate::split::identity::Identity;
 use crate::split::last::Left;
 use crate::split::lease;
 use crate::split::lookup;
@@ -195,7 +193,7 @@ pub(crate) struct Split {
     pub(crate) listener: Arc<ListenerState>,
     pub(crate) shared: Rc<ClusterOfWorker>,
     pub(crate) series: Arc<SplitSeries>,
-    pub(crate) account: Authenticated,
+    pub(crate) client: Box<Identity>,
     pub(crate) key: Rc<Key>,
     /// The server's side is detached while nothing is leased.
     pub(crate) wires: Wires,
@@ -244,14 +242,6 @@ pub(crate) struct Split {
     pub(crate) last_server: Option<Arc<Server>>,
     /// How fresh reads are, where the session has said so itself.
     pub(crate) own_consistency: Option<config::ReadConsistency>,
-    /// The client as accounts and messages name it. Boxed: only logins and rules by address ask.
-    pub(crate) host: Box<Peer>,
-    /// What it said of itself.
-    pub(crate) login: Box<Login>,
-    /// What the cluster's servers had in common when it came.
-    pub(crate) profile: Arc<ServerProfile>,
-    /// What it agreed on with the gateway.
-    pub(crate) compression: Option<Algorithm>,
 }
 
 /// A command that was not executed. The client is told, and the session goes on.
@@ -398,7 +388,7 @@ impl Split {
     pub(crate) fn read_consistency(&self) -> config::ReadConsistency {
         let rule = self.rules.read_consistency();
         let said = rule.or(self.own_consistency);
-        said.or(self.account.user.config.read_consistency)
+        said.or(self.client.account.user.config.read_consistency)
             .unwrap_or(self.listener.config.read_consistency)
     }
 }

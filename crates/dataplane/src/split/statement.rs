@@ -1,13 +1,18 @@
 //! What lives for one command of the client.
 
 use std::num::NonZeroU64;
+use std::rc::Rc;
 
 use upstream::ServerId;
+
+use crate::session::CommandHead;
 
 /// One command of the client, from when it is received until its answer is over. The session makes a new one
 /// for each command, so nothing of it has to be reset.
 #[derive(Default)]
 pub(crate) struct Statement {
+    /// The command at the head of what the client sent, or what a rule has put in its place.
+    pub(crate) head: CommandHead,
     /// What came of it on servers to which it was sent before.
     pub(crate) attempts: Attempts,
     /// It is in the flow once more, as if the client had just sent it: the next command is this one.
@@ -33,6 +38,10 @@ pub(crate) struct Statement {
     pub(crate) executes_call: bool,
     /// The next command to be relayed is not what the client sent but waits in the flow, whole.
     pub(crate) is_ours: bool,
+    /// What its client has sent, where a rule has it prepared as another text.
+    pub(crate) original: Option<Rc<[u8]>>,
+    /// Why it goes where it goes, where its client has asked for that.
+    pub(crate) explanation: Option<Vec<Vec<String>>>,
     /// What a connection lacks of the session's state may wait for the statement, to be sent with it.
     pub(crate) state_may_wait: bool,
 }
@@ -48,8 +57,9 @@ pub(crate) struct Attempts {
 
 impl Statement {
     /// The next command has been received, which may be this one again.
-    pub(crate) fn next(&self) -> Self {
+    pub(crate) fn next(&self, head: CommandHead) -> Self {
         Self {
+            head,
             attempts: if self.comes_again {
                 self.attempts
             } else {

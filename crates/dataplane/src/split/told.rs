@@ -13,12 +13,13 @@ use sql_class::{Effects, Facts};
 use crate::error::SessionError;
 use crate::relay::{Ended, Exchanged};
 use crate::session::CommandHead;
+use crate::split::begin::{needs_no_priming, with_statement};
 use crate::split::choose::Target;
 use crate::split::last::Left;
+use crate::split::next::Next;
 use crate::split::prepared::execute;
-use crate::split::run::{needs_no_priming, with_statement};
 use crate::split::state::{Refused, Split};
-use crate::split::{answer, ask, command, last, lease};
+use crate::split::{ask, command, last, lease};
 
 /// The longest message that servers take in a `SIGNAL`, in characters.
 const MESSAGE_MAX: usize = 128;
@@ -169,10 +170,10 @@ pub(crate) async fn put_away(split: &mut Split) {
 }
 
 /// A command has come of a session whose error was put away. Raises it again where the command may ask for
-/// it, or leaves it where it is. False where the command is answered.
-pub(crate) async fn bring_back(split: &mut Split, head: CommandHead) -> Result<bool, SessionError> {
+/// it, or leaves it where it is.
+pub(crate) async fn bring_back(split: &mut Split, head: CommandHead) -> Result<Next, SessionError> {
     let Some(digest) = split.told.as_ref().and_then(|told| told.put_away) else {
-        return Ok(true);
+        return Ok(Next::Begin);
     };
     let is_mariadb = lease::dialect(split).is_mariadb();
     let (facts, about) = about(split, head);
@@ -183,8 +184,8 @@ pub(crate) async fn bring_back(split: &mut Split, head: CommandHead) -> Result<b
         Command::STATISTICS,
     ];
     let is_kept = match head.command {
-        command if is_of_no_server.contains(&command) => return Ok(true),
-        Command::QUERY if facts.as_ref().is_some_and(is_the_gateways) => return Ok(true),
+        command if is_of_no_server.contains(&command) => return Ok(Next::Begin),
+        Command::QUERY if facts.as_ref().is_some_and(is_the_gateways) => return Ok(Next::Begin),
         Command::QUERY | Command::STMT_EXECUTE | Command::STMT_BULK_EXECUTE => {
             facts.is_some()
                 && with_statement(split, head, facts.as_ref(), about, |session, statement| {
@@ -197,25 +198,25 @@ pub(crate) async fn bring_back(split: &mut Split, head: CommandHead) -> Result<b
         _ => true,
     };
     let Some(mut told) = split.told.take().filter(|_| is_kept) else {
-        return Ok(true);
+        return Ok(Next::Begin);
     };
     let target = where_to_raise(split);
     if let Err(refused) = lease::lease(split, &target).await {
         if !facts.as_ref().is_some_and(asks) {
             // Nobody has asked yet: rather lost than in the way of a command that may do without the primary.
-            return Ok(true);
+            return Ok(Next::Begin);
         }
         split.told = Some(told);
-        return answer::refuse(split, refused).await.map(|()| false);
+        return Ok(refused.into());
     }
     let brought = raise_behind_figures(split, head, facts.as_ref(), about, &told.error).await;
     if let Err(refused) = brought {
-        return last::give_up(split, refused).await.map(|()| false);
+        return last::give_up(split, refused).await;
     }
     split.session.has_diagnostics_again(digest, split.worker.now_ms());
     told.put_away = None;
     split.told = Some(told);
-    Ok(true)
+    Ok(Next::Begin)
 }
 
 /// Any server can raise it. The primary, for what may follow; where there is none, nobody has to wait for

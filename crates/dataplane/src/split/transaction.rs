@@ -22,13 +22,15 @@ use upstream::Connection;
 use crate::error::{During, SessionError};
 use crate::session::CommandHead;
 use crate::split::ask::{self, AskError};
+use crate::split::begin::begin;
 use crate::split::choose::{self, PRIMARY_ONLY, Target};
 use crate::split::last::Left;
 use crate::split::lease::{self, Now};
+use crate::split::next::{Execution, Next};
 use crate::split::prepared::reprepare;
 use crate::split::series::OnReplica;
 use crate::split::state::{Held, Refused, Split};
-use crate::split::{answer, command, fresh, last, old_primary, rebuild, rules, run};
+use crate::split::{command, finish, fresh, last, old_primary, rebuild, rules};
 
 const BEGINNINGS: [&str; 3] = ["BEGIN", "BEGIN WORK", "START TRANSACTION"];
 const ENDS: [&str; 4] = ["COMMIT", "COMMIT WORK", "ROLLBACK", "ROLLBACK WORK"];
@@ -133,7 +135,7 @@ pub(crate) fn begins(split: &Split, head: CommandHead, facts: &Facts) -> bool {
 
 /// The same of a text.
 pub(crate) fn may_begin(split: &Split, text: &[u8], facts: &Facts) -> bool {
-    let config = &split.account.user.config;
+    let config = &split.client.account.user.config;
     let wanted = config
         .transaction_reads
         .unwrap_or(split.listener.config.transaction_reads);
@@ -161,21 +163,21 @@ fn reads_lock_nothing(split: &Split) -> bool {
     })
 }
 
-/// What it takes until the client's `BEGIN` can be sent. False where it has come to its end.
+/// What it takes until the client's `BEGIN` can be sent.
 pub(crate) async fn begin_on_replica(
     split: &mut Split,
     head: CommandHead,
     facts: Facts,
-) -> Result<bool, SessionError> {
+) -> Result<Next, SessionError> {
     if let Err(refused) = lease::lease(split, &Target::Replica).await {
-        return answer::refuse(split, refused).await.map(|()| false);
+        return Ok(refused.into());
     }
     if let Some(leased) = split.lease.as_mut().filter(|leased| !leased.is_primary) {
         leased.moves_on = true;
         split.series().on_replica(OnReplica::Begun);
     }
-    run::begin(split, head, Some(&facts));
-    Ok(true)
+    begin(split, head, Some(&facts));
+    Ok(Next::Exchange)
 }
 
 /// The connection is kept after a statement: its transaction may be over, and the next one on it is another.
@@ -274,7 +276,7 @@ pub(crate) async fn query_elsewhere(
     split: &mut Split,
     head: CommandHead,
     facts: Facts,
-) -> Result<(), SessionError> {
+) -> Result<Next, SessionError> {
     let ends =
         is_ended_by(split, &facts) || old_primary::begins_anew(&facts) && old_primary::is_left(split, &facts);
     let before = match ends && facts.statements == 1 {
@@ -282,12 +284,23 @@ pub(crate) async fn query_elsewhere(
         false => Ok(None),
     };
     let before = match before {
-        Ok(Some(packet)) => return refuse_in_transaction(split, head, packet).await,
+        Ok(Some(packet)) => return Ok(refuse_in_transaction(split, head, packet)),
         Ok(None) => before_it_goes(split, &facts).await,
         Err(refused) => Err(refused),
     };
     match before {
-        Ok(()) => run::plain_query(split, head, facts).await,
+        Ok(()) => Ok(Next::route_query(head, facts)),
+        Err(refused) => last::give_up(split, refused).await,
+    }
+}
+
+/// The same of the execution of a prepared statement.
+pub(crate) async fn execution_elsewhere(
+    split: &mut Split,
+    execution: Execution,
+) -> Result<Next, SessionError> {
+    match before_it_goes(split, &execution.prepared.facts).await {
+        Ok(()) => Ok(Next::RouteExecution(Box::new(execution))),
         Err(refused) => last::give_up(split, refused).await,
     }
 }
@@ -312,19 +325,15 @@ async fn syntax_error(split: &mut Split, head: CommandHead) -> Result<Option<Err
 }
 
 /// Tells the client of a statement that was not executed, in a transaction that goes on.
-async fn refuse_in_transaction(
-    split: &mut Split,
-    head: CommandHead,
-    packet: ErrPacket,
-) -> Result<(), SessionError> {
+fn refuse_in_transaction(split: &mut Split, head: CommandHead, packet: ErrPacket) -> Next {
     let failed = Outcome {
         error: Some(packet.code),
         ..Outcome::default()
     };
-    run::begin(split, head, Some(&reprepare::NOTHING));
+    begin(split, head, Some(&reprepare::NOTHING));
     split.session.end(&failed);
-    run::keep(split);
-    run::refuse(split, SessionError::PrepareRefused(packet)).await
+    finish::keep(split);
+    Next::refuse(SessionError::PrepareRefused(packet))
 }
 
 /// Takes the session's transaction from its replica to the primary.
@@ -356,7 +365,7 @@ pub(crate) async fn go_to_primary(split: &mut Split) -> Result<(), Refused> {
             if let Some(leased) = &mut split.lease {
                 leased.moves_on = true;
             }
-            run::keep(split);
+            finish::keep(split);
             Err(refused)
         }
     }
@@ -367,7 +376,7 @@ pub(crate) async fn go_now(split: &mut Split) -> Result<(), Refused> {
     let now = leaves(split, &TO_PRIMARY);
     lease::go_on(split, &TO_PRIMARY, now).await?;
     match split.session.is_pinned() {
-        true => run::keep(split),
+        true => finish::keep(split),
         // The server had rolled it back.
         false => lease::give_back(split),
     }

@@ -23,7 +23,7 @@ use sql_class::{Class, Effects, Facts, point_lookup};
 use upstream::Key;
 
 pub(crate) use self::behind::{bring_about, found_rows, note_sent};
-use self::ruled::{ruled, to_server};
+use self::ruled::ruled;
 use crate::control::Waiting;
 use crate::error::SessionError;
 use crate::flow::Flow;
@@ -35,8 +35,10 @@ use crate::lookups::{
 };
 use crate::session::CommandHead;
 use crate::split::answered::Answered;
+use crate::split::begin::{let_go, with_statement};
+use crate::split::next::{Execution, Next};
 use crate::split::state::Split;
-use crate::split::{answer, fresh, note, rules, run};
+use crate::split::{answer, fresh, note, rules};
 use crate::worker::Worker;
 
 /// What a lookup is to everybody else.
@@ -54,7 +56,8 @@ pub(crate) struct OfSession {
     seen: Option<Seen>,
     /// What is to be done about the statement under way.
     step: Option<Step>,
-    recorder: Option<Recorder>,
+    /// Where the answer to the statement under way is recorded, to learn this from it.
+    recorder: Option<(Lesson, Recorder)>,
     /// What rules say of the lookup under way.
     verdict: Option<Rc<Verdict>>,
     /// The rows of the last lookup that was answered from memory, as long as that is what FOUND_ROWS() says.
@@ -161,7 +164,7 @@ pub(crate) fn learns(split: &Split) -> bool {
 
 /// Where the answer is noted of the command that is about to be sent.
 pub(crate) fn recorder(lookups: &mut Option<Box<OfSession>>, on_primary: bool) -> Option<&mut Recorder> {
-    let recorder = lookups.as_mut()?.recorder.as_mut()?;
+    let (_, recorder) = lookups.as_mut()?.recorder.as_mut()?;
     if !on_primary {
         recorder.give_up();
     }
@@ -349,13 +352,13 @@ fn ready(
     }
     if split.lease.is_some() {
         let about = prepared.map(|(id, prepared)| (id, prepared.digest));
-        run::let_go(split, head, Some(&PLAIN), about);
+        let_go(split, head, Some(&PLAIN), about);
     }
     let stands_alone = split.lease.is_none()
         && !split.session.is_pinned()
         && !split.session.in_transaction()
         && split.session.autocommit()
-        && split.account.user.config.pooling == config::Pooling::Transaction;
+        && split.client.account.user.config.pooling == config::Pooling::Transaction;
     if !stands_alone {
         return Err(Left::Session);
     }
@@ -417,31 +420,33 @@ pub(crate) async fn go_on(
     split: &mut Split,
     head: CommandHead,
     prepared: Option<(u32, Prepared)>,
-) -> Result<(), SessionError> {
-    let step = split.lookups.as_mut().and_then(|of| of.step.take());
-    match step {
-        None => to_server(split, head, prepared).await,
+) -> Result<Next, SessionError> {
+    match split.lookups.as_mut().and_then(|of| of.step.take()) {
+        None => {}
         Some(Step::Learn(lesson)) => {
             split.lookup_series().left(Left::Learned);
             if let Some(of) = &mut split.lookups {
-                of.recorder = Some(Recorder::default());
+                of.recorder = Some((lesson, Recorder::default()));
             }
-            let done = to_server(split, head, prepared).await;
-            if let Some(of) = &mut split.lookups
-                && let Some(recorder) = of.recorder.take()
-                && let (Ok(()), Some(answer)) = (&done, recorder.answer())
-            {
-                of.lookups.learn(lesson, answer);
-            }
-            done
         }
         Some(Step::Answer(plan)) => match from_memory(split, plan).await? {
-            Ok(rows) => reply(split, head, prepared, rows).await,
-            Err(reason) => {
-                split.lookup_series().left(reason);
-                to_server(split, head, prepared).await
-            }
+            Ok(rows) => return reply(split, head, prepared, rows).await.map(|()| Next::Done),
+            Err(reason) => split.lookup_series().left(reason),
         },
+    }
+    Ok(match prepared {
+        Some((id, prepared)) => Next::RuleExecution(Box::new(Execution { head, id, prepared })),
+        None => Next::rule_query(head, PLAIN),
+    })
+}
+
+/// The statement is over. What its answer was recorded for is learned.
+pub(crate) fn finish(split: &mut Split) {
+    if let Some(of) = &mut split.lookups
+        && let Some((lesson, recorder)) = of.recorder.take()
+        && let Some(answer) = recorder.answer()
+    {
+        of.lookups.learn(lesson, answer);
     }
 }
 
@@ -567,7 +572,7 @@ async fn reply(
 /// What the session knows of an answer from memory, and what is counted. `prepared`: the id and the digest of
 /// the statement that was executed.
 fn note_answered(split: &mut Split, head: CommandHead, prepared: Option<(u32, u64)>, rows: u64) {
-    run::with_statement(split, head, Some(&PLAIN), prepared, |session, statement| {
+    with_statement(split, head, Some(&PLAIN), prepared, |session, statement| {
         session.begin(statement);
     });
     split.session.end(&Outcome {

@@ -13,7 +13,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 const DISCARDED_MAX: (Duration, usize) = (Duration::from_secs(5), 1 << 20);
 
 /// What has become of an answer.
-pub(super) enum Next {
+pub(super) enum Arrived {
     /// It has come, and its statement has left nothing behind.
     Clean,
     /// It has come; but it is an error, or warns.
@@ -72,7 +72,7 @@ impl Answers {
         stream: &mut Stream,
         command: Command,
         deadline: Instant,
-    ) -> Result<Next, AnswersError> {
+    ) -> Result<Arrived, AnswersError> {
         self.begin(command);
         loop {
             if let Some(outcome) = self.look()? {
@@ -82,11 +82,11 @@ impl Answers {
                 self.buffer.compact();
             }
             if self.buffer.is_full() {
-                return Ok(Next::Long);
+                return Ok(Arrived::Long);
             }
             match timeout_at(deadline, self.read(stream)).await {
                 Ok(read) => read?,
-                Err(_) => return Ok(Next::Late),
+                Err(_) => return Ok(Arrived::Late),
             }
         }
     }
@@ -133,8 +133,8 @@ impl Answers {
             };
             self.under_way = false;
             match self.judge(&outcome) {
-                Next::Changed => return Err(AnswersError::Changed),
-                Next::Clean => {}
+                Arrived::Changed => return Err(AnswersError::Changed),
+                Arrived::Clean => {}
                 _ => unclean = true,
             }
         }
@@ -173,13 +173,13 @@ impl Answers {
         }
     }
 
-    fn judge(&self, outcome: &Outcome) -> Next {
+    fn judge(&self, outcome: &Outcome) -> Arrived {
         if self.reports_state || outcome.status.contains(StatusFlags::IN_TRANS) {
-            Next::Changed
+            Arrived::Changed
         } else if leaves_nothing(outcome) {
-            Next::Clean
+            Arrived::Clean
         } else {
-            Next::Unclean
+            Arrived::Unclean
         }
     }
 

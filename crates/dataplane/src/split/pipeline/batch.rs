@@ -16,8 +16,8 @@ use tokio::task::spawn_local;
 use tokio::time::{Instant, timeout};
 use upstream::{Connection, Credential, Key, LeaseError, Server};
 
-use super::answers::{Answers, Next};
-use super::execution::Execution;
+use super::answers::{Answers, Arrived};
+use super::execution::BatchedExecution;
 use super::is_same;
 use super::quick::QuickStatements;
 use crate::split::ask;
@@ -57,7 +57,7 @@ struct Member {
     /// Of those that differ in values only.
     number: NonZeroU64,
     /// `None` for one of text.
-    execution: Option<Execution>,
+    execution: Option<BatchedExecution>,
     answer: oneshot::Sender<Result<Answered, Left>>,
 }
 
@@ -104,7 +104,7 @@ impl Batch {
         server: &Arc<Server>,
         number: NonZeroU64,
         command: Box<[u8]>,
-        execution: Option<Execution>,
+        execution: Option<BatchedExecution>,
     ) -> (Receiver<Result<Answered, Left>>, bool) {
         let (answer, receiver) = oneshot::channel();
         let member = Member {
@@ -133,7 +133,7 @@ impl Batch {
             carried: Rc::clone(split.session.carried()),
             oldest_login: Cell::new(split.control.oldest_login.get()),
             server: Arc::clone(server),
-            credential: split.account.credential.clone(),
+            credential: split.client.account.credential.clone(),
             dialect: lease::dialect(split),
             members: RefCell::default(),
         });
@@ -236,7 +236,7 @@ impl Batch {
         let mut members = members.into_iter();
         while let Some(member) = members.next() {
             let left = match answers.next(stream, member.kind(), sent + PATIENCE).await.ok()? {
-                Next::Clean => {
+                Arrived::Clean => {
                     let now = Instant::now();
                     quick.note_with_others(member.number, now - std::mem::replace(&mut before, now));
                     member.answers(Answered {
@@ -246,21 +246,21 @@ impl Batch {
                     });
                     continue;
                 }
-                Next::Unclean => {
+                Arrived::Unclean => {
                     answers.take();
                     quick.forget(member.number);
                     member.leaves(Left::Unclean);
                     unclean = true;
                     continue;
                 }
-                Next::Changed => {
+                Arrived::Changed => {
                     quick.forget(member.number);
                     member.leaves(Left::Unclean);
                     // The others are told by dropping them.
                     return None;
                 }
-                Next::Late => Left::Slow,
-                Next::Long => Left::Long,
+                Arrived::Late => Left::Slow,
+                Arrived::Long => Left::Long,
             };
             quick.forget(member.number);
             let mut rest = vec![member.kind()];

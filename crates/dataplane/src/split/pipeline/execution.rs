@@ -11,13 +11,13 @@ use crate::split::state::{Held, Split};
 use crate::split::statement::Statement;
 
 /// What a connection has to have prepared for it.
-pub(super) struct Execution {
+pub(super) struct BatchedExecution {
     prepared: Prepared,
     /// Of the parameters; none where there are no parameters.
     types: Option<Rc<[u8]>>,
 }
 
-impl Execution {
+impl BatchedExecution {
     /// Of the command that is [kept to be sent again](Statement::copy), into which the types of its
     /// parameters are put where the client has sent them before. `None` for one that has to go alone: with a
     /// cursor, long data or query attributes, without types.

@@ -27,21 +27,23 @@ use upstream::{Key, LeaseError, Server};
 
 pub(crate) use self::batch::Left;
 use self::batch::{Answered, Answering, Batch};
-use self::execution::Execution;
+use self::execution::BatchedExecution;
 use self::quick::QuickStatements;
 use crate::control::Waiting;
 use crate::error::SessionError;
 use crate::relay::Ended;
 use crate::session::CommandHead;
 use crate::split::answered::{self, Why};
+use crate::split::begin::begin;
 use crate::split::choose::Target;
+use crate::split::exchange::exchange_arrived;
 use crate::split::lease::Now;
+use crate::split::next::Next;
 use crate::split::prepared::execute;
-use crate::split::run::{self, begin, settle};
 use crate::split::series::Ran;
 use crate::split::series::SplitSeries;
 use crate::split::state::{Refused, Split};
-use crate::split::{again, answer, fresh, pipelined_setup, rules};
+use crate::split::{again, fresh, next, pipelined_setup, rules};
 
 /// The batches of one worker and cluster that wait for a connection, and what it knows of statements.
 #[derive(Default)]
@@ -96,7 +98,7 @@ fn keeps_connections(split: &Split) -> bool {
         || split.keeps_connection
         || is_compressed
         || split.lookups.is_some()
-        || split.account.user.config.pooling == config::Pooling::Session
+        || split.client.account.user.config.pooling == config::Pooling::Session
         || fresh::is_galera(split)
 }
 
@@ -110,18 +112,18 @@ fn is_full(split: &Split, server: &Server) -> bool {
 }
 
 /// Sends the statement of text at the head of what the client sent with others, or alone where that comes to
-/// nothing. False where it has come to its end.
+/// nothing.
 pub(crate) async fn query(
     split: &mut Split,
     head: CommandHead,
     facts: Facts,
     (server, is_primary): (Arc<Server>, bool),
     target: Target,
-) -> Result<bool, SessionError> {
+) -> Result<Next, SessionError> {
     match with_others(split, &server, None).await {
         Ok(Some(answered)) => {
             begin(split, head, Some(&facts));
-            relay_arrived(split, head, answered, is_primary).await
+            Ok(relay_arrived(split, head, answered, is_primary).await)
         }
         Ok(None) => {
             again::keep_to_send_again(split, head, &facts);
@@ -135,56 +137,52 @@ pub(crate) async fn query(
             ))
             .await
         }
-        Err(refused) => Box::pin(answer::refuse(split, refused)).await.map(|()| false),
+        Err(refused) => Ok(refused.into()),
     }
 }
 
 /// The same for the execution of a prepared statement.
 pub(crate) async fn execute(
     split: &mut Split,
-    head: CommandHead,
-    (id, prepared): (u32, Prepared),
+    execution: next::Execution,
     (server, is_primary): (Arc<Server>, bool),
     target: Target,
-) -> Result<bool, SessionError> {
-    let answered = match Execution::of(split, id, &prepared) {
+) -> Result<Next, SessionError> {
+    let next::Execution { head, id, prepared } = &execution;
+    let (head, id) = (*head, *id);
+    let answered = match BatchedExecution::of(split, id, prepared) {
         Some(execution) => with_others(split, &server, Some(execution)).await,
         None => Ok(None),
     };
     match answered {
         Ok(Some(answered)) => {
-            execute::begin_prepared(split, head, id, &prepared);
-            relay_arrived(split, head, answered, is_primary).await
+            execute::begin_prepared(split, head, id, prepared);
+            Ok(relay_arrived(split, head, answered, is_primary).await)
         }
         Ok(None) => {
             again::keep_to_send_again(split, head, &prepared.facts);
-            let leased = execute::lease_and_execute(split, head, id, prepared, target, Now::Wait(None));
+            let leased = execute::lease_and_execute(split, execution, target, Now::Wait(None));
             Box::pin(leased).await
         }
-        Err(refused) => Box::pin(answer::refuse(split, refused)).await.map(|()| false),
+        Err(refused) => Ok(refused.into()),
     }
 }
 
-async fn relay_arrived(
-    split: &mut Split,
-    head: CommandHead,
-    answered: Answered,
-    is_primary: bool,
-) -> Result<bool, SessionError> {
+async fn relay_arrived(split: &mut Split, head: CommandHead, answered: Answered, is_primary: bool) -> Next {
     let (server, sent) = (answered.from.server.id(), answered.sent);
     take_in(split, answered, is_primary);
-    let ended = run::exchange_arrived(split, head.command, sent.into_std()).await;
+    let ended = exchange_arrived(split, head.command, sent.into_std()).await;
     if split.shared.by_latency.get() {
         split.shared.note_answer(server, ended.took);
     }
-    settle(split, ended).await.map(|()| false)
+    Next::settle(ended)
 }
 
 /// `None` where the statement has to go alone.
 async fn with_others(
     split: &mut Split,
     server: &Arc<Server>,
-    execution: Option<Execution>,
+    execution: Option<BatchedExecution>,
 ) -> Result<Option<Answered>, Refused> {
     let Some((number, mut command)) = split.statement.number.zip(split.statement.copy.take()) else {
         return Ok(None);

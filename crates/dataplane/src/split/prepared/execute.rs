@@ -14,19 +14,16 @@ use sql_class::Effects;
 use crate::error::SessionError;
 use crate::relay::Exchanged;
 use crate::session::CommandHead;
+use crate::split::begin::{needs_no_priming, with_statement};
 use crate::split::choose::Target;
+use crate::split::exchange::exchange;
 use crate::split::lease::Now;
-use crate::split::lookup::Looked;
+use crate::split::next::{Execution, Next};
 use crate::split::prepared::prepare_execute::{self, Together};
 use crate::split::prepared::{ServerStatement, close_packets};
 use crate::split::prepared::{prepare, reprepare};
-use crate::split::run::{exchange, let_go, needs_no_priming, refuse, relay, settle, with_statement};
-use crate::split::state::{Held, Split};
-use crate::split::step::Step;
-use crate::split::{
-    again, answer, command, last, lease, lookup, note, old_primary, pipeline, pipelined_setup, rules,
-    transaction,
-};
+use crate::split::state::{Held, Refused, Split};
+use crate::split::{answer, command, last, lease, pipelined_setup, transaction};
 
 /// MariaDB's clients mean the statement prepared last by this id.
 const LAST_PREPARED: u32 = u32::MAX;
@@ -39,18 +36,17 @@ pub(crate) const OF_THE_LAST: Effects = Effects::READS_ROW_COUNT
     .with(Effects::READS_FOUND_ROWS)
     .with(Effects::READS_LAST_GTID);
 
-/// COM_STMT_EXECUTE and MariaDB's bulk execution.
-pub(crate) fn execute(split: &mut Split, head: CommandHead) -> Step<'_> {
+/// The statement that COM_STMT_EXECUTE or MariaDB's bulk execution is about, with its id.
+pub(crate) fn requested(split: &mut Split, head: CommandHead) -> Result<(u32, Prepared), Refused> {
     split.statement.asks_for_cursor = asks_for_cursor(command::payload(split, head));
     if head.command == Command::STMT_BULK_EXECUTE && !may_bulk(split, head) {
-        let error = match lease::dialect(split).is_mariadb() {
+        return Err(Refused(match lease::dialect(split).is_mariadb() {
             true => SessionError::NotInProtocol,
             false => SessionError::UnknownCommand,
-        };
-        return Step::to_the_end(refuse(split, error));
+        }));
     }
     let Some((id, mut prepared)) = prepared_of(split, head) else {
-        return Step::to_the_end(unknown(split, head));
+        return Err(unknown(split, head));
     };
     if let Some(text) = text_with_figures(split, id) {
         prepared.text = text;
@@ -58,126 +54,64 @@ pub(crate) fn execute(split: &mut Split, head: CommandHead) -> Step<'_> {
         && held_text(split, &prepared).is_some_and(|held| !Rc::ptr_eq(&held, &prepared.text))
     {
         // The data is with figures of a statement that is no longer the last.
-        return Step::to_the_end(refuse(split, SessionError::StatementChanged));
+        return Err(Refused(SessionError::StatementChanged));
     }
     // Prepared in a transaction on a replica, which has ended: anywhere else it would say another session's
     // figures.
     if prepared.facts.effects.intersects(OF_THE_LAST) && !split.keeps_connection && split.lease.is_none() {
-        return Step::to_the_end(refuse(split, SessionError::StatementChanged));
+        return Err(Refused(SessionError::StatementChanged));
     }
-    split.note = None;
-    let asks_why = note::concerns_execution(split, head, &prepared);
-    if split.lookups.is_some() && !asks_why {
-        match lookup::execute(split, head, id, &prepared) {
-            Looked::Answered => return Step::Done,
-            Looked::GoesOn => return Step::to_the_end(lookup::go_on(split, head, Some((id, prepared)))),
-            Looked::Elsewhere => {}
-        }
-    }
-    if asks_why || rules::concern(split) {
-        return Step::to_the_end(note::execute(split, head, id, prepared));
-    }
-    usual_execute(split, head, id, prepared)
+    Ok((id, prepared))
 }
 
-/// COM_STMT_EXECUTE, about which everything is said that rules have to say.
-pub(crate) async fn execute_prepared(
-    split: &mut Split,
-    head: CommandHead,
-    id: u32,
-    prepared: Prepared,
-) -> Result<(), SessionError> {
-    if usual_execute(split, head, id, prepared).ready_to_relay().await? {
-        relay(split, head.command).await?;
-    }
-    Ok(())
-}
-
-/// The same, up to the command itself.
-fn usual_execute(split: &mut Split, head: CommandHead, id: u32, prepared: Prepared) -> Step<'_> {
-    if !prepare::is_kept(&prepared) && !is_known_here(split, &prepared) {
-        return Step::to_the_end(refuse(split, SessionError::StatementChanged));
-    }
-    again::keep_to_send_again(split, head, &prepared.facts);
-    split.statement.number = pipeline::number_of_execution(split, head, &prepared);
-    split.control.shown.prepared(prepared.digest);
-    let about = Some((id, prepared.digest));
-    if split.lease.is_some()
-        && (transaction::is_ended_by(split, &prepared.facts)
-            || old_primary::is_left(split, &prepared.facts)
-            || let_go(split, head, Some(&prepared.facts), about))
-    {
-        return Step::to_the_end(execute_after_asking(split, head, id, prepared));
-    }
-    let target = transaction::target_of_execution(split, head, &prepared.facts);
-    let now = lease::at_once(split, &target);
-    let is_usual = head.command == Command::STMT_EXECUTE
-        && matches!(now, Now::Leased)
+/// Begins the execution on the connection that is leased, where nothing has to be waited for. False where
+/// something has.
+pub(crate) fn begin_at_once(split: &mut Split, head: CommandHead, id: u32, prepared: &Prepared) -> bool {
+    let is_ready = head.command == Command::STMT_EXECUTE
         && needs_no_priming(split, &prepared.facts)
-        && is_known_here(split, &prepared);
-    if is_usual && address(split, head, id, &prepared).is_ok() {
-        begin_prepared(split, head, id, &prepared);
-        return Step::Relay;
+        && is_known_here(split, prepared)
+        && address(split, head, id, prepared).is_ok();
+    if is_ready {
+        begin_prepared(split, head, id, prepared);
     }
-    Step::Wait(match now {
-        Now::Wait(Some(on)) if pipeline::takes(split, &on.0) => {
-            Box::pin(pipeline::execute(split, head, (id, prepared), on, target))
-        }
-        now => Box::pin(lease_and_execute(split, head, id, prepared, target, now)),
-    })
+    is_ready
 }
 
-/// COM_STMT_EXECUTE, once the connection has said what it is asked before it is given back.
-async fn execute_after_asking(
-    split: &mut Split,
-    head: CommandHead,
-    id: u32,
-    prepared: Prepared,
-) -> Result<(), SessionError> {
-    match transaction::before_it_goes(split, &prepared.facts).await {
-        Ok(()) => execute_prepared(split, head, id, prepared).await,
-        Err(refused) => last::give_up(split, refused).await,
-    }
-}
-
-/// What it may take until a prepared statement can be executed. False where it has come to its end.
+/// What it may take until a prepared statement can be executed.
 pub(crate) async fn lease_and_execute(
     split: &mut Split,
-    head: CommandHead,
-    id: u32,
-    prepared: Prepared,
+    Execution { head, id, prepared }: Execution,
     target: Target,
     now: Now,
-) -> Result<bool, SessionError> {
+) -> Result<Next, SessionError> {
     let facts = &prepared.facts;
     let leaves_nothing = head.command == Command::STMT_EXECUTE && pipelined_setup::leaves_nothing(facts);
     split.statement.state_may_wait = leaves_nothing && pipelined_setup::may_wait(split, head);
     let leased = lease::go_on(split, &target, now).await;
     split.statement.state_may_wait = false;
     if let Err(refused) = leased {
-        return Box::pin(answer::refuse(split, refused)).await.map(|()| false);
+        return Ok(refused.into());
     }
     if !needs_no_priming(split, facts) {
         let about = Some((id, prepared.digest));
         if let Err(refused) = Box::pin(last::bring_about(split, head, facts, about)).await {
-            return Box::pin(last::give_up(split, refused)).await.map(|()| false);
+            return Box::pin(last::give_up(split, refused)).await;
         }
     }
-    if !begin_here(split, head, id, &prepared, &target).await? {
-        return Ok(false);
+    match begin_here(split, head, id, &prepared, &target).await? {
+        Next::Exchange if head.command == Command::STMT_BULK_EXECUTE => {
+            Ok(Box::pin(exchange_bulk(split, id, &prepared)).await)
+        }
+        next => Ok(next),
     }
-    if head.command == Command::STMT_BULK_EXECUTE {
-        return Box::pin(relay_bulk(split, id, &prepared)).await.map(|()| false);
-    }
-    Ok(true)
 }
 
-async fn relay_bulk(split: &mut Split, id: u32, prepared: &Prepared) -> Result<(), SessionError> {
+async fn exchange_bulk(split: &mut Split, id: u32, prepared: &Prepared) -> Next {
     let ended = exchange(split, Command::STMT_BULK_EXECUTE, None).await;
     if matches!(&ended.result, Ok(Exchanged::Done(outcome)) if outcome.error == Some(ER_UNSUPPORTED_PS)) {
         forget_types(split, id, prepared);
     }
-    settle(split, ended).await
+    Next::settle(ended)
 }
 
 /// Whether the client has agreed on bulk executions, and on the form of their results that it asks for.
@@ -191,23 +125,22 @@ fn may_bulk(split: &Split, head: CommandHead) -> bool {
                 .contains(Capabilities::MARIADB_BULK_UNIT_RESULTS))
 }
 
-/// Makes the leased connection ready for the execution, or sends it with what that takes. False where it has
-/// come to its end.
+/// Makes the leased connection ready for the execution, or sends it with what that takes.
 async fn begin_here(
     split: &mut Split,
     head: CommandHead,
     id: u32,
     prepared: &Prepared,
     target: &Target,
-) -> Result<bool, SessionError> {
+) -> Result<Next, SessionError> {
     if pipelined_setup::lacks_state(split) || !is_known_here(split, prepared) {
         match Box::pin(prepare_execute::prepare_and_execute(
             split, head, id, prepared, target,
         ))
         .await?
         {
-            Together::Sent => return Ok(true),
-            Together::Ended => return Ok(false),
+            Together::Sent => return Ok(Next::Exchange),
+            Together::Ended(next) => return Ok(next),
             Together::Apart => {}
         }
     }
@@ -217,10 +150,10 @@ async fn begin_here(
     }
     if let Err(error) = address(split, head, id, prepared) {
         lease::release_unused(split);
-        return Box::pin(refuse(split, error)).await.map(|()| false);
+        return Ok(Next::refuse(error));
     }
     begin_prepared(split, head, id, prepared);
-    Ok(true)
+    Ok(Next::Exchange)
 }
 
 /// A bulk execution was refused for what the statement is, before the server has looked at its types: the
@@ -358,15 +291,18 @@ fn with_types(
 }
 
 /// COM_STMT_FETCH and COM_STMT_SEND_LONG_DATA: on the connection where the cursor or the data is.
-pub(crate) async fn go_on(split: &mut Split, head: CommandHead) -> Result<(), SessionError> {
+pub(crate) async fn go_on(split: &mut Split, head: CommandHead) -> Result<Next, SessionError> {
     let Some((id, mut prepared)) = prepared_of(split, head) else {
-        return unknown(split, head).await;
+        if !head.command.has_response() {
+            return answer::discard(split).await.map(|_| Next::Done);
+        }
+        return Ok(unknown(split, head).into());
     };
     let text = match head.command {
         Command::STMT_FETCH => match held_text(split, &prepared) {
             None => {
                 forget_diagnostics(split);
-                return refuse(split, SessionError::NoCursor(id)).await;
+                return Ok(Next::refuse(SessionError::NoCursor(id)));
             }
             held => held,
         },
@@ -376,7 +312,7 @@ pub(crate) async fn go_on(split: &mut Split, head: CommandHead) -> Result<(), Se
     let target = transaction::target_of_execution(split, head, &prepared.facts);
     if let Err(refused) = lease::lease(split, &target).await {
         return match head.command {
-            Command::STMT_FETCH => answer::refuse(split, refused).await,
+            Command::STMT_FETCH => Ok(refused.into()),
             // There is no answer to long data, and the statement must not be executed without it.
             _ => Err(refused.0),
         };
@@ -392,17 +328,16 @@ pub(crate) async fn go_on(split: &mut Split, head: CommandHead) -> Result<(), Se
     }
     name_here(split, &prepared);
     begin_prepared(split, head, id, &prepared);
-    let ended = exchange(split, head.command, None).await;
-    settle(split, ended).await
+    Ok(Next::Exchange)
 }
 
 /// COM_STMT_RESET: nothing to be done where the server holds nothing for the statement.
-pub(crate) async fn reset(split: &mut Split, head: CommandHead) -> Result<(), SessionError> {
+pub(crate) async fn reset(split: &mut Split, head: CommandHead) -> Result<Next, SessionError> {
     let Some((id, prepared)) = prepared_of(split, head) else {
-        return unknown(split, head).await;
+        return Ok(unknown(split, head).into());
     };
     if !name_here(split, &prepared) {
-        return answer::ok(split).await;
+        return answer::ok(split).await.map(|()| Next::Done);
     }
     if let Some(leased) = &mut split.lease {
         leased
@@ -412,15 +347,14 @@ pub(crate) async fn reset(split: &mut Split, head: CommandHead) -> Result<(), Se
             .set_held(&prepared.owner, !prepare::is_kept(&prepared));
     }
     begin_prepared(split, head, id, &prepared);
-    let ended = exchange(split, head.command, None).await;
-    settle(split, ended).await
+    Ok(Next::Exchange)
 }
 
 /// COM_STMT_CLOSE, which has no answer. The server hears of it with the next command for a statement on the
 /// connection, wherever that is.
-pub(crate) async fn close(split: &mut Split, head: CommandHead) -> Result<(), SessionError> {
+pub(crate) async fn close(split: &mut Split, head: CommandHead) -> Result<Next, SessionError> {
     let Some((id, prepared)) = prepared_of(split, head) else {
-        return answer::discard(split).await.map(drop);
+        return answer::discard(split).await.map(|_| Next::Done);
     };
     forget_figures(split, id);
     if held_text(split, &prepared).is_none() {
@@ -429,7 +363,7 @@ pub(crate) async fn close(split: &mut Split, head: CommandHead) -> Result<(), Se
             leased.connection.state.close(&prepared.owner);
         }
         split.session.statements().remove(id);
-        return Ok(());
+        return Ok(Next::Done);
     }
     name_here(split, &prepared);
     if let Some(leased) = &mut split.lease {
@@ -438,7 +372,7 @@ pub(crate) async fn close(split: &mut Split, head: CommandHead) -> Result<(), Se
     begin_prepared(split, head, id, &prepared);
     let ended = exchange(split, head.command, None).await;
     split.session.statements().remove(id);
-    settle(split, ended).await
+    Ok(Next::settle(ended))
 }
 
 /// The text of what has a cursor or long data of the statement on the connection that the session holds.
@@ -510,14 +444,12 @@ fn forget_diagnostics(split: &mut Split) {
     }
 }
 
-async fn unknown(split: &mut Split, head: CommandHead) -> Result<(), SessionError> {
+/// Why a command is refused that names a statement which the client has not prepared.
+fn unknown(split: &mut Split, head: CommandHead) -> Refused {
     let id = command::payload(split, head)
         .get(1..5)
         .and_then(|id| id.try_into().ok())
         .map_or(0, u32::from_le_bytes);
-    if !head.command.has_response() {
-        return answer::discard(split).await.map(drop);
-    }
     forget_diagnostics(split);
     let least = match head.command {
         Command::STMT_EXECUTE => 10,
@@ -526,7 +458,7 @@ async fn unknown(split: &mut Split, head: CommandHead) -> Result<(), SessionErro
     };
     // MariaDB reads on behind the end of a packet.
     if head.payload_len < least && !lease::dialect(split).is_mariadb() {
-        return refuse(split, SessionError::Malformed).await;
+        return Refused(SessionError::Malformed);
     }
-    refuse(split, unknown_statement(id, head.command)).await
+    Refused(unknown_statement(id, head.command))
 }

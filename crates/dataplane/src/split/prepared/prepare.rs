@@ -11,13 +11,15 @@ use sql_class::{Class, Effects, Facts};
 use crate::error::SessionError;
 use crate::relay::{Ended, Exchanged};
 use crate::session::CommandHead;
+use crate::split::begin::{begin, let_go};
 use crate::split::choose::Target;
+use crate::split::exchange::exchange;
+use crate::split::next::Next;
 use crate::split::prepared::execute::{OF_THE_LAST, forget_figures};
 use crate::split::prepared::{Renaming, close_packets};
 use crate::split::prepared::{limit, reprepare};
-use crate::split::run::{begin, exchange, let_go, refuse, settle};
 use crate::split::state::{Refused, Split};
-use crate::split::{answer, choose, command, last, lease, pipelined_setup, rules};
+use crate::split::{choose, command, last, lease, pipelined_setup};
 
 /// Bytes that a session's prepared statements of more than a buffer may have together.
 const LONG_TEXTS_MAX: usize = 64 * 1024 * 1024;
@@ -32,15 +34,11 @@ pub(crate) fn is_kept(prepared: &Prepared) -> bool {
     *prepared.text != *NOT_KEPT
 }
 
-/// COM_STMT_PREPARE.
-pub(crate) async fn prepare(split: &mut Split, head: CommandHead) -> Result<(), SessionError> {
+/// COM_STMT_PREPARE has been received.
+pub(crate) fn prepare(split: &mut Split) {
     split.note = None;
     // Whatever comes of it: the one before is no longer the last.
     split.last_prepared = 0;
-    if rules::concern(split) {
-        return rules::prepare(split, head).await;
-    }
-    prepare_as_it_is(split, head).await
 }
 
 /// A statement that the client prepares.
@@ -86,17 +84,17 @@ impl Wanted {
 }
 
 /// COM_STMT_PREPARE, about which everything is said that rules have to say.
-pub(crate) async fn prepare_as_it_is(split: &mut Split, head: CommandHead) -> Result<(), SessionError> {
+pub(crate) async fn prepare_as_it_is(split: &mut Split, head: CommandHead) -> Result<Next, SessionError> {
     let (wanted, prepared) = Wanted::note(split, head);
     let id = match split.session.statements().insert(prepared) {
         Ok(id) => id,
-        Err(full) => return refuse(split, SessionError::TooManyStatements(full.limit)).await,
+        Err(full) => return Ok(Next::refuse(SessionError::TooManyStatements(full.limit))),
     };
     let unread = match lease_to_prepare(split, head, &wanted.facts, wanted.digest).await {
         Ok(unread) => unread,
         Err(refused) => {
             split.session.statements().remove(id);
-            return answer::refuse(split, refused).await;
+            return Ok(refused.into());
         }
     };
     if let Err(why) = reprepare::learn_what_is_late(split).await {
@@ -154,7 +152,7 @@ pub(crate) async fn prepare_as_it_is(split: &mut Split, head: CommandHead) -> Re
             }
         }
     }
-    settle(split, ended).await
+    Ok(Next::settle(ended))
 }
 
 /// Whether the session may keep another text of this length, which it needs to prepare it elsewhere; and

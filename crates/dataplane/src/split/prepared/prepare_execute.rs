@@ -26,13 +26,14 @@ use crate::session::CommandHead;
 use crate::split::ask::{self, Reply};
 use crate::split::choose::Target;
 use crate::split::last::Left;
+use crate::split::next::Next;
 use crate::split::prepared::execute::{begin_prepared, is_known_here};
 use crate::split::prepared::reprepare;
 use crate::split::prepared::reprepare::{NotPrepared, prepared_ids};
 use crate::split::series::Apart;
 use crate::split::state::{Refused, Split};
 use crate::split::told::Told;
-use crate::split::{answer, last, lease, pipelined_setup, run, told};
+use crate::split::{last, lease, pipelined_setup, told};
 
 /// ER_UNKNOWN_STMT_HANDLER.
 const UNKNOWN_STATEMENT: u16 = 1243;
@@ -46,8 +47,8 @@ const OF_THE_LAST: Effects = Effects::READS_DIAGNOSTICS
 pub(crate) enum Together {
     /// It has been sent, and its answer comes next.
     Sent,
-    /// It has come to its end.
-    Ended,
+    /// It was sent and lost, or is refused.
+    Ended(Next),
     /// Nothing was executed. The leased connection has the session's state.
     Apart,
 }
@@ -80,7 +81,7 @@ pub(crate) async fn prepare_and_execute(
         && let Err(why) = Box::pin(reprepare::prepare_here(split, id, prepared)).await
     {
         let ended = reprepare::not_prepared(split, head, id, prepared, why).await;
-        return ended.map(|()| Together::Ended);
+        return ended.map(Together::Ended);
     }
     Ok(done)
 }
@@ -117,14 +118,14 @@ async fn execute(
     commands.extend(plan.preparation.iter().cloned());
     let (replies, unread) = match pipelined_setup::send(split, &commands, &plan.execution).await {
         Ok(answered) => answered,
-        Err(broken) => return lost(split, head, id, prepared, broken).await,
+        Err(broken) => return lost(split, head, id, prepared, broken),
     };
     if !pipelined_setup::are_done(replies.get(..ahead_of_it).unwrap_or_default()) {
         // What was executed has left nothing behind. Step by step it is known what is wrong.
         lease::abandon(split);
         return match lease::lease(split, target).await {
             Ok(()) => Ok(Together::Apart),
-            Err(refused) => answer::refuse(split, refused).await.map(|()| Together::Ended),
+            Err(refused) => Ok(Together::Ended(refused.into())),
         };
     }
     let preparation = replies.get(at);
@@ -257,17 +258,17 @@ async fn was_not_executed(
             split.series().prepared_apart(Apart::Refused);
             if let Some(packet) = refused.filter(is_of_the_moment) {
                 if let Err(refused) = show(split, &packet).await {
-                    return last::give_up(split, refused).await.map(|()| Together::Ended);
+                    return last::give_up(split, refused).await.map(Together::Ended);
                 }
                 let why = NotPrepared::Refused(SessionError::PrepareRefused(packet));
                 let ended = reprepare::not_prepared(split, head, id, prepared, why).await;
-                return ended.map(|()| Together::Ended);
+                return ended.map(Together::Ended);
             }
             if lease::dialect(split).is_mariadb() {
                 // It is kept over statements that use no tables.
                 let clear = ask::framed(capabilities, vec![session::clear_diagnostics()]);
                 if let Err(refused) = lease::ask_on_lease(split, &clear).await {
-                    return last::give_up(split, refused).await.map(|()| Together::Ended);
+                    return last::give_up(split, refused).await.map(Together::Ended);
                 }
                 if let Some(leased) = &mut split.lease {
                     leased.left = Left::default(); // it counts rows of its own
@@ -275,17 +276,14 @@ async fn was_not_executed(
             }
             Ok(Together::Apart)
         }
-        Ok(_) => {
-            lost(
-                split,
-                head,
-                id,
-                prepared,
-                Broken::ServerProtocol(WireError::NotAsked),
-            )
-            .await
-        }
-        Err(broken) => lost(split, head, id, prepared, broken).await,
+        Ok(_) => lost(
+            split,
+            head,
+            id,
+            prepared,
+            Broken::ServerProtocol(WireError::NotAsked),
+        ),
+        Err(broken) => lost(split, head, id, prepared, broken),
     }
 }
 
@@ -308,7 +306,7 @@ async fn show(split: &mut Split, packet: &ErrPacket) -> Result<(), Refused> {
 }
 
 /// Nobody knows what has become of the execution: as of any that was lost with its connection.
-async fn lost(
+fn lost(
     split: &mut Split,
     head: CommandHead,
     id: u32,
@@ -328,7 +326,7 @@ async fn lost(
         client_at_end: false,
         took: Duration::ZERO,
     };
-    run::settle(split, ended).await.map(|()| Together::Ended)
+    Ok(Together::Ended(Next::settle(ended)))
 }
 
 /// Gives the connection the state that it lacks, by itself.
@@ -349,6 +347,6 @@ async fn set_state(split: &mut Split, target: &Target) -> Result<Together, Sessi
     };
     match leased {
         Ok(()) => Ok(Together::Apart),
-        Err(refused) => answer::refuse(split, refused).await.map(|()| Together::Ended),
+        Err(refused) => Ok(Together::Ended(refused.into())),
     }
 }

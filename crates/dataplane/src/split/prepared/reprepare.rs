@@ -12,11 +12,12 @@ use sql_class::{Class, Effects, Facts};
 use crate::control::Waiting;
 use crate::error::SessionError;
 use crate::session::CommandHead;
+use crate::split::begin::with_statement;
+use crate::split::next::Next;
 use crate::split::prepared::execute::unknown_statement;
 use crate::split::prepared::{limit, prepare};
-use crate::split::run::with_statement;
 use crate::split::state::{Refused, Split};
-use crate::split::{answer, ask, last, lease, run};
+use crate::split::{ask, finish, last, lease};
 
 /// Why a statement was not prepared.
 pub(crate) enum NotPrepared {
@@ -199,7 +200,7 @@ pub(crate) async fn not_prepared(
     id: u32,
     prepared: &Prepared,
     not_prepared: NotPrepared,
-) -> Result<(), SessionError> {
+) -> Result<Next, SessionError> {
     let error = match not_prepared {
         NotPrepared::Refused(error) => error,
         NotPrepared::Lost(error) => return last::give_up(split, Refused(error)).await,
@@ -215,7 +216,7 @@ pub(crate) async fn not_prepared(
     split.session.end(&failed);
     lease::release_unused(split);
     if split.lease.is_some() {
-        run::keep(split);
+        finish::keep(split);
     }
-    answer::refuse(split, Refused(error)).await
+    Ok(Next::refuse(error))
 }

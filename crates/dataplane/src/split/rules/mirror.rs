@@ -122,7 +122,7 @@ pub(super) fn copy(split: &Split, head: CommandHead, facts: &Facts) {
         worker: Rc::clone(&split.worker),
         to: split.worker.pools.of_cluster(numbered, &split.worker.metrics),
         key: Rc::clone(&split.key),
-        credential: split.account.credential.clone(),
+        credential: split.client.account.credential.clone(),
         carried: Rc::clone(split.session.carried()),
         oldest_login: split.control.oldest_login.get(),
         dialect: lease::dialect(split),

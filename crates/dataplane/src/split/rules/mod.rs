@@ -20,9 +20,9 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use config::{PinRule, ReadConsistency};
-use mysql_wire::{OkPacket, PacketHeader, write_packet};
+use mysql_wire::{Command, OkPacket, PacketHeader, write_packet};
 use routing::rules::{Look, Route, Selection, Turn, Verdict, Who, without_backticks};
-use session::{PinReason, Prepared};
+use session::PinReason;
 use sql_class::{Class, Digest, Effects, Facts, Hint};
 use tokio::time::{Instant, sleep};
 use tracing::info;
@@ -31,9 +31,9 @@ use crate::error::SessionError;
 use crate::session::CommandHead;
 use crate::split::answered::Answered;
 use crate::split::choose::Target;
-use crate::split::prepared::{execute, prepare};
+use crate::split::next::{Execution, Next};
 use crate::split::state::{Refused, Split};
-use crate::split::{answer, command, run};
+use crate::split::{answer, command};
 use crate::worker::Worker;
 
 pub(crate) use book::{Book, OnWorker};
@@ -131,8 +131,8 @@ fn select(split: &mut Split) {
 /// The session as rules see it.
 fn who(split: &Split) -> Who<'_> {
     Who {
-        user: &split.account.user.name,
-        client: split.host.socket_addr().map(|address| address.ip()),
+        user: &split.client.account.user.name,
+        client: split.client.host.socket_addr().map(|address| address.ip()),
         listener: &split.listener.config.name,
     }
 }
@@ -159,7 +159,7 @@ pub(crate) fn count(split: &Split, verdict: &Verdict) {
 }
 
 /// COM_QUERY under rules.
-pub(crate) async fn query(split: &mut Split, head: CommandHead, facts: Facts) -> Result<(), SessionError> {
+pub(crate) async fn query(split: &mut Split, head: CommandHead, facts: Facts) -> Result<Next, SessionError> {
     let (mut head, mut facts) = (head, facts);
     if !goes_on(split) && !facts.effects.contains(Effects::GATEWAY) {
         let payload = command::payload(split, head);
@@ -175,12 +175,12 @@ pub(crate) async fn query(split: &mut Split, head: CommandHead, facts: Facts) ->
         if let Some(rewritten) = &verdict.rewritten {
             match rewrite(split, head, before_text, rewritten) {
                 Ok(changed) => head = changed,
-                Err(refused) => return answer::refuse(split, refused).await,
+                Err(refused) => return Ok(refused.into()),
             }
             facts = command::facts(split, head);
         }
         if let Err(refused) = enter(split, verdict, logged).await {
-            return answer::refuse(split, refused).await;
+            return Ok(refused.into());
         }
         bind(split, |split| {
             let text = command::text(command::payload(split, head), split.capabilities);
@@ -188,20 +188,14 @@ pub(crate) async fn query(split: &mut Split, head: CommandHead, facts: Facts) ->
         });
         mirror::copy(split, head, &facts);
     }
-    run::plain_query(split, head, facts).await?;
-    leave(split);
-    Ok(())
+    Ok(Next::route_query(head, facts))
 }
 
 /// COM_STMT_EXECUTE, and MariaDB's bulk execution, under rules.
-pub(crate) async fn execute(
-    split: &mut Split,
-    head: CommandHead,
-    id: u32,
-    prepared: Prepared,
-) -> Result<(), SessionError> {
+pub(crate) async fn execute(split: &mut Split, execution: Execution) -> Result<Next, SessionError> {
+    let Execution { id, prepared, .. } = &execution;
     if !goes_on(split) {
-        let original = original(split, id);
+        let original = original(split, *id);
         let digest = original.is_none().then_some(prepared.digest);
         let text = original.unwrap_or_else(|| Rc::clone(&prepared.text));
         let verdict = decide(split, &text, &prepared.facts, digest);
@@ -212,18 +206,16 @@ pub(crate) async fn execute(
             return answered;
         }
         if let Err(refused) = enter(split, verdict, logged).await {
-            return answer::refuse(split, refused).await;
+            return Ok(refused.into());
         }
         bind(split, |_| prepared.digest);
     }
-    execute::execute_prepared(split, head, id, prepared).await?;
-    leave(split);
-    Ok(())
+    Ok(Next::RouteExecution(Box::new(execution)))
 }
 
 /// COM_STMT_PREPARE under rules: it may be refused, be rewritten, and is prepared where it will be executed.
 /// All else is for its executions.
-pub(crate) async fn prepare(split: &mut Split, head: CommandHead) -> Result<(), SessionError> {
+pub(crate) async fn prepare(split: &mut Split, head: CommandHead) -> Result<Next, SessionError> {
     let payload = command::payload(split, head);
     let text: Rc<[u8]> = payload.get(1..).unwrap_or_default().into();
     let facts = command::facts(split, head);
@@ -231,21 +223,15 @@ pub(crate) async fn prepare(split: &mut Split, head: CommandHead) -> Result<(), 
     if let Some(answered) = answered(split, &verdict, None, false).await {
         return answered;
     }
-    let mut head = head;
     if let Some(rewritten) = &verdict.rewritten {
         match rewrite(split, head, 1, rewritten) {
-            Ok(changed) => head = changed,
-            Err(refused) => return answer::refuse(split, refused).await,
+            Ok(changed) => split.statement.head = changed,
+            Err(refused) => return Ok(refused.into()),
         }
+        split.statement.original = Some(text);
     }
-    let is_rewritten = verdict.rewritten.is_some();
     split.rules.ruling = (!verdict.is_empty()).then(|| Box::new(Ruling::new(verdict, Vec::new(), None)));
-    prepare::prepare_as_it_is(split, head).await?;
-    split.rules.ruling = None;
-    if is_rewritten && split.last_prepared != 0 {
-        remember_original(split, split.last_prepared, text);
-    }
-    Ok(())
+    Ok(Next::Prepare)
 }
 
 /// Keeps what the client has sent of a statement that was rewritten. Those of statements that were closed
@@ -285,15 +271,16 @@ async fn answered(
     verdict: &Verdict,
     logged: Option<&Digest>,
     is_run: bool,
-) -> Option<Result<(), SessionError>> {
+) -> Option<Result<Next, SessionError>> {
     if is_run || verdict.refuse.is_some() {
         split.rules.rules.count(verdict);
     }
     let answered = match (&verdict.refuse, &verdict.answer_ok) {
-        (Some(words), _) => {
-            answer::refuse(split, Refused(SessionError::RefusedByRule(words.to_string()))).await
+        (Some(words), _) => Ok(Next::refuse(SessionError::RefusedByRule(words.to_string()))),
+        (None, Some(words)) if is_run => {
+            let answered = answer_ok(split, words.as_bytes().to_vec()).await;
+            answered.map(|()| Next::Done)
         }
-        (None, Some(words)) if is_run => answer_ok(split, words.as_bytes().to_vec()).await,
         _ => return None,
     };
     if let Some(digest) = logged {
@@ -372,8 +359,20 @@ async fn wait(split: &Split, time: Duration) -> Result<(), Refused> {
     }
 }
 
-/// The statement is over, unless it is sent to another server.
-fn leave(split: &mut Split) {
+/// The command is over, unless it is sent to another server.
+pub(crate) fn finish(split: &mut Split, command: Command) {
+    if command == Command::STMT_PREPARE {
+        split.rules.ruling = None;
+        if let Some(text) = split
+            .statement
+            .original
+            .take()
+            .filter(|_| split.last_prepared != 0)
+        {
+            remember_original(split, split.last_prepared, text);
+        }
+        return;
+    }
     let Some(ruling) = split.rules.ruling.take_if(|ruling| !ruling.goes_on) else {
         return;
     };
@@ -402,8 +401,8 @@ fn log(split: &Split, verdict: &Verdict, digest: &Digest, took: Duration, what: 
     info!(
         session = split.control.id,
         listener = split.listener.config.name,
-        client = %split.host,
-        user = &*split.account.user.name,
+        client = %split.client.host,
+        user = &*split.client.account.user.name,
         server = if what == "done" { split.server_name() } else { "" },
         rules = split.rules.rules.names(verdict).collect::<Vec<_>>().join(", "),
         digest = format!("{:016x}", digest.hash),

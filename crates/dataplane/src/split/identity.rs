@@ -1,0 +1,22 @@
+//! Who a session's client is, and how it has come.
+
+use std::sync::Arc;
+
+use mysql_wire::Login;
+use mysql_wire::compression::Algorithm;
+use net::Peer;
+use upstream::ServerProfile;
+
+use crate::authenticate::Authenticated;
+
+/// What its login has said and proved. COM_CHANGE_USER changes it.
+pub(crate) struct Identity {
+    pub(crate) account: Authenticated,
+    /// The client's address as accounts and messages name it.
+    pub(crate) host: Peer,
+    pub(crate) login: Login,
+    /// What the cluster's servers had in common when the client came.
+    pub(crate) profile: Arc<ServerProfile>,
+    /// The compression that client and gateway have agreed on.
+    pub(crate) compression: Option<Algorithm>,
+}
