@@ -3,4 +3,4 @@
 
 use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|data: &[u8]| config::import::fuzzing::import_proxysql(data));
+fuzz_target!(|data: &[u8]| import::fuzzing::import_proxysql(data));

@@ -28,7 +28,7 @@ impl BindAddress {
                                    a socket's absolute path (\"/run/forebay.sock\")";
 
     /// Reads `ADDRESS:PORT`, `/PATH` or `unix:/PATH`. `None` for anything else; names are not looked up.
-    pub(crate) fn parse(text: &str) -> Option<Self> {
+    pub fn parse(text: &str) -> Option<Self> {
         if let Some(path) = unix_path(text) {
             return path.map(Self::Unix);
         }
@@ -77,7 +77,7 @@ impl ServerAddress {
     /// Reads `HOST`, `HOST:PORT`, `[IPV6]`, `[IPV6]:PORT`, `/PATH` or `unix:/PATH`; the port is 3306 where
     /// none is given. `None` for anything else, such as an IPv6 address without brackets (its port would be a
     /// guess).
-    pub(crate) fn parse(text: &str) -> Option<Self> {
+    pub fn parse(text: &str) -> Option<Self> {
         if let Some(path) = unix_path(text) {
             return path.map(Self::Unix);
         }

@@ -37,7 +37,8 @@ impl Congestion {
         "\"auto\", \"system\" or the name of one that the kernel has (\"reno\", \"cubic\", \"bbr\")";
     pub(crate) const AUTO: Self = Self::Auto { spares_local: false };
 
-    pub(crate) fn parse(text: &str) -> Option<Self> {
+    /// Reads what a file says. `None` for what is no name; whether the kernel has it is not looked at.
+    pub fn parse(text: &str) -> Option<Self> {
         let in_name = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
         match text {
             "auto" => Some(Self::AUTO),

@@ -49,9 +49,10 @@ pub(crate) fn parse(text: &str) -> Option<Duration> {
         .map(Duration::from_millis)
 }
 
-/// The shortest text that [`parse`] reads back as the same duration; precision below a millisecond is
-/// dropped.
-pub(crate) fn show(duration: Duration) -> String {
+/// A duration as a file has it: the shortest text that is read back as the same one. Precision below a
+/// millisecond is dropped.
+#[must_use]
+pub fn show(duration: Duration) -> String {
     let millis = duration.as_millis();
     if millis == 0 {
         return "0s".to_owned();

@@ -18,7 +18,6 @@ pub mod docs;
 mod duration;
 mod error;
 mod files;
-pub mod import;
 mod load;
 mod matcher;
 mod report;
@@ -37,6 +36,7 @@ pub use byte_size::ByteSize;
 pub use congestion::{Congestion, congestion_worries};
 pub use diff::{Change, ConfigDiff};
 pub use docs::{OptionDoc, Reload, options};
+pub use duration::show as show_duration;
 pub use error::{ConfigError, ConfigErrors, Place};
 pub use ipnet::IpNet;
 pub use matcher::{DigestHash, Glob, Pattern};
@@ -48,7 +48,7 @@ pub use schema::{
     TlsMode, TlsVersion, Topology, TransactionReads, User, Verify,
 };
 pub use secret::Secret;
-pub use stored::sha2_hash;
+pub use stored::{is_native_hash, sha2_hash};
 pub use validate::{LOG_PARTS, MAPPINGS_MAX, idle_worries, log_worries, setup_worries, trust_worries};
 pub use value::FileMode;
 pub use zone_offset::ZoneOffset;

@@ -23,7 +23,8 @@ const PBKDF2_CHARS: usize = 88;
 const KEY_CHARS: usize = 43;
 
 /// `*` and 40 hexadecimal digits: of `mysql_native_password`.
-pub(crate) fn is_native_hash(text: &str) -> bool {
+#[must_use]
+pub fn is_native_hash(text: &str) -> bool {
     text.strip_prefix('*').is_some_and(is_sha1)
 }
 

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::{Args, Subcommand};
-use config::import::{ImportError, Imported};
+use import::{ImportError, Imported};
 
 /// Longest file, in bytes.
 const FILE_MAX: u64 = 64 << 20;
@@ -46,8 +46,8 @@ pub(crate) struct Source {
 pub(crate) fn run(import: &Import) -> anyhow::Result<ExitCode> {
     type Convert = fn(&str) -> Result<Imported, ImportError>;
     let (source, convert): (_, Convert) = match import {
-        Import::Proxysql { source } => (source, config::import::proxysql),
-        Import::Haproxy { source } => (source, config::import::haproxy),
+        Import::Proxysql { source } => (source, import::proxysql),
+        Import::Haproxy { source } => (source, import::haproxy),
     };
     let Source { file, strict } = source;
     let text = read(file).with_context(|| file.display().to_string())?;

@@ -90,7 +90,7 @@ fn haproxy_is_read_as_well() {
 fn what_is_imported_is_accepted_by_check() {
     let folder = std::env::temp_dir().join(format!("forebay-import-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
-    let files = concat!(env!("CARGO_MANIFEST_DIR"), "/../config/tests/import/");
+    let files = concat!(env!("CARGO_MANIFEST_DIR"), "/../import/tests/files/");
     for name in ["writes-and-reads.cfg", "galera.cfg"] {
         let text = std::fs::read_to_string(format!("{files}{name}")).unwrap();
         let output = import_from("haproxy", &["-"], &text);

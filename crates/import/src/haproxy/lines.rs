@@ -1,6 +1,6 @@
 //! The text of an `haproxy.cfg` as sections of lines of words.
 
-use crate::import::dump::ImportError;
+use crate::dump::ImportError;
 
 /// Lines of a file. Generated ones have a few thousand.
 const LINES_MAX: usize = 100_000;

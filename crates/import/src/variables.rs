@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use config::{Topology, show_duration};
+
 use super::dump::Dump;
 use super::write::{Notes, Toml};
-use crate::duration;
-use crate::schema::Topology;
 
 /// Where an option stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -224,7 +224,7 @@ pub(super) fn write(dump: &Dump, section: Section, toml: &mut Toml, notes: &mut 
         }
         match kind {
             Kind::Number => toml.option(option, &bounded.to_string()),
-            Kind::Milliseconds => toml.text(option, &duration::show(Duration::from_millis(bounded))),
+            Kind::Milliseconds => toml.text(option, &show_duration(Duration::from_millis(bounded))),
         }
     }
 }

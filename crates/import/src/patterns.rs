@@ -2,7 +2,7 @@
 
 use std::net::Ipv4Addr;
 
-use crate::matcher::Pattern;
+use config::Pattern;
 
 /// An expression of `match_pattern`, or of `match_digest` where `is_digest`.
 ///

@@ -16,16 +16,15 @@ mod told;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use config::{Config, show_duration};
+
 use self::lines::{Line, Section};
 use self::parameters::{Taken, milliseconds, say};
 use self::proxy::{Proxy, number};
 use self::told::Told;
 use super::Imported;
 use super::dump::ImportError;
-use super::write::Toml;
-use crate::duration::show;
-use crate::schema::Config;
-use crate::value::quote;
+use super::write::{Toml, quote};
 
 /// Longest file.
 const LENGTH_MAX: usize = 64 << 20;
@@ -225,7 +224,7 @@ fn time(
     let Some(Taken { value, line }) = taken else {
         return;
     };
-    let shown = |ms: u64| show(std::time::Duration::from_millis(ms));
+    let shown = |ms: u64| show_duration(std::time::Duration::from_millis(ms));
     let within = (*value).clamp(least, most);
     if within != *value {
         let (value, within) = (shown(*value), shown(within));

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::lines::Line;
-use crate::import::write::Toml;
+use crate::write::Toml;
 
 /// Collects both, by line.
 #[derive(Debug, Default)]

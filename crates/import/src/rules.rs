@@ -5,13 +5,13 @@
 
 use std::time::Duration;
 
+use config::show_duration;
+
 use super::clusters::{Cluster, Uses, cluster_of};
 use super::dump::{Dump, ImportError, Row};
 use super::routes::Listener;
-use super::write::{Notes, Toml, list};
+use super::write::{Notes, Toml, list, quote};
 use super::{accounts, patterns};
-use crate::duration;
-use crate::value::quote;
 
 /// Longest text that a client is told.
 const ANSWER_MAX: usize = 512;
@@ -467,5 +467,5 @@ fn others(row: &Row, draft: &mut Draft) -> Result<(), ImportError> {
 }
 
 fn milliseconds(number: u64) -> String {
-    duration::show(Duration::from_millis(number))
+    show_duration(Duration::from_millis(number))
 }

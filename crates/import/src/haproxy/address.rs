@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use crate::address::{BindAddress, ServerAddress};
+use config::{BindAddress, ServerAddress};
 
 /// Ports of one `bind`, at most: each becomes a listener.
 const PORTS_MAX: u16 = 64;

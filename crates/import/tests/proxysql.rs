@@ -6,8 +6,8 @@
 )]
 
 use config::Config;
-use config::import::proxysql;
 use expect_test::{ExpectFile, expect_file};
+use import::proxysql;
 use proptest::prelude::*;
 
 /// Compares the result, with the list of what has no equal at its end, and reads it as the configuration that
@@ -29,8 +29,8 @@ fn becomes(text: &str, expected: ExpectFile) -> Config {
 #[test]
 fn a_replication_pair_with_rules_from_sqlite() {
     let config = becomes(
-        include_str!("import/replication.sql"),
-        expect_file!["import/replication.toml"],
+        include_str!("files/replication.sql"),
+        expect_file!["files/replication.toml"],
     );
     assert_eq!(config.clusters.len(), 1);
     assert!(config.clusters["main"].groups["hostgroup-30"].exclusive);
@@ -39,8 +39,8 @@ fn a_replication_pair_with_rules_from_sqlite() {
 #[test]
 fn galera_from_mysqldump() {
     let config = becomes(
-        include_str!("import/galera.sql"),
-        expect_file!["import/galera.toml"],
+        include_str!("files/galera.sql"),
+        expect_file!["files/galera.toml"],
     );
     assert_eq!(
         config.clusters.keys().collect::<Vec<_>>(),
@@ -205,8 +205,8 @@ fn a_monitor_that_is_switched_off_is_told() {
 #[test]
 fn two_hostgroups_in_a_file() {
     let config = becomes(
-        include_str!("import/tutorial.cnf"),
-        expect_file!["import/tutorial.toml"],
+        include_str!("files/tutorial.cnf"),
+        expect_file!["files/tutorial.toml"],
     );
     let routes: Vec<_> = config
         .rules
@@ -219,8 +219,8 @@ fn two_hostgroups_in_a_file() {
 #[test]
 fn shards_by_hand() {
     let config = becomes(
-        include_str!("import/shards.sql"),
-        expect_file!["import/shards.toml"],
+        include_str!("files/shards.sql"),
+        expect_file!["files/shards.toml"],
     );
     assert_eq!(config.listeners.len(), 2);
 }
@@ -247,7 +247,7 @@ proptest! {
     /// lacks.
     #[test]
     fn a_broken_dump_is_answered(from in 0..12_000_usize, length in 0..400_usize) {
-        let text = include_str!("import/replication.sql");
+        let text = include_str!("files/replication.sql");
         let whole = |mut at: usize| {
             at = at.min(text.len());
             while !text.is_char_boundary(at) {
@@ -265,7 +265,7 @@ proptest! {
 
 #[test]
 fn the_corpora_of_the_fuzz_targets() {
-    use config::import::fuzzing::{import_haproxy, import_proxysql};
+    use import::fuzzing::{import_haproxy, import_proxysql};
 
     for target in ["import_haproxy", "import_proxysql"] {
         let import = match target {

@@ -242,7 +242,7 @@ fn expects_proxy(line: &Line) -> bool {
         "src",
     ];
     let is_network =
-        |word: &String| word.parse::<ipnet::IpNet>().is_ok() || word.parse::<std::net::IpAddr>().is_ok();
+        |word: &String| word.parse::<config::IpNet>().is_ok() || word.parse::<std::net::IpAddr>().is_ok();
     line.words.len() > begins.len() + 1
         && line.words.iter().zip(begins).all(|(word, begin)| word == begin)
         && line.words.last().is_some_and(|word| word == "}")

@@ -1,10 +1,10 @@
 //! From `mysql_users` to `[[user]]`.
 
+use config::{Secret, is_native_hash, sha2_hash};
+
 use super::clusters::Uses;
 use super::dump::{Dump, ImportError, Row};
 use super::write::{Notes, Toml};
-use crate::secret::Secret;
-use crate::stored;
 
 /// What ProxySQL allows every user where nothing is said, which is no limit to speak of.
 const USUAL_CONNECTIONS: u64 = 10_000;
@@ -82,9 +82,9 @@ pub(super) fn write(
 
 fn password(user: &User<'_>, toml: &mut Toml, notes: &mut Notes) {
     let password = user.row.text("password").unwrap_or_default();
-    if stored::is_native_hash(password) {
+    if is_native_hash(password) {
         toml.text("native_hash", password);
-    } else if let Some(hash) = stored::sha2_hash(&Secret::new(password)) {
+    } else if let Some(hash) = sha2_hash(&Secret::new(password)) {
         // Its salt may be anything.
         let is_text = hash.iter().all(|byte| byte.is_ascii_graphic());
         let digits = || hash.iter().map(|byte| format!("{byte:02X}")).collect::<String>();

@@ -3,6 +3,9 @@
 //! Nothing is guessed in silence. What is left out, and what means something a little different here, is in
 //! the list; a rule that would match more than it did there is written down as disabled. The result is as
 //! good as the list is read.
+//!
+//! It reads no file and prints nothing: whoever has the text does. What our options take is `config`'s to
+//! say: every result is read by it.
 
 mod accounts;
 mod clusters;

@@ -1,13 +1,13 @@
 //! From `bind` lines to listeners.
 
+use config::Congestion;
+
 use super::cluster::Cluster;
 use super::parameters::{Bind, Taken, Tls};
 use super::proxy::Proxy;
 use super::told::Told;
 use super::{Global, figure, time};
-use crate::congestion::Congestion;
-use crate::import::write::{Toml, list};
-use crate::value::quote;
+use crate::write::{Toml, list, quote};
 
 const YEAR_MS: u64 = 365 * 86_400_000;
 

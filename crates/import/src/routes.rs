@@ -2,11 +2,12 @@
 
 use std::net::SocketAddr;
 
+use config::BindAddress;
+
 use super::clusters::Cluster;
 use super::dump::Dump;
 use super::variables::{self, Section};
 use super::write::{Notes, Toml};
-use crate::address::BindAddress;
 
 /// Where ProxySQL listens when nothing is said.
 const USUAL_INTERFACE: &str = "0.0.0.0:6033";

@@ -1,13 +1,13 @@
 //! From ProxySQL: its admin tables as SQL, or its configuration file.
 
+use config::{Config, Topology};
+
 use super::clusters::{Cluster, Uses};
 use super::dump::{Dump, ImportError, TABLES};
 use super::routes::Listener;
 use super::variables::{self, Section};
-use super::write::{Notes, Toml, list};
+use super::write::{Notes, Toml, list, quote};
 use super::{Imported, accounts, clusters, libconfig, routes, rules, sql};
-use crate::schema::{Config, Topology};
-use crate::value::quote;
 
 /// Longest file. Its own tables are a fraction of it.
 const LENGTH_MAX: usize = 64 << 20;

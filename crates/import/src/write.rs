@@ -2,8 +2,6 @@
 
 use std::fmt::Write as _;
 
-use crate::value::quote;
-
 /// Columns of a comment.
 const WIDTH: usize = 110;
 
@@ -77,6 +75,11 @@ impl Toml {
     pub(super) fn finish(self) -> String {
         self.out
     }
+}
+
+/// A text as TOML.
+pub(super) fn quote(text: &str) -> String {
+    toml::Value::String(text.to_owned()).to_string()
 }
 
 /// A list of texts as TOML.

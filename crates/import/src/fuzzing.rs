@@ -26,7 +26,7 @@ fn import(data: &[u8], convert: fn(&str) -> Result<Imported, ImportError>) {
     let needs_a_hand = without_equal
         .iter()
         .any(|line| line.starts_with("needs a hand: "));
-    assert!(needs_a_hand || crate::Config::parse(&toml, "result").is_ok());
+    assert!(needs_a_hand || config::Config::parse(&toml, "result").is_ok());
     // One line each, or whoever counts lines overlooks some.
     assert!(
         without_equal

@@ -7,10 +7,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use config::{Role, ServerAddress, Topology};
+
 use super::dump::{Dump, ImportError, Row};
 use super::write::Notes;
-use crate::address::ServerAddress;
-use crate::schema::{Role, Topology};
 
 /// Largest weight of ours.
 const WEIGHT_MAX: u64 = 1_000_000;

@@ -9,8 +9,7 @@ use super::parameters::{Parameters, Taken, Tls};
 use super::proxy::{Asks, Proxy, Server};
 use super::told::Told;
 use super::{Global, figure, time};
-use crate::import::write::Toml;
-use crate::value::quote;
+use crate::write::{Toml, quote};
 
 const MINUTE_MS: u64 = 60_000;
 const HOUR_MS: u64 = 60 * MINUTE_MS;
