@@ -2,23 +2,23 @@
 
 use config::{Secret, is_native_hash, sha2_hash};
 
-use super::clusters::Uses;
-use super::dump::{Dump, ImportError, Row};
-use super::write::{Notes, Toml};
+use crate::clusters::Uses;
+use crate::dump::{Dump, ImportError, Row};
+use crate::write::{Notes, Toml};
 
 /// What ProxySQL allows every user where nothing is said, which is no limit to speak of.
 const USUAL_CONNECTIONS: u64 = 10_000;
 
 /// An account of clients.
 #[derive(Debug)]
-pub(super) struct User<'d> {
-    pub(super) name: &'d str,
-    pub(super) hostgroup: u64,
+pub(crate) struct User<'d> {
+    pub(crate) name: &'d str,
+    pub(crate) hostgroup: u64,
     row: &'d Row,
 }
 
 /// The accounts that clients can use.
-pub(super) fn users<'d>(dump: &'d Dump, notes: &mut Notes) -> Result<Vec<User<'d>>, ImportError> {
+pub(crate) fn users<'d>(dump: &'d Dump, notes: &mut Notes) -> Result<Vec<User<'d>>, ImportError> {
     let mut users: Vec<User<'_>> = Vec::new();
     for row in dump.rows("mysql_users") {
         let name = row
@@ -43,14 +43,14 @@ pub(super) fn users<'d>(dump: &'d Dump, notes: &mut Notes) -> Result<Vec<User<'d
 }
 
 /// Counts the users of each hostgroup.
-pub(super) fn count(users: &[User<'_>], uses: &mut Uses) {
+pub(crate) fn count(users: &[User<'_>], uses: &mut Uses) {
     for user in users {
         *uses.defaults.entry(user.hostgroup).or_default() += 1;
     }
 }
 
 /// Writes every account.
-pub(super) fn write(
+pub(crate) fn write(
     users: &[User<'_>],
     dump: &Dump,
     toml: &mut Toml,

@@ -9,39 +9,39 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use config::{Role, ServerAddress, Topology};
 
-use super::dump::{Dump, ImportError, Row};
-use super::write::Notes;
+use crate::dump::{Dump, ImportError, Row};
+use crate::write::Notes;
 
 /// Largest weight of ours.
 const WEIGHT_MAX: u64 = 1_000_000;
 
 /// A cluster to be.
 #[derive(Debug)]
-pub(super) struct Cluster {
-    pub(super) name: String,
-    pub(super) topology: Topology,
-    pub(super) servers: Vec<Server>,
+pub(crate) struct Cluster {
+    pub(crate) name: String,
+    pub(crate) topology: Topology,
+    pub(crate) servers: Vec<Server>,
     /// By name.
-    pub(super) groups: BTreeMap<String, Group>,
+    pub(crate) groups: BTreeMap<String, Group>,
     /// What `route` is for each of its hostgroups.
-    pub(super) routes: BTreeMap<u64, String>,
-    pub(super) primary_reads: bool,
-    pub(super) max_writers: u64,
-    pub(super) max_transactions_behind: u64,
-    pub(super) comment: String,
+    pub(crate) routes: BTreeMap<u64, String>,
+    pub(crate) primary_reads: bool,
+    pub(crate) max_writers: u64,
+    pub(crate) max_transactions_behind: u64,
+    pub(crate) comment: String,
 }
 
 /// A server with what its rows in all hostgroups of the cluster say together.
 #[derive(Debug)]
-pub(super) struct Server {
-    pub(super) address: String,
-    pub(super) weight: u64,
-    pub(super) max_connections: u64,
-    pub(super) role: Option<Role>,
-    pub(super) max_lag_s: u64,
-    pub(super) use_ssl: bool,
-    pub(super) compression: bool,
-    pub(super) comment: String,
+pub(crate) struct Server {
+    pub(crate) address: String,
+    pub(crate) weight: u64,
+    pub(crate) max_connections: u64,
+    pub(crate) role: Option<Role>,
+    pub(crate) max_lag_s: u64,
+    pub(crate) use_ssl: bool,
+    pub(crate) compression: bool,
+    pub(crate) comment: String,
 }
 
 impl Server {
@@ -58,9 +58,9 @@ impl Server {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Group {
-    pub(super) servers: Vec<String>,
-    pub(super) exclusive: bool,
+pub(crate) struct Group {
+    pub(crate) servers: Vec<String>,
+    pub(crate) exclusive: bool,
 }
 
 /// One row of `mysql_servers` that takes part.
@@ -73,17 +73,17 @@ struct Listed {
 
 /// Who sends statements to which hostgroup.
 #[derive(Debug, Default)]
-pub(super) struct Uses {
+pub(crate) struct Uses {
     /// Users by default hostgroup.
-    pub(super) defaults: BTreeMap<u64, usize>,
+    pub(crate) defaults: BTreeMap<u64, usize>,
     /// Hostgroups that rules send to.
-    pub(super) destinations: BTreeSet<u64>,
+    pub(crate) destinations: BTreeSet<u64>,
     /// Hostgroups that get copies.
-    pub(super) mirrors: BTreeSet<u64>,
+    pub(crate) mirrors: BTreeSet<u64>,
 }
 
 /// All clusters of a configuration; the first is the one most users belong to.
-pub(super) fn plan(dump: &Dump, uses: &Uses, notes: &mut Notes) -> Result<Vec<Cluster>, ImportError> {
+pub(crate) fn plan(dump: &Dump, uses: &Uses, notes: &mut Notes) -> Result<Vec<Cluster>, ImportError> {
     let listed = listed(dump, notes)?;
     let mut clusters = defined(dump, &listed, notes)?;
     let mut left: BTreeSet<u64> = listed.iter().map(|row| row.hostgroup).collect();
@@ -167,7 +167,7 @@ fn group_name(hostgroup: u64) -> String {
 }
 
 /// The cluster that a hostgroup leads to.
-pub(super) fn cluster_of(clusters: &[Cluster], hostgroup: u64) -> Option<&Cluster> {
+pub(crate) fn cluster_of(clusters: &[Cluster], hostgroup: u64) -> Option<&Cluster> {
     clusters
         .iter()
         .find(|cluster| cluster.routes.contains_key(&hostgroup))

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 const ROWS_MAX: usize = 100_000;
 
 /// The tables that are looked at.
-pub(super) const TABLES: [&str; 8] = [
+pub(crate) const TABLES: [&str; 8] = [
     "mysql_servers",
     "mysql_users",
     "mysql_query_rules",
@@ -26,7 +26,7 @@ pub struct ImportError {
 }
 
 impl ImportError {
-    pub(super) fn new(line: usize, problem: impl Into<String>) -> Self {
+    pub(crate) fn new(line: usize, problem: impl Into<String>) -> Self {
         Self {
             line,
             problem: problem.into(),
@@ -36,17 +36,17 @@ impl ImportError {
 
 /// All tables of a file.
 #[derive(Debug, Default)]
-pub(super) struct Dump {
+pub(crate) struct Dump {
     tables: BTreeMap<String, Vec<Row>>,
     rows: usize,
     /// Global variables with their `mysql-` or `admin-`.
-    pub(super) variables: BTreeMap<String, String>,
+    pub(crate) variables: BTreeMap<String, String>,
     /// Statements that change tables in ways that are not understood, with their line.
-    pub(super) not_understood: Vec<(usize, String)>,
+    pub(crate) not_understood: Vec<(usize, String)>,
 }
 
 impl Dump {
-    pub(super) fn add(&mut self, table: &str, row: Row) -> Result<(), ImportError> {
+    pub(crate) fn add(&mut self, table: &str, row: Row) -> Result<(), ImportError> {
         self.rows += 1;
         if self.rows > ROWS_MAX {
             return Err(ImportError::new(row.line, format!("more than {ROWS_MAX} rows")));
@@ -62,17 +62,17 @@ impl Dump {
     }
 
     /// The rows of a table, in the order of the file.
-    pub(super) fn rows(&self, table: &str) -> &[Row] {
+    pub(crate) fn rows(&self, table: &str) -> &[Row] {
         self.tables.get(table).map_or(&[], Vec::as_slice)
     }
 
     /// Every table that has rows, with their number.
-    pub(super) fn tables(&self) -> impl Iterator<Item = (&str, usize)> {
+    pub(crate) fn tables(&self) -> impl Iterator<Item = (&str, usize)> {
         self.tables.iter().map(|(name, rows)| (name.as_str(), rows.len()))
     }
 
     /// A variable that is there and not empty.
-    pub(super) fn variable(&self, name: &str) -> Option<&str> {
+    pub(crate) fn variable(&self, name: &str) -> Option<&str> {
         self.variables
             .get(name)
             .map(String::as_str)
@@ -80,12 +80,12 @@ impl Dump {
     }
 
     /// A variable that is a whole number.
-    pub(super) fn number(&self, name: &str) -> Option<u64> {
+    pub(crate) fn number(&self, name: &str) -> Option<u64> {
         self.variable(name)?.parse().ok()
     }
 
     /// A variable that is `true` or `false`, in any of the forms that ProxySQL takes.
-    pub(super) fn flag(&self, name: &str) -> Option<bool> {
+    pub(crate) fn flag(&self, name: &str) -> Option<bool> {
         match self.variable(name)?.to_ascii_lowercase().as_str() {
             "true" | "1" | "on" => Some(true),
             "false" | "0" | "off" => Some(false),
@@ -96,19 +96,19 @@ impl Dump {
 
 /// A row of a table. Names of columns are compared without case, as SQL does.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Row {
-    pub(super) line: usize,
+pub(crate) struct Row {
+    pub(crate) line: usize,
     /// `None` is NULL.
     columns: Vec<(String, Option<String>)>,
 }
 
 impl Row {
-    pub(super) fn new(line: usize, columns: Vec<(String, Option<String>)>) -> Self {
+    pub(crate) fn new(line: usize, columns: Vec<(String, Option<String>)>) -> Self {
         Self { line, columns }
     }
 
     /// The value of a column; `None` where it is NULL or where the table has no such column.
-    pub(super) fn text(&self, column: &str) -> Option<&str> {
+    pub(crate) fn text(&self, column: &str) -> Option<&str> {
         self.columns
             .iter()
             .find(|(name, _)| name.eq_ignore_ascii_case(column))?
@@ -117,19 +117,19 @@ impl Row {
     }
 
     /// The value of a column where it is neither NULL nor empty.
-    pub(super) fn filled(&self, column: &str) -> Option<&str> {
+    pub(crate) fn filled(&self, column: &str) -> Option<&str> {
         self.text(column).filter(|text| !text.trim().is_empty())
     }
 
     /// Whether the table has the column and its value is NULL.
-    pub(super) fn is_null(&self, column: &str) -> bool {
+    pub(crate) fn is_null(&self, column: &str) -> bool {
         self.columns
             .iter()
             .any(|(name, value)| name.eq_ignore_ascii_case(column) && value.is_none())
     }
 
     /// A whole number.
-    pub(super) fn number(&self, column: &str) -> Result<Option<u64>, ImportError> {
+    pub(crate) fn number(&self, column: &str) -> Result<Option<u64>, ImportError> {
         let Some(text) = self.filled(column) else {
             return Ok(None);
         };
@@ -147,12 +147,12 @@ impl Row {
     }
 
     /// A number that stands for yes or no.
-    pub(super) fn flag(&self, column: &str, default: bool) -> Result<bool, ImportError> {
+    pub(crate) fn flag(&self, column: &str, default: bool) -> Result<bool, ImportError> {
         Ok(self.number(column)?.map_or(default, |number| number != 0))
     }
 
     /// A number that must be there.
-    pub(super) fn required(&self, column: &str) -> Result<u64, ImportError> {
+    pub(crate) fn required(&self, column: &str) -> Result<u64, ImportError> {
         self.number(column)?
             .ok_or_else(|| ImportError::new(self.line, format!("{column} is missing")))
     }

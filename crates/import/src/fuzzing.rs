@@ -1,7 +1,7 @@
 //! What must hold of any file that is to be imported: the body of a fuzz target, here because it knows what
 //! that is.
 
-use super::{ImportError, Imported, haproxy, proxysql};
+use crate::{ImportError, Imported, haproxy, proxysql};
 
 /// Imports a text. Panics where the same text gives two results, or where a result is neither a configuration
 /// nor said to need a hand.

@@ -4,13 +4,13 @@
 //! (`mysql_servers = ( { … }, … )`, a table with its rows), or a plain value that says nothing about routing.
 //! Read without recursion: there is nothing deeper.
 
-use super::dump::{Dump, ImportError, Row};
+use crate::dump::{Dump, ImportError, Row};
 
 /// Columns that have another name in the file than in the table.
 const OTHER_NAMES: [(&str, &str); 2] = [("address", "hostname"), ("hostgroup", "hostgroup_id")];
 
 /// Reads a whole text.
-pub(super) fn parse(text: &str) -> Result<Dump, ImportError> {
+pub(crate) fn parse(text: &str) -> Result<Dump, ImportError> {
     let mut reader = Reader { text, at: 0, line: 1 };
     let mut dump = Dump::default();
     loop {

@@ -8,7 +8,7 @@ use config::Pattern;
 ///
 /// # Errors
 /// Why it is none here: looking around and back is not possible.
-pub(super) fn expression(text: &str, ignores_case: bool, is_digest: bool) -> Result<String, String> {
+pub(crate) fn expression(text: &str, ignores_case: bool, is_digest: bool) -> Result<String, String> {
     let text = if is_digest {
         loosened(text)
     } else {
@@ -124,7 +124,7 @@ fn copy_through(chars: &mut std::iter::Peekable<std::str::Chars<'_>>, ends: &[ch
 
 /// The network of a `client_addr`: an address, or one whose last parts are `%`. `Some(None)` is every
 /// address; `None` is something that no network is.
-pub(super) fn network(address: &str) -> Option<Option<String>> {
+pub(crate) fn network(address: &str) -> Option<Option<String>> {
     if address == "%" {
         return Some(None);
     }
@@ -147,7 +147,7 @@ pub(super) fn network(address: &str) -> Option<Option<String>> {
 }
 
 /// A replacement: groups are `\1` there and `${1}` here.
-pub(super) fn replacement(text: &str) -> String {
+pub(crate) fn replacement(text: &str) -> String {
     let mut out = String::new();
     let mut chars = text.chars();
     while let Some(c) = chars.next() {

@@ -2,12 +2,12 @@
 
 use config::{Config, Topology};
 
-use super::clusters::{Cluster, Uses};
-use super::dump::{Dump, ImportError, TABLES};
-use super::routes::Listener;
-use super::variables::{self, Section};
-use super::write::{Notes, Toml, list, quote};
-use super::{Imported, accounts, clusters, libconfig, routes, rules, sql};
+use crate::clusters::{Cluster, Uses};
+use crate::dump::{Dump, ImportError, TABLES};
+use crate::routes::Listener;
+use crate::variables::{self, Section};
+use crate::write::{Notes, Toml, list, quote};
+use crate::{Imported, accounts, clusters, libconfig, routes, rules, sql};
 
 /// Longest file. Its own tables are a fraction of it.
 const LENGTH_MAX: usize = 64 << 20;

@@ -4,29 +4,29 @@ use std::net::SocketAddr;
 
 use config::BindAddress;
 
-use super::clusters::Cluster;
-use super::dump::Dump;
-use super::variables::{self, Section};
-use super::write::{Notes, Toml};
+use crate::clusters::Cluster;
+use crate::dump::Dump;
+use crate::variables::{self, Section};
+use crate::write::{Notes, Toml};
 
 /// Where ProxySQL listens when nothing is said.
 const USUAL_INTERFACE: &str = "0.0.0.0:6033";
 
 /// A listener to be. Its name is its address.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Listener {
-    pub(super) bind: BindAddress,
-    pub(super) cluster: String,
+pub(crate) struct Listener {
+    pub(crate) bind: BindAddress,
+    pub(crate) cluster: String,
 }
 
 impl Listener {
-    pub(super) fn name(&self) -> String {
+    pub(crate) fn name(&self) -> String {
         self.bind.to_string()
     }
 
     /// Whether a `proxy_addr` and a `proxy_port` mean this one and nothing else: a listener for all addresses
     /// does not tell them apart.
-    pub(super) fn is_at(&self, address: Option<&str>, port: Option<u64>) -> bool {
+    pub(crate) fn is_at(&self, address: Option<&str>, port: Option<u64>) -> bool {
         match &self.bind {
             BindAddress::Tcp(bind) => {
                 let is_address = address.is_none_or(|address| bind.ip().to_string() == address);
@@ -39,7 +39,7 @@ impl Listener {
 
 /// All of ProxySQL's interfaces for the first cluster, and one more port for each other cluster that
 /// `has_users`.
-pub(super) fn listeners(
+pub(crate) fn listeners(
     dump: &Dump,
     clusters: &[Cluster],
     has_users: impl Fn(&Cluster) -> bool,
@@ -104,7 +104,7 @@ fn next_port(listeners: &[Listener]) -> Option<SocketAddr> {
 }
 
 /// Writes every listener.
-pub(super) fn write(listeners: &[Listener], dump: &Dump, toml: &mut Toml, notes: &mut Notes) {
+pub(crate) fn write(listeners: &[Listener], dump: &Dump, toml: &mut Toml, notes: &mut Notes) {
     for listener in listeners {
         toml.section("[[listener]]");
         toml.text("bind", &listener.name());

@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use config::show_duration;
 
-use super::clusters::{Cluster, Uses, cluster_of};
-use super::dump::{Dump, ImportError, Row};
-use super::routes::Listener;
-use super::write::{Notes, Toml, list, quote};
-use super::{accounts, patterns};
+use crate::clusters::{Cluster, Uses, cluster_of};
+use crate::dump::{Dump, ImportError, Row};
+use crate::routes::Listener;
+use crate::write::{Notes, Toml, list, quote};
+use crate::{accounts, patterns};
 
 /// Longest text that a client is told.
 const ANSWER_MAX: usize = 512;
@@ -23,10 +23,10 @@ const DELAY_MAX_MS: u64 = 600_000;
 const TIMEOUT_MAX_MS: u64 = 30 * 86_400_000;
 
 /// What rules need to know of the rest.
-pub(super) struct Around<'a> {
-    pub(super) dump: &'a Dump,
-    pub(super) clusters: &'a [Cluster],
-    pub(super) listeners: &'a [Listener],
+pub(crate) struct Around<'a> {
+    pub(crate) dump: &'a Dump,
+    pub(crate) clusters: &'a [Cluster],
+    pub(crate) listeners: &'a [Listener],
 }
 
 /// A rule while it is put together.
@@ -83,7 +83,7 @@ impl Draft {
 }
 
 /// Notes which hostgroups rules send to.
-pub(super) fn count(dump: &Dump, uses: &mut Uses) -> Result<(), ImportError> {
+pub(crate) fn count(dump: &Dump, uses: &mut Uses) -> Result<(), ImportError> {
     for row in active(dump)? {
         uses.destinations.extend(row.number("destination_hostgroup")?);
         uses.mirrors.extend(row.number("mirror_hostgroup")?);
@@ -108,7 +108,7 @@ fn active(dump: &Dump) -> Result<Vec<&Row>, ImportError> {
 
 /// Writes all rules: what holds for statements that no rule of ProxySQL matches comes first, since a later
 /// rule has the last word.
-pub(super) fn write(
+pub(crate) fn write(
     around: &Around<'_>,
     users: &[accounts::User<'_>],
     toml: &mut Toml,

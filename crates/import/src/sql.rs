@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use super::dump::{Dump, ImportError, Row, TABLES};
+use crate::dump::{Dump, ImportError, Row, TABLES};
 
 /// Calls inside calls inside a value: sqlite writes `replace(replace(…, char(10)), …)`.
 const DEPTH_MAX: usize = 8;
@@ -15,7 +15,7 @@ const DEPTH_MAX: usize = 8;
 const VALUE_MAX: usize = 1 << 20;
 
 /// Reads a whole text.
-pub(super) fn parse(text: &str) -> Result<Dump, ImportError> {
+pub(crate) fn parse(text: &str) -> Result<Dump, ImportError> {
     let mut reader = Reader::new(text);
     let mut dump = Dump::default();
     let mut columns: BTreeMap<String, Vec<String>> = BTreeMap::new();

@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use config::{Topology, show_duration};
 
-use super::dump::Dump;
-use super::write::{Notes, Toml};
+use crate::dump::Dump;
+use crate::write::{Notes, Toml};
 
 /// Where an option stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Section {
+pub(crate) enum Section {
     Top,
     Listener,
     Cluster,
@@ -207,7 +207,7 @@ const NOT_NEEDED: &[&str] = &[
 ];
 
 /// Writes the options of a section that variables have a value for.
-pub(super) fn write(dump: &Dump, section: Section, toml: &mut Toml, notes: &mut Notes) {
+pub(crate) fn write(dump: &Dump, section: Section, toml: &mut Toml, notes: &mut Notes) {
     for (variable, _, option, kind, least, most) in EQUALS.iter().filter(|equal| equal.1 == section) {
         let Some(text) = dump.variable(variable) else {
             continue;
@@ -230,14 +230,14 @@ pub(super) fn write(dump: &Dump, section: Section, toml: &mut Toml, notes: &mut 
 }
 
 /// Whether any variable has a value for the section.
-pub(super) fn any(dump: &Dump, section: Section) -> bool {
+pub(crate) fn any(dump: &Dump, section: Section) -> bool {
     EQUALS
         .iter()
         .any(|equal| equal.1 == section && dump.variable(equal.0).is_some())
 }
 
 /// Names every variable without an equal, in one line.
-pub(super) fn without_equal(dump: &Dump, notes: &mut Notes) {
+pub(crate) fn without_equal(dump: &Dump, notes: &mut Notes) {
     let known: BTreeSet<&str> = EQUALS
         .iter()
         .map(|equal| equal.0)

@@ -7,13 +7,13 @@ const WIDTH: usize = 110;
 
 /// A text that grows.
 #[derive(Debug, Default)]
-pub(super) struct Toml {
+pub(crate) struct Toml {
     out: String,
 }
 
 impl Toml {
     /// A comment, in lines of at most [`WIDTH`] columns but for words that are longer.
-    pub(super) fn comment(&mut self, text: &str) {
+    pub(crate) fn comment(&mut self, text: &str) {
         let text = text.replace(|c: char| c.is_control(), " ");
         let mut column = 0;
         for word in text.split_whitespace() {
@@ -32,12 +32,12 @@ impl Toml {
         }
     }
 
-    pub(super) fn blank(&mut self) {
+    pub(crate) fn blank(&mut self) {
         self.out.push('\n');
     }
 
     /// A header: `[cluster.main]` or `[[rule]]`, with an empty line before it.
-    pub(super) fn section(&mut self, header: &str) {
+    pub(crate) fn section(&mut self, header: &str) {
         if !self.out.is_empty() && !self.out.ends_with("\n\n") {
             self.blank();
         }
@@ -45,55 +45,55 @@ impl Toml {
     }
 
     /// An option whose value is TOML already.
-    pub(super) fn option(&mut self, key: &str, value: &str) {
+    pub(crate) fn option(&mut self, key: &str, value: &str) {
         let _ = writeln!(self.out, "{key} = {value}");
     }
 
-    pub(super) fn text(&mut self, key: &str, value: &str) {
+    pub(crate) fn text(&mut self, key: &str, value: &str) {
         self.option(key, &quote(value));
     }
 
     /// An option whose value is TOML already, with the line of the other file that it comes from.
-    pub(super) fn taken(&mut self, key: &str, value: &str, line: usize) {
+    pub(crate) fn taken(&mut self, key: &str, value: &str, line: usize) {
         let option = format!("{key} = {value}");
         let _ = writeln!(self.out, "{option:<48} # line {line}");
     }
 
     /// A list, of which each element is TOML already and has a line of its own, also in the other file.
-    pub(super) fn open(&mut self, key: &str) {
+    pub(crate) fn open(&mut self, key: &str) {
         let _ = writeln!(self.out, "{key} = [");
     }
 
-    pub(super) fn element(&mut self, value: &str, line: usize) {
+    pub(crate) fn element(&mut self, value: &str, line: usize) {
         let _ = writeln!(self.out, "    {value}, # line {line}");
     }
 
-    pub(super) fn close(&mut self) {
+    pub(crate) fn close(&mut self) {
         self.out.push_str("]\n");
     }
 
-    pub(super) fn finish(self) -> String {
+    pub(crate) fn finish(self) -> String {
         self.out
     }
 }
 
 /// A text as TOML.
-pub(super) fn quote(text: &str) -> String {
+pub(crate) fn quote(text: &str) -> String {
     toml::Value::String(text.to_owned()).to_string()
 }
 
 /// A list of texts as TOML.
-pub(super) fn list<'v>(values: impl IntoIterator<Item = &'v str>) -> String {
+pub(crate) fn list<'v>(values: impl IntoIterator<Item = &'v str>) -> String {
     let values: Vec<String> = values.into_iter().map(quote).collect();
     format!("[{}]", values.join(", "))
 }
 
 /// What has no equal, in the order in which it was found; each thing once.
 #[derive(Debug, Default)]
-pub(super) struct Notes(Vec<String>);
+pub(crate) struct Notes(Vec<String>);
 
 impl Notes {
-    pub(super) fn add(&mut self, note: impl Into<String>) {
+    pub(crate) fn add(&mut self, note: impl Into<String>) {
         // One line each, whatever names and texts of the file are in it.
         let note = note.into().replace(char::is_control, " ");
         if !self.0.contains(&note) {
@@ -101,7 +101,7 @@ impl Notes {
         }
     }
 
-    pub(super) fn finish(self) -> Vec<String> {
+    pub(crate) fn finish(self) -> Vec<String> {
         self.0
     }
 }

@@ -22,9 +22,9 @@ use self::lines::{Line, Section};
 use self::parameters::{Taken, milliseconds, say};
 use self::proxy::{Proxy, number};
 use self::told::Told;
-use super::Imported;
-use super::dump::ImportError;
-use super::write::{Toml, quote};
+use crate::Imported;
+use crate::dump::ImportError;
+use crate::write::{Toml, quote};
 
 /// Longest file.
 const LENGTH_MAX: usize = 64 << 20;
