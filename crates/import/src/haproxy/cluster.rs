@@ -3,12 +3,11 @@
 use std::collections::BTreeSet;
 
 use super::address;
-use super::listener::congestion;
 use super::one;
 use super::parameters::{Parameters, Taken, Tls};
 use super::proxy::{Asks, Proxy, Server};
 use super::told::Told;
-use super::{Global, figure, time};
+use super::{Global, congestion, figure, time};
 use crate::write::{Toml, quote};
 
 const MINUTE_MS: u64 = 60_000;

@@ -1,12 +1,10 @@
 //! From `bind` lines to listeners.
 
-use config::Congestion;
-
 use super::cluster::Cluster;
 use super::parameters::{Bind, Taken, Tls};
 use super::proxy::Proxy;
 use super::told::Told;
-use super::{Global, figure, time};
+use super::{Global, congestion, figure, time};
 use crate::write::{Toml, list, quote};
 
 const YEAR_MS: u64 = 365 * 86_400_000;
@@ -255,19 +253,5 @@ impl TlsFiles {
             files.client_ca = found("ca-file", &global.ca_base, &tls.ca)?;
         }
         Ok(files)
-    }
-}
-
-/// Writes a congestion control of a listener or cluster.
-pub(super) fn congestion(taken: Option<&Taken<String>>, toml: &mut Toml, told: &mut Told) {
-    let Some(Taken { value, line }) = taken else {
-        return;
-    };
-    match Congestion::parse(value) {
-        Some(Congestion::Named(name)) => toml.taken("congestion", &quote(&name), *line),
-        _ => told.lacks(
-            *line,
-            format!("`cc {value}`: no name of a congestion control; left out"),
-        ),
     }
 }

@@ -16,7 +16,7 @@ mod told;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use config::{Config, show_duration};
+use config::{Config, Congestion, show_duration};
 
 use self::lines::{Line, Section};
 use self::parameters::{Taken, milliseconds, say};
@@ -234,6 +234,20 @@ fn time(
         );
     }
     toml.taken(option, &quote(&shown(within)), *line);
+}
+
+/// Writes a congestion control of a listener or cluster.
+fn congestion(taken: Option<&Taken<String>>, toml: &mut Toml, told: &mut Told) {
+    let Some(Taken { value, line }) = taken else {
+        return;
+    };
+    match Congestion::parse(value) {
+        Some(Congestion::Named(name)) => toml.taken("congestion", &quote(&name), *line),
+        _ => told.lacks(
+            *line,
+            format!("`cc {value}`: no name of a congestion control; left out"),
+        ),
+    }
 }
 
 /// All sections that may be in front of MySQL; of the others it is told that they are left out.
