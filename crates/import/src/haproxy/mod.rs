@@ -12,6 +12,7 @@ mod listener;
 mod one;
 mod parameters;
 mod proxy;
+mod samples;
 mod told;
 
 use std::collections::{BTreeMap, BTreeSet};

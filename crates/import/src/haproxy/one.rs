@@ -1,41 +1,9 @@
 //! Sections in which one server has all sessions at a time, although several stand there without `backup`:
 //! the usual way to have one writer in front of Galera.
 
-use super::lines::Line;
 use super::parameters::Taken;
 use super::proxy::{Proxy, Server};
-
-/// What is the same for all clients of an address, so that all of them have one entry of a table, or one
-/// hash.
-const SAME_FOR_ALL: [&str; 14] = [
-    "always_false",
-    "always_true",
-    "be_id",
-    "be_name",
-    "bool",
-    "dst",
-    "dst_port",
-    "env",
-    "fe_id",
-    "fe_name",
-    "int",
-    "so_id",
-    "so_name",
-    "str",
-];
-
-/// Whether an expression such as `dst` or `int(1),add(1)` says the same of every client.
-fn is_same_for_all(expression: &str) -> bool {
-    let fetch = expression.split(['(', ',']).next().unwrap_or_default();
-    SAME_FOR_ALL.contains(&fetch)
-}
-
-/// A line that has every client stick to the same server.
-pub(super) fn sticks_all(line: &Line) -> bool {
-    line.word(0) == "stick"
-        && ["on", "match", "store-request"].contains(&line.word(1))
-        && is_same_for_all(line.word(2))
-}
+use super::samples::is_same_for_all;
 
 /// The words by which a section gives all sessions to one server at a time, and why that is what they do.
 pub(super) fn words(proxy: &Proxy) -> Option<(Taken<String>, &'static str)> {

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use super::address;
 use super::keywords;
 use super::lines::{Line, Section};
-use super::one;
 use super::parameters::{Bind, Parameters, Taken, milliseconds, say};
+use super::samples::is_same_for_all;
 use super::told::Told;
 
 /// What HAProxy finds out about its servers.
@@ -125,7 +125,7 @@ impl Proxy {
             ("maxconn", _) => self.maxconn = number(line, told),
             ("backlog", _) => self.backlog = number(line, told),
             ("balance", _) => self.balance = Some(taken(line.words[1..].join(" ").trim())),
-            ("stick", _) if self.has_servers() && one::sticks_all(line) => {
+            ("stick", _) if self.has_servers() && sticks_all(line) => {
                 self.sticks = Some(taken(&line.shown()))
             }
             ("timeout", what) => self.timeout(what, line.word(2), line, told),
@@ -228,6 +228,13 @@ impl Proxy {
             line: line.number,
         });
     }
+}
+
+/// A line that has every client stick to the same server.
+fn sticks_all(line: &Line) -> bool {
+    line.word(0) == "stick"
+        && ["on", "match", "store-request"].contains(&line.word(1))
+        && is_same_for_all(line.word(2))
 }
 
 /// `tcp-request connection expect-proxy layer4 if { src NETWORK... }`
