@@ -179,7 +179,7 @@ mod tests {
 
     use super::*;
     use crate::error::ConfigErrors;
-    use crate::load;
+    use crate::syntax;
     use crate::value::Value;
 
     fn kernel(default: &str) -> Kernel {
@@ -198,7 +198,7 @@ mod tests {
              [cluster.main]\nservers = [\"db1\"]\n"
         );
         let mut report = Report::new("f.toml", &text);
-        let root = load::root(&text, &mut report).unwrap();
+        let root = syntax::root(&text, &mut report).unwrap();
         let mut config = Config::read(&root, "", &mut report).unwrap();
         kernel.settle(&mut config, &mut report);
         report.finish().map(|()| config)

@@ -26,6 +26,7 @@ mod secret;
 mod section;
 mod stored;
 mod suggest;
+mod syntax;
 mod users_file;
 mod validate;
 mod value;

@@ -9,7 +9,7 @@ use crate::error::ConfigErrors;
 use crate::report::Report;
 use crate::schema::{Config, User, UsersFile};
 use crate::value::Value;
-use crate::{files, load, validate};
+use crate::{files, syntax, validate};
 
 /// Reads the users file that `config` names, where it names one: the accounts, and what is to be said of
 /// options under names of earlier versions. That it cannot be read is a mistake of the option in `report`.
@@ -38,7 +38,7 @@ pub(crate) fn read(
     let file = path.display().to_string();
     let mut inside = Report::new(&file, &text);
     let mut users = Vec::new();
-    if let Some(root) = load::root(&text, &mut inside) {
+    if let Some(root) = syntax::root(&text, &mut inside) {
         users = UsersFile::read(&root, "", &mut inside).map_or_else(Vec::new, |file| file.users);
         validate::users(&users, &mut inside);
         validate::strong_users(&users, config, &mut inside);
