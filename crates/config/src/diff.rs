@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::docs::Reload;
+use crate::option::Reload;
 use crate::schema::Config;
 use crate::value::Value;
 

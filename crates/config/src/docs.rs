@@ -1,50 +1,12 @@
 //! The reference of options, made from the table in `schema`: [`options`] as data, [`text`] for a terminal,
 //! [`markdown`] for the guide.
 
-use std::fmt::{self, Write as _};
+use std::fmt::Write as _;
 use std::sync::LazyLock;
 
+use crate::option::OptionDoc;
 use crate::schema::Config;
 use crate::value::Value;
-
-/// What a changed option takes in a running gateway.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Reload {
-    /// Takes effect at the reload, for everything.
-    Live,
-    /// Takes effect for sessions that begin after the reload.
-    NewSessions,
-    /// Takes effect at the next start. The reload says so and keeps the old value.
-    Restart,
-}
-
-impl fmt::Display for Reload {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str(match self {
-            Self::Live => "live",
-            Self::NewSessions => "new sessions",
-            Self::Restart => "restart",
-        })
-    }
-}
-
-/// One line of the reference.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OptionDoc {
-    /// Where the option stands: `listener.tls.mode` is `mode` in `[listener.tls]`; `NAME` is a name of your
-    /// choice.
-    pub path: String,
-    /// What a value looks like.
-    pub kind: String,
-    /// The default as it would be written, or in words. `None` where the option must be given.
-    pub default: Option<String>,
-    /// Smallest and largest value, where there are such.
-    pub range: Option<String>,
-    /// What a number counts; empty where the type says it.
-    pub unit: &'static str,
-    pub reload: Reload,
-    pub doc: String,
-}
 
 /// Every option there is: section after section, those of the top level first, as a file has to be written.
 pub fn options() -> &'static [OptionDoc] {

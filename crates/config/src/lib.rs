@@ -20,6 +20,7 @@ mod error;
 mod files;
 mod load;
 mod matcher;
+mod option;
 mod report;
 mod schema;
 mod secret;
@@ -36,11 +37,12 @@ pub use address::{BindAddress, ServerAddress};
 pub use byte_size::ByteSize;
 pub use congestion::{Congestion, congestion_worries};
 pub use diff::{Change, ConfigDiff};
-pub use docs::{OptionDoc, Reload, options};
+pub use docs::options;
 pub use duration::show as show_duration;
 pub use error::{ConfigError, ConfigErrors, Place};
 pub use ipnet::IpNet;
 pub use matcher::{DigestHash, Glob, Pattern};
+pub use option::{OptionDoc, Reload};
 pub use schema::{
     Accounts, AccountsFrom, Admin, Balance, Cache, CacheAccount, CacheMapping, CacheMode, Check, CheckKind,
     ClientAuth, Cluster, ClusterTls, Config, Group, Listener, ListenerTls, Log, LogFormat, MappingKind, Mode,

@@ -23,7 +23,8 @@ use std::ops::RangeInclusive;
 use toml::Spanned;
 use toml::de::DeValue;
 
-use crate::docs::{OptionDoc, Reload, options};
+use crate::docs::options;
+use crate::option::{OptionDoc, Reload};
 use crate::report::{Report, Span};
 use crate::suggest;
 use crate::value::{Found, Value, describe};
@@ -345,7 +346,7 @@ macro_rules! section {
                         presence: $crate::section::presence!($presence $(, $($value)+)?),
                         unit: $crate::section::last!("" $(, $unit)?),
                         bounds: $crate::section::last!(None $(, Some($crate::section::Bounds::new($range)))?),
-                        reload: $crate::docs::Reload::$reload,
+                        reload: $crate::option::Reload::$reload,
                         doc: concat!($($doc, "\n"),+),
                     }
                 }
@@ -383,7 +384,7 @@ macro_rules! section {
                 Self { $($field: Self::$field().initial()),+ }
             }
 
-            fn list_options(path: &str, options: &mut Vec<$crate::docs::OptionDoc>) {
+            fn list_options(path: &str, options: &mut Vec<$crate::option::OptionDoc>) {
                 $(Self::$field().list(path, options);)+
             }
 
@@ -391,7 +392,7 @@ macro_rules! section {
                 &self,
                 new: &Self,
                 path: &str,
-                _: $crate::docs::Reload,
+                _: $crate::option::Reload,
                 changes: &mut Vec<$crate::diff::Change>,
             ) {
                 $($crate::section::compare(Self::$field(), [&self.$field, &new.$field], path, changes);)+
