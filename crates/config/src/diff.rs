@@ -2,34 +2,9 @@
 
 use std::fmt;
 
-use crate::option::Reload;
+use crate::option::{Change, Reload};
 use crate::schema::Config;
 use crate::value::Value;
-
-/// One option that differs. Secrets show as `***`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Change {
-    /// The option, elements of lists by their name: `listener[127.0.0.1:6033].tls.mode`,
-    /// `cluster.main.servers[db1]`.
-    pub path: String,
-    pub reload: Reload,
-    /// `None` where it was added.
-    pub old: Option<String>,
-    /// `None` where it was removed.
-    pub new: Option<String>,
-}
-
-impl fmt::Display for Change {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match (&self.old, &self.new) {
-            (Some(old), Some(new)) if old == new => write!(out, "{}: changed", self.path)?,
-            (Some(old), Some(new)) => write!(out, "{}: {old} -> {new}", self.path)?,
-            (None, _) => write!(out, "{}: added", self.path)?,
-            (Some(_), None) => write!(out, "{}: removed", self.path)?,
-        }
-        write!(out, " ({})", self.reload)
-    }
-}
 
 /// Everything that differs between two configurations, in the order of the reference.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -36,13 +36,13 @@ mod zone_offset;
 pub use address::{BindAddress, ServerAddress};
 pub use byte_size::ByteSize;
 pub use congestion::{Congestion, congestion_worries};
-pub use diff::{Change, ConfigDiff};
+pub use diff::ConfigDiff;
 pub use docs::options;
 pub use duration::show as show_duration;
 pub use error::{ConfigError, ConfigErrors, Place};
 pub use ipnet::IpNet;
 pub use matcher::{DigestHash, Glob, Pattern};
-pub use option::{OptionDoc, Reload};
+pub use option::{Change, OptionDoc, Reload};
 pub use schema::{
     Accounts, AccountsFrom, Admin, Balance, Cache, CacheAccount, CacheMapping, CacheMode, Check, CheckKind,
     ClientAuth, Cluster, ClusterTls, Config, Group, Listener, ListenerTls, Log, LogFormat, MappingKind, Mode,

@@ -1,5 +1,5 @@
-//! What there is to say of an option besides its value: its line of the reference, and what a change of it
-//! takes.
+//! What there is to say of an option besides its value: its line of the reference, what a change of it takes,
+//! and such a change.
 
 use std::fmt;
 
@@ -40,4 +40,29 @@ pub struct OptionDoc {
     pub unit: &'static str,
     pub reload: Reload,
     pub doc: String,
+}
+
+/// One option that differs. Secrets show as `***`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// The option, elements of lists by their name: `listener[127.0.0.1:6033].tls.mode`,
+    /// `cluster.main.servers[db1]`.
+    pub path: String,
+    pub reload: Reload,
+    /// `None` where it was added.
+    pub old: Option<String>,
+    /// `None` where it was removed.
+    pub new: Option<String>,
+}
+
+impl fmt::Display for Change {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (&self.old, &self.new) {
+            (Some(old), Some(new)) if old == new => write!(out, "{}: changed", self.path)?,
+            (Some(old), Some(new)) => write!(out, "{}: {old} -> {new}", self.path)?,
+            (None, _) => write!(out, "{}: added", self.path)?,
+            (Some(_), None) => write!(out, "{}: removed", self.path)?,
+        }
+        write!(out, " ({})", self.reload)
+    }
 }

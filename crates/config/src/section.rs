@@ -393,7 +393,7 @@ macro_rules! section {
                 new: &Self,
                 path: &str,
                 _: $crate::option::Reload,
-                changes: &mut Vec<$crate::diff::Change>,
+                changes: &mut Vec<$crate::option::Change>,
             ) {
                 $($crate::section::compare(Self::$field(), [&self.$field, &new.$field], path, changes);)+
             }
@@ -410,7 +410,7 @@ pub(crate) fn compare<T: Value>(
     field: Field<T>,
     [old, new]: [&T; 2],
     section: &str,
-    changes: &mut Vec<crate::diff::Change>,
+    changes: &mut Vec<crate::option::Change>,
 ) {
     if field.is_option() {
         old.compare(new, &join(section, field.key), field.reload, changes);
