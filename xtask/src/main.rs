@@ -4,6 +4,7 @@
 //! What a reviewer said twice, a program says here. Formatting, lints and licences have programs of their own
 //! (rustfmt, clippy, cargo-deny) and are not repeated.
 
+mod architecture;
 mod docs;
 mod figures;
 mod layers;

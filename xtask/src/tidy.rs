@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 
+use crate::architecture;
 use crate::docs;
 use crate::layers::{self, Metadata, Table};
 use crate::source::Source;
@@ -44,6 +45,7 @@ pub(crate) fn run(root: &Path) -> anyhow::Result<Vec<String>> {
     let mut problems = layers::check(&Table::read(root)?, &Metadata::ask(root)?);
     problems.extend(lock_file(root)?);
     problems.extend(docs::check(root));
+    problems.extend(architecture::check(root)?);
     let files = rust_files(root)?;
     for path in &files {
         let text = std::fs::read_to_string(root.join(path)).with_context(|| path.display().to_string())?;
