@@ -190,8 +190,8 @@ impl Gateway {
         self.metric("forebay_server_state", &["state=\"up\""]) as usize
     }
 
-    /// How many times this server was found wanting: by a session, or by the second look that a start asks for, where
-    /// the machine is so slow that it comes after what a test did to the server.
+    /// How many times this server was found wanting: by a session, or by the second look that a start asks
+    /// for, where the machine is so slow that it comes after what a test did to the server.
     #[must_use]
     pub fn connects_or_checks_failed(&self, server: &str) -> f64 {
         let label = format!("server={server:?}");

@@ -148,9 +148,12 @@ async fn refuse(
     head: CommandHead,
     (error, fault): (ErrPacket, Fault),
 ) -> Result<Exchanged, Broken> {
-    session.wires.up.discard(PacketHeader::LEN + head.payload_len);
+    let len = PacketHeader::LEN + head.payload_len;
+    session.wires.up.discard(len);
+    session.wires.traffic.add_from_client(len);
     session.wires.begin_command()?;
     session.worker.metrics.error_sent(error.code, fault);
+    session.control.record.note_error(error.code);
     session
         .wires
         .down

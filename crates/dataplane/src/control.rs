@@ -16,6 +16,7 @@ use upstream::ServerId;
 
 use crate::clock::Clock;
 use crate::describe::{PinStatus, SessionStatus};
+use crate::record::Record;
 use crate::shown::Shown;
 use crate::split::{Answered, AtPrimary};
 
@@ -197,6 +198,8 @@ pub(crate) struct Control {
     pub(crate) oldest_login: Cell<Instant>,
     /// What a session of mode `split` does.
     pub(crate) shown: Shown,
+    /// What is noted of the command under way for those who observe commands.
+    pub(crate) record: Record,
     clock: Rc<Clock>,
 }
 
@@ -252,6 +255,7 @@ impl Control {
             stalls_by: RefCell::default(),
             oldest_login: Cell::new(Instant::now()),
             shown: Shown::default(),
+            record: Record::default(),
             clock,
         }
     }

@@ -22,6 +22,7 @@ use upstream::Cluster;
 use crate::arrival::{self, Story};
 use crate::control::{Control, Signal, Waiting};
 use crate::error::SessionError;
+use crate::finished::Observer;
 use crate::gateway::ListenerState;
 use crate::proxy;
 use crate::session::signal_as_error;
@@ -53,6 +54,11 @@ pub trait OnWorker {
     /// Serves a connection until it ends. Runs on the task of the connection and must stay there: a signal
     /// wakes that task.
     fn serve(&self, visit: Visit) -> Pin<Box<dyn Future<Output = Departure> + '_>>;
+
+    /// Who hears of each command that has ended, in modes `session` and `split`. Asked once.
+    fn observers(&self) -> Vec<Rc<dyn Observer>> {
+        Vec::new()
+    }
 
     /// What answers point lookups of this listener's sessions, where anything does.
     fn lookups(&self, _listener: &config::Listener) -> Option<Rc<dyn Lookups>> {

@@ -1,13 +1,8 @@
 //! The path of a query: from an accepted connection to the answer's last byte, one file a stage.
 //!
-//! ```text
-//! accept → handshake → serve ┬→ classify → answer? → relay → settle ┐
-//!                            └──────────────────────────────────────┘
-//! ```
-//!
-//! [`Gateway`] is the whole of it. In mode `tcp` a connection goes from `accept` through a lease of
-//! `upstream` to `relay`; in mode `session` it logs in (`handshake`) and is then served command by command
-//! (`serve`). Workers share nothing on that path: see `worker`.
+//! ARCHITECTURE.md has the picture. [`Gateway`] is the whole of it. In mode `tcp` a connection goes from
+//! `accept` through a lease of `upstream` to `relay`; in mode `session` it logs in (`handshake`) and is then
+//! served command by command (`serve`). Workers share nothing on that path: see `worker`.
 
 mod accept;
 mod accounts;
@@ -21,6 +16,7 @@ mod control;
 mod describe;
 mod error;
 pub mod extension;
+pub mod finished;
 mod flow;
 mod follow;
 mod gateway;
@@ -34,6 +30,7 @@ mod kill_right;
 mod lookups;
 mod password_checks;
 mod proxy;
+mod record;
 mod registry;
 mod relay;
 mod serve;

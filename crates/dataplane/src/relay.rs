@@ -148,6 +148,7 @@ impl Answer for ResponseTracker {
 pub(crate) async fn forward(session: &mut Session, head: CommandHead) -> Result<Exchanged, Broken> {
     session.wires.begin_command()?;
     session.begin_response(head);
+    session.control.record.note_sent(Instant::now);
     let exchange = Exchange::new(&mut session.response, &session.control, false);
     let (ended, place) = exchange.run(&mut session.wires).await;
     session.error_sequence = place;

@@ -13,6 +13,7 @@ use crate::answer::{self, Unasked};
 use crate::classify::{KILL_MAX, Need, classify};
 use crate::control::Waiting;
 use crate::error::{During, SessionError};
+use crate::finished::{self, Ways};
 use crate::relay::{self, Broken, Exchanged};
 use crate::session::{CommandHead, Session};
 use crate::session_lookup::{self, AtOnce};
@@ -24,44 +25,73 @@ use crate::settle;
 pub(crate) async fn serve(session: &mut Session) -> Result<Infallible, SessionError> {
     loop {
         let head = accept(session).await?;
-        match classify(
-            head.command,
-            session.payload(head),
-            head.payload_len,
-            session.capabilities,
-        ) {
-            Need::Forward if session.lookups.is_some() => match session_lookup::at_once(session, head) {
-                AtOnce::Answered => {}
-                AtOnce::Forward => {
-                    let exchanged = relay::forward(session, head).await;
-                    session_lookup::note_outcome(session, &exchanged);
-                    settle::command(session, head, exchanged)?;
-                }
-                AtOnce::Waits => Box::pin(session_lookup::command(session, head)).await?,
+        finished::begin(
+            &session.worker.observers,
+            &session.control.record,
+            &session.wires.traffic,
+        );
+        let command = head.command;
+        let served = serve_command(session, head).await;
+        let (worker, control) = (&session.worker, &session.control);
+        finished::tell(
+            &worker.observers,
+            &control.record,
+            command,
+            served.as_ref().copied(),
+            || Ways {
+                session: control.id,
+                user: control.user(),
+                listener: &session.listener.config.name,
+                server: session.server.name(),
+                traffic: &session.wires.traffic,
             },
-            Need::Forward => {
+        );
+        served?;
+    }
+}
+
+/// Serves one command. An error ends the session.
+async fn serve_command(session: &mut Session, head: CommandHead) -> Result<(), SessionError> {
+    match classify(
+        head.command,
+        session.payload(head),
+        head.payload_len,
+        session.capabilities,
+    ) {
+        Need::Forward if session.lookups.is_some() => match session_lookup::at_once(session, head) {
+            AtOnce::Answered => Ok(()),
+            AtOnce::Forward => {
                 let exchanged = relay::forward(session, head).await;
-                settle::command(session, head, exchanged)?;
+                session_lookup::note_outcome(session, &exchanged);
+                settle::command(session, head, exchanged)
             }
-            Need::Kill(kill) => {
-                let exchanged = Box::pin(answer::kill(session, head, kill)).await;
-                settle::command(session, head, exchanged)?;
-            }
-            Need::ChangeUser => {
-                // They are of the user that the session began with.
-                session.lookups = None;
-                Box::pin(answer::change_user(session, head)).await?;
-            }
-            Need::Quit => return settle::quit(relay::forward(session, head).await),
-            Need::Stream => {
-                let exchanged = relay::forward(session, head).await;
-                // A refusal is an answer like any other.
-                let has_begun = matches!(exchanged, Ok(Exchanged::Streaming));
-                settle::command(session, head, exchanged)?;
-                if has_begun {
+            AtOnce::Waits => Box::pin(session_lookup::command(session, head)).await,
+        },
+        Need::Forward => {
+            let exchanged = relay::forward(session, head).await;
+            settle::command(session, head, exchanged)
+        }
+        Need::Kill(kill) => {
+            let exchanged = Box::pin(answer::kill(session, head, kill)).await;
+            settle::command(session, head, exchanged)
+        }
+        Need::ChangeUser => {
+            // They are of the user that the session began with.
+            session.lookups = None;
+            Box::pin(answer::change_user(session, head)).await
+        }
+        Need::Quit => Err(settle::quit(relay::forward(session, head).await)),
+        Need::Stream => {
+            let exchanged = relay::forward(session, head).await;
+            // A refusal is an answer like any other.
+            let has_begun = matches!(exchanged, Ok(Exchanged::Streaming));
+            settle::command(session, head, exchanged)?;
+            match has_begun {
+                true => {
                     let ended = Box::pin(relay::endless(&mut session.wires, &session.control)).await;
-                    return settle::stream(session, ended);
+                    Err(settle::stream(session, ended))
                 }
+                false => Ok(()),
             }
         }
     }

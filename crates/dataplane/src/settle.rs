@@ -1,8 +1,7 @@
 //! What a command leaves behind: the session's status, its counters, or its end.
 
-use std::convert::Infallible;
-
 use crate::error::SessionError;
+use crate::finished::End;
 use crate::relay::{Broken, Exchanged};
 use crate::session::{CommandHead, Session};
 
@@ -13,6 +12,12 @@ pub(crate) fn command(
     head: CommandHead,
     exchanged: Result<Exchanged, Broken>,
 ) -> Result<(), SessionError> {
+    let record = &session.control.record;
+    match &exchanged {
+        Ok(Exchanged::Done(outcome)) => record.note_outcome(outcome),
+        Ok(_) => record.note_end(End::Relayed),
+        Err(_) => record.note_end(End::Lost),
+    }
     session.commands += 1;
     session.worker.metrics.commands[usize::from(head.command.0)].inc();
     match exchanged {
@@ -31,16 +36,16 @@ pub(crate) fn command(
 }
 
 /// After COM_QUIT: the session is over, whatever became of it.
-pub(crate) fn quit(exchanged: Result<Exchanged, Broken>) -> Result<Infallible, SessionError> {
+pub(crate) fn quit(exchanged: Result<Exchanged, Broken>) -> SessionError {
     drop(exchanged);
-    Err(SessionError::ClientQuit)
+    SessionError::ClientQuit
 }
 
 /// After an answer without end: both sides are done, or one failed.
-pub(crate) fn stream(session: &mut Session, ended: Result<(), Broken>) -> Result<Infallible, SessionError> {
+pub(crate) fn stream(session: &mut Session, ended: Result<(), Broken>) -> SessionError {
     session.error_sequence = None;
-    Err(match ended {
+    match ended {
         Ok(()) => SessionError::ClientGone,
         Err(broken) => session.broken(broken),
-    })
+    }
 }

@@ -20,6 +20,7 @@ use crate::clock::{Clock, TICK};
 use crate::control::{ServerKey, Sessions, Signal};
 use crate::describe::SessionStatus;
 use crate::extension::{Extension, OnWorker, WorkerHandle};
+use crate::finished::Observers;
 use crate::gateway::{ListenerState, Shared};
 use crate::split::{self, Book, Mirrors, Pools, RulesOnWorker};
 
@@ -84,6 +85,8 @@ pub(crate) struct Worker {
     pub(crate) facts_cache: RefCell<FactsCache<RandomState>>,
     /// Who serves listeners of other protocols.
     pub(crate) extension: OnceCell<Rc<dyn OnWorker>>,
+    /// Who hears of each command that has ended.
+    pub(crate) observers: Observers,
     /// For the turns of balancing.
     turns: Cell<u64>,
     /// What all sessions were told last: those that come later are told so, too.
@@ -149,6 +152,7 @@ pub(crate) fn run(
         mirrors: Mirrors::default(),
         facts_cache: RefCell::default(),
         extension: OnceCell::new(),
+        observers: Observers::default(),
         turns: Cell::new(0),
         clock: Rc::default(),
         told_all: Cell::new(None),
@@ -206,7 +210,8 @@ async fn take_messages(worker: &Rc<Worker>, mut inbox: UnboundedReceiver<Message
                     index: worker.index,
                     metrics: Arc::clone(&worker.metrics),
                 };
-                worker.extension.get_or_init(|| extension.on_worker(&handle));
+                let extension = worker.extension.get_or_init(|| extension.on_worker(&handle));
+                worker.observers.set(extension.observers());
             }
             Message::Rules(book) => worker.rules.replace(book, |name| worker.metrics.rule(name)),
             Message::Forget { cluster_serial } => worker.pools.forget(cluster_serial),

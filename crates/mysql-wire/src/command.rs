@@ -2,8 +2,8 @@
 //!
 //! Sources: MySQL 9 `my_command.h`; MariaDB 11 `mysql_com.h` (`enum_server_command`).
 
-/// A command byte; the default is COM_SLEEP. Values without a name are passed on too: servers answer them with
-/// an error.
+/// A command byte; the default is COM_SLEEP. Values without a name are passed on too: servers answer them
+/// with an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Command(pub u8);
 

@@ -6,6 +6,7 @@ use mysql_wire::{OkPacket, write_packet};
 
 use super::{OfSession, Other, forward_statement, say, settings, take_off};
 use crate::error::SessionError;
+use crate::finished::End;
 use crate::lookups;
 use crate::relay::Exchanged;
 use crate::session::{CommandHead, Session};
@@ -59,6 +60,7 @@ pub(super) async fn statement(
     of.out.clear();
     write_packet(&mut of.out, &mut 1, &payload);
     take_off(session, of, head);
+    session.control.record.note_end(End::Gateway);
     let said = say(session, &of.out).await;
     settle::command(session, head, said.map(|()| Exchanged::Sent))
 }

@@ -36,6 +36,7 @@ use self::rights::RightsOfSession;
 pub(crate) use self::rights::rights_of_login;
 use crate::control::Waiting;
 use crate::error::SessionError;
+use crate::finished::End;
 use crate::gating::{self, Gating};
 use crate::lookups::{
     self, Asked, Environment, Finding, Left, LookupSeries, Lookups, Plan, Recorded, Recorder,
@@ -578,6 +579,7 @@ fn note_answered(session: &mut Session, of: &mut OfSession, head: CommandHead) {
     of.unknown_to_server.extend_from_slice(payload);
     take_off(session, of, head);
     series(session).answered.inc();
+    session.control.record.note_end(End::Memory);
 }
 
 /// Takes a command off what the client sent, whose answer is in `out`.

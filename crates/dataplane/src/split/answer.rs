@@ -125,6 +125,7 @@ pub(crate) async fn end_with(
         return Err(error);
     };
     split.worker.metrics.error_sent(packet.code, error.fault());
+    split.control.record.note_error(packet.code);
     split.control.of_split.answered.set(Answered::Gateway);
     let bytes = error_bytes(&packet, sequence, split.capabilities);
     put(split, &bytes).await

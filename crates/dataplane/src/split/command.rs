@@ -225,6 +225,17 @@ pub(crate) fn note_schema(split: &Split, text: &[u8], facts: &mut Facts) {
     }
 }
 
+/// Tells those who observe what statement this is.
+#[inline]
+pub(crate) fn note(split: &Split, head: CommandHead, facts: &Facts) {
+    let record = &split.control.record;
+    if record.is_wanted() {
+        let text = text(payload(split, head), split.capabilities).unwrap_or_default();
+        let digest = sql_class::digest(text, split.session.syntax());
+        record.note_statement(facts.class, digest.hash);
+    }
+}
+
 /// What is known of a statement. One that was not seen to its end may do anything.
 pub(crate) fn facts(split: &Split, head: CommandHead) -> Facts {
     let payload = payload(split, head);

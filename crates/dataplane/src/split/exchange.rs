@@ -45,6 +45,10 @@ async fn exchange_since(
         };
     }
     stall::renew(split);
+    split
+        .control
+        .record
+        .note_sent(|| arrived().unwrap_or_else(Instant::now));
     last::note_sent(split, command);
     split.shape.begin(command, split.lasting_status());
     let (cursor, infile) = (split.statement.asks_for_cursor, split.statement.may_load_file);

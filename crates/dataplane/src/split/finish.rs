@@ -4,6 +4,7 @@ use mysql_wire::{Command, StatusFlags};
 
 use crate::control::Signal;
 use crate::error::SessionError;
+use crate::finished::{self, End, Ways};
 use crate::relay::{self, Broken, Ended, Exchanged};
 use crate::split::next::{Next, Step};
 use crate::split::state::Split;
@@ -18,6 +19,23 @@ pub(crate) fn finish(split: &mut Split, command: Command, served: &Result<(), Se
         note::finish(split);
         rules::finish(split, command);
     }
+    if served.is_ok() && split.statement.is_to_come_again() {
+        return;
+    }
+    let (worker, control) = (&split.worker, &split.control);
+    finished::tell(
+        &worker.observers,
+        &control.record,
+        command,
+        served.as_ref().copied(),
+        || Ways {
+            session: control.id,
+            user: control.user(),
+            listener: &split.listener.config.name,
+            server: split.server_name(),
+            traffic: &split.wires.traffic,
+        },
+    );
 }
 
 /// What an exchange leaves behind: the session's state, and whose the server connection is now.
@@ -40,6 +58,7 @@ pub(crate) fn settle(split: &mut Split, ended: Ended) -> Step<'_> {
             } else if outcome.error.is_some() && !split.session.in_transaction() {
                 split.status.remove(StatusFlags::IN_TRANS);
             }
+            split.control.record.note_outcome(&outcome);
             if let Some(code) = outcome.error {
                 split.worker.metrics.error_passed_on(code);
                 old_primary::note_error(split, code);
@@ -51,7 +70,10 @@ pub(crate) fn settle(split: &mut Split, ended: Ended) -> Step<'_> {
             release(split)
         }
         // The session knows of it, and there is no answer that could end it.
-        Ok(Exchanged::Sent) => release(split),
+        Ok(Exchanged::Sent) => {
+            split.control.record.note_end(End::Relayed);
+            release(split)
+        }
         Ok(Exchanged::Streaming) => Step::wait(stream(split)),
         Err(broken) => {
             // Nobody knows what has become of a write.
@@ -156,6 +178,7 @@ async fn lost(
     if !is_the_servers || !nothing_else_is_lost || !request_done {
         return Err(error);
     }
+    split.control.record.note_end(End::Lost);
     // The client has what was between two rows before it gets the error.
     answer::flush(split).await?;
     lease::abandon(split);

@@ -1,9 +1,6 @@
 //! Mode `split`: each statement on the server it belongs to, over connections that sessions share.
 //!
-//! ```text
-//! accept → classify ┬→ answer ─────────────────────────────────────┐
-//!                   └→ choose → lease → (rebuild) → relay → settle ─┘
-//! ```
+//! `run` is the loop, and names all stages in their order. A stage returns what is `next`.
 //!
 //! The session of the client lives here, and what it holds is in `session::Session`, the one truth about what
 //! may be shared: between two statements the server connection goes back to the pool unless that says it is

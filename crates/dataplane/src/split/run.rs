@@ -7,6 +7,7 @@ use mysql_wire::Command;
 use sql_class::{Effects, Facts};
 
 use crate::error::SessionError;
+use crate::finished;
 use crate::session::CommandHead;
 use crate::split::begin::{begin, let_go, needs_no_priming};
 use crate::split::choose::{self, Target};
@@ -35,6 +36,11 @@ pub(crate) async fn run(split: &mut Split) -> Result<Infallible, SessionError> {
 fn serve(split: &mut Split, head: CommandHead) -> impl Future<Output = Result<(), SessionError>> {
     split.commands += 1;
     split.statement = split.statement.next(head);
+    finished::begin(
+        &split.worker.observers,
+        &split.control.record,
+        &split.wires.traffic,
+    );
     split.control.of_split.asks_primary.set(false);
     split.worker.metrics.commands[usize::from(head.command.0)].inc();
     let command = head.command;
@@ -74,7 +80,7 @@ fn stage(split: &mut Split, next: Next) -> Step<'_> {
         Next::RuleQuery(query) => rule_query(split, *query),
         Next::RouteQuery(query) => route_query(split, query.head, query.facts),
         Next::QueryOnPrimary(query) => query_on_primary(split, *query),
-        Next::RuleExecution(execution) => rule_execution(split, execution),
+        Next::RuleExecution(execution) => rule_execution(split, *execution),
         Next::RouteExecution(execution) => route_execution(split, *execution),
         Next::Prepare => Step::wait(prepare::prepare_as_it_is(split, split.statement.head)),
         Next::Forward => Step::wait(forward::forward(split, split.statement.head)),
@@ -140,6 +146,7 @@ fn rule_query(split: &mut Split, Query { head, facts }: Query) -> Step<'_> {
 }
 
 fn route_query(split: &mut Split, head: CommandHead, facts: Facts) -> Step<'_> {
+    command::note(split, head, &facts);
     if split.lease.is_some()
         && (transaction::is_ended_by(split, &facts)
             || old_primary::is_left(split, &facts)
@@ -217,6 +224,10 @@ fn execution(split: &mut Split, head: CommandHead) -> Step<'_> {
         Err(refused) => return Next::from(refused).into(),
     };
     split.note = None;
+    split
+        .control
+        .record
+        .note_statement(prepared.facts.class, prepared.digest);
     let asks_why = note::concerns_execution(split, head, &prepared);
     if split.lookups.is_some() && !asks_why {
         match lookup::execute(split, head, id, &prepared) {
@@ -235,10 +246,10 @@ fn execution(split: &mut Split, head: CommandHead) -> Step<'_> {
     route_execution(split, execution)
 }
 
-fn rule_execution(split: &mut Split, execution: Box<Execution>) -> Step<'_> {
+fn rule_execution(split: &mut Split, execution: Execution) -> Step<'_> {
     match rules::concern(split) {
-        true => Step::wait(rules::execute(split, *execution)),
-        false => route_execution(split, *execution),
+        true => Step::wait(rules::execute(split, execution)),
+        false => route_execution(split, execution),
     }
 }
 

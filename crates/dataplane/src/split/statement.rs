@@ -69,6 +69,11 @@ impl Statement {
         }
     }
 
+    /// The next command is this one.
+    pub(crate) fn is_to_come_again(&self) -> bool {
+        self.comes_again
+    }
+
     /// It has been put back into the flow.
     pub(crate) fn comes_again(&mut self) {
         self.comes_again = true;

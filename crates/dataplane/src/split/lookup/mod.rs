@@ -26,6 +26,7 @@ pub(crate) use self::behind::{bring_about, found_rows, note_sent};
 use self::ruled::ruled;
 use crate::control::Waiting;
 use crate::error::SessionError;
+use crate::finished::End;
 use crate::flow::Flow;
 use crate::gateway::ListenerState;
 use crate::gating::{self, Gating};
@@ -594,6 +595,7 @@ fn note_answered(split: &mut Split, head: CommandHead, prepared: Option<(u32, u6
         rules::count(split, &verdict);
     }
     split.control.of_split.answered.set(Answered::Memory);
+    split.control.record.note_end(End::Memory);
     // What the connection that had the statement before knows is of that one.
     split.turn = split.turn.wrapping_add(1);
     if let Some(of) = &mut split.lookups {

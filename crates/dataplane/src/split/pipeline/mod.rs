@@ -31,6 +31,7 @@ use self::execution::BatchedExecution;
 use self::quick::QuickStatements;
 use crate::control::Waiting;
 use crate::error::SessionError;
+use crate::finished::End;
 use crate::relay::Ended;
 use crate::session::CommandHead;
 use crate::split::answered::{self, Why};
@@ -171,6 +172,7 @@ pub(crate) async fn execute(
 async fn relay_arrived(split: &mut Split, head: CommandHead, answered: Answered, is_primary: bool) -> Next {
     let (server, sent) = (answered.from.server.id(), answered.sent);
     take_in(split, answered, is_primary);
+    split.control.record.note_end(End::Pipelined);
     let ended = exchange_arrived(split, head.command, sent.into_std()).await;
     if split.shared.by_latency.get() {
         split.shared.note_answer(server, ended.took);

@@ -3,8 +3,8 @@
 use mysql_wire::Capabilities as C;
 use testkit::scripted::Plugin;
 
-use crate::exchanges;
-use crate::sweep::Sweep;
+use super::exchanges;
+use super::sweep::Sweep;
 
 #[test]
 fn a_server_that_asks_for_nothing_lets_every_combination_in() {
@@ -44,7 +44,7 @@ fn what_a_server_lacks_no_client_is_offered() {
                 | C::PLUGIN_AUTH_LENENC;
         };
         let is_same_for_client =
-            |one: &crate::combination::Combination| one.deprecate_eof && one.session_track;
+            |one: &super::combination::Combination| one.deprecate_eof && one.session_track;
         sweep.combinations.retain(is_same_for_client);
         let password = sweep.script.password.clone();
         let neighbourly = C::COMPRESS | C::ZSTD_COMPRESSION;

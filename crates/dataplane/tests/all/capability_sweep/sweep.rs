@@ -11,10 +11,10 @@ use tokio::runtime::{Builder, LocalOptions};
 use tokio::sync::Semaphore;
 use tokio::task::spawn_local;
 
-use crate::combination::Combination;
-use crate::exchanges;
-use crate::logins::{self, Joining, Passed};
-use crate::stage::{PASSWORD, Stage};
+use super::combination::Combination;
+use super::exchanges;
+use super::logins::{self, Joining, Passed};
+use super::stage::{PASSWORD, Stage};
 
 /// What the gateway has on each link by itself.
 const COMPRESSION: Capabilities = Capabilities::COMPRESS.with(Capabilities::ZSTD_COMPRESSION);

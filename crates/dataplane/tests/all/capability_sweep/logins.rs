@@ -6,7 +6,7 @@
 use mysql_wire::{Capabilities, ChangeUser, Command, ErrPacket, Login};
 use testkit::scripted::{Identity, Packet, Plugin, Taped};
 
-use crate::combination::Combination;
+use super::combination::Combination;
 
 const LOGIN_PACKET_MAX: usize = 128 << 10;
 

@@ -4,20 +4,15 @@ use std::fmt::Write as _;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
-use std::thread::JoinHandle;
 
-use config::Config;
-use dataplane::Gateway;
-use net::Peer;
-use telemetry::Telemetry;
 use tempfile::TempDir;
 use testkit::certificates::Certificates;
 use testkit::scripted::{Compression, Identity, Server, ServerScript};
-use tokio::runtime::{Builder, LocalOptions};
-use tokio::sync::oneshot;
 
-use crate::combination::{Back, Combination};
-use crate::secrets::Wiretap;
+use crate::gateway::RunningGateway;
+
+use super::combination::{Back, Combination};
+use super::secrets::Wiretap;
 
 /// Everybody's password. Nothing else that is sent has these bytes in it.
 pub(crate) const PASSWORD: &[u8] = b"open sesame, and this is longer than a nonce";
@@ -60,7 +55,7 @@ impl Stage {
             ));
             servers.push((back, server));
         }
-        let gateway = RunningGateway::start(&configuration(folder.path(), &targets, options));
+        let gateway = RunningGateway::start(&configuration(folder.path(), &targets, options), None);
         let fronts = servers.into_iter().zip(gateway.addresses());
         let fronts = fronts.map(|((back, server), address)| Front {
             back,
@@ -140,56 +135,4 @@ fn configuration(folder: &Path, targets: &[(Back, SocketAddr)], options: &str) -
         .unwrap();
     }
     text
-}
-
-/// A running gateway, and the thread that is its control thread.
-struct RunningGateway {
-    gateway: Arc<Gateway>,
-    control: Option<(oneshot::Sender<()>, JoinHandle<()>)>,
-}
-
-impl RunningGateway {
-    fn start(configuration: &str) -> Self {
-        let config = Config::parse(configuration, "sweep.toml").unwrap_or_else(|errors| panic!("{errors}"));
-        let telemetry = Telemetry::new(config.workers, |byte| mysql_wire::Command(byte).name());
-        let gateway = Gateway::start(&config, telemetry, None).unwrap();
-        let (stop, stopped) = oneshot::channel();
-        let running = Arc::clone(&gateway);
-        let control = std::thread::spawn(move || {
-            let built = Builder::new_current_thread()
-                .enable_all()
-                .build_local(LocalOptions::default());
-            let runtime = built.unwrap();
-            runtime.block_on(async {
-                tokio::select! {
-                    () = running.run() => {}
-                    _ = stopped => {}
-                }
-            });
-        });
-        Self {
-            gateway,
-            control: Some((stop, control)),
-        }
-    }
-
-    fn addresses(&self) -> Vec<SocketAddr> {
-        let address = |address| match address {
-            Peer::Tcp(address) => address,
-            Peer::Unix => panic!("no listener of the sweep is a Unix socket"),
-        };
-        let listeners = self.gateway.listeners().into_iter();
-        listeners.map(|listener| address(listener.address)).collect()
-    }
-}
-
-impl Drop for RunningGateway {
-    fn drop(&mut self) {
-        self.gateway.stop_now();
-        self.gateway.join();
-        if let Some((stop, control)) = self.control.take() {
-            drop(stop);
-            let _ = control.join();
-        }
-    }
 }

@@ -8,8 +8,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::stage::{PASSWORD, Stage};
-use crate::sweep::{Sweep, block_on};
+use super::stage::{PASSWORD, Stage};
+use super::sweep::{Sweep, block_on};
 
 /// Everything that passed on some links, as bytes.
 #[derive(Clone, Default)]

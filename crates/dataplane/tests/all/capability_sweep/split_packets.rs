@@ -3,8 +3,8 @@
 use mysql_wire::Command;
 use testkit::scripted::{Client, Cuts, Plugin};
 
-use crate::exchanges::{self, request, statement, told};
-use crate::sweep::Sweep;
+use super::exchanges::{self, request, statement, told};
+use super::sweep::Sweep;
 
 /// More than the longest message below.
 const PLACES: usize = 280;
@@ -62,7 +62,7 @@ fn logins_and_everything_else_pass_when_both_ends_cut_what_they_write() {
             let mut sweep = Sweep::of(plugin).logins_only();
             sweep.script.cuts = Some(Cuts::from(place));
             sweep.client = |identity| identity.cuts = Some(Cuts::default());
-            sweep.play(async |client| exchanges::run(client, crate::stage::PASSWORD).await);
+            sweep.play(async |client| exchanges::run(client, super::stage::PASSWORD).await);
         }
     }
 }

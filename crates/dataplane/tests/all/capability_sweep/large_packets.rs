@@ -3,8 +3,8 @@
 use mysql_wire::{Command, PacketHeader};
 use testkit::scripted::{Client, Plugin};
 
-use crate::exchanges::{request, statement, told};
-use crate::sweep::Sweep;
+use super::exchanges::{request, statement, told};
+use super::sweep::Sweep;
 
 const SEVENTEEN_MIB: usize = 17 << 20;
 

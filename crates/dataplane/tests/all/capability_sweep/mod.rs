@@ -10,8 +10,6 @@
 //!
 //! A failure names its combination. `FOREBAY_SWEEP=<number>` runs that one alone.
 
-#![allow(clippy::unwrap_used, reason = "a test")]
-
 mod agreements;
 mod combination;
 mod exchanges;
@@ -28,7 +26,7 @@ macro_rules! sweeps {
     ($($name:ident: $plugin:expr;)+) => {$(
         #[test]
         fn $name() {
-            crate::sweep::Sweep::of($plugin).run();
+            crate::capability_sweep::sweep::Sweep::of($plugin).run();
         }
     )+};
 }

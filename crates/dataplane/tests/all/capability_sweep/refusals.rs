@@ -5,11 +5,11 @@ use std::io::ErrorKind;
 use mysql_wire::{Command, ErrPacket};
 use testkit::scripted::{Client, ClientError, Packet, Plugin, Seen, Server};
 
-use crate::combination::{Back, Combination};
-use crate::exchanges::request;
-use crate::logins;
-use crate::stage::{PASSWORD, Stage};
-use crate::sweep::{Sweep, block_on};
+use super::combination::{Back, Combination};
+use super::exchanges::request;
+use super::logins;
+use super::stage::{PASSWORD, Stage};
+use super::sweep::{Sweep, block_on};
 
 const WRONG: &[u8] = b"open barley, which is longer than a nonce, too";
 

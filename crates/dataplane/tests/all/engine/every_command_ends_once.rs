@@ -1,0 +1,193 @@
+//! Whatever becomes of a command, observers hear of it once.
+
+use dataplane::finished::End;
+use mysql_wire::Command;
+use sql_class::Class;
+
+use super::stage::{Ended, Session, Stage, Told};
+
+const RULES: &str = r#"
+[[rule]]
+name = "no"
+text = "FORBIDDEN"
+refuse = "not here"
+[[rule]]
+name = "yes"
+text = "PLEASED"
+answer_ok = "done"
+"#;
+
+/// One statement, and the one command that has ended by it.
+async fn run(stage: &mut Stage, session: &mut Session, text: &str) -> (Told, Ended) {
+    let told = session.query(text).await;
+    let ended = stage.next_end().await;
+    assert_eq!((ended.command, ended.user.as_str()), (Command::QUERY, "app"));
+    assert!(ended.times_add_up, "{ended:?}");
+    // It is read once more where it is sent once more.
+    let bytes = (text.len() as u64 + 5) * u64::from(1 + ended.resent);
+    assert_eq!(ended.bytes.0, bytes, "{ended:?}");
+    (told, ended)
+}
+
+#[tokio::test]
+async fn in_mode_split() {
+    let mut stage = Stage::start("split", 2, "", RULES).await;
+    let mut session = stage.connect().await;
+
+    let (told, ended) = run(&mut stage, &mut session, "SELECT 'ROWS 2'").await;
+    assert_eq!((told, ended.end, ended.rows), (Ok(2), End::Relayed, 2));
+    assert_eq!((ended.class, ended.error), (Some(Class::Read), None));
+    assert!(
+        ended.server.is_some() && ended.digest != 0 && ended.bytes.1 > 250,
+        "{ended:?}"
+    );
+    let digest = ended.digest;
+
+    let (told, ended) = run(&mut stage, &mut session, "INSERT INTO t VALUES ('OK')").await;
+    assert_eq!((told, ended.end, ended.affected_rows), (Ok(0), End::Relayed, 3));
+    assert_eq!(ended.class, Some(Class::Write));
+
+    let (told, ended) = run(&mut stage, &mut session, "SELECT 'ERROR'").await;
+    assert_eq!(
+        (told, ended.end, ended.error),
+        (Err(1064), End::Relayed, Some(1064))
+    );
+    assert_eq!(ended.digest, digest, "values make no other statement");
+
+    let (told, ended) = run(&mut stage, &mut session, "FOREBAY SHOW PINS").await;
+    assert_eq!((told, ended.end, ended.server), (Ok(0), End::Gateway, None));
+
+    let (told, ended) = run(&mut stage, &mut session, "SELECT FORBIDDEN FROM t").await;
+    assert_eq!(
+        (told.is_err(), ended.end, ended.server),
+        (true, End::Refused, None)
+    );
+    assert_eq!(ended.error, told.err());
+
+    let (told, ended) = run(&mut stage, &mut session, "SELECT PLEASED FROM t").await;
+    assert_eq!((told, ended.end, ended.server), (Ok(0), End::Gateway, None));
+
+    // A write whose answer does not come is never sent again, and the session goes on.
+    let (told, ended) = run(&mut stage, &mut session, "INSERT INTO t VALUES ('ONCE CUT')").await;
+    assert_eq!((told, ended.end, ended.resent), (Err(1158), End::Lost, 0));
+    assert_eq!(ended.error, Some(1158));
+
+    // A read is, of a session whose writes the other server need not have.
+    let mut session = stage.connect().await;
+    let (told, ended) = run(&mut stage, &mut session, "SELECT 'ONCE CUT'").await;
+    assert_eq!((told, ended.end, ended.resent), (Ok(1), End::Relayed, 1));
+
+    let (told, ended) = run(&mut stage, &mut session, "SELECT 'HALF 40'").await;
+    assert_eq!((told.is_err(), ended.end), (true, End::Lost));
+    stage.no_more().await;
+}
+
+#[tokio::test]
+async fn and_so_do_prepared_statements_and_what_is_no_statement() {
+    let mut stage = Stage::start("split", 1, "", "").await;
+    let mut session = stage.connect().await;
+    let mut next = async |command: Command, end: End| {
+        let ended = stage.next_end().await;
+        assert_eq!((ended.command, ended.end), (command, end), "{ended:?}");
+        ended
+    };
+
+    session.send(Command::PING, b"").await;
+    assert_eq!(session.answer().await, Ok(0));
+    next(Command::PING, End::Gateway).await;
+    let id = session.prepare("SELECT 'ROWS 1'").await;
+    next(Command::STMT_PREPARE, End::Relayed).await;
+    session
+        .send(
+            Command::STMT_EXECUTE,
+            &[&id.to_le_bytes()[..], &[0, 1, 0, 0, 0]].concat(),
+        )
+        .await;
+    assert!(session.answer().await.is_ok());
+    let ended = next(Command::STMT_EXECUTE, End::Relayed).await;
+    assert_eq!(ended.class, Some(Class::Read));
+    assert!(ended.digest != 0);
+    session.send(Command::STMT_CLOSE, &id.to_le_bytes()).await;
+    next(Command::STMT_CLOSE, End::Gateway).await;
+    session
+        .send(
+            Command::STMT_EXECUTE,
+            &[&id.to_le_bytes()[..], &[0, 1, 0, 0, 0]].concat(),
+        )
+        .await;
+    assert_eq!(session.answer().await, Err(1243));
+    next(Command::STMT_EXECUTE, End::Refused).await;
+
+    session.send(Command::INIT_DB, b"test").await;
+    assert_eq!(session.answer().await, Ok(0));
+    next(Command::INIT_DB, End::Relayed).await;
+    session.send(Command::RESET_CONNECTION, b"").await;
+    assert_eq!(session.answer().await, Ok(0));
+    next(Command::RESET_CONNECTION, End::Gateway).await;
+    session.send(Command::QUIT, b"").await;
+    next(Command::QUIT, End::Closed).await;
+    stage.no_more().await;
+}
+
+/// Reads that would wait for the one connection there is go down it together.
+#[tokio::test]
+async fn and_so_do_reads_that_go_together() {
+    const CLIENTS: usize = 8;
+    const ROUNDS: usize = 200;
+    let mut stage = Stage::start("split", 1, ", max_connections = 1", "").await;
+    let mut sessions = Vec::new();
+    for _ in 0..CLIENTS {
+        sessions.push(stage.connect().await);
+    }
+    let mut pipelined = 0;
+    for _ in 0..ROUNDS {
+        for session in &mut sessions {
+            session.send(Command::QUERY, b"SELECT 'ROWS 1'").await;
+        }
+        for session in &mut sessions {
+            assert_eq!(session.answer().await, Ok(1));
+        }
+        for _ in 0..CLIENTS {
+            let ended = stage.next_end().await;
+            assert!(matches!(ended.end, End::Relayed | End::Pipelined), "{ended:?}");
+            assert!(ended.server.is_some() && ended.rows == 1, "{ended:?}");
+            pipelined += usize::from(ended.end == End::Pipelined);
+        }
+        if pipelined > 0 {
+            break;
+        }
+    }
+    assert!(pipelined > 0);
+    stage.no_more().await;
+}
+
+#[tokio::test]
+async fn in_mode_session() {
+    let mut stage = Stage::start("session", 2, "", "").await;
+    let mut session = stage.connect().await;
+
+    let (told, ended) = run(&mut stage, &mut session, "SELECT 'ROWS 2'").await;
+    assert_eq!((told, ended.end, ended.rows), (Ok(2), End::Relayed, 2));
+    assert_eq!((ended.class, ended.digest), (None, 0), "no text is read");
+    let (told, ended) = run(&mut stage, &mut session, "INSERT INTO t VALUES ('ERROR')").await;
+    assert_eq!(
+        (told, ended.end, ended.error),
+        (Err(1064), End::Relayed, Some(1064))
+    );
+    // On the other server, which has none yet.
+    let other = stage.connect_as("other").await;
+    let kill = format!("KILL {}", other.0.greeting().connection_id);
+    let (told, ended) = run(&mut stage, &mut session, &kill).await;
+    assert_eq!((told, ended.end, ended.server), (Err(1095), End::Refused, None));
+    let (told, ended) = run(&mut stage, &mut session, "SELECT 'CUT'").await;
+    assert!(told.is_err());
+    assert_eq!(
+        (ended.end, ended.error),
+        (End::Lost, told.err().filter(|code| *code != 0))
+    );
+
+    let mut session = stage.connect().await;
+    session.send(Command::QUIT, b"").await;
+    assert_eq!(stage.next_end().await.end, End::Closed);
+    stage.no_more().await;
+}

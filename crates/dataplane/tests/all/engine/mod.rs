@@ -1,0 +1,5 @@
+//! What happens to commands in modes `session` and `split`, on servers that say what a statement asks them
+//! to: see [`stage`].
+
+mod every_command_ends_once;
+mod stage;
