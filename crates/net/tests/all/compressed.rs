@@ -1,10 +1,5 @@
 //! Compressed streams: whole bytes, right numbers, bounded memory.
 
-#![allow(
-    clippy::unwrap_used,
-    reason = "a failure of a test's own helpers is a failure of the test"
-)]
-
 use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::pin::Pin;

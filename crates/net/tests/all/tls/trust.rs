@@ -3,8 +3,8 @@
 use config::{ClientAuth, ClusterTls, ListenerTls, Verify};
 use net::{NetError, TlsAcceptor, TlsConnector};
 
-use crate::authority::{Authority, Pair, cluster, listener};
-use crate::pair::{encrypted, shake_hands};
+use super::authority::{Authority, Pair, cluster, listener};
+use super::pair::{encrypted, shake_hands};
 
 /// Whether a connector with these settings accepts a server that shows `pair` and is called `name`.
 async fn trusts(settings: &ClusterTls, pair: &Pair, name: &str) -> Result<(), String> {

@@ -1,10 +1,5 @@
 //! Connections have the congestion control that is chosen for them, at both ends that are ours.
 
-#![allow(
-    clippy::unwrap_used,
-    reason = "a failure of a test's own helpers is a failure of the test"
-)]
-
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::AsFd;
 

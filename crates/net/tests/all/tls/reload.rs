@@ -6,8 +6,8 @@ use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use crate::authority::{Authority, Pair, cluster, listener, replace};
-use crate::pair::{encrypted, shake_hands};
+use super::authority::{Authority, Pair, cluster, listener, replace};
+use super::pair::{encrypted, shake_hands};
 
 /// Whether `acceptor` shows the certificate that is in the file now.
 async fn shows(acceptor: &TlsAcceptor, pair: &Pair) -> bool {

@@ -1,32 +1,29 @@
-//! What an idle plain connection costs in memory of this process. Alone in its binary: it measures the
-//! process.
-
-#![allow(
-    clippy::unwrap_used,
-    reason = "a failure of a test's own helpers is a failure of the test"
-)]
+//! What an idle connection costs in memory of the process, without and with TLS.
 
 use std::net::TcpStream;
 use std::time::Duration;
 
-use net::{Listener, Stream, buffer, limits, poll_read_into};
+use config::Verify;
+use net::{Listener, Stream, TlsAcceptor, TlsConnector, buffer, limits, poll_read_into};
+
+use crate::alone::alone;
+use crate::tls::authority::{Authority, cluster, listener};
+use crate::tls::pair::encrypted;
 
 const CONNECTIONS: usize = 2000;
+const PAIRS: usize = 400;
 
-/// Resident bytes of this process.
+/// Resident bytes of this process, without pages of the program itself, which come when they are used first.
 fn resident() -> usize {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
+    let line = status.lines().find(|line| line.starts_with("RssAnon:")).unwrap();
     line.split_whitespace().nth(1).unwrap().parse::<usize>().unwrap() * 1024
 }
 
 #[test]
 fn an_idle_plain_connection_costs_less_than_a_kilobyte() {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .unwrap();
-    runtime.block_on(tokio::task::LocalSet::new().run_until(async {
+    let name = "idle_memory::an_idle_plain_connection_costs_less_than_a_kilobyte";
+    alone(name, "true", async {
         let limit = limits::raise_nofile().unwrap();
         assert!(
             limit > 2 * CONNECTIONS as u64 + 100,
@@ -57,11 +54,35 @@ fn an_idle_plain_connection_costs_less_than_a_kilobyte() {
                 .unwrap()
                 .unwrap();
         }
-    }));
+    });
 }
 
 /// As the data plane does: a buffer only while there are bytes.
 async fn wait_for_bytes(mut stream: Stream) {
     let read = std::future::poll_fn(|cx| poll_read_into(cx, &mut stream, &mut buffer::take())).await;
     assert!(matches!(read, Ok(0)));
+}
+
+#[test]
+fn an_idle_tls_connection_holds_no_record_and_no_buffer() {
+    let name = "idle_memory::an_idle_tls_connection_holds_no_record_and_no_buffer";
+    alone(name, "true", async {
+        limits::raise_nofile().unwrap();
+        let authority = Authority::new();
+        let acceptor = TlsAcceptor::new(&listener(&authority.issue("gate", &["localhost"]))).unwrap();
+        let connector = TlsConnector::new(&cluster(Verify::Ca, Some(authority.ca()))).unwrap();
+        let mut pairs = Vec::with_capacity(PAIRS);
+        let mut before = 0;
+        for n in 0..PAIRS {
+            if n == 100 {
+                before = resident();
+            }
+            pairs.push(encrypted(&connector, &acceptor, "localhost").await);
+        }
+        // Both ends are ours.
+        let each = resident().saturating_sub(before) / (PAIRS - 100) / 2;
+        println!("{each} bytes for one end of an idle TLS connection");
+        assert!(each < 24 * 1024, "{each} bytes");
+        assert_eq!(buffer::in_use_count(), 0);
+    });
 }

@@ -1,10 +1,5 @@
 //! Listeners give connections that are ready for use, and say what is wrong when they cannot be opened.
 
-#![allow(
-    clippy::unwrap_used,
-    reason = "a failure of a test's own helpers is a failure of the test"
-)]
-
 use std::io::{Read, Write};
 use std::net::SocketAddr;
 use std::os::fd::AsFd;

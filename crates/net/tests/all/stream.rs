@@ -1,10 +1,5 @@
 //! Plain streams: one system call a read, options set, ends told apart from silence.
 
-#![allow(
-    clippy::unwrap_used,
-    reason = "a failure of a test's own helpers is a failure of the test"
-)]
-
 use std::io::{IoSlice, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::UnixListener;

@@ -8,8 +8,8 @@ use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use crate::authority::{Authority, cluster, listener};
-use crate::pair::{encrypted, plain};
+use super::authority::{Authority, cluster, listener};
+use super::pair::{encrypted, plain};
 
 /// A client that speaks one version only.
 fn client_of(
