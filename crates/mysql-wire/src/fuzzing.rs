@@ -1,5 +1,5 @@
 //! The bodies of the fuzz targets (`fuzz/`), here because they know what must hold. They run on stable Rust
-//! as ordinary functions too: `tests/fuzz_corpus.rs` replays the corpus.
+//! as ordinary functions too: `tests/all/fuzz_corpus.rs` replays the corpus.
 
 mod binlog;
 mod session;

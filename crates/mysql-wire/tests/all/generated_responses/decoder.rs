@@ -2,7 +2,7 @@
 
 use mysql_wire::{Capabilities, Command, EofPacket, ErrPacket, Outcome, PacketHeader, StatusFlags};
 
-use crate::{begin_result_set, note_error, note_ok};
+use super::{begin_result_set, note_error, note_ok};
 
 /// The naive decoder: reads whole packets, and rows by their columns.
 pub(crate) struct Decoder<'a> {

@@ -1,8 +1,6 @@
 //! What recordings and random responses do not show: rows over 16 MiB, streams, files, and servers that do
 //! not follow the protocol.
 
-#![allow(clippy::unwrap_used)]
-
 use mysql_wire::{
     Capabilities, Command, ErrPacket, Event, PacketHeader, Progress, ResponseTracker, StatusFlags, WireError,
     write_packet,

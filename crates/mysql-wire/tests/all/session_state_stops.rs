@@ -1,8 +1,6 @@
 //! The tracker stops before each OK packet with session state, and the caller may put another one in its
 //! place.
 
-#![allow(clippy::unwrap_used)]
-
 use mysql_wire::session_state::{Change, changes};
 use mysql_wire::{
     Capabilities, Command, Event, OkPacket, PacketHeader, ResponseTracker, StatusFlags, write_packet,

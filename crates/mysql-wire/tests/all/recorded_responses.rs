@@ -1,12 +1,9 @@
 //! Replays responses that real servers sent (`traces/`, recorded by `traces/record.py`): the tracker finds
 //! the end of each, whole and cut anywhere.
 
-#![allow(clippy::unwrap_used, clippy::expect_used)]
-
-mod recorded;
-
 use mysql_wire::{Event, Outcome, ResponseTracker, StatusFlags};
-use recorded::{Recorded, TRACES, recorded};
+
+use crate::recorded::{Recorded, TRACES, recorded};
 
 fn all_recorded() -> impl Iterator<Item = Recorded> {
     TRACES.iter().flat_map(|trace| recorded(trace))

@@ -3,8 +3,6 @@
 //!
 //! `FOREBAY_SEED=n` runs one seed again, `FOREBAY_SEEDS=n` runs as many.
 
-#![allow(clippy::unwrap_used, clippy::expect_used)]
-
 use mysql_wire::{
     Capabilities, Command, EofPacket, ErrPacket, Event, OkPacket, Reshaper, StatusFlags, WireError,
     write_packet,

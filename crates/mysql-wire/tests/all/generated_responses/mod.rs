@@ -3,8 +3,6 @@
 //!
 //! `FOREBAY_SEED=n` runs one seed again, `FOREBAY_SEEDS=n` runs as many.
 
-#![allow(clippy::unwrap_used, clippy::expect_used)]
-
 mod decoder;
 mod server;
 

@@ -1,7 +1,5 @@
 //! What is written is read again as it was, and arbitrary bytes are an error at worst.
 
-#![allow(clippy::unwrap_used, clippy::expect_used)]
-
 use mysql_wire::*;
 use proptest::collection::vec;
 use proptest::option;

@@ -1,7 +1,5 @@
 //! Replays the corpus of the fuzz targets, so that an input that once failed is a test on every machine.
 
-#![allow(clippy::unwrap_used, clippy::expect_used)]
-
 use std::path::Path;
 
 fn replay(target: &str, body: fn(&[u8])) {

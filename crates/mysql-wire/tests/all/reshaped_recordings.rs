@@ -1,12 +1,9 @@
 //! What the same server said to two clients, one with DEPRECATE_EOF and one without, is the truth about both:
 //! reshaped, the first is the second.
 
-#![allow(clippy::unwrap_used, clippy::expect_used)]
-
-mod recorded;
-
 use mysql_wire::{Capabilities, EofPacket, Event, PacketHeader, Reshaper, StatusFlags};
-use recorded::{Recorded, TRACES, recorded};
+
+use crate::recorded::{Recorded, TRACES, recorded};
 
 const TRACK: Capabilities = Capabilities::SESSION_TRACK;
 const DEPRECATE: Capabilities = Capabilities::DEPRECATE_EOF;

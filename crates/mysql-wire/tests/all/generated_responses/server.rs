@@ -2,7 +2,7 @@
 
 use mysql_wire::{Capabilities, Command, EofPacket, ErrPacket, OkPacket, Outcome, StatusFlags, write_packet};
 
-use crate::{begin_result_set, note_error, note_ok};
+use super::{begin_result_set, note_error, note_ok};
 
 /// SplitMix64.
 struct Random(u64);
