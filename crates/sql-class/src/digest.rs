@@ -1,7 +1,7 @@
 //! Statements that differ in their values only, told by one text: the form of MySQL's `DIGEST_TEXT`.
 //!
-//! Tested against texts recorded from MySQL 9.7.4 (`tests/digests.txt`). What differs: optimizer hints are
-//! dropped like other comments, `PREPARE` keeps its name, several statements are one text, and of a text
+//! Tested against texts recorded from MySQL 9.7.4 (`tests/all/digests.txt`). What differs: optimizer hints
+//! are dropped like other comments, `PREPARE` keeps its name, several statements are one text, and of a text
 //! beyond [`PIECES_MAX`] the rest is `...`. It is the same for MariaDB.
 
 mod print;

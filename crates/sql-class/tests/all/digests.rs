@@ -6,8 +6,6 @@
 //! expressions; of 5700 such statements none differed. Most failed for want of tables, which makes no
 //! difference to their digest.
 
-#![allow(clippy::unwrap_used)]
-
 use sql_class::{Syntax, digest};
 
 #[test]

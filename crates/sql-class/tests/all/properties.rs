@@ -1,7 +1,5 @@
 //! What holds of every text.
 
-#![allow(clippy::unwrap_used)]
-
 use proptest::collection::vec;
 use proptest::prelude::*;
 use sql_class::{Charset, Class, Dialect, Effects, Syntax, digest, facts, fuzzing};

@@ -1,7 +1,5 @@
 //! Replays the corpus of the fuzz target, so that an input that once failed is a test on every machine.
 
-#![allow(clippy::unwrap_used, reason = "a test")]
-
 use std::path::Path;
 
 use sql_class::fuzzing::fuzz_facts;

@@ -1,7 +1,5 @@
 //! Every form of every statement has its class and its effects, and nothing beyond them.
 
-#![allow(clippy::unwrap_used)]
-
 use sql_class::{Dialect, Effects, Facts, Syntax, facts};
 
 const MYSQL: Syntax = Syntax {

@@ -1,7 +1,5 @@
 //! What is a point lookup, and what only looks like one.
 
-#![allow(clippy::unwrap_used)]
-
 use proptest::prelude::*;
 use sql_class::{Charset, Class, Effects, Syntax, Value, facts, point_lookup};
 

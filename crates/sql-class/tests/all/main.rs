@@ -1,0 +1,10 @@
+//! The tests of this crate from outside, in one program: linked once, run side by side.
+
+#![allow(clippy::unwrap_used, reason = "code of tests")]
+
+mod classes;
+mod digests;
+mod fuzz_corpus;
+mod point_lookups;
+mod properties;
+mod reading;
