@@ -2,9 +2,9 @@
 
 use sql_class::Dialect;
 
-use crate::connection::UNSETTABLE;
-use crate::op::{Hidden, Op};
-use crate::{Random, Seen};
+use super::connection::UNSETTABLE;
+use super::op::{Hidden, Op};
+use super::{Random, Seen};
 
 /// What a client may do next depends on what it did.
 pub(crate) struct Writer {

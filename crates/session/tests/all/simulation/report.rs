@@ -5,7 +5,7 @@ use mysql_wire::session_state::Change;
 use mysql_wire::{Command, OkPacket, StatusFlags};
 use sql_class::Dialect;
 
-use crate::connection::{Connection, Given, UNSETTABLE, global, own_collation};
+use super::connection::{Connection, Given, UNSETTABLE, global, own_collation};
 
 /// Told as the first of them that was named when the trackers were armed.
 const TOGETHER: &[&[&str]] = &[

@@ -5,7 +5,7 @@ use mysql_wire::{Command, OkPacket, Outcome};
 use session::{OfConnection, PinReason, Session};
 use sql_class::Dialect;
 
-use crate::{FINE, MARIADB, MYSQL, Says, reasons, run, session, start, statement};
+use super::{FINE, MARIADB, MYSQL, Says, reasons, run, session, start, statement};
 
 const MARIADB_11: Dialect = Dialect::MariaDb { version: 110_405 };
 
@@ -126,7 +126,7 @@ fn what_a_text_would_have_set_that_failed_is_asked_for_by_setting_it() {
     session.remains_unseen();
     run(&mut session, "SELECT 1 FROM t", &FINE);
     assert_eq!(reasons(&session), [PinReason::Uncarried]);
-    let mut session = crate::session(MARIADB);
+    let mut session = super::session(MARIADB);
     run(&mut session, "SET @@nosuch=1", &failed);
     assert!(!session.has_unseen());
 }

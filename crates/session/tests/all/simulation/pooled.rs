@@ -12,10 +12,10 @@ use session::{
 };
 use sql_class::Dialect;
 
-use crate::connection::{self, Armed, Given, LOGIN_COLLATION};
-use crate::op::Op;
-use crate::server::{Reply, Server};
-use crate::{Random, Seen};
+use super::connection::{self, Armed, Given, LOGIN_COLLATION};
+use super::op::Op;
+use super::server::{Reply, Server};
+use super::{Random, Seen};
 
 /// One client of the gateway.
 struct Client {

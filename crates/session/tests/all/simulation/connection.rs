@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use mysql_wire::StatusFlags;
 
-use crate::Random;
-use crate::op::Op;
+use super::Random;
+use super::op::Op;
 
 pub(crate) const LOGIN_COLLATION: &str = "utf8mb4_unicode_ci";
 /// Of a session, and read-only there.

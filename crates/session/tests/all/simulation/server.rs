@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use mysql_wire::{Command, OkPacket};
 use sql_class::Dialect;
 
-use crate::connection::{Armed, Connection, Given, global, rows};
-use crate::op::{Hidden, Op};
+use super::connection::{Armed, Connection, Given, global, rows};
+use super::op::{Hidden, Op};
 
 pub(crate) type Reply = Result<(Given, OkPacket), u16>;
 

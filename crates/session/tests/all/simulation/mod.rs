@@ -1,8 +1,6 @@
 //! Random histories of many sessions, once on a connection of its own each and once on few shared ones: what
 //! a client sees must be the same. `FOREBAY_SEED` repeats one history, `FOREBAY_SIM_HISTORIES` says how many.
 
-#![allow(clippy::unwrap_used)]
-
 mod connection;
 mod history;
 mod op;
