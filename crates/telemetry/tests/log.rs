@@ -1,4 +1,4 @@
-//! The log of a process can be started once; the rest is tested beside its code. Alone in its file, because
+//! The log of a process can be started once; the rest is tested beside its code. A program of its own, since
 //! what is started here holds for every test of the process.
 
 use config::Config;

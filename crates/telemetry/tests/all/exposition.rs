@@ -1,5 +1,4 @@
 //! What a scraper gets, held against the rules of the formats by a strict reader.
-#![allow(clippy::expect_used)] // the reader is test code, outside of the test functions themselves
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

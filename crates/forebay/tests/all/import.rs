@@ -1,10 +1,5 @@
 //! `forebay import`: where its output goes, and its exit codes.
 
-#![allow(
-    clippy::unwrap_used,
-    reason = "a test stops where something is not as it must be"
-)]
-
 use std::io::Write;
 use std::process::{Command, Output, Stdio};
 

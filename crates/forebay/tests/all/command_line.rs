@@ -1,10 +1,5 @@
 //! What the command line prints, and its exit codes.
 
-#![allow(
-    clippy::unwrap_used,
-    reason = "a test stops where something is not as it must be"
-)]
-
 use std::fs::Permissions;
 use std::io::{BufRead, BufReader};
 use std::net::TcpListener;

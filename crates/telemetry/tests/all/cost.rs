@@ -1,5 +1,4 @@
-//! What recording costs. Printed, not asserted: `cargo test -p telemetry --release --test cost --
-//! --nocapture`.
+//! What recording costs. Printed, not asserted: `cargo test -p telemetry --release cost -- --nocapture`.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};

@@ -1,7 +1,5 @@
 //! Real MariaDB servers: they start fast, answer, fail in every way, come back, and leave nothing behind.
 
-#![allow(clippy::unwrap_used, reason = "helpers of tests")]
-
 use std::net::TcpStream;
 use std::path::Path;
 use std::time::{Duration, Instant};

@@ -1,6 +1,5 @@
 //! The files that name metrics, held against the table: a dashboard or an alert for a metric that does not
 //! exist shows nothing and never fires.
-#![allow(clippy::expect_used)] // helpers of tests
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

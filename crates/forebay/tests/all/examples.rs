@@ -1,11 +1,6 @@
 //! `forebay check` finds right what we show: the files in `examples/` and the configuration of the Debian
 //! package.
 
-#![allow(
-    clippy::unwrap_used,
-    reason = "a test stops where something is not as it must be"
-)]
-
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;

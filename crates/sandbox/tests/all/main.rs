@@ -1,0 +1,6 @@
+//! The tests of this crate from outside, in one program: linked once, run side by side.
+
+#![allow(clippy::unwrap_used, reason = "code of tests")]
+
+mod clusters;
+mod mariadb;
