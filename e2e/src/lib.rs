@@ -9,8 +9,12 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "code of tests")]
 
+pub mod authentication;
 pub mod client;
 mod gateway;
+pub mod link;
+pub mod packets;
+pub mod raw;
 mod setup;
 
 use std::thread;

@@ -5,9 +5,6 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod history;
-#[path = "../faults/link.rs"]
-#[allow(dead_code, reason = "written for another program, too")]
-mod link;
 mod redis;
 mod stage;
 

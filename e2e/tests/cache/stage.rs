@@ -1,12 +1,12 @@
 //! A server with rows, and a gateway that has them in memory.
 
 use e2e::client::options;
+use e2e::link::Link;
 use e2e::{Gateway, Setup, eventually, servers_with};
 use mysql_async::Conn;
 use mysql_async::prelude::Queryable;
 use sandbox::{PASSWORD, Sandbox, USER, free_port};
 
-use crate::link::Link;
 use crate::redis::{Redis, Reply};
 
 pub(crate) const ROWS: u32 = 6;

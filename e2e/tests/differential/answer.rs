@@ -5,9 +5,9 @@
 
 use std::io;
 
+use e2e::packets::{Client, Physical};
 use mysql_wire::{Capabilities, Command, StatusFlags};
 
-use crate::client::{Client, Physical};
 use crate::script::{Patch, Request};
 
 const MAX_PAYLOAD: usize = 0xff_ffff;

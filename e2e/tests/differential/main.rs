@@ -17,8 +17,6 @@
 )]
 
 mod answer;
-mod authentication;
-mod client;
 mod compare;
 mod dice;
 mod kinds;
@@ -30,10 +28,10 @@ mod session;
 use std::time::{Duration, Instant, SystemTime};
 
 use e2e::Setup;
+use e2e::packets::{Client, Identity};
 use mysql_wire::Capabilities;
 use sandbox::{PASSWORD, USER};
 
-use crate::client::{Client, Identity};
 use crate::schema::{OPEN, READER, READER_PASSWORD, Stage};
 use crate::session::{Rig, SINGLE};
 

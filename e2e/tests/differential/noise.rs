@@ -6,11 +6,11 @@
 //! of the script's, and end what would keep a connection for them alone: a connection that is held is one
 //! that nobody shares.
 
+use e2e::packets::{Client, Identity};
 use mysql_wire::{Capabilities, Command};
 use sandbox::{PASSWORD, USER};
 
 use crate::answer;
-use crate::client::{Client, Identity};
 use crate::dice::Dice;
 use crate::kinds::parameters::{Parameter, encode};
 use crate::schema::{NOISE, READER, READER_PASSWORD};

@@ -2,9 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use e2e::packets::{Client, Identity};
 use sandbox::{Kind, PASSWORD, USER};
-
-use crate::client::{Client, Identity};
 
 /// The database of the scripts.
 pub const DATABASE: &str = "diff";

@@ -2,10 +2,10 @@
 
 use std::io;
 
+use e2e::packets::Client;
 use mysql_wire::{Command, write_packet};
 
 use crate::answer::{self, Answer};
-use crate::client::Client;
 
 /// A command and what belongs to it.
 #[derive(Clone)]

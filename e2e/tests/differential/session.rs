@@ -1,9 +1,9 @@
 //! One seed: a client, a script, both sides.
 
+use e2e::packets::{Client, Identity, Physical};
 use mysql_wire::Capabilities;
 use sandbox::{Kind, PASSWORD, USER};
 
-use crate::client::{Client, Identity, Physical};
 use crate::compare;
 use crate::dice::Dice;
 use crate::kinds::{KINDS, Maker};

@@ -1,11 +1,11 @@
+use e2e::link::Link;
+use e2e::raw::{CAPABILITIES, CREATE_GUEST, Raw};
 use e2e::{Setup, servers};
 use mysql_wire::{Capabilities, ErrPacket, OkPacket, PacketHeader};
 use testkit::lossy_link::Fault;
 
 use crate::bank::{self, Load};
 use crate::frames;
-use crate::link::Link;
-use crate::raw::{CAPABILITIES, CREATE_GUEST, Raw};
 use crate::{CHECK, scaled};
 
 const ROWS: usize = 40;
@@ -19,7 +19,7 @@ async fn whole_response(raw: &mut Raw) -> Vec<Vec<u8>> {
     let mut packets = Vec::new();
     loop {
         let (sequence, payload) = raw.packet().await.unwrap();
-        packets.push(crate::raw::packet(sequence, &payload));
+        packets.push(e2e::raw::packet(sequence, &payload));
         // One ends the columns where the end of a result is an EOF packet.
         if packets.len() > 4 && payload[0] == OkPacket::HEADER_AS_EOF {
             return packets;

@@ -1,11 +1,11 @@
 use std::time::Duration;
 
+use e2e::link::Link;
 use e2e::{Setup, client, servers};
 use mysql_async::prelude::Queryable;
 use testkit::lossy_link::Fault;
 
 use crate::bank::{self, Load};
-use crate::link::Link;
 use crate::{CHECK, scaled};
 
 #[tokio::test]

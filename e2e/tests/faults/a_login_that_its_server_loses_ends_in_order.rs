@@ -3,13 +3,12 @@
 
 use std::time::Duration;
 
+use e2e::link::Link;
+use e2e::raw::{self, CAPABILITIES, CREATE_GUEST, GUEST, Raw};
 use e2e::{Setup, servers};
 use mysql_wire::{AuthSwitch, Login, PacketHeader};
 use testkit::lossy_link::Fault;
 use tokio::time::timeout;
-
-use crate::link::Link;
-use crate::raw::{self, CAPABILITIES, CREATE_GUEST, GUEST, Raw};
 
 /// Long enough for a packet that is sent without waiting for the client.
 const MOMENT: Duration = Duration::from_millis(100);

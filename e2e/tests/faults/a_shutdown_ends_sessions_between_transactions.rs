@@ -1,5 +1,6 @@
 use std::time::Duration;
 
+use e2e::raw::{CAPABILITIES, CREATE_GUEST, Raw};
 use e2e::{Setup, client, eventually, servers};
 use mysql_async::Conn;
 use mysql_async::prelude::Queryable;
@@ -9,7 +10,6 @@ use tokio::time::timeout;
 use crate::CHECK;
 use crate::bank::{self, Load, Step};
 use crate::frames;
-use crate::raw::{CAPABILITIES, CREATE_GUEST, Raw};
 
 #[tokio::test]
 async fn under_load() {

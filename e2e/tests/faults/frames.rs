@@ -1,10 +1,9 @@
 //! The compressed protocol as a client speaks it that sends short commands only.
 
+use e2e::raw::{Raw, packet, query};
 use mysql_wire::PacketHeader;
 use mysql_wire::compression::{Algorithm, Decompressor, HEADER_LEN};
 use tokio::io::AsyncReadExt;
-
-use crate::raw::{Raw, packet, query};
 
 /// A statement in a frame of its own, too short to be compressed.
 pub(crate) fn query_in_frame(statement: &str) -> Vec<u8> {

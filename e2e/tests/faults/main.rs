@@ -7,10 +7,6 @@
 
 mod bank;
 mod frames;
-mod link;
-#[path = "../hostile/raw.rs"]
-#[allow(dead_code, reason = "written for another program, too")]
-mod raw;
 
 mod a_crashed_gateway_comes_back;
 mod a_cut_response_is_never_taken_for_a_whole_one;

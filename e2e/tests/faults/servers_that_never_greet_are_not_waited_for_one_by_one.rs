@@ -3,11 +3,10 @@
 
 use std::time::{Duration, Instant};
 
+use e2e::link::Link;
+use e2e::raw::{self, CREATE_GUEST, Raw};
 use e2e::{Setup, servers};
 use testkit::lossy_link::Fault;
-
-use crate::link::Link;
-use crate::raw::{self, CREATE_GUEST, Raw};
 
 /// One by one they would take ten times as long as they may all together.
 const SERVERS: u32 = 20;

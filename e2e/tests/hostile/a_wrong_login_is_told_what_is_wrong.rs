@@ -1,8 +1,8 @@
+use e2e::raw::{self, CAPABILITIES, CREATE_GUEST, Raw};
 use e2e::{Gateway, Setup, eventually, servers};
 use mysql_wire::ErrPacket;
 
 use crate::footprint::assert_no_panic;
-use crate::raw::{self, CAPABILITIES, CREATE_GUEST, Raw};
 
 /// The next packet must be an error, numbered `sequence`. Returns its code and message.
 async fn error(raw: &mut Raw, sequence: u8) -> (u16, String) {

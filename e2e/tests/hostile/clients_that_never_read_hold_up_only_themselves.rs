@@ -1,6 +1,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use e2e::raw::{CREATE_GUEST, Raw};
 use e2e::{Gateway, PATIENCE, Setup, client, servers};
 use mysql_async::prelude::Queryable;
 use mysql_async::{Compression, Conn, SslOpts};
@@ -9,7 +10,6 @@ use tokio::io::{AsyncReadExt, BufReader};
 use tokio::time::{Instant, sleep};
 
 use crate::footprint::{Footprint, assert_no_panic};
-use crate::raw::{CREATE_GUEST, Raw};
 use crate::witness::{Witness, assert_not_slowed};
 
 const PLAIN: usize = 5;

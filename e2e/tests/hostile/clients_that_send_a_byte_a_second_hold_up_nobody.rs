@@ -1,10 +1,10 @@
 use std::time::Duration;
 
+use e2e::raw::{self, CREATE_GUEST, Raw};
 use e2e::{Setup, servers};
 use tokio::io::AsyncWriteExt;
 
 use crate::footprint::{Footprint, assert_no_panic};
-use crate::raw::{self, CREATE_GUEST, Raw};
 use crate::scaled;
 use crate::witness::{Witness, assert_not_slowed};
 

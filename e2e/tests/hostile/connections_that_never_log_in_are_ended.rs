@@ -1,11 +1,11 @@
 use std::time::{Duration, Instant};
 
+use e2e::raw::Raw;
 use e2e::{Gateway, Setup, servers};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use sandbox::Sandbox;
 
 use crate::footprint::{Footprint, assert_no_panic};
-use crate::raw::Raw;
 use crate::witness::{Witness, assert_not_slowed};
 
 const TEN_THOUSAND: usize = 10_000;

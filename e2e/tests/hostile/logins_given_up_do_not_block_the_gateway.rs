@@ -1,6 +1,7 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::thread;
 
+use e2e::raw::{self, CAPABILITIES, CREATE_GUEST, GUEST, Raw};
 use e2e::{Setup, client, eventually, kind, servers_with};
 use mysql_async::Conn;
 use mysql_wire::ChangeUser;
@@ -8,8 +9,6 @@ use sandbox::{Kind, USER};
 use tokio::io::copy_bidirectional;
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::runtime::Builder;
-
-use crate::raw::{self, CAPABILITIES, CREATE_GUEST, GUEST, Raw};
 
 /// Loopback itself is never blocked; this address is any other host to a server.
 const ANOTHER_HOST: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);

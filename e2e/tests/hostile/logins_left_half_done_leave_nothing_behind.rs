@@ -1,8 +1,8 @@
+use e2e::raw::{self, CREATE_GUEST, Raw};
 use e2e::{Setup, eventually, servers};
 
 use crate::dice::Dice;
 use crate::footprint::{Footprint, assert_no_panic};
-use crate::raw::{self, CREATE_GUEST, Raw};
 use crate::witness::{Witness, assert_not_slowed};
 use crate::{scaled, seed};
 

@@ -13,8 +13,6 @@
 mod dice;
 mod footprint;
 mod guessing_passwords_takes_time;
-#[allow(dead_code, reason = "written for another program, too")]
-mod raw;
 mod witness;
 
 mod a_wrong_login_is_told_what_is_wrong;

@@ -1,10 +1,10 @@
 use std::net::Ipv4Addr;
 
+use e2e::raw::Raw;
 use e2e::{Setup, servers};
 
 use crate::dice::Dice;
 use crate::footprint::{Footprint, assert_no_panic};
-use crate::raw::Raw;
 use crate::witness::Witness;
 use crate::{scaled, seed};
 

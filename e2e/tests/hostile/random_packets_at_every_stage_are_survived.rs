@@ -1,13 +1,13 @@
 use std::fmt::Write as _;
 use std::sync::Arc;
 
+use e2e::raw::{self, CREATE_GUEST, Raw};
 use e2e::{Setup, servers};
 use sandbox::Certificates;
 use tokio::sync::Semaphore;
 
 use crate::dice::Dice;
 use crate::footprint::{Footprint, assert_no_panic};
-use crate::raw::{self, CREATE_GUEST, Raw};
 use crate::witness::{Witness, assert_not_slowed};
 use crate::{scaled, seed};
 

@@ -4,13 +4,13 @@
 use std::collections::BTreeMap;
 
 use e2e::Setup;
+use e2e::link::Link;
 use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, Error};
 use sandbox::{PASSWORD, USER};
 use testkit::lossy_link::Fault;
 
 use crate::cluster;
-use crate::link::Link;
 
 const SCHEMA: &str = "once";
 

@@ -1,11 +1,11 @@
 //! Query attributes are rare in libraries: packets are written by hand. MariaDB knows none.
 
+use e2e::packets::Client;
 use e2e::{Gateway, kind};
 use mysql_wire::{Capabilities, Command};
 use sandbox::{DATABASE, Kind};
 
 use crate::cluster;
-use crate::raw::Client;
 
 /// In front of the text of COM_QUERY: no attributes; one, `forebay_explain`, with a text as its value.
 const NONE: &str = "\0\x01";

@@ -5,13 +5,12 @@
 
 use std::sync::OnceLock;
 
+use e2e::packets::{Client, Identity};
 use e2e::{Gateway, Setup, client, eventually, kind};
 use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, OptsBuilder};
 use mysql_wire::Capabilities;
 use sandbox::{DATABASE, Kind, Node, PASSWORD, Sandbox, Spec, USER};
-
-use crate::raw::{Client, Identity};
 
 /// The table with the port of the server it is on.
 pub(crate) const WHERE_AM_I: &str = "SELECT port FROM test.where_am_i";

@@ -2,11 +2,11 @@
 //! for COM_REFRESH with the flag 0x80 is RESET MASTER: it wants the privilege RELOAD, and deletes the binary
 //! log.
 
+use e2e::packets::{Client, Identity};
 use mysql_wire::{Capabilities, Command};
 use sandbox::{Kind, PASSWORD, Sandbox, Spec, USER};
 
 use crate::cluster;
-use crate::raw::{Client, Identity};
 
 const ORDINARY: &str = "ordinary";
 

@@ -3,11 +3,11 @@
 use std::sync::Once;
 
 use e2e::Gateway;
+use e2e::packets::Client;
 use mysql_wire::{Capabilities, Command};
 use sandbox::{PASSWORD, USER};
 
 use crate::cluster;
-use crate::raw::Client;
 
 const SCHEMA: &str = "cursors";
 const CURSOR: u8 = 1;

@@ -3,6 +3,7 @@
 
 use std::sync::Once;
 
+use e2e::link::Link;
 use e2e::{Gateway, Setup, kind};
 use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, Row, Value};
@@ -10,7 +11,6 @@ use sandbox::{Kind, PASSWORD, USER};
 use testkit::lossy_link::Fault;
 
 use crate::cluster::{self, ask};
-use crate::link::Link;
 
 const SCHEMA: &str = "figures";
 

@@ -6,16 +6,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod accounts;
-#[path = "../differential/authentication.rs"]
-#[allow(dead_code, unreachable_pub, reason = "written for another program, too")]
-mod authentication;
 mod cluster;
-#[path = "../faults/link.rs"]
-#[allow(dead_code, unreachable_pub, reason = "written for another program, too")]
-mod link;
-#[path = "../differential/client.rs"]
-#[allow(dead_code, unreachable_pub, reason = "written for another program, too")]
-mod raw;
 mod turns;
 
 mod a_client_that_stalls_holds_nobody_up;

@@ -1,6 +1,7 @@
 //! Bytes that a server sends while nobody has asked it anything close its connection: whoever had it next
 //! would take them for an answer.
 
+use e2e::link::Link;
 use e2e::{Gateway, eventually};
 use mysql_async::Conn;
 use mysql_async::prelude::Queryable;
@@ -8,7 +9,6 @@ use sandbox::{PASSWORD, USER};
 use testkit::lossy_link::Fault;
 
 use crate::cluster::{self, ask, user};
-use crate::link::Link;
 
 /// An OK packet, as it ends the answer to a command.
 const OK: &[u8] = b"\x07\0\0\x01\0\0\0\x02\0\0\0";

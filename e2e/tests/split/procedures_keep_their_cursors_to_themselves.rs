@@ -1,11 +1,11 @@
 //! Servers show the cursors that a stored program has open in the status of its results, to whoever calls it.
 //! Nobody takes them for cursors of the client.
 
+use e2e::packets::Client;
 use e2e::{Gateway, Setup};
 use mysql_wire::{Capabilities, Command};
 
 use crate::cluster;
-use crate::raw::Client;
 
 const SCHEMA: &str = "cursors_of_programs";
 const FIELDS: &str = "\x03def";

@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
+use e2e::link::Link;
 use e2e::{Setup, client, eventually, kind};
 use mysql_async::prelude::Queryable;
 use sandbox::{Kind, Node, PASSWORD, Sandbox, USER};
@@ -11,7 +12,6 @@ use testkit::lossy_link::Fault;
 use tokio::task::JoinHandle;
 
 use crate::cluster::{self, WHERE_AM_I, ask, user};
-use crate::link::Link;
 
 /// Servers with the roles that they have, each behind this address.
 fn fixed(addresses: &[String]) -> Setup {

@@ -6,11 +6,11 @@ use std::net::{Shutdown, TcpListener, TcpStream};
 use std::thread;
 
 use e2e::Setup;
+use e2e::packets::Client;
 use mysql_wire::Capabilities;
 use sandbox::{DATABASE, PASSWORD, USER};
 
 use crate::cluster;
-use crate::raw::Client;
 
 /// What is in statements to which the false server answers.
 const MARK: &[u8] = b"steal";

@@ -5,12 +5,12 @@
 use std::sync::OnceLock;
 
 use e2e::kind;
+use e2e::packets::{Client, Identity};
 use mysql_wire::session_state::{Change, changes};
 use mysql_wire::{Capabilities, OkPacket, StatusFlags};
 use sandbox::{Kind, PASSWORD, Sandbox, Spec, USER};
 
 use crate::cluster;
-use crate::raw::{Client, Identity};
 
 const SCHEMA: &str = "believed";
 const CAPABILITIES: Capabilities = Capabilities::PROTOCOL_41

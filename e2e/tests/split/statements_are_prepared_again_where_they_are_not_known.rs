@@ -3,6 +3,7 @@
 
 use std::sync::Once;
 
+use e2e::packets::Client;
 use e2e::{Gateway, client, kind};
 use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, Statement, Value};
@@ -10,7 +11,6 @@ use mysql_wire::{Capabilities, Command};
 use sandbox::{DATABASE, Kind};
 
 use crate::cluster::{self, ask};
-use crate::raw::Client;
 
 const SCHEMA: &str = "prepared_again";
 const OTHER: &str = "prepared_again_elsewhere";

@@ -3,6 +3,8 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use e2e::link::Link;
+use e2e::packets::Client;
 use e2e::{Gateway, Setup, client, eventually, kind};
 use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, Statement};
@@ -11,8 +13,6 @@ use sandbox::{Kind, PASSWORD, Sandbox, Spec, USER};
 use testkit::lossy_link::Fault;
 
 use crate::cluster::{self, ask};
-use crate::link::Link;
-use crate::raw::Client;
 use crate::turns::Turns;
 
 /// A gateway over one connection through this address.

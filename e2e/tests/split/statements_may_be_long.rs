@@ -2,13 +2,13 @@
 
 use std::sync::Once;
 
+use e2e::packets::Client;
 use e2e::{Gateway, eventually, servers_with};
 use mysql_async::prelude::Queryable;
 use mysql_async::{Compression, Conn, Value};
 use mysql_wire::{Capabilities, Command};
 
 use crate::cluster::{self, ask, pins};
-use crate::raw::Client;
 
 const SCHEMA: &str = "long_statements";
 

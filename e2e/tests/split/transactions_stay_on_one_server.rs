@@ -1,3 +1,4 @@
+use e2e::link::Link;
 use e2e::{Setup, client};
 use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, TxOpts};
@@ -5,7 +6,6 @@ use sandbox::{PASSWORD, USER};
 use testkit::lossy_link::Fault;
 
 use crate::cluster::{self, WHERE_AM_I};
-use crate::link::Link;
 
 #[tokio::test]
 async fn on_the_primary_where_they_may_write() {

@@ -1,6 +1,7 @@
 //! What a connection lacks of a session's state goes ahead of its reads, in the same write: the server has
 //! both before it has answered.
 
+use e2e::link::Link;
 use e2e::{Gateway, Setup, client, eventually};
 use mysql_async::Conn;
 use mysql_async::prelude::Queryable;
@@ -8,7 +9,6 @@ use sandbox::{PASSWORD, USER};
 use testkit::lossy_link::Fault;
 
 use crate::cluster::{self, ask};
-use crate::link::Link;
 
 /// One connection for all sessions, over a link.
 fn start(schema: &str) -> (Gateway, Link) {

@@ -3,6 +3,7 @@
 
 use std::time::{Duration, Instant};
 
+use e2e::link::Link;
 use e2e::{Setup, client, eventually};
 use mysql_async::Conn;
 use mysql_async::prelude::Queryable;
@@ -11,7 +12,6 @@ use testkit::lossy_link::Fault;
 
 use crate::a_new_primary_is_followed::{follow, promote};
 use crate::cluster::{self, ask, where_am_i};
-use crate::link::Link;
 
 const SCHEMA: &str = "lost_writes";
 /// Far more than a read takes that waits for nothing.

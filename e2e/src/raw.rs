@@ -4,7 +4,6 @@ use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
-use e2e::PATIENCE;
 use mysql_wire::{
     AuthSwitch, Capabilities, Command, Login, OkPacket, PacketHeader, SslRequest, write_packet,
 };
@@ -12,21 +11,23 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::timeout;
 
-/// An account without a password and with no privileges: what it sends at random harms nobody.
-pub(crate) const GUEST: &str = "guest";
-pub(crate) const CREATE_GUEST: &str = "CREATE USER guest@'%'; CREATE USER guest@localhost";
+use crate::PATIENCE;
 
-pub(crate) struct Raw {
-    pub(crate) stream: TcpStream,
+/// An account without a password and with no privileges: what it sends at random harms nobody.
+pub const GUEST: &str = "guest";
+pub const CREATE_GUEST: &str = "CREATE USER guest@'%'; CREATE USER guest@localhost";
+
+pub struct Raw {
+    pub stream: TcpStream,
 }
 
 impl Raw {
-    pub(crate) async fn connect(port: u16) -> io::Result<Self> {
+    pub async fn connect(port: u16) -> io::Result<Self> {
         Self::connect_from(Ipv4Addr::LOCALHOST, port).await
     }
 
     /// From one of the addresses of loopback.
-    pub(crate) async fn connect_from(source: Ipv4Addr, port: u16) -> io::Result<Self> {
+    pub async fn connect_from(source: Ipv4Addr, port: u16) -> io::Result<Self> {
         let socket = TcpSocket::new_v4()?;
         if source != Ipv4Addr::LOCALHOST {
             socket.bind(SocketAddr::from((source, 0)))?;
@@ -38,7 +39,7 @@ impl Raw {
     }
 
     /// Reads one packet: its sequence number and payload.
-    pub(crate) async fn packet(&mut self) -> io::Result<(u8, Vec<u8>)> {
+    pub async fn packet(&mut self) -> io::Result<(u8, Vec<u8>)> {
         within(async {
             let mut head = [0; PacketHeader::LEN];
             self.stream.read_exact(&mut head).await?;
@@ -50,27 +51,27 @@ impl Raw {
         .await
     }
 
-    pub(crate) async fn send(&mut self, sequence: u8, payload: &[u8]) -> io::Result<()> {
+    pub async fn send(&mut self, sequence: u8, payload: &[u8]) -> io::Result<()> {
         self.send_bytes(&packet(sequence, payload)).await
     }
 
     /// Sends bytes as they are.
-    pub(crate) async fn send_bytes(&mut self, bytes: &[u8]) -> io::Result<()> {
+    pub async fn send_bytes(&mut self, bytes: &[u8]) -> io::Result<()> {
         within(self.stream.write_all(bytes)).await
     }
 
     /// Reads the greeting and sends a login; what comes next is the server's question for a password.
-    pub(crate) async fn begin_login(&mut self) -> io::Result<()> {
+    pub async fn begin_login(&mut self) -> io::Result<()> {
         self.packet().await?;
         self.send(1, &login()).await
     }
 
     /// Connects and logs in as [`GUEST`].
-    pub(crate) async fn log_in(port: u16) -> io::Result<Self> {
+    pub async fn log_in(port: u16) -> io::Result<Self> {
         Self::log_in_with(port, CAPABILITIES).await
     }
 
-    pub(crate) async fn log_in_with(port: u16, capabilities: Capabilities) -> io::Result<Self> {
+    pub async fn log_in_with(port: u16, capabilities: Capabilities) -> io::Result<Self> {
         let mut raw = Self::connect(port).await?;
         raw.packet().await?;
         raw.send(1, &login_of(GUEST, capabilities)).await?;
@@ -84,7 +85,7 @@ impl Raw {
         }
     }
 
-    pub(crate) async fn query(&mut self, statement: &str) -> io::Result<()> {
+    pub async fn query(&mut self, statement: &str) -> io::Result<()> {
         self.send(0, &query(statement)).await
     }
 
@@ -92,7 +93,7 @@ impl Raw {
     ///
     /// # Panics
     /// When it does not close; with `story`, what the client did before.
-    pub(crate) async fn read_to_end(&mut self, story: &str) -> usize {
+    pub async fn read_to_end(&mut self, story: &str) -> usize {
         let mut bytes = 0;
         while let Some(piece) = self.piece(story).await {
             bytes += piece.len();
@@ -104,7 +105,7 @@ impl Raw {
     ///
     /// # Panics
     /// When it does not close.
-    pub(crate) async fn take_to_end(&mut self) -> Vec<u8> {
+    pub async fn take_to_end(&mut self) -> Vec<u8> {
         let mut bytes = Vec::new();
         while let Some(piece) = self.piece("a response").await {
             bytes.extend(piece);
@@ -122,24 +123,24 @@ impl Raw {
     }
 
     /// Closes without a goodbye of any kind.
-    pub(crate) fn reset(self) {
+    pub fn reset(self) {
         // Fails where the other side was quicker.
         let _ = self.stream.set_zero_linger();
     }
 }
 
-pub(crate) fn packet(mut sequence: u8, payload: &[u8]) -> Vec<u8> {
+pub fn packet(mut sequence: u8, payload: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(payload.len() + PacketHeader::LEN);
     write_packet(&mut bytes, &mut sequence, payload);
     bytes
 }
 
-pub(crate) fn query(statement: &str) -> Vec<u8> {
+pub fn query(statement: &str) -> Vec<u8> {
     [&[Command::QUERY.0], statement.as_bytes()].concat()
 }
 
 /// What [`GUEST`] can.
-pub(crate) const CAPABILITIES: Capabilities = Capabilities::LONG_PASSWORD
+pub const CAPABILITIES: Capabilities = Capabilities::LONG_PASSWORD
     .with(Capabilities::PROTOCOL_41)
     .with(Capabilities::TRANSACTIONS)
     .with(Capabilities::SECURE_CONNECTION)
@@ -150,11 +151,11 @@ const MAX_PACKET_SIZE: u32 = 1 << 24;
 const UTF8MB4: u8 = 45;
 
 /// The login of [`GUEST`].
-pub(crate) fn login() -> Vec<u8> {
+pub fn login() -> Vec<u8> {
     login_of(GUEST, CAPABILITIES)
 }
 
-pub(crate) fn login_of(user: &str, capabilities: Capabilities) -> Vec<u8> {
+pub fn login_of(user: &str, capabilities: Capabilities) -> Vec<u8> {
     let mut payload = Vec::new();
     Login {
         capabilities,
@@ -171,7 +172,7 @@ pub(crate) fn login_of(user: &str, capabilities: Capabilities) -> Vec<u8> {
     payload
 }
 
-pub(crate) fn ssl_request() -> Vec<u8> {
+pub fn ssl_request() -> Vec<u8> {
     let mut payload = Vec::new();
     SslRequest {
         capabilities: CAPABILITIES.with(Capabilities::SSL),

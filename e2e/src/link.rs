@@ -11,18 +11,18 @@ use tokio::runtime::Builder;
 use tokio::sync::oneshot;
 
 /// A link with a thread of its own: starting a gateway keeps the thread of the test.
-pub(crate) struct Link {
+pub struct Link {
     link: LossyLink,
     /// Its thread ends when this is dropped.
     _end: oneshot::Sender<()>,
 }
 
 impl Link {
-    pub(crate) fn to(server: &Sandbox) -> Self {
+    pub fn to(server: &Sandbox) -> Self {
         Self::to_node(server.primary())
     }
 
-    pub(crate) fn to_node(server: &Node) -> Self {
+    pub fn to_node(server: &Node) -> Self {
         let target: SocketAddr = server.address().parse().unwrap();
         let (started, link) = mpsc::channel();
         let (end, ended) = oneshot::channel();
