@@ -1,6 +1,7 @@
 //! Values in the text and in the binary protocol, small and big, compressed and not.
 
 use anyhow::{Result, ensure};
+use inputs::Random;
 use mysql_async::prelude::Queryable;
 use mysql_async::{Compression, Conn, Row, Value};
 
@@ -168,16 +169,7 @@ async fn status(conn: &mut Conn, name: &str) -> Result<String> {
 
 /// `length` bytes that do not repeat soon, the same every time.
 fn body(length: usize) -> Vec<u8> {
-    let mut state = 0x9E37_79B9_7F4A_7C15_u64;
-    let mut bytes = Vec::with_capacity(length);
-    while bytes.len() < length {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        bytes.extend_from_slice(&state.to_le_bytes());
-    }
-    bytes.truncate(length);
-    bytes
+    Random::new(1).bytes(length)
 }
 
 /// mysql_async sends parameters in pieces when they would not fit a packet of 16 MiB.

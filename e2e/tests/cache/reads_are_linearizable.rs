@@ -48,8 +48,7 @@ struct Crowd {
 }
 
 fn seconds() -> u64 {
-    let asked = std::env::var("FOREBAY_CACHE_SECONDS").ok();
-    asked.map_or(6, |text| text.parse().expect("FOREBAY_CACHE_SECONDS is a number"))
+    inputs::asked("FOREBAY_CACHE_SECONDS").unwrap_or(6)
 }
 
 impl Crowd {

@@ -18,7 +18,6 @@
 
 mod answer;
 mod compare;
-mod dice;
 mod kinds;
 mod noise;
 mod schema;
@@ -29,6 +28,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use e2e::Setup;
 use e2e::packets::{Client, Identity};
+use inputs::asked;
 use mysql_wire::Capabilities;
 use sandbox::{PASSWORD, USER};
 
@@ -166,10 +166,10 @@ fn compare_but<const COUNT: usize>(
         commands: 0,
         packets: 0,
     };
-    if let Some(seed) = number("FOREBAY_SEED") {
+    if let Some(seed) = asked("FOREBAY_SEED") {
         return rig.play(seed).unwrap_or_else(|report| panic!("{report}"));
     }
-    let limit = number("FOREBAY_DIFF_SECONDS").map(Duration::from_secs);
+    let limit = asked("FOREBAY_DIFF_SECONDS").map(Duration::from_secs);
     let begin = Instant::now();
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
     // The lowest digits say what a script is made of: each kind alone twice, and mixtures from then on.
@@ -288,13 +288,4 @@ fn the_greeting_is_the_servers_own() {
     assert_eq!(gateway.server_version, direct.server_version);
     assert_eq!((gateway.charset, gateway.status), (direct.charset, direct.status));
     assert_eq!(gateway.auth_plugin, direct.auth_plugin);
-}
-
-fn number(variable: &str) -> Option<u64> {
-    let value = std::env::var(variable).ok()?;
-    Some(
-        value
-            .parse()
-            .unwrap_or_else(|_| panic!("{variable}={value}: a number was expected")),
-    )
 }

@@ -11,10 +11,10 @@ use mysql_wire::{Capabilities, Command};
 use sandbox::{PASSWORD, USER};
 
 use crate::answer;
-use crate::dice::Dice;
 use crate::kinds::parameters::{Parameter, encode};
 use crate::schema::{NOISE, READER, READER_PASSWORD};
 use crate::script::Request;
+use inputs::Random;
 
 /// Sessions of the script's kind.
 const ALIKE: usize = 3;
@@ -95,12 +95,12 @@ const PREPARED: &[(&str, usize)] = &[
 
 pub struct Noise {
     sessions: Vec<Client>,
-    dice: Dice,
+    dice: Random,
 }
 
 impl Noise {
     /// Sessions beside one of this identity; none where that is not let in.
-    pub fn beside(address: &str, identity: &Identity, dice: Dice) -> Self {
+    pub fn beside(address: &str, identity: &Identity, dice: Random) -> Self {
         let other = match identity.user {
             USER => (READER, READER_PASSWORD),
             _ => (USER, PASSWORD),
@@ -170,7 +170,7 @@ fn send(session: &mut Client, request: Request) -> Option<u32> {
 }
 
 /// Prepares, executes, and mostly closes a statement. Some are left to be closed with the session.
-fn prepared(session: &mut Client, dice: &mut Dice) {
+fn prepared(session: &mut Client, dice: &mut Random) {
     const PARAMETER_COUNT_AVAILABLE: u8 = 8;
     let (text, count) = dice.pick(PREPARED);
     let prepare = [&[Command::STMT_PREPARE.0], text.as_bytes()].concat();

@@ -5,11 +5,11 @@ use mysql_wire::Capabilities;
 use sandbox::{Kind, PASSWORD, USER};
 
 use crate::compare;
-use crate::dice::Dice;
 use crate::kinds::{KINDS, Maker};
 use crate::noise::Noise;
 use crate::schema::{DATABASE, OPEN, READER, READER_PASSWORD, Stage};
 use crate::script::{self, Request, Side, Step, Writes};
+use inputs::Random;
 
 /// Seeds whose remainder is below [`SINGLE`] are of one kind alone.
 const SEEDS_PER_ROUND: u64 = 100_000;
@@ -75,7 +75,7 @@ impl Rig {
     /// # Errors
     /// The report of a difference.
     pub fn play(&mut self, seed: u64) -> Result<(), String> {
-        let mut dice = Dice::new(seed);
+        let mut dice = Random::new(seed);
         let mut identity = identity(&mut dice, self.server);
         let way = dice.below(self.gateways.len());
         let place = seed % SEEDS_PER_ROUND;
@@ -115,7 +115,7 @@ impl Rig {
         let (mut client, through_gateway) =
             connected.map_err(|error| format!("the gateway refuses: {error}"))?;
         let gateway = if self.with_others {
-            let mut noise = Noise::beside(&self.gateways[way], &identity, Dice::new(!seed));
+            let mut noise = Noise::beside(&self.gateways[way], &identity, Random::new(!seed));
             run(&mut client, &through_gateway, &steps, || noise.make())
         } else {
             run(&mut client, &through_gateway, &steps, || ())
@@ -133,7 +133,7 @@ impl Rig {
     }
 }
 
-fn identity(dice: &mut Dice, server: Kind) -> Identity {
+fn identity(dice: &mut Random, server: Kind) -> Identity {
     let mut capabilities = ALWAYS;
     for &capability in SOMETIMES {
         if dice.one_in(2) {

@@ -20,8 +20,7 @@ mod servers_that_never_greet_are_not_waited_for_one_by_one;
 
 /// `usual` times, or as many times that as the environment asks for.
 fn scaled(usual: usize) -> usize {
-    let scale = std::env::var("FOREBAY_FAULTS_SCALE").ok();
-    usual * scale.map_or(1, |text| text.parse().expect("FOREBAY_FAULTS_SCALE is a number"))
+    usual * inputs::asked("FOREBAY_FAULTS_SCALE").unwrap_or(1) as usize
 }
 
 /// Checks that notice a fault soon and do not take a busy machine for one.

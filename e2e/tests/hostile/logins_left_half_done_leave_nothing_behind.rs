@@ -1,16 +1,16 @@
 use e2e::raw::{self, CREATE_GUEST, Raw};
 use e2e::{Setup, eventually, servers};
 
-use crate::dice::Dice;
 use crate::footprint::{Footprint, assert_no_panic};
 use crate::witness::{Witness, assert_not_slowed};
 use crate::{scaled, seed};
+use inputs::Random;
 
 /// Below the server's `max_connections`.
 const AT_ONCE: usize = 50;
 
 /// Leaves at a moment of the login that the dice choose.
-async fn half_a_login(port: u16, dice: &mut Dice) {
+async fn half_a_login(port: u16, dice: &mut Random) {
     let mut raw = Raw::connect(port).await.unwrap();
     let login = raw::packet(1, &raw::login());
     match dice.below(5) {
@@ -41,11 +41,11 @@ async fn on_either_side() {
     let before = Footprint::of(&gateway);
     let mut witness = Witness::start(&gateway).await;
     let calm = witness.p95().await;
-    let mut dice = Dice::new(seed());
+    let mut dice = Random::new(seed());
     for _ in 0..scaled(60) {
         let (port, rolls) = (gateway.port(), dice.bytes(AT_ONCE));
         let leaving = rolls.into_iter().enumerate().map(|(at, roll)| {
-            let mut dice = Dice::new(u64::from(roll) + at as u64 * 256);
+            let mut dice = Random::new(u64::from(roll) + at as u64 * 256);
             tokio::spawn(async move { half_a_login(port, &mut dice).await })
         });
         for login in leaving.collect::<Vec<_>>() {

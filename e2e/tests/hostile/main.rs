@@ -8,9 +8,6 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
-#[path = "../differential/dice.rs"]
-#[allow(dead_code, unreachable_pub, reason = "written for another program, too")]
-mod dice;
 mod footprint;
 mod guessing_passwords_takes_time;
 mod witness;
@@ -26,20 +23,12 @@ mod random_packets_at_every_stage_are_survived;
 
 /// The seed of this run.
 fn seed() -> u64 {
-    let given = std::env::var("FOREBAY_HOSTILE_SEED").ok();
-    let seed = given.map_or_else(
-        || {
-            let since = std::time::UNIX_EPOCH.elapsed().unwrap();
-            u64::from(since.subsec_nanos()) ^ since.as_secs()
-        },
-        |text| text.parse().expect("FOREBAY_HOSTILE_SEED is a number"),
-    );
+    let seed = inputs::seed_of("FOREBAY_HOSTILE_SEED");
     println!("FOREBAY_HOSTILE_SEED={seed}");
     seed
 }
 
 /// `usual` connections, or as many times that as the environment asks for.
 fn scaled(usual: usize) -> usize {
-    let scale = std::env::var("FOREBAY_HOSTILE_SCALE").ok();
-    usual * scale.map_or(1, |text| text.parse().expect("FOREBAY_HOSTILE_SCALE is a number"))
+    usual * inputs::asked("FOREBAY_HOSTILE_SCALE").unwrap_or(1) as usize
 }

@@ -3,10 +3,10 @@ use std::net::Ipv4Addr;
 use e2e::raw::Raw;
 use e2e::{Setup, servers};
 
-use crate::dice::Dice;
 use crate::footprint::{Footprint, assert_no_panic};
 use crate::witness::Witness;
 use crate::{scaled, seed};
+use inputs::Random;
 
 /// The balancer. The good client comes from elsewhere and sends no header.
 const TRUSTED: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
@@ -14,7 +14,7 @@ const V1: &[u8] = b"PROXY TCP4 198.51.100.7 192.0.2.1 40001 3306\r\n";
 const V2_SIGNATURE: &[u8] = b"\r\n\r\n\0\r\nQUIT\n";
 
 /// Headers that begin well and go wrong in a place that the dice choose, or right to the end.
-fn header(dice: &mut Dice) -> Vec<u8> {
+fn header(dice: &mut Random) -> Vec<u8> {
     match dice.below(6) {
         0 => {
             let len = dice.between(1, 300);
@@ -60,7 +60,7 @@ async fn from_a_trusted_sender() {
             .start();
         let before = Footprint::of(&gateway);
         let mut witness = Witness::start(&gateway).await;
-        let mut dice = Dice::new(seed());
+        let mut dice = Random::new(seed());
         let mut waiting = Vec::new();
         for _ in 0..scaled(600) {
             let mut raw = Raw::connect_from(TRUSTED, gateway.port()).await.unwrap();

@@ -6,10 +6,10 @@ use e2e::{Setup, servers};
 use sandbox::Certificates;
 use tokio::sync::Semaphore;
 
-use crate::dice::Dice;
 use crate::footprint::{Footprint, assert_no_panic};
 use crate::witness::{Witness, assert_not_slowed};
 use crate::{scaled, seed};
+use inputs::Random;
 
 const CONNECTIONS: usize = 3000;
 const AT_ONCE: usize = 40;
@@ -40,7 +40,7 @@ const STAGES: [Stage; 6] = [
 
 impl Stage {
     /// The sequence number and payload of a packet that would be right here.
-    fn right_packet(self, dice: &mut Dice) -> (u8, Vec<u8>) {
+    fn right_packet(self, dice: &mut Random) -> (u8, Vec<u8>) {
         match self {
             Self::Connected | Self::Greeted if dice.one_in(4) => (1, raw::ssl_request()),
             Self::Connected | Self::Greeted => (1, raw::login()),
@@ -81,7 +81,7 @@ impl Stage {
 }
 
 /// Any command byte, with arguments that are noise or a statement.
-fn command(dice: &mut Dice) -> Vec<u8> {
+fn command(dice: &mut Random) -> Vec<u8> {
     if dice.one_in(3) {
         return raw::query("SELECT 1");
     }
@@ -94,7 +94,7 @@ fn command(dice: &mut Dice) -> Vec<u8> {
 }
 
 /// Bytes that are wrong in one of many ways.
-fn wrong_bytes(stage: Stage, dice: &mut Dice) -> Vec<u8> {
+fn wrong_bytes(stage: Stage, dice: &mut Random) -> Vec<u8> {
     let (sequence, payload) = stage.right_packet(dice);
     let mut packet = raw::packet(sequence, &payload);
     match dice.below(8) {
@@ -135,7 +135,7 @@ fn wrong_bytes(stage: Stage, dice: &mut Dice) -> Vec<u8> {
 }
 
 /// One client: behaves up to its stage, sends what is wrong, and goes in one way or another.
-async fn attack(port: u16, stage: Stage, mut dice: Dice) {
+async fn attack(port: u16, stage: Stage, mut dice: Random) {
     // The stage may not be reached: the gateway has more clients than it may have, or the server.
     let Ok(mut raw) = stage.reach(port).await else {
         return;
@@ -188,13 +188,13 @@ async fn attacks(tls: bool) {
     let before = Footprint::of(&gateway);
     let mut witness = Witness::start(&gateway).await;
     let calm = witness.p95().await;
-    let mut dice = Dice::new(seed());
+    let mut dice = Random::new(seed());
     let slots = Arc::new(Semaphore::new(AT_ONCE));
     let mut running = Vec::new();
     for number in 0..scaled(CONNECTIONS / 2) {
         let slot = Arc::clone(&slots).acquire_owned().await.unwrap();
         let stage = STAGES[number % STAGES.len()];
-        let own = Dice::new(dice.below(usize::MAX) as u64);
+        let own = Random::new(dice.below(usize::MAX) as u64);
         let port = gateway.port();
         running.push(tokio::spawn(async move {
             attack(port, stage, own).await;

@@ -17,10 +17,7 @@ const SESSIONS: usize = 40;
 
 /// Reads of each test.
 fn operations() -> usize {
-    let asked = std::env::var("FOREBAY_SPLIT_OPERATIONS").ok();
-    asked.map_or(12_000, |text| {
-        text.parse().expect("FOREBAY_SPLIT_OPERATIONS is a number")
-    })
+    inputs::asked("FOREBAY_SPLIT_OPERATIONS").map_or(12_000, |operations| operations as usize)
 }
 
 /// What was seen.

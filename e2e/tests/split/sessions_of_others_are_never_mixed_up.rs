@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use inputs::Random;
 use mysql_async::Conn;
 use mysql_async::prelude::Queryable;
 use tokio::task::JoinSet;
@@ -15,18 +16,6 @@ const SCHEMAS: usize = 3;
 const SESSIONS: usize = 24;
 const STEPS: usize = 120;
 const CONNECTIONS: u32 = 12;
-
-/// A small generator of numbers (xorshift): the same steps in every run.
-struct Dice(u64);
-
-impl Dice {
-    fn roll(&mut self, sides: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % sides
-    }
-}
 
 /// What a session knows of itself.
 struct Witness {
@@ -182,12 +171,12 @@ async fn over_few_connections() {
         };
         let failed = Arc::clone(&failed);
         sessions.spawn(async move {
-            let mut dice = Dice(0x9e37_79b9_7f4a_7c15 ^ (number as u64 + 1));
+            let mut random = Random::new(number as u64);
             for _ in 0..STEPS {
                 if failed.load(Ordering::Relaxed) {
                     return;
                 }
-                witness.step(dice.roll(12)).await;
+                witness.step(random.below(12)).await;
             }
         });
     }

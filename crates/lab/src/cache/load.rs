@@ -10,6 +10,7 @@ use std::{
 
 use anyhow::{Context, bail, ensure};
 use hdrhistogram::Histogram;
+use inputs::Random;
 use mio::{Events, Interest, Poll, Token, net::TcpStream};
 
 /// A contender that is silent for so long has failed.
@@ -48,29 +49,12 @@ impl Traffic {
     }
 
     fn key(&self, random: &mut Random) -> u64 {
-        let number = random.next();
+        let number = random.number();
         let row = number % self.rows + 1;
         match (number >> 40) % 100 < self.hits {
             true => row,
             false => row + self.rows,
         }
-    }
-}
-
-/// Numbers by xorshift.
-pub(super) struct Random(u64);
-
-impl Random {
-    /// `seed`: from 1.
-    pub(super) fn new(seed: u64) -> Self {
-        Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15))
-    }
-
-    pub(super) fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0
     }
 }
 

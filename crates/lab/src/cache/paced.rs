@@ -14,8 +14,9 @@ use std::{
 
 use anyhow::ensure;
 use hdrhistogram::Histogram;
+use inputs::Random;
 
-use super::load::{Random, Replies, Target, Traffic};
+use super::load::{Replies, Target, Traffic};
 
 /// A load that does less of the rate than this part has not kept it.
 const KEPT: f64 = 0.99;

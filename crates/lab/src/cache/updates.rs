@@ -14,10 +14,11 @@ use std::{
 
 use anyhow::Context;
 use hdrhistogram::Histogram;
+use inputs::Random;
 use sandbox::Sandbox;
 
 use super::{
-    load::{Random, Target, Traffic},
+    load::{Target, Traffic},
     paced::{self, Paced},
     parts::{Bench, Sample, TABLE, WARM_UP},
     report::{Report, Wanted},
@@ -308,7 +309,7 @@ impl Pace {
             let mut statements = String::new();
             while due >= 1.0 {
                 due -= 1.0;
-                let id = self.random.next() % self.rows + 1;
+                let id = self.random.number() % self.rows + 1;
                 statements += &format!("UPDATE sbtest.{} SET k = k + 1 WHERE id = {id};\n", self.table);
             }
             if input.write_all(statements.as_bytes()).is_err() {

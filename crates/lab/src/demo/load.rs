@@ -11,6 +11,7 @@ use std::{
 };
 
 use hdrhistogram::Histogram;
+use inputs::Random;
 
 use super::client::Client;
 
@@ -131,9 +132,9 @@ impl Shared {
     }
 
     fn run(&self, target: Target, number: u64) {
-        let mut dice = Dice(number + 1);
+        let mut random = Random::new(number);
         while !self.stopped() {
-            if let Err(error) = self.session(target, number, &mut dice) {
+            if let Err(error) = self.session(target, number, &mut random) {
                 let mut tally = self.tally();
                 tally.failures += 1;
                 tally.last_failure = Some(format!("{error:#}"));
@@ -143,14 +144,14 @@ impl Shared {
         }
     }
 
-    fn session(&self, target: Target, number: u64, dice: &mut Dice) -> anyhow::Result<()> {
+    fn session(&self, target: Target, number: u64, random: &mut Random) -> anyhow::Result<()> {
         let writes = number >= READERS;
         let mut client = Client::connect(target.address, target.user, target.password, target.database)?;
         for _ in 0..STATEMENTS_PER_SESSION {
             if self.stopped() {
                 break;
             }
-            let statement = statement(writes, dice);
+            let statement = statement(writes, random);
             let start = Instant::now();
             client.query(&statement)?;
             let latency = start.elapsed().as_micros() as u64;
@@ -164,25 +165,11 @@ impl Shared {
     }
 }
 
-fn statement(writes: bool, dice: &mut Dice) -> String {
-    let id = 1 + dice.roll(ACCOUNTS);
-    match (writes, dice.roll(10)) {
+fn statement(writes: bool, random: &mut Random) -> String {
+    let id = 1 + random.below(ACCOUNTS);
+    match (writes, random.below(10)) {
         (true, _) => format!("UPDATE account SET balance = balance + 1 WHERE id = {id}"),
         (false, 0) => format!("SELECT id, owner, balance FROM account WHERE id BETWEEN {id} AND {id} + 99"),
         (false, _) => format!("SELECT owner, balance FROM account WHERE id = {id}"),
-    }
-}
-
-/// SplitMix64: no randomness that matters.
-struct Dice(u64);
-
-impl Dice {
-    /// From 0 to `sides` - 1.
-    fn roll(&mut self, sides: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut bits = self.0;
-        bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (bits ^ (bits >> 31)) % sides
     }
 }

@@ -1,25 +1,6 @@
 //! Replays the corpus of the fuzz targets, so that an input that once failed is a test on every machine.
 
-use std::path::Path;
-
-fn replay(target: &str, body: fn(&[u8])) {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../../fuzz/corpus")
-        .join(target);
-    let mut replayed = 0;
-    for entry in std::fs::read_dir(&folder).unwrap() {
-        let path = entry.unwrap().path();
-        let data = std::fs::read(&path).unwrap();
-        println!("{}", path.display());
-        body(&data);
-        // Every beginning of an input is an input as well.
-        for len in 0..data.len().min(200) {
-            body(&data[..len]);
-        }
-        replayed += 1;
-    }
-    assert!(replayed > 0, "{} is empty", folder.display());
-}
+use inputs::replay;
 
 #[test]
 fn response() {

@@ -3,6 +3,7 @@
 //!
 //! `FOREBAY_SEED=n` runs one seed again, `FOREBAY_SEEDS=n` runs as many.
 
+use inputs::Random;
 use mysql_wire::{
     Capabilities, Command, EofPacket, ErrPacket, Event, OkPacket, Reshaper, StatusFlags, WireError,
     write_packet,
@@ -23,28 +24,6 @@ const LASTING: StatusFlags = StatusFlags(
 
 /// MariaDB's report of progress, an error packet that is none.
 const PROGRESS: &[u8] = b"\xff\xff\xff\x01\x01\x02\x10\x00\x00\x05stage";
-
-/// SplitMix64.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, limit: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) % limit
-    }
-
-    fn chance(&mut self, percent: u64) -> bool {
-        self.below(100) < percent
-    }
-
-    fn bytes(&mut self, limit: u64) -> Vec<u8> {
-        let len = self.below(limit);
-        (0..len).map(|_| self.below(256) as u8).collect()
-    }
-}
 
 /// What of the session state the client is to see: as good as any rule.
 fn shown(state: &[u8]) -> Vec<u8> {
@@ -74,7 +53,7 @@ struct Twins {
 impl Twins {
     fn new(seed: u64, server: Capabilities, client: Capabilities) -> Twins {
         Twins {
-            random: Random(seed),
+            random: Random::new(seed),
             server,
             client,
             new: Vec::new(),
@@ -90,6 +69,12 @@ impl Twins {
 
     fn client_has(&self, flag: Capabilities) -> bool {
         self.client.contains(flag)
+    }
+
+    /// Fewer than `limit`.
+    fn bytes(&mut self, limit: usize) -> Vec<u8> {
+        let len = self.random.below(limit);
+        self.random.bytes(len)
     }
 
     fn both(&mut self, payload: &[u8]) {
@@ -115,7 +100,7 @@ impl Twins {
         status.remove(StatusFlags::MORE_RESULTS | StatusFlags::CURSOR_EXISTS | StatusFlags::PS_OUT_PARAMS);
         status.remove(StatusFlags::SESSION_STATE_CHANGED | StatusFlags::LAST_ROW_SENT);
         let session_state = match self.random.below(4) {
-            0 => self.random.bytes(300),
+            0 => self.bytes(300),
             _ => Vec::new(),
         };
         if !session_state.is_empty() {
@@ -127,7 +112,7 @@ impl Twins {
             last_insert_id: self.random.below(1 << 32),
             status: status | flags,
             warnings: self.random.below(1 << 16) as u16,
-            info: self.random.bytes(40),
+            info: self.bytes(40),
             session_state,
         }
     }
@@ -170,7 +155,7 @@ impl Twins {
         ErrPacket {
             code: 1000 + self.random.below(4000) as u16,
             sql_state: *b"42000",
-            message: self.random.bytes(80),
+            message: self.bytes(80),
         }
         .encode(&mut payload, self.client);
         self.both(&payload);
@@ -179,7 +164,7 @@ impl Twins {
     fn definitions(&mut self, count: u64, status: Option<StatusFlags>) {
         for _ in 0..count {
             let mut payload = b"\x03def".to_vec();
-            payload.extend(self.random.bytes(60));
+            payload.extend(self.bytes(60));
             self.both(&payload);
         }
         if let Some(status) = status.filter(|_| !self.client_has(Capabilities::DEPRECATE_EOF)) {
@@ -192,7 +177,7 @@ impl Twins {
         let mut row = vec![if is_binary { 0 } else { 0xfb }];
         row.extend(match self.random.below(1000) {
             0 => vec![7; (1 << 20) + 9],
-            _ => self.random.bytes(300),
+            _ => self.bytes(300),
         });
         match self.random.chance(10) {
             true => vec![PROGRESS.to_vec(), row],
@@ -377,14 +362,12 @@ fn check(seed: u64) {
                 .iter_mut()
                 .for_each(|reshaper| reshaper.note_status(StatusFlags::AUTOCOMMIT));
             for round in 0..40 {
-                let command = COMMANDS[twins.random.below(COMMANDS.len() as u64) as usize];
+                let command = twins.random.pick(&COMMANDS);
                 twins.states_sent = 0;
                 twins.respond(command);
                 let context = format!("{} with {client:?}, round {round}", command.name());
                 let bytes = &twins.new;
-                let mut some: Vec<usize> = (0..3)
-                    .map(|_| twins.random.below(bytes.len() as u64) as usize)
-                    .collect();
+                let mut some: Vec<usize> = (0..3).map(|_| twins.random.below(bytes.len())).collect();
                 some.sort_unstable();
                 let step = if bytes.len() < 3000 { 1 } else { 997 };
                 let all: Vec<usize> = (0..bytes.len()).step_by(step).collect();
@@ -409,14 +392,7 @@ fn check(seed: u64) {
 
 #[test]
 fn reshaped_responses_are_those_of_an_older_server() {
-    if let Ok(seed) = std::env::var("FOREBAY_SEED") {
-        return check(seed.parse().expect("FOREBAY_SEED is a number"));
-    }
-    let asked = std::env::var("FOREBAY_SEEDS").ok();
-    for seed in 0..asked.map_or(60, |seeds| seeds.parse().expect("FOREBAY_SEEDS is a number")) {
-        println!("FOREBAY_SEED={seed}");
-        check(seed);
-    }
+    inputs::seeds(60).for_each(check);
 }
 
 fn packets(payloads: &[&[u8]]) -> Vec<u8> {

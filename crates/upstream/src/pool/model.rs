@@ -7,6 +7,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 use std::time::{Duration, Instant};
 
+use inputs::Random;
 use mysql_wire::Capabilities;
 
 use super::Key;
@@ -22,19 +23,6 @@ const JOURNEY: Time = 50;
 const WARM: Time = 500_000;
 
 const END: Time = 2_000_000;
-
-const SEED: u64 = 0x9e37_79b9_7f4a_7c15;
-
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % end
-    }
-}
 
 /// What the sessions of a worker do.
 #[derive(Clone, Copy)]
@@ -109,7 +97,7 @@ impl Model {
             in_line: HashMap::new(),
             permits,
             opened: 0,
-            random: Random(seed),
+            random: Random::new(seed),
             serial: 0,
             waits: Vec::new(),
             moves: 0,
@@ -303,7 +291,7 @@ fn workers_with_the_same_load_keep_their_shares() {
         (24, 16, load(12, 100, 1000)),
         (16, 16, load(6, 100, 1000)),
     ] {
-        let model = Model::new(permits, &vec![load; workers], SEED).run(END);
+        let model = Model::new(permits, &vec![load; workers], 1).run(END);
         let seen = model.seen();
         let least = (permits / workers / 2).max(1) as u32;
         assert!(model.least.iter().all(|share| *share >= least), "{seen}");
@@ -316,7 +304,7 @@ fn workers_with_the_same_load_keep_their_shares() {
 #[test]
 fn connections_go_round_where_there_are_fewer_than_workers() {
     for (permits, workers) in [(1, 2), (3, 4), (8, 16)] {
-        let model = Model::new(permits, &vec![load(6, 100, 1000); workers], SEED).run(END);
+        let model = Model::new(permits, &vec![load(6, 100, 1000); workers], 1).run(END);
         let seen = model.seen();
         let (median, longest) = model.waits();
         assert!(longest <= 3 * median, "{seen}");
@@ -328,7 +316,7 @@ fn connections_go_round_where_there_are_fewer_than_workers() {
 #[test]
 fn nobody_starves_whatever_the_loads() {
     for seed in 1..=9_u64 {
-        let mut random = Random(seed.wrapping_mul(SEED));
+        let mut random = Random::new(seed);
         let workers = [2, 4, 16][seed as usize % 3];
         let permits = 1 + random.below(32);
         let loads: Vec<Load> = (0..workers)
@@ -340,7 +328,7 @@ fn nobody_starves_whatever_the_loads() {
                 )
             })
             .collect();
-        let model = Model::new(permits as usize, &loads, random.0).run(END);
+        let model = Model::new(permits as usize, &loads, random.number()).run(END);
         let seen = model.seen();
         let (median, longest) = model.waits();
         assert!(longest <= 3 * median + 20_000, "{seen}");

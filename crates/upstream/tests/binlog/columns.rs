@@ -1,6 +1,6 @@
 //! Columns of every type, and literals for them.
 
-use crate::random::{Random, hex, quoted};
+use crate::random::{Literals, hex, quoted};
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Literal {
@@ -225,7 +225,7 @@ impl Literal {
         }
     }
 
-    pub(crate) fn make(self, random: &mut Random) -> String {
+    pub(crate) fn make(self, random: &mut Literals) -> String {
         if random.below(12) == 0 {
             return "NULL".to_owned();
         }
@@ -233,7 +233,7 @@ impl Literal {
             Literal::Integer => random.integer(),
             Literal::Decimal => random.decimal(),
             Literal::Float => random.float(),
-            Literal::Bits => format!("b'{:b}'", random.next() >> random.below(63)),
+            Literal::Bits => format!("b'{:b}'", random.number() >> random.below(63)),
             Literal::Year => random
                 .pick(&["0", "'0000'", "1901", "2155", "1970", "2026", "1999"])
                 .to_owned(),
@@ -256,7 +256,7 @@ impl Literal {
                 "x".repeat(random.below(300) as usize)
             ),
             Literal::Uuid => {
-                let text = hex(&[random.next().to_be_bytes(), random.next().to_be_bytes()].concat());
+                let text = hex(&[random.number().to_be_bytes(), random.number().to_be_bytes()].concat());
                 format!(
                     "'{}-{}-{}-{}-{}'",
                     &text[..8],
@@ -289,13 +289,13 @@ impl Literal {
     }
 }
 
-fn inet6(random: &mut Random) -> String {
+fn inet6(random: &mut Literals) -> String {
     let groups: Vec<String> = (0..8)
         .map(|_| {
             if random.below(2) == 0 {
                 "0".to_owned()
             } else {
-                format!("{:x}", random.next() as u16)
+                format!("{:x}", random.number() as u16)
             }
         })
         .collect();

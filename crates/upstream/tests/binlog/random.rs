@@ -1,42 +1,48 @@
 //! Random SQL literals of every type: the same each time, since what must pass may not depend on luck.
 //! `FOREBAY_BINLOG_ROWS` asks for new ones, `FOREBAY_SEED` repeats a run.
 
+use std::ops::{Deref, DerefMut};
+
+use inputs::{Random, asked, seed_of};
+
 /// Where those begin that are always made.
 const ALWAYS_FROM: u64 = 42;
 
-pub(crate) struct Random(u64);
+pub(crate) struct Literals(Random);
 
-impl Random {
-    pub(crate) fn new() -> (Random, u64) {
-        let given = std::env::var("FOREBAY_SEED")
-            .ok()
-            .map(|seed| seed.parse().unwrap());
-        let seed = given.unwrap_or_else(|| match std::env::var_os("FOREBAY_BINLOG_ROWS") {
-            Some(_) => std::time::UNIX_EPOCH.elapsed().unwrap().as_nanos() as u64,
-            None => ALWAYS_FROM,
-        });
-        (Random(seed | 1), seed)
+impl Deref for Literals {
+    type Target = Random;
+
+    fn deref(&self) -> &Random {
+        &self.0
     }
+}
 
-    pub(crate) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ mixed >> 31
+impl DerefMut for Literals {
+    fn deref_mut(&mut self) -> &mut Random {
+        &mut self.0
     }
+}
 
-    pub(crate) fn below(&mut self, end: u64) -> u64 {
-        self.next() % end
-    }
-
-    pub(crate) fn pick<T: Copy>(&mut self, from: &[T]) -> T {
-        from[self.below(from.len() as u64) as usize]
+impl Literals {
+    pub(crate) fn new() -> (Literals, u64) {
+        let seed = match std::env::var_os("FOREBAY_BINLOG_ROWS") {
+            Some(_) => seed_of("FOREBAY_SEED"),
+            None => asked("FOREBAY_SEED").unwrap_or(ALWAYS_FROM),
+        };
+        (Literals(Random::new(seed | 1)), seed)
     }
 
     pub(crate) fn bytes(&mut self, max: u64) -> Vec<u8> {
         let len = self.below(max + 1);
         (0..len)
-            .map(|_| if self.below(5) == 0 { 0 } else { self.next() as u8 })
+            .map(|_| {
+                if self.below(5) == 0 {
+                    0
+                } else {
+                    self.number() as u8
+                }
+            })
             .collect()
     }
 
@@ -55,7 +61,7 @@ impl Random {
     }
 
     pub(crate) fn integer(&mut self) -> String {
-        let bits = self.next() >> self.below(64);
+        let bits = self.number() >> self.below(64);
         match self.below(3) {
             0 => format!("-{bits}"),
             1 => bits.to_string(),
@@ -99,7 +105,7 @@ impl Random {
     pub(crate) fn float(&mut self) -> String {
         match self.below(6) {
             0 => {
-                let number = f64::from_bits(self.next());
+                let number = f64::from_bits(self.number());
                 if number.is_finite() {
                     format!("{number:e}")
                 } else {
@@ -107,7 +113,7 @@ impl Random {
                 }
             }
             1 => {
-                let number = f32::from_bits(self.next() as u32);
+                let number = f32::from_bits(self.number() as u32);
                 if number.is_finite() {
                     format!("{number:e}")
                 } else {
@@ -121,7 +127,7 @@ impl Random {
             _ => format!(
                 "{}{}e-{}",
                 self.pick(&["", "-"]),
-                self.next() >> self.below(64),
+                self.number() >> self.below(64),
                 self.below(25)
             ),
         }
@@ -243,9 +249,9 @@ impl Random {
             2 => format!("TIMESTAMP'2020-{:02}-01 {}'", 1 + self.below(12), self.clock()),
             3 => format!("CAST({} AS DECIMAL(60,{}))", self.decimal(), self.below(30)),
             4 => format!("x'{}'", hex(&self.bytes(200))),
-            5 => format!("b'{:b}'", self.next() >> self.below(63)),
+            5 => format!("b'{:b}'", self.number() >> self.below(63)),
             6 => "CAST(2020 AS YEAR)".to_owned(),
-            7 => format!("CAST({} AS UNSIGNED)", self.next()),
+            7 => format!("CAST({} AS UNSIGNED)", self.number()),
             _ => format!("CAST({} AS DOUBLE)", self.float()),
         };
         format!("JSON_ARRAY({inner})")

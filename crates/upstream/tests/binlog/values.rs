@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 
+use inputs::asked;
 use mysql_wire::binlog::{
     BinaryRow, Change, ColumnType, Command, Decoder, Event, Image, Kind, Layout, Packet, Start, TableMap,
     Value, Zone, binary, from_text, text,
@@ -12,7 +13,7 @@ use sandbox::{Sandbox, Spec};
 
 use crate::columns::{self, Literal};
 use crate::link::{Link, TextRow};
-use crate::random::Random;
+use crate::random::Literals;
 
 const ZONE: &str = "+05:30";
 
@@ -21,8 +22,7 @@ const COPIES: usize = 1_000_000;
 
 /// Values of each column.
 fn rows() -> usize {
-    let asked = std::env::var("FOREBAY_BINLOG_ROWS").ok();
-    let rows = asked.map_or(60, |text| text.parse().expect("FOREBAY_BINLOG_ROWS is a number"));
+    let rows = asked("FOREBAY_BINLOG_ROWS").map_or(60, |rows| rows as usize);
     assert!((1..COPIES).contains(&rows), "FOREBAY_BINLOG_ROWS={rows}");
     rows
 }
@@ -110,7 +110,7 @@ async fn check(spec: Spec, flavor: Flavor, declarations: Vec<(String, Literal)>)
         .await
         .unwrap()
         .unwrap();
-    let (mut random, seed) = Random::new();
+    let (mut random, seed) = Literals::new();
     println!("FOREBAY_SEED={seed} on {}", sandbox.version());
     let mut link = Link::open(&sandbox).await;
     let position = link.query(log_status(&sandbox)).await;
@@ -154,7 +154,7 @@ async fn check(spec: Spec, flavor: Flavor, declarations: Vec<(String, Literal)>)
 /// Writes rows, updates them, deletes copies of them, and reads what is left.
 async fn fill(
     link: &mut Link,
-    random: &mut Random,
+    random: &mut Literals,
     name: String,
     declaration: String,
     literal: Literal,

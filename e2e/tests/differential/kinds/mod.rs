@@ -20,8 +20,8 @@ mod writes;
 use mysql_wire::{Capabilities, Command};
 use sandbox::Kind;
 
-use crate::dice::Dice;
 use crate::script::{Request, Step, Writes};
+use inputs::Random;
 
 /// Adds steps of one kind to a script.
 type Add = fn(&mut Maker);
@@ -51,7 +51,7 @@ pub const KINDS: &[(&str, Add, usize)] = &[
 
 /// A script under construction.
 pub struct Maker {
-    pub dice: Dice,
+    pub dice: Random,
     /// What client and server both can.
     pub capabilities: Capabilities,
     pub server: Kind,

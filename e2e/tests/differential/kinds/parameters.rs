@@ -2,7 +2,7 @@
 //!
 //! <https://dev.mysql.com/doc/dev/mysql-server/latest/page_protocol_binary_resultset.html>
 
-use crate::dice::Dice;
+use inputs::Random;
 
 /// One value with its type.
 #[derive(Clone)]
@@ -40,7 +40,7 @@ impl Parameter {
         }
     }
 
-    pub fn random(dice: &mut Dice) -> Self {
+    pub fn random(dice: &mut Random) -> Self {
         let sign = if dice.one_in(2) { 0x80 } else { 0 };
         let small = dice.below(12) as u8;
         let (kind, value) = match dice.below(12) {

@@ -11,6 +11,7 @@ mod servers;
 
 use std::sync::Arc;
 
+use inputs::{Random, asked};
 use mysql_wire::gtid::{Flavor, GtidSet};
 
 use self::feed::Feed;
@@ -98,18 +99,6 @@ const MUTANTS: [Mutant; 19] = [
     Mutant::TruncateMissed,
 ];
 
-/// SplitMix64.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((z ^ (z >> 31)) % bound as u64) as usize
-    }
-}
-
 /// What was found wrong.
 type Violation = String;
 
@@ -141,7 +130,7 @@ impl Simulator {
         let (store, writer) = Store::with_seed(2 << 20, seed);
         let nothing = GtidSet::empty(Flavor::MySql);
         let mut simulator = Simulator {
-            random: Random(seed),
+            random: Random::new(seed),
             mutant,
             mode: if seed.is_multiple_of(2) {
                 Mode::Whole
@@ -293,13 +282,8 @@ fn search(mutant: Option<Mutant>, seeds: std::ops::Range<u64>) -> Option<(u64, V
 
 #[test]
 fn readers_see_what_their_level_promises() {
-    let number = |name| {
-        std::env::var(name)
-            .ok()
-            .map(|number| number.parse::<u64>().unwrap())
-    };
-    let one = number("SIMULATOR_SEED");
-    let seeds = one.map_or(0..number("SIMULATOR_RUNS").unwrap_or(300), |seed| seed..seed + 1);
+    let one = asked("SIMULATOR_SEED");
+    let seeds = one.map_or(0..asked("SIMULATOR_RUNS").unwrap_or(300), |seed| seed..seed + 1);
     let (mut done, mut kept) = ([0; 3], 0);
     for seed in seeds {
         let mut simulator = Simulator::new(seed, None);

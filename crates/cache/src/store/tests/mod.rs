@@ -8,25 +8,11 @@ mod whole;
 
 use std::sync::Arc;
 
+use inputs::Random;
+
 use super::{Found, MappingId, Mode, Store, Writer};
 
 const T: MappingId = MappingId(0);
-
-/// SplitMix64.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    fn below(&mut self, bound: u64) -> u64 {
-        self.next() % bound
-    }
-}
 
 fn served(memory_max: u64, mode: Mode) -> (Arc<Store>, Writer) {
     let (store, mut writer) = Store::new(memory_max);

@@ -21,7 +21,7 @@ fn row(random: &mut Random) -> Vec<u8> {
         2..10 => random.below(2000),
         _ => random.below(64),
     };
-    let seed = random.next().to_le_bytes();
+    let seed = random.number().to_le_bytes();
     (0..len as usize).map(|at| seed[at % 8] ^ at as u8).collect()
 }
 
@@ -37,7 +37,7 @@ fn compare(store: &Store, model: &Model, random: &mut Random, keys: u64, round: 
 }
 
 fn run(seed: u64, rounds: u64, keys: u64) {
-    let mut random = Random(seed);
+    let mut random = Random::new(seed);
     let (store, mut writer) = served(1 << 28, Mode::Whole);
     let mut model = Model::new();
     for round in 0..rounds {
@@ -89,8 +89,7 @@ fn scanned(store: &Store, model: &Model) {
 
 #[test]
 fn random_transactions_do_what_they_do_to_a_map() {
-    let asked = std::env::var("FOREBAY_SEEDS").ok();
-    for seed in 0..asked.map_or(6, |seeds| seeds.parse().expect("FOREBAY_SEEDS is a number")) {
+    for seed in inputs::seeds(6) {
         run(seed, 400, 50);
         run(seed, 100, 5000);
     }

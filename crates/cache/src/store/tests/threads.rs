@@ -32,7 +32,7 @@ struct Counts {
 
 /// Reads until `stop`: both rows of a pair are of one transaction, numbers do not go back.
 fn reader(store: &Store, seed: u64, stop: &AtomicBool, counts: &Counts) {
-    let (mut random, mut last) = (Random(seed), vec![0; PAIRS as usize]);
+    let (mut random, mut last) = (Random::new(seed), vec![0; PAIRS as usize]);
     let (mut left, mut right) = (Vec::new(), Vec::new());
     while !stop.load(Ordering::Relaxed) {
         let pair = random.below(PAIRS);
@@ -115,7 +115,7 @@ fn readers_see_whole_transactions_of_a_whole_mapping_that_grows() {
     };
     put(1, 0..PAIRS);
     let counts = with_readers(&store, || {
-        let mut random = Random(1);
+        let mut random = Random::new(1);
         for number in 2..rounds(20_000) {
             let pair = random.below(PAIRS);
             if number.is_multiple_of(1000) {
@@ -133,7 +133,7 @@ fn readers_see_whole_transactions_of_a_whole_mapping_that_grows() {
 fn readers_see_whole_transactions_of_a_bounded_mapping() {
     let (store, mut writer) = served(3 << 20, Mode::Bounded);
     let counts = with_readers(&store, || {
-        let (mut random, mut current) = (Random(2), vec![1; PAIRS as usize]);
+        let (mut random, mut current) = (Random::new(2), vec![1; PAIRS as usize]);
         for number in 2..rounds(20_000) {
             let pair = random.below(PAIRS);
             let ticket = store.fill_begin(T, store.version()).unwrap();
@@ -168,7 +168,7 @@ fn a_mapping_may_go_while_it_is_read() {
         for seed in 0..2 {
             let (store, stop) = (&store, &stop);
             scope.spawn(move || {
-                let (mut random, mut found) = (Random(seed), Vec::new());
+                let (mut random, mut found) = (Random::new(seed), Vec::new());
                 while !stop.load(Ordering::Relaxed) {
                     let pair = random.below(2000);
                     if store.get(T, &key(b'l', pair), &mut found) == Found::Row {

@@ -120,12 +120,5 @@ fn check(seed: u64) {
 
 #[test]
 fn random_responses_end_where_a_full_decoder_says() {
-    if let Ok(seed) = std::env::var("FOREBAY_SEED") {
-        return check(seed.parse().expect("FOREBAY_SEED is a number"));
-    }
-    let asked = std::env::var("FOREBAY_SEEDS").ok();
-    for seed in 0..asked.map_or(12, |seeds| seeds.parse().expect("FOREBAY_SEEDS is a number")) {
-        println!("FOREBAY_SEED={seed}");
-        check(seed);
-    }
+    inputs::seeds(12).for_each(check);
 }

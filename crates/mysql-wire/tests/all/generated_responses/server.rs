@@ -1,25 +1,9 @@
 //! A server that writes random valid responses.
 
+use inputs::Random;
 use mysql_wire::{Capabilities, Command, EofPacket, ErrPacket, OkPacket, Outcome, StatusFlags, write_packet};
 
 use super::{begin_result_set, note_error, note_ok};
-
-/// SplitMix64.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, limit: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) % limit
-    }
-
-    fn chance(&mut self, percent: u64) -> bool {
-        self.below(100) < percent
-    }
-}
 
 /// A server that writes one response.
 pub(crate) struct Server {
@@ -35,7 +19,7 @@ pub(crate) struct Server {
 impl Server {
     pub(crate) fn new(seed: u64, capabilities: Capabilities) -> Server {
         Server {
-            random: Random(seed),
+            random: Random::new(seed),
             capabilities,
             out: Vec::new(),
             sequence: 1,

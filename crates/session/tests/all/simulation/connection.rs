@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use inputs::Random;
 use mysql_wire::StatusFlags;
 
-use super::Random;
 use super::op::Op;
 
 pub(crate) const LOGIN_COLLATION: &str = "utf8mb4_unicode_ci";

@@ -1,10 +1,11 @@
 //! Writes random histories: what clients do that is likely to go wrong.
 
+use inputs::Random;
 use sql_class::Dialect;
 
+use super::Seen;
 use super::connection::UNSETTABLE;
 use super::op::{Hidden, Op};
-use super::{Random, Seen};
 
 /// What a client may do next depends on what it did.
 pub(crate) struct Writer {
@@ -125,30 +126,33 @@ fn variable(random: &mut Random) -> Op {
     match random.below(16) {
         0 => Op::Set(
             "sql_mode",
-            random.of(&[Some("ANSI_QUOTES"), Some("NO_BACKSLASH_ESCAPES"), Some(""), None]),
+            random.pick(&[Some("ANSI_QUOTES"), Some("NO_BACKSLASH_ESCAPES"), Some(""), None]),
         ),
         1 => Op::Set(
             "time_zone",
-            random.of(&[Some("+01:00"), Some("Europe/O'Higgins"), Some("a\\b"), None]),
+            random.pick(&[Some("+01:00"), Some("Europe/O'Higgins"), Some("a\\b"), None]),
         ),
-        2 => Op::Set("lc_time_names", random.of(&[Some("de_DE"), Some("é"), None])),
-        3 => Op::Set("sql_select_limit", random.of(&[Some("7"), None])),
+        2 => Op::Set("lc_time_names", random.pick(&[Some("de_DE"), Some("é"), None])),
+        3 => Op::Set("sql_select_limit", random.pick(&[Some("7"), None])),
         15 => Op::Set(UNSETTABLE, Some("1024")),
-        4 => Op::Set("transaction_isolation", random.of(&[Some("SERIALIZABLE"), None])),
+        4 => Op::Set(
+            "transaction_isolation",
+            random.pick(&[Some("SERIALIZABLE"), None]),
+        ),
         5 => Op::Set(
             "character_set_results",
-            random.of(&[Some(""), Some("utf8mb4"), Some("latin1")]),
+            random.pick(&[Some(""), Some("utf8mb4"), Some("latin1")]),
         ),
         6 => Op::Set(
             "collation_connection",
-            random.of(&["utf8mb4_bin", "latin1_bin"]).into(),
+            random.pick(&["utf8mb4_bin", "latin1_bin"]).into(),
         ),
         7 => Op::Set(
             "character_set_connection",
-            random.of(&["utf8mb4", "latin1"]).into(),
+            random.pick(&["utf8mb4", "latin1"]).into(),
         ),
         8..=9 => {
-            let (charset, collation) = random.of(&[
+            let (charset, collation) = random.pick(&[
                 ("utf8mb4", "utf8mb4_bin"),
                 ("latin1", "latin1_bin"),
                 ("gbk", "gbk_bin"),
@@ -156,16 +160,16 @@ fn variable(random: &mut Random) -> Op {
             Op::Names(charset, random.one_in(2).then_some(collation))
         }
         10 => Op::SetHalf("time_zone", "+05:00", random.one_in(2)),
-        11 => Op::Use(random.of(&["shop", "stock"])),
-        12 => Op::InitDb(random.of(&["shop", "stock"])),
-        13 => Op::Set("autocommit", random.of(&[Some("ON"), Some("ON"), Some("OFF")])),
+        11 => Op::Use(random.pick(&["shop", "stock"])),
+        12 => Op::InitDb(random.pick(&["shop", "stock"])),
+        13 => Op::Set("autocommit", random.pick(&[Some("ON"), Some("ON"), Some("OFF")])),
         _ => match random.below(8) {
             0 => Op::Track(
                 "session_track_system_variables",
-                random.of(&["*", "sql_mode,time_zone", ""]),
+                random.pick(&["*", "sql_mode,time_zone", ""]),
             ),
-            1 => Op::Track("session_track_schema", random.of(&["ON", "OFF"])),
-            2 => Op::Track("session_track_state_change", random.of(&["ON", "OFF"])),
+            1 => Op::Track("session_track_schema", random.pick(&["ON", "OFF"])),
+            2 => Op::Track("session_track_state_change", random.pick(&["ON", "OFF"])),
             _ => Op::Set("time_zone", Some("+02:00")),
         },
     }
@@ -185,7 +189,7 @@ fn read(random: &mut Random) -> Op {
         "autocommit",
     ];
     match random.below(10) {
-        0..=3 => Op::Read(random.of(NAMES)),
+        0..=3 => Op::Read(random.pick(NAMES)),
         4 => Op::ReadSchema,
         5 => Op::LastInsertId,
         6 => Op::RowCount,
@@ -248,7 +252,7 @@ fn lock(random: &mut Random) -> Op {
 }
 
 fn rare(random: &mut Random) -> Op {
-    let hidden = random.of(&[
+    let hidden = random.pick(&[
         Hidden::UserVariable,
         Hidden::Lock(1),
         Hidden::Temporary,
@@ -284,6 +288,6 @@ fn rare(random: &mut Random) -> Op {
         24 => Op::CalcFoundRows,
         25 => Op::CharacterSet("latin1"),
         26 => Op::DropDatabase,
-        _ => Op::Set("sql_log_bin", random.of(&[Some("ON"), Some("OFF")])),
+        _ => Op::Set("sql_log_bin", random.pick(&[Some("ON"), Some("OFF")])),
     }
 }

@@ -8,6 +8,7 @@ mod pooled;
 mod report;
 mod server;
 
+use inputs::{Random, asked, seed_of};
 use mysql_wire::StatusFlags;
 use sql_class::Dialect;
 
@@ -37,30 +38,6 @@ impl Seen {
             trackers.clear();
         }
         self
-    }
-}
-
-/// SplitMix64.
-pub(crate) struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    pub(crate) fn below(&mut self, limit: usize) -> usize {
-        (self.next() % limit as u64) as usize
-    }
-
-    pub(crate) fn one_in(&mut self, chances: usize) -> bool {
-        self.below(chances) == 0
-    }
-
-    pub(crate) fn of<T: Copy>(&mut self, choices: &[T]) -> T {
-        choices[self.below(choices.len())]
     }
 }
 
@@ -103,8 +80,8 @@ const STATEMENTS: usize = 40;
 
 /// One history. The error is what differed, and how it came to that.
 fn history(seed: u64, tally: &mut Tally) -> Result<(), String> {
-    let mut random = Random(seed);
-    let dialect = random.of(&[
+    let mut random = Random::new(seed);
+    let dialect = random.pick(&[
         Dialect::MySql { version: 90_704 },
         Dialect::MariaDb { version: 101_119 },
         Dialect::MariaDb { version: 110_405 },
@@ -166,15 +143,9 @@ fn history(seed: u64, tally: &mut Tally) -> Result<(), String> {
 
 #[test]
 fn a_session_sees_the_same_on_shared_connections_as_on_its_own() {
-    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
-    let seed = number("FOREBAY_SEED");
-    let first = seed.unwrap_or_else(|| {
-        let clock = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-        clock.unwrap().as_nanos() as u64
-    });
-    let many =
-        number("FOREBAY_SIM_HISTORIES").unwrap_or(if cfg!(debug_assertions) { 4_000 } else { 100_000 });
-    let histories = if seed.is_some() { 1 } else { many };
+    let first = seed_of("FOREBAY_SEED");
+    let many = asked("FOREBAY_SIM_HISTORIES").unwrap_or(if cfg!(debug_assertions) { 4_000 } else { 100_000 });
+    let histories = asked("FOREBAY_SEED").map_or(many, |_| 1);
     println!("FOREBAY_SEED={first}, {histories} histories");
     let mut tally = Tally::default();
     for number in 0..histories {

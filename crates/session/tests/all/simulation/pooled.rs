@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
+use inputs::Random;
 use mysql_wire::session_state::{Change, changes};
 use mysql_wire::{Command, OkPacket, Outcome, StatusFlags};
 use session::{
@@ -12,10 +13,10 @@ use session::{
 };
 use sql_class::Dialect;
 
+use super::Seen;
 use super::connection::{self, Armed, Given, LOGIN_COLLATION};
 use super::op::Op;
 use super::server::{Reply, Server};
-use super::{Random, Seen};
 
 /// One client of the gateway.
 struct Client {
