@@ -1,10 +1,5 @@
 //! What is right and does nothing is told: options of mode `split` where no listener has it.
 
-#![allow(
-    clippy::unwrap_used,
-    reason = "a test stops where something is not as it must be"
-)]
-
 use config::Config;
 use expect_test::{Expect, expect};
 

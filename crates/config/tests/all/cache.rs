@@ -1,10 +1,5 @@
 //! `[cache]`, its mappings, and the listeners that read from it.
 
-#![allow(
-    clippy::unwrap_used,
-    reason = "a test stops where something is not as it must be"
-)]
-
 use std::time::Duration;
 
 use config::{ByteSize, CacheMapping, CacheMode, Config, Consistency, MappingKind, Protocol, Secret};

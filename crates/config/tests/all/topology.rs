@@ -1,10 +1,5 @@
 //! Who names the servers of a cluster, and how many of them take writes.
 
-#![allow(
-    clippy::unwrap_used,
-    reason = "a test stops where something is not as it must be"
-)]
-
 use config::{Config, ServerAddress};
 use expect_test::{Expect, expect};
 

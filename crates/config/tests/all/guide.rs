@@ -1,11 +1,6 @@
 //! Every piece of configuration in the guide and the README is right: options that there are, with values
 //! that they take.
 
-#![allow(
-    clippy::unwrap_used,
-    reason = "a test stops where something is not as it must be"
-)]
-
 use std::fs;
 use std::path::{Path, PathBuf};
 

@@ -1,10 +1,5 @@
 //! What may stand in the place of a password, and what is said of what may not.
 
-#![allow(
-    clippy::unwrap_used,
-    reason = "a test stops where something is not as it must be"
-)]
-
 use config::Config;
 use expect_test::{Expect, expect};
 

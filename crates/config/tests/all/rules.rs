@@ -1,10 +1,5 @@
 //! Rules and groups: what is read, and what a mistake in them is told as.
 
-#![allow(
-    clippy::unwrap_used,
-    reason = "a test stops where something is not as it must be"
-)]
-
 use config::{Config, Glob, PinRule, ReadConsistency, StatementClass};
 use expect_test::{Expect, expect};
 

@@ -1,10 +1,5 @@
 //! What trusts more than it seems to is told.
 
-#![allow(
-    clippy::unwrap_used,
-    reason = "a test stops where something is not as it must be"
-)]
-
 use config::{Config, trust_worries};
 
 fn told(cluster: &str, mode: &str, system_user: &str) -> Vec<String> {

@@ -1,10 +1,5 @@
 //! A file is read together with what it refers to.
 
-#![allow(
-    clippy::unwrap_used,
-    reason = "a test stops where something is not as it must be"
-)]
-
 use std::fs;
 use std::path::Path;
 

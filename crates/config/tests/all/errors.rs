@@ -1,10 +1,5 @@
 //! Every mistake is told with its place, what was expected and what was found; all of them at once.
 
-#![allow(
-    clippy::unwrap_used,
-    reason = "a test stops where something is not as it must be"
-)]
-
 use config::Config;
 use expect_test::{Expect, expect};
 use proptest::prelude::*;

@@ -1,10 +1,5 @@
 //! What is right and mostly not meant is told.
 
-#![allow(
-    clippy::unwrap_used,
-    reason = "a test stops where something is not as it must be"
-)]
-
 use config::{Config, setup_worries};
 
 const LIMITED: &str = "servers = [{ address = \"db1\", max_connections = 8 }]\n";

@@ -1,10 +1,5 @@
 //! Slips of those who write a configuration by hand, and at night: what they are told, and the next step.
 
-#![allow(
-    clippy::unwrap_used,
-    reason = "a test stops where something is not as it must be"
-)]
-
 use config::Config;
 use expect_test::{Expect, expect};
 

@@ -1,10 +1,5 @@
 //! Options under names of earlier versions are understood, and told.
 
-#![allow(
-    clippy::unwrap_used,
-    reason = "a test stops where something is not as it must be"
-)]
-
 use config::{Config, Consistency, setup_worries};
 
 const OLD: &str = r#"
