@@ -38,10 +38,12 @@ impl Wires {
     }
 }
 
-/// Bytes of one session, and the series they are added to.
+/// Bytes and commands of one session, and the series they are added to.
 pub(crate) struct Traffic {
     pub(crate) from_client: u64,
     pub(crate) to_client: u64,
+    /// Commands from the client, in mode `split`.
+    pub(crate) commands: u64,
     pub(crate) listener: Arc<ListenerSeries>,
     pub(crate) server: Arc<ServerSeries>,
 }
@@ -51,6 +53,7 @@ impl Traffic {
         Self {
             from_client: 0,
             to_client: 0,
+            commands: 0,
             listener,
             server,
         }

@@ -19,13 +19,13 @@ use crate::split::state::{Held, Refused, Split, Wait};
 
 /// A connection to a server on which the session may begin, with its state on it.
 pub(super) async fn admit(split: &mut Split) -> Result<Connection<Held>, SessionError> {
-    let oldest_login = split.listener.cluster.oldest_login();
+    let oldest_login = split.context.listener.cluster.oldest_login();
     split.control.oldest_login.set(oldest_login);
     let candidates = candidates(split)?;
     if let [only] = &*candidates {
         return wait_on(split, &only.server).await;
     }
-    let limit = split.listener.cluster.config().login_timeout;
+    let limit = split.context.listener.cluster.config().login_timeout;
     let mut patience = Patience::new(limit);
     let mut tried = Tried::default();
     for (at, candidate) in candidates.iter().enumerate() {
@@ -60,7 +60,7 @@ struct Candidate {
 
 /// Servers to try the account on: the primary before those that can be read from.
 fn candidates(split: &Split) -> Result<Vec<Candidate>, SessionError> {
-    let cluster = &split.listener.cluster;
+    let cluster = &split.context.listener.cluster;
     let topology = cluster.topology();
     if let Err(servers) = topology.entrance() {
         return Err(SessionError::NoServer(LeaseError::NoServerAvailable {
@@ -112,8 +112,8 @@ async fn on_server(
     let mut connection = connection.map_err(|Refused(error)| error)?;
     let start = login::start_of(split, Rc::clone(&connection.state.baseline));
     split.session.change_user(start);
-    split.session.begins(split.worker.now_ms());
-    let common = Rc::clone(&split.shared);
+    split.session.begins(split.context.worker.now_ms());
+    let common = Rc::clone(&split.context.cluster);
     common.share(&mut split.session);
     stall::set(split);
     let rebuilt = rebuild::rebuild(split, &mut connection).await;
@@ -219,7 +219,7 @@ impl Tried {
             _ => {
                 self.failures.extend(self.refusals);
                 SessionError::NoServer(LeaseError::ConnectFailed {
-                    cluster: split.listener.cluster.name().to_owned(),
+                    cluster: split.context.listener.cluster.name().to_owned(),
                     failures: self.failures,
                 })
             }
@@ -228,7 +228,7 @@ impl Tried {
 
     /// None where those are all.
     fn names_of_full(&self, split: &Split) -> Option<String> {
-        if self.full.len() == split.listener.cluster.servers().len() {
+        if self.full.len() == split.context.listener.cluster.servers().len() {
             return None;
         }
         let names: Vec<&str> = self.full.iter().map(|server| server.name()).collect();

@@ -30,7 +30,10 @@ pub(crate) fn send_again(split: &mut Split, command: &[u8]) -> bool {
     split.statement.comes_again();
     rules::sent_again(split);
     lease::abandon(split);
-    split.shape.reset(split.key.capabilities, split.capabilities);
+    split
+        .answer
+        .shape
+        .reset(split.client.key.capabilities, split.client.capabilities);
     split.statement.attempts.lost_on = lost_on;
     split.series().retried.inc();
     true
@@ -44,7 +47,7 @@ pub(crate) async fn go_elsewhere(split: &mut Split) -> Result<Next, SessionError
         .as_ref()
         .map(|leased| Arc::clone(&leased.connection.server));
     lease::abandon(split);
-    split.listener.cluster.look_again();
+    split.context.listener.cluster.look_again();
     split.statement.attempts.refusals += 1;
     let Some((copy, server)) = split
         .statement
@@ -57,7 +60,7 @@ pub(crate) async fn go_elsewhere(split: &mut Split) -> Result<Next, SessionError
             .await
             .map(|()| Next::Done);
     };
-    let words = split.shared.refusal.take();
+    let words = split.context.cluster.refusal.take();
     if let Err(Refused(error)) = server::other_primary(split, &server, &words).await {
         return answer::tell(split, 1, error).await.map(|()| Next::Done);
     }

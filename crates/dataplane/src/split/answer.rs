@@ -65,7 +65,7 @@ async fn read(split: &mut Split) -> Result<(), SessionError> {
     let read = poll_fn(|cx| wires.up.poll_read(cx, &mut wires.client));
     let read = tokio::select! {
         biased;
-        signal = split.control.signalled(false) => return Err(signal_only(signal, &split.listener)),
+        signal = split.control.signalled(false) => return Err(signal_only(signal, &split.context.listener)),
         read = read => read,
     };
     match read {
@@ -92,7 +92,7 @@ pub(crate) async fn ok(split: &mut Split) -> Result<(), SessionError> {
 /// Says an OK.
 pub(crate) async fn say_ok(split: &mut Split, ok: OkPacket, mut sequence: u8) -> Result<(), SessionError> {
     let mut payload = Vec::with_capacity(16);
-    ok.encode(&mut payload, split.capabilities);
+    ok.encode(&mut payload, split.client.capabilities);
     let mut packet = Vec::with_capacity(24);
     write_packet(&mut packet, &mut sequence, &payload);
     say(split, &packet).await
@@ -102,7 +102,7 @@ pub(crate) async fn say_ok(split: &mut Split, ok: OkPacket, mut sequence: u8) ->
 /// to end.
 pub(crate) async fn refuse(split: &mut Split, error: SessionError) -> Result<(), SessionError> {
     if error.ends_session() {
-        split.error_sequence = Some(discard(split).await?.wrapping_add(1));
+        split.answer.error_sequence = Some(discard(split).await?.wrapping_add(1));
         return Err(error);
     }
     let sequence = discard(split).await?.wrapping_add(1);
@@ -124,10 +124,14 @@ pub(crate) async fn end_with(
     let Some(packet) = error.to_packet() else {
         return Err(error);
     };
-    split.worker.metrics.error_sent(packet.code, error.fault());
+    split
+        .context
+        .worker
+        .metrics
+        .error_sent(packet.code, error.fault());
     split.control.record.note_error(packet.code);
     split.control.of_split.answered.set(Answered::Gateway);
-    let bytes = error_bytes(&packet, sequence, split.capabilities);
+    let bytes = error_bytes(&packet, sequence, split.client.capabilities);
     put(split, &bytes).await
 }
 
@@ -142,7 +146,7 @@ async fn write(split: &mut Split) -> Result<std::io::Result<()>, SessionError> {
     });
     tokio::select! {
         biased;
-        signal = control.signalled(false) => Err(signal_only(signal, &split.listener)),
+        signal = control.signalled(false) => Err(signal_only(signal, &split.context.listener)),
         written = written => Ok(written),
     }
 }
@@ -158,14 +162,18 @@ pub(crate) async fn flush(split: &mut Split) -> Result<(), SessionError> {
 
 /// Tells the client why its session ends, where the protocol has a place for it.
 pub(crate) async fn farewell(split: &mut Split, error: &SessionError) {
-    let (capabilities, control) = (split.capabilities, &split.control);
+    let (capabilities, control) = (split.client.capabilities, &split.control);
     let must_end_now = matches!(control.due(false), Some(Signal::DrainNow | Signal::ShutdownNow));
-    if split.error_sequence == Some(0) && error.to_packet().is_some() && !must_end_now {
-        split.error_sequence = await_last_command(&mut split.wires).await;
+    if split.answer.error_sequence == Some(0) && error.to_packet().is_some() && !must_end_now {
+        split.answer.error_sequence = await_last_command(&mut split.wires).await;
     }
     let mut last = Vec::new();
-    if let (Some(packet), Some(sequence)) = (error.to_packet(), split.error_sequence) {
-        split.worker.metrics.error_sent(packet.code, error.fault());
+    if let (Some(packet), Some(sequence)) = (error.to_packet(), split.answer.error_sequence) {
+        split
+            .context
+            .worker
+            .metrics
+            .error_sent(packet.code, error.fault());
         last = error_bytes(&packet, sequence, capabilities);
     }
     say_goodbye(&mut split.wires, &last).await;
@@ -194,7 +202,9 @@ pub(crate) fn poll_rest(cx: &mut Context<'_>, split: &mut Split) -> Poll<Result<
     let wires = &mut split.wires;
     let written = wires.down.poll_write(cx, &mut wires.client);
     match split.control.due(false) {
-        Some(signal) if written.is_pending() => Poll::Ready(Err(signal_only(signal, &split.listener))),
+        Some(signal) if written.is_pending() => {
+            Poll::Ready(Err(signal_only(signal, &split.context.listener)))
+        }
         _ => written.map_err(SessionError::ClientFailed),
     }
 }
@@ -207,7 +217,7 @@ pub(crate) fn poll_last_words(cx: &mut Context<'_>, split: &mut Split) -> Poll<S
         match unasked(wires.down.unseen()) {
             Unasked::Error(len) => {
                 wires.down.approve(len);
-                split.error_sequence = None;
+                split.answer.error_sequence = None;
                 break;
             }
             Unasked::Nonsense => {
@@ -230,7 +240,7 @@ pub(crate) fn poll_last_words(cx: &mut Context<'_>, split: &mut Split) -> Poll<S
         .pins()
         .iter()
         .all(|pin| matches!(pin.reason, PinReason::Diagnostics | PinReason::FoundRows));
-    if holds_only_answers && !split.keeps_connection {
+    if holds_only_answers && !split.binding.is_for_good() {
         lease::abandon(split);
         cx.waker().wake_by_ref();
         return Poll::Pending;

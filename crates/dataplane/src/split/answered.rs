@@ -50,7 +50,7 @@ pub(crate) fn note_sent(split: &Split) {
 /// The row of the answer; none before the first statement.
 pub(crate) fn rows(split: &Split) -> Vec<Vec<String>> {
     let row = |parts: [&str; 4]| vec![parts.map(str::to_owned).to_vec()];
-    match (split.control.of_split.answered.get(), &split.last_server) {
+    match (split.control.of_split.answered.get(), &split.last.server) {
         (Answered::Server { is_primary, why }, Some(server)) => {
             let role = if is_primary { "primary" } else { "replica" };
             row([server.name(), &server.address().to_string(), role, label(why)])

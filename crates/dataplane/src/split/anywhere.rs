@@ -28,7 +28,8 @@ pub(crate) fn target(split: &Split, head: CommandHead, facts: &Facts) -> Option<
         && facts.statements == 1
         && facts.hint.is_none();
     let goes = is_plain && may_go(split) && {
-        let text = command::text(command::payload(split, head), split.capabilities).unwrap_or_default();
+        let text =
+            command::text(command::payload(split, head), split.client.capabilities).unwrap_or_default();
         // What is no value of its own is what the server has that is asked.
         facts.effects.contains(Effects::CHANGES_DATABASE)
             || sql_class::assigns_given_values(text, split.session.syntax())
@@ -45,7 +46,7 @@ pub(crate) fn target_of_command(split: &Split, head: CommandHead) -> Option<Targ
 fn may_go(split: &Split) -> bool {
     split.lease.is_none()
         && split.statement.attempts.refusals == 0
-        && !split.keeps_connection
+        && !split.binding.is_for_good()
         && split.client.account.user.config.pooling == config::Pooling::Transaction
         && !rules::routes(split)
 }

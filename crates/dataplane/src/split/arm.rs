@@ -34,7 +34,7 @@ pub(crate) async fn learn_unseen(split: &mut Split) -> Result<(), SessionError> 
         return Ok(());
     }
     let commands = names.iter().map(|name| session::ask_value(name)).collect();
-    let commands = ask::framed(split.key.capabilities, commands);
+    let commands = ask::framed(split.client.key.capabilities, commands);
     let replies = lease::ask_on_lease(split, &commands)
         .await
         .map_err(|Refused(error)| error)?;
@@ -43,7 +43,7 @@ pub(crate) async fn learn_unseen(split: &mut Split) -> Result<(), SessionError> 
         let end = reply
             .packet(reply.end())
             .filter(|_| reply.outcome.error.is_none());
-        if let Some(ok) = end.and_then(|end| OkPacket::decode(end, split.key.capabilities).ok()) {
+        if let Some(ok) = end.and_then(|end| OkPacket::decode(end, split.client.key.capabilities).ok()) {
             drop(split.session.observe_ok(&ok));
         }
         let value = ask::plain(reply.value());
@@ -53,7 +53,7 @@ pub(crate) async fn learn_unseen(split: &mut Split) -> Result<(), SessionError> 
 }
 
 async fn learn_by_ok(split: &mut Split, question: Vec<u8>) -> Result<(), SessionError> {
-    let capabilities = split.key.capabilities;
+    let capabilities = split.client.key.capabilities;
     let question = ask::framed(capabilities, vec![question]);
     // The client has been told that it is set.
     let replies = lease::ask_on_lease(split, &question)
@@ -69,14 +69,14 @@ async fn learn_by_ok(split: &mut Split, question: Vec<u8>) -> Result<(), Session
 
 fn is_bound_by_this_alone(split: &Split) -> bool {
     let pins = split.session.pins();
-    !split.keeps_connection && pins.iter().all(|pin| pin.reason == PinReason::Trackers)
+    !split.binding.is_for_good() && pins.iter().all(|pin| pin.reason == PinReason::Trackers)
 }
 
 async fn arm(split: &mut Split) -> Result<(), Refused> {
     let Some(leased) = &split.lease else {
         return Ok(());
     };
-    let capabilities = split.key.capabilities;
+    let capabilities = split.client.key.capabilities;
     let mut trackers = leased.connection.trackers();
     // MySQL lets nobody change this one in a transaction.
     if split.session.in_transaction()

@@ -24,7 +24,7 @@ pub(crate) fn let_go(
     facts: Option<&Facts>,
     prepared: Option<(u32, u64)>,
 ) -> bool {
-    if split.lease.is_none() || split.keeps_connection || !split.session.is_pinned() {
+    if split.lease.is_none() || split.binding.is_for_good() || !split.session.is_pinned() {
         return false;
     }
     let needs = with_statement(split, head, facts, prepared, |session, statement| {
@@ -62,7 +62,7 @@ pub(crate) fn with_statement<T>(
     let syntax = split.session.syntax();
     let payload = command::payload_of(&split.wires.up, head);
     let text = match head.command {
-        Command::QUERY => command::text(payload, split.capabilities).unwrap_or_default(),
+        Command::QUERY => command::text(payload, split.client.capabilities).unwrap_or_default(),
         _ => &[],
     };
     let (argument, digest) = prepared.unwrap_or_else(|| {
@@ -87,7 +87,7 @@ pub(crate) fn with_statement<T>(
         argument,
         digest,
         text,
-        now_ms: split.worker.now_ms(),
+        now_ms: split.context.worker.now_ms(),
     };
     tell(&mut split.session, &statement)
 }

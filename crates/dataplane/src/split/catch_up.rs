@@ -26,7 +26,7 @@ pub(crate) async fn caught_up(
     } else {
         wait(split, &mut connection).await?;
     }
-    split.written_on = Some(connection.server.id());
+    split.own_writes.note_on(connection.server.id());
     Ok(connection)
 }
 
@@ -40,7 +40,7 @@ async fn wait(split: &mut Split, connection: &mut Connection<Held>) -> Result<()
     if freshness.covered_by(&connection.server) {
         return Ok(());
     }
-    let config = split.listener.cluster.config();
+    let config = split.context.listener.cluster.config();
     let (in_group, limit) = match config.topology {
         Topology::GroupReplication => (true, config.failover_wait.max(config.read_wait)),
         _ => (false, config.read_wait),
@@ -81,7 +81,7 @@ async fn forget_lost(
     let kept = position.common(&executed).to_string();
     warn!(
         session = split.control.id,
-        cluster = split.listener.cluster.name(),
+        cluster = split.context.listener.cluster.name(),
         server = connection.server.name(),
         user = &*split.client.account.user.name,
         written = %position,

@@ -180,7 +180,7 @@ pub(crate) fn explain(
 }
 
 fn draw(split: &Split) -> Draw {
-    split.worker.draw(split.control.id)
+    split.context.worker.draw(split.control.id)
 }
 
 fn policy(split: &Split, group: Option<&str>, last_resort: bool) -> ReadPolicy {
@@ -211,10 +211,10 @@ fn candidates(
     let config = split.pool().config();
     let groups = Groups::new(&config.groups);
     let has_zones = topology.members.iter().any(|member| member.zone.is_some());
-    let zone = has_zones.then(|| split.worker.zone()).flatten();
+    let zone = has_zones.then(|| split.context.worker.zone()).flatten();
     let zone = zone.as_ref().map(|zone| zone.as_str());
     let by_latency = config.read_balance == config::ReadBalance::Latency;
-    split.shared.by_latency.set(by_latency);
+    split.context.cluster.by_latency.set(by_latency);
     let own = split.writer(topology).map(|writer| writer.server.id());
     let has_all =
         |server: &Server| own == Some(server.id()) && split.has_own_writes(server) || covers(server);
@@ -253,7 +253,7 @@ fn candidates(
             // Where all are full, the shortest line.
             outstanding: busy.saturating_add(server.waiting()),
             latency_us: if by_latency {
-                split.shared.expected_us(server.id())
+                split.context.cluster.expected_us(server.id())
             } else {
                 0
             },

@@ -28,7 +28,7 @@ const HEAD_OF_EXECUTION: usize = 256 * 1024;
 pub(crate) async fn accept(split: &mut Split) -> Result<CommandHead, SessionError> {
     split.control.mark(Waiting::Client);
     split.control.shown.state(split.session.carried());
-    split.error_sequence = Some(0);
+    split.answer.error_sequence = Some(0);
     lookup::next_command(split);
     prepare::forget_long_texts(split);
     loop {
@@ -142,7 +142,7 @@ pub(crate) fn may_load_file(split: &Split, facts: &Facts) -> bool {
     let may = Effects::LOADS_DATA
         .with(Effects::TEXT_PREPARE)
         .with(Effects::INCOMPLETE);
-    split.capabilities.contains(Capabilities::LOCAL_FILES)
+    split.client.capabilities.contains(Capabilities::LOCAL_FILES)
         && (facts.effects.intersects(may) || facts.class == Class::Unknown)
 }
 
@@ -174,7 +174,7 @@ pub(crate) fn text(payload: &[u8], capabilities: Capabilities) -> Option<&[u8]> 
 /// A `KILL` of a single statement, whose id may have to be changed.
 pub(crate) fn kill(split: &Split, head: CommandHead) -> Option<Kill> {
     let payload = payload(split, head);
-    match classify(head.command, payload, head.payload_len, split.capabilities) {
+    match classify(head.command, payload, head.payload_len, split.client.capabilities) {
         Need::Kill(kill) => Some(kill),
         _ => None,
     }
@@ -188,7 +188,7 @@ pub(crate) fn needs_no_schema(split: &Split) -> bool {
         Command::INIT_DB => true,
         Command::QUERY => {
             let facts = facts(split, head);
-            let text = text(payload(split, head), split.capabilities).unwrap_or_default();
+            let text = text(payload(split, head), split.client.capabilities).unwrap_or_default();
             facts.statements == 1
                 && (facts.effects == Effects::CHANGES_DATABASE
                     || facts.class == Class::Ddl
@@ -230,7 +230,7 @@ pub(crate) fn note_schema(split: &Split, text: &[u8], facts: &mut Facts) {
 pub(crate) fn note(split: &Split, head: CommandHead, facts: &Facts) {
     let record = &split.control.record;
     if record.is_wanted() {
-        let text = text(payload(split, head), split.capabilities).unwrap_or_default();
+        let text = text(payload(split, head), split.client.capabilities).unwrap_or_default();
         let digest = sql_class::digest(text, split.session.syntax());
         record.note_statement(facts.class, digest.hash);
     }
@@ -240,9 +240,9 @@ pub(crate) fn note(split: &Split, head: CommandHead, facts: &Facts) {
 pub(crate) fn facts(split: &Split, head: CommandHead) -> Facts {
     let payload = payload(split, head);
     let seen_whole = payload.len() == head.payload_len && head.payload_len < PacketHeader::MAX_PAYLOAD;
-    match text(payload, split.capabilities) {
+    match text(payload, split.client.capabilities) {
         Some(text) if seen_whole => {
-            let mut known = split.worker.facts_cache.borrow_mut();
+            let mut known = split.context.worker.facts_cache.borrow_mut();
             let mut facts = known.facts(text, split.session.syntax());
             note_schema(split, text, &mut facts);
             facts

@@ -31,7 +31,7 @@ pub(crate) fn note(split: &Split, server: &Server, error: &SessionError) {
         return;
     };
     tracing::warn!(
-        cluster = split.listener.cluster.name(),
+        cluster = split.context.listener.cluster.name(),
         server = server.name(),
         user = &*credential.user,
         reason = &*words,

@@ -50,11 +50,11 @@ async fn exchange_since(
         .record
         .note_sent(|| arrived().unwrap_or_else(Instant::now));
     last::note_sent(split, command);
-    split.shape.begin(command, split.lasting_status());
+    split.answer.shape.begin(command, split.lasting_status());
     let (cursor, infile) = (split.statement.asks_for_cursor, split.statement.may_load_file);
-    split.shape.allow(cursor, infile);
+    split.answer.shape.allow(cursor, infile);
     if split.statement.executes_call {
-        split.shape.expect_more();
+        split.answer.shape.expect_more();
     }
     // What the gateway says instead is one packet and waits in the flow.
     let request_done = std::mem::take(&mut split.statement.is_ours);
@@ -63,10 +63,10 @@ async fn exchange_since(
     let on_primary = split.lease.as_ref().is_some_and(|leased| leased.is_primary);
     let can_move = split.statement.copy.is_some() && anywhere::can_move(split, on_primary);
     let mut observed = Observed {
-        shape: &mut split.shape,
+        shape: &mut split.answer.shape,
         session: &mut split.session,
-        client: split.capabilities,
-        server: split.key.capabilities,
+        client: split.client.capabilities,
+        server: split.client.key.capabilities,
         renaming,
         may_go_elsewhere: split.statement.may_go_elsewhere,
         is_second_hand: split.control.of_split.asks_primary.get() && !on_primary,
@@ -97,10 +97,11 @@ async fn exchange_since(
         pipeline::note_alone(split, number, &ended, reported);
     }
     if let Some(leased) = &split.lease
-        && split.shared.by_latency.get()
+        && split.context.cluster.by_latency.get()
     {
         split
-            .shared
+            .context
+            .cluster
             .note_answer(leased.connection.server.id(), ended.took);
     }
     if let Some(limit) = limit {

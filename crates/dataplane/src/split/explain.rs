@@ -27,7 +27,7 @@ use crate::split::{answer, answered, fresh, lookup, rules, transaction};
 
 /// Executes a statement for the gateway.
 pub(crate) async fn statement(split: &mut Split, head: CommandHead) -> Result<Next, SessionError> {
-    let text = command::text(command::payload(split, head), split.capabilities);
+    let text = command::text(command::payload(split, head), split.client.capabilities);
     let text = String::from_utf8_lossy(text.unwrap_or_default()).into_owned();
     let mut words = text.split_whitespace().skip(1);
     match (words.next(), words.next()) {
@@ -73,7 +73,7 @@ async fn answer_rows(
     rows: &[Vec<String>],
 ) -> Result<Next, SessionError> {
     let sequence = answer::discard(split).await?.wrapping_add(1);
-    let (capabilities, status) = (split.capabilities, split.lasting_status());
+    let (capabilities, status) = (split.client.capabilities, split.lasting_status());
     let packets = result_set(columns, rows, capabilities, status, sequence);
     debug_assert!(packets.len() > PacketHeader::LEN);
     answer::say(split, &packets).await.map(|()| Next::Done)
@@ -107,13 +107,13 @@ async fn set_consistency(split: &mut Split, wanted: Option<ReadConsistency>) -> 
         ReadConsistency::Session => 1,
         ReadConsistency::Strong => 2,
     };
-    let (before, said) = (rank(split), split.own_consistency);
-    split.own_consistency = wanted;
+    let (before, said) = (rank(split), split.own_writes.said_consistency());
+    split.own_writes.say_consistency(wanted);
     if rank(split) > before
         && transaction::is_on_replica(split)
         && let Err(refused) = Box::pin(transaction::go_now(split)).await
     {
-        split.own_consistency = said;
+        split.own_writes.say_consistency(said);
         return Ok(refused.into());
     }
     answer::ok(split).await.map(|()| Next::Done)
@@ -147,7 +147,7 @@ fn consistency(text: &str) -> Result<Option<ReadConsistency>, String> {
 }
 
 fn pins_of(split: &Split) -> Vec<Vec<String>> {
-    let now_ms = split.worker.now_ms();
+    let now_ms = split.context.worker.now_ms();
     let row = |pin: &Pin| {
         let seconds = now_ms.saturating_sub(pin.since_ms) as f64 / 1000.0;
         vec![
@@ -196,11 +196,11 @@ pub(crate) async fn explain(split: &mut Split, text: &str) -> Vec<Vec<String>> {
         false => choose::target(split, &facts),
     };
     say("target", target_in_words(&target));
-    let topology = split.listener.cluster.topology();
+    let topology = split.context.listener.cluster.topology();
     if matches!(target, Target::Replica | Target::Group { .. }) {
         say("read_consistency", choose::consistency(split).word().to_owned());
         let freshness = fresh::needed(split).await.unwrap_or(Freshness::Primary);
-        let topology = split.listener.cluster.topology();
+        let topology = split.context.listener.cluster.topology();
         let covers = |server: &upstream::Server| freshness.covered_by(server);
         let reasons = choose::explain(split, &topology, target.group(), covers);
         let mut server = None;

@@ -22,7 +22,7 @@ pub(crate) fn finish(split: &mut Split, command: Command, served: &Result<(), Se
     if served.is_ok() && split.statement.is_to_come_again() {
         return;
     }
-    let (worker, control) = (&split.worker, &split.control);
+    let (worker, control) = (&split.context.worker, &split.control);
     finished::tell(
         &worker.observers,
         &control.record,
@@ -31,7 +31,7 @@ pub(crate) fn finish(split: &mut Split, command: Command, served: &Result<(), Se
         || Ways {
             session: control.id,
             user: control.user(),
-            listener: &split.listener.config.name,
+            listener: &split.context.listener.config.name,
             server: split.server_name(),
             traffic: &split.wires.traffic,
         },
@@ -54,13 +54,13 @@ pub(crate) fn settle(split: &mut Split, ended: Ended) -> Step<'_> {
         Ok(Exchanged::Done(outcome)) => {
             let sent = split.statement.copy.take();
             if outcome.has_status {
-                split.status = outcome.status;
+                split.answer.status = outcome.status;
             } else if outcome.error.is_some() && !split.session.in_transaction() {
-                split.status.remove(StatusFlags::IN_TRANS);
+                split.answer.status.remove(StatusFlags::IN_TRANS);
             }
             split.control.record.note_outcome(&outcome);
             if let Some(code) = outcome.error {
-                split.worker.metrics.error_passed_on(code);
+                split.context.worker.metrics.error_passed_on(code);
                 old_primary::note_error(split, code);
             }
             split.session.end(&outcome);
@@ -124,7 +124,7 @@ async fn release_once_asked(split: &mut Split) -> Result<Next, SessionError> {
 
 fn give_back_or_keep(split: &mut Split) {
     let is_bound =
-        split.keeps_connection || split.client.account.user.config.pooling == config::Pooling::Session;
+        split.binding.is_for_good() || split.client.account.user.config.pooling == config::Pooling::Session;
     if is_bound || split.session.is_pinned() {
         keep(split);
     } else {
@@ -137,10 +137,9 @@ pub(crate) fn keep(split: &mut Split) {
     transaction::note_kept(split);
     split.control.show_pins(&split.shown_pins());
     split.control.may_leave(told::is_all(split));
-    if split.counted_as_pinned {
+    if !split.binding.count() {
         return;
     }
-    split.counted_as_pinned = true;
     split.series().pinned.inc();
     let pins = split.shown_pins();
     pins.iter().for_each(|pin| split.series().pin(pin.reason));
@@ -165,13 +164,13 @@ async fn lost(
         // It was not to be interrupted.
         error = lease::lost_with_its_server(split.server_name());
     }
-    split.error_sequence = error_sequence;
+    split.answer.error_sequence = error_sequence;
     if let Some(command) = again.filter(|_| is_the_servers && !took_too_long)
         && again::send_again(split, &command)
     {
         return Ok(Next::Done);
     }
-    let nothing_else_is_lost = !split.session.was_pinned() && !split.keeps_connection;
+    let nothing_else_is_lost = !split.session.was_pinned() && !split.binding.is_for_good();
     let Some(sequence) = error_sequence else {
         return Err(error);
     };
@@ -182,8 +181,11 @@ async fn lost(
     // The client has what was between two rows before it gets the error.
     answer::flush(split).await?;
     lease::abandon(split);
-    split.status.remove(StatusFlags::IN_TRANS);
-    split.shape.reset(split.key.capabilities, split.capabilities);
+    split.answer.status.remove(StatusFlags::IN_TRANS);
+    split
+        .answer
+        .shape
+        .reset(split.client.key.capabilities, split.client.capabilities);
     answer::end_with(split, sequence, error)
         .await
         .map(|()| Next::Done)
@@ -192,7 +194,7 @@ async fn lost(
 /// The answer has no end: the session is a stream from here on.
 async fn stream(split: &mut Split) -> Result<Next, SessionError> {
     let ended = relay::endless(&mut split.wires, &split.control).await;
-    split.error_sequence = None;
+    split.answer.error_sequence = None;
     Err(match ended {
         Ok(()) => SessionError::ClientGone,
         Err(broken) => split.broken(broken),

@@ -27,7 +27,9 @@ pub(crate) async fn forward(split: &mut Split, head: CommandHead) -> Result<Next
     let ended = exchange(split, head.command, None).await;
     // A refused one has left nothing behind, or its server closes the connection.
     let is_refused = matches!(&ended.result, Ok(Exchanged::Done(outcome)) if outcome.error.is_some());
-    split.keeps_connection |= is_replication(head.command) && !is_refused;
+    if is_replication(head.command) && !is_refused {
+        split.binding.bind();
+    }
     Ok(Next::settle(ended))
 }
 

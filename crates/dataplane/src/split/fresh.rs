@@ -195,7 +195,7 @@ pub(crate) async fn wait(
     connection: &mut Connection<Held>,
     position: &GtidSet,
 ) -> Result<bool, Refused> {
-    let limit = split.listener.cluster.config().read_wait;
+    let limit = split.context.listener.cluster.config().read_wait;
     wait_for(split, connection, position, limit).await
 }
 
@@ -221,7 +221,12 @@ pub(crate) async fn wait_for(
     let commands = std::slice::from_ref(&command);
     let replies = rebuild::asked_within(split, connection, commands, limit * 2).await?;
     let waited = replies.first().is_some_and(|reply| reply.value() == Some(b"0"));
-    split.worker.metrics.read_wait_seconds.record(began.elapsed());
+    split
+        .context
+        .worker
+        .metrics
+        .read_wait_seconds
+        .record(began.elapsed());
     if waited {
         connection.server.note_applied(position);
     }

@@ -1,11 +1,12 @@
 //! Who a session's client is, and how it has come.
 
+use std::rc::Rc;
 use std::sync::Arc;
 
-use mysql_wire::Login;
 use mysql_wire::compression::Algorithm;
+use mysql_wire::{Capabilities, Login};
 use net::Peer;
-use upstream::ServerProfile;
+use upstream::{Key, ServerProfile};
 
 use crate::authenticate::Authenticated;
 
@@ -15,6 +16,10 @@ pub(crate) struct Identity {
     /// The client's address as accounts and messages name it.
     pub(crate) host: Peer,
     pub(crate) login: Login,
+    /// The client's.
+    pub(crate) capabilities: Capabilities,
+    /// What its server connections have in common with those of others.
+    pub(crate) key: Rc<Key>,
     /// What the cluster's servers had in common when the client came.
     pub(crate) profile: Arc<ServerProfile>,
     /// The compression that client and gateway have agreed on.

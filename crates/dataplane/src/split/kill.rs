@@ -48,7 +48,7 @@ pub(crate) async fn process_kill(split: &mut Split, head: CommandHead) -> Result
 
 /// Kills what the gateway gave this id.
 async fn session(split: &mut Split, kill: Kill) -> Result<Next, SessionError> {
-    let Some(place) = split.worker.shared.registry.find(kill.id) else {
+    let Some(place) = split.context.worker.shared.registry.find(kill.id) else {
         return Ok(Next::refuse(SessionError::NoSuchSession(kill.id)));
     };
     match may_kill(split, &place).await? {
@@ -61,21 +61,21 @@ async fn session(split: &mut Split, kill: Kill) -> Result<Next, SessionError> {
         return Ok(Next::refuse(SessionError::Interrupted));
     }
     if is_itself {
-        split.error_sequence = Some(answer::discard(split).await?.wrapping_add(1));
+        split.answer.error_sequence = Some(answer::discard(split).await?.wrapping_add(1));
         return Err(SessionError::KilledItself {
             mariadb: split.session.syntax().dialect.is_mariadb(),
         });
     }
     split.control.of_split.answered.set(Answered::Gateway);
     let (reply, killed) = oneshot::channel();
-    let cluster = Arc::clone(&split.listener.cluster);
+    let cluster = Arc::clone(&split.context.listener.cluster);
     let message = Message::KillInPool {
         id: kill.id,
         query_only: kill.query_only,
         cluster,
         reply,
     };
-    split.worker.shared.tell(place.worker, message);
+    split.context.worker.shared.tell(place.worker, message);
     if !kill.query_only {
         return answer::ok(split).await.map(|()| Next::Done);
     }
@@ -94,7 +94,7 @@ async fn session(split: &mut Split, kill: Kill) -> Result<Next, SessionError> {
 /// Whether a session is the same user's, or the user may end those of others: what a server asks, too.
 /// Sessions of other clusters are other servers' sessions, where the user's rights say nothing.
 async fn may_kill(split: &mut Split, place: &Place) -> Result<Result<bool, Refused>, SessionError> {
-    if place.cluster != split.listener.cluster_serial {
+    if place.cluster != split.context.listener.cluster_serial {
         return Ok(Ok(false));
     }
     if *place.user == *split.client.account.user.name.as_bytes() {
@@ -103,7 +103,7 @@ async fn may_kill(split: &mut Split, place: &Place) -> Result<Result<bool, Refus
     let asked = match split.lease.is_some() {
         // Roles that the session has taken on are there. A conversation that breaks ends the session.
         true => {
-            let question = [ask::query(split.key.capabilities, kill_right::QUESTION)];
+            let question = [ask::query(split.client.key.capabilities, kill_right::QUESTION)];
             Ok(lease::ask_on_lease(split, &question)
                 .await
                 .map_err(|Refused(error)| error)?)
@@ -128,10 +128,10 @@ async fn may_kill(split: &mut Split, place: &Place) -> Result<Result<bool, Refus
 /// outside the pool, all of which may be held by whom the `KILL` is meant for; one at a time on each worker.
 async fn asked_of_a_server(split: &Split) -> Result<Vec<Reply>, Refused> {
     let failed = |cause: String| Refused(SessionError::KillFailed(cause));
-    let cluster = &split.listener.cluster;
+    let cluster = &split.context.listener.cluster;
     let server = any_server(split)
         .ok_or_else(|| failed("no server can be asked for the account's rights".to_owned()))?;
-    let _one_at_a_time = split.shared.kill_question.lock().await;
+    let _one_at_a_time = split.context.cluster.kill_question.lock().await;
     let limit = cluster.config().login_timeout;
     let asking = async {
         let opened = match Direct::open_as(cluster, &server, &split.client.account.credential).await {

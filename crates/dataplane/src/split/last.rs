@@ -46,8 +46,8 @@ pub(crate) fn note_sent(split: &mut Split, command: Command) {
         Command::QUERY | Command::STMT_EXECUTE | Command::STMT_BULK_EXECUTE
     );
     if runs_sql {
-        split.turn = split.turn.wrapping_add(1);
-        split.with_figures = None;
+        split.last.turn = split.last.turn.wrapping_add(1);
+        split.prepared.with_figures = None;
         answered::note_sent(split);
         if let Some(leased) = &mut split.lease {
             let has_count = leased.left.has_count;
@@ -74,7 +74,7 @@ pub(crate) fn put_values(split: &mut Split, head: CommandHead, facts: &Facts, le
     if payload.len() != head.payload_len {
         return;
     }
-    let Some(text) = command::text(payload, split.capabilities) else {
+    let Some(text) = command::text(payload, split.client.capabilities) else {
         return;
     };
     let changed = as_assignments(split, text, facts, left);
@@ -111,7 +111,7 @@ pub(crate) async fn bring_about(
 pub(crate) fn note_made(split: &mut Split, outcome: &Outcome, sent: Option<&[u8]>) {
     if split.session.statement().0 == Class::Ddl {
         // It may have been a trigger's.
-        split.shared.makers.clear();
+        split.context.cluster.makers.clear();
     }
     let Some(id) = NonZeroU64::new(outcome.last_insert_id) else {
         return;
@@ -119,16 +119,21 @@ pub(crate) fn note_made(split: &mut Split, outcome: &Outcome, sent: Option<&[u8]
     if split.session.knows_last_insert_id() {
         return;
     }
-    split.maker = None;
+    split.last.maker = None;
     if sent.is_none_or(|sent| may_give(split, sent, id.get())) {
         return;
     }
     let schema = split.session.carried().schema();
     let key = makers::Key::new(split.session.statement_digest(), schema);
-    if split.shared.makers.contain(key, split.worker.now_ms()) {
+    if split
+        .context
+        .cluster
+        .makers
+        .contain(key, split.context.worker.now_ms())
+    {
         split.session.insert_id_was_made();
     } else {
-        split.maker = Some((key, id));
+        split.last.maker = Some((key, id));
     }
 }
 
@@ -137,7 +142,7 @@ pub(crate) fn note_made(split: &mut Split, outcome: &Outcome, sent: Option<&[u8]
 /// has counted.
 pub(crate) fn is_in_doubt(split: &Split) -> bool {
     let is_unknown = !split.session.knows_last_insert_id() || split.session.has_unclear_count();
-    is_unknown && !split.keeps_connection && !split.session.is_pinned()
+    is_unknown && !split.binding.is_for_good() && !split.session.is_pinned()
 }
 
 /// Asks for the id, before the connection is given back; and for the rows that the statement has counted,
@@ -155,10 +160,14 @@ pub(crate) async fn learn_insert_id(split: &mut Split) {
         lease::abandon(split);
         return;
     }
-    if let Some((key, id)) = split.maker.take()
+    if let Some((key, id)) = split.last.maker.take()
         && id.get() == split.session.last_insert_id()
     {
-        split.shared.makers.add(key, split.worker.now_ms());
+        split
+            .context
+            .cluster
+            .makers
+            .add(key, split.context.worker.now_ms());
     }
 }
 
@@ -172,7 +181,7 @@ pub(crate) async fn learn_count(split: &mut Split) {
 
 async fn learn_found_rows(split: &mut Split) -> Result<(), Refused> {
     // The LIMIT is for sessions that have set `sql_select_limit`.
-    let command = ask::query(split.key.capabilities, "SELECT FOUND_ROWS() LIMIT 1");
+    let command = ask::query(split.client.key.capabilities, "SELECT FOUND_ROWS() LIMIT 1");
     let replies = lease::ask_on_lease(split, &[command]).await?;
     let rows = replies.first().and_then(|reply| ask::plain(reply.value()));
     let rows = rows.and_then(|rows| str::from_utf8(&rows).ok()?.parse().ok());
@@ -189,7 +198,7 @@ fn may_give(split: &mut Split, packet: &[u8], id: u64) -> bool {
     if payload.first() == Some(&Command::QUERY.0) {
         return given::elsewhere(payload) || given::in_text(payload, id);
     }
-    let capabilities = split.capabilities;
+    let capabilities = split.client.capabilities;
     let statement = payload.get(1..5).and_then(|id| id.try_into().ok());
     let statement = statement.and_then(|id| split.session.statements().get(u32::from_le_bytes(id)));
     statement.is_none_or(|prepared| {
@@ -203,7 +212,7 @@ fn may_give(split: &mut Split, packet: &[u8], id: u64) -> bool {
 /// ends with it: its client must not go on as if that were still so.
 pub(crate) async fn give_up(split: &mut Split, refused: Refused) -> Result<Next, SessionError> {
     if lease::holds_state(split) {
-        split.error_sequence = Some(answer::discard(split).await?.wrapping_add(1));
+        split.answer.error_sequence = Some(answer::discard(split).await?.wrapping_add(1));
         return Err(refused.0);
     }
     lease::abandon(split);
@@ -213,7 +222,7 @@ pub(crate) async fn give_up(split: &mut Split, refused: Refused) -> Result<Next,
 /// Gives a connection that was just leased the session's last insert id, by the command that the session has
 /// made.
 async fn prime(split: &mut Split, command: Vec<u8>) -> Result<(), Refused> {
-    let capabilities = split.key.capabilities;
+    let capabilities = split.client.key.capabilities;
     let by_a_row = split.session.asks_by_a_row();
     let replies = lease::ask_on_lease(split, &ask::framed(capabilities, vec![command])).await?;
     let reply = replies.first();

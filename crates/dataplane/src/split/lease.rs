@@ -90,7 +90,7 @@ pub(crate) fn at_once(split: &mut Split, target: &Target) -> Now {
         true => u32::from(held.last_session != own),
         false => session::CANNOT,
     };
-    match split.pool().lease_at_once(&server, &split.key, cost) {
+    match split.pool().lease_at_once(&server, &split.client.key, cost) {
         Some(mut connection) => {
             connection.state.carried = Rc::clone(want);
             attach(split, connection, is_primary);
@@ -173,7 +173,7 @@ fn usual_primary(split: &Split, topology: &Topology) -> Option<(Arc<Server>, boo
 /// statement.
 fn may_leave(split: &Split) -> bool {
     let mut pins = split.session.pins().iter();
-    !split.keeps_connection && pins.all(|pin| pin.reason.ends_with_next_statement())
+    !split.binding.is_for_good() && pins.all(|pin| pin.reason.ends_with_next_statement())
 }
 
 /// Whether what binds a session to its connection is over with the transaction that is open, or with the next
@@ -186,7 +186,7 @@ pub(crate) fn ends_with_transaction(reason: PinReason) -> bool {
 pub(crate) fn holds_state(split: &Split) -> bool {
     let is_lost =
         |reason: PinReason| !reason.ends_with_next_statement() && reason != PinReason::SessionPooling;
-    split.keeps_connection || split.session.pins().iter().any(|pin| is_lost(pin.reason))
+    split.binding.is_for_good() || split.session.pins().iter().any(|pin| is_lost(pin.reason))
 }
 
 /// The session holds a connection to a replica for answers alone: one that is kept for longer has to take
@@ -369,9 +369,13 @@ async fn any_connection(
         leased => return leased,
     };
     // What is known of the servers' accounts may be out of date.
-    split.listener.cluster.want_accounts();
+    split.context.listener.cluster.want_accounts();
     let used = &split.client.account.credential;
-    split.listener.cluster.forget_passed(&used.user, used.account);
+    split
+        .context
+        .listener
+        .cluster
+        .forget_passed(&used.user, used.account);
     match &split.client.account.other_credential {
         Some(other) => Box::pin(lease_as(split, server, other, want, wait)).await,
         None => Err(Refused(SessionError::NoServer(refused))),
@@ -398,7 +402,9 @@ async fn lease_as(
         cost => (2 * cost + u32::from(held.last_session != own)).min(OUTDATED - 1),
     };
     let waits = wait == Wait::InLine;
-    let leased = split.pool().lease(server, &split.key, credential, cost, waits);
+    let leased = split
+        .pool()
+        .lease(server, &split.client.key, credential, cost, waits);
     let leased = tokio::select! {
         biased;
         signal = split.control.signalled(false) => return Err(Refused(split.signalled(signal))),
@@ -439,16 +445,17 @@ pub(crate) fn attach(split: &mut Split, mut connection: Connection<Held>, is_pri
     debug_assert!(split.lease.is_none());
     split.wires.server = std::mem::replace(&mut connection.stream, Stream::Detached);
     split.wires.traffic.server = Arc::clone(&connection.state.series);
-    split
-        .control
-        .attach_connection(split.listener.key(&connection.server), connection.thread_id);
-    split.last_server = Some(Arc::clone(&connection.server));
+    split.control.attach_connection(
+        split.context.listener.key(&connection.server),
+        connection.thread_id,
+    );
+    split.last.server = Some(Arc::clone(&connection.server));
     split
         .series()
         .ran(if is_primary { Ran::Primary } else { Ran::Replica });
     let state = &connection.state;
     split.session.note_connection(state.known);
-    let is_own = state.last_session == Some(split.control.id) && state.last_turn == split.turn;
+    let is_own = state.last_session == Some(split.control.id) && state.last_turn == split.last.turn;
     let left = Left {
         is_own,
         is_untouched: is_own && state.is_untouched,
@@ -469,14 +476,15 @@ pub(crate) fn attach(split: &mut Split, mut connection: Connection<Held>, is_pri
 /// Takes the connection out of the session's hands.
 pub(crate) fn detach(split: &mut Split) -> Option<Connection<Held>> {
     let mut leased = split.lease.take()?;
-    if std::mem::take(&mut split.counted_as_pinned) {
+    if split.binding.uncount() {
         split.series().pinned.dec();
     }
     leased.connection.stream = std::mem::replace(&mut split.wires.server, Stream::Detached);
     let state = &mut leased.connection.state;
     let left = leased.left;
     state.last_session = left.is_own.then_some(split.control.id);
-    (state.last_turn, state.is_untouched, state.has_count) = (split.turn, left.is_untouched, left.has_count);
+    (state.last_turn, state.is_untouched, state.has_count) =
+        (split.last.turn, left.is_untouched, left.has_count);
     split.control.detach();
     Some(leased.connection)
 }
@@ -510,7 +518,7 @@ fn close_as_broken(connection: Connection<Held>) {
 
 /// Gives back a connection on which nothing was done after all, unless the session is bound to it.
 pub(crate) fn release_unused(split: &mut Split) {
-    let keeps = split.keeps_connection || split.session.is_pinned();
+    let keeps = split.binding.is_for_good() || split.session.is_pinned();
     if !keeps {
         give_back(split);
     }
@@ -521,7 +529,7 @@ pub(crate) async fn ask_on_lease(
     split: &mut Split,
     commands: &[Vec<u8>],
 ) -> Result<Vec<ask::Reply>, Refused> {
-    let capabilities = split.key.capabilities;
+    let capabilities = split.client.key.capabilities;
     if let Some(leased) = &mut split.lease {
         leased.left.is_untouched = false;
     }
@@ -544,7 +552,7 @@ pub(crate) async fn ask_on_lease(
 
 /// Makes the leased connection what it was when it was opened, and gives it back.
 pub(crate) async fn give_back_as_new(split: &mut Split) -> Result<(), String> {
-    let limit = split.listener.cluster.config().login_timeout;
+    let limit = split.context.listener.cluster.config().login_timeout;
     let is_silent = split.wires.down.is_empty();
     let Some(mut connection) = detach(split) else {
         return Ok(());
@@ -582,7 +590,7 @@ pub(crate) fn abandon(split: &mut Split) {
     split.wires.down.clear();
     drop(detach(split));
     split.session.lost();
-    split.status.remove(StatusFlags::IN_TRANS);
+    split.answer.status.remove(StatusFlags::IN_TRANS);
 }
 
 /// Whether another server may do what this one did not: nothing of the statement was sent yet.

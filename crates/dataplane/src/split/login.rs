@@ -1,7 +1,6 @@
 //! From an accepted connection to a session of mode `split`: the gateway itself checks the password, and a
 //! server shows that the account and its schema are right.
 
-use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -26,9 +25,11 @@ use crate::registry::Place;
 use crate::relay::{Traffic, Wires};
 use crate::session::{CommandHead, signal_as_error};
 use crate::side::{Side, malformed};
+use crate::split::binding::Binding;
 use crate::split::identity::Identity;
 use crate::split::observe::Shape;
-use crate::split::state::Split;
+use crate::split::own_writes::OwnWrites;
+use crate::split::state::{AnswerState, ClientStatements, Context, LastStatement, Split};
 use crate::split::statement::Statement;
 use crate::split::{admission, answer, lease, lookup, rules, run, stall};
 use crate::worker::Worker;
@@ -73,9 +74,9 @@ pub(crate) async fn serve(
     story.user = Box::default();
     let Err(error) = run::run(&mut split).await;
     Box::pin(answer::farewell(&mut split, &error)).await;
-    story.server = split.last_server.take();
+    story.server = split.last.server.take();
     story.user = String::from_utf8_lossy(split.client.account.user.name.as_bytes()).into();
-    story.commands = split.commands;
+    story.commands = split.wires.traffic.commands;
     story.from_client = split.wires.traffic.from_client;
     story.to_client = split.wires.traffic.to_client;
     error
@@ -107,7 +108,7 @@ async fn log_in(
         (Err(error), None) => return Err(error),
     };
     let (mut split, sequence) = opened?;
-    split.error_sequence = Some(sequence);
+    split.answer.error_sequence = Some(sequence);
     match admit(&mut split, sequence).await {
         Ok(()) => Ok(split),
         Err(error) => {
@@ -134,13 +135,17 @@ async fn prove(
         let host = story.client;
         let accounts = &worker.shared.accounts;
         let account = authenticate::authenticate(client, &login, greeting, &host, accounts, listener).await?;
+        let profile = introduced.profile;
+        let key = key(&account.credential, client.capabilities, &profile, login.charset);
         let compression = handshake::agreed_compression(client.capabilities, login.zstd_level)
             .filter(|_| listener.config.compression);
         Ok(Box::new(Identity {
             account,
             host,
             login,
-            profile: introduced.profile,
+            capabilities: client.capabilities & PASSED_ON,
+            key: worker.pools.of(listener, &worker.metrics).share_key(key),
+            profile,
             compression,
         }))
     };
@@ -157,54 +162,41 @@ fn open(
     listener: &Arc<ListenerState>,
     series: &Arc<ListenerSeries>,
 ) -> Result<(Box<Split>, u8), SessionError> {
-    let client_capabilities = client.capabilities;
-    let shared = worker.pools.of(listener, &worker.metrics);
-    let Identity {
-        account,
-        login,
-        profile,
-        ..
-    } = &*identity;
-    let own_key = key(&account.credential, client_capabilities, profile, login.charset);
     let nowhere = worker.metrics.server(listener.cluster.name(), telemetry::OTHER);
     let traffic = Traffic::new(Arc::clone(series), nowhere);
     control.set_limits(arrival::idle_limits(listener));
-    register(worker, control, listener, account);
+    register(worker, control, listener, &identity.account);
     let all_series = &worker.shared.split_series[worker.index];
-    let split_series = all_series.of(listener.cluster.name(), &listener.config.name);
     let split = Split {
-        series: split_series,
-        session: Session::new(start(account, login, profile, listener, Rc::default())),
         control: Rc::clone(control),
-        worker: Rc::clone(worker),
-        listener: Arc::clone(listener),
-        shape: Shape::new(own_key.capabilities, client_capabilities),
-        key: shared.share_key(own_key),
-        client: identity,
+        context: Context {
+            worker: Rc::clone(worker),
+            listener: Arc::clone(listener),
+            cluster: worker.pools.of(listener, &worker.metrics),
+            series: all_series.of(listener.cluster.name(), &listener.config.name),
+        },
         wires: wires(client.stream, &client.unread, traffic),
         lease: None,
+        binding: Binding::default(),
+        session: Session::new(start(
+            &identity.account,
+            &identity.login,
+            &identity.profile,
+            listener,
+            Rc::default(),
+        )),
+        own_writes: OwnWrites::default(),
+        prepared: ClientStatements::default(),
         rules: rules::OfSession::new(worker),
         lookups: lookup::OfSession::new(worker, listener),
-        shared,
-        note: None,
-        told: None,
         statement: Statement::default(),
-        capabilities: client_capabilities & PASSED_ON,
-        status: StatusFlags::AUTOCOMMIT,
-        commands: 0,
-        error_sequence: Some(client.sequence),
-        keeps_connection: false,
-        kept_for: None,
-        turn: 0,
-        with_figures: None,
-        long_texts: None,
-        maker: None,
-        counted_as_pinned: false,
-        last_prepared: 0,
-        writer: Cell::default(),
-        written_on: None,
-        last_server: None,
-        own_consistency: None,
+        last: LastStatement::default(),
+        answer: AnswerState {
+            status: StatusFlags::AUTOCOMMIT,
+            error_sequence: Some(client.sequence),
+            shape: Shape::new(identity.key.capabilities, client.capabilities),
+        },
+        client: identity,
     };
     stall::renew(&split);
     Ok((Box::new(split), client.sequence))
@@ -274,7 +266,13 @@ fn start(
 /// The same of a session that is there.
 pub(super) fn start_of(split: &Split, baseline: Rc<Baseline>) -> Start {
     let (account, login) = (&split.client.account, &split.client.login);
-    start(account, login, &split.client.profile, &split.listener, baseline)
+    start(
+        account,
+        login,
+        &split.client.profile,
+        &split.context.listener,
+        baseline,
+    )
 }
 
 /// Prepared statements of one session: as many as MySQL allows to all sessions together by default
@@ -303,17 +301,17 @@ async fn admit(split: &mut Split, sequence: u8) -> Result<(), SessionError> {
     split.control.mark(Waiting::Login);
     let admitted = Box::pin(admission::admit(split)).await;
     let connection = admitted.map_err(|error| not_admitted(split, error))?;
-    split.status = connection.opened.status;
+    split.answer.status = connection.opened.status;
     split.pool().give_back(connection);
     // Thousands of idle sessions keep their logins, for what comes after them.
     (split.client.login.auth_response, split.client.login.auth_plugin) = (Vec::new(), None);
 
     let mut ok = OkPacket {
-        status: split.status,
+        status: split.answer.status,
         ..OkPacket::default()
     };
     // Servers tell clients that track their session the schema it begins with.
-    if split.capabilities.contains(Capabilities::SESSION_TRACK)
+    if split.client.capabilities.contains(Capabilities::SESSION_TRACK)
         && let Some(schema) = split.session.carried().schema()
     {
         Change::Schema(schema).encode(&mut ok.session_state);
@@ -335,7 +333,8 @@ const OF_THE_CLIENT: [u16; 5] = [1231, 1862, 3118, 3955, 4151];
 /// What the client is told where the server does not take its account. One that only servers know has another
 /// password now. What is said of the account is said in the server's words.
 fn not_admitted(split: &Split, error: SessionError) -> SessionError {
-    let passed = split.client.account.credential.account != 0 && split.listener.cluster.passes_accounts();
+    let passed =
+        split.client.account.credential.account != 0 && split.context.listener.cluster.passes_accounts();
     match error {
         SessionError::NoServer(refused) if passed && lease::is_denied(&refused) => {
             authenticate::access_denied(
@@ -360,11 +359,11 @@ fn not_admitted(split: &Split, error: SessionError) -> SessionError {
 /// COM_CHANGE_USER: another account, and nothing of the session before.
 pub(crate) async fn change_user(split: &mut Split, head: CommandHead) -> Result<(), SessionError> {
     if !change_user_packet_fits(head.payload_len) {
-        split.error_sequence = Some(1);
+        split.answer.error_sequence = Some(1);
         return Err(SessionError::PacketTooLong(head.payload_len));
     }
-    split.keep_no_longer();
-    split.turn = split.turn.wrapping_add(1);
+    split.binding.unbind();
+    split.last.turn = split.last.turn.wrapping_add(1);
     if split.lease.is_some() {
         lease::abandon(split);
     }
@@ -379,13 +378,13 @@ pub(crate) async fn change_user(split: &mut Split, head: CommandHead) -> Result<
     let mut side = Side::new(&mut split.wires.client, &mut sequence, unread);
     let changed = async {
         let request = side.read().await.map_err(client_read)?;
-        let request = ChangeUser::decode(&request, split.capabilities).map_err(malformed)?;
+        let request = ChangeUser::decode(&request, split.client.capabilities).map_err(malformed)?;
         let charset = match request.charset {
             Some(charset) => u8::try_from(charset).map_err(|_| SessionError::UnknownCollation(charset))?,
             None => split.client.login.charset,
         };
         // Those of today, not of when the session came.
-        let (accounts, listener) = (&split.worker.shared.accounts, &split.listener);
+        let (accounts, listener) = (&split.context.worker.shared.accounts, &split.context.listener);
         let present = is_mariadb.then_some(&split.client.account.user);
         let account = authenticate::reauthenticate(
             &mut side,
@@ -400,10 +399,10 @@ pub(crate) async fn change_user(split: &mut Split, head: CommandHead) -> Result<
     let changed = tokio::select! {
         biased;
         changed = changed => changed,
-        signal = split.control.signalled(false) => Err(signal_as_error(signal, "", &split.listener)),
+        signal = split.control.signalled(false) => Err(signal_as_error(signal, "", &split.context.listener)),
     };
     split.wires.up.fill(&side.into_unread());
-    split.error_sequence = Some(sequence);
+    split.answer.error_sequence = Some(sequence);
     match changed {
         Ok((request, charset, account)) => become_user(split, request, charset, account, sequence).await,
         Err(error) => {
@@ -423,12 +422,12 @@ async fn become_user(
 ) -> Result<(), SessionError> {
     let new_key = key(
         &account.credential,
-        split.capabilities,
+        split.client.capabilities,
         &split.client.profile,
         charset,
     );
-    let new_key = split.shared.share_key(new_key);
-    let old_key = std::mem::replace(&mut split.key, new_key);
+    let new_key = split.context.cluster.share_key(new_key);
+    let old_key = std::mem::replace(&mut split.client.key, new_key);
     let old_account = std::mem::replace(&mut split.client.account, account);
     let old_schema = split.client.login.database.replace(request.database);
     let mut old_session = split.session.clone();
@@ -439,16 +438,27 @@ async fn become_user(
         Ok(()) => {
             let user = Arc::clone(&split.client.account.user.name);
             split.control.name_user(&user);
-            split.worker.shared.registry.rename(split.control.id, user.into());
-            split.rules = rules::OfSession::new(&split.worker);
-            split.own_consistency = None;
+            split
+                .context
+                .worker
+                .shared
+                .registry
+                .rename(split.control.id, user.into());
+            split.rules = rules::OfSession::new(&split.context.worker);
+            split.own_writes.say_consistency(None);
             lookup::set_level(split, None);
-            split.shape.reset(split.key.capabilities, split.capabilities);
+            split
+                .answer
+                .shape
+                .reset(split.client.key.capabilities, split.client.capabilities);
             Ok(())
         }
         Err(error) => {
-            (split.key, split.client.account, split.client.login.database) =
-                (old_key, old_account, old_schema);
+            (
+                split.client.key,
+                split.client.account,
+                split.client.login.database,
+            ) = (old_key, old_account, old_schema);
             old_session.change_user_refused();
             split.session = old_session;
             stay_user(split, error, sequence).await
@@ -463,11 +473,12 @@ async fn stay_user(split: &mut Split, error: SessionError, sequence: u8) -> Resu
         error,
         SessionError::AccessDenied { .. } | SessionError::TooManyFailures
     );
-    let is_last = is_of_password && split.control.login_failed() >= split.listener.config.login_failures_max;
+    let is_last =
+        is_of_password && split.control.login_failed() >= split.context.listener.config.login_failures_max;
     if is_last || error.ends_session() || !lease::dialect(split).is_mariadb() {
         return Err(error);
     }
     split.session.rearmed();
-    split.status = split.session.status_at_rest();
+    split.answer.status = split.session.status_at_rest();
     answer::tell(split, sequence, error).await
 }

@@ -35,21 +35,21 @@ const LONGEST: usize = 4096;
 /// Whether a COM_QUERY is for [`query`]: it has attributes, or comes after one that had.
 #[inline]
 pub(crate) fn concerns(split: &Split, head: CommandHead) -> bool {
-    split.note.is_some()
-        || (split.capabilities.contains(Capabilities::QUERY_ATTRIBUTES)
+    split.last.note.is_some()
+        || (split.client.capabilities.contains(Capabilities::QUERY_ATTRIBUTES)
             && command::payload(split, head).get(1) != Some(&0))
 }
 
 /// COM_QUERY that asks for an explanation, or comes after one that did.
 pub(crate) async fn query(split: &mut Split, head: CommandHead, facts: Facts) -> Result<Next, SessionError> {
     let payload = command::payload(split, head);
-    let text = command::text(payload, split.capabilities).unwrap_or_default();
+    let text = command::text(payload, split.client.capabilities).unwrap_or_default();
     let (shows, asks) = (
         shows_warnings(text, &facts),
-        is_asked(payload, split.capabilities),
+        is_asked(payload, split.client.capabilities),
     );
     let text = String::from_utf8_lossy(text).into_owned();
-    if let Some(note) = split.note.take()
+    if let Some(note) = split.last.note.take()
         && shows
         && split.session.warning_count() == 0
     {
@@ -64,14 +64,14 @@ pub(crate) async fn query(split: &mut Split, head: CommandHead, facts: Facts) ->
 /// The statement is over. What was said of it can be shown from here on.
 pub(crate) fn finish(split: &mut Split) {
     if let Some(rows) = split.statement.explanation.take() {
-        split.note = Some(Box::new(Note(in_words(&rows, split.server_name()))));
+        split.last.note = Some(Box::new(Note(in_words(&rows, split.server_name()))));
     }
 }
 
 /// Whether the execution of a prepared statement is for [`execute()`].
 #[inline]
 pub(crate) fn concerns_execution(split: &Split, head: CommandHead, prepared: &Prepared) -> bool {
-    let capabilities = split.capabilities;
+    let capabilities = split.client.capabilities;
     capabilities.contains(Capabilities::QUERY_ATTRIBUTES)
         && is_asked_with(command::payload(split, head), prepared.params, capabilities)
 }
@@ -105,9 +105,9 @@ async fn show(split: &mut Split, note: Box<Note>) -> Result<(), SessionError> {
     let row = vec!["Note".to_owned(), CODE.to_owned(), note.0.to_string()];
     let sequence = answer::discard(split).await?.wrapping_add(1);
     let columns = ["Level", "Code", "Message"];
-    let (capabilities, status) = (split.capabilities, split.lasting_status());
+    let (capabilities, status) = (split.client.capabilities, split.lasting_status());
     let packets = result_set(&columns, &[row], capabilities, status, sequence);
-    split.note = Some(note);
+    split.last.note = Some(note);
     answer::say(split, &packets).await
 }
 

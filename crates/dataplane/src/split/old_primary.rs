@@ -20,7 +20,7 @@ pub(crate) fn note_error(split: &mut Split, code: u16) {
     if !ROLE_ERRORS.contains(&code) {
         return;
     }
-    split.listener.cluster.look_again();
+    split.context.listener.cluster.look_again();
     let is_open = split.session.in_transaction();
     if let Some(leased) = &mut split.lease {
         leased.has_refused_write |= is_open && observe::TAKES_NO_WRITES.contains(&code);
@@ -52,7 +52,8 @@ pub(crate) fn begins_anew(facts: &Facts) -> bool {
 /// session that would lose more by this is at its end.
 pub(crate) async fn leave(split: &mut Split, facts: &Facts) -> Result<(), Refused> {
     let ends_here = |reason| lease::ends_with_transaction(reason);
-    let is_free = !split.keeps_connection && split.session.pins().iter().all(|pin| ends_here(pin.reason));
+    let is_free =
+        !split.binding.is_for_good() && split.session.pins().iter().all(|pin| ends_here(pin.reason));
     if !is_free {
         return Err(lease::bound_elsewhere(split));
     }

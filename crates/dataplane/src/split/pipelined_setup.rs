@@ -119,7 +119,7 @@ pub(crate) async fn send(
     commands: &[Vec<u8>],
     packet: &[u8],
 ) -> Result<(Vec<Reply>, Vec<u8>), Broken> {
-    let capabilities = split.key.capabilities;
+    let capabilities = split.client.key.capabilities;
     split.control.mark(Waiting::Server);
     let asking = ask::ask_ahead(&mut split.wires.server, capabilities, commands, packet);
     let asked = tokio::select! {

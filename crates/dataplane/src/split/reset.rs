@@ -11,23 +11,23 @@ use crate::split::{answer, last, lease, lookup};
 
 /// On the connection that the session holds, or on none, which is as good.
 pub(crate) async fn connection(split: &mut Split, head: CommandHead) -> Result<Next, SessionError> {
-    split.keep_no_longer();
+    split.binding.unbind();
     // What it has counted outlives it.
     Box::pin(last::learn_count(split)).await;
     // No connection knows of a statement before.
-    split.turn = split.turn.wrapping_add(1);
+    split.last.turn = split.last.turn.wrapping_add(1);
     if split.lease.is_none() {
-        split.own_consistency = None;
+        split.own_writes.say_consistency(None);
         lookup::set_level(split, None);
         split.session.reset();
         split.session.rearmed();
-        split.status = split.session.status_at_rest();
+        split.answer.status = split.session.status_at_rest();
         return answer::ok(split).await.map(|()| Next::Done);
     }
     begin(split, head, None);
     let ended = exchange(split, head.command, None).await;
     if matches!(&ended.result, Ok(Exchanged::Done(outcome)) if outcome.error.is_none()) {
-        split.own_consistency = None;
+        split.own_writes.say_consistency(None);
         lookup::set_level(split, None);
         split.session.reset();
         split.session.rearmed();
@@ -36,7 +36,7 @@ pub(crate) async fn connection(split: &mut Split, head: CommandHead) -> Result<N
         if let Ok(Exchanged::Done(outcome)) = &ended.result
             && outcome.has_status
         {
-            split.status = outcome.status;
+            split.answer.status = outcome.status;
         }
         lease::abandon(split);
         count

@@ -34,18 +34,18 @@ pub(crate) async fn run(split: &mut Split) -> Result<Infallible, SessionError> {
 
 /// Serves one command. An error ends the session. What is kept while it waits every session has room for.
 fn serve(split: &mut Split, head: CommandHead) -> impl Future<Output = Result<(), SessionError>> {
-    split.commands += 1;
+    split.wires.traffic.commands += 1;
     split.statement = split.statement.next(head);
     finished::begin(
-        &split.worker.observers,
+        &split.context.worker.observers,
         &split.control.record,
         &split.wires.traffic,
     );
     split.control.of_split.asks_primary.set(false);
-    split.worker.metrics.commands[usize::from(head.command.0)].inc();
+    split.context.worker.metrics.commands[usize::from(head.command.0)].inc();
     let command = head.command;
     async move {
-        let begins = match split.told.is_some() {
+        let begins = match split.last.told.is_some() {
             true => Step::wait(told::bring_back(split, head)),
             false => first(split),
         };
@@ -117,7 +117,7 @@ async fn rare_command(split: &mut Split, head: CommandHead) -> Result<Next, Sess
 /// COM_QUERY.
 fn query(split: &mut Split, head: CommandHead) -> Step<'_> {
     let payload = command::payload_of(&split.wires.up, head);
-    if let Some(text) = command::text(payload, split.capabilities) {
+    if let Some(text) = command::text(payload, split.client.capabilities) {
         split.control.shown.text(text, split.session.syntax());
     }
     if split.lookups.is_some() {
@@ -223,7 +223,7 @@ fn execution(split: &mut Split, head: CommandHead) -> Step<'_> {
         Ok(requested) => requested,
         Err(refused) => return Next::from(refused).into(),
     };
-    split.note = None;
+    split.last.note = None;
     split
         .control
         .record

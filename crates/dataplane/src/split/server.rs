@@ -38,7 +38,7 @@ pub(crate) async fn server(
     }
     if *target == Target::Anywhere
         && let Some((server, is_primary)) =
-            anywhere::at_hand(split, &split.listener.cluster.topology(), tried)
+            anywhere::at_hand(split, &split.context.listener.cluster.topology(), tried)
     {
         return Ok(Chosen::Server(server, is_primary));
     }
@@ -54,7 +54,7 @@ pub(crate) async fn server(
 /// Whether a group has a server that could take the statement if only it were as fresh as a read needs it:
 /// then the primary has to do.
 fn is_there(split: &Split, group: &str, tried: &[ServerId]) -> Result<(), Refused> {
-    let topology = split.listener.cluster.topology();
+    let topology = split.context.listener.cluster.topology();
     match choose::replica(split, &topology, tried, Some(group), |_| true, true) {
         Some(_) => Ok(()),
         None => Err(Refused(SessionError::NoServerInGroup(group.into()))),
@@ -73,7 +73,7 @@ async fn fresh_replica(
         Target::Group { is_read: false, .. } => Freshness::Any,
         _ => fresh::needed(split).await?,
     };
-    let topology = split.listener.cluster.topology();
+    let topology = split.context.listener.cluster.topology();
     let covers = |server: &Server| freshness.covered_by(server);
     if let Some(server) = choose::replica(split, &topology, tried, group, covers, false) {
         return Ok(Some(Chosen::Server(
@@ -109,7 +109,7 @@ async fn wait(split: &mut Split, mut connection: Connection<Held>, position: &Gt
     let server = connection.server.id();
     let waited = fresh::wait(split, &mut connection, position).await;
     if let Ok(is_there) = waited {
-        split.shared.vain_waits.note(server, position, !is_there);
+        split.context.cluster.vain_waits.note(server, position, !is_there);
     }
     match waited {
         Ok(true) => {
@@ -146,7 +146,7 @@ async fn connection_to_wait_on(
         let Some(server) = choose::replica_to_wait_for(split, topology, &tried, group) else {
             return in_vain;
         };
-        if split.shared.vain_waits.has(&server) {
+        if split.context.cluster.vain_waits.has(&server) {
             in_vain = Some(Ready::InVain);
             tried.push(server.id());
             continue;
@@ -163,7 +163,7 @@ async fn connection_to_wait_on(
 }
 
 fn named(split: &Split, name: &str) -> Result<Chosen, Refused> {
-    let topology = split.listener.cluster.topology();
+    let topology = split.context.listener.cluster.topology();
     let found = topology
         .members
         .iter()
@@ -180,7 +180,7 @@ fn named(split: &Split, name: &str) -> Result<Chosen, Refused> {
 /// The primary, for which is waited where there is none: `failover_wait`. One that was tried may have come
 /// back: while it has not it is suspected, and takes no statements.
 async fn primary(split: &Split) -> Result<Arc<Server>, Refused> {
-    let cluster = &split.listener.cluster;
+    let cluster = &split.context.listener.cluster;
     let mut topology = cluster.topology();
     let mut deadline = None;
     loop {
@@ -205,15 +205,15 @@ async fn primary(split: &Split) -> Result<Arc<Server>, Refused> {
 /// Waits until another server than this one is the primary, or this one takes writes after all. `words`:
 /// those with which it refused one.
 pub(crate) async fn other_primary(split: &Split, refusing: &Server, words: &str) -> Result<(), Refused> {
-    let before = split.listener.cluster.topology();
-    let deadline = Instant::now() + split.listener.cluster.config().failover_wait;
+    let before = split.context.listener.cluster.topology();
+    let deadline = Instant::now() + split.context.listener.cluster.config().failover_wait;
     let mut topology = before.clone();
     loop {
         let another = topology
             .writers()
             .find(|writer| writer.server.id() != refusing.id());
         if let Some(another) = another {
-            split.writer.set(Some(another.server.id()));
+            split.own_writes.go_to(another.server.id());
         }
         let has_come_back = topology.generation != before.generation && topology.primary().is_some();
         if another.is_some() || has_come_back {
@@ -230,8 +230,8 @@ pub(crate) async fn other_primary(split: &Split, refusing: &Server, words: &str)
 /// to be told.
 fn no_other(split: &Split, refusing: &Server, words: &str) -> SessionError {
     const SAID_AGAIN_AFTER: Duration = Duration::from_secs(60);
-    let cluster = &split.listener.cluster;
-    let (now, said) = (Instant::now(), &split.shared.refusal_said);
+    let cluster = &split.context.listener.cluster;
+    let (now, said) = (Instant::now(), &split.context.cluster.refusal_said);
     if said
         .get()
         .is_none_or(|at| now.duration_since(at) >= SAID_AGAIN_AFTER)
@@ -287,6 +287,7 @@ pub(crate) async fn next_topology(
     split.control.mark_if_new(Waiting::Primary);
     let until = deadline.min(Instant::now() + LOOK_AGAIN);
     let change = split
+        .context
         .listener
         .cluster
         .wait_for_topology_change(topology.generation);
@@ -295,7 +296,7 @@ pub(crate) async fn next_topology(
         signal = split.control.signalled(false) => Err(Some(split.signalled(signal))),
         changed = timeout_at(until, change) => match changed {
             Ok(changed) => Ok(changed),
-            Err(_) if Instant::now() < deadline => Ok(split.listener.cluster.topology()),
+            Err(_) if Instant::now() < deadline => Ok(split.context.listener.cluster.topology()),
             Err(_) => Err(None),
         },
     }

@@ -31,7 +31,7 @@ pub(crate) fn renew(split: &Split) {
 /// The same where the session has a new server to go by.
 pub(crate) fn set(split: &Split) {
     let carried = Rc::clone(split.session.carried());
-    if split.listener.config.stall_timeout.is_none() {
+    if split.context.listener.config.stall_timeout.is_none() {
         let mut limits = split.control.limits();
         let baseline = split.session.baseline();
         let of = |name: &[u8]| limit(carried.variable(name), baseline.variable(name));

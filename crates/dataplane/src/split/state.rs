@@ -8,7 +8,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use mysql_wire::{Capabilities, ErrPacket, PacketHeader, StatusFlags, write_packet};
+use mysql_wire::{ErrPacket, PacketHeader, StatusFlags, write_packet};
 use routing::PeakEwma;
 use session::{Baseline, ClientTrackers, PackedState, Pin, PinReason, PortableState};
 use telemetry::ServerSeries;
@@ -21,6 +21,7 @@ use crate::gateway::{ListenerState, NumberedCluster};
 use crate::lookups::LookupSeries;
 use crate::relay::{Broken, Wires};
 use crate::session::{as_error, signal_as_error};
+use crate::split::binding::Binding;
 use crate::split::identity::Identity;
 use crate::split::last::Left;
 use crate::split::lease;
@@ -28,6 +29,7 @@ use crate::split::lookup;
 use crate::split::makers::{self, Makers};
 use crate::split::note::Note;
 use crate::split::observe::Shape;
+use crate::split::own_writes::OwnWrites;
 use crate::split::pipeline::Pipelines;
 use crate::split::prepared::prepare::LongTexts;
 use crate::split::prepared::{NextId, OnServer, close_command};
@@ -186,62 +188,69 @@ pub(crate) struct Leased {
 #[derive(Default)]
 pub(crate) struct WithFigures(pub(crate) Vec<(u32, Rc<[u8]>)>);
 
-/// A logged-in session in mode `split`.
+/// A logged-in session in mode `split`: what outlives a command.
 pub(crate) struct Split {
     pub(crate) control: Rc<Control>,
-    pub(crate) worker: Rc<Worker>,
-    pub(crate) listener: Arc<ListenerState>,
-    pub(crate) shared: Rc<ClusterOfWorker>,
-    pub(crate) series: Arc<SplitSeries>,
+    pub(crate) context: Context,
     pub(crate) client: Box<Identity>,
-    pub(crate) key: Rc<Key>,
     /// The server's side is detached while nothing is leased.
     pub(crate) wires: Wires,
     pub(crate) lease: Option<Leased>,
+    pub(crate) binding: Binding,
     pub(crate) session: session::Session,
-    /// The command under way.
-    pub(crate) statement: Statement,
+    pub(crate) own_writes: OwnWrites,
+    pub(crate) prepared: ClientStatements,
     pub(crate) rules: rules::OfSession,
     pub(crate) lookups: Option<Box<lookup::OfSession>>,
-    /// Why its last statement went where it went, where its client has asked for that.
-    pub(crate) note: Option<Box<Note>>,
-    /// The error that its client was told last, where that may be raised again.
-    pub(crate) told: Option<Box<Told>>,
-    pub(crate) shape: Shape,
-    /// The client's.
-    pub(crate) capabilities: Capabilities,
-    /// As a server last reported it.
-    pub(crate) status: StatusFlags,
-    pub(crate) commands: u64,
-    /// The sequence number an error has now, or `None` where the protocol has no place for one.
-    pub(crate) error_sequence: Option<u8>,
-    /// The connection is the session's own from here on: what it does there (replication) is not understood.
-    pub(crate) keeps_connection: bool,
-    /// Why, where the session itself does not know.
-    pub(crate) kept_for: Option<Box<Pin>>,
-    /// How many statements the session has had executed.
-    pub(crate) turn: u32,
-    /// The last statement in whose answer there was an id that nothing in it could have given, and that id,
-    /// while it is not known that the server has made it.
-    pub(crate) maker: Option<(makers::Key, NonZeroU64)>,
+    /// The command under way.
+    pub(crate) statement: Statement,
+    pub(crate) last: LastStatement,
+    pub(crate) answer: AnswerState,
+}
+
+/// Where the session came in, and what it shares with others there.
+pub(crate) struct Context {
+    pub(crate) worker: Rc<Worker>,
+    pub(crate) listener: Arc<ListenerState>,
+    pub(crate) cluster: Rc<ClusterOfWorker>,
+    pub(crate) series: Arc<SplitSeries>,
+}
+
+/// What is known of the client's prepared statements beside `session::Statements`.
+#[derive(Default)]
+pub(crate) struct ClientStatements {
     /// Statements that were prepared since the last one was executed, with its figures in the place of what
     /// asks for them, and are right until the next one is.
     pub(crate) with_figures: Option<Box<WithFigures>>,
     /// Where there are long ones among the texts it has prepared.
     pub(crate) long_texts: Option<Box<LongTexts>>,
-    /// It is counted among those that hold a connection.
-    pub(crate) counted_as_pinned: bool,
     /// The client's id of the statement it prepared last.
     pub(crate) last_prepared: u32,
-    /// Of several servers that take writes, the one that takes this session's.
-    pub(crate) writer: Cell<Option<ServerId>>,
-    /// The server that has all that this session has written: where it wrote last, or one that has caught up
-    /// with that since.
-    pub(crate) written_on: Option<ServerId>,
-    /// Of the last server, for the log.
-    pub(crate) last_server: Option<Arc<Server>>,
-    /// How fresh reads are, where the session has said so itself.
-    pub(crate) own_consistency: Option<config::ReadConsistency>,
+}
+
+/// What the session's last statement has left with the gateway.
+#[derive(Default)]
+pub(crate) struct LastStatement {
+    /// The server that had it, for the log.
+    pub(crate) server: Option<Arc<Server>>,
+    /// How many statements the session has had executed.
+    pub(crate) turn: u32,
+    /// The last statement in whose answer there was an id that nothing in it could have given, and that id,
+    /// while it is not known that the server has made it.
+    pub(crate) maker: Option<(makers::Key, NonZeroU64)>,
+    /// Why it went where it went, where its client has asked for that.
+    pub(crate) note: Option<Box<Note>>,
+    /// The error that its client was told last, where that may be raised again.
+    pub(crate) told: Option<Box<Told>>,
+}
+
+/// What an answer to the client has to fit.
+pub(crate) struct AnswerState {
+    /// As a server last reported it.
+    pub(crate) status: StatusFlags,
+    /// The sequence number an error has now, or `None` where the protocol has no place for one.
+    pub(crate) error_sequence: Option<u8>,
+    pub(crate) shape: Shape,
 }
 
 /// A command that was not executed. The client is told, and the session goes on.
@@ -249,7 +258,7 @@ pub(crate) struct Refused(pub(crate) SessionError);
 
 impl Drop for Split {
     fn drop(&mut self) {
-        if self.counted_as_pinned {
+        if self.binding.uncount() {
             self.series().pinned.dec();
         }
     }
@@ -258,34 +267,21 @@ impl Drop for Split {
 impl Split {
     /// The session keeps its connection from here on. The first reason counts.
     pub(crate) fn keep_connection(&mut self, reason: PinReason, digest: u64) {
-        let since_ms = self.worker.now_ms();
-        self.keeps_connection = true;
-        self.kept_for.get_or_insert_with(|| {
-            Box::new(Pin {
-                reason,
-                digest,
-                since_ms,
-            })
+        self.binding.bind_for(Pin {
+            reason,
+            digest,
+            since_ms: self.context.worker.now_ms(),
         });
-    }
-
-    /// A reset session keeps nothing.
-    pub(crate) fn keep_no_longer(&mut self) {
-        (self.keeps_connection, self.kept_for) = (false, None);
     }
 
     /// Why the session holds its connection, for those who look at it.
     pub(crate) fn shown_pins(&self) -> Cow<'_, [Pin]> {
-        let pins = self.session.pins();
-        match &self.kept_for {
-            None => Cow::Borrowed(pins),
-            Some(kept) => Cow::Owned([pins, &[**kept]].concat()),
-        }
+        self.binding.reasons(self.session.pins())
     }
 
     /// Between commands, and nothing is lost when the session ends here.
     pub(crate) fn is_free(&self) -> bool {
-        !self.status.contains(StatusFlags::IN_TRANS)
+        !self.answer.status.contains(StatusFlags::IN_TRANS)
     }
 
     /// The status as an answer of our own has it: what lasts, without what belongs to the last statement.
@@ -297,11 +293,11 @@ impl Split {
                 | StatusFlags::IN_TRANS_READONLY.0
                 | StatusFlags::ANSI_QUOTES.0,
         );
-        StatusFlags(self.status.0 & LASTING.0)
+        StatusFlags(self.answer.status.0 & LASTING.0)
     }
 
     pub(crate) fn series(&self) -> &SplitSeries {
-        &self.series
+        &self.context.series
     }
 
     /// A read goes to the primary that might have gone to a replica.
@@ -311,15 +307,15 @@ impl Split {
     }
 
     pub(crate) fn lookup_series(&self) -> &LookupSeries {
-        &self.worker.shared.lookup_series[self.worker.index]
+        &self.context.worker.shared.lookup_series[self.context.worker.index]
     }
 
     pub(crate) fn pool(&self) -> &Rc<Pool<Held>> {
-        &self.shared.pool
+        &self.context.cluster.pool
     }
 
     pub(crate) fn server_name(&self) -> &str {
-        match (&self.lease, &self.last_server) {
+        match (&self.lease, &self.last.server) {
             (Some(leased), _) => leased.connection.server.name(),
             (None, Some(server)) => server.name(),
             (None, None) => "",
@@ -328,7 +324,12 @@ impl Split {
 
     /// An exchange that did not come to its end, as an error.
     pub(crate) fn broken(&self, broken: Broken) -> SessionError {
-        let mut error = as_error(broken, self.server_name(), &self.listener, During::Command);
+        let mut error = as_error(
+            broken,
+            self.server_name(),
+            &self.context.listener,
+            During::Command,
+        );
         if let SessionError::StatementTimeout { mariadb } = &mut error {
             *mariadb = self.session.syntax().dialect.is_mariadb();
         }
@@ -336,7 +337,7 @@ impl Split {
     }
 
     pub(crate) fn signalled(&self, signal: Signal) -> SessionError {
-        signal_as_error(signal, self.server_name(), &self.listener)
+        signal_as_error(signal, self.server_name(), &self.context.listener)
     }
 
     /// Says a command in the place of the client's, which was taken off already.
@@ -353,8 +354,8 @@ impl Split {
         if topology.writers.len() < 2 {
             return topology.primary();
         }
-        let writer = topology.writer_of(self.writer.get(), self.control.id)?;
-        self.writer.set(Some(writer.server.id()));
+        let writer = topology.writer_of(self.own_writes.writer(), self.control.id)?;
+        self.own_writes.go_to(writer.server.id());
         Some(writer)
     }
 
@@ -365,8 +366,7 @@ impl Split {
 
     /// Whether this one of those that take the session's writes has all of them.
     pub(crate) fn has_own_writes(&self, server: &Server) -> bool {
-        self.written_on.is_none_or(|on| on == server.id())
-            || self.read_consistency() == config::ReadConsistency::Eventual
+        self.own_writes.are_on(server.id()) || self.read_consistency() == config::ReadConsistency::Eventual
     }
 
     /// The last statement has ended: what it has written is on this server. What a rule or a hint has written
@@ -380,16 +380,16 @@ impl Split {
             config::Topology::Galera | config::Topology::GroupReplication
         );
         if leased.is_primary || applies_all {
-            self.written_on = Some(leased.connection.server.id());
+            self.own_writes.note_on(leased.connection.server.id());
         }
     }
 
     /// How fresh a read must be: a rule's word, the session's own, the account's, the listener's.
     pub(crate) fn read_consistency(&self) -> config::ReadConsistency {
         let rule = self.rules.read_consistency();
-        let said = rule.or(self.own_consistency);
+        let said = rule.or(self.own_writes.said_consistency());
         said.or(self.client.account.user.config.read_consistency)
-            .unwrap_or(self.listener.config.read_consistency)
+            .unwrap_or(self.context.listener.config.read_consistency)
     }
 }
 
@@ -426,7 +426,7 @@ impl Split {
     pub(crate) fn note_refusal(&mut self, refusal: Option<Box<ErrPacket>>) {
         self.statement.took_no_writes = refusal.is_some();
         if let Some(refusal) = refusal {
-            *self.shared.refusal.borrow_mut() = String::from_utf8_lossy(&refusal.message).into();
+            *self.context.cluster.refusal.borrow_mut() = String::from_utf8_lossy(&refusal.message).into();
         }
     }
 }

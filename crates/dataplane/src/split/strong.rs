@@ -101,7 +101,7 @@ impl Drop for Asking {
 /// What a read that begins now must see, of a primary that answers as the primary. Without one it waits,
 /// within `failover_wait`.
 pub(crate) async fn needed(split: &Split) -> Result<Freshness, Refused> {
-    let cluster = &split.listener.cluster;
+    let cluster = &split.context.listener.cluster;
     let wait = cluster.config().failover_wait;
     let deadline = Instant::now() + wait;
     loop {
@@ -129,7 +129,7 @@ pub(crate) async fn needed(split: &Split) -> Result<Freshness, Refused> {
 
 /// The answer to a question that is asked after this call.
 async fn answer(split: &Split, topology: &Topology) -> Result<Answer, Refused> {
-    let index = &split.shared.read_index;
+    let index = &split.context.cluster.read_index;
     let asking = loop {
         match index.enter() {
             Ok(asking) => break asking,

@@ -70,14 +70,14 @@ impl Told {
 
 /// A command was answered, and what its client was `told` may be asked for from here on.
 pub(crate) fn renew(split: &mut Split, ended: &Ended, told: Option<Box<Told>>) {
-    if split.told.is_none() {
-        split.told = told;
+    if split.last.told.is_none() {
+        split.last.told = told;
         return;
     }
     let has_failed = matches!(&ended.result, Ok(Exchanged::Done(outcome)) if outcome.error.is_some());
     let has_diagnostics = |pin: &Pin| pin.reason == PinReason::Diagnostics;
     let is_kept = !has_failed && split.session.pins().iter().any(has_diagnostics);
-    Told::renew(&mut split.told, told, is_kept);
+    Told::renew(&mut split.last.told, told, is_kept);
 }
 
 /// Whether a text can say it that means the same under any `sql_mode` and in any charset.
@@ -108,10 +108,14 @@ fn signal(error: &ErrPacket) -> Option<String> {
 pub(crate) fn is_all(split: &Split) -> bool {
     let mut pins = split.session.pins().iter();
     let is_mariadb = lease::dialect(split).is_mariadb();
-    let is_told = split.told.as_ref().is_some_and(|told| told.put_away.is_none());
+    let is_told = split
+        .last
+        .told
+        .as_ref()
+        .is_some_and(|told| told.put_away.is_none());
     is_mariadb
         && (is_told || split.session.has_old_diagnostics())
-        && !split.keeps_connection
+        && !split.binding.is_for_good()
         && split.lease.is_some()
         && pins.all(|pin| pin.reason == PinReason::Diagnostics)
 }
@@ -126,7 +130,7 @@ pub(crate) async fn put_away(split: &mut Split) {
     if !is_all(split) || !is_wanted {
         return;
     }
-    if split.told.is_none() {
+    if split.last.told.is_none() {
         if !split.session.knows_last_insert_id() {
             last::learn_insert_id(split).await;
         }
@@ -137,7 +141,7 @@ pub(crate) async fn put_away(split: &mut Split) {
     }
     // `max_error_count` may leave of many but one.
     let questions = ["SHOW WARNINGS LIMIT 2", "SHOW COUNT(*) WARNINGS"];
-    let questions = questions.map(|text| ask::query(split.key.capabilities, text));
+    let questions = questions.map(|text| ask::query(split.client.key.capabilities, text));
     let Ok(replies) = lease::ask_on_lease(split, &questions).await else {
         return lease::abandon(split);
     };
@@ -145,7 +149,7 @@ pub(crate) async fn put_away(split: &mut Split) {
         // It is of what was shown.
         leased.left.has_count = false;
     }
-    let Some(told) = &split.told else { return };
+    let Some(told) = &split.last.told else { return };
     let code = told.error.code.to_string();
     let expected = [&b"Error"[..], code.as_bytes(), &told.error.message].map(Some);
     let is_alone = match &replies[..] {
@@ -154,14 +158,14 @@ pub(crate) async fn put_away(split: &mut Split) {
     };
     if !is_alone {
         // It has more to show than can be shown again.
-        split.told = None;
+        split.last.told = None;
         return;
     }
     if !split.session.knows_last_insert_id() {
         last::learn_insert_id(split).await;
     }
     let digest = split.session.pins().first().map_or(0, |pin| pin.digest);
-    if let Some(told) = &mut split.told {
+    if let Some(told) = &mut split.last.told {
         told.put_away = Some(digest);
     }
     if split.lease.is_some() {
@@ -172,7 +176,7 @@ pub(crate) async fn put_away(split: &mut Split) {
 /// A command has come of a session whose error was put away. Raises it again where the command may ask for
 /// it, or leaves it where it is.
 pub(crate) async fn bring_back(split: &mut Split, head: CommandHead) -> Result<Next, SessionError> {
-    let Some(digest) = split.told.as_ref().and_then(|told| told.put_away) else {
+    let Some(digest) = split.last.told.as_ref().and_then(|told| told.put_away) else {
         return Ok(Next::Begin);
     };
     let is_mariadb = lease::dialect(split).is_mariadb();
@@ -197,7 +201,7 @@ pub(crate) async fn bring_back(split: &mut Split, head: CommandHead) -> Result<N
         Command::RESET_CONNECTION | Command::CHANGE_USER | Command::STMT_FETCH | Command::QUIT => false,
         _ => true,
     };
-    let Some(mut told) = split.told.take().filter(|_| is_kept) else {
+    let Some(mut told) = split.last.told.take().filter(|_| is_kept) else {
         return Ok(Next::Begin);
     };
     let target = where_to_raise(split);
@@ -206,16 +210,18 @@ pub(crate) async fn bring_back(split: &mut Split, head: CommandHead) -> Result<N
             // Nobody has asked yet: rather lost than in the way of a command that may do without the primary.
             return Ok(Next::Begin);
         }
-        split.told = Some(told);
+        split.last.told = Some(told);
         return Ok(refused.into());
     }
     let brought = raise_behind_figures(split, head, facts.as_ref(), about, &told.error).await;
     if let Err(refused) = brought {
         return last::give_up(split, refused).await;
     }
-    split.session.has_diagnostics_again(digest, split.worker.now_ms());
+    split
+        .session
+        .has_diagnostics_again(digest, split.context.worker.now_ms());
     told.put_away = None;
-    split.told = Some(told);
+    split.last.told = Some(told);
     Ok(Next::Begin)
 }
 
@@ -275,7 +281,7 @@ async fn raise_behind_figures(
 /// Has the leased connection say this error, in the place of what it has said last. What it says instead, if
 /// it does.
 pub(crate) async fn raise(split: &mut Split, error: &ErrPacket) -> Result<Result<(), ErrPacket>, Refused> {
-    let capabilities = split.key.capabilities;
+    let capabilities = split.client.key.capabilities;
     let Some(signal) = signal(error) else {
         return Ok(Err(error.clone()));
     };

@@ -70,7 +70,7 @@ fn stays(split: &Split, facts: &Facts) -> bool {
     // `GET DIAGNOSTICS` of what is there to be asked for.
     let asks = facts.effects.contains(Effects::READS_DIAGNOSTICS) && has_pin(split, PinReason::Diagnostics);
     let asks = asks && facts.class == Class::Session;
-    (is_read || asks) && is_as_fresh && !split.keeps_connection && !rules::wants_primary(split)
+    (is_read || asks) && is_as_fresh && !split.binding.is_for_good() && !rules::wants_primary(split)
 }
 
 pub(crate) fn has_pin(split: &Split, reason: PinReason) -> bool {
@@ -81,7 +81,7 @@ pub(crate) fn has_pin(split: &Split, reason: PinReason) -> bool {
 pub(crate) fn end(split: &Split, head: CommandHead, facts: &Facts) -> Option<Target> {
     let is_end = facts.class == Class::Transaction
         && is_on_replica(split)
-        && !split.keeps_connection
+        && !split.binding.is_for_good()
         && !rules::wants_primary(split)
         && is_one_of(&ENDS, text(split, head), facts);
     is_end.then_some(Target::Held)
@@ -107,7 +107,7 @@ pub(crate) fn target_of_execution(split: &Split, head: CommandHead, facts: &Fact
 
 /// The text of a COM_QUERY.
 fn text(split: &Split, head: CommandHead) -> &[u8] {
-    command::text(command::payload(split, head), split.capabilities).unwrap_or_default()
+    command::text(command::payload(split, head), split.client.capabilities).unwrap_or_default()
 }
 
 /// Whether it is one of these words and nothing else.
@@ -138,13 +138,13 @@ pub(crate) fn may_begin(split: &Split, text: &[u8], facts: &Facts) -> bool {
     let config = &split.client.account.user.config;
     let wanted = config
         .transaction_reads
-        .unwrap_or(split.listener.config.transaction_reads);
+        .unwrap_or(split.context.listener.config.transaction_reads);
     wanted == TransactionReads::Replica
         && facts.class == Class::Begin
         && is_one_of(&BEGINNINGS, text, facts)
         && config.pooling == Pooling::Transaction
         && split.lease.is_none()
-        && !split.keeps_connection
+        && !split.binding.is_for_good()
         && !split.session.in_transaction()
         && split.session.autocommit()
         && !split.session.shows_transactions()
@@ -224,13 +224,13 @@ pub(crate) fn is_ended_by(split: &Split, facts: &Facts) -> bool {
         && pins.all(|pin| of_transaction(pin.reason))
         && split.lease.as_ref().is_some_and(|leased| !leased.is_primary)
         && split.session.transaction_is_read_only()
-        && !split.keeps_connection
+        && !split.binding.is_for_good()
 }
 
 /// Ends the transaction on the connection that is held, whatever `completion_type` says. `None` and `None`
 /// where it goes on.
 pub(crate) async fn commit(split: &mut Split) -> Result<(Option<OkPacket>, Option<ErrPacket>), Refused> {
-    let capabilities = split.key.capabilities;
+    let capabilities = split.client.key.capabilities;
     let commit = ask::query(capabilities, "COMMIT AND NO CHAIN NO RELEASE");
     let replies = lease::ask_on_lease(split, &[commit]).await?;
     let reply = replies.first();
@@ -261,7 +261,7 @@ pub(crate) async fn before_it_goes(split: &mut Split, facts: &Facts) -> Result<(
     let ok = ok.ok_or_else(|| no_commit(split))?;
     split.session.observe_ok(&ok);
     split.session.cleared(PinReason::Transaction);
-    split.status = ok.status;
+    split.answer.status = ok.status;
     if let Some(leased) = &mut split.lease {
         leased.left = Left::default();
     }
@@ -310,7 +310,7 @@ pub(crate) async fn execution_elsewhere(
 async fn syntax_error(split: &mut Split, head: CommandHead) -> Result<Option<ErrPacket>, Refused> {
     const ER_PARSE_ERROR: u16 = 1064;
     let payload = command::payload_of(&split.wires.up, head);
-    let text = command::text(payload, split.capabilities).unwrap_or_default();
+    let text = command::text(payload, split.client.capabilities).unwrap_or_default();
     let preparation = [&[Command::STMT_PREPARE.0], text].concat();
     let replies = lease::ask_on_lease(split, &[preparation]).await?;
     let Some(reply) = replies.first() else {
@@ -320,7 +320,7 @@ async fn syntax_error(split: &mut Split, head: CommandHead) -> Result<Option<Err
         let ids = reprepare::prepared_ids(reply);
         leased.connection.state.note_unused(ids.map(|(id, _)| id));
     }
-    let error = reply.error(split.key.capabilities);
+    let error = reply.error(split.client.key.capabilities);
     Ok(error.filter(|packet| packet.code == ER_PARSE_ERROR))
 }
 
@@ -344,7 +344,7 @@ pub(crate) async fn go_to_primary(split: &mut Split) -> Result<(), Refused> {
     if has_pin(split, PinReason::Unsettled) && !is_open(split).await? {
         // The server has rolled it back.
         lease::abandon(split);
-        split.status.remove(StatusFlags::IN_TRANS);
+        split.answer.status.remove(StatusFlags::IN_TRANS);
         return lease_primary(split).await;
     }
     // What came unasked from the replica is no answer of the primary's.
@@ -385,7 +385,7 @@ pub(crate) async fn go_now(split: &mut Split) -> Result<(), Refused> {
 
 /// The replica has become the primary: the transaction is where it belongs.
 fn stands_on_primary(split: &mut Split) -> bool {
-    let topology = split.listener.cluster.topology();
+    let topology = split.context.listener.cluster.topology();
     let is_primary = match &split.lease {
         Some(leased) => split.is_writer(&topology, &leased.connection.server),
         None => false,
@@ -424,7 +424,7 @@ async fn lease_primary(split: &mut Split) -> Result<(), Refused> {
 /// Leases a connection to the primary and begins the transaction there.
 async fn begin_on_primary(split: &mut Split) -> Result<OkPacket, Refused> {
     lease_primary(split).await?;
-    let capabilities = split.key.capabilities;
+    let capabilities = split.client.key.capabilities;
     let begin = ask::query(capabilities, "START TRANSACTION");
     let replies = lease::ask_on_lease(split, &[begin]).await?;
     // The session's last statement was not on this connection, nor is it the last on it.

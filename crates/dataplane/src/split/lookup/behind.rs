@@ -71,7 +71,7 @@ pub(crate) async fn bring_about(split: &mut Split, facts: &Facts) -> Result<bool
         0 => "SELECT 1 FROM DUAL WHERE FALSE",
         _ => "SELECT 1",
     };
-    let capabilities = split.key.capabilities;
+    let capabilities = split.client.key.capabilities;
     let replies = lease::ask_on_lease(split, &[ask::query(capabilities, text)]).await?;
     let reply = replies.first();
     if let Some(packet) = reply.and_then(|reply| reply.error(capabilities)) {

@@ -140,7 +140,7 @@ pub(crate) fn next_command(split: &mut Split) {
 /// Reads what the client sends.
 #[inline]
 pub(crate) fn poll_read(cx: &mut Context<'_>, split: &mut Split) -> Poll<io::Result<usize>> {
-    let (wires, now) = (&mut split.wires, split.worker.clock.now());
+    let (wires, now) = (&mut split.wires, split.context.worker.clock.now());
     match &mut split.lookups {
         Some(of) => gating::poll_read(cx, &mut of.gating, &*of.lookups, wires, now),
         None => wires.up.poll_read(cx, &mut wires.client),
@@ -150,7 +150,7 @@ pub(crate) fn poll_read(cx: &mut Context<'_>, split: &mut Split) -> Poll<io::Res
 /// The session says how fresh its lookups are from here on; `None`: as the configuration has it. False where
 /// it has none.
 pub(crate) fn set_level(split: &mut Split, wanted: Option<ReadConsistency>) -> bool {
-    let said = wanted.unwrap_or(split.listener.config.lookup_consistency);
+    let said = wanted.unwrap_or(split.context.listener.config.lookup_consistency);
     let Some(of) = &mut split.lookups else {
         return false;
     };
@@ -179,7 +179,7 @@ pub(crate) fn query(split: &mut Split, head: CommandHead) -> Looked {
 }
 
 fn query_step(split: &mut Split, head: CommandHead) -> Option<Step> {
-    let (syntax, capabilities) = (split.session.syntax(), split.capabilities);
+    let (syntax, capabilities) = (split.session.syntax(), split.client.capabilities);
     if split.lease.is_some() || rules::concern(split) {
         point_lookup(text_of(&split.wires.up, head, capabilities)?, syntax)?;
     }
@@ -273,7 +273,7 @@ fn execute_step(split: &mut Split, head: CommandHead, id: u32, prepared: &Prepar
         Err(reason) => return step(split, Finding::Left(reason)),
     };
     let payload = lookups::whole_payload(split.wires.up.unseen(), head.payload_len)?;
-    let sent = ExecuteHead::decode(payload, prepared.params, split.capabilities).ok()?;
+    let sent = ExecuteHead::decode(payload, prepared.params, split.client.capabilities).ok()?;
     if sent.opens_cursor || sent.attributes > 0 || sent.command != head.command {
         return None;
     }
@@ -375,7 +375,7 @@ fn environment(split: &mut Split) -> Environment {
     if let Some(seen) = &of.seen
         && Rc::ptr_eq(&seen.carried, carried)
         && Rc::ptr_eq(&seen.baseline, split.session.baseline())
-        && Rc::ptr_eq(&seen.key, &split.key)
+        && Rc::ptr_eq(&seen.key, &split.client.key)
         && seen.status == status
     {
         return seen.environment;
@@ -396,20 +396,20 @@ fn environment(split: &mut Split) -> Environment {
         }
     }
     let environment = of.lookups.environment(&Surroundings {
-        user: split.key.user.as_bytes(),
-        account: split.key.account,
+        user: split.client.key.user.as_bytes(),
+        account: split.client.key.account,
         rights: Rights::Pooled,
         host: None,
         schema: carried.schema(),
-        capabilities: split.capabilities,
-        collation: split.key.collation,
+        capabilities: split.client.capabilities,
+        collation: split.client.key.collation,
         status,
         variables,
     });
     of.seen = Some(Seen {
         carried: Rc::clone(carried),
         baseline: Rc::clone(split.session.baseline()),
-        key: Rc::clone(&split.key),
+        key: Rc::clone(&split.client.key),
         status,
         environment,
     });
@@ -597,7 +597,7 @@ fn note_answered(split: &mut Split, head: CommandHead, prepared: Option<(u32, u6
     split.control.of_split.answered.set(Answered::Memory);
     split.control.record.note_end(End::Memory);
     // What the connection that had the statement before knows is of that one.
-    split.turn = split.turn.wrapping_add(1);
+    split.last.turn = split.last.turn.wrapping_add(1);
     if let Some(of) = &mut split.lookups {
         of.rows = Some(rows);
         if of.consistency == ReadConsistency::Strong {

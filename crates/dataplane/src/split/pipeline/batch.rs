@@ -114,7 +114,7 @@ impl Batch {
             answer,
         };
         let max = split.pool().config().pool.pipeline_max as usize;
-        let waiting = &split.shared.pipelines.waiting;
+        let waiting = &split.context.cluster.pipelines.waiting;
         let found = waiting.0.borrow().iter().rev().take(LOOKED_AT).find_map(|batch| {
             let fits = batch.server.id() == server.id() && is_same(split, batch);
             (fits && batch.has_room(&member, max)).then(|| Rc::clone(batch))
@@ -129,7 +129,7 @@ impl Batch {
 
     fn begin(split: &Split, server: &Arc<Server>) -> Rc<Self> {
         let batch = Rc::new(Self {
-            key: Rc::clone(&split.key),
+            key: Rc::clone(&split.client.key),
             carried: Rc::clone(split.session.carried()),
             oldest_login: Cell::new(split.control.oldest_login.get()),
             server: Arc::clone(server),
@@ -137,9 +137,9 @@ impl Batch {
             dialect: lease::dialect(split),
             members: RefCell::default(),
         });
-        let waiting = &split.shared.pipelines.waiting;
+        let waiting = &split.context.cluster.pipelines.waiting;
         waiting.0.borrow_mut().push(Rc::clone(&batch));
-        spawn_local(Rc::clone(&batch).run(Rc::clone(&split.shared)));
+        spawn_local(Rc::clone(&batch).run(Rc::clone(&split.context.cluster)));
         batch
     }
 

@@ -24,7 +24,7 @@ impl BatchedExecution {
     pub(super) fn of(split: &mut Split, id: u32, prepared: &Prepared) -> Option<Self> {
         let copy = split.statement.copy.as_mut()?;
         let payload = copy.get(PacketHeader::LEN..)?;
-        let parsed = ExecuteHead::decode(payload, prepared.params, split.key.capabilities).ok()?;
+        let parsed = ExecuteHead::decode(payload, prepared.params, split.client.key.capabilities).ok()?;
         let is_held = prepared.long_data || prepared.cursor;
         if is_held || parsed.opens_cursor || parsed.attributes > 0 {
             return None;

@@ -56,7 +56,7 @@ pub(crate) struct Pipelines {
 /// What a statement of text that was just looked at has in common with those that differ in values only;
 /// `None` for one that never goes with others.
 pub(crate) fn number(split: &Split, facts: &Facts) -> Option<NonZeroU64> {
-    let number = split.worker.facts_cache.borrow().number();
+    let number = split.context.worker.facts_cache.borrow().number();
     number.and_then(NonZeroU64::new).filter(|_| is_plain(facts))
 }
 
@@ -77,12 +77,17 @@ fn is_plain(facts: &Facts) -> bool {
 /// Says of a statement that has run alone whether it may go with others the next time. `reported`: the server
 /// has said that something of the session has changed.
 pub(crate) fn note_alone(split: &Split, number: NonZeroU64, ended: &Ended, reported: bool) {
-    split.shared.pipelines.quick.note(number, ended, reported);
+    split
+        .context
+        .cluster
+        .pipelines
+        .quick
+        .note(number, ended, reported);
 }
 
 /// Whether the command under way, which would have to wait for a connection to this server, goes with others.
 pub(crate) fn takes(split: &Split, server: &Server) -> bool {
-    let is_quick = |number| split.shared.pipelines.quick.contains(number);
+    let is_quick = |number| split.context.cluster.pipelines.quick.contains(number);
     split.statement.number.is_some_and(is_quick)
         && split.statement.copy.is_some()
         && is_full(split, server)
@@ -96,7 +101,7 @@ fn keeps_connections(split: &Split) -> bool {
     // A read begins a transaction.
     let begins = !split.session.autocommit();
     begins
-        || split.keeps_connection
+        || split.binding.is_for_good()
         || is_compressed
         || split.lookups.is_some()
         || split.client.account.user.config.pooling == config::Pooling::Session
@@ -174,8 +179,8 @@ async fn relay_arrived(split: &mut Split, head: CommandHead, answered: Answered,
     take_in(split, answered, is_primary);
     split.control.record.note_end(End::Pipelined);
     let ended = exchange_arrived(split, head.command, sent.into_std()).await;
-    if split.shared.by_latency.get() {
-        split.shared.note_answer(server, ended.took);
+    if split.context.cluster.by_latency.get() {
+        split.context.cluster.note_answer(server, ended.took);
     }
     Next::settle(ended)
 }
@@ -198,7 +203,7 @@ async fn with_others(
         _ => return Ok(None),
     }
     split.control.mark(Waiting::Seat);
-    let _counted = Counted::new(&split.series);
+    let _counted = Counted::new(&split.context.series);
     let (answer, is_first) = Batch::join(split, server, number, command, execution);
     let answer = tokio::select! {
         biased;
@@ -246,14 +251,15 @@ fn take_in(split: &mut Split, answered: Answered, is_primary: bool) {
     split.wires.traffic.add_up(command_len);
     split.wires.down.fill(&answered.bytes);
     if split
-        .last_server
+        .last
+        .server
         .as_ref()
         .is_none_or(|last| !Arc::ptr_eq(last, server))
     {
-        split.last_server = Some(Arc::clone(server));
+        split.last.server = Some(Arc::clone(server));
     }
     // What the connection that the session had last says of its last statement is of the one before.
-    split.turn = split.turn.wrapping_add(1);
+    split.last.turn = split.last.turn.wrapping_add(1);
     split
         .series()
         .ran(if is_primary { Ran::Primary } else { Ran::Replica });
@@ -265,6 +271,6 @@ fn take_in(split: &mut Split, answered: Answered, is_primary: bool) {
 
 /// Whose connections, and what state on them, a session shares with others.
 fn is_same(split: &Split, batch: &Batch) -> bool {
-    let is_same_key = |key: &Rc<Key>| Rc::ptr_eq(key, &split.key) || **key == *split.key;
+    let is_same_key = |key: &Rc<Key>| Rc::ptr_eq(key, &split.client.key) || **key == *split.client.key;
     is_same_key(&batch.key) && Rc::ptr_eq(&batch.carried, split.session.carried())
 }

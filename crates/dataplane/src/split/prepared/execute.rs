@@ -58,7 +58,8 @@ pub(crate) fn requested(split: &mut Split, head: CommandHead) -> Result<(u32, Pr
     }
     // Prepared in a transaction on a replica, which has ended: anywhere else it would say another session's
     // figures.
-    if prepared.facts.effects.intersects(OF_THE_LAST) && !split.keeps_connection && split.lease.is_none() {
+    if prepared.facts.effects.intersects(OF_THE_LAST) && !split.binding.is_for_good() && split.lease.is_none()
+    {
         return Err(Refused(SessionError::StatementChanged));
     }
     Ok((id, prepared))
@@ -118,9 +119,13 @@ async fn exchange_bulk(split: &mut Split, id: u32, prepared: &Prepared) -> Next 
 fn may_bulk(split: &Split, head: CommandHead) -> bool {
     const UNIT_RESULTS: u8 = 64;
     let flags = command::payload(split, head).get(5).copied().unwrap_or(0);
-    split.capabilities.contains(Capabilities::MARIADB_STMT_BULK)
+    split
+        .client
+        .capabilities
+        .contains(Capabilities::MARIADB_STMT_BULK)
         && (flags & UNIT_RESULTS == 0
             || split
+                .client
                 .capabilities
                 .contains(Capabilities::MARIADB_BULK_UNIT_RESULTS))
 }
@@ -208,7 +213,7 @@ fn address(split: &mut Split, head: CommandHead, id: u32, prepared: &Prepared) -
     if let Some(place) = payload.get_mut(1..5) {
         place.copy_from_slice(&on_server.id.to_le_bytes());
     }
-    let parsed = ExecuteHead::decode(payload, prepared.params, split.key.capabilities)
+    let parsed = ExecuteHead::decode(payload, prepared.params, split.client.key.capabilities)
         .map_err(SessionError::ClientProtocol)?;
     // Servers remember that data in pieces was wrong, until they are told to forget it.
     let is_held = parsed.opens_cursor || prepared.long_data;
@@ -263,7 +268,7 @@ fn closing(state: &mut Held, closes: bool) -> Vec<u8> {
 fn lacks_types(split: &mut Split, head: CommandHead, prepared: &Prepared) -> bool {
     let payload = command::payload(split, head);
     let needs_types = payload.len() < head.payload_len
-        && ExecuteHead::decode(payload, prepared.params, split.key.capabilities)
+        && ExecuteHead::decode(payload, prepared.params, split.client.key.capabilities)
             .is_ok_and(|parsed| parsed.needs_types());
     let leased = split.lease.as_mut().filter(|_| needs_types);
     leased
@@ -383,14 +388,14 @@ fn held_text(split: &mut Split, prepared: &Prepared) -> Option<Rc<[u8]>> {
 }
 
 pub(crate) fn forget_figures(split: &mut Split, id: u32) {
-    if let Some(with_figures) = &mut split.with_figures {
+    if let Some(with_figures) = &mut split.prepared.with_figures {
         with_figures.0.retain(|of| of.0 != id);
     }
 }
 
 /// The text that has the figures of the last statement, where that is not the statement's own.
 fn text_with_figures(split: &Split, id: u32) -> Option<Rc<[u8]>> {
-    let mut all = split.with_figures.as_ref()?.0.iter();
+    let mut all = split.prepared.with_figures.as_ref()?.0.iter();
     all.find(|of| of.0 == id).map(|of| Rc::clone(&of.1))
 }
 
@@ -415,7 +420,7 @@ fn name_here(split: &mut Split, prepared: &Prepared) -> bool {
 pub(crate) fn prepared_of(split: &mut Split, head: CommandHead) -> Option<(u32, Prepared)> {
     let id = command::payload(split, head).get(1..5)?.try_into().ok()?;
     let id = match u32::from_le_bytes(id) {
-        LAST_PREPARED if lease::dialect(split).is_mariadb() => split.last_prepared,
+        LAST_PREPARED if lease::dialect(split).is_mariadb() => split.prepared.last_prepared,
         id => id,
     };
     let prepared = split.session.statements().get(id)?.clone();
@@ -439,7 +444,7 @@ fn forget_diagnostics(split: &mut Split) {
     let mut pins = split.session.pins().iter();
     let holds_them_alone = pins.all(|pin| pin.reason.ends_with_next_statement());
     let knows = split.session.knows_last_insert_id();
-    if split.lease.is_some() && holds_them_alone && knows && !split.keeps_connection {
+    if split.lease.is_some() && holds_them_alone && knows && !split.binding.is_for_good() {
         lease::give_back(split);
     }
 }

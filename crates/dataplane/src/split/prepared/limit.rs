@@ -20,7 +20,7 @@ pub(crate) async fn make(split: &mut Split) -> bool {
     };
     let here = leased.connection.state.give_up_half();
     if here > 0 {
-        split.worker.metrics.evicted_statements.add(here as u64);
+        split.context.worker.metrics.evicted_statements.add(here as u64);
         return true;
     }
     let server = Arc::clone(&leased.connection.server);
@@ -36,6 +36,6 @@ pub(crate) async fn make(split: &mut Split) -> bool {
     if asked.is_ok() {
         split.pool().give_back(other);
     }
-    split.worker.metrics.evicted_statements.add(closed as u64);
+    split.context.worker.metrics.evicted_statements.add(closed as u64);
     closed > 0
 }

@@ -36,9 +36,9 @@ pub(crate) fn is_kept(prepared: &Prepared) -> bool {
 
 /// COM_STMT_PREPARE has been received.
 pub(crate) fn prepare(split: &mut Split) {
-    split.note = None;
+    split.last.note = None;
     // Whatever comes of it: the one before is no longer the last.
-    split.last_prepared = 0;
+    split.prepared.last_prepared = 0;
 }
 
 /// A statement that the client prepares.
@@ -70,7 +70,7 @@ impl Wanted {
         let digest = sql_class::digest(&text, split.session.syntax()).hash;
         let prepared = Prepared::new(Rc::clone(&text), Rc::new(facts.clone()), digest, 0);
         if let Some(Some(reserved)) = room {
-            let of_long_texts = split.long_texts.get_or_insert_default();
+            let of_long_texts = split.prepared.long_texts.get_or_insert_default();
             of_long_texts.0.push((Rc::downgrade(&prepared.owner), reserved));
         }
         let wanted = Self {
@@ -135,13 +135,13 @@ pub(crate) async fn prepare_as_it_is(split: &mut Split, head: CommandHead) -> Re
                     }
                 }
             }
-            split.last_prepared = id;
+            split.prepared.last_prepared = id;
             if !wanted.is_kept {
                 split.keep_connection(PinReason::Incomplete, wanted.digest);
             }
             forget_figures(split, id);
             if sent != text {
-                let with_figures = split.with_figures.get_or_insert_default();
+                let with_figures = split.prepared.with_figures.get_or_insert_default();
                 with_figures.0.push((id, sent));
             }
         }
@@ -161,7 +161,7 @@ fn room_for(split: &Split, len: usize) -> Option<Option<buffer::Reserved>> {
     if len <= buffer::CAPACITY {
         return Some(None);
     }
-    let kept = split.long_texts.iter().flat_map(|texts| &texts.0);
+    let kept = split.prepared.long_texts.iter().flat_map(|texts| &texts.0);
     let kept: usize = kept.map(|(_, reserved)| reserved.bytes()).sum();
     let reserved = (kept + len <= LONG_TEXTS_MAX).then(|| buffer::reserve(len))?;
     reserved.map(Some)
@@ -173,10 +173,10 @@ pub(crate) struct LongTexts(Vec<(Weak<()>, buffer::Reserved)>);
 
 /// Gives back the memory of long texts whose statements are there no more, however they have ended.
 pub(crate) fn forget_long_texts(split: &mut Split) {
-    if let Some(texts) = &mut split.long_texts {
+    if let Some(texts) = &mut split.prepared.long_texts {
         texts.0.retain(|(owner, _)| owner.strong_count() > 0);
         if texts.0.is_empty() {
-            split.long_texts = None;
+            split.prepared.long_texts = None;
         }
     }
 }

@@ -130,7 +130,7 @@ async fn execute(
     }
     let preparation = replies.get(at);
     if plan.preparation.is_some() && !is_prepared(split, preparation, &plan, prepared) {
-        let refused = preparation.and_then(|reply| reply.error(split.key.capabilities));
+        let refused = preparation.and_then(|reply| reply.error(split.client.key.capabilities));
         return was_not_executed(split, head, id, prepared, unread, refused).await;
     }
     note_executed(split, id, prepared, plan);
@@ -147,7 +147,7 @@ fn plan(split: &mut Split, head: CommandHead, prepared: &Prepared, is_known: boo
     let mut payload = pipelined_setup::whole(split, head)
         .ok_or(Apart::Command)?
         .to_vec();
-    let parsed = ExecuteHead::decode(&payload, prepared.params, split.key.capabilities);
+    let parsed = ExecuteHead::decode(&payload, prepared.params, split.client.key.capabilities);
     let parsed = parsed.map_err(|_| Apart::Command)?;
     if prepared.long_data {
         return Err(Apart::Command);
@@ -246,7 +246,7 @@ async fn was_not_executed(
     unread: Vec<u8>,
     refused: Option<ErrPacket>,
 ) -> Result<Together, SessionError> {
-    let capabilities = split.key.capabilities;
+    let capabilities = split.client.key.capabilities;
     let reading = ask::rest(&mut split.wires.server, capabilities, head.command, unread);
     let read = tokio::select! {
         biased;
@@ -298,10 +298,10 @@ fn is_of_the_moment(refused: &ErrPacket) -> bool {
 /// cannot be.
 async fn show(split: &mut Split, packet: &ErrPacket) -> Result<(), Refused> {
     if told::raise(split, packet).await?.is_ok() {
-        split.told = Told::new(packet.clone());
+        split.last.told = Told::new(packet.clone());
         return Ok(());
     }
-    let clear = ask::framed(split.key.capabilities, vec![session::clear_diagnostics()]);
+    let clear = ask::framed(split.client.key.capabilities, vec![session::clear_diagnostics()]);
     lease::ask_on_lease(split, &clear).await.map(drop)
 }
 

@@ -84,7 +84,7 @@ async fn try_to_prepare(split: &mut Split, id: u32, prepared: &Prepared) -> Resu
     }
     let error_in = |replies: &[ask::Reply]| {
         let mut errors = replies.iter();
-        errors.find_map(|reply| reply.error(split.key.capabilities))
+        errors.find_map(|reply| reply.error(split.client.key.capabilities))
     };
     let (until, back) = replies.split_at(replies.len().min(at + 1));
     if let Some(packet) = error_in(back) {
@@ -115,7 +115,7 @@ async fn try_to_prepare(split: &mut Split, id: u32, prepared: &Prepared) -> Resu
 fn excursion(split: &Split, context: &PortableState) -> Option<Excursion> {
     let baseline = &split.lease.as_ref()?.connection.state.baseline;
     let (there, back) = split.session.excursion(context, baseline)?;
-    let framed = |commands| ask::framed(split.key.capabilities, commands);
+    let framed = |commands| ask::framed(split.client.key.capabilities, commands);
     Some((framed(there), framed(back)))
 }
 
@@ -138,7 +138,7 @@ async fn learn_meaning(split: &mut Split) -> Result<(), NotPrepared> {
     let Some(question) = split.session.ask_meaning() else {
         return Ok(());
     };
-    let question = ask::framed(split.key.capabilities, vec![question]);
+    let question = ask::framed(split.client.key.capabilities, vec![question]);
     let replies = ask(split, &question).await?;
     if let Some(ok) = replies.first().and_then(|reply| ok(split, reply)) {
         split.session.learn_meaning(&ok);
@@ -162,7 +162,7 @@ async fn ask(split: &mut Split, commands: &[Vec<u8>]) -> Result<Vec<ask::Reply>,
 }
 
 fn ok(split: &Split, reply: &ask::Reply) -> Option<OkPacket> {
-    OkPacket::decode(reply.packet(0)?, split.key.capabilities).ok()
+    OkPacket::decode(reply.packet(0)?, split.client.key.capabilities).ok()
 }
 
 /// The id and the count of parameters in the answer to COM_STMT_PREPARE.
@@ -176,7 +176,7 @@ pub(crate) fn prepared_ids(reply: &ask::Reply) -> Option<(u32, u16)> {
 }
 
 pub(crate) fn remember(split: &mut Split, server_id: u32, prepared: &Prepared) {
-    split.worker.metrics.reprepares.inc();
+    split.context.worker.metrics.reprepares.inc();
     let Some(leased) = &mut split.lease else { return };
     let state = &mut leased.connection.state;
     let text = Rc::clone(&prepared.text);

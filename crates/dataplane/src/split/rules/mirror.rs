@@ -102,26 +102,30 @@ pub(super) fn copy(split: &Split, head: CommandHead, facts: &Facts) {
     let Some(numbered) = split.rules.rules.mirror(name) else {
         return;
     };
-    let series = split.worker.metrics.mirror(name);
+    let series = split.context.worker.metrics.mirror(name);
     let copied = matches!(
         facts.class,
         Class::Read | Class::LockingRead | Class::Write | Class::Ddl
     );
-    let text = command::text(command::payload(split, head), split.capabilities);
+    let text = command::text(command::payload(split, head), split.client.capabilities);
     let is_short = |text: &&[u8]| text.len() <= TEXT_MAX;
     let Some(text) = text.filter(|text| is_short(text) && copied && !facts.effects.intersects(LEFT_OUT))
     else {
         series.left_out.inc();
         return;
     };
-    let Some(place) = split.worker.mirrors.place() else {
+    let Some(place) = split.context.worker.mirrors.place() else {
         series.dropped.inc();
         return;
     };
     let copy = Copy {
-        worker: Rc::clone(&split.worker),
-        to: split.worker.pools.of_cluster(numbered, &split.worker.metrics),
-        key: Rc::clone(&split.key),
+        worker: Rc::clone(&split.context.worker),
+        to: split
+            .context
+            .worker
+            .pools
+            .of_cluster(numbered, &split.context.worker.metrics),
+        key: Rc::clone(&split.client.key),
         credential: split.client.account.credential.clone(),
         carried: Rc::clone(split.session.carried()),
         oldest_login: split.control.oldest_login.get(),

@@ -114,7 +114,7 @@ impl OfSession {
 /// Whether any rule may say something about the session's statements.
 #[inline]
 pub(crate) fn concern(split: &mut Split) -> bool {
-    if split.rules.generation != split.worker.rules.generation() {
+    if split.rules.generation != split.context.worker.rules.generation() {
         select(split);
     }
     !split.rules.selection.is_empty() || split.rules.ruling.is_some()
@@ -122,9 +122,9 @@ pub(crate) fn concern(split: &mut Split) -> bool {
 
 #[cold]
 fn select(split: &mut Split) {
-    let rules = Rc::clone(&split.worker.rules.current());
+    let rules = Rc::clone(&split.context.worker.rules.current());
     let selection = rules.select(&who(split));
-    split.rules.generation = split.worker.rules.generation();
+    split.rules.generation = split.context.worker.rules.generation();
     (split.rules.rules, split.rules.selection) = (rules, selection);
 }
 
@@ -133,7 +133,7 @@ fn who(split: &Split) -> Who<'_> {
     Who {
         user: &split.client.account.user.name,
         client: split.client.host.socket_addr().map(|address| address.ip()),
-        listener: &split.listener.config.name,
+        listener: &split.context.listener.config.name,
     }
 }
 
@@ -163,7 +163,7 @@ pub(crate) async fn query(split: &mut Split, head: CommandHead, facts: Facts) ->
     let (mut head, mut facts) = (head, facts);
     if !goes_on(split) && !facts.effects.contains(Effects::GATEWAY) {
         let payload = command::payload(split, head);
-        let text = command::text(payload, split.capabilities).unwrap_or_default();
+        let text = command::text(payload, split.client.capabilities).unwrap_or_default();
         let before_text = payload.len() - text.len();
         let verdict = decide(split, text, &facts, None);
         let logged = verdict
@@ -183,7 +183,7 @@ pub(crate) async fn query(split: &mut Split, head: CommandHead, facts: Facts) ->
             return Ok(refused.into());
         }
         bind(split, |split| {
-            let text = command::text(command::payload(split, head), split.capabilities);
+            let text = command::text(command::payload(split, head), split.client.capabilities);
             sql_class::digest(text.unwrap_or_default(), split.session.syntax()).hash
         });
         mirror::copy(split, head, &facts);
@@ -344,7 +344,7 @@ async fn enter(split: &mut Split, verdict: Rc<Verdict>, logged: Option<Digest>) 
 /// A rule may bind the session to its connection for good.
 fn bind(split: &mut Split, digest: impl FnOnce(&Split) -> u64) {
     let verdict = split.rules.verdict();
-    if verdict.is_some_and(|verdict| verdict.pin == Some(PinRule::Always)) && split.kept_for.is_none() {
+    if verdict.is_some_and(|verdict| verdict.pin == Some(PinRule::Always)) && !split.binding.has_reason() {
         let digest = digest(split);
         split.keep_connection(PinReason::Rule, digest);
     }
@@ -367,9 +367,9 @@ pub(crate) fn finish(split: &mut Split, command: Command) {
             .statement
             .original
             .take()
-            .filter(|_| split.last_prepared != 0)
+            .filter(|_| split.prepared.last_prepared != 0)
         {
-            remember_original(split, split.last_prepared, text);
+            remember_original(split, split.prepared.last_prepared, text);
         }
         return;
     }
@@ -400,7 +400,7 @@ fn log(split: &Split, verdict: &Verdict, digest: &Digest, took: Duration, what: 
     let end = text.floor_char_boundary(LOGGED_MAX);
     info!(
         session = split.control.id,
-        listener = split.listener.config.name,
+        listener = split.context.listener.config.name,
         client = %split.client.host,
         user = &*split.client.account.user.name,
         server = if what == "done" { split.server_name() } else { "" },

@@ -58,7 +58,7 @@ impl TimeLimit {
         let limit = split.rules.verdict()?.timeout?;
         let watch = Rc::<Watch>::default();
         let control = Rc::clone(&split.control);
-        let cluster = Arc::clone(&split.listener.cluster);
+        let cluster = Arc::clone(&split.context.listener.cluster);
         let task = spawn_local(Rc::clone(&watch).run(limit, control, cluster));
         Some(Self {
             watch,

@@ -23,7 +23,7 @@ pub(super) async fn take(split: &Split, verdict: &Verdict) -> Result<Vec<Turn>, 
     for (index, limit) in verdict.limits.iter().enumerate() {
         let mut look = FIRST_LOOK;
         loop {
-            let wait = match limit.turn(split.worker.shared.nanoseconds()) {
+            let wait = match limit.turn(split.context.worker.shared.nanoseconds()) {
                 Ok(turn) => {
                     turns.push(turn);
                     break;
