@@ -9,7 +9,7 @@ use crate::relay::{self, Broken, Ended, Exchanged};
 use crate::split::next::{Next, Step};
 use crate::split::state::Split;
 use crate::split::{
-    again, answer, anywhere, arm, last, lease, lookup, note, old_primary, rules, told, transaction,
+    again, answer, anywhere, last, lease, lookup, note, old_primary, rearm_trackers, rules, told, transaction,
 };
 
 /// A command has come to its end, whichever way.
@@ -110,10 +110,10 @@ async fn release_once_asked(split: &mut Split) -> Result<Next, SessionError> {
     }
     rules::overlook_change(split);
     if split.session.has_unseen() {
-        arm::learn_unseen(split).await?;
+        rearm_trackers::learn_unseen(split).await?;
     }
     if split.session.needs_rearming() {
-        arm::again(split).await?;
+        rearm_trackers::again(split).await?;
         if split.lease.is_none() {
             return Ok(Next::Done);
         }
