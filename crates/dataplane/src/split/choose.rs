@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 use sql_class::{Class, Effects, Facts, Hint};
 use upstream::{Member, Role, Server, ServerId, Topology};
 
-use crate::split::denied;
+use crate::split::account_backoff;
 use crate::split::state::Split;
 use crate::split::{lookup, rules, transaction};
 
@@ -239,7 +239,7 @@ fn candidates(
             // Another one that takes writes has not everything, as the only one would.
             available: server.takes_statements()
                 && !server.is_silent()
-                && (group.is_some() || !server.has_no_room() && !denied::is_denied(split, server))
+                && (group.is_some() || !server.has_no_room() && !account_backoff::is_denied(split, server))
                 && !tried.contains(&server.id())
                 && (!is_writer || has_all(server)),
             full: idle == 0 && server.is_full(),

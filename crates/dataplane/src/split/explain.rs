@@ -16,9 +16,9 @@ use upstream::Member;
 use crate::error::SessionError;
 use crate::lookups;
 use crate::session::CommandHead;
+use crate::split::account_backoff;
 use crate::split::choose::{self, Target};
 use crate::split::command;
-use crate::split::denied;
 use crate::split::fresh::Freshness;
 use crate::split::next::Next;
 use crate::split::rows::result_set;
@@ -227,7 +227,7 @@ pub(crate) async fn explain(split: &mut Split, text: &str) -> Vec<Vec<String>> {
 
 fn candidate_in_words(split: &Split, member: &Member, reason: Explanation) -> String {
     let role = member.role.label();
-    match denied::is_denied(split, &member.server) && !reason.is_chosen() {
+    match account_backoff::is_denied(split, &member.server) && !reason.is_chosen() {
         true => format!("{role}: refuses the account, and is asked again in a while"),
         false => format!("{role}: {reason}"),
     }

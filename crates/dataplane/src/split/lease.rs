@@ -13,11 +13,11 @@ use upstream::{
 
 use crate::control::Waiting;
 use crate::error::{During, SessionError};
+use crate::split::account_backoff;
 use crate::split::anywhere;
 use crate::split::ask;
 use crate::split::catch_up::caught_up;
 use crate::split::choose::{self, Target};
-use crate::split::denied;
 use crate::split::fresh;
 use crate::split::last::Left;
 use crate::split::lookup;
@@ -276,7 +276,7 @@ async fn try_servers(
                         || !is_primary && *target == Target::Replica && is_the_replicas_alone(&error)) =>
             {
                 was_gone |= split.statement.attempts.lost_on == Some(server.id());
-                denied::note(split, &server, &error);
+                account_backoff::note(split, &server, &error);
                 tried.push(server.id());
             }
             Err(refused) => return Err(refused),
@@ -287,7 +287,7 @@ async fn try_servers(
 /// Whether another server may do what a replica does not: it refuses the account, or lacks what the session
 /// has set, such as a schema that it has yet to learn of.
 fn is_the_replicas_alone(error: &SessionError) -> bool {
-    denied::is_refused(error) || matches!(error, SessionError::StateRefused { .. })
+    account_backoff::is_refused(error) || matches!(error, SessionError::StateRefused { .. })
 }
 
 fn takes_statements(split: &Split, server: ServerId) -> bool {

@@ -10,6 +10,7 @@
 //! What rules say of a statement is in `rules`; where it goes in `choose`; how fresh a replica has to be in
 //! `fresh`; prepared statements, whose ids are the client's own here, in `prepared`.
 
+mod account_backoff;
 mod admission;
 mod again;
 mod answer;
@@ -21,7 +22,6 @@ mod binding;
 mod catch_up;
 mod choose;
 mod command;
-mod denied;
 mod exchange;
 mod explain;
 mod finish;

@@ -9,9 +9,9 @@ use upstream::{Connection, Server, ServerId, Topology};
 
 use crate::control::Waiting;
 use crate::error::SessionError;
+use crate::split::account_backoff;
 use crate::split::anywhere;
 use crate::split::choose::{self, Target};
-use crate::split::denied;
 use crate::split::fresh::{self, Freshness};
 use crate::split::lease::{attach, connection};
 use crate::split::series::AtPrimary;
@@ -94,7 +94,7 @@ async fn fresh_replica(
     // Nobody but the primary; or, where there is none, a replica that is behind only by the limit of lag.
     split.note_at_primary(match freshness {
         Freshness::Primary => AtPrimary::PositionUnknown,
-        _ if denied::are_there(split, &topology) => AtPrimary::AccountRefused,
+        _ if account_backoff::are_there(split, &topology) => AtPrimary::AccountRefused,
         Freshness::Any | Freshness::Position(_) => AtPrimary::NoReplica,
     });
     let last_resort = choose::replica(split, &topology, tried, group, covers, true);
@@ -153,8 +153,8 @@ async fn connection_to_wait_on(
         }
         match connection(split, &server).await {
             Ok(connection) => return Some(Ready::Connection(connection)),
-            Err(Refused(error)) if denied::is_refused(&error) => {
-                denied::note(split, &server, &error);
+            Err(Refused(error)) if account_backoff::is_refused(&error) => {
+                account_backoff::note(split, &server, &error);
                 tried.push(server.id());
             }
             Err(_) => return None,
