@@ -19,11 +19,11 @@ use crate::session::CommandHead;
 use crate::split::account_backoff;
 use crate::split::choose::{self, Target};
 use crate::split::command;
-use crate::split::fresh::Freshness;
+use crate::split::consistency::Freshness;
 use crate::split::next::Next;
 use crate::split::rows::result_set;
 use crate::split::state::Split;
-use crate::split::{answer, answered, fresh, lookup, rules, transaction};
+use crate::split::{answer, answered, consistency, lookup, rules, transaction};
 
 /// Executes a statement for the gateway.
 pub(crate) async fn statement(split: &mut Split, head: CommandHead) -> Result<Next, SessionError> {
@@ -91,7 +91,7 @@ async fn set_option(split: &mut Split, text: &str) -> Result<Next, SessionError>
     let several = split.pool().config().max_writers > 1;
     match consistency(text) {
         Ok(Some(ReadConsistency::Strong)) if several => {
-            let why = "not strong, since several servers take writes (max_writers)".to_owned();
+            let why = "not consistency::strong, since several servers take writes (max_writers)".to_owned();
             Ok(Next::refuse(SessionError::GatewayStatement(why)))
         }
         Ok(wanted) => set_consistency(split, wanted).await,
@@ -199,7 +199,7 @@ pub(crate) async fn explain(split: &mut Split, text: &str) -> Vec<Vec<String>> {
     let topology = split.context.listener.cluster.topology();
     if matches!(target, Target::Replica | Target::Group { .. }) {
         say("read_consistency", choose::consistency(split).word().to_owned());
-        let freshness = fresh::needed(split).await.unwrap_or(Freshness::Primary);
+        let freshness = consistency::needed(split).await.unwrap_or(Freshness::Primary);
         let topology = split.context.listener.cluster.topology();
         let covers = |server: &upstream::Server| freshness.covered_by(server);
         let reasons = choose::explain(split, &topology, target.group(), covers);

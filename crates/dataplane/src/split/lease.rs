@@ -16,9 +16,8 @@ use crate::error::{During, SessionError};
 use crate::split::account_backoff;
 use crate::split::anywhere;
 use crate::split::ask;
-use crate::split::catch_up::caught_up;
 use crate::split::choose::{self, Target};
-use crate::split::fresh;
+use crate::split::consistency;
 use crate::split::last::Left;
 use crate::split::lookup;
 use crate::split::prepared::OnServer;
@@ -27,6 +26,7 @@ use crate::split::series::{AtPrimary, Ran};
 use crate::split::server::{self, Chosen, server};
 use crate::split::state::{Held, Leased, Refused, Split, Wait};
 use crate::split::transaction;
+use crate::split::wait_for_own_writes::caught_up;
 
 /// Servers that are tried for one statement before it is refused.
 const TRIES_MAX: usize = 4;
@@ -145,7 +145,7 @@ fn usual(split: &Split, target: &Target) -> Option<(Arc<Server>, bool)> {
     match target {
         Target::Primary { .. } if topology.refuse_writes.is_none() => usual_primary(split, &topology),
         Target::Replica => {
-            let freshness = fresh::known(split)?;
+            let freshness = consistency::known(split)?;
             if topology.members.len() == 1 {
                 split.note_at_primary(AtPrimary::NoReplica);
                 return usual_primary(split, &topology);
@@ -153,11 +153,11 @@ fn usual(split: &Split, target: &Target) -> Option<(Arc<Server>, bool)> {
             let covers = |server: &Server| freshness.covered_by(server);
             let server = choose::replica(split, &topology, &[], None, covers, false)?;
             let is_primary = split.is_writer(&topology, &server);
-            (is_primary || !fresh::is_galera(split)).then_some((server, is_primary))
+            (is_primary || !consistency::is_galera(split)).then_some((server, is_primary))
         }
         Target::Anywhere => {
             let at_hand = anywhere::at_hand(split, &topology, &[]);
-            at_hand.filter(|(_, is_primary)| *is_primary || !fresh::is_galera(split))
+            at_hand.filter(|(_, is_primary)| *is_primary || !consistency::is_galera(split))
         }
         Target::Primary { .. } | Target::Group { .. } | Target::Named(_) | Target::Held => None,
     }
@@ -233,8 +233,8 @@ async fn try_servers(
             },
         };
         split.control.mark_if_new(Waiting::Seat);
-        let catches_up = is_primary && fresh::must_catch_up(split, target, &server);
-        let syncs = catches_up || !is_primary && fresh::is_galera(split);
+        let catches_up = is_primary && consistency::must_catch_up(split, target, &server);
+        let syncs = catches_up || !is_primary && consistency::is_galera(split);
         let is_bare = split.statement.state_may_wait && !syncs;
         let lease = async {
             match is_bare {
@@ -248,8 +248,8 @@ async fn try_servers(
         };
         let leased = match found {
             Ok(connection) if catches_up => Box::pin(caught_up(split, connection)).await,
-            Ok(connection) if !is_primary && fresh::is_galera(split) => {
-                Box::pin(fresh::synced(split, connection)).await
+            Ok(connection) if !is_primary && consistency::is_galera(split) => {
+                Box::pin(consistency::synced(split, connection)).await
             }
             leased => leased,
         };
@@ -499,7 +499,7 @@ pub(crate) fn give_back(split: &mut Split) {
             return close_as_broken(connection);
         }
         connection.state.known = split.session.connection_left(connection.state.known);
-        fresh::leave(&mut connection.state, split.session.leave());
+        consistency::leave(&mut connection.state, split.session.leave());
         connection.state.let_go();
         if connection.state.lacks_schema || split.control.is_aimed_at() {
             return;

@@ -23,7 +23,7 @@ use crate::split::last::Left;
 use crate::split::lease::{self, Now};
 use crate::split::next::Next;
 use crate::split::state::{Refused, Split};
-use crate::split::{fresh, last};
+use crate::split::{consistency, last};
 
 /// The longest command that is sent behind others: sockets between us and the server take it although the
 /// server reads nothing, as it may while it writes answers that nobody reads yet.
@@ -102,7 +102,7 @@ pub(crate) fn take_state(split: &mut Split) -> Vec<Vec<u8>> {
     leased.lacks_state = false;
     let state = &mut leased.connection.state;
     let mut commands = session::rebuild(&want, &state.carried, &state.baseline, dialect);
-    state.syncs_reads &= fresh::keeps_sync_wait(&state.carried, &want);
+    state.syncs_reads &= consistency::keeps_sync_wait(&state.carried, &want);
     state.carried = want;
     if !commands.is_empty() {
         // What the gateway is warned of is not for the session to see.

@@ -12,7 +12,7 @@ use upstream::{Connection, Server};
 use crate::error::SessionError;
 use crate::split::ask::{self, AskError};
 use crate::split::command;
-use crate::split::fresh;
+use crate::split::consistency;
 use crate::split::lease::dialect;
 use crate::split::state::{Held, Refused, Split};
 
@@ -41,7 +41,7 @@ pub(crate) async fn rebuild_to(
         set_state(split, connection, vec![session::clear_diagnostics()]).await?;
     }
     let state = &mut connection.state;
-    state.syncs_reads &= fresh::keeps_sync_wait(&state.carried, want);
+    state.syncs_reads &= consistency::keeps_sync_wait(&state.carried, want);
     state.carried = Rc::clone(want);
     Ok(())
 }

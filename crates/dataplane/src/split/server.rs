@@ -12,7 +12,7 @@ use crate::error::SessionError;
 use crate::split::account_backoff;
 use crate::split::anywhere;
 use crate::split::choose::{self, Target};
-use crate::split::fresh::{self, Freshness};
+use crate::split::consistency::{self, Freshness};
 use crate::split::lease::{attach, connection};
 use crate::split::series::AtPrimary;
 use crate::split::state::{Held, Refused, Split};
@@ -71,7 +71,7 @@ async fn fresh_replica(
     let freshness = match target {
         // What is no read sees what its server has.
         Target::Group { is_read: false, .. } => Freshness::Any,
-        _ => fresh::needed(split).await?,
+        _ => consistency::needed(split).await?,
     };
     let topology = split.context.listener.cluster.topology();
     let covers = |server: &Server| freshness.covered_by(server);
@@ -107,7 +107,7 @@ async fn fresh_replica(
 /// Waits on a replica. `None`: the primary has to do.
 async fn wait(split: &mut Split, mut connection: Connection<Held>, position: &GtidSet) -> Option<Chosen> {
     let server = connection.server.id();
-    let waited = fresh::wait(split, &mut connection, position).await;
+    let waited = consistency::wait(split, &mut connection, position).await;
     if let Ok(is_there) = waited {
         split.context.cluster.vain_waits.note(server, position, !is_there);
     }

@@ -22,6 +22,8 @@ use crate::lookups::LookupSeries;
 use crate::relay::{Broken, Wires};
 use crate::session::{as_error, signal_as_error};
 use crate::split::binding::Binding;
+use crate::split::consistency::strong::ReadIndex;
+use crate::split::consistency::vain::VainWaits;
 use crate::split::identity::Identity;
 use crate::split::last::Left;
 use crate::split::lease;
@@ -36,9 +38,7 @@ use crate::split::prepared::{NextId, OnServer, close_command};
 use crate::split::rules;
 use crate::split::series::{AtPrimary, SplitSeries};
 use crate::split::statement::Statement;
-use crate::split::strong::ReadIndex;
 use crate::split::told::Told;
-use crate::split::vain::VainWaits;
 use crate::worker::Worker;
 
 /// What a session does where a server has no room.

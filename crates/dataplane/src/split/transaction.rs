@@ -30,7 +30,7 @@ use crate::split::next::{Execution, Next};
 use crate::split::prepared::reprepare;
 use crate::split::series::OnReplica;
 use crate::split::state::{Held, Refused, Split};
-use crate::split::{command, finish, fresh, last, old_primary, rebuild, rules};
+use crate::split::{command, consistency, finish, last, old_primary, rebuild, rules};
 
 const BEGINNINGS: [&str; 3] = ["BEGIN", "BEGIN WORK", "START TRANSACTION"];
 const ENDS: [&str; 4] = ["COMMIT", "COMMIT WORK", "ROLLBACK", "ROLLBACK WORK"];
@@ -452,7 +452,7 @@ async fn begin_on_primary(split: &mut Split) -> Result<OkPacket, Refused> {
 /// Ends the transaction on the replica, and gives that connection back. Where this fails it is closed, and
 /// nothing is lost.
 async fn leave(split: &mut Split, mut replica: Connection<Held>, begun: &OkPacket, in_step: bool) {
-    fresh::leave(&mut replica.state, split.session.move_transaction(begun));
+    consistency::leave(&mut replica.state, split.session.move_transaction(begun));
     replica.state.known = session::OfConnection::UNKNOWN;
     replica.state.let_go();
     if !in_step || split.control.is_aimed_at() {

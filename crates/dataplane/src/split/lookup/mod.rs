@@ -39,7 +39,7 @@ use crate::split::answered::Answered;
 use crate::split::begin::{let_go, with_statement};
 use crate::split::next::{Execution, Next};
 use crate::split::state::Split;
-use crate::split::{answer, fresh, note, rules};
+use crate::split::{answer, consistency, note, rules};
 use crate::worker::Worker;
 
 /// What a lookup is to everybody else.
@@ -497,7 +497,7 @@ impl OfSession {
             return ReadConsistency::Session;
         };
         if self.own.as_ref().is_none_or(|(known, _)| **known != *text) {
-            let own = GtidSet::parse(fresh::flavor(split), text).ok();
+            let own = GtidSet::parse(consistency::flavor(split), text).ok();
             self.own = own.map(|own| (text.into(), own));
         }
         match self.own {

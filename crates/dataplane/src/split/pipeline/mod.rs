@@ -44,7 +44,7 @@ use crate::split::prepared::execute;
 use crate::split::series::Ran;
 use crate::split::series::SplitSeries;
 use crate::split::state::{Refused, Split};
-use crate::split::{again, fresh, next, pipelined_setup, rules};
+use crate::split::{again, consistency, next, pipelined_setup, rules};
 
 /// The batches of one worker and cluster that wait for a connection, and what it knows of statements.
 #[derive(Default)]
@@ -105,7 +105,7 @@ fn keeps_connections(split: &Split) -> bool {
         || is_compressed
         || split.lookups.is_some()
         || split.client.account.user.config.pooling == config::Pooling::Session
-        || fresh::is_galera(split)
+        || consistency::is_galera(split)
 }
 
 /// Whether who wants a connection to it now has to wait for somebody to give one back.

@@ -1,5 +1,8 @@
 //! How fresh a replica has to be for a read, and the wait for it.
 
+pub(crate) mod strong;
+pub(crate) mod vain;
+
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -16,7 +19,6 @@ use crate::split::ask;
 use crate::split::choose::{self, Target};
 use crate::split::rebuild;
 use crate::split::state::{Held, Refused, Split};
-use crate::split::strong;
 
 /// What a read must see.
 #[derive(Debug, Clone)]

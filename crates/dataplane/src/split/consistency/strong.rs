@@ -23,7 +23,7 @@ use upstream::{Connection, Member, Topology};
 use crate::control::Waiting;
 use crate::error::SessionError;
 use crate::split::ask::{self, Reply, plain};
-use crate::split::fresh::{Freshness, flavor};
+use crate::split::consistency::{Freshness, flavor};
 use crate::split::lease;
 use crate::split::rebuild;
 use crate::split::server::next_topology;

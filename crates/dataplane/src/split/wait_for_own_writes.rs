@@ -12,7 +12,7 @@ use upstream::Connection;
 
 use crate::control::Waiting;
 use crate::error::SessionError;
-use crate::split::fresh::{self, Freshness};
+use crate::split::consistency::{self, Freshness};
 use crate::split::state::{Held, Refused, Split};
 use crate::split::{ask, rebuild};
 
@@ -21,7 +21,7 @@ pub(crate) async fn caught_up(
     split: &mut Split,
     mut connection: Connection<Held>,
 ) -> Result<Connection<Held>, Refused> {
-    if fresh::is_galera(split) {
+    if consistency::is_galera(split) {
         sync(split, &mut connection).await?;
     } else {
         wait(split, &mut connection).await?;
@@ -33,7 +33,7 @@ pub(crate) async fn caught_up(
 /// By GTIDs. In a group no write is lost that was acknowledged, so this ends; asynchronous replication may
 /// have lost it with its server, and then nobody will ever have it.
 async fn wait(split: &mut Split, connection: &mut Connection<Held>) -> Result<(), Refused> {
-    let freshness = fresh::own_position(split);
+    let freshness = consistency::own_position(split);
     let Freshness::Position(position) = &freshness else {
         return Ok(());
     };
@@ -45,7 +45,7 @@ async fn wait(split: &mut Split, connection: &mut Connection<Held>) -> Result<()
         Topology::GroupReplication => (true, config.failover_wait.max(config.read_wait)),
         _ => (false, config.read_wait),
     };
-    let is_there = fresh::wait_for(split, connection, position, limit).await?;
+    let is_there = consistency::wait_for(split, connection, position, limit).await?;
     match in_group {
         _ if is_there => Ok(()),
         true => Err(Refused(SessionError::NotCaughtUp {
@@ -97,7 +97,12 @@ async fn forget_lost(
 async fn sync(split: &Split, connection: &mut Connection<Held>) -> Result<(), Refused> {
     split.control.mark_if_new(Waiting::Position);
     let capabilities = connection.capabilities;
-    let set = |wanted| ask::query(capabilities, &fresh::sync_wait(split.session.carried(), wanted));
+    let set = |wanted| {
+        ask::query(
+            capabilities,
+            &consistency::sync_wait(split.session.carried(), wanted),
+        )
+    };
     let read = ask::query(capabilities, "SELECT 1");
     let commands = [set(true), read, set(connection.state.syncs_reads)];
     // A node waits for as long as `repl.causal_read_timeout` says, which nobody else knows.
