@@ -9,14 +9,15 @@ use crate::relay::{self, Broken, Ended, Exchanged};
 use crate::split::next::{Next, Step};
 use crate::split::state::Split;
 use crate::split::{
-    again, answer, anywhere, last, lease, lookup, note, old_primary, rearm_trackers, rules, told, transaction,
+    again, answer, anywhere, explain_warning, last, lease, lookup, old_primary, rearm_trackers, rules, told,
+    transaction,
 };
 
 /// A command has come to its end, whichever way.
 pub(crate) fn finish(split: &mut Split, command: Command, served: &Result<(), SessionError>) {
     if served.is_ok() {
         lookup::finish(split);
-        note::finish(split);
+        explain_warning::finish(split);
         rules::finish(split, command);
     }
     if served.is_ok() && split.statement.is_to_come_again() {

@@ -17,8 +17,8 @@ use crate::split::next::{Execution, Next, Query, Step};
 use crate::split::prepared::{execute, prepare};
 use crate::split::state::Split;
 use crate::split::{
-    again, answer, anywhere, command, exchange, explain, finish, forward, kill, last, lease, login, lookup,
-    note, old_primary, pipeline, pipelined_setup, reset, rules, told, transaction,
+    again, answer, anywhere, command, exchange, explain, explain_warning, finish, forward, kill, last, lease,
+    login, lookup, old_primary, pipeline, pipelined_setup, reset, rules, told, transaction,
 };
 
 /// Serves commands until the session ends, and says why it ended.
@@ -128,8 +128,8 @@ fn query(split: &mut Split, head: CommandHead) -> Step<'_> {
         }
     }
     let facts = command::facts(split, head);
-    if note::concerns(split, head) {
-        return Step::wait(note::query(split, head, facts));
+    if explain_warning::concerns(split, head) {
+        return Step::wait(explain_warning::query(split, head, facts));
     }
     if rules::concern(split) {
         return Step::wait(rules::query(split, head, facts));
@@ -223,12 +223,12 @@ fn execution(split: &mut Split, head: CommandHead) -> Step<'_> {
         Ok(requested) => requested,
         Err(refused) => return Next::from(refused).into(),
     };
-    split.last.note = None;
+    split.last.explain_warning = None;
     split
         .control
         .record
         .note_statement(prepared.facts.class, prepared.digest);
-    let asks_why = note::concerns_execution(split, head, &prepared);
+    let asks_why = explain_warning::concerns_execution(split, head, &prepared);
     if split.lookups.is_some() && !asks_why {
         match lookup::execute(split, head, id, &prepared) {
             Looked::Answered => return Next::Done.into(),
@@ -238,7 +238,7 @@ fn execution(split: &mut Split, head: CommandHead) -> Step<'_> {
     }
     let execution = Execution { head, id, prepared };
     if asks_why {
-        return Step::wait(note::execute(split, execution));
+        return Step::wait(explain_warning::execute(split, execution));
     }
     if rules::concern(split) {
         return Step::wait(rules::execute(split, execution));

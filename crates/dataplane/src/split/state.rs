@@ -24,12 +24,12 @@ use crate::session::{as_error, signal_as_error};
 use crate::split::binding::Binding;
 use crate::split::consistency::strong::ReadIndex;
 use crate::split::consistency::vain::VainWaits;
+use crate::split::explain_warning::ExplainWarning;
 use crate::split::identity::Identity;
 use crate::split::last::Left;
 use crate::split::lease;
 use crate::split::lookup;
 use crate::split::makers::{self, Makers};
-use crate::split::note::Note;
 use crate::split::observe::Shape;
 use crate::split::own_writes::OwnWrites;
 use crate::split::pipeline::Pipelines;
@@ -239,7 +239,7 @@ pub(crate) struct LastStatement {
     /// while it is not known that the server has made it.
     pub(crate) maker: Option<(makers::Key, NonZeroU64)>,
     /// Why it went where it went, where its client has asked for that.
-    pub(crate) note: Option<Box<Note>>,
+    pub(crate) explain_warning: Option<Box<ExplainWarning>>,
     /// The error that its client was told last, where that may be raised again.
     pub(crate) told: Option<Box<Told>>,
 }

@@ -39,7 +39,7 @@ use crate::split::answered::Answered;
 use crate::split::begin::{let_go, with_statement};
 use crate::split::next::{Execution, Next};
 use crate::split::state::Split;
-use crate::split::{answer, consistency, note, rules};
+use crate::split::{answer, consistency, explain_warning, rules};
 use crate::worker::Worker;
 
 /// What a lookup is to everybody else.
@@ -341,7 +341,7 @@ fn ready(
     head: CommandHead,
     prepared: Option<(u32, &Prepared)>,
 ) -> Result<Environment, Left> {
-    if note::concerns(split, head) {
+    if explain_warning::concerns(split, head) {
         return Err(Left::Routed);
     }
     let verdict = match rules::concern(split) {

@@ -36,7 +36,7 @@ pub(crate) fn is_kept(prepared: &Prepared) -> bool {
 
 /// COM_STMT_PREPARE has been received.
 pub(crate) fn prepare(split: &mut Split) {
-    split.last.note = None;
+    split.last.explain_warning = None;
     // Whatever comes of it: the one before is no longer the last.
     split.prepared.last_prepared = 0;
 }

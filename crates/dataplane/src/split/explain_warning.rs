@@ -1,4 +1,4 @@
-//! The query attribute `forebay_explain`: why a statement went where it went, as a Note that `SHOW WARNINGS`
+//! The query attribute `forebay_explain`: why a statement went where it went, as a ExplainWarning that `SHOW WARNINGS`
 //! has.
 //!
 //! The statement is executed as ever. What [`super::explain`] says of it is kept until the session's next
@@ -27,15 +27,15 @@ const ATTRIBUTE: &[u8] = b"forebay_explain";
 const CODE: &str = "1003";
 
 /// In words. Few sessions have one, and the others have room for a pointer.
-pub(crate) struct Note(Box<str>);
+pub(crate) struct ExplainWarning(Box<str>);
 
-/// The longest note, in bytes.
+/// The longest explain_warning, in bytes.
 const LONGEST: usize = 4096;
 
 /// Whether a COM_QUERY is for [`query`]: it has attributes, or comes after one that had.
 #[inline]
 pub(crate) fn concerns(split: &Split, head: CommandHead) -> bool {
-    split.last.note.is_some()
+    split.last.explain_warning.is_some()
         || (split.client.capabilities.contains(Capabilities::QUERY_ATTRIBUTES)
             && command::payload(split, head).get(1) != Some(&0))
 }
@@ -49,7 +49,7 @@ pub(crate) async fn query(split: &mut Split, head: CommandHead, facts: Facts) ->
         is_asked(payload, split.client.capabilities),
     );
     let text = String::from_utf8_lossy(text).into_owned();
-    if let Some(note) = split.last.note.take()
+    if let Some(note) = split.last.explain_warning.take()
         && shows
         && split.session.warning_count() == 0
     {
@@ -64,7 +64,7 @@ pub(crate) async fn query(split: &mut Split, head: CommandHead, facts: Facts) ->
 /// The statement is over. What was said of it can be shown from here on.
 pub(crate) fn finish(split: &mut Split) {
     if let Some(rows) = split.statement.explanation.take() {
-        split.last.note = Some(Box::new(Note(in_words(&rows, split.server_name()))));
+        split.last.explain_warning = Some(Box::new(ExplainWarning(in_words(&rows, split.server_name()))));
     }
 }
 
@@ -101,13 +101,13 @@ fn is_asked_with(payload: &[u8], parameters: u16, capabilities: Capabilities) ->
 }
 
 /// Answers `SHOW WARNINGS`, which may be asked again.
-async fn show(split: &mut Split, note: Box<Note>) -> Result<(), SessionError> {
+async fn show(split: &mut Split, note: Box<ExplainWarning>) -> Result<(), SessionError> {
     let row = vec!["Note".to_owned(), CODE.to_owned(), note.0.to_string()];
     let sequence = answer::discard(split).await?.wrapping_add(1);
     let columns = ["Level", "Code", "Message"];
     let (capabilities, status) = (split.client.capabilities, split.lasting_status());
     let packets = result_set(&columns, &[row], capabilities, status, sequence);
-    split.last.note = Some(note);
+    split.last.explain_warning = Some(note);
     answer::say(split, &packets).await
 }
 
