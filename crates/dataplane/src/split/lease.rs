@@ -34,22 +34,22 @@ const TRIES_MAX: usize = 4;
 /// Sees to it that the session has a connection on which the statement may run. One that it holds already is
 /// kept: whoever pinned it needs that one.
 pub(crate) async fn lease(split: &mut Split, target: &Target) -> Result<(), Refused> {
-    let now = at_once(split, target);
-    go_on(split, target, now).await
+    let now = try_lease(split, target);
+    resume(split, target, now).await
 }
 
-/// What is left to be done after [`at_once`].
-pub(crate) async fn go_on(split: &mut Split, target: &Target, now: Now) -> Result<(), Refused> {
+/// What is left to be done after [`try_lease`].
+pub(crate) async fn resume(split: &mut Split, target: &Target, now: LeaseAttempt) -> Result<(), Refused> {
     match now {
-        Now::Leased => Ok(()),
-        Now::Refused => Err(bound_elsewhere(split)),
-        Now::Moves => Box::pin(transaction::go_to_primary(split)).await,
-        Now::Wait(chosen) => in_time(split, target, chosen).await,
+        LeaseAttempt::Leased => Ok(()),
+        LeaseAttempt::Refused => Err(bound_elsewhere(split)),
+        LeaseAttempt::Moves => Box::pin(transaction::go_to_primary(split)).await,
+        LeaseAttempt::Wait(chosen) => lease_or_wait(split, target, chosen).await,
     }
 }
 
 /// What is to be had without waiting.
-pub(crate) enum Now {
+pub(crate) enum LeaseAttempt {
     Leased,
     /// A statement for another server in a session that is bound to its connection.
     Refused,
@@ -61,7 +61,7 @@ pub(crate) enum Now {
 
 /// The usual way, which waits for nothing: the connection that is held, or an idle one that looks like the
 /// session already.
-pub(crate) fn at_once(split: &mut Split, target: &Target) -> Now {
+pub(crate) fn try_lease(split: &mut Split, target: &Target) -> LeaseAttempt {
     split.statement.was_pinned = split.lease.is_some();
     judge_anew(split);
     if let Some(leased) = &split.lease {
@@ -71,16 +71,16 @@ pub(crate) fn at_once(split: &mut Split, target: &Target) -> Now {
         // In a transaction the server itself judges what may be done.
         if split.session.in_transaction() || may_stay(split, leased, target) {
             split.series().ran(Ran::Held);
-            return Now::Leased;
+            return LeaseAttempt::Leased;
         }
         if !may_leave(split) {
-            return Now::Refused;
+            return LeaseAttempt::Refused;
         }
         give_back(split);
         split.statement.was_pinned = false;
     }
     let Some((server, is_primary)) = usual(split, target) else {
-        return Now::Wait(None);
+        return LeaseAttempt::Wait(None);
     };
     let want = split.session.carried();
     let own = Some(split.control.id);
@@ -94,9 +94,9 @@ pub(crate) fn at_once(split: &mut Split, target: &Target) -> Now {
         Some(mut connection) => {
             connection.state.carried = Rc::clone(want);
             attach(split, connection, is_primary);
-            Now::Leased
+            LeaseAttempt::Leased
         }
-        None => Now::Wait(Some((server, is_primary))),
+        None => LeaseAttempt::Wait(Some((server, is_primary))),
     }
 }
 
@@ -201,7 +201,7 @@ pub(crate) fn is_demoted(split: &Split) -> bool {
 }
 
 /// The way that may wait: for freshness, for a primary, in line, for a new connection, for its state.
-pub(crate) async fn in_time(
+pub(crate) async fn lease_or_wait(
     split: &mut Split,
     target: &Target,
     chosen: Option<(Arc<Server>, bool)>,

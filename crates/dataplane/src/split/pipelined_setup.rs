@@ -20,7 +20,7 @@ use crate::split::ask::{self, AskError, Reply};
 use crate::split::begin::{begin, needs_no_priming};
 use crate::split::choose::Target;
 use crate::split::last::Left;
-use crate::split::lease::{self, Now};
+use crate::split::lease::{self, LeaseAttempt};
 use crate::split::next::Next;
 use crate::split::state::{Refused, Split};
 use crate::split::{consistency, last};
@@ -35,10 +35,10 @@ pub(crate) async fn lease_and_begin(
     head: CommandHead,
     facts: Facts,
     target: Target,
-    now: Now,
+    now: LeaseAttempt,
 ) -> Result<Next, SessionError> {
     split.statement.state_may_wait = leaves_nothing(&facts) && may_wait(split, head);
-    let leased = lease::go_on(split, &target, now).await;
+    let leased = lease::resume(split, &target, now).await;
     split.statement.state_may_wait = false;
     let ready = match leased {
         Ok(()) if lacks_state(split) => Box::pin(send_whole(split, head, &target)).await,

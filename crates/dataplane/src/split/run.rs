@@ -11,7 +11,7 @@ use crate::finished;
 use crate::session::CommandHead;
 use crate::split::begin::{begin, let_go, needs_no_priming};
 use crate::split::choose::{self, Target};
-use crate::split::lease::Now;
+use crate::split::lease::LeaseAttempt;
 use crate::split::lookup::Looked;
 use crate::split::next::{Execution, Next, Query, Step};
 use crate::split::prepared::{execute, prepare};
@@ -167,12 +167,12 @@ fn route_query(split: &mut Split, head: CommandHead, facts: Facts) -> Step<'_> {
     if target == Target::Anywhere {
         again::keep_for_any(split, head);
     }
-    match lease::at_once(split, &target) {
-        Now::Leased if needs_no_priming(split, &facts) => {
+    match lease::try_lease(split, &target) {
+        LeaseAttempt::Leased if needs_no_priming(split, &facts) => {
             begin(split, head, Some(&facts));
             Next::Exchange.into()
         }
-        Now::Wait(Some(on)) if pipeline::takes(split, &on.0) => {
+        LeaseAttempt::Wait(Some(on)) if pipeline::takes(split, &on.0) => {
             Step::wait(pipeline::query(split, head, facts, on, target))
         }
         now => Step::wait(pipelined_setup::lease_and_begin(split, head, facts, target, now)),
@@ -213,7 +213,7 @@ async fn rare_query(split: &mut Split, head: CommandHead, facts: Facts) -> Resul
 
 fn query_on_primary(split: &mut Split, Query { head, facts }: Query) -> Step<'_> {
     let target = Target::Primary { for_writing: true };
-    let now = lease::at_once(split, &target);
+    let now = lease::try_lease(split, &target);
     Step::wait(pipelined_setup::lease_and_begin(split, head, facts, target, now))
 }
 
@@ -271,12 +271,12 @@ fn route_execution(split: &mut Split, execution: Execution) -> Step<'_> {
         return Step::wait(transaction::execution_elsewhere(split, execution));
     }
     let target = transaction::target_of_execution(split, head, &prepared.facts);
-    let now = lease::at_once(split, &target);
-    if matches!(now, Now::Leased) && execute::begin_at_once(split, head, id, prepared) {
+    let now = lease::try_lease(split, &target);
+    if matches!(now, LeaseAttempt::Leased) && execute::begin_at_once(split, head, id, prepared) {
         return Next::Exchange.into();
     }
     match now {
-        Now::Wait(Some(on)) if pipeline::takes(split, &on.0) => {
+        LeaseAttempt::Wait(Some(on)) if pipeline::takes(split, &on.0) => {
             Step::wait(pipeline::execute(split, execution, on, target))
         }
         now => Step::wait(execute::lease_and_execute(split, execution, target, now)),

@@ -25,7 +25,7 @@ use crate::split::ask::{self, AskError};
 use crate::split::begin::begin;
 use crate::split::choose::{self, PRIMARY_ONLY, Target};
 use crate::split::last::Left;
-use crate::split::lease::{self, Now};
+use crate::split::lease::{self, LeaseAttempt};
 use crate::split::next::{Execution, Next};
 use crate::split::prepared::reprepare;
 use crate::split::series::OnReplica;
@@ -191,16 +191,16 @@ pub(crate) fn note_kept(split: &mut Split) {
 
 /// A statement of such a transaction does not stay, unless something binds the session to the connection.
 /// What reads leave on it can be left behind.
-pub(crate) fn leaves(split: &Split, target: &Target) -> Now {
+pub(crate) fn leaves(split: &Split, target: &Target) -> LeaseAttempt {
     let is_bound = !split
         .session
         .pins()
         .iter()
         .all(|pin| lease::ends_with_transaction(pin.reason));
     match target {
-        Target::Primary { for_writing: false } if is_bound => Now::Leased,
-        _ if is_bound => Now::Refused,
-        _ => Now::Moves,
+        Target::Primary { for_writing: false } if is_bound => LeaseAttempt::Leased,
+        _ if is_bound => LeaseAttempt::Refused,
+        _ => LeaseAttempt::Moves,
     }
 }
 
@@ -374,7 +374,7 @@ pub(crate) async fn go_to_primary(split: &mut Split) -> Result<(), Refused> {
 /// The same between two statements: what comes next must be read on the primary.
 pub(crate) async fn go_now(split: &mut Split) -> Result<(), Refused> {
     let now = leaves(split, &TO_PRIMARY);
-    lease::go_on(split, &TO_PRIMARY, now).await?;
+    lease::resume(split, &TO_PRIMARY, now).await?;
     match split.session.is_pinned() {
         true => finish::keep(split),
         // The server had rolled it back.
@@ -415,9 +415,9 @@ pub(crate) async fn is_open(split: &mut Split) -> Result<bool, Refused> {
 }
 
 async fn lease_primary(split: &mut Split) -> Result<(), Refused> {
-    match lease::at_once(split, &TO_PRIMARY) {
-        Now::Wait(chosen) => lease::in_time(split, &TO_PRIMARY, chosen).await,
-        Now::Leased | Now::Refused | Now::Moves => Ok(()),
+    match lease::try_lease(split, &TO_PRIMARY) {
+        LeaseAttempt::Wait(chosen) => lease::lease_or_wait(split, &TO_PRIMARY, chosen).await,
+        LeaseAttempt::Leased | LeaseAttempt::Refused | LeaseAttempt::Moves => Ok(()),
     }
 }
 

@@ -38,7 +38,7 @@ use crate::split::answered::{self, Why};
 use crate::split::begin::begin;
 use crate::split::choose::Target;
 use crate::split::exchange::exchange_arrived;
-use crate::split::lease::Now;
+use crate::split::lease::LeaseAttempt;
 use crate::split::next::Next;
 use crate::split::prepared::execute;
 use crate::split::series::Ran;
@@ -139,7 +139,7 @@ pub(crate) async fn query(
                 head,
                 facts,
                 target,
-                Now::Wait(None),
+                LeaseAttempt::Wait(None),
             ))
             .await
         }
@@ -167,7 +167,7 @@ pub(crate) async fn execute(
         }
         Ok(None) => {
             again::keep_to_send_again(split, head, &prepared.facts);
-            let leased = execute::lease_and_execute(split, execution, target, Now::Wait(None));
+            let leased = execute::lease_and_execute(split, execution, target, LeaseAttempt::Wait(None));
             Box::pin(leased).await
         }
         Err(refused) => Ok(refused.into()),

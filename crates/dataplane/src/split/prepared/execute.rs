@@ -17,7 +17,7 @@ use crate::session::CommandHead;
 use crate::split::begin::{needs_no_priming, with_statement};
 use crate::split::choose::Target;
 use crate::split::exchange::exchange;
-use crate::split::lease::Now;
+use crate::split::lease::LeaseAttempt;
 use crate::split::next::{Execution, Next};
 use crate::split::prepared::prepare_execute::{self, Together};
 use crate::split::prepared::{ServerStatement, close_packets};
@@ -83,12 +83,12 @@ pub(crate) async fn lease_and_execute(
     split: &mut Split,
     Execution { head, id, prepared }: Execution,
     target: Target,
-    now: Now,
+    now: LeaseAttempt,
 ) -> Result<Next, SessionError> {
     let facts = &prepared.facts;
     let leaves_nothing = head.command == Command::STMT_EXECUTE && pipelined_setup::leaves_nothing(facts);
     split.statement.state_may_wait = leaves_nothing && pipelined_setup::may_wait(split, head);
-    let leased = lease::go_on(split, &target, now).await;
+    let leased = lease::resume(split, &target, now).await;
     split.statement.state_may_wait = false;
     if let Err(refused) = leased {
         return Ok(refused.into());
