@@ -17,7 +17,7 @@ use crate::error::{SessionError, kill_failed, not_owner};
 use crate::handshake::{self, Changed};
 use crate::kill_right;
 use crate::registry::{Place, is_ours};
-use crate::relay::{self, Broken, Exchanged};
+use crate::relay::{self, Exchanged, RelayError};
 use crate::session::{CommandHead, Session, error_bytes};
 use crate::side::{LOGIN_PACKET_MAX, Side};
 use crate::split::ask;
@@ -33,7 +33,11 @@ const LAST_WORDS_MAX: usize = 1024;
 /// it is the same user's or its own server says that the user may end those of others. Without an account,
 /// the gateway ends the session itself where the whole connection is to end; where only the statement is, the
 /// client's server answers for an id it does not know (1094).
-pub(crate) async fn kill(session: &mut Session, head: CommandHead, kill: Kill) -> Result<Exchanged, Broken> {
+pub(crate) async fn kill(
+    session: &mut Session,
+    head: CommandHead,
+    kill: Kill,
+) -> Result<Exchanged, RelayError> {
     let registry = &session.worker.shared.registry;
     let found = is_ours(kill.id).then(|| registry.find(kill.id)).flatten();
     let Some(place) = found else {
@@ -70,7 +74,7 @@ pub(crate) async fn kill(session: &mut Session, head: CommandHead, kill: Kill) -
 
 /// Whether a session is the same user's, or the user may end those of others: what a server asks, too.
 /// Sessions of other clusters are other servers' sessions, where the user's rights say nothing.
-async fn may_kill(session: &mut Session, place: &Place) -> Result<bool, Broken> {
+async fn may_kill(session: &mut Session, place: &Place) -> Result<bool, RelayError> {
     if place.cluster != session.listener.cluster_serial {
         return Ok(false);
     }
@@ -81,11 +85,11 @@ async fn may_kill(session: &mut Session, place: &Place) -> Result<bool, Broken> 
     let question = [ask::query(session.capabilities, kill_right::QUESTION)];
     let asked = tokio::select! {
         biased;
-        signal = session.control.signalled(false) => return Err(Broken::Signal(signal)),
-        asked = ask::ask(&mut session.wires.server, session.capabilities, &question) => asked,
+        signal = session.control.signalled(false) => return Err(RelayError::Signal(signal)),
+        asked = ask::ask(&mut session.streams.server, session.capabilities, &question) => asked,
     };
     // Nobody knows what comes next on a connection whose conversation broke.
-    let replies = asked.map_err(|_| Broken::Server)?;
+    let replies = asked.map_err(|_| RelayError::Server)?;
     let profile = session.server.profile();
     Ok(replies
         .first()
@@ -99,7 +103,7 @@ async fn kill_in_pool(
     head: CommandHead,
     kill: Kill,
     place: &Place,
-) -> Result<Exchanged, Broken> {
+) -> Result<Exchanged, RelayError> {
     let (reply, killed) = oneshot::channel();
     let message = Message::KillInPool {
         id: kill.id,
@@ -113,7 +117,7 @@ async fn kill_in_pool(
     }
     let killed = tokio::select! {
         biased;
-        signal = session.control.signalled(false) => return Err(Broken::Signal(signal)),
+        signal = session.control.signalled(false) => return Err(RelayError::Signal(signal)),
         killed = killed => killed,
     };
     // A worker that has stopped has no statement under way.
@@ -129,10 +133,10 @@ async fn kill_elsewhere(
     head: CommandHead,
     server: ServerId,
     statement: &str,
-) -> Result<Exchanged, Broken> {
+) -> Result<Exchanged, RelayError> {
     let ran = tokio::select! {
         biased;
-        signal = session.control.signalled(false) => return Err(Broken::Signal(signal)),
+        signal = session.control.signalled(false) => return Err(RelayError::Signal(signal)),
         ran = session.listener.cluster.kill(server, statement) => ran,
     };
     match ran {
@@ -147,25 +151,25 @@ async fn refuse(
     session: &mut Session,
     head: CommandHead,
     (error, fault): (ErrPacket, Fault),
-) -> Result<Exchanged, Broken> {
+) -> Result<Exchanged, RelayError> {
     let len = PacketHeader::LEN + head.payload_len;
-    session.wires.up.discard(len);
-    session.wires.traffic.add_from_client(len);
-    session.wires.begin_command()?;
+    session.streams.up.discard(len);
+    session.streams.traffic.add_from_client(len);
+    session.streams.begin_command()?;
     session.worker.metrics.error_sent(error.code, fault);
     session.control.record.note_error(error.code);
     session
-        .wires
+        .streams
         .down
         .fill(&error_bytes(&error, 1, session.capabilities));
-    let len = session.wires.down.unseen().len();
-    session.wires.down.approve(len);
-    let wires = &mut session.wires;
-    let written = poll_fn(|cx| wires.down.poll_write(cx, &mut wires.client));
+    let len = session.streams.down.unseen().len();
+    session.streams.down.approve(len);
+    let streams = &mut session.streams;
+    let written = poll_fn(|cx| streams.down.poll_write(cx, &mut streams.client));
     tokio::select! {
         biased;
-        signal = session.control.signalled(false) => return Err(Broken::Signal(signal)),
-        written = written => written.map_err(Broken::Client)?,
+        signal = session.control.signalled(false) => return Err(RelayError::Signal(signal)),
+        written = written => written.map_err(RelayError::Client)?,
     }
     Ok(Exchanged::Sent)
 }
@@ -189,8 +193,8 @@ pub(crate) fn kill_text(kill: Kill, thread_id: u32) -> String {
 
 /// Sends a statement in the place of the command that the client sent, which is dropped. The response is the
 /// client's.
-async fn send_instead(session: &mut Session, head: CommandHead, text: &str) -> Result<Exchanged, Broken> {
-    session.wires.up.discard(PacketHeader::LEN + head.payload_len);
+async fn send_instead(session: &mut Session, head: CommandHead, text: &str) -> Result<Exchanged, RelayError> {
+    session.streams.up.discard(PacketHeader::LEN + head.payload_len);
     let mut payload = vec![Command::QUERY.0];
     if session
         .capabilities
@@ -201,12 +205,12 @@ async fn send_instead(session: &mut Session, head: CommandHead, text: &str) -> R
     payload.extend(text.as_bytes());
     let mut packet = Vec::with_capacity(payload.len() + PacketHeader::LEN);
     write_packet(&mut packet, &mut 0, &payload);
-    session.wires.begin_command()?;
+    session.streams.begin_command()?;
     let written = async {
-        session.wires.server.write_all(&packet).await?;
-        session.wires.server.flush().await
+        session.streams.server.write_all(&packet).await?;
+        session.streams.server.flush().await
     };
-    written.await.map_err(|_| Broken::Server)?;
+    written.await.map_err(|_| RelayError::Server)?;
     session.response.begin(Command::QUERY);
     relay::response(session).await
 }
@@ -226,13 +230,13 @@ pub(crate) async fn change_user(session: &mut Session, head: CommandHead) -> Res
     session.commands += 1;
     session.worker.metrics.commands[usize::from(head.command.0)].inc();
     session
-        .wires
+        .streams
         .begin_command()
         .map_err(|broken| session.broken(broken))?;
-    let unread = session.wires.up.take_unseen();
+    let unread = session.streams.up.take_unseen();
     let (mut client_sequence, mut server_sequence) = (0, 0);
-    let mut client = Side::new(&mut session.wires.client, &mut client_sequence, unread);
-    let mut server = Side::new(&mut session.wires.server, &mut server_sequence, Vec::new());
+    let mut client = Side::new(&mut session.streams.client, &mut client_sequence, unread);
+    let mut server = Side::new(&mut session.streams.server, &mut server_sequence, Vec::new());
     let result = async {
         let changed = handshake::change_user(
             &mut client,
@@ -250,8 +254,8 @@ pub(crate) async fn change_user(session: &mut Session, head: CommandHead) -> Res
         Ok(changed)
     };
     let result: Result<Changed, SessionError> = result.await;
-    session.wires.up.fill(&client.into_unread());
-    session.wires.down.fill(&server.into_unread());
+    session.streams.up.fill(&client.into_unread());
+    session.streams.down.fill(&server.into_unread());
     session.error_sequence = Some(client_sequence);
     match result? {
         Changed::To(user, status) => {

@@ -27,7 +27,7 @@ use crate::guesses::Asking;
 use crate::handshake::{self, Client, LoggedIn, Patience};
 use crate::proxy;
 use crate::registry::Place;
-use crate::relay::{self, Traffic, Wires};
+use crate::relay::{self, Streams, Traffic};
 use crate::session::{Session, signal_as_error};
 use crate::session_lookup;
 use crate::split;
@@ -219,16 +219,16 @@ async fn forward_bytes(
         Ok(pair) => pair,
         Err(error) => return error,
     };
-    let _on_server = OnServer::new(&pair.wires.traffic.server);
-    let ended = relay::stream(&mut pair.wires, control).await;
-    story.from_client = pair.wires.traffic.from_client;
-    story.to_client = pair.wires.traffic.to_client;
+    let _on_server = OnServer::new(&pair.streams.traffic.server);
+    let ended = relay::stream(&mut pair.streams, control).await;
+    story.from_client = pair.streams.traffic.from_client;
+    story.to_client = pair.streams.traffic.to_client;
     crate::session::end_of_stream(ended, pair.permit.server(), listener)
 }
 
 /// A client and its server in mode `tcp`.
 struct Pair {
-    wires: Wires,
+    streams: Streams,
     permit: Permit,
 }
 
@@ -266,7 +266,7 @@ async fn pair_up(
     up.fill(&unread);
     story.server = Some(server);
     Ok(Box::new(Pair {
-        wires: Wires {
+        streams: Streams {
             client,
             server: stream,
             up,
@@ -330,8 +330,8 @@ async fn serve_session(
         story.user = user;
     }
     story.commands = session.commands;
-    story.from_client = session.wires.traffic.from_client;
-    story.to_client = session.wires.traffic.to_client;
+    story.from_client = session.streams.traffic.from_client;
+    story.to_client = session.streams.traffic.to_client;
     error
 }
 
@@ -560,7 +560,7 @@ fn open(
     } = logged_in.lease;
     let server_series = worker.metrics.server(listener.cluster.name(), server.name());
     let traffic = Traffic::new(Arc::clone(series), Arc::clone(&server_series));
-    let mut wires = Wires {
+    let mut streams = Streams {
         client: handshake::compressed(client.stream, logged_in.client_compression, Toward::Client)
             .map_err(SessionError::ClientFailed)?,
         server: handshake::compressed(stream, logged_in.server_compression, Toward::Server).map_err(
@@ -573,8 +573,8 @@ fn open(
         down: Flow::default(),
         traffic,
     };
-    wires.up.fill(&logged_in.client_unread);
-    wires.down.fill(&logged_in.server_unread);
+    streams.up.fill(&logged_in.client_unread);
+    streams.down.fill(&logged_in.server_unread);
     control.set_limits(idle_limits(listener));
     control.mark(Waiting::Client);
     let place = Place {
@@ -591,7 +591,7 @@ fn open(
         listener: Arc::clone(listener),
         server,
         series: server_series,
-        wires,
+        streams,
         response: ResponseTracker::new(logged_in.capabilities),
         capabilities: logged_in.capabilities,
         status: logged_in.status,

@@ -27,7 +27,7 @@ use crate::gateway_error::GatewayError;
 use crate::keys::PrivateKey;
 use crate::lookups::LookupSeries;
 use crate::registry::Registry;
-use crate::split::Book;
+use crate::split::ConfiguredRules;
 use crate::split::SeriesOfWorker;
 use crate::thread::spawn;
 use crate::users::Users;
@@ -135,7 +135,7 @@ pub(crate) type NumberedCluster = (u32, Arc<Cluster>);
 struct Parts {
     clusters: BTreeMap<String, NumberedCluster>,
     listeners: Vec<Bound>,
-    rules: Arc<Book>,
+    rules: Arc<ConfiguredRules>,
     next_serial: u32,
 }
 
@@ -273,7 +273,7 @@ impl Gateway {
         });
         match listeners {
             Ok(listeners) => {
-                parts.rules = Arc::new(Book::new(&config.rules, &clusters, &parts.rules));
+                parts.rules = Arc::new(ConfiguredRules::new(&config.rules, &clusters, &parts.rules));
                 self.shared.tell_all(|| Message::Rules(Arc::clone(&parts.rules)));
                 let keeps = config
                     .clusters

@@ -11,7 +11,7 @@ use std::task::{Context, Poll, Waker};
 use net::Stream;
 
 use crate::lookups::{Gate, Lookups};
-use crate::relay::Wires;
+use crate::relay::Streams;
 
 /// So many strong lookups are followed by another one, most likely.
 const GATED_AFTER: u16 = 16;
@@ -146,10 +146,10 @@ pub(crate) fn poll_read(
     cx: &mut Context<'_>,
     gating: &mut Gating,
     lookups: &dyn Lookups,
-    wires: &mut Wires,
+    streams: &mut Streams,
     now: u32,
 ) -> Poll<io::Result<usize>> {
-    let Wires { up, client, .. } = wires;
+    let Streams { up, client, .. } = streams;
     let is_plain = is_plain(client);
     gating.poll_read(cx, &OfSession(lookups, now), is_plain, |cx| {
         up.poll_read(cx, client)

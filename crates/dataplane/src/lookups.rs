@@ -24,7 +24,7 @@ use telemetry::{Counter, Samples, catalog};
 
 use crate::flow::Flow;
 use crate::gateway::ListenerState;
-use crate::relay::{Answer, Wires};
+use crate::relay::{Answer, Streams};
 use crate::worker::Worker;
 
 /// What answers lookups on one worker.
@@ -372,22 +372,22 @@ impl Answer for Recorded<'_> {
 
 /// Whether an answer may be written to the client before its next command is read: nothing else is on its way
 /// there. To be asked before one is made, which counts.
-pub(crate) fn may_put(wires: &Wires) -> bool {
-    wires.down.is_empty() && !wires.down.is_pending()
+pub(crate) fn may_put(streams: &Streams) -> bool {
+    streams.down.is_empty() && !streams.down.is_pending()
 }
 
 /// Has an answer written to the client before its next command is read. False where that has to be done in
 /// another way.
-pub(crate) fn put(wires: &mut Wires, packets: &[u8]) -> bool {
+pub(crate) fn put(streams: &mut Streams, packets: &[u8]) -> bool {
     if packets.len() > net::buffer::CAPACITY {
         return false;
     }
-    if wires.client.begin_command().is_err() {
+    if streams.client.begin_command().is_err() {
         return false;
     }
     // A buffer of the worker's pool, instead of memory of the session's own.
-    wires.down.fill(packets);
-    wires.down.approve(packets.len());
+    streams.down.fill(packets);
+    streams.down.approve(packets.len());
     true
 }
 

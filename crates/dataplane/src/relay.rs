@@ -19,7 +19,7 @@ use crate::flow::Flow;
 use crate::session::{CommandHead, Session};
 
 /// The two sides of a session and what is on its way between them.
-pub(crate) struct Wires {
+pub(crate) struct Streams {
     pub(crate) client: Stream,
     pub(crate) server: Stream,
     /// Client to server.
@@ -29,12 +29,12 @@ pub(crate) struct Wires {
     pub(crate) traffic: Traffic,
 }
 
-impl Wires {
+impl Streams {
     /// A command begins: frames of the compressed protocol are numbered from here.
     #[inline]
-    pub(crate) fn begin_command(&mut self) -> Result<(), Broken> {
-        self.client.begin_command().map_err(Broken::Client)?;
-        self.server.begin_command().map_err(|_| Broken::Server)
+    pub(crate) fn begin_command(&mut self) -> Result<(), RelayError> {
+        self.client.begin_command().map_err(RelayError::Client)?;
+        self.server.begin_command().map_err(|_| RelayError::Server)
     }
 }
 
@@ -76,7 +76,7 @@ impl Traffic {
 
 /// How an exchange ended short of a whole response.
 #[derive(Debug)]
-pub(crate) enum Broken {
+pub(crate) enum RelayError {
     /// Reading from or writing to the client failed.
     Client(io::Error),
     /// The server closed the connection or it failed; with the error packet that may follow what was
@@ -148,27 +148,27 @@ impl Answer for ResponseTracker {
 }
 
 /// Forwards the command at the head of what the client sent, and its response.
-pub(crate) async fn forward(session: &mut Session, head: CommandHead) -> Result<Exchanged, Broken> {
-    session.wires.begin_command()?;
+pub(crate) async fn forward(session: &mut Session, head: CommandHead) -> Result<Exchanged, RelayError> {
+    session.streams.begin_command()?;
     session.begin_response(head);
     session.control.record.note_sent(Instant::now);
     let exchange = Exchange::new(&mut session.response, &session.control, false);
-    let (ended, place) = exchange.run(&mut session.wires).await;
+    let (ended, place) = exchange.run(&mut session.streams).await;
     session.error_sequence = place;
     ended
 }
 
 /// Forwards the response to a command of one packet that was sent to the server already.
-pub(crate) async fn response(session: &mut Session) -> Result<Exchanged, Broken> {
+pub(crate) async fn response(session: &mut Session) -> Result<Exchanged, RelayError> {
     let exchange = Exchange::new(&mut session.response, &session.control, true);
-    let (ended, place) = exchange.run(&mut session.wires).await;
+    let (ended, place) = exchange.run(&mut session.streams).await;
     session.error_sequence = place;
     ended
 }
 
 /// How an exchange ended, for those whose session may outlive a broken one.
 pub(crate) struct Ended {
-    pub(crate) result: Result<Exchanged, Broken>,
+    pub(crate) result: Result<Exchanged, RelayError>,
     /// See [`Exchange::run`].
     pub(crate) error_sequence: Option<u8>,
     /// Nothing of the command is left to be read from the client.
@@ -232,39 +232,39 @@ impl<'a, A: Answer> Exchange<'a, A> {
 
     /// Runs to the end, and says which sequence number an error has where it ended too early: the one after
     /// the request as long as nothing of the response was forwarded, or the next one between two rows.
-    pub(crate) async fn run(self, wires: &mut Wires) -> (Result<Exchanged, Broken>, Option<u8>) {
-        let ended = self.run_to_end(wires).await;
+    pub(crate) async fn run(self, streams: &mut Streams) -> (Result<Exchanged, RelayError>, Option<u8>) {
+        let ended = self.run_to_end(streams).await;
         (ended.result, ended.error_sequence)
     }
 
     /// The same, and says whether the whole command was taken from the client.
-    pub(crate) async fn run_to_end(mut self, wires: &mut Wires) -> Ended {
-        let forwarded = wires.traffic.to_client;
-        self.next_number = wires.client.is_compressed().then_some(0);
+    pub(crate) async fn run_to_end(mut self, streams: &mut Streams) -> Ended {
+        let forwarded = streams.traffic.to_client;
+        self.next_number = streams.client.is_compressed().then_some(0);
         self.control.mark(Waiting::Server);
         poll_fn(|cx| {
-            let result = ready!(self.poll(cx, wires));
-            let said = wires.traffic.to_client - forwarded;
-            Poll::Ready(self.ended(result, said, wires))
+            let result = ready!(self.poll(cx, streams));
+            let said = streams.traffic.to_client - forwarded;
+            Poll::Ready(self.ended(result, said, streams))
         })
         .await
     }
 
-    fn ended(&self, result: Result<Exchanged, Broken>, said: u64, wires: &Wires) -> Ended {
+    fn ended(&self, result: Result<Exchanged, RelayError>, said: u64, streams: &Streams) -> Ended {
         let mut took = Duration::ZERO;
         let (result, error_sequence) = match result {
             // The client has the server's answer, and the server is gone: what is left of the command is no
             // command.
-            Ok(_) if self.server_refuses => (Err(Broken::Server), None),
+            Ok(_) if self.server_refuses => (Err(RelayError::Server), None),
             Ok(Exchanged::Done(outcome)) => {
                 took = self.since.elapsed();
-                wires.traffic.server.latency.record(took);
+                streams.traffic.server.latency.record(took);
                 (Ok(Exchanged::Done(outcome)), None)
             }
             Ok(exchanged) => (Ok(exchanged), None),
             Err(broken) if said == 0 => (Err(broken), Some(self.request.sequence().wrapping_add(1))),
             // The tracker has gone on over rows that were not forwarded.
-            Err(Broken::ServerProtocol(error)) => (Err(Broken::ServerProtocol(error)), None),
+            Err(RelayError::ServerProtocol(error)) => (Err(RelayError::ServerProtocol(error)), None),
             Err(broken) => (Err(broken), self.response.error_sequence()),
         };
         Ended {
@@ -277,27 +277,27 @@ impl<'a, A: Answer> Exchange<'a, A> {
         }
     }
 
-    fn poll(&mut self, cx: &mut Context<'_>, wires: &mut Wires) -> Poll<Result<Exchanged, Broken>> {
+    fn poll(&mut self, cx: &mut Context<'_>, streams: &mut Streams) -> Poll<Result<Exchanged, RelayError>> {
         loop {
             if let Some(signal) = self.control.due(false) {
-                return Poll::Ready(Err(Broken::Signal(signal)));
+                return Poll::Ready(Err(RelayError::Signal(signal)));
             }
             // A command on its way comes first; else what is looked for is the answer, which makes it
             // needless to look at the client.
             let mut up = Poll::Pending;
-            let awaits_answer = self.request_done && !wires.up.is_pending();
+            let awaits_answer = self.request_done && !streams.up.is_pending();
             if !awaits_answer {
-                up = self.poll_up(cx, wires)?;
-                if up.is_ready() && self.request_done && wires.up.is_pending() {
+                up = self.poll_up(cx, streams)?;
+                if up.is_ready() && self.request_done && streams.up.is_pending() {
                     continue;
                 }
             }
-            let down = self.poll_down(cx, wires)?;
-            if let Some(end) = self.end(wires) {
+            let down = self.poll_down(cx, streams)?;
+            if let Some(end) = self.end(streams) {
                 return Poll::Ready(Ok(end));
             }
             if awaits_answer {
-                up = self.poll_up(cx, wires)?;
+                up = self.poll_up(cx, streams)?;
             }
             if up.is_pending() && down.is_pending() {
                 return Poll::Pending;
@@ -306,11 +306,11 @@ impl<'a, A: Answer> Exchange<'a, A> {
     }
 
     /// `Ready` when something was moved, so that another turn may move more.
-    fn poll_up(&mut self, cx: &mut Context<'_>, wires: &mut Wires) -> Poll<Result<(), Broken>> {
-        if wires.up.is_pending() && !self.server_refuses {
-            match wires.up.poll_write(cx, &mut wires.server) {
+    fn poll_up(&mut self, cx: &mut Context<'_>, streams: &mut Streams) -> Poll<Result<(), RelayError>> {
+        if streams.up.is_pending() && !self.server_refuses {
+            match streams.up.poll_write(cx, &mut streams.server) {
                 Poll::Ready(Ok(())) => self.control.mark(Waiting::Server),
-                Poll::Ready(Err(_)) => self.give_up_sending(wires),
+                Poll::Ready(Err(_)) => self.give_up_sending(streams),
                 Poll::Pending => {
                     self.control.mark_if_new(Waiting::Server);
                     return Poll::Pending;
@@ -318,17 +318,17 @@ impl<'a, A: Answer> Exchange<'a, A> {
             }
         }
         if self.request_done {
-            return self.poll_watch_client(cx, wires);
+            return self.poll_watch_client(cx, streams);
         }
         if let Some(next) = &mut self.next_number {
-            self.request.renumber(wires.up.unseen_mut(), next);
+            self.request.renumber(streams.up.unseen_mut(), next);
         }
-        let (consumed, finished) = self.request.advance(wires.up.unseen());
+        let (consumed, finished) = self.request.advance(streams.up.unseen());
         if consumed == 0 && !finished {
-            return self.poll_read_on(cx, wires);
+            return self.poll_read_on(cx, streams);
         }
-        wires.up.approve(consumed);
-        wires.traffic.add_up(consumed);
+        streams.up.approve(consumed);
+        streams.traffic.add_up(consumed);
         if finished {
             self.request_ends();
         }
@@ -336,14 +336,14 @@ impl<'a, A: Answer> Exchange<'a, A> {
     }
 
     /// Reads more of a command that has not ended.
-    fn poll_read_on(&mut self, cx: &mut Context<'_>, wires: &mut Wires) -> Poll<Result<(), Broken>> {
-        match wires.up.poll_read(cx, &mut wires.client) {
-            Poll::Ready(Ok(0)) => Poll::Ready(Err(Broken::Client(io::ErrorKind::UnexpectedEof.into()))),
+    fn poll_read_on(&mut self, cx: &mut Context<'_>, streams: &mut Streams) -> Poll<Result<(), RelayError>> {
+        match streams.up.poll_read(cx, &mut streams.client) {
+            Poll::Ready(Ok(0)) => Poll::Ready(Err(RelayError::Client(io::ErrorKind::UnexpectedEof.into()))),
             Poll::Ready(Ok(_)) => {
                 self.control.mark(Waiting::Request);
                 Poll::Ready(Ok(()))
             }
-            Poll::Ready(Err(error)) => Poll::Ready(Err(Broken::Client(error))),
+            Poll::Ready(Err(error)) => Poll::Ready(Err(RelayError::Client(error))),
             Poll::Pending => {
                 self.control.mark_if_new(Waiting::Request);
                 Poll::Pending
@@ -365,56 +365,60 @@ impl<'a, A: Answer> Exchange<'a, A> {
     /// While the response is awaited the client has nothing to say. Its next command is read ahead, one
     /// buffer of it, and its goodbye is passed on, so that the server can stop waiting for locks on behalf of
     /// nobody.
-    fn poll_watch_client(&mut self, cx: &mut Context<'_>, wires: &mut Wires) -> Poll<Result<(), Broken>> {
-        if self.client_at_end || !wires.up.is_empty() {
+    fn poll_watch_client(
+        &mut self,
+        cx: &mut Context<'_>,
+        streams: &mut Streams,
+    ) -> Poll<Result<(), RelayError>> {
+        if self.client_at_end || !streams.up.is_empty() {
             return Poll::Pending;
         }
         if self.server_refuses {
-            return self.poll_discard(cx, wires);
+            return self.poll_discard(cx, streams);
         }
-        match wires.up.poll_read(cx, &mut wires.client) {
+        match streams.up.poll_read(cx, &mut streams.client) {
             Poll::Ready(Ok(0)) => {
                 self.client_at_end = true;
                 // Fails where the server is gone, which is found when it is read.
-                let _: io::Result<()> = wires.server.end_writing();
+                let _: io::Result<()> = streams.server.end_writing();
                 Poll::Pending
             }
             Poll::Ready(Ok(_)) => Poll::Pending,
-            Poll::Ready(Err(error)) => Poll::Ready(Err(Broken::Client(error))),
+            Poll::Ready(Err(error)) => Poll::Ready(Err(RelayError::Client(error))),
             Poll::Pending => Poll::Pending,
         }
     }
 
     /// Takes what is left of a command that the server no longer takes: a connection that is closed with
     /// bytes unread is reset, and the server's answer would be lost with it.
-    fn poll_discard(&mut self, cx: &mut Context<'_>, wires: &mut Wires) -> Poll<Result<(), Broken>> {
-        match wires.up.poll_read(cx, &mut wires.client) {
+    fn poll_discard(&mut self, cx: &mut Context<'_>, streams: &mut Streams) -> Poll<Result<(), RelayError>> {
+        match streams.up.poll_read(cx, &mut streams.client) {
             Poll::Ready(Ok(0)) => {
                 self.client_at_end = true;
                 Poll::Pending
             }
             Poll::Ready(Ok(_)) => {
-                wires.up.clear();
+                streams.up.clear();
                 Poll::Ready(Ok(()))
             }
-            Poll::Ready(Err(error)) => Poll::Ready(Err(Broken::Client(error))),
+            Poll::Ready(Err(error)) => Poll::Ready(Err(RelayError::Client(error))),
             Poll::Pending => Poll::Pending,
         }
     }
 
-    fn poll_down(&mut self, cx: &mut Context<'_>, wires: &mut Wires) -> Poll<Result<(), Broken>> {
-        if self.poll_answer(cx, wires)?.is_pending() {
+    fn poll_down(&mut self, cx: &mut Context<'_>, streams: &mut Streams) -> Poll<Result<(), RelayError>> {
+        if self.poll_answer(cx, streams)?.is_pending() {
             return Poll::Pending;
         }
         if matches!(self.event, Event::LocalInfile) {
-            return Self::poll_server_end(cx, wires);
+            return Self::poll_server_end(cx, streams);
         }
         if !matches!(self.event, Event::More) || !self.response.in_progress() {
             return Poll::Pending;
         }
         if !std::mem::take(&mut self.look_again) {
-            match wires.down.poll_read_much(cx, &mut wires.server) {
-                Poll::Ready(Ok(0) | Err(_)) => return Poll::Ready(Err(Broken::Server)),
+            match streams.down.poll_read_much(cx, &mut streams.server) {
+                Poll::Ready(Ok(0) | Err(_)) => return Poll::Ready(Err(RelayError::Server)),
                 Poll::Ready(Ok(_)) => self.control.mark_answer(),
                 Poll::Pending => {
                     if self.request_done {
@@ -426,9 +430,9 @@ impl<'a, A: Answer> Exchange<'a, A> {
         }
         let (consumed, event) = self
             .response
-            .advance(&mut wires.down)
-            .map_err(Broken::ServerProtocol)?;
-        wires.traffic.add_down(consumed);
+            .advance(&mut streams.down)
+            .map_err(RelayError::ServerProtocol)?;
+        streams.traffic.add_down(consumed);
         self.event = event;
         if matches!(self.event, Event::LocalInfile) {
             self.request.begin_infile();
@@ -436,35 +440,35 @@ impl<'a, A: Answer> Exchange<'a, A> {
             self.next_number = renumbers.then(|| self.response.sequence().wrapping_add(1));
             self.request_done = false;
         }
-        self.poll_answer(cx, wires)
+        self.poll_answer(cx, streams)
     }
 
     /// Writes to the client what may go there.
-    fn poll_answer(&mut self, cx: &mut Context<'_>, wires: &mut Wires) -> Poll<Result<(), Broken>> {
-        if !wires.down.is_pending() {
+    fn poll_answer(&mut self, cx: &mut Context<'_>, streams: &mut Streams) -> Poll<Result<(), RelayError>> {
+        if !streams.down.is_pending() {
             return Poll::Ready(Ok(()));
         }
-        let written = wires.down.poll_write(cx, &mut wires.client);
+        let written = streams.down.poll_write(cx, &mut streams.client);
         if written.is_pending() {
             self.control.mark(Waiting::Reader);
         }
-        written.map_err(Broken::Client)
+        written.map_err(RelayError::Client)
     }
 
     /// While the client sends its file the server only listens, or ends. What it says is looked at after the
     /// file.
-    fn poll_server_end(cx: &mut Context<'_>, wires: &mut Wires) -> Poll<Result<(), Broken>> {
-        if !wires.down.is_empty() {
+    fn poll_server_end(cx: &mut Context<'_>, streams: &mut Streams) -> Poll<Result<(), RelayError>> {
+        if !streams.down.is_empty() {
             return Poll::Pending;
         }
-        match wires.down.poll_read(cx, &mut wires.server) {
-            Poll::Ready(Ok(0) | Err(_)) => Poll::Ready(Err(Broken::Server)),
+        match streams.down.poll_read(cx, &mut streams.server) {
+            Poll::Ready(Ok(0) | Err(_)) => Poll::Ready(Err(RelayError::Server)),
             Poll::Ready(Ok(_)) | Poll::Pending => Poll::Pending,
         }
     }
 
-    fn end(&self, wires: &Wires) -> Option<Exchanged> {
-        if wires.up.is_pending() || wires.down.is_pending() || !self.request_done {
+    fn end(&self, streams: &Streams) -> Option<Exchanged> {
+        if streams.up.is_pending() || streams.down.is_pending() || !self.request_done {
             return None;
         }
         match self.event {
@@ -478,26 +482,26 @@ impl<'a, A: Answer> Exchange<'a, A> {
 
     /// The server no longer takes what the client sends. It may have answered before it closed (a packet that
     /// is too large, a kill), and the client is to see that answer.
-    fn give_up_sending(&mut self, wires: &mut Wires) {
+    fn give_up_sending(&mut self, streams: &mut Streams) {
         self.server_refuses = true;
         self.request_ends();
-        wires.up.clear();
+        streams.up.clear();
     }
 }
 
 /// Forwards everything in both directions until both sides have said that they are done, one fails, or a
 /// signal comes. The end of one side is passed on to the other, which may still have something to say.
-pub(crate) async fn stream(wires: &mut Wires, control: &Control) -> Result<(), Broken> {
-    forward_all(wires, control, Waiting::Stream).await
+pub(crate) async fn stream(streams: &mut Streams, control: &Control) -> Result<(), RelayError> {
+    forward_all(streams, control, Waiting::Stream).await
 }
 
 /// The same for an answer that has no end (binlog dump, clone) and has begun. A server that has nothing to
 /// say, for hours maybe, is in order; a client that does not take what it has said is idle.
-pub(crate) async fn endless(wires: &mut Wires, control: &Control) -> Result<(), Broken> {
-    forward_all(wires, control, Waiting::Endless).await
+pub(crate) async fn endless(streams: &mut Streams, control: &Control) -> Result<(), RelayError> {
+    forward_all(streams, control, Waiting::Endless).await
 }
 
-async fn forward_all(wires: &mut Wires, control: &Control, waiting: Waiting) -> Result<(), Broken> {
+async fn forward_all(streams: &mut Streams, control: &Control, waiting: Waiting) -> Result<(), RelayError> {
     control.mark(waiting);
     let mut up_ended = false;
     let mut down_ended = false;
@@ -507,27 +511,27 @@ async fn forward_all(wires: &mut Wires, control: &Control, waiting: Waiting) -> 
         flow.approve(n);
         n
     };
-    let n = approve_all(&mut wires.up);
-    wires.traffic.add_up(n);
-    let n = approve_all(&mut wires.down);
-    wires.traffic.add_down(n);
+    let n = approve_all(&mut streams.up);
+    streams.traffic.add_up(n);
+    let n = approve_all(&mut streams.down);
+    streams.traffic.add_down(n);
     poll_fn(|cx| {
         if let Some(signal) = control.due(false) {
-            return Poll::Ready(Err(Broken::Signal(signal)));
+            return Poll::Ready(Err(RelayError::Signal(signal)));
         }
-        let Wires {
+        let Streams {
             client,
             server,
             up,
             down,
             traffic,
-        } = wires;
-        let moved_up = poll_pipe(cx, client, server, up, &mut up_ended, Broken::Client, |_| {
-            Broken::Server
+        } = streams;
+        let moved_up = poll_pipe(cx, client, server, up, &mut up_ended, RelayError::Client, |_| {
+            RelayError::Server
         });
         let moved_up = match moved_up {
             // It takes no more, and may have said why.
-            Err(Broken::Server) => {
+            Err(RelayError::Server) => {
                 up.clear();
                 (up_ended, server_refuses) = (true, true);
                 0
@@ -540,8 +544,8 @@ async fn forward_all(wires: &mut Wires, control: &Control, waiting: Waiting) -> 
             client,
             down,
             &mut down_ended,
-            |_| Broken::Server,
-            Broken::Client,
+            |_| RelayError::Server,
+            RelayError::Client,
         )?;
         traffic.add_up(moved_up);
         traffic.add_down(moved_down);
@@ -555,7 +559,7 @@ async fn forward_all(wires: &mut Wires, control: &Control, waiting: Waiting) -> 
         }
         if up_ended && down_ended && !up.is_pending() && !down.is_pending() {
             Poll::Ready(if server_refuses {
-                Err(Broken::Server)
+                Err(RelayError::Server)
             } else {
                 Ok(())
             })
@@ -574,9 +578,9 @@ fn poll_pipe(
     sink: &mut Stream,
     flow: &mut Flow,
     ended: &mut bool,
-    source_failed: impl Fn(io::Error) -> Broken,
-    sink_failed: impl Fn(io::Error) -> Broken,
-) -> Result<usize, Broken> {
+    source_failed: impl Fn(io::Error) -> RelayError,
+    sink_failed: impl Fn(io::Error) -> RelayError,
+) -> Result<usize, RelayError> {
     let mut moved = 0;
     loop {
         if flow.is_pending() {

@@ -14,7 +14,7 @@ use crate::classify::{KILL_MAX, Need, classify};
 use crate::control::Waiting;
 use crate::error::{During, SessionError};
 use crate::finished::{self, Ways};
-use crate::relay::{self, Broken, Exchanged};
+use crate::relay::{self, Exchanged, RelayError};
 use crate::session::{CommandHead, Session};
 use crate::session_lookup::{self, AtOnce};
 use crate::settle;
@@ -28,7 +28,7 @@ pub(crate) async fn serve(session: &mut Session) -> Result<Infallible, SessionEr
         finished::begin(
             &session.worker.observers,
             &session.control.record,
-            &session.wires.traffic,
+            &session.streams.traffic,
         );
         let command = head.command;
         let served = serve_command(session, head).await;
@@ -43,7 +43,7 @@ pub(crate) async fn serve(session: &mut Session) -> Result<Infallible, SessionEr
                 user: control.user(),
                 listener: &session.listener.config.name,
                 server: session.server.name(),
-                traffic: &session.wires.traffic,
+                traffic: &session.streams.traffic,
             },
         );
         served?;
@@ -88,7 +88,7 @@ async fn serve_command(session: &mut Session, head: CommandHead) -> Result<(), S
             settle::command(session, head, exchanged)?;
             match has_begun {
                 true => {
-                    let ended = Box::pin(relay::endless(&mut session.wires, &session.control)).await;
+                    let ended = Box::pin(relay::endless(&mut session.streams, &session.control)).await;
                     Err(settle::stream(session, ended))
                 }
                 false => Ok(()),
@@ -107,16 +107,16 @@ async fn accept(session: &mut Session) -> Result<CommandHead, SessionError> {
 
 fn poll_accept(cx: &mut Context<'_>, session: &mut Session) -> Poll<Result<CommandHead, SessionError>> {
     loop {
-        if session.wires.down.is_pending() {
+        if session.streams.down.is_pending() {
             ready!(poll_answer(cx, session))?;
         }
         if let Some(signal) = session.control.due(session.is_free()) {
             return Poll::Ready(Err(session.signalled(signal)));
         }
-        if !session.wires.down.is_empty() {
+        if !session.streams.down.is_empty() {
             return poll_last_words(cx, session).map(Err);
         }
-        if let Some(head) = head(session.wires.up.unseen())
+        if let Some(head) = head(session.streams.up.unseen())
             && (session.lookups.is_none() || is_there(session, head))
         {
             return Poll::Ready(Ok(head));
@@ -132,8 +132,8 @@ fn poll_accept(cx: &mut Context<'_>, session: &mut Session) -> Poll<Result<Comma
 
 /// Writes an answer of the gateway's own to the command before.
 fn poll_answer(cx: &mut Context<'_>, session: &mut Session) -> Poll<Result<(), SessionError>> {
-    let wires = &mut session.wires;
-    let written = wires.down.poll_write(cx, &mut wires.client);
+    let streams = &mut session.streams;
+    let written = streams.down.poll_write(cx, &mut streams.client);
     match session.control.due(false) {
         Some(signal) if written.is_pending() => Poll::Ready(Err(session.signalled(signal))),
         _ => written.map_err(SessionError::ClientFailed),
@@ -142,7 +142,7 @@ fn poll_answer(cx: &mut Context<'_>, session: &mut Session) -> Poll<Result<(), S
 
 /// All of a command is there, as far as it fits.
 fn is_there(session: &Session, head: CommandHead) -> bool {
-    let up = &session.wires.up;
+    let up = &session.streams.up;
     up.is_full() || up.unseen().len() >= PacketHeader::LEN + head.payload_len
 }
 
@@ -174,21 +174,21 @@ fn head(bytes: &[u8]) -> Option<CommandHead> {
 /// sent, since the error would be taken for its answer.
 fn poll_last_words(cx: &mut Context<'_>, session: &mut Session) -> Poll<SessionError> {
     loop {
-        let wires = &mut session.wires;
-        match answer::unasked(wires.down.unseen()) {
+        let streams = &mut session.streams;
+        match answer::unasked(streams.down.unseen()) {
             Unasked::Error(len) => {
-                wires.down.approve(len);
+                streams.down.approve(len);
                 session.error_sequence = None;
                 break;
             }
             Unasked::Nonsense => {
-                wires.down.clear();
-                return Poll::Ready(session.broken(Broken::ServerProtocol(WireError::NotAsked)));
+                streams.down.clear();
+                return Poll::Ready(session.broken(RelayError::ServerProtocol(WireError::NotAsked)));
             }
-            Unasked::Unfinished => match wires.down.poll_read(cx, &mut wires.server) {
+            Unasked::Unfinished => match streams.down.poll_read(cx, &mut streams.server) {
                 Poll::Ready(Ok(n)) if n > 0 => {}
                 Poll::Ready(_) => {
-                    wires.down.clear();
+                    streams.down.clear();
                     break;
                 }
                 Poll::Pending => return Poll::Pending,

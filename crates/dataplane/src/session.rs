@@ -15,7 +15,7 @@ use upstream::{Permit, Server};
 use crate::control::{Control, Signal};
 use crate::error::{During, SessionError};
 use crate::gateway::ListenerState;
-use crate::relay::{Broken, Wires};
+use crate::relay::{RelayError, Streams};
 use crate::session_lookup;
 use crate::worker::Worker;
 
@@ -29,7 +29,7 @@ pub(crate) struct Session {
     pub(crate) listener: Arc<ListenerState>,
     pub(crate) server: Arc<Server>,
     pub(crate) series: Arc<ServerSeries>,
-    pub(crate) wires: Wires,
+    pub(crate) streams: Streams,
     pub(crate) response: ResponseTracker,
     pub(crate) capabilities: Capabilities,
     /// As the server last reported it.
@@ -62,7 +62,7 @@ impl Session {
 
     /// The payload of the packet at the head of what the client sent, as far as it was read.
     pub(crate) fn payload(&self, head: CommandHead) -> &[u8] {
-        let unseen = self.wires.up.unseen();
+        let unseen = self.streams.up.unseen();
         let end = (PacketHeader::LEN + head.payload_len).min(unseen.len());
         unseen.get(PacketHeader::LEN..end).unwrap_or_default()
     }
@@ -92,7 +92,7 @@ impl Session {
     }
 
     /// An exchange that did not come to its end, as the end of the session.
-    pub(crate) fn broken(&self, broken: Broken) -> SessionError {
+    pub(crate) fn broken(&self, broken: RelayError) -> SessionError {
         as_error(broken, self.server.name(), &self.listener, During::Command)
     }
 
@@ -106,13 +106,13 @@ impl Session {
     pub(crate) async fn farewell(&mut self, error: &SessionError) {
         let mut last = Vec::new();
         if self.error_sequence == Some(0) && error.to_packet().is_some() && !self.must_end_now() {
-            self.error_sequence = await_last_command(&mut self.wires).await;
+            self.error_sequence = await_last_command(&mut self.streams).await;
         }
         if let (Some(packet), Some(sequence)) = (error.to_packet(), self.error_sequence) {
             self.worker.metrics.error_sent(packet.code, error.fault());
             last = error_bytes(&packet, sequence, self.capabilities);
         }
-        say_goodbye(&mut self.wires, &last).await;
+        say_goodbye(&mut self.streams, &last).await;
     }
 
     fn must_end_now(&self) -> bool {
@@ -138,14 +138,14 @@ fn may_load_file(head: CommandHead, payload: &[u8]) -> bool {
 }
 
 /// Writes what may still be forwarded to the client, then `last`, and ends the connection.
-pub(crate) async fn say_goodbye(wires: &mut Wires, last: &[u8]) {
-    if last.is_empty() && !wires.down.is_pending() {
+pub(crate) async fn say_goodbye(streams: &mut Streams, last: &[u8]) {
+    if last.is_empty() && !streams.down.is_pending() {
         return;
     }
     let write = async {
-        poll_fn(|cx| wires.down.poll_write(cx, &mut wires.client)).await?;
-        wires.client.write_all(last).await?;
-        wires.client.shutdown().await
+        poll_fn(|cx| streams.down.poll_write(cx, &mut streams.client)).await?;
+        streams.client.write_all(last).await?;
+        streams.client.shutdown().await
     };
     // A client that does not take it in time, or is gone, does without.
     let _: Result<std::io::Result<()>, _> = tokio::time::timeout(FAREWELL_LIMIT, write).await;
@@ -158,14 +158,14 @@ const LAST_COMMAND_WAIT: Duration = Duration::from_secs(1);
 /// takes that for a broken protocol. Busy clients are always just sending the next one, so it is awaited for
 /// a moment, and refused. Returns the sequence number that the error has then; `None` where the client has
 /// gone.
-pub(crate) async fn await_last_command(wires: &mut Wires) -> Option<u8> {
+pub(crate) async fn await_last_command(streams: &mut Streams) -> Option<u8> {
     let next = async {
         loop {
-            if let Some(header) = PacketHeader::parse(wires.up.unseen()) {
-                wires.client.begin_command().ok()?;
+            if let Some(header) = PacketHeader::parse(streams.up.unseen()) {
+                streams.client.begin_command().ok()?;
                 return Some(header.sequence.wrapping_add(1));
             }
-            match poll_fn(|cx| wires.up.poll_read(cx, &mut wires.client)).await {
+            match poll_fn(|cx| streams.up.poll_read(cx, &mut streams.client)).await {
                 Ok(n) if n > 0 => {}
                 Ok(_) | Err(_) => return None,
             }
@@ -187,7 +187,7 @@ pub(crate) fn error_bytes(packet: &ErrPacket, mut sequence: u8, capabilities: Ca
 
 /// The end of a connection whose bytes were only forwarded.
 pub(crate) fn end_of_stream(
-    ended: Result<(), Broken>,
+    ended: Result<(), RelayError>,
     server: &Server,
     listener: &ListenerState,
 ) -> SessionError {
@@ -200,25 +200,25 @@ pub(crate) fn end_of_stream(
 
 /// An exchange that did not come to its end, with the server of that name.
 pub(crate) fn as_error(
-    broken: Broken,
+    broken: RelayError,
     server: &str,
     listener: &ListenerState,
     during: During,
 ) -> SessionError {
     match broken {
-        Broken::Client(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => {
+        RelayError::Client(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => {
             SessionError::ClientGone
         }
-        Broken::Client(error) => SessionError::ClientFailed(error),
-        Broken::Server => SessionError::ServerGone {
+        RelayError::Client(error) => SessionError::ClientFailed(error),
+        RelayError::Server => SessionError::ServerGone {
             server: server.to_owned(),
             during,
         },
-        Broken::ServerProtocol(cause) => SessionError::ServerProtocol {
+        RelayError::ServerProtocol(cause) => SessionError::ServerProtocol {
             server: server.to_owned(),
             cause,
         },
-        Broken::Signal(signal) => signal_as_error(signal, server, listener),
+        RelayError::Signal(signal) => signal_as_error(signal, server, listener),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::error::SessionError;
 use crate::finished::End;
-use crate::relay::{Broken, Exchanged};
+use crate::relay::{Exchanged, RelayError};
 use crate::session::{CommandHead, Session};
 
 /// After a command: takes over what its response said, or ends the session where there was no whole response.
@@ -10,7 +10,7 @@ use crate::session::{CommandHead, Session};
 pub(crate) fn command(
     session: &mut Session,
     head: CommandHead,
-    exchanged: Result<Exchanged, Broken>,
+    exchanged: Result<Exchanged, RelayError>,
 ) -> Result<(), SessionError> {
     let record = &session.control.record;
     match &exchanged {
@@ -36,13 +36,13 @@ pub(crate) fn command(
 }
 
 /// After COM_QUIT: the session is over, whatever became of it.
-pub(crate) fn quit(exchanged: Result<Exchanged, Broken>) -> SessionError {
+pub(crate) fn quit(exchanged: Result<Exchanged, RelayError>) -> SessionError {
     drop(exchanged);
     SessionError::ClientQuit
 }
 
 /// After an answer without end: both sides are done, or one failed.
-pub(crate) fn stream(session: &mut Session, ended: Result<(), Broken>) -> SessionError {
+pub(crate) fn stream(session: &mut Session, ended: Result<(), RelayError>) -> SessionError {
     session.error_sequence = None;
     match ended {
         Ok(()) => SessionError::ClientGone,

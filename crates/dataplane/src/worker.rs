@@ -22,7 +22,7 @@ use crate::describe::SessionStatus;
 use crate::extension::{Extension, OnWorker, WorkerHandle};
 use crate::finished::Observers;
 use crate::gateway::{ListenerState, Shared};
-use crate::split::{self, Book, Mirrors, Pools, RulesOnWorker};
+use crate::split::{self, ConfiguredRules, Mirrors, Pools, WorkerRules};
 
 /// What a worker is told. The queue has no bound of its own: it holds at most one message a client
 /// connection, whose number is bounded where they are accepted, and a few for each change of the cluster.
@@ -61,7 +61,7 @@ pub(crate) enum Message {
     /// Comes before the first connection, if at all.
     Extend(Arc<dyn Extension>),
     /// Other rules from here on.
-    Rules(Arc<Book>),
+    Rules(Arc<ConfiguredRules>),
     /// A cluster is no longer in the configuration, and its sessions have had their time.
     Forget {
         cluster_serial: u32,
@@ -79,7 +79,7 @@ pub(crate) struct Worker {
     pub(crate) clock: Rc<Clock>,
     /// Server connections that sessions of mode `split` share.
     pub(crate) pools: Pools,
-    pub(crate) rules: RulesOnWorker,
+    pub(crate) rules: WorkerRules,
     pub(crate) mirrors: Mirrors,
     /// What statements are that come again and again.
     pub(crate) facts_cache: RefCell<FactsCache<RandomState>>,
@@ -148,7 +148,7 @@ pub(crate) fn run(
         shared,
         sessions: Sessions::default(),
         pools: Pools::default(),
-        rules: RulesOnWorker::default(),
+        rules: WorkerRules::default(),
         mirrors: Mirrors::default(),
         facts_cache: RefCell::default(),
         extension: OnceCell::new(),
@@ -213,7 +213,7 @@ async fn take_messages(worker: &Rc<Worker>, mut inbox: UnboundedReceiver<Message
                 let extension = worker.extension.get_or_init(|| extension.on_worker(&handle));
                 worker.observers.set(extension.observers());
             }
-            Message::Rules(book) => worker.rules.replace(book, |name| worker.metrics.rule(name)),
+            Message::Rules(rules) => worker.rules.replace(rules, |name| worker.metrics.rule(name)),
             Message::Forget { cluster_serial } => worker.pools.forget(cluster_serial),
             Message::Stop => return,
         }

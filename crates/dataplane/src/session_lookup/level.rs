@@ -45,7 +45,7 @@ pub(super) async fn statement(
     head: CommandHead,
     other: &Other,
 ) -> Result<(), SessionError> {
-    let payload = lookups::whole_payload(session.wires.up.unseen(), head.payload_len).unwrap_or_default();
+    let payload = lookups::whole_payload(session.streams.up.unseen(), head.payload_len).unwrap_or_default();
     let text = lookups::text(payload, session.capabilities);
     let Some(wanted) = text.and_then(lookups::wanted_level) else {
         return forward_statement(session, of, head, other).await;

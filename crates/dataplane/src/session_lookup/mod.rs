@@ -41,7 +41,7 @@ use crate::gating::{self, Gating};
 use crate::lookups::{
     self, Asked, Environment, Finding, Left, LookupSeries, Lookups, Plan, Recorded, Recorder,
 };
-use crate::relay::{self, Broken, Exchange, Exchanged};
+use crate::relay::{self, Exchange, Exchanged, RelayError};
 use crate::session::{CommandHead, Session};
 use crate::settle;
 use crate::split::{self, ask};
@@ -233,7 +233,7 @@ impl OfSession {
         self.sent = now;
     }
 
-    fn note_outcome(&mut self, exchanged: &Result<Exchanged, Broken>) {
+    fn note_outcome(&mut self, exchanged: &Result<Exchanged, RelayError>) {
         if let Ok(Exchanged::Done(outcome)) = exchanged {
             self.has_diagnostics |= outcome.error.is_some() || outcome.warnings > 0;
         }
@@ -279,10 +279,10 @@ pub(crate) fn next_command(session: &mut Session) {
 /// Reads what the client sends.
 #[inline]
 pub(crate) fn poll_read(cx: &mut Context<'_>, session: &mut Session) -> Poll<io::Result<usize>> {
-    let (wires, now) = (&mut session.wires, session.worker.clock.now());
+    let (streams, now) = (&mut session.streams, session.worker.clock.now());
     match &mut session.lookups {
-        Some(of) => gating::poll_read(cx, &mut of.gating, &*of.lookups, wires, now),
-        None => wires.up.poll_read(cx, &mut wires.client),
+        Some(of) => gating::poll_read(cx, &mut of.gating, &*of.lookups, streams, now),
+        None => streams.up.poll_read(cx, &mut streams.client),
     }
 }
 
@@ -375,15 +375,15 @@ async fn forward_recorded(
     session: &mut Session,
     head: CommandHead,
     recorder: &mut Recorder,
-) -> Result<Exchanged, Broken> {
-    session.wires.begin_command()?;
+) -> Result<Exchanged, RelayError> {
+    session.streams.begin_command()?;
     session.begin_response(head);
     let mut recorded = Recorded {
         tracker: &mut session.response,
         recorder,
     };
     let exchange = Exchange::new(&mut recorded, &session.control, false);
-    let (ended, place) = exchange.run(&mut session.wires).await;
+    let (ended, place) = exchange.run(&mut session.streams).await;
     session.error_sequence = place;
     ended
 }
@@ -417,7 +417,7 @@ async fn catch_up(session: &mut Session, of: &mut OfSession) -> Result<(), Sessi
 async fn ask_server(session: &mut Session, command: Vec<u8>) -> Result<ask::Reply, SessionError> {
     session.control.mark(Waiting::Server);
     let asking = ask::ask(
-        &mut session.wires.server,
+        &mut session.streams.server,
         session.capabilities,
         std::slice::from_ref(&command),
     );
@@ -427,7 +427,7 @@ async fn ask_server(session: &mut Session, command: Vec<u8>) -> Result<ask::Repl
         asked = asking => asked,
     };
     let reply = asked.ok().and_then(|replies| replies.into_iter().next());
-    reply.ok_or_else(|| session.broken(Broken::Server))
+    reply.ok_or_else(|| session.broken(RelayError::Server))
 }
 
 /// COM_QUERY with a lookup, or the execution of one whose statement is `prepared`.
@@ -450,7 +450,7 @@ fn series(session: &Session) -> &LookupSeries {
 
 /// What to do about COM_QUERY with a lookup.
 fn find(session: &Session, of: &mut OfSession, head: CommandHead, environment: Environment) -> Step {
-    let payload = lookups::whole_payload(session.wires.up.unseen(), head.payload_len).unwrap_or_default();
+    let payload = lookups::whole_payload(session.streams.up.unseen(), head.payload_len).unwrap_or_default();
     let Some(text) = lookups::text(payload, session.capabilities) else {
         return Step::Forward;
     };
@@ -574,7 +574,7 @@ async fn reply(session: &mut Session, of: &mut OfSession, head: CommandHead) -> 
 
 /// Remembers what the server does not know, and counts.
 fn note_answered(session: &mut Session, of: &mut OfSession, head: CommandHead) {
-    let payload = lookups::whole_payload(session.wires.up.unseen(), head.payload_len).unwrap_or_default();
+    let payload = lookups::whole_payload(session.streams.up.unseen(), head.payload_len).unwrap_or_default();
     of.unknown_to_server.clear();
     of.unknown_to_server.extend_from_slice(payload);
     take_off(session, of, head);
@@ -585,22 +585,26 @@ fn note_answered(session: &mut Session, of: &mut OfSession, head: CommandHead) {
 /// Takes a command off what the client sent, whose answer is in `out`.
 fn take_off(session: &mut Session, of: &OfSession, head: CommandHead) {
     let len = PacketHeader::LEN + head.payload_len;
-    session.wires.up.discard(len);
-    let traffic = &mut session.wires.traffic;
+    session.streams.up.discard(len);
+    let traffic = &mut session.streams.traffic;
     traffic.from_client += len as u64;
     traffic.to_client += of.out.len() as u64;
     traffic.listener.bytes_from_clients.add(len as u64);
     traffic.listener.bytes_to_clients.add(of.out.len() as u64);
 }
 
-async fn say(session: &mut Session, packets: &[u8]) -> Result<(), Broken> {
-    session.wires.client.begin_command().map_err(Broken::Client)?;
-    session.wires.down.say(packets);
-    let wires = &mut session.wires;
-    let written = poll_fn(|cx| wires.down.poll_write(cx, &mut wires.client));
+async fn say(session: &mut Session, packets: &[u8]) -> Result<(), RelayError> {
+    session
+        .streams
+        .client
+        .begin_command()
+        .map_err(RelayError::Client)?;
+    session.streams.down.say(packets);
+    let streams = &mut session.streams;
+    let written = poll_fn(|cx| streams.down.poll_write(cx, &mut streams.client));
     tokio::select! {
         biased;
-        signal = session.control.signalled(false) => Err(Broken::Signal(signal)),
-        written = written => written.map_err(Broken::Client),
+        signal = session.control.signalled(false) => Err(RelayError::Signal(signal)),
+        written = written => written.map_err(RelayError::Client),
     }
 }

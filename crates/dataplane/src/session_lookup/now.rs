@@ -12,7 +12,7 @@ use super::{
     step,
 };
 use crate::lookups::{self, Asked, Plan};
-use crate::relay::{Broken, Exchanged};
+use crate::relay::{Exchanged, RelayError};
 use crate::session::{CommandHead, Session};
 use crate::settle;
 
@@ -60,14 +60,14 @@ pub(crate) fn at_once(session: &mut Session, head: CommandHead) -> AtOnce {
 }
 
 /// A command that was forwarded at once has ended.
-pub(crate) fn note_outcome(session: &mut Session, exchanged: &Result<Exchanged, Broken>) {
+pub(crate) fn note_outcome(session: &mut Session, exchanged: &Result<Exchanged, RelayError>) {
     if let Some(of) = &mut session.lookups {
         of.note_outcome(exchanged);
     }
 }
 
 fn query_now(session: &Session, of: &mut OfSession, head: CommandHead) -> Found {
-    let payload = lookups::whole_payload(session.wires.up.unseen(), head.payload_len).unwrap_or_default();
+    let payload = lookups::whole_payload(session.streams.up.unseen(), head.payload_len).unwrap_or_default();
     let lookup = lookups::text(payload, session.capabilities).and_then(|text| {
         let lookup = point_lookup(text, of.syntax)?;
         (!lookup.has_parameters()).then_some((text, lookup))
@@ -96,7 +96,7 @@ fn other_query(session: &Session, of: &OfSession, head: CommandHead) -> Other {
 }
 
 fn answer_now(session: &mut Session, of: &mut OfSession, head: CommandHead, plan: &Plan) -> bool {
-    if !lookups::may_put(&session.wires) {
+    if !lookups::may_put(&session.streams) {
         return false;
     }
     of.out.clear();
@@ -108,7 +108,7 @@ fn answer_now(session: &mut Session, of: &mut OfSession, head: CommandHead, plan
         .lookups
         .answer_now(plan, &of.key, level, None, is_fresh, &mut of.out);
     let is_answered = matches!(answered, Some(Ok(_)));
-    if !is_answered || !lookups::put(&mut session.wires, &of.out) {
+    if !is_answered || !lookups::put(&mut session.streams, &of.out) {
         return false;
     }
     of.note_waited_for(level, definitions, of.gating.began().unwrap_or(now));

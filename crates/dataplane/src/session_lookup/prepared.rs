@@ -33,7 +33,7 @@ pub(super) async fn prepare(
 ) -> Result<(), SessionError> {
     // Its warnings and errors take the place of those of the statement before.
     catch_up(session, of).await?;
-    let payload = lookups::whole_payload(session.wires.up.unseen(), head.payload_len).unwrap_or_default();
+    let payload = lookups::whole_payload(session.streams.up.unseen(), head.payload_len).unwrap_or_default();
     let text: Option<Box<[u8]>> = payload.get(1..).map(Box::from);
     let other = text
         .as_ref()
@@ -124,7 +124,7 @@ pub(super) fn execute_now(session: &Session, of: &mut OfSession, head: CommandHe
     if !statement.may_be_lookup(of.changes, of.syntax) {
         return Some(Found::Other(statement.begin_other(seen, session.capabilities)));
     }
-    let payload = lookups::whole_payload(session.wires.up.unseen(), head.payload_len)?;
+    let payload = lookups::whole_payload(session.streams.up.unseen(), head.payload_len)?;
     let environment = settings::ready_now(session, of)?;
     let statement = of.statements.get(&id)?;
     let (known_in, plan) = statement.plan.as_ref()?;
@@ -317,7 +317,7 @@ fn find_execution(
 ) -> Step {
     let found = (|| {
         let statement = of.statements.get(&id)?;
-        let payload = lookups::whole_payload(session.wires.up.unseen(), head.payload_len)?;
+        let payload = lookups::whole_payload(session.streams.up.unseen(), head.payload_len)?;
         let sent = ExecuteHead::decode(payload, statement.parameters, session.capabilities).ok()?;
         let lookup = point_lookup(&statement.text, of.syntax)?;
         if sent.opens_cursor || sent.attributes > 0 || statement.has_long_data {

@@ -24,7 +24,7 @@ pub(crate) fn send_again(split: &mut Split, command: &[u8]) -> bool {
     let lost_on = split.lease.as_ref().map(|leased| leased.connection.server.id());
     // Once, and not for ever from server to server, unless a rule says how often.
     let is_second = split.statement.attempts.lost_on.take().is_some();
-    if !rules::may_send_again(split, is_second) || !split.wires.up.put_back(command) {
+    if !rules::may_send_again(split, is_second) || !split.streams.up.put_back(command) {
         return false;
     }
     split.statement.comes_again();
@@ -64,7 +64,7 @@ pub(crate) async fn go_elsewhere(split: &mut Split) -> Result<Next, SessionError
     if let Err(Refused(error)) = server::other_primary(split, &server, &words).await {
         return answer::tell(split, 1, error).await.map(|()| Next::Done);
     }
-    match split.wires.up.put_back(&copy) {
+    match split.streams.up.put_back(&copy) {
         true => {
             split.statement.comes_again();
             rules::sent_again(split);
@@ -106,7 +106,7 @@ pub(crate) fn keep_for_any(split: &mut Split, head: CommandHead) {
 }
 
 fn keep_command(split: &mut Split, head: CommandHead, leaves_nothing: bool) {
-    let packet = split.wires.up.unseen();
+    let packet = split.streams.up.unseen();
     let packet = packet.get(..PacketHeader::LEN + head.payload_len);
     split.statement.copy = packet.map(Into::into);
     split.statement.leaves_nothing = leaves_nothing;

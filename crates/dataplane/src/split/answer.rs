@@ -36,12 +36,12 @@ pub(crate) async fn discard(split: &mut Split) -> Result<u8, SessionError> {
         let header = next_header(split).await?;
         let mut rest = PacketHeader::LEN + header.payload_len;
         while rest > 0 {
-            let there = split.wires.up.unseen().len().min(rest);
+            let there = split.streams.up.unseen().len().min(rest);
             if there == 0 {
                 read(split).await?;
             }
-            split.wires.up.discard(there);
-            split.wires.traffic.add_from_client(there);
+            split.streams.up.discard(there);
+            split.streams.traffic.add_from_client(there);
             rest -= there;
         }
         if !header.is_continued() {
@@ -52,7 +52,7 @@ pub(crate) async fn discard(split: &mut Split) -> Result<u8, SessionError> {
 
 async fn next_header(split: &mut Split) -> Result<PacketHeader, SessionError> {
     loop {
-        if let Some(header) = PacketHeader::parse(split.wires.up.unseen()) {
+        if let Some(header) = PacketHeader::parse(split.streams.up.unseen()) {
             return Ok(header);
         }
         read(split).await?;
@@ -61,8 +61,8 @@ async fn next_header(split: &mut Split) -> Result<PacketHeader, SessionError> {
 
 async fn read(split: &mut Split) -> Result<(), SessionError> {
     split.control.mark(Waiting::Request);
-    let wires = &mut split.wires;
-    let read = poll_fn(|cx| wires.up.poll_read(cx, &mut wires.client));
+    let streams = &mut split.streams;
+    let read = poll_fn(|cx| streams.up.poll_read(cx, &mut streams.client));
     let read = tokio::select! {
         biased;
         signal = split.control.signalled(false) => return Err(signal_only(signal, &split.context.listener)),
@@ -136,9 +136,9 @@ pub(crate) async fn end_with(
 }
 
 async fn write(split: &mut Split) -> Result<std::io::Result<()>, SessionError> {
-    let (wires, control) = (&mut split.wires, &split.control);
+    let (streams, control) = (&mut split.streams, &split.control);
     let written = poll_fn(|cx| {
-        let written = wires.down.poll_write(cx, &mut wires.client);
+        let written = streams.down.poll_write(cx, &mut streams.client);
         if written.is_pending() {
             control.mark(Waiting::Reader);
         }
@@ -153,7 +153,7 @@ async fn write(split: &mut Split) -> Result<std::io::Result<()>, SessionError> {
 
 /// Writes what may go to the client of what has come from the server.
 pub(crate) async fn flush(split: &mut Split) -> Result<(), SessionError> {
-    if !split.wires.down.is_pending() {
+    if !split.streams.down.is_pending() {
         return Ok(());
     }
     let written = write(split).await?;
@@ -165,7 +165,7 @@ pub(crate) async fn farewell(split: &mut Split, error: &SessionError) {
     let (capabilities, control) = (split.client.capabilities, &split.control);
     let must_end_now = matches!(control.due(false), Some(Signal::DrainNow | Signal::ShutdownNow));
     if split.answer.error_sequence == Some(0) && error.to_packet().is_some() && !must_end_now {
-        split.answer.error_sequence = await_last_command(&mut split.wires).await;
+        split.answer.error_sequence = await_last_command(&mut split.streams).await;
     }
     let mut last = Vec::new();
     if let (Some(packet), Some(sequence)) = (error.to_packet(), split.answer.error_sequence) {
@@ -176,7 +176,7 @@ pub(crate) async fn farewell(split: &mut Split, error: &SessionError) {
             .error_sent(packet.code, error.fault());
         last = error_bytes(&packet, sequence, capabilities);
     }
-    say_goodbye(&mut split.wires, &last).await;
+    say_goodbye(&mut split.streams, &last).await;
 }
 
 /// Writes packets of our own to the client, as an answer.
@@ -186,21 +186,21 @@ pub(crate) async fn say(split: &mut Split, packets: &[u8]) -> Result<(), Session
 }
 
 fn begin(split: &mut Split) -> Result<(), SessionError> {
-    let begun = split.wires.client.begin_command();
+    let begun = split.streams.client.begin_command();
     begun.map_err(SessionError::ClientFailed)
 }
 
 async fn put(split: &mut Split, packets: &[u8]) -> Result<(), SessionError> {
-    split.wires.down.say(packets);
+    split.streams.down.say(packets);
     let written = write(split).await?;
-    split.wires.traffic.add_to_client(packets.len());
+    split.streams.traffic.add_to_client(packets.len());
     written.map_err(SessionError::ClientFailed)
 }
 
 /// Writes what was said to the command before and is still on its way.
 pub(crate) fn poll_rest(cx: &mut Context<'_>, split: &mut Split) -> Poll<Result<(), SessionError>> {
-    let wires = &mut split.wires;
-    let written = wires.down.poll_write(cx, &mut wires.client);
+    let streams = &mut split.streams;
+    let written = streams.down.poll_write(cx, &mut streams.client);
     match split.control.due(false) {
         Some(signal) if written.is_pending() => {
             Poll::Ready(Err(signal_only(signal, &split.context.listener)))
@@ -213,21 +213,21 @@ pub(crate) fn poll_rest(cx: &mut Context<'_>, split: &mut Split) -> Poll<Result<
 /// it. The session has lost what was on the connection, so it ends, too.
 pub(crate) fn poll_last_words(cx: &mut Context<'_>, split: &mut Split) -> Poll<SessionError> {
     loop {
-        let wires = &mut split.wires;
-        match unasked(wires.down.unseen()) {
+        let streams = &mut split.streams;
+        match unasked(streams.down.unseen()) {
             Unasked::Error(len) => {
-                wires.down.approve(len);
+                streams.down.approve(len);
                 split.answer.error_sequence = None;
                 break;
             }
             Unasked::Nonsense => {
-                wires.down.clear();
+                streams.down.clear();
                 break;
             }
-            Unasked::Unfinished => match wires.down.poll_read(cx, &mut wires.server) {
+            Unasked::Unfinished => match streams.down.poll_read(cx, &mut streams.server) {
                 Poll::Ready(Ok(n)) if n > 0 => {}
                 Poll::Ready(_) => {
-                    wires.down.clear();
+                    streams.down.clear();
                     break;
                 }
                 Poll::Pending => return Poll::Pending,

@@ -92,7 +92,7 @@ pub(crate) async fn ask_primary(split: &mut Split) -> Result<Next, SessionError>
     lease::abandon(split);
     split.statement.attempts.refusals += 1;
     let copy = split.statement.copy.take();
-    match copy.is_some_and(|copy| split.wires.up.put_back(&copy)) {
+    match copy.is_some_and(|copy| split.streams.up.put_back(&copy)) {
         true => {
             split.statement.comes_again();
             rules::sent_again(split);

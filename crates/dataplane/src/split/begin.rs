@@ -60,7 +60,7 @@ pub(crate) fn with_statement<T>(
     let overlooked = facts.and_then(|facts| rules::overlooked(split, facts));
     let facts = overlooked.as_ref().or(facts);
     let syntax = split.session.syntax();
-    let payload = command::payload_of(&split.wires.up, head);
+    let payload = command::payload_of(&split.streams.up, head);
     let text = match head.command {
         Command::QUERY => command::text(payload, split.client.capabilities).unwrap_or_default(),
         _ => &[],

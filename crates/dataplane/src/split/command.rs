@@ -42,13 +42,13 @@ pub(crate) async fn accept(split: &mut Split) -> Result<CommandHead, SessionErro
 /// `None` where nothing has come for a while, of a client whose session may do without its connection.
 fn poll_accept(cx: &mut Context<'_>, split: &mut Split) -> Poll<Result<Option<CommandHead>, SessionError>> {
     loop {
-        if split.wires.down.is_pending() {
+        if split.streams.down.is_pending() {
             ready!(answer::poll_rest(cx, split))?;
         }
         if let Some(signal) = split.control.due(split.is_free()) {
             return Poll::Ready(Err(split.signalled(signal)));
         }
-        if split.lease.is_some() && !split.wires.down.is_empty() {
+        if split.lease.is_some() && !split.streams.down.is_empty() {
             return answer::poll_last_words(cx, split).map(Err);
         }
         make_room(split);
@@ -72,10 +72,10 @@ fn poll_accept(cx: &mut Context<'_>, split: &mut Split) -> Poll<Result<Option<Co
 /// Lets the buffer grow that is full of a command which has to be there whole, or its beginning.
 #[inline]
 fn make_room(split: &mut Split) {
-    if split.wires.up.is_full()
-        && let Some(header) = PacketHeader::parse(split.wires.up.unseen())
+    if split.streams.up.is_full()
+        && let Some(header) = PacketHeader::parse(split.streams.up.unseen())
     {
-        let command = split.wires.up.unseen().get(PacketHeader::LEN).copied();
+        let command = split.streams.up.unseen().get(PacketHeader::LEN).copied();
         let wanted = match command.map(Command) {
             Some(Command::QUERY | Command::STMT_PREPARE) => header.payload_len,
             Some(Command::STMT_EXECUTE | Command::STMT_BULK_EXECUTE) => {
@@ -92,25 +92,25 @@ fn grow(split: &mut Split, payload_len: usize, wanted: usize) -> bool {
     // The packets of a longer one have heads between them.
     let is_one_packet = payload_len < PacketHeader::MAX_PAYLOAD;
     let wanted = PacketHeader::LEN + wanted;
-    is_one_packet && split.wires.up.unseen().len() < wanted && split.wires.up.grow(wanted)
+    is_one_packet && split.streams.up.unseen().len() < wanted && split.streams.up.grow(wanted)
 }
 
 /// Reads the rest of a command that is there in part only. False where that is too long.
 pub(crate) async fn read_whole(split: &mut Split, head: CommandHead) -> Result<bool, SessionError> {
     poll_fn(|cx| {
         loop {
-            if split.wires.up.unseen().len() >= PacketHeader::LEN + head.payload_len {
+            if split.streams.up.unseen().len() >= PacketHeader::LEN + head.payload_len {
                 return Poll::Ready(Ok(true));
             }
             if let Some(signal) = split.control.due(false) {
                 return Poll::Ready(Err(split.signalled(signal)));
             }
-            if split.wires.up.is_full() && !grow(split, head.payload_len, head.payload_len) {
+            if split.streams.up.is_full() && !grow(split, head.payload_len, head.payload_len) {
                 return Poll::Ready(Ok(false));
             }
             split.control.mark_if_new(Waiting::Request);
-            let wires = &mut split.wires;
-            match ready!(wires.up.poll_read(cx, &mut wires.client)) {
+            let streams = &mut split.streams;
+            match ready!(streams.up.poll_read(cx, &mut streams.client)) {
                 Ok(0) => return Poll::Ready(Err(SessionError::ClientGone)),
                 Ok(_) => split.control.mark(Waiting::Request),
                 Err(error) => return Poll::Ready(Err(SessionError::ClientFailed(error))),
@@ -122,9 +122,9 @@ pub(crate) async fn read_whole(split: &mut Split, head: CommandHead) -> Result<b
 
 /// The head of the command that was read, once it is there as far as it fits.
 fn whole(split: &Split) -> Option<CommandHead> {
-    let bytes = split.wires.up.unseen();
+    let bytes = split.streams.up.unseen();
     let header = PacketHeader::parse(bytes)?;
-    if bytes.len() < PacketHeader::LEN + header.payload_len && !split.wires.up.is_full() {
+    if bytes.len() < PacketHeader::LEN + header.payload_len && !split.streams.up.is_full() {
         return None;
     }
     let command = bytes
@@ -148,7 +148,7 @@ pub(crate) fn may_load_file(split: &Split, facts: &Facts) -> bool {
 
 /// The payload of the command at the head of what the client sent, as far as it was read.
 pub(crate) fn payload(split: &Split, head: CommandHead) -> &[u8] {
-    payload_of(&split.wires.up, head)
+    payload_of(&split.streams.up, head)
 }
 
 /// The same, for those who hold other parts of the session.

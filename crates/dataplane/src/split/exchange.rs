@@ -34,7 +34,7 @@ async fn exchange_since(
     renaming: Option<&mut Renaming>,
     arrived: impl Fn() -> Option<Instant>,
 ) -> Ended {
-    if let Err(broken) = split.wires.begin_command() {
+    if let Err(broken) = split.streams.begin_command() {
         return Ended {
             result: Err(broken),
             error_sequence: None,
@@ -80,12 +80,12 @@ async fn exchange_since(
     let exchange = match arrived() {
         None => {
             let mut exchange = Exchange::new(&mut observed, &split.control, request_done);
-            exchange.look_again = !split.wires.down.is_empty();
+            exchange.look_again = !split.streams.down.is_empty();
             exchange
         }
         Some(since) => Exchange::of_whole_answer(&mut observed, &split.control, since),
     };
-    let ended = exchange.run_to_end(&mut split.wires).await;
+    let ended = exchange.run_to_end(&mut split.streams).await;
     split.control.can_move(false);
     let (reported, refusal) = (observed.reported, observed.took_no_writes.take());
     let told = observed.told.take();

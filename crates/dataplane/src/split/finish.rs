@@ -5,7 +5,7 @@ use mysql_wire::{Command, StatusFlags};
 use crate::control::Signal;
 use crate::error::SessionError;
 use crate::finished::{self, End, Ways};
-use crate::relay::{self, Broken, Ended, Exchanged};
+use crate::relay::{self, Ended, Exchanged, RelayError};
 use crate::split::next::{Next, Step};
 use crate::split::state::Split;
 use crate::split::{
@@ -34,7 +34,7 @@ pub(crate) fn finish(split: &mut Split, command: Command, served: &Result<(), Se
             user: control.user(),
             listener: &split.context.listener.config.name,
             server: split.server_name(),
-            traffic: &split.wires.traffic,
+            traffic: &split.streams.traffic,
         },
     );
 }
@@ -149,17 +149,17 @@ pub(crate) fn keep(split: &mut Split) {
 /// The connection was lost in the middle of a command, or the session was told to end.
 async fn lost(
     split: &mut Split,
-    broken: Broken,
+    broken: RelayError,
     error_sequence: Option<u8>,
     request_done: bool,
     again: Option<Box<[u8]>>,
 ) -> Result<Next, SessionError> {
     let is_the_servers = match &broken {
-        Broken::Server | Broken::ServerProtocol(_) => true,
-        Broken::Signal(signal) => signal.is_about_a_server(),
-        Broken::Client(_) => false,
+        RelayError::Server | RelayError::ServerProtocol(_) => true,
+        RelayError::Signal(signal) => signal.is_about_a_server(),
+        RelayError::Client(_) => false,
     };
-    let took_too_long = matches!(broken, Broken::Signal(Signal::StatementTimeout));
+    let took_too_long = matches!(broken, RelayError::Signal(Signal::StatementTimeout));
     let mut error = split.broken(broken);
     if split.session.lost_answer() && took_too_long {
         // It was not to be interrupted.
@@ -194,7 +194,7 @@ async fn lost(
 
 /// The answer has no end: the session is a stream from here on.
 async fn stream(split: &mut Split) -> Result<Next, SessionError> {
-    let ended = relay::endless(&mut split.wires, &split.control).await;
+    let ended = relay::endless(&mut split.streams, &split.control).await;
     split.answer.error_sequence = None;
     Err(match ended {
         Ok(()) => SessionError::ClientGone,

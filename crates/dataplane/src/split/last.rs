@@ -83,7 +83,7 @@ pub(crate) fn put_values(split: &mut Split, head: CommandHead, facts: &Facts, le
     };
     let attributes = payload.len() - text.len();
     let changed = [&payload[..attributes], &changed].concat();
-    split.wires.up.discard(PacketHeader::LEN + head.payload_len);
+    split.streams.up.discard(PacketHeader::LEN + head.payload_len);
     split.say_command(&changed);
 }
 
@@ -266,7 +266,7 @@ pub(crate) fn put_own_figures(
     let with = |left| with_values(split, &text, facts, left).map(Rc::<[u8]>::from);
     let (lasting, now) = (with(None), with(Some(lease::left(split))));
     if let Some(sent) = &now {
-        split.wires.up.discard(PacketHeader::LEN + head.payload_len);
+        split.streams.up.discard(PacketHeader::LEN + head.payload_len);
         split.say_command(&[&[head.command.0], &**sent].concat());
     }
     let lasting = lasting.unwrap_or_else(|| Rc::clone(&text));

@@ -440,11 +440,11 @@ pub(crate) fn left(split: &Split) -> Left {
     leased.map_or(Left::default(), |leased| leased.left)
 }
 
-/// Hands the connection to the session: its stream goes into the session's wires.
+/// Hands the connection to the session: its stream goes into the session's streams.
 pub(crate) fn attach(split: &mut Split, mut connection: Connection<Held>, is_primary: bool) {
     debug_assert!(split.lease.is_none());
-    split.wires.server = std::mem::replace(&mut connection.stream, Stream::Detached);
-    split.wires.traffic.server = Arc::clone(&connection.state.series);
+    split.streams.server = std::mem::replace(&mut connection.stream, Stream::Detached);
+    split.streams.traffic.server = Arc::clone(&connection.state.series);
     split.control.attach_connection(
         split.context.listener.key(&connection.server),
         connection.thread_id,
@@ -479,7 +479,7 @@ pub(crate) fn detach(split: &mut Split) -> Option<Connection<Held>> {
     if split.binding.uncount() {
         split.series().pinned.dec();
     }
-    leased.connection.stream = std::mem::replace(&mut split.wires.server, Stream::Detached);
+    leased.connection.stream = std::mem::replace(&mut split.streams.server, Stream::Detached);
     let state = &mut leased.connection.state;
     let left = leased.left;
     state.last_session = left.is_own.then_some(split.control.id);
@@ -491,11 +491,11 @@ pub(crate) fn detach(split: &mut Split) -> Option<Connection<Held>> {
 
 /// Gives the connection back to the pool, for the next session.
 pub(crate) fn give_back(split: &mut Split) {
-    debug_assert!(!split.wires.down.is_pending());
-    let is_silent = split.wires.down.is_empty();
+    debug_assert!(!split.streams.down.is_pending());
+    let is_silent = split.streams.down.is_empty();
     if let Some(mut connection) = detach(split) {
         if !is_silent {
-            split.wires.down.clear();
+            split.streams.down.clear();
             return close_as_broken(connection);
         }
         connection.state.known = split.session.connection_left(connection.state.known);
@@ -533,7 +533,7 @@ pub(crate) async fn ask_on_lease(
     if let Some(leased) = &mut split.lease {
         leased.left.is_untouched = false;
     }
-    let asking = ask::ask(&mut split.wires.server, capabilities, commands);
+    let asking = ask::ask(&mut split.streams.server, capabilities, commands);
     let asked = tokio::select! {
         biased;
         signal = split.control.signalled(false) => Err(signal),
@@ -553,12 +553,12 @@ pub(crate) async fn ask_on_lease(
 /// Makes the leased connection what it was when it was opened, and gives it back.
 pub(crate) async fn give_back_as_new(split: &mut Split) -> Result<(), String> {
     let limit = split.context.listener.cluster.config().login_timeout;
-    let is_silent = split.wires.down.is_empty();
+    let is_silent = split.streams.down.is_empty();
     let Some(mut connection) = detach(split) else {
         return Ok(());
     };
     if !is_silent {
-        split.wires.down.clear();
+        split.streams.down.clear();
         close_as_broken(connection);
         return Ok(());
     }
@@ -587,7 +587,7 @@ pub(crate) fn dialect(split: &Split) -> Dialect {
 
 /// Closes the connection: what is on it is not known, or it is lost.
 pub(crate) fn abandon(split: &mut Split) {
-    split.wires.down.clear();
+    split.streams.down.clear();
     drop(detach(split));
     split.session.lost();
     split.answer.status.remove(StatusFlags::IN_TRANS);

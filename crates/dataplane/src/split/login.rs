@@ -22,7 +22,7 @@ use crate::gateway::ListenerState;
 use crate::handshake::{self, Client, PASSED_ON, client_read};
 use crate::proxy;
 use crate::registry::Place;
-use crate::relay::{Traffic, Wires};
+use crate::relay::{Streams, Traffic};
 use crate::session::{CommandHead, signal_as_error};
 use crate::side::{Side, malformed};
 use crate::split::binding::Binding;
@@ -76,9 +76,9 @@ pub(crate) async fn serve(
     Box::pin(answer::farewell(&mut split, &error)).await;
     story.server = split.last.server.take();
     story.user = String::from_utf8_lossy(split.client.account.user.name.as_bytes()).into();
-    story.commands = split.wires.traffic.commands;
-    story.from_client = split.wires.traffic.from_client;
-    story.to_client = split.wires.traffic.to_client;
+    story.commands = split.streams.traffic.commands;
+    story.from_client = split.streams.traffic.from_client;
+    story.to_client = split.streams.traffic.to_client;
     error
 }
 
@@ -175,7 +175,7 @@ fn open(
             cluster: worker.pools.of(listener, &worker.metrics),
             series: all_series.of(listener.cluster.name(), &listener.config.name),
         },
-        wires: wires(client.stream, &client.unread, traffic),
+        streams: streams(client.stream, &client.unread, traffic),
         lease: None,
         binding: Binding::default(),
         session: Session::new(start(
@@ -187,7 +187,7 @@ fn open(
         )),
         own_writes: OwnWrites::default(),
         prepared: ClientStatements::default(),
-        rules: rules::OfSession::new(worker),
+        rules: rules::SessionRules::new(worker),
         lookups: lookup::OfSession::new(worker, listener),
         statement: Statement::default(),
         last: LastStatement::default(),
@@ -203,10 +203,10 @@ fn open(
 }
 
 /// Of a client alone. `unread`: what it has sent behind its login.
-fn wires(client: Stream, unread: &[u8], traffic: Traffic) -> Wires {
+fn streams(client: Stream, unread: &[u8], traffic: Traffic) -> Streams {
     let mut up = Flow::default();
     up.fill(unread);
-    Wires {
+    Streams {
         client,
         server: Stream::Detached,
         up,
@@ -319,8 +319,8 @@ async fn admit(split: &mut Split, sequence: u8) -> Result<(), SessionError> {
     }
     answer::say_ok(split, ok, sequence).await?;
     // Compression begins after the OK.
-    let client = std::mem::replace(&mut split.wires.client, Stream::Detached);
-    split.wires.client = handshake::compressed(client, split.client.compression, Toward::Client)
+    let client = std::mem::replace(&mut split.streams.client, Stream::Detached);
+    split.streams.client = handshake::compressed(client, split.client.compression, Toward::Client)
         .map_err(SessionError::ClientFailed)?;
     Ok(())
 }
@@ -369,13 +369,13 @@ pub(crate) async fn change_user(split: &mut Split, head: CommandHead) -> Result<
     }
     split.control.mark(Waiting::Login);
     split
-        .wires
+        .streams
         .begin_command()
         .map_err(|broken| split.broken(broken))?;
-    let unread = split.wires.up.take_unseen();
+    let unread = split.streams.up.take_unseen();
     let is_mariadb = lease::dialect(split).is_mariadb();
     let mut sequence = 0;
-    let mut side = Side::new(&mut split.wires.client, &mut sequence, unread);
+    let mut side = Side::new(&mut split.streams.client, &mut sequence, unread);
     let changed = async {
         let request = side.read().await.map_err(client_read)?;
         let request = ChangeUser::decode(&request, split.client.capabilities).map_err(malformed)?;
@@ -401,7 +401,7 @@ pub(crate) async fn change_user(split: &mut Split, head: CommandHead) -> Result<
         changed = changed => changed,
         signal = split.control.signalled(false) => Err(signal_as_error(signal, "", &split.context.listener)),
     };
-    split.wires.up.fill(&side.into_unread());
+    split.streams.up.fill(&side.into_unread());
     split.answer.error_sequence = Some(sequence);
     match changed {
         Ok((request, charset, account)) => become_user(split, request, charset, account, sequence).await,
@@ -444,7 +444,7 @@ async fn become_user(
                 .shared
                 .registry
                 .rename(split.control.id, user.into());
-            split.rules = rules::OfSession::new(&split.context.worker);
+            split.rules = rules::SessionRules::new(&split.context.worker);
             split.own_writes.say_consistency(None);
             lookup::set_level(split, None);
             split

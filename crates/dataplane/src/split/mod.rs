@@ -60,7 +60,7 @@ mod wait_for_own_writes;
 pub(crate) use answered::Answered;
 pub(crate) use kill::{end, shoot};
 pub(crate) use login::{dialect, serve};
-pub(crate) use rules::{Book, Mirrors, OnWorker as RulesOnWorker};
+pub(crate) use rules::{ConfiguredRules, Mirrors, WorkerRules};
 pub(crate) use series::{AtPrimary, SeriesOfWorker};
 pub(crate) use state::Pools;
 

@@ -14,7 +14,7 @@ use sql_class::{Class, Effects, Facts};
 
 use crate::control::{Signal, Waiting};
 use crate::error::SessionError;
-use crate::relay::Broken;
+use crate::relay::RelayError;
 use crate::session::CommandHead;
 use crate::split::ask::{self, AskError, Reply};
 use crate::split::begin::{begin, needs_no_priming};
@@ -78,10 +78,10 @@ pub(crate) fn may_wait(split: &Split, head: CommandHead) -> bool {
 /// The payload of the command that the client has sent, where it can go behind others: whole, short, and
 /// numbered as it should be.
 pub(crate) fn whole(split: &Split, head: CommandHead) -> Option<&[u8]> {
-    let unseen = split.wires.up.unseen();
+    let unseen = split.streams.up.unseen();
     let header = PacketHeader::parse(unseen)?;
     // Clients under compression number packets as they like; a server without ends the connection for it.
-    let is_first = header.sequence == 0 || split.wires.client.is_compressed();
+    let is_first = header.sequence == 0 || split.streams.client.is_compressed();
     let payload = unseen.get(PacketHeader::LEN..PacketHeader::LEN + head.payload_len)?;
     (is_first && payload.len() <= LONGEST).then_some(payload)
 }
@@ -118,33 +118,33 @@ pub(crate) async fn send(
     split: &mut Split,
     commands: &[Vec<u8>],
     packet: &[u8],
-) -> Result<(Vec<Reply>, Vec<u8>), Broken> {
+) -> Result<(Vec<Reply>, Vec<u8>), RelayError> {
     let capabilities = split.client.key.capabilities;
     split.control.mark(Waiting::Server);
-    let asking = ask::ask_ahead(&mut split.wires.server, capabilities, commands, packet);
+    let asking = ask::ask_ahead(&mut split.streams.server, capabilities, commands, packet);
     let asked = tokio::select! {
         biased;
-        signal = split.control.signalled(false) => return Err(Broken::Signal(signal)),
+        signal = split.control.signalled(false) => return Err(RelayError::Signal(signal)),
         asked = asking => asked,
     };
     asked.map_err(broken)
 }
 
 /// A conversation that did not come to its end, as that of an exchange.
-pub(crate) fn broken(error: AskError) -> Broken {
+pub(crate) fn broken(error: AskError) -> RelayError {
     match error {
-        AskError::Io(_) => Broken::Server,
-        AskError::Wire(error) => Broken::ServerProtocol(error),
-        AskError::Unexpected(_) => Broken::ServerProtocol(WireError::NotAsked),
+        AskError::Io(_) => RelayError::Server,
+        AskError::Wire(error) => RelayError::ServerProtocol(error),
+        AskError::Unexpected(_) => RelayError::ServerProtocol(WireError::NotAsked),
     }
 }
 
 /// The command has been sent. What has come of its answer is where it would have been read to.
 pub(crate) fn take_in(split: &mut Split, head: CommandHead, unread: &[u8]) {
     let len = PacketHeader::LEN + head.payload_len;
-    split.wires.up.discard(len);
-    split.wires.traffic.add_up(len);
-    split.wires.down.fill(unread);
+    split.streams.up.discard(len);
+    split.streams.traffic.add_up(len);
+    split.streams.down.fill(unread);
     split.statement.is_ours = true;
 }
 
@@ -169,7 +169,7 @@ pub(crate) async fn send_whole(
     let sent = send(split, &state, packet.as_deref().unwrap_or_default()).await;
     split.control.can_move(false);
     match sent {
-        Err(Broken::Signal(signal)) if signal != Signal::ServerSilent => {
+        Err(RelayError::Signal(signal)) if signal != Signal::ServerSilent => {
             let error = split.signalled(signal);
             lease::abandon(split);
             Err(Refused(error))

@@ -34,12 +34,12 @@ pub(crate) async fn run(split: &mut Split) -> Result<Infallible, SessionError> {
 
 /// Serves one command. An error ends the session. What is kept while it waits every session has room for.
 fn serve(split: &mut Split, head: CommandHead) -> impl Future<Output = Result<(), SessionError>> {
-    split.wires.traffic.commands += 1;
+    split.streams.traffic.commands += 1;
     split.statement = split.statement.next(head);
     finished::begin(
         &split.context.worker.observers,
         &split.control.record,
-        &split.wires.traffic,
+        &split.streams.traffic,
     );
     split.control.of_split.asks_primary.set(false);
     split.context.worker.metrics.commands[usize::from(head.command.0)].inc();
@@ -116,7 +116,7 @@ async fn rare_command(split: &mut Split, head: CommandHead) -> Result<Next, Sess
 
 /// COM_QUERY.
 fn query(split: &mut Split, head: CommandHead) -> Step<'_> {
-    let payload = command::payload_of(&split.wires.up, head);
+    let payload = command::payload_of(&split.streams.up, head);
     if let Some(text) = command::text(payload, split.client.capabilities) {
         split.control.shown.text(text, split.session.syntax());
     }

@@ -19,7 +19,7 @@ use crate::control::{Control, Signal};
 use crate::error::{During, SessionError};
 use crate::gateway::{ListenerState, NumberedCluster};
 use crate::lookups::LookupSeries;
-use crate::relay::{Broken, Wires};
+use crate::relay::{RelayError, Streams};
 use crate::session::{as_error, signal_as_error};
 use crate::split::binding::Binding;
 use crate::split::consistency::strong::ReadIndex;
@@ -163,7 +163,7 @@ impl Travel for Held {
     }
 }
 
-/// A server connection in the hands of a session; its stream is in the session's wires.
+/// A server connection in the hands of a session; its stream is in the session's streams.
 pub(crate) struct Leased {
     pub(crate) connection: Connection<Held>,
     /// Its server takes this session's writes, as of `generation`.
@@ -194,13 +194,13 @@ pub(crate) struct Split {
     pub(crate) context: Context,
     pub(crate) client: Box<Identity>,
     /// The server's side is detached while nothing is leased.
-    pub(crate) wires: Wires,
+    pub(crate) streams: Streams,
     pub(crate) lease: Option<Leased>,
     pub(crate) binding: Binding,
     pub(crate) session: session::Session,
     pub(crate) own_writes: OwnWrites,
     pub(crate) prepared: ClientStatements,
-    pub(crate) rules: rules::OfSession,
+    pub(crate) rules: rules::SessionRules,
     pub(crate) lookups: Option<Box<lookup::OfSession>>,
     /// The command under way.
     pub(crate) statement: Statement,
@@ -323,7 +323,7 @@ impl Split {
     }
 
     /// An exchange that did not come to its end, as an error.
-    pub(crate) fn broken(&self, broken: Broken) -> SessionError {
+    pub(crate) fn broken(&self, broken: RelayError) -> SessionError {
         let mut error = as_error(
             broken,
             self.server_name(),
@@ -344,7 +344,7 @@ impl Split {
     pub(crate) fn say_command(&mut self, payload: &[u8]) {
         let mut bytes = Vec::with_capacity(payload.len() + PacketHeader::LEN);
         write_packet(&mut bytes, &mut 0, payload);
-        self.wires.up.say(&bytes);
+        self.streams.up.say(&bytes);
         self.statement.is_ours = true;
     }
 

@@ -309,7 +309,7 @@ pub(crate) async fn execution_elsewhere(
 /// ends no transaction.
 async fn syntax_error(split: &mut Split, head: CommandHead) -> Result<Option<ErrPacket>, Refused> {
     const ER_PARSE_ERROR: u16 = 1064;
-    let payload = command::payload_of(&split.wires.up, head);
+    let payload = command::payload_of(&split.streams.up, head);
     let text = command::text(payload, split.client.capabilities).unwrap_or_default();
     let preparation = [&[Command::STMT_PREPARE.0], text].concat();
     let replies = lease::ask_on_lease(split, &[preparation]).await?;
@@ -348,8 +348,8 @@ pub(crate) async fn go_to_primary(split: &mut Split) -> Result<(), Refused> {
         return lease_primary(split).await;
     }
     // What came unasked from the replica is no answer of the primary's.
-    let in_step = split.wires.down.is_empty();
-    split.wires.down.clear();
+    let in_step = split.streams.down.is_empty();
+    split.streams.down.clear();
     let Some(replica) = lease::detach(split) else {
         return lease_primary(split).await;
     };

@@ -20,7 +20,7 @@ pub(crate) fn found_rows(split: &Split) -> Option<u64> {
 fn forget_rows(split: &mut Split, command: Command) {
     let (class, effects) = split.session.statement();
     let payload = split
-        .wires
+        .streams
         .up
         .unseen()
         .get(PacketHeader::LEN + 1..)

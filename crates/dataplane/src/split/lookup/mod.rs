@@ -140,10 +140,10 @@ pub(crate) fn next_command(split: &mut Split) {
 /// Reads what the client sends.
 #[inline]
 pub(crate) fn poll_read(cx: &mut Context<'_>, split: &mut Split) -> Poll<io::Result<usize>> {
-    let (wires, now) = (&mut split.wires, split.context.worker.clock.now());
+    let (streams, now) = (&mut split.streams, split.context.worker.clock.now());
     match &mut split.lookups {
-        Some(of) => gating::poll_read(cx, &mut of.gating, &*of.lookups, wires, now),
-        None => wires.up.poll_read(cx, &mut wires.client),
+        Some(of) => gating::poll_read(cx, &mut of.gating, &*of.lookups, streams, now),
+        None => streams.up.poll_read(cx, &mut streams.client),
     }
 }
 
@@ -181,11 +181,11 @@ pub(crate) fn query(split: &mut Split, head: CommandHead) -> Looked {
 fn query_step(split: &mut Split, head: CommandHead) -> Option<Step> {
     let (syntax, capabilities) = (split.session.syntax(), split.client.capabilities);
     if split.lease.is_some() || rules::concern(split) {
-        point_lookup(text_of(&split.wires.up, head, capabilities)?, syntax)?;
+        point_lookup(text_of(&split.streams.up, head, capabilities)?, syntax)?;
     }
     let ready = ready(split, head, None);
     let of = split.lookups.as_mut()?;
-    let text = text_of(&split.wires.up, head, capabilities)?;
+    let text = text_of(&split.streams.up, head, capabilities)?;
     let lookup = point_lookup(text, syntax).filter(|lookup| !lookup.has_parameters())?;
     let asked = Asked {
         lookup: &lookup,
@@ -227,7 +227,7 @@ fn take_up(split: &mut Split, head: CommandHead, prepared: Option<(u32, u64)>, s
 }
 
 fn answer_now(split: &mut Split, head: CommandHead, prepared: Option<(u32, u64)>, plan: &Plan) -> bool {
-    if !lookups::may_put(&split.wires) {
+    if !lookups::may_put(&split.streams) {
         return false;
     }
     let Some(mut of) = split.lookups.take() else {
@@ -245,7 +245,7 @@ fn answer_now(split: &mut Split, head: CommandHead, prepared: Option<(u32, u64)>
         &mut out,
     );
     let rows = match answered {
-        Some(Ok(answered)) if lookups::put(&mut split.wires, &out) => Some(answered.rows),
+        Some(Ok(answered)) if lookups::put(&mut split.streams, &out) => Some(answered.rows),
         _ => None,
     };
     let len = out.len();
@@ -253,7 +253,7 @@ fn answer_now(split: &mut Split, head: CommandHead, prepared: Option<(u32, u64)>
     split.lookups = Some(of);
     if let Some(rows) = rows {
         note_answered(split, head, prepared, rows);
-        split.wires.traffic.add_to_client(len);
+        split.streams.traffic.add_to_client(len);
     }
     rows.is_some()
 }
@@ -272,7 +272,7 @@ fn execute_step(split: &mut Split, head: CommandHead, id: u32, prepared: &Prepar
         Ok(_) => return step(split, Finding::Left(Left::Session)),
         Err(reason) => return step(split, Finding::Left(reason)),
     };
-    let payload = lookups::whole_payload(split.wires.up.unseen(), head.payload_len)?;
+    let payload = lookups::whole_payload(split.streams.up.unseen(), head.payload_len)?;
     let sent = ExecuteHead::decode(payload, prepared.params, split.client.capabilities).ok()?;
     if sent.opens_cursor || sent.attributes > 0 || sent.command != head.command {
         return None;
@@ -587,8 +587,8 @@ fn note_answered(split: &mut Split, head: CommandHead, prepared: Option<(u32, u6
         rows,
     });
     let len = PacketHeader::LEN + head.payload_len;
-    split.wires.traffic.add_from_client(len);
-    split.wires.up.discard(len);
+    split.streams.traffic.add_from_client(len);
+    split.streams.up.discard(len);
     split.lookup_series().answered.inc();
     let verdict = split.lookups.as_mut().and_then(|of| of.verdict.take());
     if let Some(verdict) = verdict {

@@ -17,7 +17,7 @@ pub(super) fn ruled(
     prepared: Option<(u32, &Prepared)>,
 ) -> Option<Rc<Verdict>> {
     let Some((id, prepared)) = prepared else {
-        let text = text_of(&split.wires.up, head, split.client.capabilities)?;
+        let text = text_of(&split.streams.up, head, split.client.capabilities)?;
         return rules::of_lookup(split, text, &PLAIN, None);
     };
     match rules::original(split, id) {

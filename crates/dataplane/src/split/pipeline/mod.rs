@@ -198,7 +198,7 @@ async fn with_others(
     // which is everybody's.
     const NUMBER: usize = 3;
     match command.get_mut(NUMBER) {
-        Some(place) if split.wires.client.is_compressed() => *place = 0,
+        Some(place) if split.streams.client.is_compressed() => *place = 0,
         Some(0) => {}
         _ => return Ok(None),
     }
@@ -241,15 +241,15 @@ impl Drop for Counted {
 
 /// The answer takes the place of what would be read from a connection.
 fn take_in(split: &mut Split, answered: Answered, is_primary: bool) {
-    let command_len = PacketHeader::parse(split.wires.up.unseen())
+    let command_len = PacketHeader::parse(split.streams.up.unseen())
         .map_or(0, |header| PacketHeader::LEN + header.payload_len);
-    split.wires.up.discard(command_len);
+    split.streams.up.discard(command_len);
     let Answering { server, series } = &*answered.from;
-    if !Arc::ptr_eq(&split.wires.traffic.server, series) {
-        split.wires.traffic.server = Arc::clone(series);
+    if !Arc::ptr_eq(&split.streams.traffic.server, series) {
+        split.streams.traffic.server = Arc::clone(series);
     }
-    split.wires.traffic.add_up(command_len);
-    split.wires.down.fill(&answered.bytes);
+    split.streams.traffic.add_up(command_len);
+    split.streams.down.fill(&answered.bytes);
     if split
         .last
         .server

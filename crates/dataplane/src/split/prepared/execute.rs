@@ -199,7 +199,7 @@ pub(crate) fn is_known_here(split: &mut Split, prepared: &Prepared) -> bool {
 fn address(split: &mut Split, head: CommandHead, id: u32, prepared: &Prepared) -> Result<(), SessionError> {
     // Packets of a compressed connection are numbered command by command: what is to be closed there waits
     // for a preparation.
-    let closes = !split.wires.server.is_compressed();
+    let closes = !split.streams.server.is_compressed();
     let Some(leased) = &mut split.lease else {
         return Err(unknown_statement(id, head.command));
     };
@@ -207,7 +207,7 @@ fn address(split: &mut Split, head: CommandHead, id: u32, prepared: &Prepared) -
     let Some(on_server) = state.statements.find(prepared) else {
         return Err(unknown_statement(id, head.command));
     };
-    let unseen = split.wires.up.unseen_mut();
+    let unseen = split.streams.up.unseen_mut();
     let end = (PacketHeader::LEN + head.payload_len).min(unseen.len());
     let payload = &mut unseen[PacketHeader::LEN..end];
     if let Some(place) = payload.get_mut(1..5) {
@@ -230,10 +230,10 @@ fn address(split: &mut Split, head: CommandHead, id: u32, prepared: &Prepared) -
             .set_held(&prepared.owner, is_held || !prepare::is_kept(prepared));
         let closed = closing(state, closes);
         match changed {
-            None => split.wires.up.say(&closed),
+            None => split.streams.up.say(&closed),
             Some(changed) => {
-                split.wires.up.discard(end);
-                split.wires.up.say(&closed);
+                split.streams.up.discard(end);
+                split.streams.up.say(&closed);
                 split.say_command(&changed);
             }
         }
@@ -252,7 +252,7 @@ fn address(split: &mut Split, head: CommandHead, id: u32, prepared: &Prepared) -
     if is_new && let Some(prepared) = split.session.statements().get_mut(id) {
         prepared.types = Some(shared);
     }
-    split.wires.up.say(&closed);
+    split.streams.up.say(&closed);
     Ok(())
 }
 
@@ -409,7 +409,7 @@ fn name_here(split: &mut Split, prepared: &Prepared) -> bool {
         return false;
     };
     let server_id = on_server.id.to_le_bytes();
-    match split.wires.up.unseen_mut().get_mut(5..9) {
+    match split.streams.up.unseen_mut().get_mut(5..9) {
         Some(place) => place.copy_from_slice(&server_id),
         None => return false,
     }

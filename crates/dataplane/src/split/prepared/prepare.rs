@@ -243,7 +243,7 @@ async fn lease_to_prepare(
 
 /// Closes, ahead of the command that is about to be sent, statements of which the connection has too many.
 async fn close_superfluous(split: &mut Split) -> Result<(), Refused> {
-    let is_compressed = split.wires.server.is_compressed();
+    let is_compressed = split.streams.server.is_compressed();
     let Some(leased) = &mut split.lease else {
         return Ok(());
     };
@@ -257,6 +257,6 @@ async fn close_superfluous(split: &mut Split) -> Result<(), Refused> {
         return lease::ask_on_lease(split, &closing).await.map(drop);
     }
     let closing = close_packets(&mut state.to_close);
-    split.wires.up.say(&closing);
+    split.streams.up.say(&closing);
     Ok(())
 }

@@ -21,7 +21,7 @@ use session::Prepared;
 use sql_class::Effects;
 
 use crate::error::SessionError;
-use crate::relay::{Broken, Ended};
+use crate::relay::{Ended, RelayError};
 use crate::session::CommandHead;
 use crate::split::ask::{self, Reply};
 use crate::split::choose::Target;
@@ -140,7 +140,7 @@ async fn execute(
 }
 
 fn plan(split: &mut Split, head: CommandHead, prepared: &Prepared, is_known: bool) -> Result<Plan, Apart> {
-    if split.wires.server.is_compressed() {
+    if split.streams.server.is_compressed() {
         // Packets of a compressed connection are numbered command by command.
         return Err(Apart::Command);
     }
@@ -247,10 +247,10 @@ async fn was_not_executed(
     refused: Option<ErrPacket>,
 ) -> Result<Together, SessionError> {
     let capabilities = split.client.key.capabilities;
-    let reading = ask::rest(&mut split.wires.server, capabilities, head.command, unread);
+    let reading = ask::rest(&mut split.streams.server, capabilities, head.command, unread);
     let read = tokio::select! {
         biased;
-        signal = split.control.signalled(false) => Err(Broken::Signal(signal)),
+        signal = split.control.signalled(false) => Err(RelayError::Signal(signal)),
         read = reading => read.map_err(pipelined_setup::broken),
     };
     match read {
@@ -281,7 +281,7 @@ async fn was_not_executed(
             head,
             id,
             prepared,
-            Broken::ServerProtocol(WireError::NotAsked),
+            RelayError::ServerProtocol(WireError::NotAsked),
         ),
         Err(broken) => lost(split, head, id, prepared, broken),
     }
@@ -311,12 +311,12 @@ fn lost(
     head: CommandHead,
     id: u32,
     prepared: &Prepared,
-    broken: Broken,
+    broken: RelayError,
 ) -> Result<Together, SessionError> {
     begin_prepared(split, head, id, prepared);
     pipelined_setup::take_in(split, head, &[]);
     split.statement.is_ours = false;
-    let begun = split.wires.client.begin_command();
+    let begun = split.streams.client.begin_command();
     begun.map_err(SessionError::ClientFailed)?;
     let ended = Ended {
         result: Err(broken),

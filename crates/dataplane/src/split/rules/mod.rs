@@ -3,17 +3,17 @@
 //!
 //! What a rule is and which of them counts is in `routing::rules`; here its word is kept. A session in which
 //! no rule can match costs a look at two figures a statement ([`concern`]). For the others a statement gets a
-//! [`Ruling`], which lives as long as the statement does and is asked where something is decided: where it
+//! [`RuleDecision`], which lives as long as the statement does and is asked where something is decided: where it
 //! goes (`choose`), how fresh that must be (`fresh`), what it may bind (`run`), for how long it may run
 //! ([`time_limit`]).
 //!
 //! A prepared statement meets the rules when it is prepared, which is where it is rewritten, and each time it
 //! is executed.
 
-mod book;
+mod limits;
 mod mirror;
+mod rule_set;
 mod time_limit;
-mod turns;
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -36,24 +36,24 @@ use crate::split::state::{Refused, Split};
 use crate::split::{answer, command};
 use crate::worker::Worker;
 
-pub(crate) use book::{Book, OnWorker};
-use book::{Question, Rules};
 pub(crate) use mirror::Mirrors;
+pub(crate) use rule_set::{ConfiguredRules, WorkerRules};
+use rule_set::{Question, Rules};
 pub(crate) use time_limit::TimeLimit;
 
 /// What a session has of the rules.
-pub(crate) struct OfSession {
+pub(crate) struct SessionRules {
     /// Those that the selection is from.
     generation: u32,
     rules: Rc<Rules>,
     selection: Rc<Selection>,
-    ruling: Option<Box<Ruling>>,
+    decision: Option<Box<RuleDecision>>,
     /// What the client has sent of prepared statements that were rewritten, by their ids.
     originals: BTreeMap<u32, Rc<[u8]>>,
 }
 
 /// What rules say about the statement under way.
-struct Ruling {
+struct RuleDecision {
     verdict: Rc<Verdict>,
     /// Given back when this is dropped.
     _turns: Vec<Turn>,
@@ -87,7 +87,7 @@ const BINDING: Effects = Effects::USER_VARIABLES
     .with(Effects::CALLS_PROCEDURE)
     .with(Effects::UNKNOWN_FUNCTION);
 
-impl OfSession {
+impl SessionRules {
     /// For a session whose account has just been found out. Which rules concern it is seen at its first
     /// statement.
     pub(crate) fn new(worker: &Worker) -> Self {
@@ -96,7 +96,7 @@ impl OfSession {
             generation: worker.rules.generation().wrapping_sub(1),
             selection: Rc::clone(rules.none()),
             rules,
-            ruling: None,
+            decision: None,
             originals: BTreeMap::new(),
         }
     }
@@ -107,7 +107,7 @@ impl OfSession {
     }
 
     fn verdict(&self) -> Option<&Verdict> {
-        self.ruling.as_ref().map(|ruling| &*ruling.verdict)
+        self.decision.as_ref().map(|decision| &*decision.verdict)
     }
 }
 
@@ -117,7 +117,7 @@ pub(crate) fn concern(split: &mut Split) -> bool {
     if split.rules.generation != split.context.worker.rules.generation() {
         select(split);
     }
-    !split.rules.selection.is_empty() || split.rules.ruling.is_some()
+    !split.rules.selection.is_empty() || split.rules.decision.is_some()
 }
 
 #[cold]
@@ -145,8 +145,8 @@ pub(crate) fn of_lookup(
     facts: &Facts,
     digest: Option<u64>,
 ) -> Option<Rc<Verdict>> {
-    // A statement that is sent again has its ruling, which is its own only.
-    if split.rules.ruling.is_some() {
+    // A statement that is sent again has its decision, which is its own only.
+    if split.rules.decision.is_some() {
         return None;
     }
     let verdict = decide(split, text, facts, digest);
@@ -230,7 +230,8 @@ pub(crate) async fn prepare(split: &mut Split, head: CommandHead) -> Result<Next
         }
         split.statement.original = Some(text);
     }
-    split.rules.ruling = (!verdict.is_empty()).then(|| Box::new(Ruling::new(verdict, Vec::new(), None)));
+    split.rules.decision =
+        (!verdict.is_empty()).then(|| Box::new(RuleDecision::new(verdict, Vec::new(), None)));
     Ok(Next::Prepare)
 }
 
@@ -312,14 +313,14 @@ fn rewrite(
     if payload.len() != head.payload_len {
         return too_long(head.payload_len);
     }
-    let old = split.wires.up.unseen()[..PacketHeader::LEN + payload.len()].to_vec();
+    let old = split.streams.up.unseen()[..PacketHeader::LEN + payload.len()].to_vec();
     let payload = [&payload[..before_text], rewritten].concat();
     let mut packet = Vec::with_capacity(PacketHeader::LEN + payload.len());
     write_packet(&mut packet, &mut 0, &payload);
-    split.wires.up.discard(old.len());
-    if !split.wires.up.put_back(&packet) {
+    split.streams.up.discard(old.len());
+    if !split.streams.up.put_back(&packet) {
         // It has just been there.
-        split.wires.up.put_back(&old);
+        split.streams.up.put_back(&old);
         return too_long(payload.len());
     }
     Ok(CommandHead {
@@ -333,11 +334,11 @@ async fn enter(split: &mut Split, verdict: Rc<Verdict>, logged: Option<Digest>) 
     if verdict.is_empty() {
         return Ok(());
     }
-    let turns = turns::take(split, &verdict).await?;
+    let turns = limits::take(split, &verdict).await?;
     if let Some(delay) = verdict.delay {
         wait(split, delay).await?;
     }
-    split.rules.ruling = Some(Box::new(Ruling::new(verdict, turns, logged)));
+    split.rules.decision = Some(Box::new(RuleDecision::new(verdict, turns, logged)));
     Ok(())
 }
 
@@ -362,7 +363,7 @@ async fn wait(split: &Split, time: Duration) -> Result<(), Refused> {
 /// The command is over, unless it is sent to another server.
 pub(crate) fn finish(split: &mut Split, command: Command) {
     if command == Command::STMT_PREPARE {
-        split.rules.ruling = None;
+        split.rules.decision = None;
         if let Some(text) = split
             .statement
             .original
@@ -373,23 +374,23 @@ pub(crate) fn finish(split: &mut Split, command: Command) {
         }
         return;
     }
-    let Some(ruling) = split.rules.ruling.take_if(|ruling| !ruling.goes_on) else {
+    let Some(decision) = split.rules.decision.take_if(|decision| !decision.goes_on) else {
         return;
     };
-    if let Some(digest) = &ruling.logged {
-        log(split, &ruling.verdict, digest, ruling.begun.elapsed(), "done");
+    if let Some(digest) = &decision.logged {
+        log(split, &decision.verdict, digest, decision.begun.elapsed(), "done");
     }
 }
 
 /// Whether the command is one that is sent again, about which everything is said.
 fn goes_on(split: &mut Split) -> bool {
-    match &mut split.rules.ruling {
-        Some(ruling) if ruling.goes_on => {
-            ruling.goes_on = false;
+    match &mut split.rules.decision {
+        Some(decision) if decision.goes_on => {
+            decision.goes_on = false;
             true
         }
-        ruling => {
-            *ruling = None;
+        decision => {
+            *decision = None;
             false
         }
     }
@@ -412,7 +413,7 @@ fn log(split: &Split, verdict: &Verdict, digest: &Digest, took: Duration, what: 
     );
 }
 
-impl Ruling {
+impl RuleDecision {
     fn new(verdict: Rc<Verdict>, turns: Vec<Turn>, logged: Option<Digest>) -> Self {
         Self {
             verdict,
@@ -524,27 +525,27 @@ pub(crate) fn overlook_change(split: &mut Split) {
 
 /// Whether a statement whose server was lost may be sent to another one; without a rule, once.
 pub(crate) fn may_send_again(split: &mut Split, was_sent_again: bool) -> bool {
-    let ruling = split.rules.ruling.as_mut();
-    match ruling.and_then(|ruling| Some((ruling.verdict.retries?, ruling))) {
+    let decision = split.rules.decision.as_mut();
+    match decision.and_then(|decision| Some((decision.verdict.retries?, decision))) {
         None => !was_sent_again,
-        Some((retries, ruling)) => {
-            ruling.resent += 1;
-            ruling.resent <= retries
+        Some((retries, decision)) => {
+            decision.resent += 1;
+            decision.resent <= retries
         }
     }
 }
 
 /// Whether a statement whose server was lost is sent to another one at all.
 pub(crate) fn sends_again(split: &Split) -> bool {
-    let ruling = split.rules.ruling.as_ref();
-    let retries = ruling.and_then(|ruling| ruling.verdict.retries);
+    let decision = split.rules.decision.as_ref();
+    let retries = decision.and_then(|decision| decision.verdict.retries);
     retries.is_none_or(|retries| retries > 0)
 }
 
 /// The statement under way is about to be taken up again.
 pub(crate) fn sent_again(split: &mut Split) {
-    if let Some(ruling) = &mut split.rules.ruling {
-        ruling.goes_on = true;
+    if let Some(decision) = &mut split.rules.decision {
+        decision.goes_on = true;
     }
 }
 
@@ -575,17 +576,17 @@ pub(crate) fn explain(split: &mut Split, text: &[u8], facts: &Facts) -> Vec<(Str
     let looks = looks
         .chain(says.map(|(option, value)| (option.to_owned(), value)))
         .collect();
-    split.rules.ruling = Some(Box::new(Ruling::new(verdict, Vec::new(), None)));
+    split.rules.decision = Some(Box::new(RuleDecision::new(verdict, Vec::new(), None)));
     looks
 }
 
 /// Whether the rules that are explained have the statement answered by the gateway.
 pub(crate) fn answer_it(split: &Split) -> bool {
-    let ruling = split.rules.ruling.as_ref();
-    ruling.is_some_and(|ruling| ruling.verdict.is_answer())
+    let decision = split.rules.decision.as_ref();
+    decision.is_some_and(|decision| decision.verdict.is_answer())
 }
 
 /// The explanation is over.
 pub(crate) fn explained(split: &mut Split) {
-    split.rules.ruling = None;
+    split.rules.decision = None;
 }

@@ -1,4 +1,4 @@
-//! The rules of a configuration: as all threads share them ([`Book`]), and as one worker has them
+//! The rules of a configuration: as all threads share them ([`ConfiguredRules`]), and as one worker has them
 //! ([`Rules`]).
 //!
 //! A worker has expressions of its own and remembers verdicts, so that nothing is locked for a statement.
@@ -25,7 +25,7 @@ const SELECTIONS_MAX: usize = 256;
 
 /// The rules as a reload has made them.
 #[derive(Default)]
-pub(crate) struct Book {
+pub(crate) struct ConfiguredRules {
     set: RuleSet,
     /// By their places in the configuration.
     entries: Vec<Entry>,
@@ -38,7 +38,7 @@ struct Entry {
     is_limited: bool,
 }
 
-impl Book {
+impl ConfiguredRules {
     /// Limits of `previous` go on counting where a rule keeps its name and its figures.
     pub(crate) fn new(
         rules: &[config::Rule],
@@ -64,18 +64,18 @@ impl Book {
 
 /// A worker's rules at present.
 #[derive(Default)]
-pub(crate) struct OnWorker {
+pub(crate) struct WorkerRules {
     current: RefCell<Rc<Rules>>,
     generation: Cell<u32>,
 }
 
-impl OnWorker {
+impl WorkerRules {
     /// Takes over what a reload has made. `hits` gives the counter of a rule by its name.
-    pub(crate) fn replace(&self, book: Arc<Book>, hits: impl Fn(&str) -> Arc<Counter>) {
+    pub(crate) fn replace(&self, configured: Arc<ConfiguredRules>, hits: impl Fn(&str) -> Arc<Counter>) {
         *self.current.borrow_mut() = Rc::new(Rules {
-            set: book.set.clone(),
-            hits: book.entries.iter().map(|entry| hits(&entry.name)).collect(),
-            book,
+            set: configured.set.clone(),
+            hits: configured.entries.iter().map(|entry| hits(&entry.name)).collect(),
+            configured,
             ..Rules::default()
         });
         self.generation.set(self.generation.get().wrapping_add(1));
@@ -95,7 +95,7 @@ impl OnWorker {
 /// The rules of one worker.
 #[derive(Default)]
 pub(crate) struct Rules {
-    book: Arc<Book>,
+    configured: Arc<ConfiguredRules>,
     set: RuleSet,
     hits: Vec<Arc<Counter>>,
     none: Rc<Selection>,
@@ -236,7 +236,7 @@ impl Rules {
         let entries = verdict
             .rules
             .iter()
-            .filter_map(|place| self.book.entries.get(*place));
+            .filter_map(|place| self.configured.entries.get(*place));
         entries.map(|entry| entry.name.as_str())
     }
 
@@ -245,14 +245,14 @@ impl Rules {
         let entries = verdict
             .rules
             .iter()
-            .filter_map(|place| self.book.entries.get(*place));
+            .filter_map(|place| self.configured.entries.get(*place));
         let mut limited = entries.filter(|entry| entry.is_limited);
         limited.nth(index).map_or("", |entry| entry.name.as_str())
     }
 
     /// A cluster that gets copies.
     pub(crate) fn mirror(&self, name: &str) -> Option<&NumberedCluster> {
-        self.book.mirrors.get(name)
+        self.configured.mirrors.get(name)
     }
 
     #[cfg(test)]

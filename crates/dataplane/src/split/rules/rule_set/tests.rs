@@ -5,9 +5,9 @@ use config::Rule;
 use super::*;
 
 fn rules(rules: &[Rule]) -> Rc<Rules> {
-    let worker = OnWorker::default();
-    let book = Book::new(rules, &BTreeMap::new(), &Book::default());
-    worker.replace(Arc::new(book), |_| Arc::default());
+    let worker = WorkerRules::default();
+    let configured = ConfiguredRules::new(rules, &BTreeMap::new(), &ConfiguredRules::default());
+    worker.replace(Arc::new(configured), |_| Arc::default());
     Rc::clone(&worker.current())
 }
 
@@ -124,13 +124,19 @@ fn memory_is_bounded_and_sessions_share_their_selections() {
 
 #[test]
 fn other_rules_are_another_generation() {
-    let worker = OnWorker::default();
+    let worker = WorkerRules::default();
     let before = worker.generation();
-    let book = |rules: &[Rule]| Arc::new(Book::new(rules, &BTreeMap::new(), &Book::default()));
-    worker.replace(book(&[on_table("t")]), |_| Arc::default());
+    let configured = |rules: &[Rule]| {
+        Arc::new(ConfiguredRules::new(
+            rules,
+            &BTreeMap::new(),
+            &ConfiguredRules::default(),
+        ))
+    };
+    worker.replace(configured(&[on_table("t")]), |_| Arc::default());
     assert_ne!(worker.generation(), before);
     assert!(!worker.current().select(&who("a")).is_empty());
-    worker.replace(book(&[]), |_| Arc::default());
+    worker.replace(configured(&[]), |_| Arc::default());
     assert!(worker.current().select(&who("a")).is_empty());
 }
 
