@@ -10,8 +10,8 @@ use tokio::io::AsyncWriteExt;
 use tokio::sync::oneshot;
 use upstream::{ServerId, ServerProfile};
 
-use crate::arrival::shown_user;
 use crate::classify::Kill;
+use crate::connection::shown_user;
 use crate::control::Waiting;
 use crate::error::{SessionError, kill_failed, not_owner};
 use crate::handshake::{self, Changed};

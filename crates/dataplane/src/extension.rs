@@ -19,7 +19,7 @@ use telemetry::ListenerSeries;
 use tokio::io::AsyncReadExt;
 use upstream::Cluster;
 
-use crate::arrival::{self, Story};
+use crate::connection::{self, SessionSummary};
 use crate::control::{Control, Signal, Waiting};
 use crate::error::SessionError;
 use crate::finished::Observer;
@@ -247,14 +247,14 @@ pub(crate) async fn serve(
     accepted: Accepted,
     listener: &Arc<ListenerState>,
     series: &Arc<ListenerSeries>,
-    story: &mut Story,
+    summary: &mut SessionSummary,
 ) -> SessionError {
     let Some(extension) = worker.extension.get() else {
         return SessionError::NotServed;
     };
     let received = tokio::select! {
         biased;
-        received = receive(accepted, listener, story) => received,
+        received = receive(accepted, listener, summary) => received,
         signal = control.signalled(true) => Err(signal_as_error(signal, "", listener)),
     };
     let (stream, unread) = match received {
@@ -266,11 +266,11 @@ pub(crate) async fn serve(
         control: Rc::clone(control),
         listener: Arc::clone(listener),
         series: Arc::clone(series),
-        peer: story.client,
+        peer: summary.client,
         local: stream.local().unwrap_or(Peer::Unix),
     };
     control.introduce(&listener.config.name, &guest.peer);
-    control.set_limits(arrival::idle_limits(listener));
+    control.set_limits(connection::idle_limits(listener));
     control.mark(Waiting::Client);
     let visit = Visit {
         stream,
@@ -279,7 +279,7 @@ pub(crate) async fn serve(
     };
     let departure = extension.serve(visit).await;
     if let Some(user) = control.user() {
-        story.user = user.into();
+        summary.user = user.into();
     }
     match departure {
         Departure::Quit => SessionError::ClientQuit,
@@ -298,11 +298,11 @@ const TLS_HANDSHAKE: u8 = 0x16;
 async fn receive(
     accepted: Accepted,
     listener: &ListenerState,
-    story: &mut Story,
+    summary: &mut SessionSummary,
 ) -> Result<(Stream, Vec<u8>), SessionError> {
     let mut stream = Stream::from_accepted(accepted).map_err(SessionError::ClientFailed)?;
     let (peer, mut unread) = proxy::read_header(&mut stream, listener).await?;
-    story.client = peer;
+    summary.client = peer;
     let Some(tls) = &listener.tls else {
         return Ok((stream, unread));
     };

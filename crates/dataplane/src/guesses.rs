@@ -312,7 +312,7 @@ impl Guesses {
         }
         tracing::warn!(
             client = %who.client,
-            user = &*crate::arrival::shown_user(who.user),
+            user = &*crate::connection::shown_user(who.user),
             failures,
             others = self.unsaid.swap(0, Ordering::Relaxed),
             "logins fail again and again, and further ones have to wait"

@@ -7,11 +7,11 @@
 mod accept;
 mod accounts;
 mod answer;
-mod arrival;
 mod auth_relay;
 mod authenticate;
 mod classify;
 mod clock;
+mod connection;
 mod control;
 mod describe;
 mod error;

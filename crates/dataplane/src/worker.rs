@@ -15,8 +15,8 @@ use tokio::sync::oneshot;
 use tokio::task::spawn_local;
 use upstream::Cluster;
 
-use crate::arrival;
 use crate::clock::{Clock, TICK};
+use crate::connection;
 use crate::control::{ServerKey, Sessions, Signal};
 use crate::describe::SessionStatus;
 use crate::extension::{Extension, OnWorker, WorkerHandle};
@@ -169,10 +169,10 @@ async fn take_messages(worker: &Rc<Worker>, mut inbox: UnboundedReceiver<Message
     while let Some(message) = inbox.recv().await {
         match message {
             Message::Arrived { accepted, listener } => {
-                arrival::begin(Rc::clone(worker), accepted, listener);
+                connection::begin(Rc::clone(worker), accepted, listener);
             }
             Message::Refused { accepted, listener } => {
-                spawn_local(arrival::turn_away(Rc::clone(worker), accepted, listener));
+                spawn_local(connection::turn_away(Rc::clone(worker), accepted, listener));
             }
             Message::Raise { id, signal } => worker.sessions.raise(id, signal),
             Message::KillInPool {

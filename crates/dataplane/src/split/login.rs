@@ -13,8 +13,8 @@ use telemetry::ListenerSeries;
 use upstream::{Credential, Key, LeaseError, ServerProfile};
 
 use crate::answer::change_user_packet_fits;
-use crate::arrival::{self, Story};
 use crate::authenticate::{self, Authenticated};
+use crate::connection::{self, SessionSummary};
 use crate::control::{Control, Waiting};
 use crate::error::SessionError;
 use crate::flow::Flow;
@@ -61,9 +61,9 @@ pub(crate) async fn serve(
     accepted: Accepted,
     listener: &Arc<ListenerState>,
     series: &Arc<ListenerSeries>,
-    story: &mut Story,
+    summary: &mut SessionSummary,
 ) -> SessionError {
-    let mut split = match Box::pin(log_in(worker, control, accepted, listener, series, story)).await {
+    let mut split = match Box::pin(log_in(worker, control, accepted, listener, series, summary)).await {
         Ok(split) => split,
         Err(error) => {
             series.login_failures.inc();
@@ -71,14 +71,14 @@ pub(crate) async fn serve(
         }
     };
     // Said by the account from here on.
-    story.user = Box::default();
+    summary.user = Box::default();
     let Err(error) = run::run(&mut split).await;
     Box::pin(answer::farewell(&mut split, &error)).await;
-    story.server = split.last.server.take();
-    story.user = String::from_utf8_lossy(split.client.account.user.name.as_bytes()).into();
-    story.commands = split.streams.traffic.commands;
-    story.from_client = split.streams.traffic.from_client;
-    story.to_client = split.streams.traffic.to_client;
+    summary.server = split.last.server.take();
+    summary.user = String::from_utf8_lossy(split.client.account.user.name.as_bytes()).into();
+    summary.commands = split.streams.traffic.commands;
+    summary.from_client = split.streams.traffic.from_client;
+    summary.to_client = split.streams.traffic.to_client;
     error
 }
 
@@ -89,12 +89,12 @@ async fn log_in(
     accepted: Accepted,
     listener: &Arc<ListenerState>,
     series: &Arc<ListenerSeries>,
-    story: &mut Story,
+    summary: &mut SessionSummary,
 ) -> Result<Box<Split>, SessionError> {
     let mut client = None;
     let proved = tokio::select! {
         biased;
-        proved = prove(worker, &mut client, accepted, listener, control, story) => proved,
+        proved = prove(worker, &mut client, accepted, listener, control, summary) => proved,
         signal = control.signalled(true) => Err(signal_as_error(signal, "", listener)),
     };
     let opened = match (proved, client.take()) {
@@ -102,7 +102,7 @@ async fn log_in(
         (Ok(_), None) => return Err(SessionError::ClientGone),
         (Err(error), Some(mut client)) => {
             let (sequence, capabilities) = (client.sequence, client.capabilities);
-            arrival::refuse(worker, &mut client.stream, sequence, capabilities, &error).await;
+            connection::refuse(worker, &mut client.stream, sequence, capabilities, &error).await;
             return Err(error);
         }
         (Err(error), None) => return Err(error),
@@ -125,14 +125,14 @@ async fn prove(
     accepted: Accepted,
     listener: &ListenerState,
     control: &Control,
-    story: &mut Story,
+    summary: &mut SessionSummary,
 ) -> Result<Box<Identity>, SessionError> {
     let limit = listener.config.login_timeout;
     let proved = async {
-        let introduced = arrival::introduce(client, accepted, listener, control, story).await?;
+        let introduced = connection::introduce(client, accepted, listener, control, summary).await?;
         let client = client.as_mut().ok_or(SessionError::ClientGone)?;
         let (login, greeting) = (introduced.login, &introduced.greeting);
-        let host = story.client;
+        let host = summary.client;
         let accounts = &worker.shared.accounts;
         let account = authenticate::authenticate(client, &login, greeting, &host, accounts, listener).await?;
         let profile = introduced.profile;
@@ -164,7 +164,7 @@ fn open(
 ) -> Result<(Box<Split>, u8), SessionError> {
     let nowhere = worker.metrics.server(listener.cluster.name(), telemetry::OTHER);
     let traffic = Traffic::new(Arc::clone(series), nowhere);
-    control.set_limits(arrival::idle_limits(listener));
+    control.set_limits(connection::idle_limits(listener));
     register(worker, control, listener, &identity.account);
     let all_series = &worker.shared.split_series[worker.index];
     let split = Split {

@@ -40,7 +40,7 @@ use refusal::{pass_refusal, say_last};
 const USER_SHOWN: usize = 256;
 
 /// What the log line at the end of a session says beside why it ended.
-pub(crate) struct Story {
+pub(crate) struct SessionSummary {
     pub(crate) client: Peer,
     pub(crate) user: Box<str>,
     /// The last one, in mode `split`.
@@ -50,7 +50,7 @@ pub(crate) struct Story {
     pub(crate) to_client: u64,
 }
 
-impl Story {
+impl SessionSummary {
     fn new(client: Peer) -> Self {
         Self {
             client,
@@ -90,7 +90,7 @@ async fn run(
         Accepted,
         &Arc<ListenerState>,
         &Arc<ListenerSeries>,
-        &mut Story,
+        &mut SessionSummary,
     ) -> SessionError,
 ) {
     let started = Instant::now();
@@ -104,11 +104,11 @@ async fn run(
     .await;
     let counted = Counted::new(Rc::clone(&worker), Arc::clone(&listener), &control);
     let series = &counted.series;
-    let mut story = Story::new(accepted.peer());
-    let error = serve(&worker, &control, accepted, &listener, series, &mut story).await;
+    let mut summary = SessionSummary::new(accepted.peer());
+    let error = serve(&worker, &control, accepted, &listener, series, &mut summary).await;
     series.session_ended(error.reason());
     series.session_seconds.record(started.elapsed());
-    log_end(&listener, id, &story, &error, started);
+    log_end(&listener, id, &summary, &error, started);
 }
 
 /// The place of a session in every list and count, given up when this is dropped, however its task ends.
@@ -187,19 +187,25 @@ pub(crate) async fn turn_away(worker: Rc<Worker>, accepted: Accepted, listener: 
     }
 }
 
-fn log_end(listener: &ListenerState, id: u32, story: &Story, error: &SessionError, started: Instant) {
+fn log_end(
+    listener: &ListenerState,
+    id: u32,
+    summary: &SessionSummary,
+    error: &SessionError,
+    started: Instant,
+) {
     info!(
         session = id,
         listener = listener.config.name,
-        client = %story.client,
-        user = &*story.user,
-        server = story.server_name(),
+        client = %summary.client,
+        user = &*summary.user,
+        server = summary.server_name(),
         reason = error.reason().label(),
         cause = error.to_string(),
         seconds = started.elapsed().as_secs_f64(),
-        commands = story.commands,
-        bytes_from_client = story.from_client,
-        bytes_to_client = story.to_client,
+        commands = summary.commands,
+        bytes_from_client = summary.from_client,
+        bytes_to_client = summary.to_client,
         "session ended"
     );
 }
@@ -211,9 +217,9 @@ async fn forward_bytes(
     accepted: Accepted,
     listener: &Arc<ListenerState>,
     series: &Arc<ListenerSeries>,
-    story: &mut Story,
+    summary: &mut SessionSummary,
 ) -> SessionError {
-    let pairing = Box::pin(pair_up(worker, control, accepted, listener, series, story));
+    let pairing = Box::pin(pair_up(worker, control, accepted, listener, series, summary));
     let paired = unless_told(control, listener, pairing).await;
     let mut pair = match paired.and_then(|paired| paired) {
         Ok(pair) => pair,
@@ -221,8 +227,8 @@ async fn forward_bytes(
     };
     let _on_server = OnServer::new(&pair.streams.traffic.server);
     let ended = relay::stream(&mut pair.streams, control).await;
-    story.from_client = pair.streams.traffic.from_client;
-    story.to_client = pair.streams.traffic.to_client;
+    summary.from_client = pair.streams.traffic.from_client;
+    summary.to_client = pair.streams.traffic.to_client;
     crate::session::end_of_stream(ended, pair.permit.server(), listener)
 }
 
@@ -238,11 +244,11 @@ async fn pair_up(
     accepted: Accepted,
     listener: &Arc<ListenerState>,
     series: &Arc<ListenerSeries>,
-    story: &mut Story,
+    summary: &mut SessionSummary,
 ) -> Result<Box<Pair>, SessionError> {
     let mut client = Stream::from_accepted(accepted).map_err(SessionError::ClientFailed)?;
     let (peer, unread) = proxy::read_header(&mut client, listener).await?;
-    story.client = peer;
+    summary.client = peer;
     control.introduce(&listener.config.name, &peer);
     let local = client.local().unwrap_or(Peer::Unix);
     let lease = match lease(worker, listener, &peer, &local, Vec::new()).await {
@@ -264,7 +270,7 @@ async fn pair_up(
     let traffic = Traffic::new(Arc::clone(series), server_series);
     let (mut up, down) = (Flow::default(), Flow::default());
     up.fill(&unread);
-    story.server = Some(server);
+    summary.server = Some(server);
     Ok(Box::new(Pair {
         streams: Streams {
             client,
@@ -313,10 +319,10 @@ async fn serve_session(
     accepted: Accepted,
     listener: &Arc<ListenerState>,
     series: &Arc<ListenerSeries>,
-    story: &mut Story,
+    summary: &mut SessionSummary,
 ) -> SessionError {
     // What the login needs is boxed, so that a session that has got through it does not carry that room on.
-    let mut session = match Box::pin(log_in(worker, control, accepted, listener, series, story)).await {
+    let mut session = match Box::pin(log_in(worker, control, accepted, listener, series, summary)).await {
         Ok(session) => session,
         Err(error) => {
             series.login_failures.inc();
@@ -327,11 +333,11 @@ async fn serve_session(
     let Err(error) = crate::serve::serve(&mut session).await;
     Box::pin(session.farewell(&error)).await;
     if let Some(user) = session.changed_user.take() {
-        story.user = user;
+        summary.user = user;
     }
-    story.commands = session.commands;
-    story.from_client = session.streams.traffic.from_client;
-    story.to_client = session.streams.traffic.to_client;
+    summary.commands = session.commands;
+    summary.from_client = session.streams.traffic.from_client;
+    summary.to_client = session.streams.traffic.to_client;
     error
 }
 
@@ -342,20 +348,20 @@ async fn log_in(
     accepted: Accepted,
     listener: &Arc<ListenerState>,
     series: &Arc<ListenerSeries>,
-    story: &mut Story,
+    summary: &mut SessionSummary,
 ) -> Result<Box<Session>, SessionError> {
     let limit = listener.config.login_timeout;
     let mut client = None;
     let (mut who, mut as_of) = (None, None);
     let login = async {
         let introduced = {
-            let introducing = introduce(&mut client, accepted, listener, control, story);
+            let introducing = introduce(&mut client, accepted, listener, control, summary);
             let introducing = pin!(tokio::time::timeout(limit, introducing));
             unless_told(control, listener, introducing).await?
         };
         let Introduced { login, local, .. } =
             introduced.unwrap_or_else(|_| Err(proxy::too_late(client.is_some(), limit)))?;
-        let (peer, user) = (story.client, login.user.clone());
+        let (peer, user) = (summary.client, login.user.clone());
         let asking = Asking::new(&peer, &user, &listener.config);
         let attempt = {
             let beginning = pin!(tokio::time::timeout(
@@ -366,7 +372,7 @@ async fn log_in(
         };
         let mut attempt = attempt.unwrap_or(Err(SessionError::LoginTimeout(limit)))?;
         // The wait for a server has limits of its own, and is not the client's fault.
-        let finding = Box::pin(find_server(worker, control, listener, story, &local));
+        let finding = Box::pin(find_server(worker, control, listener, summary, &local));
         let server = attempt.beside(finding).await?;
         as_of = session_lookup::rights_of_login(worker, listener);
         let client = client.as_mut().ok_or(SessionError::ClientGone)?;
@@ -380,11 +386,11 @@ async fn log_in(
                 control,
                 client,
                 logged_in,
-                (listener, story.client),
+                (listener, summary.client),
                 series,
             )?;
             session.lookups = who.and_then(|(user, collation)| {
-                session_lookup::OfSession::new(&session, &user, &story.client, collation, as_of)
+                session_lookup::OfSession::new(&session, &user, &summary.client, collation, as_of)
             });
             Ok(Box::new(session))
         }
@@ -419,7 +425,7 @@ async fn find_server(
     worker: &Worker,
     control: &Control,
     listener: &ListenerState,
-    story: &mut Story,
+    summary: &mut SessionSummary,
     local: &Peer,
 ) -> Result<(Lease, Greeting), SessionError> {
     let mut tried = Vec::new();
@@ -427,7 +433,7 @@ async fn find_server(
     let mut patience = Patience::new(listener.cluster.config().login_timeout);
     loop {
         let leased = {
-            let leasing = pin!(lease(worker, listener, &story.client, local, tried));
+            let leasing = pin!(lease(worker, listener, &summary.client, local, tried));
             unless_told(control, listener, leasing).await
         };
         let mut lease = match (leased.and_then(|leased| leased), refusal) {
@@ -437,7 +443,7 @@ async fn find_server(
         };
         let server = Arc::clone(&lease.server);
         attach(control, listener, &server);
-        story.server = Some(Arc::clone(&server));
+        summary.server = Some(Arc::clone(&server));
         let untried = listener
             .cluster
             .servers()
@@ -503,11 +509,11 @@ pub(crate) async fn introduce(
     accepted: Accepted,
     listener: &ListenerState,
     control: &Control,
-    story: &mut Story,
+    summary: &mut SessionSummary,
 ) -> Result<Introduced, SessionError> {
     let mut stream = Stream::from_accepted(accepted).map_err(SessionError::ClientFailed)?;
     let (peer, unread) = proxy::read_header(&mut stream, listener).await?;
-    story.client = peer;
+    summary.client = peer;
     control.introduce(&listener.config.name, &peer);
     let local = stream.local().unwrap_or(Peer::Unix);
     *client = Some(Client {
@@ -520,8 +526,8 @@ pub(crate) async fn introduce(
     let profile = listener.cluster.introduced(first_contact).await;
     let profile = profile.ok_or(SessionError::NoServerSeen)?;
     let (login, greeting) = handshake::greet(client, listener, &profile, control.id).await?;
-    story.user = shown_user(&login.user);
-    control.name_user(&story.user);
+    summary.user = shown_user(&login.user);
+    control.name_user(&summary.user);
     Ok(Introduced {
         login,
         greeting,
