@@ -16,10 +16,10 @@ use crate::control::Waiting;
 use crate::error::{SessionError, kill_failed, not_owner};
 use crate::handshake::{self, Changed};
 use crate::kill_right;
+use crate::packet_io::{LOGIN_PACKET_MAX, LoginPeer};
 use crate::registry::{Place, is_ours};
 use crate::relay::{self, Exchanged, RelayError};
 use crate::session::{CommandHead, Session, error_bytes};
-use crate::side::{LOGIN_PACKET_MAX, Side};
 use crate::split::ask;
 use crate::worker::Message;
 
@@ -235,8 +235,8 @@ pub(crate) async fn change_user(session: &mut Session, head: CommandHead) -> Res
         .map_err(|broken| session.broken(broken))?;
     let unread = session.streams.up.take_unseen();
     let (mut client_sequence, mut server_sequence) = (0, 0);
-    let mut client = Side::new(&mut session.streams.client, &mut client_sequence, unread);
-    let mut server = Side::new(&mut session.streams.server, &mut server_sequence, Vec::new());
+    let mut client = LoginPeer::new(&mut session.streams.client, &mut client_sequence, unread);
+    let mut server = LoginPeer::new(&mut session.streams.server, &mut server_sequence, Vec::new());
     let result = async {
         let changed = handshake::change_user(
             &mut client,

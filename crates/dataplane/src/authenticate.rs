@@ -30,7 +30,7 @@ use crate::gateway::ListenerState;
 use crate::guesses::Asking;
 use crate::handshake::{Client, client_read, nonce};
 use crate::keys::PrivateKey;
-use crate::side::Side;
+use crate::packet_io::LoginPeer;
 use crate::users::{Applicant, Plugin, UserSession};
 
 /// A client of which the gateway knows that it is who it says it is.
@@ -93,7 +93,7 @@ pub(crate) async fn authenticate(
         asking: Asking::new(host, &login.user, &listener.config),
     };
     let unread = std::mem::take(&mut client.unread);
-    let mut side = Side::new(&mut client.stream, &mut client.sequence, unread);
+    let mut side = LoginPeer::new(&mut client.stream, &mut client.sequence, unread);
     let result = judge_in_time(&mut side, &claim, None, accounts, listener).await;
     client.unread = side.into_unread();
     result
@@ -107,7 +107,7 @@ pub(crate) async fn authenticate(
 /// # Errors
 /// As for [`authenticate`].
 pub(crate) async fn reauthenticate(
-    side: &mut Side<'_>,
+    side: &mut LoginPeer<'_>,
     request: &ChangeUser,
     (host, present): (&Peer, Option<&UserSession>),
     accounts: &Accounts,
@@ -126,7 +126,7 @@ pub(crate) async fn reauthenticate(
 }
 
 async fn judge_in_time(
-    side: &mut Side<'_>,
+    side: &mut LoginPeer<'_>,
     claim: &Claim<'_>,
     present: Option<&UserSession>,
     accounts: &Accounts,
@@ -156,7 +156,7 @@ async fn judge_in_time(
 /// nothing is judged once more by the accounts as they are then: it may be one that was made or changed just
 /// now. So that it cannot be told from others that fail, every failure waits for that.
 async fn judge(
-    side: &mut Side<'_>,
+    side: &mut LoginPeer<'_>,
     claim: &Claim<'_>,
     accounts: &Accounts,
     listener: &ListenerState,
@@ -290,7 +290,7 @@ fn says_no_password(answer: &Answer) -> bool {
 }
 
 /// Asks for an answer by a plugin, to a nonce of its own.
-async fn ask(side: &mut Side<'_>, plugin: Plugin) -> Result<Answer, SessionError> {
+async fn ask(side: &mut LoginPeer<'_>, plugin: Plugin) -> Result<Answer, SessionError> {
     let (nonce, data) = match plugin {
         Plugin::Native | Plugin::CachingSha2 => {
             let nonce = nonce::<20>().map_err(SessionError::ClientFailed)?;
@@ -336,7 +336,7 @@ enum Fast {
 /// `caching_sha2_password`: the fast answer. `in_full`: a client whose fast answer is not known to be right
 /// is to be asked for the password, as a server asks that does not have the account in its cache.
 async fn fast_answer(
-    side: &mut Side<'_>,
+    side: &mut LoginPeer<'_>,
     answer: Answer,
     applicant: &Applicant,
     in_full: bool,
@@ -368,7 +368,7 @@ async fn fast_answer(
 
 /// The password itself, in a way that the client's link allows: as it was `said` already, or is yet to be.
 async fn password_itself(
-    side: &mut Side<'_>,
+    side: &mut LoginPeer<'_>,
     nonce: &[u8],
     said: Option<Vec<u8>>,
     key: &PrivateKey,
@@ -397,7 +397,7 @@ fn password_in(mut sent: Vec<u8>) -> Option<Secret> {
     (end == Some(0) && !password.reveal().is_empty()).then_some(password)
 }
 
-async fn more(side: &mut Side<'_>, data: &[u8]) -> Result<(), SessionError> {
+async fn more(side: &mut LoginPeer<'_>, data: &[u8]) -> Result<(), SessionError> {
     let mut payload = Vec::with_capacity(data.len() + 1);
     AuthMoreData { data: data.to_vec() }.encode(&mut payload);
     side.write(&payload).await.map_err(SessionError::ClientFailed)

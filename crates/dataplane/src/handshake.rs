@@ -28,8 +28,8 @@ use crate::control::Control;
 use crate::error::{During, SessionError};
 use crate::gateway::ListenerState;
 use crate::guesses::Attempt;
+use crate::packet_io::{LoginPeer, ReadError, malformed};
 use crate::session::signal_as_error;
-use crate::side::{ReadError, Side, malformed};
 
 pub(crate) use change_user::{Changed, change_user};
 pub(crate) use compression::{agreed_compression, compressed};
@@ -116,7 +116,7 @@ pub(crate) async fn greet(
     let greeting = greeting(listener, profile, connection_id)?;
     let mut payload = Vec::with_capacity(128);
     greeting.encode(&mut payload);
-    let mut side = Side::new(
+    let mut side = LoginPeer::new(
         &mut plain.stream,
         &mut plain.sequence,
         std::mem::take(&mut plain.unread),
@@ -142,7 +142,7 @@ pub(crate) async fn greet(
         let Some(secure) = client.as_mut() else {
             return Err(SessionError::ClientGone);
         };
-        let mut side = Side::new(&mut secure.stream, &mut secure.sequence, Vec::new());
+        let mut side = LoginPeer::new(&mut secure.stream, &mut secure.sequence, Vec::new());
         first = side.read().await.map_err(client_read)?;
         secure.unread = side.into_unread();
     }
@@ -258,8 +258,8 @@ pub(crate) async fn log_in(
     }
 
     let unread = std::mem::take(&mut client.unread);
-    let mut client_side = Side::new(&mut client.stream, &mut client.sequence, unread);
-    let mut server_side = Side::new(&mut lease.stream, &mut sequence, Vec::new());
+    let mut client_side = LoginPeer::new(&mut client.stream, &mut client.sequence, unread);
+    let mut server_side = LoginPeer::new(&mut lease.stream, &mut sequence, Vec::new());
     let mut payload = Vec::with_capacity(256);
     forwarded.encode(&mut payload);
     let written = within(cluster.login_timeout, server_side.write(&payload)).await;
@@ -326,8 +326,8 @@ fn agree(client: Capabilities, tls: TlsMode, greeting: &Greeting) -> Result<(Cap
 /// The authentication, within the listener's time, and left in order where the client does not see it through
 /// or the session is told to end.
 async fn answer_in_time(
-    client: &mut Side<'_>,
-    server_side: &mut Side<'_>,
+    client: &mut LoginPeer<'_>,
+    server_side: &mut LoginPeer<'_>,
     listener: &ListenerState,
     (capabilities, user): (Capabilities, &[u8]),
     (server, control): (&Server, &Control),
@@ -436,7 +436,7 @@ async fn start_tls(
     let mut payload = Vec::with_capacity(SslRequest::LEN);
     request.encode(&mut payload);
     let mut sequence = 1;
-    Side::new(&mut stream, &mut sequence, Vec::new())
+    LoginPeer::new(&mut stream, &mut sequence, Vec::new())
         .write(&payload)
         .await?;
     let tls = listener
@@ -464,8 +464,8 @@ async fn start_tls(
 }
 
 fn auth_relay<'k>(
-    client: &Side<'_>,
-    (server_side, server): (&Side<'_>, &Server),
+    client: &LoginPeer<'_>,
+    (server_side, server): (&LoginPeer<'_>, &Server),
     listener: &'k ListenerState,
     capabilities: Capabilities,
 ) -> AuthRelay<'k> {
@@ -485,15 +485,15 @@ const ANSWER_WAIT: Duration = Duration::from_secs(1);
 
 /// An error is numbered as the answer to what the client has said last. What it was asked it may be saying
 /// now, and would take a lower number for a broken protocol.
-async fn await_answer(client: &mut Side<'_>) {
+async fn await_answer(client: &mut LoginPeer<'_>) {
     // Who says nothing, or has gone, is told as things are.
     let _ = timeout(ANSWER_WAIT, client.read_next()).await;
 }
 
 /// Passes packets between the two until the server has said yes or no.
 async fn authenticate(
-    (client, attempt): (&mut Side<'_>, &mut Attempt<'_>),
-    server: &mut Side<'_>,
+    (client, attempt): (&mut LoginPeer<'_>, &mut Attempt<'_>),
+    server: &mut LoginPeer<'_>,
     relay: &mut AuthRelay<'_>,
     listener: &ListenerState,
     (of_server, user): (&Server, &[u8]),

@@ -94,7 +94,7 @@ impl Stage {
             &self.listener,
         )
         .await;
-        let mut side = Side::new(&mut client.stream, &mut client.sequence, client.unread);
+        let mut side = LoginPeer::new(&mut client.stream, &mut client.sequence, client.unread);
         tell(&mut side, &result).await;
         result
     }
@@ -114,7 +114,7 @@ impl Stage {
 }
 
 /// The last word of a login.
-async fn tell(side: &mut Side<'_>, result: &Result<Authenticated, SessionError>) {
+async fn tell(side: &mut LoginPeer<'_>, result: &Result<Authenticated, SessionError>) {
     let mut payload = Vec::new();
     match result {
         Ok(_) => OkPacket::default().encode(&mut payload, Capabilities::PROTOCOL_41),
@@ -254,14 +254,14 @@ impl ByHand {
     }
 
     async fn read(&mut self) -> Vec<u8> {
-        Side::new(&mut self.stream, &mut self.sequence, Vec::new())
+        LoginPeer::new(&mut self.stream, &mut self.sequence, Vec::new())
             .read()
             .await
             .unwrap()
     }
 
     async fn write(&mut self, payload: &[u8]) {
-        let mut side = Side::new(&mut self.stream, &mut self.sequence, Vec::new());
+        let mut side = LoginPeer::new(&mut self.stream, &mut self.sequence, Vec::new());
         side.write(payload).await.unwrap();
     }
 
@@ -480,7 +480,7 @@ async fn a_login_within_a_session_is_asked_for_anew() {
         let server = async {
             let (stream, host) = stage.sockets.accept().await.unwrap();
             let (mut stream, mut sequence) = (Stream::from(stream), 1);
-            let mut side = Side::new(&mut stream, &mut sequence, Vec::new());
+            let mut side = LoginPeer::new(&mut stream, &mut sequence, Vec::new());
             let result = reauthenticate(
                 &mut side,
                 &request,

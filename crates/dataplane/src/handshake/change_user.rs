@@ -13,8 +13,8 @@ use crate::control::Control;
 use crate::error::{During, SessionError};
 use crate::gateway::ListenerState;
 use crate::guesses::{Asking, Guesses};
+use crate::packet_io::{LoginPeer, malformed};
 use crate::session::signal_as_error;
-use crate::side::{Side, malformed};
 
 /// What came of a COM_CHANGE_USER.
 pub(crate) enum Changed {
@@ -33,8 +33,8 @@ pub(crate) enum Changed {
 ///
 /// The client may have made its answer with the nonce of our greeting, so the server is made to ask again.
 pub(crate) async fn change_user(
-    client: &mut Side<'_>,
-    server_side: &mut Side<'_>,
+    client: &mut LoginPeer<'_>,
+    server_side: &mut LoginPeer<'_>,
     listener: &ListenerState,
     capabilities: Capabilities,
     (server, control): (&Server, &Control),

@@ -13,7 +13,7 @@ use net::Stream;
 use tokio::time::timeout;
 
 use crate::auth_relay::{AuthRelay, Step};
-use crate::side::{ReadError, Side};
+use crate::packet_io::{LoginPeer, ReadError};
 
 /// How long a server may take to refuse a login that is given up. One that takes longer has more to worry
 /// about.
@@ -47,7 +47,7 @@ pub(super) async fn after_tls(stream: &mut Stream, greeting: &Greeting, request:
 }
 
 /// The login was sent.
-pub(super) async fn in_authentication(server: &mut Side<'_>, relay: &mut AuthRelay<'_>) {
+pub(super) async fn in_authentication(server: &mut LoginPeer<'_>, relay: &mut AuthRelay<'_>) {
     let refused = async {
         for _ in 0..ROUNDS {
             if relay.is_over() {

@@ -20,11 +20,11 @@ use crate::error::SessionError;
 use crate::flow::Flow;
 use crate::gateway::ListenerState;
 use crate::handshake::{self, Client, PASSED_ON, client_read};
+use crate::packet_io::{LoginPeer, malformed};
 use crate::proxy;
 use crate::registry::Place;
 use crate::relay::{Streams, Traffic};
 use crate::session::{CommandHead, signal_as_error};
-use crate::side::{Side, malformed};
 use crate::split::binding::Binding;
 use crate::split::identity::Identity;
 use crate::split::observe::Shape;
@@ -375,7 +375,7 @@ pub(crate) async fn change_user(split: &mut Split, head: CommandHead) -> Result<
     let unread = split.streams.up.take_unseen();
     let is_mariadb = lease::dialect(split).is_mariadb();
     let mut sequence = 0;
-    let mut side = Side::new(&mut split.streams.client, &mut sequence, unread);
+    let mut side = LoginPeer::new(&mut split.streams.client, &mut sequence, unread);
     let changed = async {
         let request = side.read().await.map_err(client_read)?;
         let request = ChangeUser::decode(&request, split.client.capabilities).map_err(malformed)?;

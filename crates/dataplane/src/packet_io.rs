@@ -24,7 +24,7 @@ pub(crate) const LOGIN_PACKET_MAX: usize = 128 * 1024;
 const ANSWER_MAX: usize = buffer::CAPACITY - PacketHeader::LEN;
 
 /// One side of a login.
-pub(crate) struct Side<'s> {
+pub(crate) struct LoginPeer<'s> {
     stream: &'s mut Stream,
     /// Of the next packet. Whoever owns it sees it also where the exchange is given up in the middle.
     sequence: &'s mut u8,
@@ -53,7 +53,7 @@ impl ReadError {
     }
 }
 
-impl<'s> Side<'s> {
+impl<'s> LoginPeer<'s> {
     /// `unread` is what was read from the stream already.
     pub(crate) fn new(stream: &'s mut Stream, sequence: &'s mut u8, unread: Vec<u8>) -> Self {
         Self {
