@@ -29,11 +29,11 @@ use crate::session::signal_as_error;
 use crate::worker::Worker;
 
 pub use crate::gating::{Gated, Gating, is_plain};
-pub use crate::guest_login::{Identity, NotAdmitted};
 pub use crate::lookups::{
     Answered, Asked, Environment, Finding, Gate, Left, Lesson, Lookups, Parameters, Plan, Rights,
     Surroundings, Told, Variable,
 };
+pub use crate::password_login::{Identity, NotAdmitted};
 
 /// A feature that serves connections.
 pub trait Extension: Send + Sync {
