@@ -25,7 +25,7 @@ use crate::flow::Flow;
 use crate::gateway::ListenerState;
 use crate::guesses::Asking;
 use crate::handshake::{self, Client, LoggedIn, Patience};
-use crate::proxy;
+use crate::proxy_header;
 use crate::registry::Place;
 use crate::relay::{self, Streams, Traffic};
 use crate::session::{Session, signal_as_error};
@@ -247,7 +247,7 @@ async fn pair_up(
     summary: &mut SessionSummary,
 ) -> Result<Box<Pair>, SessionError> {
     let mut client = Stream::from_accepted(accepted).map_err(SessionError::ClientFailed)?;
-    let (peer, unread) = proxy::read_header(&mut client, listener).await?;
+    let (peer, unread) = proxy_header::read_header(&mut client, listener).await?;
     summary.client = peer;
     control.introduce(&listener.config.name, &peer);
     let local = client.local().unwrap_or(Peer::Unix);
@@ -360,7 +360,7 @@ async fn log_in(
             unless_told(control, listener, introducing).await?
         };
         let Introduced { login, local, .. } =
-            introduced.unwrap_or_else(|_| Err(proxy::too_late(client.is_some(), limit)))?;
+            introduced.unwrap_or_else(|_| Err(proxy_header::too_late(client.is_some(), limit)))?;
         let (peer, user) = (summary.client, login.user.clone());
         let asking = Asking::new(&peer, &user, &listener.config);
         let attempt = {
@@ -512,7 +512,7 @@ pub(crate) async fn introduce(
     summary: &mut SessionSummary,
 ) -> Result<Introduced, SessionError> {
     let mut stream = Stream::from_accepted(accepted).map_err(SessionError::ClientFailed)?;
-    let (peer, unread) = proxy::read_header(&mut stream, listener).await?;
+    let (peer, unread) = proxy_header::read_header(&mut stream, listener).await?;
     summary.client = peer;
     control.introduce(&listener.config.name, &peer);
     let local = stream.local().unwrap_or(Peer::Unix);

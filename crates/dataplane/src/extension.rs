@@ -24,7 +24,7 @@ use crate::control::{Control, Signal, Waiting};
 use crate::error::SessionError;
 use crate::finished::Observer;
 use crate::gateway::ListenerState;
-use crate::proxy;
+use crate::proxy_header;
 use crate::session::signal_as_error;
 use crate::worker::Worker;
 
@@ -301,7 +301,7 @@ async fn receive(
     summary: &mut SessionSummary,
 ) -> Result<(Stream, Vec<u8>), SessionError> {
     let mut stream = Stream::from_accepted(accepted).map_err(SessionError::ClientFailed)?;
-    let (peer, mut unread) = proxy::read_header(&mut stream, listener).await?;
+    let (peer, mut unread) = proxy_header::read_header(&mut stream, listener).await?;
     summary.client = peer;
     let Some(tls) = &listener.tls else {
         return Ok((stream, unread));

@@ -30,7 +30,7 @@ mod lookups;
 mod packet_io;
 mod password_checks;
 mod password_login;
-mod proxy;
+mod proxy_header;
 mod record;
 mod registry;
 mod relay;

@@ -21,7 +21,7 @@ use crate::flow::Flow;
 use crate::gateway::ListenerState;
 use crate::handshake::{self, Client, PASSED_ON, client_read};
 use crate::packet_io::{LoginPeer, malformed};
-use crate::proxy;
+use crate::proxy_header;
 use crate::registry::Place;
 use crate::relay::{Streams, Traffic};
 use crate::session::{CommandHead, signal_as_error};
@@ -150,7 +150,7 @@ async fn prove(
         }))
     };
     let proved = tokio::time::timeout(limit, proved).await;
-    proved.unwrap_or_else(|_| Err(proxy::too_late(client.is_some(), limit)))
+    proved.unwrap_or_else(|_| Err(proxy_header::too_late(client.is_some(), limit)))
 }
 
 /// A session without a server. Returns it with the sequence number of the packet that ends the login.
