@@ -22,11 +22,11 @@ use crate::accounts::Accounts;
 use crate::control::{ServerKey, Signal};
 use crate::describe::ListenerStatus;
 use crate::extension::{BuildExtension, Extension};
-use crate::follow::{self, Follow};
 use crate::gateway_error::GatewayError;
 use crate::keys::PrivateKey;
 use crate::lookups::LookupSeries;
 use crate::registry::Registry;
+use crate::server_events::{self, Follow};
 use crate::split::ConfiguredRules;
 use crate::split::SeriesOfWorker;
 use crate::thread::spawn;
@@ -235,7 +235,7 @@ impl Gateway {
     pub async fn run(&self) {
         let to_follow = lock(&self.to_follow).take();
         if let Some(to_follow) = to_follow {
-            follow::run(Arc::clone(&self.shared), to_follow).await;
+            server_events::run(Arc::clone(&self.shared), to_follow).await;
         }
     }
 
