@@ -28,12 +28,12 @@ use crate::proxy_header;
 use crate::session::signal_as_error;
 use crate::worker::Worker;
 
-pub use crate::gating::{Gated, Gating, is_plain};
 pub use crate::lookups::{
     Answered, Asked, Environment, Finding, Gate, Left, Lesson, Lookups, Parameters, Plan, Rights,
     Surroundings, Told, Variable,
 };
 pub use crate::password_login::{Identity, NotAdmitted};
+pub use crate::read_gate::{Gated, Gating, is_plain};
 
 /// A feature that serves connections.
 pub trait Extension: Send + Sync {

@@ -37,10 +37,10 @@ pub(crate) use self::rights::rights_of_login;
 use crate::control::Waiting;
 use crate::error::SessionError;
 use crate::finished::End;
-use crate::gating::{self, Gating};
 use crate::lookups::{
     self, Asked, Environment, Finding, Left, LookupSeries, Lookups, Plan, Recorded, Recorder,
 };
+use crate::read_gate::{self, Gating};
 use crate::relay::{self, Exchange, Exchanged, RelayError};
 use crate::session::{CommandHead, Session};
 use crate::settle;
@@ -281,7 +281,7 @@ pub(crate) fn next_command(session: &mut Session) {
 pub(crate) fn poll_read(cx: &mut Context<'_>, session: &mut Session) -> Poll<io::Result<usize>> {
     let (streams, now) = (&mut session.streams, session.worker.clock.now());
     match &mut session.lookups {
-        Some(of) => gating::poll_read(cx, &mut of.gating, &*of.lookups, streams, now),
+        Some(of) => read_gate::poll_read(cx, &mut of.gating, &*of.lookups, streams, now),
         None => streams.up.poll_read(cx, &mut streams.client),
     }
 }

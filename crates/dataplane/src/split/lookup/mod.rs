@@ -29,11 +29,11 @@ use crate::error::SessionError;
 use crate::finished::End;
 use crate::flow::Flow;
 use crate::gateway::ListenerState;
-use crate::gating::{self, Gating};
 use crate::lookups::{
     self, Asked, Environment, Finding, Left, Lesson, Lookups, Parameters, Plan, Recorder, Rights,
     Surroundings, Variable,
 };
+use crate::read_gate::{self, Gating};
 use crate::session::CommandHead;
 use crate::split::answered::Answered;
 use crate::split::begin::{let_go, with_statement};
@@ -142,7 +142,7 @@ pub(crate) fn next_command(split: &mut Split) {
 pub(crate) fn poll_read(cx: &mut Context<'_>, split: &mut Split) -> Poll<io::Result<usize>> {
     let (streams, now) = (&mut split.streams, split.context.worker.clock.now());
     match &mut split.lookups {
-        Some(of) => gating::poll_read(cx, &mut of.gating, &*of.lookups, streams, now),
+        Some(of) => read_gate::poll_read(cx, &mut of.gating, &*of.lookups, streams, now),
         None => streams.up.poll_read(cx, &mut streams.client),
     }
 }
