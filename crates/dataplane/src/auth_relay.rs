@@ -19,7 +19,7 @@
 //! encrypted with the server's key, or the login is refused. The state machine does no I/O;
 //! [`AuthRelay::server_said`] and [`AuthRelay::client_said`] take a payload and say what to do with it.
 
-use crate::keys::{self, PrivateKey};
+use crate::rsa_key::{self, PrivateKey};
 use mysql_wire::{AuthNextFactor, AuthSwitch, WireError, auth};
 
 use crate::error::SessionError;
@@ -274,7 +274,7 @@ impl<'k> AuthRelay<'k> {
     fn more_data(&mut self, payload: Vec<u8>) -> Result<Step, SessionError> {
         if let Expect::ServerKey { password } = std::mem::replace(&mut self.expect, Expect::Opaque) {
             let encrypted =
-                keys::encrypt_password(&payload[1..], &password, &self.nonce).map_err(|error| {
+                rsa_key::encrypt_password(&payload[1..], &password, &self.nonce).map_err(|error| {
                     SessionError::PasswordExposed(format!("the server's RSA key does not work: {error}"))
                 })?;
             return Ok(Step::ToServer(encrypted));

@@ -29,8 +29,8 @@ use crate::error::SessionError;
 use crate::gateway::ListenerState;
 use crate::guesses::Asking;
 use crate::handshake::{Client, client_read, nonce};
-use crate::keys::PrivateKey;
 use crate::packet_io::LoginPeer;
+use crate::rsa_key::PrivateKey;
 use crate::users::{Applicant, Plugin, UserSession};
 
 /// A client of which the gateway knows that it is who it says it is.

@@ -4,7 +4,7 @@ use net::NetError;
 use thiserror::Error;
 use upstream::UpstreamError;
 
-use crate::keys::KeyError;
+use crate::rsa_key::KeyError;
 
 /// Why the data plane cannot start, or cannot take over a configuration. Nothing has changed then.
 #[derive(Debug, Error)]

@@ -180,7 +180,7 @@ fn check(path: &Path, connect: bool) -> anyhow::Result<()> {
         .filter_map(|listener| Some((listener, listener.rsa_key.as_ref()?)))
     {
         let key = std::fs::read_to_string(path).map_err(anyhow::Error::from);
-        key.and_then(|text| Ok(dataplane::keys::PrivateKey::from_pem(&text)?))
+        key.and_then(|text| Ok(dataplane::rsa_key::PrivateKey::from_pem(&text)?))
             .with_context(|| format!("listener {}: rsa_key {}", listener.name, path.display()))?;
     }
     for words in certificates::worries(&config)

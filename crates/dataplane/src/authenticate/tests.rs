@@ -14,7 +14,7 @@ use upstream::{Cluster, ServerProfile};
 
 use super::*;
 use crate::handshake::greet;
-use crate::keys;
+use crate::rsa_key;
 use crate::users::Users;
 
 mod hashes;
@@ -364,7 +364,7 @@ async fn a_password_may_come_encrypted_for_the_gateway() {
             };
             let password = [password.as_bytes(), &[0]].concat();
             client
-                .write(&keys::encrypt_password(key, &password, &nonce).unwrap())
+                .write(&rsa_key::encrypt_password(key, &password, &nonce).unwrap())
                 .await;
             client.is_let_in().await
         };

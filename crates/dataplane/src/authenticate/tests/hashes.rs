@@ -41,7 +41,7 @@ async fn log_in(stage: &Stage, user: &str, password: &str) -> Way {
                     client.write(&[2]).await;
                     let key = AuthMoreData::decode(&client.read().await).unwrap().data;
                     let given = [password.as_bytes(), &[0]].concat();
-                    let encrypted = keys::encrypt_password(&key, &given, &nonce).unwrap();
+                    let encrypted = rsa_key::encrypt_password(&key, &given, &nonce).unwrap();
                     client.write(&encrypted).await;
                     way = Way::InFull;
                 }
