@@ -8,7 +8,9 @@ use std::sync::Arc;
 use std::task::Waker;
 
 use config::ReadConsistency;
-use dataplane::extension::{Departure, Extension, Gate, Lookups, OnWorker, Visit, WorkerHandle};
+use dataplane::extension::{
+    Departure, Extension, Gate, Lookups, ProtocolConnection, WorkerExtension, WorkerHandle,
+};
 use mysql_wire::gtid::GtidSet;
 use telemetry::Telemetry;
 use upstream::Cluster;
@@ -81,7 +83,7 @@ impl Extension for Cache {
         }
     }
 
-    fn on_worker(&self, worker: &WorkerHandle) -> Rc<dyn OnWorker> {
+    fn on_worker(&self, worker: &WorkerHandle) -> Rc<dyn WorkerExtension> {
         let reader = Reader::new(
             &self.config,
             Arc::clone(&self.cluster),
@@ -105,8 +107,8 @@ struct Part {
     cluster: String,
 }
 
-impl OnWorker for Part {
-    fn serve(&self, visit: Visit) -> Pin<Box<dyn Future<Output = Departure> + '_>> {
+impl WorkerExtension for Part {
+    fn serve(&self, visit: ProtocolConnection) -> Pin<Box<dyn Future<Output = Departure> + '_>> {
         Box::pin(self.redis.serve(visit))
     }
 

@@ -2,9 +2,9 @@
 //! MySQL's, and who answers point lookups (see `lookups`).
 //!
 //! The data plane knows no feature. It is given an [`Extension`] when it starts, asks it once a worker for
-//! what lives there ([`OnWorker`]), and gives that each connection of such a listener as a [`Visit`]:
+//! what lives there ([`WorkerExtension`]), and gives that each connection of such a listener as a [`ProtocolConnection`]:
 //! accepted and counted, with the PROXY header read and TLS done. What belongs to every session, whatever it
-//! speaks, is in its [`Guest`]: accounts, signals (drain, kill, idleness), counters, and its place in the
+//! speaks, is in its [`ProtocolSession`]: accounts, signals (drain, kill, idleness), counters, and its place in the
 //! registry.
 
 use std::future::Future;
@@ -39,7 +39,7 @@ pub use crate::read_gate::{Gated, Gating, is_plain};
 pub trait Extension: Send + Sync {
     /// What of it lives on a worker. Called once on each worker's thread, in its runtime, before the first
     /// connection comes: it may use `spawn_local`.
-    fn on_worker(&self, worker: &WorkerHandle) -> Rc<dyn OnWorker>;
+    fn on_worker(&self, worker: &WorkerHandle) -> Rc<dyn WorkerExtension>;
 
     /// Takes over what a new configuration changes for it and what needs no restart. It cannot be refused any
     /// more.
@@ -50,10 +50,10 @@ pub trait Extension: Send + Sync {
 pub type BuildExtension<'a> = Box<dyn FnOnce(&[Arc<Cluster>]) -> Result<Arc<dyn Extension>, String> + 'a>;
 
 /// The part of an extension that lives on one worker.
-pub trait OnWorker {
+pub trait WorkerExtension {
     /// Serves a connection until it ends. Runs on the task of the connection and must stay there: a signal
     /// wakes that task.
-    fn serve(&self, visit: Visit) -> Pin<Box<dyn Future<Output = Departure> + '_>>;
+    fn serve(&self, visit: ProtocolConnection) -> Pin<Box<dyn Future<Output = Departure> + '_>>;
 
     /// Who hears of each command that has ended, in modes `session` and `split`. Asked once.
     fn observers(&self) -> Vec<Rc<dyn Observer>> {
@@ -75,13 +75,13 @@ pub struct WorkerHandle {
 }
 
 /// A connection that is to be served.
-pub struct Visit {
+pub struct ProtocolConnection {
     /// Plain, or TLS where the listener has that.
     pub stream: Stream,
     /// What was read of it already.
     pub unread: Vec<u8>,
     /// Who it is to the data plane.
-    pub guest: Guest,
+    pub guest: ProtocolSession,
 }
 
 /// How a visit ended. Whatever the client was to be told it was told.
@@ -98,14 +98,14 @@ pub enum Departure {
     /// The client did not log in within `login_timeout`.
     LoginTimeout,
     /// The session was told to end.
-    Told(Order),
+    Told(StopSignal),
 }
 
 /// What a session is told to do: to end, for some reason.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Order(Signal);
+pub struct StopSignal(Signal);
 
-impl Order {
+impl StopSignal {
     /// Why, for the client.
     #[must_use]
     pub fn reason(self) -> &'static str {
@@ -132,7 +132,7 @@ impl Order {
 }
 
 /// A session that is no MySQL session, as the data plane knows it.
-pub struct Guest {
+pub struct ProtocolSession {
     pub(crate) worker: Rc<Worker>,
     pub(crate) control: Rc<Control>,
     pub(crate) listener: Arc<ListenerState>,
@@ -141,7 +141,7 @@ pub struct Guest {
     pub(crate) local: Peer,
 }
 
-impl Guest {
+impl ProtocolSession {
     /// The connection id, which no other session of this gateway has.
     #[must_use]
     pub fn id(&self) -> u32 {
@@ -188,14 +188,14 @@ impl Guest {
     /// only urgent orders count. Costs a comparison.
     #[inline]
     #[must_use]
-    pub fn due(&self, is_free: bool) -> Option<Order> {
-        self.control.due(is_free).map(Order)
+    pub fn due(&self, is_free: bool) -> Option<StopSignal> {
+        self.control.due(is_free).map(StopSignal)
     }
 
     /// Waits until the session has to end. Use it in a `select!` beside every wait, on the task that
-    /// [`serve`](OnWorker::serve) was called on: no other is woken.
-    pub async fn ordered(&self, is_free: bool) -> Order {
-        Order(self.control.signalled(is_free).await)
+    /// [`serve`](WorkerExtension::serve) was called on: no other is woken.
+    pub async fn ordered(&self, is_free: bool) -> StopSignal {
+        StopSignal(self.control.signalled(is_free).await)
     }
 
     /// From here on the session waits for its client: the time of `client_idle_timeout` begins anew.
@@ -261,7 +261,7 @@ pub(crate) async fn serve(
         Ok(received) => received,
         Err(error) => return error,
     };
-    let guest = Guest {
+    let guest = ProtocolSession {
         worker: Rc::clone(worker),
         control: Rc::clone(control),
         listener: Arc::clone(listener),
@@ -272,7 +272,7 @@ pub(crate) async fn serve(
     control.introduce(&listener.config.name, &guest.peer);
     control.set_limits(connection::idle_limits(listener));
     control.mark(Waiting::Client);
-    let visit = Visit {
+    let visit = ProtocolConnection {
         stream,
         unread,
         guest,
@@ -287,7 +287,7 @@ pub(crate) async fn serve(
         Departure::Failed(error) => SessionError::ClientFailed(error),
         Departure::Protocol(cause) => SessionError::ClientBroke(cause),
         Departure::LoginTimeout => SessionError::LoginTimeout(listener.config.login_timeout),
-        Departure::Told(Order(signal)) => signal_as_error(signal, "", listener),
+        Departure::Told(StopSignal(signal)) => signal_as_error(signal, "", listener),
     }
 }
 

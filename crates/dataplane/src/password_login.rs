@@ -12,7 +12,7 @@ use tokio::time::timeout;
 use upstream::{Credential, CredentialSecret};
 
 use crate::accounts::{Proof, is_an_alias};
-use crate::extension::Guest;
+use crate::extension::ProtocolSession;
 use crate::guesses::Asking;
 use crate::registry::Place;
 use crate::users::UserSession;
@@ -59,7 +59,7 @@ pub enum NotAdmitted {
     Unchecked(String),
 }
 
-impl Guest {
+impl ProtocolSession {
     /// Checks a login, within `login_timeout`. A failure is counted, and the session goes on; a success gives
     /// it a name among the sessions, and a place where `KILL` finds it. `now`: who it is until then, and no
     /// longer where it succeeds.

@@ -19,7 +19,7 @@ use crate::clock::{Clock, TICK};
 use crate::connection;
 use crate::control::{ServerKey, Sessions, Signal};
 use crate::describe::SessionStatus;
-use crate::extension::{Extension, OnWorker, WorkerHandle};
+use crate::extension::{Extension, WorkerExtension, WorkerHandle};
 use crate::finished::Observers;
 use crate::gateway::{ListenerState, Shared};
 use crate::split::{self, ConfiguredRules, Mirrors, Pools, WorkerRules};
@@ -84,7 +84,7 @@ pub(crate) struct Worker {
     /// What statements are that come again and again.
     pub(crate) facts_cache: RefCell<FactsCache<RandomState>>,
     /// Who serves listeners of other protocols.
-    pub(crate) extension: OnceCell<Rc<dyn OnWorker>>,
+    pub(crate) extension: OnceCell<Rc<dyn WorkerExtension>>,
     /// Who hears of each command that has ended.
     pub(crate) observers: Observers,
     /// For the turns of balancing.

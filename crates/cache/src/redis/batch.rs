@@ -4,7 +4,7 @@ use std::rc::Rc;
 use std::time::Instant;
 
 use config::ReadConsistency;
-use dataplane::extension::Guest;
+use dataplane::extension::ProtocolSession;
 
 use super::ahead;
 use super::command::Command;
@@ -93,7 +93,7 @@ impl Batch {
 
 pub(super) fn execution<'e>(
     service: &'e Service,
-    guest: &'e Guest,
+    guest: &'e ProtocolSession,
     session: &'e mut Session,
     batch: &'e Batch,
     space: &'e mut Space,

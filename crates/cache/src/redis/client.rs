@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use config::ReadConsistency;
-use dataplane::extension::Guest;
+use dataplane::extension::ProtocolSession;
 use mysql_wire::gtid::{Flavor, GtidSet};
 use resp_wire::{Args, Writer, parse_integer};
 
@@ -58,7 +58,7 @@ const NAME_MAX: usize = 256;
 /// What the client is told.
 pub(crate) fn client(
     session: &mut Session,
-    guest: &Guest,
+    guest: &ProtocolSession,
     table: &Arc<Tracking>,
     args: Args<'_>,
     out: &mut Writer<'_>,
@@ -221,7 +221,7 @@ fn may_kill(session: &Session, client_info: &ClientInfo) -> bool {
 }
 
 /// All connections that every filter fits, without the one that asks unless it says otherwise.
-fn kill(session: &Session, guest: &Guest, filters: Args<'_>) -> Result<i64, Refusal> {
+fn kill(session: &Session, guest: &ProtocolSession, filters: Args<'_>) -> Result<i64, Refusal> {
     let mut client_infos = session.listed.clients().all();
     client_infos.retain(|client_info| may_kill(session, client_info));
     let (mut rest, mut skips_me) = (filters, true);

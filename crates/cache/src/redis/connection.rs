@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use dataplane::extension::{Departure, Gating, Guest, Visit, is_plain};
+use dataplane::extension::{Departure, Gating, ProtocolConnection, ProtocolSession, is_plain};
 use net::{Stream, buffer};
 use resp_wire::{Step, Writer};
 use tokio::time::{sleep, sleep_until};
@@ -40,8 +40,8 @@ const TURNS: u32 = 8;
 const PAUSE: Duration = Duration::from_millis(1);
 
 /// Serves a connection until it ends.
-pub(super) async fn run(service: &Service, visit: Visit) -> Departure {
-    let Visit {
+pub(super) async fn run(service: &Service, visit: ProtocolConnection) -> Departure {
+    let ProtocolConnection {
         stream,
         unread,
         guest,
@@ -66,7 +66,7 @@ pub(super) async fn run(service: &Service, visit: Visit) -> Departure {
 
 struct Connection<'s> {
     service: &'s Service,
-    guest: Guest,
+    guest: ProtocolSession,
     stream: Stream,
     session: Session,
     input: Input,
@@ -605,7 +605,7 @@ mod tests {
 
     #[test]
     fn an_idle_connection_is_small() {
-        let size = size_of_future(|service, visit: Visit| run(service, visit));
+        let size = size_of_future(|service, visit: ProtocolConnection| run(service, visit));
         assert!(size <= 1500, "{size} bytes");
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use config::ReadConsistency;
-use dataplane::extension::Guest;
+use dataplane::extension::ProtocolSession;
 use resp_wire::{Args, Writer, parse_integer};
 
 use super::Service;
@@ -45,7 +45,7 @@ pub(crate) enum Next {
 /// What one request is executed with.
 pub(crate) struct Execution<'a> {
     pub(crate) service: &'a Service,
-    pub(crate) guest: &'a Guest,
+    pub(crate) guest: &'a ProtocolSession,
     pub(crate) session: &'a mut Session,
     pub(crate) mappings: &'a MappingSet,
     pub(crate) space: &'a mut Space,
@@ -386,7 +386,7 @@ impl Execution<'_> {
 /// The request is EXEC, if there is a queue, or it reads.
 fn read_or_exec(
     service: &Service,
-    guest: &Guest,
+    guest: &ProtocolSession,
     queue: Option<&Queue>,
     args: Args<'_>,
     rows: &mut Rows<'_>,
@@ -401,7 +401,7 @@ fn read_or_exec(
 
 fn exec_each(
     service: &Service,
-    guest: &Guest,
+    guest: &ProtocolSession,
     queue: &Queue,
     rows: &mut Rows<'_>,
     out: &mut Writer<'_>,
@@ -446,7 +446,7 @@ fn select(args: Args<'_>, out: &mut Writer<'_>) -> Result<(), Refusal> {
 /// Executes a command of [`Nature::Say`].
 fn say(
     service: &Service,
-    guest: &Guest,
+    guest: &ProtocolSession,
     command: Command,
     args: Args<'_>,
     out: &mut Writer<'_>,

@@ -1,7 +1,7 @@
 //! `FLUSH`: mapping tables are read again, and what cannot be served is tried again. What is served is not
 //! disturbed, and no row is thrown away: `FLUSHALL` and `FLUSHDB` of Redis, which do that, are refused.
 
-use dataplane::extension::Guest;
+use dataplane::extension::ProtocolSession;
 use resp_wire::Writer;
 
 use super::Service;
@@ -15,7 +15,7 @@ use super::session::Session;
 pub(crate) async fn flush(
     service: &Service,
     session: &Session,
-    guest: &Guest,
+    guest: &ProtocolSession,
     out: &mut Writer<'_>,
 ) -> Result<(), Refusal> {
     let identity = session.identity.as_ref().ok_or(Refusal::NotLoggedIn)?;

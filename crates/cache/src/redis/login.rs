@@ -1,6 +1,6 @@
 //! `AUTH` and `HELLO`: who a client is, and which protocol it speaks.
 
-use dataplane::extension::{Guest, NotAdmitted};
+use dataplane::extension::{NotAdmitted, ProtocolSession};
 use resp_wire::{Args, Version, Writer, parse_integer};
 
 use super::client::said;
@@ -20,7 +20,7 @@ const DEFAULT_USER: &[u8] = b"default";
 /// What the client is told.
 pub(crate) async fn auth(
     session: &mut Session,
-    guest: &Guest,
+    guest: &ProtocolSession,
     args: Args<'_>,
     out: &mut Writer<'_>,
 ) -> Result<(), Refusal> {
@@ -43,7 +43,7 @@ pub(crate) async fn auth(
 /// What the client is told. Nothing has changed then, but perhaps the user.
 pub(crate) async fn hello(
     session: &mut Session,
-    guest: &Guest,
+    guest: &ProtocolSession,
     args: Args<'_>,
     out: &mut Vec<u8>,
 ) -> Result<(), Refusal> {
@@ -89,7 +89,7 @@ pub(crate) async fn hello(
     Ok(())
 }
 
-fn greet(guest: &Guest, out: &mut Writer<'_>) {
+fn greet(guest: &ProtocolSession, out: &mut Writer<'_>) {
     let text = |out: &mut Writer<'_>, name: &str, value: &str| {
         out.bulk(name.as_bytes());
         out.bulk(value.as_bytes());
@@ -110,7 +110,12 @@ fn greet(guest: &Guest, out: &mut Writer<'_>) {
     out.array(0);
 }
 
-async fn log_in(session: &mut Session, guest: &Guest, user: &[u8], password: &[u8]) -> Result<(), Refusal> {
+async fn log_in(
+    session: &mut Session,
+    guest: &ProtocolSession,
+    user: &[u8],
+    password: &[u8],
+) -> Result<(), Refusal> {
     let denied = || Refusal::Denied(NotAdmitted::Denied.to_string());
     let user = str::from_utf8(user).map_err(|_| denied())?;
     let password = str::from_utf8(password).map_err(|_| denied())?;

@@ -5,7 +5,7 @@ use std::io;
 use std::pin::Pin;
 use std::task::Poll;
 
-use dataplane::extension::{Departure, Guest};
+use dataplane::extension::{Departure, ProtocolSession};
 use net::Stream;
 use tokio::io::AsyncWrite;
 
@@ -19,7 +19,11 @@ const OUT_KEPT: usize = 4 * PORTION;
 ///
 /// # Errors
 /// The client is gone, or takes too long.
-pub(super) async fn write(stream: &mut Stream, guest: &Guest, out: &mut Vec<u8>) -> Result<(), Departure> {
+pub(super) async fn write(
+    stream: &mut Stream,
+    guest: &ProtocolSession,
+    out: &mut Vec<u8>,
+) -> Result<(), Departure> {
     let mut written = 0;
     let mut waits = false;
     let done = poll_fn(|cx| {
@@ -49,7 +53,7 @@ pub(super) async fn write(stream: &mut Stream, guest: &Guest, out: &mut Vec<u8>)
 }
 
 /// The client takes nothing now: it may do so for as long as it may be silent.
-fn blocked(guest: &Guest, waits: &mut bool) -> Poll<Result<(), Departure>> {
+fn blocked(guest: &ProtocolSession, waits: &mut bool) -> Poll<Result<(), Departure>> {
     if !*waits {
         *waits = true;
         guest.waits_for_client();

@@ -8,7 +8,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use dataplane::extension::{Guest, Identity};
+use dataplane::extension::{Identity, ProtocolSession};
 use mysql_wire::{Command, ErrPacket, PacketHeader, write_packet};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::Mutex;
@@ -134,7 +134,7 @@ impl Rights {
     /// Nobody could be asked, and nothing is known from before; in words for a person.
     pub(crate) async fn find_out(
         &self,
-        guest: &Guest,
+        guest: &ProtocolSession,
         identity: &Identity,
         mapping: &Arc<Mapping>,
         definitions: u64,
@@ -176,7 +176,11 @@ impl Rights {
     ///
     /// # Errors
     /// Nobody could be asked; in words for a person.
-    pub(crate) async fn may_flush(&self, guest: &Guest, identity: &Identity) -> Result<bool, String> {
+    pub(crate) async fn may_flush(
+        &self,
+        guest: &ProtocolSession,
+        identity: &Identity,
+    ) -> Result<bool, String> {
         let _one_at_a_time = self.asking_to_flush.lock().await;
         match ask(guest, identity, FLUSH).await {
             Ok(may_flush) => Ok(may_flush),
@@ -249,7 +253,7 @@ impl Verdict {
 }
 
 /// Asks the primary whether it lets the user execute a statement, which has one packet for an answer.
-async fn ask(guest: &Guest, identity: &Identity, sql: &str) -> Result<bool, Unasked> {
+async fn ask(guest: &ProtocolSession, identity: &Identity, sql: &str) -> Result<bool, Unasked> {
     let cluster = guest.cluster();
     let topology = cluster.topology();
     let primary = topology.primary();

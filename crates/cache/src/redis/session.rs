@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use config::ReadConsistency;
-use dataplane::extension::{Guest, Identity};
+use dataplane::extension::{Identity, ProtocolSession};
 use mysql_wire::gtid::GtidSet;
 use resp_wire::{Limits, Version};
 
@@ -47,7 +47,7 @@ pub(crate) enum Replies {
 
 impl Session {
     /// That of a client that has just come.
-    pub(crate) fn new(guest: &Guest, listed: Listed) -> Self {
+    pub(crate) fn new(guest: &ProtocolSession, listed: Listed) -> Self {
         Self {
             version: Version::V2,
             identity: None,
@@ -97,7 +97,7 @@ impl Session {
     }
 
     /// As at first (`RESET`).
-    pub(crate) fn reset(&mut self, guest: &Guest) {
+    pub(crate) fn reset(&mut self, guest: &ProtocolSession) {
         self.listed.tell(|told| *told = super::clients::Told::default());
         self.speak(Version::V2);
         self.track(None);

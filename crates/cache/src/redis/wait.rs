@@ -4,7 +4,7 @@ use std::future::poll_fn;
 use std::pin::Pin;
 use std::task::Poll;
 
-use dataplane::extension::{Departure, Guest};
+use dataplane::extension::{Departure, ProtocolSession};
 
 /// How long a request has waited for a state of the store that can be read.
 #[derive(Default)]
@@ -15,7 +15,7 @@ pub(super) struct Waited {
 /// Waits for something, unless the session has to end before. Takes it where it is: whatever is moved has its
 /// place twice in every connection.
 pub(super) async fn unless_ordered<T>(
-    guest: &Guest,
+    guest: &ProtocolSession,
     mut wait: Pin<&mut impl Future<Output = T>>,
 ) -> Result<T, Departure> {
     poll_fn(|cx| match wait.as_mut().poll(cx) {

@@ -29,7 +29,7 @@ const CODE: &str = "1003";
 /// In words. Few sessions have one, and the others have room for a pointer.
 pub(crate) struct ExplainWarning(Box<str>);
 
-/// The longest explain_warning, in bytes.
+/// The longest warning, in bytes.
 const LONGEST: usize = 4096;
 
 /// Whether a COM_QUERY is for [`query`]: it has attributes, or comes after one that had.

@@ -188,7 +188,7 @@ fn open(
         own_writes: OwnWrites::default(),
         prepared: ClientStatements::default(),
         rules: rules::SessionRules::new(worker),
-        lookups: lookup::OfSession::new(worker, listener),
+        lookups: lookup::SessionLookups::new(worker, listener),
         statement: Statement::default(),
         last: LastStatement::default(),
         answer: AnswerState {

@@ -201,7 +201,7 @@ pub(crate) struct Split {
     pub(crate) own_writes: OwnWrites,
     pub(crate) prepared: ClientStatements,
     pub(crate) rules: rules::SessionRules,
-    pub(crate) lookups: Option<Box<lookup::OfSession>>,
+    pub(crate) lookups: Option<Box<lookup::SessionLookups>>,
     /// The command under way.
     pub(crate) statement: Statement,
     pub(crate) last: LastStatement,
@@ -212,7 +212,7 @@ pub(crate) struct Split {
 pub(crate) struct Context {
     pub(crate) worker: Rc<Worker>,
     pub(crate) listener: Arc<ListenerState>,
-    pub(crate) cluster: Rc<ClusterOfWorker>,
+    pub(crate) cluster: Rc<WorkerCluster>,
     pub(crate) series: Arc<SplitSeries>,
 }
 
@@ -394,7 +394,7 @@ impl Split {
 }
 
 /// What the sessions of one worker share of a cluster.
-pub(crate) struct ClusterOfWorker {
+pub(crate) struct WorkerCluster {
     pub(crate) pool: Rc<Pool<Held>>,
     pub(crate) read_index: ReadIndex,
     pub(crate) pipelines: Pipelines,
@@ -431,7 +431,7 @@ impl Split {
     }
 }
 
-impl ClusterOfWorker {
+impl WorkerCluster {
     /// A server has answered.
     pub(crate) fn note_answer(&self, server: ServerId, took: Duration) {
         let now = self.now_us();
@@ -480,7 +480,7 @@ fn in_common<T: PartialEq>(common: &RefCell<Vec<Rc<T>>>, own: Rc<T>) -> Rc<T> {
     own
 }
 
-impl Drop for ClusterOfWorker {
+impl Drop for WorkerCluster {
     fn drop(&mut self) {
         self.housekeeping.abort();
     }
@@ -489,16 +489,12 @@ impl Drop for ClusterOfWorker {
 /// The pools of one worker, one a cluster.
 #[derive(Default)]
 pub(crate) struct Pools {
-    by_cluster: RefCell<HashMap<u32, Rc<ClusterOfWorker>>>,
+    by_cluster: RefCell<HashMap<u32, Rc<WorkerCluster>>>,
 }
 
 impl Pools {
     /// That of a listener's cluster, made at its first use.
-    pub(crate) fn of(
-        &self,
-        listener: &ListenerState,
-        metrics: &Arc<telemetry::Worker>,
-    ) -> Rc<ClusterOfWorker> {
+    pub(crate) fn of(&self, listener: &ListenerState, metrics: &Arc<telemetry::Worker>) -> Rc<WorkerCluster> {
         self.of_cluster(&(listener.cluster_serial, Arc::clone(&listener.cluster)), metrics)
     }
 
@@ -507,7 +503,7 @@ impl Pools {
         &self,
         (serial, cluster): &NumberedCluster,
         metrics: &Arc<telemetry::Worker>,
-    ) -> Rc<ClusterOfWorker> {
+    ) -> Rc<WorkerCluster> {
         let mut by_cluster = self.by_cluster.borrow_mut();
         let shared = by_cluster.entry(*serial).or_insert_with(|| {
             let (metrics, of) = (Arc::clone(metrics), Arc::clone(cluster));
@@ -515,7 +511,7 @@ impl Pools {
                 lease::held(&metrics, &of, opened)
             });
             let housekeeping = spawn_local(Rc::clone(&pool).run()).abort_handle();
-            Rc::new(ClusterOfWorker {
+            Rc::new(WorkerCluster {
                 pool,
                 read_index: ReadIndex::default(),
                 pipelines: Pipelines::default(),

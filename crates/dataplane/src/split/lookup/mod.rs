@@ -51,7 +51,7 @@ const PLAIN: Facts = Facts {
 };
 
 /// What a session has where `point_lookups` is on.
-pub(crate) struct OfSession {
+pub(crate) struct SessionLookups {
     lookups: Rc<dyn Lookups>,
     consistency: ReadConsistency,
     seen: Option<Seen>,
@@ -73,7 +73,7 @@ pub(crate) struct OfSession {
     gating: Gating,
 }
 
-/// See [`OfSession::plans`].
+/// See [`SessionLookups::plans`].
 struct Planned {
     text: Rc<[u8]>,
     environment: Environment,
@@ -108,7 +108,7 @@ enum Step {
     Answer(Plan),
 }
 
-impl OfSession {
+impl SessionLookups {
     /// `None` where the listener's sessions have no lookups.
     pub(crate) fn new(worker: &Worker, listener: &ListenerState) -> Option<Box<Self>> {
         let lookups = lookups::of_listener(worker, listener)?;
@@ -164,7 +164,7 @@ pub(crate) fn learns(split: &Split) -> bool {
 }
 
 /// Where the answer is noted of the command that is about to be sent.
-pub(crate) fn recorder(lookups: &mut Option<Box<OfSession>>, on_primary: bool) -> Option<&mut Recorder> {
+pub(crate) fn recorder(lookups: &mut Option<Box<SessionLookups>>, on_primary: bool) -> Option<&mut Recorder> {
     let (_, recorder) = lookups.as_mut()?.recorder.as_mut()?;
     if !on_primary {
         recorder.give_up();
@@ -482,7 +482,7 @@ async fn from_memory(split: &mut Split, plan: Plan) -> Result<Result<u64, Left>,
     Ok(answered?.map(|answered| answered.rows))
 }
 
-impl OfSession {
+impl SessionLookups {
     /// How fresh the answer must be. What the session has written and cannot name is there for certain only
     /// when all is.
     fn consistency(&mut self, split: &Split) -> ReadConsistency {

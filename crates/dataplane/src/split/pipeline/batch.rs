@@ -22,7 +22,7 @@ use super::is_same;
 use super::quick::QuickStatements;
 use crate::split::ask;
 use crate::split::lease;
-use crate::split::state::{ClusterOfWorker, Held, Split};
+use crate::split::state::{Held, Split, WorkerCluster};
 
 /// Bytes of the statements of a batch: what the sockets between us and the server take although it reads
 /// nothing, as it may while it writes answers that nobody reads yet.
@@ -150,7 +150,7 @@ impl Batch {
     }
 
     /// From the wait for a connection to the last answer.
-    async fn run(self: Rc<Self>, shared: Rc<ClusterOfWorker>) {
+    async fn run(self: Rc<Self>, shared: Rc<WorkerCluster>) {
         let boarding = Boarding(&self, &shared.pipelines.waiting);
         let cost = |held: &Held| held.cost(&self.carried, self.oldest_login.get());
         let leased = loop {
@@ -184,7 +184,7 @@ impl Batch {
     /// Sends all statements, and gives each its answer. `None`: the connection is of no use any more.
     async fn carry(
         &self,
-        shared: &ClusterOfWorker,
+        shared: &WorkerCluster,
         mut connection: Connection<Held>,
         members: Vec<Member>,
     ) -> Option<Connection<Held>> {

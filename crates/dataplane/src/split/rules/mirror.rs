@@ -20,7 +20,7 @@ use tokio::time::timeout;
 use upstream::{Connection, Credential, Key, Role, Server, Topology};
 
 use crate::session::CommandHead;
-use crate::split::state::{ClusterOfWorker, Held, Split};
+use crate::split::state::{Held, Split, WorkerCluster};
 use crate::split::{ask, command, lease};
 use crate::worker::Worker;
 
@@ -80,7 +80,7 @@ impl Drop for Place {
 /// A statement on its way.
 struct Copy {
     worker: Rc<Worker>,
-    to: Rc<ClusterOfWorker>,
+    to: Rc<WorkerCluster>,
     key: Rc<Key>,
     credential: Credential,
     carried: Rc<PortableState>,

@@ -12,7 +12,7 @@ use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use dataplane::extension::{Departure, Extension, OnWorker, Visit, WorkerHandle};
+use dataplane::extension::{Departure, Extension, ProtocolConnection, WorkerExtension, WorkerHandle};
 use dataplane::finished::{End, Finished, Observer};
 use mysql_wire::{Capabilities, Command, ErrPacket};
 use sql_class::Class;
@@ -254,15 +254,15 @@ fn variables() -> Reply {
 struct Observing(Mutex<UnboundedSender<Ended>>);
 
 impl Extension for Observing {
-    fn on_worker(&self, _worker: &WorkerHandle) -> Rc<dyn OnWorker> {
+    fn on_worker(&self, _worker: &WorkerHandle) -> Rc<dyn WorkerExtension> {
         Rc::new(Watcher(self.0.lock().unwrap().clone()))
     }
 }
 
 struct Watcher(UnboundedSender<Ended>);
 
-impl OnWorker for Watcher {
-    fn serve(&self, _visit: Visit) -> Pin<Box<dyn Future<Output = Departure> + '_>> {
+impl WorkerExtension for Watcher {
+    fn serve(&self, _visit: ProtocolConnection) -> Pin<Box<dyn Future<Output = Departure> + '_>> {
         unreachable!("no listener of another protocol")
     }
 
