@@ -2,10 +2,10 @@
 //! MySQL's, and who answers point lookups (see `lookups`).
 //!
 //! The data plane knows no feature. It is given an [`Extension`] when it starts, asks it once a worker for
-//! what lives there ([`WorkerExtension`]), and gives that each connection of such a listener as a [`ProtocolConnection`]:
-//! accepted and counted, with the PROXY header read and TLS done. What belongs to every session, whatever it
-//! speaks, is in its [`ProtocolSession`]: accounts, signals (drain, kill, idleness), counters, and its place in the
-//! registry.
+//! what lives there ([`WorkerExtension`]), and gives that each connection of such a listener as a
+//! [`ProtocolConnection`]: accepted and counted, with the PROXY header read and TLS done. What belongs to
+//! every session, whatever it speaks, is in its [`ProtocolSession`]: accounts, signals (drain, kill,
+//! idleness), counters, and its place in the registry.
 
 use std::future::Future;
 use std::io;

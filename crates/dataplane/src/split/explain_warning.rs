@@ -1,4 +1,4 @@
-//! The query attribute `forebay_explain`: why a statement went where it went, as a ExplainWarning that `SHOW WARNINGS`
+//! The query attribute `forebay_explain`: why a statement went where it went, as a Note that `SHOW WARNINGS`
 //! has.
 //!
 //! The statement is executed as ever. What [`super::explain`] says of it is kept until the session's next

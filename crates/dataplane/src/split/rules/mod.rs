@@ -3,8 +3,8 @@
 //!
 //! What a rule is and which of them counts is in `routing::rules`; here its word is kept. A session in which
 //! no rule can match costs a look at two figures a statement ([`concern`]). For the others a statement gets a
-//! [`RuleDecision`], which lives as long as the statement does and is asked where something is decided: where it
-//! goes (`choose`), how fresh that must be (`fresh`), what it may bind (`run`), for how long it may run
+//! [`RuleDecision`], which lives as long as the statement does and is asked where something is decided: where
+//! it goes (`choose`), how fresh that must be (`fresh`), what it may bind (`run`), for how long it may run
 //! ([`time_limit`]).
 //!
 //! A prepared statement meets the rules when it is prepared, which is where it is rewritten, and each time it
