@@ -14,11 +14,12 @@ use crate::classify::Kill;
 use crate::connection::shown_user;
 use crate::control::Waiting;
 use crate::error::{SessionError, kill_failed, not_owner};
+use crate::forward;
 use crate::handshake::{self, Changed};
 use crate::kill_right;
 use crate::packet_io::{LOGIN_PACKET_MAX, LoginPeer};
 use crate::registry::{Place, is_ours};
-use crate::relay::{self, Exchanged, RelayError};
+use crate::relay::{Exchanged, RelayError};
 use crate::session::{CommandHead, Session, error_bytes};
 use crate::split::ask;
 use crate::worker::Message;
@@ -41,7 +42,7 @@ pub(crate) async fn kill(
     let registry = &session.worker.shared.registry;
     let found = is_ours(kill.id).then(|| registry.find(kill.id)).flatten();
     let Some(place) = found else {
-        return relay::forward(session, head).await;
+        return forward::forward(session, head).await;
     };
     if let Some((server, thread_id)) = place.seat
         && server == session.listener.key(&session.server)
@@ -68,7 +69,7 @@ pub(crate) async fn kill(
             // nothing.
             send_instead(session, head, "DO 0").await
         }
-        _ => relay::forward(session, head).await,
+        _ => forward::forward(session, head).await,
     }
 }
 
@@ -212,7 +213,7 @@ async fn send_instead(session: &mut Session, head: CommandHead, text: &str) -> R
     };
     written.await.map_err(|_| RelayError::Server)?;
     session.response.begin(Command::QUERY);
-    relay::response(session).await
+    forward::response(session).await
 }
 
 /// Whether a COM_CHANGE_USER of so many bytes is one that a login may have.

@@ -18,6 +18,7 @@ mod error;
 pub mod extension;
 pub mod finished;
 mod flow;
+mod forward;
 mod gateway;
 mod gateway_error;
 mod guesses;

@@ -16,7 +16,6 @@ use telemetry::{ListenerSeries, ServerSeries};
 
 use crate::control::{Control, Signal, Waiting};
 use crate::flow::Flow;
-use crate::session::{CommandHead, Session};
 
 /// The two sides of a session and what is on its way between them.
 pub(crate) struct Streams {
@@ -147,29 +146,11 @@ impl Answer for ResponseTracker {
     }
 }
 
-/// Forwards the command at the head of what the client sent, and its response.
-pub(crate) async fn forward(session: &mut Session, head: CommandHead) -> Result<Exchanged, RelayError> {
-    session.streams.begin_command()?;
-    session.begin_response(head);
-    session.control.record.note_sent(Instant::now);
-    let exchange = Exchange::new(&mut session.response, &session.control, false);
-    let (ended, place) = exchange.run(&mut session.streams).await;
-    session.error_sequence = place;
-    ended
-}
-
-/// Forwards the response to a command of one packet that was sent to the server already.
-pub(crate) async fn response(session: &mut Session) -> Result<Exchanged, RelayError> {
-    let exchange = Exchange::new(&mut session.response, &session.control, true);
-    let (ended, place) = exchange.run(&mut session.streams).await;
-    session.error_sequence = place;
-    ended
-}
-
-/// How an exchange ended, for those whose session may outlive a broken one.
-pub(crate) struct Ended {
+/// How an exchange ended.
+pub(crate) struct RelayOutcome {
     pub(crate) result: Result<Exchanged, RelayError>,
-    /// See [`Exchange::run`].
+    /// The sequence number that an error has where the exchange ended too early: the one after the request as
+    /// long as nothing of the response was forwarded, or the next one between two rows.
     pub(crate) error_sequence: Option<u8>,
     /// Nothing of the command is left to be read from the client.
     pub(crate) request_done: bool,
@@ -230,27 +211,20 @@ impl<'a, A: Answer> Exchange<'a, A> {
         }
     }
 
-    /// Runs to the end, and says which sequence number an error has where it ended too early: the one after
-    /// the request as long as nothing of the response was forwarded, or the next one between two rows.
-    pub(crate) async fn run(self, streams: &mut Streams) -> (Result<Exchanged, RelayError>, Option<u8>) {
-        let ended = self.run_to_end(streams).await;
-        (ended.result, ended.error_sequence)
-    }
-
-    /// The same, and says whether the whole command was taken from the client.
-    pub(crate) async fn run_to_end(mut self, streams: &mut Streams) -> Ended {
+    /// Runs to the end of the answer, or to what cuts it short.
+    pub(crate) async fn run(mut self, streams: &mut Streams) -> RelayOutcome {
         let forwarded = streams.traffic.to_client;
         self.next_number = streams.client.is_compressed().then_some(0);
         self.control.mark(Waiting::Server);
         poll_fn(|cx| {
             let result = ready!(self.poll(cx, streams));
             let said = streams.traffic.to_client - forwarded;
-            Poll::Ready(self.ended(result, said, streams))
+            Poll::Ready(self.outcome(result, said, streams))
         })
         .await
     }
 
-    fn ended(&self, result: Result<Exchanged, RelayError>, said: u64, streams: &Streams) -> Ended {
+    fn outcome(&self, result: Result<Exchanged, RelayError>, said: u64, streams: &Streams) -> RelayOutcome {
         let mut took = Duration::ZERO;
         let (result, error_sequence) = match result {
             // The client has the server's answer, and the server is gone: what is left of the command is no
@@ -267,7 +241,7 @@ impl<'a, A: Answer> Exchange<'a, A> {
             Err(RelayError::ServerProtocol(error)) => (Err(RelayError::ServerProtocol(error)), None),
             Err(broken) => (Err(broken), self.response.error_sequence()),
         };
-        Ended {
+        RelayOutcome {
             result,
             error_sequence,
             request_done: self.request_done,

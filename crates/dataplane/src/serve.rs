@@ -14,6 +14,7 @@ use crate::classify::{KILL_MAX, Need, classify};
 use crate::control::Waiting;
 use crate::error::{During, SessionError};
 use crate::finished::{self, Ways};
+use crate::forward;
 use crate::relay::{self, Exchanged, RelayError};
 use crate::session::{CommandHead, Session};
 use crate::session_lookup::{self, AtOnce};
@@ -61,14 +62,14 @@ async fn serve_command(session: &mut Session, head: CommandHead) -> Result<(), S
         Need::Forward if session.lookups.is_some() => match session_lookup::at_once(session, head) {
             AtOnce::Answered => Ok(()),
             AtOnce::Forward => {
-                let exchanged = relay::forward(session, head).await;
+                let exchanged = forward::forward(session, head).await;
                 session_lookup::note_outcome(session, &exchanged);
                 settle::command(session, head, exchanged)
             }
             AtOnce::Waits => Box::pin(session_lookup::command(session, head)).await,
         },
         Need::Forward => {
-            let exchanged = relay::forward(session, head).await;
+            let exchanged = forward::forward(session, head).await;
             settle::command(session, head, exchanged)
         }
         Need::Kill(kill) => {
@@ -80,9 +81,9 @@ async fn serve_command(session: &mut Session, head: CommandHead) -> Result<(), S
             session.lookups = None;
             Box::pin(answer::change_user(session, head)).await
         }
-        Need::Quit => Err(settle::quit(relay::forward(session, head).await)),
+        Need::Quit => Err(settle::quit(forward::forward(session, head).await)),
         Need::Stream => {
-            let exchanged = relay::forward(session, head).await;
+            let exchanged = forward::forward(session, head).await;
             // A refusal is an answer like any other.
             let has_begun = matches!(exchanged, Ok(Exchanged::Streaming));
             settle::command(session, head, exchanged)?;

@@ -37,11 +37,12 @@ pub(crate) use self::rights::rights_of_login;
 use crate::control::Waiting;
 use crate::error::SessionError;
 use crate::finished::End;
+use crate::forward;
 use crate::lookups::{
     self, Asked, Environment, Finding, Left, LookupSeries, Lookups, Plan, Recorded, Recorder,
 };
 use crate::read_gate::{self, Gating};
-use crate::relay::{self, Exchange, Exchanged, RelayError};
+use crate::relay::{Exchange, Exchanged, RelayError};
 use crate::session::{CommandHead, Session};
 use crate::settle;
 use crate::split::{self, ask};
@@ -289,7 +290,7 @@ pub(crate) fn poll_read(cx: &mut Context<'_>, session: &mut Session) -> Poll<io:
 /// Forwards a command, or answers it.
 pub(crate) async fn command(session: &mut Session, head: CommandHead) -> Result<(), SessionError> {
     let Some(mut of) = session.lookups.take() else {
-        let exchanged = relay::forward(session, head).await;
+        let exchanged = forward::forward(session, head).await;
         return settle::command(session, head, exchanged);
     };
     let done = serve(session, &mut of, head).await;
@@ -365,7 +366,7 @@ async fn forward(
     of.sent = session.worker.clock.now();
     let exchanged = match recorder {
         Some(recorder) => forward_recorded(session, head, recorder).await,
-        None => relay::forward(session, head).await,
+        None => forward::forward(session, head).await,
     };
     of.note_outcome(&exchanged);
     settle::command(session, head, exchanged)
@@ -383,9 +384,9 @@ async fn forward_recorded(
         recorder,
     };
     let exchange = Exchange::new(&mut recorded, &session.control, false);
-    let (ended, place) = exchange.run(&mut session.streams).await;
-    session.error_sequence = place;
-    ended
+    let outcome = exchange.run(&mut session.streams).await;
+    session.error_sequence = outcome.error_sequence;
+    outcome.result
 }
 
 /// Forwards what runs SQL.

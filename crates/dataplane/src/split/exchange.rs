@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use mysql_wire::Command;
 
-use crate::relay::{Ended, Exchange};
+use crate::relay::{Exchange, RelayOutcome};
 use crate::split::observe::Observed;
 use crate::split::prepared::Renaming;
 use crate::split::rules::TimeLimit;
@@ -16,12 +16,12 @@ pub(crate) fn exchange<'a>(
     split: &'a mut Split,
     command: Command,
     renaming: Option<&'a mut Renaming>,
-) -> impl Future<Output = Ended> + 'a {
+) -> impl Future<Output = RelayOutcome> + 'a {
     exchange_since(split, command, renaming, || None)
 }
 
 /// Relays an answer that is there already, to a command that was sent then.
-pub(crate) async fn exchange_arrived(split: &mut Split, command: Command, since: Instant) -> Ended {
+pub(crate) async fn exchange_arrived(split: &mut Split, command: Command, since: Instant) -> RelayOutcome {
     split.statement.is_ours = true;
     exchange_since(split, command, None, || Some(since)).await
 }
@@ -33,9 +33,9 @@ async fn exchange_since(
     command: Command,
     renaming: Option<&mut Renaming>,
     arrived: impl Fn() -> Option<Instant>,
-) -> Ended {
+) -> RelayOutcome {
     if let Err(broken) = split.streams.begin_command() {
-        return Ended {
+        return RelayOutcome {
             result: Err(broken),
             error_sequence: None,
             request_done: false,
@@ -85,7 +85,7 @@ async fn exchange_since(
         }
         Some(since) => Exchange::of_whole_answer(&mut observed, &split.control, since),
     };
-    let ended = exchange.run_to_end(&mut split.streams).await;
+    let ended = exchange.run(&mut split.streams).await;
     split.control.can_move(false);
     let (reported, refusal) = (observed.reported, observed.took_no_writes.take());
     let told = observed.told.take();

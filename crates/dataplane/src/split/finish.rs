@@ -5,7 +5,7 @@ use mysql_wire::{Command, StatusFlags};
 use crate::control::Signal;
 use crate::error::SessionError;
 use crate::finished::{self, End, Ways};
-use crate::relay::{self, Ended, Exchanged, RelayError};
+use crate::relay::{self, Exchanged, RelayError, RelayOutcome};
 use crate::split::next::{Next, Step};
 use crate::split::state::Split;
 use crate::split::{
@@ -40,7 +40,7 @@ pub(crate) fn finish(split: &mut Split, command: Command, served: &Result<(), Se
 }
 
 /// What an exchange leaves behind: the session's state, and whose the server connection is now.
-pub(crate) fn settle(split: &mut Split, ended: Ended) -> Step<'_> {
+pub(crate) fn settle(split: &mut Split, ended: RelayOutcome) -> Step<'_> {
     if ended.client_at_end && ended.result.is_ok() {
         return Step::wait(async { Err(SessionError::ClientGone) });
     }

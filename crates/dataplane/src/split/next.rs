@@ -6,7 +6,7 @@ use session::Prepared;
 use sql_class::Facts;
 
 use crate::error::SessionError;
-use crate::relay::Ended;
+use crate::relay::RelayOutcome;
 use crate::session::CommandHead;
 use crate::split::state::Refused;
 
@@ -31,7 +31,7 @@ pub(crate) enum Next {
     /// The command is ready: it is sent over the leased connection, and its answer is relayed.
     Exchange,
     /// The exchange is over, one way or another.
-    Settle(Box<Ended>),
+    Settle(Box<RelayOutcome>),
     /// The command is not executed, and its client is told why.
     Refuse(Box<SessionError>),
     /// The command has its answer, or is to be sent once more.
@@ -61,7 +61,7 @@ impl Next {
         Self::RouteQuery(Box::new(Query { head, facts }))
     }
 
-    pub(crate) fn settle(ended: Ended) -> Self {
+    pub(crate) fn settle(ended: RelayOutcome) -> Self {
         Self::Settle(Box::new(ended))
     }
 

@@ -11,7 +11,7 @@ use session::{Pin, PinReason};
 use sql_class::{Effects, Facts};
 
 use crate::error::SessionError;
-use crate::relay::{Ended, Exchanged};
+use crate::relay::{Exchanged, RelayOutcome};
 use crate::session::CommandHead;
 use crate::split::begin::{needs_no_priming, with_statement};
 use crate::split::choose::Target;
@@ -69,7 +69,7 @@ impl Told {
 }
 
 /// A command was answered, and what its client was `told` may be asked for from here on.
-pub(crate) fn renew(split: &mut Split, ended: &Ended, told: Option<Box<Told>>) {
+pub(crate) fn renew(split: &mut Split, ended: &RelayOutcome, told: Option<Box<Told>>) {
     if split.last.told.is_none() {
         split.last.told = told;
         return;

@@ -32,7 +32,7 @@ use self::quick::QuickStatements;
 use crate::control::Waiting;
 use crate::error::SessionError;
 use crate::finished::End;
-use crate::relay::Ended;
+use crate::relay::RelayOutcome;
 use crate::session::CommandHead;
 use crate::split::answered::{self, Why};
 use crate::split::begin::begin;
@@ -76,7 +76,7 @@ fn is_plain(facts: &Facts) -> bool {
 
 /// Says of a statement that has run alone whether it may go with others the next time. `reported`: the server
 /// has said that something of the session has changed.
-pub(crate) fn note_alone(split: &Split, number: NonZeroU64, ended: &Ended, reported: bool) {
+pub(crate) fn note_alone(split: &Split, number: NonZeroU64, ended: &RelayOutcome, reported: bool) {
     split
         .context
         .cluster

@@ -5,7 +5,7 @@ use std::num::NonZeroU64;
 use std::time::Duration;
 
 use super::answers;
-use crate::relay::{Ended, Exchanged};
+use crate::relay::{Exchanged, RelayOutcome};
 
 /// A statement that takes no longer, from the command to the end of its answer, may go with others.
 const QUICK: Duration = Duration::from_millis(2);
@@ -30,7 +30,7 @@ impl QuickStatements {
     }
 
     /// It has run alone. `reported`: the server has said that something of the session has changed.
-    pub(super) fn note(&self, number: NonZeroU64, ended: &Ended, reported: bool) {
+    pub(super) fn note(&self, number: NonZeroU64, ended: &RelayOutcome, reported: bool) {
         let leaves_nothing = matches!(
             &ended.result,
             Ok(Exchanged::Done(outcome)) if !reported && answers::leaves_nothing(outcome)

@@ -9,7 +9,7 @@ use session::{PinReason, Prepared};
 use sql_class::{Class, Effects, Facts};
 
 use crate::error::SessionError;
-use crate::relay::{Ended, Exchanged};
+use crate::relay::{Exchanged, RelayOutcome};
 use crate::session::CommandHead;
 use crate::split::begin::{begin, let_go};
 use crate::split::choose::Target;
@@ -183,7 +183,7 @@ pub(crate) fn forget_long_texts(split: &mut Split) {
 
 /// Relays the answer. One that says that the server has as many statements as it takes is kept from the
 /// client as long as there is room to be made.
-async fn exchange_for_room(split: &mut Split, renaming: &mut Renaming, sent: &[u8]) -> Ended {
+async fn exchange_for_room(split: &mut Split, renaming: &mut Renaming, sent: &[u8]) -> RelayOutcome {
     split.statement.may_go_elsewhere = true;
     loop {
         let ended = exchange(split, Command::STMT_PREPARE, Some(renaming)).await;

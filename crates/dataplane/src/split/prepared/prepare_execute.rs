@@ -21,7 +21,7 @@ use session::Prepared;
 use sql_class::Effects;
 
 use crate::error::SessionError;
-use crate::relay::{Ended, RelayError};
+use crate::relay::{RelayError, RelayOutcome};
 use crate::session::CommandHead;
 use crate::split::ask::{self, Reply};
 use crate::split::choose::Target;
@@ -318,7 +318,7 @@ fn lost(
     split.statement.is_ours = false;
     let begun = split.streams.client.begin_command();
     begun.map_err(SessionError::ClientFailed)?;
-    let ended = Ended {
+    let ended = RelayOutcome {
         result: Err(broken),
         error_sequence: Some(1),
         request_done: true,
