@@ -23,7 +23,7 @@ use crate::connection::{self, SessionSummary};
 use crate::control::{Control, Signal, Waiting};
 use crate::error::SessionError;
 use crate::finished::Observer;
-use crate::gateway::ListenerState;
+use crate::listener_state::ListenerState;
 use crate::proxy_header;
 use crate::session::signal_as_error;
 use crate::worker::Worker;

@@ -15,7 +15,7 @@ use config::BindAddress;
 use net::{Peer, TlsAcceptor, TlsConnector};
 use telemetry::Telemetry;
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
-use upstream::{Cluster, Server};
+use upstream::Cluster;
 
 use crate::accept::{self, AcceptorMessage};
 use crate::accounts::Accounts;
@@ -23,103 +23,17 @@ use crate::control::{ServerKey, Signal};
 use crate::describe::ListenerStatus;
 use crate::extension::{BuildExtension, Extension};
 use crate::gateway_error::GatewayError;
+use crate::listener_state::{ListenerState, NumberedCluster};
 use crate::lookups::LookupSeries;
 use crate::registry::Registry;
 use crate::rsa_key::PrivateKey;
 use crate::server_events::{self, Follow};
+use crate::shared::Shared;
 use crate::split::ConfiguredRules;
 use crate::split::SeriesOfWorker;
 use crate::thread::spawn;
 use crate::users::Users;
 use crate::worker::{self, Message};
-
-/// What all threads of the data plane share.
-pub(crate) struct Shared {
-    pub(crate) telemetry: Arc<Telemetry>,
-    pub(crate) registry: Registry,
-    /// Sessions on each worker, from the moment they are accepted.
-    pub(crate) sessions_on: Box<[AtomicUsize]>,
-    pub(crate) max_connections: AtomicU32,
-    pub(crate) buffers: net::buffer::Limits,
-    /// What each worker counts in mode `split`.
-    pub(crate) split_series: Box<[SeriesOfWorker]>,
-    pub(crate) lookup_series: Box<[LookupSeries]>,
-    /// Who may log in, in mode `split`.
-    pub(crate) accounts: Accounts,
-    /// When all this began: the clock of the rules' limits, which all workers share.
-    started: Instant,
-    /// The zone this gateway is in.
-    pub(crate) zone: ArcSwapOption<String>,
-    workers: Box<[UnboundedSender<Message>]>,
-}
-
-impl Shared {
-    pub(crate) fn sessions(&self) -> usize {
-        self.sessions_on
-            .iter()
-            .map(|count| count.load(Ordering::Relaxed))
-            .sum()
-    }
-
-    /// Nanoseconds since the start.
-    pub(crate) fn nanoseconds(&self) -> u64 {
-        u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX)
-    }
-
-    /// The worker with the fewest sessions.
-    pub(crate) fn idlest_worker(&self) -> usize {
-        let counts = self.sessions_on.iter().enumerate();
-        counts
-            .min_by_key(|(_, count)| count.load(Ordering::Relaxed))
-            .map_or(0, |(index, _)| index)
-    }
-
-    /// How many there are.
-    pub(crate) fn workers(&self) -> usize {
-        self.workers.len()
-    }
-
-    /// Tells a worker. One that has stopped has no sessions that could miss it.
-    pub(crate) fn tell(&self, worker: usize, message: Message) {
-        let _ = self.workers[worker].send(message);
-    }
-
-    pub(crate) fn tell_all(&self, message: impl Fn() -> Message) {
-        (0..self.workers.len()).for_each(|worker| self.tell(worker, message()));
-    }
-
-    /// Ends a session on whatever worker it is.
-    pub(crate) fn kill(&self, worker: usize, id: u32) {
-        self.tell(
-            worker,
-            Message::Raise {
-                id,
-                signal: Signal::Kill,
-            },
-        );
-    }
-}
-
-/// A listener as its sessions see it. A changed one is a new value; sessions keep the one they came in by.
-pub(crate) struct ListenerState {
-    pub(crate) config: config::Listener,
-    pub(crate) cluster: Arc<Cluster>,
-    pub(crate) cluster_serial: u32,
-    pub(crate) tls: Option<Arc<TlsAcceptor>>,
-    pub(crate) rsa_key: Arc<PrivateKey>,
-    /// Sessions that came in by this listener, carried over when it changes.
-    pub(crate) active: Arc<AtomicU32>,
-}
-
-impl ListenerState {
-    /// A server of this listener's cluster among those of all clusters.
-    pub(crate) fn key(&self, server: &Server) -> ServerKey {
-        ServerKey {
-            cluster: self.cluster_serial,
-            server: server.id(),
-        }
-    }
-}
 
 /// A listener that is bound, and its state at present.
 #[derive(Clone)]
@@ -127,9 +41,6 @@ struct Bound {
     address: Peer,
     state: Arc<ListenerState>,
 }
-
-/// A cluster, and the number by which its servers are told from those of others.
-pub(crate) type NumberedCluster = (u32, Arc<Cluster>);
 
 /// What a reload may change.
 struct Parts {

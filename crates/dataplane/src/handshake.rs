@@ -26,8 +26,8 @@ use upstream::{Cluster, GreetingError, Lease, Server, ServerProfile};
 use crate::auth_relay::{AuthRelay, Links, Step, TAKEN_FOR_THE_GATEWAY};
 use crate::control::Control;
 use crate::error::{During, SessionError};
-use crate::gateway::ListenerState;
 use crate::guesses::Attempt;
+use crate::listener_state::ListenerState;
 use crate::packet_io::{LoginPeer, ReadError, malformed};
 use crate::session::signal_as_error;
 

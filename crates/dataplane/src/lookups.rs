@@ -23,7 +23,7 @@ use sql_class::PointLookup;
 use telemetry::{Counter, Samples, catalog};
 
 use crate::flow::Flow;
-use crate::gateway::ListenerState;
+use crate::listener_state::ListenerState;
 use crate::relay::{Answer, Streams};
 use crate::worker::Worker;
 

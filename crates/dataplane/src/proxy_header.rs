@@ -7,7 +7,7 @@ use net::{Peer, Stream};
 use tokio::io::AsyncReadExt;
 
 use crate::error::SessionError;
-use crate::gateway::ListenerState;
+use crate::listener_state::ListenerState;
 
 /// Who the client is, and what was read beyond the header.
 ///

@@ -11,7 +11,7 @@ use tokio::task::{JoinHandle, spawn_local};
 use upstream::{Cluster, ServerChange, ServerEvent, ServerId, Status};
 
 use crate::control::{ServerKey, Signal};
-use crate::gateway::Shared;
+use crate::shared::Shared;
 use crate::worker::Message;
 
 /// What [`run`] is told.

@@ -14,7 +14,7 @@ use upstream::{Permit, Server};
 
 use crate::control::{Control, Signal};
 use crate::error::{During, SessionError};
-use crate::gateway::ListenerState;
+use crate::listener_state::ListenerState;
 use crate::relay::{RelayError, Streams};
 use crate::session_lookup;
 use crate::worker::Worker;

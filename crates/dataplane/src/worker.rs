@@ -21,7 +21,8 @@ use crate::control::{ServerKey, Sessions, Signal};
 use crate::describe::SessionStatus;
 use crate::extension::{Extension, WorkerExtension, WorkerHandle};
 use crate::finished::Observers;
-use crate::gateway::{ListenerState, Shared};
+use crate::listener_state::ListenerState;
+use crate::shared::Shared;
 use crate::split::{self, ConfiguredRules, Mirrors, Pools, WorkerRules};
 
 /// What a worker is told. The queue has no bound of its own: it holds at most one message a client

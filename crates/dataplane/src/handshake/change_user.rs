@@ -11,8 +11,8 @@ use upstream::Server;
 use super::{NO_SUCH_PLUGIN, answer_in_time, client_read, is_denial, ok_status};
 use crate::control::Control;
 use crate::error::{During, SessionError};
-use crate::gateway::ListenerState;
 use crate::guesses::{Asking, Guesses};
+use crate::listener_state::ListenerState;
 use crate::packet_io::{LoginPeer, malformed};
 use crate::session::signal_as_error;
 

@@ -5,7 +5,7 @@
 //! both are known to have theirs as of the same grants.
 
 use crate::clock::TICK;
-use crate::gateway::ListenerState;
+use crate::listener_state::ListenerState;
 use crate::lookups::Rights;
 use crate::session::Session;
 use crate::worker::Worker;

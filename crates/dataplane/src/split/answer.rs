@@ -75,7 +75,7 @@ async fn read(split: &mut Split) -> Result<(), SessionError> {
     }
 }
 
-fn signal_only(signal: Signal, listener: &crate::gateway::ListenerState) -> SessionError {
+fn signal_only(signal: Signal, listener: &crate::listener_state::ListenerState) -> SessionError {
     crate::session::signal_as_error(signal, "", listener)
 }
 

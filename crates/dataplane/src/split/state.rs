@@ -17,7 +17,7 @@ use upstream::{Connection, Key, Member, Pool, Server, ServerId, Topology, Travel
 
 use crate::control::{Control, Signal};
 use crate::error::{During, SessionError};
-use crate::gateway::{ListenerState, NumberedCluster};
+use crate::listener_state::{ListenerState, NumberedCluster};
 use crate::lookups::LookupSeries;
 use crate::relay::{RelayError, Streams};
 use crate::session::{as_error, signal_as_error};

@@ -28,7 +28,7 @@ use crate::control::Waiting;
 use crate::error::SessionError;
 use crate::finished::End;
 use crate::flow::Flow;
-use crate::gateway::ListenerState;
+use crate::listener_state::ListenerState;
 use crate::lookups::{
     self, Asked, Environment, Finding, Left, Lesson, Lookups, Parameters, Plan, Recorder, Rights,
     Surroundings, Variable,

@@ -1,0 +1,83 @@
+//! What all threads of the data plane share.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::time::Instant;
+
+use arc_swap::ArcSwapOption;
+use telemetry::Telemetry;
+use tokio::sync::mpsc::UnboundedSender;
+
+use crate::accounts::Accounts;
+use crate::control::Signal;
+use crate::lookups::LookupSeries;
+use crate::registry::Registry;
+use crate::split::SeriesOfWorker;
+use crate::worker::Message;
+
+/// What all threads of the data plane share.
+pub(crate) struct Shared {
+    pub(crate) telemetry: Arc<Telemetry>,
+    pub(crate) registry: Registry,
+    /// Sessions on each worker, from the moment they are accepted.
+    pub(crate) sessions_on: Box<[AtomicUsize]>,
+    pub(crate) max_connections: AtomicU32,
+    pub(crate) buffers: net::buffer::Limits,
+    /// What each worker counts in mode `split`.
+    pub(crate) split_series: Box<[SeriesOfWorker]>,
+    pub(crate) lookup_series: Box<[LookupSeries]>,
+    /// Who may log in, in mode `split`.
+    pub(crate) accounts: Accounts,
+    /// When all this began: the clock of the rules' limits, which all workers share.
+    pub(crate) started: Instant,
+    /// The zone this gateway is in.
+    pub(crate) zone: ArcSwapOption<String>,
+    pub(crate) workers: Box<[UnboundedSender<Message>]>,
+}
+
+impl Shared {
+    pub(crate) fn sessions(&self) -> usize {
+        self.sessions_on
+            .iter()
+            .map(|count| count.load(Ordering::Relaxed))
+            .sum()
+    }
+
+    /// Nanoseconds since the start.
+    pub(crate) fn nanoseconds(&self) -> u64 {
+        u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    /// The worker with the fewest sessions.
+    pub(crate) fn idlest_worker(&self) -> usize {
+        let counts = self.sessions_on.iter().enumerate();
+        counts
+            .min_by_key(|(_, count)| count.load(Ordering::Relaxed))
+            .map_or(0, |(index, _)| index)
+    }
+
+    /// How many there are.
+    pub(crate) fn workers(&self) -> usize {
+        self.workers.len()
+    }
+
+    /// Tells a worker. One that has stopped has no sessions that could miss it.
+    pub(crate) fn tell(&self, worker: usize, message: Message) {
+        let _ = self.workers[worker].send(message);
+    }
+
+    pub(crate) fn tell_all(&self, message: impl Fn() -> Message) {
+        (0..self.workers.len()).for_each(|worker| self.tell(worker, message()));
+    }
+
+    /// Ends a session on whatever worker it is.
+    pub(crate) fn kill(&self, worker: usize, id: u32) {
+        self.tell(
+            worker,
+            Message::Raise {
+                id,
+                signal: Signal::Kill,
+            },
+        );
+    }
+}
