@@ -17,7 +17,7 @@ use crate::flow::Flow;
 use crate::session::CommandHead;
 use crate::split::prepared::prepare;
 use crate::split::state::Split;
-use crate::split::{answer, last, lookup, told};
+use crate::split::{answer, lookup, text, told};
 
 /// As much as is read of an execution before it is forwarded: 65535 parameters have as many types of two
 /// bytes.
@@ -219,7 +219,7 @@ pub(crate) fn note_schema(split: &Split, text: &[u8], facts: &mut Facts) {
     const OF_TABLES: Effects = Effects::READS_SERVER.with(Effects::READS_LAST_INSERT_ID);
     let schema = split.session.carried().schema();
     if schema.is_some_and(sql_class::is_about_server)
-        && [&b"FROM"[..], b"TABLE"].iter().any(|word| last::has(text, word))
+        && [&b"FROM"[..], b"TABLE"].iter().any(|word| text::has(text, word))
     {
         facts.effects = facts.effects.with(OF_TABLES);
     }

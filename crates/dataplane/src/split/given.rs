@@ -7,7 +7,7 @@ use mysql_wire::Capabilities;
 use mysql_wire::statement::ExecuteHead;
 use session::Prepared;
 
-use crate::split::last::has;
+use crate::split::text::has;
 
 // Types of parameters. <https://dev.mysql.com/doc/dev/mysql-server/latest/field__types_8h.html>
 const FLOAT: u8 = 4;

@@ -18,6 +18,7 @@ use crate::split::ask::{AskError, Reply};
 use crate::split::begin::with_statement;
 use crate::split::next::Next;
 use crate::split::state::{Refused, Split};
+use crate::split::text::has;
 use crate::split::{answer, answered, ask, command, given, lease, lookup, makers};
 
 /// What the connection at hand still says of the session's last statement.
@@ -374,11 +375,6 @@ fn may_define(text: &[u8], facts: &Facts) -> bool {
         b"PACKAGE",
     ];
     facts.effects.contains(Effects::CHANGES_SCHEMA) && KINDS.iter().any(|kind| has(text, kind))
-}
-
-pub(crate) fn has(text: &[u8], part: &[u8]) -> bool {
-    let mut windows = text.windows(part.len());
-    windows.any(|window| window.eq_ignore_ascii_case(part))
 }
 
 /// MariaDB's, of the session's last write, as a literal. `None` where it is not known. After a write whose

@@ -53,6 +53,7 @@ mod server;
 mod stall;
 mod state;
 mod statement;
+mod text;
 mod told;
 mod transaction;
 mod wait_for_own_writes;
