@@ -17,29 +17,29 @@ use crate::flow::Flow;
 use crate::session::CommandHead;
 use crate::split::prepared::prepare;
 use crate::split::state::Split;
-use crate::split::{answer, lookup, text, told};
+use crate::split::{answer, lookup, text};
 
 /// As much as is read of an execution before it is forwarded: 65535 parameters have as many types of two
 /// bytes.
 const HEAD_OF_EXECUTION: usize = 256 * 1024;
 
-/// Waits for the next command, as much of it as fits into a buffer: a statement is looked at before it is
-/// sent. What comes in the meantime for the session (a drain, a kill) ends it here.
-pub(crate) async fn accept(split: &mut Split) -> Result<CommandHead, SessionError> {
+/// The session waits for its next command from here on.
+pub(crate) fn begin_to_wait(split: &mut Split) {
     split.control.mark(Waiting::Client);
     split.control.shown.state(split.session.carried());
     split.answer.error_sequence = Some(0);
     lookup::next_command(split);
     prepare::forget_long_texts(split);
-    loop {
-        match poll_fn(|cx| poll_accept(cx, split)).await? {
-            Some(head) => return Ok(head),
-            None => Box::pin(told::put_away(split)).await,
-        }
-    }
 }
 
-/// `None` where nothing has come for a while, of a client whose session may do without its connection.
+/// Waits for the next command, as much of it as fits into a buffer: a statement is looked at before it is
+/// sent. What comes in the meantime for the session (a drain, a kill) ends it here. `None` where nothing has
+/// come for a while, of a client whose session may do without its connection.
+pub(crate) async fn accept(split: &mut Split) -> Result<Option<CommandHead>, SessionError> {
+    poll_fn(|cx| poll_accept(cx, split)).await
+}
+
+/// See [`accept`].
 fn poll_accept(cx: &mut Context<'_>, split: &mut Split) -> Poll<Result<Option<CommandHead>, SessionError>> {
     loop {
         if split.streams.down.is_pending() {

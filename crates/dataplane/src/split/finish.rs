@@ -10,7 +10,6 @@ use crate::split::next::{Next, Step};
 use crate::split::state::Split;
 use crate::split::{
     again, answer, anywhere, explain_warning, last, lease, lookup, old_primary, rearm_trackers, rules, told,
-    transaction,
 };
 
 /// A command has come to its end, whichever way.
@@ -133,9 +132,18 @@ fn give_back_or_keep(split: &mut Split) {
     }
 }
 
+/// The connection is kept after a statement: its transaction may be over, and the next one on it is another.
+fn note_kept(split: &mut Split) {
+    let is_open = split.session.in_transaction();
+    if let Some(leased) = &mut split.lease {
+        leased.moves_on &= is_open;
+        leased.has_refused_write &= is_open;
+    }
+}
+
 /// The session holds its connection on; said in the metrics where that is news.
 pub(crate) fn keep(split: &mut Split) {
-    transaction::note_kept(split);
+    note_kept(split);
     split.control.show_pins(&split.shown_pins());
     split.control.may_leave(told::is_all(split));
     if !split.binding.count() {

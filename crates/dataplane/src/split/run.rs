@@ -24,7 +24,13 @@ use crate::split::{
 /// Serves commands until the session ends, and says why it ended.
 pub(crate) async fn run(split: &mut Split) -> Result<Infallible, SessionError> {
     loop {
-        let head = command::accept(split).await?;
+        command::begin_to_wait(split);
+        let head = loop {
+            match command::accept(split).await? {
+                Some(head) => break head,
+                None => Box::pin(told::put_away(split)).await,
+            }
+        };
         let command = head.command;
         let served = serve(split, head).await;
         finish::finish(split, command, &served);

@@ -180,15 +180,6 @@ pub(crate) async fn begin_on_replica(
     Ok(Next::Exchange)
 }
 
-/// The connection is kept after a statement: its transaction may be over, and the next one on it is another.
-pub(crate) fn note_kept(split: &mut Split) {
-    let is_open = split.session.in_transaction();
-    if let Some(leased) = &mut split.lease {
-        leased.moves_on &= is_open;
-        leased.has_refused_write &= is_open;
-    }
-}
-
 /// A statement of such a transaction does not stay, unless something binds the session to the connection.
 /// What reads leave on it can be left behind.
 pub(crate) fn leaves(split: &Split, target: &Target) -> LeaseAttempt {
