@@ -11,10 +11,10 @@ use upstream::{ConnectFailure, Connection, LeaseError, Role, Server};
 use crate::error::SessionError;
 use crate::handshake::Patience;
 use crate::split::lease;
-use crate::split::login;
 use crate::split::rebuild;
 use crate::split::server;
 use crate::split::stall;
+use crate::split::start;
 use crate::split::state::{Held, Refused, Split, Wait};
 
 /// A connection to a server on which the session may begin, with its state on it.
@@ -102,7 +102,7 @@ async fn on_server(
 ) -> Result<Connection<Held>, SessionError> {
     // What it needs of a connection is known before one is there; what variables are on it, after.
     // Ids of statements go on, so that one from before COM_CHANGE_USER means none.
-    let without_baseline = login::start_of(split, Rc::default());
+    let without_baseline = start::start_of(split, Rc::default());
     split.session.change_user(without_baseline);
     let lease = lease::bare_connection(split, server, wait);
     let connection = match wait {
@@ -110,7 +110,7 @@ async fn on_server(
         Wait::NotInLine => server::unless_silent(server, lease).await,
     };
     let mut connection = connection.map_err(|Refused(error)| error)?;
-    let start = login::start_of(split, Rc::clone(&connection.state.baseline));
+    let start = start::start_of(split, Rc::clone(&connection.state.baseline));
     split.session.change_user(start);
     split.session.begins(split.context.worker.now_ms());
     let common = Rc::clone(&split.context.cluster);

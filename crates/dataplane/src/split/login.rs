@@ -5,10 +5,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use mysql_wire::session_state::Change;
-use mysql_wire::{Capabilities, ChangeUser, Login, OkPacket, StatusFlags};
+use mysql_wire::{Capabilities, ChangeUser, OkPacket, StatusFlags};
 use net::{Accepted, Stream, Toward};
-use session::{Baseline, ClientTrackers, Session, Start};
-use sql_class::Dialect;
+use session::Session;
 use telemetry::ListenerSeries;
 use upstream::{Credential, Key, LeaseError, ServerProfile};
 
@@ -29,9 +28,10 @@ use crate::split::binding::Binding;
 use crate::split::identity::Identity;
 use crate::split::observe::Shape;
 use crate::split::own_writes::OwnWrites;
+use crate::split::start::start;
 use crate::split::state::{AnswerState, ClientStatements, Context, LastStatement, Split};
 use crate::split::statement::Statement;
-use crate::split::{admission, answer, lease, lookup, rules, run, stall};
+use crate::split::{admission, answer, lease, lookup, rules, stall};
 use crate::worker::Worker;
 
 /// What a client asks for that is between it and the gateway, or that every server connection has.
@@ -54,36 +54,8 @@ const ALWAYS: Capabilities = Capabilities::PROTOCOL_41
     .with(Capabilities::MULTI_RESULTS)
     .with(Capabilities::PS_MULTI_RESULTS);
 
-/// The life of a connection in mode `split`.
-pub(crate) async fn serve(
-    worker: &Rc<Worker>,
-    control: &Rc<Control>,
-    accepted: Accepted,
-    listener: &Arc<ListenerState>,
-    series: &Arc<ListenerSeries>,
-    summary: &mut SessionSummary,
-) -> SessionError {
-    let mut split = match Box::pin(log_in(worker, control, accepted, listener, series, summary)).await {
-        Ok(split) => split,
-        Err(error) => {
-            series.login_failures.inc();
-            return error;
-        }
-    };
-    // Said by the account from here on.
-    summary.user = Box::default();
-    let Err(error) = run::run(&mut split).await;
-    Box::pin(answer::farewell(&mut split, &error)).await;
-    summary.server = split.last.server.take();
-    summary.user = String::from_utf8_lossy(split.client.account.user.name.as_bytes()).into();
-    summary.commands = split.streams.traffic.commands;
-    summary.from_client = split.streams.traffic.from_client;
-    summary.to_client = split.streams.traffic.to_client;
-    error
-}
-
 /// Everything up to the first command. An error has been told to the client when this returns it.
-async fn log_in(
+pub(super) async fn log_in(
     worker: &Rc<Worker>,
     control: &Rc<Control>,
     accepted: Accepted,
@@ -234,65 +206,6 @@ fn key(credential: &Credential, client: Capabilities, profile: &ServerProfile, c
         account: credential.account,
         capabilities: wanted & (profile.capabilities | Capabilities::LONG_PASSWORD),
         collation: charset,
-    }
-}
-
-/// What a session knows of itself before its first command.
-fn start(
-    account: &Authenticated,
-    login: &Login,
-    profile: &ServerProfile,
-    listener: &ListenerState,
-    baseline: Rc<Baseline>,
-) -> Start {
-    let dialect = dialect(&profile.server_version);
-    let tracks = login.capabilities.contains(Capabilities::SESSION_TRACK);
-    Start {
-        schema: login.database.clone().filter(|name| !name.is_empty()),
-        dialect,
-        multi_statements: login.capabilities.contains(Capabilities::MULTI_STATEMENTS),
-        wants: if tracks {
-            ClientTrackers::server_defaults(dialect)
-        } else {
-            ClientTrackers::none()
-        },
-        baseline,
-        session_pooling: account.user.config.pooling == config::Pooling::Session,
-        trusts_functions: listener.cluster.config().trust_functions,
-        statements_max: STATEMENTS_MAX,
-    }
-}
-
-/// The same of a session that is there.
-pub(super) fn start_of(split: &Split, baseline: Rc<Baseline>) -> Start {
-    let (account, login) = (&split.client.account, &split.client.login);
-    start(
-        account,
-        login,
-        &split.client.profile,
-        &split.context.listener,
-        baseline,
-    )
-}
-
-/// Prepared statements of one session: as many as MySQL allows to all sessions together by default
-/// (`max_prepared_stmt_count`).
-const STATEMENTS_MAX: usize = 16_382;
-
-/// MariaDB's versions contain its name, with or without `5.5.5-` in front.
-pub(crate) fn dialect(version: &[u8]) -> Dialect {
-    let text = String::from_utf8_lossy(version);
-    let is_mariadb = text.contains("MariaDB");
-    let text = text.strip_prefix("5.5.5-").unwrap_or(&text);
-    let mut numbers = text
-        .split(['.', '-'])
-        .map(|part| part.parse::<u32>().unwrap_or(0).min(999));
-    let mut next = || numbers.next().unwrap_or(0);
-    let version = next() * 10_000 + next().min(99) * 100 + next().min(99);
-    if is_mariadb {
-        Dialect::MariaDb { version }
-    } else {
-        Dialect::MySql { version }
     }
 }
 

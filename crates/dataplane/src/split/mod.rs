@@ -49,8 +49,10 @@ mod rows;
 mod rules;
 mod run;
 mod series;
+mod serve;
 mod server;
 mod stall;
+mod start;
 mod state;
 mod statement;
 mod text;
@@ -60,9 +62,10 @@ mod wait_for_own_writes;
 
 pub(crate) use answered::Answered;
 pub(crate) use kill::{end, shoot};
-pub(crate) use login::{dialect, serve};
 pub(crate) use rules::{ConfiguredRules, Mirrors, WorkerRules};
 pub(crate) use series::{AtPrimary, SeriesOfWorker};
+pub(crate) use serve::serve;
+pub(crate) use start::dialect;
 pub(crate) use state::Pools;
 
 #[cfg(test)]

@@ -1,0 +1,43 @@
+//! The life of a connection in mode `split`: its login, its commands, its end.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use net::Accepted;
+use telemetry::ListenerSeries;
+
+use crate::connection::SessionSummary;
+use crate::control::Control;
+use crate::error::SessionError;
+use crate::listener_state::ListenerState;
+use crate::split::login::log_in;
+use crate::split::{answer, run};
+use crate::worker::Worker;
+
+/// The life of a connection in mode `split`.
+pub(crate) async fn serve(
+    worker: &Rc<Worker>,
+    control: &Rc<Control>,
+    accepted: Accepted,
+    listener: &Arc<ListenerState>,
+    series: &Arc<ListenerSeries>,
+    summary: &mut SessionSummary,
+) -> SessionError {
+    let mut split = match Box::pin(log_in(worker, control, accepted, listener, series, summary)).await {
+        Ok(split) => split,
+        Err(error) => {
+            series.login_failures.inc();
+            return error;
+        }
+    };
+    // Said by the account from here on.
+    summary.user = Box::default();
+    let Err(error) = run::run(&mut split).await;
+    Box::pin(answer::farewell(&mut split, &error)).await;
+    summary.server = split.last.server.take();
+    summary.user = String::from_utf8_lossy(split.client.account.user.name.as_bytes()).into();
+    summary.commands = split.streams.traffic.commands;
+    summary.from_client = split.streams.traffic.from_client;
+    summary.to_client = split.streams.traffic.to_client;
+    error
+}
