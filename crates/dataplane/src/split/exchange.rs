@@ -9,7 +9,7 @@ use crate::split::observe::Observed;
 use crate::split::prepared::Renaming;
 use crate::split::rules::TimeLimit;
 use crate::split::state::Split;
-use crate::split::{anywhere, last, lookup, pipeline, stall, told};
+use crate::split::{anywhere, last, lookup, stall, told};
 
 /// Sends the command that the client sent, or that was put in its place, and relays the answer.
 pub(crate) fn exchange<'a>(
@@ -94,7 +94,11 @@ async fn exchange_since(
     if arrived().is_none()
         && let Some(number) = split.statement.number
     {
-        pipeline::note_alone(split, number, &ended, reported);
+        split
+            .context
+            .cluster
+            .pipelines
+            .note_alone(number, &ended, reported);
     }
     if let Some(leased) = &split.lease
         && split.context.cluster.by_latency.get()

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use session::PinReason;
 use telemetry::{Counter, Gauge, Samples, catalog};
 
-use crate::split::pipeline::Left;
+use crate::split::pipeline::went_alone::WentAlone;
 
 /// Where a statement ran.
 #[derive(Debug, Clone, Copy)]
@@ -121,14 +121,14 @@ impl SplitSeries {
     }
 
     /// A statement was to be answered together with others, and was not.
-    pub(crate) fn pipeline_left(&self, left: &Left) {
+    pub(crate) fn pipeline_left(&self, left: &WentAlone) {
         let place = match left {
-            Left::NoConnection(_) => 0,
-            Left::Lost => 1,
-            Left::Slow => 2,
-            Left::Unclean => 3,
-            Left::Long => 4,
-            Left::Unprepared => 5,
+            WentAlone::NoConnection(_) => 0,
+            WentAlone::Lost => 1,
+            WentAlone::Slow => 2,
+            WentAlone::Unclean => 3,
+            WentAlone::Long => 4,
+            WentAlone::Unprepared => 5,
         };
         self.pipelines_left[place].inc();
     }

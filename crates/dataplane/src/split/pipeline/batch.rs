@@ -20,6 +20,7 @@ use super::answers::{Answers, Arrived};
 use super::execution::BatchedExecution;
 use super::is_same;
 use super::quick::QuickStatements;
+use super::went_alone::WentAlone;
 use crate::split::ask;
 use crate::split::lease;
 use crate::split::state::{Held, Split, WorkerCluster};
@@ -58,7 +59,7 @@ struct Member {
     number: NonZeroU64,
     /// `None` for one of text.
     execution: Option<BatchedExecution>,
-    answer: oneshot::Sender<Result<Answered, Left>>,
+    answer: oneshot::Sender<Result<Answered, WentAlone>>,
 }
 
 /// A whole answer, as the server has sent it.
@@ -75,24 +76,6 @@ pub(super) struct Answering {
     pub(super) series: Arc<ServerSeries>,
 }
 
-/// Why a statement got no answer with the others.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Left {
-    /// There was no connection in time, nor room in the line: it is the same for who would go alone.
-    NoConnection(LeaseError),
-    /// No connection, or it was lost.
-    Lost,
-    /// It, or one before it, took long.
-    Slow,
-    /// It left something on the connection that its session may ask for (an error, a warning), or changed the
-    /// session.
-    Unclean,
-    /// Its answer is longer than a buffer.
-    Long,
-    /// It is not prepared on the connection.
-    Unprepared,
-}
-
 /// The batches of a worker and a cluster that have not left yet.
 #[derive(Default)]
 pub(super) struct Waiting(RefCell<Vec<Rc<Batch>>>);
@@ -105,7 +88,7 @@ impl Batch {
         number: NonZeroU64,
         command: Box<[u8]>,
         execution: Option<BatchedExecution>,
-    ) -> (Receiver<Result<Answered, Left>>, bool) {
+    ) -> (Receiver<Result<Answered, WentAlone>>, bool) {
         let (answer, receiver) = oneshot::channel();
         let member = Member {
             command,
@@ -166,8 +149,8 @@ impl Batch {
             }
         };
         let leased = leased.map_err(|error| match error {
-            LeaseError::QueueFull { .. } | LeaseError::QueueTimeout { .. } => Left::NoConnection(error),
-            _ => Left::Lost,
+            LeaseError::QueueFull { .. } | LeaseError::QueueTimeout { .. } => WentAlone::NoConnection(error),
+            _ => WentAlone::Lost,
         });
         drop(boarding);
         let members = self.members.take();
@@ -249,25 +232,25 @@ impl Batch {
                 Arrived::Unclean => {
                     answers.take();
                     quick.forget(member.number);
-                    member.leaves(Left::Unclean);
+                    member.leaves(WentAlone::Unclean);
                     unclean = true;
                     continue;
                 }
                 Arrived::Changed => {
                     quick.forget(member.number);
-                    member.leaves(Left::Unclean);
+                    member.leaves(WentAlone::Unclean);
                     // The others are told by dropping them.
                     return None;
                 }
-                Arrived::Late => Left::Slow,
-                Arrived::Long => Left::Long,
+                Arrived::Late => WentAlone::Slow,
+                Arrived::Long => WentAlone::Long,
             };
             quick.forget(member.number);
             let mut rest = vec![member.kind()];
             member.leaves(left);
             for member in members {
                 rest.push(member.kind());
-                member.leaves(Left::Slow);
+                member.leaves(WentAlone::Slow);
             }
             let discarded = answers.discard(stream, rest).await.ok()?;
             return Some(unclean || discarded);
@@ -319,7 +302,7 @@ fn addressed(members: Vec<Member>, held: &mut Held, quick: &QuickStatements) -> 
         if !is_known {
             // Alone it is prepared, and may come back.
             quick.forget(member.number);
-            member.leaves(Left::Unprepared);
+            member.leaves(WentAlone::Unprepared);
         } else {
             ready.push(member);
         }
@@ -340,7 +323,7 @@ impl Member {
         let _ = self.answer.send(Ok(answered));
     }
 
-    fn leaves(self, left: Left) {
+    fn leaves(self, left: WentAlone) {
         let _ = self.answer.send(Err(left));
     }
 }

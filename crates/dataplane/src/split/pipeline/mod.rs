@@ -15,6 +15,7 @@ mod answers;
 mod batch;
 mod execution;
 mod quick;
+pub(crate) mod went_alone;
 
 use std::num::NonZeroU64;
 use std::rc::Rc;
@@ -25,10 +26,10 @@ use session::Prepared;
 use sql_class::{Class, Effects, Facts};
 use upstream::{Key, LeaseError, Server};
 
-pub(crate) use self::batch::Left;
 use self::batch::{Answered, Answering, Batch};
 use self::execution::BatchedExecution;
 use self::quick::QuickStatements;
+use self::went_alone::WentAlone;
 use crate::control::Waiting;
 use crate::error::SessionError;
 use crate::finished::End;
@@ -53,6 +54,14 @@ pub(crate) struct Pipelines {
     quick: QuickStatements,
 }
 
+impl Pipelines {
+    /// Says of a statement that has run alone whether it may go with others the next time. `reported`: the
+    /// server has said that something of the session has changed.
+    pub(crate) fn note_alone(&self, number: NonZeroU64, outcome: &RelayOutcome, reported: bool) {
+        self.quick.note(number, outcome, reported);
+    }
+}
+
 /// What a statement of text that was just looked at has in common with those that differ in values only;
 /// `None` for one that never goes with others.
 pub(crate) fn number(split: &Split, facts: &Facts) -> Option<NonZeroU64> {
@@ -72,17 +81,6 @@ pub(crate) fn number_of_execution(
 
 fn is_plain(facts: &Facts) -> bool {
     facts.effects == Effects::NONE && facts.class == Class::Read && facts.statements == 1
-}
-
-/// Says of a statement that has run alone whether it may go with others the next time. `reported`: the server
-/// has said that something of the session has changed.
-pub(crate) fn note_alone(split: &Split, number: NonZeroU64, ended: &RelayOutcome, reported: bool) {
-    split
-        .context
-        .cluster
-        .pipelines
-        .quick
-        .note(number, ended, reported);
 }
 
 /// Whether the command under way, which would have to wait for a connection to this server, goes with others.
@@ -213,11 +211,11 @@ async fn with_others(
     let left = match answer {
         Ok(Ok(answered)) => return Ok(Some(answered)),
         // Who has joined later has time left.
-        Ok(Err(Left::NoConnection(LeaseError::QueueTimeout { .. }))) if !is_first => return Ok(None),
-        Ok(Err(Left::NoConnection(error))) => return Err(Refused(SessionError::NoServer(error))),
+        Ok(Err(WentAlone::NoConnection(LeaseError::QueueTimeout { .. }))) if !is_first => return Ok(None),
+        Ok(Err(WentAlone::NoConnection(error))) => return Err(Refused(SessionError::NoServer(error))),
         Ok(Err(left)) => left,
         // The batch was dropped with its task.
-        Err(_) => Left::Lost,
+        Err(_) => WentAlone::Lost,
     };
     split.series().pipeline_left(&left);
     Ok(None)
