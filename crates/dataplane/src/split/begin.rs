@@ -1,12 +1,12 @@
 //! What the session is asked and told about a statement before it is sent.
 
 use mysql_wire::Command;
-use session::Request;
+use session::{Pin, PinReason, Request};
 use sql_class::{Class, Effects, Facts};
 
 use crate::session::CommandHead;
 use crate::split::state::Split;
-use crate::split::{command, last, lease, rules};
+use crate::split::{command, lease, rules};
 
 /// Nothing has to be so on the connection before the statement.
 pub(crate) fn needs_no_priming(split: &Split, facts: &Facts) -> bool {
@@ -17,7 +17,7 @@ pub(crate) fn needs_no_priming(split: &Split, facts: &Facts) -> bool {
 }
 
 /// Gives back a connection that is held only for warnings that nobody asks for. True where it is to be
-/// [asked](last::learn_insert_id) first.
+/// asked (`last::learn_insert_id`) first.
 pub(crate) fn let_go(
     split: &mut Split,
     head: CommandHead,
@@ -33,11 +33,17 @@ pub(crate) fn let_go(
     let is_to_be_asked = !needs && !split.session.knows_last_insert_id();
     let leaves = needs && lease::may_leave_replica(split);
     let leaves = leaves && facts.is_some_and(|facts| rules::binds_for_long(split, facts));
-    let is_to_be_asked = is_to_be_asked || leaves && last::has_count_alone(split);
+    let is_to_be_asked = is_to_be_asked || leaves && has_count_alone(split);
     if !is_to_be_asked && (!needs || leaves) {
         lease::give_back(split);
     }
     is_to_be_asked
+}
+
+/// The connection alone can say how many rows the session's last statement has found.
+pub(crate) fn has_count_alone(split: &Split) -> bool {
+    let has_counted = |pin: &Pin| pin.reason == PinReason::FoundRows;
+    split.session.pins().iter().any(has_counted) && split.session.found_rows().is_none()
 }
 
 /// Tells the session what is about to be sent.

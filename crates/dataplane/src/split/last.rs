@@ -9,13 +9,13 @@ use std::num::NonZeroU64;
 use std::rc::Rc;
 
 use mysql_wire::{Command, OkPacket, Outcome, PacketHeader};
-use session::{Pin, PinReason, Prepared, Request, Session};
+use session::{PinReason, Prepared, Request, Session};
 use sql_class::{Call, Class, Effects, Facts, StatementItem, Syntax};
 
 use crate::error::SessionError;
 use crate::session::CommandHead;
 use crate::split::ask::{AskError, Reply};
-use crate::split::begin::with_statement;
+use crate::split::begin::{has_count_alone, with_statement};
 use crate::split::next::Next;
 use crate::split::state::{Refused, Split};
 use crate::split::text::has;
@@ -397,12 +397,6 @@ pub(crate) fn without_schema(split: &Split, prepared: &Prepared) -> Option<Vec<u
     let is_needed = prepared.context.schema().is_none() && split.session.carried().schema().is_some();
     let values = ["DATABASE", "SCHEMA"].map(|function| (function, "NULL".to_owned(), Lasts::Always));
     is_needed.then(|| with_calls(&prepared.text, split.session.syntax(), &values))?
-}
-
-/// The connection alone can say how many rows the session's last statement has found.
-pub(crate) fn has_count_alone(split: &Split) -> bool {
-    let has_counted = |pin: &Pin| pin.reason == PinReason::FoundRows;
-    split.session.pins().iter().any(has_counted) && split.session.found_rows().is_none()
 }
 
 /// The text with values in the place of calls of functions without arguments, as far as they last. `None`
