@@ -14,7 +14,7 @@ use crate::split::choose::{self, Target};
 use crate::split::lease::LeaseAttempt;
 use crate::split::lookup::Looked;
 use crate::split::next::{Execution, Next, Query, Step};
-use crate::split::prepared::{execute, prepare};
+use crate::split::prepared::{execute, known, prepare};
 use crate::split::state::Split;
 use crate::split::{
     again, answer, anywhere, command, exchange, explain, explain_warning, finish, forward, kill, last, lease,
@@ -262,7 +262,7 @@ fn rule_execution(split: &mut Split, execution: Execution) -> Step<'_> {
 fn route_execution(split: &mut Split, execution: Execution) -> Step<'_> {
     let Execution { head, id, prepared } = &execution;
     let (head, id) = (*head, *id);
-    if !prepare::is_kept(prepared) && !execute::is_known_here(split, prepared) {
+    if !known::is_kept(prepared) && !known::is_known_here(split, prepared) {
         return Next::refuse(SessionError::StatementChanged).into();
     }
     again::keep_to_send_again(split, head, &prepared.facts);

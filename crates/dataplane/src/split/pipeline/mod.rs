@@ -41,7 +41,7 @@ use crate::split::choose::Target;
 use crate::split::exchange::exchange_arrived;
 use crate::split::lease::LeaseAttempt;
 use crate::split::next::Next;
-use crate::split::prepared::execute;
+use crate::split::prepared::{execute, known};
 use crate::split::series::Ran;
 use crate::split::series::SplitSeries;
 use crate::split::state::{Refused, Split};
@@ -160,7 +160,7 @@ pub(crate) async fn execute(
     };
     match answered {
         Ok(Some(answered)) => {
-            execute::begin_prepared(split, head, id, prepared);
+            known::begin_prepared(split, head, id, prepared);
             Ok(relay_arrived(split, head, answered, is_primary).await)
         }
         Ok(None) => {

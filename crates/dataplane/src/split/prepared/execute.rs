@@ -9,19 +9,21 @@ use std::rc::Rc;
 use mysql_wire::statement::{ExecuteHead, asks_for_cursor};
 use mysql_wire::{Capabilities, Command, PacketHeader};
 use session::Prepared;
-use sql_class::Effects;
 
 use crate::error::SessionError;
 use crate::relay::Exchanged;
 use crate::session::CommandHead;
-use crate::split::begin::{needs_no_priming, with_statement};
+use crate::split::begin::needs_no_priming;
 use crate::split::choose::Target;
 use crate::split::exchange::exchange;
 use crate::split::lease::LeaseAttempt;
 use crate::split::next::{Execution, Next};
+use crate::split::prepared::known::{
+    OF_THE_LAST, begin_prepared, forget_figures, is_kept, is_known_here, unknown_statement,
+};
 use crate::split::prepared::prepare_execute::{self, Together};
+use crate::split::prepared::reprepare;
 use crate::split::prepared::{ServerStatement, close_packets};
-use crate::split::prepared::{prepare, reprepare};
 use crate::split::state::{Held, Refused, Split};
 use crate::split::{answer, command, last, lease, pipelined_setup, transaction};
 
@@ -30,11 +32,6 @@ const LAST_PREPARED: u32 = u32::MAX;
 
 /// "This command is not supported in the prepared statement protocol yet".
 const ER_UNSUPPORTED_PS: u16 = 1295;
-
-/// What cannot be written into a prepared statement is right only on the connection of the statement before.
-pub(crate) const OF_THE_LAST: Effects = Effects::READS_ROW_COUNT
-    .with(Effects::READS_FOUND_ROWS)
-    .with(Effects::READS_LAST_GTID);
 
 /// The statement that COM_STMT_EXECUTE or MariaDB's bulk execution is about, with its id.
 pub(crate) fn requested(split: &mut Split, head: CommandHead) -> Result<(u32, Prepared), Refused> {
@@ -172,28 +169,6 @@ fn forget_types(split: &mut Split, id: u32, prepared: &Prepared) {
     state.close(&prepared.owner);
 }
 
-pub(crate) fn begin_prepared(split: &mut Split, head: CommandHead, id: u32, prepared: &Prepared) {
-    split.statement.may_load_file = command::may_load_file(split, &prepared.facts);
-    split.statement.executes_call = is_call(prepared);
-    let about = Some((id, prepared.digest));
-    with_statement(split, head, Some(&prepared.facts), about, |session, statement| {
-        session.begin(statement);
-    });
-}
-
-/// A `CALL` and nothing else, as far as its first word says so.
-fn is_call(prepared: &Prepared) -> bool {
-    let calls = prepared.facts.effects.contains(Effects::CALLS_PROCEDURE) && prepared.facts.statements == 1;
-    let first = prepared.text.trim_ascii_start().first_chunk::<4>();
-    calls && first.is_some_and(|word| word.eq_ignore_ascii_case(b"CALL"))
-}
-
-/// Whether the leased connection has the statement.
-pub(crate) fn is_known_here(split: &mut Split, prepared: &Prepared) -> bool {
-    let leased = split.lease.as_mut();
-    leased.is_some_and(|leased| leased.connection.state.statements.find(prepared).is_some())
-}
-
 /// Puts the server's id into the command, and the parameter types where the server has others or none.
 /// Statements of which the connection has too many are closed on the way.
 fn address(split: &mut Split, head: CommandHead, id: u32, prepared: &Prepared) -> Result<(), SessionError> {
@@ -227,7 +202,7 @@ fn address(split: &mut Split, head: CommandHead, id: u32, prepared: &Prepared) -
         };
         state
             .statements
-            .set_held(&prepared.owner, is_held || !prepare::is_kept(prepared));
+            .set_held(&prepared.owner, is_held || !is_kept(prepared));
         let closed = closing(state, closes);
         match changed {
             None => split.streams.up.say(&closed),
@@ -247,7 +222,7 @@ fn address(split: &mut Split, head: CommandHead, id: u32, prepared: &Prepared) -
     on_server.types = Some(Rc::clone(&shared));
     state
         .statements
-        .set_held(&prepared.owner, is_held || !prepare::is_kept(prepared));
+        .set_held(&prepared.owner, is_held || !is_kept(prepared));
     let closed = closing(state, closes);
     if is_new && let Some(prepared) = split.session.statements().get_mut(id) {
         prepared.types = Some(shared);
@@ -349,7 +324,7 @@ pub(crate) async fn reset(split: &mut Split, head: CommandHead) -> Result<Next, 
             .connection
             .state
             .statements
-            .set_held(&prepared.owner, !prepare::is_kept(&prepared));
+            .set_held(&prepared.owner, !is_kept(&prepared));
     }
     begin_prepared(split, head, id, &prepared);
     Ok(Next::Exchange)
@@ -387,12 +362,6 @@ fn held_text(split: &mut Split, prepared: &Prepared) -> Option<Rc<[u8]>> {
     Some(Rc::clone(&held.text))
 }
 
-pub(crate) fn forget_figures(split: &mut Split, id: u32) {
-    if let Some(with_figures) = &mut split.prepared.with_figures {
-        with_figures.0.retain(|of| of.0 != id);
-    }
-}
-
 /// The text that has the figures of the last statement, where that is not the statement's own.
 fn text_with_figures(split: &Split, id: u32) -> Option<Rc<[u8]>> {
     let mut all = split.prepared.with_figures.as_ref()?.0.iter();
@@ -425,18 +394,6 @@ pub(crate) fn prepared_of(split: &mut Split, head: CommandHead) -> Option<(u32, 
     };
     let prepared = split.session.statements().get(id)?.clone();
     Some((id, prepared))
-}
-
-/// In the words of servers, which say the same of a bulk execution as of a plain one.
-pub(crate) fn unknown_statement(id: u32, command: Command) -> SessionError {
-    let command = match command {
-        Command::STMT_BULK_EXECUTE => Command::STMT_EXECUTE,
-        command => command,
-    };
-    SessionError::UnknownStatement {
-        id,
-        command: command.name(),
-    }
 }
 
 /// The error that comes next is the gateway's own: those of the statement before are not to be shown for it.

@@ -9,6 +9,7 @@
 //! found out when the connection has to have room.
 
 pub(crate) mod execute;
+pub(crate) mod known;
 pub(crate) mod limit;
 pub(crate) mod prepare;
 pub(crate) mod prepare_execute;

@@ -15,7 +15,7 @@ use crate::split::begin::{begin, let_go};
 use crate::split::choose::Target;
 use crate::split::exchange::exchange;
 use crate::split::next::Next;
-use crate::split::prepared::execute::{OF_THE_LAST, forget_figures};
+use crate::split::prepared::known::{NOT_KEPT, OF_THE_LAST, forget_figures};
 use crate::split::prepared::{Renaming, close_packets};
 use crate::split::prepared::{limit, reprepare};
 use crate::split::state::{Refused, Split};
@@ -23,16 +23,6 @@ use crate::split::{choose, command, last, lease, pipelined_setup};
 
 /// Bytes that a session's prepared statements of more than a buffer may have together.
 const LONG_TEXTS_MAX: usize = 64 * 1024 * 1024;
-
-/// The text of a statement that nobody has room for, which no server prepares: the client's goes to the
-/// server as it comes, and the session is bound to that connection.
-const NOT_KEPT: &[u8] = b"";
-
-/// Whether a statement can be prepared on another connection than the one on which its client has prepared
-/// it.
-pub(crate) fn is_kept(prepared: &Prepared) -> bool {
-    *prepared.text != *NOT_KEPT
-}
 
 /// COM_STMT_PREPARE has been received.
 pub(crate) fn prepare(split: &mut Split) {

@@ -27,7 +27,7 @@ use crate::split::ask::{self, Reply};
 use crate::split::choose::Target;
 use crate::split::last::Left;
 use crate::split::next::Next;
-use crate::split::prepared::execute::{begin_prepared, is_known_here};
+use crate::split::prepared::known::{begin_prepared, is_known_here};
 use crate::split::prepared::reprepare;
 use crate::split::prepared::reprepare::{NotPrepared, prepared_ids};
 use crate::split::series::Apart;

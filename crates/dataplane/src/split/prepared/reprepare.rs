@@ -14,8 +14,8 @@ use crate::error::SessionError;
 use crate::session::CommandHead;
 use crate::split::begin::with_statement;
 use crate::split::next::Next;
-use crate::split::prepared::execute::unknown_statement;
-use crate::split::prepared::{limit, prepare};
+use crate::split::prepared::known::{is_kept, unknown_statement};
+use crate::split::prepared::limit;
 use crate::split::state::{Refused, Split};
 use crate::split::{ask, finish, last, lease};
 
@@ -52,7 +52,7 @@ pub(crate) async fn prepare_here(split: &mut Split, id: u32, prepared: &Prepared
 }
 
 async fn try_to_prepare(split: &mut Split, id: u32, prepared: &Prepared) -> Result<(), NotPrepared> {
-    if !prepare::is_kept(prepared) {
+    if !is_kept(prepared) {
         return Err(NotPrepared::Refused(SessionError::StatementChanged));
     }
     learn_meaning(split).await?;
