@@ -10,12 +10,13 @@ use upstream::{ConnectFailure, Connection, LeaseError, Role, Server};
 
 use crate::error::SessionError;
 use crate::handshake::Patience;
+use crate::split::connection_state::Held;
 use crate::split::lease;
 use crate::split::rebuild;
 use crate::split::server;
 use crate::split::stall;
 use crate::split::start;
-use crate::split::state::{Held, Refused, Split, Wait};
+use crate::split::state::{Refused, Split, Wait};
 
 /// A connection to a server on which the session may begin, with its state on it.
 pub(super) async fn admit(split: &mut Split) -> Result<Connection<Held>, SessionError> {

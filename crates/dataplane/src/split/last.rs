@@ -16,29 +16,11 @@ use crate::error::SessionError;
 use crate::session::CommandHead;
 use crate::split::ask::{AskError, Reply};
 use crate::split::begin::{has_count_alone, with_statement};
+use crate::split::leased::Left;
 use crate::split::next::Next;
 use crate::split::state::{Refused, Split};
 use crate::split::text::has;
 use crate::split::{answer, answered, ask, command, given, lease, lookup, makers};
-
-/// What the connection at hand still says of the session's last statement.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Left {
-    /// It was executed there, and nobody else's since.
-    pub(crate) is_own: bool,
-    /// And nothing else was executed there, not by the gateway either.
-    pub(crate) is_untouched: bool,
-    /// It was there that the session has counted rows last, and nobody else since.
-    pub(crate) has_count: bool,
-}
-
-impl Left {
-    pub(crate) const ALL: Self = Self {
-        is_own: true,
-        is_untouched: true,
-        has_count: true,
-    };
-}
 
 /// A command is about to be sent, or was.
 pub(crate) fn note_sent(split: &mut Split, command: Command) {

@@ -17,14 +17,16 @@ use crate::split::account_backoff;
 use crate::split::anywhere;
 use crate::split::ask;
 use crate::split::choose::{self, Target};
+use crate::split::connection_state::Held;
 use crate::split::consistency;
-use crate::split::last::Left;
+use crate::split::leased::Leased;
+use crate::split::leased::Left;
 use crate::split::lookup;
 use crate::split::prepared::OnServer;
 use crate::split::rebuild::{may_do_without_schema, rebuild, rebuild_to};
 use crate::split::series::{AtPrimary, Ran};
 use crate::split::server::{self, Chosen, server};
-use crate::split::state::{Held, Leased, Refused, Split, Wait};
+use crate::split::state::{Refused, Split, Wait};
 use crate::split::transaction;
 use crate::split::wait_for_own_writes::caught_up;
 

@@ -21,6 +21,7 @@ mod begin;
 mod binding;
 mod choose;
 mod command;
+mod connection_state;
 mod consistency;
 mod exchange;
 mod explain;
@@ -32,6 +33,7 @@ mod identity;
 mod kill;
 mod last;
 mod lease;
+mod leased;
 mod login;
 mod lookup;
 mod makers;
@@ -59,6 +61,7 @@ mod text;
 mod told;
 mod transaction;
 mod wait_for_own_writes;
+mod worker_cluster;
 
 pub(crate) use answered::Answered;
 pub(crate) use kill::{end, shoot};
@@ -66,7 +69,7 @@ pub(crate) use rules::{ConfiguredRules, Mirrors, WorkerRules};
 pub(crate) use series::{AtPrimary, SeriesOfWorker};
 pub(crate) use serve::serve;
 pub(crate) use start::dialect;
-pub(crate) use state::Pools;
+pub(crate) use worker_cluster::Pools;
 
 #[cfg(test)]
 mod tests {

@@ -12,9 +12,10 @@ use upstream::{Connection, Server};
 use crate::error::SessionError;
 use crate::split::ask::{self, AskError};
 use crate::split::command;
+use crate::split::connection_state::Held;
 use crate::split::consistency;
 use crate::split::lease::dialect;
-use crate::split::state::{Held, Refused, Split};
+use crate::split::state::{Refused, Split};
 
 /// Sets on the connection what the session has set and it has not, and the reverse.
 pub(crate) async fn rebuild(split: &Split, connection: &mut Connection<Held>) -> Result<(), Refused> {

@@ -15,7 +15,7 @@ use crate::relay::{Exchanged, RelayOutcome};
 use crate::session::CommandHead;
 use crate::split::begin::{needs_no_priming, with_statement};
 use crate::split::choose::Target;
-use crate::split::last::Left;
+use crate::split::leased::Left;
 use crate::split::next::Next;
 use crate::split::prepared::execute;
 use crate::split::state::{Refused, Split};

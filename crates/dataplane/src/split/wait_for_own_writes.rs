@@ -12,8 +12,9 @@ use upstream::Connection;
 
 use crate::control::Waiting;
 use crate::error::SessionError;
+use crate::split::connection_state::Held;
 use crate::split::consistency::{self, Freshness};
-use crate::split::state::{Held, Refused, Split};
+use crate::split::state::{Refused, Split};
 use crate::split::{ask, rebuild};
 
 /// Waits on a connection to the session's writer until that has the session's writes.

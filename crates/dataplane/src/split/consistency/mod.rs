@@ -17,8 +17,9 @@ use crate::control::Waiting;
 use crate::error::SessionError;
 use crate::split::ask;
 use crate::split::choose::{self, Target};
+use crate::split::connection_state::Held;
 use crate::split::rebuild;
-use crate::split::state::{Held, Refused, Split};
+use crate::split::state::{Refused, Split};
 
 /// What a read must see.
 #[derive(Debug, Clone)]

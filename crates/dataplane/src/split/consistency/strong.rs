@@ -23,11 +23,12 @@ use upstream::{Connection, Member, Topology};
 use crate::control::Waiting;
 use crate::error::SessionError;
 use crate::split::ask::{self, Reply, plain};
+use crate::split::connection_state::Held;
 use crate::split::consistency::{Freshness, flavor};
 use crate::split::lease;
 use crate::split::rebuild;
 use crate::split::server::next_topology;
-use crate::split::state::{Held, Refused, Split};
+use crate::split::state::{Refused, Split};
 
 /// How long the primary is asked at least, however short `failover_wait` is.
 const ANSWER_MIN: Duration = Duration::from_secs(5);

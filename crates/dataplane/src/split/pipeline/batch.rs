@@ -22,8 +22,10 @@ use super::is_same;
 use super::quick::QuickStatements;
 use super::went_alone::WentAlone;
 use crate::split::ask;
+use crate::split::connection_state::Held;
 use crate::split::lease;
-use crate::split::state::{Held, Split, WorkerCluster};
+use crate::split::state::Split;
+use crate::split::worker_cluster::WorkerCluster;
 
 /// Bytes of the statements of a batch: what the sockets between us and the server take although it reads
 /// nothing, as it may while it writes answers that nobody reads yet.

@@ -6,7 +6,8 @@ use mysql_wire::PacketHeader;
 use mysql_wire::statement::ExecuteHead;
 use session::Prepared;
 
-use crate::split::state::{Held, Split};
+use crate::split::connection_state::Held;
+use crate::split::state::Split;
 #[cfg(doc)]
 use crate::split::statement::Statement;
 

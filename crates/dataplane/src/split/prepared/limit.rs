@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use mysql_wire::Command;
 
+use crate::split::connection_state::Held;
 use crate::split::rebuild;
-use crate::split::state::{Held, Split};
+use crate::split::state::Split;
 
 /// ER_MAX_PREPARED_STMT_COUNT_REACHED.
 pub(crate) const NO_ROOM: u16 = 1461;

@@ -25,7 +25,7 @@ use crate::relay::{RelayError, RelayOutcome};
 use crate::session::CommandHead;
 use crate::split::ask::{self, Reply};
 use crate::split::choose::Target;
-use crate::split::last::Left;
+use crate::split::leased::Left;
 use crate::split::next::Next;
 use crate::split::prepared::known::{begin_prepared, is_known_here};
 use crate::split::prepared::reprepare;

@@ -20,7 +20,9 @@ use tokio::time::timeout;
 use upstream::{Connection, Credential, Key, Role, Server, Topology};
 
 use crate::session::CommandHead;
-use crate::split::state::{Held, Split, WorkerCluster};
+use crate::split::connection_state::Held;
+use crate::split::state::Split;
+use crate::split::worker_cluster::WorkerCluster;
 use crate::split::{ask, command, lease};
 use crate::worker::Worker;
 
