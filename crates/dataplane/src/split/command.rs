@@ -15,7 +15,6 @@ use crate::control::Waiting;
 use crate::error::SessionError;
 use crate::flow::Flow;
 use crate::session::CommandHead;
-use crate::split::prepared::prepare;
 use crate::split::state::Split;
 use crate::split::{answer, lookup, text};
 
@@ -29,7 +28,7 @@ pub(crate) fn begin_to_wait(split: &mut Split) {
     split.control.shown.state(split.session.carried());
     split.answer.error_sequence = Some(0);
     lookup::next_command(split);
-    prepare::forget_long_texts(split);
+    split.prepared.forget_long_texts();
 }
 
 /// Waits for the next command, as much of it as fits into a buffer: a statement is looked at before it is

@@ -15,6 +15,7 @@ use sql_class::{Effects, Facts};
 
 use crate::error::SessionError;
 use crate::session::CommandHead;
+use crate::split::last_statement::ExplainWarning;
 use crate::split::next::{Execution, Next};
 use crate::split::rows::result_set;
 use crate::split::state::Split;
@@ -25,9 +26,6 @@ const ATTRIBUTE: &[u8] = b"forebay_explain";
 
 /// `ER_YES`, which servers use for notes on how a statement was understood.
 const CODE: &str = "1003";
-
-/// In words. Few sessions have one, and the others have room for a pointer.
-pub(crate) struct ExplainWarning(Box<str>);
 
 /// The longest warning, in bytes.
 const LONGEST: usize = 4096;

@@ -32,6 +32,8 @@ mod given;
 mod identity;
 mod kill;
 mod last;
+mod last_error;
+mod last_statement;
 mod lease;
 mod leased;
 mod login;

@@ -13,10 +13,10 @@ use mysql_wire::{
 use crate::flow::Flow;
 use crate::lookups::Recorder;
 use crate::relay::Answer;
+use crate::split::last_error::Told;
 use crate::split::prepared::Renaming;
 use crate::split::prepared::limit;
 use crate::split::rules::TimeLimit;
-use crate::split::told::Told;
 
 /// What packets of a server need on their way to this client.
 pub(crate) enum Shape {

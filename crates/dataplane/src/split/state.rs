@@ -1,7 +1,6 @@
 //! What a session of mode `split` holds.
 
 use std::borrow::Cow;
-use std::num::NonZeroU64;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -17,18 +16,16 @@ use crate::relay::{RelayError, Streams};
 use crate::session::{as_error, signal_as_error};
 use crate::split::binding::Binding;
 use crate::split::connection_state::Held;
-use crate::split::explain_warning::ExplainWarning;
 use crate::split::identity::Identity;
+use crate::split::last_statement::LastStatement;
 use crate::split::leased::Leased;
 use crate::split::lookup;
-use crate::split::makers;
 use crate::split::observe::Shape;
 use crate::split::own_writes::OwnWrites;
-use crate::split::prepared::prepare::LongTexts;
+use crate::split::prepared::client_statements::ClientStatements;
 use crate::split::rules;
 use crate::split::series::{AtPrimary, SplitSeries};
 use crate::split::statement::Statement;
-use crate::split::told::Told;
 use crate::split::worker_cluster::WorkerCluster;
 use crate::worker::Worker;
 
@@ -39,11 +36,6 @@ pub(crate) enum Wait {
     /// There are other servers to ask first.
     NotInLine,
 }
-
-/// The client's ids of statements, and their texts with figures. Boxed where there are some: few sessions
-/// prepare such statements.
-#[derive(Default)]
-pub(crate) struct WithFigures(pub(crate) Vec<(u32, Rc<[u8]>)>);
 
 /// A logged-in session in mode `split`: what outlives a command.
 pub(crate) struct Split {
@@ -71,34 +63,6 @@ pub(crate) struct Context {
     pub(crate) listener: Arc<ListenerState>,
     pub(crate) cluster: Rc<WorkerCluster>,
     pub(crate) series: Arc<SplitSeries>,
-}
-
-/// What is known of the client's prepared statements beside `session::Statements`.
-#[derive(Default)]
-pub(crate) struct ClientStatements {
-    /// Statements that were prepared since the last one was executed, with its figures in the place of what
-    /// asks for them, and are right until the next one is.
-    pub(crate) with_figures: Option<Box<WithFigures>>,
-    /// Where there are long ones among the texts it has prepared.
-    pub(crate) long_texts: Option<Box<LongTexts>>,
-    /// The client's id of the statement it prepared last.
-    pub(crate) last_prepared: u32,
-}
-
-/// What the session's last statement has left with the gateway.
-#[derive(Default)]
-pub(crate) struct LastStatement {
-    /// The server that had it, for the log.
-    pub(crate) server: Option<Arc<Server>>,
-    /// How many statements the session has had executed.
-    pub(crate) turn: u32,
-    /// The last statement in whose answer there was an id that nothing in it could have given, and that id,
-    /// while it is not known that the server has made it.
-    pub(crate) maker: Option<(makers::Key, NonZeroU64)>,
-    /// Why it went where it went, where its client has asked for that.
-    pub(crate) explain_warning: Option<Box<ExplainWarning>>,
-    /// The error that its client was told last, where that may be raised again.
-    pub(crate) told: Option<Box<Told>>,
 }
 
 /// What an answer to the client has to fit.

@@ -6,7 +6,7 @@
 //! server has to show. When the client does ask, the error is raised again on the connection at hand, by
 //! `SIGNAL`, and it is the server that answers.
 
-use mysql_wire::{Capabilities, Command, ErrPacket, PacketHeader};
+use mysql_wire::{Command, ErrPacket};
 use session::{Pin, PinReason};
 use sql_class::{Effects, Facts};
 
@@ -15,58 +15,12 @@ use crate::relay::{Exchanged, RelayOutcome};
 use crate::session::CommandHead;
 use crate::split::begin::{needs_no_priming, with_statement};
 use crate::split::choose::Target;
+use crate::split::last_error::{Told, may_be_raised};
 use crate::split::leased::Left;
 use crate::split::next::Next;
 use crate::split::prepared::execute;
 use crate::split::state::{Refused, Split};
 use crate::split::{ask, command, last, lease};
-
-/// The longest message that servers take in a `SIGNAL`, in characters.
-const MESSAGE_MAX: usize = 128;
-
-/// What the client was told.
-pub(crate) struct Told {
-    error: ErrPacket,
-    /// The connection that has said it is somebody else's now; the digest of the statement that failed.
-    put_away: Option<u64>,
-}
-
-impl Told {
-    /// What the exchange of a command has `told` takes the place of what was told before. Where it has told
-    /// nothing that stays as long as it `is_kept` on its connection; or was put away: the command is one that
-    /// servers do not hear of.
-    fn renew(known: &mut Option<Box<Self>>, told: Option<Box<Self>>, is_kept: bool) {
-        let outlives = |known: &Self| is_kept || known.put_away.is_some();
-        if told.is_some() || !known.as_deref().is_some_and(outlives) {
-            *known = told;
-        }
-    }
-
-    /// The error packet with this code that ends these bytes.
-    pub(crate) fn at_end_of(bytes: &[u8], code: u16) -> Option<Box<Self>> {
-        const HEAD: usize = PacketHeader::LEN + 9;
-        let end = bytes.len();
-        let first = end.saturating_sub(HEAD + MESSAGE_MAX);
-        let payload = (first..=end.checked_sub(HEAD)?).rev().find_map(|start| {
-            let header = PacketHeader::parse(&bytes[start..])?;
-            let payload = &bytes[start + PacketHeader::LEN..];
-            let [low, high] = code.to_le_bytes();
-            let is_it = header.payload_len == payload.len() && payload.starts_with(&[0xff, low, high, b'#']);
-            is_it.then_some(payload)
-        })?;
-        Self::new(ErrPacket::decode(payload, Capabilities::PROTOCOL_41).ok()?)
-    }
-
-    /// `None` where the error cannot be raised again as it was.
-    pub(crate) fn new(error: ErrPacket) -> Option<Box<Self>> {
-        may_be_raised(&error).then(|| {
-            Box::new(Self {
-                error,
-                put_away: None,
-            })
-        })
-    }
-}
 
 /// A command was answered, and what its client was `told` may be asked for from here on.
 pub(crate) fn renew(split: &mut Split, ended: &RelayOutcome, told: Option<Box<Told>>) {
@@ -78,16 +32,6 @@ pub(crate) fn renew(split: &mut Split, ended: &RelayOutcome, told: Option<Box<To
     let has_diagnostics = |pin: &Pin| pin.reason == PinReason::Diagnostics;
     let is_kept = !has_failed && split.session.pins().iter().any(has_diagnostics);
     Told::renew(&mut split.last.told, told, is_kept);
-}
-
-/// Whether a text can say it that means the same under any `sql_mode` and in any charset.
-fn may_be_raised(error: &ErrPacket) -> bool {
-    let is_plain = |byte: &u8| matches!(byte, b' '..=b'~') && *byte != b'\\';
-    error.code > 0
-        && !matches!(&error.sql_state[..2], b"00" | b"01" | b"02")
-        && error.sql_state.iter().all(u8::is_ascii_alphanumeric)
-        && error.message.len() <= MESSAGE_MAX
-        && error.message.iter().all(is_plain)
 }
 
 /// The statement by which a server says this error again.
@@ -302,9 +246,10 @@ pub(crate) async fn raise(split: &mut Split, error: &ErrPacket) -> Result<Result
 
 #[cfg(test)]
 mod tests {
-    use mysql_wire::write_packet;
+    use mysql_wire::{Capabilities, write_packet};
 
     use super::*;
+    use crate::split::last_error::MESSAGE_MAX;
 
     fn error(code: u16, sql_state: &[u8; 5], message: &str) -> ErrPacket {
         ErrPacket {

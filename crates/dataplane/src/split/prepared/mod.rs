@@ -8,6 +8,7 @@
 //! A client's statement ends on whatever connection it is prepared, and nobody goes there to say so: it is
 //! found out when the connection has to have room.
 
+pub(crate) mod client_statements;
 pub(crate) mod execute;
 pub(crate) mod known;
 pub(crate) mod limit;

@@ -1,7 +1,7 @@
 //! COM_STMT_PREPARE: the client's statement gets an id of the session's own, and is prepared where it will be
 //! executed, by this connection or another.
 
-use std::rc::{Rc, Weak};
+use std::rc::Rc;
 
 use mysql_wire::{Command, PacketHeader};
 use net::buffer;
@@ -155,20 +155,6 @@ fn room_for(split: &Split, len: usize) -> Option<Option<buffer::Reserved>> {
     let kept: usize = kept.map(|(_, reserved)| reserved.bytes()).sum();
     let reserved = (kept + len <= LONG_TEXTS_MAX).then(|| buffer::reserve(len))?;
     reserved.map(Some)
-}
-
-/// The memory of texts of more than a buffer, by the owners of their statements.
-#[derive(Default)]
-pub(crate) struct LongTexts(Vec<(Weak<()>, buffer::Reserved)>);
-
-/// Gives back the memory of long texts whose statements are there no more, however they have ended.
-pub(crate) fn forget_long_texts(split: &mut Split) {
-    if let Some(texts) = &mut split.prepared.long_texts {
-        texts.0.retain(|(owner, _)| owner.strong_count() > 0);
-        if texts.0.is_empty() {
-            split.prepared.long_texts = None;
-        }
-    }
 }
 
 /// Relays the answer. One that says that the server has as many statements as it takes is kept from the
