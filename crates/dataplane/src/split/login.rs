@@ -30,10 +30,11 @@ use crate::split::last_statement::LastStatement;
 use crate::split::observe::Shape;
 use crate::split::own_writes::OwnWrites;
 use crate::split::prepared::client_statements::ClientStatements;
+use crate::split::rules::session_rules::SessionRules;
 use crate::split::start::start;
 use crate::split::state::{AnswerState, Context, Split};
 use crate::split::statement::Statement;
-use crate::split::{admission, answer, lease, lookup, rules, stall};
+use crate::split::{admission, answer, lease, lookup, stall};
 use crate::worker::Worker;
 
 /// What a client asks for that is between it and the gateway, or that every server connection has.
@@ -161,7 +162,7 @@ fn open(
         )),
         own_writes: OwnWrites::default(),
         prepared: ClientStatements::default(),
-        rules: rules::SessionRules::new(worker),
+        rules: SessionRules::new(worker),
         lookups: lookup::SessionLookups::new(worker, listener),
         statement: Statement::default(),
         last: LastStatement::default(),
@@ -359,7 +360,7 @@ async fn become_user(
                 .shared
                 .registry
                 .rename(split.control.id, user.into());
-            split.rules = rules::SessionRules::new(&split.context.worker);
+            split.rules = SessionRules::new(&split.context.worker);
             split.own_writes.say_consistency(None);
             lookup::set_level(split, None);
             split

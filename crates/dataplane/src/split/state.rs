@@ -23,7 +23,7 @@ use crate::split::lookup;
 use crate::split::observe::Shape;
 use crate::split::own_writes::OwnWrites;
 use crate::split::prepared::client_statements::ClientStatements;
-use crate::split::rules;
+use crate::split::rules::session_rules::SessionRules;
 use crate::split::series::{AtPrimary, SplitSeries};
 use crate::split::statement::Statement;
 use crate::split::worker_cluster::WorkerCluster;
@@ -49,7 +49,7 @@ pub(crate) struct Split {
     pub(crate) session: session::Session,
     pub(crate) own_writes: OwnWrites,
     pub(crate) prepared: ClientStatements,
-    pub(crate) rules: rules::SessionRules,
+    pub(crate) rules: SessionRules,
     pub(crate) lookups: Option<Box<lookup::SessionLookups>>,
     /// The command under way.
     pub(crate) statement: Statement,

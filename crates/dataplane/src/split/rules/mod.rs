@@ -13,18 +13,18 @@
 mod limits;
 mod mirror;
 mod rule_set;
+pub(crate) mod session_rules;
 mod time_limit;
 
-use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
-use config::{PinRule, ReadConsistency};
+use config::PinRule;
 use mysql_wire::{Command, OkPacket, PacketHeader, write_packet};
-use routing::rules::{Look, Route, Selection, Turn, Verdict, Who, without_backticks};
+use routing::rules::{Look, Route, Verdict, Who, without_backticks};
 use session::PinReason;
 use sql_class::{Class, Digest, Effects, Facts, Hint};
-use tokio::time::{Instant, sleep};
+use tokio::time::sleep;
 use tracing::info;
 
 use crate::error::SessionError;
@@ -32,39 +32,14 @@ use crate::session::CommandHead;
 use crate::split::answered::Answered;
 use crate::split::choose::Target;
 use crate::split::next::{Execution, Next};
+use crate::split::rules::session_rules::RuleDecision;
 use crate::split::state::{Refused, Split};
 use crate::split::{answer, command};
-use crate::worker::Worker;
 
 pub(crate) use mirror::Mirrors;
+use rule_set::Question;
 pub(crate) use rule_set::{ConfiguredRules, WorkerRules};
-use rule_set::{Question, Rules};
 pub(crate) use time_limit::TimeLimit;
-
-/// What a session has of the rules.
-pub(crate) struct SessionRules {
-    /// Those that the selection is from.
-    generation: u32,
-    rules: Rc<Rules>,
-    selection: Rc<Selection>,
-    decision: Option<Box<RuleDecision>>,
-    /// What the client has sent of prepared statements that were rewritten, by their ids.
-    originals: BTreeMap<u32, Rc<[u8]>>,
-}
-
-/// What rules say about the statement under way.
-struct RuleDecision {
-    verdict: Rc<Verdict>,
-    /// Given back when this is dropped.
-    _turns: Vec<Turn>,
-    /// How often it was sent to another server.
-    resent: u32,
-    /// It is about to be, and this stays what is said about it.
-    goes_on: bool,
-    /// What its log line says of it.
-    logged: Option<Digest>,
-    begun: Instant,
-}
 
 /// The longest normalised text in a log line, in bytes.
 const LOGGED_MAX: usize = 1024;
@@ -86,30 +61,6 @@ const BINDING: Effects = Effects::USER_VARIABLES
     .with(Effects::CALCULATES_FOUND_ROWS)
     .with(Effects::CALLS_PROCEDURE)
     .with(Effects::UNKNOWN_FUNCTION);
-
-impl SessionRules {
-    /// For a session whose account has just been found out. Which rules concern it is seen at its first
-    /// statement.
-    pub(crate) fn new(worker: &Worker) -> Self {
-        let rules = Rc::clone(&worker.rules.current());
-        Self {
-            generation: worker.rules.generation().wrapping_sub(1),
-            selection: Rc::clone(rules.none()),
-            rules,
-            decision: None,
-            originals: BTreeMap::new(),
-        }
-    }
-
-    /// How fresh the read under way must be, where a rule says so.
-    pub(crate) fn read_consistency(&self) -> Option<ReadConsistency> {
-        self.verdict()?.read_consistency
-    }
-
-    fn verdict(&self) -> Option<&Verdict> {
-        self.decision.as_ref().map(|decision| &*decision.verdict)
-    }
-}
 
 /// Whether any rule may say something about the session's statements.
 #[inline]
@@ -411,19 +362,6 @@ fn log(split: &Split, verdict: &Verdict, digest: &Digest, took: Duration, what: 
         seconds = took.as_secs_f64(),
         "statement of a rule {what}"
     );
-}
-
-impl RuleDecision {
-    fn new(verdict: Rc<Verdict>, turns: Vec<Turn>, logged: Option<Digest>) -> Self {
-        Self {
-            verdict,
-            _turns: turns,
-            resent: 0,
-            goes_on: false,
-            logged,
-            begun: Instant::now(),
-        }
-    }
 }
 
 /// Where a rule sends the statement under way. A session that is bound to its connection stays there.
