@@ -27,6 +27,7 @@ use crate::session::{CommandHead, signal_as_error};
 use crate::split::binding::Binding;
 use crate::split::identity::Identity;
 use crate::split::last_statement::LastStatement;
+use crate::split::lookup::session_lookups::SessionLookups;
 use crate::split::observe::Shape;
 use crate::split::own_writes::OwnWrites;
 use crate::split::prepared::client_statements::ClientStatements;
@@ -163,7 +164,7 @@ fn open(
         own_writes: OwnWrites::default(),
         prepared: ClientStatements::default(),
         rules: SessionRules::new(worker),
-        lookups: lookup::SessionLookups::new(worker, listener),
+        lookups: SessionLookups::new(worker, listener),
         statement: Statement::default(),
         last: LastStatement::default(),
         answer: AnswerState {

@@ -19,7 +19,7 @@ use crate::split::connection_state::Held;
 use crate::split::identity::Identity;
 use crate::split::last_statement::LastStatement;
 use crate::split::leased::Leased;
-use crate::split::lookup;
+use crate::split::lookup::session_lookups::SessionLookups;
 use crate::split::observe::Shape;
 use crate::split::own_writes::OwnWrites;
 use crate::split::prepared::client_statements::ClientStatements;
@@ -50,7 +50,7 @@ pub(crate) struct Split {
     pub(crate) own_writes: OwnWrites,
     pub(crate) prepared: ClientStatements,
     pub(crate) rules: SessionRules,
-    pub(crate) lookups: Option<Box<lookup::SessionLookups>>,
+    pub(crate) lookups: Option<Box<SessionLookups>>,
     /// The command under way.
     pub(crate) statement: Statement,
     pub(crate) last: LastStatement,

@@ -6,41 +6,36 @@
 
 mod behind;
 mod ruled;
+pub(crate) mod session_lookups;
 
-use std::collections::HashMap;
 use std::io;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
 use config::ReadConsistency;
-use foldhash::fast::RandomState;
 use mysql_wire::gtid::GtidSet;
 use mysql_wire::statement::ExecuteHead;
-use mysql_wire::{Capabilities, Outcome, PacketHeader, StatusFlags};
-use routing::rules::Verdict;
-use session::{Baseline, PortableState, Prepared};
+use mysql_wire::{Capabilities, Outcome, PacketHeader};
+use session::Prepared;
 use sql_class::{Class, Effects, Facts, point_lookup};
-use upstream::Key;
 
 pub(crate) use self::behind::{bring_about, found_rows, note_sent};
 use self::ruled::ruled;
+use self::session_lookups::{Planned, Seen, SessionLookups, Step};
 use crate::control::Waiting;
 use crate::error::SessionError;
 use crate::finished::End;
 use crate::flow::Flow;
-use crate::listener_state::ListenerState;
 use crate::lookups::{
-    self, Asked, Environment, Finding, Left, Lesson, Lookups, Parameters, Plan, Recorder, Rights,
-    Surroundings, Variable,
+    self, Asked, Environment, Finding, Left, Parameters, Plan, Recorder, Rights, Surroundings, Variable,
 };
-use crate::read_gate::{self, Gating};
+use crate::read_gate;
 use crate::session::CommandHead;
 use crate::split::answered::Answered;
 use crate::split::begin::{let_go, with_statement};
 use crate::split::next::{Execution, Next};
 use crate::split::state::Split;
 use crate::split::{answer, consistency, explain_warning, rules};
-use crate::worker::Worker;
 
 /// What a lookup is to everybody else.
 const PLAIN: Facts = Facts {
@@ -49,36 +44,6 @@ const PLAIN: Facts = Facts {
     statements: 1,
     hint: None,
 };
-
-/// What a session has where `point_lookups` is on.
-pub(crate) struct SessionLookups {
-    lookups: Rc<dyn Lookups>,
-    consistency: ReadConsistency,
-    seen: Option<Seen>,
-    /// What is to be done about the statement under way.
-    step: Option<Step>,
-    /// Where the answer to the statement under way is recorded, to learn this from it.
-    recorder: Option<(Lesson, Recorder)>,
-    /// What rules say of the lookup under way.
-    verdict: Option<Rc<Verdict>>,
-    /// The rows of the last lookup that was answered from memory, as long as that is what FOUND_ROWS() says.
-    rows: Option<u64>,
-    /// Of the lookup under way.
-    key: Vec<u8>,
-    out: Vec<u8>,
-    /// How prepared statements were answered that have only parameters, by their ids.
-    plans: HashMap<u32, Planned, RandomState>,
-    /// What the session has written, and the text that it is of.
-    own: Option<(Box<[u8]>, GtidSet)>,
-    gating: Gating,
-}
-
-/// See [`SessionLookups::plans`].
-struct Planned {
-    text: Rc<[u8]>,
-    environment: Environment,
-    plan: Plan,
-}
 
 /// Statements whose plans are kept.
 const PLANS_MAX: usize = 256;
@@ -91,42 +56,6 @@ pub(crate) enum Looked {
     GoesOn,
     /// Its answer is on its way to the client.
     Answered,
-}
-
-/// What the environment was made of.
-struct Seen {
-    carried: Rc<PortableState>,
-    baseline: Rc<Baseline>,
-    key: Rc<Key>,
-    status: StatusFlags,
-    environment: Environment,
-}
-
-/// What is to be done about a lookup.
-enum Step {
-    Learn(Lesson),
-    Answer(Plan),
-}
-
-impl SessionLookups {
-    /// `None` where the listener's sessions have no lookups.
-    pub(crate) fn new(worker: &Worker, listener: &ListenerState) -> Option<Box<Self>> {
-        let lookups = lookups::of_listener(worker, listener)?;
-        Some(Box::new(Self {
-            lookups,
-            consistency: listener.config.lookup_consistency,
-            seen: None,
-            step: None,
-            recorder: None,
-            verdict: None,
-            rows: None,
-            key: Vec::new(),
-            out: Vec::new(),
-            plans: HashMap::default(),
-            own: None,
-            gating: Gating::default(),
-        }))
-    }
 }
 
 /// The session waits for its next command.
