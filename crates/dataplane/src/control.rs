@@ -15,10 +15,10 @@ use session::{Pin, PortableState};
 use upstream::ServerId;
 
 use crate::clock::Clock;
-use crate::describe::{PinStatus, SessionStatus};
 use crate::record::Record;
 use crate::shown::Shown;
 use crate::split::{Answered, AtPrimary};
+use crate::status::{PinStatus, SessionStatus};
 
 /// What a session is asked to do. Of several the strongest counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -43,10 +43,11 @@ mod settle;
 mod shared;
 mod shown;
 mod split;
+mod status;
 mod thread;
 mod users;
 mod worker;
 
-pub use describe::{ListenerStatus, PinStatus, SessionStatus};
 pub use gateway::Gateway;
 pub use gateway_error::GatewayError;
+pub use status::{ListenerStatus, PinStatus, SessionStatus};

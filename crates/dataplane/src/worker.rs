@@ -18,12 +18,12 @@ use upstream::Cluster;
 use crate::clock::{Clock, TICK};
 use crate::connection;
 use crate::control::{ServerKey, Sessions, Signal};
-use crate::describe::SessionStatus;
 use crate::extension::{Extension, WorkerExtension, WorkerHandle};
 use crate::finished::Observers;
 use crate::listener_state::ListenerState;
 use crate::shared::Shared;
 use crate::split::{self, ConfiguredRules, Mirrors, Pools, WorkerRules};
+use crate::status::SessionStatus;
 
 /// What a worker is told. The queue has no bound of its own: it holds at most one message a client
 /// connection, whose number is bounded where they are accepted, and a few for each change of the cluster.
