@@ -17,8 +17,8 @@ use tokio::task::{JoinHandle, spawn_local};
 use tracing::{error, info};
 
 use crate::listener_state::ListenerState;
+use crate::message::Message;
 use crate::shared::Shared;
-use crate::worker::Message;
 
 /// How long to wait before the next try when the process has run out of file descriptors or the kernel of
 /// memory.

@@ -17,12 +17,12 @@ use crate::error::{SessionError, kill_failed, not_owner};
 use crate::forward;
 use crate::handshake::{self, Changed};
 use crate::kill_right;
+use crate::message::Message;
 use crate::packet_io::{LOGIN_PACKET_MAX, LoginPeer};
 use crate::registry::{Place, is_ours};
 use crate::relay::{Exchanged, RelayError};
 use crate::session::{CommandHead, Session, error_bytes};
 use crate::split::ask;
-use crate::worker::Message;
 
 /// The longest thing a server may say unasked: an error packet with a message of 512 bytes, and some.
 const LAST_WORDS_MAX: usize = 1024;

@@ -5,8 +5,8 @@ use telemetry::{Samples, Source};
 use tokio::sync::oneshot;
 
 use crate::gateway::Gateway;
+use crate::message::Message;
 use crate::status::SessionStatus;
-use crate::worker::Message;
 
 impl Gateway {
     /// What sessions are doing, at most `limit` of each worker.

@@ -24,6 +24,7 @@ use crate::extension::{BuildExtension, Extension};
 use crate::gateway_error::GatewayError;
 use crate::listener_state::{ListenerState, NumberedCluster};
 use crate::lookups::LookupSeries;
+use crate::message::Message;
 use crate::registry::Registry;
 use crate::rsa_key::PrivateKey;
 use crate::server_events::{self, Follow};
@@ -33,7 +34,7 @@ use crate::split::SeriesOfWorker;
 use crate::status::ListenerStatus;
 use crate::thread::spawn;
 use crate::users::Users;
-use crate::worker::{self, Message};
+use crate::worker_loop;
 
 /// A listener that is bound, and its state at present.
 #[derive(Clone)]
@@ -83,7 +84,7 @@ impl Gateway {
             registry: Registry::default(),
             sessions_on: (0..config.workers).map(|_| AtomicUsize::new(0)).collect(),
             max_connections: AtomicU32::new(config.max_connections.unwrap_or(u32::MAX)),
-            buffers: worker::buffer_limits(config),
+            buffers: worker_loop::buffer_limits(config),
             split_series: (0..config.workers).map(|_| SeriesOfWorker::default()).collect(),
             lookup_series: (0..config.workers).map(|_| LookupSeries::default()).collect(),
             accounts: Accounts::new(Users::new(&[], None)),
@@ -134,9 +135,9 @@ impl Gateway {
         for (index, inbox) in inboxes.into_iter().enumerate() {
             let shared = Arc::clone(&self.shared);
             let metrics = shared.telemetry.worker(index);
-            let runtime = move || worker::runtime(metrics);
+            let runtime = move || worker_loop::runtime(metrics);
             threads.push(spawn(format!("worker-{index}"), runtime, move |runtime| {
-                worker::run(runtime, index, shared, inbox);
+                worker_loop::run(runtime, index, shared, inbox);
             })?);
         }
         Ok(())

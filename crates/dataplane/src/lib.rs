@@ -26,6 +26,7 @@ mod handshake;
 mod kill_right;
 mod listener_state;
 mod lookups;
+mod message;
 mod packet_io;
 mod password_checks;
 mod password_login;
@@ -47,6 +48,7 @@ mod status;
 mod thread;
 mod users;
 mod worker;
+mod worker_loop;
 
 pub use gateway::Gateway;
 pub use gateway_error::GatewayError;

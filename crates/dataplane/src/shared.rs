@@ -11,9 +11,9 @@ use tokio::sync::mpsc::UnboundedSender;
 use crate::accounts::Accounts;
 use crate::control::Signal;
 use crate::lookups::LookupSeries;
+use crate::message::Message;
 use crate::registry::Registry;
 use crate::split::SeriesOfWorker;
-use crate::worker::Message;
 
 /// What all threads of the data plane share.
 pub(crate) struct Shared {

@@ -15,6 +15,7 @@ use crate::classify::Kill;
 use crate::control::{Control, Signal};
 use crate::error::SessionError;
 use crate::kill_right;
+use crate::message::Message;
 use crate::registry::{Place, is_ours};
 use crate::session::CommandHead;
 use crate::split::answered::Answered;
@@ -22,7 +23,6 @@ use crate::split::ask::{self, Reply};
 use crate::split::next::{Next, Query};
 use crate::split::state::{Refused, Split};
 use crate::split::{answer, command, lease};
-use crate::worker::Message;
 use upstream::{Cluster, Direct, DirectError, Server};
 
 /// Executes a `KILL` whose id may be one that the gateway gave out.

@@ -1,0 +1,59 @@
+//! What a worker is told.
+
+use std::sync::Arc;
+
+use net::Accepted;
+use tokio::sync::oneshot;
+use upstream::Cluster;
+
+use crate::control::{ServerKey, Signal};
+use crate::extension::Extension;
+use crate::listener_state::ListenerState;
+use crate::split::ConfiguredRules;
+use crate::status::SessionStatus;
+
+/// What a worker is told. The queue has no bound of its own: it holds at most one message a client
+/// connection, whose number is bounded where they are accepted, and a few for each change of the cluster.
+pub(crate) enum Message {
+    /// A client connection that was accepted for this worker.
+    Arrived {
+        accepted: Accepted,
+        listener: Arc<ListenerState>,
+    },
+    /// One that is over a limit, to be told so.
+    Refused {
+        accepted: Accepted,
+        listener: Arc<ListenerState>,
+    },
+    Raise {
+        id: u32,
+        signal: Signal,
+    },
+    /// Kills a session of mode `split`, or the statement that it has under way.
+    KillInPool {
+        id: u32,
+        query_only: bool,
+        cluster: Arc<Cluster>,
+        reply: oneshot::Sender<Result<(), String>>,
+    },
+    /// Says what its sessions are doing, at most so many of them.
+    Describe {
+        limit: usize,
+        reply: oneshot::Sender<Vec<(SessionStatus, Option<ServerKey>)>>,
+    },
+    RaiseOnServer {
+        server: ServerKey,
+        signal: Signal,
+    },
+    RaiseAll(Signal),
+    /// Comes before the first connection, if at all.
+    Extend(Arc<dyn Extension>),
+    /// Other rules from here on.
+    Rules(Arc<ConfiguredRules>),
+    /// A cluster is no longer in the configuration, and its sessions have had their time.
+    Forget {
+        cluster_serial: u32,
+    },
+    /// Go home, whatever is still running.
+    Stop,
+}
