@@ -12,6 +12,7 @@ use upstream::{Cluster, Credential, CredentialSecret, LeaseError, ServerAccount}
 
 use crate::guesses::Guesses;
 use crate::password_checks::PasswordChecks;
+use crate::user_name::as_servers_read;
 use crate::users::{Applicant, Plugin, Users};
 
 pub(crate) struct Accounts {
@@ -152,50 +153,9 @@ pub(crate) fn is_an_alias(name: &[u8], cluster: &Cluster) -> bool {
     as_servers_read(name, cluster.is_mariadb()) != name
 }
 
-/// The name of an account as servers read it in a login: up to a zero byte, without one pair of quotes around
-/// it, and no longer than names may be (`parse_client_handshake_packet` of both).
-pub(crate) fn as_servers_read(name: &[u8], is_mariadb: bool) -> &[u8] {
-    let name = name.split(|&byte| byte == 0).next().unwrap_or_default();
-    let name = match name {
-        [b'\'', inner @ .., b'\''] => inner,
-        _ => name,
-    };
-    let longest = if is_mariadb { 128 } else { 32 };
-    let begins_character = |at: &usize| name[*at] & 0xc0 != 0x80;
-    let end = (0..name.len()).filter(begins_character).nth(longest);
-    &name[..end.unwrap_or(name.len())]
-}
-
 fn password_of(credential: Credential) -> Option<Secret> {
     match credential.secret {
         CredentialSecret::Password(password) => Some(password),
         CredentialSecret::NativeStage1(_) => None,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::as_servers_read;
-
-    #[test]
-    fn names_are_read_as_servers_read_them() {
-        let long = "x".repeat(33);
-        for (name, on_mysql, on_mariadb) in [
-            ("app", "app", "app"),
-            ("", "", ""),
-            ("app\0x", "app", "app"),
-            ("'app'", "app", "app"),
-            ("''app''", "'app'", "'app'"),
-            ("'", "'", "'"),
-            (&long, &long[..32], &long),
-        ] {
-            let read = |is_mariadb| as_servers_read(name.as_bytes(), is_mariadb);
-            assert_eq!(
-                [read(false), read(true)],
-                [on_mysql, on_mariadb].map(str::as_bytes)
-            );
-        }
-        let wide = "ä".repeat(33);
-        assert_eq!(as_servers_read(wide.as_bytes(), false), "ä".repeat(32).as_bytes());
     }
 }

@@ -11,7 +11,6 @@ use tokio::sync::oneshot;
 use upstream::{ServerId, ServerProfile};
 
 use crate::classify::Kill;
-use crate::connection::shown_user;
 use crate::control::Waiting;
 use crate::error::{SessionError, kill_failed, not_owner};
 use crate::forward;
@@ -23,6 +22,7 @@ use crate::registry::{Place, is_ours};
 use crate::relay::{Exchanged, RelayError};
 use crate::session::{CommandHead, Session, error_bytes};
 use crate::split::ask;
+use crate::user_name::shown_user;
 
 /// The longest thing a server may say unasked: an error packet with a message of 512 bytes, and some.
 const LAST_WORDS_MAX: usize = 1024;

@@ -31,13 +31,11 @@ use crate::relay::{self, Streams, Traffic};
 use crate::session::{Session, signal_as_error};
 use crate::session_lookup;
 use crate::split;
+use crate::user_name::shown_user;
 use crate::worker::Worker;
 
 pub(crate) use refusal::refuse;
 use refusal::{pass_refusal, say_last};
-
-/// How many bytes of a user name are logged: servers know none that is longer, and a line has a limit.
-const USER_SHOWN: usize = 256;
 
 /// What the log line at the end of a session says beside why it ended.
 pub(crate) struct SessionSummary {
@@ -534,11 +532,6 @@ pub(crate) async fn introduce(
         profile,
         local,
     })
-}
-
-/// A user's name as logs and lists have it.
-pub(crate) fn shown_user(user: &[u8]) -> Box<str> {
-    String::from_utf8_lossy(&user[..user.len().min(USER_SHOWN)]).into()
 }
 
 /// Puts the session on a server. One that was removed in this moment has told its sessions to end before this

@@ -31,8 +31,8 @@ use net::Peer;
 use telemetry::{Samples, catalog};
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::accounts::as_servers_read;
 use crate::error::SessionError;
+use crate::user_name::as_servers_read;
 
 /// Failures that cost nothing.
 const FREE: u32 = 3;
@@ -312,7 +312,7 @@ impl Guesses {
         }
         tracing::warn!(
             client = %who.client,
-            user = &*crate::connection::shown_user(who.user),
+            user = &*crate::user_name::shown_user(who.user),
             failures,
             others = self.unsaid.swap(0, Ordering::Relaxed),
             "logins fail again and again, and further ones have to wait"

@@ -46,6 +46,7 @@ mod shown;
 mod split;
 mod status;
 mod thread;
+mod user_name;
 mod users;
 mod worker;
 mod worker_loop;
