@@ -16,9 +16,9 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::{JoinHandle, spawn_local};
 use tracing::{error, info};
 
+use crate::data_plane::Shared;
 use crate::listener_state::ListenerState;
 use crate::message::Message;
-use crate::shared::Shared;
 
 /// How long to wait before the next try when the process has run out of file descriptors or the kernel of
 /// memory.

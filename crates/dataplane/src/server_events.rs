@@ -11,8 +11,8 @@ use tokio::task::{JoinHandle, spawn_local};
 use upstream::{Cluster, ServerChange, ServerEvent, ServerId, Status};
 
 use crate::control::{ServerKey, Signal};
+use crate::data_plane::Shared;
 use crate::message::Message;
-use crate::shared::Shared;
 
 /// What [`run`] is told.
 pub(crate) enum Follow {

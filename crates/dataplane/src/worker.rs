@@ -11,9 +11,9 @@ use sql_class::FactsCache;
 
 use crate::clock::{Clock, TICK};
 use crate::control::{Sessions, Signal};
+use crate::data_plane::Shared;
 use crate::extension::WorkerExtension;
 use crate::finished::Observers;
-use crate::shared::Shared;
 use crate::split::{Mirrors, Pools, WorkerRules};
 
 /// What the sessions of a worker share.

@@ -10,9 +10,9 @@ use tokio::task::spawn_local;
 
 use crate::clock::TICK;
 use crate::connection;
+use crate::data_plane::Shared;
 use crate::extension::WorkerHandle;
 use crate::message::Message;
-use crate::shared::Shared;
 use crate::split;
 use crate::worker::Worker;
 

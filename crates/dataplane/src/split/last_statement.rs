@@ -24,5 +24,6 @@ pub(crate) struct LastStatement {
     pub(crate) told: Option<Box<Told>>,
 }
 
-/// Why a statement went where it went, in words. Few sessions have one, and the others have room for a pointer.
+/// Why a statement went where it went, in words.
+/// Few sessions have one, and the others have room for a pointer.
 pub(crate) struct ExplainWarning(pub(super) Box<str>);
