@@ -13,9 +13,10 @@ use upstream::{Server, ServerId, Topology};
 
 use crate::error::SessionError;
 use crate::session::CommandHead;
-use crate::split::choose::{self, Target};
+use crate::split::choose;
 use crate::split::next::Next;
 use crate::split::state::Split;
+use crate::split::target::Target;
 use crate::split::{answer, command, lease, rules};
 
 /// Effects that are carried to another connection by what the server reports.

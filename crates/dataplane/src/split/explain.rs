@@ -17,12 +17,13 @@ use crate::error::SessionError;
 use crate::lookups;
 use crate::session::CommandHead;
 use crate::split::account_backoff;
-use crate::split::choose::{self, Target};
+use crate::split::choose;
 use crate::split::command;
 use crate::split::consistency::Freshness;
 use crate::split::next::Next;
 use crate::split::rows::result_set;
 use crate::split::state::Split;
+use crate::split::target::Target;
 use crate::split::{answer, answered, consistency, lookup, rules, transaction};
 
 /// Executes a statement for the gateway.

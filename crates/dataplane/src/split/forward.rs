@@ -6,10 +6,10 @@ use crate::error::SessionError;
 use crate::relay::Exchanged;
 use crate::session::CommandHead;
 use crate::split::begin::{begin, let_go};
-use crate::split::choose::Target;
 use crate::split::exchange::exchange;
 use crate::split::next::Next;
 use crate::split::state::Split;
+use crate::split::target::Target;
 use crate::split::{again, anywhere, lease};
 
 /// Sends the command to the primary, or to where the session is.

@@ -16,7 +16,7 @@ use crate::error::{During, SessionError};
 use crate::split::account_backoff;
 use crate::split::anywhere;
 use crate::split::ask;
-use crate::split::choose::{self, Target};
+use crate::split::choose;
 use crate::split::connection_state::Held;
 use crate::split::consistency;
 use crate::split::leased::Leased;
@@ -27,6 +27,7 @@ use crate::split::rebuild::{may_do_without_schema, rebuild, rebuild_to};
 use crate::split::series::{AtPrimary, Ran};
 use crate::split::server::{self, Chosen, server};
 use crate::split::state::{Refused, Split, Wait};
+use crate::split::target::Target;
 use crate::split::transaction;
 use crate::split::wait_for_own_writes::caught_up;
 

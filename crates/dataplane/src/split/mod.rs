@@ -59,6 +59,7 @@ mod stall;
 mod start;
 mod state;
 mod statement;
+mod target;
 mod text;
 mod told;
 mod transaction;

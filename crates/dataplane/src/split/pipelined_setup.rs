@@ -18,11 +18,11 @@ use crate::relay::RelayError;
 use crate::session::CommandHead;
 use crate::split::ask::{self, AskError, Reply};
 use crate::split::begin::{begin, needs_no_priming};
-use crate::split::choose::Target;
 use crate::split::lease::{self, LeaseAttempt};
 use crate::split::leased::Left;
 use crate::split::next::Next;
 use crate::split::state::{Refused, Split};
+use crate::split::target::Target;
 use crate::split::{consistency, last};
 
 /// The longest command that is sent behind others: sockets between us and the server take it although the

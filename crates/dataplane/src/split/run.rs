@@ -10,12 +10,13 @@ use crate::error::SessionError;
 use crate::finished;
 use crate::session::CommandHead;
 use crate::split::begin::{begin, let_go, needs_no_priming};
-use crate::split::choose::{self, Target};
+use crate::split::choose;
 use crate::split::lease::LeaseAttempt;
 use crate::split::lookup::Looked;
 use crate::split::next::{Execution, Next, Query, Step};
 use crate::split::prepared::{execute, known, prepare};
 use crate::split::state::Split;
+use crate::split::target::Target;
 use crate::split::{
     again, answer, anywhere, command, exchange, explain, explain_warning, finish, forward, kill, last, lease,
     login, lookup, old_primary, pipeline, pipelined_setup, reset, rules, told, transaction,

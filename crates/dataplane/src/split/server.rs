@@ -11,12 +11,13 @@ use crate::control::Waiting;
 use crate::error::SessionError;
 use crate::split::account_backoff;
 use crate::split::anywhere;
-use crate::split::choose::{self, Target};
+use crate::split::choose;
 use crate::split::connection_state::Held;
 use crate::split::consistency::{self, Freshness};
 use crate::split::lease::{attach, connection};
 use crate::split::series::AtPrimary;
 use crate::split::state::{Refused, Split};
+use crate::split::target::Target;
 
 /// What came of looking for a server.
 pub(crate) enum Chosen {

@@ -14,12 +14,12 @@ use crate::error::SessionError;
 use crate::relay::{Exchanged, RelayOutcome};
 use crate::session::CommandHead;
 use crate::split::begin::{needs_no_priming, with_statement};
-use crate::split::choose::Target;
 use crate::split::last_error::{Told, may_be_raised};
 use crate::split::leased::Left;
 use crate::split::next::Next;
 use crate::split::prepared::execute;
 use crate::split::state::{Refused, Split};
+use crate::split::target::Target;
 use crate::split::{ask, command, last, lease};
 
 /// A command was answered, and what its client was `told` may be asked for from here on.

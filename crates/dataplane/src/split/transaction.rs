@@ -23,7 +23,7 @@ use crate::error::{During, SessionError};
 use crate::session::CommandHead;
 use crate::split::ask::{self, AskError};
 use crate::split::begin::begin;
-use crate::split::choose::{self, PRIMARY_ONLY, Target};
+use crate::split::choose;
 use crate::split::connection_state::Held;
 use crate::split::lease::{self, LeaseAttempt};
 use crate::split::leased::Left;
@@ -31,6 +31,7 @@ use crate::split::next::{Execution, Next};
 use crate::split::prepared::reprepare;
 use crate::split::series::OnReplica;
 use crate::split::state::{Refused, Split};
+use crate::split::target::{PRIMARY_ONLY, Target};
 use crate::split::{command, consistency, finish, last, old_primary, rebuild, rules};
 
 const BEGINNINGS: [&str; 3] = ["BEGIN", "BEGIN WORK", "START TRANSACTION"];

@@ -16,10 +16,11 @@ use upstream::{Connection, Server};
 use crate::control::Waiting;
 use crate::error::SessionError;
 use crate::split::ask;
-use crate::split::choose::{self, Target};
+use crate::split::choose;
 use crate::split::connection_state::Held;
 use crate::split::rebuild;
 use crate::split::state::{Refused, Split};
+use crate::split::target::Target;
 
 /// What a read must see.
 #[derive(Debug, Clone)]

@@ -37,7 +37,6 @@ use crate::relay::RelayOutcome;
 use crate::session::CommandHead;
 use crate::split::answered::{self, Why};
 use crate::split::begin::begin;
-use crate::split::choose::Target;
 use crate::split::exchange::exchange_arrived;
 use crate::split::lease::LeaseAttempt;
 use crate::split::next::Next;
@@ -45,6 +44,7 @@ use crate::split::prepared::{execute, known};
 use crate::split::series::Ran;
 use crate::split::series::SplitSeries;
 use crate::split::state::{Refused, Split};
+use crate::split::target::Target;
 use crate::split::{again, consistency, next, pipelined_setup, rules};
 
 /// The batches of one worker and cluster that wait for a connection, and what it knows of statements.

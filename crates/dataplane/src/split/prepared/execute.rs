@@ -14,7 +14,6 @@ use crate::error::SessionError;
 use crate::relay::Exchanged;
 use crate::session::CommandHead;
 use crate::split::begin::needs_no_priming;
-use crate::split::choose::Target;
 use crate::split::connection_state::Held;
 use crate::split::exchange::exchange;
 use crate::split::lease::LeaseAttempt;
@@ -26,6 +25,7 @@ use crate::split::prepared::prepare_execute::{self, Together};
 use crate::split::prepared::reprepare;
 use crate::split::prepared::{ServerStatement, close_packets};
 use crate::split::state::{Refused, Split};
+use crate::split::target::Target;
 use crate::split::{answer, command, last, lease, pipelined_setup, transaction};
 
 /// MariaDB's clients mean the statement prepared last by this id.

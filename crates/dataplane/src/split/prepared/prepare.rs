@@ -12,13 +12,13 @@ use crate::error::SessionError;
 use crate::relay::{Exchanged, RelayOutcome};
 use crate::session::CommandHead;
 use crate::split::begin::{begin, let_go};
-use crate::split::choose::Target;
 use crate::split::exchange::exchange;
 use crate::split::next::Next;
 use crate::split::prepared::known::{NOT_KEPT, OF_THE_LAST, forget_figures};
 use crate::split::prepared::{Renaming, close_packets};
 use crate::split::prepared::{limit, reprepare};
 use crate::split::state::{Refused, Split};
+use crate::split::target::Target;
 use crate::split::{choose, command, last, lease, pipelined_setup};
 
 /// Bytes that a session's prepared statements of more than a buffer may have together.

@@ -24,7 +24,6 @@ use crate::error::SessionError;
 use crate::relay::{RelayError, RelayOutcome};
 use crate::session::CommandHead;
 use crate::split::ask::{self, Reply};
-use crate::split::choose::Target;
 use crate::split::last_error::Told;
 use crate::split::leased::Left;
 use crate::split::next::Next;
@@ -33,6 +32,7 @@ use crate::split::prepared::reprepare;
 use crate::split::prepared::reprepare::{NotPrepared, prepared_ids};
 use crate::split::series::Apart;
 use crate::split::state::{Refused, Split};
+use crate::split::target::Target;
 use crate::split::{last, lease, pipelined_setup, told};
 
 /// ER_UNKNOWN_STMT_HANDLER.

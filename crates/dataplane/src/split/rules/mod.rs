@@ -30,10 +30,10 @@ use tracing::info;
 use crate::error::SessionError;
 use crate::session::CommandHead;
 use crate::split::answered::Answered;
-use crate::split::choose::Target;
 use crate::split::next::{Execution, Next};
 use crate::split::rules::session_rules::RuleDecision;
 use crate::split::state::{Refused, Split};
+use crate::split::target::Target;
 use crate::split::{answer, command};
 
 pub(crate) use mirror::Mirrors;
