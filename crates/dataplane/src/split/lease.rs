@@ -6,7 +6,6 @@ use std::sync::Arc;
 use mysql_wire::{Capabilities, StatusFlags};
 use net::Stream;
 use session::{OfConnection, PinReason, PortableState};
-use sql_class::Dialect;
 use upstream::{
     Cluster, Connection, Credential, LeaseError, OUTDATED, Opened, Role, Server, ServerId, Topology,
 };
@@ -581,11 +580,6 @@ pub(crate) async fn give_back_as_new(split: &mut Split) -> Result<(), String> {
     connection.state.syncs_reads = false;
     split.pool().give_back(connection);
     Ok(())
-}
-
-/// Whose SQL the cluster speaks.
-pub(crate) fn dialect(split: &Split) -> Dialect {
-    split.session.syntax().dialect
 }
 
 /// Closes the connection: what is on it is not known, or it is lost.

@@ -290,7 +290,7 @@ pub(crate) async fn change_user(split: &mut Split, head: CommandHead) -> Result<
         .begin_command()
         .map_err(|broken| split.broken(broken))?;
     let unread = split.streams.up.take_unseen();
-    let is_mariadb = lease::dialect(split).is_mariadb();
+    let is_mariadb = split.dialect().is_mariadb();
     let mut sequence = 0;
     let mut side = LoginPeer::new(&mut split.streams.client, &mut sequence, unread);
     let changed = async {
@@ -392,7 +392,7 @@ async fn stay_user(split: &mut Split, error: SessionError, sequence: u8) -> Resu
     );
     let is_last =
         is_of_password && split.control.login_failed() >= split.context.listener.config.login_failures_max;
-    if is_last || error.ends_session() || !lease::dialect(split).is_mariadb() {
+    if is_last || error.ends_session() || !split.dialect().is_mariadb() {
         return Err(error);
     }
     split.session.rearmed();

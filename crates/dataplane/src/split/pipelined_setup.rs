@@ -23,7 +23,7 @@ use crate::split::leased::Left;
 use crate::split::next::Next;
 use crate::split::state::{Refused, Split};
 use crate::split::target::Target;
-use crate::split::{consistency, last};
+use crate::split::{last, rebuild};
 
 /// The longest command that is sent behind others: sockets between us and the server take it although the
 /// server reads nothing, as it may while it writes answers that nobody reads yet.
@@ -95,14 +95,14 @@ pub(crate) fn lacks_state(split: &Split) -> bool {
 /// taken to have it from here on: who does not send them, or has them refused, drops it.
 pub(crate) fn take_state(split: &mut Split) -> Vec<Vec<u8>> {
     let want = Rc::clone(split.session.carried());
-    let dialect = lease::dialect(split);
+    let dialect = split.dialect();
     let Some(leased) = split.lease.as_mut().filter(|leased| leased.lacks_state) else {
         return Vec::new();
     };
     leased.lacks_state = false;
     let state = &mut leased.connection.state;
     let mut commands = session::rebuild(&want, &state.carried, &state.baseline, dialect);
-    state.syncs_reads &= consistency::keeps_sync_wait(&state.carried, &want);
+    state.syncs_reads &= rebuild::keeps_sync_wait(&state.carried, &want);
     state.carried = want;
     if !commands.is_empty() {
         // What the gateway is warned of is not for the session to see.

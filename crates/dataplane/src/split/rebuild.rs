@@ -13,8 +13,6 @@ use crate::error::SessionError;
 use crate::split::ask::{self, AskError};
 use crate::split::command;
 use crate::split::connection_state::Held;
-use crate::split::consistency;
-use crate::split::lease::dialect;
 use crate::split::state::{Refused, Split};
 
 /// Sets on the connection what the session has set and it has not, and the reverse.
@@ -35,14 +33,14 @@ pub(crate) async fn rebuild_to(
         want,
         &connection.state.carried,
         &connection.state.baseline,
-        dialect(split),
+        split.dialect(),
     );
     if !commands.is_empty() && set_state(split, connection, commands).await? {
         // What the gateway is warned of is not for the session to see.
         set_state(split, connection, vec![session::clear_diagnostics()]).await?;
     }
     let state = &mut connection.state;
-    state.syncs_reads &= consistency::keeps_sync_wait(&state.carried, want);
+    state.syncs_reads &= keeps_sync_wait(&state.carried, want);
     state.carried = Rc::clone(want);
     Ok(())
 }
@@ -125,4 +123,15 @@ fn not_asked(server: &Server, error: AskError) -> SessionError {
         server: server.name().to_owned(),
         cause: error.to_string(),
     }
+}
+
+pub(super) const SYNC_WAIT: &[u8] = b"wsrep_sync_wait";
+/// The older name of its first bit.
+pub(super) const CAUSAL_READS: &[u8] = b"wsrep_causal_reads";
+
+/// Whether a connection goes on waiting when its state becomes another.
+pub(crate) fn keeps_sync_wait(from: &PortableState, to: &PortableState) -> bool {
+    [SYNC_WAIT, CAUSAL_READS]
+        .iter()
+        .all(|name| from.variable(name) == to.variable(name))
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use mysql_wire::{ErrPacket, PacketHeader, StatusFlags, write_packet};
 use session::{Pin, PinReason};
+use sql_class::Dialect;
 use upstream::{Member, Pool, Server, Topology};
 
 use crate::control::{Control, Signal};
@@ -115,6 +116,11 @@ impl Split {
                 | StatusFlags::ANSI_QUOTES.0,
         );
         StatusFlags(self.answer.status.0 & LASTING.0)
+    }
+
+    /// Whose SQL the cluster speaks.
+    pub(crate) fn dialect(&self) -> Dialect {
+        self.session.syntax().dialect
     }
 
     pub(crate) fn series(&self) -> &SplitSeries {

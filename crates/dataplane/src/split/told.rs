@@ -51,7 +51,7 @@ fn signal(error: &ErrPacket) -> Option<String> {
 /// `CLASS_ORIGIN`.
 pub(crate) fn is_all(split: &Split) -> bool {
     let mut pins = split.session.pins().iter();
-    let is_mariadb = lease::dialect(split).is_mariadb();
+    let is_mariadb = split.dialect().is_mariadb();
     let is_told = split
         .last
         .told
@@ -123,7 +123,7 @@ pub(crate) async fn bring_back(split: &mut Split, head: CommandHead) -> Result<N
     let Some(digest) = split.last.told.as_ref().and_then(|told| told.put_away) else {
         return Ok(Next::Begin);
     };
-    let is_mariadb = lease::dialect(split).is_mariadb();
+    let is_mariadb = split.dialect().is_mariadb();
     let (facts, about) = about(split, head);
     let is_of_no_server = [
         Command::PING,

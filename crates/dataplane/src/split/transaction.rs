@@ -200,7 +200,7 @@ pub(crate) fn leaves(split: &Split, target: &Target) -> LeaseAttempt {
 /// The session is in a transaction that only reads, on a replica, and the statement ends that in silence: it
 /// is not for a replica, or begins another transaction.
 pub(crate) fn is_ended_by(split: &Split, facts: &Facts) -> bool {
-    let is_mariadb = lease::dialect(split).is_mariadb();
+    let is_mariadb = split.dialect().is_mariadb();
     let begins = match facts.class {
         Class::BeginReadOnly => true,
         // MySQL's goes on with reading only.

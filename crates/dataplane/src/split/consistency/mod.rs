@@ -18,7 +18,7 @@ use crate::error::SessionError;
 use crate::split::ask;
 use crate::split::choose;
 use crate::split::connection_state::Held;
-use crate::split::rebuild;
+use crate::split::rebuild::{self, CAUSAL_READS, SYNC_WAIT};
 use crate::split::state::{Refused, Split};
 use crate::split::target::Target;
 
@@ -137,10 +137,6 @@ pub(crate) async fn synced(
     Ok(connection)
 }
 
-const SYNC_WAIT: &[u8] = b"wsrep_sync_wait";
-/// The older name of its first bit.
-const CAUSAL_READS: &[u8] = b"wsrep_causal_reads";
-
 /// What the session has set or else the server's own, and the gateway's bit.
 pub(crate) fn sync_wait(carried: &PortableState, wanted: bool) -> String {
     let own = carried.variable(SYNC_WAIT);
@@ -158,13 +154,6 @@ pub(crate) fn sync_wait(carried: &PortableState, wanted: bool) -> String {
 pub(crate) fn leave(state: &mut Held, carried: Rc<PortableState>) {
     state.syncs_reads &= Rc::ptr_eq(&state.carried, &carried);
     state.carried = carried;
-}
-
-/// Whether a connection goes on waiting when its state becomes another.
-pub(crate) fn keeps_sync_wait(from: &PortableState, to: &PortableState) -> bool {
-    [SYNC_WAIT, CAUSAL_READS]
-        .iter()
-        .all(|name| from.variable(name) == to.variable(name))
 }
 
 /// What has all that the session has written.

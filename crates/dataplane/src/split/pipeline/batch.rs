@@ -23,7 +23,6 @@ use super::quick::QuickStatements;
 use super::went_alone::WentAlone;
 use crate::split::ask;
 use crate::split::connection_state::Held;
-use crate::split::lease;
 use crate::split::state::Split;
 use crate::split::worker_cluster::WorkerCluster;
 
@@ -119,7 +118,7 @@ impl Batch {
             oldest_login: Cell::new(split.control.oldest_login.get()),
             server: Arc::clone(server),
             credential: split.client.account.credential.clone(),
-            dialect: lease::dialect(split),
+            dialect: split.dialect(),
             members: RefCell::default(),
         });
         let waiting = &split.context.cluster.pipelines.waiting;

@@ -38,7 +38,7 @@ const ER_UNSUPPORTED_PS: u16 = 1295;
 pub(crate) fn requested(split: &mut Split, head: CommandHead) -> Result<(u32, Prepared), Refused> {
     split.statement.asks_for_cursor = asks_for_cursor(command::payload(split, head));
     if head.command == Command::STMT_BULK_EXECUTE && !may_bulk(split, head) {
-        return Err(Refused(match lease::dialect(split).is_mariadb() {
+        return Err(Refused(match split.dialect().is_mariadb() {
             true => SessionError::NotInProtocol,
             false => SessionError::UnknownCommand,
         }));
@@ -390,7 +390,7 @@ fn name_here(split: &mut Split, prepared: &Prepared) -> bool {
 pub(crate) fn prepared_of(split: &mut Split, head: CommandHead) -> Option<(u32, Prepared)> {
     let id = command::payload(split, head).get(1..5)?.try_into().ok()?;
     let id = match u32::from_le_bytes(id) {
-        LAST_PREPARED if lease::dialect(split).is_mariadb() => split.prepared.last_prepared,
+        LAST_PREPARED if split.dialect().is_mariadb() => split.prepared.last_prepared,
         id => id,
     };
     let prepared = split.session.statements().get(id)?.clone();
@@ -420,7 +420,7 @@ fn unknown(split: &mut Split, head: CommandHead) -> Refused {
         _ => 5,
     };
     // MariaDB reads on behind the end of a packet.
-    if head.payload_len < least && !lease::dialect(split).is_mariadb() {
+    if head.payload_len < least && !split.dialect().is_mariadb() {
         return Refused(SessionError::Malformed);
     }
     Refused(unknown_statement(id, head.command))

@@ -264,7 +264,7 @@ async fn was_not_executed(
                 let ended = reprepare::not_prepared(split, head, id, prepared, why).await;
                 return ended.map(Together::Ended);
             }
-            if lease::dialect(split).is_mariadb() {
+            if split.dialect().is_mariadb() {
                 // It is kept over statements that use no tables.
                 let clear = ask::framed(capabilities, vec![session::clear_diagnostics()]);
                 if let Err(refused) = lease::ask_on_lease(split, &clear).await {

@@ -23,7 +23,7 @@ use crate::session::CommandHead;
 use crate::split::connection_state::Held;
 use crate::split::state::Split;
 use crate::split::worker_cluster::WorkerCluster;
-use crate::split::{ask, command, lease};
+use crate::split::{ask, command};
 use crate::worker::Worker;
 
 /// Copies of one worker under way at the same time, for all clusters together.
@@ -131,7 +131,7 @@ pub(super) fn copy(split: &Split, head: CommandHead, facts: &Facts) {
         credential: split.client.account.credential.clone(),
         carried: Rc::clone(split.session.carried()),
         oldest_login: split.control.oldest_login.get(),
-        dialect: lease::dialect(split),
+        dialect: split.dialect(),
         is_read: facts.class == Class::Read,
         text: text.to_vec(),
     };
