@@ -76,6 +76,23 @@ pub(crate) async fn go_elsewhere(split: &mut Split) -> Result<Next, SessionError
     }
 }
 
+/// A replica has refused it: the loop takes it up again for the primary, as if the client had just sent it.
+pub(crate) async fn ask_primary(split: &mut Split) -> Result<Next, SessionError> {
+    lease::abandon(split);
+    split.statement.attempts.refusals += 1;
+    let copy = split.statement.copy.take();
+    match copy.is_some_and(|copy| split.streams.up.put_back(&copy)) {
+        true => {
+            split.statement.comes_again();
+            rules::sent_again(split);
+            Ok(Next::Done)
+        }
+        false => answer::tell(split, 1, SessionError::NoServerInRole)
+            .await
+            .map(|()| Next::Done),
+    }
+}
+
 /// Keeps a command that may be sent again, or looked at when it is answered. A read, where its server is lost
 /// before it answers: one that leaves nothing behind. A write, where the server refuses it because it takes
 /// none: a single statement. Neither is sent again in a transaction, nor kept where it is long.

@@ -11,13 +11,11 @@ use mysql_wire::Command;
 use sql_class::{Class, Effects, Facts};
 use upstream::{Server, ServerId, Topology};
 
-use crate::error::SessionError;
 use crate::session::CommandHead;
 use crate::split::choose;
-use crate::split::next::Next;
 use crate::split::state::Split;
 use crate::split::target::Target;
-use crate::split::{answer, command, lease, rules};
+use crate::split::{command, rules};
 
 /// Effects that are carried to another connection by what the server reports.
 const CARRIED: Effects = Effects::CHANGES_DATABASE.with(Effects::SETS_AUTOCOMMIT);
@@ -86,21 +84,4 @@ pub(crate) fn can_move(split: &Split, on_primary: bool) -> bool {
         && split.statement.attempts.lost_on.is_none()
         && rules::sends_again(split)
         && (!on_primary || has_place())
-}
-
-/// A replica has refused it: the loop takes it up again for the primary, as if the client had just sent it.
-pub(crate) async fn ask_primary(split: &mut Split) -> Result<Next, SessionError> {
-    lease::abandon(split);
-    split.statement.attempts.refusals += 1;
-    let copy = split.statement.copy.take();
-    match copy.is_some_and(|copy| split.streams.up.put_back(&copy)) {
-        true => {
-            split.statement.comes_again();
-            rules::sent_again(split);
-            Ok(Next::Done)
-        }
-        false => answer::tell(split, 1, SessionError::NoServerInRole)
-            .await
-            .map(|()| Next::Done),
-    }
 }

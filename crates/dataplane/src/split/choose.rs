@@ -2,17 +2,19 @@
 
 use std::sync::Arc;
 
-use config::ReadConsistency;
+use mysql_wire::Command;
+use mysql_wire::statement::asks_for_cursor;
 use routing::rules::Groups;
 use routing::{Draw, Explanation, ReadCandidate, ReadPolicy, Role as ReadRole};
 use smallvec::SmallVec;
 use sql_class::{Class, Effects, Facts, Hint};
 use upstream::{Member, Role, Server, ServerId, Topology};
 
+use crate::session::CommandHead;
 use crate::split::account_backoff;
 use crate::split::state::Split;
 use crate::split::target::{PRIMARY_ONLY, Target};
-use crate::split::{lookup, rules, transaction};
+use crate::split::{command, lookup, rules, transaction};
 
 /// Whether something of a read keeps it from a replica.
 pub(crate) fn keeps_from_replicas(split: &Split, effects: Effects) -> bool {
@@ -204,14 +206,20 @@ fn is_elsewhere(own: Option<&str>, other: Option<&str>) -> bool {
     matches!((own, other), (Some(own), Some(other)) if own != other)
 }
 
-/// How fresh a read must be: what the account or the listener says. Of a write whose answer was lost no
-/// position of the session's tells, and it may be done as late as after the next: all that the primary has
-/// does.
-pub(crate) fn consistency(split: &Split) -> ReadConsistency {
-    let wanted = split.read_consistency();
-    let (session, is_one) = (&split.session, split.pool().config().max_writers == 1);
-    match session.has_lost_writes() && !session.has_untracked_writes() && is_one {
-        true if wanted == ReadConsistency::Session => ReadConsistency::Strong,
-        _ => wanted,
+/// Where the execution of a prepared statement goes. A cursor, and what was sent in pieces or for a bulk,
+/// stays where it is: it would be left behind by a transaction that moves, and a session that is bound to a
+/// replica by it could not write.
+pub(crate) fn target_of_execution(split: &Split, head: CommandHead, facts: &Facts) -> Target {
+    let target = target(split, facts);
+    if !matches!(target, Target::Held | Target::Replica) {
+        return target;
+    }
+    let leaves_nothing =
+        head.command == Command::STMT_EXECUTE && !asks_for_cursor(command::payload(split, head));
+    let is_asked_for = facts.hint == Some(Hint::Replica) || rules::routes(split);
+    match target {
+        Target::Held if !leaves_nothing => Target::Primary { for_writing: true },
+        Target::Replica if !leaves_nothing && !is_asked_for => Target::Primary { for_writing: false },
+        target => target,
     }
 }

@@ -199,7 +199,7 @@ pub(crate) async fn explain(split: &mut Split, text: &str) -> Vec<Vec<String>> {
     say("target", target_in_words(&target));
     let topology = split.context.listener.cluster.topology();
     if matches!(target, Target::Replica | Target::Group { .. }) {
-        say("read_consistency", choose::consistency(split).word().to_owned());
+        say("read_consistency", consistency::wanted(split).word().to_owned());
         let freshness = consistency::needed(split).await.unwrap_or(Freshness::Primary);
         let topology = split.context.listener.cluster.topology();
         let covers = |server: &upstream::Server| freshness.covered_by(server);

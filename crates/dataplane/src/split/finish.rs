@@ -9,7 +9,7 @@ use crate::relay::{self, Exchanged, RelayError, RelayOutcome};
 use crate::split::next::{Next, Step};
 use crate::split::state::Split;
 use crate::split::{
-    again, answer, anywhere, explain_warning, last, lease, lookup, old_primary, rearm_trackers, rules, told,
+    again, answer, explain_warning, last, lease, lookup, old_primary, rearm_trackers, rules, told,
 };
 
 /// A command has come to its end, whichever way.
@@ -47,7 +47,7 @@ pub(crate) fn settle(split: &mut Split, ended: RelayOutcome) -> Step<'_> {
         Ok(Exchanged::Done(outcome)) if split.statement.took_no_writes => {
             split.session.end(&outcome);
             match split.control.of_split.asks_primary.get() {
-                true => Step::wait(anywhere::ask_primary(split)),
+                true => Step::wait(again::ask_primary(split)),
                 false => Step::wait(again::go_elsewhere(split)),
             }
         }

@@ -277,7 +277,7 @@ fn route_execution(split: &mut Split, execution: Execution) -> Step<'_> {
     {
         return Step::wait(transaction::execution_elsewhere(split, execution));
     }
-    let target = transaction::target_of_execution(split, head, &prepared.facts);
+    let target = choose::target_of_execution(split, head, &prepared.facts);
     let now = lease::try_lease(split, &target);
     if matches!(now, LeaseAttempt::Leased) && execute::begin_at_once(split, head, id, prepared) {
         return Next::Exchange.into();

@@ -13,7 +13,6 @@
 //! as it was. What was read is never read again.
 
 use config::{Pooling, ReadConsistency, TransactionReads};
-use mysql_wire::statement::asks_for_cursor;
 use mysql_wire::{Command, ErrPacket, OkPacket, Outcome, StatusFlags};
 use session::PinReason;
 use sql_class::{Class, Effects, Facts, Hint};
@@ -23,7 +22,6 @@ use crate::error::{During, SessionError};
 use crate::session::CommandHead;
 use crate::split::ask::{self, AskError};
 use crate::split::begin::begin;
-use crate::split::choose;
 use crate::split::connection_state::Held;
 use crate::split::lease::{self, LeaseAttempt};
 use crate::split::leased::Left;
@@ -89,24 +87,6 @@ pub(crate) fn end(split: &Split, head: CommandHead, facts: &Facts) -> Option<Tar
     is_end.then_some(Target::Held)
 }
 
-/// Where the execution of a prepared statement goes. A cursor, and what was sent in pieces or for a bulk,
-/// stays where it is: it would be left behind by a transaction that moves, and a session that is bound to a
-/// replica by it could not write.
-pub(crate) fn target_of_execution(split: &Split, head: CommandHead, facts: &Facts) -> Target {
-    let target = choose::target(split, facts);
-    if !matches!(target, Target::Held | Target::Replica) {
-        return target;
-    }
-    let leaves_nothing =
-        head.command == Command::STMT_EXECUTE && !asks_for_cursor(command::payload(split, head));
-    let is_asked_for = facts.hint == Some(Hint::Replica) || rules::routes(split);
-    match target {
-        Target::Held if !leaves_nothing => TO_PRIMARY,
-        Target::Replica if !leaves_nothing && !is_asked_for => Target::Primary { for_writing: false },
-        target => target,
-    }
-}
-
 /// The text of a COM_QUERY.
 fn text(split: &Split, head: CommandHead) -> &[u8] {
     command::text(command::payload(split, head), split.client.capabilities).unwrap_or_default()
@@ -151,7 +131,7 @@ pub(crate) fn may_begin(split: &Split, text: &[u8], facts: &Facts) -> bool {
         && split.session.autocommit()
         && !split.session.shows_transactions()
         && !rules::routes(split)
-        && choose::consistency(split) != ReadConsistency::Strong
+        && consistency::wanted(split) != ReadConsistency::Strong
         && reads_lock_nothing(split)
 }
 

@@ -16,11 +16,22 @@ use upstream::{Connection, Server};
 use crate::control::Waiting;
 use crate::error::SessionError;
 use crate::split::ask;
-use crate::split::choose;
 use crate::split::connection_state::Held;
 use crate::split::rebuild::{self, CAUSAL_READS, SYNC_WAIT};
 use crate::split::state::{Refused, Split};
 use crate::split::target::Target;
+
+/// How fresh a read must be: what the account or the listener says. Of a write whose answer was lost no
+/// position of the session's tells, and it may be done as late as after the next: all that the primary has
+/// does.
+pub(crate) fn wanted(split: &Split) -> ReadConsistency {
+    let wanted = split.read_consistency();
+    let (session, is_one) = (&split.session, split.pool().config().max_writers == 1);
+    match session.has_lost_writes() && !session.has_untracked_writes() && is_one {
+        true if wanted == ReadConsistency::Session => ReadConsistency::Strong,
+        _ => wanted,
+    }
+}
 
 /// What a read must see.
 #[derive(Debug, Clone)]
@@ -46,7 +57,7 @@ impl Freshness {
 
 /// What the session's next read must see, where nobody has to be asked for it.
 pub(crate) fn known(split: &Split) -> Option<Freshness> {
-    match choose::consistency(split) {
+    match wanted(split) {
         ReadConsistency::Eventual => Some(Freshness::Any),
         ReadConsistency::Session => Some(own_writes(split)),
         ReadConsistency::Strong => None,
@@ -55,7 +66,7 @@ pub(crate) fn known(split: &Split) -> Option<Freshness> {
 
 /// What the session's next read must see.
 pub(crate) async fn needed(split: &Split) -> Result<Freshness, Refused> {
-    match choose::consistency(split) {
+    match wanted(split) {
         // Its nodes wait by themselves: see `synced`.
         _ if is_galera(split) => Ok(Freshness::Any),
         ReadConsistency::Eventual => Ok(Freshness::Any),
@@ -106,7 +117,7 @@ pub(crate) fn is_galera(split: &Split) -> bool {
 /// committed, too. A node that has just become the writer has a queue, and nobody knows for how long.
 pub(crate) fn must_catch_up(split: &Split, target: &Target, writer: &Server) -> bool {
     let is_read = matches!(target, Target::Replica | Target::Group { is_read: true, .. });
-    let is_strong = is_read && choose::consistency(split) == ReadConsistency::Strong;
+    let is_strong = is_read && wanted(split) == ReadConsistency::Strong;
     !split.has_own_writes(writer) || is_strong && is_galera(split)
 }
 
@@ -117,7 +128,7 @@ pub(crate) async fn synced(
     split: &Split,
     mut connection: Connection<Held>,
 ) -> Result<Connection<Held>, Refused> {
-    let wanted = is_galera(split) && choose::consistency(split) != ReadConsistency::Eventual;
+    let wanted = is_galera(split) && wanted(split) != ReadConsistency::Eventual;
     if connection.state.syncs_reads == wanted || !is_galera(split) {
         return Ok(connection);
     }

@@ -26,7 +26,7 @@ use crate::split::prepared::reprepare;
 use crate::split::prepared::{ServerStatement, close_packets};
 use crate::split::state::{Refused, Split};
 use crate::split::target::Target;
-use crate::split::{answer, command, last, lease, pipelined_setup, transaction};
+use crate::split::{answer, choose, command, last, lease, pipelined_setup};
 
 /// MariaDB's clients mean the statement prepared last by this id.
 const LAST_PREPARED: u32 = u32::MAX;
@@ -290,7 +290,7 @@ pub(crate) async fn go_on(split: &mut Split, head: CommandHead) -> Result<Next, 
         _ => text_with_figures(split, id),
     };
     prepared.text = text.unwrap_or(prepared.text);
-    let target = transaction::target_of_execution(split, head, &prepared.facts);
+    let target = choose::target_of_execution(split, head, &prepared.facts);
     if let Err(refused) = lease::lease(split, &target).await {
         return match head.command {
             Command::STMT_FETCH => Ok(refused.into()),
