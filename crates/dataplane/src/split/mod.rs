@@ -36,6 +36,7 @@ mod last_error;
 mod last_statement;
 mod lease;
 mod leased;
+mod leaving;
 mod login;
 mod lookup;
 mod makers;

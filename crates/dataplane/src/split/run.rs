@@ -19,7 +19,7 @@ use crate::split::state::Split;
 use crate::split::target::Target;
 use crate::split::{
     again, answer, anywhere, command, exchange, explain, explain_warning, finish, forward, kill, last, lease,
-    login, lookup, old_primary, pipeline, pipelined_setup, reset, rules, told, transaction,
+    leaving, login, lookup, old_primary, pipeline, pipelined_setup, reset, rules, told, transaction,
 };
 
 /// Serves commands until the session ends, and says why it ended.
@@ -159,7 +159,7 @@ fn route_query(split: &mut Split, head: CommandHead, facts: Facts) -> Step<'_> {
             || old_primary::is_left(split, &facts)
             || let_go(split, head, Some(&facts), None))
     {
-        return Step::wait(transaction::query_elsewhere(split, head, facts));
+        return Step::wait(leaving::query_elsewhere(split, head, facts));
     }
     if facts.effects.intersects(RARE) {
         return Step::wait(rare_query(split, head, facts));
@@ -275,7 +275,7 @@ fn route_execution(split: &mut Split, execution: Execution) -> Step<'_> {
             || old_primary::is_left(split, &prepared.facts)
             || let_go(split, head, Some(&prepared.facts), about))
     {
-        return Step::wait(transaction::execution_elsewhere(split, execution));
+        return Step::wait(leaving::execution_elsewhere(split, execution));
     }
     let target = choose::target_of_execution(split, head, &prepared.facts);
     let now = lease::try_lease(split, &target);
