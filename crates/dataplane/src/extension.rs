@@ -32,7 +32,6 @@ pub use crate::lookups::{
     Answered, Asked, Environment, Finding, Gate, Left, Lesson, Lookups, Parameters, Plan, Rights,
     Surroundings, Told, Variable,
 };
-pub use crate::password_login::{Identity, NotAdmitted};
 pub use crate::read_gate::{Gated, Gating, is_plain};
 
 /// A feature that serves connections.

@@ -30,7 +30,7 @@ mod lookups;
 mod message;
 mod packet_io;
 mod password_checks;
-mod password_login;
+pub mod password_login;
 mod proxy_header;
 mod read_gate;
 mod record;

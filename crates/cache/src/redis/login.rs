@@ -1,6 +1,7 @@
 //! `AUTH` and `HELLO`: who a client is, and which protocol it speaks.
 
-use dataplane::extension::{NotAdmitted, ProtocolSession};
+use dataplane::extension::ProtocolSession;
+use dataplane::password_login::NotAdmitted;
 use resp_wire::{Args, Version, Writer, parse_integer};
 
 use super::client::said;

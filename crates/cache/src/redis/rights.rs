@@ -8,7 +8,8 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use dataplane::extension::{Identity, ProtocolSession};
+use dataplane::extension::ProtocolSession;
+use dataplane::password_login::Identity;
 use mysql_wire::{Command, ErrPacket, PacketHeader, write_packet};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::Mutex;

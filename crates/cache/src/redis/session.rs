@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use config::ReadConsistency;
-use dataplane::extension::{Identity, ProtocolSession};
+use dataplane::extension::ProtocolSession;
+use dataplane::password_login::Identity;
 use mysql_wire::gtid::GtidSet;
 use resp_wire::{Limits, Version};
 
