@@ -1,11 +1,12 @@
 //! The figures by which the shape of this code is judged, computed from its text. Nothing here is a limit:
 //! `tidy` fails on none of them.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, ensure};
 
-use crate::modules::{Modules, Test};
+use crate::modules::{Modules, Name, Test};
 use crate::source::{Source, part_of_name};
 
 /// The crates of what happens to a command.
@@ -43,15 +44,26 @@ struct Row {
 /// Prints the table, before it the pairs where those are asked for.
 pub(crate) fn run(root: &Path, with_pairs: bool) -> anyhow::Result<()> {
     let crates = read(&root.join("crates"))?;
-    for one in crates.iter().filter(|_| with_pairs) {
-        for (module, other) in one.modules.mutual() {
-            println!("{}: {} and {}", one.name, module.join("::"), other.join("::"));
+    if with_pairs {
+        for (name, pairs) in pairs_of(&crates) {
+            pairs.iter().for_each(|pair| println!("{name}: {pair}"));
         }
     }
     print!("{}", table(&rows(&crates)?));
     println!();
     println!("{COUNTED}");
     Ok(())
+}
+
+/// The pairs of modules that import each other, by crate.
+pub(crate) fn mutual_pairs(root: &Path) -> anyhow::Result<BTreeMap<String, Vec<String>>> {
+    Ok(pairs_of(&read(&root.join("crates"))?))
+}
+
+fn pairs_of(crates: &[Crate]) -> BTreeMap<String, Vec<String>> {
+    let pair = |(one, other): (&Name, &Name)| format!("{} and {}", one.join("::"), other.join("::"));
+    let pairs = |of: &Crate| of.modules.mutual().into_iter().map(pair).collect();
+    crates.iter().map(|of| (of.name.clone(), pairs(of))).collect()
 }
 
 /// The crates in the folder.

@@ -28,6 +28,9 @@ struct Layer {
     uses: BTreeSet<String>,
     #[serde(default)]
     tests: BTreeSet<String>,
+    /// Pairs of its modules that import each other.
+    #[serde(default)]
+    mutual: usize,
 }
 
 #[derive(Clone, Copy, Deserialize, PartialEq, Eq)]
@@ -83,6 +86,24 @@ struct NodeDependency {
 #[derive(Deserialize)]
 struct DependencyKind {
     kind: Option<String>,
+}
+
+/// A line for every crate with more pairs of modules that import each other than the table has, or fewer.
+/// `found`: the pairs of each crate.
+pub(crate) fn check_mutual(table: &Table, found: &BTreeMap<String, Vec<String>>) -> Vec<String> {
+    let mut problems = Vec::new();
+    for (name, pairs) in found {
+        let allowed = table.crates.get(name).map_or(0, |layer| layer.mutual);
+        if pairs.len() != allowed {
+            problems.push(format!(
+                "layers.toml: `{name}` has {} pairs of modules that import each other, and `mutual = {allowed}` \
+                 here: {}",
+                pairs.len(),
+                pairs.join(", ")
+            ));
+        }
+    }
+    problems
 }
 
 impl Table {
@@ -323,5 +344,24 @@ mod tests {
             problems(table, &["a: b", "b:"], &["a", "b"]),
             ["layers.toml: feature `a` must not know feature `b`"]
         );
+    }
+
+    #[test]
+    fn a_pair_more_or_fewer_than_the_table_has_is_told() {
+        let table: Table = toml::from_str(&TABLE.replace("tests = [\"kit\"]", "mutual = 1")).unwrap();
+        let found = |wire: &[&str], net: &[&str]| {
+            let owned = |pairs: &[&str]| pairs.iter().map(ToString::to_string).collect();
+            check_mutual(
+                &table,
+                &[("wire".into(), owned(wire)), ("net".into(), owned(net))].into(),
+            )
+        };
+        assert!(found(&[], &["a and b"]).is_empty());
+        let too_many = "`wire` has 1 pairs of modules that import each other, and `mutual = 0` here: a and b";
+        assert_eq!(
+            found(&["a and b"], &["a and b"]),
+            [format!("layers.toml: {too_many}")]
+        );
+        assert_eq!(found(&[], &[]).len(), 1, "it is to go down");
     }
 }

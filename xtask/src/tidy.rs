@@ -7,6 +7,7 @@ use anyhow::Context;
 
 use crate::architecture;
 use crate::docs;
+use crate::figures;
 use crate::layers::{self, Metadata, Table};
 use crate::source::Source;
 
@@ -42,7 +43,9 @@ const EMPTY_NAMES: [&str; 8] = [
 
 /// Applies every rule; a line for every failure.
 pub(crate) fn run(root: &Path) -> anyhow::Result<Vec<String>> {
-    let mut problems = layers::check(&Table::read(root)?, &Metadata::ask(root)?);
+    let table = Table::read(root)?;
+    let mut problems = layers::check(&table, &Metadata::ask(root)?);
+    problems.extend(layers::check_mutual(&table, &figures::mutual_pairs(root)?));
     problems.extend(lock_file(root)?);
     problems.extend(docs::check(root));
     problems.extend(architecture::check(root)?);
