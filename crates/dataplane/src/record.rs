@@ -1,6 +1,6 @@
 //! What is noted of the command under way for those who observe commands: see [`finished`](crate::finished).
 
-use std::cell::RefCell;
+use std::cell::Cell;
 use std::time::Instant;
 
 use mysql_wire::Outcome;
@@ -27,8 +27,8 @@ pub enum End {
 
 /// The record of a session's command under way; empty where nobody observes. All that is noted then is for
 /// nothing, and costs a branch.
-#[derive(Debug, Default)]
-pub(crate) struct Record(RefCell<Option<Box<Noted>>>);
+#[derive(Default)]
+pub(crate) struct Record(Cell<Option<Box<Noted>>>);
 
 /// What is known so far of the command under way.
 #[derive(Debug)]
@@ -51,21 +51,23 @@ impl Record {
     /// its client, and said to it.
     #[cold]
     pub(crate) fn begin(&self, bytes: (u64, u64)) {
-        let mut record = self.0.borrow_mut();
-        if let Some(noted) = &mut *record {
-            noted.resent += 1;
-            return;
-        }
-        *record = Some(Box::new(Noted {
-            begun: Instant::now(),
-            sent: None,
-            resent: 0,
-            bytes_before: bytes,
-            statement: None,
-            end: None,
-            outcome: None,
-            error: None,
-        }));
+        let noted = match self.0.take() {
+            Some(mut noted) => {
+                noted.resent += 1;
+                noted
+            }
+            None => Box::new(Noted {
+                begun: Instant::now(),
+                sent: None,
+                resent: 0,
+                bytes_before: bytes,
+                statement: None,
+                end: None,
+                outcome: None,
+                error: None,
+            }),
+        };
+        self.0.set(Some(noted));
     }
 
     /// The command is over.
@@ -76,13 +78,17 @@ impl Record {
     /// Whether somebody wants to know of the command under way.
     #[inline]
     pub(crate) fn is_wanted(&self) -> bool {
-        self.0.borrow().is_some()
+        let noted = self.0.take();
+        let is_wanted = noted.is_some();
+        self.0.set(noted);
+        is_wanted
     }
 
     #[inline]
     fn note(&self, change: impl FnOnce(&mut Noted)) {
-        if let Some(noted) = &mut *self.0.borrow_mut() {
-            change(noted);
+        if let Some(mut noted) = self.0.take() {
+            change(&mut noted);
+            self.0.set(Some(noted));
         }
     }
 

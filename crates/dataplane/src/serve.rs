@@ -31,71 +31,68 @@ pub(crate) async fn serve(session: &mut Session) -> Result<Infallible, SessionEr
             &session.control.record,
             &session.streams.traffic,
         );
-        let command = head.command;
-        let served = serve_command(session, head).await;
-        let (worker, control) = (&session.worker, &session.control);
-        finished::tell(
-            &worker.observers,
-            &control.record,
-            command,
-            served.as_ref().copied(),
-            || Ways {
-                session: control.id,
-                user: control.user(),
-                listener: &session.listener.config.name,
-                server: session.server.name(),
-                traffic: &session.streams.traffic,
+        let served = match classify(
+            head.command,
+            session.payload(head),
+            head.payload_len,
+            session.capabilities,
+        ) {
+            Need::Forward if session.lookups.is_some() => match session_lookup::at_once(session, head) {
+                AtOnce::Answered => Ok(()),
+                AtOnce::Forward => {
+                    let exchanged = forward::forward(session, head).await;
+                    session_lookup::note_outcome(session, &exchanged);
+                    settle::command(session, head, exchanged)
+                }
+                AtOnce::Waits => Box::pin(session_lookup::command(session, head)).await,
             },
-        );
+            Need::Forward => {
+                let exchanged = forward::forward(session, head).await;
+                settle::command(session, head, exchanged)
+            }
+            Need::Kill(kill) => {
+                let exchanged = Box::pin(answer::kill(session, head, kill)).await;
+                settle::command(session, head, exchanged)
+            }
+            Need::ChangeUser => {
+                // They are of the user that the session began with.
+                session.lookups = None;
+                Box::pin(answer::change_user(session, head)).await
+            }
+            Need::Quit => Err(settle::quit(forward::forward(session, head).await)),
+            Need::Stream => Box::pin(stream(session, head)).await,
+        };
+        finish(session, head, served.as_ref().copied());
         served?;
     }
 }
 
-/// Serves one command. An error ends the session.
-async fn serve_command(session: &mut Session, head: CommandHead) -> Result<(), SessionError> {
-    match classify(
-        head.command,
-        session.payload(head),
-        head.payload_len,
-        session.capabilities,
-    ) {
-        Need::Forward if session.lookups.is_some() => match session_lookup::at_once(session, head) {
-            AtOnce::Answered => Ok(()),
-            AtOnce::Forward => {
-                let exchanged = forward::forward(session, head).await;
-                session_lookup::note_outcome(session, &exchanged);
-                settle::command(session, head, exchanged)
-            }
-            AtOnce::Waits => Box::pin(session_lookup::command(session, head)).await,
-        },
-        Need::Forward => {
-            let exchanged = forward::forward(session, head).await;
-            settle::command(session, head, exchanged)
+/// A command whose answer has no end; a refusal is an answer like any other.
+async fn stream(session: &mut Session, head: CommandHead) -> Result<(), SessionError> {
+    let exchanged = forward::forward(session, head).await;
+    let has_begun = matches!(exchanged, Ok(Exchanged::Streaming));
+    settle::command(session, head, exchanged)?;
+    match has_begun {
+        true => {
+            let ended = relay::endless(&mut session.streams, &session.control).await;
+            Err(settle::stream(session, ended))
         }
-        Need::Kill(kill) => {
-            let exchanged = Box::pin(answer::kill(session, head, kill)).await;
-            settle::command(session, head, exchanged)
-        }
-        Need::ChangeUser => {
-            // They are of the user that the session began with.
-            session.lookups = None;
-            Box::pin(answer::change_user(session, head)).await
-        }
-        Need::Quit => Err(settle::quit(forward::forward(session, head).await)),
-        Need::Stream => {
-            let exchanged = forward::forward(session, head).await;
-            // A refusal is an answer like any other.
-            let has_begun = matches!(exchanged, Ok(Exchanged::Streaming));
-            settle::command(session, head, exchanged)?;
-            match has_begun {
-                true => {
-                    let ended = Box::pin(relay::endless(&mut session.streams, &session.control)).await;
-                    Err(settle::stream(session, ended))
-                }
-                false => Ok(()),
-            }
-        }
+        false => Ok(()),
     }
+}
+
+/// The command is over. An error has ended the session.
+fn finish(session: &Session, head: CommandHead, served: Result<(), &SessionError>) {
+    let (worker, control) = (&session.worker, &session.control);
+    finished::tell(&worker.observers, &control.record, head.command, served, || {
+        Ways {
+            session: control.id,
+            user: control.user(),
+            listener: &session.listener.config.name,
+            server: session.server.name(),
+            traffic: &session.streams.traffic,
+        }
+    });
 }
 
 /// Waits for the head of the next command, or for whatever ends the session at this free moment.
