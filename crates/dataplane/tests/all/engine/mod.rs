@@ -2,4 +2,5 @@
 //! to: see [`stage`].
 
 mod every_command_ends_once;
+mod rules_decide_what_happens_to_statements;
 mod stage;

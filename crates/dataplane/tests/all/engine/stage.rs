@@ -3,7 +3,8 @@
 //! The servers answer a statement with a text in it, `SELECT 'ROWS 2'` or `INSERT INTO t VALUES ('CUT')`, as
 //! [`Script`] answers that text: so a statement is what it looks like to the gateway, and the test says what
 //! becomes of it. What begins with `ONCE` is so at the first time only, and at all others one row. Any other
-//! statement gets an OK.
+//! statement gets an OK. What says `'TRX'` behind that (`SELECT 'ROWS 2', 'TRX'`), or begins a transaction, is
+//! answered as in a transaction: the servers know none of their own.
 
 use std::collections::HashSet;
 use std::net::SocketAddr;
@@ -14,9 +15,9 @@ use std::time::Duration;
 
 use dataplane::extension::{Departure, Extension, ProtocolConnection, WorkerExtension, WorkerHandle};
 use dataplane::finished::{End, Finished, Observer};
-use mysql_wire::{Capabilities, Command, ErrPacket};
+use mysql_wire::{Capabilities, Command, ErrPacket, OkPacket, StatusFlags};
 use sql_class::Class;
-use testkit::scripted::{Client, Identity, Reply, Script, Server, ServerScript};
+use testkit::scripted::{Client, Identity, Reply, Script, Seen, Server, ServerScript};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::timeout;
 
@@ -55,8 +56,48 @@ const VARIABLES: [[&str; 2]; 10] = [
 pub(crate) struct Stage {
     address: SocketAddr,
     ended: UnboundedReceiver<Ended>,
-    _servers: Vec<Server>,
+    servers: Vec<Option<Server>>,
+    names: Vec<String>,
     _gateway: RunningGateway,
+}
+
+/// What is not as in most tests.
+#[derive(Clone, Copy)]
+pub(crate) struct Setup<'a> {
+    pub(crate) mode: &'a str,
+    pub(crate) servers: usize,
+    /// Of each server, behind a comma.
+    pub(crate) options: &'a str,
+    /// Lines of the listener.
+    pub(crate) listener: &'a str,
+    /// Lines of the cluster.
+    pub(crate) cluster: &'a str,
+    /// What comes last in the configuration. `{0}` is the address of the first server, and so on.
+    pub(crate) tables: &'a str,
+}
+
+impl Default for Setup<'_> {
+    /// A primary and a replica in mode `split`. Reads are `eventual`: the servers have no positions, and so
+    /// all reads behind a write would be the primary's.
+    fn default() -> Self {
+        Self {
+            mode: "split",
+            servers: 2,
+            options: "",
+            listener: "read_consistency = \"eventual\"",
+            cluster: "",
+            tables: "",
+        }
+    }
+}
+
+/// Where a server has had a statement.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Place {
+    /// 0 is the primary.
+    pub(crate) server: usize,
+    /// In the order in which the server's connections were opened.
+    pub(crate) connection: usize,
 }
 
 /// A command that has ended, as an observer saw it.
@@ -80,42 +121,84 @@ impl Stage {
     /// The first server is the primary. `options`: of each server. `tables`: what comes last in the
     /// configuration.
     pub(crate) async fn start(mode: &str, servers: usize, options: &str, tables: &str) -> Self {
-        let mut running = Vec::new();
+        let setup = Setup {
+            mode,
+            servers,
+            options,
+            listener: "",
+            tables,
+            ..Setup::default()
+        };
+        Self::set(setup).await
+    }
+
+    /// A primary and a replica under these rules.
+    pub(crate) async fn with_rules(tables: &str) -> Self {
+        let setup = Setup {
+            tables,
+            ..Setup::default()
+        };
+        Self::set(setup).await
+    }
+
+    pub(crate) async fn set(setup: Setup<'_>) -> Self {
+        let mut servers = Vec::new();
         let seen = Arc::default();
-        for _ in 0..servers {
-            running.push(Server::start(script(Arc::clone(&seen))).await.unwrap());
+        for _ in 0..setup.servers {
+            servers.push(Server::start(script(Arc::clone(&seen))).await.unwrap());
         }
-        let addresses = running.iter().enumerate().map(|(at, server)| {
-            let (role, address) = (if at == 0 { "primary" } else { "replica" }, server.address());
-            format!("{{ address = \"{address}\", role = \"{role}\" {options} }}")
-        });
-        let addresses: Vec<String> = addresses.collect();
-        let configuration = format!(
-            r#"
-            workers = 1
-            [[listener]]
-            login_delay_max = "0s"
-            bind = "127.0.0.1:0"
-            cluster = "main"
-            mode = "{mode}"
-            [[user]]
-            name = "app"
-            password = "secret"
-            [cluster.main]
-            servers = [{}]
-            check = {{ interval = "1h", rise = 1 }}
-            {tables}
-            "#,
-            addresses.join(", ")
-        );
+        let names: Vec<String> = servers
+            .iter()
+            .map(|server| server.address().to_string())
+            .collect();
+        let configuration = configuration(setup, &names);
         let (sender, ended) = unbounded_channel();
         let gateway = RunningGateway::start(&configuration, Some(Arc::new(Observing(Mutex::new(sender)))));
         Self {
             address: gateway.addresses()[0],
             ended,
-            _servers: running,
+            servers: servers.into_iter().map(Some).collect(),
+            names,
             _gateway: gateway,
         }
+    }
+
+    /// What `Ended::server` has for a server.
+    pub(crate) fn name(&self, server: usize) -> Option<String> {
+        Some(self.names[server].clone())
+    }
+
+    /// A server is gone, with all of its connections. It may be asked no more.
+    pub(crate) fn remove(&mut self, server: usize) {
+        self.servers[server] = None;
+    }
+
+    /// The requests with this text in them that servers have had, those of the first server first: each
+    /// with its place.
+    pub(crate) fn sent(&self, text: &str) -> Vec<(Place, String)> {
+        let mut sent = Vec::new();
+        for (server, running) in self.servers.iter().enumerate() {
+            let seen = running.as_ref().map(Server::seen).unwrap_or_default();
+            for (connection, seen) in seen.iter().enumerate() {
+                let place = Place { server, connection };
+                sent.extend(with(seen, text).map(|request| (place, request)));
+            }
+        }
+        sent
+    }
+
+    /// Where the one request with this text was sent to.
+    pub(crate) fn place(&self, text: &str) -> Place {
+        let sent = self.sent(text);
+        assert_eq!(sent.len(), 1, "{sent:?}");
+        sent[0].0
+    }
+
+    /// Waits until a server has had as many requests with this text.
+    pub(crate) async fn has_come(&self, server: usize, text: &str, count: usize) {
+        let has = |seen: &[Seen]| seen.iter().flat_map(|seen| with(seen, text)).count() >= count;
+        let running = self.servers[server].as_ref().unwrap();
+        assert!(running.wait_until(has).await.is_some(), "{:?}", self.sent(""));
     }
 
     pub(crate) async fn connect(&self) -> Session {
@@ -185,6 +268,40 @@ impl Session {
         }
     }
 
+    /// The rows of an answer of the gateway's own, to a `FOREBAY` statement.
+    pub(crate) async fn rows(&mut self, text: &str) -> Vec<Vec<String>> {
+        self.send(Command::QUERY, text.as_bytes()).await;
+        let columns = self.0.receive().await.unwrap().payload[0];
+        let mut rows = Vec::new();
+        for at in 0.. {
+            let payload = self.0.receive().await.unwrap().payload;
+            match payload[0] {
+                0xfe => break,
+                _ if at >= columns => rows.push(texts(&payload)),
+                _ => {}
+            }
+        }
+        rows
+    }
+
+    /// Why the session keeps its connection.
+    pub(crate) async fn pins(&mut self) -> Vec<String> {
+        let rows = self.rows("FOREBAY SHOW PINS").await;
+        rows.into_iter().map(|mut row| row.swap_remove(0)).collect()
+    }
+
+    pub(crate) async fn reset(&mut self) {
+        self.send(Command::RESET_CONNECTION, b"").await;
+        assert_eq!(self.answer().await, Ok(0));
+    }
+
+    /// Executes a prepared statement without parameters.
+    pub(crate) async fn execute(&mut self, id: u32) -> Told {
+        let rest = [&id.to_le_bytes()[..], &[0, 1, 0, 0, 0]].concat();
+        self.send(Command::STMT_EXECUTE, &rest).await;
+        self.answer().await
+    }
+
     /// Prepares a statement without parameters that has one column or none. Returns its id.
     pub(crate) async fn prepare(&mut self, text: &str) -> u32 {
         self.send(Command::STMT_PREPARE, text.as_bytes()).await;
@@ -201,6 +318,57 @@ fn code(payload: &[u8]) -> u16 {
     ErrPacket::decode(payload, CAPABILITIES).unwrap().code
 }
 
+/// The texts of a row, none of them longer than 250 bytes.
+fn texts(row: &[u8]) -> Vec<String> {
+    let mut texts = Vec::new();
+    let mut rest = row;
+    while let Some((&length, tail)) = rest.split_first() {
+        assert!(length < 251, "{row:?}");
+        let (text, tail) = tail.split_at(usize::from(length));
+        texts.push(String::from_utf8(text.to_vec()).unwrap());
+        rest = tail;
+    }
+    texts
+}
+
+/// The requests of a connection that have this text.
+fn with<'a>(seen: &'a Seen, text: &'a str) -> impl Iterator<Item = String> + 'a {
+    let requests = seen.requests.iter().filter_map(|request| request.get(1..));
+    let texts = requests.map(|request| String::from_utf8_lossy(request).into_owned());
+    texts.filter(move |request| request.contains(text))
+}
+
+fn configuration(setup: Setup<'_>, names: &[String]) -> String {
+    let (mode, options) = (setup.mode, setup.options);
+    let servers = names.iter().enumerate().map(|(at, address)| {
+        let role = if at == 0 { "primary" } else { "replica" };
+        format!("{{ address = \"{address}\", role = \"{role}\" {options} }}")
+    });
+    let servers = servers.collect::<Vec<_>>().join(", ");
+    let named = |text: String, (at, name): (usize, &String)| text.replace(&format!("{{{at}}}"), name);
+    let tables = names.iter().enumerate().fold(setup.tables.to_owned(), named);
+    let (listener, cluster) = (setup.listener, setup.cluster);
+    format!(
+        r#"
+        workers = 1
+        [[listener]]
+        login_delay_max = "0s"
+        bind = "127.0.0.1:0"
+        cluster = "main"
+        mode = "{mode}"
+        {listener}
+        [[user]]
+        name = "app"
+        password = "secret"
+        [cluster.main]
+        servers = [{servers}]
+        check = {{ interval = "1h", rise = 1 }}
+        {cluster}
+        {tables}
+        "#
+    )
+}
+
 /// `seen`: the statements that any server has had.
 fn script(seen: Arc<Mutex<HashSet<Vec<u8>>>>) -> ServerScript {
     ServerScript {
@@ -215,26 +383,42 @@ fn special(request: &[u8], seen: &Mutex<HashSet<Vec<u8>>>) -> Option<Reply> {
     if command != Command::QUERY.0 {
         return None;
     }
-    if text
-        .windows(b"performance_schema.".len())
-        .any(|part| part == b"performance_schema.")
-    {
+    let has = |part: &[u8]| text.windows(part.len()).any(|window| window == part);
+    if has(b"performance_schema.") {
         return Some(variables());
     }
-    let mut parts = text.split(|byte| *byte == b'\'').skip(1);
-    let mut said = parts.next()?;
+    let mut said = text.split(|byte| *byte == b'\'').nth(1).unwrap_or(b"OK");
     if let Some(once) = said.strip_prefix(b"ONCE ") {
         let is_first = seen.lock().unwrap().insert(text.to_vec());
         said = if is_first { once } else { b"ROWS 1" };
     }
     let mut reply = Script::new(CAPABILITIES).reply(&[&[command], said].concat());
-    // Without the warning that the script has: a session would hold its connection for it.
+    let begins = text.starts_with(b"BEGIN") || text.starts_with(b"START TRANSACTION");
     if let Reply::Payloads(payloads) = &mut reply
-        && let Some([0xfe, .., low, high]) = payloads.last_mut().map(Vec::as_mut_slice)
+        && let Some(end) = payloads.last_mut()
     {
-        (*low, *high) = (0, 0);
+        as_here(end, begins || has(b"'TRX'"));
     }
     Some(reply)
+}
+
+/// An end of an answer without the warning and the id that the script has: a session would hold its connection
+/// for them.
+fn as_here(end: &mut Vec<u8>, is_in_transaction: bool) {
+    let mut ok = match end[0] {
+        0 | 0xfe => OkPacket::decode(end, CAPABILITIES).unwrap(),
+        _ => return,
+    };
+    (ok.warnings, ok.last_insert_id) = (0, 0);
+    if is_in_transaction {
+        ok.status = ok.status | StatusFlags::IN_TRANS;
+    }
+    let is_of_rows = end[0] == 0xfe;
+    end.clear();
+    match is_of_rows {
+        true => ok.encode_as_eof(end, CAPABILITIES),
+        false => ok.encode(end, CAPABILITIES),
+    }
 }
 
 /// The rows of [`VARIABLES`].
