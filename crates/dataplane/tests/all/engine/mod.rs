@@ -4,3 +4,4 @@
 mod every_command_ends_once;
 mod rules_decide_what_happens_to_statements;
 mod stage;
+mod statements_go_where_they_belong;
