@@ -5,3 +5,4 @@ mod every_command_ends_once;
 mod rules_decide_what_happens_to_statements;
 mod stage;
 mod statements_go_where_they_belong;
+mod what_a_session_holds_is_kept_for_it;

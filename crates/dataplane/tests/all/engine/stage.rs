@@ -194,6 +194,12 @@ impl Stage {
         sent[0].0
     }
 
+    /// All requests of a connection, command byte first.
+    pub(crate) fn requests(&self, place: Place) -> Vec<Vec<u8>> {
+        let seen = self.servers[place.server].as_ref().unwrap().seen();
+        seen[place.connection].requests.clone()
+    }
+
     /// Waits until a server has had as many requests with this text.
     pub(crate) async fn has_come(&self, server: usize, text: &str, count: usize) {
         let has = |seen: &[Seen]| seen.iter().flat_map(|seen| with(seen, text)).count() >= count;
