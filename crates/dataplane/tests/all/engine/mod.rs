@@ -1,6 +1,7 @@
 //! What happens to commands in modes `session` and `split`, on servers that say what a statement asks them
 //! to: see [`stage`].
 
+mod a_lost_statement_is_done_once_or_not_at_all;
 mod every_command_ends_once;
 mod rules_decide_what_happens_to_statements;
 mod stage;

@@ -1,0 +1,184 @@
+//! What becomes of a statement whose server is lost: how often servers have had it, and what its client is told.
+
+use dataplane::finished::End;
+use mysql_wire::Command;
+
+use super::stage::{Setup, Stage};
+
+#[tokio::test]
+async fn a_read_goes_to_another_server_once() {
+    let mut stage = Stage::set(Setup::default()).await;
+    let mut session = stage.connect().await;
+    let read = "SELECT 'ONCE CUT' FROM one";
+    assert_eq!(session.query(read).await, Ok(1));
+    let ended = stage.next_end().await;
+    assert_eq!((ended.end, ended.resent), (End::Relayed, 1));
+    let servers: Vec<_> = stage.sent(read).iter().map(|(place, _)| place.server).collect();
+    assert_eq!(servers, [0, 1]);
+    assert_eq!(ended.server, stage.name(0), "it is told who has answered");
+
+    // No third time, though there is another server.
+    let read = "SELECT 'CUT' FROM two";
+    assert_eq!(session.query(read).await, Err(1158));
+    let ended = stage.next_end().await;
+    assert_eq!((ended.end, ended.resent, ended.error), (End::Lost, 1, Some(1158)));
+    assert_eq!(stage.sent(read).len(), 2);
+    // The session goes on.
+    assert_eq!(session.query("SELECT 'ROWS 1'").await, Ok(1));
+}
+
+#[tokio::test]
+async fn a_read_that_leaves_something_does_not() {
+    let mut stage = Stage::set(Setup::default()).await;
+    for read in [
+        "SELECT 'CUT' FROM t FOR UPDATE",
+        "SELECT 'CUT', GET_LOCK('a', 1)",
+        "SELECT 'CUT', nobody_knows(1)",
+    ] {
+        let mut session = stage.connect().await;
+        assert!(session.query(read).await.is_err(), "{read}");
+        let ended = stage.next_end().await;
+        assert_eq!((ended.end, ended.resent), (End::Lost, 0), "{read}");
+        assert_eq!(stage.sent(read).len(), 1, "{read}");
+    }
+}
+
+#[tokio::test]
+async fn a_write_goes_nowhere_else() {
+    let setup = Setup {
+        servers: 3,
+        ..Setup::default()
+    };
+    let mut stage = Stage::set(setup).await;
+    let mut session = stage.connect().await;
+    for write in [
+        "INSERT INTO t VALUES ('CUT')",
+        "UPDATE t SET a = 'CUT'",
+        "DELETE FROM t WHERE a = 'CUT'",
+        "CREATE TABLE t (a INT COMMENT 'CUT')",
+    ] {
+        assert_eq!(session.query(write).await, Err(1158), "{write}");
+        let ended = stage.next_end().await;
+        assert_eq!((ended.end, ended.resent, ended.error), (End::Lost, 0, Some(1158)));
+        assert_eq!(stage.sent(write).len(), 1, "{write}");
+        assert_eq!(session.query("SELECT 'ROWS 1'").await, Ok(1));
+        stage.next_end().await;
+    }
+}
+
+#[tokio::test]
+async fn nothing_of_a_transaction_does() {
+    let mut stage = Stage::set(Setup::default()).await;
+    for inside in [
+        "SELECT 'CUT' FROM inside",
+        "UPDATE inside SET a = 'CUT'",
+        "COMMIT /* 'CUT' */",
+    ] {
+        let mut session = stage.connect().await;
+        assert_eq!(session.query("BEGIN").await, Ok(0));
+        stage.next_end().await;
+        assert_eq!(session.query(inside).await, Err(1158), "{inside}");
+        let ended = stage.next_end().await;
+        assert_eq!((ended.end, ended.resent), (End::Lost, 0), "{inside}");
+        assert_eq!(stage.sent(inside).len(), 1, "{inside}");
+        // It must not go on as if the transaction were there.
+        assert_eq!(session.query("SELECT 'ROWS 1'").await, Err(0), "{inside}");
+    }
+}
+
+/// What the client has of the answer cannot be taken back.
+#[tokio::test]
+async fn a_read_that_has_begun_to_answer_does_not() {
+    let mut stage = Stage::set(Setup::default()).await;
+    let mut session = stage.connect().await;
+    // In the middle of the columns, of a row, and between two rows.
+    for bytes in [20, 150, 5000, 8 * 124] {
+        let read = format!("SELECT 'HALF {bytes}'");
+        assert!(session.query(&read).await.is_err(), "{read}");
+        let ended = stage.next_end().await;
+        assert_eq!((ended.end, ended.resent), (End::Lost, 0), "{read}");
+        assert_eq!(stage.sent(&read).len(), 1, "{read}");
+        session = stage.connect().await;
+    }
+}
+
+/// One that is cut exactly between two rows is told, and its session goes on.
+#[tokio::test]
+async fn a_read_that_ends_between_two_rows_is_told_of() {
+    let mut stage = Stage::set(Setup::default()).await;
+    let mut session = stage.connect().await;
+    let mut told = Vec::new();
+    // A row takes 125 bytes: one of so many places is between two.
+    for bytes in 1000..1125 {
+        let read = format!("SELECT 'HALF {bytes}'");
+        told.push(session.query(&read).await);
+        assert_eq!(stage.next_end().await.end, End::Lost);
+        assert_eq!(stage.sent(&read).len(), 1);
+        if told.last() == Some(&Err(0)) {
+            session = stage.connect().await;
+            continue;
+        }
+        assert_eq!(session.query("SELECT 'ROWS 1'").await, Ok(1));
+        stage.next_end().await;
+    }
+    let between = told.iter().filter(|told| **told == Err(1158)).count();
+    assert!(between >= 1, "{told:?}");
+}
+
+#[tokio::test]
+async fn a_session_that_is_pinned_to_what_is_lost_ends() {
+    let mut stage = Stage::set(Setup::default()).await;
+    let mut session = stage.connect().await;
+    assert_eq!(session.query("SET @x = 1").await, Ok(0));
+    stage.next_end().await;
+    let read = "SELECT 'CUT' FROM pinned";
+    assert_eq!(session.query(read).await, Err(1158));
+    let ended = stage.next_end().await;
+    assert_eq!((ended.end, ended.resent), (End::Lost, 0));
+    assert_eq!(stage.sent(read).len(), 1);
+    assert_eq!(session.query("SELECT 'ROWS 1'").await, Err(0));
+}
+
+/// It waits for a new one, and is told when there is none in time.
+#[tokio::test]
+async fn a_write_without_a_primary_is_not_lost() {
+    let setup = Setup {
+        cluster: "failover_wait = \"100ms\"",
+        ..Setup::default()
+    };
+    let mut stage = Stage::set(setup).await;
+    let mut session = stage.connect().await;
+    assert_eq!(session.query("INSERT INTO t VALUES ('OK')").await, Ok(0));
+    stage.next_end().await;
+    stage.remove(0);
+    let told = session.query("INSERT INTO t VALUES ('OK')").await;
+    assert!(told.is_err(), "{told:?}");
+    let ended = stage.next_end().await;
+    assert_eq!((ended.resent, ended.error), (0, told.err()));
+    assert!(stage.sent("INSERT").is_empty(), "the replica gets no writes");
+    assert_eq!(session.query("SELECT 'ROWS 1'").await, Ok(1));
+    assert_eq!(stage.next_end().await.server, stage.name(1));
+}
+
+/// An execution is a read or a write like its text.
+#[tokio::test]
+async fn and_a_prepared_statement_is_as_its_text() {
+    let mut stage = Stage::set(Setup::default()).await;
+    let mut session = stage.connect().await;
+    let id = session.prepare("SELECT a FROM t").await;
+    stage.next_end().await;
+    assert_eq!(session.execute(id).await, Ok(0));
+    let first = stage.next_end().await.server;
+    assert_eq!(first, stage.name(1));
+    stage.remove(1);
+    assert_eq!(session.execute(id).await, Ok(0));
+    let ended = stage.next_end().await;
+    assert_eq!((ended.end, ended.server), (End::Relayed, stage.name(0)));
+    let prepared = stage.sent("SELECT a FROM t");
+    assert!(
+        prepared.iter().any(|(place, _)| place.server == 0),
+        "{prepared:?}"
+    );
+    session.send(Command::STMT_CLOSE, &id.to_le_bytes()).await;
+    stage.next_end().await;
+}
