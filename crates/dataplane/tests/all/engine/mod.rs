@@ -4,6 +4,7 @@
 mod a_lost_statement_is_done_once_or_not_at_all;
 mod every_command_ends_once;
 mod rules_decide_what_happens_to_statements;
+mod sessions_are_killed_by_their_number;
 mod stage;
 mod statements_go_where_they_belong;
 mod what_a_session_holds_is_kept_for_it;

@@ -68,6 +68,8 @@ pub(crate) struct Setup<'a> {
     pub(crate) servers: usize,
     /// Of each server, behind a comma.
     pub(crate) options: &'a str,
+    /// Of the checks, behind a comma.
+    pub(crate) check: &'a str,
     /// Lines of the listener.
     pub(crate) listener: &'a str,
     /// Lines of the cluster.
@@ -84,6 +86,7 @@ impl Default for Setup<'_> {
             mode: "split",
             servers: 2,
             options: "",
+            check: "",
             listener: "read_consistency = \"eventual\"",
             cluster: "",
             tables: "",
@@ -200,6 +203,12 @@ impl Stage {
         seen[place.connection].requests.clone()
     }
 
+    /// The connections over which somebody has logged in to a server so far.
+    pub(crate) fn logins(&self, server: usize) -> usize {
+        let seen = self.servers[server].as_ref().unwrap().seen();
+        seen.iter().filter(|seen| seen.logged_in).count()
+    }
+
     /// Waits until a server has had as many requests with this text.
     pub(crate) async fn has_come(&self, server: usize, text: &str, count: usize) {
         let has = |seen: &[Seen]| seen.iter().flat_map(|seen| with(seen, text)).count() >= count;
@@ -296,6 +305,11 @@ impl Session {
         rows.into_iter().map(|mut row| row.swap_remove(0)).collect()
     }
 
+    /// The number that the gateway gave the session.
+    pub(crate) fn id(&self) -> u32 {
+        self.0.greeting().connection_id
+    }
+
     pub(crate) async fn reset(&mut self) {
         self.send(Command::RESET_CONNECTION, b"").await;
         assert_eq!(self.answer().await, Ok(0));
@@ -353,7 +367,7 @@ fn configuration(setup: Setup<'_>, names: &[String]) -> String {
     let servers = servers.collect::<Vec<_>>().join(", ");
     let named = |text: String, (at, name): (usize, &String)| text.replace(&format!("{{{at}}}"), name);
     let tables = names.iter().enumerate().fold(setup.tables.to_owned(), named);
-    let (listener, cluster) = (setup.listener, setup.cluster);
+    let (check, listener, cluster) = (setup.check, setup.listener, setup.cluster);
     format!(
         r#"
         workers = 1
@@ -368,7 +382,7 @@ fn configuration(setup: Setup<'_>, names: &[String]) -> String {
         password = "secret"
         [cluster.main]
         servers = [{servers}]
-        check = {{ interval = "1h", rise = 1 }}
+        check = {{ interval = "1h", rise = 1 {check} }}
         {cluster}
         {tables}
         "#
