@@ -1,0 +1,150 @@
+//! Servers with fewer connections than there are clients.
+
+use mysql_wire::Command;
+use tokio::task::JoinSet;
+
+use super::stage::{Session, Setup, Stage, Told};
+
+/// Has sessions say a statement at the same time. They answer with their places among them.
+fn ask(sessions: Vec<Session>, text: &str) -> JoinSet<(usize, Session, Told)> {
+    let mut asking = JoinSet::new();
+    for (at, mut session) in sessions.into_iter().enumerate() {
+        let text = format!("{text} /* session {at} */");
+        asking.spawn(async move {
+            let told = session.query(&text).await;
+            (at, session, told)
+        });
+    }
+    asking
+}
+
+async fn connect(stage: &Stage, count: usize) -> Vec<Session> {
+    let mut sessions = Vec::new();
+    for _ in 0..count {
+        sessions.push(stage.connect().await);
+    }
+    sessions
+}
+
+#[tokio::test]
+async fn and_all_are_served() {
+    const CLIENTS: usize = 40;
+    let setup = Setup {
+        servers: 1,
+        options: ", max_connections = 2",
+        ..Setup::default()
+    };
+    let stage = Stage::set(setup).await;
+    let mut sessions = connect(&stage, CLIENTS).await;
+    for text in [
+        "SELECT 'ROWS 3'",
+        "INSERT INTO t VALUES ('OK')",
+        "SELECT 'ROWS 3' FROM t FOR UPDATE",
+    ] {
+        let answers = ask(sessions, text).join_all().await;
+        let rows = if text.starts_with("SELECT") { 3 } else { 0 };
+        assert!(answers.iter().all(|(_, _, told)| *told == Ok(rows)), "{text}");
+        assert_eq!(stage.sent(&format!("{text} /*")).len(), CLIENTS, "{text}");
+        sessions = answers.into_iter().map(|(_, session, _)| session).collect();
+    }
+    assert!(stage.logins(0) <= 2, "{}", stage.logins(0));
+}
+
+#[tokio::test]
+async fn and_wait_for_one_another_in_a_line_that_has_an_end() {
+    let setup = Setup {
+        servers: 1,
+        options: ", max_connections = 2",
+        cluster: "queue_timeout = \"1m\"\nqueue_max = 2",
+        ..Setup::default()
+    };
+    let stage = Stage::set(setup).await;
+    let mut holders = connect(&stage, 2).await;
+    let others = connect(&stage, 3).await;
+    for holder in &mut holders {
+        assert_eq!(holder.query("BEGIN").await, Ok(0));
+    }
+    // Whoever comes last is one too many, and is told at once.
+    let mut asking = ask(others, "SELECT 'ROWS 1' FROM waiting");
+    let (at, mut late, told) = asking.join_next().await.unwrap().unwrap();
+    assert_eq!(told, Err(1040));
+    assert!(stage.sent("FROM waiting").is_empty());
+    assert_eq!(holders[0].query("COMMIT").await, Ok(0));
+    for (_, _, told) in asking.join_all().await {
+        assert_eq!(told, Ok(1));
+    }
+    assert_eq!(stage.sent("FROM waiting").len(), 2);
+    assert!(stage.sent(&format!("session {at} ")).is_empty());
+    // It goes on.
+    assert_eq!(late.query("SELECT 'ROWS 1'").await, Ok(1));
+}
+
+#[tokio::test]
+async fn and_wait_no_longer_than_they_should() {
+    let setup = Setup {
+        servers: 1,
+        options: ", max_connections = 1",
+        cluster: "queue_timeout = \"100ms\"",
+        ..Setup::default()
+    };
+    let mut stage = Stage::set(setup).await;
+    let (mut holder, mut other) = (stage.connect().await, stage.connect().await);
+    assert_eq!(holder.query("BEGIN").await, Ok(0));
+    stage.next_end().await;
+    assert_eq!(other.query("SELECT 'ROWS 1'").await, Err(1040));
+    let ended = stage.next_end().await;
+    assert_eq!((ended.server, ended.error), (None, Some(1040)));
+    assert_eq!(holder.query("COMMIT").await, Ok(0));
+    assert_eq!(other.query("SELECT 'ROWS 1'").await, Ok(1));
+}
+
+/// Whoever goes while it waits leaves its place to others.
+#[tokio::test]
+async fn and_nobody_waits_for_one_that_has_gone() {
+    let setup = Setup {
+        servers: 1,
+        options: ", max_connections = 1",
+        cluster: "queue_timeout = \"1m\"",
+        ..Setup::default()
+    };
+    let stage = Stage::set(setup).await;
+    let mut sessions = connect(&stage, 4).await;
+    let mut holder = sessions.pop().unwrap();
+    let mut patient = sessions.pop().unwrap();
+    assert_eq!(holder.query("BEGIN").await, Ok(0));
+    for session in &mut sessions {
+        session
+            .send(Command::QUERY, b"INSERT INTO t VALUES ('OK', 'gone')")
+            .await;
+    }
+    patient
+        .send(Command::QUERY, b"SELECT 'ROWS 1' FROM patient")
+        .await;
+    drop(sessions);
+    drop(holder);
+    assert_eq!(patient.answer().await, Ok(1));
+}
+
+/// Reads have the room of all servers, and what only the primary can do waits for that.
+#[tokio::test]
+async fn and_read_where_there_is_room() {
+    let setup = Setup {
+        options: ", max_connections = 1",
+        cluster: "queue_timeout = \"1m\"",
+        ..Setup::default()
+    };
+    let mut stage = Stage::set(setup).await;
+    let (mut holder, mut reader) = (stage.connect().await, stage.connect().await);
+    assert_eq!(holder.query("BEGIN").await, Ok(0));
+    stage.next_end().await;
+    for _ in 0..3 {
+        assert_eq!(reader.query("SELECT 'ROWS 1'").await, Ok(1));
+        assert_eq!(stage.next_end().await.server, stage.name(1));
+    }
+    let write = "INSERT INTO t VALUES ('OK')";
+    reader.send(Command::QUERY, write.as_bytes()).await;
+    stage.no_more().await;
+    assert!(stage.sent(write).is_empty());
+    assert_eq!(holder.query("COMMIT").await, Ok(0));
+    assert_eq!(reader.answer().await, Ok(0));
+}
