@@ -3,10 +3,10 @@
 use std::time::{Duration, Instant};
 
 use dataplane::finished::End;
-use mysql_wire::Command;
+use mysql_wire::{Command, ErrPacket, OkPacket};
 use sql_class::Class;
 
-use super::stage::{Place, Session, Setup, Stage};
+use super::stage::{CAPABILITIES, Place, Session, Setup, Stage};
 
 /// The servers that had the statements with this text, one for each.
 fn servers(stage: &Stage, text: &str) -> Vec<usize> {
@@ -23,7 +23,14 @@ async fn what_they_refuse_reaches_no_server() {
     "#;
     let mut stage = Stage::with_rules(rules).await;
     let mut session = stage.connect().await;
-    assert_eq!(session.query("DELETE FROM refused").await, Err(1148));
+    session.send(Command::QUERY, b"DELETE FROM refused").await;
+    let packet = session.0.receive().await.unwrap().payload;
+    let error = ErrPacket::decode(&packet, CAPABILITIES).unwrap();
+    let words = String::from_utf8(error.message).unwrap();
+    assert!(
+        error.code == 1148 && words.contains("DELETE without WHERE"),
+        "{words}"
+    );
     let ended = stage.next_end().await;
     assert_eq!((ended.end, ended.server), (End::Refused, None));
     assert_eq!(ended.error, Some(1148));
@@ -33,13 +40,22 @@ async fn what_they_refuse_reaches_no_server() {
     let sent = stage.sent("refused");
     assert_eq!(sent.len(), 1, "{sent:?}");
     assert_eq!(sent[0].1, "DELETE FROM refused WHERE a = 1");
+
+    let lines = session.rows("FOREBAY EXPLAIN DELETE FROM refused").await;
+    let end = [
+        ["refuse", "DELETE without WHERE"],
+        ["target", "none: a rule answers it"],
+    ];
+    assert_eq!(lines[lines.len() - 2..], end);
 }
 
 #[tokio::test]
 async fn what_they_answer_reaches_no_server_but_to_be_prepared() {
     let mut stage = Stage::with_rules("[[rule]]\ntext = 'please'\nanswer_ok = \"done\"").await;
     let mut session = stage.connect().await;
-    assert_eq!(session.query("this is no SQL, please").await, Ok(0));
+    session.send(Command::QUERY, b"this is no SQL, please").await;
+    let packet = session.0.receive().await.unwrap().payload;
+    assert_eq!(OkPacket::decode(&packet, CAPABILITIES).unwrap().info, b"done");
     let ended = stage.next_end().await;
     assert_eq!((ended.end, ended.server), (End::Gateway, None));
     assert!(stage.sent("please").is_empty());
@@ -290,6 +306,11 @@ async fn a_session_keeps_its_connection_or_lets_it_go() {
     assert_eq!(stage.place("FROM bound"), kept);
     session.reset().await;
     assert_eq!(session.pins().await, [""; 0]);
+    assert_eq!(session.query("SELECT 'ROWS 1' FROM let_go").await, Ok(1));
+    assert_eq!(stage.place("FROM let_go").server, 1);
+    // That has not bound it either.
+    assert_eq!(session.query("INSERT INTO let_go VALUES ('OK')").await, Ok(0));
+    assert_eq!(stage.place("INTO let_go").server, 0);
 }
 
 /// The first counts, unless it says that others may as well.

@@ -24,7 +24,7 @@ use tokio::time::timeout;
 use crate::gateway::RunningGateway;
 
 /// What servers and clients of these tests can.
-const CAPABILITIES: Capabilities = Capabilities(
+pub(crate) const CAPABILITIES: Capabilities = Capabilities(
     Capabilities::PROTOCOL_41.0
         | Capabilities::LONG_PASSWORD.0
         | Capabilities::LONG_FLAG.0
