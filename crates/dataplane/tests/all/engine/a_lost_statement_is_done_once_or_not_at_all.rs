@@ -1,4 +1,5 @@
-//! What becomes of a statement whose server is lost: how often servers have had it, and what its client is told.
+//! What becomes of a statement whose server is lost: how often servers have had it, and what its client is
+//! told.
 
 use dataplane::finished::End;
 use mysql_wire::Command;

@@ -3,8 +3,8 @@
 //! The servers answer a statement with a text in it, `SELECT 'ROWS 2'` or `INSERT INTO t VALUES ('CUT')`, as
 //! [`Script`] answers that text: so a statement is what it looks like to the gateway, and the test says what
 //! becomes of it. What begins with `ONCE` is so at the first time only, and at all others one row. Any other
-//! statement gets an OK. What says `'TRX'` behind that (`SELECT 'ROWS 2', 'TRX'`), or begins a transaction, is
-//! answered as in a transaction: the servers know none of their own.
+//! statement gets an OK. What says `'TRX'` behind that (`SELECT 'ROWS 2', 'TRX'`), or begins a transaction,
+//! is answered as in a transaction: the servers know none of their own.
 
 use std::collections::HashSet;
 use std::net::SocketAddr;
@@ -422,8 +422,8 @@ fn special(request: &[u8], seen: &Mutex<HashSet<Vec<u8>>>) -> Option<Reply> {
     Some(reply)
 }
 
-/// An end of an answer without the warning and the id that the script has: a session would hold its connection
-/// for them.
+/// An end of an answer without the warning and the id that the script has: a session would hold its
+/// connection for them.
 fn as_here(end: &mut Vec<u8>, is_in_transaction: bool) {
     let mut ok = match end[0] {
         0 | 0xfe => OkPacket::decode(end, CAPABILITIES).unwrap(),
