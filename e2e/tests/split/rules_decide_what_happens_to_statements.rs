@@ -86,62 +86,6 @@ async fn a_group_gets_what_rules_send_to_it_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn statements_are_refused_answered_and_rewritten() {
-    let gateway = with_rules(&[
-        "digest_text = '^DELETE FROM \\S+$'\nrefuse = \"DELETE without WHERE\"",
-        "text = 'please'\nanswer_ok = \"done\"",
-        "text = \"'old'\"\nrewrite = \"'new'\"\nrewrite_all = true",
-    ])
-    .await;
-    let mut session = cluster::connect(&gateway).await;
-    let refused = session.query_drop("DELETE FROM nothing").await.unwrap_err();
-    assert_eq!(client::code(&refused), 1148);
-    assert!(refused.to_string().contains("DELETE without WHERE"), "{refused}");
-    assert_eq!(
-        client::code(&session.prep("DELETE FROM nothing").await.unwrap_err()),
-        1148
-    );
-    assert_eq!(
-        ask(&mut session, "DELETE FROM nothing WHERE a = 1").await,
-        Err(1146)
-    );
-    let explained = async |session: &mut mysql_async::Conn, statement: &str| -> Vec<(String, String)> {
-        session
-            .query(format!("FOREBAY EXPLAIN {statement}"))
-            .await
-            .unwrap()
-    };
-    let lines = explained(&mut session, "DELETE FROM nothing").await;
-    let end = [
-        ("refuse", "DELETE without WHERE"),
-        ("target", "none: a rule answers it"),
-    ];
-    assert!(
-        lines.ends_with(&end.map(|(what, value)| (what.to_owned(), value.to_owned()))),
-        "{lines:?}"
-    );
-    let lines = explained(&mut session, "SELECT 'old'").await;
-    let rewritten = ("rewrite".to_owned(), "SELECT 'new'".to_owned());
-    assert!(lines.contains(&rewritten), "{lines:?}");
-
-    session.query_drop("this is no SQL, please").await.unwrap();
-    assert_eq!(session.info(), "done");
-
-    let twice = Some("new, new".to_owned());
-    let statement = "SELECT CONCAT('old', ', ', 'old')";
-    assert_eq!(ask(&mut session, statement).await, Ok(twice.clone()));
-    for _ in 0..2 {
-        let prepared: Option<String> = session.exec_first(statement, ()).await.unwrap();
-        assert_eq!(prepared, twice);
-    }
-    // What comes behind in one go is still there.
-    assert_eq!(
-        ask(&mut session, "SELECT 'older'").await,
-        Ok(Some("older".to_owned()))
-    );
-}
-
-#[tokio::test]
 async fn statements_wait_for_their_turn_and_are_told_when_it_does_not_come() {
     let gateway = with_rules(&[
         "name = \"one\"\ntag = [\"one\"]\nmax_concurrency = 1",
@@ -295,26 +239,6 @@ async fn copies_leave_nothing_behind() {
         let warnings: Vec<(String, u16, String)> = other.query("SHOW WARNINGS").await.unwrap();
         assert!(warnings.is_empty(), "{read}: {warnings:?}");
     }
-}
-
-#[tokio::test]
-async fn a_session_keeps_its_connection_or_lets_it_go_as_they_say() {
-    let gateway = with_rules(&[
-        "text = 'keep'\npin = \"always\"",
-        "text = 'ignored'\npin = \"never\"",
-    ])
-    .await;
-    let mut session = cluster::connect(&gateway).await;
-    session.query_drop("SET @ignored = 1").await.unwrap();
-    let pins = cluster::pins(&mut session).await;
-    assert!(pins.is_empty(), "{pins:?}");
-    session.query_drop("SELECT 'keep'").await.unwrap();
-    let pins = cluster::pins(&mut session).await;
-    assert_eq!(pins, ["rule"]);
-    session
-        .query_drop("CREATE TEMPORARY TABLE kept_one (id INT)")
-        .await
-        .unwrap();
 }
 
 #[tokio::test]
