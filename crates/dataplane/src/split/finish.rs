@@ -76,8 +76,9 @@ pub(crate) fn settle(split: &mut Split, ended: RelayOutcome) -> Step<'_> {
         }
         Ok(Exchanged::Streaming) => Step::wait(stream(split)),
         Err(broken) => {
-            // Nobody knows what has become of a write.
-            let may_send_again = split.statement.leaves_nothing && ended.request_done && ended.said == 0;
+            // Nobody knows what has become of a write, and nobody waits for a read of a client that has gone.
+            let is_awaited = ended.said == 0 && !ended.client_at_end;
+            let may_send_again = split.statement.leaves_nothing && ended.request_done && is_awaited;
             let again = split.statement.copy.take().filter(|_| may_send_again);
             Step::wait(lost(
                 split,

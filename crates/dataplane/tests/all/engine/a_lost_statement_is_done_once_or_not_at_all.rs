@@ -183,3 +183,17 @@ async fn and_a_prepared_statement_is_as_its_text() {
     session.send(Command::STMT_CLOSE, &id.to_le_bytes()).await;
     stage.next_end().await;
 }
+
+#[tokio::test]
+async fn nor_does_a_read_of_a_client_that_has_gone() {
+    let mut stage = Stage::set(Setup::default()).await;
+    let mut session = stage.connect().await;
+    let read = "SELECT 'STALL' FROM gone";
+    session.send(Command::QUERY, read.as_bytes()).await;
+    stage.has_come(1, read, 1).await;
+    // The server is told, and ends without an answer.
+    drop(session);
+    let ended = stage.next_end().await;
+    assert_eq!((ended.end, ended.resent), (End::Lost, 0), "{ended:?}");
+    assert_eq!(stage.sent(read).len(), 1);
+}
