@@ -38,7 +38,8 @@ pub struct Finished<'a> {
     /// What kind of statement it was. `None` where no text was read: in mode `session`, and of commands that
     /// are no statements.
     pub class: Option<Class>,
-    /// The digest of the statement's text; 0 where no text was read.
+    /// The digest of the statement's text, or of what a rule has made of it; 0 where no text was read, and of
+    /// a text that was answered from memory.
     pub digest: u64,
     /// What became of it.
     pub end: End,

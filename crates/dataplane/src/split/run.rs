@@ -135,6 +135,7 @@ fn query(split: &mut Split, head: CommandHead) -> Step<'_> {
         }
     }
     let facts = command::facts(split, head);
+    command::note(split, head, &facts);
     if explain_warning::concerns(split, head) {
         return Step::wait(explain_warning::query(split, head, facts));
     }
@@ -153,7 +154,6 @@ fn rule_query(split: &mut Split, Query { head, facts }: Query) -> Step<'_> {
 }
 
 fn route_query(split: &mut Split, head: CommandHead, facts: Facts) -> Step<'_> {
-    command::note(split, head, &facts);
     if split.lease.is_some()
         && (transaction::is_ended_by(split, &facts)
             || old_primary::is_left(split, &facts)

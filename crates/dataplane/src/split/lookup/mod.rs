@@ -524,6 +524,8 @@ fn note_answered(split: &mut Split, head: CommandHead, prepared: Option<(u32, u6
         rules::count(split, &verdict);
     }
     split.control.of_split.answered.set(Answered::Memory);
+    let digest = prepared.map_or(0, |(_, digest)| digest);
+    split.control.record.note_statement(PLAIN.class, digest);
     split.control.record.note_end(End::Memory);
     // What the connection that had the statement before knows is of that one.
     split.last.turn = split.last.turn.wrapping_add(1);

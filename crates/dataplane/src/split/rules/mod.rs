@@ -129,6 +129,7 @@ pub(crate) async fn query(split: &mut Split, head: CommandHead, facts: Facts) ->
                 Err(refused) => return Ok(refused.into()),
             }
             facts = command::facts(split, head);
+            command::note(split, head, &facts);
         }
         if let Err(refused) = enter(split, verdict, logged).await {
             return Ok(refused.into());

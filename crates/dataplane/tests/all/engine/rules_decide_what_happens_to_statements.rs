@@ -33,7 +33,7 @@ async fn what_they_refuse_reaches_no_server() {
     );
     let ended = stage.next_end().await;
     assert_eq!((ended.end, ended.server), (End::Refused, None));
-    assert_eq!(ended.error, Some(1148));
+    assert_eq!((ended.error, ended.class), (Some(1148), Some(Class::Write)));
     session.send(Command::STMT_PREPARE, b"DELETE FROM refused").await;
     assert_eq!(session.answer().await, Err(1148));
     assert_eq!(session.query("DELETE FROM refused WHERE a = 1").await, Ok(0));
