@@ -92,7 +92,7 @@ async fn set_option(split: &mut Split, text: &str) -> Result<Next, SessionError>
     let several = split.pool().config().max_writers > 1;
     match consistency(text) {
         Ok(Some(ReadConsistency::Strong)) if several => {
-            let why = "not consistency::strong, since several servers take writes (max_writers)".to_owned();
+            let why = "not strong, since several servers take writes (max_writers)".to_owned();
             Ok(Next::refuse(SessionError::GatewayStatement(why)))
         }
         Ok(wanted) => set_consistency(split, wanted).await,

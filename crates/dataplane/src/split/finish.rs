@@ -19,23 +19,21 @@ pub(crate) fn finish(split: &mut Split, command: Command, served: &Result<(), Se
         explain_warning::finish(split);
         rules::finish(split, command);
     }
-    if served.is_ok() && split.statement.is_to_come_again() {
-        return;
+    if served.is_err() || !split.statement.is_to_come_again() {
+        tell(split, command, served.as_ref().copied());
     }
+}
+
+/// Tells those who observe that the command is over, where there is one.
+pub(crate) fn tell(split: &Split, command: Command, served: Result<(), &SessionError>) {
     let (worker, control) = (&split.context.worker, &split.control);
-    finished::tell(
-        &worker.observers,
-        &control.record,
-        command,
-        served.as_ref().copied(),
-        || Ways {
-            session: control.id,
-            user: control.user(),
-            listener: &split.context.listener.config.name,
-            server: split.server_name(),
-            traffic: &split.streams.traffic,
-        },
-    );
+    finished::tell(&worker.observers, &control.record, command, served, || Ways {
+        session: control.id,
+        user: control.user(),
+        listener: &split.context.listener.config.name,
+        server: split.server_name(),
+        traffic: &split.streams.traffic,
+    });
 }
 
 /// What an exchange leaves behind: the session's state, and whose the server connection is now.

@@ -33,10 +33,11 @@ pub(crate) async fn connection(split: &mut Split, head: CommandHead) -> Result<N
         split.session.rearmed();
         let count = split.session.found_rows();
         // What is left on the connection is not worth finding out: the next one is as clean.
-        if let Ok(Exchanged::Done(outcome)) = &ended.result
-            && outcome.has_status
-        {
-            split.answer.status = outcome.status;
+        if let Ok(Exchanged::Done(outcome)) = &ended.result {
+            split.control.record.note_outcome(outcome);
+            if outcome.has_status {
+                split.answer.status = outcome.status;
+            }
         }
         lease::abandon(split);
         count

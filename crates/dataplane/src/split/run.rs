@@ -147,6 +147,7 @@ fn query(split: &mut Split, head: CommandHead) -> Step<'_> {
 }
 
 fn rule_query(split: &mut Split, Query { head, facts }: Query) -> Step<'_> {
+    command::note(split, head, &facts);
     match rules::concern(split) {
         true => Step::wait(rules::query(split, head, facts)),
         false => route_query(split, head, facts),

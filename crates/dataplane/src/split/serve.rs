@@ -11,7 +11,7 @@ use crate::control::Control;
 use crate::error::SessionError;
 use crate::listener_state::ListenerState;
 use crate::split::login::log_in;
-use crate::split::{answer, run};
+use crate::split::{answer, finish, run};
 use crate::worker::Worker;
 
 /// The life of a connection in mode `split`.
@@ -33,6 +33,8 @@ pub(crate) async fn serve(
     // Said by the account from here on.
     summary.user = Box::default();
     let Err(error) = run::run(&mut split).await;
+    // Of a command that was to be sent once more.
+    finish::tell(&split, split.statement.head.command, Err(&error));
     Box::pin(answer::farewell(&mut split, &error)).await;
     summary.server = split.last.server.take();
     summary.user = String::from_utf8_lossy(split.client.account.user.name.as_bytes()).into();

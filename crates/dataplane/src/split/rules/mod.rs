@@ -128,6 +128,7 @@ pub(crate) async fn query(split: &mut Split, head: CommandHead, facts: Facts) ->
                 Ok(changed) => head = changed,
                 Err(refused) => return Ok(refused.into()),
             }
+            split.statement.head = head;
             facts = command::facts(split, head);
             command::note(split, head, &facts);
         }

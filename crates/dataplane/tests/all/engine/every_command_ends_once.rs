@@ -121,6 +121,13 @@ async fn and_so_do_prepared_statements_and_what_is_no_statement() {
     session.send(Command::INIT_DB, b"test").await;
     assert_eq!(session.answer().await, Ok(0));
     next(Command::INIT_DB, End::Relayed).await;
+    // On the connection that the session holds.
+    assert_eq!(session.query("SELECT GET_LOCK('OK', 1)").await, Ok(0));
+    next(Command::QUERY, End::Relayed).await;
+    session.send(Command::RESET_CONNECTION, b"").await;
+    assert_eq!(session.answer().await, Ok(0));
+    next(Command::RESET_CONNECTION, End::Relayed).await;
+    // It holds none any more.
     session.send(Command::RESET_CONNECTION, b"").await;
     assert_eq!(session.answer().await, Ok(0));
     next(Command::RESET_CONNECTION, End::Gateway).await;
