@@ -215,13 +215,17 @@ public final class Client {
         }
     }
 
-    /** Makes the next login of the account a full one: the server drops it from its cache. */
+    /**
+     * Makes the next login of the account a full one: the server drops it from its cache, and a gateway that knows the
+     * server's accounts reads it again within FOREBAY_ACCOUNTS_DELAY_MS.
+     */
     private void forgetCachedPassword() throws Exception {
         String user = account("caching_sha2_password");
         try (Connection connection = target.connect()) {
             execute(connection,
                     "ALTER USER " + user + "@'%' IDENTIFIED WITH caching_sha2_password BY '" + user + " secret'");
         }
+        Thread.sleep(Long.parseLong(System.getenv("FOREBAY_ACCOUNTS_DELAY_MS")));
     }
 
     private void loginSha2Rsa() throws Exception {

@@ -71,12 +71,16 @@ def login(plugin, *, tls=False, user=None, password=None, **options):
 
 
 def forget_cached_password(plugin):
-    """Makes the next login of the account a full one: the server drops it from its cache."""
+    """
+    Makes the next login of the account a full one: the server drops it from its cache, and a gateway that knows the
+    server's accounts reads it again within FOREBAY_ACCOUNTS_DELAY_MS.
+    """
     if plugin not in LOGINS:
         raise Absent(f"this server has no account of {plugin}")
     user = LOGINS[plugin]
     with connect() as connection:
         query(connection, f"ALTER USER {user}@'%' IDENTIFIED WITH {plugin} BY '{user} secret'")
+    time.sleep(int(os.environ["FOREBAY_ACCOUNTS_DELAY_MS"]) / 1000)
 
 
 def login_caching_sha2_rsa():
