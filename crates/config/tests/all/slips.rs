@@ -218,7 +218,7 @@ fn parts_of_the_log_are_crates_that_write_to_it() {
     expect![[
         r#"log.level: "dataplan" is no part of Forebay that writes to the log; did you mean `dataplane`?"#
     ]]
-    .assert_eq(&config::log_worries("info,dataplan::arrival=warn").concat());
+    .assert_eq(&config::log_worries("info,dataplan::connection=warn").concat());
     let crates = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
     for entry in std::fs::read_dir(crates).unwrap() {
         let path = entry.unwrap().path();
