@@ -24,11 +24,9 @@ pub(crate) fn send_again(split: &mut Split, command: &[u8]) -> bool {
     let lost_on = split.lease.as_ref().map(|leased| leased.connection.server.id());
     // Once, and not for ever from server to server, unless a rule says how often.
     let is_second = split.statement.attempts.lost_on.take().is_some();
-    if !rules::may_send_again(split, is_second) || !split.streams.up.put_back(command) {
+    if !rules::may_send_again(split, is_second) || !take_up(split, command) {
         return false;
     }
-    split.statement.comes_again();
-    rules::sent_again(split);
     lease::abandon(split);
     split
         .answer
@@ -64,16 +62,7 @@ pub(crate) async fn go_elsewhere(split: &mut Split) -> Result<Next, SessionError
     if let Err(Refused(error)) = server::other_primary(split, &server, &words).await {
         return answer::tell(split, 1, error).await.map(|()| Next::Done);
     }
-    match split.streams.up.put_back(&copy) {
-        true => {
-            split.statement.comes_again();
-            rules::sent_again(split);
-            Ok(Next::Done)
-        }
-        false => answer::tell(split, 1, SessionError::NoServerInRole)
-            .await
-            .map(|()| Next::Done),
-    }
+    once_more(split, Some(copy)).await
 }
 
 /// A replica has refused it: the loop takes it up again for the primary, as if the client had just sent it.
@@ -81,16 +70,26 @@ pub(crate) async fn ask_primary(split: &mut Split) -> Result<Next, SessionError>
     lease::abandon(split);
     split.statement.attempts.refusals += 1;
     let copy = split.statement.copy.take();
-    match copy.is_some_and(|copy| split.streams.up.put_back(&copy)) {
-        true => {
-            split.statement.comes_again();
-            rules::sent_again(split);
-            Ok(Next::Done)
-        }
-        false => answer::tell(split, 1, SessionError::NoServerInRole)
-            .await
-            .map(|()| Next::Done),
+    once_more(split, copy).await
+}
+
+/// Has the loop take up this command again; where it cannot, the client hears that no server takes it.
+async fn once_more(split: &mut Split, command: Option<Box<[u8]>>) -> Result<Next, SessionError> {
+    if command.is_some_and(|command| take_up(split, &command)) {
+        return Ok(Next::Done);
     }
+    let told = answer::tell(split, 1, SessionError::NoServerInRole).await;
+    told.map(|()| Next::Done)
+}
+
+/// Puts the command back, as if the client had just sent it. False where there is no room for it.
+fn take_up(split: &mut Split, command: &[u8]) -> bool {
+    let has_room = split.streams.up.put_back(command);
+    if has_room {
+        split.statement.comes_again();
+        rules::sent_again(split);
+    }
+    has_room
 }
 
 /// Keeps a command that may be sent again, or looked at when it is answered. A read, where its server is lost

@@ -101,7 +101,7 @@ fn stage(split: &mut Split, next: Next) -> Step<'_> {
 async fn rare_command(split: &mut Split, head: CommandHead) -> Result<Next, SessionError> {
     match head.command {
         Command::STMT_PREPARE => {
-            prepare::prepare(split);
+            prepare::begin_to_prepare(split);
             match rules::concern(split) {
                 true => rules::prepare(split, head).await,
                 false => Ok(Next::Prepare),

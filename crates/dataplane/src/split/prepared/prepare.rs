@@ -25,7 +25,7 @@ use crate::split::{choose, command, last, lease, pipelined_setup};
 const LONG_TEXTS_MAX: usize = 64 * 1024 * 1024;
 
 /// COM_STMT_PREPARE has been received.
-pub(crate) fn prepare(split: &mut Split) {
+pub(crate) fn begin_to_prepare(split: &mut Split) {
     split.last.explain_warning = None;
     // Whatever comes of it: the one before is no longer the last.
     split.prepared.last_prepared = 0;
