@@ -186,6 +186,9 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 /// Statements a second that differ by more are another load.
 const OTHER_LOAD: f64 = 1.5;
 
+/// The same within a trial, which adds half as many connections at most, and so half as many statements.
+const OTHER_LOAD_IN_TRIAL: f64 = 2.0;
+
 /// What was seen of one server since the last look.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Look {
@@ -363,6 +366,14 @@ impl Climb {
     fn decide(&mut self, trial: &Trial, now: Instant) -> Option<Change> {
         let climber = self.climbers.iter_mut().find(|climber| climber.id == trial.id)?;
         let (before, after, own) = (trial.before as f64, trial.done as f64, trial.own as f64);
+        if differ(before, after, OTHER_LOAD_IN_TRIAL) {
+            // Clients came or went meanwhile, which says nothing of the size.
+            climber.not_before = now;
+            return Some(Change {
+                id: trial.id,
+                bound: trial.from,
+            });
+        }
         let wanted = before + if trial.to > trial.from { WORTH } else { -COST } * own;
         if after >= wanted {
             climber.usual = after / f64::from(LOOKS);
@@ -397,9 +408,13 @@ impl Climber {
     }
 
     fn is_another_load(&self, done: u64) -> bool {
-        let done = done as f64;
-        self.usual > 0.0 && (done > self.usual * OTHER_LOAD || done < self.usual / OTHER_LOAD)
+        self.usual > 0.0 && differ(self.usual, done as f64, OTHER_LOAD)
     }
+}
+
+/// By more than this factor.
+fn differ(before: f64, after: f64, factor: f64) -> bool {
+    after > before * factor || after < before / factor
 }
 
 impl Trial {
@@ -483,6 +498,28 @@ mod tests {
                 assert!(found >= 0.9 * best, "{clients} clients, knee {knee}: {sizes:?}");
                 // A minute: trials that bring nothing become rare.
                 assert!(changed <= 4 * sizes[0].max(8), "{clients}, {knee}: {changed}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_load_that_begins_or_ends_during_a_trial_changes_no_size() {
+        let start = Instant::now();
+        for (before, after) in [(0, 1000), (400, 1000), (1000, 0), (1000, 400)] {
+            let (mut climb, mut bound) = (Climb::default(), FIRST);
+            // The look that begins the trial, the first half, the one that settles, the second half.
+            for number in 0..(1 + LOOKS + SETTLES + LOOKS) {
+                let look = Look {
+                    id: ServerId(1),
+                    bound,
+                    most: 0,
+                    used: bound,
+                    done: if number <= LOOKS { before } else { after },
+                    waited: true,
+                };
+                let change = climb.step(start + number * LOOK, &[look]);
+                bound = change.map_or(bound, |change| change.bound);
+                assert_eq!(bound > FIRST, (LOOKS..2 * LOOKS + SETTLES).contains(&number), "{number}");
             }
         }
     }
