@@ -5,21 +5,24 @@ use std::future::poll_fn;
 use std::sync::Arc;
 
 use mysql_wire::{Command, ErrPacket, PacketHeader, write_packet};
+use net::Peer;
 use telemetry::Fault;
 use tokio::io::AsyncWriteExt;
 use tokio::sync::oneshot;
-use upstream::{ServerId, ServerProfile};
+use upstream::{Server, ServerId, ServerProfile};
 
 use crate::classify::Kill;
-use crate::control::Waiting;
+use crate::control::{Control, Waiting};
 use crate::error::{SessionError, kill_failed, not_owner};
 use crate::forward;
-use crate::handshake::{self, Changed};
+use crate::guesses::Guesses;
+use crate::handshake::{self, Agreed, Changed};
 use crate::kill_right;
+use crate::listener_state::ListenerState;
 use crate::message::Message;
 use crate::packet_io::{LOGIN_PACKET_MAX, LoginPeer};
 use crate::registry::{Place, is_ours};
-use crate::relay::{Exchanged, RelayError};
+use crate::relay::{Exchanged, RelayError, Streams};
 use crate::session::{CommandHead, Session, error_bytes};
 use crate::split::ask;
 use crate::user_name::shown_user;
@@ -234,38 +237,23 @@ pub(crate) async fn change_user(session: &mut Session, head: CommandHead) -> Res
         .streams
         .begin_command()
         .map_err(|broken| session.broken(broken))?;
-    let unread = session.streams.up.take_unseen();
-    let (mut client_sequence, mut server_sequence) = (0, 0);
-    let mut client = LoginPeer::new(&mut session.streams.client, &mut client_sequence, unread);
-    let mut server = LoginPeer::new(&mut session.streams.server, &mut server_sequence, Vec::new());
-    let result = async {
-        let changed = handshake::change_user(
-            &mut client,
-            &mut server,
-            &session.listener,
-            session.capabilities,
-            (&session.server, &session.control),
-            (&session.worker.shared.accounts.guesses, &session.peer),
-        )
-        .await?;
-        if let Changed::Refused { payload, held, .. } = &changed {
-            tokio::time::sleep(*held).await;
-            client.write(payload).await.map_err(SessionError::ClientFailed)?;
-        }
-        Ok(changed)
-    };
-    let result: Result<Changed, SessionError> = result.await;
-    session.streams.up.fill(&client.into_unread());
-    session.streams.down.fill(&server.into_unread());
-    session.error_sequence = Some(client_sequence);
-    match result? {
-        Changed::To(user, status) => {
+    let (changed, sequence) = log_in_anew(
+        &mut session.streams,
+        &session.listener,
+        Agreed::alike(session.capabilities),
+        (&session.server, &session.control),
+        (&session.worker.shared.accounts.guesses, &session.peer),
+    )
+    .await;
+    session.error_sequence = Some(sequence);
+    match changed? {
+        Changed::To(request, status) => {
             session.status = status;
-            let shown = shown_user(&user);
+            let shown = shown_user(&request.user);
             session.control.name_user(&shown);
             session.changed_user = Some(shown);
             let registry = &session.worker.shared.registry;
-            registry.rename(session.control.id, user.into());
+            registry.rename(session.control.id, request.user.into());
         }
         // The client has the server's error, and whether the connection goes on is for the server to say, for
         // a while.
@@ -277,6 +265,35 @@ pub(crate) async fn change_user(session: &mut Session, head: CommandHead) -> Res
         }
     }
     Ok(())
+}
+
+/// Passes a COM_CHANGE_USER on, and what both sides have to say of it until the server has decided. The client
+/// has heard that when this returns it. With it comes the sequence number that an error has then.
+pub(crate) async fn log_in_anew(
+    streams: &mut Streams,
+    listener: &ListenerState,
+    agreed: Agreed,
+    parties: (&Server, &Control),
+    (guesses, peer): (&Guesses, &Peer),
+) -> (Result<Changed, SessionError>, u8) {
+    let unread = streams.up.take_unseen();
+    let (mut client_sequence, mut server_sequence) = (0, 0);
+    let mut client = LoginPeer::new(&mut streams.client, &mut client_sequence, unread);
+    let mut server = LoginPeer::new(&mut streams.server, &mut server_sequence, Vec::new());
+    let changing = async {
+        let (client, server) = (&mut client, &mut server);
+        let who = (guesses, peer);
+        let changed = handshake::change_user(client, server, listener, agreed, parties, who).await?;
+        if let Changed::Refused { payload, held, .. } = &changed {
+            tokio::time::sleep(*held).await;
+            client.write(payload).await.map_err(SessionError::ClientFailed)?;
+        }
+        Ok(changed)
+    };
+    let changed = changing.await;
+    streams.up.fill(&client.into_unread());
+    streams.down.fill(&server.into_unread());
+    (changed, client_sequence)
 }
 
 /// What a server says between two commands.

@@ -25,12 +25,12 @@ use crate::flow::Flow;
 use crate::guesses::Asking;
 use crate::handshake::{self, Client, LoggedIn, Patience};
 use crate::listener_state::ListenerState;
+use crate::lookups;
 use crate::proxy_header;
 use crate::registry::Place;
 use crate::relay::{self, Streams, Traffic};
 use crate::session::{Session, signal_as_error};
-use crate::session_lookup;
-use crate::split;
+use crate::split::{self, Introduction, Split};
 use crate::user_name::shown_user;
 use crate::worker::Worker;
 
@@ -321,7 +321,8 @@ async fn serve_session(
 ) -> SessionError {
     // What the login needs is boxed, so that a session that has got through it does not carry that room on.
     let mut session = match Box::pin(log_in(worker, control, accepted, listener, series, summary)).await {
-        Ok(session) => session,
+        Ok(LogIn::Forwarded(session)) => session,
+        Ok(LogIn::Understood(session)) => return serve_understood(session, summary).await,
         Err(error) => {
             series.login_failures.inc();
             return error;
@@ -339,6 +340,19 @@ async fn serve_session(
     error
 }
 
+/// How a session in mode `session` is served.
+enum LogIn {
+    /// What its client says is forwarded by first bytes.
+    Forwarded(Box<Session>),
+    /// It is read, for something asks what the session does.
+    Understood(Box<Split>),
+}
+
+async fn serve_understood(mut session: Box<Split>, summary: &mut SessionSummary) -> SessionError {
+    let _on_server = OnServer::new(&session.streams.traffic.server);
+    split::serve_to_the_end(&mut session, summary).await
+}
+
 /// Everything up to the first command. An error has been told to the client when this returns it.
 async fn log_in(
     worker: &Rc<Worker>,
@@ -347,18 +361,22 @@ async fn log_in(
     listener: &Arc<ListenerState>,
     series: &Arc<ListenerSeries>,
     summary: &mut SessionSummary,
-) -> Result<Box<Session>, SessionError> {
+) -> Result<LogIn, SessionError> {
     let limit = listener.config.login_timeout;
     let mut client = None;
-    let (mut who, mut as_of) = (None, None);
+    let mut introduction = None;
     let login = async {
         let introduced = {
             let introducing = introduce(&mut client, accepted, listener, control, summary);
             let introducing = pin!(tokio::time::timeout(limit, introducing));
             unless_told(control, listener, introducing).await?
         };
-        let Introduced { login, local, .. } =
-            introduced.unwrap_or_else(|_| Err(proxy_header::too_late(client.is_some(), limit)))?;
+        let Introduced {
+            login,
+            profile,
+            local,
+            ..
+        } = introduced.unwrap_or_else(|_| Err(proxy_header::too_late(client.is_some(), limit)))?;
         let (peer, user) = (summary.client, login.user.clone());
         let asking = Asking::new(&peer, &user, &listener.config);
         let attempt = {
@@ -372,25 +390,37 @@ async fn log_in(
         // The wait for a server has limits of its own, and is not the client's fault.
         let finding = Box::pin(find_server(worker, control, listener, summary, &local));
         let server = attempt.beside(finding).await?;
-        as_of = session_lookup::rights_of_login(worker, listener);
         let client = client.as_mut().ok_or(SessionError::ClientGone)?;
-        who = Some((user.clone(), login.charset));
+        introduction = listener.config.point_lookups.then(|| Introduction {
+            login: Login {
+                auth_response: Vec::new(),
+                ..login.clone()
+            },
+            profile,
+            rights: lookups::rights_of_login(worker, listener),
+        });
         handshake::log_in(client, login, server, listener, (control, attempt)).await
     };
     match (login.await, client) {
-        (Ok(logged_in), Some(client)) => {
-            let mut session = open(
-                worker,
-                control,
-                client,
-                logged_in,
-                (listener, summary.client),
-                series,
-            )?;
-            session.lookups = who.and_then(|(user, collation)| {
-                session_lookup::OfSession::new(&session, &user, &summary.client, collation, as_of)
-            });
-            Ok(Box::new(session))
+        (Ok(mut logged_in), Some(client)) => {
+            let (peer, introduction) = (summary.client, introduction.filter(|_| logged_in.is_understood()));
+            let streams = connect(worker, control, client, &mut logged_in, listener, series)?;
+            match introduction {
+                Some(introduction) => {
+                    let arrived = split::Arrived {
+                        streams,
+                        peer,
+                        introduction,
+                        logged_in,
+                    };
+                    let understood = split::adopt(worker, control, arrived, listener).await;
+                    understood.map(LogIn::Understood)
+                }
+                None => {
+                    let session = forwarded((worker, control), streams, logged_in, (listener, peer));
+                    Ok(LogIn::Forwarded(Box::new(session)))
+                }
+            }
         }
         (Ok(_), None) => Err(SessionError::ClientGone),
         (Err(SessionError::LoginRefused { payload, held }), Some(mut client)) => {
@@ -543,22 +573,19 @@ fn attach(control: &Control, listener: &ListenerState, server: &Server) {
     }
 }
 
-fn open(
+/// The streams of a session, which others find by its number from here on.
+fn connect(
     worker: &Rc<Worker>,
     control: &Rc<Control>,
     client: Client,
-    logged_in: LoggedIn,
-    (listener, peer): (&Arc<ListenerState>, Peer),
+    logged_in: &mut LoggedIn,
+    listener: &Arc<ListenerState>,
     series: &Arc<ListenerSeries>,
-) -> Result<Session, SessionError> {
-    let Lease {
-        server,
-        stream,
-        permit,
-        ..
-    } = logged_in.lease;
+) -> Result<Streams, SessionError> {
+    let server = Arc::clone(&logged_in.lease.server);
+    let stream = std::mem::replace(&mut logged_in.lease.stream, Stream::Detached);
     let server_series = worker.metrics.server(listener.cluster.name(), server.name());
-    let traffic = Traffic::new(Arc::clone(series), Arc::clone(&server_series));
+    let traffic = Traffic::new(Arc::clone(series), server_series);
     let mut streams = Streams {
         client: handshake::compressed(client.stream, logged_in.client_compression, Toward::Client)
             .map_err(SessionError::ClientFailed)?,
@@ -579,28 +606,38 @@ fn open(
     let place = Place {
         worker: worker.index,
         cluster: listener.cluster_serial,
-        seat: Some((listener.key(&server), logged_in.thread_id)),
-        user: logged_in.user.into(),
+        seat: Some((listener.key(&server), logged_in.greeting.connection_id)),
+        user: logged_in.user.as_slice().into(),
     };
-    control.attach_connection(listener.key(&server), logged_in.thread_id);
+    control.attach_connection(listener.key(&server), logged_in.greeting.connection_id);
     worker.shared.registry.insert(control.id, place);
-    Ok(Session {
+    Ok(streams)
+}
+
+fn forwarded(
+    (worker, control): (&Rc<Worker>, &Rc<Control>),
+    streams: Streams,
+    logged_in: LoggedIn,
+    (listener, peer): (&Arc<ListenerState>, Peer),
+) -> Session {
+    let Lease { server, permit, .. } = logged_in.lease;
+    let series = Arc::clone(&streams.traffic.server);
+    Session {
         control: Rc::clone(control),
         worker: Rc::clone(worker),
         listener: Arc::clone(listener),
         server,
-        series: server_series,
+        series,
         streams,
-        response: ResponseTracker::new(logged_in.capabilities),
-        capabilities: logged_in.capabilities,
+        response: ResponseTracker::new(logged_in.agreed.client),
+        capabilities: logged_in.agreed.client,
         status: logged_in.status,
         changed_user: None,
         peer,
         commands: 0,
-        lookups: None,
         error_sequence: Some(0),
         _permit: permit,
-    })
+    }
 }
 
 pub(crate) fn idle_limits(listener: &ListenerState) -> IdleLimits {

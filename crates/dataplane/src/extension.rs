@@ -30,7 +30,7 @@ use crate::worker::Worker;
 
 pub use crate::lookups::{
     Answered, Asked, Environment, Finding, Gate, Left, Lesson, Lookups, Parameters, Plan, Rights,
-    Surroundings, Told, Variable,
+    Surroundings, Variable,
 };
 pub use crate::read_gate::{Gated, Gating, is_plain};
 

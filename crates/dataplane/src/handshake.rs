@@ -13,7 +13,7 @@ mod patience;
 
 use std::io;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use aws_lc_rs::rand::{SecureRandom, SystemRandom};
 use config::{ServerAddress, TlsMode};
@@ -86,12 +86,48 @@ pub(crate) struct Client {
     pub(crate) capabilities: Capabilities,
 }
 
+/// What a session's packets look like on both of its sides.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Agreed {
+    pub(crate) client: Capabilities,
+    pub(crate) server: Capabilities,
+}
+
+impl Agreed {
+    /// The same on both.
+    pub(crate) const fn alike(capabilities: Capabilities) -> Self {
+        Self {
+            client: capabilities,
+            server: capabilities,
+        }
+    }
+
+    /// The server's OK as the client knows it.
+    fn ok_for_client(self, payload: Vec<u8>) -> Vec<u8> {
+        if self.client == self.server {
+            return payload;
+        }
+        let Ok(mut ok) = OkPacket::decode(&payload, self.server) else {
+            return payload;
+        };
+        if !self.client.contains(Capabilities::SESSION_TRACK) {
+            ok.status.remove(StatusFlags::SESSION_STATE_CHANGED);
+            ok.session_state.clear();
+        }
+        let mut said = Vec::with_capacity(payload.len());
+        ok.encode(&mut said, self.client);
+        said
+    }
+}
+
 /// A session that both sides agree on.
 pub(crate) struct LoggedIn {
     pub(crate) lease: Lease,
-    pub(crate) thread_id: u32,
+    pub(crate) greeting: Greeting,
+    /// When the login began on the server.
+    pub(crate) began: Instant,
     pub(crate) user: Vec<u8>,
-    pub(crate) capabilities: Capabilities,
+    pub(crate) agreed: Agreed,
     pub(crate) client_compression: Option<Algorithm>,
     pub(crate) server_compression: Option<Algorithm>,
     pub(crate) status: StatusFlags,
@@ -99,6 +135,16 @@ pub(crate) struct LoggedIn {
     pub(crate) client_unread: Vec<u8>,
     pub(crate) server_unread: Vec<u8>,
 }
+
+impl LoggedIn {
+    /// The server reports what the session does: it can be understood.
+    pub(crate) fn is_understood(&self) -> bool {
+        self.agreed.server.contains(WATCHED)
+    }
+}
+
+/// What it takes on the server's side to follow what a session does.
+const WATCHED: Capabilities = Capabilities::SESSION_TRACK.with(Capabilities::DEPRECATE_EOF);
 
 /// Greets the client and reads its login, over TLS when it asks for it. Returns the greeting, too: it has the
 /// nonce that the client's answer is made with.
@@ -178,7 +224,7 @@ fn greeting(
     connection_id: u32,
 ) -> Result<Greeting, SessionError> {
     let mut capabilities = profile.capabilities & PASSED_ON;
-    if listener.config.mode == config::Mode::Split {
+    if listener.config.mode == config::Mode::Split || listener.config.point_lookups {
         // A server leaves out the columns of a statement whose columns it has told before, to whoever used it
         // then.
         capabilities.remove(Capabilities::MARIADB_CACHE_METADATA);
@@ -239,11 +285,18 @@ pub(crate) async fn log_in(
             return Err(failed(cause));
         }
     };
+    let agreed = Agreed {
+        client: capabilities,
+        server: match listener.config.point_lookups {
+            true => watched(capabilities, &greeting),
+            false => capabilities,
+        },
+    };
     let server_compression = server_compression(cluster.compression, &greeting);
     let client_compression =
         agreed_compression(client.capabilities, login.zstd_level).filter(|_| listener.config.compression);
     let mut forwarded = Login {
-        capabilities: capabilities | server_compression.map_or(Capabilities::default(), compression_flag),
+        capabilities: agreed.server | server_compression.map_or(Capabilities::default(), compression_flag),
         auth_response: Vec::new(),
         auth_plugin: Some(NO_SUCH_PLUGIN.to_vec()),
         zstd_level: server_compression.and_then(zstd_level),
@@ -262,29 +315,40 @@ pub(crate) async fn log_in(
     let mut server_side = LoginPeer::new(&mut lease.stream, &mut sequence, Vec::new());
     let mut payload = Vec::with_capacity(256);
     forwarded.encode(&mut payload);
+    let began = Instant::now();
     let written = within(cluster.login_timeout, server_side.write(&payload)).await;
     written.map_err(|error| failed(error.to_string()))?;
     let answered = answer_in_time(
         &mut client_side,
         &mut server_side,
         listener,
-        (capabilities, &forwarded.user),
+        (agreed, &forwarded.user),
         (&server, control),
         (attempt, true),
     )
     .await;
     let (client_unread, server_unread) = (client_side.into_unread(), server_side.into_unread());
     Ok(LoggedIn {
-        status: ok_status(&answered?, capabilities),
+        status: ok_status(&answered?, agreed.server),
         lease,
-        thread_id: greeting.connection_id,
+        greeting,
+        began,
         user: forwarded.user,
-        capabilities,
+        agreed,
         client_compression,
         server_compression,
         client_unread,
         server_unread,
     })
+}
+
+/// The same for a connection whose server reports what a session does, and ends all rows alike; as it was,
+/// where the server cannot do that.
+fn watched(agreed: Capabilities, greeting: &Greeting) -> Capabilities {
+    match greeting.capabilities.contains(WATCHED) {
+        true => agreed | WATCHED,
+        false => agreed,
+    }
 }
 
 /// The server's greeting, within `limit`, unless the session is told to end before it comes.
@@ -329,18 +393,18 @@ async fn answer_in_time(
     client: &mut LoginPeer<'_>,
     server_side: &mut LoginPeer<'_>,
     listener: &ListenerState,
-    (capabilities, user): (Capabilities, &[u8]),
+    (agreed, user): (Agreed, &[u8]),
     (server, control): (&Server, &Control),
     (mut attempt, is_free): (Attempt<'_>, bool),
 ) -> Result<Vec<u8>, SessionError> {
     let limit = listener.config.login_timeout;
-    let mut relay = auth_relay(client, (server_side, server), listener, capabilities);
+    let mut relay = auth_relay(client, (server_side, server), listener, agreed.server);
     let authenticated = authenticate(
         (client, &mut attempt),
         server_side,
         &mut relay,
         listener,
-        (server, user),
+        (server, user, agreed),
     );
     let mut answered = tokio::select! {
         biased;
@@ -349,7 +413,7 @@ async fn answer_in_time(
     };
     match &mut answered {
         Ok(_) => attempt.succeeded(),
-        Err(SessionError::LoginRefused { payload, held }) if is_denial(payload, capabilities) => {
+        Err(SessionError::LoginRefused { payload, held }) if is_denial(payload, agreed.server) => {
             *held = attempt.failed();
         }
         Err(SessionError::LoginRefused { .. } | SessionError::ServerGone { .. }) => {}
@@ -496,7 +560,7 @@ async fn authenticate(
     server: &mut LoginPeer<'_>,
     relay: &mut AuthRelay<'_>,
     listener: &ListenerState,
-    (of_server, user): (&Server, &[u8]),
+    (of_server, user, agreed): (&Server, &[u8], Agreed),
 ) -> Result<Vec<u8>, SessionError> {
     let server_name = of_server.name();
     let gone = || SessionError::ServerGone {
@@ -558,7 +622,8 @@ async fn authenticate(
                 if relay.needs_proof() {
                     prove(listener, of_server, user).await?;
                 }
-                client.write(&payload).await.map_err(SessionError::ClientFailed)?;
+                let said = agreed.ok_for_client(payload.clone());
+                client.write(&said).await.map_err(SessionError::ClientFailed)?;
                 return Ok(payload);
             }
             Step::Refused(payload) => return Err(refused(payload)),

@@ -40,7 +40,6 @@ pub mod rsa_key;
 mod serve;
 mod server_events;
 mod session;
-mod session_lookup;
 mod settle;
 mod shown;
 mod split;

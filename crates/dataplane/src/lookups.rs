@@ -6,7 +6,7 @@
 //! the columns are to this client, and that this user may read them, nobody else knows. From then on the
 //! answer is made of memory, byte for byte as the server would.
 //!
-//! Here is what both sides have in common; `split::lookup` and `session_lookup` are where sessions ask.
+//! Here is what both sides have in common; `split::lookup` is where sessions ask.
 
 use std::any::Any;
 use std::future::Future;
@@ -18,13 +18,13 @@ use std::task::{Context, Poll, Waker};
 
 use config::ReadConsistency;
 use mysql_wire::gtid::GtidSet;
-use mysql_wire::{Capabilities, Event, PacketHeader, ResponseTracker, StatusFlags, WireError};
+use mysql_wire::{Capabilities, PacketHeader, StatusFlags};
 use sql_class::PointLookup;
 use telemetry::{Counter, Samples, catalog};
 
 use crate::flow::Flow;
 use crate::listener_state::ListenerState;
-use crate::relay::{Answer, Streams};
+use crate::relay::Streams;
 use crate::worker::Worker;
 
 /// What answers lookups on one worker.
@@ -39,13 +39,7 @@ pub trait Lookups {
     /// What to do about another execution of a prepared statement that
     /// [has only parameters](PointLookup::has_only_parameters), for which `plan` was found in the same
     /// surroundings. `None`: it has to be found anew.
-    fn find_again(
-        &self,
-        plan: &Plan,
-        parameters: &Parameters<'_>,
-        told: Option<Told<'_>>,
-        key: &mut Vec<u8>,
-    ) -> Option<Finding>;
+    fn find_again(&self, plan: &Plan, parameters: &Parameters<'_>, key: &mut Vec<u8>) -> Option<Finding>;
 
     /// Like [`answer`](Self::answer), where nothing has to be waited for. `None`: something has to be, and
     /// nothing was done. `is_fresh`: a [`Gate`] has said so of this lookup.
@@ -79,7 +73,7 @@ pub trait Lookups {
     /// grants have changed just now: a server may not go by them yet.
     fn rights_of_login(&self) -> Option<u64>;
 
-    /// See [`Told::definitions`].
+    /// The present number of definitions and grants: another one where any has changed.
     fn definitions(&self) -> u64;
 
     /// The primary has answered the lookup, with these packets as the client got them.
@@ -161,18 +155,6 @@ pub struct Asked<'a> {
     pub text: &'a [u8],
     /// Of a prepared statement.
     pub parameters: Option<Parameters<'a>>,
-    /// Where the client need not be told of its columns again (MARIADB_CACHE_METADATA).
-    pub told: Option<Told<'a>>,
-}
-
-/// What a client was told of the columns of a prepared statement.
-#[derive(Debug, Clone, Copy)]
-pub struct Told<'a> {
-    /// As of when: what [`Lookups::definitions`] said before a server said that they are still what they
-    /// were.
-    pub definitions: u64,
-    /// The answer in which it was: that to the prepare, or a result.
-    pub answer: &'a [u8],
 }
 
 /// The parameters of an execution.
@@ -273,6 +255,11 @@ pub(crate) fn of_listener(worker: &Worker, listener: &ListenerState) -> Option<R
     worker.extension.get()?.lookups(&listener.config)
 }
 
+/// See [`Lookups::rights_of_login`]. `None`, too, where the listener's sessions have no lookups.
+pub(crate) fn rights_of_login(worker: &Worker, listener: &ListenerState) -> Option<u64> {
+    of_listener(worker, listener)?.rights_of_login()
+}
+
 /// What `FOREBAY SET lookup_consistency = …` (formerly `consistency`) says about how fresh the lookups of a
 /// session are from here on: `None` within is what the configuration says. `None` where it is something else.
 pub(crate) fn wanted_level(text: &[u8]) -> Option<Option<ReadConsistency>> {
@@ -327,46 +314,9 @@ impl Recorder {
         self.is_useless = true;
     }
 
-    /// The payload of the first packet, where it came.
-    pub(crate) fn head(&self) -> Option<&[u8]> {
-        let header = PacketHeader::parse(&self.bytes)?;
-        self.bytes
-            .get(PacketHeader::LEN..PacketHeader::LEN + header.payload_len)
-    }
-
     /// All of the answer, where it came.
     pub(crate) fn answer(&self) -> Option<&[u8]> {
         (!self.is_useless && !self.bytes.is_empty()).then_some(self.bytes.as_slice())
-    }
-}
-
-/// An answer that is relayed as it is, and noted.
-pub(crate) struct Recorded<'a> {
-    pub(crate) tracker: &'a mut ResponseTracker,
-    pub(crate) recorder: &'a mut Recorder,
-}
-
-impl Answer for Recorded<'_> {
-    fn advance(&mut self, down: &mut Flow) -> Result<(usize, Event), WireError> {
-        let advanced = Answer::advance(self.tracker, down);
-        self.recorder.note(down);
-        advanced
-    }
-
-    fn in_progress(&self) -> bool {
-        self.tracker.in_progress()
-    }
-
-    fn error_sequence(&self) -> Option<u8> {
-        self.tracker.error_sequence()
-    }
-
-    fn sequence(&self) -> u8 {
-        self.tracker.sequence()
-    }
-
-    fn resume_after_local_infile(&mut self) {
-        self.tracker.resume_after_local_infile();
     }
 }
 

@@ -17,7 +17,6 @@ use crate::finished::{self, Ways};
 use crate::forward;
 use crate::relay::{self, Exchanged, RelayError};
 use crate::session::{CommandHead, Session};
-use crate::session_lookup::{self, AtOnce};
 use crate::settle;
 
 /// Serves commands until the session ends, and says why it ended.
@@ -37,15 +36,6 @@ pub(crate) async fn serve(session: &mut Session) -> Result<Infallible, SessionEr
             head.payload_len,
             session.capabilities,
         ) {
-            Need::Forward if session.lookups.is_some() => match session_lookup::at_once(session, head) {
-                AtOnce::Answered => Ok(()),
-                AtOnce::Forward => {
-                    let exchanged = forward::forward(session, head).await;
-                    session_lookup::note_outcome(session, &exchanged);
-                    settle::command(session, head, exchanged)
-                }
-                AtOnce::Waits => Box::pin(session_lookup::command(session, head)).await,
-            },
             Need::Forward => {
                 let exchanged = forward::forward(session, head).await;
                 settle::command(session, head, exchanged)
@@ -54,11 +44,7 @@ pub(crate) async fn serve(session: &mut Session) -> Result<Infallible, SessionEr
                 let exchanged = Box::pin(answer::kill(session, head, kill)).await;
                 settle::command(session, head, exchanged)
             }
-            Need::ChangeUser => {
-                // They are of the user that the session began with.
-                session.lookups = None;
-                Box::pin(answer::change_user(session, head)).await
-            }
+            Need::ChangeUser => Box::pin(answer::change_user(session, head)).await,
             Need::Quit => Err(settle::quit(forward::forward(session, head).await)),
             Need::Stream => Box::pin(stream(session, head)).await,
         };
@@ -99,7 +85,6 @@ fn finish(session: &Session, head: CommandHead, served: Result<(), &SessionError
 async fn accept(session: &mut Session) -> Result<CommandHead, SessionError> {
     session.control.mark(Waiting::Client);
     session.error_sequence = Some(0);
-    session_lookup::next_command(session);
     poll_fn(|cx| poll_accept(cx, session)).await
 }
 
@@ -114,12 +99,11 @@ fn poll_accept(cx: &mut Context<'_>, session: &mut Session) -> Poll<Result<Comma
         if !session.streams.down.is_empty() {
             return poll_last_words(cx, session).map(Err);
         }
-        if let Some(head) = head(session.streams.up.unseen())
-            && (session.lookups.is_none() || is_there(session, head))
-        {
+        if let Some(head) = head(session.streams.up.unseen()) {
             return Poll::Ready(Ok(head));
         }
-        match session_lookup::poll_read(cx, session) {
+        let streams = &mut session.streams;
+        match streams.up.poll_read(cx, &mut streams.client) {
             Poll::Ready(Ok(0)) => return Poll::Ready(Err(SessionError::ClientGone)),
             Poll::Ready(Ok(_)) => {}
             Poll::Ready(Err(error)) => return Poll::Ready(Err(SessionError::ClientFailed(error))),
@@ -136,12 +120,6 @@ fn poll_answer(cx: &mut Context<'_>, session: &mut Session) -> Poll<Result<(), S
         Some(signal) if written.is_pending() => Poll::Ready(Err(session.signalled(signal))),
         _ => written.map_err(SessionError::ClientFailed),
     }
-}
-
-/// All of a command is there, as far as it fits.
-fn is_there(session: &Session, head: CommandHead) -> bool {
-    let up = &session.streams.up;
-    up.is_full() || up.unseen().len() >= PacketHeader::LEN + head.payload_len
 }
 
 /// The head of a command once enough of it is there: its first byte, or all of it where [`classify`] looks

@@ -16,7 +16,6 @@ use crate::control::{Control, Signal};
 use crate::error::{During, SessionError};
 use crate::listener_state::ListenerState;
 use crate::relay::{RelayError, Streams};
-use crate::session_lookup;
 use crate::worker::Worker;
 
 /// How long a client that ends with an error has to take it.
@@ -39,8 +38,6 @@ pub(crate) struct Session {
     /// The client, behind the load balancer that speaks for it.
     pub(crate) peer: Peer,
     pub(crate) commands: u64,
-    /// Where `point_lookups` is on.
-    pub(crate) lookups: Option<Box<session_lookup::OfSession>>,
     /// The sequence number an error has now, or `None` where the protocol has no place for one.
     pub(crate) error_sequence: Option<u8>,
     /// Holds the place among the server's connections.

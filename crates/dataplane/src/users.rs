@@ -217,7 +217,7 @@ impl User {
     }
 
     /// An account that a server has let in, or has yet to. Nothing limits its sessions here: the servers may.
-    fn passing(name: &str, password: Option<&Secret>) -> Self {
+    pub(crate) fn passing(name: &str, password: Option<&Secret>) -> Self {
         let secret = Known::password_itself(password);
         Self {
             name: name.into(),

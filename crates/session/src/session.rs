@@ -490,6 +490,15 @@ impl Session {
         self.start_over();
     }
 
+    /// COM_RESET_CONNECTION was executed on a connection that is this session's alone, on which variables have
+    /// these values now.
+    pub fn reset_on_own_connection(&mut self, baseline: Rc<Baseline>) {
+        self.baseline = baseline;
+        let (schema, multi_statements) = (self.carried.schema(), self.carried.multi_statements());
+        self.carried = Rc::new(PortableState::fresh(schema, multi_statements));
+        self.start_over();
+    }
+
     /// MariaDB has refused COM_CHANGE_USER, and reset the session before; its charset is now the server's,
     /// not the login's.
     pub fn change_user_refused(&mut self) {

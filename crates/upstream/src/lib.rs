@@ -48,7 +48,9 @@ pub use error::{ConnectFailure, LeaseError, ServerReason, UpstreamError};
 pub use greeting::{GREETING_MAX_LEN, GreetingError, read_greeting};
 pub use lease::Lease;
 pub use permit::Permit;
-pub use pool::{Baseline, Connection, Credential, CredentialSecret, Key, OUTDATED, Opened, Pool, Travel};
+pub use pool::{
+    Adopted, Baseline, Connection, Credential, CredentialSecret, Key, OUTDATED, Opened, Pool, Travel,
+};
 pub use server::{Server, ServerId, ServerState, Status};
 pub use server_profile::ServerProfile;
 pub use topology::{Inspection, LoginTrial, Member, Role, Topology, Variables};

@@ -7,7 +7,6 @@
 //! EOF, or OK in its place                                → end
 //! ```
 
-use mysql_wire::statement::PrepareOk;
 use mysql_wire::{Capabilities, PacketHeader, StatusFlags};
 
 /// An answer as the client got it.
@@ -82,54 +81,23 @@ impl<'a> Packets<'a> {
     }
 }
 
-/// The columns that an answer to a prepare tells, or a result.
-fn told_columns(bytes: &[u8], capabilities: Capabilities) -> Option<Vec<Definition<'_>>> {
-    let mut packets = Packets {
-        bytes,
-        at: 0,
-        sequence: 0,
-    };
-    match packets.next()? {
-        [count @ 1..=250, 1] => packets.definitions(usize::from(*count), capabilities),
-        head => {
-            let PrepareOk {
-                columns, parameters, ..
-            } = PrepareOk::decode(head).ok()?;
-            if parameters > 0 {
-                packets.definitions(usize::from(parameters), capabilities)?;
-            }
-            packets.definitions(usize::from(columns), capabilities)
-        }
-    }
-}
-
 impl<'a> Answer<'a> {
     /// `None` for anything but a result set of at most one row, with columns, that says nothing of warnings
-    /// or of a change of the session. `told`: the answer in which the client was told of its columns, where
-    /// this need not do so.
-    pub(super) fn read(bytes: &'a [u8], capabilities: Capabilities, told: Option<&'a [u8]>) -> Option<Self> {
+    /// or of a change of the session.
+    pub(super) fn read(bytes: &'a [u8], capabilities: Capabilities) -> Option<Self> {
         let mut packets = Packets {
             bytes,
             at: 0,
             sequence: 0,
         };
-        let optional = Capabilities::OPTIONAL_RESULTSET_METADATA | Capabilities::MARIADB_CACHE_METADATA;
+        let optional = Capabilities::OPTIONAL_RESULTSET_METADATA;
         let head = packets.next()?;
         let columns = match *head {
             [count @ 1..=250] if !capabilities.intersects(optional) => {
                 packets.definitions(count.into(), capabilities)?
             }
-            [count @ 1..=250, 1] if capabilities.intersects(optional) && told.is_none() => {
+            [count @ 1..=250, 1] if capabilities.intersects(optional) => {
                 packets.definitions(count.into(), capabilities)?
-            }
-            [count @ 1..=250, 0] => {
-                let columns = told_columns(told?, capabilities)?;
-                let ends = capabilities.contains(Capabilities::DEPRECATE_EOF)
-                    || is_quiet_end(packets.next()?, capabilities);
-                if columns.len() != usize::from(count) || !ends {
-                    return None;
-                }
-                columns
             }
             _ => return None,
         };
@@ -254,7 +222,7 @@ pub(super) mod tests {
     fn both_forms_are_taken_apart() {
         let id = definition("t", "id", 3, 0x4003);
         let older = packets(&[&[1], &id, END, b"\x011", END]);
-        let answer = Answer::read(&older, EOF, None).unwrap();
+        let answer = Answer::read(&older, EOF).unwrap();
         assert_eq!((answer.head.len(), answer.next), (5 + 4 + id.len() + 9, 4));
         assert_eq!((answer.row, answer.end), (Some(&b"\x011"[..]), END));
         let Definition {
@@ -268,7 +236,7 @@ pub(super) mod tests {
         assert_eq!((kind, flags), (3, 0x4003));
 
         let newer = packets(&[&[1], &id, OK]);
-        let answer = Answer::read(&newer, NO_EOF, None).unwrap();
+        let answer = Answer::read(&newer, NO_EOF).unwrap();
         assert_eq!((answer.next, answer.row, answer.end), (3, None, OK));
     }
 
@@ -311,11 +279,11 @@ pub(super) mod tests {
             ("more than one answer", vec![&[1], &id, row, OK, OK]),
             ("a broken definition", vec![&[1], &id[..9], row, OK]),
         ] {
-            assert_eq!(Answer::read(&packets(&payloads), NO_EOF, None), None, "{what}");
+            assert_eq!(Answer::read(&packets(&payloads), NO_EOF), None, "{what}");
         }
         let whole = packets(&[&[1], &id, row, OK]);
         for cut in 0..whole.len() {
-            assert_eq!(Answer::read(&whole[..cut], NO_EOF, None), None, "{cut}");
+            assert_eq!(Answer::read(&whole[..cut], NO_EOF), None, "{cut}");
         }
     }
 }

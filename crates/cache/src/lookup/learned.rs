@@ -28,8 +28,6 @@ pub(super) struct Ready {
     /// As of which definitions and grants.
     pub(super) definitions: u64,
     pub(super) epoch: u32,
-    /// The head says that the client knows of its columns.
-    pub(super) needs_told: bool,
 }
 
 /// A shape, and what came of it.

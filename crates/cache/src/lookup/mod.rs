@@ -33,10 +33,10 @@ use std::time::{Duration, Instant};
 
 use config::ReadConsistency;
 use dataplane::extension::{
-    Answered, Asked, Environment, Finding, Gate, Left, Lesson, Lookups, Parameters, Plan, Surroundings, Told,
+    Answered, Asked, Environment, Finding, Gate, Left, Lesson, Lookups, Parameters, Plan, Surroundings,
 };
 use mysql_wire::gtid::GtidSet;
-use mysql_wire::{Capabilities, ErrPacket, PacketHeader, write_packet};
+use mysql_wire::{ErrPacket, PacketHeader, write_packet};
 use sql_class::PointLookup;
 use tokio::task::{spawn_local, yield_now};
 
@@ -68,8 +68,6 @@ struct Question {
     epoch: u32,
     candidates: Vec<(Arc<Mapping>, Box<[usize]>)>,
     key: Vec<u8>,
-    /// The answer in which the client was told of its columns, where that is another.
-    told: Option<Box<[u8]>>,
 }
 
 /// What follows from a server's answer.
@@ -139,15 +137,6 @@ impl<M: Memory + 'static> PointLookups<M> {
         if settings.is_ascii_only && !asked.text.is_ascii() {
             return Err(Left::Settings);
         }
-        let caches = settings
-            .capabilities
-            .contains(Capabilities::MARIADB_CACHE_METADATA);
-        if caches && asked.parameters.is_some() {
-            let told = asked.told.ok_or(Left::Settings)?;
-            if told.definitions != self.memory.definitions() {
-                return Err(Left::Learned);
-            }
-        }
         Ok(settings.is_ascii_only)
     }
 
@@ -189,7 +178,6 @@ impl<M: Memory + 'static> PointLookups<M> {
             epoch: learned.epoch(),
             candidates,
             key: key.clone(),
-            told: asked.told.map(|told| told.answer.into()),
         })
     }
 
@@ -197,11 +185,9 @@ impl<M: Memory + 'static> PointLookups<M> {
     fn conclusion(&self, question: &Question, bytes: &[u8]) -> Option<Conclusion> {
         let environments = self.environments.borrow();
         let settings = environments.get(question.environment)?;
-        let Some(answer) = Answer::read(bytes, settings.capabilities, question.told.as_deref()) else {
+        let Some(answer) = Answer::read(bytes, settings.capabilities) else {
             let is_error = bytes.get(PacketHeader::LEN) == Some(&ErrPacket::HEADER);
-            // It tells a client once more what it was told already; the next will not.
-            let tells_again = question.told.is_some() && bytes.get(PacketHeader::LEN + 1) == Some(&1);
-            return (!is_error && !tells_again).then_some(Conclusion::Known(Err(Left::Settings)));
+            return (!is_error).then_some(Conclusion::Known(Err(Left::Settings)));
         };
         let rendering = |mapping| {
             let (zone, is_ascii_only) = (settings.zone, settings.is_ascii_only);
@@ -228,7 +214,6 @@ impl<M: Memory + 'static> PointLookups<M> {
             rendering,
             definitions: question.definitions,
             epoch: question.epoch,
-            needs_told: question.told.is_some(),
         });
         Some(match is_same {
             true => Conclusion::Known(Ok(ready)),
@@ -388,20 +373,10 @@ impl<M: Memory + 'static> Lookups for PointLookups<M> {
         }
     }
 
-    fn find_again(
-        &self,
-        plan: &Plan,
-        parameters: &Parameters<'_>,
-        told: Option<Told<'_>>,
-        key: &mut Vec<u8>,
-    ) -> Option<Finding> {
+    fn find_again(&self, plan: &Plan, parameters: &Parameters<'_>, key: &mut Vec<u8>) -> Option<Finding> {
         let ready = plan.0.downcast_ref::<Ready>()?;
         let definitions = self.memory.definitions();
         if ready.definitions != definitions || !self.learned.borrow().is_of_now(ready.epoch) {
-            return None;
-        }
-        // A client that keeps columns in mind, and has to be told of them again.
-        if ready.needs_told && told.is_none_or(|told| told.definitions != definitions) {
             return None;
         }
         let is_ascii_only = ready.rendering.is_ascii_only;

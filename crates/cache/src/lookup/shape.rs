@@ -98,7 +98,6 @@ mod tests {
             lookup: &lookup,
             text: text.as_bytes(),
             parameters: None,
-            told: None,
         };
         what(Shape::new(&asked, environment))
     }

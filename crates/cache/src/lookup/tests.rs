@@ -2,9 +2,9 @@ use std::cell::Cell;
 use std::collections::HashMap;
 
 use config::{CacheMapping, MappingKind};
-use dataplane::extension::{Parameters, Rights, Told, Variable};
-use mysql_wire::StatusFlags;
+use dataplane::extension::{Parameters, Rights, Variable};
 use mysql_wire::binlog::{Value, Zone};
+use mysql_wire::{Capabilities, StatusFlags};
 use sql_class::{Syntax, point_lookup};
 
 use super::answer::tests::{END, EOF, NO_EOF, OK, definition, packets};
@@ -161,7 +161,6 @@ fn find(
         lookup: &lookup,
         text: text.as_bytes(),
         parameters,
-        told: None,
     };
     let mut key = Vec::new();
     (lookups.find(environment, &asked, &mut key), key)
@@ -268,49 +267,6 @@ fn prepared_statements_have_the_binary_protocol() {
         ..ONE_INT
     };
     assert_eq!(ask(&lookups, app, text, Some(null), STRONG), Err("Value".into()));
-}
-
-#[test]
-fn a_client_that_was_told_of_the_columns_is_not_told_again() {
-    let memory = fake();
-    let lookups = PointLookups::new(Rc::clone(&memory));
-    let app = environment(&lookups, "app", NO_EOF.with(Capabilities::MARIADB_CACHE_METADATA));
-    let text = "SELECT c FROM t WHERE id=?";
-    // The head of the answer to a prepare: one column, one parameter.
-    let prepared = packets(&[
-        &[0, 7, 0, 0, 0, 1, 0, 1, 0, 0, 0, 0],
-        &definition("", "", 3, 0),
-        &c(),
-    ]);
-    let find_told = |definitions| {
-        let lookup = point_lookup(text.as_bytes(), Syntax::default()).unwrap();
-        let asked = Asked {
-            lookup: &lookup,
-            text: text.as_bytes(),
-            parameters: Some(ONE_INT),
-            told: Some(Told {
-                definitions,
-                answer: &prepared,
-            }),
-        };
-        let mut key = Vec::new();
-        (lookups.find(app, &asked, &mut key), key)
-    };
-    let row = [&[0, 0, 3][..], b"one"].concat();
-    let answer: [&[u8]; 3] = [&[1, 0], &row, OK];
-    let (Finding::Learn(lesson), _) = find_told(1) else {
-        panic!("not to be learned")
-    };
-    lookups.learn(lesson, &packets(&answer));
-    let (Finding::Answer(plan), key) = find_told(1) else {
-        panic!("not learned")
-    };
-    let mut out = Vec::new();
-    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    let answered = runtime.block_on(lookups.answer(plan, &key, EVENTUAL, None, false, &mut out));
-    assert_eq!((answered, out), (Ok(Answered { rows: 1 }), packets(&answer)));
-    // What it was told is of before a change.
-    assert!(matches!(find_told(0).0, Finding::Left(Left::Learned)));
 }
 
 #[test]
@@ -449,7 +405,7 @@ fn executions_are_answered_without_their_text() {
     let mut key = Vec::new();
     let again = |parameters: &Parameters<'_>, key: &mut Vec<u8>| {
         matches!(
-            lookups.find_again(&plan, parameters, None, key),
+            lookups.find_again(&plan, parameters, key),
             Some(Finding::Answer(_))
         )
     };
@@ -469,12 +425,12 @@ fn executions_are_answered_without_their_text() {
     };
     assert!(!again(&nothing, &mut key));
     memory.definitions.set(2);
-    assert!(lookups.find_again(&plan, &ONE_INT, None, &mut key).is_none());
+    assert!(lookups.find_again(&plan, &ONE_INT, &mut key).is_none());
     memory.definitions.set(1);
     lookups.learned.borrow_mut().next_epoch();
     assert!(again(&ONE_INT, &mut key));
     lookups.learned.borrow_mut().next_epoch();
-    assert!(lookups.find_again(&plan, &ONE_INT, None, &mut key).is_none());
+    assert!(lookups.find_again(&plan, &ONE_INT, &mut key).is_none());
 }
 
 #[test]
@@ -591,10 +547,4 @@ fn other_statements_are_left_alone() {
     ] {
         assert_eq!(ask(&lookups, app, text, None, STRONG), Err(why.into()), "{text}");
     }
-    let caches = environment(&lookups, "app", EOF.with(Capabilities::MARIADB_CACHE_METADATA));
-    let prepared = "SELECT c FROM t WHERE id=?";
-    assert_eq!(
-        ask(&lookups, caches, prepared, Some(ONE_INT), STRONG),
-        Err("Settings".into())
-    );
 }

@@ -191,17 +191,8 @@ const LONGLONG: [u8; 2] = [8, 0];
 const VAR_STRING: [u8; 2] = [253, 0];
 const DOUBLE: [u8; 2] = [5, 0];
 
-/// MariaDB does not tell of columns again. Mode split does not offer that.
-const TOLD_ONCE: [C; 2] = [
-    C::MARIADB_CACHE_METADATA.with(C::MARIADB_EXTENDED_METADATA),
-    C::MARIADB_CACHE_METADATA
-        .with(C::SESSION_TRACK)
-        .with(C::DEPRECATE_EOF),
-];
-
 fn executions(stage: &Stage) {
-    let told_once = if stage.is_split { &[][..] } else { &TOLD_ONCE };
-    for &form in FORMS.iter().chain(told_once) {
+    for &form in &FORMS {
         let (mut direct, mut through) = stage.both("app", form);
         let columns = "id,c,tiny,small,medium,big,zero,d,f,g,b,y,da,t,dt,ch,bi,vb,te,bl,e,s,l";
         let text = format!("SELECT {columns} FROM t WHERE id=?");

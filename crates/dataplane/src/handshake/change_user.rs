@@ -3,12 +3,12 @@
 use std::io;
 use std::time::Duration;
 
-use mysql_wire::{Capabilities, ChangeUser, StatusFlags};
+use mysql_wire::{ChangeUser, StatusFlags};
 use net::Peer;
 use tokio::time::timeout;
 use upstream::Server;
 
-use super::{NO_SUCH_PLUGIN, answer_in_time, client_read, is_denial, ok_status};
+use super::{Agreed, NO_SUCH_PLUGIN, answer_in_time, client_read, is_denial, ok_status};
 use crate::control::Control;
 use crate::error::{During, SessionError};
 use crate::guesses::{Asking, Guesses};
@@ -18,8 +18,8 @@ use crate::session::signal_as_error;
 
 /// What came of a COM_CHANGE_USER.
 pub(crate) enum Changed {
-    /// To this user, with the status of the OK.
-    To(Vec<u8>, StatusFlags),
+    /// To the user of this request, with the status of the OK.
+    To(Box<ChangeUser>, StatusFlags),
     /// The server refused. The client has yet to be told, after so much time.
     Refused {
         payload: Vec<u8>,
@@ -36,7 +36,7 @@ pub(crate) async fn change_user(
     client: &mut LoginPeer<'_>,
     server_side: &mut LoginPeer<'_>,
     listener: &ListenerState,
-    capabilities: Capabilities,
+    agreed: Agreed,
     (server, control): (&Server, &Control),
     (guesses, peer): (&Guesses, &Peer),
 ) -> Result<Changed, SessionError> {
@@ -46,7 +46,7 @@ pub(crate) async fn change_user(
         packet = timeout(limit, client.read()) => packet.map_err(|_| SessionError::LoginTimeout(limit))?,
         signal = control.signalled(false) => return Err(signal_as_error(signal, server.name(), listener)),
     };
-    let request = ChangeUser::decode(&packet.map_err(client_read)?, capabilities).map_err(malformed)?;
+    let request = ChangeUser::decode(&packet.map_err(client_read)?, agreed.client).map_err(malformed)?;
     let user = request.user.clone();
     let asking = Asking::new(peer, &user, &listener.config);
     let attempt = tokio::select! {
@@ -64,7 +64,7 @@ pub(crate) async fn change_user(
         },
     };
     let mut payload = Vec::with_capacity(256);
-    forwarded.encode(&mut payload, capabilities);
+    forwarded.encode(&mut payload, agreed.server);
     let gone = |_| SessionError::ServerGone {
         server: server.name().to_owned(),
         during: During::Login,
@@ -75,15 +75,15 @@ pub(crate) async fn change_user(
         .unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
         .map_err(gone)?;
     let parties = (server, control);
-    let who = (capabilities, user.as_slice());
+    let who = (agreed, user.as_slice());
     let attempt = (attempt, false);
     match answer_in_time(client, server_side, listener, who, parties, attempt).await {
         Ok(ok) => {
-            let status = ok_status(&ok, capabilities);
-            Ok(Changed::To(user, status))
+            let status = ok_status(&ok, agreed.server);
+            Ok(Changed::To(Box::new(forwarded), status))
         }
         Err(SessionError::LoginRefused { payload, held }) => Ok(Changed::Refused {
-            is_denied: is_denial(&payload, capabilities),
+            is_denied: is_denial(&payload, agreed.server),
             payload,
             held,
         }),

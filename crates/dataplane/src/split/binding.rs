@@ -8,6 +8,8 @@ use session::Pin;
 /// Whether the connection is the session's own until it is reset.
 #[derive(Default)]
 pub(crate) struct Binding {
+    /// The session has logged in on it, and never has another one.
+    is_own: bool,
     is_for_good: bool,
     /// Why, where the session itself does not know. Boxed: few have one.
     reason: Option<Box<Pin>>,
@@ -15,7 +17,25 @@ pub(crate) struct Binding {
 }
 
 impl Binding {
+    /// Of a session that has a server connection for itself: mode `session`.
+    pub(crate) const OWN: Self = Self {
+        is_own: true,
+        is_for_good: false,
+        reason: None,
+        is_counted: false,
+    };
+
+    /// The session has one connection from its login to its end, on which it has logged in by itself.
+    pub(crate) fn is_own(&self) -> bool {
+        self.is_own
+    }
+
     pub(crate) fn is_for_good(&self) -> bool {
+        self.is_for_good || self.is_own
+    }
+
+    /// Something that only a reset takes off has been done on the connection.
+    pub(crate) fn is_bound(&self) -> bool {
         self.is_for_good
     }
 

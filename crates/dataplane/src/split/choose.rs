@@ -27,6 +27,9 @@ pub(crate) fn keeps_from_replicas(split: &Split, effects: Effects) -> bool {
 
 /// Where a statement goes that is not bound to the connection the session holds.
 pub(crate) fn target(split: &Split, facts: &Facts) -> Target {
+    if split.binding.is_own() {
+        return Target::Held;
+    }
     if transaction::is_on_replica(split) {
         return transaction::target(split, facts);
     }

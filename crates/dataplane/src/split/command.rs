@@ -16,7 +16,7 @@ use crate::error::SessionError;
 use crate::flow::Flow;
 use crate::session::CommandHead;
 use crate::split::state::Split;
-use crate::split::{answer, lookup, text};
+use crate::split::{answer, lease, lookup, text};
 
 /// As much as is read of an execution before it is forwarded: 65535 parameters have as many types of two
 /// bytes.
@@ -49,6 +49,9 @@ fn poll_accept(cx: &mut Context<'_>, split: &mut Split) -> Poll<Result<Option<Co
         }
         if split.lease.is_some() && !split.streams.down.is_empty() {
             return answer::poll_last_words(cx, split).map(Err);
+        }
+        if split.binding.is_own() && split.lease.is_none() {
+            return Poll::Ready(Err(lease::lost_with_its_server(split.server_name())));
         }
         make_room(split);
         if let Some(head) = whole(split) {

@@ -145,7 +145,7 @@ pub(crate) fn keep(split: &mut Split) {
     note_kept(split);
     split.control.show_pins(&split.shown_pins());
     split.control.may_leave(told::is_all(split));
-    if !split.binding.count() {
+    if split.binding.is_own() || !split.binding.count() {
         return;
     }
     split.series().pinned.inc();

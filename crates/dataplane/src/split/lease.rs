@@ -66,6 +66,12 @@ pub(crate) enum LeaseAttempt {
 pub(crate) fn try_lease(split: &mut Split, target: &Target) -> LeaseAttempt {
     split.statement.was_pinned = split.lease.is_some();
     judge_anew(split);
+    if split.binding.is_own() {
+        return match split.lease {
+            Some(_) => LeaseAttempt::Leased,
+            None => LeaseAttempt::Refused,
+        };
+    }
     if let Some(leased) = &split.lease {
         if leased.moves_on && *target != Target::Held && split.session.in_transaction() {
             return transaction::leaves(split, target);
@@ -120,7 +126,8 @@ pub(crate) fn judge_anew(split: &mut Split) {
     if let Some(leased) = &mut split.lease {
         leased.generation = generation;
         if is_certain {
-            leased.is_demoted = !is_primary && (leased.is_demoted || leased.is_primary);
+            leased.is_demoted =
+                !split.binding.is_own() && !is_primary && (leased.is_demoted || leased.is_primary);
             leased.is_primary = is_primary;
         }
     }

@@ -35,7 +35,7 @@ use crate::split::rules::session_rules::SessionRules;
 use crate::split::start::start;
 use crate::split::state::{AnswerState, Context, Split};
 use crate::split::statement::Statement;
-use crate::split::{admission, answer, lease, lookup, stall};
+use crate::split::{admission, answer, lease, lookup, own_connection, stall};
 use crate::worker::Worker;
 
 /// What a client asks for that is between it and the gateway, or that every server connection has.
@@ -142,8 +142,25 @@ fn open(
     let traffic = Traffic::new(Arc::clone(series), nowhere);
     control.set_limits(connection::idle_limits(listener));
     register(worker, control, listener, &identity.account);
+    let streams = streams(client.stream, &client.unread, traffic);
+    let lookups = SessionLookups::new(worker, listener);
+    let mut split = without_server((worker, control), streams, identity, listener, Binding::default());
+    split.lookups = lookups;
+    split.answer.error_sequence = Some(client.sequence);
+    stall::renew(&split);
+    Ok((split, client.sequence))
+}
+
+/// A session before its first command, and before it has got a server connection.
+pub(super) fn without_server(
+    (worker, control): (&Rc<Worker>, &Rc<Control>),
+    streams: Streams,
+    identity: Box<Identity>,
+    listener: &Arc<ListenerState>,
+    binding: Binding,
+) -> Box<Split> {
     let all_series = &worker.shared.split_series[worker.index];
-    let split = Split {
+    Box::new(Split {
         control: Rc::clone(control),
         context: Context {
             worker: Rc::clone(worker),
@@ -151,9 +168,9 @@ fn open(
             cluster: worker.pools.of(listener, &worker.metrics),
             series: all_series.of(listener.cluster.name(), &listener.config.name),
         },
-        streams: streams(client.stream, &client.unread, traffic),
+        streams,
         lease: None,
-        binding: Binding::default(),
+        binding,
         session: Session::new(start(
             &identity.account,
             &identity.login,
@@ -164,18 +181,16 @@ fn open(
         own_writes: OwnWrites::default(),
         prepared: ClientStatements::default(),
         rules: SessionRules::new(worker),
-        lookups: SessionLookups::new(worker, listener),
+        lookups: None,
         statement: Statement::default(),
         last: LastStatement::default(),
         answer: AnswerState {
             status: StatusFlags::AUTOCOMMIT,
-            error_sequence: Some(client.sequence),
-            shape: Shape::new(identity.key.capabilities, client.capabilities),
+            error_sequence: Some(0),
+            shape: Shape::new(identity.key.capabilities, identity.capabilities),
         },
         client: identity,
-    };
-    stall::renew(&split);
-    Ok((Box::new(split), client.sequence))
+    })
 }
 
 /// Of a client alone. `unread`: what it has sent behind its login.
@@ -203,7 +218,12 @@ fn register(worker: &Worker, control: &Control, listener: &ListenerState, accoun
 }
 
 /// What the session's server connections have in common with those of others.
-fn key(credential: &Credential, client: Capabilities, profile: &ServerProfile, charset: u8) -> Key {
+pub(super) fn key(
+    credential: &Credential,
+    client: Capabilities,
+    profile: &ServerProfile,
+    charset: u8,
+) -> Key {
     let wanted = (client & PASSED_ON).without(OWN_AFFAIR) | ALWAYS;
     Key {
         user: Arc::clone(&credential.user),
@@ -278,6 +298,9 @@ pub(crate) async fn change_user(split: &mut Split, head: CommandHead) -> Result<
     if !change_user_packet_fits(head.payload_len) {
         split.answer.error_sequence = Some(1);
         return Err(SessionError::PacketTooLong(head.payload_len));
+    }
+    if split.binding.is_own() {
+        return own_connection::change_user(split).await;
     }
     split.binding.unbind();
     split.last.turn = split.last.turn.wrapping_add(1);

@@ -43,6 +43,7 @@ mod makers;
 mod next;
 mod observe;
 mod old_primary;
+mod own_connection;
 mod own_writes;
 mod pipeline;
 mod pipelined_setup;
@@ -69,10 +70,11 @@ mod worker_cluster;
 
 pub(crate) use answered::Answered;
 pub(crate) use kill::{end, shoot};
+pub(crate) use own_connection::{Arrived, Introduction, adopt};
 pub(crate) use rules::{ConfiguredRules, Mirrors, WorkerRules};
 pub(crate) use series::{AtPrimary, SeriesOfWorker};
-pub(crate) use serve::serve;
-pub(crate) use start::dialect;
+pub(crate) use serve::{serve, serve_to_the_end};
+pub(crate) use state::Split;
 pub(crate) use worker_cluster::Pools;
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use crate::split::begin::begin;
 use crate::split::exchange::exchange;
 use crate::split::next::Next;
 use crate::split::state::Split;
-use crate::split::{answer, last, lease, lookup};
+use crate::split::{answer, last, lease, lookup, own_connection};
 
 /// On the connection that the session holds, or on none, which is as good.
 pub(crate) async fn connection(split: &mut Split, head: CommandHead) -> Result<Next, SessionError> {
@@ -29,16 +29,20 @@ pub(crate) async fn connection(split: &mut Split, head: CommandHead) -> Result<N
     if matches!(&ended.result, Ok(Exchanged::Done(outcome)) if outcome.error.is_none()) {
         split.own_writes.say_consistency(None);
         lookup::set_level(split, None);
-        split.session.reset();
-        split.session.rearmed();
-        let count = split.session.found_rows();
-        // What is left on the connection is not worth finding out: the next one is as clean.
         if let Ok(Exchanged::Done(outcome)) = &ended.result {
             split.control.record.note_outcome(outcome);
             if outcome.has_status {
                 split.answer.status = outcome.status;
             }
         }
+        if split.binding.is_own() {
+            own_connection::was_reset(split).await?;
+            return Ok(Next::Done);
+        }
+        split.session.reset();
+        split.session.rearmed();
+        let count = split.session.found_rows();
+        // What is left on the connection is not worth finding out: the next one is as clean.
         lease::abandon(split);
         count
             .into_iter()

@@ -76,6 +76,7 @@ fn first(split: &mut Split) -> Step<'_> {
     match head.command {
         Command::QUERY => query(split, head),
         Command::STMT_EXECUTE | Command::STMT_BULK_EXECUTE => execution(split, head),
+        command if lookup::command_owes(split, command) => Step::wait(lookup::catch_up(split, Next::Begin)),
         _ => Step::wait(rare_command(split, head)),
     }
 }
@@ -136,6 +137,13 @@ fn query(split: &mut Split, head: CommandHead) -> Step<'_> {
     }
     let facts = command::facts(split, head);
     command::note(split, head, &facts);
+    if split.binding.is_own() {
+        let payload = command::payload_of(&split.streams.up, head);
+        let text = command::text(payload, split.client.capabilities).unwrap_or_default();
+        if lookup::owes(split, &facts, text) {
+            return Step::wait(lookup::catch_up(split, Next::route_query(head, facts)));
+        }
+    }
     if explain_warning::concerns(split, head) {
         return Step::wait(explain_warning::query(split, head, facts));
     }
@@ -245,6 +253,10 @@ fn execution(split: &mut Split, head: CommandHead) -> Step<'_> {
         }
     }
     let execution = Execution { head, id, prepared };
+    if split.binding.is_own() && lookup::owes(split, &execution.prepared.facts, &execution.prepared.text) {
+        let next = Next::RouteExecution(Box::new(execution));
+        return Step::wait(lookup::catch_up(split, next));
+    }
     if asks_why {
         return Step::wait(explain_warning::execute(split, execution));
     }

@@ -11,7 +11,8 @@ use crate::control::Control;
 use crate::error::SessionError;
 use crate::listener_state::ListenerState;
 use crate::split::login::log_in;
-use crate::split::{answer, finish, run};
+use crate::split::state::Split;
+use crate::split::{answer, finish, lease, run};
 use crate::worker::Worker;
 
 /// The life of a connection in mode `split`.
@@ -30,12 +31,22 @@ pub(crate) async fn serve(
             return error;
         }
     };
+    serve_to_the_end(&mut split, summary).await
+}
+
+/// Serves a session that has logged in, until it ends, and says why it ended.
+pub(crate) async fn serve_to_the_end(split: &mut Split, summary: &mut SessionSummary) -> SessionError {
     // Said by the account from here on.
     summary.user = Box::default();
-    let Err(error) = run::run(&mut split).await;
+    let Err(error) = run::run(split).await;
     // Of a command that was to be sent once more.
-    finish::tell(&split, split.statement.head.command, Err(&error));
-    Box::pin(answer::farewell(&mut split, &error)).await;
+    finish::tell(split, split.statement.head.command, Err(&error));
+    Box::pin(answer::farewell(split, &error)).await;
+    if matches!(error, SessionError::ClientQuit)
+        && let Some(connection) = lease::detach(split)
+    {
+        connection.quit();
+    }
     summary.server = split.last.server.take();
     summary.user = String::from_utf8_lossy(split.client.account.user.name.as_bytes()).into();
     summary.commands = split.streams.traffic.commands;

@@ -152,7 +152,27 @@ impl Arming {
         exchange: &mut Exchange<'_>,
         capabilities: Capabilities,
     ) -> Result<Baseline, (String, ExchangeError)> {
-        let init = &self.config.pool.init;
+        self.begin(exchange, capabilities, &self.config.pool.init).await
+    }
+
+    /// The same without `pool.init`, on a connection that one session has for itself.
+    ///
+    /// # Errors
+    /// With the statement that failed.
+    pub(super) async fn watch(
+        &self,
+        exchange: &mut Exchange<'_>,
+        capabilities: Capabilities,
+    ) -> Result<Baseline, (String, ExchangeError)> {
+        self.begin(exchange, capabilities, &[]).await
+    }
+
+    async fn begin(
+        &self,
+        exchange: &mut Exchange<'_>,
+        capabilities: Capabilities,
+        init: &[String],
+    ) -> Result<Baseline, (String, ExchangeError)> {
         let Tracked {
             trackers,
             baseline: look,

@@ -227,6 +227,27 @@ impl<S> Connection<S> {
         }
     }
 
+    /// Switches the trackers on, once a COM_RESET_CONNECTION or a COM_CHANGE_USER has switched them off, and
+    /// says what variables have then. For a connection that is one session's alone: `pool.init` is not run,
+    /// and nothing is set. After an error the connection is of no use.
+    ///
+    /// # Errors
+    /// In words for a person.
+    pub async fn watch(&mut self, limit: Duration) -> Result<Baseline, String> {
+        let capabilities = self.opened.capabilities;
+        let arming = self.opened.arming.clone();
+        let mut exchange = Exchange::new(&mut self.0.stream, capabilities);
+        match tokio::time::timeout(limit, arming.watch(&mut exchange, capabilities)).await {
+            Ok(watched) => watched.map_err(|(what, error)| format!("statement `{what}`: {error}")),
+            Err(_) => Err(format!("no answer within {limit:?}")),
+        }
+    }
+
+    /// Closes it in an orderly way, between two commands. The permit is free for the next.
+    pub fn quit(self) {
+        drop(self.into_idle().close(Closed::Dropped));
+    }
+
     /// So many statements of sessions are executed in this lease, where it is not one.
     pub fn note_statements(&mut self, count: u32) {
         self.0.life.statements = count;

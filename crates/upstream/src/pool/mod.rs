@@ -40,6 +40,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use foldhash::fast::RandomState;
+use net::Stream;
 use tokio::sync::Notify;
 
 pub(crate) use self::arming::Tracked;
@@ -50,6 +51,7 @@ pub use self::idle::OUTDATED;
 use self::idle::{IdleConnections, misfit, suits};
 pub(crate) use self::metrics::Pools;
 use self::metrics::{Closed, Member, Series};
+pub use self::open::Adopted;
 use self::open::Opening;
 use self::ticket::Ticket;
 pub use self::travel::Travel;
@@ -444,6 +446,51 @@ impl<S: Travel> Pool<S> {
         opened.map(|idle| begin(idle, now()))
     }
 
+    /// Takes in a connection on which a client has logged in by itself. It is that session's alone and never
+    /// given back, but counted like those that are. False comes with it where its server reports nothing of
+    /// the session.
+    ///
+    /// # Errors
+    /// The connection has failed.
+    pub async fn adopt(
+        &self,
+        mut stream: Stream,
+        (key, credential): (&Rc<Key>, &Credential),
+        adopted: Adopted,
+        permit: Permit,
+    ) -> Result<(Connection<S>, bool), LeaseError> {
+        let server = Arc::clone(permit.server());
+        let (config, origin) = self.origin(&server);
+        let opening = Opening {
+            cluster: &self.cluster,
+            config: &config,
+            server: &server,
+            key,
+            credential,
+        };
+        let (opened, is_watched) = opening.adopt(&mut stream, adopted).await?;
+        let series = self.with_idle(&server, |idle_connections| Arc::clone(idle_connections.series()));
+        let idle = Idle(Box::new(Parts {
+            stream,
+            state: (self.fresh)(&opened),
+            opened,
+            life: Life::new(series, permit, now(), origin),
+        }));
+        Ok((begin(idle, now()), is_watched))
+    }
+
+    /// As what a connection is opened now, and by which configuration.
+    fn origin(&self, server: &Server) -> (Arc<config::Cluster>, Origin) {
+        let terms = self.terms();
+        let origin = Origin {
+            terms: terms.number,
+            generation: server.generation(),
+            peer: None,
+            moves: server.addresses.moves(),
+        };
+        (Arc::clone(&terms.config), origin)
+    }
+
     async fn open(
         &self,
         server: &Arc<Server>,
@@ -451,17 +498,8 @@ impl<S: Travel> Pool<S> {
         credential: &Credential,
         permit: Permit,
     ) -> Result<Idle<S>, LeaseError> {
-        let (config, number) = {
-            let terms = self.terms();
-            (Arc::clone(&terms.config), terms.number)
-        };
         // Before anything is known of the server: what happens to it from here on counts.
-        let origin = Origin {
-            terms: number,
-            generation: server.generation(),
-            peer: None,
-            moves: server.addresses.moves(),
-        };
+        let (config, origin) = self.origin(server);
         let (series, known) = self.with_idle(server, |idle_connections| {
             (
                 Arc::clone(idle_connections.series()),

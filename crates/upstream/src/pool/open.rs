@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use config::{ServerCompression, TlsMode};
 use mysql_wire::compression::Algorithm;
-use mysql_wire::{Capabilities, ErrPacket, Greeting};
+use mysql_wire::{Capabilities, ErrPacket, Greeting, StatusFlags};
 use net::Stream;
 use tokio::time::timeout;
 
@@ -40,6 +40,19 @@ pub(super) struct Opening<'a> {
     pub(super) server: &'a Arc<Server>,
     pub(super) key: &'a Rc<Key>,
     pub(super) credential: &'a Credential,
+}
+
+/// What a client and a server have agreed on, whose login the gateway has passed on.
+#[derive(Debug)]
+pub struct Adopted {
+    /// The server's.
+    pub greeting: Greeting,
+    /// SESSION_TRACK and DEPRECATE_EOF are among them.
+    pub capabilities: Capabilities,
+    /// Of the login's OK packet.
+    pub status: StatusFlags,
+    /// When the login began.
+    pub login_began: Instant,
 }
 
 /// Why there is no connection.
@@ -219,9 +232,7 @@ impl Opening<'_> {
         } = logged_in;
         let version = greeting.server_version;
         let mut exchange = Exchange::new(&mut stream, capabilities);
-        let tracked = self.tracked(&mut exchange, capabilities, &version).await?;
-        let config = Arc::clone(self.config);
-        let arming = Arming { tracked, config };
+        let arming = self.arming(&mut exchange, capabilities, &version).await?;
         let baseline = arming.first(&mut exchange, capabilities).await;
         let baseline = baseline.map_err(|(what, error)| failure(&what, error))?;
         let baseline = match known {
@@ -240,6 +251,71 @@ impl Opening<'_> {
             arming,
         };
         Ok((stream, Rc::new(opened)))
+    }
+
+    /// What is known of a connection on which a client has logged in by itself, with the trackers on. Those
+    /// stay off, and false comes with it, where the server refuses that to the account: it wants a new
+    /// password first.
+    pub(super) async fn adopt(
+        &self,
+        stream: &mut Stream,
+        adopted: Adopted,
+    ) -> Result<(Rc<Opened>, bool), LeaseError> {
+        let (version, capabilities) = (adopted.greeting.server_version, adopted.capabilities);
+        let watching = async {
+            let mut exchange = Exchange::new(stream, capabilities);
+            let arming = self.arming(&mut exchange, capabilities, &version).await?;
+            let baseline = arming.watch(&mut exchange, capabilities).await;
+            let baseline = baseline.map_err(|(what, error)| failure(&what, error))?;
+            Ok((arming, baseline))
+        };
+        let watched = self.within(watching).await;
+        let is_watched = watched.is_ok();
+        let (arming, baseline) = match watched {
+            Ok(watched) => watched,
+            Err(Failure::Unusable(_)) => {
+                let tracked = Arc::new(Tracked::named(&version, &[], true));
+                let config = Arc::clone(self.config);
+                (Arming { tracked, config }, Baseline::new())
+            }
+            Err(Failure::Server(reason) | Failure::Here(reason) | Failure::Misfit(reason)) => {
+                return Err(LeaseError::ConnectFailed {
+                    cluster: self.cluster.name().to_owned(),
+                    failures: vec![ConnectFailure {
+                        id: self.server.id(),
+                        server: self.server.name().to_owned(),
+                        reason,
+                    }],
+                });
+            }
+            Err(Failure::Refused(packet)) => {
+                let server = self.server.name().to_owned();
+                return Err(LeaseError::Refused { server, packet });
+            }
+        };
+        let opened = Opened {
+            server: Arc::clone(self.server),
+            key: Rc::clone(self.key),
+            capabilities,
+            thread_id: adopted.greeting.connection_id,
+            login_began: adopted.login_began,
+            version,
+            status: adopted.status,
+            baseline: Rc::new(baseline),
+            arming,
+        };
+        Ok((Rc::new(opened), is_watched))
+    }
+
+    async fn arming(
+        &self,
+        exchange: &mut Exchange<'_>,
+        capabilities: Capabilities,
+        version: &[u8],
+    ) -> Result<Arming, Failure> {
+        let tracked = self.tracked(exchange, capabilities, version).await?;
+        let config = Arc::clone(self.config);
+        Ok(Arming { tracked, config })
     }
 
     /// What the server's trackers are to watch: read once a server, and again when its version has changed.

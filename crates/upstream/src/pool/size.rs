@@ -519,7 +519,11 @@ mod tests {
                 };
                 let change = climb.step(start + number * LOOK, &[look]);
                 bound = change.map_or(bound, |change| change.bound);
-                assert_eq!(bound > FIRST, (LOOKS..2 * LOOKS + SETTLES).contains(&number), "{number}");
+                assert_eq!(
+                    bound > FIRST,
+                    (LOOKS..2 * LOOKS + SETTLES).contains(&number),
+                    "{number}"
+                );
             }
         }
     }

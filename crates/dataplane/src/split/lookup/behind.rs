@@ -7,6 +7,7 @@ use mysql_wire::{Command, OkPacket, PacketHeader};
 use sql_class::{Class, Effects, Facts};
 
 use crate::error::SessionError;
+use crate::split::lookup::on_own_connection;
 use crate::split::state::{Refused, Split};
 use crate::split::{ask, lease};
 
@@ -51,6 +52,9 @@ pub(crate) fn note_sent(split: &mut Split, command: Command) {
     if found_rows(split).is_some() {
         forget_rows(split, command);
     }
+    if split.binding.is_own() {
+        on_own_connection::note_sent(split, command);
+    }
 }
 
 /// What may ask without anybody seeing it.
@@ -61,15 +65,20 @@ const MAY_ASK: Effects = Effects::UNKNOWN_FUNCTION
 /// Has the leased connection find as many rows as the lookup before, where the statement to come may ask how
 /// many those were. True where it has executed something.
 pub(crate) async fn bring_about(split: &mut Split, facts: &Facts) -> Result<bool, Refused> {
-    let Some(rows) = found_rows(split) else {
-        return Ok(false);
-    };
-    if !facts.effects.intersects(MAY_ASK) && facts.class != Class::Unknown {
+    if found_rows(split).is_none() || !facts.effects.intersects(MAY_ASK) && facts.class != Class::Unknown {
         return Ok(false);
     }
+    find_as_many(split).await?;
+    Ok(true)
+}
+
+/// Has the leased connection find as many rows as the lookup before.
+pub(super) async fn find_as_many(split: &mut Split) -> Result<(), Refused> {
+    let rows = found_rows(split).unwrap_or(0);
+    // MariaDB forgets warnings of before only where there is a table.
     let text = match rows {
-        0 => "SELECT 1 FROM DUAL WHERE FALSE",
-        _ => "SELECT 1",
+        0 => "SELECT 1 FROM (SELECT 1 AS one) AS t WHERE FALSE",
+        _ => "SELECT 1 FROM (SELECT 1 AS one) AS t",
     };
     let capabilities = split.client.key.capabilities;
     let replies = lease::ask_on_lease(split, &[ask::query(capabilities, text)]).await?;
@@ -84,5 +93,5 @@ pub(crate) async fn bring_about(split: &mut Split, facts: &Facts) -> Result<bool
     if let Some(ok) = end.and_then(|end| OkPacket::decode(end, capabilities).ok()) {
         split.session.observe_ok(&ok);
     }
-    Ok(true)
+    Ok(())
 }

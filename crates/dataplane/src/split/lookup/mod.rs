@@ -5,6 +5,8 @@
 //! not know of it, which [`found_rows`] says to those who ask that connection ([`behind`]).
 
 mod behind;
+mod on_own_connection;
+mod own_rights;
 mod ruled;
 pub(crate) mod session_lookups;
 
@@ -20,6 +22,7 @@ use session::Prepared;
 use sql_class::{Class, Effects, Facts, point_lookup};
 
 pub(crate) use self::behind::{bring_about, found_rows, note_sent};
+pub(crate) use self::on_own_connection::{catch_up, command_owes, owes};
 use self::ruled::ruled;
 use self::session_lookups::{Planned, Seen, SessionLookups, Step};
 use crate::control::Waiting;
@@ -27,7 +30,7 @@ use crate::error::SessionError;
 use crate::finished::End;
 use crate::flow::Flow;
 use crate::lookups::{
-    self, Asked, Environment, Finding, Left, Parameters, Plan, Recorder, Rights, Surroundings, Variable,
+    self, Asked, Environment, Finding, Left, Parameters, Plan, Recorder, Surroundings, Variable,
 };
 use crate::read_gate;
 use crate::session::CommandHead;
@@ -109,7 +112,7 @@ pub(crate) fn query(split: &mut Split, head: CommandHead) -> Looked {
 
 fn query_step(split: &mut Split, head: CommandHead) -> Option<Step> {
     let (syntax, capabilities) = (split.session.syntax(), split.client.capabilities);
-    if split.lease.is_some() || rules::concern(split) {
+    if split.lease.is_some() && !split.binding.is_own() || rules::concern(split) {
         point_lookup(text_of(&split.streams.up, head, capabilities)?, syntax)?;
     }
     let ready = ready(split, head, None);
@@ -120,7 +123,6 @@ fn query_step(split: &mut Split, head: CommandHead) -> Option<Step> {
         lookup: &lookup,
         text,
         parameters: None,
-        told: None,
     };
     let finding = ready.map_or_else(Finding::Left, |ready| of.lookups.find(ready, &asked, &mut of.key));
     step(split, finding)
@@ -163,6 +165,7 @@ fn answer_now(split: &mut Split, head: CommandHead, prepared: Option<(u32, u64)>
         return false;
     };
     let consistency = of.consistency(split);
+    let began = of.gating.began();
     let mut out = std::mem::take(&mut of.out);
     out.clear();
     let answered = of.lookups.answer_now(
@@ -179,6 +182,9 @@ fn answer_now(split: &mut Split, head: CommandHead, prepared: Option<(u32, u64)>
     };
     let len = out.len();
     of.out = lookups::kept(out);
+    if rows.is_some() {
+        of.note_waited_for(consistency, began.unwrap_or(split.context.worker.clock.now()));
+    }
     split.lookups = Some(of);
     if let Some(rows) = rows {
         note_answered(split, head, prepared, rows);
@@ -229,7 +235,6 @@ fn execute_step(split: &mut Split, head: CommandHead, id: u32, prepared: &Prepar
                 lookup: &lookup,
                 text: &prepared.text,
                 parameters: Some(parameters),
-                told: None,
             };
             let finding = of.lookups.find(ready, &asked, &mut of.key);
             of.keep_plan(id, ready, &asked, &prepared.text, &finding);
@@ -284,12 +289,15 @@ fn ready(
         let about = prepared.map(|(id, prepared)| (id, prepared.digest));
         let_go(split, head, Some(&PLAIN), about);
     }
-    let stands_alone = split.lease.is_none()
-        && !split.session.is_pinned()
-        && !split.session.in_transaction()
-        && split.session.autocommit()
-        && split.client.account.user.config.pooling == config::Pooling::Transaction;
-    if !stands_alone {
+    if split.session.in_transaction() || !split.session.autocommit() {
+        return Err(Left::Session);
+    }
+    if split.binding.is_own() {
+        on_own_connection::check(split)?;
+    } else if split.lease.is_some()
+        || split.session.is_pinned()
+        || split.client.account.user.config.pooling != config::Pooling::Transaction
+    {
         return Err(Left::Session);
     }
     Ok(environment(split))
@@ -301,11 +309,13 @@ fn environment(split: &mut Split) -> Environment {
     let Some(of) = &mut split.lookups else {
         return Environment::default();
     };
+    let rights = of.rights();
     if let Some(seen) = &of.seen
         && Rc::ptr_eq(&seen.carried, carried)
         && Rc::ptr_eq(&seen.baseline, split.session.baseline())
         && Rc::ptr_eq(&seen.key, &split.client.key)
         && seen.status == status
+        && seen.rights == rights
     {
         return seen.environment;
     }
@@ -327,8 +337,12 @@ fn environment(split: &mut Split) -> Environment {
     let environment = of.lookups.environment(&Surroundings {
         user: split.client.key.user.as_bytes(),
         account: split.client.key.account,
-        rights: Rights::Pooled,
-        host: None,
+        rights,
+        // A server may know several accounts of one name, by where their clients come from.
+        host: of.on_own.as_ref().and_then(|_| {
+            let address = split.client.host.socket_addr()?;
+            Some(address.ip())
+        }),
         schema: carried.schema(),
         capabilities: split.client.capabilities,
         collation: split.client.key.collation,
@@ -340,6 +354,7 @@ fn environment(split: &mut Split) -> Environment {
         baseline: Rc::clone(split.session.baseline()),
         key: Rc::clone(&split.client.key),
         status,
+        rights,
         environment,
     });
     environment
@@ -390,6 +405,8 @@ async fn from_memory(split: &mut Split, plan: Plan) -> Result<Result<u64, Left>,
     let mut out = std::mem::take(&mut of.out);
     out.clear();
     let is_fresh = of.gating.is_fresh(of.lookups.definitions());
+    let now = split.context.worker.clock.now();
+    let began = of.gating.began().filter(|_| is_fresh).unwrap_or(now);
     let answered = of.lookups.answer(
         plan,
         &of.key,
@@ -404,7 +421,10 @@ async fn from_memory(split: &mut Split, plan: Plan) -> Result<Result<u64, Left>,
         answered = answered => Ok(answered),
     };
     of.out = match &answered {
-        Ok(Ok(_)) => out,
+        Ok(Ok(_)) => {
+            of.note_waited_for(consistency, began);
+            out
+        }
         _ => lookups::kept(out),
     };
     split.lookups = Some(of);
@@ -417,6 +437,9 @@ impl SessionLookups {
     fn consistency(&mut self, split: &Split) -> ReadConsistency {
         if self.consistency != ReadConsistency::Session {
             return self.consistency;
+        }
+        if self.makes_rights_certain(split.context.worker.clock.now()) {
+            return ReadConsistency::Strong;
         }
         if split.session.has_untracked_writes() || split.session.has_lost_writes() {
             return ReadConsistency::Strong;
@@ -451,8 +474,7 @@ impl SessionLookups {
         if planned.environment != environment {
             return None;
         }
-        self.lookups
-            .find_again(&planned.plan, parameters, None, &mut self.key)
+        self.lookups.find_again(&planned.plan, parameters, &mut self.key)
     }
 
     fn keep_plan(
@@ -502,6 +524,7 @@ async fn reply(
 /// What the session knows of an answer from memory, and what is counted. `prepared`: the id and the digest of
 /// the statement that was executed.
 fn note_answered(split: &mut Split, head: CommandHead, prepared: Option<(u32, u64)>, rows: u64) {
+    on_own_connection::note_answered(split);
     with_statement(split, head, Some(&PLAIN), prepared, |session, statement| {
         session.begin(statement);
     });

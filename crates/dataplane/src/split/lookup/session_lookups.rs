@@ -12,8 +12,9 @@ use session::{Baseline, PortableState};
 use upstream::Key;
 
 use crate::listener_state::ListenerState;
-use crate::lookups::{self, Environment, Lesson, Lookups, Plan, Recorder};
+use crate::lookups::{self, Environment, Lesson, Lookups, Plan, Recorder, Rights};
 use crate::read_gate::Gating;
+use crate::split::lookup::own_rights::RightsOfSession;
 use crate::worker::Worker;
 
 /// What a session has where `point_lookups` is on.
@@ -37,6 +38,21 @@ pub(crate) struct SessionLookups {
     /// What the session has written, and the text that it is of.
     pub(super) own: Option<(Box<[u8]>, GtidSet)>,
     pub(super) gating: Gating,
+    /// Where the session has a server connection for itself.
+    pub(super) on_own: Option<OnOwnConnection>,
+}
+
+/// What lookups have to know of a connection on which the session has logged in by itself.
+pub(super) struct OnOwnConnection {
+    pub(super) rights: RightsOfSession,
+    /// A statement may have changed the current role. A reset need not bring the first one back.
+    pub(super) has_other_role: bool,
+    /// A statement may have done anything, until a reset.
+    pub(super) is_doubtful: bool,
+    /// When a command went to the server last, in ticks of the worker's clock.
+    pub(super) sent: u32,
+    /// The server may still show warnings or an error from before the lookup that was answered last.
+    pub(super) shows_older: bool,
 }
 
 /// See [`SessionLookups::plans`].
@@ -52,6 +68,7 @@ pub(super) struct Seen {
     pub(super) baseline: Rc<Baseline>,
     pub(super) key: Rc<Key>,
     pub(super) status: StatusFlags,
+    pub(super) rights: Rights,
     pub(super) environment: Environment,
 }
 
@@ -78,6 +95,34 @@ impl SessionLookups {
             plans: HashMap::default(),
             own: None,
             gating: Gating::default(),
+            on_own: None,
         }))
+    }
+
+    /// The same for a session that has a server connection for itself. `as_of`: what
+    /// [`rights_of_login`](crate::lookups::rights_of_login) said before its login.
+    pub(crate) fn on_own_connection(
+        worker: &Worker,
+        listener: &ListenerState,
+        as_of: Option<u64>,
+        session: u32,
+    ) -> Option<Box<Self>> {
+        let mut lookups = Self::new(worker, listener)?;
+        let now = worker.clock.now();
+        lookups.on_own = Some(OnOwnConnection {
+            rights: RightsOfSession::new(session, as_of, now),
+            has_other_role: false,
+            is_doubtful: false,
+            sent: now,
+            shows_older: false,
+        });
+        Some(lookups)
+    }
+
+    /// As of when servers have the rights by which the session's lookups are answered.
+    pub(super) fn rights(&self) -> Rights {
+        self.on_own
+            .as_ref()
+            .map_or(Rights::Pooled, |own| own.rights.said())
     }
 }

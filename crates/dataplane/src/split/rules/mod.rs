@@ -62,9 +62,13 @@ const BINDING: Effects = Effects::USER_VARIABLES
     .with(Effects::CALLS_PROCEDURE)
     .with(Effects::UNKNOWN_FUNCTION);
 
-/// Whether any rule may say something about the session's statements.
+/// Whether any rule may say something about the session's statements. Rules are for sessions that share
+/// connections.
 #[inline]
 pub(crate) fn concern(split: &mut Split) -> bool {
+    if split.binding.is_own() {
+        return false;
+    }
     if split.rules.generation != split.context.worker.rules.generation() {
         select(split);
     }

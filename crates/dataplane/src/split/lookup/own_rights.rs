@@ -5,10 +5,7 @@
 //! both are known to have theirs as of the same grants.
 
 use crate::clock::TICK;
-use crate::listener_state::ListenerState;
 use crate::lookups::Rights;
-use crate::session::Session;
-use crate::worker::Worker;
 
 /// What is known of the rights of a session.
 #[derive(Debug)]
@@ -24,19 +21,15 @@ pub(super) struct RightsOfSession {
 /// second, and one that had begun.
 const LOGGED: u32 = 1000 / TICK.as_millis() as u32 + 1;
 
-/// See [`Lookups::rights_of_login`](crate::lookups::Lookups::rights_of_login). `None`, too, where the
-/// listener's sessions have no lookups.
-pub(crate) fn rights_of_login(worker: &Worker, listener: &ListenerState) -> Option<u64> {
-    crate::lookups::of_listener(worker, listener)?.rights_of_login()
-}
-
 impl RightsOfSession {
-    pub(super) fn new(session: &Session, as_of: Option<u64>) -> Self {
+    /// `as_of`: what [`rights_of_login`](crate::lookups::Lookups::rights_of_login) said before the login,
+    /// which was `now`.
+    pub(super) fn new(session: u32, as_of: Option<u64>, now: u32) -> Self {
         Self {
             as_of,
             is_certain: false,
-            session: session.control.id,
-            since: session.worker.clock.now(),
+            session,
+            since: now,
         }
     }
 
@@ -48,10 +41,6 @@ impl RightsOfSession {
         }
         self.is_certain = false;
         self.since = now;
-    }
-
-    pub(super) fn is_certain(&self) -> bool {
-        self.is_certain
     }
 
     /// Whether a lookup that waits makes them certain.
@@ -91,14 +80,14 @@ mod tests {
     fn what_was_on_its_way_at_the_login_leaves_doubts() {
         let mut rights = logged_in(Some(5));
         rights.note_fresh(5, 100 + LOGGED);
-        assert!(!rights.is_certain(), "too early");
+        assert!(!rights.is_certain, "too early");
         rights.note_fresh(6, 101 + LOGGED);
-        assert!(!rights.is_certain(), "a grant that may have been before");
+        assert!(!rights.is_certain, "a grant that may have been before");
         rights.note_fresh(5, 101 + LOGGED);
-        assert!(rights.is_certain());
+        assert!(rights.is_certain);
         let mut unsettled = logged_in(None);
         unsettled.note_fresh(5, 1000);
-        assert!(!unsettled.is_certain());
+        assert!(!unsettled.is_certain);
     }
 
     #[test]
@@ -106,7 +95,7 @@ mod tests {
         let mut rights = logged_in(Some(5));
         rights.note_fresh(5, 1000);
         rights.renew(Some(5), 1000);
-        assert_eq!((rights.as_of, rights.is_certain()), (Some(5), false));
+        assert_eq!((rights.as_of, rights.is_certain), (Some(5), false));
         rights.renew(Some(6), 1000);
         rights.renew(Some(5), 1000);
         assert_eq!(rights.as_of, None);
