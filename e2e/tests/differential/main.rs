@@ -32,7 +32,7 @@ use inputs::asked;
 use mysql_wire::Capabilities;
 use sandbox::{PASSWORD, USER};
 
-use crate::schema::{OPEN, READER, READER_PASSWORD, Stage};
+use crate::schema::{DATABASE, OPEN, READER, READER_PASSWORD, Stage};
 use crate::session::{Rig, SINGLE};
 
 /// Where the scripts begin that always run.
@@ -70,8 +70,30 @@ fn answers_through_the_gateway_are_the_servers() {
                 .cluster_tls("mode = \"required\"\nverify = \"off\"")
                 .cluster("compression = \"zlib\""),
         ],
-        false,
+        Connections::Own,
     );
+}
+
+/// Sessions of mode `session` with lookups: they have a connection for themselves, and the gateway reads what they do.
+/// Rows that it has in memory are among those of the scripts.
+#[test]
+fn answers_of_sessions_that_are_understood_are_the_servers() {
+    let servers = e2e::servers_with(1, OPTIONS);
+    let address = servers[0].primary().address();
+    let server = format!("{{ address = {address:?}, role = \"primary\" }}");
+    // The gateway's own connections are there all the time.
+    let watcher = "CREATE USER watcher IDENTIFIED BY 'secret'; GRANT ALL ON *.* TO watcher";
+    servers[0].primary().sql(watcher).unwrap();
+    let setup = Setup::in_front_of(&servers)
+        .servers([server])
+        .listener("point_lookups = true\nlookup_consistency = \"strong\"")
+        .cluster("monitor = { user = \"watcher\", password = \"secret\" }")
+        .tables(&format!(
+            "[cache]\ncluster = \"main\"\n\
+             [[cache.mapping]]\nname = \"small\"\nkind = \"hash\"\ntable = \"{DATABASE}.small\"\nkey = [\"id\"]\n\
+             value = [\"*\"]"
+        ));
+    compare_with(&servers, [setup], Connections::Understood);
 }
 
 /// Every session borrows its connection anew for each statement, from a few that others use in between.
@@ -89,7 +111,7 @@ fn answers_over_shared_connections_are_the_servers() {
         // Each script begins when the connections of the one before are gone.
         .cluster("pool = { idle_timeout = \"100ms\", reuse = \"oldest\" }")
         .tables(&users.concat());
-    compare_with(&servers, [setup], true);
+    compare_with(&servers, [setup], Connections::Shared);
 }
 
 /// What was prepared before is on the one connection that there is, where its text is prepared anew.
@@ -140,18 +162,31 @@ fn answers_of_transactions_that_move_are_the_servers() {
         .top("shutdown_timeout = \"1s\"")
         .cluster("pool = { idle_timeout = \"100ms\", reuse = \"oldest\" }")
         .tables(&users.concat());
-    compare_but(&servers, [setup], true, &KNOWN_OF_TWO_SERVERS);
+    compare_but(&servers, [setup], Connections::Shared, &KNOWN_OF_TWO_SERVERS);
 }
 
-fn compare_with<const COUNT: usize>(servers: &[sandbox::Sandbox], setups: [Setup; COUNT], shared: bool) {
-    compare_but(servers, setups, shared, &[]);
+/// Whose connections sessions have.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Connections {
+    Own,
+    /// The same, and what is said on them is read.
+    Understood,
+    Shared,
+}
+
+fn compare_with<const COUNT: usize>(
+    servers: &[sandbox::Sandbox],
+    setups: [Setup; COUNT],
+    connections: Connections,
+) {
+    compare_but(servers, setups, connections, &[]);
 }
 
 /// But for scripts that are known to differ.
 fn compare_but<const COUNT: usize>(
     servers: &[sandbox::Sandbox],
     setups: [Setup; COUNT],
-    shared: bool,
+    connections: Connections,
     known: &[u64],
 ) {
     let address = servers[0].primary().address();
@@ -160,8 +195,8 @@ fn compare_but<const COUNT: usize>(
         server: e2e::kind(),
         direct: address.clone(),
         gateways: gateways.iter().map(e2e::Gateway::address).collect(),
-        shared,
-        with_others: shared,
+        shared: connections != Connections::Own,
+        with_others: connections == Connections::Shared,
         stage: Stage::new(&address),
         commands: 0,
         packets: 0,
@@ -205,8 +240,10 @@ fn compare_but<const COUNT: usize>(
         rig.commands, rig.packets
     );
     for gateway in &gateways {
-        if shared {
-            connections_were_shared(gateway);
+        match connections {
+            Connections::Own => {}
+            Connections::Understood => statements_were_read(gateway),
+            Connections::Shared => connections_were_shared(gateway),
         }
         leaves_nothing_behind(gateway);
     }
@@ -244,6 +281,14 @@ fn connections_were_shared(gateway: &e2e::Gateway) {
     let opened = gateway.metric("forebay_pool_opened_total", &[]);
     println!("{leases} leases of {opened} connections");
     assert!(leases > 5.0 * opened, "{leases} leases of {opened} connections");
+}
+
+/// The same.
+fn statements_were_read(gateway: &e2e::Gateway) {
+    let left = gateway.metric("forebay_lookups_left_total", &[]);
+    let answered = gateway.metric("forebay_lookups_answered_total", &[]);
+    println!("{answered} lookups answered, {left} left");
+    assert!(left > 0.0);
 }
 
 fn leaves_nothing_behind(gateway: &e2e::Gateway) {
