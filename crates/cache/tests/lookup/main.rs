@@ -10,6 +10,7 @@ mod lookups_one_after_the_other;
 mod replicas_do_not_matter;
 mod rights_are_those_of_the_session;
 mod rules_leave_lookups_where_they_say;
+mod sessions_leave_in_order;
 mod sessions_say_how_fresh_lookups_are;
 mod sessions_see_their_own_writes;
 mod stage;

@@ -426,6 +426,15 @@ impl Session {
         self.ask(&query(text))
     }
 
+    /// COM_QUIT, which is answered by the end of the connection.
+    pub(crate) fn quit(mut self) {
+        let Self { runtime, client } = &mut self;
+        runtime.block_on(async {
+            client.send(&[Command::QUIT.0]).await.unwrap();
+            assert!(client.receive().await.is_err());
+        });
+    }
+
     /// The id of a prepared statement.
     pub(crate) fn prepare(&mut self, text: &str) -> u32 {
         let answer = self.ask(&[&[Command::STMT_PREPARE.0], text.as_bytes()].concat());
