@@ -267,8 +267,8 @@ pub(crate) async fn change_user(session: &mut Session, head: CommandHead) -> Res
     Ok(())
 }
 
-/// Passes a COM_CHANGE_USER on, and what both sides have to say of it until the server has decided. The client
-/// has heard that when this returns it. With it comes the sequence number that an error has then.
+/// Passes a COM_CHANGE_USER on, and what both sides have to say of it until the server has decided. The
+/// client has heard that when this returns it. With it comes the sequence number that an error has then.
 pub(crate) async fn log_in_anew(
     streams: &mut Streams,
     listener: &ListenerState,

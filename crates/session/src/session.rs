@@ -490,8 +490,8 @@ impl Session {
         self.start_over();
     }
 
-    /// COM_RESET_CONNECTION was executed on a connection that is this session's alone, on which variables have
-    /// these values now.
+    /// COM_RESET_CONNECTION was executed on a connection that is this session's alone, on which variables
+    /// have these values now.
     pub fn reset_on_own_connection(&mut self, baseline: Rc<Baseline>) {
         self.baseline = baseline;
         let (schema, multi_statements) = (self.carried.schema(), self.carried.multi_statements());

@@ -74,8 +74,8 @@ fn answers_through_the_gateway_are_the_servers() {
     );
 }
 
-/// Sessions of mode `session` with lookups: they have a connection for themselves, and the gateway reads what they do.
-/// Rows that it has in memory are among those of the scripts.
+/// Sessions of mode `session` with lookups: they have a connection for themselves, and the gateway reads what
+/// they do. Rows that it has in memory are among those of the scripts.
 #[test]
 fn answers_of_sessions_that_are_understood_are_the_servers() {
     let servers = e2e::servers_with(1, OPTIONS);

@@ -1,6 +1,6 @@
-//! Sessions of mode `session` of which something has to be known: they are served as those of mode `split` are, on one
-//! server connection from their login to their end. They have logged in on it by themselves, and the gateway does not know
-//! their password.
+//! Sessions of mode `session` of which something has to be known: they are served as those of mode `split`
+//! are, on one server connection from their login to their end. They have logged in on it by themselves, and
+//! the gateway does not know their password.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -48,7 +48,8 @@ pub(crate) struct Arrived {
     pub(crate) logged_in: LoggedIn,
 }
 
-/// A session on the connection on which its client has logged in. An error has been told to the client when this returns it.
+/// A session on the connection on which its client has logged in. An error has been told to the client when
+/// this returns it.
 pub(crate) async fn adopt(
     worker: &Rc<Worker>,
     control: &Rc<Control>,
@@ -203,8 +204,8 @@ pub(super) async fn change_user(split: &mut Split) -> Result<(), SessionError> {
             split.session.change_user(start);
             split.session.begins(split.context.worker.now_ms());
         }
-        // The client has the server's error, and whether the connection goes on is for the server to say. What
-        // is known of the session is not needed any more.
+        // The client has the server's error, and whether the connection goes on is for the server to say.
+        // What is known of the session is not needed any more.
         Changed::Refused { is_denied, .. } => {
             if is_denied && split.control.login_failed() >= split.context.listener.config.login_failures_max {
                 split.answer.error_sequence = None;
@@ -218,8 +219,8 @@ pub(super) async fn change_user(split: &mut Split) -> Result<(), SessionError> {
     Ok(())
 }
 
-/// The server reports nothing behind a reset or a login within the session, and variables have other values: it
-/// is told to report again, and what they are is asked.
+/// The server reports nothing behind a reset or a login within the session, and variables have other values:
+/// it is told to report again, and what they are is asked.
 async fn watch_again(split: &mut Split) -> Result<Rc<Baseline>, SessionError> {
     forget_statements(split);
     let limit = split.context.listener.cluster.config().login_timeout;

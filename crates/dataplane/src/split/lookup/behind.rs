@@ -7,7 +7,6 @@ use mysql_wire::{Command, OkPacket, PacketHeader};
 use sql_class::{Class, Effects, Facts};
 
 use crate::error::SessionError;
-use crate::split::lookup::on_own_connection;
 use crate::split::state::{Refused, Split};
 use crate::split::{ask, lease};
 
@@ -51,9 +50,6 @@ fn forget_rows(split: &mut Split, command: Command) {
 pub(crate) fn note_sent(split: &mut Split, command: Command) {
     if found_rows(split).is_some() {
         forget_rows(split, command);
-    }
-    if split.binding.is_own() {
-        on_own_connection::note_sent(split, command);
     }
 }
 

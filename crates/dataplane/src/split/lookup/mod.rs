@@ -17,11 +17,11 @@ use std::task::{Context, Poll};
 use config::ReadConsistency;
 use mysql_wire::gtid::GtidSet;
 use mysql_wire::statement::ExecuteHead;
-use mysql_wire::{Capabilities, Outcome, PacketHeader};
+use mysql_wire::{Capabilities, Command, Outcome, PacketHeader};
 use session::Prepared;
 use sql_class::{Class, Effects, Facts, point_lookup};
 
-pub(crate) use self::behind::{bring_about, found_rows, note_sent};
+pub(crate) use self::behind::{bring_about, found_rows};
 pub(crate) use self::on_own_connection::{catch_up, command_owes, owes};
 use self::ruled::ruled;
 use self::session_lookups::{Planned, Seen, SessionLookups, Step};
@@ -66,6 +66,15 @@ pub(crate) enum Looked {
 pub(crate) fn next_command(split: &mut Split) {
     if let Some(of) = &mut split.lookups {
         of.gating.next_command();
+    }
+}
+
+/// A command is about to be sent, of which the session knows.
+#[inline]
+pub(crate) fn note_sent(split: &mut Split, command: Command) {
+    behind::note_sent(split, command);
+    if split.binding.is_own() {
+        on_own_connection::note_sent(split, command);
     }
 }
 

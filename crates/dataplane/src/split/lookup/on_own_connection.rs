@@ -1,8 +1,8 @@
 //! Lookups of a session that has a server connection for itself.
 //!
-//! The server does not know of a lookup that was answered from memory. Where the next statement could tell (`FOUND_ROWS()`,
-//! `SHOW WARNINGS`), which is any but a plain SELECT, it executes one that leaves the same behind. So what the server says of
-//! its last statement is always of the client's last statement.
+//! The server does not know of a lookup that was answered from memory. Where the next statement could tell
+//! (`FOUND_ROWS()`, `SHOW WARNINGS`), which is any but a plain SELECT, it executes one that leaves the same
+//! behind. So what the server says of its last statement is always of the client's last statement.
 
 use config::ReadConsistency;
 use mysql_wire::Command;
@@ -26,7 +26,8 @@ const QUIET_MAX: u32 = 40;
 /// does not begin anew with a lookup that it does not see, for up to [`QUIET_MAX`].
 const WAIT_MIN: u32 = 60;
 
-/// What may do in a stored program what changes the answer to a lookup, and is not reported: take on another role.
+/// What may do in a stored program what changes the answer to a lookup, and is not reported: take on another
+/// role.
 const DOUBTFUL: Effects = Effects::CALLS_PROCEDURE
     .with(Effects::UNKNOWN_FUNCTION)
     .with(Effects::INCOMPLETE);
@@ -67,7 +68,8 @@ pub(super) fn note_answered(split: &mut Split) {
     }
 }
 
-/// Whether the server has to know of the lookup before, for the statement to come could tell. `text`: where it is known.
+/// Whether the server has to know of the lookup before, for the statement to come could tell. `text`: where
+/// it is known.
 pub(crate) fn owes(split: &Split, facts: &Facts, text: &[u8]) -> bool {
     let Some(own) = split.lookups.as_ref().and_then(|of| of.on_own.as_ref()) else {
         return false;
@@ -141,8 +143,8 @@ pub(super) fn note_sent(split: &mut Split, command: Command) {
 }
 
 impl SessionLookups {
-    /// A lookup that waits for all that anybody has written makes the session's rights certain, without which it shares
-    /// nothing with others after the next grant.
+    /// A lookup that waits for all that anybody has written makes the session's rights certain, without which
+    /// it shares nothing with others after the next grant.
     pub(super) fn makes_rights_certain(&self, now: u32) -> bool {
         let definitions = self.lookups.definitions();
         self.on_own
