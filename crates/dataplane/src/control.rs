@@ -467,6 +467,7 @@ impl Control {
     pub(crate) fn mark_answer(&self) {
         self.mark(Waiting::Server);
         self.can_move.set(false);
+        self.record.note_answer();
     }
 
     /// The same as [`mark`](Self::mark), unless that is already what the session waits for: the wait goes on.

@@ -47,11 +47,17 @@ pub struct Finished<'a> {
     pub server: Option<&'a str>,
     /// How often it was sent to one more server, because the one before was lost or takes no writes.
     pub resent: u32,
-    /// From the moment at which it was there until it was sent to a server: rules, waits for a connection
-    /// and for a replica that is fresh enough, and the connection's state. Zero where it was not sent.
-    pub until_sent: Duration,
-    /// From the moment at which it was sent until the client has taken all of its answer.
-    pub at_server: Duration,
+    /// From the moment at which it was there until its session has borrowed a server connection for it:
+    /// rules, waits for a connection and for a replica that is fresh enough. Zero where the session had one,
+    /// and where the command was sent to no server, as the next three are then.
+    pub queue_time: Duration,
+    /// From then on until it was sent: the session's state on the connection.
+    pub lease_time: Duration,
+    /// From then on until the server's answer has begun; or until its end, where it was read for several
+    /// sessions together.
+    pub server_time: Duration,
+    /// From then on until the client has taken all of the answer.
+    pub relay_time: Duration,
     /// From the moment at which it was there to its end.
     pub total: Duration,
     /// Rows of the last result, where a server's answer was one.
@@ -129,6 +135,7 @@ fn tell_all(
     };
     let told = served.err().and_then(|error| Some(error.to_packet()?.code));
     let (outcome, sent) = (noted.outcome.as_ref(), noted.sent);
+    let [queue_time, lease_time, server_time, relay_time] = times(noted, now);
     let finished = Finished {
         session: ways.session,
         user: ways.user.as_deref().unwrap_or_default(),
@@ -139,8 +146,10 @@ fn tell_all(
         end,
         server: sent.map(|_| ways.server).filter(|name| !name.is_empty()),
         resent: noted.resent,
-        until_sent: sent.map_or(Duration::ZERO, |sent| sent - noted.begun),
-        at_server: sent.map_or(Duration::ZERO, |sent| now - sent),
+        queue_time,
+        lease_time,
+        server_time,
+        relay_time,
         total: now - noted.begun,
         rows: outcome.map_or(0, |outcome| outcome.rows),
         affected_rows: outcome.map_or(0, |outcome| outcome.affected_rows),
@@ -149,4 +158,20 @@ fn tell_all(
         error: noted.error.or(told),
     };
     observers.iter().for_each(|observer| observer.finished(&finished));
+}
+
+/// Those of queue, lease, server and relay. A command that was sent more than once waits in the queue until it
+/// is leased a connection for the last time.
+fn times(noted: &Noted, now: Instant) -> [Duration; 4] {
+    let Some(sent) = noted.sent else {
+        return [Duration::ZERO; 4];
+    };
+    let leased = noted.leased.unwrap_or(noted.begun).min(sent);
+    let answered = noted.answered.unwrap_or(now);
+    [
+        leased - noted.begun,
+        sent - leased,
+        answered - sent,
+        now - answered,
+    ]
 }

@@ -34,8 +34,12 @@ pub(crate) struct Record(Cell<Option<Box<Noted>>>);
 #[derive(Debug)]
 pub(crate) struct Noted {
     pub(crate) begun: Instant,
+    /// When its session borrowed a server connection for it last.
+    pub(crate) leased: Option<Instant>,
     /// When it was sent to a server last.
     pub(crate) sent: Option<Instant>,
+    /// When that server's answer began.
+    pub(crate) answered: Option<Instant>,
     pub(crate) resent: u32,
     /// Of the session before the command: from the client, and to it.
     pub(crate) bytes_before: (u64, u64),
@@ -58,7 +62,9 @@ impl Record {
             }
             None => Box::new(Noted {
                 begun: Instant::now(),
+                leased: None,
                 sent: None,
+                answered: None,
                 resent: 0,
                 bytes_before: bytes,
                 statement: None,
@@ -97,10 +103,22 @@ impl Record {
         self.note(|noted| noted.statement = Some((class, digest)));
     }
 
+    /// The session has borrowed a server connection.
+    #[inline]
+    pub(crate) fn note_leased(&self) {
+        self.note(|noted| noted.leased = Some(Instant::now()));
+    }
+
+    /// The server has said something of its answer.
+    #[inline]
+    pub(crate) fn note_answer(&self) {
+        self.note(|noted| _ = noted.answered.get_or_insert_with(Instant::now));
+    }
+
     /// The command is about to be sent to a server.
     #[inline]
     pub(crate) fn note_sent(&self, at: impl FnOnce() -> Instant) {
-        self.note(|noted| noted.sent = Some(at()));
+        self.note(|noted| (noted.sent, noted.answered) = (Some(at()), None));
     }
 
     /// What becomes of the command, where nothing else was said before.

@@ -452,6 +452,7 @@ pub(crate) fn left(split: &Split) -> Left {
 /// Hands the connection to the session: its stream goes into the session's streams.
 pub(crate) fn attach(split: &mut Split, mut connection: Connection<Held>, is_primary: bool) {
     debug_assert!(split.lease.is_none());
+    split.control.record.note_leased();
     split.streams.server = std::mem::replace(&mut connection.stream, Stream::Detached);
     split.streams.traffic.server = Arc::clone(&connection.state.series);
     split.control.attach_connection(

@@ -117,6 +117,7 @@ pub(crate) struct Ended {
     pub(crate) affected_rows: u64,
     pub(crate) bytes: (u64, u64),
     pub(crate) error: Option<u16>,
+    /// Those of queue, lease, server and relay are all of it, where a server had it.
     pub(crate) times_add_up: bool,
 }
 
@@ -489,8 +490,16 @@ impl Observer for Watcher {
             affected_rows: finished.affected_rows,
             bytes: (finished.bytes_from_client, finished.bytes_to_client),
             error: finished.error,
-            times_add_up: finished.until_sent + finished.at_server <= finished.total
-                && finished.total > Duration::ZERO,
+            times_add_up: {
+                let sum =
+                    finished.queue_time + finished.lease_time + finished.server_time + finished.relay_time;
+                let expected = if finished.server.is_some() {
+                    finished.total
+                } else {
+                    Duration::ZERO
+                };
+                sum == expected && finished.total > Duration::ZERO
+            },
         };
         // The test may be over.
         let _ = self.0.send(ended);
