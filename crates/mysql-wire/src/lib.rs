@@ -1,10 +1,10 @@
 //! The MySQL client/server protocol as bytes: what MySQL 5.7 to 9 and MariaDB 10 to 12 speak.
 //!
 //! Bytes in, values out. The crate is pure: no sockets, no clock, no randomness, no async, no logging. It
-//! never decodes rows, because the gateway only forwards them: [`ResponseTracker`] finds where a response
-//! ends from packet headers and first bytes, [`RequestTracker`] does the same for what a client sends,
-//! [`Reshaper`] changes responses for clients that speak less of the protocol than their server connection
-//! does. Rows are read in [`binlog`] only, for those who follow a server's changes.
+//! never decodes what the gateway only forwards: [`ResponseTracker`] finds where a response ends from packet
+//! headers and first bytes, [`RequestTracker`] does the same for what a client sends, [`Reshaper`] changes
+//! responses for clients that speak less of the protocol than their server connection does. Rows are read in
+//! [`binlog`], for those who follow a server's changes, and by [`text_values`], where the gateway has asked.
 //!
 //! Everything a peer sends may be hostile. Readers cannot panic, lengths are checked before anything is
 //! allocated, and what does not follow the protocol is a [`WireError`] that says what was expected.
@@ -23,6 +23,7 @@ mod login;
 mod reply;
 mod request;
 mod response;
+mod text_row;
 
 pub mod auth;
 pub mod binlog;
@@ -44,3 +45,4 @@ pub use login::{ChangeUser, Login};
 pub use reply::{EofPacket, ErrPacket, OkPacket};
 pub use request::RequestTracker;
 pub use response::{Event, Outcome, Progress, Reshaper, ResponseTracker};
+pub use text_row::text_values;
