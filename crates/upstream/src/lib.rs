@@ -9,13 +9,15 @@
 //! within the same limits.
 //!
 //! It knows greetings and logins ([`read_greeting`], [`login`], [`disconnect()`]), for its checks and for
-//! those who log in by themselves. What clients and servers say to each other after that is not its business.
+//! those who log in by themselves, and asks servers what the gateway itself wants to know ([`conversation`]).
+//! What clients and servers say to each other after that is not its business.
 
 mod accounts;
 mod address;
 mod checks;
 mod cluster;
 mod connect;
+pub mod conversation;
 mod direct;
 mod disconnect;
 mod error;

@@ -145,7 +145,7 @@ async fn asked_of_a_server(split: &Split) -> Result<Vec<Reply>, Refused> {
         let mut direct = opened.map_err(|error| failed(error.to_string()))?;
         let question = [ask::query(direct.capabilities, kill_right::QUESTION)];
         let replies = ask::ask(&mut direct.stream, direct.capabilities, &question).await;
-        let replies = replies.map_err(|error| failed(error.to_string()))?;
+        let replies = replies.map_err(|broken| failed(ask::cause(broken)))?;
         direct.close().await;
         Ok(replies)
     };

@@ -14,7 +14,7 @@ use sql_class::{Call, Class, Effects, Facts, StatementItem, Syntax};
 
 use crate::error::SessionError;
 use crate::session::CommandHead;
-use crate::split::ask::{AskError, Reply};
+use crate::split::ask::Reply;
 use crate::split::begin::{has_count_alone, with_statement};
 use crate::split::leased::Left;
 use crate::split::next::Next;
@@ -237,7 +237,7 @@ async fn prime(split: &mut Split, command: Vec<u8>) -> Result<(), Refused> {
 fn unexpected(split: &Split, what: &'static str) -> SessionError {
     SessionError::ServerLogin {
         server: split.server_name().to_owned(),
-        cause: AskError::Unexpected(what).to_string(),
+        cause: ask::unexpected(what),
     }
 }
 

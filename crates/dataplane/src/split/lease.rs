@@ -553,7 +553,7 @@ pub(crate) async fn ask_on_lease(
         Ok(asked) => asked.map_err(|error| {
             Refused(SessionError::ServerLogin {
                 server: split.server_name().to_owned(),
-                cause: error.to_string(),
+                cause: ask::cause(error),
             })
         }),
         Err(signal) => Err(Refused(split.signalled(signal))),

@@ -16,7 +16,7 @@ use crate::control::{Signal, Waiting};
 use crate::error::SessionError;
 use crate::relay::RelayError;
 use crate::session::CommandHead;
-use crate::split::ask::{self, AskError, Reply};
+use crate::split::ask::{self, Broken, Reply};
 use crate::split::begin::{begin, needs_no_priming};
 use crate::split::lease::{self, LeaseAttempt};
 use crate::split::leased::Left;
@@ -131,11 +131,11 @@ pub(crate) async fn send(
 }
 
 /// A conversation that did not come to its end, as that of an exchange.
-pub(crate) fn broken(error: AskError) -> RelayError {
+pub(crate) fn broken(error: Broken) -> RelayError {
     match error {
-        AskError::Io(_) => RelayError::Server,
-        AskError::Wire(error) => RelayError::ServerProtocol(error),
-        AskError::Unexpected(_) => RelayError::ServerProtocol(WireError::NotAsked),
+        Broken::Io(_) | Broken::Closed => RelayError::Server,
+        Broken::Wire(error) => RelayError::ServerProtocol(error),
+        Broken::Unexpected(_) | Broken::TooLong(_) => RelayError::ServerProtocol(WireError::NotAsked),
     }
 }
 

@@ -10,7 +10,7 @@ use tokio::time::timeout;
 use upstream::{Connection, Server};
 
 use crate::error::SessionError;
-use crate::split::ask::{self, AskError};
+use crate::split::ask::{self, Broken};
 use crate::split::command;
 use crate::split::connection_state::Held;
 use crate::split::state::{Refused, Split};
@@ -113,15 +113,15 @@ pub(crate) async fn asked_within(
 ) -> Result<Vec<ask::Reply>, Refused> {
     let asked = timeout(limit, Box::pin(asked(split, connection, commands))).await;
     asked.unwrap_or_else(|_| {
-        let error = AskError::Io(ErrorKind::TimedOut.into());
+        let error = Broken::Io(ErrorKind::TimedOut.into());
         Err(Refused(not_asked(&connection.server, error)))
     })
 }
 
-fn not_asked(server: &Server, error: AskError) -> SessionError {
+fn not_asked(server: &Server, broken: Broken) -> SessionError {
     SessionError::ServerLogin {
         server: server.name().to_owned(),
-        cause: error.to_string(),
+        cause: ask::cause(broken),
     }
 }
 

@@ -20,7 +20,7 @@ use upstream::Connection;
 
 use crate::error::{During, SessionError};
 use crate::session::CommandHead;
-use crate::split::ask::{self, AskError};
+use crate::split::ask;
 use crate::split::begin::begin;
 use crate::split::connection_state::Held;
 use crate::split::lease::{self, LeaseAttempt};
@@ -215,7 +215,7 @@ pub(crate) async fn commit(split: &mut Split) -> Result<(Option<OkPacket>, Optio
 pub(crate) fn no_commit(split: &Split) -> Refused {
     Refused(SessionError::ServerLogin {
         server: split.server_name().to_owned(),
-        cause: AskError::Unexpected("COMMIT").to_string(),
+        cause: ask::unexpected("COMMIT"),
     })
 }
 
@@ -327,7 +327,7 @@ async fn begin_on_primary(split: &mut Split) -> Result<OkPacket, Refused> {
         .ok_or_else(|| {
             Refused(SessionError::ServerLogin {
                 server: split.server_name().to_owned(),
-                cause: AskError::Unexpected("START TRANSACTION").to_string(),
+                cause: ask::unexpected("START TRANSACTION"),
             })
         })
 }

@@ -1,56 +1,81 @@
-//! Commands of the gateway's own on a server connection: setting its state, preparing a statement, asking for
-//! a position.
+//! The gateway's own questions to a server: setting a connection's state, preparing a statement, reading
+//! variables, grants or a position.
 //!
-//! They are sent together and answered in their order, so that several cost one round trip.
+//! Commands are sent together and answered in their order, so that several cost one round trip. An answer is
+//! read whole and is bounded; that it is an error ends nothing. Time limits are the caller's. A conversation
+//! that was dropped before its end, or that [broke](Broken), is to be dropped together with its connection:
+//! nobody knows what comes next on it.
+//!
+//! What a client asks is not read here, nor is a result that is too long to be kept.
 
 use std::io;
 
 use mysql_wire::{
-    Capabilities, Command, ErrPacket, Event, Outcome, PacketHeader, ResponseTracker, WireError, write_packet,
+    Capabilities, Command, ErrPacket, Event, Outcome, PacketHeader, ResponseTracker, WireError, text_values,
+    write_packet,
 };
 use net::Stream;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-/// The longest answer to one command of our own, in bytes.
+/// The longest answer to one command, in bytes, where the caller does not say.
 const ANSWER_MAX: usize = 1 << 20;
 
 /// Bytes that one read asks for.
 const READ_AT_ONCE: usize = 1024;
 
+const NO_RESULT: Broken = Broken::Unexpected("it has no plain result");
+
 /// The answer to one command.
 #[derive(Debug)]
-pub(crate) struct Reply {
-    pub(crate) outcome: Outcome,
+pub struct Reply {
+    /// How it ended.
+    pub outcome: Outcome,
     /// All its packets, with headers.
-    pub(crate) bytes: Vec<u8>,
+    pub bytes: Vec<u8>,
 }
 
 /// The conversation did not come to its end. The connection is of no use any more.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum AskError {
-    #[error("{0}")]
+pub enum Broken {
+    /// It could not be read from or written to.
+    #[error("connection failed: {0}")]
     Io(#[from] io::Error),
-    #[error("the server's answer makes no sense: {0}")]
+    /// The server has closed it.
+    #[error("server closed the connection")]
+    Closed,
+    /// What came does not follow the protocol.
+    #[error("server broke the protocol: {0}")]
     Wire(#[from] WireError),
-    #[error("the server's answer to {0} is not what belongs there")]
+    /// What came does, but answers something else.
+    #[error("{0}")]
     Unexpected(&'static str),
+    /// An answer has more than so many bytes.
+    #[error("its result is longer than {0} bytes")]
+    TooLong(usize),
 }
 
 impl Reply {
-    /// The payload of the packet at this place in the answer.
-    pub(crate) fn packet(&self, index: usize) -> Option<&[u8]> {
+    /// The payloads of its packets. One of 16 MiB and more is in several of them.
+    pub fn packets(&self) -> impl Iterator<Item = &[u8]> {
         let mut rest = self.bytes.as_slice();
-        for _ in 0..index {
+        std::iter::from_fn(move || {
             let header = PacketHeader::parse(rest)?;
-            rest = rest.get(PacketHeader::LEN + header.payload_len..)?;
-        }
-        let header = PacketHeader::parse(rest)?;
-        rest.get(PacketHeader::LEN..PacketHeader::LEN + header.payload_len)
+            let (packet, behind) = rest.split_at_checked(PacketHeader::LEN + header.payload_len)?;
+            rest = behind;
+            packet.get(PacketHeader::LEN..)
+        })
+    }
+
+    /// The payload of the packet at this place in the answer.
+    #[must_use]
+    pub fn packet(&self, index: usize) -> Option<&[u8]> {
+        self.packets().nth(index)
     }
 
     /// Where the packet is that ends it, on a connection with DEPRECATE_EOF: an OK alone, or behind rows of
     /// one column.
-    pub(crate) fn end(&self) -> usize {
+    #[must_use]
+    pub fn end(&self) -> usize {
         match self.outcome.is_result_set {
             true => 2 + self.outcome.rows as usize,
             false => 0,
@@ -58,211 +83,205 @@ impl Reply {
     }
 
     /// The error that is the whole answer, or its end.
-    pub(crate) fn error(&self, capabilities: Capabilities) -> Option<ErrPacket> {
+    #[must_use]
+    pub fn error(&self, capabilities: Capabilities) -> Option<ErrPacket> {
         self.outcome.error?;
-        (0..)
-            .map_while(|index| self.packet(index))
-            .find(|packet| packet.first() == Some(&ErrPacket::HEADER))
-            .and_then(|packet| ErrPacket::decode(packet, capabilities).ok())
+        let packet = self.packets().last()?;
+        ErrPacket::decode(packet, capabilities).ok()
     }
 
     /// The first column of the first row of a text result with one column, on a connection with
     /// DEPRECATE_EOF.
-    pub(crate) fn value(&self) -> Option<&[u8]> {
+    #[must_use]
+    pub fn value(&self) -> Option<&[u8]> {
         let [value] = self.row()?;
         value
     }
 
     /// The first row of a text result with so many columns, likewise. NULL is `None`.
-    pub(crate) fn row<const COLUMNS: usize>(&self) -> Option<[Option<&[u8]>; COLUMNS]> {
+    #[must_use]
+    pub fn row<const COLUMNS: usize>(&self) -> Option<[Option<&[u8]>; COLUMNS]> {
         if !self.outcome.is_result_set || self.outcome.rows == 0 {
             return None;
         }
         // Column count, the definitions, the row.
-        let mut rest = self.packet(1 + COLUMNS)?;
+        let mut values = text_values(self.packet(1 + COLUMNS)?);
         let mut row = [None; COLUMNS];
         for value in &mut row {
-            *value = take_value(&mut rest)?;
+            *value = values.next()?.ok()?;
         }
         Some(row)
     }
 }
 
-/// A value is its length and its bytes, NULL is 0xfb.
-fn take_value<'r>(rest: &mut &'r [u8]) -> Option<Option<&'r [u8]>> {
-    let (first, tail) = rest.split_first()?;
-    let (len, tail) = match *first {
-        len @ 0..=250 => (usize::from(len), tail),
-        251 => {
-            *rest = tail;
-            return Some(None);
-        }
-        252 => (usize::from(u16::from_le_bytes(*tail.first_chunk()?)), &tail[2..]),
-        253 => {
-            let [a, b, c] = *tail.first_chunk()?;
-            (u32::from_le_bytes([a, b, c, 0]) as usize, &tail[3..])
-        }
-        _ => return None,
-    };
-    let (value, tail) = tail.split_at_checked(len)?;
-    *rest = tail;
-    Some(Some(value))
-}
-
 /// A value in ASCII, whatever `character_set_results` is: some have more bytes for each character.
-pub(crate) fn plain(value: Option<&[u8]>) -> Option<Vec<u8>> {
+#[must_use]
+pub fn plain(value: Option<&[u8]>) -> Option<Vec<u8>> {
     value.map(|value| value.iter().copied().filter(|&byte| byte != 0).collect())
 }
 
 /// First columns of all rows of a text result, whether definitions end with an EOF or not, in ASCII.
 /// Definitions come along, as the word `def` each.
-pub(crate) fn values(reply: &Reply) -> impl Iterator<Item = Vec<u8>> {
-    let packets = (1..).map_while(|index| reply.packet(index));
-    packets.filter_map(|mut packet| plain(take_value(&mut packet)?))
+pub fn values(reply: &Reply) -> impl Iterator<Item = Vec<u8>> {
+    let packets = reply.packets().skip(1);
+    packets.filter_map(|packet| plain(text_values(packet).next()?.ok()?))
 }
 
-/// Sends all commands and reads all answers. An answer that is an error does not end it.
+/// Sends all commands and reads all answers.
 ///
-/// To be dropped together with the connection only: after a cancelled conversation nobody knows what comes
-/// next on it.
-pub(crate) async fn ask(
+/// # Errors
+/// See [`Broken`].
+pub async fn ask(
     stream: &mut Stream,
     capabilities: Capabilities,
     commands: &[Vec<u8>],
-) -> Result<Vec<Reply>, AskError> {
+) -> Result<Vec<Reply>, Broken> {
+    ask_within(stream, capabilities, commands, ANSWER_MAX).await
+}
+
+/// The same with answers of up to `answer_max` bytes each.
+///
+/// # Errors
+/// See [`Broken`].
+pub(crate) async fn ask_within(
+    stream: &mut Stream,
+    capabilities: Capabilities,
+    commands: &[Vec<u8>],
+    answer_max: usize,
+) -> Result<Vec<Reply>, Broken> {
     // Packets of a compressed connection are numbered command by command.
-    if stream.is_compressed() && commands.len() > 1 {
-        let mut replies = Vec::with_capacity(commands.len());
-        for command in commands {
-            replies.extend(converse(stream, capabilities, std::slice::from_ref(command)).await?);
-        }
-        return Ok(replies);
+    let together = if stream.is_compressed() {
+        1
+    } else {
+        commands.len().max(1)
+    };
+    let mut replies = Vec::with_capacity(commands.len());
+    for commands in commands.chunks(together) {
+        let (answers, unread) = converse(stream, capabilities, commands, &[], answer_max).await?;
+        nothing_behind(&unread)?;
+        replies.extend(answers);
     }
-    converse(stream, capabilities, commands).await
+    Ok(replies)
+}
+
+/// Sends the commands and, in the same write, the packet of somebody else's behind them. The answers to the
+/// commands, and what has been read of the one to that packet. Not for a stream that is compressed.
+///
+/// # Errors
+/// See [`Broken`].
+pub async fn ask_ahead(
+    stream: &mut Stream,
+    capabilities: Capabilities,
+    commands: &[Vec<u8>],
+    packet: &[u8],
+) -> Result<(Vec<Reply>, Vec<u8>), Broken> {
+    converse(stream, capabilities, commands, packet, ANSWER_MAX).await
+}
+
+/// The answer to a command that was sent [behind others](ask_ahead), of which so much has been read.
+///
+/// # Errors
+/// See [`Broken`].
+pub async fn rest(
+    stream: &mut Stream,
+    capabilities: Capabilities,
+    command: Command,
+    mut unread: Vec<u8>,
+) -> Result<Reply, Broken> {
+    let mut tracker = ResponseTracker::new(capabilities);
+    tracker.begin(command);
+    let reply = read_reply(stream, &mut tracker, &mut unread, ANSWER_MAX).await?;
+    nothing_behind(&unread)?;
+    Ok(reply)
+}
+
+/// Runs one statement and drops what it answers, however much that is.
+///
+/// # Errors
+/// See [`Broken`].
+pub async fn run(stream: &mut Stream, capabilities: Capabilities, command: &[u8]) -> Result<Outcome, Broken> {
+    send(stream, &[command], &[]).await?;
+    let mut tracker = ResponseTracker::new(capabilities);
+    tracker.begin(Command(command[0]));
+    let mut unread = Vec::with_capacity(READ_AT_ONCE);
+    loop {
+        let progress = tracker.advance(&unread)?;
+        unread.drain(..progress.consumed);
+        match progress.event {
+            Event::Done(outcome) => return nothing_behind(&unread).map(|()| outcome),
+            Event::More => fill(stream, &mut unread).await?,
+            _ => return Err(NO_RESULT),
+        }
+    }
 }
 
 async fn converse(
     stream: &mut Stream,
     capabilities: Capabilities,
     commands: &[Vec<u8>],
-) -> Result<Vec<Reply>, AskError> {
-    let (replies, unread) = ask_ahead(stream, capabilities, commands, &[]).await?;
-    if unread.is_empty() {
-        Ok(replies)
-    } else {
-        Err(AskError::Unexpected("a command of the gateway"))
-    }
-}
-
-/// Sends the commands and, in the same write, the packet of somebody else's behind them. The answers to the
-/// commands, and what has been read of the one to that packet. Not for a stream that is compressed.
-pub(crate) async fn ask_ahead(
-    stream: &mut Stream,
-    capabilities: Capabilities,
-    commands: &[Vec<u8>],
     packet: &[u8],
-) -> Result<(Vec<Reply>, Vec<u8>), AskError> {
-    let len: usize = commands
-        .iter()
-        .map(|command| command.len() + PacketHeader::LEN)
-        .sum();
-    let mut packets = Vec::with_capacity(len + packet.len());
-    for command in commands {
-        write_packet(&mut packets, &mut 0, command);
-    }
-    packets.extend_from_slice(packet);
-    stream.begin_command()?;
-    stream.write_all(&packets).await?;
-    stream.flush().await?;
-
+    answer_max: usize,
+) -> Result<(Vec<Reply>, Vec<u8>), Broken> {
+    send(stream, commands, packet).await?;
     let mut tracker = ResponseTracker::new(capabilities);
     let mut replies = Vec::with_capacity(commands.len());
     let mut unread = Vec::with_capacity(READ_AT_ONCE);
     for command in commands {
         tracker.begin(Command(command[0]));
-        if !tracker.in_progress() {
-            replies.push(Reply {
-                outcome: Outcome::default(),
-                bytes: Vec::new(),
-            });
-            continue;
-        }
-        replies.push(read_reply(stream, &mut tracker, &mut unread).await?);
+        replies.push(read_reply(stream, &mut tracker, &mut unread, answer_max).await?);
     }
     Ok((replies, unread))
 }
 
-/// The answer to a command that was sent [behind others](ask_ahead), of which so much has been read.
-pub(crate) async fn rest(
-    stream: &mut Stream,
-    capabilities: Capabilities,
-    command: Command,
-    mut unread: Vec<u8>,
-) -> Result<Reply, AskError> {
-    let mut tracker = ResponseTracker::new(capabilities);
-    tracker.begin(command);
-    let reply = read_reply(stream, &mut tracker, &mut unread).await?;
-    match unread.is_empty() {
-        true => Ok(reply),
-        false => Err(AskError::Unexpected("a statement")),
+async fn send(stream: &mut Stream, commands: &[impl AsRef<[u8]>], packet: &[u8]) -> io::Result<()> {
+    let mut packets = Vec::new();
+    for command in commands {
+        write_packet(&mut packets, &mut 0, command.as_ref());
     }
-}
-
-/// Runs one statement and drops what it answers, however much that is.
-pub(crate) async fn run(
-    stream: &mut Stream,
-    capabilities: Capabilities,
-    command: &[u8],
-) -> Result<Outcome, AskError> {
-    let mut packets = Vec::with_capacity(command.len() + PacketHeader::LEN);
-    write_packet(&mut packets, &mut 0, command);
+    packets.extend_from_slice(packet);
     stream.begin_command()?;
     stream.write_all(&packets).await?;
-    stream.flush().await?;
-    let mut tracker = ResponseTracker::new(capabilities);
-    tracker.begin(Command(command[0]));
-    let mut unread = Vec::new();
-    loop {
-        let progress = tracker.advance(&unread)?;
-        unread.drain(..progress.consumed);
-        match progress.event {
-            Event::Done(outcome) if unread.is_empty() => return Ok(outcome),
-            Event::More if unread.len() <= ANSWER_MAX => {}
-            _ => return Err(AskError::Unexpected("a copied statement")),
-        }
-        if stream.read_buf(&mut unread).await? == 0 {
-            return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
-        }
+    stream.flush().await
+}
+
+async fn fill(stream: &mut Stream, unread: &mut Vec<u8>) -> Result<(), Broken> {
+    match stream.read_buf(unread).await? {
+        0 => Err(Broken::Closed),
+        _ => Ok(()),
     }
 }
 
+/// Reads the answer under way. There may be none to read.
 async fn read_reply(
     stream: &mut Stream,
     tracker: &mut ResponseTracker,
     unread: &mut Vec<u8>,
-) -> Result<Reply, AskError> {
-    let mut bytes = Vec::new();
-    loop {
+    answer_max: usize,
+) -> Result<Reply, Broken> {
+    let (mut outcome, mut bytes) = (Outcome::default(), Vec::new());
+    while tracker.in_progress() {
         let progress = tracker.advance(unread)?;
         bytes.extend(unread.drain(..progress.consumed));
         match progress.event {
-            Event::More => {}
-            Event::Done(outcome) => return Ok(Reply { outcome, bytes }),
-            Event::State | Event::LocalInfile | Event::Stream => {
-                return Err(AskError::Unexpected("a command of the gateway"));
-            }
+            Event::More if bytes.len() > answer_max => return Err(Broken::TooLong(answer_max)),
+            Event::More => fill(stream, unread).await?,
+            Event::Done(done) => outcome = done,
+            Event::State | Event::LocalInfile | Event::Stream => return Err(NO_RESULT),
         }
-        if bytes.len() > ANSWER_MAX {
-            return Err(AskError::Unexpected("a command of the gateway (too long)"));
-        }
-        if stream.read_buf(unread).await? == 0 {
-            return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
-        }
+    }
+    Ok(Reply { outcome, bytes })
+}
+
+fn nothing_behind(unread: &[u8]) -> Result<(), Broken> {
+    match unread.is_empty() {
+        true => Ok(()),
+        false => Err(Broken::Unexpected("it says more than it was asked for")),
     }
 }
 
 /// Commands as `session` makes them, in the form that this connection takes: see [`query`].
-pub(crate) fn framed(capabilities: Capabilities, mut commands: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
+#[must_use]
+pub fn framed(capabilities: Capabilities, mut commands: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
     if capabilities.contains(Capabilities::QUERY_ATTRIBUTES) {
         let queries = commands
             .iter_mut()
@@ -276,7 +295,8 @@ pub(crate) fn framed(capabilities: Capabilities, mut commands: Vec<Vec<u8>>) -> 
 const NO_ATTRIBUTES: [u8; 2] = [0, 1];
 
 /// A statement as a command. With query attributes negotiated there are none of them.
-pub(crate) fn query(capabilities: Capabilities, text: &str) -> Vec<u8> {
+#[must_use]
+pub fn query(capabilities: Capabilities, text: &str) -> Vec<u8> {
     let mut payload = Vec::with_capacity(text.len() + 3);
     payload.push(Command::QUERY.0);
     if capabilities.contains(Capabilities::QUERY_ATTRIBUTES) {
@@ -284,4 +304,15 @@ pub(crate) fn query(capabilities: Capabilities, text: &str) -> Vec<u8> {
     }
     payload.extend_from_slice(text.as_bytes());
     payload
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_query_has_a_place_for_attributes_where_they_are_agreed_on() {
+        assert_eq!(query(Capabilities(0), "DO 1"), b"\x03DO 1");
+        assert_eq!(query(Capabilities::QUERY_ATTRIBUTES, "DO 1"), b"\x03\x00\x01DO 1");
+    }
 }

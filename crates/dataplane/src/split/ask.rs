@@ -1,0 +1,24 @@
+//! Commands of the gateway's own on a session's connection: [`upstream::conversation`], and what is said of one
+//! that came to nothing.
+
+use std::io::{self, ErrorKind};
+
+pub(crate) use upstream::conversation::{
+    Broken, Reply, ask, ask_ahead, framed, plain, query, rest, run, values,
+};
+
+/// Why a conversation did not come to its end, for logs and for the client.
+pub(crate) fn cause(broken: Broken) -> String {
+    match broken {
+        Broken::Io(error) => error.to_string(),
+        Broken::Closed => io::Error::from(ErrorKind::UnexpectedEof).to_string(),
+        Broken::Wire(error) => format!("the server's answer makes no sense: {error}"),
+        Broken::Unexpected(_) => unexpected("a command of the gateway"),
+        Broken::TooLong(_) => unexpected("a command of the gateway (too long)"),
+    }
+}
+
+/// The answer to this is another than one to that.
+pub(crate) fn unexpected(command: &str) -> String {
+    format!("the server's answer to {command} is not what belongs there")
+}
