@@ -56,14 +56,6 @@ impl<'a> Packets<'a> {
         self.send(payload).await
     }
 
-    /// Sends commands that are packets already, one behind the other.
-    pub(crate) async fn send_commands(&mut self, packets: &[u8]) -> Result<(), PacketError> {
-        self.stream.begin_command()?;
-        self.stream.write_all(packets).await?;
-        self.stream.flush().await?;
-        Ok(())
-    }
-
     /// Receives the payload of one packet.
     pub(crate) async fn receive(&mut self) -> Result<Vec<u8>, PacketError> {
         self.receive_up_to(MAX_LEN).await
@@ -91,11 +83,6 @@ impl<'a> Packets<'a> {
             }
             self.fill().await?;
         }
-    }
-
-    /// Whether nothing has been read beyond the packets that were received.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.received.is_empty()
     }
 
     async fn fill(&mut self) -> Result<(), PacketError> {

@@ -15,7 +15,7 @@ use mysql_wire::auth::{self, PublicKey, SlowHash};
 use serde_json::Value;
 
 use super::StoredSecret;
-use crate::topology::{Row, Rows};
+use crate::conversation::{Row, Rows};
 
 /// One way in for one account.
 #[derive(Debug, PartialEq, Eq)]

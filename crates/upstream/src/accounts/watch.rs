@@ -11,9 +11,10 @@ use tokio::time::{Instant, sleep_until, timeout};
 
 use super::{ServerAccounts, entry};
 use crate::cluster::Cluster;
+use crate::conversation::{Bounds, Rows};
 use crate::error::Seconds;
 use crate::server::Server;
-use crate::topology::{Bounds, Connection, Role, Rows};
+use crate::topology::{Connection, Role};
 
 /// Least time between the beginnings of two reads, however many logins fail.
 const MIN_GAP: Duration = Duration::from_secs(1);

@@ -8,6 +8,8 @@
 //!
 //! What a client asks is not read here, nor is a result that is too long to be kept.
 
+mod rows;
+
 use std::io;
 
 use mysql_wire::{
@@ -16,6 +18,9 @@ use mysql_wire::{
 };
 use net::Stream;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+pub use rows::TextRow;
+pub(crate) use rows::{Bounds, QueryError, Row, Rows, is_off, rows};
 
 /// The longest answer to one command, in bytes, where the caller does not say.
 const ANSWER_MAX: usize = 1 << 20;

@@ -9,9 +9,10 @@
 use std::sync::Arc;
 
 use mysql_wire::Capabilities;
+use net::Stream;
 
 use super::connection::Baseline;
-use super::exchange::{Exchange, ExchangeError, Row, query};
+use crate::conversation::{Bounds, QueryError, TextRow, ask, query, rows};
 
 /// Session variables of a server, by which its connections are to track their state.
 #[derive(Debug, PartialEq, Eq)]
@@ -109,7 +110,7 @@ impl Tracked {
     }
 
     /// Of rows whose first column is the name. `scoped`: they hold session variables only.
-    pub(super) fn named(version: &[u8], rows: &[Row], scoped: bool) -> Self {
+    pub(super) fn named(version: &[u8], rows: &[TextRow], scoped: bool) -> Self {
         let mut list = String::new();
         for row in rows {
             let Some(Some(name)) = row.first() else { continue };
@@ -149,10 +150,10 @@ impl Arming {
     /// With the statement that failed.
     pub(super) async fn first(
         &self,
-        exchange: &mut Exchange<'_>,
+        stream: &mut Stream,
         capabilities: Capabilities,
-    ) -> Result<Baseline, (String, ExchangeError)> {
-        self.begin(exchange, capabilities, &self.config.pool.init).await
+    ) -> Result<Baseline, (String, QueryError)> {
+        self.begin(stream, capabilities, &self.config.pool.init).await
     }
 
     /// The same without `pool.init`, on a connection that one session has for itself.
@@ -161,18 +162,18 @@ impl Arming {
     /// With the statement that failed.
     pub(super) async fn watch(
         &self,
-        exchange: &mut Exchange<'_>,
+        stream: &mut Stream,
         capabilities: Capabilities,
-    ) -> Result<Baseline, (String, ExchangeError)> {
-        self.begin(exchange, capabilities, &[]).await
+    ) -> Result<Baseline, (String, QueryError)> {
+        self.begin(stream, capabilities, &[]).await
     }
 
     async fn begin(
         &self,
-        exchange: &mut Exchange<'_>,
+        stream: &mut Stream,
         capabilities: Capabilities,
         init: &[String],
-    ) -> Result<Baseline, (String, ExchangeError)> {
+    ) -> Result<Baseline, (String, QueryError)> {
         let Tracked {
             trackers,
             baseline: look,
@@ -190,14 +191,14 @@ impl Arming {
         for batch in statements.chunks(batch) {
             let commands: Vec<_> = batch.iter().map(|sql| query(capabilities, sql)).collect();
             let all = batch.join("; ");
-            let answers = exchange.each(&commands).await.map_err(|error| (all, error))?;
-            for (sql, answer) in batch.iter().zip(answers) {
-                rows = match answer {
-                    Ok(answer) => answer,
+            let asked = ask(stream, capabilities, &commands).await;
+            for (sql, reply) in batch.iter().zip(asked.map_err(|broken| (all, broken.into()))?) {
+                rows = match reply.rows(capabilities) {
+                    Ok(answer) => answer.rows,
                     Err(_) if *sql == look => {
-                        return self.plain_baseline(exchange, capabilities).await;
+                        return self.plain_baseline(stream, capabilities).await;
                     }
-                    Err(error) => return Err(((*sql).to_owned(), ExchangeError::Refused(error))),
+                    Err(error) => return Err(((*sql).to_owned(), error)),
                 };
             }
         }
@@ -208,15 +209,12 @@ impl Arming {
     /// [`BASELINE`] alone.
     async fn plain_baseline(
         &self,
-        exchange: &mut Exchange<'_>,
+        stream: &mut Stream,
         capabilities: Capabilities,
-    ) -> Result<Baseline, (String, ExchangeError)> {
-        let failed = |error| (LIST_NAMES.to_owned(), error);
-        let show = [query(capabilities, LIST_NAMES)];
-        let answers = exchange.each(&show).await.map_err(failed)?;
-        let rows = answers.into_iter().next().transpose();
-        let rows = rows.map_err(|error| failed(ExchangeError::Refused(error)))?;
-        let mut baseline = baseline(rows.unwrap_or_default());
+    ) -> Result<Baseline, (String, QueryError)> {
+        let shown = rows(stream, capabilities, LIST_NAMES, Bounds::USUAL).await;
+        let shown = shown.map_err(|error| (LIST_NAMES.to_owned(), error))?;
+        let mut baseline = baseline(shown.rows);
         baseline.retain(|(name, _)| rank(name) < BASELINE.len());
         Ok(baseline)
     }
@@ -272,7 +270,7 @@ fn baseline_query(mariadb: bool) -> String {
 }
 
 /// The rows in the order of [`BASELINE`], with lower-case names, without what is not a session's own.
-fn baseline(rows: Vec<Row>) -> Baseline {
+fn baseline(rows: Vec<TextRow>) -> Baseline {
     let mut baseline: Baseline = rows
         .into_iter()
         .filter_map(|row| {
@@ -331,7 +329,7 @@ fn literal(name: &[u8], value: &[u8]) -> String {
 mod tests {
     use super::*;
 
-    fn row(name: &str, value: &str) -> Row {
+    fn row(name: &str, value: &str) -> TextRow {
         vec![Some(name.as_bytes().to_vec()), Some(value.as_bytes().to_vec())]
     }
 

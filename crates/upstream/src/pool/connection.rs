@@ -15,8 +15,8 @@ use net::Stream;
 use tokio::io::AsyncWrite;
 
 use super::arming;
-use super::exchange::{Exchange, ExchangeError};
 use super::metrics::{Closed, Series};
+use crate::conversation::ask;
 use crate::login;
 use crate::permit::Permit;
 use crate::server::Server;
@@ -216,15 +216,12 @@ impl<S> Connection<S> {
         let capabilities = self.opened.capabilities;
         let mut commands = first.to_vec();
         commands.extend(self.opened.arming.again(capabilities, &self.opened.baseline));
-        let mut exchange = Exchange::new(&mut self.0.stream, capabilities);
-        let all = async {
-            exchange.all(&commands).await?;
-            Ok::<(), ExchangeError>(())
-        };
-        match tokio::time::timeout(limit, all).await {
-            Ok(done) => done.map_err(|error| error.to_string()),
-            Err(_) => Err(format!("no answer within {limit:?}")),
-        }
+        let asking = ask(&mut self.0.stream, capabilities, &commands);
+        let asked = tokio::time::timeout(limit, asking).await;
+        let replies = asked.map_err(|_| format!("no answer within {limit:?}"))?;
+        let replies = replies.map_err(|broken| broken.to_string())?;
+        let done = replies.iter().try_for_each(|reply| reply.done(capabilities));
+        done.map_err(|error| error.to_string())
     }
 
     /// Switches the trackers on, once a COM_RESET_CONNECTION or a COM_CHANGE_USER has switched them off, and
@@ -236,8 +233,7 @@ impl<S> Connection<S> {
     pub async fn watch(&mut self, limit: Duration) -> Result<Baseline, String> {
         let capabilities = self.opened.capabilities;
         let arming = self.opened.arming.clone();
-        let mut exchange = Exchange::new(&mut self.0.stream, capabilities);
-        match tokio::time::timeout(limit, arming.watch(&mut exchange, capabilities)).await {
+        match tokio::time::timeout(limit, arming.watch(&mut self.0.stream, capabilities)).await {
             Ok(watched) => watched.map_err(|(what, error)| format!("statement `{what}`: {error}")),
             Err(_) => Err(format!("no answer within {limit:?}")),
         }
@@ -277,9 +273,12 @@ impl<S> Idle<S> {
     /// Whether the server still answers.
     pub(super) async fn answers(&mut self, limit: Duration) -> bool {
         let capabilities = self.opened.capabilities;
-        let mut exchange = Exchange::new(&mut self.0.stream, capabilities);
         let ping = [vec![Command::PING.0]];
-        matches!(tokio::time::timeout(limit, exchange.all(&ping)).await, Ok(Ok(())))
+        let asking = ask(&mut self.0.stream, capabilities, &ping);
+        let asked = tokio::time::timeout(limit, asking).await;
+        asked.is_ok_and(|asked| {
+            asked.is_ok_and(|replies| replies.iter().all(|reply| reply.outcome.error.is_none()))
+        })
     }
 
     /// Closes it in an orderly way, and says why for the metrics. The permit is the caller's.

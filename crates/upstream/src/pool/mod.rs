@@ -19,7 +19,6 @@
 mod arming;
 mod connect_limiter;
 mod connection;
-mod exchange;
 mod housekeeping;
 mod idle;
 mod metrics;

@@ -7,15 +7,15 @@ use std::time::{Duration, Instant};
 
 use config::{ServerCompression, TlsMode};
 use mysql_wire::compression::Algorithm;
-use mysql_wire::{Capabilities, ErrPacket, Greeting, StatusFlags};
+use mysql_wire::{Capabilities, ErrPacket, Greeting, StatusFlags, WireError};
 use net::Stream;
 use tokio::time::timeout;
 
 use super::arming::{Arming, LIST_NAMES, LIST_SCOPES, LIST_SESSION, Tracked};
 use super::connection::{Baseline, Credential, Key, Opened, is_mariadb};
-use super::exchange::{Exchange, ExchangeError, query};
 use crate::cluster::Cluster;
 use crate::connect::{self, For};
+use crate::conversation::{Broken, QueryError, ask, query};
 use crate::disconnect::disconnect;
 use crate::error::{ConnectFailure, LeaseError, Seconds};
 use crate::greeting::{GreetingError, read_greeting};
@@ -231,9 +231,8 @@ impl Opening<'_> {
             ok,
         } = logged_in;
         let version = greeting.server_version;
-        let mut exchange = Exchange::new(&mut stream, capabilities);
-        let arming = self.arming(&mut exchange, capabilities, &version).await?;
-        let baseline = arming.first(&mut exchange, capabilities).await;
+        let arming = self.arming(&mut stream, capabilities, &version).await?;
+        let baseline = arming.first(&mut stream, capabilities).await;
         let baseline = baseline.map_err(|(what, error)| failure(&what, error))?;
         let baseline = match known {
             Some(known) if **known == baseline => Rc::clone(known),
@@ -263,9 +262,8 @@ impl Opening<'_> {
     ) -> Result<(Rc<Opened>, bool), LeaseError> {
         let (version, capabilities) = (adopted.greeting.server_version, adopted.capabilities);
         let watching = async {
-            let mut exchange = Exchange::new(stream, capabilities);
-            let arming = self.arming(&mut exchange, capabilities, &version).await?;
-            let baseline = arming.watch(&mut exchange, capabilities).await;
+            let arming = self.arming(stream, capabilities, &version).await?;
+            let baseline = arming.watch(stream, capabilities).await;
             let baseline = baseline.map_err(|(what, error)| failure(&what, error))?;
             Ok((arming, baseline))
         };
@@ -309,11 +307,11 @@ impl Opening<'_> {
 
     async fn arming(
         &self,
-        exchange: &mut Exchange<'_>,
+        stream: &mut Stream,
         capabilities: Capabilities,
         version: &[u8],
     ) -> Result<Arming, Failure> {
-        let tracked = self.tracked(exchange, capabilities, version).await?;
+        let tracked = self.tracked(stream, capabilities, version).await?;
         let config = Arc::clone(self.config);
         Ok(Arming { tracked, config })
     }
@@ -321,7 +319,7 @@ impl Opening<'_> {
     /// What the server's trackers are to watch: read once a server, and again when its version has changed.
     async fn tracked(
         &self,
-        exchange: &mut Exchange<'_>,
+        stream: &mut Stream,
         capabilities: Capabilities,
         version: &[u8],
     ) -> Result<Arc<Tracked>, Failure> {
@@ -333,13 +331,14 @@ impl Opening<'_> {
             Tracked::everything(version)
         } else {
             let ways = [LIST_SCOPES, LIST_SESSION, LIST_NAMES].map(|sql| query(capabilities, sql));
-            let answers = exchange.each(&ways).await;
-            let mut answers = answers.map_err(|error| failure(LIST_NAMES, error))?.into_iter();
+            let asked = ask(stream, capabilities, &ways).await;
+            let replies = asked.map_err(|broken| failure(LIST_NAMES, broken.into()))?;
+            let mut answers = replies.iter().map(|reply| Ok(reply.rows(capabilities)?.rows));
             match (answers.next(), answers.next(), answers.next()) {
                 (Some(Ok(rows)), ..) => Tracked::named(version, &rows, true),
                 (_, Some(Ok(rows)), _) if !rows.is_empty() => Tracked::named(version, &rows, false),
                 (.., Some(Ok(rows))) => Tracked::named(version, &rows, false),
-                (.., Some(Err(error))) => return Err(failure(LIST_NAMES, ExchangeError::Refused(error))),
+                (.., Some(Err(error))) => return Err(failure(LIST_NAMES, error)),
                 (.., None) => return Err(Failure::Unusable("it names no variables".to_owned())),
             }
         };
@@ -349,12 +348,12 @@ impl Opening<'_> {
     }
 }
 
-fn failure(what: &str, error: ExchangeError) -> Failure {
+fn failure(what: &str, error: QueryError) -> Failure {
+    let reason = format!("statement `{what}`: {error}");
     match error {
-        ExchangeError::Refused(_) | ExchangeError::Answer(_) => {
-            Failure::Unusable(format!("statement `{what}`: {error}"))
-        }
-        error => Failure::Server(format!("statement `{what}`: {error}")),
+        QueryError::Broken(Broken::Wire(WireError::FileNotOffered)) => Failure::Unusable(reason),
+        QueryError::Broken(Broken::Io(_) | Broken::Closed | Broken::Wire(_)) => Failure::Server(reason),
+        QueryError::Broken(_) | QueryError::Refused(_) => Failure::Unusable(reason),
     }
 }
 

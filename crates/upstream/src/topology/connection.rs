@@ -11,9 +11,9 @@ use net::Stream;
 use tokio::io::AsyncReadExt;
 
 use super::flavor;
-use super::rows::{Bounds, QueryError, Rows, query};
 use crate::cluster::Cluster;
 use crate::connect::{self, For};
+use crate::conversation::{Bounds, QueryError, Rows, rows};
 use crate::greeting::{GreetingError, read_greeting};
 use crate::login::{self, Account, LoginError, Tls};
 use crate::packets::Packets;
@@ -132,14 +132,14 @@ impl Connection {
         server.has_left(self.peer)
     }
 
-    /// Runs a statement. See [`query`] for which errors end the connection.
+    /// Runs a statement. See [`QueryError`] for which of them end the connection.
     pub(super) async fn query(&mut self, statement: &str) -> Result<Rows, QueryError> {
         self.query_within(statement, Bounds::USUAL).await
     }
 
     /// The same with a longer result.
     pub(crate) async fn query_within(&mut self, statement: &str, bounds: Bounds) -> Result<Rows, QueryError> {
-        query(&mut self.stream, self.capabilities, statement, bounds).await
+        rows(&mut self.stream, self.capabilities, statement, bounds).await
     }
 
     /// Resolves when the server ends the connection, or says anything unasked, which comes to the same.

@@ -14,10 +14,9 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::connection::Connection;
 use super::look::look;
-use super::rows::Rows;
-use super::rows::is_off;
 use crate::accounts;
 use crate::cluster::Cluster;
+use crate::conversation::{Rows, is_off};
 use crate::direct::Direct;
 use crate::error::Seconds;
 use crate::login::Account;

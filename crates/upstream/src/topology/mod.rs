@@ -21,7 +21,6 @@ mod look;
 mod monitor;
 mod observation;
 mod rogue_writers;
-mod rows;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -38,7 +37,6 @@ pub(crate) use follow::Follow;
 pub use inspect::{Inspection, LoginTrial, Variables};
 pub(crate) use monitor::watch;
 pub(crate) use observation::Place;
-pub(crate) use rows::{Bounds, Row, Rows};
 
 /// What a server is good for now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

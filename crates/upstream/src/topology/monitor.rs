@@ -8,8 +8,8 @@ use tokio::time::{Instant, sleep_until, timeout};
 
 use super::connection::{Blind, Connection, Meaning};
 use super::look::{Finding, look};
-use super::rows::QueryError;
 use crate::cluster::{Cluster, ServerChange};
+use crate::conversation::QueryError;
 use crate::error::Seconds;
 use crate::server::{Server, Status};
 

@@ -4,10 +4,10 @@
 use mysql_wire::gtid::Flavor;
 
 use super::{Finding, Named, optional};
+use crate::conversation::{QueryError, Rows, is_off};
 use crate::topology::connection::Connection;
 use crate::topology::lag::Reading;
 use crate::topology::observation::{Address, Facts, GaleraFacts, HostIdentity, Identity, NodeState};
-use crate::topology::rows::{QueryError, Rows, is_off};
 
 const STATUS: &str = "SHOW GLOBAL STATUS WHERE Variable_name IN ('wsrep_ready', 'wsrep_cluster_status', \
     'wsrep_local_state', 'wsrep_local_index', 'wsrep_cluster_state_uuid', 'wsrep_cluster_conf_id', \

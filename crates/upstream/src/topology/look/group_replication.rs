@@ -1,10 +1,10 @@
 //! Group Replication: a member's own view of its group, and what it has still to apply.
 
 use super::{Finding, Named, PLACE, heartbeat, host_identity, optional};
+use crate::conversation::{QueryError, Rows};
 use crate::topology::connection::Connection;
 use crate::topology::lag::Reading;
 use crate::topology::observation::{Address, Facts, GroupFacts, GroupMember, Identity, MemberState};
-use crate::topology::rows::{QueryError, Rows};
 
 const OWN: &str = "SELECT @@global.server_uuid AS uuid, @@global.read_only AS read_only, \
     @@global.super_read_only AS super_read_only, @@global.gtid_executed AS applied, ";

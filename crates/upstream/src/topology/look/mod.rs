@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::connection::Connection;
 use super::lag::Reading;
 use super::observation::{Address, Facts, HostIdentity, Identity};
-use super::rows::{QueryError, Row, Rows};
+use crate::conversation::{QueryError, Row, Rows};
 
 /// How far ahead of a server's clock the one may be that has written the newest row of its heartbeat table.
 const AHEAD_MAX_US: i64 = 1_000_000;

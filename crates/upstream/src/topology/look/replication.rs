@@ -5,10 +5,10 @@ use std::time::Duration;
 use mysql_wire::gtid::Flavor;
 
 use super::{Finding, Named, PLACE, heartbeat, host_identity, optional};
+use crate::conversation::{QueryError, Row, Rows, is_off};
 use crate::topology::connection::Connection;
 use crate::topology::lag::Reading;
 use crate::topology::observation::{Address, Facts, Identity, Receiving, ReplicationFacts, Source};
-use crate::topology::rows::{QueryError, Row, Rows, is_off};
 
 const MYSQL: &str = "SELECT @@global.server_uuid AS identity, @@global.read_only AS read_only, \
     @@global.super_read_only AS super_read_only, @@global.gtid_executed AS applied, ";
