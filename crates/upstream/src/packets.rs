@@ -1,4 +1,4 @@
-//! Packets over a stream, for the few that are exchanged at login and by checks. Not for the path of queries.
+//! Packets over a stream, for the few that are exchanged at login and at the end. Not for the path of queries.
 
 use std::io;
 
@@ -58,27 +58,17 @@ impl<'a> Packets<'a> {
 
     /// Receives the payload of one packet.
     pub(crate) async fn receive(&mut self) -> Result<Vec<u8>, PacketError> {
-        self.receive_up_to(MAX_LEN).await
-    }
-
-    /// Receives the payload of one packet that may have `max_len` bytes.
-    pub(crate) async fn receive_up_to(&mut self, max_len: usize) -> Result<Vec<u8>, PacketError> {
-        let packet = self.receive_whole(max_len).await?;
-        Ok(packet[PacketHeader::LEN..].to_vec())
-    }
-
-    /// Receives one packet with its header, and with a payload of up to `max_len` bytes.
-    pub(crate) async fn receive_whole(&mut self, max_len: usize) -> Result<Vec<u8>, PacketError> {
         loop {
             if let Some(header) = PacketHeader::parse(&self.received) {
-                if header.payload_len > max_len {
+                if header.payload_len > MAX_LEN {
                     return Err(PacketError::TooLarge(header.payload_len));
                 }
                 let end = PacketHeader::LEN + header.payload_len;
                 if self.received.len() >= end {
                     self.sequence = header.sequence.wrapping_add(1);
                     let rest = self.received.split_off(end);
-                    return Ok(std::mem::replace(&mut self.received, rest));
+                    let packet = std::mem::replace(&mut self.received, rest);
+                    return Ok(packet[PacketHeader::LEN..].to_vec());
                 }
             }
             self.fill().await?;

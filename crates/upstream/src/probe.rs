@@ -1,20 +1,20 @@
 //! One health check of one server.
 
-use std::fmt::Display;
 use std::time::Duration;
 
 use config::{CheckKind, TlsMode};
-use mysql_wire::{Capabilities, Command, ErrPacket, Event, Greeting, ResponseTracker};
+use mysql_wire::{Command, Greeting};
 use net::Stream;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::cluster::Cluster;
 use crate::connect::{self, For};
+use crate::conversation::{self, QueryError, query};
 use crate::disconnect::disconnect;
 use crate::error::Seconds;
 use crate::greeting::{GreetingError, read_greeting};
 use crate::login::{self, Account, LoggedIn, LoginError, Tls};
-use crate::packets::{PacketError, Packets};
+use crate::packets::Packets;
 use crate::server::{Server, ServerId};
 
 /// "Too many connections" instead of a greeting: alive, but full.
@@ -22,9 +22,6 @@ const ER_CON_COUNT_ERROR: u16 = 1040;
 
 /// "Unknown thread id".
 const ER_NO_SUCH_THREAD: u16 = 1094;
-
-/// The longest answer to the check's query that is read, in bytes.
-const ANSWER_MAX_LEN: usize = 1 << 20;
 
 /// Checks `server` once, as configured. Says what it found, good (`Ok`) or bad, in words for a person.
 pub(crate) async fn probe(
@@ -187,68 +184,20 @@ async fn log_in_and_ask(
     ask(&mut logged_in, statement).await
 }
 
-/// Runs the query and says good-bye.
-async fn ask(logged_in: &mut LoggedIn, query: &str) -> Result<(), NotDone> {
-    let mut packets = Packets::new(&mut logged_in.stream, 0);
-    let mut payload = vec![Command::QUERY.0];
-    payload.extend_from_slice(query.as_bytes());
-    let in_words = |error: &dyn Display| format!("statement of the check's user: {error}");
-    let failed = |error: PacketError| NotDone::Failed(in_words(&error));
-    packets.send_command(&payload).await.map_err(failed)?;
-    let error = answer(&mut packets, logged_in.capabilities)
-        .await
-        .map_err(failed)?;
-    let _ = packets.send_command(&[Command::QUIT.0]).await;
-    match error {
-        None => Ok(()),
-        Some((Some(code), words)) => Err(NotDone::Refused(code, in_words(&words))),
-        Some((None, words)) => Err(NotDone::Failed(in_words(&words))),
-    }
-}
-
-/// Reads the whole answer, packet by packet, since an error may come behind definitions and rows; `Some` is
-/// what is wrong with it, with the number of the server's error where there is one.
-async fn answer(
-    packets: &mut Packets<'_>,
-    capabilities: Capabilities,
-) -> Result<Option<(Option<u16>, String)>, PacketError> {
-    let mut tracker = ResponseTracker::new(capabilities);
-    tracker.begin(Command::QUERY);
-    let too_long = || {
-        let words = format!("its result is longer than {ANSWER_MAX_LEN} bytes");
-        Ok(Some((None, words)))
+/// Runs the query and says good-bye. An error may come behind definitions and rows.
+async fn ask(logged_in: &mut LoggedIn, statement: &str) -> Result<(), NotDone> {
+    let (stream, capabilities) = (&mut logged_in.stream, logged_in.capabilities);
+    let asked = conversation::ask(stream, capabilities, &[query(capabilities, statement)]).await;
+    let _ = Packets::new(stream, 0).send_command(&[Command::QUIT.0]).await;
+    let done = match asked {
+        Ok(replies) => replies.iter().try_for_each(|reply| reply.done(capabilities)),
+        Err(broken) => Err(broken.into()),
     };
-    let mut total = 0;
-    loop {
-        let packet = match packets.receive_whole(ANSWER_MAX_LEN).await {
-            Err(PacketError::TooLarge(_)) => return too_long(),
-            received => received?,
-        };
-        match tracker.advance(&packet)?.event {
-            Event::More => {}
-            Event::LocalInfile | Event::Stream | Event::State => {
-                return Ok(Some((None, "it has no plain result".to_owned())));
-            }
-            Event::Done(outcome) => {
-                let payload = &packet[mysql_wire::PacketHeader::LEN..];
-                let told = |code| match ErrPacket::decode(payload, capabilities) {
-                    Ok(error) => describe(&error),
-                    Err(_) => format!("error {code}"),
-                };
-                return Ok(outcome.error.map(|code| (Some(code), told(code))));
-            }
+    done.map_err(|error| {
+        let words = format!("statement of the check's user: {error}");
+        match error {
+            QueryError::Refused(packet) => NotDone::Refused(packet.code, words),
+            QueryError::Broken(_) => NotDone::Failed(words),
         }
-        total += packet.len();
-        if total > ANSWER_MAX_LEN {
-            return too_long();
-        }
-    }
-}
-
-fn describe(error: &ErrPacket) -> String {
-    format!(
-        "{} (error {})",
-        String::from_utf8_lossy(&error.message),
-        error.code
-    )
+    })
 }
