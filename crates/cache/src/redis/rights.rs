@@ -4,16 +4,14 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
-use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use dataplane::extension::ProtocolSession;
 use dataplane::password_login::Identity;
-use mysql_wire::{Command, ErrPacket, PacketHeader, write_packet};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::Mutex;
 use tokio::time::timeout;
+use upstream::conversation::{self, QueryError};
 use upstream::login::{Account, LoginError};
 use upstream::{CredentialSecret, Direct, DirectError, NO_VERDICTS};
 
@@ -272,17 +270,18 @@ async fn ask(guest: &ProtocolSession, identity: &Identity, sql: &str) -> Result<
         Err(error) => return Err(without_login(&error)),
     };
     let limit = cluster.config().login_timeout;
-    let answer = timeout(limit, exchange(&mut direct, sql)).await;
-    let answer = answer.map_err(|_| Unasked::Away(format!("no answer within {limit:?}")))?;
-    let answer = answer.map_err(|error| Unasked::Away(error.to_string()))?;
-    let verdict = match ErrPacket::decode(&answer, direct.capabilities) {
-        Ok(error) if DENIED.contains(&error.code) => Ok(false),
-        Ok(error) => Err(Unasked::Failed(format!(
-            "{} (error {})",
-            String::from_utf8_lossy(&error.message),
-            error.code
-        ))),
-        Err(_) => Ok(true),
+    let question = [conversation::query(direct.capabilities, sql)];
+    let asking = conversation::ask(&mut direct.stream, direct.capabilities, &question);
+    let asked = timeout(limit, asking).await;
+    let asked = asked.map_err(|_| Unasked::Away(format!("no answer within {limit:?}")))?;
+    let replies = asked.map_err(|broken| Unasked::Away(broken.to_string()))?;
+    let done = replies
+        .iter()
+        .try_for_each(|reply| reply.done(direct.capabilities));
+    let verdict = match done {
+        Ok(()) => Ok(true),
+        Err(QueryError::Refused(error)) if DENIED.contains(&error.code) => Ok(false),
+        Err(error) => Err(Unasked::Failed(error.to_string())),
     };
     direct.close().await;
     verdict
@@ -312,23 +311,10 @@ fn question(mapping: &Mapping) -> String {
     )
 }
 
-/// The answer of a statement that has one packet.
-async fn exchange(direct: &mut Direct, sql: &str) -> io::Result<Vec<u8>> {
-    let payload = [&[Command::QUERY.0], sql.as_bytes()].concat();
-    let mut packet = Vec::new();
-    write_packet(&mut packet, &mut 0, &payload);
-    direct.stream.write_all(&packet).await?;
-    direct.stream.flush().await?;
-    let mut header = [0; PacketHeader::LEN];
-    direct.stream.read_exact(&mut header).await?;
-    let length = PacketHeader::parse(&header).map_or(0, |header| header.payload_len);
-    let mut answer = vec![0; length.min(64 * 1024)];
-    direct.stream.read_exact(&mut answer).await?;
-    Ok(answer)
-}
-
 #[cfg(test)]
 mod tests {
+    use mysql_wire::ErrPacket;
+
     use super::*;
     use crate::redis::tests::mapping;
 

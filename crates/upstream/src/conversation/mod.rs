@@ -19,8 +19,8 @@ use mysql_wire::{
 use net::Stream;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-pub use rows::TextRow;
-pub(crate) use rows::{Bounds, QueryError, Row, Rows, is_off, rows};
+pub(crate) use rows::{Bounds, Row, Rows, is_off, rows};
+pub use rows::{QueryError, TextRow};
 
 /// The longest answer to one command, in bytes, where the caller does not say.
 const ANSWER_MAX: usize = 1 << 20;

@@ -43,10 +43,11 @@ pub(crate) struct Row<'a> {
 
 /// Why there is no result.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum QueryError {
+pub enum QueryError {
     /// The server's own words. The connection goes on.
     #[error("{} (error {})", String::from_utf8_lossy(&.0.message), .0.code)]
     Refused(ErrPacket),
+    /// There was no answer.
     #[error(transparent)]
     Broken(#[from] Broken),
 }
@@ -164,7 +165,10 @@ pub(crate) async fn rows(
 
 impl Reply {
     /// Whether the server has done what it was told.
-    pub(crate) fn done(&self, capabilities: Capabilities) -> Result<(), QueryError> {
+    ///
+    /// # Errors
+    /// Its refusal.
+    pub fn done(&self, capabilities: Capabilities) -> Result<(), QueryError> {
         match self.outcome.error {
             None => Ok(()),
             Some(_) => {
