@@ -14,10 +14,11 @@ use mysql_wire::binlog::{BinaryRow, BinlogError, Zone};
 use mysql_wire::gtid::{Flavor, GtidSet};
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::time::sleep;
+use upstream::conversation::{Broken, QueryError};
 
 use super::copy_window::CopyWindow;
 use super::dump::{DumpError, gtids_at, snapshot};
-use super::link::{Link, LinkError};
+use super::link::Link;
 use super::log_continuity::end;
 use super::pages::Pages;
 use super::preflight::{self, FilePosition, PreflightError, Primary};
@@ -120,7 +121,7 @@ pub(super) enum CopyError {
     #[error(transparent)]
     Source(#[from] SourceError),
     #[error(transparent)]
-    Link(#[from] LinkError),
+    Link(#[from] QueryError),
     #[error(transparent)]
     Dump(#[from] DumpError),
     #[error("a row cannot be read: {0}")]
@@ -264,7 +265,7 @@ impl Copier {
     ) -> Result<u64, CopyError> {
         link.send(&chunk.command).await?;
         if !link.result_head().await? {
-            return Err(LinkError::Malformed("a SELECT without rows").into());
+            return Err(QueryError::from(Broken::Unexpected("a SELECT without rows")).into());
         }
         let columns = &mapping.columns;
         let (mut key, mut row, mut last) = (Vec::new(), Vec::new(), Vec::new());
@@ -312,7 +313,7 @@ impl Copier {
 async fn opened(link: &mut Link, schema: &str, table: &str) -> Result<(), CopyError> {
     let sql = format!("SELECT 1 FROM {}.{} LIMIT 0", name(schema), name(table));
     match link.query(&sql).await {
-        Ok(_) | Err(LinkError::Refused(_)) => Ok(()),
+        Ok(_) | Err(QueryError::Refused(_)) => Ok(()),
         Err(error) => Err(error.into()),
     }
 }

@@ -5,11 +5,12 @@ use std::time::Duration;
 use mysql_wire::binlog::{Command, Start, settings};
 use mysql_wire::gtid::{Flavor, GtidSet};
 use tokio::time::{Instant, sleep};
+use upstream::conversation::{Broken, QueryError};
 use upstream::{Cluster, DirectError, Server};
 
 use super::account::Replica;
 use super::copy::COMMITTED;
-use super::link::{Link, LinkError};
+use super::link::Link;
 use super::preflight::{self, FilePosition, PreflightError, Primary};
 use super::progress::Progress;
 use crate::coherence::{SourceId, Takeover, takeover};
@@ -39,7 +40,7 @@ pub(super) enum DumpError {
     #[error(transparent)]
     Connect(#[from] DirectError),
     #[error(transparent)]
-    Link(#[from] LinkError),
+    Link(#[from] QueryError),
     #[error(transparent)]
     Preflight(#[from] PreflightError),
     #[error("its GTIDs cannot be read: {0}")]
@@ -221,7 +222,7 @@ async fn present(
 }
 
 /// MariaDB: begins a transaction and tells where in the binary log its snapshot is.
-pub(super) async fn snapshot(link: &mut Link) -> Result<FilePosition, LinkError> {
+pub(super) async fn snapshot(link: &mut Link) -> Result<FilePosition, QueryError> {
     link.query(COMMITTED).await?;
     link.query("START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY")
         .await?;
@@ -240,7 +241,7 @@ pub(super) async fn snapshot(link: &mut Link) -> Result<FilePosition, LinkError>
         file: value("binlog_snapshot_file"),
         offset: offset
             .parse()
-            .map_err(|_| LinkError::Malformed("no snapshot of the binary log"))?,
+            .map_err(|_| Broken::Unexpected("no snapshot of the binary log"))?,
     })
 }
 

@@ -1,14 +1,12 @@
 //! Packets of one connection to the primary, read without a copy where they are not split.
 
-use std::io;
 use std::net::SocketAddr;
 
 use mysql_wire::statement::PrepareOk;
-use mysql_wire::{
-    Capabilities, Command, EofPacket, ErrPacket, OkPacket, PacketHeader, WireError, write_packet,
-};
+use mysql_wire::{Capabilities, Command, EofPacket, ErrPacket, OkPacket, PacketHeader, write_packet};
 use net::Stream;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use upstream::conversation::{Broken, QueryError, TextRow, text_row};
 use upstream::{Direct, Server};
 
 /// Room that a read finds at least, in bytes.
@@ -22,38 +20,6 @@ const PACKET_MAX: usize = (1 << 30) + 1024;
 
 /// The longest result of [`Link::query`] that is kept, in bytes of memory.
 const RESULT_MAX: usize = 16 << 20;
-
-/// A row of text; `None` is NULL.
-pub(crate) type TextRow = Vec<Option<Vec<u8>>>;
-
-/// Why an exchange failed.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum LinkError {
-    /// The server's words. The connection goes on.
-    #[error("{} (error {})", String::from_utf8_lossy(&.0.message), .0.code)]
-    Refused(ErrPacket),
-    /// The connection is of no use any more; so it is after all that follows.
-    #[error("connection failed: {0}")]
-    Io(#[from] io::Error),
-    #[error("server closed the connection")]
-    Closed,
-    #[error("server broke the protocol: {0}")]
-    Wire(#[from] WireError),
-    #[error("server broke the protocol: {0}")]
-    Malformed(&'static str),
-    #[error("a result that is too long")]
-    TooLong,
-}
-
-impl LinkError {
-    /// The code of the server's error.
-    pub(crate) fn code(&self) -> Option<u16> {
-        match self {
-            Self::Refused(error) => Some(error.code),
-            _ => None,
-        }
-    }
-}
 
 /// A connection between commands, or in the middle of an answer.
 pub(crate) struct Link {
@@ -85,21 +51,20 @@ impl Link {
     }
 
     /// Sends a command. The answer to the one before must have been read.
-    pub(crate) async fn send(&mut self, payload: &[u8]) -> Result<(), LinkError> {
+    pub(crate) async fn send(&mut self, payload: &[u8]) -> Result<(), QueryError> {
         let mut bytes = Vec::with_capacity(PacketHeader::LEN + payload.len());
         write_packet(&mut bytes, &mut 0, payload);
-        self.write(&bytes).await
+        Ok(self.write(&bytes).await?)
     }
 
     /// Sends packets.
-    pub(crate) async fn write(&mut self, packets: &[u8]) -> Result<(), LinkError> {
+    pub(crate) async fn write(&mut self, packets: &[u8]) -> Result<(), Broken> {
         self.stream.write_all(packets).await?;
-        self.stream.flush().await?;
-        Ok(())
+        Ok(self.stream.flush().await?)
     }
 
     /// The payload of the next packet, if all of it has been read.
-    pub(crate) fn buffered(&mut self) -> Result<Option<&[u8]>, LinkError> {
+    pub(crate) fn buffered(&mut self) -> Result<Option<&[u8]>, Broken> {
         if !self.has_packet() {
             return Ok(None);
         }
@@ -121,7 +86,7 @@ impl Link {
                 return Ok(Some(&self.buffer[begin..self.taken]));
             }
             if self.joined.len() + payload.len() > PACKET_MAX {
-                return Err(LinkError::Malformed("a packet that is too long"));
+                return Err(Broken::Unexpected("a packet that is too long"));
             }
             self.joined.extend_from_slice(payload);
             at += end;
@@ -133,7 +98,7 @@ impl Link {
     }
 
     /// Reads once. Can be dropped and begun again.
-    pub(crate) async fn fill(&mut self) -> Result<(), LinkError> {
+    pub(crate) async fn fill(&mut self) -> Result<(), Broken> {
         if self.taken > 0 {
             self.buffer.drain(..self.taken);
             self.taken = 0;
@@ -146,49 +111,49 @@ impl Link {
             self.buffer.reserve(READ_SIZE);
         }
         match self.stream.read_buf(&mut self.buffer).await? {
-            0 => Err(LinkError::Closed),
+            0 => Err(Broken::Closed),
             _ => Ok(()),
         }
     }
 
     /// The payload of the next packet.
-    pub(crate) async fn packet(&mut self) -> Result<&[u8], LinkError> {
+    pub(crate) async fn packet(&mut self) -> Result<&[u8], Broken> {
         while !self.has_packet() {
             self.fill().await?;
         }
-        self.buffered()?.ok_or(LinkError::Malformed("half a packet"))
+        self.buffered()?.ok_or(Broken::Unexpected("half a packet"))
     }
 
     /// Runs a statement of text; rows of its only result.
-    pub(crate) async fn query(&mut self, sql: &str) -> Result<Vec<TextRow>, LinkError> {
+    pub(crate) async fn query(&mut self, sql: &str) -> Result<Vec<TextRow>, QueryError> {
         self.send_queries(&[sql]).await?;
         self.result().await
     }
 
     /// Sends statements of text behind one another. Each has a [`result`](Self::result).
-    pub(crate) async fn send_queries(&mut self, statements: &[&str]) -> Result<(), LinkError> {
+    pub(crate) async fn send_queries(&mut self, statements: &[&str]) -> Result<(), QueryError> {
         let mut bytes = Vec::new();
         for sql in statements {
             let payload = [&[Command::QUERY.0], sql.as_bytes()].concat();
             write_packet(&mut bytes, &mut 0, &payload);
         }
-        self.write(&bytes).await
+        Ok(self.write(&bytes).await?)
     }
 
     /// The rows of the next answer.
-    pub(crate) async fn result(&mut self) -> Result<Vec<TextRow>, LinkError> {
+    pub(crate) async fn result(&mut self) -> Result<Vec<TextRow>, QueryError> {
         self.result_within(&mut { RESULT_MAX }).await
     }
 
     /// The rows of the next answer, as far as there is `room`, in bytes of memory, which they take.
-    pub(crate) async fn result_within(&mut self, room: &mut usize) -> Result<Vec<TextRow>, LinkError> {
-        let mut rows = Vec::new();
+    pub(crate) async fn result_within(&mut self, room: &mut usize) -> Result<Vec<TextRow>, QueryError> {
+        let (max, mut rows) = (*room, Vec::new());
         if self.result_head().await? {
             while let Some(packet) = self.row().await? {
-                *room = room.checked_sub(packet.len()).ok_or(LinkError::TooLong)?;
+                *room = room.checked_sub(packet.len()).ok_or(Broken::TooLong(max))?;
                 let row = text_row(packet)?;
                 let values = row.len() * size_of::<Option<Vec<u8>>>();
-                *room = room.checked_sub(values).ok_or(LinkError::TooLong)?;
+                *room = room.checked_sub(values).ok_or(Broken::TooLong(max))?;
                 rows.push(row);
             }
         }
@@ -196,19 +161,19 @@ impl Link {
     }
 
     /// The first value of the first row; `None` for NULL and where there is no row.
-    pub(crate) async fn value(&mut self, sql: &str) -> Result<Option<String>, LinkError> {
+    pub(crate) async fn value(&mut self, sql: &str) -> Result<Option<String>, QueryError> {
         let rows = self.query(sql).await?;
         let value = rows.into_iter().next().and_then(|row| row.into_iter().next()?);
         Ok(value.map(|value| String::from_utf8_lossy(&value).into_owned()))
     }
 
     /// Prepares a statement.
-    pub(crate) async fn prepare(&mut self, sql: &str) -> Result<PrepareOk, LinkError> {
+    pub(crate) async fn prepare(&mut self, sql: &str) -> Result<PrepareOk, QueryError> {
         let mut payload = vec![Command::STMT_PREPARE.0];
         payload.extend_from_slice(sql.as_bytes());
         self.send(&payload).await?;
         let ok = self.answered().await?;
-        let ok = PrepareOk::decode(ok)?;
+        let ok = PrepareOk::decode(ok).map_err(Broken::from)?;
         for count in [ok.parameters, ok.columns] {
             for _ in 0..count {
                 self.packet().await?;
@@ -221,13 +186,13 @@ impl Link {
     }
 
     /// Reads the beginning of an answer up to its rows; false where it has none.
-    pub(crate) async fn result_head(&mut self) -> Result<bool, LinkError> {
+    pub(crate) async fn result_head(&mut self) -> Result<bool, QueryError> {
         let head = self.answered().await?;
         let columns = match head {
             [OkPacket::HEADER, ..] => return Ok(false),
             [count @ 1..=250] => usize::from(*count),
             [0xfc, low, high] => usize::from(u16::from_le_bytes([*low, *high])),
-            _ => return Err(LinkError::Malformed("no count of columns")),
+            _ => return Err(Broken::Unexpected("no count of columns").into()),
         };
         for _ in 0..columns {
             self.packet().await?;
@@ -239,12 +204,12 @@ impl Link {
     }
 
     /// The next row of a result, as it came; `None` after the last.
-    pub(crate) async fn row(&mut self) -> Result<Option<&[u8]>, LinkError> {
+    pub(crate) async fn row(&mut self) -> Result<Option<&[u8]>, QueryError> {
         let deprecated = self.capabilities.contains(Capabilities::DEPRECATE_EOF);
         let capabilities = self.capabilities;
         let packet = self.packet().await?;
         match packet.first() {
-            Some(&ErrPacket::HEADER) => Err(LinkError::Refused(ErrPacket::decode(packet, capabilities)?)),
+            Some(&ErrPacket::HEADER) => Err(QueryError::refusal(packet, capabilities)),
             // A row cannot begin like that while it is shorter than 16 MiB.
             Some(&EofPacket::HEADER) if packet.len() < PacketHeader::MAX_PAYLOAD && deprecated => Ok(None),
             Some(&EofPacket::HEADER) if packet.len() == EofPacket::LEN => Ok(None),
@@ -253,11 +218,11 @@ impl Link {
     }
 
     /// The next packet, unless it is an error.
-    pub(crate) async fn answered(&mut self) -> Result<&[u8], LinkError> {
+    pub(crate) async fn answered(&mut self) -> Result<&[u8], QueryError> {
         let capabilities = self.capabilities;
         let packet = self.packet().await?;
         match packet.first() {
-            Some(&ErrPacket::HEADER) => Err(LinkError::Refused(ErrPacket::decode(packet, capabilities)?)),
+            Some(&ErrPacket::HEADER) => Err(QueryError::refusal(packet, capabilities)),
             _ => Ok(packet),
         }
     }
@@ -275,55 +240,5 @@ impl Link {
                 None => return false,
             }
         }
-    }
-}
-
-/// The values of a row of text.
-fn text_row(packet: &[u8]) -> Result<TextRow, LinkError> {
-    const CUT: LinkError = LinkError::Malformed("a row that ends early");
-    let mut rest = packet;
-    let mut row = TextRow::new();
-    while let Some((&first, tail)) = rest.split_first() {
-        let width = match first {
-            0xfb => {
-                row.push(None);
-                rest = tail;
-                continue;
-            }
-            0xfc => 2,
-            0xfd => 3,
-            0xfe => 8,
-            0xff => return Err(CUT),
-            _ => 0,
-        };
-        let (digits, tail) = tail.split_at_checked(width).ok_or(CUT)?;
-        let len = match width {
-            0 => u64::from(first),
-            _ => digits
-                .iter()
-                .rev()
-                .fold(0, |len, &digit| len << 8 | u64::from(digit)),
-        };
-        let len = usize::try_from(len).map_err(|_| CUT)?;
-        let (value, tail) = tail.split_at_checked(len).ok_or(CUT)?;
-        row.push(Some(value.to_vec()));
-        rest = tail;
-    }
-    Ok(row)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn rows_of_text() {
-        let row = text_row(b"\x03abc\xfb\x00\xfc\x01\x00x").unwrap();
-        assert_eq!(
-            row,
-            [Some(b"abc".to_vec()), None, Some(vec![]), Some(b"x".to_vec())]
-        );
-        assert!(text_row(b"\x04abc").is_err());
-        assert!(text_row(b"\xfe\xff\xff\xff\xff\xff\xff\xff\xff").is_err());
     }
 }

@@ -1,8 +1,9 @@
 //! What the feed demands of a primary before it believes its binary log.
 
 use mysql_wire::gtid::Flavor;
+use upstream::conversation::{Broken, QueryError};
 
-use super::link::{Link, LinkError};
+use super::link::Link;
 use crate::mapping::{NATIVE_FOREIGN_KEYS, logs_cascades};
 
 /// Why a server's binary log cannot be used.
@@ -33,7 +34,7 @@ pub(super) enum PreflightError {
     )]
     StatementsFiltered { schema: String, option: &'static str },
     #[error(transparent)]
-    Link(#[from] LinkError),
+    Link(#[from] QueryError),
 }
 
 /// What is known of a primary once it has passed.
@@ -99,7 +100,7 @@ const NAMES: [&str; 15] = [
 struct Variables(Vec<(String, String)>);
 
 impl Variables {
-    async fn read(link: &mut Link, names: &[&str]) -> Result<Self, LinkError> {
+    async fn read(link: &mut Link, names: &[&str]) -> Result<Self, QueryError> {
         let names: Vec<String> = names.iter().map(|name| format!("'{name}'")).collect();
         let names = names.join(",");
         let sql = format!("SHOW GLOBAL VARIABLES WHERE Variable_name IN ({names})");
@@ -196,7 +197,7 @@ impl Variables {
 }
 
 /// Whether a server is set up as a replica of another, running or not.
-async fn has_source(link: &mut Link, flavor: Flavor) -> Result<bool, LinkError> {
+async fn has_source(link: &mut Link, flavor: Flavor) -> Result<bool, QueryError> {
     let rows = match flavor {
         Flavor::MariaDb => link.query("SHOW ALL SLAVES STATUS").await?,
         Flavor::MySql => match link.query("SHOW REPLICA STATUS").await {
@@ -209,7 +210,7 @@ async fn has_source(link: &mut Link, flavor: Flavor) -> Result<bool, LinkError> 
 
 /// What MariaDB says of itself that other servers do not: a name may lead to another one, which may have the
 /// same number. Older ones have no `server_uid`.
-pub(crate) async fn words_of_mariadb(link: &mut Link) -> Result<String, LinkError> {
+pub(crate) async fn words_of_mariadb(link: &mut Link) -> Result<String, QueryError> {
     let sql = "SHOW GLOBAL VARIABLES WHERE Variable_name IN ('hostname', 'port', 'datadir', 'server_uid')";
     let rows = link.query(sql).await?;
     let words = rows.into_iter().flatten().flatten();
@@ -220,7 +221,7 @@ pub(crate) async fn words_of_mariadb(link: &mut Link) -> Result<String, LinkErro
 }
 
 /// What names a server, as [`Primary`] has it: `uuid` and `server_id`.
-pub(super) async fn identity(link: &mut Link, flavor: Flavor) -> Result<(String, u32), LinkError> {
+pub(super) async fn identity(link: &mut Link, flavor: Flavor) -> Result<(String, u32), QueryError> {
     let variables = Variables::read(link, &["server_id", "server_uuid"]).await?;
     let uuid = match flavor {
         Flavor::MySql => variables.get("server_uuid").to_owned(),
@@ -287,7 +288,7 @@ const ER_PARSE_ERROR: u16 = 1064;
 
 impl Primary {
     /// Where its binary log ends now. Every transaction that was visible before is before that.
-    pub(super) async fn status(&mut self, link: &mut Link) -> Result<Status, LinkError> {
+    pub(super) async fn status(&mut self, link: &mut Link) -> Result<Status, QueryError> {
         let rows = match self.new_words {
             true => link.query("SHOW BINARY LOG STATUS").await,
             false => link.query("SHOW MASTER STATUS").await,
@@ -301,7 +302,7 @@ impl Primary {
         };
         let row = rows.into_iter().next();
         let mut row = row
-            .ok_or(LinkError::Malformed("no status of the binary log"))?
+            .ok_or(Broken::Unexpected("no status of the binary log"))?
             .into_iter();
         let mut next = || {
             let value = row.next().flatten().unwrap_or_default();
@@ -310,7 +311,7 @@ impl Primary {
         let (file, offset) = (next(), next());
         let offset = offset
             .parse()
-            .map_err(|_| LinkError::Malformed("no offset in the binary log"))?;
+            .map_err(|_| Broken::Unexpected("no offset in the binary log"))?;
         Ok(Status {
             end: FilePosition { file, offset },
             filters: Filters {

@@ -4,11 +4,12 @@
 
 use std::sync::Arc;
 
+use upstream::conversation::QueryError;
 use upstream::{Cluster, DirectError, Server};
 
 use super::account::Replica;
 use super::dump::source_id;
-use super::link::{Link, LinkError};
+use super::link::Link;
 use super::preflight::{self, Primary};
 use crate::coherence::SourceId;
 
@@ -18,7 +19,7 @@ pub(super) enum SourceError {
     #[error(transparent)]
     Connect(#[from] DirectError),
     #[error(transparent)]
-    Link(#[from] LinkError),
+    Link(#[from] QueryError),
     /// What it says is of no use to whoever follows this one.
     #[error("another machine answers at its address")]
     Another,

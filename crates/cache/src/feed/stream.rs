@@ -11,13 +11,13 @@ use mysql_wire::binlog::{BinlogError, Decoder, Packet, Zone};
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until};
+use upstream::conversation::QueryError;
 use upstream::{Cluster, Server};
 
 use super::account::Replica;
 use super::apply::Applier;
 use super::copy::{Batch, Copier, CopyError, Message};
 use super::dump::{Dump, SILENCE};
-use super::link::LinkError;
 use super::log_continuity::LogContinuity;
 use super::mapping_tables::{Answers, MappingTables, Reading, Refused, Wanted};
 use super::source::{SourceError, SourceServer};
@@ -45,7 +45,7 @@ pub(super) enum Ended {
     #[error("another machine answers at its address")]
     Elsewhere,
     #[error(transparent)]
-    Link(#[from] LinkError),
+    Link(#[from] QueryError),
     #[error(transparent)]
     Event(#[from] BinlogError),
     #[error("the server ended the stream: {} (error {})", String::from_utf8_lossy(&.0.message), .0.code)]
@@ -237,7 +237,7 @@ impl<'s> Stream<'s> {
             () = self.around.feed_status.flushed() => self.flush(),
             () = std::future::ready(()), if more => {}
             filled = self.dump.link.fill() => {
-                filled?;
+                filled.map_err(QueryError::from)?;
                 self.last_heard = Instant::now();
             }
             Some(fill) = self.fills.recv() => self.fill(&fill),
@@ -270,7 +270,7 @@ impl<'s> Stream<'s> {
     fn apply(&mut self) -> Result<bool, Ended> {
         let mut count = 0;
         while count < TURN {
-            let Some(packet) = self.dump.link.buffered()? else {
+            let Some(packet) = self.dump.link.buffered().map_err(QueryError::from)? else {
                 break;
             };
             match self.decoder.packet(packet)? {

@@ -15,12 +15,12 @@ use mysql_wire::gtid::{Flavor, GtidSet};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::spawn_local;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
+use upstream::conversation::TextRow;
 
 use super::primary_connection::{AskError, Identity, Primary, PrimaryConnection, end_of_log, file_position};
 use super::sql::{self, KEYS_MAX, Row};
 use crate::coherence::{Applied, Fill, FillVerdict, Place, Position, Visible};
 use crate::feed::FeedStatus;
-use crate::feed::link::TextRow;
 use crate::mapping::Mapping;
 use crate::store::{FillTicket, Store};
 

@@ -4,12 +4,13 @@
 //! it.
 
 use mysql_wire::{Command, write_packet};
+use upstream::conversation::QueryError;
 
 use super::primary_connection::{
     AskError, POSITION_MAX, PrimaryConnection, end_of_log, file_number, gtid_position, is_strict,
 };
 use crate::coherence::{Place, Position, SourceId};
-use crate::feed::link::{Link, LinkError};
+use crate::feed::link::Link;
 
 const NO_POSITION: AskError = AskError::Malformed("no position in its binary log");
 
@@ -89,7 +90,7 @@ impl PrimaryConnection {
         let mut query = PositionQuery::default();
         for sql in [Some(identity.as_str()), status].into_iter().flatten() {
             let prepared = match self.link.prepare(sql).await {
-                Err(LinkError::Refused(_)) => return Ok(None),
+                Err(QueryError::Refused(_)) => return Ok(None),
                 other => other?,
             };
             write_packet(&mut query.packets, &mut 0, &execution(prepared.statement_id));
@@ -101,11 +102,12 @@ impl PrimaryConnection {
 
 impl PositionQuery {
     async fn ask(&mut self, connection: &mut PrimaryConnection, by_gtid: bool) -> Result<Position, AskError> {
-        connection.link.write(&self.packets).await?;
+        let sent = connection.link.write(&self.packets).await;
+        sent.map_err(QueryError::from)?;
         let mut refused = None;
         for row in &mut self.rows {
             match first_row(&mut connection.link, row).await {
-                Err(error @ LinkError::Refused(_)) => refused = refused.or(Some(error)),
+                Err(error @ QueryError::Refused(_)) => refused = refused.or(Some(error)),
                 other => other?,
             }
         }
@@ -149,7 +151,7 @@ fn execution(statement: u32) -> Vec<u8> {
 }
 
 /// Reads a result, and keeps its first row.
-async fn first_row(link: &mut Link, kept: &mut Vec<u8>) -> Result<(), LinkError> {
+async fn first_row(link: &mut Link, kept: &mut Vec<u8>) -> Result<(), QueryError> {
     kept.clear();
     if link.result_head().await? {
         while let Some(row) = link.row().await? {

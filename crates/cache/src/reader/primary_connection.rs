@@ -13,12 +13,13 @@ use config::CacheAccount;
 use mysql_wire::binlog::BinlogError;
 use mysql_wire::gtid::{Flavor, MariaDbPosition};
 use tokio::time::Instant;
+use upstream::conversation::{Broken, QueryError, TextRow};
 use upstream::login::Account;
 use upstream::{Cluster, Direct, DirectError, ServerId, Topology};
 
 use super::position_query::Asks;
 use crate::coherence::{Place, Position, SourceId};
-use crate::feed::link::{Link, LinkError, TextRow};
+use crate::feed::link::Link;
 use crate::feed::{FeedStatus, source_id, words_of_mariadb};
 use crate::mapping::{SESSION, name};
 
@@ -57,7 +58,7 @@ pub(super) enum AskError {
     #[error("gtid_strict_mode is off")]
     NotStrict,
     #[error("the primary: {0}")]
-    Link(#[from] LinkError),
+    Link(#[from] QueryError),
     #[error("the primary's answer makes no sense: {0}")]
     Malformed(&'static str),
     #[error("the primary's answer makes no sense: {0}")]
@@ -259,7 +260,7 @@ impl PrimaryConnection {
         };
         match self.link.query(waits).await {
             // A server without groups may not know it.
-            Err(LinkError::Refused(_)) if !in_group => {}
+            Err(QueryError::Refused(_)) if !in_group => {}
             other => drop(other?),
         }
         self.link
@@ -302,8 +303,8 @@ impl PrimaryConnection {
         for _ in 0..all.len() {
             match self.link.result_within(&mut room).await {
                 Ok(rows) => answers.push(rows),
-                Err(error @ LinkError::Refused(_)) => refused = refused.or(Some(error)),
-                Err(LinkError::TooLong) => return Err(AskError::TooLong(bytes_max)),
+                Err(error @ QueryError::Refused(_)) => refused = refused.or(Some(error)),
+                Err(QueryError::Broken(Broken::TooLong(_))) => return Err(AskError::TooLong(bytes_max)),
                 Err(error) => return Err(error.into()),
             }
         }

@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 
 use mysql_wire::binlog::{BinlogError, ColumnKind, ColumnType, Value, Zone, from_text, text};
+use upstream::conversation::TextRow;
 
-use crate::feed::link::TextRow;
 use crate::mapping::{Column, Mapping, name, quoted};
 
 /// Keys that one statement asks for.

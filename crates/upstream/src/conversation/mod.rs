@@ -20,7 +20,7 @@ use net::Stream;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 pub(crate) use rows::{Bounds, Row, Rows, is_off, rows};
-pub use rows::{QueryError, TextRow};
+pub use rows::{QueryError, TextRow, text_row};
 
 /// The longest answer to one command, in bytes, where the caller does not say.
 const ANSWER_MAX: usize = 1 << 20;
@@ -52,7 +52,7 @@ pub enum Broken {
     #[error("server broke the protocol: {0}")]
     Wire(#[from] WireError),
     /// What came does, but answers something else.
-    #[error("{0}")]
+    #[error("server broke the protocol: {0}")]
     Unexpected(&'static str),
     /// An answer has more than so many bytes.
     #[error("its result is longer than {0} bytes")]

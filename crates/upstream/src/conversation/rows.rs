@@ -53,14 +53,32 @@ pub enum QueryError {
 }
 
 impl QueryError {
+    /// What an error packet says.
+    #[must_use]
+    pub fn refusal(packet: &[u8], capabilities: Capabilities) -> Self {
+        match ErrPacket::decode(packet, capabilities) {
+            Ok(error) => Self::Refused(error),
+            Err(error) => Self::Broken(error.into()),
+        }
+    }
+
+    /// The code of the server's error.
+    #[must_use]
+    pub fn code(&self) -> Option<u16> {
+        match self {
+            Self::Refused(error) => Some(error.code),
+            Self::Broken(_) => None,
+        }
+    }
+
     /// Whether another spelling of the statement may do.
     pub(crate) fn is_syntax(&self) -> bool {
-        matches!(self, Self::Refused(error) if error.code == ER_PARSE_ERROR)
+        self.code() == Some(ER_PARSE_ERROR)
     }
 
     /// Whether the connection goes on.
     pub(crate) fn is_refusal(&self) -> bool {
-        matches!(self, Self::Refused(_))
+        self.code().is_some()
     }
 }
 
@@ -173,8 +191,7 @@ impl Reply {
             None => Ok(()),
             Some(_) => {
                 let packet = self.packets().last().unwrap_or_default();
-                let error = ErrPacket::decode(packet, capabilities).map_err(Broken::from)?;
-                Err(QueryError::Refused(error))
+                Err(QueryError::refusal(packet, capabilities))
             }
         }
     }
@@ -205,6 +222,15 @@ impl Reply {
     }
 }
 
+/// The values of a row of text.
+///
+/// # Errors
+/// It is none.
+pub fn text_row(packet: &[u8]) -> Result<TextRow, Broken> {
+    let values = text_values(packet).map(|value| Ok(value?.map(<[u8]>::to_vec)));
+    values.collect()
+}
+
 /// The fifth of the texts that a definition begins with: catalog, schema, table, original table, name.
 fn column_name(definition: &[u8]) -> Result<String, Broken> {
     let name = text_values(definition).nth(4).transpose()?.flatten();
@@ -212,8 +238,7 @@ fn column_name(definition: &[u8]) -> Result<String, Broken> {
 }
 
 fn row(packet: &[u8], count: usize) -> Result<TextRow, Broken> {
-    let values = text_values(packet).map(|value| value.map(|value| value.map(<[u8]>::to_vec)));
-    let row = values.collect::<Result<TextRow, _>>()?;
+    let row = text_row(packet)?;
     match row.len() == count {
         true => Ok(row),
         false => Err(Broken::Unexpected("a row of it has another number of values")),
